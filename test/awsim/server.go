@@ -4,20 +4,37 @@ package awsim
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/xml"
-	"errors"
+	"crypto/rand"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
+	"sync"
 	"time"
 )
 
-// maxBody bounds a request body: SQS takes 1 MiB of messages, plus their JSON escapes.
-const maxBody = 8 << 20
+// Options says how a server is set up. The zero value is a server on a free port of the loopback device.
+type Options struct {
+	Address string // Where to listen; 127.0.0.1:0 if empty.
+	Region  string // Part of every ARN; eu-central-1 if empty.
+	Account string // Part of every ARN and queue URL; 123456789012 if empty.
+	// Machines is where simulated instances show up; nil means nowhere.
+	Machines Machines
+	// Seed decides the order in which a reordered queue is received: 0 is newest first, else shuffled.
+	Seed uint64
+	// Log is told of every request; nil means silence.
+	Log func(format string, args ...any)
+}
+
+// Machines is where simulated instances show up, as nodes of a cluster.
+type Machines interface {
+	// Launch makes the instance's node join.
+	Launch(ctx context.Context, instanceID, zone string) error
+	// Terminate takes the instance's node away and names the pods that were still running on it.
+	Terminate(ctx context.Context, instanceID string) (killed []string, err error)
+	// Pods names the pods that are on the instance's node now.
+	Pods(ctx context.Context, instanceID string) ([]string, error)
+}
 
 // Error is an answer other than success, as AWS gives it: a code, a message and an HTTP status.
 type Error struct {
@@ -28,21 +45,163 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
+// errorf is an error of the client's making, which is what nearly all of AWS's are: status 400.
+func errorf(code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
+}
+
 // service is one AWS service behind the server's only port.
 type service struct {
 	name string
-	// encode writes what an action returned, in the service's own protocol.
-	encode func(w http.ResponseWriter, action, requestID string, out any)
-	// fail writes an error in the service's own protocol.
-	fail func(w http.ResponseWriter, requestID string, err *Error)
+	// encode is an answer's body, in the service's own protocol.
+	encode func(action, requestID string, out any) ([]byte, error)
+	// fail writes an error's headers and is its body, in the service's own protocol.
+	fail func(h http.Header, requestID string, err *Error) []byte
+	// contentType is the one of every answer.
+	contentType string
 	// actions by name. Query services read url.Values, JSON services read the body.
 	actions map[string]actionFunc
 }
 
+// actionFunc does one API call. An error that is no *Error is answered as InternalFailure.
 type actionFunc func(ctx context.Context, in input) (out any, err error)
 
 // input is what a client sent: form values for the Query protocol, a JSON document for JSON 1.0.
 type input struct {
 	Values url.Values
 	Body   []byte
+}
+
+// Server is one AWS account in one region. Its methods may be called from many goroutines.
+type Server struct {
+	opts Options // With the defaults filled in.
+	url  string
+
+	ctx    context.Context // Ends with Close; every wait in this package ends with it.
+	cancel context.CancelFunc
+	http   *http.Server
+
+	mu       sync.Mutex // Guards closing, so that no work starts once Close waits for it.
+	closing  bool
+	requests sync.WaitGroup
+	tasks    sync.WaitGroup
+
+	services map[string]*service // By API version for Query, by target prefix for JSON.
+	faults   faults
+	calls    calls
+	sqs      *sqs
+	asg      *autoscaling
+}
+
+// New starts a server. The caller ends it with Close.
+func New(opts Options) (*Server, error) {
+	opts = opts.withDefaults()
+	listener, err := net.Listen("tcp", opts.Address)
+	if err != nil {
+		return nil, fmt.Errorf("awsim: %w", err)
+	}
+	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.sqs = newSQS(s)
+	s.asg = newAutoscaling(s)
+	s.services = map[string]*service{
+		"2011-01-01": queryService("autoscaling", "http://autoscaling.amazonaws.com/doc/2011-01-01/",
+			s.autoscalingActions()),
+		"2016-11-15": ec2Service(s.ec2Actions()),
+		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", s.stsActions()),
+		"AmazonSQS":  sqsService(s.sqs.actions()),
+	}
+	s.http = &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+	}
+	s.tasks.Go(func() { _ = s.http.Serve(listener) })
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Address == "" {
+		o.Address = "127.0.0.1:0"
+	}
+	if o.Region == "" {
+		o.Region = "eu-central-1"
+	}
+	if o.Account == "" {
+		o.Account = "123456789012"
+	}
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	return o
+}
+
+// URL is the endpoint of every service, for AWS_ENDPOINT_URL.
+func (s *Server) URL() string { return s.url }
+
+// Close ends every request and every wait, and returns when nothing of the server runs any more.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	already := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if already {
+		return nil
+	}
+	s.cancel()
+	s.requests.Wait()
+	s.asg.close()
+	err := s.http.Close()
+	s.tasks.Wait()
+	if err != nil {
+		return fmt.Errorf("awsim: %w", err)
+	}
+	return nil
+}
+
+// run starts work that Close ends, by its context, and waits for. A server that is closing starts nothing.
+func (s *Server) run(work func(ctx context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
+	s.tasks.Go(func() { work(s.ctx) })
+}
+
+// enter counts a request in, so that Close waits for it; leave counts it out.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.requests.Add(1)
+	return true
+}
+
+func (s *Server) leave() { s.requests.Done() }
+
+// newID is an identifier as AWS makes them for requests, messages and tokens: a random UUID.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// wait blocks for d, or until ctx ends, and says whether it waited the whole time.
+func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -1,0 +1,106 @@
+package awsim
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// codeDropped is the code under which a call is kept whose connection ended without an answer.
+const codeDropped = "Dropped"
+
+// errDropped ends a request without an answer: the client sees its connection closed.
+var errDropped = errors.New("the connection is dropped")
+
+// Fault is trouble on demand: what it matches is slow, is answered with an error, or is not answered.
+type Fault struct {
+	Service string // autoscaling, ec2, sqs or sts; any if empty.
+	Action  string // Such as ReceiveMessage; any if empty.
+
+	Code    string // What is answered; no error if both Code and Status are unset.
+	Message string
+	Status  int           // 400 if a Code is given without it.
+	Latency time.Duration // Passes before anything else.
+	Drop    bool          // The connection is closed instead of an answer.
+
+	// AfterApply lets the action take effect first: the client is told of a failure that was none.
+	AfterApply bool
+	// Times is how many calls the fault hits; 0 is all until it is removed.
+	Times int
+	// Match narrows the fault to some calls: the form of a Query call, the JSON of any other.
+	Match func(values url.Values, body []byte) bool `json:"-"`
+}
+
+// err is what the client gets to see, or nil if the fault is only slow.
+func (f Fault) err() error {
+	if f.Drop {
+		return errDropped
+	}
+	if f.Code == "" && f.Status == 0 {
+		return nil
+	}
+	e := &Error{Code: f.Code, Message: f.Message, Status: f.Status}
+	if e.Code == "" {
+		e.Code = "InternalFailure"
+	}
+	if e.Status == 0 {
+		e.Status = http.StatusBadRequest
+	}
+	if e.Message == "" {
+		e.Message = "A fault was injected."
+	}
+	return e
+}
+
+func (f Fault) matches(req request) bool {
+	return (f.Service == "" || f.Service == req.service.name) &&
+		(f.Action == "" || f.Action == req.action) &&
+		(f.Match == nil || f.Match(req.in.Values, req.in.Body))
+}
+
+// faults are in the order of their injection; the first that matches a call hits it, alone.
+type faults struct {
+	mu   sync.Mutex
+	list []*Fault
+}
+
+// Inject adds a fault. It lasts until it has hit as often as it says, or is removed.
+func (s *Server) Inject(f Fault) (remove func()) {
+	fault := &f
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	s.faults.list = append(s.faults.list, fault)
+	return func() { s.faults.remove(fault) }
+}
+
+func (fs *faults) remove(fault *Fault) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.list = slices.DeleteFunc(fs.list, func(f *Fault) bool { return f == fault })
+}
+
+func (fs *faults) clear() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.list = nil
+}
+
+// take finds the fault that hits a call, and counts the hit.
+func (fs *faults) take(req request) (Fault, bool) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	i := slices.IndexFunc(fs.list, func(f *Fault) bool { return f.matches(req) })
+	if i < 0 {
+		return Fault{}, false
+	}
+	hit := *fs.list[i]
+	if hit.Times == 1 {
+		fs.list = slices.Delete(fs.list, i, i+1)
+	} else if hit.Times > 1 {
+		fs.list[i].Times--
+	}
+	return hit, true
+}

@@ -1,0 +1,99 @@
+package awsim
+
+import (
+	"maps"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// The memory of calls is bounded, so that a server may run for days: so many calls of each action, of
+// which bodies are kept up to a size.
+const (
+	keptCalls = 2048
+	keptBody  = 64 << 10
+)
+
+// Call is one API call that the server got.
+type Call struct {
+	At     time.Time  // When it had been read.
+	Key    string     // The access key that signed it.
+	Values url.Values // The form of a Query call.
+	Body   []byte     // What was sent, up to 64 KiB of it.
+	// Code is the error that was answered: empty for success and for a call not answered yet, Dropped
+	// for a call that got no answer.
+	Code string
+}
+
+// calls remembers what was asked of the server.
+type calls struct {
+	mu       sync.Mutex
+	byAction map[string][]*Call
+	counts   map[string]int
+	byKey    map[string]map[string]int
+}
+
+func (c *calls) begin(req request, now time.Time) *Call {
+	name := req.service.name + "." + req.action
+	body := req.in.Body
+	if len(body) > keptBody {
+		body = append([]byte(nil), body[:keptBody]...)
+	}
+	call := &Call{At: now, Key: req.key, Values: req.in.Values, Body: body}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byAction == nil {
+		c.byAction, c.counts = map[string][]*Call{}, map[string]int{}
+		c.byKey = map[string]map[string]int{}
+	}
+	kept := append(c.byAction[name], call)
+	if len(kept) > keptCalls {
+		kept = append([]*Call(nil), kept[keptCalls/2:]...)
+	}
+	c.byAction[name] = kept
+	c.counts[name]++
+	if c.byKey[req.key] == nil {
+		c.byKey[req.key] = map[string]int{}
+	}
+	c.byKey[req.key][name]++
+	return call
+}
+
+func (c *calls) end(call *Call, code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call.Code = code
+}
+
+// Requests counts the calls so far by service and action, such as sqs.ReceiveMessage. Calls that were
+// refused before they reached an action are not counted.
+func (s *Server) Requests() map[string]int {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	return nonNil(maps.Clone(s.calls.counts))
+}
+
+// RequestsBy is Requests of one access key: clients with keys of their own are told apart by it.
+func (s *Server) RequestsBy(accessKey string) map[string]int {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	return nonNil(maps.Clone(s.calls.byKey[accessKey]))
+}
+
+func nonNil(m map[string]int) map[string]int {
+	if m == nil {
+		return map[string]int{}
+	}
+	return m
+}
+
+// Calls is the latest calls of one action, oldest first: at least the last 1024 of them.
+func (s *Server) Calls(service, action string) []Call {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	var list []Call
+	for _, call := range s.calls.byAction[service+"."+action] {
+		list = append(list, *call)
+	}
+	return list
+}

@@ -1,0 +1,181 @@
+package awsim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxBody bounds a request body: SQS takes 1 MiB of messages, plus their JSON escapes.
+const maxBody = 8 << 20
+
+// handler is the server's only port: the admin surface under /_awsim/, AWS everywhere else, because
+// clients address SQS either by the endpoint's root or by the queue's URL.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	s.adminRoutes(mux)
+	mux.HandleFunc("/", s.serveAWS)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.enter() {
+			panic(http.ErrAbortHandler) // Closing: the connection ends unanswered.
+		}
+		defer s.leave()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// request is one API call on its way through the server.
+type request struct {
+	id      string
+	key     string // The access key that signed it.
+	service *service
+	action  string
+	in      input
+}
+
+// serveAWS answers one API call: first the faults, then the action, then the answer in one piece.
+func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
+	// The whole body is read before anything is answered. A client that is answered while it still
+	// sends cannot use the connection again, and net/http notices a client that went away (which
+	// ends r.Context, and so a long poll) only once the body has been read.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		s.answerError(w, queryService("", "", nil), newID(),
+			&Error{"RequestEntityTooLarge", "The request is too large.", http.StatusRequestEntityTooLarge})
+		return
+	}
+	req, refusal := s.parse(r, body)
+	if refusal != nil {
+		s.opts.Log("%s refused: %v", r.URL.Path, refusal)
+		s.answerError(w, req.service, req.id, refusal)
+		return
+	}
+	call := s.calls.begin(req, time.Now())
+	out, err := s.perform(r.Context(), req)
+	switch {
+	case errors.Is(err, errDropped) || r.Context().Err() != nil:
+		s.calls.end(call, codeDropped)
+		s.opts.Log("%s.%s dropped", req.service.name, req.action)
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		failure := asError(err)
+		s.calls.end(call, failure.Code)
+		s.opts.Log("%s.%s answered %v", req.service.name, req.action, failure)
+		s.answerError(w, req.service, req.id, failure)
+	default:
+		s.opts.Log("%s.%s", req.service.name, req.action)
+		s.answer(w, req, out)
+	}
+}
+
+// perform applies the request's action, unless a fault comes before it.
+func (s *Server) perform(ctx context.Context, req request) (any, error) {
+	fault, faulty := s.faults.take(req)
+	if faulty {
+		if !wait(ctx, fault.Latency) {
+			return nil, errDropped
+		}
+		if !fault.AfterApply && fault.err() != nil {
+			return nil, fault.err()
+		}
+	}
+	out, err := req.service.actions[req.action](ctx, req.in)
+	if faulty && fault.AfterApply && fault.err() != nil {
+		return nil, fault.err()
+	}
+	return out, err
+}
+
+func asError(err error) *Error {
+	var failure *Error
+	if errors.As(err, &failure) {
+		return failure
+	}
+	return &Error{"InternalFailure", err.Error(), http.StatusInternalServerError}
+}
+
+// parse finds out which service and action a request is for. The request that it returns always has
+// a service, so that a refusal can be written in a protocol that the client understands.
+func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
+	req := request{id: newID(), key: accessKey(r.Header.Get("Authorization"))}
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		prefix, action, _ := strings.Cut(target, ".")
+		req.service = s.services[prefix]
+		if req.service == nil || req.service.name != "sqs" {
+			req.service = s.services["AmazonSQS"]
+			return req, errorf("UnknownOperationException", "Unknown target %s.", target)
+		}
+		req.action, req.in = action, input{Body: body}
+		return req, req.check()
+	}
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		req.service = queryService("", "", nil)
+		return req, errorf("MalformedQueryString", "The query string contains a syntax error.")
+	}
+	version := values.Get("Version")
+	req.service = s.services[version]
+	if req.service == nil || version == "AmazonSQS" {
+		req.service = queryService("", "", nil)
+		return req, errorf("NoSuchVersion", "The requested version (%s) is not known here.", version)
+	}
+	req.action, req.in = values.Get("Action"), input{Values: values, Body: body}
+	return req, req.check()
+}
+
+// check refuses what is not signed and what is no action of the service. The signature itself is not
+// verified: that would check the SDK's code, not ours.
+func (req request) check() *Error {
+	if req.key == "" {
+		return &Error{"MissingAuthenticationToken", "Request is missing Authentication Token",
+			http.StatusForbidden}
+	}
+	if _, ok := req.service.actions[req.action]; !ok {
+		return errorf("InvalidAction", "The action %s is not valid for this web service.", req.action)
+	}
+	return nil
+}
+
+// accessKey is the access key in a SigV4 Authorization header, or empty if it is not one:
+// AWS4-HMAC-SHA256 Credential=KEY/20260101/eu-central-1/sqs/aws4_request, SignedHeaders=…, Signature=….
+func accessKey(authorization string) string {
+	rest, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 ")
+	if !ok {
+		return ""
+	}
+	for field := range strings.SplitSeq(rest, ",") {
+		if scope, ok := strings.CutPrefix(strings.TrimSpace(field), "Credential="); ok {
+			key, _, _ := strings.Cut(scope, "/")
+			return key
+		}
+	}
+	return ""
+}
+
+func (s *Server) answer(w http.ResponseWriter, req request, out any) {
+	body, err := req.service.encode(req.action, req.id, out)
+	if err != nil {
+		s.answerError(w, req.service, req.id, asError(err))
+		return
+	}
+	write(w, req.service.contentType, req.id, http.StatusOK, body)
+}
+
+func (s *Server) answerError(w http.ResponseWriter, svc *service, requestID string, err *Error) {
+	write(w, svc.contentType, requestID, err.Status, svc.fail(w.Header(), requestID, err))
+}
+
+// write answers in one piece and with its length.
+func write(w http.ResponseWriter, contentType, requestID string, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("X-Amzn-Requestid", requestID)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

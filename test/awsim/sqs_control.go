@@ -1,0 +1,109 @@
+package awsim
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// QueueStats is a queue's state, and what went through it since it was created.
+type QueueStats struct {
+	Visible  int
+	InFlight int
+	Delayed  int
+	Deleted  int // By DeleteMessage; what ended by age or was moved to another queue is not counted.
+	Received int // A message that was received twice counts twice.
+}
+
+// CreateQueue makes a queue, with attributes under their SQS names, and gives its URL. It panics on what
+// SQS would refuse, because then the test is wrong.
+func (s *Server) CreateQueue(name string, attrs map[string]string) (url string) {
+	s.sqs.mu.Lock()
+	defer s.sqs.mu.Unlock()
+	if _, err := s.sqs.create(time.Now(), name, attrs); err != nil {
+		panic(fmt.Sprintf("awsim: create queue %s: %v", name, err))
+	}
+	return s.sqs.url(name)
+}
+
+// Send puts a message into a queue, given by URL or ARN. It panics on what SQS would refuse.
+func (s *Server) Send(url, body string) (messageID string) {
+	id, err := s.sqs.deliver(url, body)
+	if err != nil {
+		panic(fmt.Sprintf("awsim: send to %s: %v", url, err))
+	}
+	return id
+}
+
+// sendMessage delivers what AWS itself sends to a queue: notifications.
+func (s *Server) sendMessage(queueARNorURL, body string) error {
+	_, err := s.sqs.deliver(queueARNorURL, body)
+	return err
+}
+
+func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.find(urlOrARN)
+	if err != nil {
+		return "", err
+	}
+	defer s.signal()
+	answer, err := q.accept(time.Now(), body, nil, unkept{})
+	return answer.MessageID, err
+}
+
+// Queue tells a queue's state. It panics if there is no such queue, as the methods below do.
+func (s *Server) Queue(url string) (stats QueueStats) {
+	s.sqs.with(url, func(now time.Time, q *queue) {
+		q.advance(now)
+		stats = QueueStats{q.visible, q.inFlight, q.delayed, q.deleted, q.received}
+	})
+	return stats
+}
+
+// Duplicate has the next n sends delivered twice: two copies with one message id, each of which has to be
+// deleted.
+func (s *Server) Duplicate(url string, n int) {
+	s.sqs.with(url, func(_ time.Time, q *queue) { q.duplicate = n })
+}
+
+// Reorder has a queue hand out its newest message first or, if the server has a seed, in an order that
+// the seed decides.
+func (s *Server) Reorder(url string, on bool) {
+	s.sqs.with(url, func(_ time.Time, q *queue) { q.reorder = on })
+}
+
+// ExpireVisibility shows all messages in flight again, as if their visibility timeout had passed.
+func (s *Server) ExpireVisibility(url string) {
+	s.sqs.with(url, func(now time.Time, q *queue) { q.expireVisibility(now) })
+}
+
+// WaitDrained blocks until the queue holds no message: none visible, in flight or delayed. An error means
+// that ctx ended first.
+func (s *Server) WaitDrained(ctx context.Context, url string) error {
+	var watched *queue
+	s.sqs.with(url, func(_ time.Time, q *queue) { watched = q })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	err := s.sqs.await(ctx, time.Time{}, watched, func(now time.Time) bool {
+		watched.advance(now)
+		return watched.held() == 0
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not drained: %+v: %w", url, s.Queue(url), err)
+	}
+	return nil
+}
+
+func (s *sqs) with(url string, do func(now time.Time, q *queue)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.find(url)
+	if err != nil {
+		panic(fmt.Sprintf("awsim: %s: %v", url, err))
+	}
+	do(time.Now(), q)
+	s.signal()
+}

@@ -1,0 +1,21 @@
+package awsim
+
+import "context"
+
+type callerIdentity struct {
+	Arn     string
+	UserID  string `xml:"UserId"`
+	Account string
+}
+
+func (s *Server) stsActions() map[string]actionFunc {
+	return map[string]actionFunc{
+		"GetCallerIdentity": func(context.Context, input) (any, error) {
+			return callerIdentity{
+				Arn:     "arn:aws:iam::" + s.opts.Account + ":user/awsim",
+				UserID:  "AIDAAWSIM",
+				Account: s.opts.Account,
+			}, nil
+		},
+	}
+}
