@@ -1,0 +1,189 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"golang.org/x/sync/singleflight"
+)
+
+// Auto Scaling's bounds on a hook (aws.autoscaling LifecycleHook): a heartbeat timeout is from 30 s to 2 h, one
+// hour unless set; all heartbeats together hold an instance for 100 times that, and never for more than 48 h.
+const (
+	longestHold     = 48 * time.Hour
+	holdPerTimeout  = 100
+	shortestTimeout = 30 * time.Second
+)
+
+// Timing is how long a hook waits.
+type Timing struct {
+	Heartbeat time.Duration // until the action times out, counted anew from each heartbeat
+	Global    time.Duration // until it times out whatever the heartbeats
+}
+
+// shortest is the timing to assume while the hook's own is unknown.
+var shortest = Timing{shortestTimeout, holdPerTimeout * shortestTimeout} //nolint:gochecknoglobals // a constant
+
+type hookKey struct{ group, name string }
+
+// hook is what is kept of a lifecycle hook.
+type hook struct {
+	timing   Timing
+	siblings int // other hooks of the group for the same transition
+}
+
+// Timing returns how long the action's hook waits, as Auto Scaling describes it. The answer is kept for some
+// minutes. The error is ErrGone if the group has no such hook.
+func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
+	k, err := h.hooks.get(ctx, hookKey{a.Group, a.Hook})
+	return k.timing, err
+}
+
+// Deadline returns the instant by which the action must be completed, if it began at start: the global timeout
+// less the configured margin.
+func (h *Hooks) Deadline(t Timing, start time.Time) time.Time {
+	return start.Add(t.Global - min(h.cfg.Margin, t.Global/10))
+}
+
+// shared tells whether other hooks than the action's own may hold the instance too.
+func (h *Hooks) shared(ctx context.Context, a Action) bool {
+	k, err := h.hooks.get(ctx, hookKey{a.Group, a.Hook})
+	return err == nil && k.siblings > 0
+}
+
+// readHook reads the named hook, and counts those of the same transition beside it.
+func (h *Hooks) readHook(ctx context.Context, key hookKey) (hook, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := h.api.DescribeLifecycleHooks(ctx,
+		&autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(key.group)})
+	if err != nil {
+		return hook{}, fmt.Errorf("describe the lifecycle hooks of group %s: %w", key.group, err)
+	}
+	i := slices.IndexFunc(out.LifecycleHooks, func(l types.LifecycleHook) bool {
+		return deref(l.LifecycleHookName) == key.name
+	})
+	if i < 0 {
+		return hook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", key.group, key.name, ErrGone)
+	}
+	found := hook{timing: timing(out.LifecycleHooks[i]), siblings: -1}
+	for _, l := range out.LifecycleHooks {
+		if deref(l.LifecycleTransition) == deref(out.LifecycleHooks[i].LifecycleTransition) {
+			found.siblings++
+		}
+	}
+	return found, nil
+}
+
+func timing(l types.LifecycleHook) Timing {
+	t := Timing{
+		Heartbeat: time.Duration(aws.ToInt32(l.HeartbeatTimeout)) * time.Second,
+		Global:    time.Duration(aws.ToInt32(l.GlobalTimeout)) * time.Second,
+	}
+	if t.Heartbeat <= 0 {
+		t.Heartbeat = time.Hour
+	}
+	if t.Global <= 0 {
+		t.Global = min(holdPerTimeout*t.Heartbeat, longestHold)
+	}
+	return t
+}
+
+// Clusters returns the names of the Kubernetes clusters that the group's tags name; none if they name none, or
+// the group is unknown. The answer is kept for some minutes.
+func (h *Hooks) Clusters(ctx context.Context, group string) ([]string, error) {
+	return h.clusters.get(ctx, group)
+}
+
+func (h *Hooks) readClusters(ctx context.Context, group string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	names := []string{}
+	pages := autoscaling.NewDescribeTagsPaginator(h.api, &autoscaling.DescribeTagsInput{
+		Filters: []types.Filter{{Name: aws.String("auto-scaling-group"), Values: []string{group}}},
+	})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the tags of group %s: %w", group, err)
+		}
+		for _, t := range out.Tags {
+			if name := clusterOf(deref(t.Key), deref(t.Value)); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of the cloud
+// provider, the cluster autoscaler and Amazon EKS.
+func clusterOf(key, value string) string {
+	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
+		return value
+	}
+	for _, prefix := range []string{"kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/"} {
+		name, ok := strings.CutPrefix(key, prefix)
+		if ok && (value == "owned" || value == "shared") && name != "enabled" {
+			return name
+		}
+	}
+	return ""
+}
+
+// keep is how long an answer about a group or a hook is used again.
+const keep = 5 * time.Minute
+
+// cache keeps what read returned for some minutes, and lets those who ask at the same time share one call.
+// Errors are not kept. Its zero value, with read set, is ready for use.
+type cache[K comparable, V any] struct {
+	read func(context.Context, K) (V, error)
+
+	calls singleflight.Group
+	mu    sync.Mutex
+	kept  map[K]entry[V]
+}
+
+type entry[V any] struct {
+	value V
+	until time.Time
+}
+
+func (c *cache[K, V]) get(ctx context.Context, key K) (V, error) {
+	c.mu.Lock()
+	e, ok := c.kept[key]
+	c.mu.Unlock()
+	if ok && time.Now().Before(e.until) {
+		return e.value, nil
+	}
+	v, err, _ := c.calls.Do(fmt.Sprint(key), func() (any, error) {
+		v, err := c.read(context.WithoutCancel(ctx), key)
+		if err == nil {
+			c.put(key, v)
+		}
+		return v, err
+	})
+	return v.(V), err //nolint:forcetypeassert // the function above returns a V
+}
+
+func (c *cache[K, V]) put(key K, v V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil {
+		c.kept = map[K]entry[V]{}
+	}
+	for k, e := range c.kept {
+		if time.Now().After(e.until) {
+			delete(c.kept, k)
+		}
+	}
+	c.kept[key] = entry[V]{v, time.Now().Add(keep)}
+}

@@ -1,0 +1,171 @@
+// Package lifecycle holds and completes EC2 Auto Scaling lifecycle actions: the pause in which an instance that
+// is to be terminated may be emptied.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+)
+
+// Action is one lifecycle action: one hook that waits for one instance.
+type Action struct {
+	Group      string // Auto Scaling group name
+	Hook       string // lifecycle hook name
+	InstanceID string
+	Token      string // may be empty: group, hook and instance name the action as well
+}
+
+// Result is how an action is completed.
+type Result string
+
+// The results that Auto Scaling knows. For a terminating action both end in termination; Abandon also stops the
+// other hooks of the instance (Amazon EC2 Auto Scaling user guide, "Add lifecycle hooks").
+const (
+	Continue Result = "CONTINUE"
+	Abandon  Result = "ABANDON"
+)
+
+// ErrGone is returned when the group has given up on the action: it timed out, or somebody else completed it.
+var ErrGone = errors.New("the lifecycle action is no longer active")
+
+// Config is what a user can set, by environment variables that begin with HOOK_.
+type Config struct {
+	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats of a lifecycle action. 0s: half of the hook's own HeartbeatTimeout, which is right for every hook."`
+	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long Auto Scaling may contradict a message (the instance is not terminating) before the message counts as forged. Auto Scaling's answers are eventually consistent."`
+	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must have ended, so that it is completed by the agent and not by the timeout. At most a tenth of the global timeout is used."`
+}
+
+// Validate returns everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if c.HeartbeatInterval != 0 && (c.HeartbeatInterval < time.Second || c.HeartbeatInterval > 2*time.Hour) {
+		errs = append(errs, fmt.Errorf("HOOK_HEARTBEAT_INTERVAL is %v: must be 0s, or from 1s to 2h", c.HeartbeatInterval))
+	}
+	if c.ConfirmTimeout < time.Second || c.ConfirmTimeout > 10*time.Minute {
+		errs = append(errs, fmt.Errorf("HOOK_CONFIRM_TIMEOUT is %v: must be from 1s to 10m", c.ConfirmTimeout))
+	}
+	if c.Margin < 0 || c.Margin > time.Hour {
+		errs = append(errs, fmt.Errorf("HOOK_MARGIN is %v: must be from 0s to 1h", c.Margin))
+	}
+	return errors.Join(errs...)
+}
+
+// API is the part of the Auto Scaling client that Hooks calls.
+type API interface {
+	DescribeAutoScalingInstances(context.Context, *autoscaling.DescribeAutoScalingInstancesInput,
+		...func(*autoscaling.Options)) (*autoscaling.DescribeAutoScalingInstancesOutput, error)
+	DescribeLifecycleHooks(context.Context, *autoscaling.DescribeLifecycleHooksInput,
+		...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error)
+	DescribeTags(context.Context, *autoscaling.DescribeTagsInput,
+		...func(*autoscaling.Options)) (*autoscaling.DescribeTagsOutput, error)
+	RecordLifecycleActionHeartbeat(context.Context, *autoscaling.RecordLifecycleActionHeartbeatInput,
+		...func(*autoscaling.Options)) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error)
+	CompleteLifecycleAction(context.Context, *autoscaling.CompleteLifecycleActionInput,
+		...func(*autoscaling.Options)) (*autoscaling.CompleteLifecycleActionOutput, error)
+}
+
+// Observer is told what happens to lifecycle actions. Its methods are called from several goroutines and must
+// not block.
+type Observer interface {
+	HeartbeatSent(a Action)
+	AutoScalingFailed(operation string, err error) // the call is tried again
+}
+
+// Hooks holds and completes lifecycle actions. Make it with New.
+type Hooks struct {
+	api      API
+	cfg      Config
+	observer Observer
+
+	instances batch.Batcher[string, State]
+	hooks     cache[hookKey, hook]
+	clusters  cache[string, []string]
+}
+
+// New returns Hooks that call api.
+func New(api API, cfg Config, observer Observer) *Hooks {
+	h := &Hooks{api: api, cfg: cfg, observer: observer}
+	h.instances = batch.Batcher[string, State]{Max: describeMax, Window: describeWindow, Call: h.describe}
+	h.hooks.read = h.readHook
+	h.clusters.read = h.readClusters
+	return h
+}
+
+// State is the lifecycle state of an instance, in Auto Scaling's own words: "InService", "Terminating:Wait".
+// It is empty for an instance that is in no group.
+type State string
+
+// Terminating tells whether the instance is on its way out of its group, or of service into the warm pool, and
+// has not been let go: the hook may be waiting, or about to.
+func (s State) Terminating() bool {
+	switch s {
+	case "Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
+		"Warmed:Pending", "Warmed:Pending:Wait":
+		return true
+	}
+	return false
+}
+
+// Waiting tells whether a lifecycle hook holds the instance now.
+func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
+
+// Gone tells whether the instance is past its terminating hooks, or in no group at all: no action holds it.
+func (s State) Gone() bool {
+	switch s {
+	case "", "Terminating:Proceed", "Terminated", "Terminating:Retained",
+		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
+		"Warmed:Pending:Proceed", "Warmed:Pending:Retained", "Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated":
+		return true
+	}
+	return false
+}
+
+const (
+	// describeMax is the most instances of one DescribeAutoScalingInstances call.
+	describeMax = 50
+	// describeWindow is how long a question waits for others: a burst of messages costs one call.
+	describeWindow = 50 * time.Millisecond
+)
+
+// State asks Auto Scaling for the state of an instance. Questions that come together go in one call.
+func (h *Hooks) State(ctx context.Context, instanceID string) (State, error) {
+	return h.instances.Do(ctx, instanceID)
+}
+
+func (h *Hooks) describe(ctx context.Context, ids []string) []batch.Result[State] {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	unique := slices.Compact(slices.Sorted(slices.Values(ids)))
+	out, err := h.api.DescribeAutoScalingInstances(ctx,
+		&autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: unique})
+	results := make([]batch.Result[State], len(ids))
+	if err != nil {
+		for i := range results {
+			results[i].Err = fmt.Errorf("describe Auto Scaling instances: %w", err)
+		}
+		return results
+	}
+	states := make(map[string]State, len(out.AutoScalingInstances))
+	for _, i := range out.AutoScalingInstances {
+		states[deref(i.InstanceId)] = State(deref(i.LifecycleState))
+	}
+	for i, id := range ids {
+		results[i].Value = states[id]
+	}
+	return results
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

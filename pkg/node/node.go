@@ -1,0 +1,215 @@
+// Package node finds the Kubernetes Node of an EC2 instance, marks it as going away, and takes the mark off
+// again if the instance lives on.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Node is what the agent needs to know of a Kubernetes Node.
+type Node struct {
+	Name       string
+	UID        string
+	InstanceID string
+	Ready      bool
+	Mark       Mark // zero if the agent has not marked the node
+}
+
+// When the exclude-from-external-load-balancers label is put on a node.
+const (
+	Early = "early" // with the taint, before the first eviction
+	Late  = "late"  // after the last pod has gone
+	Off   = "off"   // never
+)
+
+// Config is what a user can set, by environment variables that begin with NODE_.
+type Config struct {
+	TaintKey            string        `env:"TAINT_KEY" envDefault:"node-drainer.io/terminating" help:"Key of the taint on a node that is going away. Its value is the reason."`
+	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. NoExecute lets Kubernetes delete pods at once, past every PodDisruptionBudget."`
+	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Whether the node is made unschedulable as well, for pods that tolerate every taint."`
+	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is put on the node: early (with the taint), late (after the last pod has gone), or off."`
+	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" help:"How long a terminating instance of this cluster is held if no node has registered for it: it may be about to, and would then take pods."`
+}
+
+// Validate returns everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if problems := validation.IsQualifiedName(c.TaintKey); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("NODE_TAINT_KEY is %q: %s", c.TaintKey, strings.Join(problems, "; ")))
+	}
+	switch corev1.TaintEffect(c.TaintEffect) {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+	default:
+		errs = append(errs, fmt.Errorf("NODE_TAINT_EFFECT is %q: must be NoSchedule, PreferNoSchedule or NoExecute",
+			c.TaintEffect))
+	}
+	switch c.ExcludeFromLB {
+	case Early, Late, Off:
+	default:
+		errs = append(errs, fmt.Errorf("NODE_EXCLUDE_FROM_LOAD_BALANCERS is %q: must be early, late or off",
+			c.ExcludeFromLB))
+	}
+	if c.RegistrationTimeout < 0 || c.RegistrationTimeout > time.Hour {
+		errs = append(errs, fmt.Errorf("NODE_REGISTRATION_TIMEOUT is %v: must be from 0s to 1h", c.RegistrationTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// Nodes knows every Node of the cluster, by a watch. Make it with New, and Run it.
+type Nodes struct {
+	client   kubernetes.Interface
+	cfg      Config
+	informer cache.SharedIndexInformer
+
+	mu      sync.Mutex
+	waiting map[string][]chan struct{} // by instance id: closed when its Node registers
+}
+
+// byInstance is the index of Nodes by EC2 instance id.
+const byInstance = "instance"
+
+// New returns Nodes that read from and write to client.
+func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
+	n := &Nodes{client: client, cfg: cfg, waiting: map[string][]chan struct{}{}}
+	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex}, nil)
+	if err := n.informer.SetTransform(strip); err != nil {
+		return nil, fmt.Errorf("watch nodes: %w", err)
+	}
+	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    n.registered,
+		UpdateFunc: func(_, obj any) { n.registered(obj) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch nodes: %w", err)
+	}
+	return n, nil
+}
+
+// Run watches the Nodes of the cluster until ctx ends.
+func (n *Nodes) Run(ctx context.Context) { n.informer.RunWithContext(ctx) }
+
+// Synced tells whether every Node has been seen once.
+func (n *Nodes) Synced() bool { return n.informer.HasSynced() }
+
+// Find returns the Node of an EC2 instance. It asks no API.
+func (n *Nodes) Find(instanceID string) (Node, bool) {
+	objs, err := n.informer.GetIndexer().ByIndex(byInstance, instanceID)
+	if err != nil || len(objs) == 0 {
+		return Node{}, false
+	}
+	return toNode(objs[0].(*corev1.Node)), true //nolint:forcetypeassert // the informer holds Nodes
+}
+
+// Await returns the Node of an EC2 instance as soon as it has registered, or the cause of ctx's end.
+func (n *Nodes) Await(ctx context.Context, instanceID string) (Node, error) {
+	for {
+		seen := n.subscribe(instanceID)
+		if found, ok := n.Find(instanceID); ok {
+			return found, nil
+		}
+		select {
+		case <-seen:
+		case <-ctx.Done():
+			return Node{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (n *Nodes) subscribe(instanceID string) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := make(chan struct{})
+	n.waiting[instanceID] = append(n.waiting[instanceID], c)
+	return c
+}
+
+func (n *Nodes) registered(obj any) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	id := instanceOf(node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.waiting[id] {
+		close(c)
+	}
+	delete(n.waiting, id)
+}
+
+func instanceIndex(obj any) ([]string, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return nil, fmt.Errorf("%T is no Node", obj)
+	}
+	if id := instanceOf(node); id != "" {
+		return []string{id}, nil
+	}
+	return nil, nil
+}
+
+// instanceOf returns the EC2 instance id in the Node's provider id, which the AWS cloud provider writes as
+// aws:///ZONE/INSTANCE. It is empty for other Nodes, as those of AWS Fargate.
+func instanceOf(node *corev1.Node) string {
+	if !strings.HasPrefix(node.Spec.ProviderID, "aws://") {
+		return ""
+	}
+	last := node.Spec.ProviderID[strings.LastIndexByte(node.Spec.ProviderID, '/')+1:]
+	if !strings.HasPrefix(last, "i-") {
+		return ""
+	}
+	return last
+}
+
+// strip keeps of a Node what this package reads: a cluster of thousands costs little memory.
+func strip(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	kept := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+			Labels: only(node.Labels, corev1.LabelNodeExcludeBalancers), Annotations: only(node.Annotations, Annotation),
+		},
+		Spec: corev1.NodeSpec{
+			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
+		},
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return kept, nil
+}
+
+func only(m map[string]string, key string) map[string]string {
+	if v, ok := m[key]; ok {
+		return map[string]string{key: v}
+	}
+	return nil
+}
+
+func toNode(node *corev1.Node) Node {
+	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node)}
+	out.Mark, _ = readMark(node)
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	return out
+}
