@@ -1,0 +1,97 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The values of LifecycleTransition and Event (SDK, service/autoscaling: LifecycleHook.LifecycleTransition and
+// DescribeAutoScalingNotificationTypes).
+const (
+	autoScaling      = "AWS Auto Scaling"
+	eventPrefix      = "autoscaling:"
+	terminating      = "autoscaling:EC2_INSTANCE_TERMINATING"
+	launching        = "autoscaling:EC2_INSTANCE_LAUNCHING"
+	testNotification = "autoscaling:TEST_NOTIFICATION"
+)
+
+// fromAutoScaling reads what Auto Scaling itself sends to a queue or topic: a lifecycle action, the test message
+// that PutLifecycleHook and PutNotificationConfiguration cause, or a notification such as
+// autoscaling:EC2_INSTANCE_TERMINATE.
+func fromAutoScaling(f *fields) (Event, error) {
+	service, transition, event := f.text("Service"), f.text("LifecycleTransition"), f.text("Event")
+	e := Event{
+		ID:        f.text("RequestId"),
+		At:        f.instant("Time", time.RFC3339),
+		AccountID: f.text("AccountId"),
+	}
+	switch {
+	case f.err != nil:
+		return Event{}, f.err
+	case !isAutoScaling(f, service, event):
+		return Event{}, fmt.Errorf("%w: not of Auto Scaling", ErrUnknownSource)
+	case event == testNotification || transition == testNotification:
+		e.Kind = TestNotification
+	case f.has("LifecycleTransition"):
+		return lifecycle(f, e)
+	case strings.HasPrefix(event, eventPrefix):
+		e.Kind = Notice
+	default:
+		return Event{}, malformed("LifecycleTransition", "is empty, and so is Event")
+	}
+	return e, nil
+}
+
+// isAutoScaling asks for the service by name, as others have a Service and an Event too (S3's test message); a
+// message without a Service must show by its transition or event where it comes from.
+func isAutoScaling(f *fields, service, event string) bool {
+	if f.has("Service") {
+		return service == autoScaling
+	}
+	return f.has("LifecycleTransition") || strings.HasPrefix(event, eventPrefix)
+}
+
+// lifecycle adds to e the lifecycle action that f describes; the direct form and EventBridge's detail have the same
+// fields for it.
+func lifecycle(f *fields, e Event) (Event, error) {
+	transition := f.name("LifecycleTransition")
+	if f.err != nil {
+		return Event{}, f.err
+	}
+	e.Kind = kindOf(transition)
+	if e.Kind == "" {
+		// Before the other fields: a transition that we do not know may have others.
+		return Event{}, fmt.Errorf("%w: by its LifecycleTransition", ErrUnknownTransition)
+	}
+	e.InstanceID = f.instance("EC2InstanceId")
+	e.Hook = Hook{
+		Group:    f.name("AutoScalingGroupName"),
+		Name:     f.name("LifecycleHookName"),
+		Token:    f.text("LifecycleActionToken"),
+		Metadata: f.long("NotificationMetadata", maxMetadata),
+	}
+	e.Origin, e.Destination = Place(f.text("Origin")), Place(f.text("Destination"))
+	switch {
+	case f.err != nil:
+		return Event{}, f.err
+	case !isPlace(e.Origin) || !isPlace(e.Destination):
+		return Event{}, fmt.Errorf("%w: by its Origin or Destination", ErrUnknownTransition)
+	}
+	return e, nil
+}
+
+// kindOf returns "" for a transition that we do not know.
+func kindOf(transition string) Kind {
+	switch transition {
+	case terminating:
+		return LifecycleTerminating
+	case launching:
+		return LifecycleLaunching
+	}
+	return ""
+}
+
+func isPlace(p Place) bool {
+	return p == "" || p == PlaceEC2 || p == PlaceGroup || p == PlaceWarmPool
+}

@@ -1,0 +1,124 @@
+package event
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// maxText is the longest text we take from a message; Auto Scaling allows names of 255 characters.
+	maxText = 255
+	// maxMetadata is the longest NotificationMetadata; Auto Scaling allows 4000 characters.
+	maxMetadata = 4000
+)
+
+// fields reads the fields of one JSON object and remembers the first fault, so that a reader may take all it needs
+// and ask for err once. Names are matched exactly and the last of two like ones wins: encoding/json would fold case
+// for a struct, and take the envelope's "time" for the direct form's "Time". A null is an absent field.
+type fields struct {
+	raw map[string]json.RawMessage
+	err error
+}
+
+// open reads one object; what names it in the error.
+func open(data []byte, what string) (*fields, error) {
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(data, &raw) != nil || raw == nil {
+		return nil, malformed(what, "is not a JSON object")
+	}
+	return &fields{raw: raw}, nil
+}
+
+func (f *fields) has(key string) bool {
+	value, ok := f.raw[key]
+	return ok && string(value) != "null"
+}
+
+func (f *fields) fail(key, fault string) {
+	if f.err == nil {
+		f.err = malformed(key, fault)
+	}
+}
+
+// long returns the text of a field, "" when it is absent.
+func (f *fields) long(key string, limit int) string {
+	if !f.has(key) {
+		return ""
+	}
+	var value string
+	if json.Unmarshal(f.raw[key], &value) != nil {
+		f.fail(key, "is not text")
+		return ""
+	}
+	if utf8.RuneCountInString(value) > limit {
+		f.fail(key, "is too long")
+		return ""
+	}
+	return value
+}
+
+// text returns a short text, "" when it is absent.
+func (f *fields) text(key string) string { return f.long(key, maxText) }
+
+// name returns a short text that must be there.
+func (f *fields) name(key string) string {
+	value := f.text(key)
+	if value == "" {
+		f.fail(key, "is empty")
+	}
+	return value
+}
+
+// word returns a text that must be there and consist of lower-case letters and hyphens, as EC2's states do.
+func (f *fields) word(key string) string {
+	value := f.name(key)
+	if strings.Trim(value, "abcdefghijklmnopqrstuvwxyz-") != "" {
+		f.fail(key, "is not a word")
+	}
+	return value
+}
+
+// instance returns an instance id that must be there.
+func (f *fields) instance(key string) string {
+	value := f.name(key)
+	if !isInstanceID(value) {
+		f.fail(key, "is not an instance id")
+	}
+	return value
+}
+
+// instant returns a time in one of the layouts, in UTC; zero when it is absent.
+func (f *fields) instant(key string, layouts ...string) time.Time {
+	value := f.text(key)
+	if value == "" {
+		return time.Time{}
+	}
+	for _, layout := range layouts {
+		if at, err := time.Parse(layout, value); err == nil {
+			return at.UTC()
+		}
+	}
+	f.fail(key, "is not a time")
+	return time.Time{}
+}
+
+// inner returns an object that must be there.
+func (f *fields) inner(key string) *fields {
+	inner, err := open(f.raw[key], key)
+	if err != nil && f.err == nil {
+		f.err = err
+	}
+	if inner == nil {
+		inner = &fields{err: f.err}
+	}
+	return inner
+}
+
+// isInstanceID tells whether id is i- and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer format
+// resource IDs").
+func isInstanceID(id string) bool {
+	digits, ok := strings.CutPrefix(id, "i-")
+	return ok && len(digits) >= 8 && len(digits) <= 17 && strings.Trim(digits, "0123456789abcdef") == ""
+}
