@@ -1,0 +1,304 @@
+package awsim
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func contains(list []string, s string) bool { return slices.Contains(list, s) }
+
+// newest is a time far away, to make keys that grow while times shrink.
+const newest = int64(1) << 62
+
+// key orders activities from the newest to the oldest.
+func (v activityXML) key() string {
+	at, _ := time.Parse(time.RFC3339, v.StartTime)
+	return strconv.FormatInt(newest-at.UnixNano(), 16) + v.ActivityID
+}
+
+func byNewest(all []activityXML) {
+	slices.SortStableFunc(all, func(x, y activityXML) int { return cmp.Compare(x.key(), y.key()) })
+}
+
+func (a *autoscaling) createAutoScalingGroup(r *reader) (any, error) {
+	g := &group{name: r.must("AutoScalingGroupName"), healthCheckType: "EC2", cooldown: 300}
+	r.must("MinSize")
+	r.must("MaxSize")
+	a.readGroup(r, g)
+	g.desired = r.number("DesiredCapacity", g.min, 0, unbounded)
+	g.tags = r.tags()
+	var hooks []Hook
+	r.each("LifecycleHookSpecificationList.member", func(prefix string) {
+		hooks = append(hooks, r.hook(prefix, Hook{}).withDefaults())
+	})
+	if r.err == nil && !g.template.given() {
+		r.fail(errorf("ValidationError", "Valid requests must contain either launchTemplate, "+
+			"launchConfigurationName, mixedInstancesPolicy or instanceId parameter."))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	g.hooks = hooks
+	return nil, a.updateErr(func() error { return a.create(g) })
+}
+
+func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
+	name := r.must("AutoScalingGroupName")
+	if r.err != nil {
+		return nil, r.err
+	}
+	return nil, a.updateErr(func() error {
+		g, err := a.group(name)
+		if err != nil {
+			return err
+		}
+		next := *g
+		a.readGroup(r, &next)
+		next.desired = r.number("DesiredCapacity", min(max(g.desired, next.min), next.max), 0, unbounded)
+		if err := either(r.err, either(next.checkSize(), a.checkTemplate(next.template))); err != nil {
+			return err
+		}
+		*g = next
+		a.reconcile(g)
+		return nil
+	})
+}
+
+// readGroup reads what a creation and an update have in common. It changes only what the call names.
+func (a *autoscaling) readGroup(r *reader, g *group) {
+	for _, unknown := range []string{"LaunchConfigurationName", "InstanceId", "MixedInstancesPolicy."} {
+		for key := range r.values {
+			if key == unknown || strings.HasSuffix(unknown, ".") && strings.HasPrefix(key, unknown) {
+				r.fail(errorf("ValidationError", "awsim does not simulate %s", unknown))
+			}
+		}
+	}
+	g.min = r.number("MinSize", g.min, 0, unbounded)
+	g.max = r.number("MaxSize", g.max, 0, unbounded)
+	g.cooldown = r.number("DefaultCooldown", g.cooldown, 0, unbounded)
+	g.warmup = r.number("DefaultInstanceWarmup", g.warmup, -1, unbounded)
+	g.maxLifetime = r.number("MaxInstanceLifetime", g.maxLifetime, 0, unbounded)
+	g.protectNew = r.flag("NewInstancesProtectedFromScaleIn", g.protectNew)
+	g.rebalance = r.flag("CapacityRebalance", g.rebalance)
+	g.gracePeriod = time.Second * time.Duration(
+		r.number("HealthCheckGracePeriod", int(g.gracePeriod/time.Second), 0, unbounded))
+	if r.has("HealthCheckType") {
+		g.healthCheckType = r.text("HealthCheckType")
+	}
+	if list := r.members("TerminationPolicies"); len(list) > 0 {
+		g.terminations = list
+	}
+	if r.has("InstanceLifecyclePolicy.RetentionTriggers.TerminateHookAbandon") {
+		g.retain = r.oneOf("InstanceLifecyclePolicy.RetentionTriggers.TerminateHookAbandon", "",
+			"retain", "terminate") == "retain"
+	}
+	a.readZones(r, g)
+	r.readPolicy(g)
+	if t := r.choice("LaunchTemplate.LaunchTemplateId", "LaunchTemplate.LaunchTemplateName",
+		"LaunchTemplate.Version"); t.given() {
+		g.template = t
+	}
+}
+
+// readZones takes the zones, or makes one up for each subnet.
+func (a *autoscaling) readZones(r *reader, g *group) {
+	if list := r.members("AvailabilityZones"); len(list) > 0 {
+		g.zones = list
+	}
+	subnets := r.text("VPCZoneIdentifier")
+	if subnets == "" {
+		return
+	}
+	given := len(r.members("AvailabilityZones")) > 0
+	g.subnets = subnets
+	if given {
+		return
+	}
+	g.zones = nil
+	for i := range strings.Split(subnets, ",") {
+		g.zones = append(g.zones, a.server.opts.Region+string(rune('a'+i)))
+	}
+}
+
+func (r *reader) readPolicy(g *group) {
+	const lowest, highest = "InstanceMaintenancePolicy.MinHealthyPercentage",
+		"InstanceMaintenancePolicy.MaxHealthyPercentage"
+	if !r.has(lowest) && !r.has(highest) {
+		return
+	}
+	p := maintenancePolicy{min: r.number(lowest, -2, -1, 100), max: r.number(highest, -2, -1, 200)}
+	switch {
+	case r.err != nil:
+	case p.min == -1 && p.max == -1:
+		g.policy = nil
+	case p.min < 0 || p.max < 100:
+		r.fail(errorf("ValidationError", "You must specify both MinHealthyPercentage and MaxHealthyPercentage, "+
+			"and MaxHealthyPercentage must be between 100 and 200."))
+	case p.max-p.min > 100:
+		r.fail(errorf("ValidationError", "The difference between MinHealthyPercentage and MaxHealthyPercentage "+
+			"cannot be greater than 100."))
+	default:
+		g.policy = &p
+	}
+}
+
+func (a *autoscaling) deleteAutoScalingGroup(r *reader) (any, error) {
+	name, force := r.must("AutoScalingGroupName"), r.flag("ForceDelete", false)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return nil, a.updateErr(func() error {
+		g, err := a.group(name)
+		if err != nil {
+			return err
+		}
+		return a.drop(g, force)
+	})
+}
+
+type groupXML struct {
+	AutoScalingGroupName             string
+	AutoScalingGroupARN              string
+	MinSize                          int
+	MaxSize                          int
+	DesiredCapacity                  int
+	DefaultCooldown                  int
+	DefaultInstanceWarmup            int      `xml:",omitempty"`
+	MaxInstanceLifetime              int      `xml:",omitempty"`
+	AvailabilityZones                []string `xml:"AvailabilityZones>member"`
+	VPCZoneIdentifier                string
+	HealthCheckType                  string
+	HealthCheckGracePeriod           int
+	NewInstancesProtectedFromScaleIn bool
+	CapacityRebalance                bool `xml:",omitempty"`
+	CreatedTime                      string
+	Status                           string              `xml:",omitempty"`
+	LaunchTemplate                   *templateSpecXML    `xml:",omitempty"`
+	InstanceMaintenancePolicy        *policyXML          `xml:",omitempty"`
+	InstanceLifecyclePolicy          *lifecyclePolicyXML `xml:",omitempty"`
+	Instances                        []memberXML         `xml:"Instances>member"`
+	SuspendedProcesses               []suspendedXML      `xml:"SuspendedProcesses>member"`
+	Tags                             []tagXML            `xml:"Tags>member"`
+	TerminationPolicies              []string            `xml:"TerminationPolicies>member"`
+	EnabledMetrics                   struct{}
+	LoadBalancerNames                struct{}
+	TargetGroupARNs                  struct{}
+}
+
+type policyXML struct {
+	MinHealthyPercentage int
+	MaxHealthyPercentage int
+}
+
+type lifecyclePolicyXML struct {
+	TerminateHookAbandon string `xml:"RetentionTriggers>TerminateHookAbandon"`
+}
+
+type suspendedXML struct {
+	ProcessName      string
+	SuspensionReason string
+}
+
+func (a *autoscaling) groupWire(g *group) groupXML {
+	out := groupXML{
+		AutoScalingGroupName:             g.name,
+		AutoScalingGroupARN:              a.groupARN(g.name),
+		MinSize:                          g.min,
+		MaxSize:                          g.max,
+		DesiredCapacity:                  g.desired,
+		DefaultCooldown:                  g.cooldown,
+		DefaultInstanceWarmup:            g.warmup,
+		MaxInstanceLifetime:              g.maxLifetime,
+		AvailabilityZones:                g.zones,
+		VPCZoneIdentifier:                g.subnets,
+		HealthCheckType:                  cmp.Or(g.healthCheckType, "EC2"),
+		HealthCheckGracePeriod:           int(g.gracePeriod / time.Second),
+		NewInstancesProtectedFromScaleIn: g.protectNew,
+		CapacityRebalance:                g.rebalance,
+		CreatedTime:                      stamp(g.createdAt),
+		LaunchTemplate:                   a.templateWire(g.template),
+		TerminationPolicies:              g.terminations,
+	}
+	if g.deleting {
+		out.Status = "Delete in progress"
+	}
+	if g.policy != nil {
+		out.InstanceMaintenancePolicy = &policyXML{g.policy.min, g.policy.max}
+	}
+	if g.retain {
+		out.InstanceLifecyclePolicy = &lifecyclePolicyXML{"retain"}
+	}
+	if len(g.terminations) == 0 {
+		out.TerminationPolicies = []string{"Default"}
+	}
+	for _, process := range sortedKeys(g.suspended) {
+		out.SuspendedProcesses = append(out.SuspendedProcesses, suspendedXML{process, "User suspended at " +
+			stamp(time.Now())})
+	}
+	for _, t := range g.tags {
+		out.Tags = append(out.Tags, t.wire(g.name))
+	}
+	return out
+}
+
+func (a *autoscaling) groupARN(name string) string {
+	return Envelope{Account: a.server.opts.Account, Region: a.server.opts.Region}.groupARN(name)
+}
+
+type describeGroupsXML struct {
+	AutoScalingGroups []groupXML `xml:"AutoScalingGroups>member"`
+	NextToken         string     `xml:",omitempty"`
+}
+
+func (a *autoscaling) describeAutoScalingGroups(r *reader) (any, error) {
+	names, filters := r.members("AutoScalingGroupNames"), r.filters()
+	most := r.number("MaxRecords", 50, 1, 100)
+	instances := r.flag("IncludeInstances", true)
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []*group
+	for _, name := range sortedKeys(a.groups) {
+		g := a.groups[name]
+		if (len(names) == 0 || contains(names, name)) && g.passes(filters) {
+			all = append(all, g)
+		}
+	}
+	page, next, ok := paginate(all, func(g *group) string { return g.name }, r.text("NextToken"), most)
+	if !ok {
+		return nil, errToken()
+	}
+	out := describeGroupsXML{NextToken: next}
+	for _, g := range page {
+		wire := a.groupWire(g)
+		if instances {
+			wire.Instances = a.membersWire(g)
+		}
+		out.AutoScalingGroups = append(out.AutoScalingGroups, wire)
+	}
+	return out, nil
+}
+
+// passes: all filters must allow the group. One that the API does not know allows nothing.
+func (g *group) passes(filters []criterion) bool {
+	for _, f := range filters {
+		if !slices.ContainsFunc(g.tags, func(t tag) bool {
+			switch {
+			case f.name == "tag-key":
+				return f.allows(t.Key)
+			case f.name == "tag-value":
+				return f.allows(t.Value)
+			default:
+				return f.name == "tag:"+t.Key && f.allows(t.Value)
+			}
+		}) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,346 @@
+package awsim
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memberXML is an instance inside its group's description; detailXML has the group's name too.
+type memberXML struct {
+	InstanceID           string `xml:"InstanceId"`
+	InstanceType         string
+	AvailabilityZone     string
+	LifecycleState       string
+	HealthStatus         string
+	LaunchTemplate       *templateSpecXML `xml:",omitempty"`
+	ProtectedFromScaleIn bool
+}
+
+type detailXML struct {
+	memberXML
+	AutoScalingGroupName string
+}
+
+func (a *autoscaling) memberWire(inst *instance, state string) memberXML {
+	out := memberXML{
+		InstanceID:           inst.id,
+		InstanceType:         inst.template.instanceType,
+		AvailabilityZone:     inst.zone,
+		LifecycleState:       state,
+		HealthStatus:         inst.health,
+		ProtectedFromScaleIn: inst.protected,
+	}
+	if t := inst.template; t.id != "" {
+		out.LaunchTemplate = &templateSpecXML{t.id, t.name, strconv.Itoa(t.number)}
+	}
+	return out
+}
+
+func (a *autoscaling) membersWire(g *group) []memberXML {
+	var out []memberXML
+	for _, inst := range g.members {
+		if state := a.shown(inst); state != "" {
+			out = append(out, a.memberWire(inst, state))
+		}
+	}
+	return out
+}
+
+// shown is the state that the API tells, which is as old as Delays.Visible says. Empty: not in the group yet.
+func (a *autoscaling) shown(inst *instance) string {
+	if a.delays.Visible == 0 {
+		return inst.state()
+	}
+	return inst.stateAt(time.Now().Add(-a.delays.Visible))
+}
+
+type describeInstancesXML struct {
+	AutoScalingInstances []detailXML `xml:"AutoScalingInstances>member"`
+	NextToken            string      `xml:",omitempty"`
+}
+
+// maxInstanceIDs is how many ids, and how many records, one DescribeAutoScalingInstances may have.
+const maxInstanceIDs = 50
+
+func (a *autoscaling) describeAutoScalingInstances(r *reader) (any, error) {
+	ids := r.members("InstanceIds")
+	most := r.number("MaxRecords", maxInstanceIDs, 1, maxInstanceIDs)
+	if len(ids) > maxInstanceIDs {
+		r.fail(errorf("ValidationError", "The number of instance ids that may be passed in is limited to %d",
+			maxInstanceIDs))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []detailXML
+	for _, id := range sortedKeys(a.instances) {
+		inst := a.instances[id]
+		if len(ids) > 0 && !contains(ids, id) {
+			continue
+		}
+		state := a.shown(inst)
+		if inst.groupName == "" || slices.Contains([]string{"", stateTerminated, stateDetached}, state) {
+			continue
+		}
+		all = append(all, detailXML{a.memberWire(inst, state), inst.groupName})
+	}
+	page, next, ok := paginate(all, func(d detailXML) string { return d.InstanceID }, r.text("NextToken"), most)
+	if !ok {
+		return nil, errToken()
+	}
+	return describeInstancesXML{AutoScalingInstances: page, NextToken: next}, nil
+}
+
+func (a *autoscaling) terminateInstance(r *reader) (any, error) {
+	ids := r.members("InstanceIds")
+	r.must("ShouldDecrementDesiredCapacity")
+	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
+	groupName := r.text("AutoScalingGroupName")
+	switch {
+	case len(ids) > 100:
+		r.fail(errConstraint("InstanceIds", strings.Join(ids, ","),
+			"Member must have length less than or equal to 100"))
+	case len(ids) > 0 && groupName == "":
+		r.fail(errNull("autoScalingGroupName"))
+	case len(ids) == 0:
+		ids = []string{r.must("InstanceId")}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if groupName != "" {
+		if err := a.allMembers(groupName, ids); err != nil {
+			return nil, err
+		}
+	}
+	var out struct {
+		Activity   *activityXML  `xml:",omitempty"`
+		Activities []activityXML `xml:"Activities>member,omitempty"`
+	}
+	for _, id := range ids {
+		v, err := a.terminateOne(id, decrement)
+		if err != nil {
+			return nil, err
+		}
+		wire := v.wire()
+		out.Activity = cmp.Or(out.Activity, &wire)
+		if groupName != "" {
+			out.Activities = append(out.Activities, wire)
+		}
+	}
+	return out, nil
+}
+
+// allMembers says no unless all ids are instances of the group.
+func (a *autoscaling) allMembers(groupName string, ids []string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g, err := a.group(groupName)
+	if err != nil {
+		return err
+	}
+	_, err = g.pick(ids)
+	return err
+}
+
+// pick is the members with these ids: all of them, or an error.
+func (g *group) pick(ids []string, states ...string) ([]*instance, error) {
+	var out []*instance
+	for _, id := range ids {
+		inst := g.member(id)
+		switch {
+		case inst == nil:
+			return nil, errorf("ValidationError", "The instance %s is not part of Auto Scaling group %s.", id, g.name)
+		case len(states) > 0 && !contains(states, inst.state()):
+			return nil, errorf("ValidationError", "The instance %s is not in %s.", id, strings.Join(states, " or "))
+		}
+		out = append(out, inst)
+	}
+	return out, nil
+}
+
+func (a *autoscaling) setInstanceHealth(r *reader) (any, error) {
+	id := r.must("InstanceId")
+	r.must("HealthStatus")
+	health := r.oneOf("HealthStatus", "", healthy, unhealthy)
+	grace := r.flag("ShouldRespectGracePeriod", true)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return nil, a.updateErr(func() error {
+		inst, ok := a.instances[id]
+		if !ok || inst.group == nil {
+			return errNoInstance(id)
+		}
+		if grace && health == unhealthy && time.Since(inst.inServiceAt) < inst.group.gracePeriod {
+			return nil
+		}
+		inst.health = health
+		a.reconcile(inst.group)
+		return nil
+	})
+}
+
+// onMembers reads group and instances of a call, and changes them all together.
+func (a *autoscaling) onMembers(r *reader, states []string, do func(g *group, all []*instance) error) error {
+	groupName, ids := r.must("AutoScalingGroupName"), r.members("InstanceIds")
+	if len(ids) == 0 {
+		r.fail(errNull("instanceIds"))
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return a.updateErr(func() error {
+		g, err := a.group(groupName)
+		if err != nil {
+			return err
+		}
+		all, err := g.pick(ids, states...)
+		if err != nil {
+			return err
+		}
+		return do(g, all)
+	})
+}
+
+func (a *autoscaling) setInstanceProtection(r *reader) (any, error) {
+	r.must("ProtectedFromScaleIn")
+	protected := r.flag("ProtectedFromScaleIn", false)
+	return struct{}{}, a.onMembers(r, nil, func(g *group, all []*instance) error {
+		for _, inst := range all {
+			inst.protected = protected
+		}
+		a.reconcile(g)
+		return nil
+	})
+}
+
+type activitiesXML struct {
+	Activities []activityXML `xml:"Activities>member"`
+}
+
+func (a *autoscaling) enterStandby(r *reader) (any, error) {
+	r.must("ShouldDecrementDesiredCapacity")
+	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
+	var out activitiesXML
+	err := a.onMembers(r, []string{stateInService}, func(g *group, all []*instance) error {
+		if err := g.shrink(decrement, len(all), "place into standby"); err != nil {
+			return err
+		}
+		for _, inst := range all {
+			inst.enter(stateEnteringStandby)
+			inst.enter(stateStandby)
+			out.Activities = append(out.Activities, a.done(g, inst, "Moving EC2 instance to Standby: "))
+		}
+		a.reconcile(g)
+		return nil
+	})
+	return out, err
+}
+
+func (a *autoscaling) exitStandby(r *reader) (any, error) {
+	var out activitiesXML
+	err := a.onMembers(r, []string{stateStandby}, func(g *group, all []*instance) error {
+		if err := g.grow(len(all)); err != nil {
+			return err
+		}
+		for _, inst := range all {
+			inst.enter(statePending)
+			inst.enter(stateInService)
+			inst.inServiceAt = time.Now()
+			out.Activities = append(out.Activities, a.done(g, inst, "Moving EC2 instance out of Standby: "))
+		}
+		a.reconcile(g)
+		return nil
+	})
+	return out, err
+}
+
+func (a *autoscaling) detachInstances(r *reader) (any, error) {
+	r.must("ShouldDecrementDesiredCapacity")
+	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
+	var out activitiesXML
+	err := a.onMembers(r, []string{stateInService, stateStandby}, func(g *group, all []*instance) error {
+		if err := g.shrink(decrement, len(all), "detach"); err != nil {
+			return err
+		}
+		for _, inst := range all {
+			inst.enter(stateDetaching)
+			out.Activities = append(out.Activities, a.done(g, inst, "Detaching EC2 instance: "))
+			inst.enter(stateDetached)
+			g.remove(inst)
+			inst.group = nil
+		}
+		a.reconcile(g)
+		return nil
+	})
+	return out, err
+}
+
+func (a *autoscaling) attachInstances(r *reader) (any, error) {
+	groupName, ids := r.must("AutoScalingGroupName"), r.members("InstanceIds")
+	if r.err != nil {
+		return nil, r.err
+	}
+	return nil, a.updateErr(func() error {
+		g, err := a.group(groupName)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if inst := a.instances[id]; inst == nil || inst.group != nil || inst.machine != "running" {
+				return errorf("ValidationError", "Invalid Instance ID(s): [%s] specified", id)
+			}
+		}
+		if err := g.grow(len(ids)); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			inst := a.instances[id]
+			inst.group, inst.groupName, inst.health = g, g.name, healthy
+			g.members = append(g.members, inst)
+			inst.enter(statePending)
+			inst.enter(stateInService)
+			inst.inServiceAt = time.Now()
+			a.done(g, inst, "Attaching an existing EC2 instance: ")
+		}
+		return nil
+	})
+}
+
+// done records a change that needed no time. It needs mu.
+func (a *autoscaling) done(g *group, inst *instance, description string) activityXML {
+	v := g.begin(a, description+inst.id, "an instance was moved in response to a user request.", inst)
+	v.end("Successful", "")
+	return v.wire()
+}
+
+// shrink lowers the desired capacity, if it is to be lowered, by n instances that leave the service.
+func (g *group) shrink(decrement bool, n int, what string) error {
+	if !decrement {
+		return nil
+	}
+	if g.desired-n < g.min {
+		return errorf("ValidationError", "AutoScalingGroup %s has min-size=%d, max-size=%d, and desired-size=%d. "+
+			"To %s %d more instance(s), please update the AutoScalingGroup sizes appropriately.",
+			g.name, g.min, g.max, g.desired, what, n)
+	}
+	g.desired -= n
+	return nil
+}
+
+// grow raises the desired capacity by n instances that come into service from outside.
+func (g *group) grow(n int) error {
+	if g.desired+n > g.max {
+		return errorf("ValidationError", "AutoScalingGroup %s has min-size=%d, max-size=%d, and desired-size=%d. "+
+			"To add %d more instance(s), please update the AutoScalingGroup sizes appropriately.",
+			g.name, g.min, g.max, g.desired, n)
+	}
+	g.desired += n
+	return nil
+}

@@ -1,0 +1,231 @@
+package awsim
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ec2Actions is the part of the EC2 API that is simulated.
+func (s *Server) ec2Actions() map[string]actionFunc {
+	a := s.asg
+	return map[string]actionFunc{
+		"DescribeInstances":              query(a.describeInstances),
+		"TerminateInstances":             query(a.terminateInstances),
+		"CreateLaunchTemplate":           query(a.createLaunchTemplate),
+		"CreateLaunchTemplateVersion":    query(a.createLaunchTemplateVersion),
+		"ModifyLaunchTemplate":           query(a.modifyLaunchTemplate),
+		"DescribeLaunchTemplates":        query(a.describeLaunchTemplates),
+		"DescribeLaunchTemplateVersions": query(a.describeLaunchTemplateVersions),
+	}
+}
+
+// machineCodes are the numbers that go with EC2's names of an instance's state.
+var machineCodes = map[string]int{
+	"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80,
+}
+
+type machineStateXML struct {
+	Code int    `xml:"code"`
+	Name string `xml:"name"`
+}
+
+func machineWire(state string) machineStateXML { return machineStateXML{machineCodes[state], state} }
+
+type machineXML struct {
+	InstanceID   string          `xml:"instanceId"`
+	ImageID      string          `xml:"imageId"`
+	InstanceType string          `xml:"instanceType"`
+	State        machineStateXML `xml:"instanceState"`
+	PrivateDNS   string          `xml:"privateDnsName"`
+	PrivateIP    string          `xml:"privateIpAddress,omitempty"`
+	LaunchTime   string          `xml:"launchTime"`
+	Zone         string          `xml:"placement>availabilityZone"`
+	Reason       string          `xml:"stateReason>code,omitempty"`
+	Tags         []ec2TagXML     `xml:"tagSet>item"`
+}
+
+type ec2TagXML struct {
+	Key   string `xml:"key"`
+	Value string `xml:"value"`
+}
+
+func (a *autoscaling) machineWire(inst *instance) machineXML {
+	out := machineXML{
+		InstanceID:   inst.id,
+		ImageID:      inst.template.image,
+		InstanceType: inst.template.instanceType,
+		State:        machineWire(inst.machine),
+		PrivateDNS:   inst.privateDNS(a.server.opts.Region),
+		PrivateIP:    inst.privateIP(),
+		LaunchTime:   stamp(inst.launchedAt),
+		Zone:         inst.zone,
+		Reason:       inst.reason,
+	}
+	if inst.machine == "terminated" {
+		out.PrivateDNS, out.PrivateIP = "", "" // EC2 takes the address back.
+	}
+	for _, key := range sortedKeys(inst.tags) {
+		out.Tags = append(out.Tags, ec2TagXML{key, inst.tags[key]})
+	}
+	return out
+}
+
+type reservationXML struct {
+	ReservationID string       `xml:"reservationId"`
+	OwnerID       string       `xml:"ownerId"`
+	Instances     []machineXML `xml:"instancesSet>item"`
+}
+
+type machinesXML struct {
+	Reservations []reservationXML `xml:"reservationSet>item"`
+	NextToken    string           `xml:"nextToken,omitempty"`
+}
+
+func (a *autoscaling) describeInstances(r *reader) (any, error) {
+	ids, filters := r.list("InstanceId"), r.filters()
+	most := r.number("MaxResults", unbounded, 5, 1000)
+	if len(ids) > 0 && r.has("MaxResults") {
+		r.fail(errorf("InvalidParameterCombination",
+			"The parameter instancesSet cannot be used with the parameter maxResults"))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found, err := a.machines(ids)
+	if err != nil {
+		return nil, err
+	}
+	var all []machineXML
+	for _, inst := range found {
+		wire := a.machineWire(inst)
+		ok, err := wire.passes(filters)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, wire)
+		}
+	}
+	page, next, ok := paginate(all, func(m machineXML) string { return m.InstanceID }, r.text("NextToken"), most)
+	if !ok {
+		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
+	}
+	out := machinesXML{NextToken: next}
+	for _, m := range page {
+		out.Reservations = append(out.Reservations, reservationXML{
+			ReservationID: "r-" + strings.TrimPrefix(m.InstanceID, "i-"),
+			OwnerID:       a.server.opts.Account,
+			Instances:     []machineXML{m},
+		})
+	}
+	return out, nil
+}
+
+var instanceIDShape = regexp.MustCompile(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)
+
+// machines are those with the ids, in order of their ids; all without one. It needs mu.
+func (a *autoscaling) machines(ids []string) ([]*instance, error) {
+	var out []*instance
+	if len(ids) == 0 {
+		for _, id := range sortedKeys(a.instances) {
+			out = append(out, a.instances[id])
+		}
+		return out, nil
+	}
+	var missing []string
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		inst, ok := a.instances[id]
+		switch {
+		case ok:
+			out = append(out, inst)
+		case !instanceIDShape.MatchString(id):
+			return nil, errorf("InvalidInstanceID.Malformed", "Invalid id: %q", id)
+		default:
+			missing = append(missing, id)
+		}
+	}
+	switch len(missing) {
+	case 0:
+		return out, nil
+	case 1:
+		return nil, errorf("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", missing[0])
+	default:
+		return nil, errorf("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist",
+			strings.Join(missing, ", "))
+	}
+}
+
+// passes: all filters must allow the machine. One that is not simulated is refused, never passed over.
+func (m machineXML) passes(filters []criterion) (bool, error) {
+	fields := map[string]string{
+		"instance-id":         m.InstanceID,
+		"private-dns-name":    m.PrivateDNS,
+		"private-ip-address":  m.PrivateIP,
+		"instance-state-name": m.State.Name,
+		"availability-zone":   m.Zone,
+		"image-id":            m.ImageID,
+		"instance-type":       m.InstanceType,
+	}
+	for _, t := range m.Tags {
+		fields["tag:"+t.Key] = t.Value
+	}
+	for _, f := range filters {
+		value, known := fields[f.name]
+		switch {
+		case !known && strings.HasPrefix(f.name, "tag:"):
+			return false, nil
+		case !known:
+			return false, errorf("InvalidParameterValue", "The filter '%s' is invalid", f.name)
+		case !f.allows(value):
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+type stateChangeXML struct {
+	InstanceID string          `xml:"instanceId"`
+	Current    machineStateXML `xml:"currentState"`
+	Previous   machineStateXML `xml:"previousState"`
+}
+
+// terminateInstances ends machines behind Auto Scaling's back, as from EC2's console: the machine shuts
+// down at once, and only then does the group notice and run its terminate hooks, for a dead instance.
+func (a *autoscaling) terminateInstances(r *reader) (any, error) {
+	ids := r.list("InstanceId")
+	if len(ids) == 0 {
+		return nil, errorf("MissingParameter", "The request must contain the parameter InstanceId")
+	}
+	var out struct {
+		Changes []stateChangeXML `xml:"instancesSet>item"`
+	}
+	err := a.updateErr(func() error {
+		found, err := a.machines(ids)
+		if err != nil {
+			return err
+		}
+		for _, inst := range found {
+			before := inst.machine
+			a.strike(inst)
+			out.Changes = append(out.Changes, stateChangeXML{
+				InstanceID: inst.id, Current: machineWire(inst.machine), Previous: machineWire(before),
+			})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// strike starts the end of a machine that lives. It needs mu.
+func (a *autoscaling) strike(inst *instance) {
+	if inst.dying {
+		return
+	}
+	inst.dying = true
+	inst.reason = "Client.UserInitiatedShutdown"
+	a.enterMachine(inst, "shutting-down")
+	a.spawn(func() { a.kill(inst) })
+}

@@ -1,0 +1,365 @@
+package awsim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What an instance is made of when nothing says it.
+const (
+	defaultImage = "ami-00000000000000000"
+	defaultType  = "m5.large"
+)
+
+// template is one launch template; its versions are numbered from 1.
+type template struct {
+	id        string
+	name      string
+	versions  []templateVersion
+	preferred int // The default version's number.
+	createdAt time.Time
+}
+
+// templateVersion is one version. Of its data only what matters here is kept.
+type templateVersion struct {
+	id           string
+	name         string
+	number       int
+	description  string
+	image        string
+	instanceType string
+	userData     string
+	createdAt    time.Time
+}
+
+// templateChoice is what a group is told to launch from: a template by id or name, and a version.
+type templateChoice struct {
+	id      string
+	name    string
+	version string
+}
+
+func (c templateChoice) given() bool { return c.id != "" || c.name != "" }
+
+type templateSpecXML struct {
+	LaunchTemplateID   string `xml:"LaunchTemplateId"`
+	LaunchTemplateName string
+	Version            string `xml:",omitempty"`
+}
+
+// choice reads a launch template's id or name, and its version if versionKey is not empty.
+func (r *reader) choice(idKey, nameKey, versionKey string) templateChoice {
+	return templateChoice{id: r.text(idKey), name: r.text(nameKey), version: r.text(versionKey)}
+}
+
+// template needs mu.
+func (a *autoscaling) template(c templateChoice) (*template, error) {
+	for _, t := range a.templates {
+		if t.id == c.id || c.id == "" && t.name == c.name {
+			return t, nil
+		}
+	}
+	switch {
+	case c.id != "":
+		return nil, errorf("InvalidLaunchTemplateId.NotFound",
+			"The specified launch template, with template ID %s, does not exist.", c.id)
+	case c.name != "":
+		return nil, errorf("InvalidLaunchTemplateName.NotFoundException",
+			"The specified launch template, with template name %s, does not exist.", c.name)
+	default:
+		return nil, errorf("MissingParameter",
+			"Either the launch template ID or the launch template name must be specified.")
+	}
+}
+
+// version is the one that is meant by a number, $Latest, $Default or nothing, which is $Default too.
+func (t *template) version(name string) (templateVersion, error) {
+	number := t.preferred
+	switch name {
+	case "", "$Default":
+	case "$Latest":
+		number = len(t.versions)
+	default:
+		n, err := strconv.Atoi(name)
+		if err != nil || n < 1 || n > len(t.versions) {
+			return templateVersion{}, errorf("InvalidLaunchTemplateId.VersionNotFound",
+				"Could not find launch template version %s", name)
+		}
+		number = n
+	}
+	return t.versions[number-1], nil
+}
+
+// checkTemplate is Auto Scaling's answer to a launch template that EC2 does not know. It needs mu.
+func (a *autoscaling) checkTemplate(c templateChoice) error {
+	if !c.given() {
+		return nil
+	}
+	t, err := a.template(c)
+	if err == nil {
+		_, err = t.version(c.version)
+	}
+	if err != nil {
+		return errorf("ValidationError",
+			"You must use a valid fully-formed launch template. %s", strings.SplitN(err.Error(), ": ", 2)[1])
+	}
+	return nil
+}
+
+// resolve is the version that an instance is launched from now. It needs mu.
+func (a *autoscaling) resolve(c templateChoice) templateVersion {
+	var v templateVersion
+	if t, err := a.template(c); err == nil {
+		v, _ = t.version(c.version)
+	}
+	v.image, v.instanceType = cmp.Or(v.image, defaultImage), cmp.Or(v.instanceType, defaultType)
+	return v
+}
+
+// templateWire is the group's choice, told with both id and name as AWS does. It needs mu.
+func (a *autoscaling) templateWire(c templateChoice) *templateSpecXML {
+	t, err := a.template(c)
+	if err != nil {
+		return nil
+	}
+	return &templateSpecXML{LaunchTemplateID: t.id, LaunchTemplateName: t.name, Version: c.version}
+}
+
+type templateXML struct {
+	ID        string `xml:"launchTemplateId"`
+	Name      string `xml:"launchTemplateName"`
+	CreatedAt string `xml:"createTime"`
+	CreatedBy string `xml:"createdBy"`
+	Default   int    `xml:"defaultVersionNumber"`
+	Latest    int    `xml:"latestVersionNumber"`
+}
+
+type versionXML struct {
+	ID           string `xml:"launchTemplateId"`
+	Name         string `xml:"launchTemplateName"`
+	Number       int    `xml:"versionNumber"`
+	Description  string `xml:"versionDescription,omitempty"`
+	CreatedAt    string `xml:"createTime"`
+	CreatedBy    string `xml:"createdBy"`
+	Default      bool   `xml:"defaultVersion"`
+	Image        string `xml:"launchTemplateData>imageId,omitempty"`
+	InstanceType string `xml:"launchTemplateData>instanceType,omitempty"`
+	UserData     string `xml:"launchTemplateData>userData,omitempty"`
+}
+
+func (a *autoscaling) creator() string {
+	return fmt.Sprintf("arn:aws:iam::%s:root", a.server.opts.Account)
+}
+
+func (a *autoscaling) wireTemplate(t *template) templateXML {
+	return templateXML{
+		ID: t.id, Name: t.name, CreatedAt: stamp(t.createdAt), CreatedBy: a.creator(),
+		Default: t.preferred, Latest: len(t.versions),
+	}
+}
+
+func (a *autoscaling) wireVersion(t *template, v templateVersion) versionXML {
+	return versionXML{
+		ID: t.id, Name: t.name, Number: v.number, Description: v.description, CreatedAt: stamp(v.createdAt),
+		CreatedBy: a.creator(), Default: v.number == t.preferred,
+		Image: v.image, InstanceType: v.instanceType, UserData: v.userData,
+	}
+}
+
+// add appends a version made of what the call says over what the source has.
+func (t *template) add(r *reader, source templateVersion) templateVersion {
+	v := templateVersion{
+		id:           t.id,
+		name:         t.name,
+		number:       len(t.versions) + 1,
+		description:  r.text("VersionDescription"),
+		image:        cmp.Or(r.text("LaunchTemplateData.ImageId"), source.image),
+		instanceType: cmp.Or(r.text("LaunchTemplateData.InstanceType"), source.instanceType),
+		userData:     cmp.Or(r.text("LaunchTemplateData.UserData"), source.userData),
+		createdAt:    time.Now(),
+	}
+	t.versions = append(t.versions, v)
+	return v
+}
+
+// CreateLaunchTemplate makes a template with one version of this image, and returns its id.
+func (s *Server) CreateLaunchTemplate(name, imageID string) (string, error) {
+	var id string
+	err := s.asg.updateErr(func() error {
+		t, err := s.asg.addTemplate(name, &reader{values: url.Values{"LaunchTemplateData.ImageId": {imageID}}})
+		if err == nil {
+			id = t.id
+		}
+		return err
+	})
+	return id, err
+}
+
+// addTemplate needs mu.
+func (a *autoscaling) addTemplate(name string, r *reader) (*template, error) {
+	if _, err := a.template(templateChoice{name: name}); err == nil {
+		return nil, errorf("InvalidLaunchTemplateName.AlreadyExistsException",
+			"Launch template name already in use.")
+	}
+	t := &template{id: newTemplateID(a.rand), name: name, preferred: 1, createdAt: time.Now()}
+	t.add(r, templateVersion{})
+	a.templates = append(a.templates, t)
+	slices.SortFunc(a.templates, func(x, y *template) int { return cmp.Compare(x.id, y.id) })
+	return t, nil
+}
+
+func newTemplateID(r *rand.Rand) string { return fmt.Sprintf("lt-0%016x", r.Uint64()) }
+
+func (a *autoscaling) createLaunchTemplate(r *reader) (any, error) {
+	name := r.must("LaunchTemplateName")
+	if r.err != nil {
+		return nil, errorf("MissingParameter", "The request must contain the parameter LaunchTemplateName")
+	}
+	var out struct {
+		Template templateXML `xml:"launchTemplate"`
+	}
+	return &out, a.updateErr(func() error {
+		t, err := a.addTemplate(name, r)
+		if err == nil {
+			out.Template = a.wireTemplate(t)
+		}
+		return err
+	})
+}
+
+func (a *autoscaling) createLaunchTemplateVersion(r *reader) (any, error) {
+	var out struct {
+		Version versionXML `xml:"launchTemplateVersion"`
+	}
+	return &out, a.updateErr(func() error {
+		t, err := a.template(r.choice("LaunchTemplateId", "LaunchTemplateName", ""))
+		if err != nil {
+			return err
+		}
+		var source templateVersion
+		if name := r.text("SourceVersion"); name != "" {
+			if source, err = t.version(name); err != nil {
+				return err
+			}
+		}
+		out.Version = a.wireVersion(t, t.add(r, source))
+		return nil
+	})
+}
+
+func (a *autoscaling) modifyLaunchTemplate(r *reader) (any, error) {
+	var out struct {
+		Template templateXML `xml:"launchTemplate"`
+	}
+	return &out, a.updateErr(func() error {
+		t, err := a.template(r.choice("LaunchTemplateId", "LaunchTemplateName", ""))
+		if err != nil {
+			return err
+		}
+		v, err := t.version(r.text("SetDefaultVersion"))
+		if err != nil {
+			return err
+		}
+		t.preferred = v.number
+		out.Template = a.wireTemplate(t)
+		return nil
+	})
+}
+
+func (a *autoscaling) describeLaunchTemplates(r *reader) (any, error) {
+	ids, names := r.list("LaunchTemplateId"), r.list("LaunchTemplateName")
+	most := r.number("MaxResults", 200, 1, 200)
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wanted := make([]templateChoice, 0, len(ids)+len(names))
+	for _, id := range ids {
+		wanted = append(wanted, templateChoice{id: id})
+	}
+	for _, name := range names {
+		wanted = append(wanted, templateChoice{name: name})
+	}
+	for _, c := range wanted {
+		if _, err := a.template(c); err != nil {
+			return nil, err
+		}
+	}
+	var all []templateXML
+	for _, t := range a.templates {
+		if len(wanted) == 0 || contains(ids, t.id) || contains(names, t.name) {
+			all = append(all, a.wireTemplate(t))
+		}
+	}
+	page, next, ok := paginate(all, func(t templateXML) string { return t.ID }, r.text("NextToken"), most)
+	if !ok {
+		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
+	}
+	return struct {
+		Templates []templateXML `xml:"launchTemplates>item"`
+		NextToken string        `xml:"nextToken,omitempty"`
+	}{page, next}, nil
+}
+
+func (a *autoscaling) describeLaunchTemplateVersions(r *reader) (any, error) {
+	names, most := r.list("LaunchTemplateVersion"), r.number("MaxResults", 200, 1, 200)
+	choice := r.choice("LaunchTemplateId", "LaunchTemplateName", "")
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found := a.templates
+	if choice.given() || !contains(names, "$Latest") && !contains(names, "$Default") {
+		t, err := a.template(choice)
+		if err != nil {
+			return nil, err
+		}
+		found = []*template{t}
+	}
+	var all []versionXML
+	for _, t := range found {
+		versions, err := t.pick(names)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range versions {
+			all = append(all, a.wireVersion(t, v))
+		}
+	}
+	page, next, ok := paginate(all, versionXML.key, r.text("NextToken"), most)
+	if !ok {
+		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
+	}
+	return struct {
+		Versions  []versionXML `xml:"launchTemplateVersionSet>item"`
+		NextToken string       `xml:"nextToken,omitempty"`
+	}{page, next}, nil
+}
+
+// key orders versions by template, and the newest of one template first, as EC2 does.
+func (v versionXML) key() string { return fmt.Sprintf("%s %012d", v.ID, unbounded-v.Number) }
+
+// pick is the named versions, each once and the newest first; all when none is named.
+func (t *template) pick(names []string) ([]templateVersion, error) {
+	out := slices.Clone(t.versions)
+	if len(names) > 0 {
+		out = nil
+		for _, name := range names {
+			v, err := t.version(name)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+	}
+	slices.SortFunc(out, func(x, y templateVersion) int { return cmp.Compare(y.number, x.number) })
+	return slices.Compact(out), nil
+}

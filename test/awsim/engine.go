@@ -1,0 +1,153 @@
+package awsim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Delays slow down what otherwise happens at once, to be nearer to AWS. All are zero at first.
+type Delays struct {
+	// Launch is how long an instance is Pending before its hooks, or its service, begin.
+	Launch time.Duration
+	// Terminate is how long a machine takes to shut down.
+	Terminate time.Duration
+	// Visible is how long DescribeAutoScalingInstances and DescribeAutoScalingGroups go on showing what was:
+	// the API's eventual consistency.
+	Visible time.Duration
+}
+
+// errClosing says that the server was closed before what was waited for came.
+var errClosing = errors.New("awsim: the server was closed")
+
+// autoscaling is the state of Auto Scaling and of the machines of EC2, and what moves it: API calls, timers
+// and the answers of Machines. It has no loop. Everything that changes state goes through update; nothing
+// calls Machines or sends a message while it holds mu.
+type autoscaling struct {
+	server *Server
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	changed   chan struct{} // Closed, and replaced, by every update.
+	after     []func()      // What update runs once it has let go of mu.
+	delays    Delays
+	rand      *rand.Rand
+	groups    map[string]*group
+	instances map[string]*instance // All that ever were, by id.
+	actions   []*action            // All that ever were, in order of their start.
+	topics    map[string][]subscription
+	rules     []rule
+	templates []*template
+	born      int // Counts instances, so that each has an address of its own.
+}
+
+func newAutoscaling(s *Server) *autoscaling {
+	ctx, cancel := context.WithCancel(s.ctx)
+	return &autoscaling{
+		server:    s,
+		ctx:       ctx,
+		cancel:    cancel,
+		changed:   make(chan struct{}),
+		rand:      rand.New(rand.NewPCG(uint64(s.opts.Seed), 0)),
+		groups:    map[string]*group{},
+		instances: map[string]*instance{},
+		topics:    map[string][]subscription{},
+	}
+}
+
+// close ends every timer and every wait, and returns when nothing runs any more.
+func (a *autoscaling) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.cancel()
+	a.work.Wait()
+}
+
+// update changes the state, wakes whoever waits for it, and then runs what change left in after.
+func (a *autoscaling) update(change func()) {
+	a.mu.Lock()
+	change()
+	close(a.changed)
+	a.changed = make(chan struct{})
+	after := a.after
+	a.after = nil
+	a.mu.Unlock()
+	for _, do := range after {
+		do()
+	}
+}
+
+// updateErr is update for a change that may be refused.
+func (a *autoscaling) updateErr(change func() error) error {
+	var err error
+	a.update(func() { err = change() })
+	return err
+}
+
+// wait blocks until done says so. done is asked with mu held, at once and after every update.
+func (a *autoscaling) wait(ctx context.Context, done func() bool) error {
+	for {
+		a.mu.Lock()
+		ok, changed := done(), a.changed
+		a.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-a.ctx.Done():
+			return errClosing
+		}
+	}
+}
+
+// later has do run without mu, when the update that is going on has changed the state and before it returns.
+// It needs mu.
+func (a *autoscaling) later(do func()) { a.after = append(a.after, do) }
+
+// spawn has do run in a goroutine that close waits for. It needs mu.
+func (a *autoscaling) spawn(do func()) {
+	if a.closed {
+		return
+	}
+	a.work.Go(do)
+}
+
+// pause blocks for d and says whether the engine is still to go on.
+func (a *autoscaling) pause(d time.Duration) bool { return wait(a.ctx, d) }
+
+// insist calls a machine's world until it answers: a control plane that is down for a while must not lose
+// an instance half way.
+func (a *autoscaling) insist(what, instanceID string, call func() error) bool {
+	for {
+		err := call()
+		if err == nil {
+			return true
+		}
+		a.server.opts.Log("machine call failed", "call", what, "instance", instanceID, "err", err)
+		if !a.pause(time.Second) {
+			return false
+		}
+	}
+}
+
+// newInstanceID needs mu.
+func (a *autoscaling) newInstanceID() string {
+	return fmt.Sprintf("i-0%016x", a.rand.Uint64())
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}

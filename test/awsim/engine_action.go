@@ -1,0 +1,345 @@
+package awsim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	resume  = "CONTINUE"
+	abandon = "ABANDON"
+)
+
+// maxGlobalTimeout is the longest that any lifecycle action may take: 48 hours.
+const maxGlobalTimeout = 48 * time.Hour
+
+// Hook is a lifecycle hook of a group.
+type Hook struct {
+	Name string
+	// Transition is Launching or Terminating; Terminating when empty.
+	Transition string
+	// HeartbeatTimeout may be shorter here than the 30 s that the API demands; an hour when zero.
+	HeartbeatTimeout time.Duration
+	// GlobalTimeout is AWS's min(48 h, 100 x HeartbeatTimeout) when zero.
+	GlobalTimeout time.Duration
+	// DefaultResult is what a timeout means: ABANDON when empty.
+	DefaultResult         string
+	NotificationTargetARN string
+	RoleARN               string
+	NotificationMetadata  string
+}
+
+func (h Hook) withDefaults() Hook {
+	if h.Transition == "" {
+		h.Transition = Terminating
+	}
+	if h.HeartbeatTimeout == 0 {
+		h.HeartbeatTimeout = time.Hour
+	}
+	if h.GlobalTimeout == 0 {
+		h.GlobalTimeout = min(maxGlobalTimeout, 100*h.HeartbeatTimeout)
+	}
+	if h.DefaultResult == "" {
+		h.DefaultResult = abandon
+	}
+	return h
+}
+
+// action is one instance that waits for one hook.
+type action struct {
+	Action
+	hook    Hook
+	inst    *instance
+	beatAt  time.Time     // The start, or the last heartbeat: what the heartbeat timeout counts from.
+	claimed ClosedBy      // Who is about to close it, while the pods are asked for.
+	done    chan struct{} // Closed with the action.
+}
+
+func (act *action) open() bool { return act.ClosedAt.IsZero() }
+
+// deadline is when the action ends by itself, and which of its timeouts that is.
+func (act *action) deadline() (time.Time, ClosedBy) {
+	global := act.StartedAt.Add(act.hook.GlobalTimeout)
+	if beat := act.beatAt.Add(act.hook.HeartbeatTimeout); beat.Before(global) {
+		return beat, ByHeartbeatTimeout
+	}
+	return global, ByGlobalTimeout
+}
+
+// timedOut: from its deadline on an action takes neither heartbeat nor completion, though it may still be
+// closing.
+func (act *action) timedOut(now time.Time) bool {
+	at, _ := act.deadline()
+	return !now.Before(at)
+}
+
+// beginHooks starts one action for each hook of the transition, side by side, or goes on at once when there
+// is none. It needs mu.
+func (a *autoscaling) beginHooks(inst *instance, transition string) {
+	inst.waiting = nil
+	for _, h := range inst.group.hooks {
+		if h.Transition == transition {
+			inst.waiting = append(inst.waiting, a.begin(inst, h))
+		}
+	}
+	switch {
+	case len(inst.waiting) == 0:
+		a.endHooks(inst, transition)
+		return
+	case transition == Launching:
+		inst.enter(statePendingWait)
+	default:
+		inst.enter(stateTerminatingWait)
+	}
+	inst.activity.midway()
+	for _, act := range inst.waiting {
+		a.notify(act)
+		a.spawn(func() { a.watch(act) })
+	}
+}
+
+// begin needs mu.
+func (a *autoscaling) begin(inst *instance, h Hook) *action {
+	now := time.Now()
+	act := &action{
+		Action: Action{
+			Group:      inst.group.name,
+			Hook:       h.Name,
+			InstanceID: inst.id,
+			Token:      uuid(a.rand),
+			Transition: h.Transition,
+			StartedAt:  now,
+		},
+		hook:   h,
+		inst:   inst,
+		beatAt: now,
+		done:   make(chan struct{}),
+	}
+	if h.Transition == Terminating {
+		act.Killed = inst.killed
+	}
+	a.actions = append(a.actions, act)
+	return act
+}
+
+// notify tells of the action as soon as the update that is going on has ended. It needs mu.
+func (a *autoscaling) notify(act *action) { a.later(func() { a.tell(act) }) }
+
+// tell tells the hook's target and the bus of the action, with its one token, and counts the messages that
+// came of it. It must be called without mu.
+func (a *autoscaling) tell(act *action) int {
+	n := act.notification()
+	detailType, subject := LaunchAction, "LAUNCHING"
+	if act.Transition == Terminating {
+		detailType, subject = TerminateAction, "TERMINATING"
+	}
+	subject = fmt.Sprintf("Auto Scaling:  Lifecycle action '%s' for instance %s in progress.",
+		subject, act.InstanceID)
+	a.mu.Lock()
+	direct, event := DirectMessage(a.envelope(), n), EventBridgeMessage(a.envelope(), n)
+	a.mu.Unlock()
+	sent := 0
+	if act.hook.NotificationTargetARN != "" {
+		sent, _ = a.deliver(act.hook.NotificationTargetARN, subject, direct)
+	}
+	sent += a.publish(detailType, event)
+	a.update(func() { act.Sent += sent })
+	return sent
+}
+
+func (act *action) notification() Notification {
+	n := Notification{
+		Token:       act.Token,
+		Group:       act.Group,
+		Hook:        act.Hook,
+		InstanceID:  act.InstanceID,
+		Transition:  act.Transition,
+		Metadata:    act.hook.NotificationMetadata,
+		Origin:      "AutoScalingGroup",
+		Destination: "EC2",
+	}
+	if act.Transition == Launching {
+		n.Origin, n.Destination = n.Destination, n.Origin
+	}
+	return n
+}
+
+// watch closes the action when it times out.
+func (a *autoscaling) watch(act *action) {
+	for {
+		a.mu.Lock()
+		at, why := act.deadline()
+		a.mu.Unlock()
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case <-timer.C:
+		case <-act.done:
+			timer.Stop()
+			return
+		case <-a.ctx.Done():
+			timer.Stop()
+			return
+		}
+		if a.expire(act, why) {
+			return
+		}
+	}
+}
+
+// expire closes the action as its timeout says, unless a heartbeat has moved the deadline meanwhile. Who
+// asked for its completion before the deadline goes first.
+func (a *autoscaling) expire(act *action, why ClosedBy) bool {
+	a.mu.Lock()
+	due := act.timedOut(time.Now())
+	mine := due && act.open() && act.claimed == ""
+	if mine {
+		act.claimed = why
+	}
+	a.mu.Unlock()
+	if mine {
+		a.finish(act, why, act.hook.DefaultResult)
+	}
+	return due
+}
+
+// finish closes an action that the caller has claimed. Its pods are asked for first, so that the ledger's
+// word on them is older than any answer. It must be called without mu.
+func (a *autoscaling) finish(act *action, by ClosedBy, result string) {
+	pods, problem := a.pods(act.InstanceID)
+	a.update(func() {
+		if !act.open() {
+			return
+		}
+		act.PodsAtClose, act.PodsError = pods, problem
+		a.shut(act, by, result)
+		a.settle(act)
+	})
+}
+
+// shut closes the action and nothing else. It needs mu.
+func (a *autoscaling) shut(act *action, by ClosedBy, result string) {
+	if !act.open() {
+		return
+	}
+	act.ClosedAt, act.ClosedBy, act.Result = time.Now(), by, result
+	close(act.done)
+}
+
+// settle moves the instance on when an action of it has closed: an abandoned one stops the others at once,
+// and the last one lets the instance go. It needs mu.
+func (a *autoscaling) settle(closed *action) {
+	inst := closed.inst
+	if closed.Result == abandon {
+		for _, act := range inst.waiting {
+			if act.open() {
+				act.PodsAtClose, act.PodsError = closed.PodsAtClose, closed.PodsError
+				a.shut(act, ByAbandon, abandon)
+			}
+		}
+	}
+	current := false
+	for _, act := range inst.waiting {
+		if act.open() {
+			return
+		}
+		current = current || act == closed
+	}
+	if current {
+		a.endHooks(inst, closed.Transition)
+	}
+}
+
+// endHooks lets an instance go on after its last action. It needs mu.
+func (a *autoscaling) endHooks(inst *instance, transition string) {
+	abandoned := false
+	for _, act := range inst.waiting {
+		abandoned = abandoned || act.Result == abandon
+	}
+	switch {
+	case inst.group == nil:
+	case transition == Launching && abandoned:
+		inst.activity.end("Cancelled", "the launch was abandoned by a lifecycle hook")
+		a.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
+		a.reconcile(inst.group)
+	case transition == Launching:
+		a.serve(inst)
+	case abandoned && inst.group.retain:
+		inst.waiting = nil
+		inst.enter(stateRetained)
+		inst.activity.end("Successful", "")
+		a.reconcile(inst.group)
+	default:
+		a.proceed(inst)
+	}
+}
+
+// find is the action that a caller means, and whether it is still open to him. A closed one is found too,
+// for the ledger. It needs mu.
+func (a *autoscaling) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
+	for _, one := range a.actions {
+		named := one.InstanceID == instanceID
+		if token != "" {
+			named = strings.EqualFold(one.Token, token)
+		}
+		if named && one.Group == groupName && one.Hook == hookName {
+			act = one
+		}
+	}
+	if act == nil {
+		return nil, false
+	}
+	return act, act.open() && !act.timedOut(time.Now())
+}
+
+// heartbeat restarts the action's heartbeat timeout.
+func (a *autoscaling) heartbeat(groupName, hookName, token, instanceID string) error {
+	return a.updateErr(func() error {
+		act, active := a.find(groupName, hookName, token, instanceID)
+		if active {
+			act.beatAt = time.Now()
+			act.Heartbeats = append(act.Heartbeats, act.beatAt)
+			return nil
+		}
+		if act != nil {
+			act.HeartbeatsAfterClose++
+		}
+		return errNoAction(token, instanceID)
+	})
+}
+
+// complete ends the action. Of two that complete it at once, the second is told that there is none.
+func (a *autoscaling) complete(groupName, hookName, token, instanceID, result string) error {
+	completion := Completion{At: time.Now(), By: "token", Result: result}
+	if token == "" {
+		completion.By = "instance"
+	}
+	var act *action
+	err := a.updateErr(func() error {
+		var active bool
+		act, active = a.find(groupName, hookName, token, instanceID)
+		if !active || act.claimed != "" {
+			err := errNoAction(token, instanceID)
+			completion.Err = err.Error()
+			if act != nil {
+				act.Completions = append(act.Completions, completion)
+			}
+			return err
+		}
+		act.claimed = ByCompletion
+		act.Completions = append(act.Completions, completion)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.finish(act, ByCompletion, result)
+	return nil
+}
+
+func errNoAction(token, instanceID string) *Error {
+	if token != "" {
+		return errorf("ValidationError", "No active Lifecycle Action found with token %s", token)
+	}
+	return errorf("ValidationError", "No active Lifecycle Action found with instance ID %s", instanceID)
+}

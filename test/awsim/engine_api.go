@@ -1,0 +1,310 @@
+package awsim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Group is an Auto Scaling group to be created.
+type Group struct {
+	Name    string
+	Min     int
+	Max     int
+	Desired int
+	// Zones are the region's first three when empty.
+	Zones []string
+	Tags  map[string]string
+	// LaunchTemplate is the name or the id of one; a group may do without here.
+	LaunchTemplate string
+	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
+	LaunchTemplateVersion string
+	// MinHealthy and MaxHealthy are the maintenance policy in percent; there is none while both are zero.
+	MinHealthy  int
+	MaxHealthy  int
+	GracePeriod time.Duration
+	// RetainOnAbandon keeps an instance, as Terminating:Retained, when its terminate hook is abandoned.
+	RetainOnAbandon bool
+}
+
+// Instance is what the group knows of one of its instances, without any delay.
+type Instance struct {
+	ID     string
+	Zone   string
+	State  string
+	Health string
+	// Version is the number of the launch template's version it was launched from, zero without one.
+	Version int
+}
+
+// CreateGroup creates a group, and starts launching what it desires.
+func (s *Server) CreateGroup(spec Group) error {
+	a := s.asg
+	return a.updateErr(func() error {
+		g := &group{
+			name:        spec.Name,
+			min:         spec.Min,
+			max:         spec.Max,
+			desired:     spec.Desired,
+			zones:       slices.Clone(spec.Zones),
+			gracePeriod: spec.GracePeriod,
+			retain:      spec.RetainOnAbandon,
+		}
+		if strings.HasPrefix(spec.LaunchTemplate, "lt-") {
+			g.template.id = spec.LaunchTemplate
+		} else {
+			g.template.name = spec.LaunchTemplate
+		}
+		g.template.version = spec.LaunchTemplateVersion
+		if len(g.zones) == 0 {
+			g.zones = []string{s.opts.Region + "a", s.opts.Region + "b", s.opts.Region + "c"}
+		}
+		if spec.MinHealthy != 0 || spec.MaxHealthy != 0 {
+			g.policy = &maintenancePolicy{min: spec.MinHealthy, max: spec.MaxHealthy}
+		}
+		for _, key := range sortedKeys(spec.Tags) {
+			g.tags = append(g.tags, tag{Key: key, Value: spec.Tags[key], Propagate: true})
+		}
+		return a.create(g)
+	})
+}
+
+// create needs mu.
+func (a *autoscaling) create(g *group) error {
+	switch {
+	case g.name == "":
+		return errNull("autoScalingGroupName")
+	case a.groups[g.name] != nil:
+		return errorf("AlreadyExists", "AutoScalingGroup by this name already exists - "+
+			"A group with the name %s already exists", g.name)
+	case len(g.zones) == 0:
+		return errorf("ValidationError", "At least one Availability Zone or VPC Subnet is required.")
+	}
+	if err := either(g.checkSize(), a.checkTemplate(g.template)); err != nil {
+		return err
+	}
+	g.createdAt = time.Now()
+	g.suspended = map[string]bool{}
+	a.groups[g.name] = g
+	a.reconcile(g)
+	return nil
+}
+
+func (g *group) checkSize() error {
+	switch {
+	case g.max < g.min:
+		return errorf("ValidationError",
+			"Max bound, %d, must be greater than or equal to min bound, %d", g.max, g.min)
+	case g.desired < g.min || g.desired > g.max:
+		return errorf("ValidationError", "Desired capacity:%d must be between the specified min size:%d "+
+			"and max size:%d", g.desired, g.min, g.max)
+	}
+	return nil
+}
+
+// either is the first of two errors that is one.
+func either(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// PutHook creates a lifecycle hook or replaces the one of that name, and sends the test notification. Unlike
+// the API it takes timeouts shorter than 30 s; DescribeLifecycleHooks rounds them up to seconds.
+func (s *Server) PutHook(groupName string, h Hook) error {
+	return s.asg.putHook(groupName, h.withDefaults())
+}
+
+// maxHooks is how many lifecycle hooks a group may have.
+const maxHooks = 50
+
+// putHook must be called without mu. The test notification comes first: a target that cannot be reached
+// leaves the group as it was.
+func (a *autoscaling) putHook(groupName string, h Hook) error {
+	a.mu.Lock()
+	g, err := a.group(groupName)
+	if err == nil && g.hook(h.Name) < 0 && len(g.hooks) >= maxHooks {
+		err = errorf("LimitExceeded", "You have reached the limit of %d lifecycle hooks for the group %s.",
+			maxHooks, groupName)
+	}
+	env := a.envelope()
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if target := h.NotificationTargetARN; target != "" {
+		body := TestNotification(env, groupName, env.groupARN(groupName))
+		subject := "Auto Scaling: test notification for group \"" + groupName + "\""
+		if _, err := a.deliver(target, subject, body); err != nil || strings.HasSuffix(target, ".fifo") {
+			return errorf("ValidationError", "Unable to publish test message to notification target %s using "+
+				"IAM role %s. Please check your target and role configuration and try to put lifecycle hook again.",
+				target, h.RoleARN)
+		}
+	}
+	return a.updateErr(func() error {
+		g, err := a.group(groupName)
+		if err != nil {
+			return err
+		}
+		if i := g.hook(h.Name); i >= 0 {
+			g.hooks[i] = h
+		} else {
+			g.hooks = append(g.hooks, h)
+		}
+		return nil
+	})
+}
+
+// AddInstance puts an instance into service that is there already: its node was made by the test, so
+// Machines.Launch is not called and no launch hook runs. The group's desired capacity, and its maximum when
+// that is reached, grow by one. Without a zone it gets the group's next.
+func (s *Server) AddInstance(groupName, instanceID, zone string) error {
+	a := s.asg
+	return a.updateErr(func() error {
+		g, err := a.group(groupName)
+		if err != nil {
+			return err
+		}
+		if a.instances[instanceID] != nil {
+			return fmt.Errorf("awsim: instance %s exists", instanceID)
+		}
+		if zone == "" {
+			zone = g.nextZone()
+		}
+		g.desired++
+		g.max = max(g.max, g.desired)
+		inst := a.newInstance(g, instanceID, zone)
+		close(inst.booted)
+		a.enterMachine(inst, "running")
+		inst.activity = g.begin(a, "Launching a new EC2 instance: "+inst.id,
+			"an instance was added by hand.", inst)
+		a.serve(inst)
+		return nil
+	})
+}
+
+// Terminate ends an instance as TerminateInstanceInAutoScalingGroup does. When it returns, the first
+// notifications have been sent.
+func (s *Server) Terminate(instanceID string, decrement bool) error {
+	_, err := s.asg.terminateOne(instanceID, decrement)
+	return err
+}
+
+// SetState gives an instance any lifecycle state, for tests of what is rare. It starts and ends nothing.
+func (s *Server) SetState(instanceID, state string) error {
+	a := s.asg
+	return a.updateErr(func() error {
+		inst, ok := a.instances[instanceID]
+		if !ok {
+			return errNoInstance(instanceID)
+		}
+		inst.enter(state)
+		return nil
+	})
+}
+
+// Forget makes EC2 and Auto Scaling know an instance no more, as EC2 does some time after it was terminated.
+func (s *Server) Forget(instanceID string) {
+	a := s.asg
+	a.update(func() {
+		inst, ok := a.instances[instanceID]
+		if !ok {
+			return
+		}
+		delete(a.instances, instanceID)
+		if inst.group != nil {
+			inst.group.remove(inst)
+		}
+	})
+}
+
+// Instances are the members of the group in order of their launch.
+func (s *Server) Instances(groupName string) []Instance {
+	a := s.asg
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g, err := a.group(groupName)
+	if err != nil {
+		return nil
+	}
+	out := make([]Instance, 0, len(g.members))
+	for _, inst := range g.members {
+		out = append(out, Instance{
+			ID: inst.id, Zone: inst.zone, State: inst.state(), Health: inst.health, Version: inst.template.number,
+		})
+	}
+	return out
+}
+
+// ResendMessages sends another copy of the notifications of the instance's open actions, with their tokens,
+// and returns how many messages that made.
+func (s *Server) ResendMessages(instanceID string) int {
+	a := s.asg
+	var open []*action
+	a.mu.Lock()
+	for _, act := range a.actions {
+		if act.InstanceID == instanceID && act.open() {
+			open = append(open, act)
+		}
+	}
+	a.mu.Unlock()
+	sent := 0
+	for _, act := range open {
+		sent += a.tell(act)
+	}
+	return sent
+}
+
+// SetDelays slows the engine down from now on.
+func (s *Server) SetDelays(d Delays) {
+	s.asg.update(func() { s.asg.delays = d })
+}
+
+// group needs mu.
+func (a *autoscaling) group(name string) (*group, error) {
+	if g, ok := a.groups[name]; ok {
+		return g, nil
+	}
+	return nil, errorf("ValidationError",
+		"AutoScalingGroup name not found - AutoScalingGroup '%s' not found", name)
+}
+
+// terminateOne must be called without mu.
+func (a *autoscaling) terminateOne(instanceID string, decrement bool) (*activity, error) {
+	var out *activity
+	err := a.updateErr(func() error {
+		inst, ok := a.instances[instanceID]
+		if !ok || inst.group == nil {
+			return errNoInstance(instanceID)
+		}
+		g := inst.group
+		if decrement && slices.Contains(g.live(), inst) {
+			if g.desired <= g.min {
+				return errorf("ValidationError", "Currently, desiredSize equals minSize (%d). Terminating instance "+
+					"without replacement will violate group's min size constraint. Either set "+
+					"shouldDecrementDesiredCapacity flag to false or lower group's min size.", g.min)
+			}
+			g.desired--
+		}
+		act := a.terminate(inst, "an instance was taken out of service in response to a user request.")
+		if act != nil {
+			copied := *act
+			out = &copied
+		}
+		a.reconcile(g)
+		return nil
+	})
+	return out, err
+}
+
+func errNoInstance(instanceID string) *Error {
+	return errorf("ValidationError",
+		"Instance Id not found - No managed instance found for instance ID: %s", instanceID)
+}
+
+func errNull(member string) *Error {
+	return errorf("ValidationError", "1 validation error detected: Value null at '%s' failed to satisfy "+
+		"constraint: Member must not be null", member)
+}

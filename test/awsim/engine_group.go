@@ -1,0 +1,346 @@
+package awsim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// processes are those of a group that can be suspended.
+var processes = []string{
+	"Launch", "Terminate", "AddToLoadBalancer", "AlarmNotification", "AZRebalance", "HealthCheck",
+	"InstanceRefresh", "ReplaceUnhealthy", "ScheduledActions",
+}
+
+// group is one Auto Scaling group.
+type group struct {
+	name            string
+	min             int
+	max             int
+	desired         int
+	zones           []string
+	subnets         string
+	tags            []tag
+	template        templateChoice
+	cooldown        int
+	gracePeriod     time.Duration
+	healthCheckType string
+	warmup          int
+	maxLifetime     int
+	protectNew      bool
+	rebalance       bool
+	retain          bool
+	policy          *maintenancePolicy
+	terminations    []string
+	createdAt       time.Time
+	suspended       map[string]bool
+	hooks           []Hook
+	members         []*instance
+	activities      []*activity // Oldest first.
+	turn            int         // Counts launches, for the next zone.
+	deleting        bool
+}
+
+// tag is one tag of a group.
+type tag struct {
+	Key       string
+	Value     string
+	Propagate bool
+}
+
+// maintenancePolicy bounds, in percent of the desired capacity, what replacing may make of a group.
+type maintenancePolicy struct {
+	min int
+	max int
+}
+
+// activity is one entry of the group's history.
+type activity struct {
+	ID          string
+	Group       string
+	Instance    string
+	Description string
+	Cause       string
+	Details     string
+	Code        string
+	Message     string
+	StartedAt   time.Time
+	EndedAt     time.Time
+}
+
+func (v *activity) ended() bool { return !v.EndedAt.IsZero() }
+
+// midway marks that the activity waits for a lifecycle hook. Like end it does nothing to no activity.
+func (v *activity) midway() {
+	if v != nil {
+		v.Code = "MidLifecycleAction"
+	}
+}
+
+func (v *activity) end(code, message string) {
+	if v != nil && !v.ended() {
+		v.Code, v.Message, v.EndedAt = code, message, time.Now()
+	}
+}
+
+// begin starts an activity, whose cause is told the way AWS does: with the time in front.
+func (g *group) begin(a *autoscaling, description, cause string, inst *instance) *activity {
+	now := time.Now()
+	v := &activity{
+		ID:          uuid(a.rand),
+		Group:       g.name,
+		Instance:    inst.id,
+		Description: description,
+		Cause:       "At " + now.UTC().Format(time.RFC3339) + " " + cause,
+		Details:     fmt.Sprintf(`{"Availability Zone":%q}`, inst.zone),
+		Code:        "InProgress",
+		StartedAt:   now,
+	}
+	g.activities = append(g.activities, v)
+	return v
+}
+
+// nextZone is the zone that has the fewest instances; of several, the one whose turn it is.
+func (g *group) nextZone() string {
+	perZone := map[string]int{}
+	for _, inst := range g.live() {
+		perZone[inst.zone]++
+	}
+	best := ""
+	for i := range g.zones {
+		zone := g.zones[(g.turn+i)%len(g.zones)]
+		if best == "" || perZone[zone] < perZone[best] {
+			best = zone
+		}
+	}
+	g.turn++
+	return best
+}
+
+// live are the members that count for the desired capacity: in service or on their way there.
+func (g *group) live() []*instance {
+	var out []*instance
+	for _, inst := range g.members {
+		if inst.is(statePending) || inst.state() == stateInService {
+			out = append(out, inst)
+		}
+	}
+	return out
+}
+
+// marked are the members in service that somebody has marked as unhealthy.
+func (g *group) marked() []*instance {
+	var out []*instance
+	for _, inst := range g.members {
+		if inst.state() == stateInService && inst.health == unhealthy {
+			out = append(out, inst)
+		}
+	}
+	return out
+}
+
+func (g *group) inService() int {
+	n := 0
+	for _, inst := range g.members {
+		if inst.state() == stateInService {
+			n++
+		}
+	}
+	return n
+}
+
+func (g *group) member(instanceID string) *instance {
+	for _, inst := range g.members {
+		if inst.id == instanceID {
+			return inst
+		}
+	}
+	return nil
+}
+
+func (g *group) remove(inst *instance) {
+	g.members = slices.DeleteFunc(g.members, func(m *instance) bool { return m == inst })
+}
+
+func (g *group) hook(name string) int {
+	return slices.IndexFunc(g.hooks, func(h Hook) bool { return h.Name == name })
+}
+
+// limits are how few may be in service and how many may live while instances are replaced. Where the policy
+// leaves no room in either direction, one instance more is launched first: replacing must go on.
+func (g *group) limits() (fewest, most int) {
+	if g.policy == nil {
+		return 0, g.desired
+	}
+	fewest = int(math.Ceil(float64(g.desired*g.policy.min) / 100))
+	most = g.desired * g.policy.max / 100
+	if fewest == g.desired && most == g.desired {
+		most++
+	}
+	return fewest, most
+}
+
+// reconcile brings the group nearer to its desired capacity and replaces what is unhealthy. It needs mu, and
+// is called after every change that matters to it.
+func (a *autoscaling) reconcile(g *group) {
+	if g.deleting {
+		return
+	}
+	a.buryDead(g)
+	a.replaceMarked(g)
+	want := g.desired
+	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
+		want = max(want, min(g.desired+len(g.marked()), most))
+	}
+	for len(g.live()) < want && !g.suspended["Launch"] {
+		a.launch(g)
+	}
+	for len(g.live()) > want && !g.suspended["Terminate"] {
+		victim := g.victim()
+		if victim == nil {
+			return
+		}
+		a.terminate(victim, "an instance was taken out of service in response to a difference between desired "+
+			"and actual capacity, shrinking the capacity.")
+	}
+}
+
+// buryDead ends the members whose machine is gone: EC2 or somebody at its console took it.
+func (a *autoscaling) buryDead(g *group) {
+	if g.suspended["HealthCheck"] || g.suspended["ReplaceUnhealthy"] || g.suspended["Terminate"] {
+		return
+	}
+	for _, inst := range slices.Clone(g.members) {
+		if inst.machine == "terminated" && !inst.is("Terminat") {
+			inst.health = unhealthy
+			a.terminate(inst, "an instance was taken out of service in response to an EC2 health check "+
+				"indicating it has been terminated or stopped.")
+		}
+	}
+}
+
+// replaceMarked terminates marked instances: all at once without a maintenance policy, else as many as leave
+// enough in service. What is missing then is launched like any missing capacity.
+func (a *autoscaling) replaceMarked(g *group) {
+	if g.suspended["ReplaceUnhealthy"] || g.suspended["Terminate"] {
+		return
+	}
+	fewest, _ := g.limits()
+	for _, inst := range g.marked() {
+		if g.policy != nil && g.inService()-1 < fewest {
+			return
+		}
+		a.terminate(inst, "an instance was taken out of service in response to a user health-check.")
+	}
+}
+
+// victim is whom a scale-in takes: an instance that is not protected, in the zone with the most of them, and
+// there the oldest; marked ones first.
+func (g *group) victim() *instance {
+	perZone := map[string]int{}
+	var open []*instance
+	for _, inst := range g.live() {
+		perZone[inst.zone]++
+		if !inst.protected {
+			open = append(open, inst)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return slices.MinFunc(open, func(x, y *instance) int {
+		return cmp.Or(
+			-cmp.Compare(score(x.health == unhealthy), score(y.health == unhealthy)),
+			-cmp.Compare(perZone[x.zone], perZone[y.zone]),
+			x.launchedAt.Compare(y.launchedAt),
+			cmp.Compare(x.number, y.number),
+		)
+	})
+}
+
+func score(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// resize sets the desired capacity within the group's bounds. It needs mu.
+func (a *autoscaling) resize(g *group, desired int) error {
+	switch {
+	case desired > g.max:
+		return errorf("ValidationError",
+			"New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", desired, g.max)
+	case desired < g.min:
+		return errorf("ValidationError",
+			"New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", desired, g.min)
+	}
+	g.desired = desired
+	a.reconcile(g)
+	return nil
+}
+
+// drop deletes the group. By force it takes its instances along, without a hook. It needs mu.
+func (a *autoscaling) drop(g *group, force bool) error {
+	if !force && len(g.members) > 0 {
+		return errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or "+
+			"pending Spot instance request(s) still in the group.")
+	}
+	g.deleting = true
+	if len(g.members) == 0 {
+		delete(a.groups, g.name)
+		return nil
+	}
+	for _, inst := range slices.Clone(g.members) {
+		for _, act := range inst.waiting {
+			a.shut(act, ByHookDeletion, abandon)
+		}
+		if inst.activity == nil || inst.activity.ended() {
+			inst.activity = g.begin(a, "Terminating EC2 instance: "+inst.id,
+				"an instance was taken out of service because its group was deleted by force.", inst)
+		}
+		a.proceed(inst)
+	}
+	return nil
+}
+
+// dropHook deletes a hook; what waits for it goes on: a termination continues, a launch is abandoned. It
+// needs mu.
+func (a *autoscaling) dropHook(g *group, index int) {
+	name := g.hooks[index].Name
+	g.hooks = slices.Delete(g.hooks, index, index+1)
+	for _, act := range slices.Clone(a.actions) {
+		if act.Group != g.name || act.Hook != name || !act.open() {
+			continue
+		}
+		result := resume
+		if act.Transition == Launching {
+			result = abandon
+		}
+		act.claimed = ByHookDeletion
+		a.spawn(func() { a.finish(act, ByHookDeletion, result) })
+	}
+}
+
+// tagMap is the group's tags by key.
+func (g *group) tagMap() map[string]string {
+	out := make(map[string]string, len(g.tags))
+	for _, t := range g.tags {
+		out[t.Key] = t.Value
+	}
+	return out
+}
+
+// setTags adds tags, or gives those that are there new values.
+func (g *group) setTags(tags []tag) {
+	for _, t := range tags {
+		if i := slices.IndexFunc(g.tags, func(old tag) bool { return old.Key == t.Key }); i >= 0 {
+			g.tags[i] = t
+			continue
+		}
+		g.tags = append(g.tags, t)
+	}
+	slices.SortFunc(g.tags, func(x, y tag) int { return cmp.Compare(x.Key, y.Key) })
+}

@@ -1,0 +1,288 @@
+package awsim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Lifecycle states that the engine itself gives. SetState takes any of the API's.
+const (
+	statePending            = "Pending"
+	statePendingWait        = "Pending:Wait"
+	statePendingProceed     = "Pending:Proceed"
+	stateInService          = "InService"
+	stateTerminating        = "Terminating"
+	stateTerminatingWait    = "Terminating:Wait"
+	stateTerminatingProceed = "Terminating:Proceed"
+	stateRetained           = "Terminating:Retained"
+	stateTerminated         = "Terminated"
+	stateEnteringStandby    = "EnteringStandby"
+	stateStandby            = "Standby"
+	stateDetaching          = "Detaching"
+	stateDetached           = "Detached"
+)
+
+const (
+	healthy   = "Healthy"
+	unhealthy = "Unhealthy"
+)
+
+// instance is one machine: EC2's view of it and, while group is set, Auto Scaling's. It outlives its end.
+type instance struct {
+	id          string
+	zone        string
+	group       *group
+	groupName   string   // Of the group that it is in, or was in last.
+	states      []passed // Lifecycle states in order; the last one holds now.
+	health      string
+	protected   bool
+	inServiceAt time.Time
+	template    templateVersion
+	tags        map[string]string
+	launchedAt  time.Time
+	number      int
+	machine     string        // EC2's state: pending, running, shutting-down, terminated.
+	reason      string        // Why EC2 terminated it.
+	dying       bool          // The machine is being terminated, so nobody else must do that too.
+	booted      chan struct{} // Closed when Machines.Launch has answered, or was never to be called.
+	killed      []string
+	activity    *activity
+	waiting     []*action // Actions of the transition that is under way.
+}
+
+// passed is a lifecycle state and when it began. An empty state is: not in the group.
+type passed struct {
+	state string
+	at    time.Time
+}
+
+func (i *instance) state() string { return i.states[len(i.states)-1].state }
+
+// stateAt is what the API shows to someone who sees the world as it was at that time.
+func (i *instance) stateAt(at time.Time) string {
+	for n := len(i.states) - 1; n >= 0; n-- {
+		if !i.states[n].at.After(at) {
+			return i.states[n].state
+		}
+	}
+	return ""
+}
+
+func (i *instance) is(prefix string) bool { return strings.HasPrefix(i.state(), prefix) }
+
+func (i *instance) enter(state string) {
+	if len(i.states) == 0 || i.state() != state {
+		i.states = append(i.states, passed{state: state, at: time.Now()})
+	}
+}
+
+func (i *instance) privateDNS(region string) string {
+	return fmt.Sprintf("ip-%s.%s.compute.internal", strings.ReplaceAll(i.privateIP(), ".", "-"), region)
+}
+
+func (i *instance) privateIP() string { return fmt.Sprintf("10.0.%d.%d", i.number/250, i.number%250+4) }
+
+// newInstance needs mu.
+func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
+	inst := &instance{
+		id:         id,
+		zone:       zone,
+		group:      g,
+		groupName:  g.name,
+		health:     healthy,
+		protected:  g.protectNew,
+		template:   a.resolve(g.template),
+		tags:       map[string]string{"aws:autoscaling:groupName": g.name},
+		launchedAt: time.Now(),
+		number:     a.born,
+		machine:    "pending",
+		booted:     make(chan struct{}),
+	}
+	for _, t := range g.tags {
+		if t.Propagate {
+			inst.tags[t.Key] = t.Value
+		}
+	}
+	a.born++
+	a.instances[id] = inst
+	g.members = append(g.members, inst)
+	return inst
+}
+
+// launch starts one instance of the group. It needs mu.
+func (a *autoscaling) launch(g *group) {
+	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
+	inst.enter(statePending)
+	inst.activity = g.begin(a, "Launching a new EC2 instance: "+inst.id,
+		"an instance was started in response to a difference between desired and actual capacity, "+
+			"increasing the capacity.", inst)
+	a.spawn(func() { a.boot(inst) })
+}
+
+// boot makes the machine run and then begins the launch hooks.
+func (a *autoscaling) boot(inst *instance) {
+	defer close(inst.booted)
+	a.mu.Lock()
+	delay := a.delays.Launch
+	a.mu.Unlock()
+	if !a.pause(delay) {
+		return
+	}
+	machines := a.server.opts.Machines
+	if machines != nil && !a.insist("launch", inst.id, func() error {
+		return machines.Launch(a.ctx, inst.id, inst.zone)
+	}) {
+		return
+	}
+	a.update(func() {
+		if inst.machine != "pending" {
+			return
+		}
+		a.enterMachine(inst, "running")
+		if inst.state() == statePending {
+			a.beginHooks(inst, Launching)
+		}
+	})
+}
+
+// serve puts an instance into service: its launch hooks are done, or it had none. It needs mu.
+func (a *autoscaling) serve(inst *instance) {
+	if len(inst.waiting) > 0 {
+		inst.enter(statePendingProceed)
+	}
+	inst.waiting = nil
+	inst.enter(stateInService)
+	inst.inServiceAt = time.Now()
+	inst.activity.end("Successful", "")
+	a.announce(inst, LaunchSuccessful)
+	a.reconcile(inst.group)
+}
+
+// terminate begins the end of an instance, with its hooks. It needs mu.
+func (a *autoscaling) terminate(inst *instance, cause string) *activity {
+	if inst.is("Terminating") && inst.state() != stateRetained || inst.is("Terminated") {
+		return inst.activity
+	}
+	for _, act := range inst.waiting {
+		a.shut(act, ByAbandon, abandon)
+	}
+	inst.waiting = nil
+	if inst.activity != nil && !inst.activity.ended() {
+		inst.activity.end("Cancelled", "the instance was terminated while it was launching")
+	}
+	inst.activity = inst.group.begin(a, "Terminating EC2 instance: "+inst.id, cause, inst)
+	if inst.state() == stateRetained {
+		a.proceed(inst)
+		return inst.activity
+	}
+	inst.enter(stateTerminating)
+	a.beginHooks(inst, Terminating)
+	return inst.activity
+}
+
+// proceed takes the machine away: the terminate hooks are done, or there were none. It needs mu.
+func (a *autoscaling) proceed(inst *instance) {
+	inst.waiting = nil
+	inst.enter(stateTerminatingProceed)
+	switch {
+	case inst.machine == "terminated":
+		a.leave(inst, stateTerminated)
+	default:
+		a.strike(inst)
+	}
+}
+
+// kill ends the machine, and tells Auto Scaling, which either waits for that or learns of it now.
+func (a *autoscaling) kill(inst *instance) {
+	select {
+	case <-inst.booted: // A node that joins after its machine has died would stay for ever.
+	case <-a.ctx.Done():
+		return
+	}
+	a.mu.Lock()
+	delay := a.delays.Terminate
+	a.mu.Unlock()
+	if !a.pause(delay) {
+		return
+	}
+	var killed []string
+	machines := a.server.opts.Machines
+	if machines != nil && !a.insist("terminate", inst.id, func() (err error) {
+		killed, err = machines.Terminate(a.ctx, inst.id)
+		return err
+	}) {
+		return
+	}
+	a.update(func() { a.buried(inst, killed) })
+}
+
+// buried records that the machine is gone. It needs mu.
+func (a *autoscaling) buried(inst *instance, killed []string) {
+	inst.killed = append(inst.killed, killed...)
+	for _, act := range a.actions {
+		if act.InstanceID == inst.id && act.Transition == Terminating {
+			act.Killed = inst.killed
+		}
+	}
+	a.enterMachine(inst, "terminated")
+	switch {
+	case inst.group == nil:
+	case inst.state() == stateTerminatingProceed, inst.group.deleting:
+		a.leave(inst, stateTerminated)
+	case !inst.is("Terminating"):
+		inst.health = unhealthy
+		a.reconcile(inst.group)
+	}
+}
+
+// leave takes the instance out of its group, in its last state. It needs mu.
+func (a *autoscaling) leave(inst *instance, last string) {
+	g := inst.group
+	inst.enter(last)
+	inst.activity.end("Successful", "")
+	if last == stateTerminated {
+		a.announce(inst, TerminateSuccessful)
+	}
+	g.remove(inst)
+	inst.group = nil
+	if g.deleting && len(g.members) == 0 {
+		delete(a.groups, g.name)
+		return
+	}
+	a.reconcile(g)
+}
+
+// enterMachine gives the machine EC2's next state and tells the bus. It needs mu.
+func (a *autoscaling) enterMachine(inst *instance, state string) {
+	inst.machine = state
+	event := StateChange(a.envelope(), inst.id, state)
+	a.later(func() { a.publish(StateChanged, event) })
+}
+
+// announce tells the bus that an instance has come or gone. It needs mu.
+func (a *autoscaling) announce(inst *instance, detailType string) {
+	cause := ""
+	if inst.activity != nil {
+		cause = inst.activity.Cause
+	}
+	event := InstanceEvent(a.envelope(), detailType, inst.group.name, inst.id, inst.zone, cause)
+	a.later(func() { a.publish(detailType, event) })
+}
+
+// pods asks what runs on the instance's node. The time is bounded: a lifecycle action must be able to end
+// while no API server answers. It must be called without mu.
+func (a *autoscaling) pods(instanceID string) (names []string, problem string) {
+	machines := a.server.opts.Machines
+	if machines == nil {
+		return nil, ""
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, 5*time.Second)
+	defer cancel()
+	names, err := machines.Pods(ctx, instanceID)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return names, ""
+}

@@ -1,0 +1,120 @@
+package awsim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// subscription is one queue that a topic delivers to.
+type subscription struct {
+	queue string
+	raw   bool
+}
+
+// rule sends the bus's events of some detail types, or of all when it names none, to a queue or a topic.
+type rule struct {
+	target      string
+	detailTypes []string
+}
+
+// SubscribeTopic makes an SNS topic deliver to a queue, in SNS's envelope unless raw. A topic exists from
+// its first subscription on.
+func (s *Server) SubscribeTopic(topicARN, queueARN string, raw bool) {
+	s.asg.update(func() {
+		s.asg.topics[topicARN] = append(s.asg.topics[topicARN], subscription{queue: queueARN, raw: raw})
+	})
+}
+
+// AddRule makes the account's event bus send its events to a queue, or to a topic and so to that topic's
+// queues. Without detail types the rule matches every event.
+func (s *Server) AddRule(targetARN string, detailTypes ...string) {
+	s.asg.update(func() {
+		s.asg.rules = append(s.asg.rules, rule{target: targetARN, detailTypes: slices.Clone(detailTypes)})
+	})
+}
+
+// Publish puts an event, such as SpotInterruption makes, on the bus, and returns how many messages that made.
+func (s *Server) Publish(event string) int {
+	var head struct {
+		DetailType string `json:"detail-type"`
+	}
+	if err := json.Unmarshal([]byte(event), &head); err != nil {
+		s.opts.Log("event not published", "err", err)
+		return 0
+	}
+	return s.asg.publish(head.DetailType, event)
+}
+
+// Envelope is one for a message of this account and region, at this moment, with a seed of its own.
+func (s *Server) Envelope() Envelope {
+	s.asg.mu.Lock()
+	defer s.asg.mu.Unlock()
+	return s.asg.envelope()
+}
+
+// QueueARN is the ARN of the queue with the given URL.
+func (s *Server) QueueARN(queueURL string) string {
+	name := queueURL[strings.LastIndexByte(queueURL, '/')+1:]
+	return fmt.Sprintf("arn:aws:sqs:%s:%s:%s", s.opts.Region, s.opts.Account, name)
+}
+
+// envelope needs mu.
+func (a *autoscaling) envelope() Envelope {
+	return Envelope{
+		Account: a.server.opts.Account,
+		Region:  a.server.opts.Region,
+		At:      time.Now(),
+		Seed:    a.rand.Uint64(),
+	}
+}
+
+// publish sends an event to every rule that matches it, and counts the messages. It must be called without
+// mu.
+func (a *autoscaling) publish(detailType, event string) int {
+	a.mu.Lock()
+	rules := slices.Clone(a.rules)
+	a.mu.Unlock()
+	sent := 0
+	for _, r := range rules {
+		if len(r.detailTypes) == 0 || slices.Contains(r.detailTypes, detailType) {
+			n, _ := a.deliver(r.target, "", event)
+			sent += n
+		}
+	}
+	return sent
+}
+
+// deliver brings a message to a queue, or to all queues of a topic, and counts the copies. It must be
+// called without mu.
+func (a *autoscaling) deliver(targetARN, subject, body string) (int, error) {
+	if !strings.HasPrefix(targetARN, "arn:aws:sns:") {
+		if err := a.server.sendMessage(targetARN, body); err != nil {
+			a.server.opts.Log("message not delivered", "target", targetARN, "err", err)
+			return 0, err
+		}
+		return 1, nil
+	}
+	a.mu.Lock()
+	subscriptions := slices.Clone(a.topics[targetARN])
+	wrapped := SNSMessage(a.envelope(), targetARN, subject, body)
+	a.mu.Unlock()
+	if len(subscriptions) == 0 {
+		return 0, fmt.Errorf("awsim: topic %s has no subscription", targetARN)
+	}
+	sent := 0
+	for _, sub := range subscriptions {
+		out := wrapped
+		if sub.raw {
+			out = body
+		}
+		if err := a.server.sendMessage(sub.queue, out); err != nil {
+			a.server.opts.Log("message not delivered", "target", sub.queue, "err", err)
+			continue
+		}
+		sent++
+	}
+	return sent, nil
+}
