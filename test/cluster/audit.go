@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// Request is one request that the API server answered.
+type Request struct {
+	Verb        string // As RBAC calls it: get, list, watch, create, update, patch, delete.
+	Resource    string // Empty for a path such as /readyz.
+	Subresource string
+	Namespace   string
+	Name        string
+	Code        int
+	At          time.Time // When it was received.
+	UserAgent   string
+}
+
+// auditEvent is what we read of a line of the audit log.
+type auditEvent struct {
+	AuditID   string
+	Stage     string
+	Verb      string
+	UserAgent string
+	User      struct{ Username string }
+	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+
+	ResponseStatus           struct{ Code int }
+	RequestReceivedTimestamp time.Time
+}
+
+// Requests returns what a user has asked of the API server so far, in the order of the answers; see
+// UserName for a ServiceAccount. A watch counts once, when it begins. Whoever has an answer in hand finds
+// its request here, because the server writes the log first.
+func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) {
+	log, err := os.Open(c.folder.path("clusters", c.name, "logs", "audit.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	var requests []Request
+	seen := map[string]bool{}
+	lines := bufio.NewReader(log)
+	for ctx.Err() == nil {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return requests, nil // What stands after the last newline is still being written.
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := parseAudit(line, user); ok && !seen[e.AuditID] {
+			seen[e.AuditID] = true
+			requests = append(requests, e.request())
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// parseAudit reads one line, if it is about the user. A line that cannot be read is one that the death of
+// an API server has cut.
+func parseAudit(line []byte, user string) (e auditEvent, ok bool) {
+	if !bytes.Contains(line, []byte(user)) || json.Unmarshal(line, &e) != nil {
+		return e, false
+	}
+	answered := e.Stage == "ResponseComplete" || e.Stage == "ResponseStarted"
+	return e, answered && e.User.Username == user
+}
+
+func (e auditEvent) request() Request {
+	return Request{
+		Verb: e.Verb, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
+		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+		Code: e.ResponseStatus.Code, At: e.RequestReceivedTimestamp, UserAgent: e.UserAgent,
+	}
+}
+
+// Count returns how many of the requests have the verb and the resource, given as RBAC does
+// ("pods", "pods/eviction"); an empty one stands for any.
+func Count(requests []Request, verb, resource string) int {
+	n := 0
+	for _, r := range requests {
+		full := r.Resource
+		if r.Subresource != "" {
+			full += "/" + r.Subresource
+		}
+		if (verb == "" || verb == r.Verb) && (resource == "" || resource == full) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,173 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, 2*time.Minute)
+	ns := c.Namespace(t)
+	c.Node(t, cluster.Node{Pool: ns})
+	must(t, c.Deploy(ctx, cluster.Deployment{Namespace: ns, Name: "web", Replicas: 1, Pods: cluster.Pods{Pool: ns}}))
+	must(t, c.WaitReady(ctx, ns, "", 1))
+
+	must(t, c.Stop(ctx))
+	if _, err := c.Client().CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err == nil {
+		t.Error("the API server answers though it is stopped")
+	}
+	must(t, c.StartAgain(ctx))
+	if _, err := c.Client().AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	// The controllers, the scheduler and kwok have come through it.
+	_, err := c.Kubectl(ctx, "scale", "deployment/web", "--replicas=2", "-n", ns)
+	must(t, err)
+	must(t, c.WaitReady(ctx, ns, "", 2))
+}
+
+func TestClosedClusterLeavesNothing(t *testing.T) {
+	c := cluster.Shared(t) // The other, which must not be touched.
+	ctx := within(t, 2*time.Minute)
+	second, err := cluster.Start(ctx, cluster.Options{})
+	must(t, err)
+	dir := second.Dir()
+	if n := processesOf(t, dir); n != 5 {
+		t.Errorf("%d processes run, want 5", n)
+	}
+	_, err = second.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+	must(t, err)
+
+	must(t, second.Close())
+	must(t, second.Close())
+	if n := processesOf(t, dir); n != 0 {
+		t.Errorf("%d processes were left", n)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was left: %v", dir, err)
+	}
+	must(t, c.Ready(ctx))
+}
+
+func TestFailedStartLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // Amid the start.
+	defer cancel()
+	if _, err := cluster.Start(ctx, cluster.Options{}); err == nil {
+		t.Fatal("it started in no time")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 || processesOf(t, dir) > 0 {
+		t.Errorf("left: %v and %d processes", left, processesOf(t, dir))
+	}
+}
+
+// TestKilledOwnerLeavesNothing starts this test binary again, which starts a cluster and is killed.
+func TestKilledOwnerLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if os.Getenv("CLUSTER_TEST_OWNER") != "" {
+		c, err := cluster.Start(t.Context(), cluster.Options{})
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(os.Getenv("CLUSTER_TEST_OWNER"), "up"), []byte(c.Dir()), 0o600))
+		<-t.Context().Done()
+		return
+	}
+	owner := exec.Command(os.Args[0], "-test.run", "^TestKilledOwnerLeavesNothing$")
+	owner.Env = append(os.Environ(), "TMPDIR="+dir, "CLUSTER_TEST_OWNER="+dir)
+	must(t, owner.Start())
+	ctx := within(t, time.Minute)
+	up := func() bool { _, err := os.Stat(filepath.Join(dir, "up")); return err == nil }
+	eventually(ctx, t, "the cluster is up", up)
+
+	must(t, owner.Process.Kill())
+	_ = owner.Wait()
+	eventually(ctx, t, "its processes are gone", func() bool { return processesOf(t, dir) == 0 })
+	eventually(ctx, t, "its folder is gone", func() bool {
+		left, _ := filepath.Glob(filepath.Join(dir, "node-drainer-cluster-*"))
+		return len(left) == 0
+	})
+}
+
+// eventually asks until it is so: other processes' ends cannot be watched.
+func eventually(ctx context.Context, t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never came: %s", what)
+		}
+	}
+}
+
+func processesOf(t *testing.T, dir string) int {
+	t.Helper()
+	output, err := exec.Command("ps", "-axo", "args=").Output()
+	must(t, err)
+	n := 0
+	for line := range strings.Lines(string(output)) {
+		if strings.HasPrefix(line, dir+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestUsersBinariesAreCheckedFirst(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "etcd"), nil, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "kwok"), nil, 0o644))
+	t.Setenv("KUBE_BINARIES", dir)
+
+	_, err := cluster.Start(t.Context(), cluster.Options{})
+	if err == nil {
+		t.Fatal("it started")
+	}
+	for _, want := range []string{"kube-apiserver", " kwok,", "kwokctl", "unset KUBE_BINARIES", dir} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not tell of %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "etcd,") {
+		t.Errorf("%q tells of etcd, which is there", err)
+	}
+}
+
+func TestPreferredNodeComesFirst(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns := c.Namespace(t)
+	first, second := c.Node(t, cluster.Node{Pool: ns}), c.Node(t, cluster.Node{Pool: ns})
+	must(t, c.Deploy(ctx, cluster.Deployment{
+		Namespace: ns, Name: "web", Replicas: 6, Pods: cluster.Pods{Pool: ns, Prefer: first},
+	}))
+	must(t, c.WaitReady(ctx, ns, "", 6))
+	if pods, err := c.DrainablePods(ctx, first); err != nil || len(pods) != 6 {
+		t.Fatalf("on the preferred node are %v, error %v", pods, err)
+	}
+	_, err := c.Kubectl(ctx, "cordon", first)
+	must(t, err)
+	must(t, c.Client().CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	must(t, c.WaitPods(ctx, ns, "", func(pods []*corev1.Pod) bool {
+		moved := 0
+		for _, p := range pods {
+			if p.Spec.NodeName == second && cluster.IsPodReady(p) {
+				moved++
+			}
+		}
+		return moved == 6 && len(pods) == 6
+	}))
+}

@@ -1,0 +1,261 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// AppLabel holds the name of the workload that a pod belongs to.
+const AppLabel = "app"
+
+// Pods says what the pods of a workload are like. The zero value is a pod that starts in a second,
+// stops at once, and goes where the scheduler puts it.
+type Pods struct {
+	Start       time.Duration // From bound to Ready; a second if 0.
+	Stop        time.Duration // What the process needs to stop; the grace cuts it off.
+	Run         time.Duration // Of a Job's pod: from Ready to completed; a second if 0.
+	GracePeriod time.Duration // In whole seconds; 30 s, the API's default, if 0.
+
+	Labels        map[string]string
+	Annotations   map[string]string
+	Pool          string // Only nodes of this pool.
+	Node          string // Only this node; a pod that is made anew waits for it.
+	Prefer        string // This node, as long as it takes pods: makes them begin there and move elsewhere.
+	NodeSelector  map[string]string
+	Tolerations   []corev1.Toleration
+	PriorityClass string
+	Change        func(*corev1.PodTemplateSpec) // Has the last word, for what is not foreseen here.
+}
+
+// Deployment is a Deployment to be made. Its pods carry AppLabel with its name.
+type Deployment struct {
+	Namespace, Name string
+	Replicas        int32
+	Pods
+}
+
+// Selector returns the label selector of the pods of the workload of that name.
+func Selector(name string) string { return AppLabel + "=" + name }
+
+// Deploy makes a Deployment. It does not wait: see WaitReady.
+func (c *Cluster) Deploy(ctx context.Context, d Deployment) error {
+	_, err := c.client.AppsV1().Deployments(d.Namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &d.Replicas, Selector: matching(d.Name), Template: d.template(d.Name),
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// DaemonSet makes a DaemonSet; p.Node and p.Prefer have no place here.
+func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string, p Pods) error {
+	_, err := c.client.AppsV1().DaemonSets(namespace).Create(ctx, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       appsv1.DaemonSetSpec{Selector: matching(name), Template: p.template(name)},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// StatefulSet makes a StatefulSet, which makes its pods one after the other.
+func (c *Cluster) StatefulSet(ctx context.Context, namespace, name string, replicas int32, p Pods) error {
+	_, err := c.client.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, ServiceName: name, Selector: matching(name), Template: p.template(name),
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// Job makes a Job of n pods that run side by side and complete after p.Run.
+func (c *Cluster) Job(ctx context.Context, namespace, name string, n int32, p Pods) error {
+	template := p.template(name)
+	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	_, err := c.client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       batchv1.JobSpec{Parallelism: &n, Completions: &n, Template: template},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// Pod makes a pod that nothing owns, so nothing makes it anew.
+func (c *Cluster) Pod(ctx context.Context, namespace, name string, p Pods) error {
+	template := p.template(name)
+	template.Name = name
+	_, err := c.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: template.ObjectMeta, Spec: template.Spec,
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// MirrorPod makes what a kubelet shows of a static pod on the node p.Node. Deleting it deletes only the
+// picture; here it does not come back.
+func (c *Cluster) MirrorPod(ctx context.Context, namespace, name string, p Pods) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	p.Node = ""
+	template := p.template(name)
+	template.Name = name
+	template.Annotations[corev1.MirrorPodAnnotationKey] = "mirror"
+	template.Spec.NodeName = node.Name
+	template.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true)},
+	}
+	noToken := false
+	template.Spec.AutomountServiceAccountToken = &noToken
+	_, err = c.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: template.ObjectMeta, Spec: template.Spec,
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// MinAvailable makes a disruption budget over the workload of the same name; least is a number or a
+// percentage. It returns when the budget is in force.
+func (c *Cluster) MinAvailable(ctx context.Context, namespace, name, least string) error {
+	value := intstr.Parse(least)
+	return c.budget(ctx, namespace, name, policyv1.PodDisruptionBudgetSpec{MinAvailable: &value})
+}
+
+// MaxUnavailable makes a disruption budget over the workload of the same name; most is a number or a
+// percentage. It returns when the budget is in force.
+func (c *Cluster) MaxUnavailable(ctx context.Context, namespace, name, most string) error {
+	value := intstr.Parse(most)
+	return c.budget(ctx, namespace, name, policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &value})
+}
+
+// budget waits until the disruption controller has counted the pods: before that, every eviction is
+// refused, whatever the budget says.
+func (c *Cluster) budget(ctx context.Context, namespace, name string, spec policyv1.PodDisruptionBudgetSpec) error {
+	spec.Selector = matching(name)
+	made, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	s := selection{rest: c.client.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", namespace: namespace}
+	return until(ctx, s, &policyv1.PodDisruptionBudget{}, func(budgets []*policyv1.PodDisruptionBudget) bool {
+		for _, b := range budgets {
+			if b.Name == name && b.Status.ObservedGeneration >= made.Generation {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// PriorityClass makes a priority class, unless it is there: it belongs to the whole cluster, and tests
+// share it.
+func (c *Cluster) PriorityClass(ctx context.Context, name string, value int32) error {
+	_, err := c.client.SchedulingV1().PriorityClasses().Create(ctx, priorityClass(name, value), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// WaitReady returns when at least n pods of the selector are Ready and none of these is terminating.
+func (c *Cluster) WaitReady(ctx context.Context, namespace, selector string, n int) error {
+	ready := 0
+	err := c.WaitPods(ctx, namespace, selector, func(pods []*corev1.Pod) bool {
+		ready = 0
+		for _, p := range pods {
+			if IsPodReady(p) {
+				ready++
+			}
+		}
+		return ready >= n
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %d ready pods of %s in %s (%d are): %w", n, selector, namespace, ready, err)
+	}
+	return nil
+}
+
+// WaitPods returns when done is true of the pods of the selector.
+func (c *Cluster) WaitPods(ctx context.Context, namespace, selector string, done func([]*corev1.Pod) bool) error {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return err
+	}
+	s := selection{rest: c.client.CoreV1().RESTClient(), resource: "pods", namespace: namespace, labels: parsed}
+	return until(ctx, s, &corev1.Pod{}, done)
+}
+
+// IsPodReady tells whether a pod serves and will go on doing so.
+func IsPodReady(p *corev1.Pod) bool {
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+func matching(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: name}}
+}
+
+// template is the pod that p describes.
+func (p Pods) template(name string) corev1.PodTemplateSpec {
+	t := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{AppLabel: name}, Annotations: p.times()},
+		Spec: corev1.PodSpec{
+			Containers:        []corev1.Container{{Name: "main", Image: "registry.example/app:1"}},
+			NodeSelector:      p.nodeSelector(),
+			Tolerations:       p.Tolerations,
+			PriorityClassName: p.PriorityClass,
+		},
+	}
+	maps.Copy(t.Labels, p.Labels)
+	maps.Copy(t.Annotations, p.Annotations)
+	if p.GracePeriod > 0 {
+		grace := int64(p.GracePeriod.Seconds())
+		t.Spec.TerminationGracePeriodSeconds = &grace
+	}
+	if p.Prefer != "" {
+		t.Spec.Affinity = preferring(p.Prefer)
+	}
+	if p.Change != nil {
+		p.Change(&t)
+	}
+	return t
+}
+
+// times tells the stages how long the pod takes for what.
+func (p Pods) times() map[string]string {
+	annotations := map[string]string{}
+	for what, d := range map[string]time.Duration{"start": p.Start, "stop": p.Stop, "run": p.Run} {
+		if d > 0 {
+			annotations["node-drainer.test/"+what] = strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+		}
+	}
+	return annotations
+}
+
+func (p Pods) nodeSelector() map[string]string {
+	selector := map[string]string{}
+	if p.Pool != "" {
+		selector[PoolLabel] = p.Pool
+	}
+	if p.Node != "" {
+		selector[corev1.LabelHostname] = p.Node
+	}
+	maps.Copy(selector, p.NodeSelector)
+	return selector
+}

@@ -1,0 +1,193 @@
+package cluster_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+func TestNodesBecomeReady(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	name := c.Node(t, cluster.Node{InstanceID: "i-0123456789abcdef0", Zone: "eu-central-1b"})
+
+	n, err := c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	must(t, err)
+	if n.Spec.ProviderID != "aws:///eu-central-1b/i-0123456789abcdef0" {
+		t.Errorf("provider id is %s", n.Spec.ProviderID)
+	}
+	if n.Labels[corev1.LabelTopologyZone] != "eu-central-1b" || n.Labels[corev1.LabelHostname] != name {
+		t.Errorf("labels are %v", n.Labels)
+	}
+	if pods := n.Status.Allocatable.Pods().Value(); pods != 256 {
+		t.Errorf("%d pods fit, want 256", pods)
+	}
+	if len(n.Spec.Taints) > 0 || n.Spec.Unschedulable {
+		t.Errorf("taints are %v", n.Spec.Taints)
+	}
+}
+
+func TestUnreadyNodeBecomesReadyWhenTold(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	name := c.Node(t, cluster.Node{Unready: true})
+
+	must(t, c.MarkReady(ctx, name))
+	must(t, c.MarkUnready(ctx, name))
+	must(t, c.MarkReady(ctx, name))
+}
+
+func TestPodTakesItsTimeToStartAndToStop(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		pods  cluster.Pods
+		start time.Duration
+		stop  time.Duration
+	}{
+		{"by default a second to start and none to stop", cluster.Pods{}, time.Second, 0},
+		{"as said", cluster.Pods{Start: 2500 * time.Millisecond, Stop: 3 * time.Second}, 2500 * time.Millisecond, 3 * time.Second},
+		{"no longer than the grace", cluster.Pods{Stop: time.Minute, GracePeriod: 2 * time.Second}, time.Second, 2 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			c, ctx := cluster.Shared(t), within(t, time.Minute)
+			ns := c.Namespace(t)
+			row.pods.Pool = ns
+			c.Node(t, cluster.Node{Pool: ns})
+
+			began := time.Now()
+			must(t, c.Pod(ctx, ns, "p", row.pods))
+			must(t, c.WaitReady(ctx, ns, cluster.Selector("p"), 1))
+			between(t, "start", time.Since(began), row.start)
+
+			began = time.Now()
+			must(t, c.Client().CoreV1().Pods(ns).Delete(ctx, "p", metav1.DeleteOptions{}))
+			must(t, c.WaitPods(ctx, ns, "", func(pods []*corev1.Pod) bool { return len(pods) == 0 }))
+			between(t, "stop", time.Since(began), row.stop)
+		})
+	}
+}
+
+// between allows for a machine that does other things too, but never for less than was asked.
+func between(t *testing.T, what string, took, want time.Duration) {
+	t.Helper()
+	if took < want-50*time.Millisecond || took > want+3*time.Second {
+		t.Errorf("%s took %s, want %s", what, took, want)
+	}
+}
+
+func TestSecondDeletionShortensTheStop(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns := c.Namespace(t)
+	c.Node(t, cluster.Node{Pool: ns})
+	must(t, c.Pod(ctx, ns, "p", cluster.Pods{Pool: ns, Stop: time.Hour, GracePeriod: 2 * time.Hour}))
+	must(t, c.WaitReady(ctx, ns, "", 1))
+
+	pods := c.Client().CoreV1().Pods(ns)
+	must(t, pods.Delete(ctx, "p", metav1.DeleteOptions{}))
+	grace := int64(1)
+	must(t, pods.Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: &grace}))
+	must(t, c.WaitPods(ctx, ns, "", func(pods []*corev1.Pod) bool { return len(pods) == 0 }))
+}
+
+func TestBudgetRefusesTheSecondEviction(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns := c.Namespace(t)
+	c.Node(t, cluster.Node{Pool: ns})
+	must(t, c.Deploy(ctx, cluster.Deployment{Namespace: ns, Name: "web", Replicas: 2, Pods: cluster.Pods{Pool: ns}}))
+	must(t, c.WaitReady(ctx, ns, cluster.Selector("web"), 2))
+	must(t, c.MinAvailable(ctx, ns, "web", "1"))
+
+	pods, err := c.Client().CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	must(t, err)
+	evict := func(name string) error {
+		return c.Client().PolicyV1().Evictions(ns).Evict(ctx, &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		})
+	}
+	must(t, evict(pods.Items[0].Name))
+	err = evict(pods.Items[1].Name)
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+		t.Fatalf("the second eviction: %v, want 429 with cause DisruptionBudget", err)
+	}
+	must(t, c.WaitReady(ctx, ns, cluster.Selector("web"), 2))
+	must(t, evict(pods.Items[1].Name))
+}
+
+func TestJobCompletes(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns := c.Namespace(t)
+	c.Node(t, cluster.Node{Pool: ns})
+	must(t, c.Job(ctx, ns, "batch", 2, cluster.Pods{Pool: ns, Run: 500 * time.Millisecond}))
+	must(t, c.WaitPods(ctx, ns, cluster.Selector("batch"), func(pods []*corev1.Pod) bool {
+		return len(pods) == 2 && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+			return p.Status.Phase != corev1.PodSucceeded
+		})
+	}))
+}
+
+func TestDrainablePodsAreThoseThatADrainMoves(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns := c.Namespace(t)
+	node, other := c.Node(t, cluster.Node{Pool: ns}), c.Node(t, cluster.Node{Pool: ns})
+	here := cluster.Pods{Node: node}
+	must(t, c.DaemonSet(ctx, ns, "daemon", cluster.Pods{Pool: ns}))
+	must(t, c.StatefulSet(ctx, ns, "db", 1, here))
+	must(t, c.Pod(ctx, ns, "bare", here))
+	must(t, c.Pod(ctx, ns, "elsewhere", cluster.Pods{Node: other}))
+	must(t, c.Pod(ctx, ns, "leaving", cluster.Pods{Node: node, Stop: time.Hour, GracePeriod: time.Hour}))
+	must(t, c.MirrorPod(ctx, ns, "static", here))
+	must(t, c.Job(ctx, ns, "done", 1, here))
+	must(t, c.WaitPods(ctx, ns, "", func(pods []*corev1.Pod) bool {
+		ready := 0
+		for _, p := range pods {
+			if cluster.IsPodReady(p) || p.Status.Phase == corev1.PodSucceeded {
+				ready++
+			}
+		}
+		return len(pods) == 8 && ready == 8
+	}))
+	must(t, c.Client().CoreV1().Pods(ns).Delete(ctx, "leaving", metav1.DeleteOptions{}))
+
+	must(t, c.WaitPods(ctx, ns, cluster.Selector("done"), func(pods []*corev1.Pod) bool {
+		return pods[0].Status.Phase == corev1.PodSucceeded
+	}))
+	want := []string{ns + "/bare", ns + "/db-0", ns + "/leaving"}
+	got, err := c.DrainablePods(ctx, node)
+	must(t, err)
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("drainable: %v, want %v", got, want)
+	}
+	killed, err := c.RemoveNode(ctx, node)
+	must(t, err)
+	if slices.Sort(killed); !slices.Equal(killed, want) {
+		t.Errorf("killed: %v, want %v", killed, want)
+	}
+}
+
+func TestMachinesAreNodes(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns, id := c.Namespace(t), cluster.NewInstanceID()
+	machines := c.Machines(cluster.Node{Pool: ns})
+	must(t, machines.Launch(ctx, id, "eu-central-1c"))
+	must(t, c.Deploy(ctx, cluster.Deployment{Namespace: ns, Name: "web", Replicas: 2, Pods: cluster.Pods{Pool: ns}}))
+	must(t, c.WaitReady(ctx, ns, "", 2))
+
+	pods, err := machines.Pods(ctx, id)
+	must(t, err)
+	killed, err := machines.Terminate(ctx, id)
+	must(t, err)
+	if len(pods) != 2 || len(killed) != 2 {
+		t.Errorf("there were %v, killed were %v", pods, killed)
+	}
+	killed, err = machines.Terminate(ctx, id)
+	must(t, err)
+	if pods, err = machines.Pods(ctx, id); err != nil || len(pods) != 0 || len(killed) != 0 {
+		t.Errorf("an instance without a node has %v, killed were %v, error %v", pods, killed, err)
+	}
+}
