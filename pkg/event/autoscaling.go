@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The values of LifecycleTransition and Event (SDK, service/autoscaling: LifecycleHook.LifecycleTransition and
-// DescribeAutoScalingNotificationTypes).
+// The values of LifecycleTransition and Event (SDK, service/autoscaling: LifecycleHook.LifecycleTransition
+// and DescribeAutoScalingNotificationTypes).
 const (
 	autoScaling      = "AWS Auto Scaling"
 	eventPrefix      = "autoscaling:"
@@ -16,8 +16,8 @@ const (
 	testNotification = "autoscaling:TEST_NOTIFICATION"
 )
 
-// fromAutoScaling reads what Auto Scaling itself sends to a queue or topic: a lifecycle action, the test message
-// that PutLifecycleHook and PutNotificationConfiguration cause, or a notification such as
+// fromAutoScaling reads what Auto Scaling itself sends to a queue or topic: a lifecycle action, the test
+// message that PutLifecycleHook and PutNotificationConfiguration cause, or a notification such as
 // autoscaling:EC2_INSTANCE_TERMINATE.
 func fromAutoScaling(f *fields) (Event, error) {
 	service, transition, event := f.text("Service"), f.text("LifecycleTransition"), f.text("Event")
@@ -43,8 +43,8 @@ func fromAutoScaling(f *fields) (Event, error) {
 	return e, nil
 }
 
-// isAutoScaling asks for the service by name, as others have a Service and an Event too (S3's test message); a
-// message without a Service must show by its transition or event where it comes from.
+// isAutoScaling asks for the service by name, as others have a Service and an Event too (S3's test
+// message); a message without a Service must show by its transition or event where it comes from.
 func isAutoScaling(f *fields, service, event string) bool {
 	if f.has("Service") {
 		return service == autoScaling
@@ -52,8 +52,8 @@ func isAutoScaling(f *fields, service, event string) bool {
 	return f.has("LifecycleTransition") || strings.HasPrefix(event, eventPrefix)
 }
 
-// lifecycle adds to e the lifecycle action that f describes; the direct form and EventBridge's detail have the same
-// fields for it.
+// lifecycle adds to e the lifecycle action that f describes; the direct form and EventBridge's detail have
+// the same fields for it.
 func lifecycle(f *fields, e Event) (Event, error) {
 	transition := f.name("LifecycleTransition")
 	if f.err != nil {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// The detail-types that we read (EC2 Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference"; EC2 user
-// guide, "Automate Amazon EC2 using EventBridge"; AWS Health user guide, "Health events EventBridge schema").
+// The detail-types that we read (EC2 Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference";
+// EC2 user guide, "Automate Amazon EC2 using EventBridge"; AWS Health user guide, "Health events
+// EventBridge schema").
 const (
 	terminateAction = "EC2 Instance-terminate Lifecycle Action"
 	launchAction    = "EC2 Instance-launch Lifecycle Action"
@@ -19,8 +20,8 @@ const (
 	healthEvent     = "AWS Health Event"
 )
 
-// fromEventBridge opens an EventBridge envelope. A detail-type that we do not know, of a source that we do know, is
-// a Notice, unless it is a lifecycle action: those wait for somebody.
+// fromEventBridge opens an EventBridge envelope. A detail-type that we do not know, of a source that we do
+// know, is a Notice, unless it is a lifecycle action: those wait for somebody.
 func fromEventBridge(f *fields, envelopes int) ([]Event, error) {
 	if envelopes == 0 {
 		return nil, malformed("body", "has too many envelopes")
@@ -69,8 +70,8 @@ func fromGroup(detailType string, detail *fields, e Event) (Event, error) {
 	return e, nil
 }
 
-// fromEC2 reads an event of source aws.ec2. The instance is taken from the detail, never from resources, where a
-// Spot interruption has an ARN with a zone for a Region and without an account.
+// fromEC2 reads an event of source aws.ec2. The instance is taken from the detail, never from resources,
+// where a Spot interruption has an ARN with a zone for a Region and without an account.
 func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 	switch detailType {
 	case spotWarning:
@@ -92,8 +93,9 @@ func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 	return e, nil
 }
 
-// fromHealth reads an event of source aws.health: one for each instance that a scheduled change of EC2 affects. A
-// change that is over, and one of things that are no instances (dedicated hosts, say), is a Notice.
+// fromHealth reads an event of source aws.health: one for each instance that a scheduled change of EC2
+// affects. A change that is over, and one of things that are no instances (dedicated hosts, say), is a
+// Notice.
 func fromHealth(detailType string, detail *fields, e Event) ([]Event, error) {
 	scheduled := detail.text("service") == "EC2" && detail.text("eventTypeCategory") == "scheduledChange"
 	over := detail.text("statusCode") == "closed"
@@ -121,10 +123,11 @@ func fromHealth(detailType string, detail *fields, e Event) ([]Event, error) {
 	return events, nil
 }
 
-// startTime reads the one time in all this that is not RFC 3339: "Sat, 05 Jun 2027 15:20:37 GMT". Another zone's
-// name is refused, as time.Parse would take an abbreviation that it does not know for UTC.
+// startTime reads the one time in all this that is not RFC 3339: "Sat, 05 Jun 2027 15:20:37 GMT". Another
+// zone's name is refused, as time.Parse would take an abbreviation that it does not know for UTC.
 func startTime(detail *fields) time.Time {
-	start := detail.instant("startTime", "Mon, 2 Jan 2006 15:04:05 GMT", "Mon, 2 Jan 2006 15:04:05 -0700", time.RFC3339)
+	start := detail.instant("startTime",
+		"Mon, 2 Jan 2006 15:04:05 GMT", "Mon, 2 Jan 2006 15:04:05 -0700", time.RFC3339)
 	if !detail.has("startTime") {
 		detail.fail("startTime", "is empty")
 	}

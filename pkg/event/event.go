@@ -1,6 +1,6 @@
-// Package event says what a notification from AWS tells: bytes in, events out. It is pure: it asks nobody, keeps
-// nothing and trusts nothing. That a message parses says that it is well formed, not that it is true: whoever can
-// write to the queue can forge one, so ask Auto Scaling or EC2 before a node is touched.
+// Package event says what a notification from AWS tells: bytes in, events out. It is pure: it asks nobody,
+// keeps nothing and trusts nothing. That a message parses says that it is well formed, not that it is true:
+// whoever can write to the queue can forge one, so ask Auto Scaling or EC2 before a node is touched.
 package event
 
 import "time"
@@ -8,11 +8,11 @@ import "time"
 // Kind is what an event announces. Its values are fit for a metric label.
 type Kind string
 
-// The kinds of event. The first two belong to a lifecycle hook, which waits for an answer; TestNotification and
-// Notice ask for nothing and name no instance.
+// The kinds of event. The first two belong to a lifecycle hook, which waits for an answer; TestNotification
+// and Notice ask for nothing and name no instance.
 const (
-	// LifecycleTerminating: the instance waits in Terminating:Wait, or returns to the warm pool, until its hook is
-	// completed (transition autoscaling:EC2_INSTANCE_TERMINATING).
+	// LifecycleTerminating: the instance waits in Terminating:Wait, or returns to the warm pool, until its
+	// hook is completed (transition autoscaling:EC2_INSTANCE_TERMINATING).
 	LifecycleTerminating Kind = "lifecycle-terminating"
 	// LifecycleLaunching: the instance waits in Pending:Wait until its hook is completed (transition
 	// autoscaling:EC2_INSTANCE_LAUNCHING).
@@ -40,8 +40,8 @@ const SpotNotice = 2 * time.Minute
 type Event struct {
 	Kind Kind
 
-	// ID is the EventBridge id or Auto Scaling's RequestId, for logs. It is no key: one lifecycle action may be
-	// told under many ids, and an id may be missing.
+	// ID is the EventBridge id or Auto Scaling's RequestId, for logs. It is no key: one lifecycle action may
+	// be told under many ids, and an id may be missing.
 	ID string
 
 	// InstanceID has the form i-[0-9a-f]{8,17}; it is empty for TestNotification and Notice, never else.
@@ -51,19 +51,20 @@ type Event struct {
 	// may lack.
 	At time.Time
 
-	// Deadline is when the instance goes whatever we do: two minutes after At for SpotInterruption, the start of
-	// the change for ScheduledChange; else zero. What a hook allows is not in the message: ask Auto Scaling.
+	// Deadline is when the instance goes whatever we do: two minutes after At for SpotInterruption, the start
+	// of the change for ScheduledChange; else zero. What a hook allows is not in the message: ask Auto
+	// Scaling.
 	Deadline time.Time
 
 	// Hook is that of the two lifecycle kinds; zero for the others.
 	Hook Hook
 
-	// State is the EC2 state of StateChange (pending, running, shutting-down, stopped, stopping, terminated) and
-	// the instance-action of SpotInterruption (terminate, stop, hibernate), as sent.
+	// State is the EC2 state of StateChange (pending, running, shutting-down, stopped, stopping, terminated)
+	// and the instance-action of SpotInterruption (terminate, stop, hibernate), as sent.
 	State string
 
-	// Origin and Destination tell a lifecycle action that passes the warm pool from one that does not. They are
-	// empty in messages from before warm pools.
+	// Origin and Destination tell a lifecycle action that passes the warm pool from one that does not. They
+	// are empty in messages from before warm pools.
 	Origin, Destination Place
 
 	// AccountID is the account that sent the message, as the message says.
@@ -73,14 +74,14 @@ type Event struct {
 	Region string
 }
 
-// Hook names one lifecycle action of one instance, as CompleteLifecycleAction and RecordLifecycleActionHeartbeat
-// want it: group and name, and the token or else the instance.
+// Hook names one lifecycle action of one instance, as CompleteLifecycleAction and
+// RecordLifecycleActionHeartbeat want it: group and name, and the token or else the instance.
 type Hook struct {
 	// Group and Name are never empty and have at most 255 characters.
 	Group, Name string
 
-	// Token is the action's; it may be empty, then the instance id takes its place. The direct and the EventBridge
-	// form of one action carry the same token.
+	// Token is the action's; it may be empty, then the instance id takes its place. The direct and the
+	// EventBridge form of one action carry the same token.
 	Token string
 
 	// Metadata is the NotificationMetadata that the hook was made with: the user's own text, often JSON.

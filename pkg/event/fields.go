@@ -14,9 +14,10 @@ const (
 	maxMetadata = 4000
 )
 
-// fields reads the fields of one JSON object and remembers the first fault, so that a reader may take all it needs
-// and ask for err once. Names are matched exactly and the last of two like ones wins: encoding/json would fold case
-// for a struct, and take the envelope's "time" for the direct form's "Time". A null is an absent field.
+// fields reads the fields of one JSON object and remembers the first fault, so that a reader may take all
+// it needs and ask for err once. Names are matched exactly and the last of two like ones wins:
+// encoding/json would fold case for a struct, and take the envelope's "time" for the direct form's "Time".
+// A null is an absent field.
 type fields struct {
 	raw map[string]json.RawMessage
 	err error
@@ -116,8 +117,8 @@ func (f *fields) inner(key string) *fields {
 	return inner
 }
 
-// isInstanceID tells whether id is i- and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer format
-// resource IDs").
+// isInstanceID tells whether id is i- and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer
+// format resource IDs").
 func isInstanceID(id string) bool {
 	digits, ok := strings.CutPrefix(id, "i-")
 	return ok && len(digits) >= 8 && len(digits) <= 17 && strings.Trim(digits, "0123456789abcdef") == ""

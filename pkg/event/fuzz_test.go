@@ -11,8 +11,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// FuzzParse holds what Parse promises for any bytes. Its corpus is testdata/fuzz/FuzzParse and the shapes in
-// testdata, each also in an SNS envelope.
+// FuzzParse holds what Parse promises for any bytes. Its corpus is testdata/fuzz/FuzzParse and the shapes
+// in testdata, each also in an SNS envelope.
 func FuzzParse(f *testing.F) {
 	shapes, err := os.ReadDir("testdata")
 	if err != nil {
@@ -62,8 +62,8 @@ func checkEvent(t *testing.T, e event.Event) {
 	}
 }
 
-// checkWrapped asks for the same events from the body in an SNS envelope, unless that is too large or one envelope
-// too many.
+// checkWrapped asks for the same events from the body in an SNS envelope, unless that is too large or one
+// envelope too many.
 func checkWrapped(t *testing.T, body []byte, events []event.Event) {
 	t.Helper()
 	var outer map[string]json.RawMessage

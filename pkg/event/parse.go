@@ -8,12 +8,13 @@ import (
 // MaxBody is the longest body that Parse reads, in bytes: the longest message that SQS carries.
 const MaxBody = 1 << 20
 
-// maxEnvelopes is how often a notification may be wrapped: an EventBridge event that came through an SNS topic.
+// maxEnvelopes is how often a notification may be wrapped: an EventBridge event that came through an SNS
+// topic.
 const maxEnvelopes = 2
 
-// Parse returns what the body of a message tells: at least one event, or an error that holds one of the verdicts.
-// It knows Auto Scaling's direct form (a hook whose target is the queue), EventBridge events, and either of them as
-// an SNS notification, enveloped or raw. Only AWS Health names several instances at once.
+// Parse returns what the body of a message tells: at least one event, or an error that holds one of the
+// verdicts. It knows Auto Scaling's direct form (a hook whose target is the queue), EventBridge events, and
+// either of them as an SNS notification, enveloped or raw. Only AWS Health names several instances at once.
 func Parse(body []byte) ([]Event, error) {
 	if len(body) > MaxBody {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxBody)
@@ -38,8 +39,8 @@ func parse(body []byte, envelopes int) ([]Event, error) {
 	return nil, fmt.Errorf("%w: no known form", ErrUnknownSource)
 }
 
-// fromSNS opens the envelope that a topic puts around its messages unless raw delivery is on (SNS developer guide,
-// "Amazon SNS message and JSON formats"). Its other types ask to confirm a subscription.
+// fromSNS opens the envelope that a topic puts around its messages unless raw delivery is on (SNS developer
+// guide, "Amazon SNS message and JSON formats"). Its other types ask to confirm a subscription.
 func fromSNS(f *fields, envelopes int) ([]Event, error) {
 	kind, message := f.text("Type"), f.long("Message", math.MaxInt)
 	switch {

@@ -52,7 +52,8 @@ func sns(t testing.TB, body []byte) []byte {
 	return wrapped
 }
 
-// edit changes one top-level field of a JSON object, or one of its detail if the path has a dot; nil removes it.
+// edit changes one top-level field of a JSON object, or one of its detail if the path has a dot; nil
+// removes it.
 func edit(t testing.TB, body []byte, path string, value any) []byte {
 	t.Helper()
 	var object map[string]any
