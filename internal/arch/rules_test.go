@@ -1,0 +1,178 @@
+package arch
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// module is the import path of the house.
+const module = "github.com/node-drainer/node-drainer"
+
+// rows gives each room its row. An arrow points to a lower row, so rooms of one row never import each
+// other.
+func rows() map[string]int {
+	return map[string]int{
+		"pkg/event":      1,
+		"internal/batch": 1, // Tools without a noun: standard library only, as event is.
+		"internal/pause": 1,
+		"internal/arch":  1,
+
+		"pkg/queue":     2,
+		"pkg/lifecycle": 2,
+		"pkg/node":      2,
+		"pkg/drain":     2,
+		"pkg/refresh":   2,
+
+		"internal/observe": 3,
+
+		"internal/agent":  4,
+		"internal/config": 4, // Above row 2, as it gathers the Config of each room there.
+
+		"cmd/agent":   5,
+		"cmd/trigger": 5,
+	}
+}
+
+// guard says that a library (and all below it) is for some rooms alone. The longest guard that fits
+// decides.
+type guard struct {
+	library string
+	rooms   []string
+}
+
+func guards() []guard {
+	const aws = "github.com/aws/aws-sdk-go-v2"
+	cmds := []string{"cmd/agent", "cmd/trigger"}
+	and := func(rooms ...string) []string { return append(rooms, cmds...) }
+	return []guard{
+		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/refresh")},
+		{aws + "/service/sqs", and("pkg/queue")},
+		{aws + "/service/autoscaling", and("pkg/lifecycle", "pkg/refresh")},
+		{aws + "/service/ec2", and("pkg/refresh")},
+		{"k8s.io", []string{"pkg/node", "pkg/drain", "cmd/agent"}},
+		{"sigs.k8s.io", []string{"pkg/node", "pkg/drain", "cmd/agent"}},
+		{"github.com/rs/zerolog", and("internal/observe")},
+		{"github.com/prometheus", and("internal/observe")},
+	}
+}
+
+// standardOnly are the rooms that import nothing but the standard library.
+func standardOnly() []string { return []string{"pkg/event", "internal/batch", "internal/pause"} }
+
+// source is one Go file of the module.
+type source struct {
+	file    string // slash-separated, from the module's root
+	imports []string
+	lines   int
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.file, "_test.go") }
+
+// roomOf returns the room that a path lies in: its first two elements under cmd, internal and pkg; "test"
+// for all that stands around the product; else "".
+func roomOf(file string) string {
+	parts := strings.Split(file, "/")
+	switch {
+	case parts[0] == "test":
+		return "test"
+	case len(parts) >= 2 && (parts[0] == "cmd" || parts[0] == "internal" || parts[0] == "pkg"):
+		return path.Join(parts[:2]...)
+	}
+	return ""
+}
+
+// judge returns what in the sources breaks the rules. Test files may import what they like: they run the
+// world around the product.
+func judge(sources []source) []string {
+	var faults []string
+	for _, s := range sources {
+		faults = append(faults, oversized(s)...)
+		if s.test() {
+			continue
+		}
+		if room := roomOf(path.Dir(s.file)); room == "test" {
+			faults = append(faults, worldFaults(s)...)
+		} else if room != "" {
+			faults = append(faults, productFaults(room, s)...)
+		}
+	}
+	return faults
+}
+
+// oversized holds the two limits on length; tests may be as long as their tables.
+func oversized(s source) []string {
+	limit := 400
+	if strings.HasPrefix(s.file, "cmd/") && path.Base(s.file) == "main.go" {
+		limit = 60
+	}
+	if s.test() || s.lines <= limit {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s has %d lines, more than %d", s.file, s.lines, limit)}
+}
+
+// worldFaults keeps awsim free of the SDK, so that it checks what the SDK sends.
+func worldFaults(s source) []string {
+	var faults []string
+	for _, imported := range s.imports {
+		if strings.HasPrefix(s.file, "test/awsim/") && within(imported, "github.com/aws") {
+			faults = append(faults, fmt.Sprintf("%s imports %s: awsim is written without the SDK", s.file, imported))
+		}
+	}
+	return faults
+}
+
+func productFaults(room string, s source) []string {
+	if rows()[room] == 0 {
+		return []string{fmt.Sprintf("%s: the room %s is not in the table", s.file, room)}
+	}
+	var faults []string
+	for _, imported := range s.imports {
+		if why := arrowFault(room, imported); why != "" {
+			faults = append(faults, fmt.Sprintf("%s imports %s: %s", s.file, imported, why))
+		}
+	}
+	return faults
+}
+
+// arrowFault returns why a room may not import a package, "" if it may.
+func arrowFault(room, imported string) string {
+	inside, house := strings.CutPrefix(imported, module+"/")
+	target := roomOf(inside)
+	switch {
+	case house && target == "test":
+		return "the product does not know of its tests"
+	case house && target != room && rows()[target] >= rows()[room]:
+		return "arrows point down, to a lower row"
+	case house:
+		return ""
+	case !standard(imported) && slices.Contains(standardOnly(), room):
+		return room + " has the standard library only"
+	}
+	if g := guardOf(imported); g.library != "" && !slices.Contains(g.rooms, room) {
+		return g.library + " belongs to " + strings.Join(g.rooms, ", ")
+	}
+	return ""
+}
+
+func guardOf(imported string) guard {
+	var best guard
+	for _, g := range guards() {
+		if within(imported, g.library) && len(g.library) > len(best.library) {
+			best = g
+		}
+	}
+	return best
+}
+
+// standard tells a package of the standard library by its first element, which is no domain.
+func standard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+func within(imported, library string) bool {
+	return imported == library || strings.HasPrefix(imported, library+"/")
+}
