@@ -1,0 +1,366 @@
+package awsim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+const (
+	groupName  = "workers"
+	instanceID = "i-0123456789abcdef0"
+)
+
+func groupClient(t testing.TB, s *awsim.Server) *autoscaling.Client {
+	t.Helper()
+	return autoscaling.New(autoscaling.Options{
+		Region:       "eu-central-1",
+		BaseEndpoint: aws.String(s.URL()),
+		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
+		HTTPClient:   transport(t),
+		Retryer:      aws.NopRetryer{},
+	})
+}
+
+// within bounds what a test waits for: it fails long before the package's own deadline.
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// workers is a server with one group that has one instance, in service, and these hooks.
+func workers(t testing.TB, opts awsim.Options, hooks ...awsim.Hook) *awsim.Server {
+	t.Helper()
+	s := start(t, opts)
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 10, Tags: map[string]string{"team": "blue"}}))
+	must(t, s.AddInstance(groupName, instanceID, "eu-central-1a"))
+	for _, h := range hooks {
+		must(t, s.PutHook(groupName, h))
+	}
+	return s
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said is the message of an error as the SDK reports it.
+func said(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorMessage()
+	}
+	return fmt.Sprint(err)
+}
+
+// only is the ledger's only entry.
+func only(t testing.TB, s *awsim.Server) awsim.Action {
+	t.Helper()
+	all := s.Ledger()
+	if len(all) != 1 {
+		t.Fatalf("the ledger has %d actions, not one: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+// cluster is a world of machines that remembers what it was told.
+type cluster struct {
+	mu       sync.Mutex
+	launched []string
+	ended    []string
+	pods     map[string][]string
+	err      error
+}
+
+func (c *cluster) Launch(_ context.Context, instanceID, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.launched = append(c.launched, instanceID)
+	return nil
+}
+
+func (c *cluster) Terminate(_ context.Context, instanceID string) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = append(c.ended, instanceID)
+	return c.pods[instanceID], nil
+}
+
+func (c *cluster) Pods(_ context.Context, instanceID string) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.pods[instanceID]), c.err
+}
+
+func TestAutoScalingErrors(t *testing.T) {
+	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
+	c := groupClient(t, s)
+	const token = "12345678-1234-1234-1234-123456789012"
+	complete := func(group, hook, token, instance, result string) error {
+		in := autoscaling.CompleteLifecycleActionInput{
+			AutoScalingGroupName: aws.String(group), LifecycleHookName: aws.String(hook),
+			LifecycleActionResult: aws.String(result),
+		}
+		if token != "" {
+			in.LifecycleActionToken = aws.String(token)
+		}
+		if instance != "" {
+			in.InstanceId = aws.String(instance)
+		}
+		_, err := c.CompleteLifecycleAction(t.Context(), &in)
+		return err
+	}
+	for name, row := range map[string]struct {
+		call func() error
+		code string
+		want string
+	}{
+		"complete with a token that is not active": {
+			call: func() error { return complete(groupName, "drain", token, "", "CONTINUE") },
+			want: "No active Lifecycle Action found with token " + token,
+		},
+		"complete with an instance that does not wait": {
+			call: func() error { return complete(groupName, "drain", "", instanceID, "CONTINUE") },
+			want: "No active Lifecycle Action found with instance ID " + instanceID,
+		},
+		"complete for an unknown group": {
+			call: func() error { return complete("nobody", "drain", token, "", "CONTINUE") },
+			want: "AutoScalingGroup name not found - AutoScalingGroup 'nobody' not found",
+		},
+		"complete for an unknown hook": {
+			call: func() error { return complete(groupName, "other", token, "", "CONTINUE") },
+			want: "No Lifecycle Hook found with name: other",
+		},
+		"complete with a result that is none": {
+			call: func() error { return complete(groupName, "drain", token, "", "MAYBE") },
+			want: "The specified lifecycle action result MAYBE is not valid: it must be one of CONTINUE, ABANDON",
+		},
+		"complete with neither token nor instance": {
+			call: func() error { return complete(groupName, "drain", "", "", "CONTINUE") },
+			want: "You must specify either a LifecycleActionToken or an InstanceId.",
+		},
+		"heartbeat for an action that is not active": {
+			call: func() error {
+				_, err := c.RecordLifecycleActionHeartbeat(t.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
+					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
+					LifecycleActionToken: aws.String(token),
+				})
+				return err
+			},
+			want: "No active Lifecycle Action found with token " + token,
+		},
+		"terminate an unknown instance": {
+			call: func() error {
+				_, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
+					&autoscaling.TerminateInstanceInAutoScalingGroupInput{
+						InstanceId: aws.String("i-1"), ShouldDecrementDesiredCapacity: aws.Bool(false),
+					})
+				return err
+			},
+			want: "Instance Id not found - No managed instance found for instance ID: i-1",
+		},
+		"desire more than the maximum": {
+			call: func() error { return desire(t.Context(), c, 11) },
+			want: "New SetDesiredCapacity value 11 is above max value 10 for the AutoScalingGroup.",
+		},
+		"a hook that is too short": {
+			call: func() error {
+				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
+					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("short"),
+					LifecycleTransition: aws.String(awsim.Terminating), HeartbeatTimeout: aws.Int32(29),
+				})
+				return err
+			},
+			want: "1 validation error detected: Value '29' at 'heartbeatTimeout' failed to satisfy constraint: " +
+				"Member must have value greater than or equal to 30",
+		},
+		"a hook whose queue does not exist": {
+			call: func() error {
+				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
+					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("deaf"),
+					LifecycleTransition:   aws.String(awsim.Terminating),
+					NotificationTargetARN: aws.String("arn:aws:sqs:eu-central-1:123456789012:nowhere"),
+					RoleARN:               aws.String("arn:aws:iam::123456789012:role/r"),
+				})
+				return err
+			},
+			want: "Unable to publish test message to notification target " +
+				"arn:aws:sqs:eu-central-1:123456789012:nowhere using IAM role arn:aws:iam::123456789012:role/r. " +
+				"Please check your target and role configuration and try to put lifecycle hook again.",
+		},
+		"a group that has instances is deleted": {
+			call: func() error {
+				_, err := c.DeleteAutoScalingGroup(t.Context(),
+					&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String(groupName)})
+				return err
+			},
+			code: "ResourceInUse",
+			want: "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance " +
+				"request(s) still in the group.",
+		},
+		"a group of a name that is taken": {
+			call: func() error { return s.CreateGroup(awsim.Group{Name: groupName}) },
+			want: "AlreadyExists: AutoScalingGroup by this name already exists - " +
+				"A group with the name workers already exists",
+		},
+		"a page that is not there": {
+			call: func() error {
+				_, err := c.DescribeAutoScalingGroups(t.Context(),
+					&autoscaling.DescribeAutoScalingGroupsInput{NextToken: aws.String("***")})
+				return err
+			},
+			code: "InvalidNextToken",
+			want: "The NextToken value is not valid.",
+		},
+		"fifty-one instances are described": {
+			call: func() error {
+				_, err := c.DescribeAutoScalingInstances(t.Context(), &autoscaling.DescribeAutoScalingInstancesInput{
+					InstanceIds: slices.Repeat([]string{instanceID}, 51),
+				})
+				return err
+			},
+			want: "The number of instance ids that may be passed in is limited to 50",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := row.call()
+			if got := said(err); got != row.want {
+				t.Errorf("message:\n got %s\nwant %s", got, row.want)
+			}
+			var api smithy.APIError
+			if errors.As(err, &api) && (code(err) != orValidation(row.code) || status(err) != 400) {
+				t.Errorf("got %s with status %d", code(err), status(err))
+			}
+		})
+	}
+}
+
+func orValidation(code string) string {
+	if code == "" {
+		return "ValidationError"
+	}
+	return code
+}
+
+func desire(ctx context.Context, c *autoscaling.Client, n int32) error {
+	_, err := c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String(groupName), DesiredCapacity: aws.Int32(n),
+	})
+	return err
+}
+
+func TestGroupsByPageAndTag(t *testing.T) {
+	s := start(t, awsim.Options{})
+	for i := range 5 {
+		must(t, s.CreateGroup(awsim.Group{
+			Name: fmt.Sprintf("g%d", i), Max: 3, Tags: map[string]string{"kind": []string{"even", "odd"}[i%2]},
+		}))
+	}
+	c := groupClient(t, s)
+	names := func(in *autoscaling.DescribeAutoScalingGroupsInput) (out []string, pages int) {
+		p := autoscaling.NewDescribeAutoScalingGroupsPaginator(c, in)
+		for p.HasMorePages() {
+			page, err := p.NextPage(t.Context())
+			must(t, err)
+			pages++
+			for _, g := range page.AutoScalingGroups {
+				out = append(out, *g.AutoScalingGroupName)
+			}
+		}
+		return out, pages
+	}
+	if got, pages := names(&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: aws.Int32(2)}); pages != 3 ||
+		strings.Join(got, " ") != "g0 g1 g2 g3 g4" {
+		t.Errorf("%d pages: %v", pages, got)
+	}
+	for filter, want := range map[string]string{"tag:kind=odd": "g1 g3", "tag-key=kind": "g0 g1 g2 g3 g4", "tag-key=no": ""} {
+		name, value, _ := strings.Cut(filter, "=")
+		got, _ := names(&autoscaling.DescribeAutoScalingGroupsInput{
+			Filters: []types.Filter{{Name: aws.String(name), Values: []string{value}}},
+		})
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v", filter, got)
+		}
+	}
+}
+
+func TestInstancesByPage(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName}))
+	for i := range 120 {
+		must(t, s.AddInstance(groupName, fmt.Sprintf("i-%017x", i), ""))
+	}
+	var got []string
+	p := autoscaling.NewDescribeAutoScalingInstancesPaginator(groupClient(t, s),
+		&autoscaling.DescribeAutoScalingInstancesInput{})
+	for p.HasMorePages() {
+		page, err := p.NextPage(t.Context())
+		must(t, err)
+		for _, i := range page.AutoScalingInstances {
+			got = append(got, *i.InstanceId)
+		}
+	}
+	if len(got) != 120 || !slices.IsSorted(got) || len(slices.Compact(got)) != 120 {
+		t.Errorf("got %d instances: %v", len(got), got)
+	}
+}
+
+func TestUnknownInstanceIsAbsent(t *testing.T) {
+	s := workers(t, awsim.Options{})
+	out, err := groupClient(t, s).DescribeAutoScalingInstances(t.Context(),
+		&autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{"i-1", instanceID}})
+	must(t, err)
+	if len(out.AutoScalingInstances) != 1 {
+		t.Fatalf("got %v", out.AutoScalingInstances)
+	}
+	got := out.AutoScalingInstances[0]
+	if *got.InstanceId != instanceID || *got.AutoScalingGroupName != groupName || *got.LifecycleState != "InService" ||
+		*got.HealthStatus != "Healthy" || *got.AvailabilityZone != "eu-central-1a" || *got.ProtectedFromScaleIn {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTags(t *testing.T) {
+	s := workers(t, awsim.Options{})
+	c := groupClient(t, s)
+	tag := types.Tag{
+		Key: aws.String("kubernetes.io/cluster/blue"), Value: aws.String("owned"), PropagateAtLaunch: aws.Bool(true),
+		ResourceId: aws.String(groupName), ResourceType: aws.String("auto-scaling-group"),
+	}
+	_, err := c.CreateOrUpdateTags(t.Context(), &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{tag}})
+	must(t, err)
+	read := func() []types.TagDescription {
+		out, err := c.DescribeTags(t.Context(), &autoscaling.DescribeTagsInput{Filters: []types.Filter{
+			{Name: aws.String("auto-scaling-group"), Values: []string{groupName}},
+			{Name: aws.String("key"), Values: []string{*tag.Key}},
+		}})
+		must(t, err)
+		return out.Tags
+	}
+	if got := read(); len(got) != 1 || *got[0].Value != "owned" || !*got[0].PropagateAtLaunch {
+		t.Errorf("got %v", got)
+	}
+	_, err = c.DeleteTags(t.Context(), &autoscaling.DeleteTagsInput{Tags: []types.Tag{tag}})
+	must(t, err)
+	if got := read(); len(got) != 0 {
+		t.Errorf("still there: %v", got)
+	}
+}

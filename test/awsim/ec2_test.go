@@ -1,0 +1,185 @@
+package awsim_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+func machineClient(t testing.TB, s *awsim.Server) *ec2.Client {
+	t.Helper()
+	return ec2.New(ec2.Options{
+		Region:       "eu-central-1",
+		BaseEndpoint: aws.String(s.URL()),
+		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
+		HTTPClient:   transport(t),
+		Retryer:      aws.NopRetryer{},
+	})
+}
+
+func describe(t testing.TB, c *ec2.Client, in *ec2.DescribeInstancesInput) (out []types.Instance) {
+	t.Helper()
+	p := ec2.NewDescribeInstancesPaginator(c, in)
+	for p.HasMorePages() {
+		page, err := p.NextPage(t.Context())
+		must(t, err)
+		for _, r := range page.Reservations {
+			out = append(out, r.Instances...)
+		}
+	}
+	return out
+}
+
+func TestMachines(t *testing.T) {
+	s := workers(t, awsim.Options{})
+	for i := range 6 {
+		must(t, s.AddInstance(groupName, "i-"+strconv.Itoa(10000000+i), ""))
+	}
+	c := machineClient(t, s)
+	got := describe(t, c, &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})[0]
+	if *got.InstanceId != instanceID || *got.Placement.AvailabilityZone != "eu-central-1a" ||
+		*got.PrivateDnsName != "ip-10-0-0-4.eu-central-1.compute.internal" || got.State.Name != "running" ||
+		*got.State.Code != 16 || got.LaunchTime == nil || got.InstanceType != "m5.large" || len(got.Tags) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	byName := describe(t, c, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		{Name: aws.String("private-dns-name"), Values: []string{*got.PrivateDnsName}},
+	}})
+	if len(byName) != 1 || *byName[0].InstanceId != instanceID {
+		t.Errorf("by its name: %v", byName)
+	}
+	if all := describe(t, c, &ec2.DescribeInstancesInput{MaxResults: aws.Int32(5)}); len(all) != 7 {
+		t.Errorf("by pages: %d machines", len(all))
+	}
+	for id, want := range map[string]string{
+		"i-00000000000000000": "InvalidInstanceID.NotFound",
+		"node-7":              "InvalidInstanceID.Malformed",
+	} {
+		_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID, id}})
+		if code(err) != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
+func TestTerminationBehindAutoScalingsBack(t *testing.T) {
+	world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
+	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
+	c := machineClient(t, s)
+	out, err := c.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
+	must(t, err)
+	if len(out.TerminatingInstances) != 1 || out.TerminatingInstances[0].CurrentState.Name != "shutting-down" {
+		t.Errorf("got %+v", out.TerminatingInstances)
+	}
+	must(t, s.WaitState(within(t), instanceID, "Terminating:Wait"))
+	if got := describe(t, c, &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})[0]; got.State.Name !=
+		"terminated" || *got.PrivateDnsName != "" {
+		t.Errorf("the hook runs for a machine that is %s", got.State.Name)
+	}
+	must(t, complete(t, groupClient(t, s), "drain", instanceID, "CONTINUE"))
+	must(t, s.WaitState(within(t), instanceID, "Terminated"))
+	if got := only(t, s); !slices.Equal(got.Killed, []string{"default/a"}) || len(world.ended) != 1 {
+		t.Errorf("killed %v, ended %v", got.Killed, world.ended)
+	}
+	s.Forget(instanceID)
+	_, err = c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})
+	if code(err) != "InvalidInstanceID.NotFound" {
+		t.Errorf("still known: %v", err)
+	}
+}
+
+func TestLaunchTemplates(t *testing.T) {
+	s := start(t, awsim.Options{})
+	c := machineClient(t, s)
+	made, err := c.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: aws.String("node"), LaunchTemplateData: &types.RequestLaunchTemplateData{
+			ImageId: aws.String("ami-1"), InstanceType: "c5.large",
+		},
+	})
+	must(t, err)
+	id := made.LaunchTemplate.LaunchTemplateId
+	for _, image := range []string{"ami-2", "ami-3"} {
+		_, err := c.CreateLaunchTemplateVersion(t.Context(), &ec2.CreateLaunchTemplateVersionInput{
+			LaunchTemplateId: id, SourceVersion: aws.String("1"),
+			LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: aws.String(image)},
+		})
+		must(t, err)
+	}
+	changed, err := c.ModifyLaunchTemplate(t.Context(), &ec2.ModifyLaunchTemplateInput{
+		LaunchTemplateName: aws.String("node"), DefaultVersion: aws.String("2"),
+	})
+	must(t, err)
+	if *changed.LaunchTemplate.DefaultVersionNumber != 2 || *changed.LaunchTemplate.LatestVersionNumber != 3 {
+		t.Errorf("got %+v", changed.LaunchTemplate)
+	}
+	for name, want := range map[string]string{"$Latest": "ami-3", "$Default": "ami-2", "1": "ami-1"} {
+		out, err := c.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{
+			LaunchTemplateId: id, Versions: []string{name},
+		})
+		must(t, err)
+		if v := out.LaunchTemplateVersions; len(v) != 1 || *v[0].LaunchTemplateData.ImageId != want ||
+			v[0].LaunchTemplateData.InstanceType != "c5.large" {
+			t.Errorf("%s: got %+v", name, v)
+		}
+	}
+	var numbers []int64
+	p := ec2.NewDescribeLaunchTemplateVersionsPaginator(c, &ec2.DescribeLaunchTemplateVersionsInput{
+		LaunchTemplateId: id, MaxResults: aws.Int32(2),
+	})
+	for p.HasMorePages() {
+		page, err := p.NextPage(t.Context())
+		must(t, err)
+		for _, v := range page.LaunchTemplateVersions {
+			numbers = append(numbers, *v.VersionNumber)
+		}
+	}
+	if !slices.Equal(numbers, []int64{3, 2, 1}) {
+		t.Errorf("by pages: %v", numbers)
+	}
+	_, err = c.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{
+		LaunchTemplateNames: []string{"none"},
+	})
+	if code(err) != "InvalidLaunchTemplateName.NotFoundException" {
+		t.Errorf("an unknown template: %v", err)
+	}
+}
+
+func TestInstancesAreMadeFromTheTemplate(t *testing.T) {
+	s := start(t, awsim.Options{})
+	id, err := s.CreateLaunchTemplate("node", "ami-7")
+	must(t, err)
+	c := groupClient(t, s)
+	_, err = c.CreateAutoScalingGroup(t.Context(), &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(groupName), MinSize: aws.Int32(1), MaxSize: aws.Int32(2),
+		AvailabilityZones: []string{"eu-central-1a"},
+		LaunchTemplate: &autoscalingtypes.LaunchTemplateSpecification{
+			LaunchTemplateId: aws.String(id), Version: aws.String("$Latest"),
+		},
+		InstanceMaintenancePolicy: &autoscalingtypes.InstanceMaintenancePolicy{
+			MinHealthyPercentage: aws.Int32(100), MaxHealthyPercentage: aws.Int32(150),
+		},
+	})
+	must(t, err)
+	settled(t, s)
+	out, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{})
+	must(t, err)
+	g := out.AutoScalingGroups[0]
+	if *g.LaunchTemplate.LaunchTemplateName != "node" || *g.LaunchTemplate.Version != "$Latest" ||
+		*g.InstanceMaintenancePolicy.MaxHealthyPercentage != 150 || len(g.Instances) != 1 ||
+		*g.Instances[0].LaunchTemplate.Version != "1" || *g.DesiredCapacity != 1 {
+		t.Errorf("got %+v", g)
+	}
+	got := describe(t, machineClient(t, s), &ec2.DescribeInstancesInput{InstanceIds: []string{*g.Instances[0].InstanceId}})
+	if *got[0].ImageId != "ami-7" {
+		t.Errorf("made from %s", *got[0].ImageId)
+	}
+}

@@ -1,0 +1,240 @@
+package awsim_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// mark sets an instance's health as somebody outside Auto Scaling does.
+func mark(t testing.TB, c *autoscaling.Client, instanceID, health string, grace *bool) {
+	t.Helper()
+	_, err := c.SetInstanceHealth(t.Context(), &autoscaling.SetInstanceHealthInput{
+		InstanceId: aws.String(instanceID), HealthStatus: aws.String(health), ShouldRespectGracePeriod: grace,
+	})
+	must(t, err)
+}
+
+// inState are the ids of the group's instances in one state, in order of their launch.
+func inState(s *awsim.Server, state string) []string {
+	var out []string
+	for _, i := range s.Instances(groupName) {
+		if i.State == state {
+			out = append(out, i.ID)
+		}
+	}
+	return out
+}
+
+// settled waits until all instances of the group are in service, and returns them.
+func settled(t testing.TB, s *awsim.Server) []awsim.Instance {
+	t.Helper()
+	for _, i := range s.Instances(groupName) {
+		must(t, s.WaitState(within(t), i.ID, "InService"))
+	}
+	return s.Instances(groupName)
+}
+
+func TestCapacityIsKept(t *testing.T) {
+	world := &cluster{}
+	s := start(t, awsim.Options{Machines: world, Seed: 7})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 9, Desired: 6}))
+	c := groupClient(t, s)
+	perZone := map[string]int{}
+	before := settled(t, s)
+	for _, i := range before {
+		perZone[i.Zone]++
+	}
+	if len(before) != 6 || perZone["eu-central-1a"] != 2 || perZone["eu-central-1b"] != 2 || perZone["eu-central-1c"] != 2 {
+		t.Errorf("got %v", before)
+	}
+	_, err := c.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: []string{before[0].ID},
+		ProtectedFromScaleIn: aws.Bool(true),
+	})
+	must(t, err)
+	must(t, desire(t.Context(), c, 5))
+	must(t, s.WaitState(within(t), before[1].ID, "Terminated"))
+	must(t, s.Terminate(before[2].ID, false))
+	must(t, s.WaitState(within(t), before[2].ID, "Terminated"))
+	if after := settled(t, s); len(after) != 5 || after[0].ID != before[0].ID {
+		t.Errorf("got %v", after)
+	}
+	if len(world.launched) != 7 || len(world.ended) != 2 {
+		t.Errorf("launched %v, ended %v", world.launched, world.ended)
+	}
+}
+
+func TestMarkedInstancesGoAtOnceWithoutPolicy(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 3, Desired: 3}))
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
+	before := settled(t, s)
+	c := groupClient(t, s)
+	for _, i := range before {
+		mark(t, c, i.ID, "Unhealthy", aws.Bool(false))
+	}
+	if waiting := inState(s, "Terminating:Wait"); len(waiting) != 3 {
+		t.Errorf("not all terminate: %v", s.Instances(groupName))
+	}
+	for _, i := range s.Instances(groupName)[3:] {
+		must(t, s.WaitState(within(t), i.ID, "InService"))
+	}
+	if serving := inState(s, "InService"); len(serving) != 3 {
+		t.Errorf("not replaced: %v", s.Instances(groupName))
+	}
+}
+
+func TestPolicyLaunchesFirst(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 2, Desired: 2, MinHealthy: 100, MaxHealthy: 110}))
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
+	before := settled(t, s)
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
+	c := groupClient(t, s)
+	for _, i := range before {
+		mark(t, c, i.ID, "Unhealthy", aws.Bool(false))
+	}
+	for n := range before {
+		if serving := inState(s, "InService"); len(serving) != 2 {
+			t.Fatalf("round %d: capacity fell: %v", n, s.Instances(groupName))
+		}
+		fresh := s.Instances(groupName)[2+n].ID
+		must(t, s.WaitState(within(t), fresh, "Pending:Wait"))
+		must(t, complete(t, c, "ready", fresh, "CONTINUE"))
+		if waiting := inState(s, "Terminating:Wait"); len(waiting) != n+1 {
+			t.Fatalf("round %d: %v", n, s.Instances(groupName))
+		}
+	}
+	if serving := inState(s, "InService"); len(serving) != 2 || len(s.Instances(groupName)) != 4 {
+		t.Errorf("in the end: %v", s.Instances(groupName))
+	}
+}
+
+func TestMarksThatChangeNothing(t *testing.T) {
+	for name, row := range map[string]struct {
+		group   awsim.Group
+		suspend string
+		grace   *bool
+		health  string
+	}{
+		"within the grace period":    {group: awsim.Group{GracePeriod: 1 << 40}, health: "Healthy"},
+		"ReplaceUnhealthy suspended": {suspend: "ReplaceUnhealthy", grace: aws.Bool(false), health: "Unhealthy"},
+		"Terminate suspended":        {suspend: "Terminate", grace: aws.Bool(false), health: "Unhealthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, awsim.Options{})
+			row.group.Name = groupName
+			must(t, s.CreateGroup(row.group))
+			must(t, s.AddInstance(groupName, instanceID, ""))
+			c := groupClient(t, s)
+			if row.suspend != "" {
+				_, err := c.SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{
+					AutoScalingGroupName: aws.String(groupName), ScalingProcesses: []string{row.suspend},
+				})
+				must(t, err)
+			}
+			mark(t, c, instanceID, "Unhealthy", row.grace)
+			if got := s.Instances(groupName); len(got) != 1 || got[0].State != "InService" || got[0].Health != row.health {
+				t.Errorf("got %v", got)
+			}
+			if row.suspend == "" {
+				return
+			}
+			_, err := c.ResumeProcesses(t.Context(), &autoscaling.ResumeProcessesInput{
+				AutoScalingGroupName: aws.String(groupName),
+			})
+			must(t, err)
+			must(t, s.WaitState(within(t), instanceID, "Terminated"))
+		})
+	}
+}
+
+func TestStandbyAndDetach(t *testing.T) {
+	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
+	c := groupClient(t, s)
+	ids := []string{instanceID}
+	_, err := c.EnterStandby(t.Context(), &autoscaling.EnterStandbyInput{
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids, ShouldDecrementDesiredCapacity: aws.Bool(true),
+	})
+	must(t, err)
+	if got := inState(s, "Standby"); !slices.Equal(got, ids) {
+		t.Errorf("got %v", s.Instances(groupName))
+	}
+	_, err = c.ExitStandby(t.Context(), &autoscaling.ExitStandbyInput{
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
+	})
+	must(t, err)
+	_, err = c.DetachInstances(t.Context(), &autoscaling.DetachInstancesInput{
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids, ShouldDecrementDesiredCapacity: aws.Bool(true),
+	})
+	must(t, err)
+	if got := s.Instances(groupName); len(got) != 0 || len(s.Ledger()) != 0 {
+		t.Errorf("got %v and %v", got, s.Ledger())
+	}
+	_, err = c.AttachInstances(t.Context(), &autoscaling.AttachInstancesInput{
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
+	})
+	must(t, err)
+	if got := inState(s, "InService"); !slices.Equal(got, ids) {
+		t.Errorf("got %v", s.Instances(groupName))
+	}
+}
+
+func TestForcedDeletionAsksNoHook(t *testing.T) {
+	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
+	_, err := groupClient(t, s).DeleteAutoScalingGroup(t.Context(), &autoscaling.DeleteAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(groupName), ForceDelete: aws.Bool(true),
+	})
+	must(t, err)
+	must(t, s.WaitState(within(t), instanceID, "Terminated"))
+	if got := s.Ledger(); len(got) != 0 {
+		t.Errorf("a hook ran: %v", got)
+	}
+}
+
+func TestActivitiesTellTheStory(t *testing.T) {
+	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
+	must(t, s.Terminate(instanceID, true))
+	c := groupClient(t, s)
+	read := func() string {
+		out, err := c.DescribeScalingActivities(t.Context(),
+			&autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String(groupName)})
+		must(t, err)
+		if *out.Activities[0].Description != "Terminating EC2 instance: "+instanceID {
+			out.Activities[0], out.Activities[1] = out.Activities[1], out.Activities[0] // Begun in one millisecond.
+		}
+		return string(out.Activities[0].StatusCode)
+	}
+	if got := read(); got != "MidLifecycleAction" {
+		t.Errorf("while the hook runs: %s", got)
+	}
+	must(t, complete(t, c, "drain", instanceID, "CONTINUE"))
+	must(t, s.WaitState(within(t), instanceID, "Terminated"))
+	if got := read(); got != "Successful" {
+		t.Errorf("in the end: %s", got)
+	}
+}
+
+func TestWaitsEnd(t *testing.T) {
+	s := workers(t, awsim.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.WaitClosed(ctx, instanceID); err == nil {
+		t.Error("WaitClosed outlived its context")
+	}
+	if err := s.WaitState(ctx, instanceID, "Terminated"); err == nil {
+		t.Error("WaitState outlived its context")
+	}
+	waited := make(chan error)
+	go func() { waited <- s.WaitState(context.Background(), instanceID, "Terminated") }()
+	must(t, s.Close())
+	if err := <-waited; err == nil {
+		t.Error("WaitState outlived its server")
+	}
+}
