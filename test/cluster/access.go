@@ -27,14 +27,18 @@ func UserName(namespace, name string) string {
 // ServiceAccount makes a ServiceAccount that may do in the whole cluster what the rules grant, and
 // nothing else, and returns the path of a kubeconfig with a token of it. It returns when the rules are
 // in force. The kubeconfig goes with the cluster.
-func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) (string, error) {
+func (c *Cluster) ServiceAccount(
+	ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule,
+) (kubeconfig string, err error) {
 	if err := c.grant(ctx, namespace, name, rules); err != nil {
 		return "", fmt.Errorf("make ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	seconds := int64(tokenLife.Seconds())
-	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
+	wish := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
-	}, metav1.CreateOptions{})
+	}
+	accounts := c.client.CoreV1().ServiceAccounts(namespace)
+	token, err := accounts.CreateToken(ctx, name, wish, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("make a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
@@ -58,7 +62,8 @@ func (c *Cluster) grant(ctx context.Context, namespace, name string, rules []rba
 	if err != nil {
 		return err
 	}
-	_, role := c.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: full, Rules: rules}, o)
+	may := &rbacv1.ClusterRole{ObjectMeta: full, Rules: rules}
+	_, role := c.client.RbacV1().ClusterRoles().Create(ctx, may, o)
 	_, binding := c.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: full,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: full.Name},
@@ -89,7 +94,8 @@ func (c *Cluster) waitGranted(ctx context.Context, user string, rule rbacv1.Poli
 	}
 	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true,
 		func(ctx context.Context) (bool, error) {
-			answer, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			reviews := c.client.AuthorizationV1().SubjectAccessReviews()
+			answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
 			return err == nil && answer.Status.Allowed, err
 		})
 }

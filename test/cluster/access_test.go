@@ -54,7 +54,8 @@ func TestServiceAccountMayDoWhatItIsGrantedAndIsCounted(t *testing.T) {
 		}
 	}
 	last := requests[len(requests)-1]
-	if last.Code != 403 || last.Namespace != ns || last.Name != "p" || last.UserAgent != "the-agent" || last.At.IsZero() {
+	if last.Code != 403 || last.Namespace != ns || last.Name != "p" || last.UserAgent != "the-agent" ||
+		last.At.IsZero() {
 		t.Errorf("the refused request reads %+v", last)
 	}
 }

@@ -138,7 +138,8 @@ func nestedModules(ctx context.Context) (string, error) {
 	root := filepath.Dir(strings.TrimSpace(string(gomod)))
 	dir := filepath.Join(root, "test", "cluster", "binaries")
 	if _, err := os.Stat(filepath.Join(dir, "kubernetes", "go.mod")); err != nil {
-		return "", fmt.Errorf("%s is not there: run this inside a checkout of node-drainer, or set %s", dir, binariesVariable)
+		return "", fmt.Errorf("%s is not there: run this inside a checkout of node-drainer, or set %s",
+			dir, binariesVariable)
 	}
 	return dir, nil
 }
@@ -172,7 +173,7 @@ func (b *builder) run(ctx context.Context) error {
 	for _, p := range lacking {
 		usually += p.usually
 	}
-	fmt.Fprintf(b.log, "Building a Kubernetes control plane for the tests: usually about %d minutes on two cores, "+
+	fmt.Fprintf(b.log, "Building a Kubernetes control plane: usually about %d minutes on two cores, "+
 		"seconds if Go's build cache is warm. Once only: it is kept in %s\n", int(usually.Minutes())+1, b.out)
 	for i, p := range lacking {
 		if err := b.build(ctx, p, fmt.Sprintf("(%d of %d)", i+1, len(lacking))); err != nil {
@@ -228,7 +229,8 @@ func (b *builder) build(ctx context.Context, p binary, nth string) error {
 	if err := os.Rename(half, filepath.Join(b.out, p.name)); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.log, "Building %s %s %s ... %.0f s\n", p.name, b.versions[p.module], nth, time.Since(began).Seconds())
+	took := time.Since(began).Seconds()
+	fmt.Fprintf(b.log, "Building %s %s %s ... %.0f s\n", p.name, b.versions[p.module], nth, took)
 	return nil
 }
 

@@ -21,7 +21,7 @@ func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
 	c, ctx := cluster.Shared(t), within(t, 2*time.Minute)
 	ns := c.Namespace(t)
 	c.Node(t, cluster.Node{Pool: ns})
-	must(t, c.Deploy(ctx, cluster.Deployment{Namespace: ns, Name: "web", Replicas: 1, Pods: cluster.Pods{Pool: ns}}))
+	must(t, c.Deploy(ctx, web(ns, 1)))
 	must(t, c.WaitReady(ctx, ns, "", 1))
 
 	must(t, c.Stop(ctx))

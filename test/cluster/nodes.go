@@ -88,7 +88,9 @@ func (c *Cluster) MarkReady(ctx context.Context, name string) error {
 	return c.patchNode(ctx, name, patch, isSchedulable)
 }
 
-func (c *Cluster) patchNode(ctx context.Context, name string, patch []byte, done func(*corev1.Node) bool) error {
+func (c *Cluster) patchNode(
+	ctx context.Context, name string, patch []byte, done func(*corev1.Node) bool,
+) error {
 	_, err := c.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return err

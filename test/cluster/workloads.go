@@ -140,7 +140,9 @@ func (c *Cluster) MaxUnavailable(ctx context.Context, namespace, name, most stri
 
 // budget waits until the disruption controller has counted the pods: before that, every eviction is
 // refused, whatever the budget says.
-func (c *Cluster) budget(ctx context.Context, namespace, name string, spec policyv1.PodDisruptionBudgetSpec) error {
+func (c *Cluster) budget(
+	ctx context.Context, namespace, name string, spec policyv1.PodDisruptionBudgetSpec,
+) error {
 	spec.Selector = matching(name)
 	made, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
@@ -148,7 +150,9 @@ func (c *Cluster) budget(ctx context.Context, namespace, name string, spec polic
 	if err != nil {
 		return err
 	}
-	s := selection{rest: c.client.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", namespace: namespace}
+	s := selection{
+		rest: c.client.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", namespace: namespace,
+	}
 	return until(ctx, s, &policyv1.PodDisruptionBudget{}, func(budgets []*policyv1.PodDisruptionBudget) bool {
 		for _, b := range budgets {
 			if b.Name == name && b.Status.ObservedGeneration >= made.Generation {
@@ -162,7 +166,8 @@ func (c *Cluster) budget(ctx context.Context, namespace, name string, spec polic
 // PriorityClass makes a priority class, unless it is there: it belongs to the whole cluster, and tests
 // share it.
 func (c *Cluster) PriorityClass(ctx context.Context, name string, value int32) error {
-	_, err := c.client.SchedulingV1().PriorityClasses().Create(ctx, priorityClass(name, value), metav1.CreateOptions{})
+	classes := c.client.SchedulingV1().PriorityClasses()
+	_, err := classes.Create(ctx, priorityClass(name, value), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -188,7 +193,9 @@ func (c *Cluster) WaitReady(ctx context.Context, namespace, selector string, n i
 }
 
 // WaitPods returns when done is true of the pods of the selector.
-func (c *Cluster) WaitPods(ctx context.Context, namespace, selector string, done func([]*corev1.Pod) bool) error {
+func (c *Cluster) WaitPods(
+	ctx context.Context, namespace, selector string, done func([]*corev1.Pod) bool,
+) error {
 	parsed, err := labels.Parse(selector)
 	if err != nil {
 		return err

@@ -50,8 +50,14 @@ func TestPodTakesItsTimeToStartAndToStop(t *testing.T) {
 		stop  time.Duration
 	}{
 		{"by default a second to start and none to stop", cluster.Pods{}, time.Second, 0},
-		{"as said", cluster.Pods{Start: 2500 * time.Millisecond, Stop: 3 * time.Second}, 2500 * time.Millisecond, 3 * time.Second},
-		{"no longer than the grace", cluster.Pods{Stop: time.Minute, GracePeriod: 2 * time.Second}, time.Second, 2 * time.Second},
+		{
+			"as said", cluster.Pods{Start: 2500 * time.Millisecond, Stop: 3 * time.Second},
+			2500 * time.Millisecond, 3 * time.Second,
+		},
+		{
+			"no longer than the grace", cluster.Pods{Stop: time.Minute, GracePeriod: 2 * time.Second},
+			time.Second, 2 * time.Second,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +77,11 @@ func TestPodTakesItsTimeToStartAndToStop(t *testing.T) {
 			between(t, "stop", time.Since(began), row.stop)
 		})
 	}
+}
+
+// web is a Deployment on the nodes of its namespace.
+func web(ns string, replicas int32) cluster.Deployment {
+	return cluster.Deployment{Namespace: ns, Name: "web", Replicas: replicas, Pods: cluster.Pods{Pool: ns}}
 }
 
 // between allows for a machine that does other things too, but never for less than was asked.
@@ -99,7 +110,7 @@ func TestBudgetRefusesTheSecondEviction(t *testing.T) {
 	c, ctx := cluster.Shared(t), within(t, time.Minute)
 	ns := c.Namespace(t)
 	c.Node(t, cluster.Node{Pool: ns})
-	must(t, c.Deploy(ctx, cluster.Deployment{Namespace: ns, Name: "web", Replicas: 2, Pods: cluster.Pods{Pool: ns}}))
+	must(t, c.Deploy(ctx, web(ns, 2)))
 	must(t, c.WaitReady(ctx, ns, cluster.Selector("web"), 2))
 	must(t, c.MinAvailable(ctx, ns, "web", "1"))
 
@@ -175,7 +186,7 @@ func TestMachinesAreNodes(t *testing.T) {
 	ns, id := c.Namespace(t), cluster.NewInstanceID()
 	machines := c.Machines(cluster.Node{Pool: ns})
 	must(t, machines.Launch(ctx, id, "eu-central-1c"))
-	must(t, c.Deploy(ctx, cluster.Deployment{Namespace: ns, Name: "web", Replicas: 2, Pods: cluster.Pods{Pool: ns}}))
+	must(t, c.Deploy(ctx, web(ns, 2)))
 	must(t, c.WaitReady(ctx, ns, "", 2))
 
 	pods, err := machines.Pods(ctx, id)

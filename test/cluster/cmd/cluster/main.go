@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 		return up(ctx, *nodes)
 	}
 	flags.Usage()
-	return fmt.Errorf("say what to do: build or up")
+	return errors.New("say what to do: build or up")
 }
 
 // up runs a control plane until ctx ends.
@@ -82,7 +83,8 @@ func up(ctx context.Context, nodes int) (err error) {
 		}
 	}
 	fmt.Println(c.Kubeconfig())
-	fmt.Fprintf(os.Stderr, "Ready with %d nodes. Look around with KUBECONFIG=%s; Ctrl-C ends it.\n", nodes, c.Kubeconfig())
+	fmt.Fprintf(os.Stderr, "Ready with %d nodes. Look around with KUBECONFIG=%s; Ctrl-C ends it.\n",
+		nodes, c.Kubeconfig())
 	<-ctx.Done()
 	return nil
 }
