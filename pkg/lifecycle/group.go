@@ -46,10 +46,14 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 	return k.timing, err
 }
 
-// Deadline returns the instant by which the action must be completed, if it began at start: the global timeout
-// less the configured margin.
-func (h *Hooks) Deadline(t Timing, start time.Time) time.Time {
-	return start.Add(t.Global - min(h.cfg.Margin, t.Global/10))
+// Deadline returns the instant by which an action that began at the given one must be completed: the hook's
+// global timeout less the configured margin.
+func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
+	t, err := h.Timing(ctx, a)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return began.Add(t.Global - min(h.cfg.Margin, t.Global/10)), nil
 }
 
 // shared tells whether other hooks than the action's own may hold the instance too.

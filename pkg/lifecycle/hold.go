@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/smithy-go"
+
+	"github.com/node-drainer/node-drainer/internal/pause"
 )
 
 const (
@@ -44,7 +46,7 @@ func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Contex
 
 // beat sends heartbeats until ctx ends, or returns ErrGone when there is nothing left to hold.
 func (h *Hooks) beat(ctx context.Context, a Action) error {
-	retry := firstRetry
+	retry, lastSuccess := firstRetry, time.Now()
 	for {
 		err := h.heartbeat(ctx, a)
 		next := h.interval(ctx, a)
@@ -53,16 +55,15 @@ func (h *Hooks) beat(ctx context.Context, a Action) error {
 			return nil
 		case err == nil:
 			h.observer.HeartbeatSent(a)
-			retry = firstRetry
+			retry, lastSuccess = firstRetry, time.Now()
+		case h.gone(ctx, a, err, time.Since(lastSuccess)):
+			return fmt.Errorf("%w: %w", ErrGone, err)
 		default:
-			if gone, stateErr := h.gone(ctx, a, err); stateErr == nil && gone {
-				return fmt.Errorf("%w: %w", ErrGone, err)
-			}
 			h.observer.AutoScalingFailed("send a heartbeat for "+a.String(), err)
 			a = a.retried(err)
 			next, retry = min(retry, next), min(2*retry, lastRetry)
 		}
-		if !wait(ctx, next) {
+		if !pause.For(ctx, next) {
 			return nil
 		}
 	}
@@ -106,12 +107,12 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("complete %s: %w", a, context.Cause(ctx))
 		}
-		if closed, stateErr := h.closed(ctx, a, err, time.Since(start)); stateErr == nil && closed {
+		if h.closed(ctx, a, err, time.Since(start)) {
 			return nil
 		}
 		h.observer.AutoScalingFailed("complete "+a.String(), err)
 		a = a.retried(err)
-		if !wait(ctx, retry) {
+		if !pause.For(ctx, retry) {
 			return fmt.Errorf("complete %s: %w", a, context.Cause(ctx))
 		}
 	}
@@ -138,28 +139,32 @@ func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
 	return err
 }
 
-// closed tells whether the failed completion means that the action is over. An instance that still waits may do
-// so for another hook of its group.
-func (h *Hooks) closed(ctx context.Context, a Action, err error, tried time.Duration) (bool, error) {
-	gone, stateErr := h.gone(ctx, a, err)
-	if gone || stateErr != nil {
-		return gone, stateErr
-	}
-	return isNotActive(err) && tried >= doubtful && h.shared(ctx, a), nil
-}
-
-// gone tells whether a call that failed means that there is no action left: Auto Scaling refused it, and no
-// hook holds the instance. "No active Lifecycle Action" alone proves nothing: it has been seen for instances in
-// Terminating:Wait.
-func (h *Hooks) gone(ctx context.Context, a Action, err error) (bool, error) {
+// closed tells whether the failed completion means that the action is over. An instance that waits on may do so
+// for another hook of its group, and one that is not terminating at all has come back to service.
+func (h *Hooks) closed(ctx context.Context, a Action, err error, tried time.Duration) bool {
 	if !isValidation(err) {
-		return false, nil
+		return false
 	}
 	state, stateErr := h.State(ctx, a.InstanceID)
-	if stateErr != nil {
-		return false, stateErr
+	switch {
+	case stateErr != nil:
+		return false
+	case state.Gone() || state.Unknown():
+		return true
 	}
-	return state.Gone() || (isNotActive(err) && !state.Waiting() && !state.Terminating()), nil
+	return isNotActive(err) && tried >= doubtful && (!state.Terminating() || h.shared(ctx, a))
+}
+
+// gone tells whether heartbeats that have failed for some time mean that there is no action left: Auto Scaling
+// refuses them, and the instance is past its hooks. "No active Lifecycle Action" alone proves nothing: it has
+// been seen for instances in Terminating:Wait. An instance that Auto Scaling does not list may only have been
+// missed by an answer that is eventually consistent.
+func (h *Hooks) gone(ctx context.Context, a Action, err error, failing time.Duration) bool {
+	if !isValidation(err) {
+		return false
+	}
+	state, stateErr := h.State(ctx, a.InstanceID)
+	return stateErr == nil && (state.Gone() || state.Unknown() && failing >= h.cfg.ConfirmTimeout)
 }
 
 // isValidation tells whether Auto Scaling refused the call for what it names. Auto Scaling models no error type
@@ -182,16 +187,4 @@ func optional(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-// wait returns true after d, or false as soon as ctx ends.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

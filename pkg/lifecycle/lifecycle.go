@@ -117,16 +117,19 @@ func (s State) Terminating() bool {
 // Waiting tells whether a lifecycle hook holds the instance now.
 func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
 
-// Gone tells whether the instance is past its terminating hooks, or in no group at all: no action holds it.
+// Gone tells whether the instance is past its hooks: on its way to the end, or in the warm pool.
 func (s State) Gone() bool {
 	switch s {
-	case "", "Terminating:Proceed", "Terminated", "Terminating:Retained",
+	case "Terminating:Proceed", "Terminated", "Terminating:Retained",
 		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
 		"Warmed:Pending:Proceed", "Warmed:Pending:Retained", "Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated":
 		return true
 	}
 	return false
 }
+
+// Unknown tells whether the instance is in no group: terminated and forgotten, or never in one.
+func (s State) Unknown() bool { return s == "" }
 
 const (
 	// describeMax is the most instances of one DescribeAutoScalingInstances call.

@@ -24,8 +24,9 @@ var ErrGone = errors.New("the node is gone")
 // Mark is what the agent notes on a Node that it takes out of service.
 type Mark struct {
 	InstanceID string    `json:"instance"`
-	Reason     string    `json:"reason"`         // the kind of event
-	Hook       string    `json:"hook,omitempty"` // GROUP/HOOK
+	Reason     string    `json:"reason"`          // the kind of event
+	Hook       string    `json:"hook,omitempty"`  // GROUP/HOOK
+	Token      string    `json:"token,omitempty"` // of the lifecycle action
 	Since      time.Time `json:"since"`
 	Deadline   time.Time `json:"deadline,omitzero"`
 	Put        []string  `json:"put"` // what was not there before: taint, cordon, label
@@ -42,6 +43,7 @@ const (
 type Reason struct {
 	Kind     string
 	Hook     string    // GROUP/HOOK; empty if no hook waits
+	Token    string    // of the lifecycle action; may be empty
 	Deadline time.Time // zero if it is not known yet
 }
 
@@ -59,9 +61,14 @@ func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (Mark, err
 	return mark, err
 }
 
-// Restore takes off the Node what Retire put on it, and nothing else.
-func (n *Nodes) Restore(ctx context.Context, node Node) error {
-	return n.change(ctx, node, func(current *corev1.Node) patch { return restore(current, n.cfg) })
+// Restore takes off the Node what Retire put on it, and nothing else. It tells whether there was anything.
+func (n *Nodes) Restore(ctx context.Context, node Node) (restored bool, err error) {
+	err = n.change(ctx, node, func(current *corev1.Node) patch {
+		p := restore(current, n.cfg)
+		restored = p != nil
+		return p
+	})
+	return restored, err
 }
 
 // Exclude puts the load-balancer label on the Node, if it is configured to be put late.
@@ -142,18 +149,9 @@ func (p patch) label(value any) {
 // retire returns the patch that takes current out of service, nil if that has been done, and the mark that it
 // has afterwards.
 func retire(current *corev1.Node, cfg Config, reason Reason, now time.Time) (patch, Mark) {
-	mark, marked := readMark(current)
-	before := mark
-	if !marked {
-		mark = Mark{
-			InstanceID: instanceOf(current), Reason: reason.Kind, Hook: reason.Hook, Since: now.UTC().Truncate(time.Second),
-		}
-	}
-	if mark.Hook == "" {
-		mark.Hook = reason.Hook
-	}
-	mark.Deadline = earlier(mark.Deadline, reason.Deadline.UTC().Truncate(time.Second))
-	mark.Put = slices.Clone(mark.Put)
+	before, marked := readMark(current)
+	mark := before.merge(reason, now)
+	mark.InstanceID = instanceOf(current)
 
 	p := newPatch()
 	if !hasTaint(current, cfg) {
@@ -245,7 +243,25 @@ func (m *Mark) put(what string) {
 	}
 }
 
-func (m Mark) same(o Mark) bool { return m.Hook == o.Hook && m.Deadline.Equal(o.Deadline) }
+// merge is the mark for reason on a Node that has the mark m. Of two deadlines of one termination the earlier
+// stays; another action of the same hook is a new termination, of an instance that lived on after the first.
+func (m Mark) merge(reason Reason, now time.Time) Mark {
+	renewed := m.Hook == reason.Hook && m.Token != reason.Token && m.Token != "" && reason.Token != ""
+	if m.Since.IsZero() || renewed {
+		m.Since, m.Deadline = now.UTC().Truncate(time.Second), time.Time{}
+		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
+	}
+	if m.Hook == "" {
+		m.Hook, m.Token = reason.Hook, reason.Token
+	}
+	m.Deadline = earlier(m.Deadline, reason.Deadline.UTC().Truncate(time.Second))
+	m.Put = slices.Clone(m.Put)
+	return m
+}
+
+func (m Mark) same(o Mark) bool {
+	return m.Hook == o.Hook && m.Token == o.Token && m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline)
+}
 
 // earlier returns the earlier of two instants; a zero one is not set.
 func earlier(a, b time.Time) time.Time {

@@ -103,6 +103,14 @@ func (n *Nodes) Run(ctx context.Context) { n.informer.RunWithContext(ctx) }
 // Synced tells whether every Node has been seen once.
 func (n *Nodes) Synced() bool { return n.informer.HasSynced() }
 
+// WaitForSync returns nil when every Node has been seen once, or the cause of ctx's end.
+func (n *Nodes) WaitForSync(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), n.informer.HasSynced) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
 // Find returns the Node of an EC2 instance. It asks no API.
 func (n *Nodes) Find(instanceID string) (Node, bool) {
 	objs, err := n.informer.GetIndexer().ByIndex(byInstance, instanceID)

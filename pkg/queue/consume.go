@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/pause"
 )
 
 const (
@@ -178,7 +179,7 @@ func (c *Consumer) receive(ctx context.Context) []delivery {
 			return nil
 		}
 		c.observer.QueueFailed("receive messages", err)
-		if !wait(ctx, retry) {
+		if !pause.For(ctx, retry) {
 			return nil
 		}
 	}
@@ -234,7 +235,7 @@ func (c *Consumer) readAttributes(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		c.observer.QueueFailed("read the attributes of "+c.cfg.URL, err)
-		if !wait(ctx, retry) {
+		if !pause.For(ctx, retry) {
 			return context.Cause(ctx)
 		}
 	}
@@ -254,16 +255,4 @@ func (c *Consumer) attributes(ctx context.Context) (map[string]string, error) {
 			"sqs:GetQueueAttributes): %w", err)
 	}
 	return out.Attributes, nil
-}
-
-// wait returns true after d, or false as soon as ctx ends.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -91,13 +91,13 @@ func settle(receives int, err error, hasRedrive, stopping bool) (Outcome, time.D
 	case outcome == Rejected && !hasRedrive && receives >= dropAfter:
 		return Dropped, 0
 	case outcome == Released:
-		return outcome, pause(receives - 1)
+		return outcome, backoff(receives - 1)
 	}
-	return outcome, pause(receives)
+	return outcome, backoff(receives)
 }
 
-// pause grows from 0 over 1, 3, 7, 15 to 31 seconds, and to no more than 60.
-func pause(n int) time.Duration {
+// backoff grows from 0 over 1, 3, 7, 15 to 31 seconds, and to no more than 60.
+func backoff(n int) time.Duration {
 	const longest = 60
 	if n > 5 {
 		return longest * time.Second

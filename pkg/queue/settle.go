@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/pause"
 )
 
 // errMissing stands for an entry that SQS left out of its answer to a batch.
@@ -21,7 +22,7 @@ var errMissing = errors.New("SQS did not answer for this message")
 // renew keeps what is in hand invisible: every third of the visibility timeout, so that one failed call
 // loses nothing.
 func (c *Consumer) renew(ctx context.Context) {
-	for wait(ctx, c.cfg.VisibilityTimeout/3) {
+	for pause.For(ctx, c.cfg.VisibilityTimeout/3) {
 		var wg sync.WaitGroup
 		for _, ch := range c.renewals(time.Now()) {
 			wg.Go(func() {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+// serve makes the clients and the rooms, and runs them until ctx ends.
+func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
+	log := observe.NewLogger(cfg.Log, stdout)
+	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log))) // what client-go has to say
+	aws, err := awsconfig.LoadDefaultConfig(ctx)
+	if err != nil {
+		return fmt.Errorf("configure the AWS SDK: %w", err)
+	}
+	if aws.Region == "" {
+		return errors.New("no AWS region is set: set AWS_REGION")
+	}
+	client, err := kubernetesClient()
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	events := node.NewEvents(ctx, client, "node-drainer")
+	defer events.Close()
+	observer := observe.New(log, registry, events, agent.Outcomes())
+
+	consumer := queue.New(sqs.NewFromConfig(aws), cfg.Queue, observer)
+	hooks := lifecycle.New(autoscaling.NewFromConfig(aws), cfg.Hook, observer)
+	nodes, err := node.New(client, cfg.Node)
+	if err != nil {
+		return err
+	}
+	drainer, err := drain.New(client, cfg.Drain, observer)
+	if err != nil {
+		return err
+	}
+	a := agent.New(agent.Config{
+		ClusterName:         cfg.ClusterName,
+		ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
+		RegistrationTimeout: cfg.Node.RegistrationTimeout,
+		DrainTimeout:        cfg.Drain.Timeout,
+	}, hooks, nodes, drainer, observer)
+
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.ListenAddress)
+	if err != nil {
+		return fmt.Errorf("LISTEN_ADDRESS: %w", err)
+	}
+	handler := observe.Handler(registry, readiness(consumer, nodes, drainer))
+	log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("queue", cfg.Queue.URL).
+		Stringer("listen", listener.Addr()).Msg("agent started")
+	err = runAll(ctx, listener, handler, consumer, a.Handle, nodes, drainer)
+	log.Info().AnErr("reason", err).Msg("agent stopped")
+	return err
+}
+
+// runAll runs everything side by side until ctx ends or one part fails. Messages are received only when the
+// caches have been filled.
+func runAll(ctx context.Context, listener net.Listener, handler http.Handler, consumer *queue.Consumer,
+	handle queue.Handler, nodes *node.Nodes, drainer *drain.Drainer,
+) error {
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	g, ctx := errgroup.WithContext(ctx)
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	g.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
+	g.Go(func() error { nodes.Run(watching); return nil })
+	g.Go(func() error { drainer.Run(watching); return nil })
+	g.Go(func() error {
+		defer stopWatching()
+		defer func() { _ = server.Close() }()
+		if err := nodes.WaitForSync(ctx); err != nil {
+			return ignore(err, context.Canceled)
+		}
+		return ignore(consumer.Run(ctx, handle), context.Canceled)
+	})
+	return g.Wait()
+}
+
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// readiness says what is still missing before events can be served.
+func readiness(consumer *queue.Consumer, nodes *node.Nodes, drainer *drain.Drainer) func() error {
+	return func() error {
+		switch {
+		case !nodes.Synced():
+			return errors.New("the Nodes have not been listed yet: is the API server reachable, and are nodes allowed to be listed and watched?")
+		case !drainer.Synced():
+			return errors.New("the PodDisruptionBudgets have not been listed yet")
+		case !consumer.Ready():
+			return errors.New("the queue's attributes could not be read yet: check QUEUE_URL, AWS_REGION and the permissions")
+		}
+		return nil
+	}
+}
+
+// kubernetesClient follows KUBECONFIG, or the ServiceAccount of the pod. It has no rate limit: the API server's
+// own priority and fairness decides what it takes.
+func kubernetesClient() (kubernetes.Interface, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("configure the Kubernetes client (set KUBECONFIG outside a cluster): %w", err)
+	}
+	cfg.QPS = -1
+	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + version
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("configure the Kubernetes client: %w", err)
+	}
+	return client, nil
+}
