@@ -1,5 +1,6 @@
 // Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling, EC2 and STS over HTTP, in memory, with
-// faults on demand. It is written from the wire up, without the AWS SDK, so that it checks what the SDK sends.
+// faults on demand. It is written from the wire up, without the AWS SDK, so that it checks what the SDK
+// sends.
 package awsim
 
 import (

@@ -1,6 +1,8 @@
 package awsim
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"net/url"
 	"sync"
@@ -31,6 +33,7 @@ type calls struct {
 	byAction map[string][]*Call
 	counts   map[string]int
 	byKey    map[string]map[string]int
+	changed  chan struct{} // Closed at the next call, if somebody waits for it.
 }
 
 func (c *calls) begin(req request, now time.Time) *Call {
@@ -56,6 +59,10 @@ func (c *calls) begin(req request, now time.Time) *Call {
 		c.byKey[req.key] = map[string]int{}
 	}
 	c.byKey[req.key][name]++
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
 	return call
 }
 
@@ -78,6 +85,27 @@ func (s *Server) RequestsBy(accessKey string) map[string]int {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
 	return nonNil(maps.Clone(s.calls.byKey[accessKey]))
+}
+
+// WaitRequests blocks until an action has been called n times in all. An error means that ctx ended first.
+func (s *Server) WaitRequests(ctx context.Context, service, action string, n int) error {
+	for {
+		s.calls.mu.Lock()
+		got := s.calls.counts[service+"."+action]
+		if s.calls.changed == nil {
+			s.calls.changed = make(chan struct{})
+		}
+		changed := s.calls.changed
+		s.calls.mu.Unlock()
+		if got >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d calls of %s.%s: %w", got, n, service, action, ctx.Err())
+		}
+	}
 }
 
 func nonNil(m map[string]int) map[string]int {

@@ -160,16 +160,16 @@ func (q *queue) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// receive puts up to max visible messages in flight, unless they have been received too often, in
+// receive puts up to most visible messages in flight, unless they have been received too often, in
 // which case they go to dead.
-func (q *queue) receive(now time.Time, maximum int, visibility time.Duration, dead *queue) ([]receipt, error) {
+func (q *queue) receive(now time.Time, most int, visibility time.Duration, dead *queue) ([]receipt, error) {
 	q.advance(now)
 	if q.inFlight >= q.limit {
 		return nil, &Error{"OverLimit", "Too many messages in flight.", 403}
 	}
 	var receipts []receipt
 	var back []*message // A visibility of 0 shows them again, but not twice to one receiver.
-	for len(receipts) < maximum && q.inFlight < q.limit {
+	for len(receipts) < most && q.inFlight < q.limit {
 		m := q.take()
 		if m == nil {
 			break
