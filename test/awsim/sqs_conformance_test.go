@@ -1,0 +1,102 @@
+package awsim_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// TestCommandLineClient walks through a message's life with a client that nobody here wrote.
+func TestCommandLineClient(t *testing.T) {
+	t.Parallel()
+	s := start(t, awsim.Options{})
+	aws := func(args ...string) map[string]any {
+		t.Helper()
+		out, err := awscli(t, s.URL(), append(args, "--output", "json")...)
+		if err != nil {
+			t.Fatalf("aws %s: %v", strings.Join(args, " "), err)
+		}
+		answer := map[string]any{}
+		if out != "" && json.Unmarshal([]byte(out), &answer) != nil {
+			t.Fatalf("aws %s printed no JSON: %s", strings.Join(args, " "), out)
+		}
+		return answer
+	}
+
+	url, _ := aws("sqs", "create-queue", "--queue-name", "jobs",
+		"--attributes", "VisibilityTimeout=60")["QueueUrl"].(string)
+	if got := aws("sqs", "get-queue-url", "--queue-name", "jobs")["QueueUrl"]; got != url || url == "" {
+		t.Fatalf("the queue's URL is %q, then %q", url, got)
+	}
+	sent := aws("sqs", "send-message", "--queue-url", url, "--message-body", `{"a": "ü"}`)
+	messages, _ := aws("sqs", "receive-message", "--queue-url", url, "--attribute-names", "All",
+		"--wait-time-seconds", "1")["Messages"].([]any)
+	if len(messages) != 1 {
+		t.Fatalf("received %v", messages)
+	}
+	message, _ := messages[0].(map[string]any)
+	attrs, _ := message["Attributes"].(map[string]any)
+	if message["MessageId"] != sent["MessageId"] || message["Body"] != `{"a": "ü"}` ||
+		attrs["ApproximateReceiveCount"] != "1" {
+		t.Fatalf("sent %v, received %v", sent, message)
+	}
+	handle, _ := message["ReceiptHandle"].(string)
+	aws("sqs", "change-message-visibility", "--queue-url", url, "--receipt-handle", handle,
+		"--visibility-timeout", "120")
+	queue, _ := aws("sqs", "get-queue-attributes", "--queue-url", url, "--attribute-names",
+		"All")["Attributes"].(map[string]any)
+	if queue["ApproximateNumberOfMessagesNotVisible"] != "1" || queue["VisibilityTimeout"] != "60" ||
+		queue["QueueArn"] != "arn:aws:sqs:eu-central-1:123456789012:jobs" {
+		t.Fatalf("the queue's attributes are %v", queue)
+	}
+	aws("sqs", "delete-message", "--queue-url", url, "--receipt-handle", handle)
+	if got := s.Queue(url); got != (awsim.QueueStats{Deleted: 1, Received: 1}) {
+		t.Fatalf("the queue is %+v", got)
+	}
+	if got := aws("sts", "get-caller-identity")["Account"]; got != "123456789012" {
+		t.Fatalf("the account is %v", got)
+	}
+	if got := s.RequestsBy("cli")["sqs.ReceiveMessage"]; got != 1 {
+		t.Fatalf("%d receives were counted for the client's key", got)
+	}
+}
+
+// TestCommandLineClientErrors checks the words in which the client reports an error to its user, which
+// come from the answer's body and headers.
+func TestCommandLineClientErrors(t *testing.T) {
+	t.Parallel()
+	s := start(t, awsim.Options{})
+	url := s.CreateQueue("jobs", nil)
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{
+			name: "no such queue",
+			args: []string{"sqs", "get-queue-url", "--queue-name", "none"},
+			want: "An error occurred (AWS.SimpleQueueService.NonExistentQueue) when calling the GetQueueUrl " +
+				"operation: The specified queue does not exist.",
+		},
+		{
+			name: "no such handle",
+			args: []string{"sqs", "delete-message", "--queue-url", url, "--receipt-handle", "x"},
+			want: "An error occurred (ReceiptHandleIsInvalid) when calling the DeleteMessage operation",
+		},
+		{
+			name: "no such action of STS",
+			args: []string{"sts", "get-session-token"},
+			want: "An error occurred (InvalidAction) when calling the GetSessionToken operation: The action " +
+				"GetSessionToken is not valid for this web service.",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := awscli(t, s.URL(), c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
