@@ -36,14 +36,15 @@ func TestCommandLineClientStory(t *testing.T) {
 		"--launch-template-data", `{"ImageId":"ami-2"}`)
 	cli(`"VersionNumber":2`, "ec2", "describe-launch-template-versions", "--launch-template-name", "node",
 		"--versions", "$Latest")
-	cli("", "autoscaling", "create-auto-scaling-group", "--auto-scaling-group-name", groupName, "--min-size", "0",
-		"--max-size", "3", "--desired-capacity", "1", "--availability-zones", "eu-central-1a",
+	cli("", "autoscaling", "create-auto-scaling-group", "--auto-scaling-group-name", groupName,
+		"--min-size", "0", "--max-size", "3", "--desired-capacity", "1", "--availability-zones", "eu-central-1a",
 		"--launch-template", "LaunchTemplateName=node,Version=$Latest",
 		"--tags", "Key=team,Value=blue,PropagateAtLaunch=true")
 	cli("", "autoscaling", "put-lifecycle-hook", "--auto-scaling-group-name", groupName,
 		"--lifecycle-hook-name", "drain", "--lifecycle-transition", awsim.Terminating,
 		"--heartbeat-timeout", "60", "--notification-target-arn", queueARN, "--role-arn", "arn:aws:iam::1:role/r")
-	cli(`"GlobalTimeout":6000`, "autoscaling", "describe-lifecycle-hooks", "--auto-scaling-group-name", groupName)
+	cli(`"GlobalTimeout":6000`, "autoscaling", "describe-lifecycle-hooks",
+		"--auto-scaling-group-name", groupName)
 	cli(`["workers"]`, "autoscaling", "describe-auto-scaling-groups", "--filters", "Name=tag:team,Values=blue",
 		"--query", "AutoScalingGroups[].AutoScalingGroupName")
 
@@ -61,7 +62,8 @@ func TestCommandLineClientStory(t *testing.T) {
 	cli(`"ImageId":"ami-2"`, "ec2", "describe-instances", "--instance-ids", id)
 	cli(`"StatusCode":"MidLifecycleAction"`, "autoscaling", "terminate-instance-in-auto-scaling-group",
 		"--instance-id", id, "--should-decrement-desired-capacity")
-	cli(`"LifecycleState":"Terminating:Wait"`, "autoscaling", "describe-auto-scaling-instances", "--instance-ids", id)
+	cli(`"LifecycleState":"Terminating:Wait"`, "autoscaling", "describe-auto-scaling-instances",
+		"--instance-ids", id)
 
 	named := []string{
 		"--auto-scaling-group-name", groupName, "--lifecycle-hook-name", "drain",
@@ -80,7 +82,8 @@ func TestCommandLineClientStory(t *testing.T) {
 	must(t, s.AddInstance(groupName, instanceID, ""))
 	cli("", "autoscaling", "set-instance-health", "--instance-id", instanceID, "--health-status", "Unhealthy",
 		"--no-should-respect-grace-period")
-	cli(`"HealthStatus":"Unhealthy"`, "autoscaling", "describe-auto-scaling-instances", "--instance-ids", instanceID)
+	cli(`"HealthStatus":"Unhealthy"`, "autoscaling", "describe-auto-scaling-instances",
+		"--instance-ids", instanceID)
 }
 
 // squeeze takes the white space out of the client's JSON.

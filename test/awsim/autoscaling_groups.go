@@ -235,8 +235,7 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 		out.TerminationPolicies = []string{"Default"}
 	}
 	for _, process := range sortedKeys(g.suspended) {
-		out.SuspendedProcesses = append(out.SuspendedProcesses, suspendedXML{process, "User suspended at " +
-			stamp(time.Now())})
+		out.SuspendedProcesses = append(out.SuspendedProcesses, suspendedXML{process, "User suspended"})
 	}
 	for _, t := range g.tags {
 		out.Tags = append(out.Tags, t.wire(g.name))

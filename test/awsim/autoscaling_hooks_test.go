@@ -195,7 +195,8 @@ func TestHookTimeoutsAsTold(t *testing.T) {
 		"plain": {3600, 172800, "ABANDON"},
 	}
 	for _, h := range out.LifecycleHooks {
-		if got := (told{*h.HeartbeatTimeout, *h.GlobalTimeout, *h.DefaultResult}); got != want[*h.LifecycleHookName] {
+		got := told{*h.HeartbeatTimeout, *h.GlobalTimeout, *h.DefaultResult}
+		if got != want[*h.LifecycleHookName] {
 			t.Errorf("%s: got %v, want %v", *h.LifecycleHookName, got, want[*h.LifecycleHookName])
 		}
 		delete(want, *h.LifecycleHookName)

@@ -291,7 +291,9 @@ func TestGroupsByPageAndTag(t *testing.T) {
 		strings.Join(got, " ") != "g0 g1 g2 g3 g4" {
 		t.Errorf("%d pages: %v", pages, got)
 	}
-	for filter, want := range map[string]string{"tag:kind=odd": "g1 g3", "tag-key=kind": "g0 g1 g2 g3 g4", "tag-key=no": ""} {
+	for filter, want := range map[string]string{
+		"tag:kind=odd": "g1 g3", "tag-key=kind": "g0 g1 g2 g3 g4", "tag-key=no": "",
+	} {
 		name, value, _ := strings.Cut(filter, "=")
 		got, _ := names(&autoscaling.DescribeAutoScalingGroupsInput{
 			Filters: []types.Filter{{Name: aws.String(name), Values: []string{value}}},
@@ -332,8 +334,9 @@ func TestUnknownInstanceIsAbsent(t *testing.T) {
 		t.Fatalf("got %v", out.AutoScalingInstances)
 	}
 	got := out.AutoScalingInstances[0]
-	if *got.InstanceId != instanceID || *got.AutoScalingGroupName != groupName || *got.LifecycleState != "InService" ||
-		*got.HealthStatus != "Healthy" || *got.AvailabilityZone != "eu-central-1a" || *got.ProtectedFromScaleIn {
+	if *got.InstanceId != instanceID || *got.AutoScalingGroupName != groupName ||
+		*got.LifecycleState != "InService" || *got.HealthStatus != "Healthy" ||
+		*got.AvailabilityZone != "eu-central-1a" || *got.ProtectedFromScaleIn {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -342,8 +345,9 @@ func TestTags(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	c := groupClient(t, s)
 	tag := types.Tag{
-		Key: aws.String("kubernetes.io/cluster/blue"), Value: aws.String("owned"), PropagateAtLaunch: aws.Bool(true),
-		ResourceId: aws.String(groupName), ResourceType: aws.String("auto-scaling-group"),
+		Key: aws.String("kubernetes.io/cluster/blue"), Value: aws.String("owned"),
+		PropagateAtLaunch: aws.Bool(true),
+		ResourceId:        aws.String(groupName), ResourceType: aws.String("auto-scaling-group"),
 	}
 	_, err := c.CreateOrUpdateTags(t.Context(), &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{tag}})
 	must(t, err)

@@ -115,13 +115,18 @@ func (a *autoscaling) describeInstances(r *reader) (any, error) {
 	}
 	out := machinesXML{NextToken: next}
 	for _, m := range page {
-		out.Reservations = append(out.Reservations, reservationXML{
-			ReservationID: "r-" + strings.TrimPrefix(m.InstanceID, "i-"),
-			OwnerID:       a.server.opts.Account,
-			Instances:     []machineXML{m},
-		})
+		out.Reservations = append(out.Reservations, a.reservation(m))
 	}
 	return out, nil
+}
+
+// reservation is one of the machine's own: nothing here launches several machines with one call.
+func (a *autoscaling) reservation(m machineXML) reservationXML {
+	return reservationXML{
+		ReservationID: "r-" + strings.TrimPrefix(m.InstanceID, "i-"),
+		OwnerID:       a.server.opts.Account,
+		Instances:     []machineXML{m},
+	}
 }
 
 var instanceIDShape = regexp.MustCompile(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)

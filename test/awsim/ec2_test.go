@@ -64,7 +64,8 @@ func TestMachines(t *testing.T) {
 		"i-00000000000000000": "InvalidInstanceID.NotFound",
 		"node-7":              "InvalidInstanceID.Malformed",
 	} {
-		_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID, id}})
+		_, err := c.DescribeInstances(t.Context(),
+			&ec2.DescribeInstancesInput{InstanceIds: []string{instanceID, id}})
 		if code(err) != want {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -75,14 +76,15 @@ func TestTerminationBehindAutoScalingsBack(t *testing.T) {
 	world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
 	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
 	c := machineClient(t, s)
-	out, err := c.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
+	out, err := c.TerminateInstances(t.Context(),
+		&ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
 	must(t, err)
 	if len(out.TerminatingInstances) != 1 || out.TerminatingInstances[0].CurrentState.Name != "shutting-down" {
 		t.Errorf("got %+v", out.TerminatingInstances)
 	}
 	must(t, s.WaitState(within(t), instanceID, "Terminating:Wait"))
-	if got := describe(t, c, &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})[0]; got.State.Name !=
-		"terminated" || *got.PrivateDnsName != "" {
+	got := describe(t, c, &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})[0]
+	if got.State.Name != "terminated" || *got.PrivateDnsName != "" {
 		t.Errorf("the hook runs for a machine that is %s", got.State.Name)
 	}
 	must(t, complete(t, groupClient(t, s), "drain", instanceID, "CONTINUE"))
@@ -178,7 +180,8 @@ func TestInstancesAreMadeFromTheTemplate(t *testing.T) {
 		*g.Instances[0].LaunchTemplate.Version != "1" || *g.DesiredCapacity != 1 {
 		t.Errorf("got %+v", g)
 	}
-	got := describe(t, machineClient(t, s), &ec2.DescribeInstancesInput{InstanceIds: []string{*g.Instances[0].InstanceId}})
+	got := describe(t, machineClient(t, s),
+		&ec2.DescribeInstancesInput{InstanceIds: []string{*g.Instances[0].InstanceId}})
 	if *got[0].ImageId != "ami-7" {
 		t.Errorf("made from %s", *got[0].ImageId)
 	}

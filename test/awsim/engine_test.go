@@ -50,7 +50,8 @@ func TestCapacityIsKept(t *testing.T) {
 	for _, i := range before {
 		perZone[i.Zone]++
 	}
-	if len(before) != 6 || perZone["eu-central-1a"] != 2 || perZone["eu-central-1b"] != 2 || perZone["eu-central-1c"] != 2 {
+	if len(before) != 6 || perZone["eu-central-1a"] != 2 || perZone["eu-central-1b"] != 2 ||
+		perZone["eu-central-1c"] != 2 {
 		t.Errorf("got %v", before)
 	}
 	_, err := c.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{
@@ -140,7 +141,8 @@ func TestMarksThatChangeNothing(t *testing.T) {
 				must(t, err)
 			}
 			mark(t, c, instanceID, "Unhealthy", row.grace)
-			if got := s.Instances(groupName); len(got) != 1 || got[0].State != "InService" || got[0].Health != row.health {
+			got := s.Instances(groupName)
+			if len(got) != 1 || got[0].State != "InService" || got[0].Health != row.health {
 				t.Errorf("got %v", got)
 			}
 			if row.suspend == "" {
@@ -160,7 +162,8 @@ func TestStandbyAndDetach(t *testing.T) {
 	c := groupClient(t, s)
 	ids := []string{instanceID}
 	_, err := c.EnterStandby(t.Context(), &autoscaling.EnterStandbyInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids, ShouldDecrementDesiredCapacity: aws.Bool(true),
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
+		ShouldDecrementDesiredCapacity: aws.Bool(true),
 	})
 	must(t, err)
 	if got := inState(s, "Standby"); !slices.Equal(got, ids) {
@@ -171,7 +174,8 @@ func TestStandbyAndDetach(t *testing.T) {
 	})
 	must(t, err)
 	_, err = c.DetachInstances(t.Context(), &autoscaling.DetachInstancesInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids, ShouldDecrementDesiredCapacity: aws.Bool(true),
+		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
+		ShouldDecrementDesiredCapacity: aws.Bool(true),
 	})
 	must(t, err)
 	if got := s.Instances(groupName); len(got) != 0 || len(s.Ledger()) != 0 {

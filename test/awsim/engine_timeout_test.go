@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timed is an engine without a network, so that a bubble's clock drives it, with one instance that is waiting.
+// timed is an engine without a network, so that a bubble's clock drives it, with one waiting instance.
 func timed(t *testing.T, h Hook) *Server {
 	t.Helper()
 	s := &Server{opts: Options{}.withDefaults()}
@@ -19,7 +19,8 @@ func timed(t *testing.T, h Hook) *Server {
 	})
 	h.Name = "drain"
 	for _, err := range []error{
-		s.CreateGroup(Group{Name: "g"}), s.AddInstance("g", "i-1", "a"), s.PutHook("g", h), s.Terminate("i-1", true),
+		s.CreateGroup(Group{Name: "g"}), s.AddInstance("g", "i-1", "a"), s.PutHook("g", h),
+		s.Terminate("i-1", true),
 	} {
 		if err != nil {
 			t.Fatal(err)

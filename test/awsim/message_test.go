@@ -234,8 +234,8 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := object(t, row.body)
-			if got["source"] != row.source || got["detail-type"] != row.kind || got["time"] != "2026-03-04T05:06:07Z" ||
-				!reflect.DeepEqual(got["resources"], row.resources) {
+			if got["source"] != row.source || got["detail-type"] != row.kind ||
+				got["time"] != "2026-03-04T05:06:07Z" || !reflect.DeepEqual(got["resources"], row.resources) {
 				t.Errorf("got %s", row.body)
 			}
 			for key, want := range row.detail {
