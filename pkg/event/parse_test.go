@@ -138,38 +138,54 @@ func TestParse(t *testing.T) {
 	}{
 		{"termination", "terminating.json", []event.Event{action(event.LifecycleTerminating)}},
 		{"launch", "launching.json", []event.Event{action(event.LifecycleLaunching)}},
-		{"termination with the fields in another order and metadata that is escaped JSON", "terminating-metadata.json",
+		{
+			"termination with the fields in another order and metadata that is escaped JSON", "terminating-metadata.json",
 			[]event.Event{action(event.LifecycleTerminating, func(e *event.Event) {
 				e.Hook.Metadata = `{"cluster":"blue","note":"\"quoted\" ünïcode"}`
-			})}},
-		{"termination from before warm pools has no origin, and an 8-digit instance", "terminating-2018.json",
+			})},
+		},
+		{
+			"termination from before warm pools has no origin, and an 8-digit instance", "terminating-2018.json",
 			[]event.Event{action(event.LifecycleTerminating, func(e *event.Event) {
 				e.Origin, e.Destination, e.InstanceID = "", "", "i-0a1b2c3d"
-			})}},
-		{"termination towards the warm pool", "terminating-warmpool.json",
+			})},
+		},
+		{
+			"termination towards the warm pool", "terminating-warmpool.json",
 			[]event.Event{action(event.LifecycleTerminating, func(e *event.Event) {
 				e.Destination = event.PlaceWarmPool
-			})}},
+			})},
+		},
 		{"test message", "test.json", []event.Event{action("", test)}},
 		{"test message that names itself in LifecycleTransition", "test-transition.json", []event.Event{action("", test)}},
 		{"Auto Scaling notification asks for nothing", "notification-terminate.json", []event.Event{action("", notice)}},
-		{"termination by EventBridge", "bridge-terminating.json",
-			[]event.Event{bridged(event.LifecycleTerminating, asAction)}},
+		{
+			"termination by EventBridge", "bridge-terminating.json",
+			[]event.Event{bridged(event.LifecycleTerminating, asAction)},
+		},
 		{"launch by EventBridge", "bridge-launching.json", []event.Event{bridged(event.LifecycleLaunching, asAction)}},
-		{"successful termination asks for nothing", "bridge-terminate-successful.json",
-			[]event.Event{bridged(event.Notice)}},
+		{
+			"successful termination asks for nothing", "bridge-terminate-successful.json",
+			[]event.Event{bridged(event.Notice)},
+		},
 		{"Instance Refresh asks for nothing", "bridge-refresh-started.json", []event.Event{bridged(event.Notice)}},
-		{"Spot interruption ends two minutes after its own time, whatever zone its ARN names", "bridge-spot.json",
+		{
+			"Spot interruption ends two minutes after its own time, whatever zone its ARN names", "bridge-spot.json",
 			[]event.Event{bridged(event.SpotInterruption, ofInstance, func(e *event.Event) {
 				e.State, e.Deadline = "terminate", at(120)
-			})}},
-		{"rebalance recommendation has no deadline", "bridge-rebalance.json",
-			[]event.Event{bridged(event.RebalanceRecommendation, ofInstance)}},
+			})},
+		},
+		{
+			"rebalance recommendation has no deadline", "bridge-rebalance.json",
+			[]event.Event{bridged(event.RebalanceRecommendation, ofInstance)},
+		},
 		{"state change", "bridge-state.json", []event.Event{
-			bridged(event.StateChange, ofInstance, func(e *event.Event) { e.State = "shutting-down" })}},
+			bridged(event.StateChange, ofInstance, func(e *event.Event) { e.State = "shutting-down" }),
+		}},
 		{"scheduled change is one event for each instance, once, and none for a host", "bridge-health.json", []event.Event{
 			bridged(event.ScheduledChange, scheduled(instance)),
-			bridged(event.ScheduledChange, scheduled("i-0ffffffffffffffff"))}},
+			bridged(event.ScheduledChange, scheduled("i-0ffffffffffffffff")),
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -197,35 +213,59 @@ func TestParseLeniency(t *testing.T) {
 	}{
 		{"no Time: the instant is zero", with(terminating, "Time", nil), want(func(e *event.Event) { e.At = time.Time{} })},
 		{"Time with an offset is the same instant", with(terminating, "Time", "2027-03-01T12:00:00.123+02:00"), want(same)},
-		{"no token: the instance stands for it", with(terminating, "LifecycleActionToken", nil),
-			want(func(e *event.Event) { e.Hook.Token = "" })},
+		{
+			"no token: the instance stands for it", with(terminating, "LifecycleActionToken", nil),
+			want(func(e *event.Event) { e.Hook.Token = "" }),
+		},
 		{"no Service, but a transition", with(terminating, "Service", nil), want(same)},
 		{"no RequestId", with(terminating, "RequestId", nil), want(func(e *event.Event) { e.ID = "" })},
 		{"fields that we do not know are passed over", with(terminating, "Surprise", []any{map[string]any{"a": 1}}), want(same)},
-		{"a null is an absent field", []byte(strings.Replace(string(terminating), "{", `{"NotificationMetadata":null,`, 1)),
-			want(same)},
-		{"of two like fields the last one counts",
-			[]byte(strings.Replace(string(terminating), "{", `{"EC2InstanceId":"i-00000000",`, 1)), want(same)},
-		{"a field in another case is another field",
-			[]byte(strings.Replace(string(terminating), "{", `{"time":"never","ec2instanceid":7,`, 1)), want(same)},
-		{"names of 255 characters, not bytes", with(terminating, "AutoScalingGroupName", strings.Repeat("ü", 255)),
-			want(func(e *event.Event) { e.Hook.Group = strings.Repeat("ü", 255) })},
+		{
+			"a null is an absent field", []byte(strings.Replace(string(terminating), "{", `{"NotificationMetadata":null,`, 1)),
+			want(same),
+		},
+		{
+			"of two like fields the last one counts",
+			[]byte(strings.Replace(string(terminating), "{", `{"EC2InstanceId":"i-00000000",`, 1)), want(same),
+		},
+		{
+			"a field in another case is another field",
+			[]byte(strings.Replace(string(terminating), "{", `{"time":"never","ec2instanceid":7,`, 1)), want(same),
+		},
+		{
+			"names of 255 characters, not bytes", with(terminating, "AutoScalingGroupName", strings.Repeat("ü", 255)),
+			want(func(e *event.Event) { e.Hook.Group = strings.Repeat("ü", 255) }),
+		},
 		{"SNS in SNS", sns(t, terminating), want(same)},
 		{"SNS without a Subject", with(sns(t, terminating), "Subject", nil), want(same)},
-		{"EventBridge with empty resources", with(bridge, "resources", []any{}),
-			[]event.Event{bridged(event.LifecycleTerminating, asAction)}},
-		{"Health: an event of another service asks for nothing", with(health, "detail.service", "RDS"),
-			[]event.Event{bridged(event.Notice)}},
-		{"Health: another category asks for nothing", with(health, "detail.eventTypeCategory", "issue"),
-			[]event.Event{bridged(event.Notice)}},
-		{"Health: a closed change asks for nothing", with(health, "detail.statusCode", "closed"),
-			[]event.Event{bridged(event.Notice)}},
-		{"Health: no entities ask for nothing", with(health, "detail.affectedEntities", nil),
-			[]event.Event{bridged(event.Notice)}},
-		{"Health: an abuse event asks for nothing", with(health, "detail-type", "AWS Health Abuse Event"),
-			[]event.Event{bridged(event.Notice)}},
-		{"EC2: an event that we do not know asks for nothing", with(bridge, "source", "aws.ec2"),
-			[]event.Event{bridged(event.Notice)}},
+		{
+			"EventBridge with empty resources", with(bridge, "resources", []any{}),
+			[]event.Event{bridged(event.LifecycleTerminating, asAction)},
+		},
+		{
+			"Health: an event of another service asks for nothing", with(health, "detail.service", "RDS"),
+			[]event.Event{bridged(event.Notice)},
+		},
+		{
+			"Health: another category asks for nothing", with(health, "detail.eventTypeCategory", "issue"),
+			[]event.Event{bridged(event.Notice)},
+		},
+		{
+			"Health: a closed change asks for nothing", with(health, "detail.statusCode", "closed"),
+			[]event.Event{bridged(event.Notice)},
+		},
+		{
+			"Health: no entities ask for nothing", with(health, "detail.affectedEntities", nil),
+			[]event.Event{bridged(event.Notice)},
+		},
+		{
+			"Health: an abuse event asks for nothing", with(health, "detail-type", "AWS Health Abuse Event"),
+			[]event.Event{bridged(event.Notice)},
+		},
+		{
+			"EC2: an event that we do not know asks for nothing", with(bridge, "source", "aws.ec2"),
+			[]event.Event{bridged(event.Notice)},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { expect(t, "as it comes", tt.body, tt.want) })

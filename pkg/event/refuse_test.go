@@ -57,8 +57,10 @@ func malformedBodies(t *testing.T) []refusal {
 		{"three envelopes", sns(t, sns(t, sns(t, terminating))), event.ErrMalformed},
 		{"three envelopes, the last of EventBridge", sns(t, sns(t, read(t, "bridge-terminating.json"))), event.ErrMalformed},
 		{"larger than SQS carries", []byte(`{"a":"` + strings.Repeat("s3cr3t", 1<<18) + `"}`), event.ErrTooLarge},
-		{"one byte too large", []byte(strings.Repeat(" ", event.MaxBody+1-len(terminating)) + string(terminating)),
-			event.ErrTooLarge},
+		{
+			"one byte too large", []byte(strings.Repeat(" ", event.MaxBody+1-len(terminating)) + string(terminating)),
+			event.ErrTooLarge,
+		},
 	}
 }
 
@@ -141,15 +143,23 @@ func unknownTransitions(t *testing.T) []refusal {
 		{"root volume replacement", replaced, event.ErrUnknownTransition},
 		{"root volume replacement in an SNS envelope", sns(t, replaced), event.ErrUnknownTransition},
 		{"unknown transition with fields of its own", edit(t, replaced, "EC2InstanceId", nil), event.ErrUnknownTransition},
-		{"known transition in another case", edit(t, direct, "LifecycleTransition", "autoscaling:ec2_instance_terminating"),
-			event.ErrUnknownTransition},
+		{
+			"known transition in another case", edit(t, direct, "LifecycleTransition", "autoscaling:ec2_instance_terminating"),
+			event.ErrUnknownTransition,
+		},
 		{"from a place that we do not know", edit(t, direct, "Origin", "s3cr3t"), event.ErrUnknownTransition},
 		{"to a place that we do not know", edit(t, direct, "Destination", "ColdPool"), event.ErrUnknownTransition},
-		{"unknown transition by EventBridge", edit(t, bridge, "detail.LifecycleTransition", "autoscaling:s3cr3t"),
-			event.ErrUnknownTransition},
-		{"lifecycle action of an unknown detail-type", edit(t, bridge, "detail-type", "EC2 Instance-pause Lifecycle Action"),
-			event.ErrUnknownTransition},
-		{"detail-type that hides a lifecycle action", edit(t, bridge, "detail-type", "EC2 Instance Terminate Successful"),
-			event.ErrUnknownTransition},
+		{
+			"unknown transition by EventBridge", edit(t, bridge, "detail.LifecycleTransition", "autoscaling:s3cr3t"),
+			event.ErrUnknownTransition,
+		},
+		{
+			"lifecycle action of an unknown detail-type", edit(t, bridge, "detail-type", "EC2 Instance-pause Lifecycle Action"),
+			event.ErrUnknownTransition,
+		},
+		{
+			"detail-type that hides a lifecycle action", edit(t, bridge, "detail-type", "EC2 Instance Terminate Successful"),
+			event.ErrUnknownTransition,
+		},
 	}
 }
