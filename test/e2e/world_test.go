@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// patience is how long a test waits for what must come. It is no measure of speed.
+const patience = 90 * time.Second
+
+const (
+	group = "workers"
+	hook  = "drain"
+)
+
+// world is what a test plays in: its own AWS, and its own nodes and namespace of the shared control plane.
+type world struct {
+	t          testing.TB
+	ctx        context.Context
+	aws        *awsim.Server
+	cluster    *cluster.Cluster
+	namespace  string
+	kubeconfig string // of a ServiceAccount that may do what the agent needs, and nothing else
+	queue      string
+	mayKill    bool // pods may be left on a node when its hook completes
+}
+
+// agentRules is what the agent may do in the cluster.
+func agentRules() []rbacv1.PolicyRule {
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	return []rbacv1.PolicyRule{
+		rule("", "nodes", "get", "list", "watch", "patch"),
+		rule("", "pods", "list", "watch", "delete"),
+		rule("", "pods/eviction", "create"),
+		rule("", "events", "create", "patch"),
+		rule("policy", "poddisruptionbudgets", "list", "watch"),
+	}
+}
+
+// newWorld makes a world with a queue, and a group without instances whose terminating hook h sends to it.
+func newWorld(t testing.TB, h awsim.Hook) *world {
+	t.Helper()
+	w := &world{t: t, ctx: t.Context(), cluster: cluster.Shared(t)}
+	w.namespace = w.cluster.Namespace(t)
+	aws, err := awsim.New(awsim.Options{Machines: w.cluster.Machines(cluster.Node{Pool: w.namespace})})
+	w.must(err)
+	w.aws = aws
+	t.Cleanup(func() {
+		w.assertNothingKilled()
+		w.must(aws.Close())
+	})
+	w.kubeconfig, err = w.cluster.ServiceAccount(w.ctx, w.namespace, "agent", agentRules()...)
+	w.must(err)
+	w.queue = aws.CreateQueue("node-drainer", nil)
+	w.must(aws.CreateGroup(awsim.Group{
+		Name: group, Max: 100, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
+	}))
+	if h.Name == "" {
+		h.Name = hook
+	}
+	if h.NotificationTargetARN == "" {
+		h.NotificationTargetARN = aws.QueueARN(w.queue)
+	}
+	w.must(aws.PutHook(group, h))
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// node adds a node to the cluster and its instance to the group, and returns their names.
+func (w *world) node() (name, instanceID string) {
+	w.t.Helper()
+	instanceID = cluster.NewInstanceID()
+	name = w.cluster.Node(w.t, cluster.Node{InstanceID: instanceID, Pool: w.namespace})
+	w.must(w.aws.AddInstance(group, instanceID, "eu-central-1a"))
+	return name, instanceID
+}
+
+// deploy runs n pods of a Deployment, at first all on the node, and waits until they are ready.
+func (w *world) deploy(name, node string, n int32, pods cluster.Pods) {
+	w.t.Helper()
+	pods.Pool, pods.Prefer = w.namespace, node
+	w.must(w.cluster.Deploy(w.ctx, cluster.Deployment{Namespace: w.namespace, Name: name, Replicas: n, Pods: pods}))
+	w.must(w.cluster.WaitReady(w.ctx, w.namespace, cluster.Selector(name), int(n)))
+	if got := len(w.podsOn(node)); got < int(n) {
+		w.t.Fatalf("%d of %d pods are on node %s", got, n, node)
+	}
+}
+
+// podsOn returns the names of the pods on the node.
+func (w *world) podsOn(node string) []string {
+	w.t.Helper()
+	list, err := w.cluster.Client().CoreV1().Pods(w.namespace).List(w.ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	w.must(err)
+	var names []string
+	for _, p := range list.Items {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func (w *world) terminate(instanceID string) {
+	w.t.Helper()
+	w.must(w.aws.Terminate(instanceID, true))
+}
+
+// waitClosed waits until every lifecycle action of the instance is over, and returns the last one's record.
+func (w *world) waitClosed(instanceID string) awsim.Action {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	a, err := w.aws.WaitClosed(ctx, instanceID)
+	w.must(err)
+	return a
+}
+
+// waitCompleted is waitClosed for an action that the agent must have completed with CONTINUE, once.
+func (w *world) waitCompleted(instanceID string) awsim.Action {
+	w.t.Helper()
+	a := w.waitClosed(instanceID)
+	if a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE" {
+		w.t.Errorf("the action was closed by %q with %q, want a completion with CONTINUE", a.ClosedBy, a.Result)
+	}
+	return a
+}
+
+// waitQueueEmpty waits until every message has been deleted.
+func (w *world) waitQueueEmpty() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	if err := w.aws.WaitDrained(ctx, w.queue); err != nil {
+		w.t.Fatalf("messages are left in the queue: %+v: %v", w.aws.Queue(w.queue), err)
+	}
+}
+
+// getNode reads the node from the API server.
+func (w *world) getNode(name string) *corev1.Node {
+	w.t.Helper()
+	n, err := w.cluster.Client().CoreV1().Nodes().Get(w.ctx, name, metav1.GetOptions{})
+	w.must(err)
+	return n
+}
+
+// assertNothingKilled holds for every test: no hook completes while a pod that should have moved is on the node.
+func (w *world) assertNothingKilled() {
+	for _, a := range w.aws.Ledger() {
+		if a.PodsError != "" {
+			w.t.Errorf("%s: the pods at its close are not known: %s", a.InstanceID, a.PodsError)
+		}
+		if !w.mayKill && (len(a.PodsAtClose) > 0 || len(a.Killed) > 0) {
+			w.t.Errorf("the action of %s was closed by %q with pods on the node: %q, killed: %q",
+				a.InstanceID, a.ClosedBy, a.PodsAtClose, a.Killed)
+		}
+	}
+}
+
+// requests returns the agent's requests to the API server, those that match the verb and the resource.
+func (w *world) requests(verb, resource string) []cluster.Request {
+	w.t.Helper()
+	all, err := w.cluster.Requests(w.t.Context(), cluster.UserName(w.namespace, "agent"))
+	w.must(err)
+	return slices.DeleteFunc(all, func(r cluster.Request) bool {
+		name, sub, _ := strings.Cut(resource, "/")
+		return r.Verb != verb || r.Resource != name || r.Subresource != sub
+	})
+}
