@@ -19,6 +19,8 @@ type Options struct {
 	Address string // Where to listen; 127.0.0.1:0 if empty.
 	Region  string // Part of every ARN; eu-central-1 if empty.
 	Account string // Part of every ARN and queue URL; 123456789012 if empty.
+	// Queues are made with the server, with default attributes.
+	Queues []string
 	// Machines is where simulated instances show up; nil means nowhere.
 	Machines Machines
 	// Seed decides the order in which a reordered queue is received: 0 is newest first, else shuffled.
@@ -97,6 +99,11 @@ type Server struct {
 // New starts a server. The caller ends it with Close.
 func New(opts Options) (*Server, error) {
 	opts = opts.withDefaults()
+	for _, name := range opts.Queues {
+		if !validQueueName(name) {
+			return nil, fmt.Errorf("awsim: %q is no name of a queue", name)
+		}
+	}
 	listener, err := net.Listen("tcp", opts.Address)
 	if err != nil {
 		return nil, fmt.Errorf("awsim: %w", err)
@@ -104,6 +111,9 @@ func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.sqs = newSQS(s)
+	for _, name := range opts.Queues {
+		s.CreateQueue(name, nil)
+	}
 	s.asg = newAutoscaling(s)
 	s.services = map[string]*service{
 		"2011-01-01": queryService("autoscaling", "http://autoscaling.amazonaws.com/doc/2011-01-01/",

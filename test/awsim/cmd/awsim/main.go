@@ -30,18 +30,18 @@ func main() {
 // run serves until ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var opts awsim.Options
-	var queues []string
 	flags := flag.NewFlagSet("awsim", flag.ContinueOnError)
-	flags.Usage = func() { flags.SetOutput(out); fmt.Fprint(out, help); flags.PrintDefaults() }
+	flags.SetOutput(io.Discard) // A mistake is told in one line, by main.
 	flags.StringVar(&opts.Address, "listen", "127.0.0.1:4566", "`address` to listen on; port 0 is a free one")
 	flags.StringVar(&opts.Region, "region", "eu-central-1", "`name` of the region that it plays")
 	flags.StringVar(&opts.Account, "account", "123456789012", "`id` of the account that it plays")
-	flags.Func("queue", "`name` of a queue to begin with; may be given several times", func(name string) error {
-		queues = append(queues, name)
-		return nil
-	})
+	addQueue := func(name string) error { opts.Queues = append(opts.Queues, name); return nil }
+	flags.Func("queue", "`name` of a queue to begin with; may be given several times", addQueue)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(out)
+			fmt.Fprint(out, help)
+			flags.PrintDefaults()
 			return nil
 		}
 		return err
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range queues {
+	for _, name := range opts.Queues {
 		fmt.Fprintf(out, "# queue %s\n", s.CreateQueue(name, nil))
 	}
 	fmt.Fprintf(out, "# awsim serves until it is interrupted\nexport AWS_ENDPOINT_URL=%s\nexport "+

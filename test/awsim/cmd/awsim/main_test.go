@@ -30,6 +30,7 @@ func TestRun(t *testing.T) {
 				"export AWS_ACCESS_KEY_ID=test\n", "/1/a\n", "/1/b\n"},
 		},
 		{name: "an unknown flag", args: []string{"--no"}, fail: "not defined: -no"},
+		{name: "no name of a queue", args: []string{"--queue", "a.b"}, fail: `"a.b" is no name of a queue`},
 		{name: "no such address", args: []string{"--listen", "256.0.0.1:0"}, fail: "awsim: listen"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
