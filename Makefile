@@ -121,10 +121,11 @@ verify-format:
 .PHONY: verify-generated
 verify-generated:
 	@old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \
-	for file in $(GENERATED); do mkdir -p "$$old/$${file%/*}"; cp "$$file" "$$old/$$file"; done; \
+	for file in $(GENERATED); do mkdir -p "$$old/$${file%/*}"; \
+		if [ -e "$$file" ]; then cp "$$file" "$$old/$$file"; fi; done; \
 	$(MAKE) --no-print-directory generate; \
 	for file in $(GENERATED); do \
-		diff -u "$$old/$$file" "$$file" || { echo "$$file was stale: it is written anew, commit it" >&2; exit 1; }; \
+		diff -uN "$$old/$$file" "$$file" || { echo "$$file was stale: it is written anew, commit it" >&2; exit 1; }; \
 	done
 
 # govulncheck ends with 3 when it has found something; any other failure is that it cannot be had, or cannot reach its

@@ -139,20 +139,24 @@ func productFaults(room string, s source) []string {
 
 // arrowFault returns why a room may not import a package, "" if it may.
 func arrowFault(room, imported string) string {
-	inside, house := strings.CutPrefix(imported, module+"/")
-	target := roomOf(inside)
-	switch {
-	case house && target == "test":
-		return "the product does not know of its tests"
-	case house && target != room && rows()[target] >= rows()[room]:
-		return "arrows point down, to a lower row"
-	case house:
-		return ""
-	case !standard(imported) && slices.Contains(standardOnly(), room):
+	if inside, house := strings.CutPrefix(imported, module+"/"); house {
+		return houseFault(room, roomOf(inside))
+	}
+	if !standard(imported) && slices.Contains(standardOnly(), room) {
 		return room + " has the standard library only"
 	}
 	if g := guardOf(imported); g.library != "" && !slices.Contains(g.rooms, room) {
 		return g.library + " belongs to " + strings.Join(g.rooms, ", ")
+	}
+	return ""
+}
+
+func houseFault(room, target string) string {
+	switch {
+	case target == "test":
+		return "the product does not know of its tests"
+	case target != room && rows()[target] >= rows()[room]:
+		return "arrows point down, to a lower row"
 	}
 	return ""
 }

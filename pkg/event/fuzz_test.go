@@ -46,13 +46,24 @@ func FuzzParse(f *testing.F) {
 func checkEvent(t *testing.T, e event.Event) {
 	t.Helper()
 	quiet := e.Kind == event.TestNotification || e.Kind == event.Notice
-	if quiet != (e.InstanceID == "") || !quiet && !regexp.MustCompile(`^i-[0-9a-f]{8,17}\z`).MatchString(e.InstanceID) {
+	named := regexp.MustCompile(`^i-[0-9a-f]{8,17}\z`).MatchString(e.InstanceID)
+	if quiet == named || quiet && e.InstanceID != "" {
 		t.Fatalf("%s has the instance %q", e.Kind, e.InstanceID)
 	}
+	checkHook(t, e)
+	checkDeadline(t, e)
+}
+
+func checkHook(t *testing.T, e event.Event) {
+	t.Helper()
 	hooked := e.Kind == event.LifecycleTerminating || e.Kind == event.LifecycleLaunching
-	if hooked != (e.Hook.Group != "") || hooked != (e.Hook.Name != "") || !hooked && e.Hook != (event.Hook{}) {
+	if hooked && (e.Hook.Group == "" || e.Hook.Name == "") || !hooked && e.Hook != (event.Hook{}) {
 		t.Fatalf("%s has the hook %+v", e.Kind, e.Hook)
 	}
+}
+
+func checkDeadline(t *testing.T, e event.Event) {
+	t.Helper()
 	timed := e.Kind == event.SpotInterruption || e.Kind == event.ScheduledChange
 	if !timed && !e.Deadline.IsZero() {
 		t.Fatalf("%s has the deadline %v", e.Kind, e.Deadline)
