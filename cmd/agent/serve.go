@@ -33,7 +33,7 @@ import (
 // serve makes the clients and the rooms, and runs them until ctx ends.
 func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	log := observe.NewLogger(cfg.Log, stdout)
-	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log))) // what client-go has to say
+	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // client-go's own words
 	aws, err := awsconfig.LoadDefaultConfig(ctx)
 	if err != nil {
 		return fmt.Errorf("configure the AWS SDK: %w", err)
@@ -51,7 +51,7 @@ func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	observer := observe.New(log, registry, events, agent.Outcomes())
 
 	consumer := queue.New(sqs.NewFromConfig(aws), cfg.Queue, observer)
-	hooks := lifecycle.New(autoscaling.NewFromConfig(aws), cfg.Hook, observer)
+	hooks := lifecycle.New(autoscaling.NewFromConfig(aws, withoutRetries), cfg.Hook, observer)
 	nodes, err := node.New(client, cfg.Node)
 	if err != nil {
 		return err
@@ -78,6 +78,9 @@ func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	log.Info().AnErr("reason", err).Msg("agent stopped")
 	return err
 }
+
+// withoutRetries leaves retrying to package lifecycle, which knows what is at stake and tells of each failure.
+func withoutRetries(o *autoscaling.Options) { o.RetryMaxAttempts = 1 }
 
 // runAll runs everything side by side until ctx ends or one part fails. Messages are received only when the
 // caches have been filled.

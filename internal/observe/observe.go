@@ -39,8 +39,10 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns the logger that cfg, which is valid, describes.
+// NewLogger returns the logger that cfg, which is valid, describes. Times are in milliseconds, for every logger of
+// the process.
 func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
+	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	if cfg.Format == "console" {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
 	}
@@ -76,7 +78,7 @@ const (
 
 // MessageReceived tells that a message has come in.
 func (o *Observer) MessageReceived(m queue.Message) {
-	o.log.Debug().Str("message", m.ID).Int("receives", m.Receives).Int("bytes", len(m.Body)).Msg("message received")
+	o.log.Debug().Str("message_id", m.ID).Int("receives", m.Receives).Int("bytes", len(m.Body)).Msg("message received")
 }
 
 // MessageSettled tells what became of a message.
@@ -86,13 +88,13 @@ func (o *Observer) MessageSettled(m queue.Message, outcome queue.Outcome, err er
 	if outcome == queue.Dropped {
 		level = zerolog.WarnLevel
 	}
-	o.log.WithLevel(level).Str("message", m.ID).Str("outcome", string(outcome)).AnErr("reason", err).Msg("message settled")
+	o.log.WithLevel(level).Str("message_id", m.ID).Str("outcome", string(outcome)).AnErr("reason", err).Msg("message settled")
 }
 
 // MessageRefused tells that a message is none that the agent can act upon. What it holds is not logged.
 func (o *Observer) MessageRefused(m queue.Message, reason string, err error) {
 	o.metrics.refused.WithLabelValues(reason).Inc()
-	o.log.Warn().Str("message", m.ID).Str("reason", reason).Int("bytes", len(m.Body)).
+	o.log.Warn().Str("message_id", m.ID).Str("reason", reason).Int("bytes", len(m.Body)).
 		Int("receives", m.Receives).Err(err).Msg("message refused")
 }
 
@@ -117,13 +119,13 @@ func (o *Observer) failed(api, operation string, err error) {
 // EventReceived tells what a message says.
 func (o *Observer) EventReceived(m queue.Message, e event.Event) {
 	o.metrics.events.WithLabelValues(string(e.Kind)).Inc()
-	o.log.Info().Str("event", string(e.Kind)).Str("id", e.ID).Str("instance", e.InstanceID).
-		Str("message", m.ID).Msg("event received")
+	o.log.Info().Str("event", string(e.Kind)).Str("event_id", e.ID).Str("instance", e.InstanceID).
+		Str("message_id", m.ID).Msg("event received")
 }
 
 // EventIgnored tells that an event asks for nothing that the agent does.
 func (o *Observer) EventIgnored(m queue.Message, e event.Event) {
-	o.log.Debug().Str("event", string(e.Kind)).Str("message", m.ID).Msg("event ignored")
+	o.log.Debug().Str("event", string(e.Kind)).Str("message_id", m.ID).Msg("event ignored")
 }
 
 func (o *Observer) about(e *zerolog.Event, a lifecycle.Action) *zerolog.Event {

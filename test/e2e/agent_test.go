@@ -214,3 +214,21 @@ func (p *process) metric(name, label string) float64 {
 	p.t.Fatalf("there is no metric %s %s", name, strconv.Quote(label))
 	return 0
 }
+
+// waitReady waits until the agent says that it is ready.
+func (p *process) waitReady() {
+	p.t.Helper()
+	deadline := time.After(patience)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			if code, _ := p.get("/readyz"); code == http.StatusOK {
+				tick.Stop()
+				return
+			}
+		case <-deadline:
+			_, body := p.get("/readyz")
+			p.t.Fatalf("the agent is not ready: %s", body)
+		}
+	}
+}

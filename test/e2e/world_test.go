@@ -2,8 +2,12 @@ package e2e
 
 import (
 	"context"
+	"math"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +36,7 @@ type world struct {
 	namespace  string
 	kubeconfig string // of a ServiceAccount that may do what the agent needs, and nothing else
 	queue      string
+	nodes      map[string]bool
 	mayKill    bool // pods may be left on a node when its hook completes
 }
 
@@ -49,10 +54,10 @@ func agentRules() []rbacv1.PolicyRule {
 	}
 }
 
-// newWorld makes a world with a queue, and a group without instances whose terminating hook h sends to it.
-func newWorld(t testing.TB, h awsim.Hook) *world {
+// newWorld makes a world with a queue, and a group that has no instances and no hooks.
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), cluster: cluster.Shared(t)}
+	w := &world{t: t, ctx: t.Context(), cluster: cluster.Shared(t), nodes: map[string]bool{}}
 	w.namespace = w.cluster.Namespace(t)
 	aws, err := awsim.New(awsim.Options{Machines: w.cluster.Machines(cluster.Node{Pool: w.namespace})})
 	w.must(err)
@@ -67,13 +72,16 @@ func newWorld(t testing.TB, h awsim.Hook) *world {
 	w.must(aws.CreateGroup(awsim.Group{
 		Name: group, Max: 100, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 	}))
-	if h.Name == "" {
-		h.Name = hook
-	}
-	if h.NotificationTargetARN == "" {
-		h.NotificationTargetARN = aws.QueueARN(w.queue)
-	}
-	w.must(aws.PutHook(group, h))
+	return w
+}
+
+// hooked is newWorld with a terminating hook that sends to the queue.
+func hooked(t testing.TB, heartbeatTimeout time.Duration) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.must(w.aws.PutHook(group, awsim.Hook{
+		Name: hook, HeartbeatTimeout: heartbeatTimeout, NotificationTargetARN: w.aws.QueueARN(w.queue),
+	}))
 	return w
 }
 
@@ -89,6 +97,7 @@ func (w *world) node() (name, instanceID string) {
 	w.t.Helper()
 	instanceID = cluster.NewInstanceID()
 	name = w.cluster.Node(w.t, cluster.Node{InstanceID: instanceID, Pool: w.namespace})
+	w.nodes[name] = true
 	w.must(w.aws.AddInstance(group, instanceID, "eu-central-1a"))
 	return name, instanceID
 }
@@ -182,4 +191,149 @@ func (w *world) requests(verb, resource string) []cluster.Request {
 		name, sub, _ := strings.Cut(resource, "/")
 		return r.Verb != verb || r.Resource != name || r.Subresource != sub
 	})
+}
+
+// evicted returns the names of the pods whose eviction the API server accepted, in order, each as often as it was.
+func (w *world) evicted() []string {
+	w.t.Helper()
+	var names []string
+	for _, r := range w.requests("create", "pods/eviction") {
+		if r.Code == http.StatusCreated {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// assertEvictedOnce holds if every pod of before was evicted once, and no other pod: none was followed to its new
+// place, or evicted again after a restart.
+func (w *world) assertEvictedOnce(before []string) {
+	w.t.Helper()
+	got, want := slices.Sorted(slices.Values(w.evicted())), slices.Sorted(slices.Values(before))
+	if !slices.Equal(got, want) {
+		w.t.Errorf("evicted:\n%q\nwant each pod of the node once:\n%q", got, want)
+	}
+}
+
+// assertUnmarked holds if nothing of ours is on the node.
+func (w *world) assertUnmarked(name string) {
+	w.t.Helper()
+	n := w.getNode(name)
+	_, annotated := n.Annotations[mark]
+	_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
+	if annotated || excluded || n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
+		w.t.Errorf("something was left on node %s: annotations %v, labels %v, taints %v, unschedulable %v",
+			name, n.Annotations, n.Labels, n.Spec.Taints, n.Spec.Unschedulable)
+	}
+}
+
+// calls returns the times of the calls of an action of a service.
+func (w *world) calls(service, action string) []time.Time {
+	var at []time.Time
+	for _, c := range w.aws.Calls(service, action) {
+		at = append(at, c.At)
+	}
+	return at
+}
+
+// watchReady watches the pods of a workload, and returns a function that tells the lowest number of ready pods,
+// not counting those that are being deleted, that there ever was.
+func (w *world) watchReady(name string) (lowest func() int) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	var least atomic.Int64
+	least.Store(math.MaxInt64)
+	begun, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		var once sync.Once
+		_ = w.cluster.WaitPods(ctx, w.namespace, cluster.Selector(name), func(pods []*corev1.Pod) bool {
+			ready := 0
+			for _, p := range pods {
+				if cluster.IsPodReady(p) {
+					ready++
+				}
+			}
+			least.Store(min(least.Load(), int64(ready)))
+			once.Do(func() { close(begun) })
+			return false
+		})
+	}()
+	stop := func() {
+		cancel()
+		<-done
+	}
+	w.t.Cleanup(stop)
+	<-begun
+	return func() int {
+		stop()
+		return int(least.Load())
+	}
+}
+
+// waitEvent waits until a Kubernetes Event with the reason has been recorded for an object of this test.
+func (w *world) waitEvent(reason string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	watch, err := w.cluster.Client().CoreV1().Events("").Watch(ctx, metav1.ListOptions{
+		FieldSelector: "reason=" + reason, ResourceVersion: "0",
+	})
+	w.must(err)
+	defer watch.Stop()
+	for e := range watch.ResultChan() {
+		event, ok := e.Object.(*corev1.Event)
+		if !ok {
+			continue
+		}
+		if event.InvolvedObject.Namespace == w.namespace || w.nodes[event.InvolvedObject.Name] {
+			return
+		}
+	}
+	w.t.Errorf("there is no Event %s", reason)
+}
+
+// assertEvicted holds if every pod of before was evicted, and no other pod. A process that was killed, or was cut
+// off from the API server, may have asked twice for one pod; never for one in its new place.
+func (w *world) assertEvicted(before []string) {
+	w.t.Helper()
+	got := slices.Compact(slices.Sorted(slices.Values(w.evicted())))
+	if want := slices.Sorted(slices.Values(before)); !slices.Equal(got, want) {
+		w.t.Errorf("evicted:\n%q\nwant the pods of the node:\n%q", got, want)
+	}
+}
+
+// waitNode waits until done is true of the node.
+func (w *world) waitNode(name string, done func(*corev1.Node) bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	watch, err := w.cluster.Client().CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + name, ResourceVersion: "0",
+	})
+	w.must(err)
+	defer watch.Stop()
+	for e := range watch.ResultChan() {
+		if n, ok := e.Object.(*corev1.Node); ok && done(n) {
+			return
+		}
+	}
+	w.t.Fatalf("node %s is not as it should become within %v", name, patience)
+}
+
+// waitReceived waits until SQS has handed out so many messages.
+func (w *world) waitReceived(n int) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			if w.aws.Queue(w.queue).Received >= n {
+				tick.Stop()
+				return
+			}
+		case <-deadline:
+			w.t.Fatalf("SQS has handed out %d messages, want %d", w.aws.Queue(w.queue).Received, n)
+		}
+	}
 }
