@@ -136,15 +136,16 @@ type decision struct {
 }
 
 func (d *decision) consider(pod Pod) {
-	if !d.over(pod) {
-		d.step.Done = false
-	}
+	over := d.over(pod)
+	d.step.Done = d.step.Done && over
 	switch {
-	case pod.Try.Last == Sent:
-		d.wait(pod, BackingOff, time.Time{})
+	case over:
+		d.wait(pod, reasonOf(pod))
+	case d.pending(pod):
+		d.wait(pod, reasonOf(pod), pod.Try.Next)
 	case d.mustForce(pod):
 		d.step.Delete = append(d.step.Delete, Removal{pod, d.remaining(pod)})
-	case !pod.GoneBy.IsZero() || pod.Try.Last == Forced:
+	case !pod.GoneBy.IsZero():
 		d.wait(pod, Terminating, d.forceAt(pod))
 	case pod.Critical && d.others:
 		d.wait(pod, LaterTier, d.forceAt(pod))
@@ -153,6 +154,20 @@ func (d *decision) consider(pod Pod) {
 	default:
 		d.evict(pod)
 	}
+}
+
+// pending tells whether the last attempt is to be given its time, whatever the deadline: no answer has come, the
+// API server asked for a pause, or the watch has yet to show what was accepted.
+func (d *decision) pending(pod Pod) bool {
+	switch pod.Try.Last {
+	case Sent:
+		return true
+	case Deferred:
+		return d.now.Before(pod.Try.Next)
+	case Accepted, Forced:
+		return pod.GoneBy.IsZero() && d.now.Before(pod.Try.Next)
+	}
+	return false
 }
 
 // over tells whether the deadline has come and nothing more can be done for the pod: it was to be left, it was
@@ -170,27 +185,29 @@ func (d *decision) over(pod Pod) bool {
 	return false
 }
 
-// forceAt is when the pod must be deleted for its grace to end by the deadline. A grace that is longer than half
-// of the time since the node was taken out of service leaves the other half to the budget.
+// forceAt is when the pod must be deleted for its grace to end by the deadline; zero is never. A grace that is
+// longer than half of the time since the node was taken out of service leaves the other half to the budget. A pod
+// that is terminating keeps its grace to the last: the API server counts a shorter one from the first deletion,
+// and has a pod that is past it killed at once.
 func (d *decision) forceAt(pod Pod) time.Time {
-	if !d.policy.Force {
+	switch {
+	case !d.policy.Force:
 		return time.Time{}
+	case pod.GoneBy.IsZero():
+		return d.deadline.Add(-min(max(pod.Grace, minGrace), d.deadline.Sub(d.since)/2))
+	case pod.GoneBy.After(d.deadline.Add(time.Second)): // GoneBy is in whole seconds
+		return d.deadline.Add(-minGrace)
 	}
-	return d.deadline.Add(-min(max(pod.Grace, minGrace), d.deadline.Sub(d.since)/2))
+	return time.Time{}
 }
 
 // mustForce tells whether the time to wait for a budget is over, or the pod's present grace ends too late.
 func (d *decision) mustForce(pod Pod) bool {
-	if !d.policy.Force || pod.Try.Last == Forced || pod.Try.Last == Denied {
+	if pod.Try.Last == Denied || (pod.Try.Last == Forced && !pod.GoneBy.IsZero()) {
 		return false
 	}
-	if pod.Try.Last == Deferred && d.now.Before(pod.Try.Next) {
-		return false
-	}
-	if !pod.GoneBy.IsZero() {
-		return pod.GoneBy.After(d.deadline.Add(time.Second)) // GoneBy is in whole seconds
-	}
-	return !d.now.Before(d.forceAt(pod))
+	forceAt := d.forceAt(pod)
+	return !forceAt.IsZero() && !d.now.Before(forceAt)
 }
 
 // remaining is the pod's own grace, cut to end by the deadline, and never less than minGrace.
@@ -208,9 +225,8 @@ func (d *decision) backingOff(pod Pod) bool {
 }
 
 func (d *decision) evict(pod Pod) {
-	if budget := d.held(pod); budget != "" && pod.Ready && pod.Try.Last == None {
-		d.step.Wait = append(d.step.Wait, Waiting{pod, Budgeted, budget})
-		d.again(d.forceAt(pod))
+	if pod.Ready && pod.Try.Last == None && d.held(pod) != "" {
+		d.wait(pod, Budgeted, d.forceAt(pod))
 		return
 	}
 	for _, name := range pod.Budgets {
@@ -238,7 +254,10 @@ func (d *decision) held(pod Pod) string {
 func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	w := Waiting{Pod: pod, Reason: reason}
 	if reason == Budgeted {
-		w.Budget = pod.Try.Why
+		w.Budget = d.held(pod)
+		if w.Budget == "" && len(pod.Budgets) > 0 {
+			w.Budget = pod.Budgets[0]
+		}
 	}
 	d.step.Wait = append(d.step.Wait, w)
 	d.again(until...)
@@ -258,10 +277,12 @@ func (d *decision) again(instants ...time.Time) {
 }
 
 func reasonOf(pod Pod) WaitReason {
-	switch pod.Try.Last {
-	case Blocked:
+	switch last := pod.Try.Last; {
+	case last == Blocked:
 		return Budgeted
-	case Accepted:
+	case last == Sent, last == Deferred:
+		return BackingOff
+	case last == Accepted, last == Forced, !pod.GoneBy.IsZero():
 		return Terminating
 	}
 	return BackingOff

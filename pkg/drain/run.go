@@ -144,7 +144,7 @@ func (r *run) act(ctx context.Context, step Step) {
 func (r *run) start(ctx context.Context, removal Removal, send func()) {
 	r.mu.Lock()
 	try := r.tries[removal.Pod.UID]
-	try.Last = Sent
+	try.Last, try.Next = Sent, time.Time{}
 	r.tries[removal.Pod.UID] = try
 	r.mu.Unlock()
 	r.workers.Go(func() {
