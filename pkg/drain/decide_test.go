@@ -364,7 +364,7 @@ func randomState(r *rand.Rand, now time.Time) State {
 }
 
 func TestDecideHoldsItsPromises(t *testing.T) {
-	for seed := range uint64(20_000) {
+	for seed := range uint64(5_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		now := at(time.Duration(r.IntN(800)) * time.Second)
 		policy := Policy{Force: r.IntN(4) > 0}
@@ -564,7 +564,7 @@ func (f *fleet) elapse(now time.Time) (next time.Time) {
 }
 
 func TestEveryDrainEnds(t *testing.T) {
-	for seed := range uint64(3_000) {
+	for seed := range uint64(800) {
 		f := newFleet(rand.New(rand.NewPCG(seed, 2)))
 		policy := Policy{Force: seed%4 > 0}
 		now, deadline := t0, at(window)

@@ -1,0 +1,228 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+var podResource = schema.GroupResource{Resource: "pods"}
+
+// held is what the eviction API answers for a pod whose budget allows no disruption.
+func held(retryAfter int) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: "The disruption budget b needs 2 healthy pods and has 2 currently",
+	}}
+	return err
+}
+
+// twoBudgets is what the eviction API answers for a pod of two budgets: a status without a reason.
+func twoBudgets() error {
+	return apierrors.FromObject(&metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	expired, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	tests := []struct {
+		name   string
+		err    error
+		evict  Outcome
+		delete Outcome
+		pause  time.Duration // after the first failure; the default is a second
+	}{
+		{name: "accepted", evict: Accepted, delete: Forced, pause: settleTime},
+		{name: "404: gone", err: apierrors.NewNotFound(podResource, "a"), evict: Accepted, delete: Forced, pause: settleTime},
+		{
+			name:  "409: another pod has its name now",
+			err:   apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")),
+			evict: Accepted, delete: Forced, pause: settleTime,
+		},
+		{name: "429 with the cause: its budget", err: held(0), evict: Blocked, delete: Deferred},
+		{
+			name: "429 with the cause, of a budget still being processed", err: held(10),
+			evict: Blocked, delete: Deferred, pause: 10 * time.Second,
+		},
+		{
+			name: "429 without the cause: the API server's own limits", err: apierrors.NewTooManyRequests("busy", 0),
+			evict: Deferred, delete: Deferred,
+		},
+		{
+			name: "429 that says for how long", err: apierrors.NewTooManyRequests("busy", 7),
+			evict: Deferred, delete: Deferred, pause: 7 * time.Second,
+		},
+		{name: "500: two budgets", err: twoBudgets(), evict: Blocked, delete: Deferred},
+		{
+			name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")),
+			evict: Deferred, delete: Deferred,
+		},
+		{
+			name: "400: the server takes no such eviction", err: apierrors.NewBadRequest("not an Eviction"),
+			evict: Refused, delete: Denied,
+		},
+		{
+			name: "403: the agent may not, or a webhook forbids it",
+			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused,
+			delete: Denied,
+		},
+		{
+			name:  "422: the pod cannot be",
+			err:   apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil),
+			evict: Refused, delete: Denied,
+		},
+		{name: "401: a token was being renewed", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},
+		{name: "408", err: apierrors.NewTimeoutError("slow", 0), evict: Deferred, delete: Deferred},
+		{
+			name: "504 after too many conflicts on a budget", err: apierrors.NewTimeoutError("conflicts", 10),
+			evict: Deferred, delete: Deferred, pause: 10 * time.Second,
+		},
+		{
+			name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred,
+		},
+		{name: "no answer in time", err: fmt.Errorf("post: %w", expired.Err()), evict: Deferred, delete: Deferred},
+		{name: "connection refused", err: refusedConnection(t), evict: Deferred, delete: Deferred},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			outcome, why := evicted(tt.err)
+			if outcome != tt.evict {
+				t.Errorf("eviction: got %s (%s), want %s", outcome, why, tt.evict)
+			}
+			if got, _ := forced(tt.err); got != tt.delete {
+				t.Errorf("deletion: got %s, want %s", got, tt.delete)
+			}
+			next := Try{}.next(outcome, why, tt.err, t0)
+			want := max(tt.pause, time.Second)
+			if pause := next.Next.Sub(t0); pause < want || pause > want+want/4 {
+				t.Errorf("pause: got %v, want %v and up to a quarter more", pause, want)
+			}
+		})
+	}
+}
+
+// refusedConnection is the error that the real client makes of a port at which nobody listens.
+func refusedConnection(t *testing.T) error {
+	t.Helper()
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	err := realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")})
+	if err == nil {
+		t.Fatal("got an answer from nobody")
+	}
+	return err
+}
+
+func realClient(t *testing.T, url string) *Drainer {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Drainer{client: client}
+}
+
+// TestAnswersOnTheWire has the real client read what the API server writes.
+func TestAnswersOnTheWire(t *testing.T) {
+	tests := []struct {
+		name string
+		code int
+		body string
+		want Outcome
+		why  string
+	}{
+		{
+			"two budgets", 500,
+			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"This pod has more than one ` +
+				`PodDisruptionBudget, which the eviction subresource does not support.","code":500}`,
+			Blocked, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+		},
+		{
+			"a budget", 429,
+			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Cannot evict pod.",` +
+				`"reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","message":` +
+				`"The disruption budget b needs 2 healthy pods and has 2 currently"}]},"code":429}`,
+			Blocked, "The disruption budget b needs 2 healthy pods and has 2 currently",
+		},
+		{
+			"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, "",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if want := "/api/v1/namespaces/x/pods/a/eviction"; r.URL.Path != want {
+					t.Errorf("got %s, want %s", r.URL.Path, want)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tt.code)
+				_, _ = w.Write([]byte(tt.body))
+			}))
+			defer server.Close()
+			outcome, why := evicted(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
+			if outcome != tt.want || why != tt.why {
+				t.Errorf("got %s %q, want %s %q", outcome, why, tt.want, tt.why)
+			}
+		})
+	}
+}
+
+func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
+	var try Try
+	now := t0
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
+		want *= time.Second
+		try = try.next(Deferred, "busy", errors.New("busy"), now)
+		if pause := try.Next.Sub(now); pause < want || pause > want+want/4 {
+			t.Errorf("attempt %d: got a pause of %v, want %v and up to a quarter more", try.N, pause, want)
+		}
+		now = try.Next
+	}
+	if try = try.next(Accepted, "", nil, now); try.N != 0 || try.Why != "" {
+		t.Errorf("success does not forgive: %+v", try)
+	}
+}
+
+func TestDeleteOptions(t *testing.T) {
+	type options struct {
+		UID   string
+		Grace int64 // -1 is the pod's own
+	}
+	for _, tt := range []struct {
+		name  string
+		grace time.Duration
+		want  options
+	}{
+		{"the pod's own grace", 0, options{"uid-a", -1}},
+		{"a cut grace", 12 * time.Second, options{"uid-a", 12}},
+		{"parts of a second count as one", time.Second + time.Millisecond, options{"uid-a", 2}},
+		{"never zero", time.Millisecond, options{"uid-a", 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := deleteOptions(Removal{pod("a"), tt.grace})
+			got := options{UID: string(*o.Preconditions.UID), Grace: -1}
+			if o.GracePeriodSeconds != nil {
+				got.Grace = *o.GracePeriodSeconds
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
