@@ -46,7 +46,8 @@ func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Contex
 
 // beat sends heartbeats until ctx ends, or returns ErrGone when there is nothing left to hold.
 func (h *Hooks) beat(ctx context.Context, a Action) error {
-	retry, lastSuccess := firstRetry, time.Now()
+	retry := firstRetry
+	var unknown time.Time // since when no group knows the instance
 	for {
 		err := h.heartbeat(ctx, a)
 		next := h.interval(ctx, a)
@@ -55,8 +56,8 @@ func (h *Hooks) beat(ctx context.Context, a Action) error {
 			return nil
 		case err == nil:
 			h.observer.HeartbeatSent(a)
-			retry, lastSuccess = firstRetry, time.Now()
-		case h.gone(ctx, a, err, time.Since(lastSuccess)):
+			retry, unknown = firstRetry, time.Time{}
+		case h.gone(ctx, a, err, &unknown):
 			return fmt.Errorf("%w: %w", ErrGone, err)
 		default:
 			h.observer.AutoScalingFailed("send a heartbeat for "+a.String(), err)
@@ -155,16 +156,24 @@ func (h *Hooks) closed(ctx context.Context, a Action, err error, tried time.Dura
 	return isNotActive(err) && tried >= doubtful && (!state.Terminating() || h.shared(ctx, a))
 }
 
-// gone tells whether heartbeats that have failed for some time mean that there is no action left: Auto Scaling
-// refuses them, and the instance is past its hooks. "No active Lifecycle Action" alone proves nothing: it has
-// been seen for instances in Terminating:Wait. An instance that Auto Scaling does not list may only have been
-// missed by an answer that is eventually consistent.
-func (h *Hooks) gone(ctx context.Context, a Action, err error, failing time.Duration) bool {
+// gone tells whether a heartbeat that failed means that there is no action left: Auto Scaling refuses it, and the
+// instance is past its hooks. "No active Lifecycle Action" alone proves nothing: it has been seen for instances
+// in Terminating:Wait. An instance that no group knows may only have been missed by an answer that is eventually
+// consistent: it counts as gone when that has lasted for twice the time in which a message is confirmed.
+func (h *Hooks) gone(ctx context.Context, a Action, err error, unknown *time.Time) bool {
 	if !isValidation(err) {
 		return false
 	}
 	state, stateErr := h.State(ctx, a.InstanceID)
-	return stateErr == nil && (state.Gone() || state.Unknown() && failing >= h.cfg.ConfirmTimeout)
+	switch {
+	case stateErr != nil:
+		return false
+	case !state.Unknown():
+		*unknown = time.Time{}
+	case unknown.IsZero():
+		*unknown = time.Now()
+	}
+	return state.Gone() || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
 }
 
 // isValidation tells whether Auto Scaling refused the call for what it names. Auto Scaling models no error type

@@ -90,5 +90,5 @@ func TestStopped(t *testing.T) {
 	w.startAgent()
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
-	w.assertEvictedOnce(before)
+	w.assertEvicted(before)
 }

@@ -2,6 +2,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +20,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil { // the tests wait more than they work
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "node-drainer-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -68,15 +66,22 @@ func TestForgedMessage(t *testing.T) {
 // TestBadMessages sends what no agent should act upon. Each is counted by its reason, named by its message id, and
 // gone after its fifth delivery, or with the queue's redrive policy.
 func TestBadMessages(t *testing.T) {
+	const instance = "i-0123456789abcdef0"
+	envelope := awsim.Envelope{Account: "123456789012", Region: "eu-central-1", At: time.Now()}
+	stranger := strings.Replace(awsim.StateChange(envelope, instance, "stopped"), "aws.ec2", "aws.s3", 1)
 	bad := map[string]struct{ body, reason string }{
-		"no JSON":               {`{"Service":`, "malformed"},
-		"empty object":          {`{}`, "unknown-source"},
-		"unknown source":        {`{"source":"aws.s3","detail-type":"Object Created","detail":{}}`, "unknown-source"},
-		"huge":                  {`{"Service":"` + strings.Repeat("x", 900<<10) + `"}`, "unknown-source"},
-		"deeply nested":         {strings.Repeat("[", 100_000), "malformed"},
-		"no instance":           {strings.Replace(lifecycleMessage("i-0123456789abcdef0", awsim.Terminating), "i-0123456789abcdef0", "", 1), "malformed"},
-		"unknown transition":    {lifecycleMessage("i-0123456789abcdef0", "autoscaling:EC2_INSTANCE_REPLACING_ROOT"), "unknown-transition"},
-		"unsupported: a launch": {lifecycleMessage("i-0123456789abcdef0", awsim.Launching), "unsupported"},
+		"no JSON":        {`{"Service":`, "malformed"},
+		"empty object":   {`{}`, "unknown-source"},
+		"unknown source": {stranger, "unknown-source"},
+		"huge":           {`{"Service":"AWS Auto Scaling","Time":"` + strings.Repeat("x", 900<<10) + `"}`, "malformed"},
+		"deeply nested":  {strings.Repeat("[", 100_000), "malformed"},
+		"no instance": {
+			strings.Replace(lifecycleMessage(instance, awsim.Terminating), instance, "", 1), "malformed",
+		},
+		"unknown transition": {
+			lifecycleMessage(instance, "autoscaling:EC2_INSTANCE_REPLACING_ROOT"), "unknown-transition",
+		},
+		"a launch, which is not handled": {lifecycleMessage(instance, awsim.Launching), "unsupported"},
 	}
 	t.Run("without a redrive policy", func(t *testing.T) {
 		t.Parallel()
@@ -208,5 +213,3 @@ func TestBurst(t *testing.T) {
 		t.Errorf("%d calls confirmed %d terminations, want one or few", n, nodes)
 	}
 }
-
-func isMarked(n *corev1.Node) bool { return n.Annotations[mark] != "" }
