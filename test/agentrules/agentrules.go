@@ -1,0 +1,19 @@
+// Package agentrules holds what the agent may do in a cluster, for whatever runs it: nothing that runs the agent
+// grants it more, so that a rule that is missing shows.
+package agentrules
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// All returns the rules of the agent's ClusterRole.
+func All() []rbacv1.PolicyRule {
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	return []rbacv1.PolicyRule{
+		rule("", "nodes", "get", "list", "watch", "patch"),
+		rule("", "pods", "list", "watch", "delete"),
+		rule("", "pods/eviction", "create"),
+		rule("", "events", "create", "patch"),
+		rule("policy", "poddisruptionbudgets", "list", "watch"),
+	}
+}
