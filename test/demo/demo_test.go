@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// demo is a run of the program without a terminal, whose temporary folder is its own.
+type demo struct {
+	cmd    *exec.Cmd
+	temp   string
+	stdout bytes.Buffer
+	stderr bytes.Buffer
+}
+
+func newDemo(t *testing.T, env ...string) *demo {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "demo")
+	if output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build the demo: %v\n%s", err, output)
+	}
+	// Not t.TempDir, whose name holds the test's and is too long for some sockets.
+	temp, err := os.MkdirTemp("", "demo-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	d := &demo{cmd: exec.CommandContext(ctx, binary), temp: temp}
+	d.cmd.Env = append(append(os.Environ(), "TMPDIR="+temp, "DEMO_KEEP="), env...)
+	d.cmd.Stdout, d.cmd.Stderr = &d.stdout, &d.stderr
+	return d
+}
+
+// end checks the exit code, and that nothing is left of the run.
+func (d *demo) end(t *testing.T, code int) {
+	t.Helper()
+	_ = d.cmd.Wait()
+	if got := d.cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d\n%s\n%s", got, code, &d.stdout, &d.stderr)
+	}
+	left, err := os.ReadDir(d.temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary folder: %v %v", left, err)
+	}
+	commands, err := exec.Command("ps", "-axww", "-o", "args=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(commands)) {
+		if strings.Contains(line, d.temp) {
+			t.Errorf("still running: %s", line)
+		}
+	}
+}
+
+func TestStory(t *testing.T) {
+	d := newDemo(t)
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.end(t, 0)
+	output := d.stdout.String()
+	t.Log("\n" + output)
+	if i := strings.IndexAny(output, "\x1b\r\b"); i >= 0 {
+		t.Errorf("a control character at byte %d", i)
+	}
+	rest := output
+	for _, step := range []string{
+		"Real:", "Simulated:", "control plane", "agent", "TerminateInstanceInAutoScalingGroup", "event received",
+		"node out of service", "taint   node-drainer.io/", "cordon", "label", "blocked:", "PodDisruptionBudget shop/shop",
+		"/12 moved", "heartbeat 2", "12/12 moved", "node drained", "hook completed with CONTINUE", "message deleted",
+		"instance terminated", "12 of 12", "pods killed          0", "the agent, with CONTINUE, naming the token",
+	} {
+		_, after, found := strings.Cut(rest, step)
+		if !found {
+			t.Fatalf("%q is missing, or comes too early:\n%s", step, output)
+		}
+		rest = after
+	}
+	for line := range strings.Lines(output) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > defaultWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	d := newDemo(t)
+	d.cmd.Stdout = nil
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "node out of service") {
+			_ = d.cmd.Process.Signal(os.Interrupt)
+		}
+		_, _ = d.stdout.WriteString(lines.Text() + "\n")
+	}
+	d.end(t, exitInterrupted)
+	if !strings.Contains(d.stderr.String(), "interrupted") {
+		t.Errorf("it does not say why it ended: %s", &d.stderr)
+	}
+}
+
+func TestFailingStages(t *testing.T) {
+	empty := t.TempDir()
+	goPath := t.TempDir() // A PATH without go, so that the agent cannot be built.
+	for _, tool := range []string{"sh", "cat", "kill", "rm", "ps"} {
+		if path, err := exec.LookPath(tool); err == nil {
+			_ = os.Symlink(path, filepath.Join(goPath, tool))
+		}
+	}
+	binaries, err := cluster.Binaries(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		env  []string
+		want []string
+	}{
+		"no control plane": {[]string{"KUBE_BINARIES=" + empty}, []string{"KUBE_BINARIES=" + empty, "lacks etcd", "unset"}},
+		"no compiler": {
+			[]string{"KUBE_BINARIES=" + binaries, "PATH=" + goPath},
+			[]string{"build the agent", `"go": executable file not found`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDemo(t, row.env...)
+			if err := d.cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			d.end(t, exitFailed)
+			for _, want := range append(row.want, "FAILED:") {
+				if !strings.Contains(d.stderr.String(), want) {
+					t.Errorf("%q is missing:\n%s", want, &d.stderr)
+				}
+			}
+		})
+	}
+}

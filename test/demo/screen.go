@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// screen writes lines, and below them on a terminal one line that is redrawn. Anywhere else it writes no control
+// characters, and no line that would be redrawn.
+type screen struct {
+	mu       sync.Mutex
+	out      io.Writer
+	terminal bool
+	colours  bool
+	width    func() int
+	bottom   string // What stands on the line that is redrawn.
+}
+
+const (
+	defaultWidth = 100
+	clearLine    = "\r\x1b[K"
+)
+
+func newScreen(f *os.File) *screen {
+	s := &screen{out: f, width: func() int { return defaultWidth }}
+	s.terminal = term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	s.colours = s.terminal && os.Getenv("NO_COLOR") == ""
+	if s.terminal {
+		s.width = func() int {
+			if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+				return width
+			}
+			return defaultWidth
+		}
+	}
+	return s
+}
+
+// line writes a line that stays.
+func (s *screen) line(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := fmt.Sprintf(format, args...) + "\n"
+	if s.bottom != "" {
+		text = clearLine + text + s.bottom
+	}
+	_, _ = io.WriteString(s.out, text)
+}
+
+// status redraws the bottom line of a terminal; an empty text takes it away.
+func (s *screen) status(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.terminal || text == s.bottom {
+		return
+	}
+	s.bottom = text
+	_, _ = io.WriteString(s.out, clearLine+text)
+}
+
+func (s *screen) paint(code, text string) string {
+	if !s.colours {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s *screen) red(text string) string    { return s.paint("31", text) }
+func (s *screen) green(text string) string  { return s.paint("32", text) }
+func (s *screen) yellow(text string) string { return s.paint("33", text) }
+func (s *screen) bold(text string) string   { return s.paint("1", text) }
+func (s *screen) faint(text string) string  { return s.paint("2", text) }
+
+// bar draws how much of total is done and how much is under way, in width cells.
+func (s *screen) bar(done, underWay, total, width int) string {
+	if total <= 0 {
+		return strings.Repeat("░", width)
+	}
+	full := min(done*width/total, width)
+	half := min((done+underWay)*width/total, width) - full
+	return s.green(strings.Repeat("█", full)) + s.yellow(strings.Repeat("▒", half)) +
+		s.faint(strings.Repeat("░", width-full-half))
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// result is what came of the story, as the control plane and the simulated AWS know it.
+type result struct {
+	Pods    view
+	Stayed  bool // The DaemonSet's pod, until the machine went.
+	Least   int
+	Forced  int // Pods deleted past their budget.
+	Action  awsim.Action
+	Tainted time.Duration // All since the scale-in.
+	Drained time.Duration
+	Whole   time.Duration
+
+	Kubernetes map[string]int // The agent's requests, by verb.
+	Evictions  int            // Of those.
+	Refused    int            // Evictions that a budget refused.
+	AWS        map[string]int // The agent's calls, by action.
+}
+
+// result asks for what is only known now.
+func (s *story) result(ctx context.Context) (result, error) {
+	r := result{
+		Pods: s.pods.view(), Stayed: s.stayed, Least: least, Forced: s.forced,
+		Tainted: s.tainted.Sub(s.began), Drained: s.drained.Sub(s.began), Whole: time.Since(s.began),
+		Kubernetes: map[string]int{}, AWS: s.aws.RequestsBy(agentKey),
+	}
+	for _, a := range s.aws.Ledger() {
+		if a.InstanceID == s.instance {
+			r.Action = a
+		}
+	}
+	requests, err := s.cluster.Requests(ctx, cluster.UserName(home, "agent"))
+	for _, q := range requests {
+		r.Kubernetes[q.Verb]++
+		if q.Resource == "pods" && q.Subresource == "eviction" {
+			r.Evictions++
+			if q.Code == 429 {
+				r.Refused++
+			}
+		}
+	}
+	return r, err
+}
+
+// row is one line of the table that was checked. An empty fault is good.
+type row struct{ what, seen, fault string }
+
+func (r result) rows() []row {
+	a := r.Action
+	return []row{
+		{"pods moved", fmt.Sprintf("%d of %d", r.Pods.Gone, r.Pods.Total), unless(r.Pods.Gone == r.Pods.Total,
+			"pods are left on the node")},
+		{"pods killed", fmt.Sprint(len(a.Killed)+r.Forced) + some(a.Killed), unless(len(a.Killed)+r.Forced == 0,
+			"pods were killed, or deleted past their budget")},
+		{
+			"fewest pods ready", fmt.Sprintf("%d; the PodDisruptionBudget's minimum is %d", r.Pods.Fewest, r.Least),
+			unless(r.Pods.Fewest >= r.Least, "the PodDisruptionBudget was broken"),
+		},
+		{"DaemonSet's pod", stayed(r.Stayed), unless(r.Stayed, "the DaemonSet's pod was moved, too")},
+		{"heartbeats", fmt.Sprintf("%d; the hook would have given up after %v without", len(a.Heartbeats),
+			heartbeatTimeout), unless(len(a.Heartbeats) > 0, "no heartbeat was sent")},
+		{"hook completed by", completedBy(a), r.completion()},
+	}
+}
+
+// measures are the lines that no one can be wrong about.
+func (r result) measures() []row {
+	return []row{
+		{"times", fmt.Sprintf("to taint %s, to drain %s, to terminate %s",
+			seconds(r.Tainted), seconds(r.Drained), seconds(r.Whole)), ""},
+		{"Kubernetes requests", fmt.Sprintf("%s; evictions %d, refused %d of them",
+			counts(r.Kubernetes), r.Evictions, r.Refused), ""},
+		{"AWS requests", counts(r.families()), ""},
+	}
+}
+
+// completion says what is wrong with the end of the action.
+func (r result) completion() string {
+	a := r.Action
+	switch {
+	case a.ClosedBy != awsim.ByCompletion:
+		return fmt.Sprintf("the hook was not completed: it ended by %s", a.ClosedBy)
+	case a.Result != "CONTINUE":
+		return "the hook was completed with " + a.Result
+	case a.PodsError != "":
+		return "it is not known whether pods were left: " + a.PodsError
+	case len(a.PodsAtClose) > 0:
+		return "the hook was completed with pods on the node:" + some(a.PodsAtClose)
+	}
+	return ""
+}
+
+// families adds up the calls by service.
+func (r result) families() map[string]int {
+	sums := map[string]int{}
+	for call, n := range r.AWS {
+		service, _, _ := strings.Cut(call, ".")
+		sums[service] += n
+	}
+	return sums
+}
+
+// table shows the result, with a mark on each row that was checked.
+func (r result) table(s *screen) string {
+	var text strings.Builder
+	for _, row := range r.rows() {
+		mark := s.green("ok ")
+		if row.fault != "" {
+			mark = s.red("BAD")
+		}
+		fmt.Fprintf(&text, "  %s  %-20s %s\n", mark, row.what, row.seen)
+	}
+	for _, row := range r.measures() {
+		fmt.Fprintf(&text, "       %-20s %s\n", row.what, row.seen)
+	}
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// verdict is the error that says all that was not as it should be.
+func (r result) verdict() error {
+	var errs []error
+	for _, row := range r.rows() {
+		if row.fault != "" {
+			errs = append(errs, fmt.Errorf("%s (%s: %s)", row.fault, row.what, row.seen))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func unless(good bool, fault string) string {
+	if good {
+		return ""
+	}
+	return fault
+}
+
+func stayed(yes bool) string {
+	if yes {
+		return "stayed until the machine went"
+	}
+	return "went before the machine"
+}
+
+func completedBy(a awsim.Action) string {
+	if a.ClosedBy != awsim.ByCompletion || len(a.Completions) == 0 {
+		return "nobody: " + string(a.ClosedBy)
+	}
+	return fmt.Sprintf("the agent, with %s, naming the %s", a.Result, a.Completions[len(a.Completions)-1].By)
+}
+
+func some(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " " + strings.Join(names, ", ")
+}
+
+// counts tells numbers by name, in the order of the names.
+func counts(numbers map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, numbers[name]))
+	}
+	return strings.Join(parts, ", ")
+}
