@@ -24,7 +24,7 @@ func NewEvents(ctx context.Context, client kubernetes.Interface, component strin
 	return &Events{b, b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})}
 }
 
-// Close writes what is still to be written, as far as possible at once, and stops.
+// Close stops. An Event that has not been written by then may be lost.
 func (e *Events) Close() { e.broadcaster.Shutdown() }
 
 // OnNode records an Event on a Node. It does not block.

@@ -80,11 +80,15 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 }
 
 // change patches the Node with what alter returns for its current state; nil changes nothing. The Node is read
-// from the watch first, and from the API after a conflict.
+// from the watch first, and from the API after a conflict, or before it is said that there is nothing to change:
+// the watch may not show yet what was just done.
 func (n *Nodes) change(ctx context.Context, node Node, alter func(*corev1.Node) patch) error {
 	current, err := n.cached(node.Name)
 	if err != nil {
 		return err
+	}
+	if alter(current) == nil {
+		current = nil
 	}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if current == nil {
@@ -183,9 +187,7 @@ func restore(current *corev1.Node, cfg Config) patch {
 	p := newPatch()
 	p.annotate(nil)
 	if slices.Contains(mark.Put, putTaint) {
-		p["spec"]["taints"] = slices.DeleteFunc(slices.Clone(current.Spec.Taints), func(t corev1.Taint) bool {
-			return t.Key == cfg.TaintKey
-		})
+		p["spec"]["taints"] = slices.DeleteFunc(slices.Clone(current.Spec.Taints), cfg.isTaint)
 	}
 	if slices.Contains(mark.Put, putCordon) {
 		p["spec"]["unschedulable"] = nil
@@ -210,9 +212,11 @@ func exclude(current *corev1.Node) patch {
 }
 
 func hasTaint(node *corev1.Node, cfg Config) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == cfg.TaintKey && string(t.Effect) == cfg.TaintEffect
-	})
+	return slices.ContainsFunc(node.Spec.Taints, cfg.isTaint)
+}
+
+func (c Config) isTaint(t corev1.Taint) bool {
+	return t.Key == c.TaintKey && string(t.Effect) == c.TaintEffect
 }
 
 // readMark returns the mark on a Node. A mark of another instance, left by a Node that had the name before, or
@@ -251,7 +255,7 @@ func (m Mark) merge(reason Reason, now time.Time) Mark {
 		m.Since, m.Deadline = now.UTC().Truncate(time.Second), time.Time{}
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}
-	if m.Hook == "" {
+	if m.Hook == "" || (m.Hook == reason.Hook && m.Token == "") {
 		m.Hook, m.Token = reason.Hook, reason.Token
 	}
 	m.Deadline = earlier(m.Deadline, reason.Deadline.UTC().Truncate(time.Second))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -125,22 +126,34 @@ func (n *Nodes) Await(ctx context.Context, instanceID string) (Node, error) {
 	for {
 		seen := n.subscribe(instanceID)
 		if found, ok := n.Find(instanceID); ok {
+			n.unsubscribe(instanceID, seen)
 			return found, nil
 		}
 		select {
 		case <-seen:
 		case <-ctx.Done():
+			n.unsubscribe(instanceID, seen)
 			return Node{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (n *Nodes) subscribe(instanceID string) <-chan struct{} {
+func (n *Nodes) subscribe(instanceID string) chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := make(chan struct{})
 	n.waiting[instanceID] = append(n.waiting[instanceID], c)
 	return c
+}
+
+// unsubscribe forgets c: an instance that never registers must not be remembered for ever.
+func (n *Nodes) unsubscribe(instanceID string, c chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := slices.DeleteFunc(n.waiting[instanceID], func(o chan struct{}) bool { return o == c })
+	if n.waiting[instanceID] = left; len(left) == 0 {
+		delete(n.waiting, instanceID)
+	}
 }
 
 func (n *Nodes) registered(obj any) {
