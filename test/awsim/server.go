@@ -88,6 +88,7 @@ type Server struct {
 	closing  bool
 	requests sync.WaitGroup
 	tasks    sync.WaitGroup
+	conns    sync.WaitGroup
 
 	services map[string]*service // By API version for Query, by target prefix for JSON.
 	faults   faults
@@ -120,12 +121,14 @@ func New(opts Options) (*Server, error) {
 			s.autoscalingActions()),
 		"2016-11-15": ec2Service(s.ec2Actions()),
 		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", s.stsActions()),
+		"2012-11-05": sqsQueryService(s.sqs.actions()),
 		"AmazonSQS":  sqsService(s.sqs.actions()),
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		ConnState:         s.connState,
 	}
 	s.tasks.Go(func() { _ = s.http.Serve(listener) })
 	return s, nil
@@ -164,21 +167,27 @@ func (s *Server) Close() error {
 	s.asg.close()
 	err := s.http.Close()
 	s.tasks.Wait()
+	s.conns.Wait()
 	if err != nil {
 		return fmt.Errorf("awsim: %w", err)
 	}
 	return nil
 }
 
-// run starts work that Close ends, by its context, and waits for. A server that is closing starts nothing.
-func (s *Server) run(work func(ctx context.Context)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		return
+// connState counts connections, so that Close waits for their end: http.Server's own Close does not, and
+// after an answer to a request that was not read whole net/http holds a connection for half a second more.
+// No connection is counted in once Serve has returned, and each is counted out when all else is done.
+func (s *Server) connState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.conns.Add(1)
+	case http.StateClosed:
+		s.conns.Done()
 	}
-	s.tasks.Go(func() { work(s.ctx) })
 }
+
+// whenClosed has something done at Close, unless it is stopped before.
+func (s *Server) whenClosed(do func()) (stop func() bool) { return context.AfterFunc(s.ctx, do) }
 
 // enter counts a request in, so that Close waits for it; leave counts it out.
 func (s *Server) enter() bool {

@@ -104,8 +104,7 @@ func (s *Server) perform(ctx context.Context, req request) (any, error) {
 }
 
 func asError(err error) *Error {
-	var failure *Error
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*Error](err); ok {
 		return failure
 	}
 	return &Error{"InternalFailure", err.Error(), http.StatusInternalServerError}
@@ -117,9 +116,8 @@ func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
 	req := request{id: newID(), key: accessKey(r.Header.Get("Authorization"))}
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		prefix, action, _ := strings.Cut(target, ".")
-		req.service = s.services[prefix]
-		if req.service == nil || req.service.name != "sqs" {
-			req.service = s.services["AmazonSQS"]
+		req.service = s.services["AmazonSQS"]
+		if prefix != "AmazonSQS" {
 			return req, errorf("UnknownOperationException", "Unknown target %s.", target)
 		}
 		req.action, req.in = action, input{Body: body}
@@ -136,6 +134,9 @@ func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
 		req.service = queryService("", "", nil)
 		return req, errorf("NoSuchVersion", "The requested version (%s) is not known here.", version)
 	}
+	if req.service.name == "sqs" && r.URL.Path != "/" && !values.Has("QueueUrl") {
+		values.Set("QueueUrl", r.URL.Path) // The form need not name the queue whose URL it is sent to.
+	}
 	req.action, req.in = values.Get("Action"), input{Values: values, Body: body}
 	return req, req.check()
 }
@@ -144,8 +145,10 @@ func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
 // verified: that would check the SDK's code, not ours.
 func (req request) check() *Error {
 	if req.key == "" {
-		return &Error{"MissingAuthenticationToken", "Request is missing Authentication Token",
-			http.StatusForbidden}
+		return &Error{
+			"MissingAuthenticationToken", "Request is missing Authentication Token",
+			http.StatusForbidden,
+		}
 	}
 	if _, ok := req.service.actions[req.action]; !ok {
 		return errorf("InvalidAction", "The action %s is not valid for this web service.", req.action)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -56,8 +57,7 @@ func queueClient(t testing.TB, s *awsim.Server) *sqs.Client {
 
 // code is the code of an error as the SDK reports it.
 func code(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
 	return ""
@@ -103,25 +103,39 @@ func TestRefusals(t *testing.T) {
 		status                            int
 		want                              string
 	}{
-		{"unsigned Query", "", "", "Version=2011-06-15&Action=GetCallerIdentity", 403,
-			"<Code>MissingAuthenticationToken</Code>"},
-		{"unsigned EC2", " ", "", "Version=2016-11-15&Action=DescribeInstances", 403,
-			"<Response><Errors><Error><Code>MissingAuthenticationToken</Code>"},
-		{"unsigned JSON", "Basic x", "AmazonSQS.ListQueues", "{}", 403,
-			`"__type":"com.amazon.coral.service#MissingAuthenticationToken"`},
+		{
+			"unsigned Query", "", "", "Version=2011-06-15&Action=GetCallerIdentity", 403,
+			"<Code>MissingAuthenticationToken</Code>",
+		},
+		{
+			"unsigned EC2", " ", "", "Version=2016-11-15&Action=DescribeInstances", 403,
+			"<Response><Errors><Error><Code>MissingAuthenticationToken</Code>",
+		},
+		{
+			"unsigned JSON", "Basic x", "AmazonSQS.ListQueues", "{}", 403,
+			`"__type":"com.amazon.coral.service#MissingAuthenticationToken"`,
+		},
 		{"unknown version", signed, "", "Version=1999-01-01&Action=X", 400, "<Code>NoSuchVersion</Code>"},
-		{"a form that names SQS", signed, "", "Version=AmazonSQS&Action=ListQueues", 400,
-			"<Code>NoSuchVersion</Code>"},
-		{"unknown action", signed, "", "Version=2011-01-01&Action=X", 400,
-			"<Type>Sender</Type><Code>InvalidAction</Code>"},
+		{
+			"a form that names SQS", signed, "", "Version=AmazonSQS&Action=ListQueues", 400,
+			"<Code>NoSuchVersion</Code>",
+		},
+		{
+			"unknown action", signed, "", "Version=2011-01-01&Action=X", 400,
+			"<Type>Sender</Type><Code>InvalidAction</Code>",
+		},
 		{"unknown action of SQS", signed, "AmazonSQS.X", "{}", 400, `#InvalidAction"`},
 		{"unknown target", signed, "Kinesis.X", "{}", 400, `#UnknownOperationException"`},
-		{"a target that is a version", signed, "2011-06-15.GetCallerIdentity", "{}", 400,
-			`#UnknownOperationException"`},
+		{
+			"a target that is a version", signed, "2011-06-15.GetCallerIdentity", "{}", 400,
+			`#UnknownOperationException"`,
+		},
 		{"not a form", signed, "", "%zz", 400, "<Code>MalformedQueryString</Code>"},
 		{"not JSON", signed, "AmazonSQS.ListQueues", "{", 400, `#SerializationException"`},
-		{"a field that SQS does not have", signed, "AmazonSQS.ListQueues", `{"Foo":1}`, 400,
-			`#SerializationException"`},
+		{
+			"a field that SQS does not have", signed, "AmazonSQS.ListQueues", `{"Foo":1}`, 400,
+			`#SerializationException"`,
+		},
 		{"a body without end", signed, "", strings.Repeat("x", 9<<20), 413, "RequestEntityTooLarge"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -148,6 +162,27 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("what was refused before it reached an action was counted: %v", got)
 	}
 }
+
+// TestCloseWaitsForConnections shows that no goroutine of net/http's outlives a server that has refused
+// a request before it was read whole: the connection is then held for half a second more.
+func TestCloseWaitsForConnections(t *testing.T) {
+	s := start(t, awsim.Options{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), endless{})
+	must(t, err)
+	resp, err := transport(t).Do(req)
+	must(t, err)
+	must(t, resp.Body.Close())
+	must(t, s.Close())
+	stacks := make([]byte, 1<<20)
+	if all := string(stacks[:runtime.Stack(stacks, true)]); strings.Contains(all, "closeWriteAndWait") {
+		t.Errorf("a connection outlives its server:\n%s", all)
+	}
+}
+
+// endless is a body without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestLargeAnswers shows that a client reads large answers whole, though the server takes no time for them:
 // see settle.
@@ -181,8 +216,10 @@ func TestCloseEndsPolls(t *testing.T) {
 	client := queueClient(t, s)
 	polled := make(chan error, 1)
 	go func() {
-		_, err := client.ReceiveMessage(context.Background(), &sqs.ReceiveMessageInput{QueueUrl: &url,
-			WaitTimeSeconds: 20})
+		_, err := client.ReceiveMessage(context.Background(), &sqs.ReceiveMessageInput{
+			QueueUrl:        &url,
+			WaitTimeSeconds: 20,
+		})
 		polled <- err
 	}()
 	if err := s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1); err != nil {

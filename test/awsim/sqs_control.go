@@ -86,7 +86,7 @@ func (s *Server) WaitDrained(ctx context.Context, url string) error {
 	s.sqs.with(url, func(_ time.Time, q *queue) { watched = q })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer s.whenClosed(cancel)()
 	err := s.sqs.await(ctx, time.Time{}, watched, func(now time.Time) bool {
 		watched.advance(now)
 		return watched.held() == 0
