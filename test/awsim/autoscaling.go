@@ -68,10 +68,10 @@ func (a *autoscaling) setProcesses(r *reader, set func(g *group, process string)
 		return r.err
 	}
 	if len(named) == 0 {
-		named = processes
+		named = processes()
 	}
 	for _, process := range named {
-		if !contains(processes, process) {
+		if !contains(processes(), process) {
 			return errorf("ValidationError", "%s is not a valid process type", process)
 		}
 	}
@@ -125,6 +125,19 @@ type describeActivitiesXML struct {
 	NextToken  string        `xml:",omitempty"`
 }
 
+// oneOrAll is the group of this name, or every group when there is no name. It needs mu.
+func (a *autoscaling) oneOrAll(name string) ([]*group, error) {
+	if name != "" {
+		g, err := a.group(name)
+		return []*group{g}, err
+	}
+	var all []*group
+	for _, key := range sortedKeys(a.groups) {
+		all = append(all, a.groups[key])
+	}
+	return all, nil
+}
+
 func (a *autoscaling) describeScalingActivities(r *reader) (any, error) {
 	name, ids, filters := r.text("AutoScalingGroupName"), r.members("ActivityIds"), r.filters()
 	most := r.number("MaxRecords", 100, 1, 100)
@@ -133,15 +146,14 @@ func (a *autoscaling) describeScalingActivities(r *reader) (any, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if name != "" {
-		if _, err := a.group(name); err != nil {
-			return nil, err
-		}
+	groups, err := a.oneOrAll(name)
+	if err != nil {
+		return nil, err
 	}
 	var all []activityXML
-	for _, groupName := range sortedKeys(a.groups) {
-		for _, v := range a.groups[groupName].activities {
-			if (name == "" || name == groupName) && (len(ids) == 0 || contains(ids, v.ID)) && v.passes(filters) {
+	for _, g := range groups {
+		for _, v := range g.activities {
+			if (len(ids) == 0 || contains(ids, v.ID)) && v.passes(filters) {
 				all = append(all, v.wire())
 			}
 		}

@@ -287,10 +287,10 @@ func (a *autoscaling) describeAutoScalingGroups(r *reader) (any, error) {
 func (g *group) passes(filters []criterion) bool {
 	for _, f := range filters {
 		if !slices.ContainsFunc(g.tags, func(t tag) bool {
-			switch {
-			case f.name == "tag-key":
+			switch f.name {
+			case "tag-key":
 				return f.allows(t.Key)
-			case f.name == "tag-value":
+			case "tag-value":
 				return f.allows(t.Value)
 			default:
 				return f.name == "tag:"+t.Key && f.allows(t.Value)

@@ -96,11 +96,9 @@ func (a *autoscaling) describeAutoScalingInstances(r *reader) (any, error) {
 	return describeInstancesXML{AutoScalingInstances: page, NextToken: next}, nil
 }
 
-func (a *autoscaling) terminateInstance(r *reader) (any, error) {
+// doomed is the one instance to terminate, or the many of a group.
+func (r *reader) doomed(groupName string) []string {
 	ids := r.members("InstanceIds")
-	r.must("ShouldDecrementDesiredCapacity")
-	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
-	groupName := r.text("AutoScalingGroupName")
 	switch {
 	case len(ids) > 100:
 		r.fail(errConstraint("InstanceIds", strings.Join(ids, ","),
@@ -110,6 +108,14 @@ func (a *autoscaling) terminateInstance(r *reader) (any, error) {
 	case len(ids) == 0:
 		ids = []string{r.must("InstanceId")}
 	}
+	return ids
+}
+
+func (a *autoscaling) terminateInstance(r *reader) (any, error) {
+	r.must("ShouldDecrementDesiredCapacity")
+	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
+	groupName := r.text("AutoScalingGroupName")
+	ids := r.doomed(groupName)
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -64,8 +64,7 @@ func must(t testing.TB, err error) {
 
 // said is the message of an error as the SDK reports it.
 func said(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorMessage()
 	}
 	return fmt.Sprint(err)

@@ -20,17 +20,18 @@ func (s *Server) ec2Actions() map[string]actionFunc {
 	}
 }
 
-// machineCodes are the numbers that go with EC2's names of an instance's state.
-var machineCodes = map[string]int{
-	"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80,
-}
-
 type machineStateXML struct {
 	Code int    `xml:"code"`
 	Name string `xml:"name"`
 }
 
-func machineWire(state string) machineStateXML { return machineStateXML{machineCodes[state], state} }
+// machineWire adds the number that goes with EC2's name of an instance's state.
+func machineWire(state string) machineStateXML {
+	codes := map[string]int{
+		"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80,
+	}
+	return machineStateXML{codes[state], state}
+}
 
 type machineXML struct {
 	InstanceID   string          `xml:"instanceId"`

@@ -272,6 +272,23 @@ func (a *autoscaling) modifyLaunchTemplate(r *reader) (any, error) {
 	})
 }
 
+// allTemplates is an error unless there is a template of each id and of each name. It needs mu.
+func (a *autoscaling) allTemplates(ids, names []string) error {
+	choices := make([]templateChoice, 0, len(ids)+len(names))
+	for _, id := range ids {
+		choices = append(choices, templateChoice{id: id})
+	}
+	for _, name := range names {
+		choices = append(choices, templateChoice{name: name})
+	}
+	for _, c := range choices {
+		if _, err := a.template(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (a *autoscaling) describeLaunchTemplates(r *reader) (any, error) {
 	ids, names := r.list("LaunchTemplateId"), r.list("LaunchTemplateName")
 	most := r.number("MaxResults", 200, 1, 200)
@@ -280,21 +297,12 @@ func (a *autoscaling) describeLaunchTemplates(r *reader) (any, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wanted := make([]templateChoice, 0, len(ids)+len(names))
-	for _, id := range ids {
-		wanted = append(wanted, templateChoice{id: id})
-	}
-	for _, name := range names {
-		wanted = append(wanted, templateChoice{name: name})
-	}
-	for _, c := range wanted {
-		if _, err := a.template(c); err != nil {
-			return nil, err
-		}
+	if err := a.allTemplates(ids, names); err != nil {
+		return nil, err
 	}
 	var all []templateXML
 	for _, t := range a.templates {
-		if len(wanted) == 0 || contains(ids, t.id) || contains(names, t.name) {
+		if len(ids)+len(names) == 0 || contains(ids, t.id) || contains(names, t.name) {
 			all = append(all, a.wireTemplate(t))
 		}
 	}

@@ -57,7 +57,7 @@ func newAutoscaling(s *Server) *autoscaling {
 		ctx:       ctx,
 		cancel:    cancel,
 		changed:   make(chan struct{}),
-		rand:      rand.New(rand.NewPCG(uint64(s.opts.Seed), 0)),
+		rand:      rand.New(rand.NewPCG(s.opts.Seed, 0)),
 		groups:    map[string]*group{},
 		instances: map[string]*instance{},
 		topics:    map[string][]subscription{},

@@ -9,9 +9,11 @@ import (
 )
 
 // processes are those of a group that can be suspended.
-var processes = []string{
-	"Launch", "Terminate", "AddToLoadBalancer", "AlarmNotification", "AZRebalance", "HealthCheck",
-	"InstanceRefresh", "ReplaceUnhealthy", "ScheduledActions",
+func processes() []string {
+	return []string{
+		"Launch", "Terminate", "AddToLoadBalancer", "AlarmNotification", "AZRebalance", "HealthCheck",
+		"InstanceRefresh", "ReplaceUnhealthy", "ScheduledActions",
+	}
 }
 
 // group is one Auto Scaling group.
@@ -322,15 +324,6 @@ func (a *autoscaling) dropHook(g *group, index int) {
 		act.claimed = ByHookDeletion
 		a.spawn(func() { a.finish(act, ByHookDeletion, result) })
 	}
-}
-
-// tagMap is the group's tags by key.
-func (g *group) tagMap() map[string]string {
-	out := make(map[string]string, len(g.tags))
-	for _, t := range g.tags {
-		out[t.Key] = t.Value
-	}
-	return out
 }
 
 // setTags adds tags, or gives those that are there new values.

@@ -3,6 +3,7 @@ package awsim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,9 +63,9 @@ func (i *instance) state() string { return i.states[len(i.states)-1].state }
 
 // stateAt is what the API shows to someone who sees the world as it was at that time.
 func (i *instance) stateAt(at time.Time) string {
-	for n := len(i.states) - 1; n >= 0; n-- {
-		if !i.states[n].at.After(at) {
-			return i.states[n].state
+	for _, past := range slices.Backward(i.states) {
+		if !past.at.After(at) {
+			return past.state
 		}
 	}
 	return ""
@@ -186,10 +187,9 @@ func (a *autoscaling) terminate(inst *instance, cause string) *activity {
 func (a *autoscaling) proceed(inst *instance) {
 	inst.waiting = nil
 	inst.enter(stateTerminatingProceed)
-	switch {
-	case inst.machine == "terminated":
+	if inst.machine == "terminated" {
 		a.leave(inst, stateTerminated)
-	default:
+	} else {
 		a.strike(inst)
 	}
 }

@@ -24,23 +24,39 @@ func TestFaults(t *testing.T) {
 	}{
 		{name: "of another service", fault: awsim.Fault{Service: "ec2", Code: "Throttling"}, sent: 1},
 		{name: "of another action", fault: awsim.Fault{Action: "ReceiveMessage", Code: "Throttling"}, sent: 1},
-		{name: "error", fault: awsim.Fault{Code: "RequestThrottled", Status: 403}, code: "RequestThrottled",
-			status: 403, failed: true, logged: "RequestThrottled"},
-		{name: "error without a status", fault: awsim.Fault{Service: "sqs", Action: "SendMessage",
-			Code: "AccessDenied"}, code: "AccessDenied", status: 400, failed: true, logged: "AccessDenied"},
-		{name: "status without a code", fault: awsim.Fault{Status: 503}, code: "InternalFailure", status: 503,
-			failed: true, logged: "InternalFailure"},
+		{
+			name: "error", fault: awsim.Fault{Code: "RequestThrottled", Status: 403}, code: "RequestThrottled",
+			status: 403, failed: true, logged: "RequestThrottled",
+		},
+		{name: "error without a status", fault: awsim.Fault{
+			Service: "sqs", Action: "SendMessage",
+			Code: "AccessDenied",
+		}, code: "AccessDenied", status: 400, failed: true, logged: "AccessDenied"},
+		{
+			name: "status without a code", fault: awsim.Fault{Status: 503}, code: "InternalFailure", status: 503,
+			failed: true, logged: "InternalFailure",
+		},
 		{name: "dropped", fault: awsim.Fault{Drop: true}, failed: true, logged: "Dropped"},
-		{name: "applied, but answered with an error", fault: awsim.Fault{Status: 500, AfterApply: true},
-			code: "InternalFailure", status: 500, failed: true, sent: 1, logged: "InternalFailure"},
-		{name: "applied, but dropped", fault: awsim.Fault{Drop: true, AfterApply: true}, failed: true, sent: 1,
-			logged: "Dropped"},
+		{
+			name: "applied, but answered with an error", fault: awsim.Fault{Status: 500, AfterApply: true},
+			code: "InternalFailure", status: 500, failed: true, sent: 1, logged: "InternalFailure",
+		},
+		{
+			name: "applied, but dropped", fault: awsim.Fault{Drop: true, AfterApply: true}, failed: true, sent: 1,
+			logged: "Dropped",
+		},
 		{name: "only slow", fault: awsim.Fault{Latency: 50 * time.Millisecond}, sent: 1},
-		{name: "that does not match", sent: 1, fault: awsim.Fault{Status: 500,
-			Match: func(_ url.Values, body []byte) bool { return strings.Contains(string(body), "other") }}},
-		{name: "that matches", code: "InternalFailure", status: 500, failed: true, logged: "InternalFailure",
-			fault: awsim.Fault{Status: 500,
-				Match: func(_ url.Values, body []byte) bool { return strings.Contains(string(body), "hello") }}},
+		{name: "that does not match", sent: 1, fault: awsim.Fault{
+			Status: 500,
+			Match:  func(_ url.Values, body []byte) bool { return strings.Contains(string(body), "other") },
+		}},
+		{
+			name: "that matches", code: "InternalFailure", status: 500, failed: true, logged: "InternalFailure",
+			fault: awsim.Fault{
+				Status: 500,
+				Match:  func(_ url.Values, body []byte) bool { return strings.Contains(string(body), "hello") },
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -48,8 +64,10 @@ func TestFaults(t *testing.T) {
 			queue, hello := s.CreateQueue("jobs", nil), "hello"
 			s.Inject(c.fault)
 			begun := time.Now()
-			_, err := queueClient(t, s).SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &queue,
-				MessageBody: &hello})
+			_, err := queueClient(t, s).SendMessage(t.Context(), &sqs.SendMessageInput{
+				QueueUrl:    &queue,
+				MessageBody: &hello,
+			})
 			if (err != nil) != c.failed || code(err) != c.code || status(err) != c.status {
 				t.Errorf("the SDK says %v", err)
 			}

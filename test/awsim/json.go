@@ -30,7 +30,7 @@ func encodeJSON(action, _ string, out any) ([]byte, error) {
 	return body, nil
 }
 
-func failJSON(h http.Header, requestID string, err *Error) []byte {
+func failJSON(h http.Header, _ string, err *Error) []byte {
 	fault := "Sender"
 	if err.Status >= http.StatusInternalServerError {
 		fault = "Receiver"

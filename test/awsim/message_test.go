@@ -216,7 +216,8 @@ func TestEvents(t *testing.T) {
 		},
 		"rebalance": {
 			awsim.Rebalance(e, "i-1", "us-east-1b"), "aws.ec2", awsim.RebalanceAdvice,
-			[]any{"arn:aws:ec2:us-east-1b:instance/i-1"}, map[string]any{"instance-id": "i-1"},
+			[]any{"arn:aws:ec2:us-east-1b:instance/i-1"},
+			map[string]any{"instance-id": "i-1"},
 		},
 		"state change": {
 			awsim.StateChange(e, "i-1", "stopping"), "aws.ec2", awsim.StateChanged,
@@ -225,7 +226,8 @@ func TestEvents(t *testing.T) {
 		},
 		"health": {
 			awsim.HealthEvent(e, "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", at, "i-1", "i-2"), "aws.health",
-			awsim.HealthChanged, []any{"i-1", "i-2"},
+			awsim.HealthChanged,
+			[]any{"i-1", "i-2"},
 			map[string]any{
 				"service": "EC2", "eventTypeCategory": "scheduledChange", "startTime": "Wed, 4 Mar 2026 05:06:07 GMT",
 				"affectedEntities": []any{map[string]any{"entityValue": "i-1"}, map[string]any{"entityValue": "i-2"}},

@@ -151,7 +151,7 @@ func (s *sqs) create(now time.Time, name string, changes map[string]string) (*qu
 	}
 	q := newQueue(name, attrs, now)
 	if seed := s.server.opts.Seed; seed != 0 {
-		q.shuffle = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // An order is no secret.
+		q.shuffle = rand.New(rand.NewPCG(seed, 0))
 	}
 	s.queues[name] = q
 	return q, nil

@@ -34,44 +34,64 @@ func validQueueName(name string) bool {
 
 // with is the attributes after a change, or an error that leaves everything as it was.
 func (a queueAttributes) with(changes map[string]string) (queueAttributes, error) {
-	seconds := func(dst *time.Duration, value string, low, high int) bool {
-		n, err := strconv.Atoi(value)
-		*dst = time.Duration(n) * time.Second
-		return err == nil && n >= low && n <= high
-	}
 	for name, value := range changes {
-		ok := true
-		switch name {
-		case "VisibilityTimeout":
-			ok = seconds(&a.visibility, value, 0, 43200)
-		case "MessageRetentionPeriod":
-			ok = seconds(&a.retention, value, 60, 1209600)
-		case "ReceiveMessageWaitTimeSeconds":
-			ok = seconds(&a.wait, value, 0, 20)
-		case "DelaySeconds":
-			ok = seconds(&a.delay, value, 0, 900)
-		case "MaximumMessageSize":
-			n, err := strconv.Atoi(value)
-			a.maxSize = n
-			ok = err == nil && n >= 1024 && n <= maxMessage
-		case "RedrivePolicy":
-			ok = a.setRedrive(value)
-		default:
-			if !slices.Contains(ignoredAttributes(), name) {
-				return a, errorf("InvalidAttributeName", "Unknown Attribute %s.", name)
-			}
+		set := a.setter(name)
+		if set == nil {
+			return a, errorf("InvalidAttributeName", "Unknown Attribute %s.", name)
 		}
-		if !ok {
+		if !set(value) {
 			return a, errorf("InvalidAttributeValue", "Invalid value for the parameter %s.", name)
 		}
 	}
 	return a, nil
 }
 
+// setter is what sets the attribute of a name and says whether the value is a valid one, or nil if there is
+// no such attribute.
+func (a *queueAttributes) setter(name string) func(value string) bool {
+	switch name {
+	case "VisibilityTimeout":
+		return secondsSetter(&a.visibility, 0, 43200)
+	case "MessageRetentionPeriod":
+		return secondsSetter(&a.retention, 60, 1209600)
+	case "ReceiveMessageWaitTimeSeconds":
+		return secondsSetter(&a.wait, 0, 20)
+	case "DelaySeconds":
+		return secondsSetter(&a.delay, 0, 900)
+	case "MaximumMessageSize":
+		return numberSetter(&a.maxSize, 1024, maxMessage)
+	case "RedrivePolicy":
+		return a.setRedrive
+	}
+	if slices.Contains(ignoredAttributes(), name) {
+		return func(string) bool { return true }
+	}
+	return nil
+}
+
+func numberSetter(dst *int, low, high int) func(string) bool {
+	return func(value string) bool {
+		n, err := strconv.Atoi(value)
+		*dst = n
+		return err == nil && n >= low && n <= high
+	}
+}
+
+func secondsSetter(dst *time.Duration, low, high int) func(string) bool {
+	return func(value string) bool {
+		n := 0
+		ok := numberSetter(&n, low, high)(value)
+		*dst = time.Duration(n) * time.Second
+		return ok
+	}
+}
+
 // ignoredAttributes are accepted without effect: who may use the queue, and how it is encrypted.
 func ignoredAttributes() []string {
-	return []string{"Policy", "RedriveAllowPolicy", "SqsManagedSseEnabled", "KmsMasterKeyId",
-		"KmsDataKeyReusePeriodSeconds"}
+	return []string{
+		"Policy", "RedriveAllowPolicy", "SqsManagedSseEnabled", "KmsMasterKeyId",
+		"KmsDataKeyReusePeriodSeconds",
+	}
 }
 
 // setRedrive reads {"deadLetterTargetArn":"arn:…:name","maxReceiveCount":"5"}, whose count may be a
@@ -127,11 +147,13 @@ func (q *queue) attributes(arnOf func(name string) string) map[string]string {
 
 // knownAttribute says whether GetQueueAttributes may be asked for a name.
 func knownAttribute(name string) bool {
-	return slices.Contains(ignoredAttributes(), name) || slices.Contains([]string{"All", "RedrivePolicy",
+	return slices.Contains(ignoredAttributes(), name) || slices.Contains([]string{
+		"All", "RedrivePolicy",
 		"QueueArn", "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible",
 		"ApproximateNumberOfMessagesDelayed", "CreatedTimestamp", "LastModifiedTimestamp",
 		"VisibilityTimeout", "MessageRetentionPeriod", "ReceiveMessageWaitTimeSeconds", "DelaySeconds",
-		"MaximumMessageSize"}, name)
+		"MaximumMessageSize",
+	}, name)
 }
 
 func lastOf(text, separator string) string { return text[strings.LastIndex(text, separator)+1:] }

@@ -67,8 +67,10 @@ type message struct {
 }
 
 func newQueue(name string, attrs queueAttributes, now time.Time) *queue {
-	return &queue{name: name, attrs: attrs, created: now, changed: now,
-		messages: map[uint64]*message{}, limit: maxInFlight}
+	return &queue{
+		name: name, attrs: attrs, created: now, changed: now,
+		messages: map[uint64]*message{}, limit: maxInFlight,
+	}
 }
 
 // send adds a message, or two if a duplicate is due.
@@ -363,8 +365,10 @@ func (t timeline) Less(i, j int) bool {
 
 func (t timeline) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
 
+// Push is for container/heap, as the others are.
 func (t *timeline) Push(x any) { *t = append(*t, x.(moment)) }
 
+// Pop takes the last moment off, where container/heap has put the earliest.
 func (t *timeline) Pop() any {
 	last := (*t)[len(*t)-1]
 	*t = (*t)[:len(*t)-1]

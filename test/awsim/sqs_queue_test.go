@@ -40,8 +40,7 @@ func bodies(receipts []receipt) string {
 }
 
 func codeOf(err error) string {
-	var failure *Error
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*Error](err); ok {
 		return failure.Code
 	}
 	return ""
@@ -83,20 +82,28 @@ func TestChangeVisibilityErrors(t *testing.T) {
 		want string
 	}{
 		{name: "up to 12 h from the receipt", at: time.Hour, d: 11 * time.Hour},
-		{name: "beyond 12 h from the receipt", at: time.Hour, d: 11*time.Hour + time.Second,
-			want: "InvalidParameterValue"},
+		{
+			name: "beyond 12 h from the receipt", at: time.Hour, d: 11*time.Hour + time.Second,
+			want: "InvalidParameterValue",
+		},
 		{name: "more than 12 h", d: maxVisibility + time.Second, want: "InvalidParameterValue"},
 		{name: "less than nothing", d: -time.Second, want: "InvalidParameterValue"},
 		{name: "the visibility is over", at: 13 * time.Hour, d: time.Minute, want: "MessageNotInflight"},
-		{name: "deleted", d: time.Minute, want: "InvalidParameterValue",
-			prep: func(q *queue, handle string) { _ = q.delete(began(), handle) }},
-		{name: "released", d: time.Minute, want: "MessageNotInflight",
-			prep: func(q *queue, handle string) { _ = q.changeVisibility(began(), handle, 0) }},
-		{name: "received again", d: time.Minute, want: "InvalidParameterValue",
+		{
+			name: "deleted", d: time.Minute, want: "InvalidParameterValue",
+			prep: func(q *queue, handle string) { _ = q.delete(began(), handle) },
+		},
+		{
+			name: "released", d: time.Minute, want: "MessageNotInflight",
+			prep: func(q *queue, handle string) { _ = q.changeVisibility(began(), handle, 0) },
+		},
+		{
+			name: "received again", d: time.Minute, want: "InvalidParameterValue",
 			prep: func(q *queue, _ string) {
 				q.expireVisibility(began())
 				_, _ = q.receive(began(), 1, time.Minute, nil)
-			}},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +155,8 @@ func TestRedrive(t *testing.T) {
 	now := began()
 	dead := newQueue("dead", defaultAttributes(), now)
 	q := testQueue(t, map[string]string{
-		"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:r:1:dead","maxReceiveCount":"2"}`})
+		"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:r:1:dead","maxReceiveCount":"2"}`,
+	})
 	id := q.send(now, "a", 0)
 	for i := range 3 {
 		receipts, err := q.receive(now, 10, time.Second, dead)
@@ -309,8 +317,10 @@ func TestAttributeErrors(t *testing.T) {
 		{"RedrivePolicy", "", ""},
 		{"RedrivePolicy", "{", "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":3}`, ""},
-		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":0}`,
-			"InvalidAttributeValue"},
+		{
+			"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":0}`,
+			"InvalidAttributeValue",
+		},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"d","maxReceiveCount":3}`, "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d"}`, "InvalidAttributeValue"},
 		{"Policy", "anything", ""},

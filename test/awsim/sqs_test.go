@@ -54,8 +54,10 @@ func TestMessageLife(t *testing.T) {
 	t.Parallel()
 	s, ctx := start(t, awsim.Options{}), t.Context()
 	client := queueClient(t, s)
-	created, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("jobs"),
-		Attributes: map[string]string{"VisibilityTimeout": "1"}})
+	created, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{
+		QueueName:  aws.String("jobs"),
+		Attributes: map[string]string{"VisibilityTimeout": "1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,14 +77,18 @@ func TestMessageLife(t *testing.T) {
 		again[0].Attributes["SentTimestamp"] == "" || again[0].Attributes["SenderId"] == "" {
 		t.Fatalf("received again %+v", again)
 	}
-	if _, err = client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &url,
-		ReceiptHandle: again[0].ReceiptHandle, VisibilityTimeout: 0}); err != nil {
+	if _, err = client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
+		QueueUrl:      &url,
+		ReceiptHandle: again[0].ReceiptHandle, VisibilityTimeout: 0,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	third := receive(t, client, url, 0)
 	for i, handle := range []*string{first[0].ReceiptHandle, third[0].ReceiptHandle} {
-		if _, err = client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &url,
-			ReceiptHandle: handle}); err != nil {
+		if _, err = client.DeleteMessage(ctx, &sqs.DeleteMessageInput{
+			QueueUrl:      &url,
+			ReceiptHandle: handle,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := s.Queue(url), (awsim.QueueStats{InFlight: 1 - i, Deleted: i, Received: 3}); got != want {
@@ -151,12 +157,14 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	s, ctx := start(t, awsim.Options{}), t.Context()
 	client, url := queueClient(t, s), s.CreateQueue("jobs", map[string]string{"MaximumMessageSize": "1024"})
-	sent, err := client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &url,
+	sent, err := client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{
+		QueueUrl: &url,
 		Entries: []types.SendMessageBatchRequestEntry{
 			{Id: aws.String("a"), MessageBody: aws.String("1")},
 			{Id: aws.String("b"), MessageBody: aws.String(strings.Repeat("x", 1025))},
 			{Id: aws.String("c"), MessageBody: aws.String("3")},
-		}})
+		},
+	})
 	if err != nil || len(sent.Successful) != 2 || len(sent.Failed) != 1 || *sent.Failed[0].Id != "b" ||
 		*sent.Failed[0].Code != "InvalidParameterValue" || !sent.Failed[0].SenderFault {
 		t.Fatalf("sent %+v, %v", sent, err)
@@ -171,16 +179,19 @@ func TestBatches(t *testing.T) {
 			{Id: aws.String("a"), ReceiptHandle: got[0].ReceiptHandle, VisibilityTimeout: 60},
 			{Id: aws.String("b"), ReceiptHandle: got[1].ReceiptHandle, VisibilityTimeout: 43201},
 			{Id: aws.String("c"), ReceiptHandle: aws.String("garbage"), VisibilityTimeout: 60},
-		}})
+		},
+	})
 	if err != nil || len(changed.Successful) != 1 || len(changed.Failed) != 2 ||
 		*changed.Failed[1].Code != "ReceiptHandleIsInvalid" {
 		t.Fatalf("changed %+v, %v", changed, err)
 	}
-	deleted, err := client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &url,
+	deleted, err := client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{
+		QueueUrl: &url,
 		Entries: []types.DeleteMessageBatchRequestEntry{
 			{Id: aws.String("a"), ReceiptHandle: got[0].ReceiptHandle},
 			{Id: aws.String("b"), ReceiptHandle: aws.String("garbage")},
-		}})
+		},
+	})
 	if err != nil || len(deleted.Successful) != 1 || len(deleted.Failed) != 1 || s.Queue(url).Deleted != 1 {
 		t.Fatalf("deleted %+v, %v", deleted, err)
 	}
@@ -197,16 +208,20 @@ func TestBatchErrors(t *testing.T) {
 		want string
 	}{
 		{"none", []string{}, 1, "AWS.SimpleQueueService.EmptyBatchRequest"},
-		{"eleven", strings.Split("a b c d e f g h i j k", " "), 1,
-			"AWS.SimpleQueueService.TooManyEntriesInBatchRequest"},
+		{
+			"eleven", strings.Split("a b c d e f g h i j k", " "), 1,
+			"AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+		},
 		{"twice the same", []string{"a", "b", "a"}, 1, "AWS.SimpleQueueService.BatchEntryIdsNotDistinct"},
 		{"a bad id", []string{"a b"}, 1, "AWS.SimpleQueueService.InvalidBatchEntryId"},
 		{"too much in all", []string{"a", "b"}, 600 << 10, "AWS.SimpleQueueService.BatchRequestTooLong"},
 	} {
 		entries := []types.SendMessageBatchRequestEntry{}
 		for _, id := range c.ids {
-			entries = append(entries, types.SendMessageBatchRequestEntry{Id: &id,
-				MessageBody: aws.String(strings.Repeat("x", c.size))})
+			entries = append(entries, types.SendMessageBatchRequestEntry{
+				Id:          &id,
+				MessageBody: aws.String(strings.Repeat("x", c.size)),
+			})
 		}
 		_, err := client.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: &url, Entries: entries})
 		if code(err) != c.want || s.Queue(url).Visible != 0 {
@@ -223,13 +238,17 @@ func TestQueueErrors(t *testing.T) {
 	none := s.URL() + "/123456789012/none"
 	other := s.URL() + "/000000000000/jobs"
 	send := func(url, body string, delay int32) error {
-		_, err := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &body,
-			DelaySeconds: delay})
+		_, err := client.SendMessage(ctx, &sqs.SendMessageInput{
+			QueueUrl: &url, MessageBody: &body,
+			DelaySeconds: delay,
+		})
 		return err
 	}
 	receive := func(most, wait int32) error {
-		_, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &url, MaxNumberOfMessages: most,
-			WaitTimeSeconds: wait})
+		_, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+			QueueUrl: &url, MaxNumberOfMessages: most,
+			WaitTimeSeconds: wait,
+		})
 		return err
 	}
 	create := func(name string, attrs map[string]string) error {
@@ -252,8 +271,10 @@ func TestQueueErrors(t *testing.T) {
 		{"eleven messages", receive(11, 0), "InvalidParameterValue"},
 		{"21 seconds", receive(1, 21), "InvalidParameterValue"},
 		{"the same queue again", create("jobs", map[string]string{"DelaySeconds": "0"}), ""},
-		{"a different queue of the name", create("jobs", map[string]string{"DelaySeconds": "1"}),
-			"QueueAlreadyExists"},
+		{
+			"a different queue of the name", create("jobs", map[string]string{"DelaySeconds": "1"}),
+			"QueueAlreadyExists",
+		},
 		{"a FIFO queue", create("jobs.fifo", nil), "InvalidParameterValue"},
 		{"no such attribute", create("x", map[string]string{"Colour": "red"}), "InvalidAttributeName"},
 		{"no dead-letter queue", create("x", map[string]string{"RedrivePolicy": `{"deadLetterTargetArn":` +
@@ -278,8 +299,10 @@ func TestQueues(t *testing.T) {
 		s.CreateQueue(fmt.Sprintf("jobs-%d", i), nil)
 	}
 	s.CreateQueue("other", nil)
-	pages := sqs.NewListQueuesPaginator(client, &sqs.ListQueuesInput{QueueNamePrefix: aws.String("jobs"),
-		MaxResults: aws.Int32(2)})
+	pages := sqs.NewListQueuesPaginator(client, &sqs.ListQueuesInput{
+		QueueNamePrefix: aws.String("jobs"),
+		MaxResults:      aws.Int32(2),
+	})
 	var sizes []int
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -298,16 +321,24 @@ func TestQueues(t *testing.T) {
 	}
 	url := got.QueueUrl
 	policy := `{"deadLetterTargetArn":"arn:aws:sqs:eu-central-1:123456789012:other","maxReceiveCount":3}`
-	if _, err := client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: url,
-		Attributes: map[string]string{"RedrivePolicy": policy, "VisibilityTimeout": "7"}}); err != nil {
+	if _, err := client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
+		QueueUrl:   url,
+		Attributes: map[string]string{"RedrivePolicy": policy, "VisibilityTimeout": "7"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s.Send(*url, "a")
-	attrs, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: url,
-		AttributeNames: []types.QueueAttributeName{"RedrivePolicy", "VisibilityTimeout",
-			"ApproximateNumberOfMessages"}})
-	want := map[string]string{"RedrivePolicy": policy, "VisibilityTimeout": "7",
-		"ApproximateNumberOfMessages": "1"}
+	attrs, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: url,
+		AttributeNames: []types.QueueAttributeName{
+			"RedrivePolicy", "VisibilityTimeout",
+			"ApproximateNumberOfMessages",
+		},
+	})
+	want := map[string]string{
+		"RedrivePolicy": policy, "VisibilityTimeout": "7",
+		"ApproximateNumberOfMessages": "1",
+	}
 	if err != nil || fmt.Sprint(attrs.Attributes) != fmt.Sprint(want) {
 		t.Errorf("the attributes are %v, %v", attrs, err)
 	}

@@ -59,7 +59,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	removeLeftovers()
+	removeLeftovers(ctx)
 
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

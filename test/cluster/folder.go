@@ -201,7 +201,7 @@ func commandLines() (map[int]string, error) {
 
 // removeLeftovers ends what is left of control planes whose owner died together with its reaper. It does
 // what it can and tells no errors: they are another run's.
-func removeLeftovers() {
+func removeLeftovers(ctx context.Context) {
 	owners, _ := filepath.Glob(filepath.Join(os.TempDir(), temporary+"*", "owner"))
 	for _, path := range owners {
 		owner, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -209,9 +209,9 @@ func removeLeftovers() {
 			continue
 		}
 		if syscall.Flock(int(owner.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			limited, cancel := context.WithTimeout(ctx, closeTimeout)
 			dir, _ := filepath.EvalSymlinks(filepath.Dir(path))
-			_ = (&folder{dir: dir}).remove(ctx)
+			_ = (&folder{dir: dir}).remove(limited)
 			cancel()
 		}
 		_ = owner.Close()

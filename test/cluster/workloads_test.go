@@ -51,11 +51,13 @@ func TestPodTakesItsTimeToStartAndToStop(t *testing.T) {
 	}{
 		{"by default a second to start and none to stop", cluster.Pods{}, time.Second, 0},
 		{
-			"as said", cluster.Pods{Start: 2500 * time.Millisecond, Stop: 3 * time.Second},
+			"as said",
+			cluster.Pods{Start: 2500 * time.Millisecond, Stop: 3 * time.Second},
 			2500 * time.Millisecond, 3 * time.Second,
 		},
 		{
-			"no longer than the grace", cluster.Pods{Stop: time.Minute, GracePeriod: 2 * time.Second},
+			"no longer than the grace",
+			cluster.Pods{Stop: time.Minute, GracePeriod: 2 * time.Second},
 			time.Second, 2 * time.Second,
 		},
 	} {

@@ -24,10 +24,14 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "variables and queues are printed",
-			args: []string{"--listen", "127.0.0.1:0", "--region", "us-east-1", "--account", "1", "--queue", "a",
-				"--queue", "b"},
-			want: []string{"export AWS_ENDPOINT_URL=http://127.0.0.1:", "export AWS_REGION=us-east-1\n",
-				"export AWS_ACCESS_KEY_ID=test\n", "/1/a\n", "/1/b\n"},
+			args: []string{
+				"--listen", "127.0.0.1:0", "--region", "us-east-1", "--account", "1", "--queue", "a",
+				"--queue", "b",
+			},
+			want: []string{
+				"export AWS_ENDPOINT_URL=http://127.0.0.1:", "export AWS_REGION=us-east-1\n",
+				"export AWS_ACCESS_KEY_ID=test\n", "/1/a\n", "/1/b\n",
+			},
 		},
 		{name: "an unknown flag", args: []string{"--no"}, fail: "not defined: -no"},
 		{name: "no name of a queue", args: []string{"--queue", "a.b"}, fail: `"a.b" is no name of a queue`},
