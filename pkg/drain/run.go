@@ -207,6 +207,9 @@ func (r *run) tell(step Step) {
 func (r *run) prove(ctx context.Context, step Step) (bool, Report) {
 	r.again = time.Time{}
 	settled := r.since.Add(r.cfg.Settle)
+	if r.deadline.Before(settled) {
+		settled = r.deadline
+	}
 	if len(step.Left) == 0 && time.Now().Before(settled) {
 		r.again = settled
 		return false, Report{}

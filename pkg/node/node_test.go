@@ -125,6 +125,7 @@ func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
 	if err := n.WaitForSync(ctx); err != nil || !n.Synced() {
 		t.Fatalf("not synced: %v", err)
 	}
+	synctest.Wait() // Reactors are added between requests only.
 	return n
 }
 

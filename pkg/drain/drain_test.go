@@ -1,0 +1,566 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	podsResource = corev1.SchemeGroupVersion.WithResource("pods")
+	pdbsResource = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+)
+
+// A world is a fake cluster of one node, n, in a synctest bubble: evicted pods end in their grace, on a clock
+// that stands still while anything runs.
+type world struct {
+	t       *testing.T
+	client  *fake.Clientset
+	drainer *Drainer
+	since   time.Time
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	mu     sync.Mutex
+	told   []string // what the observer was told
+	asked  []string // evictions and deletions
+	answer func(name string) error
+	stops  bool // pods stop when they are asked to
+}
+
+func newWorld(t *testing.T, cfg Config, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{t: t, client: fake.NewClientset(objects...), since: time.Now(), stops: true}
+	w.answer = func(string) error { return nil }
+	w.client.PrependReactor("create", "pods", w.onEviction)
+	w.client.PrependReactor("delete", "pods", w.onDeletion)
+	drainer, err := New(w.client, cfg, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.drainer = drainer
+	w.ctx, w.cancel = context.WithCancelCause(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { drainer.Run(w.ctx) })
+	t.Cleanup(func() { // The bubble waits for it.
+		w.cancel(errors.New("the test is over"))
+		running.Wait()
+	})
+	synctest.Wait() // Reactors are added between requests only.
+	return w
+}
+
+// drain starts a drain, and returns a function that waits for its end.
+func (w *world) drain(timeout time.Duration) func() (Report, error) {
+	type result struct {
+		report Report
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		report, err := w.drainer.Drain(w.ctx, "n", w.since, w.since.Add(timeout))
+		done <- result{report, err}
+	}()
+	return func() (Report, error) {
+		r := <-done
+		return r.report, r.err
+	}
+}
+
+func (w *world) onEviction(action clienttesting.Action) (bool, runtime.Object, error) {
+	create, ok := action.(clienttesting.CreateActionImpl)
+	if !ok || create.Subresource != "eviction" {
+		return false, nil, nil
+	}
+	eviction, ok := create.Object.(*policyv1.Eviction)
+	if !ok {
+		return true, nil, fmt.Errorf("evicted with a %T", create.Object)
+	}
+	return true, nil, w.remove("evict", eviction.Namespace, eviction.Name, *eviction.DeleteOptions)
+}
+
+func (w *world) onDeletion(action clienttesting.Action) (bool, runtime.Object, error) {
+	del, ok := action.(clienttesting.DeleteActionImpl)
+	if !ok {
+		return false, nil, nil
+	}
+	return true, nil, w.remove("delete", del.Namespace, del.Name, del.DeleteOptions)
+}
+
+// remove marks a pod as terminating, and takes it away when its grace is over.
+func (w *world) remove(verb, namespace, name string, o metav1.DeleteOptions) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	what := verb + " " + name + " " + string(*o.Preconditions.UID)
+	if o.GracePeriodSeconds != nil {
+		what += fmt.Sprintf(" in %ds", *o.GracePeriodSeconds)
+	}
+	w.asked = append(w.asked, what)
+	if err := w.answer(name); err != nil && verb == "evict" {
+		return err
+	}
+	obj, err := w.client.Tracker().Get(podsResource, namespace, name)
+	if err != nil || !w.stops {
+		return err
+	}
+	p := obj.(*corev1.Pod).DeepCopy()
+	grace := *p.Spec.TerminationGracePeriodSeconds
+	if o.GracePeriodSeconds != nil {
+		grace = *o.GracePeriodSeconds
+	}
+	end := time.Duration(grace) * time.Second
+	p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
+	// It stops within its grace, if barely.
+	time.AfterFunc(end-time.Millisecond, func() { _ = w.client.Tracker().Delete(podsResource, namespace, name) })
+	return w.client.Tracker().Update(podsResource, p, namespace)
+}
+
+func (w *world) tell(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, fmt.Sprintf(format, args...))
+}
+
+func (w *world) DrainProgressed(p Progress) {
+	w.tell("%d of %d left, %d blocked", p.Left, p.Total, p.Blocked)
+}
+func (w *world) PodEvicted(_ string, p Pod) { w.tell("evicted %s", p.Name) }
+func (w *world) PodBlocked(_ string, p Pod, why string) {
+	w.tell("blocked %s: %s", p.Name, why)
+}
+
+func (w *world) PodForced(_ string, p Pod, grace time.Duration) {
+	w.tell("forced %s in %v", p.Name, grace)
+}
+func (w *world) KubernetesFailed(operation string, err error) {
+	w.tell("failed %s: %v", operation, err)
+}
+
+func (w *world) requests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+func (w *world) was(told string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.told, func(s string) bool { return strings.Contains(s, told) })
+}
+
+func (w *world) expect(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.requests()); diff != "" {
+		w.t.Errorf("evictions and deletions:\n%s", diff)
+	}
+}
+
+// elapse lets the bubble's time pass.
+func elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func running(name string) *corev1.Pod {
+	seconds := int64(10)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "x", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": "web"},
+		},
+		Spec: corev1.PodSpec{NodeName: "n", TerminationGracePeriodSeconds: &seconds},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		}},
+	}
+}
+
+func pdb(allowed int32) *policyv1.PodDisruptionBudget {
+	one := intstr.FromInt32(1)
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "b"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
+var usual = Config{Timeout: time.Hour, AtDeadline: Delete, Settle: 5 * time.Second}
+
+func TestDrainEvictsAllThatMustLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finished := running("finished")
+		finished.Status.Phase = corev1.PodSucceeded
+		w := newWorld(t, usual, running("a"), running("b"), finished)
+		report, err := w.drain(time.Hour)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Report{Total: 2, Took: report.Took}, report); diff != "" {
+			t.Error(diff)
+		}
+		if report.Took < 10*time.Second || report.Took > 11*time.Second {
+			t.Errorf("it took %v for a grace of 10s", report.Took)
+		}
+		got := w.requests()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"evict a uid-a", "evict b uid-b"}, got); diff != "" {
+			t.Error(diff)
+		}
+		if !w.was("evicted a") || !w.was("0 of 2 left, 0 blocked") {
+			t.Errorf("the observer was told %q", w.told)
+		}
+	})
+}
+
+func TestDrainIsOverNoSoonerThanSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual)
+		wait := w.drain(time.Hour)
+		elapse(3 * time.Second)
+		if err := w.client.Tracker().Add(running("late")); err != nil {
+			t.Fatal(err)
+		}
+		report, err := wait()
+		if err != nil || report.Total != 1 || len(report.Left) > 0 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		w.expect("evict late uid-late")
+	})
+}
+
+func TestTheDeadlineEndsTheSettleTimeToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{AtDeadline: Delete, Settle: time.Minute})
+		report, err := w.drain(2 * time.Second)()
+		if err != nil || report.Took > 3*time.Second {
+			t.Errorf("got %+v, %v", report, err)
+		}
+	})
+}
+
+func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual, running("a"), pdb(0))
+		wait := w.drain(time.Hour)
+		elapse(500 * time.Millisecond)
+		cause := errors.New("leaving")
+		before := time.Now()
+		w.cancel(cause)
+		if _, err := wait(); !errors.Is(err, cause) {
+			t.Errorf("got %v, want %v", err, cause)
+		}
+		if took := time.Since(before); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		w.expect()
+	})
+}
+
+func TestDrainThatCannotBeginEndsWithTheCauseOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual)
+		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewServiceUnavailable("away")
+		})
+		wait := w.drain(time.Hour)
+		elapse(time.Minute)
+		cause := errors.New("leaving")
+		w.cancel(cause)
+		if _, err := wait(); !errors.Is(err, cause) {
+			t.Errorf("got %v, want %v", err, cause)
+		}
+	})
+}
+
+func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual, running("a"), pdb(0))
+		w.answer = func(string) error { return held(0) }
+		wait := w.drain(time.Hour)
+		elapse(5 * time.Minute)
+		if n := len(w.requests()); n < 5 || n > 20 {
+			t.Errorf("a blocked pod was tried %d times in five minutes", n)
+		}
+		if !w.was("blocked a: x/b") || !w.was("1 of 1 left, 1 blocked") {
+			t.Errorf("the observer was told %q", w.told)
+		}
+		w.mu.Lock()
+		w.asked, w.answer = nil, func(string) error { return nil }
+		w.mu.Unlock()
+		before := time.Now()
+		if err := w.client.Tracker().Update(pdbsResource, pdb(1), "x"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.expect("evict a uid-a")
+		if took := time.Since(before); took > 0 {
+			t.Errorf("the eviction came %v after the budget", took)
+		}
+		if _, err := wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestABudgetThatGoesAwayHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual, running("a"), pdb(0))
+		wait := w.drain(time.Hour)
+		elapse(500 * time.Millisecond)
+		if err := w.client.Tracker().Delete(pdbsResource, "x", "b"); err != nil {
+			t.Fatal(err)
+		}
+		elapse(2 * time.Second) // What was blocked without a budget is tried in its own time.
+		w.expect("evict a uid-a")
+		if _, err := wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNothingIsAskedWhileNothingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := running("a")
+		*a.Spec.TerminationGracePeriodSeconds = 1200
+		w := newWorld(t, usual, a)
+		wait := w.drain(time.Hour)
+		elapse(time.Second)
+		before := len(w.client.Actions())
+		elapse(15 * time.Minute)
+		if after := w.client.Actions(); len(after) > before {
+			t.Errorf("asked for %v", after[before:])
+		}
+		if _, err := wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAWatchThatIsBehind has a watch that shows nothing until it is told to.
+func TestAWatchThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual, running("a"))
+		behind := watch.NewFake()
+		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, behind, nil
+		})
+		wait := w.drain(time.Hour)
+		elapse(14 * time.Second)
+		w.expect("evict a uid-a")
+		behind.Delete(running("a"))
+		report, err := wait()
+		if err != nil || len(report.Left) > 0 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		w.expect("evict a uid-a")
+	})
+}
+
+func TestAPodThatOnlyTheProofShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual)
+		behind := watch.NewFake()
+		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, behind, nil
+		})
+		wait := w.drain(time.Hour)
+		elapse(time.Second)
+		if err := w.client.Tracker().Add(running("late")); err != nil {
+			t.Fatal(err)
+		}
+		elapse(20 * time.Second)
+		w.expect()
+		behind.Add(running("late"))
+		elapse(11 * time.Second)
+		w.expect("evict late uid-late")
+		behind.Delete(running("late"))
+		if report, err := wait(); err != nil || report.Total != 1 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+	})
+}
+
+func TestAProofThatFailsIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual)
+		var mu sync.Mutex
+		away := false
+		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if away {
+				return true, nil, apierrors.NewServiceUnavailable("away")
+			}
+			return false, nil, nil
+		})
+		wait := w.drain(10 * time.Second)
+		elapse(time.Second)
+		mu.Lock()
+		away = true
+		mu.Unlock()
+		elapse(time.Minute)
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		report, err := wait()
+		if err != nil || report.Took < time.Minute {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		if !w.was("failed prove that node n is empty") {
+			t.Errorf("the observer was told %q", w.told)
+		}
+	})
+}
+
+func TestAtTheDeadline(t *testing.T) {
+	for _, tt := range []struct {
+		name, at string
+		forced   int
+		left     []string
+		last     string
+		took     time.Duration
+	}{
+		{name: "delete", at: Delete, forced: 1, last: "delete a uid-a in 10s", took: time.Minute},
+		{name: "leave", at: Leave, left: []string{"x/a"}, last: "evict a uid-a", took: time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Config{AtDeadline: tt.at}, running("a"), pdb(0))
+				w.answer = func(string) error { return held(0) }
+				report, err := w.drain(time.Minute)()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := Report{Total: 1, Forced: tt.forced, Left: tt.left, Took: tt.took}
+				report.Took = report.Took.Round(time.Second)
+				if diff := cmp.Diff(want, report); diff != "" {
+					t.Error(diff)
+				}
+				if asked := w.requests(); asked[len(asked)-1] != tt.last {
+					t.Errorf("last: got %q, want %q", asked[len(asked)-1], tt.last)
+				}
+				if w.was("forced a in 10s") != (tt.forced > 0) {
+					t.Errorf("the observer was told %q", w.told)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEvictionCarriesAGraceOnlyWhenItIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{AtDeadline: Delete}, running("a"))
+		long := running("long")
+		*long.Spec.TerminationGracePeriodSeconds = 3600
+		if err := w.client.Tracker().Add(long); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.drain(time.Minute)(); err != nil {
+			t.Fatal(err)
+		}
+		// The watch takes a moment to begin, and a grace is told in whole seconds.
+		got := w.requests()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"evict a uid-a", "evict long uid-long in 59s"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestABusyAPIServerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, usual, running("a"))
+		w.answer = func(string) error {
+			if len(w.asked) <= 3 {
+				return apierrors.NewServiceUnavailable("away")
+			}
+			return nil
+		}
+		if report, err := w.drain(time.Hour)(); err != nil || report.Total != 1 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		w.expect("evict a uid-a", "evict a uid-a", "evict a uid-a", "evict a uid-a")
+		if !w.was("failed remove pod x/a") {
+			t.Errorf("the observer was told %q", w.told)
+		}
+	})
+}
+
+func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
+	full := pdb(3)
+	full.Annotations = map[string]string{"long": "text"}
+	got, err := stripBudget(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pdb(3)
+	want.Spec.MaxUnavailable = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if other, err := stripBudget("no budget"); err != nil || other != "no budget" {
+		t.Errorf("got %v, %v", other, err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		want []string // in the error, all at once
+	}{
+		{"the usual", usual, nil},
+		{"the least", Config{Timeout: time.Second, AtDeadline: Leave}, nil},
+		{"the most", Config{Timeout: 48 * time.Hour, AtDeadline: Delete, Settle: time.Minute}, nil},
+		{"nothing set", Config{}, []string{"DRAIN_TIMEOUT is 0s", `DRAIN_AT_DEADLINE is ""`}},
+		{
+			"everything wrong", Config{Timeout: 49 * time.Hour, AtDeadline: "kill", Settle: -1},
+			[]string{"DRAIN_TIMEOUT is 49h", `DRAIN_AT_DEADLINE is "kill"`, "DRAIN_SETTLE is -1ns"},
+		},
+		{"settles too long", Config{Timeout: 1e9, AtDeadline: Delete, Settle: time.Hour}, []string{"DRAIN_SETTLE is 1h"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.cfg.Validate()
+			if (err != nil) != (tt.want != nil) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want %q in it", err, want)
+				}
+			}
+			if err != nil && strings.Count(err.Error(), "\n")+1 != len(tt.want) {
+				t.Errorf("got %q, want %d mistakes", err, len(tt.want))
+			}
+		})
+	}
+}
+
+func TestDeadlineIsAsConfigured(t *testing.T) {
+	d := &Drainer{cfg: usual}
+	if got := d.Deadline(t0); !got.Equal(t0.Add(time.Hour)) {
+		t.Errorf("got %v", got)
+	}
+}
