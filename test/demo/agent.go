@@ -26,8 +26,8 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
-// agent is the agent's process. Everything of it lies in the control plane's folder, which goes with this process,
-// even if that is killed.
+// agent is the agent's process. Everything of it lies in the control plane's folder, which goes
+// with this process, even if that is killed.
 type agent struct {
 	binary string
 	cmd    *exec.Cmd
@@ -130,7 +130,8 @@ func (a *agent) failure() error {
 	<-a.ended
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return fmt.Errorf("the agent exited (%s); its last words:\n  %s", a.cmd.ProcessState, strings.Join(a.tail, "\n  "))
+	words := strings.Join(a.tail, "\n  ")
+	return fmt.Errorf("the agent exited (%s); its last words:\n  %s", a.cmd.ProcessState, words)
 }
 
 // ready returns when the agent says that it is.

@@ -1,6 +1,6 @@
-// Command demo shows on one screen what the agent does: it starts a real Kubernetes control plane, a simulated
-// AWS and the agent, scales one instance in, and tells what happens until the instance is gone. It leaves nothing
-// behind, and ends with 0 only if everything was as it should be.
+// Command demo shows on one screen what the agent does: it starts a real Kubernetes control plane,
+// a simulated AWS and the agent, scales one instance in, and tells what happens until the instance
+// is gone. It leaves nothing behind, and ends with 0 only if everything was as it should be.
 //
 // DEMO_KEEP=1 leaves the world up after the story, until Ctrl-C.
 package main
@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,7 +26,8 @@ const (
 	exitInterrupted = 130
 )
 
-const preface = `node-drainer: one instance of an Auto Scaling group is scaled in, and its node is drained first.
+const preface = `
+node-drainer: one instance of an Auto Scaling group is scaled in, and its node is drained first.
   Real:       etcd, kube-apiserver, controllers, scheduler, RBAC, evictions; the agent, as a process
   Simulated:  AWS (SQS, Auto Scaling) by test/awsim; kubelets by kwok, so nothing runs in the pods
 `
@@ -40,7 +43,7 @@ func main() {
 
 // run is the demo; it returns the exit code. Whatever happens, all that it started has ended by then.
 func run(ctx context.Context, s *screen, errs io.Writer) int {
-	s.line("%s", preface)
+	s.line("%s", strings.TrimPrefix(preface, "\n"))
 	var ends cleanups
 	err := demonstrate(ctx, s, &ends, errs)
 	interrupted := ctx.Err() != nil
@@ -95,8 +98,8 @@ func (c *cleanups) add(end func() error) { *c = append(*c, end) }
 // run calls each, the latest first, also when one fails.
 func (c *cleanups) run() error {
 	var errs []error
-	for i := len(*c) - 1; i >= 0; i-- {
-		errs = append(errs, (*c)[i]())
+	for _, end := range slices.Backward(*c) {
+		errs = append(errs, end())
 	}
 	*c = nil
 	return errors.Join(errs...)

@@ -24,8 +24,8 @@ type view struct {
 	Stays    bool // The DaemonSet's pod is on the node, and nobody has asked it to go.
 }
 
-// pods follows the pods by a watch: each change of a pod is one sample, so a budget that is broken for a moment
-// only is seen.
+// pods follows the pods by a watch: each change of a pod is one sample, so a budget that is broken
+// for a moment only is seen.
 type pods struct {
 	node    string
 	changed chan struct{}

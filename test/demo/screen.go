@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen writes lines, and below them on a terminal one line that is redrawn. Anywhere else it writes no control
-// characters, and no line that would be redrawn.
+// screen writes lines, and below them on a terminal one line that is redrawn. Anywhere else it
+// writes no control characters, and no line that would be redrawn.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer

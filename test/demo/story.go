@@ -36,7 +36,10 @@ func (w *world) play(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	s := &story{world: w, pods: p, began: time.Now(), blocked: map[string]map[string]bool{}, told: map[string]bool{}}
+	s := &story{
+		world: w, pods: p, began: time.Now(),
+		blocked: map[string]map[string]bool{}, told: map[string]bool{},
+	}
 	w.screen.line("")
 	if err := w.scaleIn(ctx); err != nil {
 		return result{}, fmt.Errorf("scale in: %w", err)
@@ -53,9 +56,10 @@ func (w *world) scaleIn(ctx context.Context) error {
 		Region: region, BaseEndpoint: aws.String(w.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(you, "demo", ""),
 	})
-	_, err := client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+	in := autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: aws.String(w.instance), ShouldDecrementDesiredCapacity: aws.Bool(true),
-	})
+	}
+	_, err := client.TerminateInstanceInAutoScalingGroup(ctx, &in)
 	return err
 }
 
@@ -198,8 +202,17 @@ func (s *story) hear(ctx context.Context, l logLine) error {
 	return nil
 }
 
-// empty ends the bar: on a terminal its last state becomes a line.
+// empty ends the bar: on a terminal its last state becomes a line. The agent has asked the API server, so
+// our watch may be a moment behind it.
 func (s *story) empty(l logLine) {
+	late := time.After(2 * time.Second)
+	for v, waiting := s.pods.view(), true; waiting && v.Gone < v.Total; v = s.pods.view() {
+		select {
+		case <-s.pods.changed:
+		case <-late:
+			waiting = false
+		}
+	}
 	s.gather()
 	s.drained, s.forced, s.stayed = l.At, l.Forced, s.pods.view().Stays
 	s.screen.status("")
@@ -243,8 +256,9 @@ func (s *story) draw() {
 func (s *story) progress(v view) string {
 	const before, words = 18, 44
 	width := max(min(s.screen.width()-before-words, 30), 5)
+	bar := s.screen.bar(v.Gone, v.Stopping, v.Total, width)
 	return fmt.Sprintf("%s %2d/%d moved, %d stopping, %d waiting; %d ready",
-		s.screen.bar(v.Gone, v.Stopping, v.Total, width), v.Gone, v.Total, v.Stopping, v.Total-v.Gone-v.Stopping, v.Ready)
+		bar, v.Gone, v.Total, v.Stopping, v.Total-v.Gone-v.Stopping, v.Ready)
 }
 
 // end takes one step of the end, and returns whether it was the last.
@@ -277,4 +291,3 @@ func (s *story) release() {
 	s.tell(s.closed.ClosedAt, ours, "hook completed with %s; pods left to move on the node: %d",
 		s.screen.bold(s.closed.Result), len(s.closed.PodsAtClose))
 }
-

@@ -101,7 +101,7 @@ func (w *world) startAWS(ctx context.Context) (string, error) {
 	aws.SetDelays(awsim.Delays{Terminate: shutdown})
 	w.queue = aws.CreateQueue("node-drainer", nil)
 	err = errors.Join(
-		aws.CreateGroup(awsim.Group{
+		aws.CreateGroup(awsim.Group{ //nolint:contextcheck // What it starts lives until Close.
 			Name: group, Max: 2 * instances, Desired: instances,
 			Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 		}),
@@ -125,7 +125,8 @@ func (w *world) startAWS(ctx context.Context) (string, error) {
 		group, instances, hook, heartbeatTimeout), nil
 }
 
-// startWorkloads puts all the Deployment's pods on the node that will go, so that there is something to see.
+// startWorkloads puts all the Deployment's pods on the node that will go, so that there is
+// something to see.
 func (w *world) startWorkloads(ctx context.Context) (string, error) {
 	client := w.cluster.Client().CoreV1().Namespaces()
 	for _, name := range []string{shop, home} {
@@ -162,8 +163,8 @@ func (w *world) buildAgent(ctx context.Context) (string, error) {
 	return "agent           built from ./cmd/agent", nil
 }
 
-// startAgent returns when the agent serves, and has taken the notification with which Auto Scaling tests a new
-// hook's target out of the queue.
+// startAgent returns when the agent serves, and has taken the notification with which Auto Scaling
+// tests a new hook's target out of the queue.
 func (w *world) startAgent(ctx context.Context) (string, error) {
 	var err error
 	w.kubeconfig, err = w.cluster.ServiceAccount(ctx, home, "agent", agentrules.All()...)
