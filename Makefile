@@ -43,9 +43,7 @@ verify: verify-tidy verify-format verify-generated vet arch lint vuln ## Check a
 
 .PHONY: demo
 demo: ## Drain a node before your eyes: a real control plane, a simulated AWS, the agent.
-	$(call need,test/demo)
-	$(MAKE) --no-print-directory cluster
-	$(GO) run ./test/demo
+	@$(GO) run ./test/demo
 
 ##@ More
 
