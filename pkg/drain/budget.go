@@ -105,8 +105,8 @@ func (b *budgets) subscribe(c chan<- struct{}) (unsubscribe func()) {
 	}
 }
 
-// protecting names the budgets that select a pod of the namespace with these labels, and notes in allowed what
-// each allows now.
+// protecting names the budgets that select a pod of the namespace with these labels, and notes in allowed
+// what each allows now.
 func (b *budgets) protecting(namespace string, podLabels map[string]string, allowed map[string]int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

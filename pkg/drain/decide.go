@@ -65,8 +65,8 @@ type Policy struct {
 	Force bool // delete what is still on the node when its grace must begin to end by the deadline
 }
 
-// minGrace is the shortest grace that a pod is given. With none, the pod's object would go while its processes
-// may still run, and a StatefulSet could then run it twice.
+// minGrace is the shortest grace that a pod is given. With none, the pod's object would go while its
+// processes may still run, and a StatefulSet could then run it twice.
 const minGrace = time.Second
 
 // Step is one move: what to do now, what to wait for, and when to look again.
@@ -117,7 +117,9 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	}
 	// The longest grace goes first, since it ends last; names make the order, and so the tests, stable.
 	slices.SortFunc(d.step.Left, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(b.Grace, a.Grace), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(b.Grace, a.Grace), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+		)
 	})
 	d.step.Done = true
 	for _, pod := range d.step.Left {
@@ -156,8 +158,8 @@ func (d *decision) consider(pod Pod) {
 	}
 }
 
-// pending tells whether the last attempt is to be given its time, whatever the deadline: no answer has come, the
-// API server asked for a pause, or the watch has yet to show what was accepted.
+// pending tells whether the last attempt is to be given its time, whatever the deadline: no answer has come,
+// the API server asked for a pause, or the watch has yet to show what was accepted.
 func (d *decision) pending(pod Pod) bool {
 	switch pod.Try.Last {
 	case Sent:
@@ -170,8 +172,8 @@ func (d *decision) pending(pod Pod) bool {
 	return false
 }
 
-// over tells whether the deadline has come and nothing more can be done for the pod: it was to be left, it was
-// given its last grace and that has passed, or the API server refused even its deletion.
+// over tells whether the deadline has come and nothing more can be done for the pod: it was to be left, it
+// was given its last grace and that has passed, or the API server refused even its deletion.
 func (d *decision) over(pod Pod) bool {
 	if d.now.Before(d.deadline) {
 		return false
@@ -185,10 +187,10 @@ func (d *decision) over(pod Pod) bool {
 	return false
 }
 
-// forceAt is when the pod must be deleted for its grace to end by the deadline; zero is never. A grace that is
-// longer than half of the time since the node was taken out of service leaves the other half to the budget. A pod
-// that is terminating keeps its grace to the last: the API server counts a shorter one from the first deletion,
-// and has a pod that is past it killed at once.
+// forceAt is when the pod must be deleted for its grace to end by the deadline; zero is never. A grace that
+// is longer than half of the time since the node was taken out of service leaves the other half to the
+// budget. A pod that is terminating keeps its grace to the last: the API server counts a shorter one from the
+// first deletion, and has a pod that is past it killed at once.
 func (d *decision) forceAt(pod Pod) time.Time {
 	switch {
 	case !d.policy.Force:
@@ -215,8 +217,8 @@ func (d *decision) remaining(pod Pod) time.Duration {
 	return max(min(pod.Grace, d.deadline.Sub(d.now).Truncate(time.Second)), minGrace)
 }
 
-// backingOff tells whether the pod is not to be tried yet. A pod that its budget held back is tried before its
-// time if the budget allows it now.
+// backingOff tells whether the pod is not to be tried yet. A pod that its budget held back is tried before
+// its time if the budget allows it now.
 func (d *decision) backingOff(pod Pod) bool {
 	if !d.now.Before(pod.Try.Next) {
 		return false

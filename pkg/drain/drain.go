@@ -1,5 +1,5 @@
-// Package drain empties a Kubernetes node before a deadline: within the disruption budgets as long as there is
-// time, and past them, if the policy says so, when there is no more.
+// Package drain empties a Kubernetes node before a deadline: within the disruption budgets as long as there
+// is time, and past them, if the policy says so, when there is no more.
 package drain
 
 import (
@@ -76,8 +76,8 @@ type Drainer struct {
 	slots    chan struct{}
 }
 
-// New returns a Drainer that reads from and writes to client. The client should have no rate limit of its own:
-// the API server knows better what it can take.
+// New returns a Drainer that reads from and writes to client. The client should have no rate limit of its
+// own: the API server knows better what it can take.
 func New(client kubernetes.Interface, cfg Config, observer Observer) (*Drainer, error) {
 	b, err := newBudgets(client)
 	if err != nil {
@@ -97,8 +97,8 @@ func (d *Drainer) Synced() bool { return d.budgets.informer.HasSynced() }
 func (d *Drainer) Deadline(since time.Time) time.Time { return since.Add(d.cfg.Timeout) }
 
 // Drain empties the node, which was taken out of service at since. It returns when a fresh list shows that no
-// pod is left that had to leave, or, at the deadline, with those that are left in the report. An API server that
-// does not answer is asked again for as long as ctx lasts. The error is the cause of ctx's end.
+// pod is left that had to leave, or, at the deadline, with those that are left in the report. An API server
+// that does not answer is asked again for as long as ctx lasts. The error is the cause of ctx's end.
 func (d *Drainer) Drain(ctx context.Context, node string, since, deadline time.Time) (Report, error) {
 	r, err := d.begin(ctx, node, since, deadline)
 	if err != nil {

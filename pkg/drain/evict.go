@@ -24,8 +24,8 @@ const (
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 )
 
-// evict asks the API server to evict the pod: this pod, by its UID, and not another of its name that has taken
-// its place, perhaps on a healthy node.
+// evict asks the API server to evict the pod: this pod, by its UID, and not another of its name that has
+// taken its place, perhaps on a healthy node.
 func (d *Drainer) evict(ctx context.Context, r Removal) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -80,9 +80,10 @@ func forced(err error) (Outcome, string) {
 // that was to go has gone.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// isBudget: 429 with the cause DisruptionBudget, a budget forbids it now. 500 that names more than one budget, the
-// eviction API serves no pod that two budgets select (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go).
-// A 429 without that cause comes from the API server's own limits and has nothing to do with the pod.
+// isBudget: 429 with the cause DisruptionBudget, a budget forbids it now. 500 that names more than one
+// budget, the eviction API serves no pod that two budgets select
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). A 429 without that cause comes from the API
+// server's own limits and has nothing to do with the pod.
 func isBudget(err error) bool {
 	if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		return true
@@ -110,8 +111,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// next notes the outcome of an attempt and when the pod may be tried again: after what the API server asks for,
-// else after a pause that doubles.
+// next notes the outcome of an attempt and when the pod may be tried again: after what the API server asks
+// for, else after a pause that doubles.
 func (t Try) next(outcome Outcome, why string, err error, now time.Time) Try {
 	if outcome == Accepted || outcome == Forced {
 		return Try{Last: outcome, Next: now.Add(settleTime)}

@@ -165,7 +165,8 @@ func (r *run) noteForced(uid string) bool {
 	return !before
 }
 
-// note keeps the outcome of an attempt, tells what stands in the way when that is new, and wakes the drain up.
+// note keeps the outcome of an attempt, tells what stands in the way when that is new, and wakes the drain
+// up.
 func (r *run) note(ctx context.Context, pod Pod, outcome Outcome, why string, err error) {
 	if ctx.Err() != nil {
 		return

@@ -47,10 +47,10 @@ type Reason struct {
 	Deadline time.Time // zero if it is not known yet
 }
 
-// Retire takes the Node out of service in one patch, as configured: taint, unschedulable, load-balancer label,
-// and an annotation with the reason and the deadline. It returns the mark that the Node has afterwards. Of two
-// deadlines the earlier stays, and a Node that has all of it already is not patched. The patch is guarded by
-// the Node's resource version. The error is ErrGone if the Node no longer exists.
+// Retire takes the Node out of service in one patch, as configured: taint, unschedulable, load-balancer
+// label, and an annotation with the reason and the deadline. It returns the mark that the Node has
+// afterwards. Of two deadlines the earlier stays, and a Node that has all of it already is not patched. The
+// patch is guarded by the Node's resource version. The error is ErrGone if the Node no longer exists.
 func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (Mark, error) {
 	var mark Mark
 	err := n.change(ctx, node, func(current *corev1.Node) patch {
@@ -79,9 +79,9 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 	return n.change(ctx, node, exclude)
 }
 
-// change patches the Node with what alter returns for its current state; nil changes nothing. The Node is read
-// from the watch first, and from the API after a conflict, or before it is said that there is nothing to change:
-// the watch may not show yet what was just done.
+// change patches the Node with what alter returns for its current state; nil changes nothing. The Node is
+// read from the watch first, and from the API after a conflict, or before it is said that there is nothing to
+// change: the watch may not show yet what was just done.
 func (n *Nodes) change(ctx context.Context, node Node, alter func(*corev1.Node) patch) error {
 	current, err := n.cached(node.Name)
 	if err != nil {
@@ -219,8 +219,8 @@ func (c Config) isTaint(t corev1.Taint) bool {
 	return t.Key == c.TaintKey && string(t.Effect) == c.TaintEffect
 }
 
-// readMark returns the mark on a Node. A mark of another instance, left by a Node that had the name before, or
-// one that cannot be read, is none.
+// readMark returns the mark on a Node. A mark of another instance, left by a Node that had the name before,
+// or one that cannot be read, is none.
 func readMark(node *corev1.Node) (Mark, bool) {
 	text, ok := node.Annotations[Annotation]
 	if !ok {
