@@ -1,5 +1,5 @@
-// Package agentrules holds what the agent may do in a cluster, for whatever runs it: nothing that runs the agent
-// grants it more, so that a rule that is missing shows.
+// Package agentrules holds what the agent may do in a cluster, for whatever runs it: nothing that
+// runs the agent grants it more, so that a rule that is missing shows.
 package agentrules
 
 import rbacv1 "k8s.io/api/rbac/v1"

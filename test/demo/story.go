@@ -234,8 +234,8 @@ func (s *story) gather() {
 	for budget, held := range s.blocked {
 		if !s.told[budget] {
 			s.told[budget] = true
-			s.tell(time.Now(), ours, "%s %d pods wait for PodDisruptionBudget %s: of %d pods %d must be ready",
-				s.screen.yellow("blocked:"), len(held), budget, replicas, least)
+			s.tell(time.Now(), ours, "%s %d pods wait for PodDisruptionBudget %s: %d of %d must be ready",
+				s.screen.yellow("blocked:"), len(held), budget, least, replicas)
 		}
 	}
 	if !s.screen.terminal && v.Gone != s.gone {
