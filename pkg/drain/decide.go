@@ -40,7 +40,8 @@ const (
 // Try is what has come of the attempts to move a pod.
 type Try struct {
 	Last Outcome
-	Next time.Time // not before this is it tried again
+	Soon time.Time // not before this is it tried again when its budget allows it
+	Next time.Time // not before this is it tried again whatever its budget
 	N    int       // failed attempts in a row
 	Why  string    // what stood in the way: a PodDisruptionBudget, an error
 }
@@ -68,6 +69,9 @@ type Policy struct {
 // minGrace is the shortest grace that a pod is given. With none, the pod's object would go while its
 // processes may still run, and a StatefulSet could then run it twice.
 const minGrace = time.Second
+
+// stopLag is how long the kubelet may take, after a pod's grace, to kill the pod and say that it is gone.
+const stopLag = 2 * time.Second
 
 // Step is one move: what to do now, what to wait for, and when to look again.
 type Step struct {
@@ -151,8 +155,8 @@ func (d *decision) consider(pod Pod) {
 		d.wait(pod, Terminating, d.forceAt(pod))
 	case pod.Critical && d.others:
 		d.wait(pod, LaterTier, d.forceAt(pod))
-	case d.backingOff(pod):
-		d.wait(pod, reasonOf(pod), pod.Try.Next, d.forceAt(pod))
+	case d.now.Before(d.retryAt(pod)):
+		d.wait(pod, reasonOf(pod), d.retryAt(pod), d.forceAt(pod))
 	default:
 		d.evict(pod)
 	}
@@ -182,7 +186,7 @@ func (d *decision) over(pod Pod) bool {
 	case !d.policy.Force, pod.Try.Last == Denied:
 		return true
 	case !pod.GoneBy.IsZero():
-		return !d.now.Before(pod.GoneBy)
+		return !d.now.Before(pod.GoneBy.Add(stopLag))
 	}
 	return false
 }
@@ -217,13 +221,13 @@ func (d *decision) remaining(pod Pod) time.Duration {
 	return max(min(pod.Grace, d.deadline.Sub(d.now).Truncate(time.Second)), minGrace)
 }
 
-// backingOff tells whether the pod is not to be tried yet. A pod that its budget held back is tried before
-// its time if the budget allows it now.
-func (d *decision) backingOff(pod Pod) bool {
-	if !d.now.Before(pod.Try.Next) {
-		return false
+// retryAt is when the pod may be tried again, as things are now: a pod that its only budget held back is tried
+// before its time when the budget allows it, or is gone.
+func (d *decision) retryAt(pod Pod) time.Time {
+	if pod.Try.Last == Blocked && len(pod.Budgets) <= 1 && d.held(pod) == "" {
+		return pod.Try.Soon
 	}
-	return pod.Try.Last != Blocked || d.held(pod) != "" || len(pod.Budgets) != 1
+	return pod.Try.Next
 }
 
 func (d *decision) evict(pod Pod) {
@@ -265,7 +269,7 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	d.again(until...)
 	d.again(d.deadline)
 	if !d.now.Before(d.deadline) {
-		d.again(pod.GoneBy)
+		d.again(pod.GoneBy.Add(stopLag))
 	}
 }
 

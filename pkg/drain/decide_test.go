@@ -148,6 +148,16 @@ func TestDecide(t *testing.T) {
 			allowed: one, now: 5 * s, want: "evict a; wait b budgeted x/b; again 25s",
 		},
 		{
+			name: "a pod that was refused though its budget seemed to allow it is given a moment", pods: []Pod{
+				pod("a", budgeted("x/b"), func(p *Pod) { p.Try = Try{Last: Blocked, Soon: at(6 * s), Next: at(20 * s), N: 1} }),
+			},
+			allowed: one, now: 5 * s, want: "wait a budgeted x/b; again 6s",
+		},
+		{
+			name: "a blocked pod is tried when its budget has gone",
+			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "evict a",
+		},
+		{
 			name: "a blocked pod is not tried early when its budget does not allow it",
 			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 20*s))}, allowed: none, now: 5 * s,
 			want: "wait a budgeted x/b; again 20s",
@@ -292,16 +302,16 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "and which is done only when its grace is over", now: 20 * m,
-			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; again 20m1s",
+			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; again 20m3s",
 		},
 		{
-			name: "then the pod is left", now: 20*m + s,
+			name: "and the kubelet has had time to tell", now: 20*m + 3*s,
 			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; done",
 		},
 		{
 			name: "one pod's last grace holds the end up for all", now: 10 * m,
 			pods: []Pod{pod("a", goneBy(10*m+s)), pod("b", goneBy(9*m))},
-			want: "wait a terminating, b terminating; again 10m1s",
+			want: "wait a terminating, b terminating; again 10m3s",
 		},
 
 		// Leave.
@@ -515,7 +525,7 @@ func (f *fleet) answer(r Removal, force bool, now time.Time) {
 			}
 			f.stop(p, now.Add(own))
 		}
-		p.Try = p.Try.next(outcome, "", nil, now)
+		p.Try = p.next(outcome, "", nil, now)
 	}
 }
 
@@ -569,7 +579,7 @@ func TestEveryDrainEnds(t *testing.T) {
 		policy := Policy{Force: seed%4 > 0}
 		now, deadline := t0, at(window)
 		// Beyond the deadline, or the return of the API server, there is one pause and the shortest grace.
-		latest := deadline.Add(2 * time.Second)
+		latest := deadline.Add(2*time.Second + stopLag)
 		if f.away[1].After(deadline) {
 			latest = f.away[1]
 		}

@@ -22,6 +22,9 @@ const (
 	settleTime = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
+	// soonestRetry is the least pause after a refusal by a budget that seems to allow the eviction: the watch may
+	// be behind, and other drains use up the same budget.
+	soonestRetry = 50 * time.Millisecond
 )
 
 // evict asks the API server to evict the pod: this pod, by its UID, and not another of its name that has
@@ -111,19 +114,25 @@ func message(err error) string {
 	return err.Error()
 }
 
-// next notes the outcome of an attempt and when the pod may be tried again: after what the API server asks
-// for, else after a pause that doubles.
-func (t Try) next(outcome Outcome, why string, err error, now time.Time) Try {
+// next is what is noted of the pod after an attempt, and says when it may be tried again: after what the API
+// server asks for, else after a pause that doubles. A ready pod that one budget holds is woken when the budget
+// allows more; its pause is only there for what the watch may miss.
+func (p Pod) next(outcome Outcome, why string, err error, now time.Time) Try {
 	if outcome == Accepted || outcome == Forced {
 		return Try{Last: outcome, Next: now.Add(settleTime)}
 	}
-	n := t.N + 1
+	n := p.Try.N + 1
 	pause := min(firstRetry<<min(n-1, 10), lastRetry)
+	soon := min(soonestRetry<<min(n-1, 10), firstRetry)
+	if outcome == Blocked && p.Ready && len(p.Budgets) == 1 {
+		pause = lastRetry
+	}
 	if asked, ok := apierrors.SuggestsClientDelay(err); ok {
-		pause = max(pause, time.Duration(asked)*time.Second)
+		soon = time.Duration(asked) * time.Second
+		pause = max(pause, soon)
 	}
 	pause += rand.N(pause / 4) //nolint:gosec // spreads requests, keeps no secret
-	return Try{Last: outcome, Next: now.Add(pause), N: n, Why: why}
+	return Try{Last: outcome, Soon: now.Add(soon), Next: now.Add(pause), N: n, Why: why}
 }
 
 // list reads the pods of the node from the API server, past every cache.

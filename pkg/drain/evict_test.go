@@ -108,7 +108,7 @@ func TestAnswers(t *testing.T) {
 			if got, _ := forced(tt.err); got != tt.delete {
 				t.Errorf("deletion: got %s, want %s", got, tt.delete)
 			}
-			next := Try{}.next(outcome, why, tt.err, t0)
+			next := Pod{}.next(outcome, why, tt.err, t0)
 			want := max(tt.pause, time.Second)
 			if pause := next.Next.Sub(t0); pause < want || pause > want+want/4 {
 				t.Errorf("pause: got %v, want %v and up to a quarter more", pause, want)
@@ -188,13 +188,13 @@ func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
 	now := t0
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
 		want *= time.Second
-		try = try.next(Deferred, "busy", errors.New("busy"), now)
+		try = Pod{Try: try}.next(Deferred, "busy", errors.New("busy"), now)
 		if pause := try.Next.Sub(now); pause < want || pause > want+want/4 {
 			t.Errorf("attempt %d: got a pause of %v, want %v and up to a quarter more", try.N, pause, want)
 		}
 		now = try.Next
 	}
-	if try = try.next(Accepted, "", nil, now); try.N != 0 || try.Why != "" {
+	if try = (Pod{Try: try}).next(Accepted, "", nil, now); try.N != 0 || try.Why != "" {
 		t.Errorf("success does not forgive: %+v", try)
 	}
 }

@@ -172,7 +172,7 @@ func (r *run) note(ctx context.Context, pod Pod, outcome Outcome, why string, er
 		return
 	}
 	r.mu.Lock()
-	r.tries[pod.UID] = pod.Try.next(outcome, why, err, time.Now())
+	r.tries[pod.UID] = pod.next(outcome, why, err, time.Now())
 	r.mu.Unlock()
 	switch outcome {
 	case Blocked:
