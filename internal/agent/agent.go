@@ -141,10 +141,7 @@ func (a *Agent) handle(ctx context.Context, m queue.Message, e event.Event) erro
 // terminate serves the lifecycle action that the event tells of, once for all copies of the message.
 func (a *Agent) terminate(ctx context.Context, m queue.Message, e event.Event) error {
 	t := Termination{Group: e.Hook.Group, Hook: e.Hook.Name, InstanceID: e.InstanceID, Token: e.Hook.Token}
-	began := e.At
-	if began.IsZero() {
-		began = m.SentAt
-	}
+	began := beginning(m, e)
 	_, err, _ := a.actions.Do(t.String(), func() (any, error) {
 		start := time.Now()
 		a.observer.TerminationBegan(t)
@@ -153,6 +150,18 @@ func (a *Agent) terminate(ctx context.Context, m queue.Message, e event.Event) e
 		return nil, err
 	})
 	return err
+}
+
+// beginning is when the termination began: as the event says, else when its message was sent. A time that is yet to
+// come is none: deadlines are counted from it, and whoever wrote it would have them never come.
+func beginning(m queue.Message, e event.Event) time.Time {
+	now := time.Now()
+	for _, at := range []time.Time{e.At, m.SentAt} {
+		if at.Unix() > 0 && !at.After(now) {
+			return at
+		}
+	}
+	return now
 }
 
 // serve is the way of a termination: whose it is, the hold, the drain under it, the completion.
@@ -172,6 +181,9 @@ func (a *Agent) serve(ctx context.Context, t Termination, began time.Time) (Outc
 	case ctx.Err() != nil:
 		return Interrupted, context.Cause(ctx)
 	case errors.Is(err, errForged):
+		if err := a.restore(ctx, t); err != nil {
+			return Interrupted, err
+		}
 		return Forged, nil
 	case errors.Is(err, lifecycle.ErrGone), errors.Is(err, errUnknown):
 		return Gone, nil
@@ -187,11 +199,11 @@ func (a *Agent) serve(ctx context.Context, t Termination, began time.Time) (Outc
 // foreign returns an error that says so if the instance is no Node here and its group's tags name other
 // clusters. A group without such tags may be ours.
 func (a *Agent) foreign(ctx context.Context, t Termination) (foreign, err error) {
-	if _, ok := a.nodes.Find(t.InstanceID); ok {
-		return nil, nil
-	}
 	var clusters []string
 	err = a.retry(ctx, t, "read the tags of the group", func() (err error) {
+		if _, ok := a.nodes.Find(t.InstanceID); ok {
+			return nil
+		}
 		clusters, err = a.hooks.Clusters(ctx, t.Group)
 		return err
 	})

@@ -21,6 +21,8 @@ var (
 	errUnknown = errors.New("the instance is in no Auto Scaling group")
 	// errUnregistered: no Node has come for the instance.
 	errUnregistered = errors.New("no node has registered for the instance")
+	// errReregistered: the Node was deleted, and another has come for the instance.
+	errReregistered = errors.New("the node has registered anew")
 )
 
 const (
@@ -40,7 +42,7 @@ func (a *Agent) empty(ctx context.Context, t Termination, began time.Time) (Outc
 	case err != nil:
 		return Interrupted, err
 	}
-	mark, err := a.retire(ctx, t, n, began)
+	n, mark, err := a.retire(ctx, t, n, began)
 	switch {
 	case errors.Is(err, node.ErrGone):
 		return Unregistered, nil
@@ -77,7 +79,7 @@ func (a *Agent) find(ctx context.Context, t Termination, began time.Time) (node.
 }
 
 // confirmNode returns nil when Auto Scaling confirms the termination. If it stays silent, the node is marked
-// meanwhile; if it turns out that the message was forged, the mark is taken off.
+// meanwhile.
 func (a *Agent) confirmNode(ctx context.Context, t Termination, n node.Node) error {
 	var answered atomic.Bool
 	confirmed := make(chan error, 1)
@@ -86,7 +88,7 @@ func (a *Agent) confirmNode(ctx context.Context, t Termination, n node.Node) err
 	defer timer.Stop()
 	select {
 	case err := <-confirmed:
-		return a.judge(ctx, t, n, err)
+		return judge(n, err)
 	case <-timer.C:
 	}
 	if !answered.Load() {
@@ -94,20 +96,28 @@ func (a *Agent) confirmNode(ctx context.Context, t Termination, n node.Node) err
 			a.observer.Retrying(t, "mark node "+n.Name, err) // marked again when confirmed
 		}
 	}
-	return a.judge(ctx, t, n, <-confirmed)
+	return judge(n, <-confirmed)
 }
 
-// judge takes the mark off the node of a forged termination, if there is one. The termination of a node that was
-// marked before and whose instance no group knows was no forgery: it is long over.
-func (a *Agent) judge(ctx context.Context, t Termination, n node.Node, verdict error) error {
-	if errors.Is(verdict, errUnknown) {
-		verdict = errForged
-		if !n.Mark.Since.IsZero() {
-			return lifecycle.ErrGone
-		}
-	}
-	if !errors.Is(verdict, errForged) {
+// judge is what Auto Scaling's verdict means for an instance that has a node. The termination of an instance that
+// no group knows was no forgery if the node has been marked with a deadline, as is done after the confirmation: it
+// is long over.
+func judge(n node.Node, verdict error) error {
+	switch {
+	case !errors.Is(verdict, errUnknown):
 		return verdict
+	case n.Mark.Deadline.IsZero():
+		return errForged
+	}
+	return lifecycle.ErrGone
+}
+
+// restore takes the mark off the node of a forged termination, if there is one. It does so for as long as this
+// process runs, and not under the hold: that ends when no group knows the instance.
+func (a *Agent) restore(ctx context.Context, t Termination) error {
+	n, ok := a.nodes.Find(t.InstanceID)
+	if !ok {
+		return nil
 	}
 	err := a.retry(ctx, t, "take the mark off node "+n.Name, func() error {
 		restored, err := a.nodes.Restore(ctx, n)
@@ -116,10 +126,10 @@ func (a *Agent) judge(ctx context.Context, t Termination, n node.Node, verdict e
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, node.ErrGone) {
-		return err
+	if errors.Is(err, node.ErrGone) {
+		return nil
 	}
-	return verdict
+	return err
 }
 
 // confirm returns nil when Auto Scaling says that the instance is terminating, and lifecycle.ErrGone when it is
@@ -164,25 +174,31 @@ func contradiction(state lifecycle.State) error {
 	return fmt.Errorf("%w: the instance is %s", errForged, state)
 }
 
-// retire takes the node out of service, with the deadline by which it must be empty.
-func (a *Agent) retire(ctx context.Context, t Termination, n node.Node, began time.Time) (node.Mark, error) {
+// retire takes the node out of service, with the deadline by which it must be empty. It returns the node as well:
+// one that was deleted may have come back under another UID, and with pods.
+func (a *Agent) retire(ctx context.Context, t Termination, n node.Node, began time.Time) (
+	node.Node, node.Mark, error,
+) {
 	var mark node.Mark
 	err := a.retry(ctx, t, "take node "+n.Name+" out of service", func() error {
 		deadline, err := a.hooks.Deadline(ctx, t, began)
 		if err != nil {
 			return err
 		}
-		since := time.Now()
-		if own := since.Add(a.cfg.DrainTimeout); own.Before(deadline) {
+		if own := time.Now().Add(a.cfg.DrainTimeout); own.Before(deadline) {
 			deadline = own
 		}
 		mark, err = a.nodes.Retire(ctx, n, reason(t, deadline))
+		if again, ok := a.nodes.Find(t.InstanceID); errors.Is(err, node.ErrGone) && ok && again.UID != n.UID {
+			n = again
+			return errReregistered
+		}
 		return err
 	})
 	if err == nil {
 		a.observer.NodeRetired(t, n, mark)
 	}
-	return mark, err
+	return n, mark, err
 }
 
 func reason(t Termination, deadline time.Time) node.Reason {
@@ -191,12 +207,24 @@ func reason(t Termination, deadline time.Time) node.Reason {
 	}
 }
 
-// drain empties the node. The hooks of one instance share a drain.
+// drain empties the node. The hooks of one instance share a drain, unless a later one is due earlier. It is that of
+// the hook that came first: if the group gives up on that, the others drain on.
 func (a *Agent) drain(ctx context.Context, n node.Node, mark node.Mark) (drain.Report, error) {
-	report, err, _ := a.drains.Do(n.UID, func() (any, error) {
-		return a.drainer.Drain(ctx, n.Name, mark.Since, mark.Deadline)
-	})
-	return report.(drain.Report), err //nolint:forcetypeassert // the function above returns one
+	key := fmt.Sprint(n.UID, mark.Deadline.Unix())
+	for {
+		drained := a.drains.DoChan(key, func() (any, error) {
+			return a.drainer.Drain(ctx, n.Name, mark.Since, mark.Deadline)
+		})
+		select {
+		case <-ctx.Done():
+			return drain.Report{}, context.Cause(ctx)
+		case r := <-drained:
+			if r.Shared && errors.Is(r.Err, lifecycle.ErrGone) && ctx.Err() == nil {
+				continue
+			}
+			return r.Val.(drain.Report), r.Err //nolint:forcetypeassert // the function above returns one
+		}
+	}
 }
 
 // exclude takes the node out of the load balancers, where that is to be done late. A node that is gone is out.

@@ -1,0 +1,367 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+const (
+	group    = "workers"
+	instance = "i-0a1b2c3d4e5f60718"
+	never    = 1000 * time.Hour
+
+	inService   = lifecycle.State("InService")
+	terminating = lifecycle.State("Terminating:Wait")
+	proceeding  = lifecycle.State("Terminating:Proceed")
+	inNoGroup   = lifecycle.State("")
+)
+
+var (
+	errOutage   = errors.New("no answer")
+	errStopping = errors.New("stopping")
+)
+
+// world plays all that the agent speaks to, in virtual time, and writes down in order what the agent does to it.
+// Its fields are set before the first message.
+type world struct {
+	start time.Time
+	cfg   agent.Config
+
+	state      func(after time.Duration) (lifecycle.State, error)
+	registers  time.Duration // when the Node of the instance comes
+	clusters   func(after time.Duration) ([]string, error)
+	timeout    map[string]time.Duration // of each hook
+	unknown    bool                     // the group has no such hook
+	givesUp    map[string]time.Duration // when the group gives up on a hook's action
+	drainTakes time.Duration
+	report     drain.Report
+	drainErr   error
+
+	retireErrs, restoreErrs, excludeErrs, deadlineErrs []error // one for each call
+	completes                                          func(ctx context.Context) error
+
+	mu    sync.Mutex
+	node  node.Node
+	steps []step
+	facts []string
+}
+
+type step struct {
+	after time.Duration
+	what  string
+}
+
+// newWorld is one where nothing is wrong: a registered node, whose instance waits for its hook.
+func newWorld() *world {
+	w := &world{
+		start: time.Now(),
+		cfg: agent.Config{
+			ClusterName: "demo", ConfirmTimeout: time.Minute, RegistrationTimeout: 5 * time.Minute, DrainTimeout: time.Hour,
+		},
+		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance},
+		timeout:    map[string]time.Duration{},
+		givesUp:    map[string]time.Duration{},
+		drainTakes: 10 * time.Second,
+		report:     drain.Report{Total: 3, Took: 10 * time.Second},
+		completes:  func(context.Context) error { return nil },
+	}
+	w.state = always(terminating)
+	w.clusters = func(time.Duration) ([]string, error) { return nil, nil }
+	return w
+}
+
+func (w *world) agent() *agent.Agent { return agent.New(w.cfg, w, w, w, w) }
+
+// handle lets an agent handle the message that a hook sends, and returns the error.
+func (w *world) handle(ctx context.Context, hook string) error {
+	return w.agent().Handle(ctx, message(hook, w.start))
+}
+
+func message(hook string, at time.Time) queue.Message {
+	return queue.Message{ID: "m-" + hook, Receives: 1, SentAt: at.Add(time.Second), Body: body(hook, at.Format(time.RFC3339))}
+}
+
+func body(hook, at string) []byte {
+	return fmt.Appendf(nil, `{"Service":"AWS Auto Scaling","LifecycleTransition":"autoscaling:EC2_INSTANCE_TERMINATING",`+
+		`"AutoScalingGroupName":%q,"LifecycleHookName":%q,"EC2InstanceId":%q,"LifecycleActionToken":"token-%s","Time":%q}`,
+		group, hook, instance, hook, at)
+}
+
+func always(s lifecycle.State) func(time.Duration) (lifecycle.State, error) {
+	return func(time.Duration) (lifecycle.State, error) { return s, nil }
+}
+
+// silent is Auto Scaling without an answer until the given time, then with one.
+func silent(until time.Duration, then lifecycle.State) func(time.Duration) (lifecycle.State, error) {
+	return func(after time.Duration) (lifecycle.State, error) {
+		if after < until {
+			return "", errOutage
+		}
+		return then, nil
+	}
+}
+
+// turns is an instance whose state changes at the given time.
+func turns(before lifecycle.State, at time.Duration, then lifecycle.State) func(time.Duration) (lifecycle.State, error) {
+	return func(after time.Duration) (lifecycle.State, error) {
+		if after < at {
+			return before, nil
+		}
+		return then, nil
+	}
+}
+
+func (w *world) after() time.Duration { return time.Since(w.start) }
+
+func (w *world) step(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps = append(w.steps, step{w.after(), fmt.Sprintf(format, args...)})
+}
+
+func (w *world) fact(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.facts = append(w.facts, fmt.Sprintf(format, args...))
+}
+
+// next takes the next of the errors that calls are to end with.
+func (w *world) next(errs *[]error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(*errs) == 0 {
+		return nil
+	}
+	err := (*errs)[0]
+	*errs = (*errs)[1:]
+	return err
+}
+
+// did are the steps, those of one kind or all.
+func (w *world) did(prefix string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := []string{}
+	for _, s := range w.steps {
+		if strings.HasPrefix(s.what, prefix) {
+			out = append(out, s.what)
+		}
+	}
+	return out
+}
+
+// when tells at what time the agent first took the step; -1 if it never did.
+func (w *world) when(what string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.steps {
+		if strings.HasPrefix(s.what, what) {
+			return s.after
+		}
+	}
+	return -1
+}
+
+func (w *world) told(fact string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, f := range w.facts {
+		if strings.HasPrefix(f, fact) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) wantSteps(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), w.did("")); diff != "" {
+		t.Errorf("the agent's steps (-want +got):\n%s", diff)
+	}
+}
+
+func (w *world) wantOutcome(t *testing.T, want agent.Outcome) {
+	t.Helper()
+	if w.told("began") != w.told("ended ") || w.told("ended "+string(want)) == 0 {
+		t.Errorf("the termination did not end as %s: %q", want, w.facts)
+	}
+}
+
+// Hooks.
+
+func (w *world) Hold(ctx context.Context, a lifecycle.Action, work func(context.Context) error) error {
+	w.step("hold %s", a.Hook)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if at, ok := w.givesUp[a.Hook]; ok {
+		defer time.AfterFunc(at-w.after(), func() { cancel(fmt.Errorf("%w: given up", lifecycle.ErrGone)) }).Stop()
+	}
+	err := work(ctx)
+	w.step("let go of %s", a.Hook)
+	return err
+}
+
+func (w *world) Complete(ctx context.Context, a lifecycle.Action, result lifecycle.Result) error {
+	if err := w.completes(ctx); err != nil {
+		return err
+	}
+	w.step("complete %s with %s", a.Hook, result)
+	return nil
+}
+
+func (w *world) State(_ context.Context, instanceID string) (lifecycle.State, error) {
+	if instanceID != instance {
+		return inNoGroup, nil
+	}
+	return w.state(w.after())
+}
+
+func (w *world) Deadline(_ context.Context, a lifecycle.Action, began time.Time) (time.Time, error) {
+	if w.unknown {
+		return time.Time{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, lifecycle.ErrGone)
+	}
+	if err := w.next(&w.deadlineErrs); err != nil {
+		return time.Time{}, err
+	}
+	if own, ok := w.timeout[a.Hook]; ok {
+		return began.Add(own), nil
+	}
+	return began.Add(100 * time.Hour), nil
+}
+
+func (w *world) Clusters(context.Context, string) ([]string, error) { return w.clusters(w.after()) }
+
+// Nodes.
+
+func (w *world) Find(instanceID string) (node.Node, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.node, instanceID == instance && w.after() >= w.registers
+}
+
+func (w *world) Await(ctx context.Context, instanceID string) (node.Node, error) {
+	w.step("await")
+	timer := time.NewTimer(w.registers - w.after())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return node.Node{}, context.Cause(ctx)
+	}
+	n, _ := w.Find(instanceID)
+	return n, nil
+}
+
+func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node.Mark, error) {
+	if err := w.next(&w.retireErrs); err != nil {
+		return node.Mark{}, err
+	}
+	w.mu.Lock()
+	mark := &w.node.Mark
+	if n.UID != w.node.UID {
+		w.mu.Unlock()
+		return node.Mark{}, node.ErrGone
+	}
+	if mark.Since.IsZero() {
+		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
+		mark.Reason, mark.Hook, mark.Token = reason.Kind, reason.Hook, reason.Token
+	}
+	if d := reason.Deadline; mark.Deadline.IsZero() || (!d.IsZero() && d.Before(mark.Deadline)) {
+		mark.Deadline = d
+	}
+	out := *mark
+	w.mu.Unlock()
+	if reason.Deadline.IsZero() {
+		w.step("mark")
+	} else {
+		w.step("mark until %v", reason.Deadline.Sub(w.start))
+	}
+	return out, nil
+}
+
+func (w *world) Restore(ctx context.Context, _ node.Node) (bool, error) {
+	if err := w.next(&w.restoreErrs); err != nil {
+		return false, err
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	w.mu.Lock()
+	marked := !w.node.Mark.Since.IsZero()
+	w.node.Mark = node.Mark{}
+	w.mu.Unlock()
+	if marked {
+		w.step("restore")
+	}
+	return marked, nil
+}
+
+func (w *world) Exclude(context.Context, node.Node) error {
+	if err := w.next(&w.excludeErrs); err != nil {
+		return err
+	}
+	w.step("exclude")
+	return nil
+}
+
+// Drainer.
+
+func (w *world) Drain(ctx context.Context, name string, since, deadline time.Time) (drain.Report, error) {
+	w.step("drain %s until %v", name, deadline.Sub(w.start))
+	if since.IsZero() {
+		w.fact("drained before it was marked")
+	}
+	timer := time.NewTimer(w.drainTakes)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return w.report, w.drainErr
+	case <-ctx.Done():
+		return drain.Report{}, context.Cause(ctx)
+	}
+}
+
+// Observer.
+
+func (w *world) EventReceived(_ queue.Message, e event.Event) {
+	w.fact("received %s of %s", e.Kind, e.InstanceID)
+}
+
+func (w *world) EventIgnored(_ queue.Message, e event.Event) {
+	w.fact("ignored %s of %s", e.Kind, e.InstanceID)
+}
+
+func (w *world) MessageRefused(_ queue.Message, reason string, err error) {
+	w.fact("refused as %s: %v", reason, err)
+}
+func (w *world) TerminationBegan(agent.Termination)                     { w.fact("began") }
+func (w *world) NodeAwaited(agent.Termination)                          { w.fact("awaited") }
+func (w *world) NodeRetired(agent.Termination, node.Node, node.Mark)    { w.fact("retired") }
+func (w *world) NodeRestored(agent.Termination, node.Node)              { w.fact("restored") }
+func (w *world) NodeDrained(agent.Termination, node.Node, drain.Report) { w.fact("drained") }
+func (w *world) Retrying(_ agent.Termination, doing string, err error) {
+	w.fact("retrying to %s: %v", doing, err)
+}
+
+func (w *world) TerminationEnded(_ agent.Termination, o string, _ time.Duration) {
+	if !slices.Contains(agent.Outcomes(), o) {
+		o = "UNLISTED " + o
+	}
+	w.fact("ended %s", o)
+}
