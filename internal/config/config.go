@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caarlos0/env/v10"
@@ -35,15 +37,21 @@ type Agent struct {
 // ReadAgent returns the agent's configuration in the environment, given as KEY=VALUE. The error is Mistakes, and
 // names all of them.
 func ReadAgent(environ []string) (Agent, error) {
-	var c Agent
 	values := env.ToMap(environ)
-	if errs := unreadable(values); len(errs) > 0 {
-		return Agent{}, Mistakes(errs)
+	unread, errs := unreadable(values)
+	for _, name := range unread {
+		delete(values, name) // its default stands in for it, so that the others can be checked
 	}
-	if err := env.ParseWithOptions(&c, env.Options{Environment: values}); err != nil {
+	var c Agent
+	if err := env.ParseWithOptions(&c, env.Options{Environment: values}); err != nil && len(errs) == 0 {
 		return Agent{}, Mistakes{err}
 	}
-	if errs := flatten(c.validate()); len(errs) > 0 {
+	for _, err := range flatten(c.validate()) {
+		if name, _, _ := strings.Cut(err.Error(), " "); !slices.Contains(unread, name) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
 		return Agent{}, Mistakes(errs)
 	}
 	return c, nil
@@ -51,11 +59,20 @@ func ReadAgent(environ []string) (Agent, error) {
 
 func (c Agent) validate() error {
 	var errs []error
-	if _, _, err := net.SplitHostPort(c.ListenAddress); err != nil {
+	if !isAddress(c.ListenAddress) {
 		errs = append(errs, fmt.Errorf("LISTEN_ADDRESS is %q: must be HOST:PORT or :PORT", c.ListenAddress))
 	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
 		c.Log.Validate())...)
+}
+
+func isAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // Mistakes is everything that is wrong with a configuration.
@@ -72,7 +89,7 @@ func (m Mistakes) Error() string {
 
 // flatten lists the errors that errors.Join has joined, at any depth.
 func flatten(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // it is the join itself that is asked
+	joined, ok := err.(interface{ Unwrap() []error })
 	switch {
 	case err == nil:
 		return nil

@@ -25,7 +25,7 @@ func Variables() []Variable { return variables(reflect.TypeFor[Agent](), "") }
 
 func variables(t reflect.Type, prefix string) []Variable {
 	var out []Variable
-	for f := range fields(t) {
+	for f := range t.Fields() {
 		if p, nested := f.Tag.Lookup("envPrefix"); nested {
 			out = append(out, variables(f.Type, prefix+p)...)
 			continue
@@ -45,32 +45,25 @@ func variables(t reflect.Type, prefix string) []Variable {
 	return out
 }
 
-func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if !yield(t.Field(i)) {
-				return
-			}
-		}
-	}
-}
-
-// unreadable returns a mistake for each required variable that is not set, and each that is not of its type.
+// unreadable names each required variable that is not set, and each that is not of its type, with a mistake for it.
 // The library that reads the variables names the field in its errors; a user knows only the variable.
-func unreadable(values map[string]string) []error {
-	var errs []error
+func unreadable(values map[string]string) (names []string, errs []error) {
 	for _, v := range Variables() {
-		value, set := values[v.Name]
+		value := values[v.Name]
+		form := ""
 		switch {
-		case v.Required && value == "":
+		case value != "":
+			form = v.misfit(value)
+		case v.Required:
+			names = append(names, v.Name)
 			errs = append(errs, fmt.Errorf("%s is required. %s", v.Name, v.Help))
-		case set && value != "":
-			if form := v.misfit(value); form != "" {
-				errs = append(errs, fmt.Errorf("%s is %q: must be %s", v.Name, value, form))
-			}
+		}
+		if form != "" {
+			names = append(names, v.Name)
+			errs = append(errs, fmt.Errorf("%s is %q: must be %s", v.Name, value, form))
 		}
 	}
-	return errs
+	return names, errs
 }
 
 // misfit returns the form that the value should have; empty if it has it.
@@ -85,8 +78,8 @@ func (v Variable) misfit(value string) string {
 		form = "true or false"
 		_, err = strconv.ParseBool(value)
 	case v.kind.Kind() == reflect.Int:
-		form = "a whole number"
-		_, err = strconv.ParseInt(value, 10, 64)
+		form = "a whole number, of no more than 2147483647"
+		_, err = strconv.ParseInt(value, 10, 32)
 	}
 	if err == nil {
 		return ""
@@ -97,8 +90,8 @@ func (v Variable) misfit(value string) string {
 // intro is what a reader should know before the variables.
 const intro = `node-drainer agent: drains Kubernetes nodes before EC2 Auto Scaling terminates their instances.
 
-It is configured by environment variables only. Beside those below it reads the standard ones of the AWS SDK
-(AWS_REGION, AWS_ROLE_ARN, AWS_ENDPOINT_URL, ...) and, outside a cluster, KUBECONFIG.
+It is configured by environment variables only. Beside those below it reads the standard ones of the
+AWS SDK (AWS_REGION, AWS_ROLE_ARN, AWS_ENDPOINT_URL, ...) and, outside a cluster, KUBECONFIG.
 `
 
 // WriteHelp writes the reference for a terminal.

@@ -1,0 +1,150 @@
+package config_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
+
+// environ is the least that the agent needs, and what is to be set beside it.
+func environ(more ...string) []string {
+	return append([]string{"CLUSTER_NAME=demo", "QUEUE_URL=" + queueURL}, more...)
+}
+
+func defaults() config.Agent {
+	return config.Agent{
+		ClusterName:   "demo",
+		ListenAddress: ":8080",
+		Queue:         queue.Config{URL: queueURL, VisibilityTimeout: time.Minute, MaxInFlight: 10_000},
+		Hook:          lifecycle.Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second},
+		Node: node.Config{
+			TaintKey: "node-drainer.io/terminating", TaintEffect: "NoSchedule", Cordon: true, ExcludeFromLB: node.Early,
+			RegistrationTimeout: 5 * time.Minute,
+		},
+		Drain: drain.Config{Timeout: time.Hour, AtDeadline: drain.Delete, Settle: 5 * time.Second},
+		Log:   observe.Config{Level: "info", Format: "json"},
+	}
+}
+
+func TestReadAgent(t *testing.T) {
+	t.Parallel()
+	emptied := environ("UNRELATED=x")
+	for _, v := range config.Variables() {
+		if !v.Required {
+			emptied = append(emptied, v.Name+"=")
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		environ []string
+		want    func(c *config.Agent)
+	}{
+		{"what is required is enough: the defaults are valid", environ(), func(*config.Agent) {}},
+		{"an empty variable counts as unset", emptied, func(*config.Agent) {}},
+		{
+			"every kind of value is read",
+			environ("DRAIN_TIMEOUT=90m", "NODE_CORDON=false", "QUEUE_MAX_IN_FLIGHT=7", "LOG_FORMAT=console", "LISTEN_ADDRESS=[::1]:0"),
+			func(c *config.Agent) {
+				c.Drain.Timeout, c.Node.Cordon, c.Queue.MaxInFlight = 90*time.Minute, false, 7
+				c.Log.Format, c.ListenAddress = "console", "[::1]:0"
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := config.ReadAgent(tt.environ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults()
+			tt.want(&want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMistake: a mistake names the variable, its value, and the form that it should have.
+func TestMistake(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ set, want string }{
+		{"CLUSTER_NAME=", "CLUSTER_NAME is required. Name of this cluster"},
+		{"QUEUE_URL=", "QUEUE_URL is required. URL of the SQS queue"},
+		{"QUEUE_URL=node-drainer", `QUEUE_URL is "node-drainer": must be the URL of a queue, as https://`},
+		{"QUEUE_VISIBILITY_TIMEOUT=60", `QUEUE_VISIBILITY_TIMEOUT is "60": must be a duration with a unit, as 90s, 15m or 2h`},
+		{"QUEUE_VISIBILITY_TIMEOUT=13h", "QUEUE_VISIBILITY_TIMEOUT is 13h0m0s: must be from 3s to 12h"},
+		{"QUEUE_MAX_IN_FLIGHT=many", `QUEUE_MAX_IN_FLIGHT is "many": must be a whole number`},
+		{"QUEUE_MAX_IN_FLIGHT=1.5", `QUEUE_MAX_IN_FLIGHT is "1.5": must be a whole number`},
+		{"QUEUE_MAX_IN_FLIGHT=3000000000", "QUEUE_MAX_IN_FLIGHT is \"3000000000\": must be a whole number"},
+		{"QUEUE_MAX_IN_FLIGHT=0", "QUEUE_MAX_IN_FLIGHT is 0: must be from 1 to 120000"},
+		{"HOOK_HEARTBEAT_INTERVAL=soon", `HOOK_HEARTBEAT_INTERVAL is "soon": must be a duration with a unit`},
+		{"HOOK_HEARTBEAT_INTERVAL=3h", "HOOK_HEARTBEAT_INTERVAL is 3h0m0s: must be 0s, or from 1s to 2h"},
+		{"HOOK_CONFIRM_TIMEOUT=0s", "HOOK_CONFIRM_TIMEOUT is 0s: must be from 1s to 10m"},
+		{"HOOK_MARGIN=-1s", "HOOK_MARGIN is -1s: must be from 0s to 1h"},
+		{"NODE_TAINT_KEY=a b", `NODE_TAINT_KEY is "a b": `},
+		{"NODE_TAINT_EFFECT=Sometimes", `NODE_TAINT_EFFECT is "Sometimes": must be NoSchedule, PreferNoSchedule or NoExecute`},
+		{"NODE_CORDON=yes", `NODE_CORDON is "yes": must be true or false`},
+		{"NODE_EXCLUDE_FROM_LOAD_BALANCERS=on", `NODE_EXCLUDE_FROM_LOAD_BALANCERS is "on": must be early, late or off`},
+		{"NODE_REGISTRATION_TIMEOUT=2h", "NODE_REGISTRATION_TIMEOUT is 2h0m0s: must be from 0s to 1h"},
+		{"DRAIN_TIMEOUT=100h", "DRAIN_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
+		{"DRAIN_AT_DEADLINE=weep", `DRAIN_AT_DEADLINE is "weep": must be delete or leave`},
+		{"DRAIN_SETTLE=2m", "DRAIN_SETTLE is 2m0s: must be from 0s to 1m"},
+		{"LOG_LEVEL=loud", `LOG_LEVEL is "loud": must be debug, info, warn or error`},
+		{"LOG_FORMAT=xml", `LOG_FORMAT is "xml": must be json or console`},
+		{"LISTEN_ADDRESS=8080", `LISTEN_ADDRESS is "8080": must be HOST:PORT or :PORT`},
+		{"LISTEN_ADDRESS=:http-alt-9", `LISTEN_ADDRESS is ":http-alt-9": must be HOST:PORT or :PORT`},
+		{"LISTEN_ADDRESS=:99999", `LISTEN_ADDRESS is ":99999": must be HOST:PORT or :PORT`},
+	} {
+		t.Run(tt.set, func(t *testing.T) {
+			t.Parallel()
+			c, err := config.ReadAgent(environ(tt.set))
+			var mistakes config.Mistakes
+			if !errors.As(err, &mistakes) || len(mistakes) != 1 || !strings.HasPrefix(mistakes[0].Error(), tt.want) {
+				t.Errorf("the mistakes are %v, want one: %s", err, tt.want)
+			}
+			if c != (config.Agent{}) {
+				t.Errorf("a configuration with a mistake was returned: %+v", c)
+			}
+		})
+	}
+}
+
+// TestAllMistakesAtOnce: what is missing, what cannot be read and what is out of range are told together, each once.
+func TestAllMistakesAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := config.ReadAgent([]string{
+		"LISTEN_ADDRESS=here", "QUEUE_MAX_IN_FLIGHT=many", "HOOK_CONFIRM_TIMEOUT=1h", "HOOK_MARGIN=x", "NODE_CORDON=maybe",
+		"NODE_TAINT_EFFECT=Sometimes", "DRAIN_TIMEOUT=soon", "DRAIN_SETTLE=2m", "LOG_LEVEL=loud", "LOG_FORMAT=xml",
+	})
+	if err == nil {
+		t.Fatal("no mistakes")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	var names []string
+	for _, line := range lines[1:] {
+		names = append(names, strings.Fields(line)[0])
+	}
+	want := []string{
+		"CLUSTER_NAME", "LISTEN_ADDRESS", "QUEUE_URL", "QUEUE_MAX_IN_FLIGHT", "HOOK_CONFIRM_TIMEOUT", "HOOK_MARGIN",
+		"NODE_TAINT_EFFECT", "NODE_CORDON", "DRAIN_TIMEOUT", "DRAIN_SETTLE", "LOG_LEVEL", "LOG_FORMAT",
+	}
+	if diff := cmp.Diff(sorted(want), sorted(names)); diff != "" {
+		t.Errorf("the variables with mistakes (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(lines[0], "agent --help") {
+		t.Errorf("the reader is not told where to look: %s", lines[0])
+	}
+}

@@ -1,0 +1,114 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/node-drainer/node-drainer/internal/config"
+)
+
+func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
+
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, v := range config.Variables() {
+		if seen[v.Name] {
+			t.Errorf("%s is there twice", v.Name)
+		}
+		seen[v.Name] = true
+		if v.Help == "" || !strings.HasSuffix(v.Help, ".") {
+			t.Errorf("%s: the help is no sentence: %q", v.Name, v.Help)
+		}
+		if (v.Default == "") != v.Required {
+			t.Errorf("%s has the default %q and is required: %v; one of the two it must be", v.Name, v.Default, v.Required)
+		}
+		if strings.ContainsAny(v.Help+v.Default, "|\n`") {
+			t.Errorf("%s: the help would break a table: %q", v.Name, v.Help)
+		}
+	}
+	for _, name := range []string{"CLUSTER_NAME", "LISTEN_ADDRESS", "QUEUE_URL", "HOOK_MARGIN", "NODE_CORDON", "DRAIN_TIMEOUT", "LOG_LEVEL"} {
+		if !seen[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := config.WriteHelp(&b); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(b.String()) {
+		if len(line) > 101 { // with its end
+			t.Errorf("longer than a terminal: %s", line)
+		}
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "  "), " ("); ok && strings.HasPrefix(line, "  ") && line[2] != ' ' {
+			names = append(names, name)
+		}
+	}
+	var want []string
+	words := strings.Join(strings.Fields(b.String()), " ")
+	for _, v := range config.Variables() {
+		want = append(want, v.Name)
+		if !strings.Contains(words, v.Help) {
+			t.Errorf("the help of %s was broken within a word", v.Name)
+		}
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("the variables in the help (-want +got):\n%s", diff)
+	}
+	for _, what := range []string{"QUEUE_URL (required)", "DRAIN_TIMEOUT (default 1h)", "--version", "AWS_REGION", "KUBECONFIG"} {
+		if !strings.Contains(b.String(), what) {
+			t.Errorf("the help does not tell of %s", what)
+		}
+	}
+}
+
+// TestDocumentation: the page in docs is what the structs say. Write it anew with `make generate`.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := config.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), string(page)); diff != "" {
+		t.Errorf("docs/configuration.md is stale (-want +got):\n%s", diff)
+	}
+}
+
+// full is a disk with room for some writes.
+type full struct{ writes int }
+
+var errFull = errors.New("no space left")
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.writes--; f.writes < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+func TestReferenceCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for writes := range 3 {
+		if err := config.WriteHelp(&full{writes}); !errors.Is(err, errFull) {
+			t.Errorf("the help, after %d writes: %v", writes, err)
+		}
+		if err := config.WriteMarkdown(&full{writes}); !errors.Is(err, errFull) {
+			t.Errorf("the page, after %d writes: %v", writes, err)
+		}
+	}
+}
