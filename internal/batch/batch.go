@@ -28,7 +28,7 @@ type Batcher[In, Out any] struct {
 }
 
 type pending[In, Out any] struct {
-	ctx     context.Context //nolint:containedctx // the values of the first caller's context, for the call of the batch
+	ctx     context.Context //nolint:containedctx // the first caller's values, for the call of the batch
 	timer   *time.Timer
 	inputs  []In
 	results []Result[Out]

@@ -28,11 +28,12 @@ type metrics struct {
 const namespace = "node_drainer"
 
 func counters(name, help, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
+	return prometheus.NewCounterVec(opts, []string{label})
 }
 
-// New returns an Observer that logs to log, records Kubernetes Events with events, and registers its metrics with
-// registry. outcomes are those that a termination can have.
+// New returns an Observer that logs to log, records Kubernetes Events with events, and registers its metrics
+// with registry. outcomes are those that a termination can have.
 func New(log zerolog.Logger, registry *prometheus.Registry, events Events, outcomes []string) *Observer {
 	m := metrics{
 		messages:     counters("messages_total", "Deliveries of SQS messages, by what became of them.", "outcome"),
@@ -52,8 +53,10 @@ func New(log zerolog.Logger, registry *prometheus.Registry, events Events, outco
 		}),
 		apiErrors: counters("api_errors_total", "Calls that failed and were tried again.", "api"),
 	}
-	registry.MustRegister(m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.pods, m.heartbeats,
-		m.apiErrors, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(
+		m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.pods, m.heartbeats, m.apiErrors,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	m.start(outcomes)
 	return &Observer{log: log, metrics: m, events: events}
 }
@@ -81,7 +84,9 @@ func (m metrics) start(outcomes []string) {
 func Handler(registry *prometheus.Registry, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)

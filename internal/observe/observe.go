@@ -1,5 +1,5 @@
-// Package observe tells the world what happens: one method for each fact worth telling, as a log line, a metric
-// and, where it concerns one object of the cluster, a Kubernetes Event.
+// Package observe tells the world what happens: one method for each fact worth telling, as a log line, a
+// metric and, where it concerns one object of the cluster, a Kubernetes Event.
 package observe
 
 import (
@@ -39,8 +39,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns the logger that cfg, which is valid, describes. Times are in milliseconds, for every logger of
-// the process.
+// NewLogger returns the logger that cfg, which is valid, describes. Times are in milliseconds, for every logger
+// of the process.
 func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	if cfg.Format == "console" {
@@ -78,7 +78,8 @@ const (
 
 // MessageReceived tells that a message has come in.
 func (o *Observer) MessageReceived(m queue.Message) {
-	o.log.Debug().Str("message_id", m.ID).Int("receives", m.Receives).Int("bytes", len(m.Body)).Msg("message received")
+	o.log.Debug().Str("message_id", m.ID).Int("receives", m.Receives).Int("bytes", len(m.Body)).
+		Msg("message received")
 }
 
 // MessageSettled tells what became of a message.
@@ -88,7 +89,8 @@ func (o *Observer) MessageSettled(m queue.Message, outcome queue.Outcome, err er
 	if outcome == queue.Dropped {
 		level = zerolog.WarnLevel
 	}
-	o.log.WithLevel(level).Str("message_id", m.ID).Str("outcome", string(outcome)).AnErr("reason", err).Msg("message settled")
+	o.log.WithLevel(level).Str("message_id", m.ID).Str("outcome", string(outcome)).AnErr("reason", err).
+		Msg("message settled")
 }
 
 // MessageRefused tells that a message is none that the agent can act upon. What it holds is not logged.
@@ -161,7 +163,8 @@ func (o *Observer) NodeRestored(a lifecycle.Action, n node.Node) {
 // NodeDrained tells what a drain came to.
 func (o *Observer) NodeDrained(a lifecycle.Action, n node.Node, r drain.Report) {
 	o.metrics.drains.Observe(r.Took.Seconds())
-	e := o.about(o.log.Info(), a).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took)
+	e := o.about(o.log.Info(), a).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).
+		Dur("took", r.Took)
 	if len(r.Left) == 0 {
 		e.Msg("node drained")
 		o.events.OnNode(n.Name, n.UID, reasonDrained, fmt.Sprintf("All %d pods have left the node", r.Total), false)
@@ -205,7 +208,8 @@ func (o *Observer) HeartbeatSent(a lifecycle.Action) {
 
 // DrainProgressed tells how far a drain is.
 func (o *Observer) DrainProgressed(p drain.Progress) {
-	o.log.Info().Str("node", p.Node).Int("pods", p.Total).Int("left", p.Left).Int("blocked", p.Blocked).Msg("draining")
+	o.log.Info().Str("node", p.Node).Int("pods", p.Total).Int("left", p.Left).Int("blocked", p.Blocked).
+		Msg("draining")
 }
 
 // PodEvicted tells that the eviction of a pod was accepted.
@@ -217,10 +221,11 @@ func (o *Observer) PodEvicted(nodeName string, p drain.Pod) {
 // PodBlocked tells that a pod must wait, and for what.
 func (o *Observer) PodBlocked(nodeName string, p drain.Pod, why string) {
 	o.metrics.pods.WithLabelValues("blocked").Inc()
-	o.log.Info().Str("node", nodeName).Str("pod", p.Namespace+"/"+p.Name).Strs("budgets", p.Budgets).Str("reason", why).
-		Msg("eviction blocked")
+	o.log.Info().Str("node", nodeName).Str("pod", p.Namespace+"/"+p.Name).Strs("budgets", p.Budgets).
+		Str("reason", why).Msg("eviction blocked")
 	o.events.OnPod(p.Namespace, p.Name, p.UID, reasonBlocked, fmt.Sprintf(
-		"Node %s is being drained; the pod waits for PodDisruptionBudget %s", nodeName, strings.Join(p.Budgets, ", ")), true)
+		"Node %s is being drained; the pod waits for PodDisruptionBudget %s",
+		nodeName, strings.Join(p.Budgets, ", ")), true)
 }
 
 // PodForced tells that a pod was deleted past its budget.

@@ -29,7 +29,8 @@ type budget struct {
 
 func newBudgets(client kubernetes.Interface) (*budgets, error) {
 	b := &budgets{byNamespace: map[string]map[string]budget{}, wake: map[chan<- struct{}]struct{}{}}
-	b.informer = informers.NewFilteredPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
+	b.informer = informers.NewFilteredPodDisruptionBudgetInformer(
+		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
 	if err := b.informer.SetTransform(stripBudget); err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}

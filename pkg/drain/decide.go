@@ -221,8 +221,8 @@ func (d *decision) remaining(pod Pod) time.Duration {
 	return max(min(pod.Grace, d.deadline.Sub(d.now).Truncate(time.Second)), minGrace)
 }
 
-// retryAt is when the pod may be tried again, as things are now: a pod that its only budget held back is tried
-// before its time when the budget allows it, or is gone.
+// retryAt is when the pod may be tried again, as things are now: a pod that its only budget held back is
+// tried before its time when the budget allows it, or is gone.
 func (d *decision) retryAt(pod Pod) time.Time {
 	if pod.Try.Last == Blocked && len(pod.Budgets) <= 1 && d.held(pod) == "" {
 		return pod.Try.Soon

@@ -28,7 +28,8 @@ type Config struct {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Timeout < time.Second || c.Timeout > 48*time.Hour {
-		errs = append(errs, fmt.Errorf("DRAIN_TIMEOUT is %v: must be from 1s to 48h, the longest that a hook can hold", c.Timeout))
+		errs = append(errs, fmt.Errorf(
+			"DRAIN_TIMEOUT is %v: must be from 1s to 48h, the longest that a hook can hold", c.Timeout))
 	}
 	if c.AtDeadline != Delete && c.AtDeadline != Leave {
 		errs = append(errs, fmt.Errorf("DRAIN_AT_DEADLINE is %q: must be delete or leave", c.AtDeadline))

@@ -153,6 +153,7 @@ func (w *world) PodBlocked(_ string, p Pod, why string) {
 func (w *world) PodForced(_ string, p Pod, grace time.Duration) {
 	w.tell("forced %s in %v", p.Name, grace)
 }
+
 func (w *world) KubernetesFailed(operation string, err error) {
 	w.tell("failed %s: %v", operation, err)
 }
@@ -536,7 +537,8 @@ func TestValidate(t *testing.T) {
 		{"the most", Config{Timeout: 48 * time.Hour, AtDeadline: Delete, Settle: time.Minute}, nil},
 		{"nothing set", Config{}, []string{"DRAIN_TIMEOUT is 0s", `DRAIN_AT_DEADLINE is ""`}},
 		{
-			"everything wrong", Config{Timeout: 49 * time.Hour, AtDeadline: "kill", Settle: -1},
+			"everything wrong",
+			Config{Timeout: 49 * time.Hour, AtDeadline: "kill", Settle: -1},
 			[]string{"DRAIN_TIMEOUT is 49h", `DRAIN_AT_DEADLINE is "kill"`, "DRAIN_SETTLE is -1ns"},
 		},
 		{"settles too long", Config{Timeout: 1e9, AtDeadline: Delete, Settle: time.Hour}, []string{"DRAIN_SETTLE is 1h"}},

@@ -22,8 +22,8 @@ const (
 	settleTime = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
-	// soonestRetry is the least pause after a refusal by a budget that seems to allow the eviction: the watch may
-	// be behind, and other drains use up the same budget.
+	// soonestRetry is the least pause after a refusal by a budget that seems to allow the eviction: the watch
+	// may be behind, and other drains use up the same budget.
 	soonestRetry = 50 * time.Millisecond
 )
 
@@ -115,8 +115,8 @@ func message(err error) string {
 }
 
 // next is what is noted of the pod after an attempt, and says when it may be tried again: after what the API
-// server asks for, else after a pause that doubles. A ready pod that one budget holds is woken when the budget
-// allows more; its pause is only there for what the watch may miss.
+// server asks for, else after a pause that doubles. A ready pod that one budget holds is woken when the
+// budget allows more; its pause is only there for what the watch may miss.
 func (p Pod) next(outcome Outcome, why string, err error, now time.Time) Try {
 	if outcome == Accepted || outcome == Forced {
 		return Try{Last: outcome, Next: now.Add(settleTime)}

@@ -234,13 +234,15 @@ func TestMerge(t *testing.T) {
 		want   Mark
 	}{
 		{
-			"a first mark begins now, in whole seconds", Mark{},
+			"a first mark begins now, in whole seconds",
+			Mark{},
 			Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
 			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour)},
 		},
 		{"a deadline that is not known yet", Mark{}, Reason{Kind: "spot"}, Mark{Reason: "spot", Since: now}},
 		{
-			"an earlier deadline tightens", first, Reason{Hook: "g/h", Token: "t1", Deadline: at(time.Minute)},
+			"an earlier deadline tightens", first,
+			Reason{Hook: "g/h", Token: "t1", Deadline: at(time.Minute)},
 			change(func(m *Mark) { m.Deadline = at(time.Minute) }),
 		},
 		{"a later deadline does not loosen", first, Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
@@ -254,11 +256,13 @@ func TestMerge(t *testing.T) {
 		},
 		{
 			"a hook joins a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
-			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first,
+			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
+			first,
 		},
 		{
 			"a token joins its hook", change(func(m *Mark) { m.Token = "" }),
-			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first,
+			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
+			first,
 		},
 	}
 	for _, tt := range tests {

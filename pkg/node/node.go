@@ -63,7 +63,8 @@ func (c Config) Validate() error {
 			c.ExcludeFromLB))
 	}
 	if c.RegistrationTimeout < 0 || c.RegistrationTimeout > time.Hour {
-		errs = append(errs, fmt.Errorf("NODE_REGISTRATION_TIMEOUT is %v: must be from 0s to 1h", c.RegistrationTimeout))
+		errs = append(errs, fmt.Errorf(
+			"NODE_REGISTRATION_TIMEOUT is %v: must be from 0s to 1h", c.RegistrationTimeout))
 	}
 	return errors.Join(errs...)
 }
@@ -203,7 +204,8 @@ func strip(obj any) (any, error) {
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-			Labels: only(node.Labels, corev1.LabelNodeExcludeBalancers), Annotations: only(node.Annotations, Annotation),
+			Labels:      only(node.Labels, corev1.LabelNodeExcludeBalancers),
+			Annotations: only(node.Annotations, Annotation),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,

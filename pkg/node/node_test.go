@@ -423,11 +423,13 @@ func TestValidate(t *testing.T) {
 		{"no waiting for registration", with(late, func(c *Config) { c.RegistrationTimeout = 0 }), nil},
 		{"NoExecute", with(off, func(c *Config) { c.TaintEffect = "NoExecute" }), nil},
 		{
-			"nothing set", Config{},
+			"nothing set",
+			Config{},
 			[]string{`NODE_TAINT_KEY is ""`, `NODE_TAINT_EFFECT is ""`, `NODE_EXCLUDE_FROM_LOAD_BALANCERS is ""`},
 		},
 		{
-			"everything wrong", Config{
+			"everything wrong",
+			Config{
 				TaintKey: "a b", TaintEffect: "Never", ExcludeFromLB: "sometimes", RegistrationTimeout: 2 * time.Hour,
 			},
 			[]string{
