@@ -39,8 +39,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns the logger that cfg, which is valid, describes. Times are in milliseconds, for every logger
-// of the process.
+// NewLogger returns the logger that cfg, which is valid, describes. It makes every logger of the process tell
+// the time in milliseconds.
 func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	if cfg.Format == "console" {

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -110,9 +111,7 @@ const (
 // Decide says what to do now to empty a node before deadline. It reads nothing but its arguments.
 func Decide(s State, now, deadline time.Time, p Policy) Step {
 	d := decision{now: now, deadline: deadline, policy: p, since: s.Since, allowed: map[string]int{}}
-	for name, n := range s.Allowed {
-		d.allowed[name] = n
-	}
+	maps.Copy(d.allowed, s.Allowed)
 	for _, pod := range s.Pods {
 		if pod.Stays == "" {
 			d.step.Left = append(d.step.Left, pod)

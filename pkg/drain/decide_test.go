@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -396,10 +397,7 @@ func TestDecideHoldsItsPromises(t *testing.T) {
 }
 
 func clone(s State) State {
-	c := State{Since: s.Since, Allowed: map[string]int{}}
-	for name, n := range s.Allowed {
-		c.Allowed[name] = n
-	}
+	c := State{Since: s.Since, Allowed: maps.Clone(s.Allowed)}
 	for _, p := range s.Pods {
 		p.Budgets = append([]string(nil), p.Budgets...)
 		c.Pods = append(c.Pods, p)
