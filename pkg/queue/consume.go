@@ -39,11 +39,12 @@ type API interface {
 		*sqs.ReceiveMessageOutput, error)
 	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (
 		*sqs.DeleteMessageBatchOutput, error)
-	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (
-		*sqs.ChangeMessageVisibilityBatchOutput, error)
+	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput,
+		...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 }
 
-// Observer is told what happens to messages. Its methods are called from several goroutines and must not block.
+// Observer is told what happens to messages. Its methods are called from several goroutines and must not
+// block.
 type Observer interface {
 	MessageReceived(m Message)
 	MessageSettled(m Message, outcome Outcome, err error)
@@ -59,8 +60,8 @@ type Consumer struct {
 	cfg      Config
 	observer Observer
 
-	deletes      batch.Batcher[change, struct{}]
-	visibilities batch.Batcher[change, struct{}]
+	deletes      changes
+	visibilities changes
 
 	ready   atomic.Bool
 	redrive atomic.Bool
@@ -76,25 +77,29 @@ type held struct {
 	receivedAt time.Time
 }
 
+// changes gathers what goes to SQS in one call.
+type changes = batch.Batcher[change, struct{}]
+
 // change is one message's part of a batch: its deletion or its new visibility timeout.
 type change struct {
 	handle     string
 	visibility time.Duration
+	renews     string // id of the message that is kept invisible for its handler
 }
 
 // New returns a Consumer of the queue that cfg names.
 func New(api API, cfg Config, observer Observer) *Consumer {
 	c := &Consumer{api: api, cfg: cfg, observer: observer, held: map[string]*held{}}
-	c.deletes = batch.Batcher[change, struct{}]{Max: batchSize, Window: batchWindow, Call: c.deleteBatch}
-	c.visibilities = batch.Batcher[change, struct{}]{Max: batchSize, Window: batchWindow, Call: c.visibilityBatch}
+	c.deletes = changes{Max: batchSize, Window: batchWindow, Call: c.deleteBatch}
+	c.visibilities = changes{Max: batchSize, Window: batchWindow, Call: c.visibilityBatch}
 	return c
 }
 
 // Ready tells whether the queue has been reached: its attributes could be read.
 func (c *Consumer) Ready() bool { return c.ready.Load() }
 
-// Run receives messages and runs handle for each, many at the same time, until ctx ends. It then waits for the
-// handlers, whose context has ended too, and makes what they did not finish visible again at once.
+// Run receives messages and runs handle for each, many at the same time, until ctx ends. It then waits for
+// the handlers, whose context has ended too, and makes what they did not finish visible again at once.
 // A message that is delivered again while its handler runs gets no second handler.
 func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	if err := c.readAttributes(ctx); err != nil {
@@ -106,22 +111,51 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	wg.Go(func() { c.renew(renewing) })
 	defer stopRenewing()
 
-	slots := make(chan struct{}, c.cfg.MaxInFlight)
+	slots := make(slots, c.cfg.MaxInFlight)
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	for ctx.Err() == nil {
-		for _, m := range c.receive(ctx) {
+		free := slots.reserve(ctx)
+		for _, m := range c.receive(ctx, free) {
 			if !c.take(m) {
 				continue
 			}
-			slots <- struct{}{}
+			free--
 			handlers.Go(func() {
-				defer func() { <-slots }()
+				defer slots.release(1)
 				c.serve(ctx, m.Message, handle)
 			})
 		}
+		slots.release(free)
 	}
 	return context.Cause(ctx)
+}
+
+// slots bounds how many messages are in hand. A slot is reserved before its message is received, so that what
+// has to wait for its turn does so in the queue, where it neither expires nor is counted as delivered.
+type slots chan struct{}
+
+// reserve waits for a slot, and takes what else is free, up to a batch. It returns 0 when ctx ends.
+func (s slots) reserve(ctx context.Context) int {
+	select {
+	case s <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	for n := 1; n < batchSize; n++ {
+		select {
+		case s <- struct{}{}:
+		default:
+			return n
+		}
+	}
+	return batchSize
+}
+
+func (s slots) release(n int) {
+	for range n {
+		<-s
+	}
 }
 
 func (c *Consumer) serve(ctx context.Context, m Message, handle Handler) {
@@ -134,8 +168,8 @@ func (c *Consumer) serve(ctx context.Context, m Message, handle Handler) {
 	c.observer.MessageSettled(m, outcome, err)
 }
 
-// finish deletes the message or sets when it is visible again, with its newest receipt handle. If SQS does not
-// take that, the message comes back by itself, and its handler runs once more.
+// finish deletes the message or sets when it is visible again, with its newest receipt handle. If SQS does
+// not take that, the message comes back by itself, and its handler runs once more.
 func (c *Consumer) finish(ctx context.Context, id string, outcome Outcome, after time.Duration) error {
 	c.mu.Lock()
 	handle := c.held[id].handle
@@ -145,7 +179,7 @@ func (c *Consumer) finish(ctx context.Context, id string, outcome Outcome, after
 		_, err := c.deletes.Do(ctx, change{handle: handle})
 		return err
 	}
-	_, err := c.visibilities.Do(ctx, change{handle, after})
+	_, err := c.visibilities.Do(ctx, change{handle: handle, visibility: after})
 	return err
 }
 
@@ -169,9 +203,10 @@ func (c *Consumer) take(m delivery) bool {
 	return true
 }
 
-func (c *Consumer) receive(ctx context.Context) []delivery {
-	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
-		out, err := c.receiveOnce(ctx)
+// receive waits for messages, and returns most of them or fewer. It returns none when ctx ends.
+func (c *Consumer) receive(ctx context.Context, most int) []delivery {
+	for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
+		out, err := c.receiveOnce(ctx, most)
 		if err == nil {
 			return deliveries(out)
 		}
@@ -179,18 +214,17 @@ func (c *Consumer) receive(ctx context.Context) []delivery {
 			return nil
 		}
 		c.observer.QueueFailed("receive messages", err)
-		if !pause.For(ctx, retry) {
-			return nil
-		}
+		pause.For(ctx, retry)
 	}
+	return nil
 }
 
-func (c *Consumer) receiveOnce(ctx context.Context) ([]types.Message, error) {
+func (c *Consumer) receiveOnce(ctx context.Context, most int) ([]types.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, longPoll+callTimeout)
 	defer cancel()
 	out, err := c.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:            aws.String(c.cfg.URL),
-		MaxNumberOfMessages: batchSize,
+		MaxNumberOfMessages: int32(most), //nolint:gosec // at most batchSize
 		WaitTimeSeconds:     int32(longPoll.Seconds()),
 		VisibilityTimeout:   seconds(c.cfg.VisibilityTimeout),
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
@@ -201,25 +235,34 @@ func (c *Consumer) receiveOnce(ctx context.Context) ([]types.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out.Messages, nil
+	return out.Messages[:min(most, len(out.Messages))], nil
 }
 
 func deliveries(messages []types.Message) []delivery {
 	out := make([]delivery, 0, len(messages))
 	for _, m := range messages {
 		receives, _ := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
-		sent, _ := strconv.ParseInt(m.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64)
 		out = append(out, delivery{
 			Message: Message{
 				ID:       aws.ToString(m.MessageId),
 				Body:     []byte(aws.ToString(m.Body)),
 				Receives: max(receives, 1),
-				SentAt:   time.UnixMilli(sent),
+				SentAt:   sentAt(m),
 			},
 			handle: aws.ToString(m.ReceiptHandle),
 		})
 	}
 	return out
+}
+
+// sentAt returns when SQS took the message in. A message that does not say is new: as old as 1970, an event
+// without a time of its own would be past every deadline.
+func sentAt(m types.Message) time.Time {
+	sent, _ := strconv.ParseInt(m.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64)
+	if sent <= 0 {
+		return time.Now()
+	}
+	return time.UnixMilli(sent)
 }
 
 // readAttributes proves that the queue is there and may be read, and learns whether it has a redrive policy.

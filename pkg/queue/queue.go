@@ -31,7 +31,8 @@ func (c Config) Validate() error {
 			"as https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer", c.URL))
 	}
 	if c.VisibilityTimeout < 3*time.Second || c.VisibilityTimeout > maxVisibility {
-		errs = append(errs, fmt.Errorf("QUEUE_VISIBILITY_TIMEOUT is %v: must be from 3s to 12h", c.VisibilityTimeout))
+		errs = append(errs, fmt.Errorf("QUEUE_VISIBILITY_TIMEOUT is %v: must be from 3s to 12h",
+			c.VisibilityTimeout))
 	}
 	if c.MaxInFlight < 1 || c.MaxInFlight > 120_000 {
 		errs = append(errs, fmt.Errorf("QUEUE_MAX_IN_FLIGHT is %d: must be from 1 to 120000, "+

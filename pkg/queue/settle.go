@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
-	"github.com/node-drainer/node-drainer/internal/pause"
 )
 
 // errMissing stands for an entry that SQS left out of its answer to a batch.
@@ -22,17 +21,31 @@ var errMissing = errors.New("SQS did not answer for this message")
 // renew keeps what is in hand invisible: every third of the visibility timeout, so that one failed call
 // loses nothing.
 func (c *Consumer) renew(ctx context.Context) {
-	for pause.For(ctx, c.cfg.VisibilityTimeout/3) {
-		var wg sync.WaitGroup
-		for _, ch := range c.renewals(time.Now()) {
-			wg.Go(func() {
-				if _, err := c.visibilities.Do(ctx, ch); err != nil && ctx.Err() == nil {
-					c.observer.QueueFailed("keep a message invisible", err)
-				}
-			})
+	every := time.NewTicker(c.cfg.VisibilityTimeout / 3)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			c.renewAll(ctx)
 		}
-		wg.Wait()
 	}
+}
+
+// renewAll sends one round of renewals. It does not wait for answers beyond the time of the next round.
+func (c *Consumer) renewAll(ctx context.Context) {
+	round, cancel := context.WithTimeout(ctx, c.cfg.VisibilityTimeout/3)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, ch := range c.renewals(time.Now()) {
+		wg.Go(func() {
+			if _, err := c.visibilities.Do(round, ch); err != nil && ctx.Err() == nil && c.wanted(ch) {
+				c.observer.QueueFailed("keep a message invisible", err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // renewals lists what is to be kept invisible. Towards the end of the twelve hours that SQS allows, a delivery
@@ -41,13 +54,22 @@ func (c *Consumer) renewals(now time.Time) []change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]change, 0, len(c.held))
-	for _, h := range c.held {
+	for id, h := range c.held {
 		left := maxVisibility - now.Sub(h.receivedAt) - time.Second
 		if v := min(c.cfg.VisibilityTimeout, left.Truncate(time.Second)); v > 0 {
-			out = append(out, change{h.handle, v})
+			out = append(out, change{h.handle, v, id})
 		}
 	}
 	return out
+}
+
+// wanted tells whether the change is still to be made: a renewal is void once its handler has returned, and must
+// not hide what was just made visible.
+func (c *Consumer) wanted(ch change) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.held[ch.renews]
+	return ch.renews == "" || h != nil && h.handle == ch.handle
 }
 
 func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
@@ -73,11 +95,19 @@ func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Re
 func (c *Consumer) visibilityBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(changes))
+	results := all(len(changes), errMissing)
+	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, 0, len(changes))
 	for i, ch := range changes {
-		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
-			Id: entryID(i), ReceiptHandle: aws.String(ch.handle), VisibilityTimeout: seconds(ch.visibility),
+		if !c.wanted(ch) {
+			results[i].Err = nil
+			continue
 		}
+		entries = append(entries, types.ChangeMessageVisibilityBatchRequestEntry{
+			Id: entryID(i), ReceiptHandle: aws.String(ch.handle), VisibilityTimeout: seconds(ch.visibility),
+		})
+	}
+	if len(entries) == 0 {
+		return results
 	}
 	out, err := c.api.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{
 		QueueUrl: aws.String(c.cfg.URL), Entries: entries,
@@ -85,7 +115,6 @@ func (c *Consumer) visibilityBatch(ctx context.Context, changes []change) []batc
 	if err != nil {
 		return all(len(changes), err)
 	}
-	results := all(len(changes), errMissing)
 	for _, ok := range out.Successful {
 		record(results, ok.Id, nil)
 	}
@@ -117,4 +146,6 @@ func record(results []batch.Result[struct{}], id *string, err error) {
 }
 
 // seconds rounds d up to whole seconds, which is what SQS takes.
-func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+func seconds(d time.Duration) int32 {
+	return int32((d + time.Second - 1) / time.Second) //nolint:gosec // at most twelve hours
+}
