@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/config"
 )
@@ -11,19 +12,21 @@ import (
 // answer serves the arguments, which only ask for information: the agent is configured by its environment.
 func answer(args []string, stdout, stderr io.Writer) int {
 	var err error
-	switch {
-	case args[0] == "--help" || args[0] == "-h":
+	switch asked := strings.Join(args, " "); {
+	case asked == "--help" || asked == "-h":
 		err = config.WriteHelp(stdout)
-	case args[0] == "--version":
+	case asked == "--version":
 		_, err = fmt.Fprintln(stdout, "node-drainer agent", version)
 	case args[0] == "--help-markdown" && len(args) == 2: // for the documentation
 		err = writeFile(args[1])
 	default:
-		err = fmt.Errorf("unknown argument %q: the agent is configured by environment variables, see agent --help", args[0])
+		_, _ = fmt.Fprintf(stderr, "unknown argument %q: the agent is configured by environment variables, "+
+			"see agent --help\n", asked)
+		return 2
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
-		return 2
+		return 1
 	}
 	return 0
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // version is stamped by the build.
-var version = "dev" //nolint:gochecknoglobals // the linker sets it
+var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -34,11 +35,11 @@ import (
 func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	log := observe.NewLogger(cfg.Log, stdout)
 	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // client-go's own words
-	aws, err := awsconfig.LoadDefaultConfig(ctx)
+	cloud, err := awsconfig.LoadDefaultConfig(ctx)
 	if err != nil {
 		return fmt.Errorf("configure the AWS SDK: %w", err)
 	}
-	if aws.Region == "" {
+	if cloud.Region == "" {
 		return errors.New("no AWS region is set: set AWS_REGION")
 	}
 	client, err := kubernetesClient()
@@ -48,59 +49,75 @@ func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	registry := prometheus.NewRegistry()
 	events := node.NewEvents(ctx, client, "node-drainer")
 	defer events.Close()
-	observer := observe.New(log, registry, events, agent.Outcomes())
-
-	consumer := queue.New(sqs.NewFromConfig(aws), cfg.Queue, observer)
-	hooks := lifecycle.New(autoscaling.NewFromConfig(aws, withoutRetries), cfg.Hook, observer)
-	nodes, err := node.New(client, cfg.Node)
+	r, err := newRooms(cfg, cloud, client, observe.New(log, registry, events, agent.Outcomes()))
 	if err != nil {
 		return err
 	}
-	drainer, err := drain.New(client, cfg.Drain, observer)
-	if err != nil {
-		return err
-	}
-	a := agent.New(agent.Config{
-		ClusterName:         cfg.ClusterName,
-		ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
-		RegistrationTimeout: cfg.Node.RegistrationTimeout,
-		DrainTimeout:        cfg.Drain.Timeout,
-	}, hooks, nodes, drainer, observer)
-
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.ListenAddress)
 	if err != nil {
 		return fmt.Errorf("LISTEN_ADDRESS: %w", err)
 	}
-	handler := observe.Handler(registry, readiness(consumer, nodes, drainer))
 	log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("queue", cfg.Queue.URL).
 		Stringer("listen", listener.Addr()).Msg("agent started")
-	err = runAll(ctx, listener, handler, consumer, a.Handle, nodes, drainer)
+	err = r.run(ctx, listener, observe.Handler(registry, r.readiness))
 	log.Info().AnErr("reason", err).Msg("agent stopped")
 	return err
 }
 
-// withoutRetries leaves retrying to package lifecycle, which knows what is at stake and tells of each failure.
+// rooms are the parts of the agent that run for as long as it does, and what they run for.
+type rooms struct {
+	consumer *queue.Consumer
+	nodes    *node.Nodes
+	drainer  *drain.Drainer
+	agent    *agent.Agent
+}
+
+func newRooms(cfg config.Agent, cloud aws.Config, client kubernetes.Interface, o *observe.Observer) (
+	rooms, error,
+) {
+	nodes, err := node.New(client, cfg.Node)
+	if err != nil {
+		return rooms{}, err
+	}
+	drainer, err := drain.New(client, cfg.Drain, o)
+	if err != nil {
+		return rooms{}, err
+	}
+	hooks := lifecycle.New(autoscaling.NewFromConfig(cloud, withoutRetries), cfg.Hook, o)
+	return rooms{
+		consumer: queue.New(sqs.NewFromConfig(cloud), cfg.Queue, o),
+		nodes:    nodes,
+		drainer:  drainer,
+		agent: agent.New(agent.Config{
+			ClusterName:         cfg.ClusterName,
+			ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
+			RegistrationTimeout: cfg.Node.RegistrationTimeout,
+			DrainTimeout:        cfg.Drain.Timeout,
+		}, hooks, nodes, drainer, o),
+	}, nil
+}
+
+// withoutRetries leaves retrying to package lifecycle, which knows what is at stake and tells of each
+// failure.
 func withoutRetries(o *autoscaling.Options) { o.RetryMaxAttempts = 1 }
 
-// runAll runs everything side by side until ctx ends or one part fails. Messages are received only when the
+// run runs everything side by side until ctx ends or one part fails. Messages are received only when the
 // caches have been filled.
-func runAll(ctx context.Context, listener net.Listener, handler http.Handler, consumer *queue.Consumer,
-	handle queue.Handler, nodes *node.Nodes, drainer *drain.Drainer,
-) error {
+func (r rooms) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
 	g, ctx := errgroup.WithContext(ctx)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	g.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
-	g.Go(func() error { nodes.Run(watching); return nil })
-	g.Go(func() error { drainer.Run(watching); return nil })
+	g.Go(func() error { r.nodes.Run(watching); return nil })
+	g.Go(func() error { r.drainer.Run(watching); return nil })
 	g.Go(func() error {
 		defer stopWatching()
 		defer func() { _ = server.Close() }()
-		if err := nodes.WaitForSync(ctx); err != nil {
+		if err := r.nodes.WaitForSync(ctx); err != nil {
 			return ignore(err, context.Canceled)
 		}
-		return ignore(consumer.Run(ctx, handle), context.Canceled)
+		return ignore(r.consumer.Run(ctx, r.agent.Handle), context.Canceled)
 	})
 	return g.Wait()
 }
@@ -113,22 +130,22 @@ func ignore(err, expected error) error {
 }
 
 // readiness says what is still missing before events can be served.
-func readiness(consumer *queue.Consumer, nodes *node.Nodes, drainer *drain.Drainer) func() error {
-	return func() error {
-		switch {
-		case !nodes.Synced():
-			return errors.New("the Nodes have not been listed yet: is the API server reachable, and are nodes allowed to be listed and watched?")
-		case !drainer.Synced():
-			return errors.New("the PodDisruptionBudgets have not been listed yet")
-		case !consumer.Ready():
-			return errors.New("the queue's attributes could not be read yet: check QUEUE_URL, AWS_REGION and the permissions")
-		}
-		return nil
+func (r rooms) readiness() error {
+	switch {
+	case !r.nodes.Synced():
+		return errors.New("the Nodes have not been listed yet: is the API server reachable, " +
+			"and are nodes allowed to be listed and watched?")
+	case !r.drainer.Synced():
+		return errors.New("the PodDisruptionBudgets have not been listed yet")
+	case !r.consumer.Ready():
+		return errors.New("the queue's attributes could not be read yet: check QUEUE_URL, AWS_REGION " +
+			"and the permissions")
 	}
+	return nil
 }
 
-// kubernetesClient follows KUBECONFIG, or the ServiceAccount of the pod. It has no rate limit: the API server's
-// own priority and fairness decides what it takes.
+// kubernetesClient follows KUBECONFIG, or the ServiceAccount of the pod. It has no rate limit: the API
+// server's own priority and fairness decides what it takes.
 func kubernetesClient() (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()

@@ -152,8 +152,8 @@ func (a *Agent) terminate(ctx context.Context, m queue.Message, e event.Event) e
 	return err
 }
 
-// beginning is when the termination began: as the event says, else when its message was sent. A time that is yet to
-// come is none: deadlines are counted from it, and whoever wrote it would have them never come.
+// beginning is when the termination began: as the event says, else when its message was sent. A time that is
+// yet to come is none: deadlines are counted from it, and whoever wrote it would have them never come.
 func beginning(m queue.Message, e event.Event) time.Time {
 	now := time.Now()
 	for _, at := range []time.Time{e.At, m.SentAt} {

@@ -99,8 +99,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestVerdict: a refused message is left to the redrive policy, a foreign one to its owner: the error is not a
-// plain one, which would have the message come back here.
+// TestVerdict: a refused message is left to the redrive policy, a foreign one to its owner: the error is not
+// a plain one, which would have the message come back here.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	rejected := fmt.Sprintf("%T", queue.Reject(errOutage))
@@ -137,7 +137,8 @@ func TestMessageWithoutATime(t *testing.T) {
 	}
 }
 
-// handleAll lets one agent handle several messages, each a second after the one before, and returns the errors.
+// handleAll lets one agent handle several messages, each a second after the one before, and returns the
+// errors.
 func (w *world) handleAll(ctx context.Context, hooks ...string) []error {
 	errs := make([]error, len(hooks))
 	a := w.agent()

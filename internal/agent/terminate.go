@@ -63,8 +63,8 @@ func (a *Agent) empty(ctx context.Context, t Termination, began time.Time) (Outc
 	return Drained, nil
 }
 
-// find returns the node of the instance, once Auto Scaling has confirmed the termination. An instance that is no
-// Node may be about to register, and would then take pods: it is waited for, with a bound.
+// find returns the node of the instance, once Auto Scaling has confirmed the termination. An instance that is
+// no Node may be about to register, and would then take pods: it is waited for, with a bound.
 func (a *Agent) find(ctx context.Context, t Termination, began time.Time) (node.Node, error) {
 	if n, ok := a.nodes.Find(t.InstanceID); ok {
 		return n, a.confirmNode(ctx, t, n)
@@ -99,9 +99,9 @@ func (a *Agent) confirmNode(ctx context.Context, t Termination, n node.Node) err
 	return judge(n, <-confirmed)
 }
 
-// judge is what Auto Scaling's verdict means for an instance that has a node. The termination of an instance that
-// no group knows was no forgery if the node has been marked with a deadline, as is done after the confirmation: it
-// is long over.
+// judge is what Auto Scaling's verdict means for an instance that has a node. The termination of an instance
+// that no group knows was no forgery if the node has been marked with a deadline, as is done after the
+// confirmation: it is long over.
 func judge(n node.Node, verdict error) error {
 	switch {
 	case !errors.Is(verdict, errUnknown):
@@ -112,8 +112,8 @@ func judge(n node.Node, verdict error) error {
 	return lifecycle.ErrGone
 }
 
-// restore takes the mark off the node of a forged termination, if there is one. It does so for as long as this
-// process runs, and not under the hold: that ends when no group knows the instance.
+// restore takes the mark off the node of a forged termination, if there is one. It does so for as long as
+// this process runs, and not under the hold: that ends when no group knows the instance.
 func (a *Agent) restore(ctx context.Context, t Termination) error {
 	n, ok := a.nodes.Find(t.InstanceID)
 	if !ok {
@@ -132,9 +132,10 @@ func (a *Agent) restore(ctx context.Context, t Termination) error {
 	return err
 }
 
-// confirm returns nil when Auto Scaling says that the instance is terminating, and lifecycle.ErrGone when it is
-// past its hooks. Its answers are eventually consistent: only if it contradicts the message for long enough, the
-// error is errForged, or errUnknown for an instance that is in no group. Any answer sets answered.
+// confirm returns nil when Auto Scaling says that the instance is terminating, and lifecycle.ErrGone when it
+// is past its hooks. Its answers are eventually consistent: only if it contradicts the message for long
+// enough, the error is errForged, or errUnknown for an instance that is in no group. Any answer sets
+// answered.
 func (a *Agent) confirm(ctx context.Context, t Termination, answered *atomic.Bool) error {
 	var since time.Time // the first contradiction
 	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
@@ -174,8 +175,8 @@ func contradiction(state lifecycle.State) error {
 	return fmt.Errorf("%w: the instance is %s", errForged, state)
 }
 
-// retire takes the node out of service, with the deadline by which it must be empty. It returns the node as well:
-// one that was deleted may have come back under another UID, and with pods.
+// retire takes the node out of service, with the deadline by which it must be empty. It returns the node as
+// well: one that was deleted may have come back under another UID, and with pods.
 func (a *Agent) retire(ctx context.Context, t Termination, n node.Node, began time.Time) (
 	node.Node, node.Mark, error,
 ) {
@@ -207,8 +208,8 @@ func reason(t Termination, deadline time.Time) node.Reason {
 	}
 }
 
-// drain empties the node. The hooks of one instance share a drain, unless a later one is due earlier. It is that of
-// the hook that came first: if the group gives up on that, the others drain on.
+// drain empties the node. The hooks of one instance share a drain, unless a later one is due earlier. It is
+// that of the hook that came first: if the group gives up on that, the others drain on.
 func (a *Agent) drain(ctx context.Context, n node.Node, mark node.Mark) (drain.Report, error) {
 	key := fmt.Sprint(n.UID, mark.Deadline.Unix())
 	for {
@@ -227,7 +228,8 @@ func (a *Agent) drain(ctx context.Context, n node.Node, mark node.Mark) (drain.R
 	}
 }
 
-// exclude takes the node out of the load balancers, where that is to be done late. A node that is gone is out.
+// exclude takes the node out of the load balancers, where that is to be done late. A node that is gone is
+// out.
 func (a *Agent) exclude(ctx context.Context, t Termination, n node.Node) error {
 	err := a.retry(ctx, t, "exclude node "+n.Name+" from load balancers", func() error {
 		return a.nodes.Exclude(ctx, n)

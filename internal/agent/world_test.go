@@ -36,8 +36,8 @@ var (
 	errStopping = errors.New("stopping")
 )
 
-// world plays all that the agent speaks to, in virtual time, and writes down in order what the agent does to it.
-// Its fields are set before the first message.
+// world plays all that the agent speaks to, in virtual time, and writes down in order what the agent does to
+// it. Its fields are set before the first message.
 type world struct {
 	start time.Time
 	cfg   agent.Config

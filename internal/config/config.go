@@ -1,5 +1,5 @@
-// Package config gathers the knobs of every package, reads them from the environment, checks all of them at once,
-// and prints the reference.
+// Package config gathers the knobs of every package, reads them from the environment, checks all of them at
+// once, and prints the reference.
 package config
 
 import (
@@ -34,8 +34,8 @@ type Agent struct {
 	Log   observe.Config   `envPrefix:"LOG_"`
 }
 
-// ReadAgent returns the agent's configuration in the environment, given as KEY=VALUE. The error is Mistakes, and
-// names all of them.
+// ReadAgent returns the agent's configuration in the environment, given as KEY=VALUE. The error is Mistakes,
+// and names all of them.
 func ReadAgent(environ []string) (Agent, error) {
 	values := env.ToMap(environ)
 	unread, errs := unreadable(values)

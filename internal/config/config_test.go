@@ -122,7 +122,8 @@ func TestMistake(t *testing.T) {
 	}
 }
 
-// TestAllMistakesAtOnce: what is missing, what cannot be read and what is out of range are told together, each once.
+// TestAllMistakesAtOnce: what is missing, what cannot be read and what is out of range are told together,
+// each once.
 func TestAllMistakesAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.ReadAgent([]string{
