@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -173,7 +174,7 @@ func TestStopsAsAsked(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr output
 	done := make(chan int)
 	go func() {
 		done <- run(ctx, nil, []string{"CLUSTER_NAME=demo", queueURL, "LISTEN_ADDRESS=" + address}, &stdout, &stderr)
@@ -185,7 +186,7 @@ func TestStopsAsAsked(t *testing.T) {
 		t.Errorf("/readyz is %d: %s", code, body)
 	}
 	stop()
-	if code := <-done; code != 0 || stderr.Len() > 0 {
+	if code := <-done; code != 0 || stderr.String() != "" {
 		t.Errorf("exit code %d and %q, want 0", code, stderr.String())
 	}
 	for _, want := range []string{`"agent started"`, `"cluster":"demo"`, `"agent stopped"`} {
@@ -193,6 +194,24 @@ func TestStopsAsAsked(t *testing.T) {
 			t.Errorf("%s was not logged:\n%s", want, stdout.String())
 		}
 	}
+}
+
+// output takes the lines of several goroutines, as a file does.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // get asks until somebody answers.
