@@ -48,8 +48,8 @@ func (c *Consumer) renewAll(ctx context.Context) {
 	wg.Wait()
 }
 
-// renewals lists what is to be kept invisible. Towards the end of the twelve hours that SQS allows, a delivery
-// is left to end; the message then comes back with a new receipt handle, which take notes.
+// renewals lists what is to be kept invisible. Towards the end of the twelve hours that SQS allows, a
+// delivery is left to end; the message then comes back with a new receipt handle, which take notes.
 func (c *Consumer) renewals(now time.Time) []change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (c *Consumer) renewals(now time.Time) []change {
 	return out
 }
 
-// wanted tells whether the change is still to be made: a renewal is void once its handler has returned, and must
-// not hide what was just made visible.
+// wanted tells whether the change is still to be made: a renewal is void once its handler has returned, and
+// must not hide what was just made visible.
 func (c *Consumer) wanted(ch change) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +131,9 @@ func all(n int, err error) []batch.Result[struct{}] {
 	return results
 }
 
-func failures(results []batch.Result[struct{}], failed []types.BatchResultErrorEntry) []batch.Result[struct{}] {
+func failures(
+	results []batch.Result[struct{}], failed []types.BatchResultErrorEntry,
+) []batch.Result[struct{}] {
 	for _, f := range failed {
 		record(results, f.Id, fmt.Errorf("%s: %s", aws.ToString(f.Code), aws.ToString(f.Message)))
 	}
