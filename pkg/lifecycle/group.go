@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Auto Scaling's bounds on a hook (aws.autoscaling LifecycleHook): a heartbeat timeout is from 30 s to 2 h, one
-// hour unless set; all heartbeats together hold an instance for 100 times that, and never for more than 48 h.
+// Auto Scaling's bounds on a hook (aws.autoscaling LifecycleHook): a heartbeat timeout is from 30 s to 2 h,
+// one hour unless set; all heartbeats together hold an instance for 100 times that, and never for more than
+// 48 h.
 const (
 	longestHold     = 48 * time.Hour
 	holdPerTimeout  = 100
@@ -29,7 +30,9 @@ type Timing struct {
 }
 
 // shortest is the timing to assume while the hook's own is unknown.
-var shortest = Timing{shortestTimeout, holdPerTimeout * shortestTimeout} //nolint:gochecknoglobals // a constant
+//
+//nolint:gochecknoglobals // a constant
+var shortest = Timing{shortestTimeout, holdPerTimeout * shortestTimeout}
 
 type hookKey struct{ group, name string }
 
@@ -100,8 +103,8 @@ func timing(l types.LifecycleHook) Timing {
 	return t
 }
 
-// Clusters returns the names of the Kubernetes clusters that the group's tags name; none if they name none, or
-// the group is unknown. The answer is kept for some minutes.
+// Clusters returns the names of the Kubernetes clusters that the group's tags name; none if they name none,
+// or the group is unknown. The answer is kept for some minutes.
 func (h *Hooks) Clusters(ctx context.Context, group string) ([]string, error) {
 	return h.clusters.get(ctx, group)
 }
@@ -129,14 +132,15 @@ func (h *Hooks) readClusters(ctx context.Context, group string) ([]string, error
 }
 
 // clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of the cloud
-// provider, the cluster autoscaler and Amazon EKS.
+// provider, the cluster autoscaler and Amazon EKS. The autoscaler's other tags, which tell of the group's
+// nodes, have a path where the name would be.
 func clusterOf(key, value string) string {
 	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
 		return value
 	}
 	for _, prefix := range []string{"kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/"} {
 		name, ok := strings.CutPrefix(key, prefix)
-		if ok && (value == "owned" || value == "shared") && name != "enabled" {
+		if ok && (value == "owned" || value == "shared") && name != "enabled" && !strings.Contains(name, "/") {
 			return name
 		}
 	}
@@ -147,7 +151,8 @@ func clusterOf(key, value string) string {
 const keep = 5 * time.Minute
 
 // cache keeps what read returned for some minutes, and lets those who ask at the same time share one call.
-// Errors are not kept. Its zero value, with read set, is ready for use.
+// Errors are not kept. Who asks leaves when its context ends, and the call goes on. Its zero value, with read
+// set, is ready for use.
 type cache[K comparable, V any] struct {
 	read func(context.Context, K) (V, error)
 
@@ -168,14 +173,20 @@ func (c *cache[K, V]) get(ctx context.Context, key K) (V, error) {
 	if ok && time.Now().Before(e.until) {
 		return e.value, nil
 	}
-	v, err, _ := c.calls.Do(fmt.Sprint(key), func() (any, error) {
+	answer := c.calls.DoChan(fmt.Sprintf("%#v", key), func() (any, error) {
 		v, err := c.read(context.WithoutCancel(ctx), key)
 		if err == nil {
 			c.put(key, v)
 		}
 		return v, err
 	})
-	return v.(V), err //nolint:forcetypeassert // the function above returns a V
+	select {
+	case a := <-answer:
+		return a.Val.(V), a.Err
+	case <-ctx.Done():
+		var none V
+		return none, context.Cause(ctx)
+	}
 }
 
 func (c *cache[K, V]) put(key K, v V) {

@@ -26,9 +26,9 @@ const (
 )
 
 // Hold runs work while it keeps the action pending, and returns work's error: the first heartbeat is sent at
-// once, the others before half of the hook's timeout has passed. If the group gives up on the action first, the
-// context of work ends with the cause ErrGone. Hold never completes the action, and no heartbeat is sent after
-// work has returned.
+// once, the others before half of the hook's timeout has passed. If the group gives up on the action first,
+// the context of work ends with the cause ErrGone. Hold never completes the action, and no heartbeat is sent
+// after work has returned.
 func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	beating := make(chan struct{})
@@ -38,10 +38,11 @@ func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Contex
 			cancel(err)
 		}
 	}()
-	err := work(ctx)
-	cancel(nil)
-	<-beating
-	return err
+	defer func() { // also when work panics
+		cancel(nil)
+		<-beating
+	}()
+	return work(ctx)
 }
 
 // beat sends heartbeats until ctx ends, or returns ErrGone when there is nothing left to hold.
@@ -49,8 +50,9 @@ func (h *Hooks) beat(ctx context.Context, a Action) error {
 	retry := firstRetry
 	var unknown time.Time // since when no group knows the instance
 	for {
+		start := time.Now()
 		err := h.heartbeat(ctx, a)
-		next := h.interval(ctx, a)
+		next := h.interval(ctx, a) - time.Since(start)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -96,10 +98,10 @@ func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 }
 
 // Complete ends the action with result, and returns nil only when the action is proven closed: Auto Scaling
-// took the completion, or says that no action is active and that no hook holds the instance. Everything else is
-// tried again until ctx ends.
+// took the completion, or says that no action is active and that no hook holds the instance. Everything else
+// is tried again until ctx ends.
 func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
-	start := time.Now()
+	var denied time.Time // since when Auto Scaling says that no action is active
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		err := h.complete(ctx, a, result)
 		if err == nil {
@@ -108,7 +110,7 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("complete %s: %w", a, context.Cause(ctx))
 		}
-		if h.closed(ctx, a, err, time.Since(start)) {
+		if h.closed(ctx, a, err, &denied) {
 			return nil
 		}
 		h.observer.AutoScalingFailed("complete "+a.String(), err)
@@ -119,7 +121,8 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 	}
 }
 
-// retried is the action as the next call names it: by its instance alone if Auto Scaling does not know the token.
+// retried is the action as the next call names it: by its instance alone if Auto Scaling does not know the
+// token.
 func (a Action) retried(err error) Action {
 	if isNotActive(err) {
 		a.Token = ""
@@ -140,11 +143,14 @@ func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
 	return err
 }
 
-// closed tells whether the failed completion means that the action is over. An instance that waits on may do so
-// for another hook of its group, and one that is not terminating at all has come back to service.
-func (h *Hooks) closed(ctx context.Context, a Action, err error, tried time.Duration) bool {
+// closed tells whether the failed completion means that the action is over. An instance that waits on may do
+// so for another hook of its group, and one that is not terminating at all has come back to service.
+func (h *Hooks) closed(ctx context.Context, a Action, err error, denied *time.Time) bool {
 	if !isValidation(err) {
 		return false
+	}
+	if isNotActive(err) && denied.IsZero() {
+		*denied = time.Now()
 	}
 	state, stateErr := h.State(ctx, a.InstanceID)
 	switch {
@@ -153,13 +159,14 @@ func (h *Hooks) closed(ctx context.Context, a Action, err error, tried time.Dura
 	case state.Gone() || state.Unknown():
 		return true
 	}
-	return isNotActive(err) && tried >= doubtful && (!state.Terminating() || h.shared(ctx, a))
+	return isNotActive(err) && time.Since(*denied) >= doubtful && (!state.Terminating() || h.shared(ctx, a))
 }
 
-// gone tells whether a heartbeat that failed means that there is no action left: Auto Scaling refuses it, and the
-// instance is past its hooks. "No active Lifecycle Action" alone proves nothing: it has been seen for instances
-// in Terminating:Wait. An instance that no group knows may only have been missed by an answer that is eventually
-// consistent: it counts as gone when that has lasted for twice the time in which a message is confirmed.
+// gone tells whether a heartbeat that failed means that there is no action left: Auto Scaling refuses it, and
+// the instance is past its hooks. "No active Lifecycle Action" alone proves nothing: it has been seen for
+// instances in Terminating:Wait. An instance that no group knows may only have been missed by an answer that
+// is eventually consistent: it counts as gone when that has lasted for twice the time in which a message is
+// confirmed.
 func (h *Hooks) gone(ctx context.Context, a Action, err error, unknown *time.Time) bool {
 	if !isValidation(err) {
 		return false
@@ -176,8 +183,8 @@ func (h *Hooks) gone(ctx context.Context, a Action, err error, unknown *time.Tim
 	return state.Gone() || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
 }
 
-// isValidation tells whether Auto Scaling refused the call for what it names. Auto Scaling models no error type
-// of its own for ended actions, unknown hooks and unknown groups.
+// isValidation tells whether Auto Scaling refused the call for what it names. Auto Scaling models no error
+// type of its own for ended actions, unknown hooks and unknown groups.
 func isValidation(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError"

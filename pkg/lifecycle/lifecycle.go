@@ -1,5 +1,5 @@
-// Package lifecycle holds and completes EC2 Auto Scaling lifecycle actions: the pause in which an instance that
-// is to be terminated may be emptied.
+// Package lifecycle holds and completes EC2 Auto Scaling lifecycle actions: the pause in which an instance
+// that is to be terminated may be emptied.
 package lifecycle
 
 import (
@@ -26,8 +26,8 @@ type Action struct {
 // Result is how an action is completed.
 type Result string
 
-// The results that Auto Scaling knows. For a terminating action both end in termination; Abandon also stops the
-// other hooks of the instance (Amazon EC2 Auto Scaling user guide, "Add lifecycle hooks").
+// The results that Auto Scaling knows. For a terminating action both end in termination; Abandon also stops
+// the other hooks of the instance (Amazon EC2 Auto Scaling user guide, "Add lifecycle hooks").
 const (
 	Continue Result = "CONTINUE"
 	Abandon  Result = "ABANDON"
@@ -47,7 +47,8 @@ type Config struct {
 func (c Config) Validate() error {
 	var errs []error
 	if c.HeartbeatInterval != 0 && (c.HeartbeatInterval < time.Second || c.HeartbeatInterval > 2*time.Hour) {
-		errs = append(errs, fmt.Errorf("HOOK_HEARTBEAT_INTERVAL is %v: must be 0s, or from 1s to 2h", c.HeartbeatInterval))
+		errs = append(errs, fmt.Errorf("HOOK_HEARTBEAT_INTERVAL is %v: must be 0s, or from 1s to 2h",
+			c.HeartbeatInterval))
 	}
 	if c.ConfirmTimeout < time.Second || c.ConfirmTimeout > 10*time.Minute {
 		errs = append(errs, fmt.Errorf("HOOK_CONFIRM_TIMEOUT is %v: must be from 1s to 10m", c.ConfirmTimeout))
@@ -103,8 +104,8 @@ func New(api API, cfg Config, observer Observer) *Hooks {
 // It is empty for an instance that is in no group.
 type State string
 
-// Terminating tells whether the instance is on its way out of its group, or of service into the warm pool, and
-// has not been let go: the hook may be waiting, or about to.
+// Terminating tells whether the instance is on its way out of its group, or of service into the warm pool,
+// and has not been let go: the hook may be waiting, or about to.
 func (s State) Terminating() bool {
 	switch s {
 	case "Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
@@ -122,7 +123,8 @@ func (s State) Gone() bool {
 	switch s {
 	case "Terminating:Proceed", "Terminated", "Terminating:Retained",
 		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
-		"Warmed:Pending:Proceed", "Warmed:Pending:Retained", "Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated":
+		"Warmed:Pending:Proceed", "Warmed:Pending:Retained",
+		"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated":
 		return true
 	}
 	return false
