@@ -35,7 +35,8 @@ func TestArguments(t *testing.T) {
 		{"an empty argument, too", []string{""}, 2, nil, `unknown argument ""`},
 		{
 			"a page that cannot be written is a failure",
-			[]string{"--help-markdown", filepath.Join(t.TempDir(), "missing", "page.md")}, 1, nil, "page.md",
+			[]string{"--help-markdown", filepath.Join(t.TempDir(), "missing", "page.md")},
+			1, nil, "page.md",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
