@@ -223,9 +223,12 @@ func (o *Observer) PodBlocked(nodeName string, p drain.Pod, why string) {
 	o.metrics.pods.WithLabelValues("blocked").Inc()
 	o.log.Info().Str("node", nodeName).Str("pod", p.Namespace+"/"+p.Name).Strs("budgets", p.Budgets).
 		Str("reason", why).Msg("eviction blocked")
-	o.events.OnPod(p.Namespace, p.Name, p.UID, reasonBlocked, fmt.Sprintf(
-		"Node %s is being drained; the pod waits for PodDisruptionBudget %s",
-		nodeName, strings.Join(p.Budgets, ", ")), true)
+	what := "PodDisruptionBudget " + strings.Join(p.Budgets, ", ")
+	if len(p.Budgets) == 0 { // none that is known here: the API server's own words
+		what = why
+	}
+	o.events.OnPod(p.Namespace, p.Name, p.UID, reasonBlocked,
+		fmt.Sprintf("Node %s is being drained; the pod waits for %s", nodeName, what), true)
 }
 
 // PodForced tells that a pod was deleted past its budget.

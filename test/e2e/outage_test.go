@@ -8,11 +8,22 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// TestAPIServerStopped takes the API server away amid a drain, for longer than any retry. It does not run beside
-// other tests.
+// TestAPIServerStopped takes the API server away amid a drain, for longer than any retry. It has a control plane of
+// its own.
 func TestAPIServerStopped(t *testing.T) {
+	t.Parallel()
 	const outage = 30 * time.Second
-	w := hooked(t, time.Minute)
+	c, err := cluster.Start(t.Context(), cluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newWorldOn(t, c)
+	w.hook(time.Minute)
 	old, instance := w.node()
 	w.node()
 	w.deploy("api", old, 4, cluster.Pods{Stop: 3 * time.Second})

@@ -43,7 +43,12 @@ type world struct {
 // newWorld makes a world with a queue, and a group that has no instances and no hooks.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), cluster: cluster.Shared(t), nodes: map[string]bool{}}
+	return newWorldOn(t, cluster.Shared(t))
+}
+
+func newWorldOn(t testing.TB, c *cluster.Cluster) *world {
+	t.Helper()
+	w := &world{t: t, ctx: t.Context(), cluster: c, nodes: map[string]bool{}}
 	w.namespace = w.cluster.Namespace(t)
 	aws, err := awsim.New(awsim.Options{Machines: w.cluster.Machines(cluster.Node{Pool: w.namespace})})
 	w.must(err)
@@ -65,10 +70,16 @@ func newWorld(t testing.TB) *world {
 func hooked(t testing.TB, heartbeatTimeout time.Duration) *world {
 	t.Helper()
 	w := newWorld(t)
+	w.hook(heartbeatTimeout)
+	return w
+}
+
+// hook gives the group a terminating hook that sends to the queue.
+func (w *world) hook(heartbeatTimeout time.Duration) {
+	w.t.Helper()
 	w.must(w.aws.PutHook(group, awsim.Hook{
 		Name: hook, HeartbeatTimeout: heartbeatTimeout, NotificationTargetARN: w.aws.QueueARN(w.queue),
 	}))
-	return w
 }
 
 func (w *world) must(err error) {
