@@ -195,10 +195,13 @@ func newHooks(api API) (*Hooks, *watcher) {
 	return New(api, Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second}, w), w
 }
 
-// bubble runs a test in virtual time.
+// bubble runs a test in virtual time. A call that is shared may outlive who asked for it, by its timeout.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, test)
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(callTimeout)
+		test(t)
+	})
 }
 
 // waits is work that takes a while, unless its context ends.
