@@ -22,6 +22,7 @@ func TestClusterOf(t *testing.T) {
 		{"an Amazon EKS node group", "eks:cluster-name", "blue", "blue"},
 		{"as EC2 copies it", "aws:eks:cluster-name", "blue", "blue"},
 		{"found by the cluster autoscaler", "k8s.io/cluster-autoscaler/blue", "owned", "blue"},
+		{"found by the cluster autoscaler, which looks at no value", "k8s.io/cluster-autoscaler/blue", "true", "blue"},
 		{"the autoscaler's switch", "k8s.io/cluster-autoscaler/enabled", "owned", ""},
 		{"the autoscaler's switch, on", "k8s.io/cluster-autoscaler/enabled", "true", ""},
 		{"a label of its nodes", "k8s.io/cluster-autoscaler/node-template/label/disk", "shared", ""},

@@ -92,10 +92,13 @@ func settle(receives int, err error, hasRedrive, stopping bool) (Outcome, time.D
 	case outcome == Rejected && !hasRedrive && receives >= dropAfter:
 		return Dropped, 0
 	case outcome == Released:
-		return outcome, backoff(receives - 1)
+		return outcome, min(backoff(receives-1), longestRelease)
 	}
 	return outcome, backoff(receives)
 }
+
+// longestRelease bounds how long a message that is somebody else's stays hidden from its owner.
+const longestRelease = 10 * time.Second
 
 // backoff grows from 0 over 1, 3, 7, 15 to 31 seconds, and to no more than 60.
 func backoff(n int) time.Duration {

@@ -30,6 +30,7 @@ func TestSettle(t *testing.T) {
 
 		{"what is somebody else's is visible at once", 1, Release(someErr), false, false, Released, 0},
 		{"what nobody else takes comes back less often", 4, Release(someErr), false, false, Released, 7 * time.Second},
+		{"and is never hidden from its owner for long", 9, Release(someErr), false, false, Released, 10 * time.Second},
 		{"a verdict holds also while the process stops", 3, Release(someErr), false, true, Released, 3 * time.Second},
 
 		{"what cannot be helped is left to the redrive policy", 1, Reject(someErr), true, false, Rejected, time.Second},

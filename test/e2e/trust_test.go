@@ -164,7 +164,7 @@ func TestNodeThatRegistersLate(t *testing.T) {
 	w := hooked(t, time.Minute)
 	instance := cluster.NewInstanceID()
 	w.must(w.aws.AddInstance(group, instance, "eu-central-1a"))
-	agent := w.startAgent()
+	agent := w.startAgent("DRAIN_SETTLE=20s") // the node is to be seen Ready before it goes
 	w.terminate(instance)
 	agent.waitLog("no node is registered for the instance, waiting for one")
 	if a := w.aws.Ledger()[0]; !a.ClosedAt.IsZero() {
