@@ -131,17 +131,18 @@ func (h *Hooks) readClusters(ctx context.Context, group string) ([]string, error
 	return slices.Compact(names), nil
 }
 
-// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS, the
-// cloud provider and the cluster autoscaler. The last looks at no value; its other tags, which tell of the
+// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,
+// the cloud provider and the cluster autoscaler. The last looks at no value; its other tags, which tell of the
 // group's nodes, have a path where the name would be.
 func clusterOf(key, value string) string {
 	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
 		return value
 	}
-	if name, ok := strings.CutPrefix(key, "kubernetes.io/cluster/"); ok && (value == "owned" || value == "shared") {
+	name, ok := strings.CutPrefix(key, "kubernetes.io/cluster/")
+	if ok && (value == "owned" || value == "shared") {
 		return name
 	}
-	name, ok := strings.CutPrefix(key, "k8s.io/cluster-autoscaler/")
+	name, ok = strings.CutPrefix(key, "k8s.io/cluster-autoscaler/")
 	if !ok || name == "enabled" || strings.Contains(name, "/") {
 		return ""
 	}
