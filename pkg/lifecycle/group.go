@@ -132,8 +132,8 @@ func (h *Hooks) readClusters(ctx context.Context, group string) ([]string, error
 }
 
 // clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,
-// the cloud provider and the cluster autoscaler. The last looks at no value; its other tags, which tell of the
-// group's nodes, have a path where the name would be.
+// the cloud provider and the cluster autoscaler. The last looks at no value; its other tags, which tell of
+// the group's nodes, have a path where the name would be.
 func clusterOf(key, value string) string {
 	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
 		return value

@@ -79,10 +79,15 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 	return n.change(ctx, node, exclude)
 }
 
+// changeTimeout bounds a change: an API server that hangs must not hold up the verdict on a message.
+const changeTimeout = 15 * time.Second
+
 // change patches the Node with what alter returns for its current state; nil changes nothing. The Node is
 // read from the watch first, and from the API after a conflict, or before it is said that there is nothing to
 // change: the watch may not show yet what was just done.
 func (n *Nodes) change(ctx context.Context, node Node, alter func(*corev1.Node) patch) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
 	current, err := n.cached(node.Name)
 	if err != nil {
 		return err
