@@ -123,10 +123,13 @@ func (p Pod) next(outcome Outcome, why string, err error, now time.Time) Try {
 	}
 	n := p.Try.N + 1
 	pause := min(firstRetry<<min(n-1, 10), lastRetry)
-	soon := min(soonestRetry<<min(n-1, 10), firstRetry)
 	if outcome == Blocked && p.Ready && len(p.Budgets) == 1 {
 		pause = lastRetry
+		if !now.Before(p.Try.Next) {
+			n = 1 // it was its time, and no rise of the budget that the API server did not bear out
+		}
 	}
+	soon := min(soonestRetry<<min(n-1, 10), firstRetry)
 	if asked, ok := apierrors.SuggestsClientDelay(err); ok {
 		soon = time.Duration(asked) * time.Second
 		pause = max(pause, soon)
