@@ -30,9 +30,10 @@ help: ## Show this list.
 build: ## Build the programs into bin/.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
+# Not from Go's cache of results, which does not know that some tests build and run the programs.
 .PHONY: test
 test: deps-test cluster ## Run all tests, with the race detector. The first run builds a control plane.
-	$(GO) test -race -p 2 -timeout 20m ./...
+	$(GO) test -race -count=1 -p 2 -timeout 20m ./...
 
 .PHONY: lint
 lint: ## Run golangci-lint. The first run compiles it, for some minutes.
