@@ -24,15 +24,14 @@ type run struct {
 	changed         chan struct{} // something may have become possible
 	again           time.Time     // look again by then, whatever the step says; zero is not set
 
-	stop     context.CancelFunc
-	workers  sync.WaitGroup
-	release  func()
-	mu       sync.Mutex
-	tries    map[string]Try // by UID
-	seen     map[string]struct{}
-	forced   map[string]struct{}
-	told     Progress
-	toldOnce bool
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+	release func()
+	mu      sync.Mutex
+	tries   map[string]Try // by UID
+	seen    map[string]struct{}
+	forced  map[string]struct{}
+	told    Progress // zero, which names no node, before the first
 }
 
 // begin watches the pods of the node, and returns when they have been listed once.
@@ -196,17 +195,16 @@ func (r *run) tell(step Step) {
 			p.Blocked++
 		}
 	}
-	if r.toldOnce && p == r.told {
+	if p == r.told {
 		return
 	}
-	r.told, r.toldOnce = p, true
+	r.told = p
 	r.observer.DrainProgressed(p)
 }
 
 // prove asks the API server itself whether the drain is over. A node that has become empty within the settle
 // time is looked at again after it.
 func (r *run) prove(ctx context.Context, step Step) (bool, Report) {
-	r.again = time.Time{}
 	settled := r.since.Add(r.cfg.Settle)
 	if r.deadline.Before(settled) {
 		settled = r.deadline
