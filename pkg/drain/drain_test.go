@@ -221,8 +221,8 @@ func TestDrainEvictsAllThatMustLeave(t *testing.T) {
 		if diff := cmp.Diff(Report{Total: 2, Took: report.Took}, report); diff != "" {
 			t.Error(diff)
 		}
-		if report.Took < 10*time.Second || report.Took > 11*time.Second {
-			t.Errorf("it took %v for a grace of 10s", report.Took)
+		if report.Took < 9*time.Second || report.Took > 11*time.Second {
+			t.Errorf("it took %v, and the pods took just under 10s", report.Took)
 		}
 		got := w.requests()
 		slices.Sort(got)
