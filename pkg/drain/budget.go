@@ -15,6 +15,7 @@ import (
 // budgets knows every PodDisruptionBudget of the cluster, by a watch, and wakes drains when one changes.
 type budgets struct {
 	informer cache.SharedIndexInformer
+	seen     cache.ResourceEventHandlerRegistration // has synced when byNamespace holds what was listed first
 
 	mu          sync.Mutex
 	byNamespace map[string]map[string]budget
@@ -34,7 +35,8 @@ func newBudgets(client kubernetes.Interface) (*budgets, error) {
 	if err := b.informer.SetTransform(stripBudget); err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
-	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	var err error
+	b.seen, err = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    b.set,
 		UpdateFunc: func(_, obj any) { b.set(obj) },
 		DeleteFunc: b.remove,

@@ -91,7 +91,7 @@ func New(client kubernetes.Interface, cfg Config, observer Observer) (*Drainer, 
 func (d *Drainer) Run(ctx context.Context) { d.budgets.informer.RunWithContext(ctx) }
 
 // Synced tells whether every PodDisruptionBudget has been seen once.
-func (d *Drainer) Synced() bool { return d.budgets.informer.HasSynced() }
+func (d *Drainer) Synced() bool { return d.budgets.seen.HasSynced() }
 
 // Deadline returns the instant by which a node that was taken out of service at since must be empty, as
 // configured.

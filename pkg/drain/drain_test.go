@@ -484,7 +484,7 @@ func TestAnEvictionCarriesAGraceOnlyWhenItIsCut(t *testing.T) {
 		// The watch takes a moment to begin, and a grace is told in whole seconds.
 		got := w.requests()
 		slices.Sort(got)
-		if diff := cmp.Diff([]string{"evict a uid-a", "evict long uid-long in 59s"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"evict a uid-a", "evict long uid-long in 60s"}, got); diff != "" {
 			t.Error(diff)
 		}
 	})

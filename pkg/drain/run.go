@@ -58,7 +58,7 @@ func (d *Drainer) begin(ctx context.Context, node string, since, deadline time.T
 	r.stop = stop
 	r.release = d.budgets.subscribe(r.changed)
 	r.workers.Go(func() { r.pods.RunWithContext(watching) })
-	if !cache.WaitForCacheSync(ctx.Done(), r.pods.HasSynced, d.Synced) {
+	if !cache.WaitFor(ctx, "", r.pods.HasSyncedChecker(), d.budgets.seen.HasSyncedChecker()) {
 		r.end()
 		return nil, context.Cause(ctx)
 	}

@@ -107,7 +107,7 @@ func (n *Nodes) Synced() bool { return n.informer.HasSynced() }
 
 // WaitForSync returns nil when every Node has been seen once, or the cause of ctx's end.
 func (n *Nodes) WaitForSync(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), n.informer.HasSynced) {
+	if !cache.WaitFor(ctx, "", n.informer.HasSyncedChecker()) {
 		return context.Cause(ctx)
 	}
 	return nil
