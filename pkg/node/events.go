@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,17 +17,51 @@ import (
 type Events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
+	sink        *sink
 }
 
-// NewEvents returns Events that are written through client, by component.
+// NewEvents returns Events that are written through client, by component, until they are closed: also after
+// the end of ctx, for the end of a process is worth telling of.
 func NewEvents(ctx context.Context, client kubernetes.Interface, component string) *Events {
-	b := record.NewBroadcaster(record.WithContext(ctx))
-	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	return &Events{b, b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})}
+	b := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	s := &sink{
+		EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, closed: make(chan struct{}),
+	}
+	b.StartRecordingToSink(s)
+	return &Events{b, b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), s}
 }
 
-// Close stops. An Event that has not been written by then may be lost.
-func (e *Events) Close() { e.broadcaster.Shutdown() }
+// Close writes what has been recorded, if the API server takes it within two seconds, and stops.
+func (e *Events) Close() {
+	e.OnNode(lastEvent, "", lastEvent, "", false)
+	timer := time.NewTimer(flushTime)
+	defer timer.Stop()
+	select {
+	case <-e.sink.closed:
+	case <-timer.C:
+	}
+	e.broadcaster.Shutdown()
+}
+
+// lastEvent is the reason of an Event that is not written: Events are written one after the other, so all
+// before it have been.
+const lastEvent = "Last"
+
+// sink writes Events until the last.
+type sink struct {
+	record.EventSink
+	once   sync.Once
+	closed chan struct{} // the last has come
+}
+
+// Create writes a new Event.
+func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
+	if event.Reason == lastEvent {
+		s.once.Do(func() { close(s.closed) })
+		return event, nil
+	}
+	return s.EventSink.Create(event)
+}
 
 // OnNode records an Event on a Node. It does not block.
 func (e *Events) OnNode(name, uid, reason, message string, warning bool) {

@@ -62,12 +62,16 @@ func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (Mark, err
 }
 
 // Restore takes off the Node what Retire put on it, and nothing else. It tells whether there was anything.
+// The condition of a drain goes as well, in its own time.
 func (n *Nodes) Restore(ctx context.Context, node Node) (restored bool, err error) {
 	err = n.change(ctx, node, func(current *corev1.Node) patch {
 		p := restore(current, n.cfg)
 		restored = p != nil
 		return p
 	})
+	if err == nil {
+		n.withdraw(node.Name, node.UID)
+	}
 	return restored, err
 }
 
@@ -84,15 +88,12 @@ const changeTimeout = 15 * time.Second
 
 // change patches the Node with what alter returns for its current state; nil changes nothing. The Node is
 // read from the watch first, and from the API after a conflict, or before it is said that there is nothing to
-// change: the watch may not show yet what was just done.
+// change, or no such Node: the watch may not show yet what was just done.
 func (n *Nodes) change(ctx context.Context, node Node, alter func(*corev1.Node) patch) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	current, err := n.cached(node.Name)
-	if err != nil {
-		return err
-	}
-	if alter(current) == nil {
+	if err != nil || string(current.UID) != node.UID || alter(current) == nil {
 		current = nil
 	}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -17,6 +17,8 @@ import (
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
 )
 
 // Node is what the agent needs to know of a Kubernetes Node.
@@ -75,6 +77,9 @@ type Nodes struct {
 	cfg      Config
 	informer cache.SharedIndexInformer
 
+	conditions conditions
+	lookups    batch.Batcher[string, Node]
+
 	mu      sync.Mutex
 	waiting map[string][]chan struct{} // by instance id: closed when its Node registers
 }
@@ -84,7 +89,11 @@ const byInstance = "instance"
 
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
-	n := &Nodes{client: client, cfg: cfg, waiting: map[string][]chan struct{}{}}
+	n := &Nodes{
+		client: client, cfg: cfg, waiting: map[string][]chan struct{}{},
+		conditions: conditions{client: client, nodes: map[string]*shown{}},
+	}
+	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: n.lookup}
 	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex}, nil)
 	if err := n.informer.SetTransform(strip); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
@@ -92,6 +101,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    n.registered,
 		UpdateFunc: func(_, obj any) { n.registered(obj) },
+		DeleteFunc: n.deleted,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
@@ -114,12 +124,34 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 }
 
 // Find returns the Node of an EC2 instance. It asks no API.
-func (n *Nodes) Find(instanceID string) (Node, bool) {
+func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 	objs, err := n.informer.GetIndexer().ByIndex(byInstance, instanceID)
-	if err != nil || len(objs) == 0 {
-		return Node{}, false
+	if err != nil {
+		return Node{}, false // the index is always there
 	}
-	return toNode(objs[0].(*corev1.Node)), true //nolint:forcetypeassert // the informer holds Nodes
+	for _, obj := range objs {
+		one := toNode(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
+		found, ok = one.or(found), true
+	}
+	return found, ok
+}
+
+// or returns which of two Nodes of one instance to believe in. An instance that has registered anew under
+// another name leaves a Node behind that nobody speaks for.
+func (n Node) or(other Node) Node {
+	switch {
+	case other.Name == "":
+		return n
+	case n.Ready == other.Ready && n.Name < other.Name, n.Ready && !other.Ready:
+		return n
+	}
+	return other
+}
+
+// Lost tells whether nobody speaks for the Node: it is not Ready, or gone. It asks no API.
+func (n *Nodes) Lost(name string) bool {
+	current, err := n.cached(name)
+	return err != nil || !isReady(current)
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered, or the cause of ctx's end.
@@ -171,6 +203,15 @@ func (n *Nodes) registered(obj any) {
 	delete(n.waiting, id)
 }
 
+func (n *Nodes) deleted(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	if node, ok := obj.(*corev1.Node); ok {
+		n.conditions.forget(node.Name, string(node.UID))
+	}
+}
+
 func instanceIndex(obj any) ([]string, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -212,8 +253,10 @@ func strip(obj any) (any, error) {
 		},
 	}
 	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		if c.Type == corev1.NodeReady || c.Type == ConditionType {
+			kept.Status.Conditions = append(kept.Status.Conditions, corev1.NodeCondition{
+				Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			})
 		}
 	}
 	return kept, nil
@@ -227,12 +270,13 @@ func only(m map[string]string, key string) map[string]string {
 }
 
 func toNode(node *corev1.Node) Node {
-	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node)}
+	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node), Ready: isReady(node)}
 	out.Mark, _ = readMark(node)
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			out.Ready = c.Status == corev1.ConditionTrue
-		}
-	}
 	return out
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	nodesResource = corev1.SchemeGroupVersion.WithResource("nodes")
 	nodeResource  = schema.GroupResource{Resource: "nodes"}
+	nodeKind      = schema.GroupKind{Kind: "Node"}
 )
 
 func TestInstanceOf(t *testing.T) {
@@ -71,6 +72,7 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 	}{
 		{"bare", object()},
 		{"ready", object(ready(corev1.ConditionTrue))},
+		{"drained", object(showing(corev1.ConditionTrue))},
 		{"not ready", object(ready(corev1.ConditionUnknown))},
 		{"marked", object(ready(corev1.ConditionTrue), markOf(mark), ours, cordoned, labelled)},
 		{"broken mark", object(marked("{"))},
@@ -88,6 +90,11 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 			}
 			if diff := cmp.Diff(toNode(tt.node), toNode(kept)); diff != "" {
 				t.Error(diff)
+			}
+			told, shown := conditionOf(tt.node), conditionOf(kept)
+			if (told == nil) != (shown == nil) ||
+				told != nil && (told.Status != shown.Status || !told.LastTransitionTime.Equal(&shown.LastTransitionTime)) {
+				t.Errorf("of the condition %v is kept %v", told, shown)
 			}
 			reason := Reason{Kind: "spot", Deadline: at(time.Hour)}
 			for name, made := range map[string][2]patch{
@@ -237,7 +244,7 @@ func TestANodeThatIsGone(t *testing.T) {
 		stale bool // the watch does not show it yet
 		get   func() (runtime.Object, error)
 	}{
-		{name: "the watch shows none"},
+		{"the watch shows none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
 		{"the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
 		{"the name is another instance's by now", true, func() (runtime.Object, error) { return object(renewed), nil }},
 	}
@@ -379,12 +386,11 @@ func TestEventsAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		events := NewEvents(ctx, client, "node-drainer")
 		synctest.Wait() // The recorder listens.
+		cancel()        // The process is about to end, which is not to be missed.
 		events.OnNode("n", "uid-1", "Draining", "draining node n", false)
 		events.OnPod("x", "a", "uid-a", "Blocked", "held by b", true)
-		synctest.Wait()
 		events.Close()
 		type event struct{ Namespace, Object, UID, Type, Reason, Message, By string }
 		var got []event
@@ -409,6 +415,24 @@ func TestEventsAreRecorded(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// TestEventsDoNotHoldUpTheEnd of the process when the API server does not answer.
+func TestEventsDoNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("no answer")
+		})
+		events := NewEvents(t.Context(), client, "node-drainer")
+		synctest.Wait()
+		events.OnNode("n", "uid-1", "Draining", "draining node n", false)
+		began := time.Now()
+		events.Close()
+		if took := time.Since(began); took != flushTime {
+			t.Errorf("took %v", took)
 		}
 	})
 }

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+)
+
+const (
+	// lookupMax and lookupWindow bound how many questions one list of all Nodes answers, and how long the first
+	// of them waits for others.
+	lookupMax    = 1000
+	lookupWindow = 100 * time.Millisecond
+	// lookupTimeout bounds that list: a cluster may have thousands of Nodes.
+	lookupTimeout = time.Minute
+)
+
+// Lookup returns the Node of an EC2 instance as the API server itself has it, past the watch. The error is
+// ErrGone if that proves that there is none. It reads every Node, since Nodes cannot be selected by their
+// instance; questions that come together share one list, which begins after the last of them.
+func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
+	return n.lookups.Do(ctx, instanceID)
+}
+
+// lookup answers the questions after the instances with one consistent list.
+func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	wanted := make(map[string]Node, len(instanceIDs))
+	for _, id := range instanceIDs {
+		wanted[id] = Node{}
+	}
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return n.client.CoreV1().Nodes().List(ctx, o)
+	})
+	err := list.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
+		one, ok := obj.(*corev1.Node)
+		if !ok {
+			return fmt.Errorf("%T is no Node", obj)
+		}
+		if before, ok := wanted[instanceOf(one)]; ok {
+			wanted[instanceOf(one)] = toNode(one).or(before)
+		}
+		return nil
+	})
+	results := make([]batch.Result[Node], len(instanceIDs))
+	for i, id := range instanceIDs {
+		switch found := wanted[id]; {
+		case err != nil:
+			results[i].Err = fmt.Errorf("list the nodes: %w", err)
+		case found.Name == "":
+			results[i].Err = fmt.Errorf("no node is of instance %s: %w", id, ErrGone)
+		default:
+			results[i].Value = found
+		}
+	}
+	return results
+}

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
+
+// unseen returns Nodes whose watch shows none, though there are some.
+func unseen(t *testing.T, nodes ...*corev1.Node) (*Nodes, *fake.Clientset) {
+	t.Helper()
+	client := fake.NewClientset()
+	n := watched(t, client, usual)
+	for _, one := range nodes {
+		if err := client.Tracker().Add(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+	for _, obj := range n.informer.GetStore().List() {
+		if err := n.informer.GetStore().Delete(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.ClearActions()
+	return n, client
+}
+
+// TestANodeThatTheWatchDoesNotShow is found and changed all the same.
+func TestANodeThatTheWatchDoesNotShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := unseen(t, object(ready(corev1.ConditionTrue)), object(named("other"), func(n *corev1.Node) {
+			n.Spec.ProviderID = "aws:///eu-west-1a/i-0ffffffffffffffff"
+		}))
+		if _, ok := n.Find(instance); ok {
+			t.Fatal("the watch shows it")
+		}
+		found, err := n.Lookup(t.Context(), instance)
+		if err != nil || found.Name != "n" || found.UID != "uid-1" || !found.Ready {
+			t.Fatalf("got %+v, %v", found, err)
+		}
+		if mark, err := n.Retire(t.Context(), found, Reason{Kind: "spot"}); err != nil || mark.InstanceID != instance {
+			t.Errorf("got %+v, %v", mark, err)
+		}
+		if again, err := n.Lookup(t.Context(), instance); err != nil || again.Mark.Reason != "spot" {
+			t.Errorf("got %+v, %v", again, err)
+		}
+	})
+}
+
+func TestLookupProvesThatThereIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, client := unseen(t)
+		if _, err := n.Lookup(t.Context(), instance); !errors.Is(err, ErrGone) {
+			t.Errorf("got %v", err)
+		}
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewServiceUnavailable("away")
+		})
+		if _, err := n.Lookup(t.Context(), instance); errors.Is(err, ErrGone) || !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("got %v: no answer is no proof", err)
+		}
+	})
+}
+
+func TestLookupsOfABurstShareOneList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, client := unseen(t, object())
+		var all sync.WaitGroup
+		for _, id := range []string{instance, "i-0ffffffffffffffff", instance} {
+			all.Go(func() {
+				if _, err := n.Lookup(context.Background(), id); (err == nil) != (id == instance) {
+					t.Errorf("%s: got %v", id, err)
+				}
+			})
+		}
+		all.Wait()
+		if got := len(client.Actions()); got != 1 {
+			t.Errorf("%d requests: %v", got, client.Actions())
+		}
+	})
+}
+
+// TestOfTwoNodesOfOneInstance the one that is Ready is it, wherever it is looked for.
+func TestOfTwoNodesOfOneInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := watched(t, fake.NewClientset(
+			object(named("a"), ready(corev1.ConditionUnknown)), object(named("b"), ready(corev1.ConditionTrue)),
+			object(named("c"), ready(corev1.ConditionTrue)), object(named("d")),
+		), usual)
+		if found, ok := n.Find(instance); !ok || found.Name != "b" {
+			t.Errorf("found %+v, %v", found, ok)
+		}
+		if found, err := n.Lookup(t.Context(), instance); err != nil || found.Name != "b" {
+			t.Errorf("looked up %+v, %v", found, err)
+		}
+	})
+}
