@@ -2,7 +2,12 @@ package drain
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,64 +17,113 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// budgets knows every PodDisruptionBudget of the cluster, by a watch, and wakes drains when one changes.
-type budgets struct {
+const (
+	// unseenFor is how long a disruption that the API server has accepted is counted if the watch does not
+	// show it: it always does, unless it is broken.
+	unseenFor = 5 * time.Second
+	// firstAsk and lastAsk bound the pause before a budget that allows nothing, as the watch has it, is asked
+	// nevertheless: the long one if the watch says so, and the short one, which doubles with each refusal, if
+	// the watch said otherwise. Either begins anew when the watch brings news.
+	firstAsk, lastAsk = 100 * time.Millisecond, 2 * time.Minute
+)
+
+// ledger keeps account of every PodDisruptionBudget of the cluster: what the watch shows, less what drains
+// have taken since, given to the drain whose deadline comes first.
+type ledger struct {
 	informer cache.SharedIndexInformer
-	seen     cache.ResourceEventHandlerRegistration // has synced when byNamespace holds what was listed first
+	seen     cache.ResourceEventHandlerRegistration // has synced when accounts holds what was listed first
 
-	mu          sync.Mutex
-	byNamespace map[string]map[string]budget
-	wake        map[chan<- struct{}]struct{}
+	mu       sync.Mutex
+	accounts map[string]map[string]*account // by namespace and name
+	edition  atomic.Int64                   // changes whenever another budget may select a pod
 }
 
-// budget is what is kept of a PodDisruptionBudget.
-type budget struct {
+// account is one PodDisruptionBudget.
+type account struct {
 	selects labels.Selector
-	allowed int
+	budget  Budget               // as the watch shows it; SettlesAt and AskAt are made on demand
+	taken   map[string]time.Time // by pod: disruptions that the watch does not show, and how long they count
+	claims  map[*run]claim       // of the drains that want to know of changes
+	held    map[*run]int         // how many pods of each drain it holds, also if it will never let them go
+	askAt   time.Time
+	asked   int    // refusals since the last news that the watch did not foretell
+	asking  string // the pod whose eviction is under way
 }
 
-func newBudgets(client kubernetes.Interface) (*budgets, error) {
-	b := &budgets{byNamespace: map[string]map[string]budget{}, wake: map[chan<- struct{}]struct{}{}}
-	b.informer = informers.NewFilteredPodDisruptionBudgetInformer(
+// claim is what a drain wants of a budget.
+type claim struct {
+	pods    int  // that wait for it
+	looking bool // it has read the budget, and has yet to say how many wait
+}
+
+func newLedger(client kubernetes.Interface) (*ledger, error) {
+	l := &ledger{accounts: map[string]map[string]*account{}}
+	l.informer = informers.NewFilteredPodDisruptionBudgetInformer(
 		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
-	if err := b.informer.SetTransform(stripBudget); err != nil {
+	if err := l.informer.SetTransform(stripBudget); err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
 	var err error
-	b.seen, err = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    b.set,
-		UpdateFunc: func(_, obj any) { b.set(obj) },
-		DeleteFunc: b.remove,
+	l.seen, err = l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    l.set,
+		UpdateFunc: func(_, obj any) { l.set(obj) },
+		DeleteFunc: l.remove,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
-	return b, nil
+	return l, nil
 }
 
-func (b *budgets) set(obj any) {
+func (l *ledger) set(obj any) {
 	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
 	if !ok {
 		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.accounts[pdb.Namespace] == nil {
+		l.accounts[pdb.Namespace] = map[string]*account{}
+	}
+	a := l.accounts[pdb.Namespace][pdb.Name]
+	if a == nil {
+		a = &account{taken: map[string]time.Time{}, claims: map[*run]claim{}, held: map[*run]int{}}
+		l.accounts[pdb.Namespace][pdb.Name] = a
+	}
+	before := a.budget
+	switch reselects := a.show(pdb); {
+	case reselects:
+		l.edition.Add(1)
+		a.wakeAll()
+	case a.budget.mood() != before.mood():
+		a.wakeAll()
+	default:
+		a.wake()
+	}
+}
+
+// show takes over what the watch shows, and tells whether the budget may select other pods than before.
+func (a *account) show(pdb *policyv1.PodDisruptionBudget) (reselects bool) {
 	selects, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 	if err != nil {
 		selects = labels.Nothing() // the API server admits no such selector
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.byNamespace[pdb.Namespace] == nil {
-		b.byNamespace[pdb.Namespace] = map[string]budget{}
+	reselects = a.selects == nil || a.selects.String() != selects.String()
+	a.selects = selects
+	policy := pdb.Spec.UnhealthyPodEvictionPolicy
+	a.budget = Budget{
+		Allowed: int(pdb.Status.DisruptionsAllowed), Healthy: int(pdb.Status.CurrentHealthy),
+		Desired: int(pdb.Status.DesiredHealthy), Expected: int(pdb.Status.ExpectedPods),
+		Lenient: policy != nil && *policy == policyv1.AlwaysAllow,
 	}
-	before, known := b.byNamespace[pdb.Namespace][pdb.Name]
-	now := budget{selects, int(pdb.Status.DisruptionsAllowed)}
-	b.byNamespace[pdb.Namespace][pdb.Name] = now
-	if !known || now.allowed > before.allowed {
-		b.wakeAll()
+	for pod := range pdb.Status.DisruptedPods {
+		delete(a.taken, pod)
 	}
+	a.asked, a.askAt = 0, time.Now().Add(jittered(lastAsk))
+	return reselects
 }
 
-func (b *budgets) remove(obj any) {
+func (l *ledger) remove(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
@@ -77,51 +131,217 @@ func (b *budgets) remove(obj any) {
 	if !ok {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.byNamespace[pdb.Namespace], pdb.Name)
-	if len(b.byNamespace[pdb.Namespace]) == 0 {
-		delete(b.byNamespace, pdb.Namespace)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.accounts[pdb.Namespace][pdb.Name]; a != nil {
+		a.wakeAll()
 	}
-	b.wakeAll()
+	delete(l.accounts[pdb.Namespace], pdb.Name)
+	if len(l.accounts[pdb.Namespace]) == 0 {
+		delete(l.accounts, pdb.Namespace)
+	}
+	l.edition.Add(1)
 }
 
-// wakeAll wakes every drain; one that has been woken and has not looked yet needs no second call.
-func (b *budgets) wakeAll() {
-	for c := range b.wake {
-		select {
-		case c <- struct{}{}:
-		default:
+// wakeAll has every drain look again that wants something of the budget.
+func (a *account) wakeAll() {
+	for r := range a.claims {
+		r.wakeUp()
+	}
+}
+
+// wake has those drains look again whose turn it is to take what the budget allows. One by one, for if each
+// change of a budget woke all that wait for it, a burst of drains would look as often as its square. Those
+// that are looking now have seen what is no longer so.
+func (a *account) wake() {
+	var line []*run
+	for r, c := range a.claims {
+		switch {
+		case c.looking:
+			r.wakeUp()
+		case c.pods > 0:
+			line = append(line, r)
 		}
 	}
-}
-
-// subscribe has c woken when a budget may allow more. The caller calls the function it gets to end that.
-func (b *budgets) subscribe(c chan<- struct{}) (unsubscribe func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.wake[c] = struct{}{}
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.wake, c)
+	if len(line) > 0 && a.asking == "" && a.budget.Allowed > a.pending(time.Now()) {
+		slices.MinFunc(line, (*run).turn).wakeUp()
 	}
 }
 
-// protecting names the budgets that select a pod of the namespace with these labels, and notes in allowed
-// what each allows now.
-func (b *budgets) protecting(namespace string, podLabels map[string]string, allowed map[string]int) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// protecting names the budgets that select a pod of the namespace with these labels. The names hold for as
+// long as the edition is the same.
+func (l *ledger) protecting(namespace string, podLabels map[string]string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var names []string
-	for name, pdb := range b.byNamespace[namespace] {
-		if pdb.selects.Matches(labels.Set(podLabels)) {
-			key := namespace + "/" + name
-			names = append(names, key)
-			allowed[key] = pdb.allowed
+	for name, a := range l.accounts[namespace] {
+		if a.selects.Matches(labels.Set(podLabels)) {
+			names = append(names, namespace+"/"+name)
 		}
 	}
 	return names
+}
+
+// read returns the budget as it is for one drain: what it allows is what the watch shows, less what the watch
+// has yet to show and what drains whose deadline comes first wait for. From then on the drain is woken by
+// whatever happens to the budget, until it says with await how many of its pods wait.
+func (l *ledger) read(name string, r *run) (Budget, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(name)
+	if a == nil {
+		return Budget{}, false
+	}
+	a.claims[r] = claim{pods: a.claims[r].pods, looking: true}
+	b := a.budget
+	b.Allowed -= a.pending(time.Now())
+	for other, c := range a.claims {
+		if c.pods > 0 && other.turn(r) < 0 {
+			b.Allowed -= c.pods
+		}
+	}
+	for _, until := range a.taken {
+		if until.After(b.SettlesAt) {
+			b.SettlesAt = until
+		}
+	}
+	for other, pods := range a.held {
+		if r.turn(other) < 0 {
+			b.Behind += pods
+		}
+	}
+	b.AskAt, b.Asking = a.askAt, a.asking != ""
+	return b, true
+}
+
+// pending counts the disruptions that the watch does not show yet, and forgets those that it should have
+// shown long ago.
+func (a *account) pending(now time.Time) int {
+	for pod, until := range a.taken {
+		if !now.Before(until) {
+			delete(a.taken, pod)
+		}
+	}
+	return len(a.taken)
+}
+
+// take reserves a disruption for the pod, if the budget allows one, or is to be asked nevertheless. Whoever
+// takes must settle.
+func (l *ledger) take(name, pod string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(name)
+	if a == nil {
+		return true // it has gone, and protects nothing
+	}
+	now := time.Now()
+	if a.asking != "" {
+		return false
+	}
+	if a.budget.Allowed-a.pending(now) <= 0 {
+		if now.Before(a.askAt) {
+			return false
+		}
+		a.askAt = now.Add(2 * callTimeout)
+	}
+	a.taken[pod], a.asking = now.Add(2*callTimeout), pod
+	return true
+}
+
+// force notes a disruption that no budget was asked for. If it is early, and could wait, it is not to be as
+// long as another one is under way: what two drains decide at one instant, neither of them has seen.
+func (l *ledger) force(names []string, pod string, early bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, name := range names {
+		if a := l.find(name); early && a != nil && a.pending(now) > 0 {
+			return false
+		}
+	}
+	for _, name := range names {
+		if a := l.find(name); a != nil {
+			a.taken[pod] = now.Add(2 * callTimeout)
+		}
+	}
+	return true
+}
+
+// settle says what came of a disruption that was taken, or forced.
+func (l *ledger) settle(name, pod string, outcome Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.find(name)
+	if a == nil {
+		return
+	}
+	now := time.Now()
+	if a.asking == pod {
+		a.asking = ""
+		defer a.wake()
+	}
+	switch outcome {
+	case Accepted:
+		if _, unseen := a.taken[pod]; unseen {
+			a.taken[pod] = now.Add(unseenFor)
+			time.AfterFunc(unseenFor, func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				a.wake()
+			})
+		}
+		return
+	case Forced:
+		a.taken[pod] = now.Add(stopLag) // it never shows among the disrupted pods, but in how many are healthy
+		return
+	case Blocked:
+		a.refuse(now)
+	}
+	delete(a.taken, pod)
+	a.wake()
+}
+
+// refuse takes over that the API server allows nothing now. If the watch had it otherwise, it is behind: the
+// API server is asked again soon, and then ever later, until there is news. If both agree, nothing is new.
+func (a *account) refuse(now time.Time) {
+	pause := lastAsk
+	if a.budget.Allowed > 0 || a.asked > 0 {
+		pause = min(firstAsk<<min(a.asked, 20), lastAsk)
+		a.asked++
+	}
+	a.budget.Allowed = 0
+	a.askAt = now.Add(jittered(pause))
+}
+
+// await says how many pods of a drain wait for each budget that it has read; of those that it leaves out it
+// no longer wants to know. What a drain no longer claims, others get.
+func (l *ledger) await(r *run, looked map[string]struct{}, wants map[string]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range looked {
+		a := l.find(name)
+		if a == nil {
+			continue
+		}
+		before := a.claims[r].pods
+		pods, wanted := wants[name]
+		if delete(a.claims, r); wanted {
+			a.claims[r] = claim{pods: pods}
+		}
+		if pods < before && a.budget.Allowed > len(a.taken) {
+			a.wake()
+		}
+	}
+}
+
+func (l *ledger) find(name string) *account {
+	namespace, short, _ := strings.Cut(name, "/")
+	return l.accounts[namespace][short]
+}
+
+// jittered spreads what would otherwise come at once.
+func jittered(d time.Duration) time.Duration {
+	return d + rand.N(d/4) //nolint:gosec // spreads requests, keeps no secret
 }
 
 // stripBudget keeps of a PodDisruptionBudget what this package reads.
@@ -130,11 +350,15 @@ func stripBudget(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
+	status := pdb.Status
+	status.Conditions = nil
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pdb.Namespace, Name: pdb.Name, UID: pdb.UID, ResourceVersion: pdb.ResourceVersion,
 		},
-		Spec:   policyv1.PodDisruptionBudgetSpec{Selector: pdb.Spec.Selector},
-		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: pdb.Status.DisruptionsAllowed},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: pdb.Spec.Selector, UnhealthyPodEvictionPolicy: pdb.Spec.UnhealthyPodEvictionPolicy,
+		},
+		Status: status,
 	}, nil
 }

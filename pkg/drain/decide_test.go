@@ -2,8 +2,6 @@ package drain
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -31,12 +29,50 @@ func stay(why Stays) func(*Pod)              { return func(p *Pod) { p.Stays = w
 func grace(g time.Duration) func(*Pod)       { return func(p *Pod) { p.Grace = g } }
 func budgeted(names ...string) func(*Pod)    { return func(p *Pod) { p.Budgets = names } }
 func goneBy(offset time.Duration) func(*Pod) { return func(p *Pod) { p.GoneBy = at(offset) } }
-func unready(p *Pod)                         { p.Ready = false }
-func critical(p *Pod)                        { p.Critical = true }
+func tier(n int) func(*Pod)                  { return func(p *Pod) { p.Tier = n } }
+func waits(why WaitReason) func(*Pod)        { return func(p *Pod) { p.Waits = why } }
+
+func waitsUntil(why WaitReason, offset time.Duration) func(*Pod) {
+	return func(p *Pod) { p.Waits, p.WaitUntil = why, at(offset) }
+}
+
+// unready makes a pod not Ready, since t0.
+func unready(p *Pod) { p.Ready, p.UnreadySince = false, t0 }
+
+func sent(p *Pod) { p.Try.Last = Sent }
+
+// blocked is what is noted of a pod that its budget's account had seem free, and the API server refused.
+func blocked(p *Pod) { p.Try = Try{Last: Blocked, Why: "the API server says so"} }
 
 func tried(last Outcome, next time.Duration) func(*Pod) {
-	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), N: 1} }
+	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), N: 1, Why: "the API server says so"} }
 }
+
+// budget is a PodDisruptionBudget over five pods that asks for three, and allows as many disruptions as it can.
+func budget(healthy int, changes ...func(*Budget)) Budget {
+	b := Budget{Allowed: max(healthy-3, 0), Healthy: healthy, Desired: 3, Expected: 5}
+	for _, change := range changes {
+		change(&b)
+	}
+	return b
+}
+
+func lenient(b *Budget)                          { b.Lenient = true }
+func askAt(offset time.Duration) func(*Budget)   { return func(b *Budget) { b.AskAt = at(offset) } }
+func settles(offset time.Duration) func(*Budget) { return func(b *Budget) { b.SettlesAt = at(offset) } }
+func allowing(n int) func(*Budget)               { return func(b *Budget) { b.Allowed = n } }
+
+// rigid is a budget that asks for all of its pods.
+func rigid(pods int, changes ...func(*Budget)) Budget {
+	b := Budget{Healthy: pods, Desired: pods, Expected: pods}
+	for _, change := range changes {
+		change(&b)
+	}
+	return b
+}
+
+// only is the one budget of most rows.
+func only(b Budget) map[string]Budget { return map[string]Budget{"x/b": b} }
 
 // show writes a step in one line: what is done to which pod, and when to look again, counted from t0.
 func show(s Step) string {
@@ -49,6 +85,9 @@ func show(s Step) string {
 	removals := func(rs []Removal) (names []string) {
 		for _, r := range rs {
 			name := r.Pod.Name
+			if r.Why == Unhealthy {
+				name += " unhealthy"
+			}
 			if r.Grace != 0 {
 				name += " in " + r.Grace.String()
 			}
@@ -58,12 +97,16 @@ func show(s Step) string {
 	}
 	var waits []string
 	for _, w := range s.Wait {
-		waits = append(waits, strings.TrimSpace(fmt.Sprintf("%s %s %s", w.Pod.Name, w.Reason, w.Budget)))
+		text := fmt.Sprintf("%s %s %s", w.Pod.Name, w.Reason, w.Budget)
+		if w.Reason == VolumesInUse {
+			text += w.Why
+		}
+		waits = append(waits, strings.TrimSpace(text))
 	}
 	list("evict", removals(s.Evict))
 	list("delete", removals(s.Delete))
 	list("wait", waits)
-	if !s.Again.IsZero() {
+	if !s.Again.IsZero() && !s.Done {
 		parts = append(parts, "again "+s.Again.Sub(t0).String())
 	}
 	if s.Done {
@@ -72,19 +115,51 @@ func show(s Step) string {
 	return strings.Join(parts, "; ")
 }
 
-func TestDecide(t *testing.T) {
-	const s, m = time.Second, time.Minute
-	one := map[string]int{"x/b": 1}
-	none := map[string]int{"x/b": 0}
-	tests := []struct {
-		name    string
-		pods    []Pod
-		allowed map[string]int
-		now     time.Duration
-		leave   bool
-		want    string
-	}{
-		// What must go, and in which order.
+// A row is a state, an instant, and what is to be done then.
+type row struct {
+	name    string
+	pods    []Pod
+	budgets map[string]Budget
+	now     time.Duration
+	leave   bool          // at the deadline, instead of deleting
+	policy  func(*Policy) // what else differs from plain
+	state   func(*State)  // the same of the state
+	want    string
+}
+
+// plain is the policy of a row that says nothing else: three tiers without a bound, and none of what is opt-in.
+func plain() Policy { return Policy{Force: true, Tiers: []time.Duration{0, 0, 0}} }
+
+func (r row) run(t *testing.T) {
+	t.Helper()
+	policy, state := plain(), State{Since: t0, Pods: r.pods, Budgets: r.budgets}
+	policy.Force = !r.leave
+	if r.policy != nil {
+		r.policy(&policy)
+	}
+	if r.state != nil {
+		r.state(&state)
+	}
+	step := Decide(state, at(r.now), at(window), policy)
+	if diff := cmp.Diff(r.want, show(step)); diff != "" {
+		t.Error(diff)
+	}
+	if fault := judge(state, step, at(r.now), at(window), policy); fault != "" {
+		t.Error(fault)
+	}
+}
+
+func runRows(t *testing.T, rows []row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, r.run)
+	}
+}
+
+const s, m = time.Second, time.Minute
+
+func TestDecideWhatMustGo(t *testing.T) {
+	runRows(t, []row{
 		{name: "an empty node is done", want: "done"},
 		{name: "a pod is evicted, with its own grace", pods: []Pod{pod("a")}, want: "evict a"},
 		{
@@ -92,99 +167,362 @@ func TestDecide(t *testing.T) {
 			pods: []Pod{pod("a", stay(DaemonSet)), pod("b", stay(Mirror)), pod("c", stay(Finished))}, want: "done",
 		},
 		{
+			name: "a finished pod stays, whatever it asked for",
+			pods: []Pod{pod("a", stay(Finished), waits(OptedOut), goneBy(20*m), budgeted("x/b"))}, want: "done",
+		},
+		{
 			name: "the longest grace goes first, then names decide",
 			pods: []Pod{pod("c"), pod("b"), pod("a", grace(5*s)), pod("d", grace(m))}, want: "evict d, b, c, a",
 		},
 		{
-			name: "critical pods wait for the others",
-			pods: []Pod{pod("dns", critical), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s",
+			name: "of two namespaces the first goes first",
+			pods: []Pod{pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b")}, want: "evict b, a",
+		},
+	})
+}
+
+func TestDecideTiers(t *testing.T) {
+	bounded := func(p *Policy) { p.Tiers = []time.Duration{2 * m, m, 0} }
+	runRows(t, []row{
+		{
+			name: "a tier waits for the one before it",
+			pods: []Pod{pod("dns", tier(1)), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s",
 		},
 		{
-			name: "critical pods wait for the others to be gone, not only to be asked",
-			pods: []Pod{pod("dns", critical), pod("a", goneBy(20*s))},
+			name: "it waits for the other's pods to be gone, not only to be asked",
+			pods: []Pod{pod("dns", tier(1)), pod("a", goneBy(20*s))},
 			want: "wait a terminating, dns later-tier; again 9m30s",
 		},
-		{name: "critical pods go last", pods: []Pod{pod("dns", critical), pod("d", stay(DaemonSet))}, want: "evict dns"},
 		{
-			name: "critical pods do not wait past the time they need",
-			pods: []Pod{pod("dns", critical), pod("a", grace(5*s), tried(Blocked, 10*m), budgeted("x/b"))}, allowed: none,
-			now: 9*m + 30*s, want: "delete dns in 30s; wait a budgeted x/b; again 9m55s",
+			name: "it begins when the tier before it has gone; pods that stay are of none",
+			pods: []Pod{pod("dns", tier(1)), pod("d", stay(DaemonSet))}, want: "evict dns",
 		},
+		{
+			name: "tiers begin one after another", pods: []Pod{pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3))},
+			want: "evict a; wait b later-tier, c later-tier; again 9m30s",
+		},
+		{
+			name: "a tier without pods holds up nothing", pods: []Pod{pod("a", tier(2)), pod("b", tier(3))},
+			want: "evict a; wait b later-tier; again 9m30s",
+		},
+		{
+			name: "the node part of a CSI driver goes after all others, the agent's own pod after it",
+			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2))},
+			want: "evict dns; wait agent later-tier, csi later-tier; again 9m30s",
+		},
+		{
+			name: "when the others have gone, the CSI driver goes",
+			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3))}, want: "evict csi; wait agent later-tier; again 9m30s",
+		},
+		{name: "and last the agent", pods: []Pod{pod("agent", tier(4))}, want: "evict agent"},
+		{
+			name: "a pod does not wait for its tier past the time that it needs", budgets: only(budget(3)),
+			pods: []Pod{pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b"))},
+			now:  9*m + 30*s, want: "delete dns in 30s; wait a budgeted x/b; again 9m55s",
+		},
+		{
+			name: "nor do the CSI driver and the agent",
+			pods: []Pod{pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waits(OptedOut))},
+			now:  9*m + 30*s, want: "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
+		},
+		{
+			name: "a pod that is stuck holds up no later tier", now: 7 * m,
+			pods:   []Pod{pod("a", goneBy(m)), pod("dns", tier(1))},
+			policy: func(p *Policy) { p.StuckAfter = 5 * m },
+			want:   "evict dns; wait a terminating; again 10m0s",
+		},
+		{
+			name: "a pod that is waited for holds up the later tiers", pods: []Pod{pod("a", waits(OptedOut)), pod("dns", tier(1))},
+			want: "wait a opted-out, dns later-tier; again 9m30s",
+		},
+		{
+			name: "a bounded tier holds up the next one no longer than that", policy: bounded, now: 2*m - 1,
+			pods: []Pod{pod("a", goneBy(5*m)), pod("dns", tier(1))}, want: "wait a terminating, dns later-tier; again 2m0s",
+		},
+		{
+			name: "then the next one begins", policy: bounded, now: 2 * m,
+			pods: []Pod{pod("a", goneBy(5*m)), pod("dns", tier(1))}, want: "evict dns; wait a terminating; again 10m0s",
+		},
+		{
+			name: "the bounds of tiers add up", policy: bounded, now: 2 * m,
+			pods: []Pod{pod("a", goneBy(5*m)), pod("dns", tier(1)), pod("net", tier(2))},
+			want: "evict dns; wait a terminating, net later-tier; again 3m0s",
+		},
+		{
+			name: "a tier that begins early does not make the ones after it begin by time", policy: bounded, now: m,
+			pods: []Pod{pod("dns", tier(1), goneBy(5*m)), pod("net", tier(2))},
+			want: "wait dns terminating, net later-tier; again 3m0s",
+		},
+		{
+			name: "a tier without a bound stops the clock: those after it wait for its pods", now: 8 * m,
+			policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} },
+			pods:   []Pod{pod("a", tier(1), goneBy(9*m)), pod("b", tier(2))},
+			want:   "wait a terminating, b later-tier; again 9m30s",
+		},
+		{
+			name: "when its bound is over, the last tier holds up no CSI driver", now: 3 * m,
+			policy: func(p *Policy) { p.Tiers = []time.Duration{3 * m} },
+			pods:   []Pod{pod("a", goneBy(5*m)), pod("csi", tier(1)), pod("agent", tier(2))},
+			want:   "evict csi; wait a terminating, agent later-tier; again 9m30s",
+		},
+	})
+}
 
-		// Budgets.
+func TestDecideWhatIsWaitedFor(t *testing.T) {
+	runRows(t, []row{
+		{
+			name: "a pod that asks not to be evicted is waited for",
+			pods: []Pod{pod("a", waits(OptedOut))}, want: "wait a opted-out; again 9m30s",
+		},
+		{
+			name: "so is a pod that the configuration names",
+			pods: []Pod{pod("a", waits(WaitedFor)), pod("b")}, want: "evict b; wait a waited-for; again 9m30s",
+		},
+		{
+			name: "until its grace must begin", now: 9*m + 30*s,
+			pods: []Pod{pod("a", waits(OptedOut))}, want: "delete a in 30s",
+		},
+		{
+			name: "with leave, until the deadline", leave: true, now: 10*m - 1,
+			pods: []Pod{pod("a", waits(OptedOut))}, want: "wait a opted-out; again 10m0s",
+		},
+		{
+			name: "with leave, it is left then", leave: true, now: 10 * m,
+			pods: []Pod{pod("a", waits(OptedOut))}, want: "wait a opted-out; done",
+		},
+		{
+			name: "a pod that asks for some time is waited for so long", now: 3*m - 1,
+			pods: []Pod{pod("a", waitsUntil(OptedOut, 3*m))}, want: "wait a opted-out; again 3m0s",
+		},
+		{name: "and then evicted", now: 3 * m, pods: []Pod{pod("a", waitsUntil(OptedOut, 3*m))}, want: "evict a"},
+		{
+			name: "but not past the deadline's claim", now: 9 * m,
+			pods: []Pod{pod("a", waitsUntil(OptedOut, 20*m))}, want: "wait a opted-out; again 9m30s",
+		},
+		{
+			name: "a pod that is waited for takes nothing of its budget", budgets: only(budget(4)),
+			pods: []Pod{pod("a", waits(OptedOut), budgeted("x/b")), pod("b", budgeted("x/b"))},
+			want: "evict b; wait a opted-out; again 9m30s",
+		},
+		{
+			name: "a pod that is waited for is not evicted because it is not Ready", now: 9 * m,
+			policy: func(p *Policy) { p.ForceUnhealthy = m }, budgets: only(budget(2)),
+			pods: []Pod{pod("a", waits(WaitedFor), budgeted("x/b"), unready)}, want: "wait a waited-for; again 9m30s",
+		},
+		{
+			name: "a pod that somebody else deletes is terminating, whatever it asked for",
+			pods: []Pod{pod("a", waits(OptedOut), goneBy(30*s))}, want: "wait a terminating; again 10m0s",
+		},
+	})
+}
+
+func TestDecideBudgets(t *testing.T) {
+	runRows(t, []row{
 		{
 			name: "a budget that allows one of three", pods: []Pod{
 				pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b")),
 			},
-			allowed: one, want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+			budgets: only(budget(4)), want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+		},
+		{
+			name: "a budget that allows two of three: one eviction is sent after the other", pods: []Pod{
+				pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b")),
+			},
+			budgets: only(budget(5)), want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+		},
+		{
+			name: "a budget under which an eviction is under way is not asked, whatever it allows",
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(5, func(b *Budget) { b.Asking = true })),
+			want: "wait a budgeted x/b; again 9m30s",
+		},
+		{
+			name: "unless the pod takes nothing of it", pods: []Pod{pod("a", budgeted("x/b"), unready)},
+			budgets: only(budget(5, func(b *Budget) { b.Asking = true })), want: "evict a",
 		},
 		{
 			name: "one budget does not hold the pods of another", pods: []Pod{pod("a", budgeted("x/b")), pod("b")},
-			allowed: none, want: "evict b; wait a budgeted x/b; again 9m30s",
+			budgets: only(budget(3)), want: "evict b; wait a budgeted x/b; again 9m30s",
 		},
 		{
-			name: "an unready pod is tried past its budget and takes nothing of it",
-			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, allowed: one, want: "evict a, b",
+			name: "budgets of one name in two namespaces are two", pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("y/b"))},
+			budgets: map[string]Budget{"x/b": budget(3), "y/b": budget(4)}, want: "evict b; wait a budgeted x/b; again 9m30s",
 		},
 		{
-			name: "a budget that allows none does not hold an unready pod",
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, allowed: none, want: "evict a",
+			name: "a budget of which others claim more than it allows gives none", pods: []Pod{pod("a", budgeted("x/b"))},
+			budgets: only(budget(4, allowing(-1))), want: "wait a budgeted x/b; again 9m30s",
 		},
 		{
-			name: "a budget that is less than met allows none", pods: []Pod{pod("a", budgeted("x/b"))},
-			allowed: map[string]int{"x/b": -1}, want: "wait a budgeted x/b; again 9m30s",
+			name: "a blocked pod is evicted as soon as its budget allows it",
+			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, budgets: only(budget(4)), now: 5 * s, want: "evict a",
 		},
 		{
-			name: "a budget that nothing is known of holds nothing", pods: []Pod{pod("a", budgeted("x/new"))},
-			want: "evict a",
+			name:    "of two blocked pods one is evicted when their budget allows one",
+			pods:    []Pod{pod("a", budgeted("x/b"), blocked), pod("b", budgeted("x/b"), blocked)},
+			budgets: only(budget(4)), now: 5 * s, want: "evict a; wait b budgeted x/b; again 9m30s",
 		},
 		{
-			name: "a blocked pod is tried early when its budget allows it",
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 20*s))}, allowed: one, now: 5 * s, want: "evict a",
+			name: "a pod that was blocked by a budget that nobody saw is asked about again after a pause",
+			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "wait a budgeted; again 20s",
 		},
 		{
-			name: "of two blocked pods one is tried early when their budget allows one", pods: []Pod{
-				pod("a", budgeted("x/b"), tried(Blocked, 20*s)), pod("b", budgeted("x/b"), tried(Blocked, 25*s)),
-			},
-			allowed: one, now: 5 * s, want: "evict a; wait b budgeted x/b; again 25s",
-		},
-		{
-			name: "a pod that was refused though its budget seemed to allow it is given a moment", pods: []Pod{
-				pod("a", budgeted("x/b"), func(p *Pod) { p.Try = Try{Last: Blocked, Soon: at(6 * s), Next: at(20 * s), N: 1} }),
-			},
-			allowed: one, now: 5 * s, want: "wait a budgeted x/b; again 6s",
-		},
-		{
-			name: "a blocked pod is tried when its budget has gone",
-			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "evict a",
-		},
-		{
-			name: "a blocked pod is not tried early when its budget does not allow it",
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 20*s))}, allowed: none, now: 5 * s,
-			want: "wait a budgeted x/b; again 20s",
-		},
-		{
-			name: "a blocked pod is tried when its time has come, whatever the watch says of its budget",
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 20*s))}, allowed: none, now: 20 * s, want: "evict a",
-		},
-		{
-			name: "a pod of two budgets is evicted when both allow it", pods: []Pod{pod("a", budgeted("x/b", "x/c"))},
-			allowed: map[string]int{"x/b": 1, "x/c": 1}, want: "evict a",
-		},
-		{
-			name: "a pod of two budgets waits when one does not allow it", pods: []Pod{pod("a", budgeted("x/b", "x/c"))},
-			allowed: map[string]int{"x/b": 1, "x/c": 0}, want: "wait a budgeted x/c; again 9m30s",
-		},
-		{
-			name: "a pod of two budgets that was blocked is not tried early: the API serves no such pod",
-			pods: []Pod{pod("a", budgeted("x/b", "x/c"), tried(Blocked, 20*s))}, now: 5 * s,
-			allowed: map[string]int{"x/b": 1, "x/c": 1}, want: "wait a budgeted x/b; again 20s",
+			name: "which is then over", pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 20 * s, want: "evict a",
 		},
 
-		// Attempts.
+		// What the watch may have missed.
+		{
+			name: "a budget that allows nothing is asked when its time has come, whatever the watch says",
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(3, askAt(20*s))), now: 20 * s, want: "evict a",
+		},
+		{
+			name: "and not before", pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(3, askAt(20*s))),
+			now: 5 * s, want: "wait a budgeted x/b; again 20s",
+		},
+		{
+			name:    "it is asked about one pod only",
+			pods:    []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))},
+			budgets: only(budget(3, askAt(20*s))), now: 20 * s,
+			want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+		},
+		{
+			name: "a disruption that the watch should have shown by then is looked for at that time",
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(4, allowing(0), settles(7*s))), now: 5 * s,
+			want: "wait a budgeted x/b; again 7s",
+		},
+
+		// Pods that are not Ready, as the API server has it.
+		{
+			name:    "an unready pod of a budget that has all it asks for goes, and takes nothing of it",
+			pods:    []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))},
+			budgets: only(budget(4)), want: "evict a, b",
+		},
+		{
+			name: "it goes even if the budget allows nothing",
+			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: only(budget(3)),
+			want: "evict a; wait b budgeted x/b; again 9m30s",
+		},
+		{
+			name: "an unready pod of a budget that has less than it asks for waits, and is not asked about",
+			pods: []Pod{pod("a", budgeted("x/b"), unready)}, budgets: only(budget(2)),
+			want: "wait a budgeted x/b; again 9m30s",
+		},
+		{
+			name: "unless the budget always allows unhealthy pods (AlwaysAllow)",
+			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: only(budget(2, lenient)),
+			want: "evict a; wait b budgeted x/b; again 9m30s",
+		},
+		{
+			name: "a budget that asks for nothing lets an unready pod go as it lets any pod go",
+			pods: []Pod{pod("a", budgeted("x/b"), unready)}, budgets: only(Budget{Expected: 1}),
+			want: "wait a budgeted x/b; again 9m30s",
+		},
+
+		// Budgets that never allow anything.
+		{
+			name: "a budget that asks for all of its pods, which are healthy, never allows a disruption",
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(rigid(2)),
+			want: "wait a misconfigured-budget x/b; again 9m30s",
+		},
+		{
+			name: "while one of its pods is not healthy it is no more than held", budgets: only(rigid(2, func(b *Budget) { b.Healthy = 1 })),
+			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 9m30s",
+		},
+		{
+			name: "a budget whose pods have not been counted yet is no more than held", budgets: only(rigid(0)),
+			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 9m30s",
+		},
+		{
+			name: "the eviction API serves no pod of two budgets, whatever they allow, so it is not asked",
+			pods: []Pod{pod("a", budgeted("x/b", "x/c"))}, budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)},
+			want: "wait a misconfigured-budget x/b and x/c; again 9m30s",
+		},
+		{
+			name: "nor about an unready one, nor when a budget is to be asked nevertheless", now: m,
+			pods:    []Pod{pod("a", budgeted("x/b", "x/c"), unready)},
+			budgets: map[string]Budget{"x/b": budget(5, lenient), "x/c": budget(3, askAt(30*s))},
+			want:    "wait a misconfigured-budget x/b and x/c; again 9m30s",
+		},
+		{
+			name: "it takes nothing of either", budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)},
+			pods: []Pod{pod("a", budgeted("x/b", "x/c")), pod("b", budgeted("x/b")), pod("c", budgeted("x/c"))},
+			want: "evict b, c; wait a misconfigured-budget x/b and x/c; again 9m30s",
+		},
+		{
+			name: "and is deleted when its grace must begin", now: 9*m + 30*s,
+			pods: []Pod{pod("a", budgeted("x/b", "x/c"))}, budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)},
+			want: "delete a in 30s",
+		},
+	})
+}
+
+func TestDecideExplainsWhyAPodIsHeld(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		pod     Pod
+		budgets map[string]Budget
+		want    string
+	}{
+		{
+			"a budget that allows nothing now", pod("a", budgeted("x/b")), only(budget(3)),
+			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it asks for 3",
+		},
+		{
+			"a budget of which others have more than there is", pod("a", budgeted("x/b")), only(budget(4, allowing(-2))),
+			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it asks for 3",
+		},
+		{
+			"a budget that never allows anything", pod("a", budgeted("x/b")), only(rigid(2)),
+			"it never allows a disruption: 2 of its 2 pods are healthy, and it asks for 2",
+		},
+		{
+			"two budgets", pod("a", budgeted("x/b", "x/c")),
+			map[string]Budget{"x/b": budget(5), "x/c": budget(5)},
+			"2 PodDisruptionBudgets select the pod, and the eviction API serves no such pod",
+		},
+		{"a budget that only the API server has seen", pod("a", tried(Blocked, m)), nil, "the API server says so"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			step := Decide(State{Since: t0, Pods: []Pod{tt.pod}, Budgets: tt.budgets}, t0, at(window), plain())
+			if len(step.Wait) != 1 || step.Wait[0].Why != tt.want {
+				t.Errorf("got %+v, want %q", step.Wait, tt.want)
+			}
+		})
+	}
+}
+
+// TestDecideSaysOfWhichBudgetAnEvictionTakes holds what the ledger goes by.
+func TestDecideSaysOfWhichBudgetAnEvictionTakes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		pod  Pod
+		b    Budget
+		want string
+	}{
+		{"a Ready pod takes of its budget", pod("a", budgeted("x/b")), budget(4), "x/b"},
+		{"an unready pod of a budget that has enough takes nothing", pod("a", budgeted("x/b"), unready), budget(3), ""},
+		{"an unready pod of a lenient budget takes nothing", pod("a", budgeted("x/b"), unready), budget(2, lenient), ""},
+		{
+			"an unready pod of a budget that asks for nothing takes of it",
+			pod("a", budgeted("x/b"), unready),
+			Budget{Allowed: 1, Healthy: 1, Expected: 2},
+			"x/b",
+		},
+		{"a pod without a budget takes nothing", pod("a"), budget(4), ""},
+		{"asking what seems to allow nothing takes, too", pod("a", budgeted("x/b")), budget(3, askAt(0)), "x/b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			step := Decide(State{Since: t0, Pods: []Pod{tt.pod}, Budgets: only(tt.b)}, t0, at(window), plain())
+			if len(step.Evict) != 1 || step.Evict[0].Budget != tt.want {
+				t.Errorf("got %+v, want %q", step.Evict, tt.want)
+			}
+		})
+	}
+}
+
+func TestDecideAttempts(t *testing.T) {
+	runRows(t, []row{
 		{
 			name: "a pod whose request is under way is left alone",
-			pods: []Pod{pod("a", func(p *Pod) { p.Try.Last = Sent })}, want: "wait a backing-off; again 10m0s",
+			pods: []Pod{pod("a", sent)}, want: "wait a asked; again 10m0s",
 		},
 		{
 			name: "an eviction is not repeated while the watch is behind",
@@ -204,423 +542,126 @@ func TestDecide(t *testing.T) {
 			want: "wait a backing-off; again 10s",
 		},
 		{
+			name: "a pod that backs off takes nothing of its budget", budgets: only(budget(4)), now: s,
+			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 10*s)), pod("b", budgeted("x/b"))},
+			want: "evict b; wait a backing-off; again 10s",
+		},
+		{
 			name: "a terminating pod is waited for", pods: []Pod{pod("a", goneBy(30*s))}, now: s,
 			want: "wait a terminating; again 10m0s",
 		},
 		{
-			name: "a pod that is stuck past its grace is waited for, to the deadline", pods: []Pod{pod("a", goneBy(30*s))},
-			now: 5 * m, want: "wait a terminating; again 10m0s",
+			name: "a terminating pod whose request is still under way is left alone",
+			pods: []Pod{pod("a", sent, goneBy(30*s))}, now: s, want: "wait a terminating; again 10m0s",
 		},
-
-		// The deadline.
-		{
-			name: "a grace that would end after the deadline is cut",
-			pods: []Pod{pod("a", grace(10*m))}, now: 2 * m, want: "evict a in 8m0s",
-		},
-		{
-			name: "a blocked pod is deleted when its grace must begin", now: 9*m + 30*s, allowed: none,
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 10*m))}, want: "delete a in 30s",
-		},
-		{
-			name: "and not before", now: 9*m + 30*s - 1, allowed: none,
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 10*m))}, want: "wait a budgeted x/b; again 9m30s",
-		},
-		{
-			name: "a pod without grace is deleted a second before the deadline, with that second", allowed: none,
-			pods: []Pod{pod("a", grace(0), budgeted("x/b"), tried(Blocked, 10*m))}, now: 10*m - s, want: "delete a in 1s",
-		},
-		{
-			name: "a grace longer than half of the window leaves the other half to the budget", now: 5*m - 1, allowed: none,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "wait a budgeted x/b; again 5m0s",
-		},
-		{
-			name: "and is cut to the half that is left", now: 5 * m, allowed: none,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "delete a in 5m0s",
-		},
-		{
-			name: "what is left of a grace is told in whole seconds", now: 9*m + 45*s + 600*time.Millisecond,
-			pods: []Pod{pod("a")}, want: "delete a in 14s",
-		},
-		{
-			name: "what is left of a grace is never below a second", now: 10*m - 200*time.Millisecond,
-			pods: []Pod{pod("a")}, want: "delete a in 1s",
-		},
-		{
-			// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
-			name: "a terminating pod whose grace ends after the deadline keeps it for as long as there is time",
-			pods: []Pod{pod("a", grace(time.Hour), goneBy(30*m))}, now: 2 * m, want: "wait a terminating; again 9m59s",
-		},
-		{
-			name: "and is shortened when there is none", now: 10*m - s,
-			pods: []Pod{pod("a", grace(time.Hour), goneBy(30*m))}, want: "delete a in 1s",
-		},
-		{
-			name: "a grace that ends within the second after the deadline is not shortened", now: 10*m - s,
-			pods: []Pod{pod("a", goneBy(10*m+s))}, want: "wait a terminating; again 10m0s",
-		},
-		{
-			name: "a forced deletion is not repeated while the watch is behind",
-			pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 31*s, want: "wait a terminating; again 9m45s",
-		},
-		{
-			name: "a forced deletion that shows no effect is repeated",
-			pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 45*s, want: "delete a in 15s",
-		},
-		{
-			name: "an eviction that was just accepted is no reason for force",
-			pods: []Pod{pod("a", tried(Accepted, 9*m+44*s))}, now: 9*m + 30*s, want: "wait a terminating; again 9m44s",
-		},
-		{
-			name: "a forced deletion that a busy API server put off is asked for again, of a critical pod too",
-			pods: []Pod{pod("a", goneBy(9*m)), pod("dns", critical, tried(Deferred, 9*m+35*s))}, now: 9*m + 31*s,
-			want: "wait a terminating, dns backing-off; again 9m35s",
-		},
-		{
-			name: "a shortening that a busy API server put off is asked for again", now: 10 * m,
-			pods: []Pod{pod("a", goneBy(30*m), tried(Deferred, 10*m+5*s))}, want: "wait a backing-off; again 10m5s",
-		},
-		{
-			name: "denied force is followed by evictions", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 40*s,
-			want: "evict a in 20s",
-		},
-		{
-			name: "denied force waits its pause", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 35*s,
-			want: "wait a backing-off; again 9m40s",
-		},
-		{
-			name: "denied force is over at the deadline", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 10 * m,
-			want: "wait a backing-off; done",
-		},
-
-		// After the deadline: the API server was away.
-		{
-			name: "after the deadline there is still one forced deletion", now: 20 * m,
-			pods: []Pod{pod("a", tried(Deferred, 19*m))}, want: "delete a in 1s",
-		},
-		{
-			name: "for which a busy API server is given its time", now: 20 * m,
-			pods: []Pod{pod("a", tried(Deferred, 20*m+5*s))}, want: "wait a backing-off; again 20m5s",
-		},
-		{
-			name: "and which is done only when its grace is over", now: 20 * m,
-			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; again 20m3s",
-		},
-		{
-			name: "and the kubelet has had time to tell", now: 20*m + 3*s,
-			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; done",
-		},
-		{
-			name: "one pod's last grace holds the end up for all", now: 10 * m,
-			pods: []Pod{pod("a", goneBy(10*m+s)), pod("b", goneBy(9*m))},
-			want: "wait a terminating, b terminating; again 10m3s",
-		},
-
-		// Leave.
-		{
-			name: "with leave, a budget holds to the deadline", leave: true, now: 9*m + 50*s, allowed: none,
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 10m0s",
-		},
-		{
-			name: "with leave, no grace is cut", leave: true, now: 9*m + 50*s, pods: []Pod{pod("a")}, want: "evict a",
-		},
-		{
-			name: "with leave, a terminating pod keeps its grace", leave: true, now: 10*m - s,
-			pods: []Pod{pod("a", goneBy(30*m))}, want: "wait a terminating; again 10m0s",
-		},
-		{
-			name: "with leave, the deadline ends it all", leave: true, now: 10 * m, allowed: none,
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Blocked, 10*m)), pod("b")},
-			want: "wait a budgeted x/b, b backing-off; done",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			step := Decide(State{Since: t0, Pods: tt.pods, Allowed: tt.allowed}, at(tt.now), at(window), Policy{Force: !tt.leave})
-			if diff := cmp.Diff(tt.want, show(step)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
+	})
 }
 
-// randomState returns a state of few pods and budgets, so that they meet in many ways.
-func randomState(r *rand.Rand, now time.Time) State {
-	s := State{Since: t0, Allowed: map[string]int{}}
-	budgets := []string{"x/a", "x/b", "x/c"}
-	for _, name := range budgets[:r.IntN(len(budgets)+1)] {
-		s.Allowed[name] = r.IntN(4) - 1
-	}
-	graces := []time.Duration{0, time.Second, 30 * time.Second, 4 * time.Minute, time.Hour}
-	stays := []Stays{"", "", "", "", DaemonSet, Mirror, Finished}
-	outcomes := []Outcome{None, None, None, Sent, Accepted, Blocked, Deferred, Refused, Forced, Denied}
-	near := func() time.Time { return now.Add(time.Duration(r.IntN(41)-20) * time.Second) }
-	for i := range r.IntN(12) {
-		p := pod(fmt.Sprint(i))
-		p.Grace, p.Stays = graces[r.IntN(len(graces))], stays[r.IntN(len(stays))]
-		p.Ready, p.Critical = r.IntN(4) > 0, r.IntN(4) == 0
-		if p.Try.Last = outcomes[r.IntN(len(outcomes))]; p.Try.Last != None {
-			p.Try.Next, p.Try.N = near(), r.IntN(3)
-		}
-		if r.IntN(5) == 0 {
-			p.GoneBy = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
-		}
-		for _, name := range budgets {
-			if r.IntN(3) == 0 {
-				p.Budgets = append(p.Budgets, name)
-			}
-		}
-		s.Pods = append(s.Pods, p)
-	}
-	return s
+func TestDecideStuckPods(t *testing.T) {
+	five := func(p *Policy) { p.StuckAfter = 5 * m }
+	lost := func(s *State) { s.Lost = true }
+	runRows(t, []row{
+		{
+			name: "a pod past its grace is waited for to the deadline, if no bound is set", pods: []Pod{pod("a", goneBy(30*s))},
+			now: 8 * m, want: "wait a terminating; again 10m0s",
+		},
+		{
+			name: "otherwise for so long", pods: []Pod{pod("a", goneBy(30*s))}, now: 5*m + 30*s - 1, policy: five,
+			want: "wait a terminating; again 5m30s",
+		},
+		{
+			name: "then it no longer holds up the drain", pods: []Pod{pod("a", goneBy(30*s))}, now: 5*m + 30*s, policy: five,
+			want: "wait a terminating; done",
+		},
+		{
+			name: "the others are waited for nevertheless", now: 6 * m, policy: five,
+			pods: []Pod{pod("a", goneBy(30*s)), pod("b", goneBy(6*m+10*s))},
+			want: "wait a terminating, b terminating; again 10m0s",
+		},
+		{
+			name: "a bound shorter than the kubelet's own time is that time", pods: []Pod{pod("a", goneBy(30*s))},
+			now: 31 * s, policy: func(p *Policy) { p.StuckAfter = 1 }, want: "wait a terminating; again 32s",
+		},
+		{
+			name: "a grace that is not over is no reason to give up", pods: []Pod{pod("a", grace(m), goneBy(5*m))}, now: 2 * m,
+			policy: func(p *Policy) { p.StuckAfter = m }, want: "wait a terminating; again 6m0s",
+		},
+		{
+			name: "on a node that does not answer, a pod has its grace", pods: []Pod{pod("a", goneBy(30*s))}, now: 10 * s,
+			state: lost, want: "wait a terminating; again 32s",
+		},
+		{
+			name: "and then nobody is waited for who could tell of its end", pods: []Pod{pod("a", goneBy(30*s))},
+			now: 32 * s, state: lost, want: "wait a terminating; done",
+		},
+		{
+			name: "pods of such a node are evicted like others", pods: []Pod{pod("a", goneBy(30*s)), pod("b")},
+			now: 40 * s, state: lost, want: "evict b; wait a terminating; again 10m0s",
+		},
+	})
 }
 
-func TestDecideHoldsItsPromises(t *testing.T) {
-	for seed := range uint64(5_000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		now := at(time.Duration(r.IntN(800)) * time.Second)
-		policy := Policy{Force: r.IntN(4) > 0}
-		s := randomState(r, now)
-		before := clone(s)
-		step := Decide(s, now, at(window), policy)
-		if seed%20 == 0 { // Comparing is slow.
-			if diff := cmp.Diff(before, s); diff != "" {
-				t.Fatalf("seed %d: the arguments have changed:\n%s", seed, diff)
-			}
-			if diff := cmp.Diff(step, Decide(s, now, at(window), policy)); diff != "" {
-				t.Fatalf("seed %d: not deterministic:\n%s", seed, diff)
-			}
-		}
-		if fault := judge(s, step, now, policy); fault != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, fault, show(step))
-		}
+func TestDecideTheEnd(t *testing.T) {
+	all := func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = 5*s, 3*m, 2*m }
+	settle := func(p *Policy) { p.Settle = 5 * s }
+	balancer := func(p *Policy) { p.LoadBalancerWait = 3 * m }
+	volumes := func(p *Policy) { p.VolumeTimeout = 2 * m }
+	attached := func(empty time.Duration, names ...string) func(*State) {
+		return func(s *State) { s.EmptyAt, s.Attached = at(empty), names }
 	}
-}
-
-func clone(s State) State {
-	c := State{Since: s.Since, Allowed: maps.Clone(s.Allowed)}
-	for _, p := range s.Pods {
-		p.Budgets = append([]string(nil), p.Budgets...)
-		c.Pods = append(c.Pods, p)
-	}
-	return c
-}
-
-// judge returns the first promise that the step breaks.
-func judge(s State, step Step, now time.Time, policy Policy) string {
-	named := map[string]int{}
-	for _, r := range append(append([]Removal{}, step.Evict...), step.Delete...) {
-		named[r.Pod.UID]++
-		switch {
-		case r.Pod.Stays != "":
-			return r.Pod.Name + " stays, and is removed"
-		case r.Grace != 0 && r.Grace < time.Second:
-			return r.Pod.Name + " is given less than a second"
-		case step.Done:
-			return r.Pod.Name + " is removed although all is done"
-		}
-	}
-	for _, r := range step.Delete {
-		if !policy.Force || r.Grace == 0 {
-			return r.Pod.Name + " is deleted, against the policy or without a grace"
-		}
-	}
-	for _, w := range step.Wait {
-		named[w.Pod.UID]++
-		if w.Reason == Budgeted && len(w.Pod.Budgets) > 0 && w.Budget == "" {
-			return w.Pod.Name + " waits for a budget without a name"
-		}
-	}
-	left := 0
-	for _, p := range s.Pods {
-		if p.Stays != "" {
-			continue
-		}
-		left++
-		if named[p.UID] != 1 {
-			return fmt.Sprintf("%s is in %d lists", p.Name, named[p.UID])
-		}
-	}
-	if left != len(step.Left) || left != len(named) {
-		return fmt.Sprintf("%d pods are left, %d are told, %d are named", left, len(step.Left), len(named))
-	}
-	if !step.Again.IsZero() && !step.Again.After(now) {
-		return "again is in the past"
-	}
-	if left > 0 && step.Done && now.Before(at(window)) {
-		return "done before the deadline with pods left"
-	}
-	return overspent(s, step, now)
-}
-
-// overspent names a budget of which more was taken than it allows. A pod that was tried before and whose pause is
-// over is tried whatever the watch says, and does not count.
-func overspent(s State, step Step, now time.Time) string {
-	taken := map[string]int{}
-	for _, r := range step.Evict {
-		retry := r.Pod.Try.Last != None && !now.Before(r.Pod.Try.Next)
-		for _, name := range r.Pod.Budgets {
-			if r.Pod.Ready && !retry {
-				taken[name]++
-			}
-		}
-	}
-	for name, n := range taken {
-		if allowed, known := s.Allowed[name]; known && n > max(allowed, 0) {
-			return fmt.Sprintf("%d pods of %s are evicted, it allows %d", n, name, allowed)
-		}
-	}
-	return ""
-}
-
-// A fleet is a cluster without an API, in which time goes from one instant of interest to the next.
-type fleet struct {
-	r     *rand.Rand
-	state State
-	gone  map[string]time.Time // by UID: when the pod has really stopped; zero never
-	away  [2]time.Time         // the API server cannot be reached between these
-}
-
-func newFleet(r *rand.Rand) *fleet {
-	f := &fleet{r: r, state: randomState(r, t0), gone: map[string]time.Time{}}
-	for i := range f.state.Pods {
-		p := &f.state.Pods[i]
-		p.Try = Try{}
-		if !p.GoneBy.IsZero() {
-			f.stop(p, p.GoneBy)
-		}
-	}
-	if r.IntN(3) == 0 {
-		f.away[0] = at(time.Duration(r.IntN(700)) * time.Second)
-		f.away[1] = f.away[0].Add(time.Duration(r.IntN(400)) * time.Second)
-	}
-	return f
-}
-
-// stop lets a pod end by goneBy; one in ten is held by a finalizer for ever.
-func (f *fleet) stop(p *Pod, goneBy time.Time) {
-	if p.GoneBy.IsZero() || goneBy.Before(p.GoneBy) {
-		p.GoneBy = goneBy
-	}
-	if _, stuck := f.gone[p.UID]; !stuck && f.r.IntN(10) == 0 {
-		f.gone[p.UID] = time.Time{}
-	} else if !stuck || !f.gone[p.UID].IsZero() {
-		f.gone[p.UID] = p.GoneBy
-	}
-}
-
-// answer is what the API server makes of a removal.
-func (f *fleet) answer(r Removal, force bool, now time.Time) {
-	for i := range f.state.Pods {
-		p := &f.state.Pods[i]
-		if p.UID != r.Pod.UID {
-			continue
-		}
-		outcome := f.outcome(*p, force, now)
-		if outcome == Accepted || outcome == Forced {
-			own := p.Grace
-			if r.Grace > 0 {
-				own = r.Grace
-			}
-			f.stop(p, now.Add(own))
-		}
-		p.Try = p.next(outcome, "", nil, now)
-	}
-}
-
-func (f *fleet) outcome(p Pod, force bool, now time.Time) Outcome {
-	switch {
-	case !now.Before(f.away[0]) && now.Before(f.away[1]), f.r.IntN(20) == 0:
-		return Deferred
-	case force && f.r.IntN(20) == 0:
-		return Denied
-	case force:
-		return Forced
-	case len(p.Budgets) > 1:
-		return Blocked
-	}
-	for _, name := range p.Budgets {
-		if n, known := f.state.Allowed[name]; p.Ready && known {
-			if n <= 0 {
-				return Blocked
-			}
-			f.state.Allowed[name]--
-		}
-	}
-	return Accepted
-}
-
-// elapse removes the pods that are gone at now, and returns the next instant at which one goes.
-func (f *fleet) elapse(now time.Time) (next time.Time) {
-	kept := f.state.Pods[:0]
-	for _, p := range f.state.Pods {
-		end, ends := f.gone[p.UID]
-		if ends && !end.IsZero() && !end.After(now) {
-			for _, name := range p.Budgets {
-				if _, known := f.state.Allowed[name]; known && f.r.IntN(2) == 0 {
-					f.state.Allowed[name]++ // its successor is ready
-				}
-			}
-			continue
-		}
-		kept = append(kept, p)
-		if ends && end.After(now) && (next.IsZero() || end.Before(next)) {
-			next = end
-		}
-	}
-	f.state.Pods = kept
-	return next
-}
-
-func TestEveryDrainEnds(t *testing.T) {
-	for seed := range uint64(800) {
-		f := newFleet(rand.New(rand.NewPCG(seed, 2)))
-		policy := Policy{Force: seed%4 > 0}
-		now, deadline := t0, at(window)
-		// Beyond the deadline, or the return of the API server, there is one pause and the shortest grace.
-		latest := deadline.Add(2*time.Second + stopLag)
-		if f.away[1].After(deadline) {
-			latest = f.away[1]
-		}
-		latest = latest.Add(5 * (lastRetry + lastRetry/4)) // one call in twenty is put off
-		for turn := 0; ; turn++ {
-			event := f.elapse(now)
-			step := Decide(f.state, now, deadline, policy)
-			if fault := judge(f.state, step, now, policy); fault != "" {
-				t.Fatalf("seed %d, %v: %s\n%s", seed, now.Sub(t0), fault, show(step))
-			}
-			if step.Done {
-				break
-			}
-			for _, r := range step.Delete {
-				f.answer(r, true, now)
-			}
-			for _, r := range step.Evict {
-				f.answer(r, false, now)
-			}
-			if len(step.Evict)+len(step.Delete) == 0 {
-				now = sooner(step.Again, event)
-			}
-			if now.IsZero() || now.After(latest) || turn > 3_000 {
-				t.Fatalf("seed %d, turn %d: the drain does not end: %s", seed, turn, show(step))
-			}
-		}
-	}
-}
-
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}
-
-func BenchmarkDecide(b *testing.B) {
-	s := State{Since: t0, Allowed: map[string]int{"x/b": 10}}
-	for i := range 100 {
-		s.Pods = append(s.Pods, pod(fmt.Sprintf("pod-%03d", i), budgeted("x/b"), grace(time.Duration(i%5)*time.Minute)))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		Decide(s, at(time.Minute), at(window), Policy{Force: true})
-	}
+	runRows(t, []row{
+		{name: "a drain is not over before it has settled", policy: settle, now: 5*s - 1, want: "again 5s"},
+		{name: "and then it is", policy: settle, now: 5 * s, want: "done"},
+		{
+			name: "load balancers are given time to let the node go", policy: balancer, now: 3*m - 1,
+			want: "wait deregistering; again 3m0s",
+		},
+		{name: "counted from the taint", policy: balancer, now: 3 * m, want: "done"},
+		{name: "pods are evicted meanwhile", policy: balancer, pods: []Pod{pod("a")}, want: "evict a"},
+		{
+			name: "volumes are waited for", policy: volumes, now: 2 * m, state: attached(m, "pv-1", "pv-2"),
+			want: "wait volumes-attached pv-1, volumes-attached pv-2; again 3m0s",
+		},
+		{
+			name: "from the instant when the node was empty", policy: volumes, now: 3 * m, state: attached(m, "pv-1"),
+			want: "done",
+		},
+		{
+			name: "which is now if it has not been noted", policy: volumes, now: m,
+			state: func(s *State) { s.Attached = []string{"pv-1"} }, want: "wait volumes-attached pv-1; again 3m0s",
+		},
+		{name: "none of them attached, nothing is waited for", policy: volumes, now: m, want: "done"},
+		{
+			name: "volumes are not waited for while pods are there", policy: volumes, now: 2 * m, state: attached(m, "pv-1"),
+			pods: []Pod{pod("a", goneBy(3*m))}, want: "wait a terminating; again 10m0s",
+		},
+		{
+			name: "volumes are waited for beside a pod that is stuck", now: 2 * m, state: attached(m, "pv-1"),
+			policy: func(p *Policy) { p.VolumeTimeout, p.StuckAfter = 2*m, 10*s }, pods: []Pod{pod("a", goneBy(50*s))},
+			want: "wait a terminating, volumes-attached pv-1; again 3m0s",
+		},
+		{
+			name: "all of this at the same time: first it settles", policy: all, now: s, state: attached(0, "pv-1"),
+			want: "wait deregistering, volumes-attached pv-1; again 5s",
+		},
+		{
+			name: "then volumes", policy: all, now: m, state: attached(0, "pv-1"),
+			want: "wait deregistering, volumes-attached pv-1; again 2m0s",
+		},
+		{
+			name: "then load balancers", policy: all, now: 2 * m, state: attached(0, "pv-1"),
+			want: "wait deregistering; again 3m0s",
+		},
+		{name: "then it is over", policy: all, now: 3 * m, state: attached(0, "pv-1"), want: "done"},
+		{
+			name: "none of it goes beyond the deadline", now: 10*m - 1, state: attached(10*m-1, "pv-1"),
+			policy: func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = time.Hour, time.Hour, time.Hour },
+			want:   "wait deregistering, volumes-attached pv-1; again 10m0s",
+		},
+		{
+			name: "at which it is over", now: 10 * m, state: attached(10*m-1, "pv-1"),
+			policy: func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = time.Hour, time.Hour, time.Hour },
+			want:   "done",
+		},
+	})
 }

@@ -46,16 +46,16 @@ type world struct {
 	told   []string // what the observer was told
 	asked  []string // evictions and deletions
 	answer func(name string) error
-	stops  bool // pods stop when they are asked to
+	ends   bool // somebody is there to tell of a pod's end
 }
 
 func newWorld(t *testing.T, cfg Config, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(objects...), since: time.Now(), stops: true}
+	w := &world{t: t, client: fake.NewClientset(objects...), since: time.Now(), ends: true}
 	w.answer = func(string) error { return nil }
 	w.client.PrependReactor("create", "pods", w.onEviction)
 	w.client.PrependReactor("delete", "pods", w.onDeletion)
-	drainer, err := New(w.client, cfg, w)
+	drainer, err := New(w.client, cfg, Surroundings{Taint: ourTaint}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (w *world) drain(timeout time.Duration) func() (Report, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		report, err := w.drainer.Drain(w.ctx, "n", w.since, w.since.Add(timeout))
+		report, err := w.drainer.Drain(w.ctx, Target{Name: "n", UID: "uid-n", Since: w.since, Deadline: w.since.Add(timeout)})
 		done <- result{report, err}
 	}()
 	return func() (Report, error) {
@@ -121,10 +121,13 @@ func (w *world) remove(verb, namespace, name string, o metav1.DeleteOptions) err
 		return err
 	}
 	obj, err := w.client.Tracker().Get(podsResource, namespace, name)
-	if err != nil || !w.stops {
+	if err != nil {
 		return err
 	}
 	p := obj.(*corev1.Pod).DeepCopy()
+	if p.UID != *o.Preconditions.UID {
+		return apierrors.NewConflict(podResource, name, errors.New("the UID does not match"))
+	}
 	grace := *p.Spec.TerminationGracePeriodSeconds
 	if o.GracePeriodSeconds != nil {
 		grace = *o.GracePeriodSeconds
@@ -132,7 +135,9 @@ func (w *world) remove(verb, namespace, name string, o metav1.DeleteOptions) err
 	end := time.Duration(grace) * time.Second
 	p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
 	// It stops within its grace, if barely.
-	time.AfterFunc(end-time.Millisecond, func() { _ = w.client.Tracker().Delete(podsResource, namespace, name) })
+	if w.ends {
+		time.AfterFunc(end-time.Millisecond, func() { _ = w.client.Tracker().Delete(podsResource, namespace, name) })
+	}
 	return w.client.Tracker().Update(podsResource, p, namespace)
 }
 
@@ -143,16 +148,26 @@ func (w *world) tell(format string, args ...any) {
 }
 
 func (w *world) DrainProgressed(p Progress) {
-	w.tell("%d of %d left, %d blocked", p.Left, p.Total, p.Blocked)
-}
-func (w *world) PodEvicted(_ string, p Pod) { w.tell("evicted %s", p.Name) }
-func (w *world) PodBlocked(_ string, p Pod, why string) {
-	w.tell("blocked %s: %s", p.Name, why)
+	w.tell("%d of %d left %v", p.Left, p.Total, p.Waiting)
 }
 
-func (w *world) PodForced(_ string, p Pod, grace time.Duration) {
-	w.tell("forced %s in %v", p.Name, grace)
+func (w *world) DrainEnded(t Target, result Result) { w.tell("ended %s: %s", t.Name, result) }
+
+func (w *world) PodEvicted(_ Target, p Pod, waited time.Duration) {
+	w.tell("evicted %s after %v", p.Name, waited.Round(time.Second))
 }
+
+func (w *world) PodBlocked(_ Target, b Waiting) {
+	w.tell("blocked %s since %v: %s %s, %s", b.Pod.Name, b.Since.Sub(w.since), b.Reason, b.Budget, b.Why)
+}
+
+func (w *world) PodForced(_ Target, r Removal) {
+	w.tell("forced %s in %v: %s", r.Pod.Name, r.Grace, r.Why)
+}
+
+func (w *world) EvictionRefused(_ Target, p Pod, o Outcome) { w.tell("refused %s: %s", p.Name, o) }
+
+func (w *world) VolumesLeft(_ Target, volumes []string) { w.tell("volumes left: %v", volumes) }
 
 func (w *world) KubernetesFailed(operation string, err error) {
 	w.tell("failed %s: %v", operation, err)
@@ -177,6 +192,18 @@ func (w *world) expect(want ...string) {
 	}
 }
 
+// update changes an object of the cluster.
+func (w *world) update(obj metav1.Object) {
+	w.t.Helper()
+	resource := podsResource
+	if _, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+		resource = pdbsResource
+	}
+	if err := w.client.Tracker().Update(resource, obj.(runtime.Object), obj.GetNamespace()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // elapse lets the bubble's time pass.
 func elapse(d time.Duration) {
 	<-time.After(d)
@@ -196,6 +223,7 @@ func running(name string) *corev1.Pod {
 	}
 }
 
+// pdb is a PodDisruptionBudget over three pods that asks for two of them.
 func pdb(allowed int32) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	return &policyv1.PodDisruptionBudget{
@@ -203,11 +231,27 @@ func pdb(allowed int32) *policyv1.PodDisruptionBudget {
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		},
-		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		Status: policyv1.PodDisruptionBudgetStatus{
+			DisruptionsAllowed: allowed, CurrentHealthy: 2 + allowed, DesiredHealthy: 2, ExpectedPods: 3,
+		},
 	}
 }
 
-var usual = Config{Timeout: time.Hour, AtDeadline: Delete, Settle: 5 * time.Second}
+// ourTaint is the taint of a node that is being drained.
+var ourTaint = corev1.Taint{Key: "node-drainer.io/terminating", Effect: corev1.TaintEffectNoSchedule}
+
+// usual is the default configuration, save that it waits for no volumes.
+var usual = Config{
+	Timeout: time.Hour, AtDeadline: Delete, Tiers: "0,2000000000,2000001000", BarePods: Evict, EmptyDirPods: Evict,
+	ForceSpacing: 30 * time.Second, StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, BlockedAfter: time.Minute,
+}
+
+// but returns the usual configuration with a change.
+func but(change func(*Config)) Config {
+	c := usual
+	change(&c)
+	return c
+}
 
 func TestDrainEvictsAllThatMustLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -229,7 +273,7 @@ func TestDrainEvictsAllThatMustLeave(t *testing.T) {
 		if diff := cmp.Diff([]string{"evict a uid-a", "evict b uid-b"}, got); diff != "" {
 			t.Error(diff)
 		}
-		if !w.was("evicted a") || !w.was("0 of 2 left, 0 blocked") {
+		if !w.was("evicted a after 0s") || !w.was("0 of 2 left []") || !w.was("ended n: drained") {
 			t.Errorf("the observer was told %q", w.told)
 		}
 	})
@@ -253,7 +297,7 @@ func TestDrainIsOverNoSoonerThanSettled(t *testing.T) {
 
 func TestTheDeadlineEndsTheSettleTimeToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Config{AtDeadline: Delete, Settle: time.Minute})
+		w := newWorld(t, but(func(c *Config) { c.Settle = time.Minute }))
 		report, err := w.drain(2 * time.Second)()
 		if err != nil || report.Took > 3*time.Second {
 			t.Errorf("got %+v, %v", report, err)
@@ -298,27 +342,16 @@ func TestDrainThatCannotBeginEndsWithTheCauseOfItsContext(t *testing.T) {
 func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, usual, running("a"), pdb(0))
-		w.answer = func(string) error { return held(0) }
 		wait := w.drain(time.Hour)
-		elapse(5 * time.Minute)
-		if n := len(w.requests()); n < 5 || n > 20 {
-			t.Errorf("a blocked pod was tried %d times in five minutes", n)
-		}
-		if !w.was("blocked a: x/b") || !w.was("1 of 1 left, 1 blocked") {
+		elapse(90 * time.Second)
+		w.expect()
+		if !w.was("blocked a since 0s: budgeted x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2") ||
+			!w.was("1 of 1 left [1 wait for PodDisruptionBudget x/b]") {
 			t.Errorf("the observer was told %q", w.told)
 		}
-		w.mu.Lock()
-		w.asked, w.answer = nil, func(string) error { return nil }
-		w.mu.Unlock()
-		before := time.Now()
-		if err := w.client.Tracker().Update(pdbsResource, pdb(1), "x"); err != nil {
-			t.Fatal(err)
-		}
-		elapse(soonestRetry)
+		w.update(pdb(1))
+		synctest.Wait() // No time passes.
 		w.expect("evict a uid-a")
-		if took := time.Since(before); took > soonestRetry {
-			t.Errorf("the eviction came %v after the budget", took)
-		}
 		if _, err := wait(); err != nil {
 			t.Error(err)
 		}
@@ -333,7 +366,7 @@ func TestABudgetThatGoesAwayHoldsNothing(t *testing.T) {
 		if err := w.client.Tracker().Delete(pdbsResource, "x", "b"); err != nil {
 			t.Fatal(err)
 		}
-		elapse(2 * time.Second) // What was blocked without a budget is tried in its own time.
+		synctest.Wait()
 		w.expect("evict a uid-a")
 		if _, err := wait(); err != nil {
 			t.Error(err)
@@ -391,12 +424,8 @@ func TestAPodThatOnlyTheProofShows(t *testing.T) {
 		if err := w.client.Tracker().Add(running("late")); err != nil {
 			t.Fatal(err)
 		}
-		elapse(20 * time.Second)
-		w.expect()
-		behind.Add(running("late"))
-		elapse(11 * time.Second)
-		w.expect("evict late uid-late")
-		behind.Delete(running("late"))
+		elapse(12 * time.Second)
+		w.expect("evict late uid-late") // once, though the watch never shows it
 		if report, err := wait(); err != nil || report.Total != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}
@@ -440,29 +469,25 @@ func TestAtTheDeadline(t *testing.T) {
 		name, at string
 		forced   int
 		left     []string
-		last     string
-		took     time.Duration
+		asked    []string
 	}{
-		{name: "delete", at: Delete, forced: 1, last: "delete a uid-a in 10s", took: time.Minute},
-		{name: "leave", at: Leave, left: []string{"x/a"}, last: "evict a uid-a", took: time.Minute},
+		{name: "delete", at: Delete, forced: 1, asked: []string{"delete a uid-a in 10s"}},
+		{name: "leave", at: Leave, left: []string{"x/a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Config{AtDeadline: tt.at}, running("a"), pdb(0))
-				w.answer = func(string) error { return held(0) }
+				w := newWorld(t, but(func(c *Config) { c.AtDeadline, c.Settle = tt.at, 0 }), running("a"), pdb(0))
 				report, err := w.drain(time.Minute)()
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := Report{Total: 1, Forced: tt.forced, Left: tt.left, Took: tt.took}
+				want := Report{Total: 1, Forced: tt.forced, Left: tt.left, Took: time.Minute}
 				report.Took = report.Took.Round(time.Second)
 				if diff := cmp.Diff(want, report); diff != "" {
 					t.Error(diff)
 				}
-				if asked := w.requests(); asked[len(asked)-1] != tt.last {
-					t.Errorf("last: got %q, want %q", asked[len(asked)-1], tt.last)
-				}
-				if w.was("forced a in 10s") != (tt.forced > 0) {
+				w.expect(tt.asked...)
+				if w.was("forced a in 10s: deadline") != (tt.forced > 0) {
 					t.Errorf("the observer was told %q", w.told)
 				}
 			})
@@ -472,7 +497,7 @@ func TestAtTheDeadline(t *testing.T) {
 
 func TestAnEvictionCarriesAGraceOnlyWhenItIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Config{AtDeadline: Delete}, running("a"))
+		w := newWorld(t, but(func(c *Config) { c.Settle = 0 }), running("a"))
 		long := running("long")
 		*long.Spec.TerminationGracePeriodSeconds = 3600
 		if err := w.client.Tracker().Add(long); err != nil {
@@ -523,46 +548,5 @@ func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
 	}
 	if other, err := stripBudget("no budget"); err != nil || other != "no budget" {
 		t.Errorf("got %v, %v", other, err)
-	}
-}
-
-func TestValidate(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		cfg  Config
-		want []string // in the error, all at once
-	}{
-		{"the usual", usual, nil},
-		{"the least", Config{Timeout: time.Second, AtDeadline: Leave}, nil},
-		{"the most", Config{Timeout: 48 * time.Hour, AtDeadline: Delete, Settle: time.Minute}, nil},
-		{"nothing set", Config{}, []string{"DRAIN_TIMEOUT is 0s", `DRAIN_AT_DEADLINE is ""`}},
-		{
-			"everything wrong",
-			Config{Timeout: 49 * time.Hour, AtDeadline: "kill", Settle: -1},
-			[]string{"DRAIN_TIMEOUT is 49h", `DRAIN_AT_DEADLINE is "kill"`, "DRAIN_SETTLE is -1ns"},
-		},
-		{"settles too long", Config{Timeout: 1e9, AtDeadline: Delete, Settle: time.Hour}, []string{"DRAIN_SETTLE is 1h"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			err := tt.cfg.Validate()
-			if (err != nil) != (tt.want != nil) {
-				t.Fatalf("got %v", err)
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("got %q, want %q in it", err, want)
-				}
-			}
-			if err != nil && strings.Count(err.Error(), "\n")+1 != len(tt.want) {
-				t.Errorf("got %q, want %d mistakes", err, len(tt.want))
-			}
-		})
-	}
-}
-
-func TestDeadlineIsAsConfigured(t *testing.T) {
-	d := &Drainer{cfg: usual}
-	if got := d.Deadline(t0); !got.Equal(t0.Add(time.Hour)) {
-		t.Errorf("got %v", got)
 	}
 }

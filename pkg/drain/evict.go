@@ -3,8 +3,6 @@ package drain
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -13,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -22,27 +22,53 @@ const (
 	settleTime = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
-	// soonestRetry is the least pause after a refusal by a budget that seems to allow the eviction: the watch
-	// may be behind, and other drains use up the same budget.
-	soonestRetry = 50 * time.Millisecond
+	// broken is how often in a row the API server may fail to delete a pod, with an answer that blames nobody's
+	// haste: as it does with an admission webhook that does not work.
+	broken = 3
 )
+
+// remover takes pods away.
+type remover struct{ client kubernetes.Interface }
 
 // evict asks the API server to evict the pod: this pod, by its UID, and not another of its name that has
 // taken its place, perhaps on a healthy node.
-func (d *Drainer) evict(ctx context.Context, r Removal) error {
+func (r remover) evict(ctx context.Context, removal Removal) error {
+	pod := removal.Pod
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: deleteOptions(removal),
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return d.client.CoreV1().Pods(r.Pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: r.Pod.Name},
-		DeleteOptions: deleteOptions(r),
-	})
+	request, ok := r.request(http.MethodPost)
+	if !ok {
+		return r.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, eviction)
+	}
+	return request.Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
+		Body(eviction).Do(ctx).Error()
 }
 
 // delete deletes the pod past its budget, by its UID.
-func (d *Drainer) delete(ctx context.Context, r Removal) error {
+func (r remover) delete(ctx context.Context, removal Removal) error {
+	pod := removal.Pod
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return d.client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, *deleteOptions(r))
+	request, ok := r.request(http.MethodDelete)
+	if !ok {
+		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *deleteOptions(removal))
+	}
+	return request.Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
+		Body(deleteOptions(removal)).Do(ctx).Error()
+}
+
+// request returns a request that comes back with the API server's answer whatever it is. The typed client
+// sleeps for as long as a 429 asks, inside the call. A fake client has no requests.
+func (r remover) request(verb string) (*rest.Request, bool) {
+	client, ok := r.client.CoreV1().RESTClient().(*rest.RESTClient)
+	if !ok || client == nil {
+		return nil, false
+	}
+	return client.Verb(verb).MaxRetries(0), true
 }
 
 func deleteOptions(r Removal) *metav1.DeleteOptions {
@@ -114,43 +140,27 @@ func message(err error) string {
 	return err.Error()
 }
 
-// next is what is noted of the pod after an attempt, and says when it may be tried again: after what the API
-// server asks for, else after a pause that doubles. A ready pod that one budget holds is woken when the
-// budget allows more; its pause is only there for what the watch may miss.
-func (p Pod) next(outcome Outcome, why string, err error, now time.Time) Try {
-	if outcome == Accepted || outcome == Forced {
+// next is what is noted of a pod after an attempt, and says when it may be tried again: after what the API
+// server asks for, else after a pause that doubles. A pod that waits for what a budget allows has no time of
+// its own: the budget's account says when. A deletion does not inherit the pauses of evictions before it.
+func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try {
+	switch {
+	case outcome == Accepted, outcome == Forced:
 		return Try{Last: outcome, Next: now.Add(settleTime)}
+	case outcome == Blocked && r.Budget != "":
+		return Try{Last: outcome, Why: why}
 	}
-	n := p.Try.N + 1
-	pause := min(firstRetry<<min(n-1, 10), lastRetry)
-	if outcome == Blocked && p.Ready && len(p.Budgets) == 1 {
-		pause = lastRetry
-		if !now.Before(p.Try.Next) {
-			n = 1 // it was its time, and no rise of the budget that the API server did not bear out
-		}
+	n, evicting := r.Pod.Try.N, r.Why == ""
+	if !evicting && r.Pod.Try.Eviction {
+		n = 0
 	}
-	soon := min(soonestRetry<<min(n-1, 10), firstRetry)
+	pause := min(firstRetry<<min(n, 10), lastRetry)
 	if asked, ok := apierrors.SuggestsClientDelay(err); ok {
-		soon = time.Duration(asked) * time.Second
-		pause = max(pause, soon)
+		pause = max(pause, min(time.Duration(asked)*time.Second, lastRetry))
 	}
-	pause += rand.N(pause / 4) //nolint:gosec // spreads requests, keeps no secret
-	return Try{Last: outcome, Soon: now.Add(soon), Next: now.Add(pause), N: n, Why: why}
-}
-
-// list reads the pods of the node from the API server, past every cache.
-func (d *Drainer) list(ctx context.Context, node string) ([]Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	out, err := d.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: onNode(node)})
-	if err != nil {
-		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
+	n++
+	if !evicting && n >= broken && apierrors.IsInternalError(err) {
+		outcome = Denied
 	}
-	var left []Pod
-	for i := range out.Items {
-		if pod := toPod(&out.Items[i]); pod.Stays == "" {
-			left = append(left, pod)
-		}
-	}
-	return left, nil
+	return Try{Last: outcome, Next: now.Add(jittered(pause)), N: n, Why: why, Eviction: evicting}
 }

@@ -108,7 +108,7 @@ func TestAnswers(t *testing.T) {
 			if got, _ := forced(tt.err); got != tt.delete {
 				t.Errorf("deletion: got %s, want %s", got, tt.delete)
 			}
-			next := Pod{}.next(outcome, why, tt.err, t0)
+			next := Removal{}.next(outcome, why, tt.err, t0)
 			want := max(tt.pause, time.Second)
 			if pause := next.Next.Sub(t0); pause < want || pause > want+want/4 {
 				t.Errorf("pause: got %v, want %v and up to a quarter more", pause, want)
@@ -129,13 +129,13 @@ func refusedConnection(t *testing.T) error {
 	return err
 }
 
-func realClient(t *testing.T, url string) *Drainer {
+func realClient(t *testing.T, url string) remover {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: url})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Drainer{client: client}
+	return remover{client}
 }
 
 // TestAnswersOnTheWire has the real client read what the API server writes.
@@ -188,14 +188,21 @@ func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
 	now := t0
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
 		want *= time.Second
-		try = Pod{Try: try}.next(Deferred, "busy", errors.New("busy"), now)
+		try = Removal{Pod: Pod{Try: try}}.next(Deferred, "busy", errors.New("busy"), now)
 		if pause := try.Next.Sub(now); pause < want || pause > want+want/4 {
 			t.Errorf("attempt %d: got a pause of %v, want %v and up to a quarter more", try.N, pause, want)
 		}
 		now = try.Next
 	}
-	if try = (Pod{Try: try}).next(Accepted, "", nil, now); try.N != 0 || try.Why != "" {
+	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.N != 0 || try.Why != "" {
 		t.Errorf("success does not forgive: %+v", try)
+	}
+}
+
+func TestAPodThatItsBudgetHoldsHasNoPauseOfItsOwn(t *testing.T) {
+	r := Removal{Pod: Pod{Try: Try{N: 3}}, Budget: "x/b"}
+	if diff := cmp.Diff(Try{Last: Blocked, Why: "held"}, r.next(Blocked, "held", held(10), t0)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -215,7 +222,7 @@ func TestDeleteOptions(t *testing.T) {
 		{"never zero", time.Millisecond, options{"uid-a", 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := deleteOptions(Removal{pod("a"), tt.grace})
+			o := deleteOptions(Removal{Pod: pod("a"), Grace: tt.grace})
 			got := options{UID: string(*o.Preconditions.UID), Grace: -1}
 			if o.GracePeriodSeconds != nil {
 				got.Grace = *o.GracePeriodSeconds

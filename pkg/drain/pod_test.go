@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	kubectl "k8s.io/kubectl/pkg/drain"
 )
 
@@ -37,10 +38,11 @@ func owner(version, kind, name string, controller bool) *metav1.OwnerReference {
 
 // A sample is a pod, and what it was made from.
 type sample struct {
-	owner  string
-	mirror bool
-	phase  corev1.PodPhase
-	pod    *corev1.Pod
+	owner     string
+	mirror    bool
+	phase     corev1.PodPhase
+	tolerates bool // our taint
+	pod       *corev1.Pod
 }
 
 // samples returns a pod for each combination of what might matter.
@@ -51,8 +53,8 @@ func samples() []sample {
 			for _, phase := range []corev1.PodPhase{
 				corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown,
 			} {
-				for bits := range 16 {
-					s := sample{owner: owner, mirror: mirror, phase: phase}
+				for bits := range 32 {
+					s := sample{owner: owner, mirror: mirror, phase: phase, tolerates: bits&16 > 0}
 					s.pod = build(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
 					all = append(all, s)
 				}
@@ -81,6 +83,9 @@ func build(s sample, i int, emptyDir, deleted, system, important bool) *corev1.P
 	if s.mirror {
 		p.Annotations[corev1.MirrorPodAnnotationKey] = "hash"
 	}
+	if s.tolerates {
+		p.Spec.Tolerations = []corev1.Toleration{{Key: ourTaint.Key, Operator: corev1.TolerationOpExists}}
+	}
 	if emptyDir {
 		p.Spec.Volumes = []corev1.Volume{{
 			Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
@@ -93,33 +98,53 @@ func build(s sample, i int, emptyDir, deleted, system, important bool) *corev1.P
 		p.Namespace = metav1.NamespaceSystem
 	}
 	if important {
-		priority, seconds := int32(systemCritical), int64(3)
+		priority, seconds := int32(2_000_000_000), int64(3)
 		p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &seconds
 	}
 	return p
 }
 
-// A difference is a kind of pod that kubectl drain evicts and this package leaves alone.
+// A difference is a kind of pod that kubectl drain evicts and this package leaves alone, or the reverse.
 type difference struct {
-	why string
-	is  func(sample) bool
+	why  string
+	ours bool // it is this package that evicts them
+	is   func(sample) bool
 }
 
 var differences = []difference{
 	{
-		"nothing of a finished pod runs any more; its logs and its result go with the node, not before it",
-		func(s sample) bool {
-			return !s.mirror && (s.phase == corev1.PodSucceeded || s.phase == corev1.PodFailed)
-		},
+		why: "nothing of a finished pod runs any more; its logs and its result go with the node, not before it",
+		is:  func(s sample) bool { return !s.mirror && finished(s) },
 	},
 	{
-		"a pod of a DaemonSet that is gone is the garbage collector's, and costs kubectl one request for each pod",
-		func(s sample) bool { return !s.mirror && s.owner == "missing DaemonSet" },
+		why: "a pod of a DaemonSet that is gone is the garbage collector's, and costs kubectl one request for each pod",
+		is:  func(s sample) bool { return !s.mirror && s.owner == "missing DaemonSet" && s.tolerates },
 	},
 	{
-		"a DaemonSet of another API group puts its pods back on a tainted node as well: eviction would never end",
-		func(s sample) bool { return !s.mirror && s.owner == "custom DaemonSet" },
+		why: "a DaemonSet of another API group puts its pods back on a tainted node as well: eviction would never end",
+		is:  func(s sample) bool { return !s.mirror && s.owner == "custom DaemonSet" && s.tolerates },
 	},
+	{
+		why:  "a pod of a DaemonSet that does not tolerate our taint does not come back, and may end in peace",
+		ours: true,
+		is:   func(s sample) bool { return !s.mirror && !finished(s) && s.owner == "DaemonSet" && !s.tolerates },
+	},
+}
+
+func finished(s sample) bool { return s.phase == corev1.PodSucceeded || s.phase == corev1.PodFailed }
+
+// ordinary are the rules of the usual configuration.
+func ordinary(t *testing.T, changes ...func(*Config)) rules {
+	t.Helper()
+	cfg := usual
+	for _, change := range changes {
+		change(&cfg)
+	}
+	r, err := newRules(cfg, Surroundings{Taint: ourTaint, Self: "x/agent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // TestSelectionAgreesWithKubectl compares the pods that must leave with those that kubectl drain
@@ -149,16 +174,16 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	for _, p := range list.Pods() {
 		theirs[p.UID] = true
 	}
-	used := make([]int, len(differences))
+	r, used := ordinary(t), make([]int, len(differences))
 	for _, s := range all {
 		i := slices.IndexFunc(differences, func(d difference) bool { return d.is(s) })
-		ours, want := toPod(s.pod).Stays == "", theirs[s.pod.UID]
-		if i >= 0 && want {
+		ours, want := r.read(s.pod).Stays == "", theirs[s.pod.UID]
+		if i >= 0 && want != differences[i].ours {
 			used[i]++
-			want = false
+			want = differences[i].ours
 		}
 		if ours != want {
-			t.Errorf("%s, mirror %v, %s: ours %v, want %v", s.owner, s.mirror, s.phase, ours, want)
+			t.Errorf("%s, mirror %v, %s, tolerates %v: ours %v, want %v", s.owner, s.mirror, s.phase, s.tolerates, ours, want)
 		}
 	}
 	for i, n := range used {
@@ -168,49 +193,294 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	}
 }
 
-func TestStripKeepsWhatIsRead(t *testing.T) {
+func TestReadAPod(t *testing.T) {
+	controlled := func(by *metav1.OwnerReference) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*by} }
+	}
+	daemon := controlled(owners["DaemonSet"])
+	annotated := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) }
+	}
+	tolerating := func(t corev1.Toleration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, t) }
+	}
+	priority := func(n int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
+	with := func(source corev1.VolumeSource) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: source})
+		}
+	}
+	disk := with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	path := func(p string) func(*corev1.Pod) {
+		return with(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: p}})
+	}
+	phase := func(ph corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = ph } }
+	bareWaits := func(c *Config) { c.BarePods = Wait }
+	dirsWait := func(c *Config) { c.EmptyDirPods = Wait }
+	jobsWait := func(c *Config) { c.WaitForJobs = true }
+	// tiers of pods: below 0 and up to 999, 1000 to 1999, from 2000 on
+	threeTiers := func(c *Config) { c.Tiers = "0,1000=5m,2000" }
+
+	nothing := Pod{}
+	tests := []struct {
+		name    string
+		changes []func(*corev1.Pod)
+		cfg     func(*Config)
+		want    Pod // its Stays, Tier, Waits and WaitUntil
+	}{
+		{name: "a pod that says nothing of itself must leave", want: nothing},
+
+		// What stays.
+		{name: "a mirror pod", changes: []func(*corev1.Pod){annotated(corev1.MirrorPodAnnotationKey, "x")}, want: Pod{Stays: Mirror}},
+		{name: "a pod that has succeeded", changes: []func(*corev1.Pod){phase(corev1.PodSucceeded)}, want: Pod{Stays: Finished}},
+		{name: "a pod that has failed", changes: []func(*corev1.Pod){phase(corev1.PodFailed)}, want: Pod{Stays: Finished}},
+		{name: "not a pod that nobody knows the phase of", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
+		{
+			name:    "a finished pod of a DaemonSet is finished: its volumes are not in use",
+			changes: []func(*corev1.Pod){daemon, phase(corev1.PodFailed)}, want: Pod{Stays: Finished},
+		},
+		{name: "a pod of a DaemonSet that does not tolerate our taint must leave", changes: []func(*corev1.Pod){daemon}, want: nothing},
+		{
+			name: "one that tolerates all stays", want: Pod{Stays: DaemonSet},
+			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
+		},
+		{
+			name: "one that tolerates our taint stays", want: Pod{Stays: DaemonSet},
+			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"})},
+		},
+		{
+			name: "one that tolerates another effect must leave", want: nothing,
+			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"})},
+		},
+		{
+			name: "one that tolerates other taints must leave", want: nothing,
+			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists})},
+		},
+		{
+			name: "a pod that is no DaemonSet's must leave, whatever it tolerates", want: nothing,
+			changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"]), tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
+		},
+
+		// Tiers.
+		{name: "the first tier takes what is below it", changes: []func(*corev1.Pod){priority(-5)}, cfg: threeTiers, want: nothing},
+		{name: "the last priority before the next tier", changes: []func(*corev1.Pod){priority(999)}, cfg: threeTiers, want: nothing},
+		{name: "the priority that a tier begins with", changes: []func(*corev1.Pod){priority(1000)}, cfg: threeTiers, want: Pod{Tier: 1}},
+		{name: "the last tier", changes: []func(*corev1.Pod){priority(2_000_001_000)}, cfg: threeTiers, want: Pod{Tier: 2}},
+		{name: "system-cluster-critical", changes: []func(*corev1.Pod){priority(2_000_000_000)}, want: Pod{Tier: 1}},
+		{name: "system-node-critical", changes: []func(*corev1.Pod){priority(2_000_001_000)}, want: Pod{Tier: 2}},
+		{
+			name: "the node part of a CSI driver", want: Pod{Tier: 3},
+			changes: []func(*corev1.Pod){priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/")},
+		},
+		{name: "whatever folder the kubelet has", changes: []func(*corev1.Pod){path("/data/kubelet/plugins_registry")}, want: Pod{Tier: 3}},
+		{
+			name: "not a pod that mounts another folder of the host", want: nothing,
+			changes: []func(*corev1.Pod){path("/var/lib/kubelet/plugins_registry/own"), path("/var/log")},
+		},
+		{
+			name: "our own pod goes last", want: Pod{Tier: 4},
+			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry")},
+		},
+		{
+			name: "not one of its name elsewhere", want: nothing,
+			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name, p.Namespace = "agent", "y" }},
+		},
+
+		// Annotations.
+		{name: "wait", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "wait")}, want: Pod{Waits: OptedOut}},
+		{
+			name: "a duration after the pod's start", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m")},
+			want: Pod{Waits: OptedOut, WaitUntil: at(90 * time.Minute)},
+		},
+		{
+			name: "which is its creation as long as no kubelet has it", want: Pod{Waits: OptedOut, WaitUntil: at(89 * time.Minute)},
+			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m"), func(p *corev1.Pod) { p.Status.StartTime = nil }},
+		},
+		{name: "a duration of nothing is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
+		{name: "nor is one below it", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
+		{name: "what is no word of ours is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
+		{name: "Karpenter's true", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "true")}, want: Pod{Waits: OptedOut}},
+		{
+			name: "Karpenter's duration", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "30s")},
+			want: Pod{Waits: OptedOut, WaitUntil: at(30 * time.Second)},
+		},
+		{name: "Karpenter's false", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "false")}, want: nothing},
+		{name: "cluster-autoscaler's false", changes: []func(*corev1.Pod){annotated(safeToEvict, "false")}, want: Pod{Waits: OptedOut}},
+		{name: "cluster-autoscaler's true", changes: []func(*corev1.Pod){annotated(safeToEvict, "true")}, want: nothing},
+		{
+			name: "evict overrides all of them, and the configuration", want: nothing,
+			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitSelector = Wait, Wait, "app" },
+			changes: []func(*corev1.Pod){
+				annotated(DrainAnnotation, "evict"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"), disk,
+			},
+		},
+		{
+			name: "our own duration overrides theirs", want: Pod{Waits: OptedOut, WaitUntil: at(time.Minute)},
+			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false")},
+		},
+		{
+			name: "an annotation comes before the configuration", want: Pod{Waits: OptedOut, WaitUntil: at(time.Minute)},
+			cfg: bareWaits, changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m")},
+		},
+
+		// The configuration.
+		{name: "bare pods are evicted", want: nothing},
+		{name: "or waited for", cfg: bareWaits, want: Pod{Waits: WaitedFor}},
+		{name: "a pod with a controller is not bare", cfg: bareWaits, changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"])}, want: nothing},
+		{
+			name: "one whose owner does not control it is", cfg: bareWaits, want: Pod{Waits: WaitedFor},
+			changes: []func(*corev1.Pod){controlled(owners["DaemonSet, no ctrl."])},
+		},
+		{name: "pods with an emptyDir are evicted", changes: []func(*corev1.Pod){disk}, want: nothing},
+		{name: "or waited for", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{Waits: WaitedFor}},
+		{
+			name: "an emptyDir in memory is gone with any restart, and holds nothing up", cfg: dirsWait, want: nothing,
+			changes: []func(*corev1.Pod){with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})},
+		},
+		{name: "a volume that is none is no matter", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
+		{name: "pods of a Job are evicted", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
+		{name: "or waited for", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{Waits: WaitedFor}},
+		{name: "not other pods", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
+		{name: "nor bare ones", cfg: jobsWait, want: nothing},
+		{name: "pods that a selector selects are waited for", cfg: func(c *Config) { c.WaitSelector = "app in (web, db)" }, want: Pod{Waits: WaitedFor}},
+		{name: "and those that it does not are not", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
+		{name: "no selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
+		{
+			name: "of these namespaces only", want: nothing, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			cfg: func(c *Config) { c.WaitForJobs, c.WaitSelector, c.WaitNamespaces = true, "app", "y, z" },
+		},
+		{
+			name: "of which the pod's is one", want: Pod{Waits: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			cfg: func(c *Config) { c.WaitForJobs, c.WaitNamespaces = true, "y, x" },
+		},
+		{
+			name: "which is nothing to bare pods and those with an emptyDir", want: Pod{Waits: WaitedFor}, changes: []func(*corev1.Pod){disk},
+			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitNamespaces = Wait, Wait, "y" },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := running("a")
+			p.CreationTimestamp, p.Status.StartTime = metav1.Time{Time: t0.Add(-time.Minute)}, &metav1.Time{Time: t0}
+			for _, change := range tt.changes {
+				change(p)
+			}
+			cfg := tt.cfg
+			if cfg == nil {
+				cfg = func(*Config) {}
+			}
+			got := ordinary(t, cfg).read(p)
+			if diff := cmp.Diff(tt.want, Pod{Stays: got.Stays, Tier: got.Tier, Waits: got.Waits, WaitUntil: got.WaitUntil}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestATaintThatKeepsNobodyAwayLeavesDaemonSetsAlone(t *testing.T) {
+	p := running("a")
+	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
+	r := ordinary(t)
+	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
+	if got := r.read(p).Stays; got != DaemonSet {
+		t.Errorf("got %q: the DaemonSet would put its pod back", got)
+	}
+}
+
+func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
+	seconds := int64(90)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "x", Name: "a", UID: "u", DeletionTimestamp: &metav1.Time{Time: t0},
+			CreationTimestamp: metav1.Time{Time: at(-time.Hour)},
+		},
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &seconds},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at(-time.Minute)}},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at(-time.Second)}},
+		}},
+	}
+	want := Pod{
+		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GoneBy: t0,
+	}
+	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+		t.Error(diff)
+	}
+	p.Status.Conditions[1].Status = corev1.ConditionFalse
+	want.Ready = false
+	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+		t.Errorf("not Ready:\n%s", diff)
+	}
+	p.Status.Conditions = nil
+	want.UnreadySince = at(-time.Hour)
+	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+		t.Errorf("never Ready:\n%s", diff)
+	}
+	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, ordinary(t).read(&corev1.Pod{})); diff != "" {
+		t.Errorf("a pod that says nothing of itself:\n%s", diff)
+	}
+}
+
+func TestWhatIsKeptOfAPod(t *testing.T) {
+	r := ordinary(t)
 	for _, s := range samples() {
-		stripped, err := strip(s.pod)
+		kept, err := r.keep(s.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, ok := stripped.(*corev1.Pod)
+		got, ok := kept.(*record)
 		if !ok {
-			t.Fatalf("got %T", stripped)
+			t.Fatalf("got %T", kept)
 		}
-		if diff := cmp.Diff(toPod(s.pod), toPod(kept)); diff != "" {
-			t.Fatalf("%s, mirror %v, %s:\n%s", s.owner, s.mirror, s.phase, diff)
+		what := fmt.Sprintf("%s, mirror %v, %s", s.owner, s.mirror, s.phase)
+		if diff := cmp.Diff(r.read(s.pod), got.pod); diff != "" {
+			t.Fatalf("%s:\n%s", what, diff)
 		}
-		if diff := cmp.Diff(s.pod.Labels, kept.Labels); diff != "" {
-			t.Fatal(diff)
+		deleted := s.pod.DeletionTimestamp != nil
+		if free := s.phase == corev1.PodPending || deleted; got.free != free {
+			t.Fatalf("%s: free of budgets: got %v", what, got.free)
 		}
-		if len(kept.Spec.Containers)+len(kept.Spec.Volumes) > 0 || kept.ResourceVersion != "7" {
-			t.Fatal("too much or too little is kept")
+		if selects := got.pod.Stays == "" && !got.free; selects != (len(got.Labels) > 0) {
+			t.Fatalf("%s: labels %v are kept", what, got.Labels)
+		}
+		if got.ResourceVersion != "7" || got.Name != s.pod.Name || got.Namespace != s.pod.Namespace || got.UID != s.pod.UID {
+			t.Fatalf("%s: too little is kept: %+v", what, got.ObjectMeta)
+		}
+		if len(got.Annotations)+len(got.OwnerReferences) > 0 {
+			t.Fatalf("%s: too much is kept: %+v", what, got.ObjectMeta)
 		}
 	}
-	if other, err := strip("not a pod"); err != nil || other != "not a pod" {
+	tombstone := cache.DeletedFinalStateUnknown{Key: "x/a", Obj: &record{}}
+	if other, err := r.keep(tombstone); err != nil || other != tombstone {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
 
-func TestToPod(t *testing.T) {
-	priority, seconds := int32(systemCritical), int64(90)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "x", Name: "a", UID: "u", DeletionTimestamp: &metav1.Time{Time: t0},
-		},
-		Spec: corev1.PodSpec{Priority: &priority, TerminationGracePeriodSeconds: &seconds},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-		}},
-	}
-	want := Pod{
-		Namespace: "x", Name: "a", UID: "u", Critical: true, Ready: true, Grace: 90 * time.Second, GoneBy: t0,
-	}
-	if diff := cmp.Diff(want, toPod(p)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, toPod(&corev1.Pod{})); diff != "" {
-		t.Errorf("a pod that says nothing of itself:\n%s", diff)
+func TestClaimsAreKeptOfPodsThatStay(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.Pod)
+		want   []string
+	}{
+		{"of a mirror pod", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"data", "a-scratch"}},
+		{"of a pod of a DaemonSet", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, []string{"data", "a-scratch"}},
+		{"not of one that has finished: the kubelet unmounts them", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
+		{"not of one that must leave", func(*corev1.Pod) {}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := running("a")
+			p.Spec.Volumes = []corev1.Volume{
+				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			}
+			tt.change(p)
+			if diff := cmp.Diff(tt.want, ordinary(t).record(p).claims); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

@@ -1,13 +1,13 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	informers "k8s.io/client-go/informers/core/v1"
@@ -17,48 +17,67 @@ import (
 // run is one drain: the watch of a node's pods, and what has been tried so far.
 type run struct {
 	*Drainer
-	node            string
-	since, deadline time.Time
-	began           time.Time
-	pods            cache.SharedIndexInformer
-	changed         chan struct{} // something may have become possible
-	again           time.Time     // look again by then, whatever the step says; zero is not set
+	Target
+	began   time.Time
+	pods    cache.SharedIndexInformer
+	changed chan struct{} // something may have become possible
+	again   time.Time     // look again by then, whatever the step says; zero is not set
+	emptyAt time.Time     // when no pod was left that is worth waiting for
+	proofs
+
+	protected map[string]protection // by UID
+	bound     map[string]string     // the volume of a claim, by NAMESPACE/NAME
+	looked    map[string]struct{}   // the budgets whose accounts were read
+	seen      map[string]struct{}   // the pods that had to leave, by UID
+	waiting   map[string]*patience  // what a pod waits for, by UID
+	told      Progress
+	toldAt    time.Time
 
 	stop    context.CancelFunc
 	workers sync.WaitGroup
-	release func()
 	mu      sync.Mutex
 	tries   map[string]Try // by UID
-	seen    map[string]struct{}
 	forced  map[string]struct{}
-	told    Progress // zero, which names no node, before the first
+	doubt   bool // the API server has said that a pod is gone which the watch may show
+}
+
+// protection is what protects a pod, as of an edition of the ledger.
+type protection struct {
+	edition int64
+	pod     *record
+	names   []string
 }
 
 // begin watches the pods of the node, and returns when they have been listed once.
-func (d *Drainer) begin(ctx context.Context, node string, since, deadline time.Time) (*run, error) {
+func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 	r := &run{
-		Drainer: d, node: node, since: since, deadline: deadline, began: time.Now(),
-		changed: make(chan struct{}, 1),
-		tries:   map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
+		Drainer: d, Target: t, began: time.Now(), changed: make(chan struct{}, 1),
+		protected: map[string]protection{}, bound: map[string]string{}, seen: map[string]struct{}{},
+		looked: map[string]struct{}{}, waiting: map[string]*patience{}, tries: map[string]Try{},
+		forced: map[string]struct{}{}, proofs: proofs{late: map[string]*record{}, gone: map[string]struct{}{}},
 	}
 	r.pods = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) { o.FieldSelector = onNode(node) })
-	if err := r.pods.SetTransform(strip); err != nil {
-		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
+		func(o *metav1.ListOptions) { o.FieldSelector = onNode(t.Name) })
+	if err := r.pods.SetTransform(d.rules.keep); err != nil {
+		return nil, fmt.Errorf("watch the pods of node %s: %w", t.Name, err)
 	}
 	_, err := r.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { r.wakeUp() },
-		UpdateFunc: func(any, any) { r.wakeUp() },
+		AddFunc: func(any) { r.wakeUp() },
+		UpdateFunc: func(before, now any) {
+			if !same(before, now) {
+				r.wakeUp()
+			}
+		},
 		DeleteFunc: func(any) { r.wakeUp() },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
+		return nil, fmt.Errorf("watch the pods of node %s: %w", t.Name, err)
 	}
 	watching, stop := context.WithCancel(ctx)
 	r.stop = stop
-	r.release = d.budgets.subscribe(r.changed)
 	r.workers.Go(func() { r.pods.RunWithContext(watching) })
-	if !cache.WaitFor(ctx, "", r.pods.HasSyncedChecker(), d.budgets.seen.HasSyncedChecker()) {
+	r.volumes.subscribe(r)
+	if !cache.WaitFor(ctx, "", r.pods.HasSyncedChecker(), d.ledger.seen.HasSyncedChecker()) {
 		r.end()
 		return nil, context.Cause(ctx)
 	}
@@ -67,7 +86,9 @@ func (d *Drainer) begin(ctx context.Context, node string, since, deadline time.T
 
 func (r *run) end() {
 	r.stop()
-	r.release()
+	r.ledger.await(r, r.looked, nil)
+	r.ledger.line(r, r.looked, nil)
+	r.volumes.unsubscribe(r)
 	r.workers.Wait()
 }
 
@@ -80,177 +101,95 @@ func (r *run) wakeUp() {
 	}
 }
 
-// state is what the watch shows, with what has been tried.
-func (r *run) state() State {
-	s := State{Since: r.since, Allowed: map[string]int{}}
-	objs := r.pods.GetStore().List()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	present := make(map[string]struct{}, len(objs))
-	for _, obj := range objs {
-		p, ok := obj.(*corev1.Pod)
-		if !ok {
-			continue
-		}
-		pod := toPod(p)
+// turn is below zero if this drain is served before the other where both want the same.
+func (r *run) turn(other *run) int {
+	return cmp.Or(r.Deadline.Compare(other.Deadline), cmp.Compare(r.Name, other.Name))
+}
+
+// decide says what to do about these pods.
+func (r *run) decide(ctx context.Context, records []*record) Step {
+	s := State{Since: r.Since, Lost: r.rules.Lost(r.Name), EmptyAt: r.emptyAt, Budgets: map[string]Budget{}}
+	present := make(map[string]struct{}, len(records))
+	for _, kept := range records {
+		pod := kept.pod
 		if pod.Stays == "" {
-			pod.Budgets = r.budgets.protecting(p.Namespace, p.Labels, s.Allowed)
-			pod.Try = r.tries[pod.UID]
-			r.seen[pod.UID] = struct{}{}
 			present[pod.UID] = struct{}{}
+			pod.Budgets = r.protecting(kept, s.Budgets)
 		}
 		s.Pods = append(s.Pods, pod)
 	}
-	for uid := range r.tries {
-		if _, ok := present[uid]; !ok {
+	r.recall(s.Pods, present)
+	if len(present) == 0 || !r.emptyAt.IsZero() {
+		s.Attached = r.freed(ctx)
+	}
+	step := Decide(s, time.Now(), r.Deadline, r.policy)
+	r.emptied(step)
+	return step
+}
+
+// recall adds to the pods what has been tried, and forgets the pods that have gone.
+func (r *run) recall(pods []Pod, present map[string]struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range pods {
+		if pods[i].Stays == "" {
+			pods[i].Try = r.tries[pods[i].UID]
+			r.seen[pods[i].UID] = struct{}{}
+		}
+	}
+	for uid, try := range r.tries {
+		// A pod that the watch does not show yet keeps what is under way about it.
+		if _, ok := present[uid]; !ok && try.Last != Sent && !time.Now().Before(try.Next) {
 			delete(r.tries, uid)
 		}
 	}
-	return s
+	forget(r.protected, present)
+	forget(r.waiting, present)
 }
 
-// act starts what the step asks for. The answers of the API server come later, and wake the drain up.
-func (r *run) act(ctx context.Context, step Step) {
-	for _, removal := range step.Delete {
-		r.start(ctx, removal, func() {
-			err := r.delete(ctx, removal)
-			outcome, why := forced(err)
-			if outcome == Forced && r.noteForced(removal.Pod.UID) {
-				r.observer.PodForced(r.node, removal.Pod, removal.Grace)
+func forget[V, P any](m map[string]V, present map[string]P) {
+	for uid := range m {
+		if _, ok := present[uid]; !ok {
+			delete(m, uid)
+		}
+	}
+}
+
+// protecting names the budgets of a pod, and reads their accounts into budgets.
+func (r *run) protecting(kept *record, budgets map[string]Budget) []string {
+	if kept.free {
+		return nil
+	}
+	p := r.protected[kept.pod.UID]
+	if edition := r.ledger.edition.Load(); p.pod != kept || p.edition != edition {
+		p = protection{edition, kept, r.ledger.protecting(kept.Namespace, kept.Labels)}
+		r.protected[kept.pod.UID] = p
+	}
+	var names []string
+	for _, name := range p.names {
+		if _, read := budgets[name]; !read {
+			b, ok := r.ledger.read(name, r)
+			if !ok {
+				continue // it has just gone
 			}
-			r.note(ctx, removal.Pod, outcome, why, err)
-		})
-	}
-	for _, removal := range step.Evict {
-		r.start(ctx, removal, func() {
-			err := r.evict(ctx, removal)
-			outcome, why := evicted(err)
-			if err == nil {
-				r.observer.PodEvicted(r.node, removal.Pod)
-			}
-			r.note(ctx, removal.Pod, outcome, why, err)
-		})
-	}
-	for _, w := range step.Wait {
-		if w.Reason == Budgeted && w.Pod.Try.Last == None {
-			r.note(ctx, w.Pod, Blocked, w.Budget, nil)
+			budgets[name] = b
+			r.looked[name] = struct{}{}
 		}
+		names = append(names, name)
 	}
-}
-
-// start runs send for the pod as soon as one of the cluster's slots is free. A goroutine lives as long as its
-// request, never as long as a pod waits.
-func (r *run) start(ctx context.Context, removal Removal, send func()) {
-	r.mu.Lock()
-	try := r.tries[removal.Pod.UID]
-	try.Last, try.Next = Sent, time.Time{}
-	r.tries[removal.Pod.UID] = try
-	r.mu.Unlock()
-	r.workers.Go(func() {
-		select {
-		case r.slots <- struct{}{}:
-			defer func() { <-r.slots }()
-			send()
-		case <-ctx.Done():
-		}
-	})
-}
-
-func (r *run) noteForced(uid string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, before := r.forced[uid]
-	r.forced[uid] = struct{}{}
-	return !before
-}
-
-// note keeps the outcome of an attempt, tells what stands in the way when that is new, and wakes the drain
-// up.
-func (r *run) note(ctx context.Context, pod Pod, outcome Outcome, why string, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	r.mu.Lock()
-	r.tries[pod.UID] = pod.next(outcome, why, err, time.Now())
-	r.mu.Unlock()
-	switch outcome {
-	case Blocked:
-		if pod.Try.Last != Blocked {
-			r.observer.PodBlocked(r.node, pod, why)
-		}
-	case Deferred, Refused, Denied:
-		r.observer.KubernetesFailed("remove pod "+pod.Namespace+"/"+pod.Name, err)
-	}
-	r.wakeUp()
-}
-
-// tell reports progress when it has changed.
-func (r *run) tell(step Step) {
-	r.mu.Lock()
-	total := len(r.seen)
-	r.mu.Unlock()
-	p := Progress{Node: r.node, Total: total, Left: len(step.Left)}
-	for _, w := range step.Wait {
-		if w.Reason == Budgeted {
-			p.Blocked++
-		}
-	}
-	if p == r.told {
-		return
-	}
-	r.told = p
-	r.observer.DrainProgressed(p)
-}
-
-// prove asks the API server itself whether the drain is over. A node that has become empty within the settle
-// time is looked at again after it.
-func (r *run) prove(ctx context.Context, step Step) (bool, Report) {
-	settled := r.since.Add(r.cfg.Settle)
-	if r.deadline.Before(settled) {
-		settled = r.deadline
-	}
-	if len(step.Left) == 0 && time.Now().Before(settled) {
-		r.again = settled
-		return false, Report{}
-	}
-	left, err := r.list(ctx, r.node)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.observer.KubernetesFailed("prove that node "+r.node+" is empty", err)
-		}
-		r.again = time.Now().Add(firstRetry)
-		return false, Report{}
-	}
-	if len(left) > 0 && time.Now().Before(r.deadline) {
-		r.again = time.Now().Add(firstRetry) // the watch is behind
-		return false, Report{}
-	}
-	return true, r.report(left)
-}
-
-func (r *run) report(left []Pod) Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	report := Report{Total: len(r.seen), Forced: len(r.forced), Took: time.Since(r.began)}
-	for _, pod := range left {
-		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
-	}
-	slices.Sort(report.Left)
-	return report
+	return names
 }
 
 // wait returns when something has changed, at the instant again at the latest.
 func (r *run) wait(ctx context.Context, again time.Time) error {
-	if !r.again.IsZero() && (again.IsZero() || r.again.Before(again)) {
-		again = r.again
-	}
-	r.again = time.Time{}
+	r.lookBy(again)
 	var timer <-chan time.Time
-	if !again.IsZero() {
-		t := time.NewTimer(time.Until(again))
+	if !r.again.IsZero() {
+		t := time.NewTimer(time.Until(r.again))
 		defer t.Stop()
 		timer = t.C
 	}
+	r.again = time.Time{}
 	select {
 	case <-r.changed:
 		return nil
@@ -259,4 +198,26 @@ func (r *run) wait(ctx context.Context, again time.Time) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// lookBy has the drain look again at the instant at the latest; a zero one is none.
+func (r *run) lookBy(t time.Time) {
+	if !t.IsZero() && (r.again.IsZero() || t.Before(r.again)) {
+		r.again = t
+	}
+}
+
+// report is what the drain came to, when the last step is proven.
+func (r *run) report(proof Step) Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := Report{Total: len(r.seen), Forced: len(r.forced), Took: time.Since(r.began)}
+	for _, pod := range proof.Left {
+		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
+	}
+	slices.Sort(report.Left)
+	if len(proof.Attached) > 0 {
+		r.observer.VolumesLeft(r.Target, proof.Attached)
+	}
+	return report
 }

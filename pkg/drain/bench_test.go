@@ -1,0 +1,80 @@
+package drain
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func BenchmarkDecide(b *testing.B) {
+	for _, bm := range []struct {
+		name    string
+		allowed int
+	}{{"evicts", 100}, {"waits", 0}} {
+		b.Run(bm.name, func(b *testing.B) {
+			s := State{Since: t0, Budgets: map[string]Budget{}}
+			for i := range 5 {
+				s.Budgets[fmt.Sprint("x/b-", i)] = Budget{Allowed: bm.allowed, Healthy: 20, Desired: 20, Expected: 21}
+			}
+			for i := range 100 {
+				s.Pods = append(s.Pods, pod(fmt.Sprintf("pod-%03d", i), budgeted(fmt.Sprint("x/b-", i%5)), grace(time.Duration(i%5)*time.Minute)))
+			}
+			policy := plain()
+			policy.ForceSpacing, policy.StuckAfter = 30*time.Second, 5*time.Minute
+			b.ReportAllocs()
+			for b.Loop() {
+				Decide(s, at(time.Minute), at(window), policy)
+			}
+		})
+	}
+}
+
+// idle is a drain that watches nothing.
+func idle(d *Drainer, t Target) *run {
+	return &run{
+		Drainer: d, Target: t, began: t.Since, changed: make(chan struct{}, 1),
+		protected: map[string]protection{}, bound: map[string]string{}, seen: map[string]struct{}{},
+		looked: map[string]struct{}{}, waiting: map[string]*patience{}, tries: map[string]Try{}, forced: map[string]struct{}{},
+	}
+}
+
+// BenchmarkPass is a pass of the loop over 100 pods that five of 500 budgets hold: what each wake-up costs.
+func BenchmarkPass(b *testing.B) {
+	l, err := newLedger(fake.NewClientset())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 500 {
+		p := pdb(0)
+		p.Name = fmt.Sprint("b-", i)
+		p.Spec.Selector.MatchLabels["app"] = fmt.Sprint("app-", i)
+		l.set(p)
+	}
+	d := &Drainer{client: fake.NewClientset(), cfg: usual, policy: usual.policy(), observer: &tally{}, ledger: l}
+	if d.rules, err = newRules(usual, Surroundings{Taint: ourTaint, Lost: func(string) bool { return false }}); err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	var others []*run
+	for i := range 20 {
+		others = append(others, idle(d, Target{Name: fmt.Sprint("other-", i), Since: now, Deadline: now.Add(time.Hour)}))
+	}
+	var records []*record
+	for i := range 100 {
+		p := running(fmt.Sprint("pod-", i))
+		p.Labels["app"] = fmt.Sprint("app-", i%5)
+		records = append(records, d.rules.record(p))
+	}
+	for _, r := range others {
+		r.act(b.Context(), r.decide(b.Context(), records))
+	}
+	r := idle(d, Target{Name: "n", Since: now, Deadline: now.Add(2 * time.Hour)})
+	b.ReportAllocs()
+	for b.Loop() {
+		step := r.decide(b.Context(), records)
+		r.act(b.Context(), step)
+		r.tell(step)
+	}
+}

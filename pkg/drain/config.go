@@ -1,0 +1,138 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// What becomes of pods that are still on the node when the deadline comes near.
+const (
+	Delete = "delete" // delete them, with the grace that is left
+	Leave  = "leave"  // let the instance go with them
+)
+
+// What becomes of pods that lose something when they are evicted.
+const (
+	Evict = "evict"
+	Wait  = "wait" // for their end, up to the deadline
+)
+
+// Config is what a user can set, by environment variables that begin with DRAIN_.
+type Config struct {
+	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" help:"Longest time that a drain may take, from the moment the node is taken out of service. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
+	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" help:"What becomes of pods that are still on the node when their termination grace period must begin to end by the deadline: delete (with the grace that is left, never below 1s) or leave (the instance goes with them)."`
+	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number begins a tier, and a tier begins when the pods of the tiers before it have gone. PRIORITY=DURATION bounds how long a tier may hold up the next one, as in 0=10m,2000000000."`
+
+	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Whether pods of a Job are waited for, up to the deadline, instead of evicted."`
+	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that are waited for, up to the deadline, instead of evicted. Empty selects none."`
+	WaitNamespaces string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR hold. Empty is all."`
+	BarePods       string `env:"BARE_PODS" envDefault:"evict" help:"What becomes of pods that no controller would make anew: evict or wait (for their end, up to the deadline)."`
+	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" help:"What becomes of pods with an emptyDir volume on disk, which they lose: evict or wait (for their end, up to the deadline)."`
+
+	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" help:"How far apart pods of one PodDisruptionBudget are deleted when the deadline forces it: the first ones are deleted so much earlier, each when the pods before it have been replaced. Past half of the time of the drain at the earliest."`
+	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" help:"After how long a pod that is not Ready is deleted although its PodDisruptionBudget allows no disruption: it protects a pod that serves nobody. 0s is never (before the deadline)."`
+	StuckAfter     time.Duration `env:"STUCK_AFTER" envDefault:"5m" help:"How long after the end of its grace a pod that is still terminating no longer holds up the drain: only the end of the instance can help it. 0s is never (before the deadline). On a node that is not Ready it is 2s: nobody is there to tell of a pod's end."`
+
+	Settle           time.Duration `env:"SETTLE" envDefault:"5s" help:"Shortest time between the taint and the end of a drain. The scheduler may bind a pod to the node before it sees the taint."`
+	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" help:"Shortest time between the taint and the end of a drain, for load balancers that take long to stop sending to the node. Pods are evicted meanwhile."`
+	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" help:"How long, after the last pod has gone, the drain waits for the volumes of the pods to be detached, so that they can be attached elsewhere. 0s does not wait."`
+	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" help:"How long a pod may wait for its PodDisruptionBudget or its own end before an Event says so. A budget that will never allow a disruption is told of at once."`
+}
+
+// Validate returns everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Timeout < time.Second || c.Timeout > 48*time.Hour {
+		errs = append(errs, fmt.Errorf(
+			"DRAIN_TIMEOUT is %v: must be from 1s to 48h, the longest that a hook can hold", c.Timeout))
+	}
+	if _, err := parseTiers(c.Tiers); err != nil {
+		errs = append(errs, fmt.Errorf("DRAIN_TIERS is %q: %w", c.Tiers, err))
+	}
+	if _, err := labels.Parse(c.WaitSelector); err != nil {
+		errs = append(errs, fmt.Errorf("DRAIN_WAIT_SELECTOR is %q: %w", c.WaitSelector, err))
+	}
+	return errors.Join(append(errs,
+		oneOf("DRAIN_AT_DEADLINE", c.AtDeadline, Delete, Leave),
+		oneOf("DRAIN_BARE_PODS", c.BarePods, Evict, Wait),
+		oneOf("DRAIN_EMPTYDIR_PODS", c.EmptyDirPods, Evict, Wait),
+		upTo("DRAIN_FORCE_SPACING", c.ForceSpacing, time.Hour),
+		upTo("DRAIN_FORCE_UNHEALTHY_AFTER", c.ForceUnhealthy, 48*time.Hour),
+		upTo("DRAIN_STUCK_AFTER", c.StuckAfter, 48*time.Hour),
+		upTo("DRAIN_SETTLE", c.Settle, time.Minute),
+		upTo("DRAIN_LOAD_BALANCER_WAIT", c.LoadBalancerWait, time.Hour),
+		upTo("DRAIN_VOLUME_TIMEOUT", c.VolumeTimeout, time.Hour),
+		upTo("DRAIN_BLOCKED_AFTER", c.BlockedAfter, time.Hour),
+	)...)
+}
+
+func oneOf(name, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("%s is %q: must be %s", name, value, strings.Join(allowed, " or "))
+}
+
+func upTo(name string, value, most time.Duration) error {
+	if value >= 0 && value <= most {
+		return nil
+	}
+	return fmt.Errorf("%s is %v: must be from 0s to %v", name, value, shortly(most))
+}
+
+// shortly writes a whole number of minutes or hours without what is zero.
+func shortly(d time.Duration) string {
+	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+}
+
+// Tier is a group of pods that go together.
+type Tier struct {
+	From  int32         // the lowest priority of its pods; the first tier takes those below it, too
+	Bound time.Duration // how long it may hold up the next one; zero is until its last pod has gone
+}
+
+// parseTiers reads PRIORITY or PRIORITY=DURATION, separated by commas, in ascending order.
+func parseTiers(s string) ([]Tier, error) {
+	var tiers []Tier
+	for item := range strings.SplitSeq(s, ",") {
+		t, err := parseTier(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		if n := len(tiers); n > 0 && t.From <= tiers[n-1].From {
+			return nil, fmt.Errorf("the priorities must ascend: %d comes after %d", t.From, tiers[n-1].From)
+		}
+		tiers = append(tiers, t)
+	}
+	return tiers, nil
+}
+
+func parseTier(item string) (Tier, error) {
+	priority, bound, bounded := strings.Cut(item, "=")
+	n, err := strconv.ParseInt(priority, 10, 32)
+	if err != nil {
+		return Tier{}, fmt.Errorf("%q is no priority: must be a whole number from %d to %d",
+			priority, math.MinInt32, math.MaxInt32)
+	}
+	t := Tier{From: int32(n)}
+	if !bounded {
+		return t, nil
+	}
+	if t.Bound, err = time.ParseDuration(bound); err != nil || t.Bound <= 0 {
+		return Tier{}, fmt.Errorf("%q is no duration: must be positive and have a unit, as 90s or 15m", bound)
+	}
+	return t, nil
+}
+
+// splitList reads what is separated by commas.
+func splitList(s string) []string {
+	return slices.DeleteFunc(strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }),
+		func(item string) bool { return item == "" })
+}

@@ -1,0 +1,216 @@
+package drain
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func attachment(name, node, volume string) *storagev1.VolumeAttachment {
+	a := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7", Annotations: map[string]string{"long": "text"}},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "ebs.csi.aws.com", NodeName: node},
+	}
+	if volume != "" {
+		a.Spec.Source.PersistentVolumeName = &volume
+	}
+	return a
+}
+
+// daemon is a pod of a DaemonSet that stays on the node, with a volume of its own.
+func daemon(claim string) *corev1.Pod {
+	p := running("daemon")
+	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	p.Spec.Volumes = []corev1.Volume{{
+		Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		},
+	}}
+	return p
+}
+
+func bound(claim, volume string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: claim},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume},
+	}
+}
+
+var withVolumes = but(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
+
+func (w *world) detach(name string) {
+	w.t.Helper()
+	resource := storagev1.SchemeGroupVersion.WithResource("volumeattachments")
+	if err := w.client.Tracker().Delete(resource, "", name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestADrainWaitsForTheVolumesOfItsPods(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		cfg      Config
+		objects  []runtime.Object
+		detach   time.Duration // of pv-a, after the beginning
+		timeout  time.Duration
+		want     time.Duration // how long it takes; the pod takes 10s
+		left     bool
+		requests int // for claims
+	}{
+		{
+			name: "until they are detached", cfg: withVolumes, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
+			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+		},
+		{
+			name: "but not for those of other nodes", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{attachment("a", "other", "pv-a")},
+		},
+		{
+			name: "nor for those that no PersistentVolume stands for", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{attachment("a", "n", "")},
+		},
+		{
+			name: "not longer than configured", cfg: withVolumes, timeout: time.Hour, want: 130 * time.Second, left: true,
+			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+		},
+		{
+			name: "not beyond the deadline", cfg: withVolumes, timeout: time.Minute, want: time.Minute, left: true,
+			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+		},
+		{
+			name: "not at all if that is configured", cfg: usual, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+		},
+		{
+			name: "not for those of pods that stay", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second, requests: 1,
+			objects: []runtime.Object{attachment("d", "n", "pv-d"), daemon("data"), bound("data", "pv-d")},
+		},
+		{
+			name: "but for the others beside them", cfg: withVolumes, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
+			objects:  []runtime.Object{attachment("d", "n", "pv-d"), attachment("a", "n", "pv-a"), daemon("data"), bound("data", "pv-d")},
+			requests: 1,
+		},
+		{
+			name: "and for one whose claim cannot be read", cfg: withVolumes, timeout: time.Hour, want: 130 * time.Second, left: true,
+			objects: []runtime.Object{attachment("d", "n", "pv-d"), daemon("lost")}, requests: 1,
+		},
+		{
+			name: "no claim is read if nothing is attached", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{daemon("data"), bound("data", "pv-d")},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tt.cfg, append(tt.objects, running("a"))...)
+				wait := w.drain(tt.timeout)
+				if tt.detach > 0 {
+					elapse(tt.detach)
+					w.detach("a")
+				}
+				report, err := wait()
+				if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
+					t.Errorf("got %+v, %v, want %v", report, err, tt.want)
+				}
+				if w.was("volumes left") != tt.left {
+					t.Errorf("the observer was told %q", w.told)
+				}
+				claims := 0
+				for _, a := range w.client.Actions() {
+					if a.Matches("get", "persistentvolumeclaims") {
+						claims++
+					}
+				}
+				if claims != tt.requests {
+					t.Errorf("claims were read %d times, want %d", claims, tt.requests)
+				}
+			})
+		})
+	}
+}
+
+func TestVolumesAreWaitedForFromTheInstantWhenTheNodeIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withVolumes, running("a"), attachment("a", "n", "pv-a"))
+		wait := w.drain(time.Hour)
+		elapse(time.Minute)
+		if err := w.client.Tracker().Add(running("late")); err != nil {
+			t.Fatal(err)
+		}
+		report, err := wait()
+		if err != nil || report.Total != 2 || report.Took.Round(time.Second) != 190*time.Second {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		if !w.was("0 of 1 left [1 volumes are still attached]") {
+			t.Errorf("the observer was told %q", w.told)
+		}
+	})
+}
+
+func TestALoadBalancerAndVolumesAreWaitedForTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := withVolumes
+		cfg.LoadBalancerWait = 2 * time.Minute
+		w := newWorld(t, cfg, running("a"), attachment("a", "n", "pv-a"))
+		report, err := w.drain(time.Hour)()
+		if err != nil || report.Took.Round(time.Second) != 130*time.Second {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		if !w.was("[load balancers are given time to let the node go 1 volumes are still attached]") {
+			t.Errorf("the observer was told %q", w.told)
+		}
+	})
+}
+
+func TestADrainBeginsWithoutTheRightToWatchVolumesOnlyIfItWaitsForNone(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		want bool
+	}{{"volumes are waited for", withVolumes, false}, {"they are not", usual, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, usual)
+				w.cancel(nil)
+				w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(podResource, "", nil)
+				})
+				d, err := New(w.client, tt.cfg, Surroundings{Taint: ourTaint}, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				go func() { d.Run(t.Context()); close(done) }()
+				t.Cleanup(func() { <-done })
+				elapse(time.Second)
+				if got := d.Synced(); got != tt.want {
+					t.Errorf("synced: got %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestStripAttachmentKeepsWhatIsRead(t *testing.T) {
+	got, err := stripAttachment(attachment("a", "n", "pv-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := attachment("a", "n", "pv-a")
+	want.Annotations, want.Spec.Attacher = nil, ""
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if other, err := stripAttachment("no attachment"); err != nil || other != "no attachment" {
+		t.Errorf("got %v, %v", other, err)
+	}
+}
