@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
+	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -20,7 +21,12 @@ type metrics struct {
 	terminations *prometheus.CounterVec
 	active       prometheus.Gauge
 	drains       prometheus.Histogram
+	results      *prometheus.CounterVec
 	pods         *prometheus.CounterVec
+	forced       *prometheus.CounterVec
+	refusals     *prometheus.CounterVec
+	waits        prometheus.Histogram
+	waiting      *prometheus.GaugeVec
 	heartbeats   prometheus.Counter
 	apiErrors    *prometheus.CounterVec
 }
@@ -32,10 +38,31 @@ func counters(name, help, label string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(opts, []string{label})
 }
 
-// New returns an Observer that logs to log, records Kubernetes Events with events, and registers its metrics
-// with registry. outcomes are those that a termination can have.
-func New(log zerolog.Logger, registry *prometheus.Registry, events Events, outcomes []string) *Observer {
-	m := metrics{
+func histogram(name, help string, buckets ...float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+	})
+}
+
+// New returns an Observer that logs to log, records Kubernetes Events with events, has Nodes show conditions,
+// and registers its metrics with registry. outcomes are those that a termination can have.
+func New(
+	log zerolog.Logger, registry *prometheus.Registry, events Events, conditions Conditions, outcomes []string,
+) *Observer {
+	m := newMetrics()
+	registry.MustRegister(
+		m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.results, m.pods, m.forced,
+		m.refusals, m.waits, m.waiting, m.heartbeats, m.apiErrors,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	m.start(outcomes)
+	return &Observer{
+		log: log, metrics: m, events: events, conditions: conditions, drains: drains{by: map[string]*telling{}},
+	}
+}
+
+func newMetrics() metrics {
+	return metrics{
 		messages:     counters("messages_total", "Deliveries of SQS messages, by what became of them.", "outcome"),
 		refused:      counters("messages_refused_total", "Messages that the agent could not act upon.", "reason"),
 		events:       counters("events_total", "Events received.", "kind"),
@@ -43,22 +70,23 @@ func New(log zerolog.Logger, registry *prometheus.Registry, events Events, outco
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "terminations_active", Help: "Lifecycle actions in hand.",
 		}),
-		drains: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "drain_duration_seconds", Help: "Time to drain a node.",
-			Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 48 * 3600},
-		}),
-		pods: counters("pods_total", "Pods evicted, blocked by a budget, or deleted at the deadline.", "action"),
+		drains: histogram("drain_duration_seconds", "Time to drain a node.",
+			1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4*3600, 12*3600, 48*3600),
+		results:  counters("drains_total", "Drains of nodes, by how they ended.", "result"),
+		pods:     counters("pods_total", "Pods that were evicted, or that had to wait for that.", "action"),
+		forced:   counters("pods_forced_total", "Pods deleted past their budget or their own wish.", "reason"),
+		refusals: counters("evictions_refused_total", "Attempts to move a pod that came to nothing.", "reason"),
+		waits: histogram("eviction_wait_seconds", "Time from the beginning of a drain to a pod's eviction.",
+			0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 4*3600, 12*3600, 48*3600),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "pods_waiting",
+			Help: "Pods on draining nodes that wait, by what for; volumes, where those are waited for.",
+		}, []string{"reason"}),
 		heartbeats: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "heartbeats_total", Help: "Heartbeats that Auto Scaling accepted.",
 		}),
 		apiErrors: counters("api_errors_total", "Calls that failed and were tried again.", "api"),
 	}
-	registry.MustRegister(
-		m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.pods, m.heartbeats, m.apiErrors,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	m.start(outcomes)
-	return &Observer{log: log, metrics: m, events: events}
 }
 
 // start has each counter begin at zero, so that the first increase shows as one.
@@ -72,8 +100,20 @@ func (m metrics) start(outcomes []string) {
 	for _, o := range outcomes {
 		m.terminations.WithLabelValues(o)
 	}
-	for _, a := range []string{"evicted", "blocked", "forced"} {
+	for _, r := range drain.Results() {
+		m.results.WithLabelValues(r)
+	}
+	for _, a := range []string{"evicted", "blocked"} {
 		m.pods.WithLabelValues(a)
+	}
+	for _, r := range drain.ForceReasons() {
+		m.forced.WithLabelValues(r)
+	}
+	for _, o := range []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied} {
+		m.refusals.WithLabelValues(string(o))
+	}
+	for _, r := range drain.HoldReasons() {
+		m.waiting.WithLabelValues(string(r))
 	}
 	for _, a := range []string{"sqs", "autoscaling", "kubernetes"} {
 		m.apiErrors.WithLabelValues(a)

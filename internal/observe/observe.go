@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
-	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -59,21 +57,33 @@ type Events interface {
 	OnPod(namespace, name, uid, reason, message string, warning bool)
 }
 
-// Observer tells what happens. Make it with New.
-type Observer struct {
-	log     zerolog.Logger
-	metrics metrics
-	events  Events
+// Conditions has Nodes show how far their drain is.
+type Conditions interface {
+	Report(name, uid string, c node.Condition)
 }
 
-// The reasons of our Kubernetes Events.
+// Observer tells what happens. Make it with New.
+type Observer struct {
+	log        zerolog.Logger
+	metrics    metrics
+	events     Events
+	conditions Conditions
+	drains     drains
+}
+
+// The reasons of our Kubernetes Events, and of the condition.
 const (
-	reasonDraining   = "Draining"
-	reasonDrained    = "Drained"
-	reasonLeftBehind = "PodsLeftBehind"
-	reasonRestored   = "TerminationNotConfirmed"
-	reasonBlocked    = "EvictionBlocked"
-	reasonForced     = "DeletedAtDeadline"
+	reasonDraining      = "Draining"
+	reasonBlocked       = "Blocked"
+	reasonDrained       = "Drained"
+	reasonLeftBehind    = "PodsLeftBehind"
+	reasonVolumesLeft   = "VolumesLeftAttached"
+	reasonRestored      = "TerminationNotConfirmed"
+	reasonHeld          = "EvictionBlocked"
+	reasonMisconfigured = "BudgetMisconfigured"
+	reasonPutOff        = "EvictionPutOff"
+	reasonAtDeadline    = "DeletedAtDeadline"
+	reasonUnhealthy     = "DeletedUnhealthy"
 )
 
 // MessageReceived tells that a message has come in.
@@ -145,45 +155,6 @@ func (o *Observer) NodeAwaited(a lifecycle.Action) {
 	o.about(o.log.Info(), a).Msg("no node is registered for the instance, waiting for one")
 }
 
-// NodeRetired tells that a node has been taken out of service.
-func (o *Observer) NodeRetired(a lifecycle.Action, n node.Node, mark node.Mark) {
-	o.about(o.log.Info(), a).Str("node", n.Name).Time("deadline", mark.Deadline).Msg("node taken out of service")
-	o.events.OnNode(n.Name, n.UID, reasonDraining, fmt.Sprintf(
-		"Instance %s is terminating: draining until %s (hook %s of group %s)",
-		a.InstanceID, mark.Deadline.Format(time.RFC3339), a.Hook, a.Group), false)
-}
-
-// NodeRestored tells that a node is back in service, because its termination was not confirmed.
-func (o *Observer) NodeRestored(a lifecycle.Action, n node.Node) {
-	o.about(o.log.Warn(), a).Str("node", n.Name).Msg("node put back into service")
-	o.events.OnNode(n.Name, n.UID, reasonRestored, "Auto Scaling does not confirm the termination of "+
-		a.InstanceID+": the node is back in service", true)
-}
-
-// NodeDrained tells what a drain came to.
-func (o *Observer) NodeDrained(a lifecycle.Action, n node.Node, r drain.Report) {
-	o.metrics.drains.Observe(r.Took.Seconds())
-	e := o.about(o.log.Info(), a).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).
-		Dur("took", r.Took)
-	if len(r.Left) == 0 {
-		e.Msg("node drained")
-		o.events.OnNode(n.Name, n.UID, reasonDrained, fmt.Sprintf("All %d pods have left the node", r.Total), false)
-		return
-	}
-	e.Strs("left", r.Left).Msg("deadline came with pods left on the node")
-	o.events.OnNode(n.Name, n.UID, reasonLeftBehind, fmt.Sprintf(
-		"The deadline came with %d of %d pods left: %s", len(r.Left), r.Total, someOf(r.Left)), true)
-}
-
-// someOf names the first of many, for an Event's message is bounded.
-func someOf(names []string) string {
-	const most = 10
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
 // TerminationEnded tells how a termination ended.
 func (o *Observer) TerminationEnded(a lifecycle.Action, outcome string, took time.Duration) {
 	o.metrics.active.Dec()
@@ -204,38 +175,4 @@ func (o *Observer) Retrying(a lifecycle.Action, doing string, err error) {
 func (o *Observer) HeartbeatSent(a lifecycle.Action) {
 	o.metrics.heartbeats.Inc()
 	o.about(o.log.Debug(), a).Msg("heartbeat sent")
-}
-
-// DrainProgressed tells how far a drain is.
-func (o *Observer) DrainProgressed(p drain.Progress) {
-	o.log.Info().Str("node", p.Node).Int("pods", p.Total).Int("left", p.Left).Int("blocked", p.Blocked).
-		Msg("draining")
-}
-
-// PodEvicted tells that the eviction of a pod was accepted.
-func (o *Observer) PodEvicted(nodeName string, p drain.Pod) {
-	o.metrics.pods.WithLabelValues("evicted").Inc()
-	o.log.Debug().Str("node", nodeName).Str("pod", p.Namespace+"/"+p.Name).Msg("pod evicted")
-}
-
-// PodBlocked tells that a pod must wait, and for what.
-func (o *Observer) PodBlocked(nodeName string, p drain.Pod, why string) {
-	o.metrics.pods.WithLabelValues("blocked").Inc()
-	o.log.Info().Str("node", nodeName).Str("pod", p.Namespace+"/"+p.Name).Strs("budgets", p.Budgets).
-		Str("reason", why).Msg("eviction blocked")
-	what := "PodDisruptionBudget " + strings.Join(p.Budgets, ", ")
-	if len(p.Budgets) == 0 { // none that is known here: the API server's own words
-		what = why
-	}
-	o.events.OnPod(p.Namespace, p.Name, p.UID, reasonBlocked,
-		fmt.Sprintf("Node %s is being drained; the pod waits for %s", nodeName, what), true)
-}
-
-// PodForced tells that a pod was deleted past its budget.
-func (o *Observer) PodForced(nodeName string, p drain.Pod, grace time.Duration) {
-	o.metrics.pods.WithLabelValues("forced").Inc()
-	o.log.Warn().Str("node", nodeName).Str("pod", p.Namespace+"/"+p.Name).Dur("grace", grace).
-		Msg("pod deleted at the deadline")
-	o.events.OnPod(p.Namespace, p.Name, p.UID, reasonForced, fmt.Sprintf(
-		"Deleted with a grace of %v: node %s must be empty by its deadline", grace, nodeName), true)
 }

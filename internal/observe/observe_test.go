@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,13 +37,14 @@ type desk struct {
 	registry *prometheus.Registry
 	log      bytes.Buffer
 	events   []string
+	shown    []string // conditions
 }
 
 // newDesk must not be called in parallel: NewLogger sets the form of times for the whole process.
 func newDesk(level string) *desk {
 	d := &desk{registry: prometheus.NewRegistry()}
 	log := observe.NewLogger(observe.Config{Level: level, Format: "json"}, &d.log)
-	d.Observer = observe.New(log, d.registry, d, []string{"drained", "forged"})
+	d.Observer = observe.New(log, d.registry, d, d, []string{"drained", "forged"})
 	return d
 }
 
@@ -52,6 +54,10 @@ func (d *desk) OnNode(name, uid, reason, message string, warning bool) {
 
 func (d *desk) OnPod(namespace, name, uid, reason, message string, warning bool) {
 	d.events = append(d.events, fmt.Sprintf("pod %s/%s (%s) %s warning=%v: %s", namespace, name, uid, reason, warning, message))
+}
+
+func (d *desk) Report(name, uid string, c node.Condition) {
+	d.shown = append(d.shown, fmt.Sprintf("%s (%s) drained=%v final=%v %s: %s", name, uid, c.Drained, c.Final, c.Reason, c.Message))
 }
 
 // lines are the log lines, each as its fields.
@@ -104,7 +110,18 @@ type subject struct {
 	event   event.Event
 	action  lifecycle.Action
 	node    node.Node
+	target  drain.Target
 	pod     drain.Pod
+}
+
+// progress is how far the drain is when pods, of five, are left.
+func (s subject) progress(left int, waiting ...drain.Hold) drain.Progress {
+	return drain.Progress{Target: s.target, Total: 5, Left: left, Waiting: waiting}
+}
+
+// held is that the pod has waited for a minute, for the reason.
+func (s subject) held(reason drain.WaitReason, budget, why string) drain.Waiting {
+	return drain.Waiting{Pod: s.pod, Reason: reason, Budget: budget, Why: why, Since: s.target.Since.Add(time.Minute)}
 }
 
 func newSubject(i int) subject {
@@ -118,9 +135,13 @@ func newSubject(i int) subject {
 		},
 		action: a,
 		node:   node.Node{Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i), InstanceID: id},
+		target: drain.Target{
+			Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i),
+			Since: time.Now().Add(-5 * time.Minute), Deadline: time.Now().Add(time.Hour),
+		},
 		pod: drain.Pod{
 			Namespace: "web", Name: fmt.Sprintf("pod-%d", i), UID: fmt.Sprintf("pod-uid-%d", i),
-			Budgets: []string{fmt.Sprintf("web/budget-%d", i)},
+			Budgets: []string{fmt.Sprintf("web/budget-%d", i)}, Grace: 90 * time.Second,
 		},
 	}
 }
@@ -132,6 +153,7 @@ type fact struct {
 	line    map[string]any     // fields that the log line has
 	metrics map[string]float64 // by how much each sample grows, save the buckets
 	events  []string
+	shown   []string // conditions
 }
 
 func facts() []fact {
@@ -145,7 +167,9 @@ func facts() []fact {
 	for i := range left {
 		left[i] = fmt.Sprintf("web/%d", i)
 	}
-	return []fact{
+	const manyLeft = "The drain ended with 12 of 12 pods left on the node: " +
+		"web/0, web/1, web/2, web/3, web/4, web/5, web/6, web/7, web/8, web/9 and 2 more"
+	return append(podFacts(), []fact{
 		{
 			name: "MessageReceived", tell: func(d *desk, s subject) { d.MessageReceived(s.message) },
 			line: map[string]any{"level": "debug", "message_id": "m-1", "receives": 2.0, "bytes": float64(len(private))},
@@ -219,19 +243,46 @@ func facts() []fact {
 		},
 		{
 			name: "NodeDrained", tell: func(d *desk, s subject) {
-				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
+				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Took: 20 * time.Second})
 			},
-			line:    action(map[string]any{"level": "info", "node": "node-1", "pods": 3.0, "forced": 1.0}),
+			line:    action(map[string]any{"level": "info", "message": "node drained", "node": "node-1", "pods": 3.0, "forced": 0.0}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 20},
 			events:  []string{"node node-1 (uid-1) Drained warning=false: All 3 pods have left the node"},
+			shown:   []string{"node-1 (uid-1) drained=true final=true Drained: All 3 pods have left the node"},
+		},
+		{
+			name: "NodeDrained, by force", tell: func(d *desk, s subject) {
+				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
+			},
+			line:    action(map[string]any{"level": "info", "message": "node drained", "node": "node-1", "pods": 3.0, "forced": 1.0}),
+			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 20},
+			events:  []string{"node node-1 (uid-1) Drained warning=false: All 3 pods have left the node, 1 of them by deletion"},
+			shown:   []string{"node-1 (uid-1) drained=true final=true Drained: All 3 pods have left the node, 1 of them by deletion"},
+		},
+		{
+			name: "NodeDrained, with nothing to move", tell: func(d *desk, s subject) {
+				d.NodeDrained(s.action, s.node, drain.Report{Took: time.Second})
+			},
+			line:    action(map[string]any{"level": "info", "message": "node drained", "node": "node-1", "pods": 0.0}),
+			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
+			events:  []string{"node node-1 (uid-1) Drained warning=false: No pod had to leave the node"},
+			shown:   []string{"node-1 (uid-1) drained=true final=true Drained: No pod had to leave the node"},
 		},
 		{
 			name: "NodeDrained, with pods left", tell: func(d *desk, s subject) {
 				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second})
 			},
-			line:    action(map[string]any{"node": "node-1", "pods": 3.0, "left": []any{"web/a", "web/b"}}),
+			line: action(map[string]any{
+				"level": "warn", "message": "drain ended with pods left on the node", "node": "node-1", "pods": 3.0,
+				"left": []any{"web/a", "web/b"},
+			}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
-			events:  []string{"node node-1 (uid-1) PodsLeftBehind warning=true: The deadline came with 2 of 3 pods left: web/a, web/b"},
+			events: []string{
+				"node node-1 (uid-1) PodsLeftBehind warning=true: The drain ended with 2 of 3 pods left on the node: web/a, web/b",
+			},
+			shown: []string{
+				"node-1 (uid-1) drained=false final=true PodsLeftBehind: The drain ended with 2 of 3 pods left on the node: web/a, web/b",
+			},
 		},
 		{
 			name: "NodeDrained, with many pods left", tell: func(d *desk, s subject) {
@@ -239,8 +290,8 @@ func facts() []fact {
 			},
 			line:    action(map[string]any{"node": "node-1", "pods": 12.0}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
-			events: []string{"node node-1 (uid-1) PodsLeftBehind warning=true: The deadline came with 12 of 12 pods left: " +
-				"web/0, web/1, web/2, web/3, web/4, web/5, web/6, web/7, web/8, web/9 and 2 more"},
+			events:  []string{"node node-1 (uid-1) PodsLeftBehind warning=true: " + manyLeft},
+			shown:   []string{"node-1 (uid-1) drained=false final=true PodsLeftBehind: " + manyLeft},
 		},
 		{
 			name: "TerminationEnded", tell: func(d *desk, s subject) { d.TerminationEnded(s.action, "drained", time.Second) },
@@ -261,34 +312,7 @@ func facts() []fact {
 			line:    action(map[string]any{"level": "debug"}),
 			metrics: map[string]float64{"heartbeats_total": 1},
 		},
-		{
-			name: "DrainProgressed", tell: func(d *desk, s subject) {
-				d.DrainProgressed(drain.Progress{Node: s.node.Name, Total: 5, Left: 3, Blocked: 1})
-			},
-			line: map[string]any{"level": "info", "node": "node-1", "pods": 5.0, "left": 3.0, "blocked": 1.0},
-		},
-		{
-			name: "PodEvicted", tell: func(d *desk, s subject) { d.PodEvicted(s.node.Name, s.pod) },
-			line:    map[string]any{"level": "debug", "node": "node-1", "pod": "web/pod-1"},
-			metrics: map[string]float64{`pods_total{action="evicted"}`: 1},
-		},
-		{
-			name: "PodBlocked", tell: func(d *desk, s subject) { d.PodBlocked(s.node.Name, s.pod, "needs 2 healthy pods") },
-			line: map[string]any{
-				"node": "node-1", "pod": "web/pod-1", "budgets": []any{"web/budget-1"}, "reason": "needs 2 healthy pods",
-			},
-			metrics: map[string]float64{`pods_total{action="blocked"}`: 1},
-			events: []string{"pod web/pod-1 (pod-uid-1) EvictionBlocked warning=true: Node node-1 is being drained; " +
-				"the pod waits for PodDisruptionBudget web/budget-1"},
-		},
-		{
-			name: "PodForced", tell: func(d *desk, s subject) { d.PodForced(s.node.Name, s.pod, 30*time.Second) },
-			line:    map[string]any{"level": "warn", "node": "node-1", "pod": "web/pod-1"},
-			metrics: map[string]float64{`pods_total{action="forced"}`: 1},
-			events: []string{"pod web/pod-1 (pod-uid-1) DeletedAtDeadline warning=true: Deleted with a grace of 30s: " +
-				"node node-1 must be empty by its deadline"},
-		},
-	}
+	}...)
 }
 
 // TestFacts: each fact is told once in the log, moves its metrics and no others, and has its Events.
@@ -297,7 +321,7 @@ func TestFacts(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			d := newDesk("debug")
 			before := d.scrape(t)
-			f.tell(d, newSubject(1))
+			synctest.Test(t, func(*testing.T) { f.tell(d, newSubject(1)) }) // on 2000-01-01
 			lines := d.lines(t)
 			if len(lines) != 1 || lines[0]["message"] == "" || lines[0]["time"] == "" {
 				t.Fatalf("told in %d lines: %v", len(lines), lines)
@@ -312,6 +336,9 @@ func TestFacts(t *testing.T) {
 			}
 			if diff := cmp.Diff(f.events, d.events); diff != "" {
 				t.Errorf("the Events (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(f.shown, d.shown); diff != "" {
+				t.Errorf("the conditions (-want +got):\n%s", diff)
 			}
 			if told := d.log.String() + strings.Join(d.events, ""); strings.Contains(told, "wJalrXUtnFEMI") {
 				t.Errorf("what the message holds was told: %s", told)
@@ -361,7 +388,16 @@ func TestCountersStartAtZero(t *testing.T) {
 	samples := newDesk("info").scrape(t)
 	want := []string{
 		`terminations_total{outcome="drained"}`, `terminations_total{outcome="forged"}`, "terminations_active", "heartbeats_total",
-		`pods_total{action="evicted"}`, `pods_total{action="blocked"}`, `pods_total{action="forced"}`,
+		`drains_total{result="drained"}`, `drains_total{result="by-force"}`, `drains_total{result="left-behind"}`,
+		`drains_total{result="interrupted"}`,
+		`pods_total{action="evicted"}`, `pods_total{action="blocked"}`,
+		`pods_forced_total{reason="deadline"}`, `pods_forced_total{reason="unhealthy"}`,
+		`evictions_refused_total{reason="blocked"}`, `evictions_refused_total{reason="deferred"}`,
+		`evictions_refused_total{reason="refused"}`, `evictions_refused_total{reason="denied"}`,
+		`pods_waiting{reason="budgeted"}`, `pods_waiting{reason="misconfigured-budget"}`, `pods_waiting{reason="opted-out"}`,
+		`pods_waiting{reason="waited-for"}`, `pods_waiting{reason="backing-off"}`, `pods_waiting{reason="later-tier"}`,
+		`pods_waiting{reason="volumes-attached"}`, `pods_waiting{reason="deregistering"}`,
+		"eviction_wait_seconds_count", "drain_duration_seconds_count",
 		`api_errors_total{api="sqs"}`, `api_errors_total{api="autoscaling"}`, `api_errors_total{api="kubernetes"}`,
 		`messages_refused_total{reason="unsupported"}`,
 	}
