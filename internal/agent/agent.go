@@ -31,6 +31,7 @@ type Hooks interface {
 type Nodes interface {
 	Find(instanceID string) (node.Node, bool)
 	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Lookup(ctx context.Context, instanceID string) (node.Node, error)
 	Retire(ctx context.Context, n node.Node, reason node.Reason) (node.Mark, error)
 	Restore(ctx context.Context, n node.Node) (restored bool, err error)
 	Exclude(ctx context.Context, n node.Node) error
@@ -38,7 +39,7 @@ type Nodes interface {
 
 // Drainer empties nodes.
 type Drainer interface {
-	Drain(ctx context.Context, node string, since, deadline time.Time) (drain.Report, error)
+	Drain(ctx context.Context, t drain.Target) (drain.Report, error)
 }
 
 // Observer is told what happens. Its methods are called from several goroutines and must not block.
@@ -98,6 +99,7 @@ type Agent struct {
 
 	actions singleflight.Group // by lifecycle action: copies of a message share one termination
 	drains  singleflight.Group // by node: the hooks of an instance share one drain
+	burst   burst              // the nodes that are being marked
 }
 
 // New returns an Agent.

@@ -21,8 +21,6 @@ var (
 	errUnknown = errors.New("the instance is in no Auto Scaling group")
 	// errUnregistered: no Node has come for the instance.
 	errUnregistered = errors.New("no node has registered for the instance")
-	// errReregistered: the Node was deleted, and another has come for the instance.
-	errReregistered = errors.New("the node has registered anew")
 )
 
 const (
@@ -35,20 +33,14 @@ const (
 
 // empty confirms that the instance is terminating, takes its node out of service and drains it.
 func (a *Agent) empty(ctx context.Context, t Termination, began time.Time) (Outcome, error) {
-	n, err := a.find(ctx, t, began)
+	n, mark, err := a.mark(ctx, t, began)
 	switch {
 	case errors.Is(err, errUnregistered):
 		return Unregistered, nil
 	case err != nil:
 		return Interrupted, err
 	}
-	n, mark, err := a.retire(ctx, t, n, began)
-	switch {
-	case errors.Is(err, node.ErrGone):
-		return Unregistered, nil
-	case err != nil:
-		return Interrupted, err
-	}
+	a.burst.wait(ctx)
 	report, err := a.drain(ctx, n, mark)
 	if err != nil {
 		return Interrupted, err
@@ -61,6 +53,43 @@ func (a *Agent) empty(ctx context.Context, t Termination, began time.Time) (Outc
 		return LeftBehind, nil
 	}
 	return Drained, nil
+}
+
+// mark takes the node of the instance out of service, once Auto Scaling has confirmed the termination. That
+// there is no such node is not believed of the watch: the API server itself is asked.
+func (a *Agent) mark(ctx context.Context, t Termination, began time.Time) (node.Node, node.Mark, error) {
+	if _, ok := a.nodes.Find(t.InstanceID); ok {
+		defer a.burst.begin()()
+	}
+	n, err := a.find(ctx, t, began)
+	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+		var mark node.Mark
+		if err == nil {
+			mark, err = a.retire(ctx, t, n, began)
+		}
+		if !errors.Is(err, errUnregistered) && !errors.Is(err, node.ErrGone) {
+			return n, mark, err
+		}
+		if n, err = a.lookup(ctx, t); err != nil {
+			return n, mark, err
+		}
+		if !pause.For(ctx, delay) {
+			return n, mark, context.Cause(ctx)
+		}
+	}
+}
+
+// lookup returns the node of the instance as the API server has it. The error is errUnregistered if that
+// proves that there is none. It asks until there is an answer.
+func (a *Agent) lookup(ctx context.Context, t Termination) (n node.Node, err error) {
+	err = a.retry(ctx, t, "look for the node of the instance", func() (err error) {
+		n, err = a.nodes.Lookup(ctx, t.InstanceID)
+		return err
+	})
+	if errors.Is(err, node.ErrGone) {
+		return n, errUnregistered
+	}
+	return n, err
 }
 
 // find returns the node of the instance, once Auto Scaling has confirmed the termination. An instance that is
@@ -175,13 +204,11 @@ func contradiction(state lifecycle.State) error {
 	return fmt.Errorf("%w: the instance is %s", errForged, state)
 }
 
-// retire takes the node out of service, with the deadline by which it must be empty. It returns the node as
-// well: one that was deleted may have come back under another UID, and with pods.
+// retire takes the node out of service, with the deadline by which it must be empty.
 func (a *Agent) retire(ctx context.Context, t Termination, n node.Node, began time.Time) (
-	node.Node, node.Mark, error,
+	mark node.Mark, err error,
 ) {
-	var mark node.Mark
-	err := a.retry(ctx, t, "take node "+n.Name+" out of service", func() error {
+	err = a.retry(ctx, t, "take node "+n.Name+" out of service", func() error {
 		deadline, err := a.hooks.Deadline(ctx, t, began)
 		if err != nil {
 			return err
@@ -190,16 +217,12 @@ func (a *Agent) retire(ctx context.Context, t Termination, n node.Node, began ti
 			deadline = own
 		}
 		mark, err = a.nodes.Retire(ctx, n, reason(t, deadline))
-		if again, ok := a.nodes.Find(t.InstanceID); errors.Is(err, node.ErrGone) && ok && again.UID != n.UID {
-			n = again
-			return errReregistered
-		}
 		return err
 	})
 	if err == nil {
 		a.observer.NodeRetired(t, n, mark)
 	}
-	return n, mark, err
+	return mark, err
 }
 
 func reason(t Termination, deadline time.Time) node.Reason {
@@ -214,7 +237,9 @@ func (a *Agent) drain(ctx context.Context, n node.Node, mark node.Mark) (drain.R
 	key := fmt.Sprint(n.UID, mark.Deadline.Unix())
 	for {
 		drained := a.drains.DoChan(key, func() (any, error) {
-			return a.drainer.Drain(ctx, n.Name, mark.Since, mark.Deadline)
+			return a.drainer.Drain(ctx, drain.Target{
+				Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: mark.Deadline,
+			})
 		})
 		select {
 		case <-ctx.Done():

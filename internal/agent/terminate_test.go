@@ -193,7 +193,7 @@ func TestTermination(t *testing.T) {
 		{
 			name:    "no node, in a group that names no cluster: may be ours, never registers, completed",
 			given:   func(w *world) { w.registers = never },
-			steps:   []string{"hold drain", "await", "let go of drain", "complete drain with CONTINUE"},
+			steps:   []string{"hold drain", "await", "look up", "let go of drain", "complete drain with CONTINUE"},
 			outcome: agent.Unregistered,
 		},
 		{
@@ -202,7 +202,7 @@ func TestTermination(t *testing.T) {
 				w.registers = never
 				w.clusters = func(time.Duration) ([]string, error) { return []string{"demo", "other"}, nil }
 			},
-			steps:   []string{"hold drain", "await", "let go of drain", "complete drain with CONTINUE"},
+			steps:   []string{"hold drain", "await", "look up", "let go of drain", "complete drain with CONTINUE"},
 			outcome: agent.Unregistered,
 		},
 		{
@@ -224,7 +224,7 @@ func TestTermination(t *testing.T) {
 					return []string{"demo"}, nil
 				}
 			},
-			steps:   []string{"hold drain", "await", "let go of drain", "complete drain with CONTINUE"},
+			steps:   []string{"hold drain", "await", "look up", "let go of drain", "complete drain with CONTINUE"},
 			outcome: agent.Unregistered,
 		},
 		{
@@ -271,9 +271,36 @@ func TestTermination(t *testing.T) {
 		},
 		{
 			name:    "the node is gone when it is to be marked: completed as unregistered",
-			given:   func(w *world) { w.retireErrs = []error{node.ErrGone}; w.registers = 0 },
-			steps:   []string{"hold drain", "let go of drain", "complete drain with CONTINUE"},
+			given:   func(w *world) { w.retireErrs = []error{node.ErrGone}; w.deleted = true },
+			steps:   []string{"hold drain", "look up", "let go of drain", "complete drain with CONTINUE"},
 			outcome: agent.Unregistered,
+		},
+		{
+			name:  "a node that the watch does not show: found when the API server is asked, and drained",
+			given: func(w *world) { w.hidden = true },
+			steps: []string{
+				"hold drain", "await", "look up", "mark until 1h5m0.25s", "drain node-1 until 1h5m0.25s", "exclude",
+				"let go of drain", "complete drain with CONTINUE",
+			},
+			outcome: agent.Drained,
+		},
+		{
+			name: "no node, and the API server does not answer: held until it says that there is none",
+			given: func(w *world) {
+				w.registers = never
+				w.lookupErrs = repeat(errOutage, 20)
+			},
+			steps:   []string{"hold drain", "await", "look up", "let go of drain", "complete drain with CONTINUE"},
+			outcome: agent.Unregistered,
+		},
+		{
+			name:  "the watch shows a node that has registered anew since: the new one is drained",
+			given: func(w *world) { w.retireErrs = []error{node.ErrGone} },
+			steps: []string{
+				"hold drain", "look up", "mark until 1h0m0.25s", "drain node-1 until 1h0m0.25s", "exclude",
+				"let go of drain", "complete drain with CONTINUE",
+			},
+			outcome: agent.Drained,
 		},
 		{
 			name:    "the load balancers are tried again, before the completion",

@@ -44,6 +44,9 @@ type world struct {
 
 	state      func(after time.Duration) (lifecycle.State, error)
 	registers  time.Duration // when the Node of the instance comes
+	hidden     bool          // the watch does not show it, though it is there
+	deleted    bool          // it is not there, though the watch shows it
+	lookupErrs []error       // one for each call
 	clusters   func(after time.Duration) ([]string, error)
 	timeout    map[string]time.Duration // of each hook
 	unknown    bool                     // the group has no such hook
@@ -252,12 +255,29 @@ func (w *world) Clusters(context.Context, string) ([]string, error) { return w.c
 func (w *world) Find(instanceID string) (node.Node, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.node, instanceID == instance && w.after() >= w.registers
+	return w.node, instanceID == instance && w.after() >= w.registers && !w.hidden
+}
+
+func (w *world) Lookup(_ context.Context, instanceID string) (node.Node, error) {
+	if err := w.next(&w.lookupErrs); err != nil {
+		return node.Node{}, err
+	}
+	w.step("look up")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if instanceID != instance || w.after() < w.registers || w.deleted {
+		return node.Node{}, fmt.Errorf("no node is of instance %s: %w", instanceID, node.ErrGone)
+	}
+	return w.node, nil
 }
 
 func (w *world) Await(ctx context.Context, instanceID string) (node.Node, error) {
 	w.step("await")
-	timer := time.NewTimer(w.registers - w.after())
+	comes := w.registers - w.after()
+	if w.hidden {
+		comes = never
+	}
+	timer := time.NewTimer(comes)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -322,9 +342,9 @@ func (w *world) Exclude(context.Context, node.Node) error {
 
 // Drainer.
 
-func (w *world) Drain(ctx context.Context, name string, since, deadline time.Time) (drain.Report, error) {
-	w.step("drain %s until %v", name, deadline.Sub(w.start))
-	if since.IsZero() {
+func (w *world) Drain(ctx context.Context, t drain.Target) (drain.Report, error) {
+	w.step("drain %s until %v", t.Name, t.Deadline.Sub(w.start))
+	if t.Since.IsZero() {
 		w.fact("drained before it was marked")
 	}
 	timer := time.NewTimer(w.drainTakes)
