@@ -27,6 +27,9 @@ type Agent struct {
 	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster, as the tags of its Auto Scaling groups have it (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are left to their owner."`
 	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address that /metrics, /healthz and /readyz are served on."`
 
+	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the pod that the agent runs in, from the downward API. With POD_NAME it lets the agent move its own pod last. Empty outside a cluster."`
+	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
+
 	Queue queue.Config     `envPrefix:"QUEUE_"`
 	Hook  lifecycle.Config `envPrefix:"HOOK_"`
 	Node  node.Config      `envPrefix:"NODE_"`

@@ -33,8 +33,12 @@ func defaults() config.Agent {
 			TaintKey: "node-drainer.io/terminating", TaintEffect: "NoSchedule", Cordon: true, ExcludeFromLB: node.Early,
 			RegistrationTimeout: 5 * time.Minute,
 		},
-		Drain: drain.Config{Timeout: time.Hour, AtDeadline: drain.Delete, Settle: 5 * time.Second},
-		Log:   observe.Config{Level: "info", Format: "json"},
+		Drain: drain.Config{
+			Timeout: time.Hour, AtDeadline: drain.Delete, Tiers: "0,2000000000,2000001000",
+			BarePods: drain.Evict, EmptyDirPods: drain.Evict, ForceSpacing: 30 * time.Second,
+			StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, VolumeTimeout: 2 * time.Minute, BlockedAfter: time.Minute,
+		},
+		Log: observe.Config{Level: "info", Format: "json"},
 	}
 }
 

@@ -119,15 +119,21 @@ func WriteMarkdown(w io.Writer) error {
 }
 
 func (v Variable) standing() string {
-	if v.Required {
+	switch {
+	case v.Required:
 		return "required"
+	case v.Default == "":
+		return "not set by default"
 	}
 	return "default " + v.Default
 }
 
 func (v Variable) markdownDefault() string {
-	if v.Required {
+	switch {
+	case v.Required:
 		return "required"
+	case v.Default == "":
+		return "not set"
 	}
 	return "`" + v.Default + "`"
 }

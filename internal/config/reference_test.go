@@ -26,8 +26,11 @@ func TestVariables(t *testing.T) {
 		if v.Help == "" || !strings.HasSuffix(v.Help, ".") {
 			t.Errorf("%s: the help is no sentence: %q", v.Name, v.Help)
 		}
-		if (v.Default == "") != v.Required {
-			t.Errorf("%s has the default %q and is required: %v; one of the two it must be", v.Name, v.Default, v.Required)
+		switch {
+		case v.Required && v.Default != "":
+			t.Errorf("%s is required, and has the default %q", v.Name, v.Default)
+		case !v.Required && v.Default == "" && !strings.Contains(v.Help, "Empty"):
+			t.Errorf("%s has no default, and does not say what Empty means: %q", v.Name, v.Help)
 		}
 		if strings.ContainsAny(v.Help+v.Default, "|\n`") {
 			t.Errorf("%s: the help would break a table: %q", v.Name, v.Help)

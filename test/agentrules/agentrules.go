@@ -11,9 +11,12 @@ func All() []rbacv1.PolicyRule {
 	}
 	return []rbacv1.PolicyRule{
 		rule("", "nodes", "get", "list", "watch", "patch"),
+		rule("", "nodes/status", "patch"),
 		rule("", "pods", "list", "watch", "delete"),
 		rule("", "pods/eviction", "create"),
+		rule("", "persistentvolumeclaims", "get"),
 		rule("", "events", "create", "patch"),
 		rule("policy", "poddisruptionbudgets", "list", "watch"),
+		rule("storage.k8s.io", "volumeattachments", "list", "watch"),
 	}
 }
