@@ -136,7 +136,9 @@ func (w *world) startWorkloads(ctx context.Context) (string, error) {
 		}
 	}
 	err := errors.Join(
-		w.cluster.DaemonSet(ctx, shop, daemon, cluster.Pods{}),
+		w.cluster.DaemonSet(ctx, shop, daemon, cluster.Pods{
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		}),
 		w.cluster.Deploy(ctx, cluster.Deployment{
 			Namespace: shop, Name: shop, Replicas: replicas,
 			Pods: cluster.Pods{Start: startTime, Stop: stopTime, Prefer: w.node()},
@@ -181,13 +183,14 @@ func (w *world) startAgent(ctx context.Context) (string, error) {
 	if err := w.aws.WaitDrained(ctx, w.queue); err != nil {
 		return "", fmt.Errorf("wait for the agent to read the queue: %w", err)
 	}
-	return "agent           ready, under a ServiceAccount of its own, with its defaults", nil
+	return "agent           ready, under a ServiceAccount of its own", nil
 }
 
 // environment is what a user would set, and the addresses of this world.
 func (w *world) environment() []string {
 	return []string{
 		"QUEUE_URL=" + w.queue, "CLUSTER_NAME=demo", "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug",
+		"DRAIN_BLOCKED_AFTER=1s", // the demo has no minute to wait for it
 		"KUBECONFIG=" + w.kubeconfig, "HOME=" + w.cluster.Dir(),
 		"AWS_REGION=" + region, "AWS_ENDPOINT_URL=" + w.aws.URL(),
 		"AWS_ACCESS_KEY_ID=" + agentKey, "AWS_SECRET_ACCESS_KEY=demo",

@@ -48,7 +48,7 @@ func (w *world) startAgent(env ...string) *process {
 		"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=agent", "AWS_SECRET_ACCESS_KEY=test",
 		"AWS_ENDPOINT_URL=" + w.aws.URL(), "KUBECONFIG=" + w.kubeconfig,
 		"CLUSTER_NAME=demo", "QUEUE_URL=" + w.queue, "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug",
-		"QUEUE_VISIBILITY_TIMEOUT=3s", "DRAIN_SETTLE=1s", "HOOK_CONFIRM_TIMEOUT=3s",
+		"QUEUE_VISIBILITY_TIMEOUT=3s", "DRAIN_SETTLE=1s", "DRAIN_BLOCKED_AFTER=1s", "HOOK_CONFIRM_TIMEOUT=3s",
 	}, env...)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

@@ -48,7 +48,9 @@ func TestDrain(t *testing.T) {
 			w.node()
 			w.deploy("api", old, 6, cluster.Pods{Stop: time.Second})
 			w.must(w.cluster.MinAvailable(w.ctx, w.namespace, "api", "5"))
-			w.must(w.cluster.DaemonSet(w.ctx, w.namespace, "logs", cluster.Pods{Pool: w.namespace}))
+			w.must(w.cluster.DaemonSet(w.ctx, w.namespace, "logs", cluster.Pods{
+				Pool: w.namespace, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			}))
 			w.must(w.cluster.WaitReady(w.ctx, w.namespace, cluster.Selector("logs"), 2))
 			before := w.podsOf("api")
 			lowest := w.watchReady("api")
@@ -166,7 +168,7 @@ func TestDeadline(t *testing.T) {
 			}
 			reason := map[bool]string{true: "DeletedAtDeadline", false: "PodsLeftBehind"}[tt.forced]
 			w.waitEvent(reason)
-			w.waitEvent("EvictionBlocked")
+			w.waitEvent("BudgetMisconfigured")
 		})
 	}
 }

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+const drainedType = "node-drainer.io/Drained"
+
+// condition returns the node's condition of ours; nil if it has none.
+func condition(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == drainedType {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// TestConditionSaysWhy: a node that a budget keeps from being drained says which, until it is drained.
+func TestConditionSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := hooked(t, time.Minute)
+	old, instance := w.node()
+	w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+	w.must(w.cluster.MaxUnavailable(w.ctx, w.namespace, "api", "1"))
+	completing := w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"}) // then the Node would go
+	w.startAgent()
+
+	// There is no other node: one pod of the two has no place to go, and the budget holds the other.
+	began := time.Now()
+	w.terminate(instance)
+	why := "wait for PodDisruptionBudget " + w.namespace + "/api"
+	var blocked corev1.NodeCondition
+	w.waitNode(old, func(n *corev1.Node) bool {
+		c := condition(n)
+		if c == nil || !strings.Contains(c.Message, why) {
+			return false
+		}
+		blocked = *c
+		return true
+	})
+	if blocked.Status != corev1.ConditionFalse || blocked.Reason != "Blocked" {
+		t.Errorf("the node shows %+v", blocked)
+	}
+	description, err := w.cluster.Kubectl(w.ctx, "describe", "node", old)
+	w.must(err)
+	line := drainedLine(description)
+	if !strings.Contains(line, "False") || !strings.Contains(line, "Blocked") || !strings.Contains(line, why) {
+		t.Errorf("kubectl describe node says %q of it, want %q", line, why)
+	}
+
+	w.node()
+	var drained corev1.NodeCondition
+	w.waitNode(old, func(n *corev1.Node) bool {
+		drained = *condition(n)
+		return drained.Status == corev1.ConditionTrue
+	})
+	took := time.Since(began)
+	if drained.Reason != "Drained" || drained.LastTransitionTime.Before(&blocked.LastTransitionTime) {
+		t.Errorf("the node shows %+v, and showed %+v", drained, blocked)
+	}
+	if n := w.getNode(old); !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) {
+		t.Errorf("the conditions of the kubelet are %+v", n.Status.Conditions)
+	}
+	completing()
+	w.waitCompleted(instance)
+
+	// The first, the final one, and one every ten seconds between.
+	patches := w.requests("patch", "nodes/status")
+	most := 2 + int(took/(10*time.Second))
+	t.Logf("%d patches of nodes/status in %v", len(patches), took)
+	if len(patches) > most || slices.ContainsFunc(patches, func(r cluster.Request) bool { return r.Code != http.StatusOK }) {
+		t.Errorf("the condition was written by %+v, want %d patches at most in %v", patches, most, took)
+	}
+}
+
+// drainedLine is what kubectl describe node prints of our condition.
+func drainedLine(description string) string {
+	for line := range strings.Lines(description) {
+		if strings.Contains(line, drainedType) {
+			return line
+		}
+	}
+	return ""
+}
+
+// TestConditionIsTakenOff a node that is put back into service.
+func TestConditionIsTakenOff(t *testing.T) {
+	t.Parallel()
+	w := hooked(t, time.Minute)
+	node, instance := w.node()
+	_, err := w.patchStatus(node, fmt.Sprintf(
+		`{"status":{"conditions":[{"type":%q,"status":"False","reason":"Draining"}]}}`, drainedType))
+	w.must(err)
+	w.startAgent()
+	w.aws.Send(w.queue, w.direct(instance)) // of a termination that Auto Scaling knows nothing of
+	w.waitNode(node, func(n *corev1.Node) bool { return condition(n) == nil })
+	if n := len(w.getNode(node).Status.Conditions); n == 0 {
+		t.Error("the conditions of the kubelet are gone")
+	}
+	w.waitQueueEmpty()
+}
+
+// TestConditionOfAnotherNode: the agent takes it for granted how the API server refuses a patch with the UID of a Node
+// that had the name before.
+func TestConditionOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node, _ := w.node()
+	_, err := w.patchStatus(node, fmt.Sprintf(
+		`{"metadata":{"uid":"another"},"status":{"conditions":[{"type":%q,"status":"False"}]}}`, drainedType))
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+		t.Fatalf("got %v, want it found invalid", err)
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field != "metadata.uid" {
+			t.Errorf("a cause is %+v, want the UID alone", cause)
+		}
+	}
+}
+
+func (w *world) patchStatus(node, patch string) (*corev1.Node, error) {
+	return w.cluster.Client().CoreV1().Nodes().Patch(
+		w.ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+}
