@@ -7,6 +7,8 @@ TOOL        := $(GO) tool -modfile=tools/go.mod
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME    ?= 60s
 IMAGE       ?= node-drainer:$(VERSION)
+# Flags of the benchmark; BENCH=--help tells them.
+BENCH       ?=
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 GOVULNCHECK ?= v1.9.0
 
@@ -53,10 +55,8 @@ fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s).
 	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./pkg/event
 
 .PHONY: bench
-bench: ## Measure: how fast a burst of nodes is drained.
-	$(call need,test/bench)
-	$(MAKE) --no-print-directory cluster
-	$(GO) run ./test/bench
+bench: cluster ## Measure drains against kubectl and the limit, for 20 minutes; BENCH='-scenario one' for less.
+	$(GO) run ./test/bench $(BENCH)
 
 .PHONY: image
 image: ## Build the container image IMAGE with buildah or docker.

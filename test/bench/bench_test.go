@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// TestMain makes of the test binary what main makes of the program.
+func TestMain(m *testing.M) {
+	if job := os.Getenv(greedyVariable); job != "" {
+		os.Exit(greedyMain(context.Background(), job))
+	}
+	os.Exit(cluster.Main(m))
+}
+
+// TestBench has all contestants drain two nodes of three pods, and asks whether the figures can be true.
+func TestBench(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	b := &bench{
+		options: options{
+			scenarios: []scenario{{
+				Name: "tiny", Nodes: 2, PodsPerNode: 3, Stop: time.Second, Guarded: 1.0 / 3, Replicas: 2,
+			}},
+			contestants: contestantNames(), rounds: 1, scale: 1,
+		},
+		log: writer(func(text []byte) { t.Logf("%s", text) }),
+	}
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.figures) != len(contestantNames()) {
+		t.Fatalf("there are figures of %d contestants", len(b.figures))
+	}
+	for i, f := range b.figures {
+		t.Run(contestantNames()[i], func(t *testing.T) { assertPlausible(t, f) })
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func assertPlausible(t *testing.T, f figures) {
+	t.Logf("%+v", f)
+	holds := map[string]bool{
+		"the pods are those of the nodes":              f.Pods == 6 && f.Nodes == 2,
+		"a pod stops for a second":                     f.Makespan >= 0.9,
+		"it ends":                                      f.Makespan <= f.Finished+lateTimeout.Seconds(),
+		"the nodes are marked before they are empty":   f.Marked > 0 && f.Marked < f.Makespan,
+		"each pod is evicted":                          f.Evictions-f.Refused >= 6,
+		"none is evicted that was not there":           f.Twice == 0,
+		"two of two pods are not evicted at once":      f.Contestant != limitName || f.Refused > 0,
+		"each node is marked by a patch":               f.ByKind["patch nodes"] >= 2,
+		"evictions are requests":                       f.Requests >= f.Evictions+f.ByKind["patch nodes"],
+		"an eviction followed the release of a budget": f.Releases > 0,
+	}
+	if runtime.GOOS == "linux" {
+		holds["it takes processor time"] = f.CPU > 0 && f.CPU < f.Finished*float64(runtime.NumCPU())
+		holds["it takes memory"] = f.PeakMiB > 5 && f.SumMiB >= f.PeakMiB
+	}
+	for what, ok := range holds {
+		if !ok {
+			t.Errorf("%s: this does not hold of %+v", what, f)
+		}
+	}
+}

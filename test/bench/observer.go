@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// observer sees by watches what becomes of the pods, nodes and budgets of one round, and when.
+type observer struct {
+	mu       sync.Mutex
+	changed  chan struct{} // Closed and renewed at each change.
+	draining map[string]bool
+
+	pods     map[types.UID]seenPod
+	apps     map[string]string // The workload of each pod that ever was, by name.
+	ready    int
+	left     int // Pods on the nodes that are drained.
+	lastGone time.Time
+
+	marked    map[string]time.Time
+	healthy   map[string]int32 // Pods that each budget has counted.
+	allowed   map[string]int32
+	crossings []crossing
+}
+
+// seenPod is what counts of a pod.
+type seenPod struct{ ready, draining bool }
+
+// crossing is a moment at which a budget began to allow an eviction, or ceased to.
+type crossing struct {
+	Budget string
+	At     time.Time
+	Open   bool
+}
+
+// observe begins to watch the namespace and its nodes, which carry its name as their pool.
+func observe(
+	ctx context.Context, client kubernetes.Interface, namespace string, draining []string,
+) (*observer, error) {
+	o := &observer{
+		changed: make(chan struct{}), draining: map[string]bool{}, pods: map[types.UID]seenPod{},
+		apps: map[string]string{}, marked: map[string]time.Time{}, healthy: map[string]int32{},
+		allowed: map[string]int32{},
+	}
+	for _, name := range draining {
+		o.draining[name] = true
+	}
+	core := client.CoreV1().RESTClient()
+	err := follow(ctx, source{rest: core, resource: "pods", namespace: namespace},
+		&corev1.Pod{}, shrinkPod, o.pod)
+	if err == nil {
+		pool := cluster.PoolLabel + "=" + namespace
+		err = follow(ctx, source{rest: core, resource: "nodes", labels: pool},
+			&corev1.Node{}, func(*corev1.Node) {}, o.node)
+	}
+	if err == nil {
+		policy := client.PolicyV1().RESTClient()
+		err = follow(ctx, source{rest: policy, resource: "poddisruptionbudgets", namespace: namespace},
+			&policyv1.PodDisruptionBudget{}, func(*policyv1.PodDisruptionBudget) {}, o.budget)
+	}
+	return o, err
+}
+
+// shrinkPod leaves what pod reads.
+func shrinkPod(p *corev1.Pod) {
+	p.Annotations = nil
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
+	p.Status = corev1.PodStatus{Conditions: p.Status.Conditions}
+}
+
+// update changes what is known, and wakes who waits.
+func (o *observer) update(change func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change()
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+func (o *observer) pod(p *corev1.Pod, gone bool) {
+	now := time.Now()
+	o.update(func() {
+		o.apps[p.Name] = p.Labels[cluster.AppLabel]
+		before := o.pods[p.UID]
+		after := seenPod{ready: cluster.IsPodReady(p), draining: o.draining[p.Spec.NodeName]}
+		if gone {
+			after = seenPod{}
+			delete(o.pods, p.UID)
+		} else {
+			o.pods[p.UID] = after
+		}
+		o.ready += count(after.ready) - count(before.ready)
+		o.left += count(after.draining) - count(before.draining)
+		if before.draining && !after.draining {
+			o.lastGone = now
+		}
+	})
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func (o *observer) node(n *corev1.Node, gone bool) {
+	now := time.Now()
+	o.update(func() {
+		if _, known := o.marked[n.Name]; !known && !gone && o.draining[n.Name] && isMarked(n) {
+			o.marked[n.Name] = now
+		}
+	})
+}
+
+// isMarked tells whether the scheduler keeps new pods away from the node because someone wants it so.
+func isMarked(n *corev1.Node) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Effect == corev1.TaintEffectNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+			return true
+		}
+	}
+	return n.Spec.Unschedulable
+}
+
+func (o *observer) budget(b *policyv1.PodDisruptionBudget, gone bool) {
+	now := time.Now()
+	o.update(func() {
+		if gone || b.Status.ObservedGeneration < b.Generation {
+			return
+		}
+		before, known := o.allowed[b.Name]
+		after := b.Status.DisruptionsAllowed
+		o.allowed[b.Name], o.healthy[b.Name] = after, b.Status.CurrentHealthy
+		if known && (before > 0) != (after > 0) {
+			o.crossings = append(o.crossings, crossing{Budget: b.Name, At: now, Open: after > 0})
+		}
+	})
+}
+
+// wait returns when done is true; done may read all of the observer.
+func (o *observer) wait(ctx context.Context, what string, done func() bool) error {
+	for {
+		o.mu.Lock()
+		ok, changed := done(), o.changed
+		now := fmt.Sprintf("%d pods are, %d ready, %d on the nodes that are drained", len(o.pods), o.ready, o.left)
+		o.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s (%s): %w", what, now, context.Cause(ctx))
+		}
+	}
+}
+
+// seen is what the observer knows at one moment.
+type seen struct {
+	Left      int
+	LastGone  time.Time
+	Marked    []time.Time
+	Crossings []crossing
+	Apps      map[string]string
+}
+
+func (o *observer) read() seen {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return seen{
+		Left: o.left, LastGone: o.lastGone, Marked: slices.Collect(maps.Values(o.marked)),
+		Crossings: slices.Clone(o.crossings), Apps: maps.Clone(o.apps),
+	}
+}

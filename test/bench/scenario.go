@@ -1,0 +1,154 @@
+package main
+
+import (
+	"math"
+	"time"
+)
+
+// scenario is a workload and the nodes that are drained under it.
+type scenario struct {
+	Name string
+	Part string // Of -scenario, if several go by one name there.
+	Tell string
+
+	Nodes       int           // That are drained.
+	PodsPerNode int           // On these, on average: the scheduler spreads them.
+	Stop        time.Duration // What a pod's process needs to stop.
+	Guarded     float64       // The share of the pods that is behind disruption budgets.
+	Replicas    int           // Of a Deployment behind a budget; 10 if 0.
+	Blocked     time.Duration // The budgets allow nothing until so long after the drain was asked for.
+	Spare       int           // Nodes that stay; as many as the pods need if 0.
+	Background  int           // Pods that are on the nodes that stay.
+	AgentOnly   bool
+	Usually     map[string]time.Duration // How long a contestant takes on two cores with all nodes.
+}
+
+// scenarios returns what can be measured, in the order in which it is.
+func scenarios() []scenario {
+	usually := func(kubectl, agent, limit int) map[string]time.Duration {
+		return map[string]time.Duration{
+			kubectlName: time.Duration(kubectl) * time.Second, agentName: time.Duration(agent) * time.Second,
+			limitName: time.Duration(limit) * time.Second,
+		}
+	}
+	return []scenario{
+		{
+			Name: "budgets", Nodes: 20, PodsPerNode: 20, Stop: 5 * time.Second, Guarded: 0.2,
+			Usually: usually(60, 25, 25),
+			Tell:    "20 nodes of 20 pods, every fifth pod behind a budget of 1 or 2 in 10; 5 s to stop",
+		},
+		{
+			Name: "plain", Nodes: 50, PodsPerNode: 30, Stop: 5 * time.Second, Usually: usually(60, 20, 15),
+			Tell: "50 nodes of 30 pods without budgets; 5 s to stop",
+		},
+		{
+			Name: "one", Nodes: 1, PodsPerNode: 100, Stop: 5 * time.Second, Usually: usually(25, 7, 6),
+			Tell: "one node of 100 pods without budgets; 5 s to stop",
+		},
+		{
+			Name: "freed", Nodes: 20, PodsPerNode: 5, Stop: 5 * time.Second, Guarded: 1,
+			Blocked: 30 * time.Second, Usually: usually(42, 37, 37),
+			Tell: "20 nodes of 5 pods, all behind budgets that allow nothing for 30 s, then all; 5 s to stop",
+		},
+		{
+			Name: "long", Nodes: 10, PodsPerNode: 20, Stop: time.Minute, Usually: usually(80, 65, 65),
+			Tell: "10 nodes of 20 pods without budgets; 60 s to stop",
+		},
+		{
+			Name: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80, Background: 2400,
+			AgentOnly: true, Usually: usually(0, 15, 0),
+			Tell: "20 of 100 nodes in a cluster of 3,000 pods; 5 s to stop",
+		},
+		{
+			Name: "memory-x10", Part: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80,
+			Background: 24000, AgentOnly: true, Usually: usually(0, 15, 0),
+			Tell: "the same with 24,000 instead of 2,400 pods on the 80 nodes that stay",
+		},
+	}
+}
+
+// scaled is the scenario with a part of its nodes, for a quick look. Figures of it are not the scenario's.
+func (s scenario) scaled(by float64) scenario {
+	part := func(n int) int {
+		if n == 0 {
+			return 0
+		}
+		return max(1, int(math.Ceil(float64(n)*by)))
+	}
+	s.Nodes, s.Spare, s.Background = part(s.Nodes), part(s.Spare), part(s.Background)
+	if by < 1 {
+		s.Usually = nil
+	}
+	return s
+}
+
+// pods is how many pods are on the nodes that are drained.
+func (s scenario) pods() int { return s.Nodes * s.PodsPerNode }
+
+// podsPerSpare leaves room on the nodes that stay, which may hold 256 pods.
+const podsPerSpare = 100
+
+func (s scenario) spare() int {
+	if s.Spare > 0 {
+		return s.Spare
+	}
+	return (s.pods() + podsPerSpare - 1) / podsPerSpare
+}
+
+// making is about how long it takes on two cores to make the nodes and the pods.
+func (s scenario) making() time.Duration {
+	const nodesPerSecond, podsPerSecond, boundPerSecond = 10, 75, 130
+	seconds := 2 + (s.Nodes+s.spare())/nodesPerSecond + s.pods()/podsPerSecond + s.Background/boundPerSecond
+	return time.Duration(seconds) * time.Second
+}
+
+// part is the name by which a user chooses the scenario.
+func (s scenario) part() string {
+	if s.Part != "" {
+		return s.Part
+	}
+	return s.Name
+}
+
+// workload is a Deployment of a scenario.
+type workload struct {
+	Name     string
+	Replicas int
+	Budget   string // maxUnavailable of the budget over it; none if empty.
+}
+
+// workloads splits the pods into Deployments: those behind budgets, in turns of 1 and 2 that may be
+// unavailable, then the others.
+func (s scenario) workloads() []workload {
+	const most = 50 // Pods of a Deployment without a budget.
+	size := s.Replicas
+	if size == 0 {
+		size = 10
+	}
+	guarded := int(math.Round(s.Guarded * float64(s.pods())))
+	all := split("guarded", guarded, size)
+	for i := range all {
+		all[i].Budget = []string{"1", "2"}[i%2]
+		if s.Blocked > 0 {
+			all[i].Budget = "0"
+		}
+	}
+	return append(all, split("free", s.pods()-guarded, most)...)
+}
+
+func split(name string, pods, size int) []workload {
+	var all []workload
+	for ; pods > 0; pods -= size {
+		all = append(all, workload{Name: name + "-" + letters(len(all)), Replicas: min(pods, size)})
+	}
+	return all
+}
+
+// letters counts in letters: a, b, ..., z, ba, bb.
+func letters(n int) string {
+	const base = 26
+	if n >= base {
+		return letters(n/base) + letters(n%base)
+	}
+	return string(rune('a' + n))
+}

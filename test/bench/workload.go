@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+const (
+	// atOnce is how many nodes or pods are made or removed at the same time.
+	atOnce = 16
+	// roomPerNode is how many pods fit on a node that stays.
+	roomPerNode = 1000
+)
+
+// makeNodes adds nodes of the pool, and returns when they are ready.
+func (r *round) makeNodes(ctx context.Context, names []string) error {
+	return each(ctx, names, func(ctx context.Context, name string) error {
+		return r.cluster.AddNode(ctx, cluster.Node{
+			InstanceID: instanceOf(name), Pool: r.namespace, Pods: roomPerNode,
+		})
+	})
+}
+
+// each does a thing for all, some at once.
+func each[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, one := range all {
+		group.Go(func() error { return do(ctx, one) })
+	}
+	return group.Wait()
+}
+
+// makeNamespace makes a namespace, and returns when pods are admitted to it.
+func (r *round) makeNamespace(ctx context.Context, name string) error {
+	_, err := r.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := r.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// deploy runs the scenario's pods, while there are no other nodes than those that will be drained, then adds
+// the nodes that stay, and last the budgets. It returns when every pod is ready, and counted by its budget.
+func (r *round) deploy(ctx context.Context) error {
+	all := r.scenario.workloads()
+	for _, w := range all {
+		err := r.cluster.Deploy(ctx, cluster.Deployment{
+			Namespace: r.namespace, Name: w.Name, Replicas: int32(w.Replicas),
+			Pods: r.pods(),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	total := r.scenario.pods()
+	err := r.seen.wait(ctx, "the pods to be ready", func() bool { return r.seen.ready >= total })
+	if err != nil {
+		return err
+	}
+	if err := r.makeNodes(ctx, r.spare); err != nil {
+		return err
+	}
+	return r.makeBudgets(ctx, all)
+}
+
+// pods is a pod as large as they are in earnest, since its size is part of what memory and requests cost.
+func (r *round) pods() cluster.Pods {
+	return cluster.Pods{
+		Pool: r.namespace, Stop: r.scenario.Stop, GracePeriod: max(r.scenario.Stop+10*time.Second, 30*time.Second),
+		Change: func(t *corev1.PodTemplateSpec) {
+			const variables = 20
+			for i := range variables {
+				t.Spec.Containers[0].Env = append(t.Spec.Containers[0].Env, corev1.EnvVar{
+					Name: "SETTING_" + strings.ToUpper(letters(i)), Value: strings.Repeat("value ", 5),
+				})
+			}
+		},
+	}
+}
+
+func (r *round) makeBudgets(ctx context.Context, all []workload) error {
+	for _, w := range all {
+		if w.Budget == "" {
+			continue
+		}
+		if err := r.cluster.MaxUnavailable(ctx, r.namespace, w.Name, w.Budget); err != nil {
+			return err
+		}
+		err := r.seen.wait(ctx, "budget "+w.Name+" to count its pods", func() bool {
+			return int(r.seen.healthy[w.Name]) >= w.Replicas
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// free has every budget allow all.
+func (r *round) free(ctx context.Context) error {
+	patch := []byte(`{"spec":{"maxUnavailable":"100%"}}`)
+	return each(ctx, r.scenario.workloads(), func(ctx context.Context, w workload) error {
+		if w.Budget == "" {
+			return nil
+		}
+		_, err := r.client.PolicyV1().PodDisruptionBudgets(r.namespace).
+			Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// fill puts the scenario's other pods on the nodes that stay. They are bound when they are made, which is
+// quicker than to have the scheduler do it, and are ready when this returns.
+func (r *round) fill(ctx context.Context) error {
+	if r.scenario.Background == 0 {
+		return nil
+	}
+	rest := r.namespace + "-rest"
+	if err := r.makeNamespace(ctx, rest); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	seen, err := observe(watching, r.client, rest, nil)
+	if err != nil {
+		return err
+	}
+	numbers := make([]int, r.scenario.Background)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	pods := r.pods()
+	pods.Pool = ""
+	err = each(ctx, numbers, func(ctx context.Context, i int) error {
+		pods := pods
+		change := pods.Change
+		pods.Change = func(t *corev1.PodTemplateSpec) {
+			change(t)
+			t.Spec.NodeName = r.spare[i%len(r.spare)]
+		}
+		return r.cluster.Pod(ctx, rest, fmt.Sprintf("rest-%d", i), pods)
+	})
+	if err != nil {
+		return err
+	}
+	return seen.wait(ctx, "the other pods to be ready", func() bool { return seen.ready == len(numbers) })
+}
+
+// clear removes the pods and the nodes of the round, so that the next one begins as this one did.
+func (r *round) clear(ctx context.Context) error {
+	quick, all := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}
+	apps, core := r.client.AppsV1(), r.client.CoreV1()
+	err := apps.Deployments(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all)
+	for err == nil {
+		err = errors.Join(
+			apps.ReplicaSets(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all),
+			core.Pods(r.namespace).DeleteCollection(ctx, quick, all))
+		if err != nil {
+			break
+		}
+		// A controller that has not heard yet may make another pod.
+		patience, cancel := context.WithTimeout(ctx, time.Second)
+		empty := r.seen.wait(patience, "the pods to go", func() bool { return len(r.seen.pods) == 0 })
+		cancel()
+		if empty == nil {
+			break
+		}
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("clear the round: %w", err)
+	}
+	return each(ctx, append(r.spare, r.draining...), func(ctx context.Context, name string) error {
+		_, err := r.cluster.RemoveNode(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
