@@ -96,8 +96,15 @@ func TestForcedDeletionsOfOneBudgetKeepTheirDistance(t *testing.T) {
 						forced = append(forced, r.after.Round(time.Second))
 					}
 				}
-				if diff := cmp.Diff(tt.want, forced); diff != "" {
-					t.Error(diff)
+				// A turn may find that the budget is being asked about just now, as it is now and then. It waits
+				// for the answer.
+				for i, want := range tt.want {
+					if i >= len(forced) || forced[i] < want || forced[i] > want+tt.answers() {
+						t.Fatalf("got %v, want %v", forced, tt.want)
+					}
+				}
+				if len(forced) != len(tt.want) {
+					t.Errorf("got %v, want %v", forced, tt.want)
 				}
 			})
 		})
