@@ -93,8 +93,8 @@ func (b Budget) mood() [4]bool {
 
 // admits tells whether the pod is to be evicted as far as the budget goes, and whether that takes of what it
 // allows. The API server notes each disruption in the budget's status, and of evictions that come together
-// all but one try again after half a second (k8s.io/kubernetes/pkg/registry/core/pod/storage: EvictionsRetry):
-// so one is sent after the other.
+// all but one try again after half a second: so one is sent after the other
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage: EvictionsRetry).
 func (b Budget) admits(pod Pod, now time.Time) (ok, takes bool) {
 	if !pod.Ready && (b.Lenient || (b.Desired > 0 && b.Healthy >= b.Desired)) {
 		return true, false
