@@ -218,17 +218,24 @@ func (p *process) metric(name, label string) float64 {
 // waitReady waits until the agent says that it is ready.
 func (p *process) waitReady() {
 	p.t.Helper()
+	p.waitReadyz(http.StatusOK, "ok")
+}
+
+// waitReadyz waits until the agent's readiness has the code, and says what.
+func (p *process) waitReadyz(code int, what string) {
+	p.t.Helper()
 	deadline := time.After(patience)
-	for tick := time.NewTicker(50 * time.Millisecond); ; {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		got, body := p.get("/readyz")
+		if got == code && strings.Contains(body, what) {
+			return
+		}
 		select {
 		case <-tick.C:
-			if code, _ := p.get("/readyz"); code == http.StatusOK {
-				tick.Stop()
-				return
-			}
 		case <-deadline:
-			_, body := p.get("/readyz")
-			p.t.Fatalf("the agent is not ready: %s", body)
+			p.t.Fatalf("/readyz is %d: %s; want %d and %q", got, body, code, what)
 		}
 	}
 }
