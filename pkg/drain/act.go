@@ -29,8 +29,7 @@ func (r *run) act(ctx context.Context, step Step) {
 	for _, w := range step.Wait {
 		d.waits(w)
 	}
-	r.ledger.await(r, r.looked, d.wants)
-	r.ledger.line(r, r.looked, d.held)
+	r.ledger.await(r, r.looked, d)
 }
 
 // demand is how many pods want something of each budget, and how many it holds. A budget that is named with

@@ -313,23 +313,41 @@ func (a *account) refuse(now time.Time) {
 	a.askAt = now.Add(jittered(pause))
 }
 
-// await says how many pods of a drain wait for each budget that it has read; of those that it leaves out it
-// no longer wants to know. What a drain no longer claims, others get.
-func (l *ledger) await(r *run, looked map[string]struct{}, wants map[string]int) {
+// await says what a drain wants of each budget that it has read; of those that it leaves out it no longer
+// wants to know.
+func (l *ledger) await(r *run, looked map[string]struct{}, d demand) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name := range looked {
-		a := l.find(name)
-		if a == nil {
-			continue
+		if a := l.find(name); a != nil {
+			pods, wanted := d.wants[name]
+			a.claim(r, pods, wanted)
+			a.line(r, d.held[name])
 		}
-		before := a.claims[r].pods
-		pods, wanted := wants[name]
-		if delete(a.claims, r); wanted {
-			a.claims[r] = claim{pods: pods}
-		}
-		if pods < before && a.budget.Allowed > len(a.taken) {
-			a.wake()
+	}
+}
+
+// claim notes how many pods of a drain wait. What it no longer claims, others get.
+func (a *account) claim(r *run, pods int, wanted bool) {
+	before := a.claims[r].pods
+	if delete(a.claims, r); wanted {
+		a.claims[r] = claim{pods: pods}
+	}
+	if pods < before && a.budget.Allowed > len(a.taken) {
+		a.wake()
+	}
+}
+
+// line notes how many pods of a drain the budget holds. They have turns when the deadline forces it; those of
+// earlier drains come first, which is why these must look again if there are more.
+func (a *account) line(r *run, held int) {
+	more := held > a.held[r]
+	if a.held[r] = held; held == 0 {
+		delete(a.held, r)
+	}
+	for other := range a.claims {
+		if more && other.turn(r) < 0 {
+			other.wakeUp()
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (l *ledger) waitFor(r *run, pods int) {
 	if pods >= 0 {
 		wants["x/b"] = pods
 	}
-	l.await(r, map[string]struct{}{"x/b": {}}, wants)
+	l.await(r, map[string]struct{}{"x/b": {}}, demand{wants: wants})
 }
 
 func (l *ledger) mustTake(t *testing.T, pods ...string) {

@@ -86,8 +86,7 @@ func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 
 func (r *run) end() {
 	r.stop()
-	r.ledger.await(r, r.looked, nil)
-	r.ledger.line(r, r.looked, nil)
+	r.ledger.await(r, r.looked, demand{})
 	r.volumes.unsubscribe(r)
 	r.workers.Wait()
 }
