@@ -82,7 +82,7 @@ func (r *run) evicting(ctx context.Context, removal Removal) {
 	err := r.remover.evict(ctx, removal)
 	outcome, why := evicted(err)
 	if outcome == Accepted {
-		r.observer.PodEvicted(r.Target, removal.Pod, time.Since(r.began))
+		r.observer.PodEvicted(r.target(), removal.Pod, time.Since(r.began))
 	}
 	r.note(ctx, removal, outcome, why, err)
 }
@@ -91,7 +91,7 @@ func (r *run) forcing(ctx context.Context, removal Removal) {
 	err := r.remover.delete(ctx, removal)
 	outcome, why := forced(err)
 	if outcome == Forced && r.noteForced(removal.Pod.UID) {
-		r.observer.PodForced(r.Target, removal)
+		r.observer.PodForced(r.target(), removal)
 	}
 	r.note(ctx, removal, outcome, why, err)
 }
@@ -118,9 +118,9 @@ func (r *run) note(ctx context.Context, removal Removal, outcome Outcome, why st
 	r.mu.Unlock()
 	switch outcome {
 	case Blocked:
-		r.observer.EvictionRefused(r.Target, pod, outcome)
+		r.observer.EvictionRefused(r.target(), pod, outcome)
 	case Deferred, Refused, Denied:
-		r.observer.EvictionRefused(r.Target, pod, outcome)
+		r.observer.EvictionRefused(r.target(), pod, outcome)
 		r.observer.KubernetesFailed("remove pod "+pod.Namespace+"/"+pod.Name, err)
 	}
 	r.wakeUp()

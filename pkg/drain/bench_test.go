@@ -34,7 +34,7 @@ func BenchmarkDecide(b *testing.B) {
 // idle is a drain that watches nothing.
 func idle(d *Drainer, t Target) *run {
 	return &run{
-		Drainer: d, Target: t, began: t.Since, changed: make(chan struct{}, 1),
+		Drainer: d, Target: t, deadline: t.Deadline, began: t.Since, changed: make(chan struct{}, 1),
 		protected: map[string]protection{}, bound: map[string]string{}, seen: map[string]struct{}{},
 		looked: map[string]struct{}{}, waiting: map[string]*patience{}, tries: map[string]Try{}, forced: map[string]struct{}{},
 	}

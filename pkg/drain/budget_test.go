@@ -30,7 +30,7 @@ func books(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *ledger {
 
 // someDrain is a drain that is nothing to the ledger but a name, a deadline and somebody to wake.
 func someDrain(name string, deadline time.Duration) *run {
-	return &run{Target: Target{Name: name, Deadline: at(deadline)}, changed: make(chan struct{}, 1)}
+	return &run{Target: Target{Name: name}, deadline: at(deadline), changed: make(chan struct{}, 1)}
 }
 
 // woken tells whether the drain was woken since this was last asked.

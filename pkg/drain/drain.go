@@ -93,6 +93,10 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 	defer r.end()
 	for {
 		step := r.decide(ctx, r.watched())
+		if t.DryRun {
+			r.tell(step)
+			return r.report(Step{}), nil
+		}
 		r.act(ctx, step)
 		r.tell(step)
 		if r.doubtful(step) {

@@ -343,3 +343,36 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestTighterDeadline: an earlier deadline that comes amid a drain has its pods forced in time, and those that
+// are being stopped stop sooner. A later one changes nothing.
+func TestTighterDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.protect("web", 1, 0)
+		c.run("n", "web-0", "web", grace2(30))
+		c.begin(usual)
+		tighter := make(chan time.Time)
+		began := time.Now()
+		done := make(chan Report, 1)
+		go func() {
+			report, err := c.drainer.Drain(c.ctx, Target{
+				Name: "n", UID: "uid-n", Since: began, Deadline: began.Add(time.Hour), Tighter: tighter,
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- report
+		}()
+		elapse(time.Minute)
+		tighter <- began.Add(3 * time.Minute)
+		tighter <- began.Add(2 * time.Hour)
+		report := <-done
+		if len(report.Left) > 0 || report.Forced != 1 {
+			t.Errorf("got %+v", report)
+		}
+		if got, want := c.after("delete"), 3*time.Minute-30*time.Second; len(got) != 1 || got[0] != want {
+			t.Errorf("deleted after %v, want once, after %v", got, want)
+		}
+	})
+}

@@ -22,7 +22,9 @@ type run struct {
 	pods    cache.SharedIndexInformer
 	changed chan struct{} // something may have become possible
 	again   time.Time     // look again by then, whatever the step says; zero is not set
-	emptyAt time.Time     // when no pod was left that is worth waiting for
+	// deadline is the Target's, or a tighter one. Only the drain itself changes it, under the ledger's lock.
+	deadline time.Time
+	emptyAt  time.Time // when no pod was left that is worth waiting for
 	proofs
 
 	protected map[string]protection // by UID
@@ -51,7 +53,7 @@ type protection struct {
 // begin watches the pods of the node, and returns when they have been listed once.
 func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 	r := &run{
-		Drainer: d, Target: t, began: time.Now(), changed: make(chan struct{}, 1),
+		Drainer: d, Target: t, deadline: t.Deadline, began: time.Now(), changed: make(chan struct{}, 1),
 		protected: map[string]protection{}, bound: map[string]string{}, seen: map[string]struct{}{},
 		looked: map[string]struct{}{}, waiting: map[string]*patience{}, tries: map[string]Try{},
 		forced: map[string]struct{}{}, proofs: proofs{late: map[string]*record{}, gone: map[string]struct{}{}},
@@ -100,9 +102,27 @@ func (r *run) wakeUp() {
 	}
 }
 
+// tighten brings the deadline forward. Other drains compare theirs with it, under the ledger's lock.
+func (r *run) tighten(deadline time.Time) {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	if deadline.Before(r.deadline) {
+		r.deadline = deadline
+	}
+}
+
+// target is what is drained, with the deadline of now.
+func (r *run) target() Target {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	t := r.Target
+	t.Deadline = r.deadline
+	return t
+}
+
 // turn is below zero if this drain is served before the other where both want the same.
 func (r *run) turn(other *run) int {
-	return cmp.Or(r.Deadline.Compare(other.Deadline), cmp.Compare(r.Name, other.Name))
+	return cmp.Or(r.deadline.Compare(other.deadline), cmp.Compare(r.Name, other.Name))
 }
 
 // decide says what to do about these pods.
@@ -121,7 +141,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	if len(present) == 0 || !r.emptyAt.IsZero() {
 		s.Attached = r.freed(ctx)
 	}
-	step := Decide(s, time.Now(), r.Deadline, r.policy)
+	step := Decide(s, time.Now(), r.deadline, r.policy)
 	r.emptied(step)
 	return step
 }
@@ -194,6 +214,9 @@ func (r *run) wait(ctx context.Context, again time.Time) error {
 		return nil
 	case <-timer:
 		return nil
+	case deadline := <-r.Tighter:
+		r.tighten(deadline)
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -216,7 +239,7 @@ func (r *run) report(proof Step) Report {
 	}
 	slices.Sort(report.Left)
 	if len(proof.Attached) > 0 {
-		r.observer.VolumesLeft(r.Target, proof.Attached)
+		r.observer.VolumesLeft(r.target(), proof.Attached)
 	}
 	return report
 }

@@ -23,6 +23,10 @@ type Observer interface {
 type Target struct {
 	Name, UID       string
 	Since, Deadline time.Time // when it was taken out of service; by when it must be empty
+	// Tighter brings deadlines while the node is drained, of which the earlier ones count; nil brings none.
+	Tighter <-chan time.Time
+	// DryRun has the drain look once, tell what it would do, and change nothing.
+	DryRun bool
 }
 
 // progressPause is the least time between two reports of a drain's progress, unless no pod is left.
@@ -123,7 +127,7 @@ func (r *run) tell(step Step) {
 			r.tellOf(w)
 		}
 	}
-	p := Progress{Target: r.Target, Total: len(r.seen), Left: len(step.Left), Waiting: holds(step.Wait)}
+	p := Progress{Target: r.target(), Total: len(r.seen), Left: len(step.Left), Waiting: holds(step.Wait)}
 	next := r.toldAt.Add(progressPause)
 	switch {
 	case p.same(r.told):
@@ -155,7 +159,7 @@ func (r *run) tellOf(w Waiting) {
 	default:
 		p.told = true
 		w.Since = p.since
-		r.observer.PodBlocked(r.Target, w)
+		r.observer.PodBlocked(r.target(), w)
 	}
 }
 
