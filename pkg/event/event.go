@@ -9,7 +9,7 @@ import "time"
 type Kind string
 
 // The kinds of event. The first two belong to a lifecycle hook, which waits for an answer; TestNotification
-// and Notice ask for nothing and name no instance.
+// and Notice ask for nothing. Each names one instance, save those two and CapacityBlockExpiration.
 const (
 	// LifecycleTerminating: the instance waits in Terminating:Wait, or returns to the warm pool, until its
 	// hook is completed (transition autoscaling:EC2_INSTANCE_TERMINATING).
@@ -23,8 +23,16 @@ const (
 	RebalanceRecommendation Kind = "rebalance-recommendation"
 	// StateChange: the instance has reached Event.State.
 	StateChange Kind = "state-change"
-	// ScheduledChange: AWS Health announces maintenance of the instance.
+	// ScheduledChange: AWS Health announces maintenance of the instance, of the sort that Event.Code says.
 	ScheduledChange Kind = "scheduled-change"
+	// ScheduledChangeCanceled: AWS Health says that such a change of the instance is over: it was canceled, or
+	// it has been done.
+	ScheduledChangeCanceled Kind = "scheduled-change-canceled"
+	// CapacityReservationInterruption: EC2 takes the instance's capacity back, at Event.Deadline.
+	CapacityReservationInterruption Kind = "capacity-reservation-interruption"
+	// CapacityBlockExpiration: the Capacity Block Event.ReservationID ends, and with it every instance in it.
+	// Which ones these are only EC2 knows.
+	CapacityBlockExpiration Kind = "capacity-block-expiration"
 	// TestNotification is what Auto Scaling sends when a hook or a notification is configured.
 	TestNotification Kind = "test-notification"
 	// Notice is a notification from Auto Scaling, EC2 or Health that asks for nothing, such as "EC2 Instance
@@ -32,11 +40,30 @@ const (
 	Notice Kind = "notice"
 )
 
+// Kinds returns every kind there is, so that a counter can start at zero for each.
+func Kinds() []Kind {
+	return []Kind{
+		LifecycleTerminating, LifecycleLaunching, SpotInterruption, RebalanceRecommendation, StateChange,
+		ScheduledChange, ScheduledChangeCanceled, CapacityReservationInterruption, CapacityBlockExpiration,
+		TestNotification, Notice,
+	}
+}
+
 // SpotNotice is how long before it interrupts a Spot instance EC2 says so (EC2 user guide, "Spot Instance
 // interruption notices"). A hook does not lengthen it.
 const SpotNotice = 2 * time.Minute
 
-// Event is one fact about one instance. It compares with ==, save that instants want time.Time.Equal.
+// ReservationNotice is how long before it terminates an instance in an interruptible Capacity Reservation EC2
+// says so (EC2 user guide, "Monitor interruptible Capacity Reservations"). It goes for a warning that names
+// no time.
+const ReservationNotice = 2 * time.Minute
+
+// BlockLead is how long before the end of a Capacity Block EC2 begins to terminate its instances (EC2 user
+// guide, "Monitor Capacity Blocks using EventBridge").
+const BlockLead = 30 * time.Minute
+
+// Event is one fact about one instance, or about one Capacity Block. It compares with ==, save that instants
+// want time.Time.Equal.
 type Event struct {
 	Kind Kind
 
@@ -44,24 +71,34 @@ type Event struct {
 	// be told under many ids, and an id may be missing.
 	ID string
 
-	// InstanceID has the form i-[0-9a-f]{8,17}; it is empty for TestNotification and Notice, never else.
+	// InstanceID has the form i-[0-9a-f]{8,17}; it is empty for TestNotification, Notice and
+	// CapacityBlockExpiration, never else.
 	InstanceID string
+
+	// ReservationID has the form cr-[0-9a-f]{8,17} for CapacityBlockExpiration; else it is empty.
+	ReservationID string
 
 	// At is the event's own time in UTC; zero when the message has none, which only Auto Scaling's direct form
 	// may lack.
 	At time.Time
 
 	// Deadline is when the instance goes whatever we do: two minutes after At for SpotInterruption, the start
-	// of the change for ScheduledChange; else zero. What a hook allows is not in the message: ask Auto
-	// Scaling.
+	// of the change for ScheduledChange; the termination time of CapacityReservationInterruption, or two
+	// minutes after At; BlockLead before the end for CapacityBlockExpiration; else zero. What a hook allows is
+	// not in the message: ask Auto Scaling.
 	Deadline time.Time
 
 	// Hook is that of the two lifecycle kinds; zero for the others.
 	Hook Hook
 
 	// State is the EC2 state of StateChange (pending, running, shutting-down, stopped, stopping, terminated)
-	// and the instance-action of SpotInterruption (terminate, stop, hibernate), as sent.
+	// and the instance-action of SpotInterruption (terminate, stop, hibernate) and
+	// CapacityReservationInterruption (terminate), as sent.
 	State string
+
+	// Code is the eventTypeCode of the two kinds from AWS Health, for example
+	// AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED, as sent; it may be empty.
+	Code string
 
 	// Origin and Destination tell a lifecycle action that passes the warm pool from one that does not. They
 	// are empty in messages from before warm pools.

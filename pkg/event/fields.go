@@ -82,12 +82,25 @@ func (f *fields) word(key string) string {
 }
 
 // instance returns an instance id that must be there.
-func (f *fields) instance(key string) string {
+func (f *fields) instance(key string) string { return f.id(key, "i-") }
+
+// id returns the id of an EC2 resource, which must be there and has the prefix of its type.
+func (f *fields) id(key, prefix string) string {
 	value := f.name(key)
-	if !isInstanceID(value) {
-		f.fail(key, "is not an instance id")
+	if !isID(value, prefix) {
+		f.fail(key, "is not an id that begins with "+prefix)
 	}
 	return value
+}
+
+// iso returns a time in ISO 8601, which AWS writes with or without a fraction, seconds or a colon in the
+// offset; what goes for it when it is absent.
+func (f *fields) iso(key string, absent time.Time) time.Time {
+	at := f.instant(key, time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00")
+	if at.IsZero() {
+		return absent
+	}
+	return at
 }
 
 // instant returns a time in one of the layouts, in UTC; zero when it is absent.
@@ -117,9 +130,9 @@ func (f *fields) inner(key string) *fields {
 	return inner
 }
 
-// isInstanceID tells whether id is i- and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer
-// format resource IDs").
-func isInstanceID(id string) bool {
-	digits, ok := strings.CutPrefix(id, "i-")
+// isID tells whether id is the prefix and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer format
+// resource IDs").
+func isID(id, prefix string) bool {
+	digits, ok := strings.CutPrefix(id, prefix)
 	return ok && len(digits) >= 8 && len(digits) <= 17 && strings.Trim(digits, "0123456789abcdef") == ""
 }

@@ -14,16 +14,9 @@ import (
 // FuzzParse holds what Parse promises for any bytes. Its corpus is testdata/fuzz/FuzzParse and the shapes
 // in testdata, each also in an SNS envelope.
 func FuzzParse(f *testing.F) {
-	shapes, err := os.ReadDir("testdata")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, shape := range shapes {
-		if shape.IsDir() {
-			continue
-		}
-		f.Add(read(f, shape.Name()))
-		f.Add(sns(f, read(f, shape.Name())))
+	for _, shape := range shapes(f) {
+		f.Add(read(f, shape))
+		f.Add(sns(f, read(f, shape)))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		events, err := event.Parse(body)
@@ -43,15 +36,57 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// shapes are the names of the message shapes in testdata.
+func shapes(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+var (
+	instanceShape    = regexp.MustCompile(`^i-[0-9a-f]{8,17}\z`)
+	reservationShape = regexp.MustCompile(`^cr-[0-9a-f]{8,17}\z`)
+	labelShape       = regexp.MustCompile(`^[a-z-]+\z`)
+)
+
 func checkEvent(t *testing.T, e event.Event) {
 	t.Helper()
-	quiet := e.Kind == event.TestNotification || e.Kind == event.Notice
-	named := regexp.MustCompile(`^i-[0-9a-f]{8,17}\z`).MatchString(e.InstanceID)
-	if quiet == named || quiet && e.InstanceID != "" {
+	if !slices.Contains(event.Kinds(), e.Kind) || !labelShape.MatchString(string(e.Kind)) {
+		t.Fatalf("the kind %q is not listed, or no label", e.Kind)
+	}
+	block := e.Kind == event.CapacityBlockExpiration
+	quiet := e.Kind == event.TestNotification || e.Kind == event.Notice || block
+	if quiet && e.InstanceID != "" || !quiet && !instanceShape.MatchString(e.InstanceID) {
 		t.Fatalf("%s has the instance %q", e.Kind, e.InstanceID)
+	}
+	if !block && e.ReservationID != "" || block && !reservationShape.MatchString(e.ReservationID) {
+		t.Fatalf("%s has the reservation %q", e.Kind, e.ReservationID)
 	}
 	checkHook(t, e)
 	checkDeadline(t, e)
+	checkWords(t, e)
+}
+
+// checkWords: a state and a code belong to the kinds that have one.
+func checkWords(t *testing.T, e event.Event) {
+	t.Helper()
+	stated := []event.Kind{event.StateChange, event.SpotInterruption, event.CapacityReservationInterruption}
+	if slices.Contains(stated, e.Kind) != (e.State != "") {
+		t.Fatalf("%s has the state %q", e.Kind, e.State)
+	}
+	coded := []event.Kind{event.ScheduledChange, event.ScheduledChangeCanceled}
+	if e.Code != "" && !slices.Contains(coded, e.Kind) {
+		t.Fatalf("%s has the code %q", e.Kind, e.Code)
+	}
 }
 
 func checkHook(t *testing.T, e event.Event) {
@@ -64,8 +99,11 @@ func checkHook(t *testing.T, e event.Event) {
 
 func checkDeadline(t *testing.T, e event.Event) {
 	t.Helper()
-	timed := e.Kind == event.SpotInterruption || e.Kind == event.ScheduledChange
-	if !timed && !e.Deadline.IsZero() {
+	timed := []event.Kind{
+		event.SpotInterruption, event.ScheduledChange,
+		event.CapacityReservationInterruption, event.CapacityBlockExpiration,
+	}
+	if !slices.Contains(timed, e.Kind) && !e.Deadline.IsZero() {
 		t.Fatalf("%s has the deadline %v", e.Kind, e.Deadline)
 	}
 	if e.Kind == event.SpotInterruption && e.Deadline.Sub(e.At) != event.SpotNotice {

@@ -68,6 +68,8 @@ func malformedFields(t *testing.T) []refusal {
 	direct, bridge := read(t, "terminating.json"), read(t, "bridge-terminating.json")
 	spot, state, health := read(t, "bridge-spot.json"), read(t, "bridge-state.json"), read(t, "bridge-health.json")
 	envelope := sns(t, direct)
+	reservation, block := read(t, "bridge-reservation.json"), read(t, "bridge-block.json")
+	closed := read(t, "bridge-health-closed.json")
 	entity := func(entity any) []byte { return edit(t, health, "detail.affectedEntities", []any{entity}) }
 	fault := func(name string, body []byte, path string, value any) refusal {
 		return refusal{name, edit(t, body, path, value), event.ErrMalformed}
@@ -114,6 +116,20 @@ func malformedFields(t *testing.T) []refusal {
 		fault("scheduled change with a start that is none", health, "detail.startTime", "Sat, 99 Foo 2027"),
 		fault("scheduled change with a start in a zone by name", health, "detail.startTime", "Sat, 06 Mar 2027 15:20:37 PST"),
 		fault("scheduled change with entities that are no list", health, "detail.affectedEntities", "s3cr3t"),
+		fault("scheduled change with a code that is no text", health, "detail.eventTypeCode", 7),
+		fault("scheduled change with a status that is no text", health, "detail.statusCode", []any{"s3cr3t"}),
+		fault("closed change with entities that are no list", closed, "detail.affectedEntities", "s3cr3t"),
+		{
+			"scheduled change of an entity whose status is no text",
+			entity(map[string]any{"entityValue": instance, "status": 7}), event.ErrMalformed,
+		},
+		fault("reservation's warning without an instance", reservation, "detail.instance-id", nil),
+		fault("reservation's warning without an action", reservation, "detail.instance-action", nil),
+		fault("reservation's warning with a time that is none", reservation, "detail.instance-termination-time", "s3cr3t"),
+		fault("reservation's warning with a time that is a number", reservation, "detail.instance-termination-time", 7),
+		fault("Capacity Block without an id", block, "detail.capacity-reservation-id", nil),
+		fault("Capacity Block with an id of something else", block, "detail.capacity-reservation-id", instance),
+		fault("Capacity Block with an end that is none", block, "detail.end-date", "s3cr3t"),
 		{"scheduled change of an entity that is text", entity("s3cr3t"), event.ErrMalformed},
 		{"scheduled change of an entity without a value", entity(map[string]any{}), event.ErrMalformed},
 		{"scheduled change of an ill-formed instance", entity(map[string]any{"entityValue": "i-s3cr3t"}), event.ErrMalformed},
