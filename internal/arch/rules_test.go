@@ -21,9 +21,12 @@ func rows() map[string]int {
 
 		"pkg/queue":     2,
 		"pkg/lifecycle": 2,
+		"pkg/instance":  2,
 		"pkg/node":      2,
 		"pkg/drain":     2,
+		"pkg/launch":    2,
 		"pkg/refresh":   2,
+		"pkg/lead":      2,
 
 		"internal/observe": 3,
 
@@ -47,12 +50,12 @@ func guards() []guard {
 	cmds := []string{"cmd/agent", "cmd/trigger"}
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/refresh")},
+		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/instance", "pkg/refresh")},
 		{aws + "/service/sqs", and("pkg/queue")},
 		{aws + "/service/autoscaling", and("pkg/lifecycle", "pkg/refresh")},
-		{aws + "/service/ec2", and("pkg/refresh")},
-		{"k8s.io", []string{"pkg/node", "pkg/drain", "cmd/agent"}},
-		{"sigs.k8s.io", []string{"pkg/node", "pkg/drain", "cmd/agent"}},
+		{aws + "/service/ec2", and("pkg/instance", "pkg/refresh")},
+		{"k8s.io", []string{"pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "cmd/agent"}},
+		{"sigs.k8s.io", []string{"pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "cmd/agent"}},
 		{"github.com/rs/zerolog", and("internal/observe")},
 		{"github.com/prometheus", and("internal/observe")},
 	}
