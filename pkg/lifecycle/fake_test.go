@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	groupName  = "workers"
 	instanceID = "i-0123456789abcdef0"
+	queueURL   = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
 	token      = "87654321-4321-4321-4321-210987654321"
 
 	terminating = "autoscaling:EC2_INSTANCE_TERMINATING"
@@ -48,7 +49,11 @@ type fakeAPI struct {
 	complete func(ctx context.Context, n int, in *autoscaling.CompleteLifecycleActionInput) error
 	state    func(ctx context.Context, id string) (string, error) // "" is an instance of no group
 	hooks    func(ctx context.Context, n int) ([]types.LifecycleHook, error)
+	groups   func(filter types.Filter, page string) (*autoscaling.DescribeAutoScalingGroupsOutput, error)
+	health   func(in *autoscaling.SetInstanceHealthInput) error
 	tags     func(ctx context.Context, page string) (*autoscaling.DescribeTagsOutput, error)
+
+	refreshes func(n int, group string) (*autoscaling.DescribeInstanceRefreshesOutput, error)
 
 	mu     sync.Mutex
 	calls  map[string][]time.Duration // since the start
@@ -119,7 +124,7 @@ func (f *fakeAPI) DescribeAutoScalingInstances(
 		}
 		if state != "" {
 			out.AutoScalingInstances = append(out.AutoScalingInstances, types.AutoScalingInstanceDetails{
-				InstanceId: aws.String(id), LifecycleState: aws.String(state),
+				InstanceId: aws.String(id), LifecycleState: aws.String(state), AutoScalingGroupName: aws.String(groupName),
 			})
 		}
 	}
@@ -151,6 +156,33 @@ func (f *fakeAPI) DescribeTags(
 		return &autoscaling.DescribeTagsOutput{}, nil
 	}
 	return f.tags(ctx, aws.ToString(in.NextToken))
+}
+
+func (f *fakeAPI) DescribeAutoScalingGroups(
+	_ context.Context, in *autoscaling.DescribeAutoScalingGroupsInput, _ ...func(*autoscaling.Options),
+) (*autoscaling.DescribeAutoScalingGroupsOutput, error) {
+	f.note("groups")
+	if f.groups == nil {
+		return &autoscaling.DescribeAutoScalingGroupsOutput{}, nil
+	}
+	return f.groups(in.Filters[0], aws.ToString(in.NextToken))
+}
+
+func (f *fakeAPI) SetInstanceHealth(
+	_ context.Context, in *autoscaling.SetInstanceHealthInput, _ ...func(*autoscaling.Options),
+) (*autoscaling.SetInstanceHealthOutput, error) {
+	f.note("health")
+	return &autoscaling.SetInstanceHealthOutput{}, f.health(in)
+}
+
+func (f *fakeAPI) DescribeInstanceRefreshes(
+	_ context.Context, in *autoscaling.DescribeInstanceRefreshesInput, _ ...func(*autoscaling.Options),
+) (*autoscaling.DescribeInstanceRefreshesOutput, error) {
+	n := f.note("refreshes")
+	if f.refreshes == nil {
+		return &autoscaling.DescribeInstanceRefreshesOutput{}, nil
+	}
+	return f.refreshes(n, aws.ToString(in.AutoScalingGroupName))
 }
 
 func lifecycleHook(name, transition string, heartbeat int32) types.LifecycleHook {
@@ -192,7 +224,7 @@ func (w *watcher) AutoScalingFailed(operation string, err error) {
 
 func newHooks(api API) (*Hooks, *watcher) {
 	w := &watcher{}
-	return New(api, Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second}, w), w
+	return New(api, Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second}, queueURL, w), w
 }
 
 // bubble runs a test in virtual time. A call that is shared may outlive who asked for it, by its timeout.

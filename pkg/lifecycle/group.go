@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,9 +35,7 @@ type Timing struct {
 //nolint:gochecknoglobals // a constant
 var shortest = Timing{shortestTimeout, holdPerTimeout * shortestTimeout}
 
-type hookKey struct{ group, name string }
-
-// hook is what is kept of a lifecycle hook.
+// hook is what is known of a lifecycle hook.
 type hook struct {
 	timing   Timing
 	siblings int // other hooks of the group for the same transition
@@ -45,7 +44,7 @@ type hook struct {
 // Timing returns how long the action's hook waits, as Auto Scaling describes it. The answer is kept for some
 // minutes. The error is ErrGone if the group has no such hook.
 func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
-	k, err := h.hooks.get(ctx, hookKey{a.Group, a.Hook})
+	k, err := h.hook(ctx, a)
 	return k.timing, err
 }
 
@@ -61,32 +60,49 @@ func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.T
 
 // shared tells whether other hooks than the action's own may hold the instance too.
 func (h *Hooks) shared(ctx context.Context, a Action) bool {
-	k, err := h.hooks.get(ctx, hookKey{a.Group, a.Hook})
+	k, err := h.hook(ctx, a)
 	return err == nil && k.siblings > 0
 }
 
-// readHook reads the named hook, and counts those of the same transition beside it.
-func (h *Hooks) readHook(ctx context.Context, key hookKey) (hook, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	out, err := h.api.DescribeLifecycleHooks(ctx,
-		&autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(key.group)})
-	if err != nil {
-		return hook{}, fmt.Errorf("describe the lifecycle hooks of group %s: %w", key.group, err)
+// hook finds the action's hook among those of its group, and counts those of the same transition beside it. A
+// hook that is not among those that were read before may be new.
+func (h *Hooks) hook(ctx context.Context, a Action) (hook, error) {
+	for range 2 {
+		all, err := h.listed.get(ctx, a.Group)
+		if err != nil {
+			return hook{}, err
+		}
+		if found, ok := among(all, a.Hook); ok {
+			return found, nil
+		}
+		h.listed.forget(a.Group)
 	}
-	i := slices.IndexFunc(out.LifecycleHooks, func(l types.LifecycleHook) bool {
-		return deref(l.LifecycleHookName) == key.name
-	})
+	return hook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, ErrGone)
+}
+
+func among(all []types.LifecycleHook, name string) (hook, bool) {
+	i := slices.IndexFunc(all, func(l types.LifecycleHook) bool { return deref(l.LifecycleHookName) == name })
 	if i < 0 {
-		return hook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", key.group, key.name, ErrGone)
+		return hook{}, false
 	}
-	found := hook{timing: timing(out.LifecycleHooks[i]), siblings: -1}
-	for _, l := range out.LifecycleHooks {
-		if deref(l.LifecycleTransition) == deref(out.LifecycleHooks[i].LifecycleTransition) {
+	found := hook{timing: timing(all[i]), siblings: -1}
+	for _, l := range all {
+		if deref(l.LifecycleTransition) == deref(all[i].LifecycleTransition) {
 			found.siblings++
 		}
 	}
-	return found, nil
+	return found, true
+}
+
+func (h *Hooks) readHooks(ctx context.Context, group string) ([]types.LifecycleHook, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := h.api.DescribeLifecycleHooks(ctx,
+		&autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(group)})
+	if err != nil {
+		return nil, fmt.Errorf("describe the lifecycle hooks of group %s: %w", group, err)
+	}
+	return out.LifecycleHooks, nil
 }
 
 func timing(l types.LifecycleHook) Timing {
@@ -152,15 +168,16 @@ func clusterOf(key, value string) string {
 // keep is how long an answer about a group or a hook is used again.
 const keep = 5 * time.Minute
 
-// cache keeps what read returned for some minutes, and lets those who ask at the same time share one call.
-// Errors are not kept. Who asks leaves when its context ends, and the call goes on. Its zero value, with read
-// set, is ready for use.
-type cache[K comparable, V any] struct {
-	read func(context.Context, K) (V, error)
+// cache keeps what read returned about a group for some minutes, and lets those who ask at the same time
+// share one call. Errors are not kept. Who asks leaves when its context ends, and the call goes on. Its zero
+// value, with read set, is ready for use.
+type cache[V any] struct {
+	read func(ctx context.Context, group string) (V, error)
+	keep time.Duration // some minutes if zero
 
 	calls singleflight.Group
 	mu    sync.Mutex
-	kept  map[K]entry[V]
+	kept  map[string]entry[V]
 }
 
 type entry[V any] struct {
@@ -168,17 +185,17 @@ type entry[V any] struct {
 	until time.Time
 }
 
-func (c *cache[K, V]) get(ctx context.Context, key K) (V, error) {
+func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
 	c.mu.Lock()
-	e, ok := c.kept[key]
+	e, ok := c.kept[group]
 	c.mu.Unlock()
 	if ok && time.Now().Before(e.until) {
 		return e.value, nil
 	}
-	answer := c.calls.DoChan(fmt.Sprintf("%#v", key), func() (any, error) {
-		v, err := c.read(context.WithoutCancel(ctx), key)
+	answer := c.calls.DoChan(group, func() (any, error) {
+		v, err := c.read(context.WithoutCancel(ctx), group)
 		if err == nil {
-			c.put(key, v)
+			c.put(group, v)
 		}
 		return v, err
 	})
@@ -191,16 +208,22 @@ func (c *cache[K, V]) get(ctx context.Context, key K) (V, error) {
 	}
 }
 
-func (c *cache[K, V]) put(key K, v V) {
+func (c *cache[V]) forget(group string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.kept, group)
+}
+
+func (c *cache[V]) put(group string, v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == nil {
-		c.kept = map[K]entry[V]{}
+		c.kept = map[string]entry[V]{}
 	}
 	for k, e := range c.kept {
 		if time.Now().After(e.until) {
 			delete(c.kept, k)
 		}
 	}
-	c.kept[key] = entry[V]{v, time.Now().Add(keep)}
+	c.kept[group] = entry[V]{v, time.Now().Add(cmp.Or(c.keep, keep))}
 }

@@ -80,8 +80,8 @@ func TestTimingIsKeptForFiveMinutes(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if _, err := h.Timing(t.Context(), action); err != nil || len(h.hooks.kept) != 1 {
-			t.Errorf("%d answers kept, one of them used of late; %v", len(h.hooks.kept), err)
+		if _, err := h.Timing(t.Context(), action); err != nil || len(h.listed.kept) != 1 {
+			t.Errorf("%d answers kept, one of them used of late; %v", len(h.listed.kept), err)
 		}
 	})
 }
@@ -128,25 +128,6 @@ func TestReadersShareACall(t *testing.T) {
 	})
 }
 
-// TestReadersOfOtherThingsDoNotShare: names of groups and hooks may hold spaces.
-func TestReadersOfOtherThingsDoNotShare(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := cache[hookKey, string]{read: func(_ context.Context, k hookKey) (string, error) {
-			time.Sleep(time.Second)
-			return k.group + "/" + k.name, nil
-		}}
-		var wg sync.WaitGroup
-		for _, k := range []hookKey{{"a b", "c"}, {"a", "b c"}} {
-			wg.Go(func() {
-				if got, err := c.get(t.Context(), k); got != k.group+"/"+k.name || err != nil {
-					t.Errorf("got %q, %v for %q", got, err, k)
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
 // TestReaderWhoseContextEndsLeaves: a process that stops must not wait for an endpoint that does not answer.
 func TestReaderWhoseContextEndsLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -172,6 +153,24 @@ func TestHookOfAnotherName(t *testing.T) {
 		}
 		if _, err := h.Deadline(t.Context(), other, time.Now()); !errors.Is(err, ErrGone) {
 			t.Errorf("got %v, want ErrGone", err)
+		}
+	})
+}
+
+// TestHookThatIsNew: the hooks of a group are kept for some minutes, in which one may be added.
+func TestHookThatIsNew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
+			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30), lifecycleHook("new", terminating, 90)}[:min(n+1, 2)], nil
+		}
+		h, _ := newHooks(f)
+		if _, err := h.Timing(t.Context(), action); err != nil {
+			t.Fatal(err)
+		}
+		got, err := h.Timing(t.Context(), Action{Group: groupName, Hook: "new"})
+		if err != nil || got.Heartbeat != 90*time.Second {
+			t.Errorf("got %v, %v", got, err)
 		}
 	})
 }
@@ -223,7 +222,7 @@ func TestDeadline(t *testing.T) {
 					hook.GlobalTimeout = aws.Int32(tt.global)
 					return []types.LifecycleHook{hook}, nil
 				}
-				h := New(f, Config{Margin: tt.margin}, &watcher{})
+				h := New(f, Config{Margin: tt.margin}, queueURL, &watcher{})
 				began := time.Now().Add(-time.Minute)
 				got, err := h.Deadline(t.Context(), action, began)
 				if err != nil || got.Sub(began) != tt.want {

@@ -97,6 +97,19 @@ func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 	return err
 }
 
+// Held tells whether Auto Scaling says that the action is pending, which it does by taking a heartbeat for
+// it. That it knows of no such action is likely, but no proof.
+func (h *Hooks) Held(ctx context.Context, a Action) (bool, error) {
+	err := h.heartbeat(ctx, a)
+	switch {
+	case err == nil:
+		return true, nil
+	case isNotActive(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("ask by a heartbeat for %s: %w", a, err)
+}
+
 // Complete ends the action with result, and returns nil only when the action is proven closed: Auto Scaling
 // took the completion, or says that no action is active and that no hook holds the instance. Everything else
 // is tried again until ctx ends.
@@ -156,10 +169,10 @@ func (h *Hooks) closed(ctx context.Context, a Action, err error, denied *time.Ti
 	switch {
 	case stateErr != nil:
 		return false
-	case state.Gone() || state.Unknown():
+	case a.over(state) || state.Unknown():
 		return true
 	}
-	return isNotActive(err) && time.Since(*denied) >= doubtful && (!state.Terminating() || h.shared(ctx, a))
+	return isNotActive(err) && time.Since(*denied) >= doubtful && (!a.pending(state) || h.shared(ctx, a))
 }
 
 // gone tells whether a heartbeat that failed means that there is no action left: Auto Scaling refuses it, and
@@ -180,7 +193,7 @@ func (h *Hooks) gone(ctx context.Context, a Action, err error, unknown *time.Tim
 	case unknown.IsZero():
 		*unknown = time.Now()
 	}
-	return state.Gone() || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
+	return a.over(state) || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
 }
 
 // isValidation tells whether Auto Scaling refused the call for what it names. Auto Scaling models no error

@@ -270,7 +270,7 @@ func TestInterval(t *testing.T) {
 					}
 					return []types.LifecycleHook{lifecycleHook("drain", terminating, tt.timeout)}, nil
 				}
-				h := New(f, Config{HeartbeatInterval: tt.configured}, &watcher{})
+				h := New(f, Config{HeartbeatInterval: tt.configured}, queueURL, &watcher{})
 				seen := map[time.Duration]bool{}
 				for range 200 {
 					got := h.interval(t.Context(), action)
@@ -428,7 +428,7 @@ func TestHoldTriesAgainInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newAPI()
 		f.beat = func(context.Context, int, *autoscaling.RecordLifecycleActionHeartbeatInput) error { return errDropped }
-		h := New(f, Config{HeartbeatInterval: 2 * time.Second}, &watcher{})
+		h := New(f, Config{HeartbeatInterval: 2 * time.Second}, queueURL, &watcher{})
 		if err := h.Hold(t.Context(), action, waits(time.Minute)); err != nil {
 			t.Error(err)
 		}
@@ -439,4 +439,33 @@ func TestHoldTriesAgainInTime(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestHeld(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer error
+		held   bool
+		err    error
+	}{
+		{"Auto Scaling takes a heartbeat", nil, true, nil},
+		{"it knows of no such action", errNotActive, false, nil},
+		{"it does not answer", errDropped, false, errDropped},
+		{"it knows no such hook", errNoHook, false, errNoHook},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newAPI()
+				f.beat = func(context.Context, int, *autoscaling.RecordLifecycleActionHeartbeatInput) error { return tt.answer }
+				h, _ := newHooks(f)
+				held, err := h.Held(t.Context(), launchAction())
+				if held != tt.held || !errors.Is(err, tt.err) {
+					t.Errorf("got %v, %v", held, err)
+				}
+				if n := len(f.called("beat")); n != 1 {
+					t.Errorf("%d heartbeats", n)
+				}
+			})
+		})
+	}
 }

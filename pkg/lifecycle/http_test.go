@@ -69,7 +69,11 @@ func recorded(t *testing.T, s *awsim.Server, hook string) awsim.Action {
 	return awsim.Action{}
 }
 
-func named(a awsim.Action) Action { return Action{a.Group, a.Hook, a.InstanceID, a.Token} }
+func named(a awsim.Action) Action {
+	return Action{
+		Group: a.Group, Hook: a.Hook, InstanceID: a.InstanceID, Token: a.Token, Launch: a.Transition == awsim.Launching,
+	}
+}
 
 func TestHTTPHoldAndComplete(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
@@ -21,13 +22,31 @@ type Action struct {
 	Hook       string // lifecycle hook name
 	InstanceID string
 	Token      string // may be empty: group, hook and instance name the action as well
+	Launch     bool   // of a launching instance; else of a terminating one
+}
+
+// pending tells whether the hook may hold an instance that is in the state, or be about to.
+func (a Action) pending(s State) bool {
+	if a.Launch {
+		return s.Launching()
+	}
+	return s.Terminating()
+}
+
+// over tells whether an instance that is in the state is past the hook.
+func (a Action) over(s State) bool {
+	if a.Launch {
+		return !s.Launching() && !s.Unknown()
+	}
+	return s.Gone()
 }
 
 // Result is how an action is completed.
 type Result string
 
 // The results that Auto Scaling knows. For a terminating action both end in termination; Abandon also stops
-// the other hooks of the instance (Amazon EC2 Auto Scaling user guide, "Add lifecycle hooks").
+// the other hooks of the instance. A launch that is abandoned ends in termination (Amazon EC2 Auto Scaling
+// user guide, "Add lifecycle hooks").
 const (
 	Continue Result = "CONTINUE"
 	Abandon  Result = "ABANDON"
@@ -40,6 +59,7 @@ var ErrGone = errors.New("the lifecycle action is no longer active")
 type Config struct {
 	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats of a lifecycle action. 0s: half of the hook's own HeartbeatTimeout, which is right for every hook."`
 	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long Auto Scaling may contradict a message (the instance is not terminating) before the message counts as forged. Auto Scaling's answers are eventually consistent."`
+	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent answers, separated by commas; others are neither held nor completed. Empty: every hook that a message tells of, and, for instances that no message tells of, the hooks that send to the queue or have no target of their own (EventBridge)."`
 	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must have ended, so that it is completed by the agent and not by the timeout. At most a tenth of the global timeout is used."`
 }
 
@@ -65,8 +85,14 @@ type API interface {
 		...func(*autoscaling.Options)) (*autoscaling.DescribeAutoScalingInstancesOutput, error)
 	DescribeLifecycleHooks(context.Context, *autoscaling.DescribeLifecycleHooksInput,
 		...func(*autoscaling.Options)) (*autoscaling.DescribeLifecycleHooksOutput, error)
+	DescribeInstanceRefreshes(context.Context, *autoscaling.DescribeInstanceRefreshesInput,
+		...func(*autoscaling.Options)) (*autoscaling.DescribeInstanceRefreshesOutput, error)
 	DescribeTags(context.Context, *autoscaling.DescribeTagsInput,
 		...func(*autoscaling.Options)) (*autoscaling.DescribeTagsOutput, error)
+	DescribeAutoScalingGroups(context.Context, *autoscaling.DescribeAutoScalingGroupsInput,
+		...func(*autoscaling.Options)) (*autoscaling.DescribeAutoScalingGroupsOutput, error)
+	SetInstanceHealth(context.Context, *autoscaling.SetInstanceHealthInput,
+		...func(*autoscaling.Options)) (*autoscaling.SetInstanceHealthOutput, error)
 	RecordLifecycleActionHeartbeat(context.Context, *autoscaling.RecordLifecycleActionHeartbeatInput,
 		...func(*autoscaling.Options)) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error)
 	CompleteLifecycleAction(context.Context, *autoscaling.CompleteLifecycleActionInput,
@@ -85,18 +111,21 @@ type Hooks struct {
 	api      API
 	cfg      Config
 	observer Observer
+	queue    string // the end of its ARN
 
 	instances batch.Batcher[string, State]
-	hooks     cache[hookKey, hook]
-	clusters  cache[string, []string]
+	listed    cache[[]types.LifecycleHook] // by group
+	clusters  cache[[]string]
+	refreshes cache[bool]
 }
 
-// New returns Hooks that call api.
-func New(api API, cfg Config, observer Observer) *Hooks {
-	h := &Hooks{api: api, cfg: cfg, observer: observer}
+// New returns Hooks that call api, for an agent that reads the queue.
+func New(api API, cfg Config, queueURL string, observer Observer) *Hooks {
+	h := &Hooks{api: api, cfg: cfg, observer: observer, queue: arnOf(queueURL)}
 	h.instances = batch.Batcher[string, State]{Max: describeMax, Window: describeWindow, Call: h.describe}
-	h.hooks.read = h.readHook
+	h.listed.read = h.readHooks
 	h.clusters.read = h.readClusters
+	h.refreshes.read, h.refreshes.keep = h.readRefresh, keepRefresh
 	return h
 }
 
@@ -114,6 +143,19 @@ func (s State) Terminating() bool {
 	}
 	return false
 }
+
+// Launching tells whether the instance is on its way into its group, or into the warm pool, and has not been
+// let go: the hook may be waiting, or about to. On its way into the warm pool it may come from service, too.
+func (s State) Launching() bool {
+	switch s {
+	case "Pending", "Pending:Wait", "Warmed:Pending", "Warmed:Pending:Wait":
+		return true
+	}
+	return false
+}
+
+// Warmed tells whether the instance is in the warm pool, or on its way there.
+func (s State) Warmed() bool { return strings.HasPrefix(string(s), "Warmed:") }
 
 // Waiting tells whether a lifecycle hook holds the instance now.
 func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }

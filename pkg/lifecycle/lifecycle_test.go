@@ -98,7 +98,9 @@ func TestValidate(t *testing.T) {
 	}{
 		{"good", func(*Config) {}, nil},
 		{"the least", func(c *Config) { *c = Config{HeartbeatInterval: time.Second, ConfirmTimeout: time.Second} }, nil},
-		{"the most", func(c *Config) { *c = Config{2 * time.Hour, 10 * time.Minute, time.Hour} }, nil},
+		{"the most", func(c *Config) {
+			*c = Config{HeartbeatInterval: 2 * time.Hour, ConfirmTimeout: 10 * time.Minute, Margin: time.Hour}
+		}, nil},
 		{"beats too often", func(c *Config) { c.HeartbeatInterval = time.Millisecond }, []string{"HOOK_HEARTBEAT_INTERVAL"}},
 		{"beats backwards", func(c *Config) { c.HeartbeatInterval = -1 }, []string{"HOOK_HEARTBEAT_INTERVAL"}},
 		{"beats too seldom", func(c *Config) { c.HeartbeatInterval = 3 * time.Hour }, []string{"HOOK_HEARTBEAT_INTERVAL"}},
@@ -106,7 +108,7 @@ func TestValidate(t *testing.T) {
 		{"never believes", func(c *Config) { c.ConfirmTimeout = time.Hour }, []string{"HOOK_CONFIRM_TIMEOUT"}},
 		{"too late", func(c *Config) { c.Margin = -time.Second }, []string{"HOOK_MARGIN"}},
 		{"too early", func(c *Config) { c.Margin = 2 * time.Hour }, []string{"HOOK_MARGIN"}},
-		{"all at once", func(c *Config) { *c = Config{-1, -1, -1} }, []string{
+		{"all at once", func(c *Config) { *c = Config{HeartbeatInterval: -1, ConfirmTimeout: -1, Margin: -1} }, []string{
 			"HOOK_HEARTBEAT_INTERVAL", "HOOK_CONFIRM_TIMEOUT", "HOOK_MARGIN",
 		}},
 	} {
