@@ -90,7 +90,7 @@ func (n *Nodes) withdraw(name, uid string) {
 }
 
 // WriteConditions writes what Report is told until ctx ends. What is final is still written then, if the API
-// server takes it within two seconds.
+// server takes it within two seconds; the rest is dropped, for another process may go on. It may run again.
 func (n *Nodes) WriteConditions(ctx context.Context, observer Observer) {
 	n.conditions.run(ctx, observer)
 }
@@ -147,6 +147,13 @@ func (c *conditions) forget(name, uid string) {
 	}
 }
 
+// forgetAll drops what is kept: another process may tell of the Nodes from now on.
+func (c *conditions) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue, c.ending, c.nodes = nil, false, map[string]*shown{}
+}
+
 func (c *conditions) wake(name string) {
 	if c.queue != nil {
 		c.queue.Add(name)
@@ -169,6 +176,7 @@ func (c *conditions) run(ctx context.Context, observer Observer) {
 	defer timer.Stop()
 	c.end()
 	workers.Wait()
+	c.forgetAll()
 }
 
 // begin takes up what has been told so far.

@@ -323,6 +323,30 @@ func TestConditionToldBeforeTheWriting(t *testing.T) {
 	})
 }
 
+// TestConditionsWrittenAgain: what one leader has not come to tell is not told later, when another may have
+// told more; and what it has told is told again when it leads again.
+func TestConditionsWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(t, object())
+		b.draining(3)
+		synctest.Wait()
+		b.draining(2) // in ten seconds
+		b.end()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.WriteConditions(ctx, b) })
+		time.Sleep(time.Minute)
+		b.draining(3)
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		want := []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 3 left (since 0s)"}
+		if diff := cmp.Diff(want, b.wrote); diff != "" || len(b.told) > 0 {
+			t.Errorf("wrote (-want +got):\n%s\ntold %q", diff, b.told)
+		}
+	})
+}
+
 func TestConditionThatCannotBeWritten(t *testing.T) {
 	outage := errors.New("no answer")
 	forbidden := apierrors.NewForbidden(nodeResource, "n", errors.New("no"))

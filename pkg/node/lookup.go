@@ -40,7 +40,8 @@ func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return n.client.CoreV1().Nodes().List(ctx, o)
 	})
-	err := list.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
+	seen := metav1.ListOptions{LabelSelector: n.cfg.Selector}
+	err := list.EachListItem(ctx, seen, func(obj runtime.Object) error {
 		one, ok := obj.(*corev1.Node)
 		if !ok {
 			return fmt.Errorf("%T is no Node", obj)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/retry"
 )
 
@@ -29,7 +30,8 @@ type Mark struct {
 	Token      string    `json:"token,omitempty"` // of the lifecycle action
 	Since      time.Time `json:"since"`
 	Deadline   time.Time `json:"deadline,omitzero"`
-	Put        []string  `json:"put"` // what was not there before: taint, cordon, label
+	Goes       time.Time `json:"goes,omitzero"` // when the instance goes whatever we do, as the event says
+	Put        []string  `json:"put"`           // what was not there before: taint, cordon, label
 }
 
 // The things that a Mark can say the agent put on a Node.
@@ -45,20 +47,23 @@ type Reason struct {
 	Hook     string    // GROUP/HOOK; empty if no hook waits
 	Token    string    // of the lifecycle action; may be empty
 	Deadline time.Time // zero if it is not known yet
+	Goes     time.Time // when the instance goes whatever we do; zero if the event does not say
 }
 
 // Retire takes the Node out of service in one patch, as configured: taint, unschedulable, load-balancer
 // label, and an annotation with the reason and the deadline. It returns the mark that the Node has
-// afterwards. Of two deadlines the earlier stays, and a Node that has all of it already is not patched. The
-// patch is guarded by the Node's resource version. The error is ErrGone if the Node no longer exists.
-func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (Mark, error) {
-	var mark Mark
-	err := n.change(ctx, node, func(current *corev1.Node) patch {
+// afterwards, and whether that is news: the Node had no mark, or one with a later deadline. Of two deadlines
+// the earlier stays, and a Node that has all of it already is not patched. The patch is guarded by the Node's
+// resource version. The error is ErrGone if the Node no longer exists.
+func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (mark Mark, news bool, err error) {
+	err = n.change(ctx, node, func(current *corev1.Node) patch {
 		var p patch
+		before, _ := readMark(current)
 		p, mark = retire(current, n.cfg, reason, time.Now())
+		news = !mark.Since.Equal(before.Since) || !mark.Deadline.Equal(before.Deadline)
 		return p
 	})
-	return mark, err
+	return mark, news, err
 }
 
 // Restore takes off the Node what Retire put on it, and nothing else. It tells whether there was anything.
@@ -87,31 +92,22 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 const changeTimeout = 15 * time.Second
 
 // change patches the Node with what alter returns for its current state; nil changes nothing. The Node is
-// read from the watch first, and from the API after a conflict, or before it is said that there is nothing to
-// change, or no such Node: the watch may not show yet what was just done.
+// taken as our own last patch has left it, or as the watch shows it, and read from the API after a conflict,
+// or before it is said on the word of the watch that there is nothing to change, or no such Node: the watch
+// may not show yet what was just done. The changes of one Node come one after the other.
 func (n *Nodes) change(ctx context.Context, node Node, alter func(*corev1.Node) patch) error {
+	n.changing.LockKey(node.Name)
+	defer func() { _ = n.changing.UnlockKey(node.Name) }() // which fails for locks that are not held
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	current, err := n.cached(node.Name)
-	if err != nil || string(current.UID) != node.UID || alter(current) == nil {
+	current, own := n.latest(node.Name)
+	if current == nil || string(current.UID) != node.UID || !own && alter(current) == nil {
 		current = nil
 	}
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if current == nil {
-			if current, err = n.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{}); err != nil {
-				return err
-			}
-		}
-		if string(current.UID) != node.UID {
-			return ErrGone
-		}
-		p := alter(current)
-		if p == nil {
-			return nil
-		}
-		p.guard(current.ResourceVersion)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		known := current
 		current = nil
-		return n.apply(ctx, node.Name, p)
+		return n.changeOnce(ctx, node, known, alter)
 	})
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
@@ -120,6 +116,26 @@ func (n *Nodes) change(ctx context.Context, node Node, alter func(*corev1.Node) 
 		return fmt.Errorf("change node %s: %w", node.Name, err)
 	}
 	return nil
+}
+
+// changeOnce patches the Node as it is known, or as the API has it if it is not known.
+func (n *Nodes) changeOnce(
+	ctx context.Context, node Node, current *corev1.Node, alter func(*corev1.Node) patch,
+) (err error) {
+	if current == nil {
+		if current, err = n.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	if string(current.UID) != node.UID {
+		return ErrGone
+	}
+	p := alter(current)
+	if p == nil {
+		return nil
+	}
+	p.guard(current.ResourceVersion)
+	return n.apply(ctx, node.Name, p)
 }
 
 func (n *Nodes) cached(name string) (*corev1.Node, error) {
@@ -138,8 +154,44 @@ func (n *Nodes) apply(ctx context.Context, name string, p patch) error {
 	if err != nil {
 		return fmt.Errorf("encode the patch: %w", err)
 	}
-	_, err = n.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+	after, err := n.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+	if err == nil {
+		kept, _ := strip(after)
+		n.written.Store(name, kept)
+	}
 	return err
+}
+
+// shown forgets our own last patch of a Node if the watch shows it.
+func (n *Nodes) shown(node *corev1.Node) {
+	written, ok := n.written.Load(node.Name)
+	if ok && !isNewer(written.(*corev1.Node), node) { //nolint:forcetypeassert // apply stores Nodes
+		n.written.CompareAndDelete(node.Name, written)
+	}
+}
+
+// latest returns the Node as our own last patch has left it, if the watch does not show that yet, else as the
+// watch shows it; nil if it does not.
+func (n *Nodes) latest(name string) (latest *corev1.Node, own bool) {
+	shown, err := n.cached(name)
+	if err != nil {
+		return nil, false
+	}
+	written, ok := n.written.Load(name)
+	if !ok {
+		return shown, false
+	}
+	ours := written.(*corev1.Node) //nolint:forcetypeassert // apply stores Nodes
+	if isNewer(ours, shown) {
+		return ours, true
+	}
+	return shown, false
+}
+
+// isNewer tells whether a is a later state of the Node that b is one of.
+func isNewer(a, b *corev1.Node) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0 && a.UID == b.UID
 }
 
 // patch is a JSON merge patch (RFC 7386) of a Node.
@@ -254,23 +306,34 @@ func (m *Mark) put(what string) {
 }
 
 // merge is the mark for reason on a Node that has the mark m. Of two deadlines of one termination the earlier
-// stays; another action of the same hook is a new termination, of an instance that lived on after the first.
+// stays.
 func (m Mark) merge(reason Reason, now time.Time) Mark {
-	renewed := m.Hook == reason.Hook && m.Token != reason.Token && m.Token != "" && reason.Token != ""
-	if m.Since.IsZero() || renewed {
-		m.Since, m.Deadline = now.UTC().Truncate(time.Second), time.Time{}
+	if m.Since.IsZero() || m.outlived(reason, now) {
+		m.Since, m.Deadline, m.Goes = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}
 	if m.Hook == "" || (m.Hook == reason.Hook && m.Token == "") {
 		m.Hook, m.Token = reason.Hook, reason.Token
 	}
+	m.Goes = earlier(m.Goes, reason.Goes.UTC().Truncate(time.Second))
 	m.Deadline = earlier(m.Deadline, reason.Deadline.UTC().Truncate(time.Second))
 	m.Put = slices.Clone(m.Put)
 	return m
 }
 
+// outlived tells whether the instance lived on after what it was marked for, so that reason is a new
+// termination: it has another action of the same hook, or a hook has come after the time to be drained for
+// something that is yet to be.
+func (m Mark) outlived(reason Reason, now time.Time) bool {
+	if m.Hook == "" && reason.Hook != "" {
+		return !m.Deadline.IsZero() && m.Deadline.Before(now) && m.Goes.After(now)
+	}
+	return m.Hook == reason.Hook && m.Token != reason.Token && m.Token != "" && reason.Token != ""
+}
+
 func (m Mark) same(o Mark) bool {
-	return m.Hook == o.Hook && m.Token == o.Token && m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline)
+	return m.Hook == o.Hook && m.Token == o.Token && m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline) &&
+		m.Goes.Equal(o.Goes)
 }
 
 // earlier returns the earlier of two instants; a zero one is not set.

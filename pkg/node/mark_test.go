@@ -260,6 +260,24 @@ func TestMerge(t *testing.T) {
 			first,
 		},
 		{
+			"when an instance goes is kept, the earlier of two",
+			change(func(m *Mark) { m.Goes = at(3 * time.Hour) }),
+			Reason{Hook: "g/h", Token: "t1", Goes: at(2 * time.Hour)},
+			change(func(m *Mark) { m.Goes = at(2 * time.Hour) }),
+		},
+		{
+			"a hook after the time to be drained for maintenance that is yet to come is a new termination",
+			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), Goes: at(48 * time.Hour), Put: []string{putTaint}},
+			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
+			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Put: []string{putTaint}},
+		},
+		{
+			"a hook of an instance that is being taken back does not loosen",
+			Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), Goes: at(2 * time.Second)},
+			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
+			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), Goes: at(2 * time.Second)},
+		},
+		{
 			"a token joins its hook", change(func(m *Mark) { m.Token = "" }),
 			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
 			first,

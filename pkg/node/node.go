@@ -13,10 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/keymutex"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
@@ -43,6 +45,7 @@ type Config struct {
 	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. NoExecute lets Kubernetes delete pods at once, past every PodDisruptionBudget."`
 	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Whether the node is made unschedulable as well, for pods that tolerate every taint."`
 	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is put on the node: early (with the taint), late (after the last pod has gone), or off."`
+	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent looks after, as topology.kubernetes.io/region=eu-central-1. Empty: all. It is for clusters whose nodes are in several AWS accounts or Regions: each has an agent of its own."`
 	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" help:"How long a terminating instance of this cluster is held if no node has registered for it: it may be about to, and would then take pods."`
 }
 
@@ -64,6 +67,9 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("NODE_EXCLUDE_FROM_LOAD_BALANCERS is %q: must be early, late or off",
 			c.ExcludeFromLB))
 	}
+	if _, err := labels.Parse(c.Selector); err != nil {
+		errs = append(errs, fmt.Errorf("NODE_SELECTOR is %q: %w", c.Selector, err))
+	}
 	if c.RegistrationTimeout < 0 || c.RegistrationTimeout > time.Hour {
 		errs = append(errs, fmt.Errorf(
 			"NODE_REGISTRATION_TIMEOUT is %v: must be from 0s to 1h", c.RegistrationTimeout))
@@ -80,9 +86,15 @@ type Nodes struct {
 	conditions conditions
 	lookups    batch.Batcher[string, Node]
 
+	changing keymutex.KeyMutex
+	written  sync.Map // by name: *corev1.Node, as our own last patch has left it
+
 	mu      sync.Mutex
 	waiting map[string][]chan struct{} // by instance id: closed when its Node registers
 }
+
+// changingAtOnce is how many Nodes may be changed side by side.
+const changingAtOnce = 1024
 
 // byInstance is the index of Nodes by EC2 instance id.
 const byInstance = "instance"
@@ -91,10 +103,12 @@ const byInstance = "instance"
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	n := &Nodes{
 		client: client, cfg: cfg, waiting: map[string][]chan struct{}{},
+		changing:   keymutex.NewHashed(changingAtOnce),
 		conditions: conditions{client: client, nodes: map[string]*shown{}},
 	}
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: n.lookup}
-	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex}, nil)
+	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex},
+		func(o *metav1.ListOptions) { o.LabelSelector = cfg.Selector })
 	if err := n.informer.SetTransform(strip); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
@@ -134,6 +148,18 @@ func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 		found, ok = one.or(found), true
 	}
 	return found, ok
+}
+
+// All returns every Node that is an EC2 instance. It asks no API.
+func (n *Nodes) All() []Node {
+	var all []Node
+	for _, obj := range n.informer.GetStore().List() {
+		one := toNode(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
+		if one.InstanceID != "" {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // or returns which of two Nodes of one instance to believe in. An instance that has registered anew under
@@ -194,6 +220,7 @@ func (n *Nodes) registered(obj any) {
 	if !ok {
 		return
 	}
+	n.shown(node)
 	id := instanceOf(node)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,6 +235,7 @@ func (n *Nodes) deleted(obj any) {
 		obj = last.Obj
 	}
 	if node, ok := obj.(*corev1.Node); ok {
+		n.written.Delete(node.Name)
 		n.conditions.forget(node.Name, string(node.UID))
 	}
 }
@@ -246,7 +274,7 @@ func strip(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			Labels:      only(node.Labels, corev1.LabelNodeExcludeBalancers),
-			Annotations: only(node.Annotations, Annotation),
+			Annotations: only(node.Annotations, Annotation, scaleDownDisabled, ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
@@ -262,11 +290,18 @@ func strip(obj any) (any, error) {
 	return kept, nil
 }
 
-func only(m map[string]string, key string) map[string]string {
-	if v, ok := m[key]; ok {
-		return map[string]string{key: v}
+// only returns what m has for the keys; nil if that is nothing.
+func only(m map[string]string, keys ...string) map[string]string {
+	var kept map[string]string
+	for _, key := range keys {
+		if v, ok := m[key]; ok {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = v
+		}
 	}
-	return nil
+	return kept
 }
 
 func toNode(node *corev1.Node) Node {

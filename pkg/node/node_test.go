@@ -146,6 +146,65 @@ func verbs(client *fake.Clientset) string {
 	return strings.Join(all, " ")
 }
 
+// TestOwnPatchBeforeTheWatchShowsIt: the second of two changes begins where the first has left the Node, with no
+// conflict and no read, although the watch has yet to show it.
+func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := object()
+		first.ResourceVersion = "7"
+		client := fake.NewClientset(first)
+		n := watched(t, client, usual)
+		var guards []string
+		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			var p struct {
+				Metadata struct{ ResourceVersion string }
+			}
+			if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &p); err != nil {
+				t.Error(err)
+			}
+			guards = append(guards, p.Metadata.ResourceVersion)
+			after := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
+			return true, object(after, cordoned, func(n *corev1.Node) { n.ResourceVersion = fmt.Sprint(7 + len(guards)) }), nil
+		})
+		found, _ := n.Find(instance)
+		for _, by := range []time.Duration{time.Hour, time.Minute} {
+			if _, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot", Deadline: time.Now().Add(by)}); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]string{"7", "8"}, guards); diff != "" || verbs(client) != "patch patch" {
+			t.Errorf("%s\n%s", verbs(client), diff)
+		}
+		if _, err := client.Tracker().Get(nodesResource, "", "n"); err != nil {
+			t.Error(err)
+		}
+		last := object(func(n *corev1.Node) { n.ResourceVersion = "12" })
+		if err := client.Tracker().Update(nodesResource, last, ""); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if _, ok := n.written.Load("n"); ok {
+			t.Error("our own patch is remembered although the watch shows what came after it")
+		}
+	})
+}
+
+// TestSelector: Nodes that the selector leaves out are neither seen nor looked up.
+func TestSelector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		theirs := object()
+		theirs.Labels = map[string]string{"pool": "theirs"}
+		client := fake.NewClientset(theirs)
+		n := watched(t, client, with(func(c *Config) { c.Selector = "pool=ours" }))
+		if all := n.All(); len(all) > 0 {
+			t.Errorf("all nodes are %+v", all)
+		}
+		if _, err := n.Lookup(t.Context(), instance); !errors.Is(err, ErrGone) {
+			t.Errorf("got %v, want ErrGone", err)
+		}
+	})
+}
+
 func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(object(ready(corev1.ConditionTrue)))
@@ -155,19 +214,26 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 			t.Fatalf("got %+v, %v", found, ok)
 		}
 		reason := Reason{Kind: "lifecycle-terminating", Hook: "g/h", Deadline: time.Now().Add(time.Hour)}
-		mark, err := n.Retire(t.Context(), found, reason)
-		if err != nil {
-			t.Fatal(err)
+		mark, news, err := n.Retire(t.Context(), found, reason)
+		if err != nil || !news {
+			t.Fatalf("news: %v, %v", news, err)
 		}
 		synctest.Wait()
 		if again, _ := n.Find(instance); cmp.Diff(mark, again.Mark) != "" {
 			t.Errorf("the mark on the node:\n%s", cmp.Diff(mark, again.Mark))
 		}
-		if _, err := n.Retire(t.Context(), found, reason); err != nil {
-			t.Error(err)
+		if _, news, err := n.Retire(t.Context(), found, reason); err != nil || news {
+			t.Errorf("news: %v, %v", news, err)
 		}
 		if got := verbs(client); got != "patch get" {
 			t.Errorf("got %q, want one patch, and a look before the second is left out", got)
+		}
+		reason.Deadline = reason.Deadline.Add(-time.Minute)
+		if mark, news, err := n.Retire(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
+			t.Errorf("an earlier deadline gave %+v, news: %v, %v", mark, news, err)
+		}
+		if all := n.All(); len(all) != 1 || all[0].InstanceID != instance {
+			t.Errorf("all nodes are %+v", all)
 		}
 		if restored, err := n.Restore(t.Context(), found); !restored || err != nil {
 			t.Errorf("got %v, %v", restored, err)
@@ -228,7 +294,7 @@ func TestAConflictIsReadAgain(t *testing.T) {
 		client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, object(func(o *corev1.Node) { o.ResourceVersion = fmt.Sprintf("%d", 7+len(versions)) }), nil
 		})
-		if _, err := n.Retire(t.Context(), found, Reason{Kind: "spot"}); err != nil {
+		if _, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot"}); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"7", "8", "9"}, versions); diff != "" {
@@ -262,7 +328,7 @@ func TestANodeThatIsGone(t *testing.T) {
 					obj, err := tt.get()
 					return true, obj, err
 				})
-				_, err := n.Retire(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
+				_, _, err := n.Retire(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
 				if !errors.Is(err, ErrGone) {
 					t.Errorf("got %v, want %v", err, ErrGone)
 				}
@@ -279,7 +345,7 @@ func TestAnotherErrorIsToldAsItIs(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
 		})
 		found, _ := n.Find(instance)
-		_, err := n.Retire(t.Context(), found, Reason{Kind: "spot"})
+		_, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot"})
 		if !apierrors.IsForbidden(err) || errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "change node n") {
 			t.Errorf("got %v", err)
 		}
@@ -455,8 +521,10 @@ func TestValidate(t *testing.T) {
 			"everything wrong",
 			Config{
 				TaintKey: "a b", TaintEffect: "Never", ExcludeFromLB: "sometimes", RegistrationTimeout: 2 * time.Hour,
+				Selector: "pool in",
 			},
 			[]string{
+				`NODE_SELECTOR is "pool in"`,
 				`NODE_TAINT_KEY is "a b"`, `NODE_TAINT_EFFECT is "Never"`,
 				`NODE_EXCLUDE_FROM_LOAD_BALANCERS is "sometimes"`, "NODE_REGISTRATION_TIMEOUT is 2h0m0s",
 			},

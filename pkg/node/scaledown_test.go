@@ -1,0 +1,110 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func annotated(pairs ...string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		for i := 0; i+1 < len(pairs); i += 2 {
+			n.Annotations[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+func TestProtect(t *testing.T) {
+	const both = `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true",` +
+		`"node-drainer.io/scale-down-disabled":"workers"}},"spec":{}}`
+	for _, tt := range []struct {
+		name string
+		node *corev1.Node
+		want string
+	}{
+		{"a new node", object(), both},
+		{"a node that is protected is not patched", object(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
+		{"what somebody else has put stays", object(annotated(scaleDownDisabled, "true")), ""},
+		{"also if it allows it", object(annotated(scaleDownDisabled, "false")), ""},
+		{"what somebody has taken off is put again", object(annotated(ScaleDownOwner, "old")), both},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			golden(t, protect(tt.node, "workers"), tt.want)
+			kept, err := strip(tt.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, protect(kept.(*corev1.Node), "workers"), tt.want)
+		})
+	}
+}
+
+func TestUnprotect(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		node *corev1.Node
+		want string
+	}{
+		{
+			"both annotations go", object(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
+			`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
+		},
+		{
+			"a value that somebody has changed stays", object(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
+			`{"metadata":{"annotations":{"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
+		},
+		{"what somebody else has put stays", object(annotated(scaleDownDisabled, "true")), ""},
+		{"a node that is not protected is not patched", object(), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			golden(t, unprotect(tt.node), tt.want)
+			kept, err := strip(tt.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, unprotect(kept.(*corev1.Node)), tt.want)
+		})
+	}
+}
+
+func TestProtectAndUnprotectOverTheAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(
+			object(annotated("other", "x")),
+			object(annotated(scaleDownDisabled, "true"), func(n *corev1.Node) { n.Name, n.UID, n.Spec.ProviderID = "theirs", "uid-2", "" }),
+		)
+		n := watched(t, client, usual)
+		found, _ := n.Find(instance)
+		for _, want := range []bool{true, false} {
+			if news, err := n.Protect(t.Context(), found, "workers"); news != want || err != nil {
+				t.Errorf("protected %v, %v; want %v", news, err, want)
+			}
+			synctest.Wait()
+		}
+		if diff := cmp.Diff([]ProtectedNode{{Node: found, Group: "workers"}}, n.Protected()); diff != "" {
+			t.Errorf("protected are (-want +got):\n%s", diff)
+		}
+		for _, want := range []bool{true, false} {
+			if news, err := n.Unprotect(t.Context(), found); news != want || err != nil {
+				t.Errorf("unprotected %v, %v; want %v", news, err, want)
+			}
+			synctest.Wait()
+		}
+		if left := n.Protected(); len(left) > 0 {
+			t.Errorf("still protected: %v", left)
+		}
+		got, err := client.Tracker().Get(nodesResource, "", "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{"other": "x"}, got.(*corev1.Node).Annotations); diff != "" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
+		if got := verbs(client); got != "patch get patch get" {
+			t.Errorf("got %q, want a patch for each change, and a look before a second is left out", got)
+		}
+	})
+}
