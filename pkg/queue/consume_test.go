@@ -94,6 +94,59 @@ func TestDeletesAreBatched(t *testing.T) {
 	})
 }
 
+// TestDeleteIsTriedAgain: what SQS does not delete at once does not come back.
+func TestDeleteIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake(bodies(5)...)
+		refusals := 0
+		f.refuse = func(op string, m *message) bool {
+			if op != "delete" || m.id != "id-2" || refusals == 3 {
+				return false
+			}
+			refusals++
+			return true
+		}
+		r := run(t, f, Config{}, func(context.Context, Message) error { return nil })
+		after(3 * time.Second)
+		if f.left() != 0 || len(r.received) != 5 || len(r.failures) > 0 || refusals != 3 {
+			t.Errorf("%d messages left, %d deliveries, failures %v", f.left(), len(r.received), r.failures)
+		}
+	})
+}
+
+// TestRedeliveryWhileItIsDeleted: there is no second handler, and the newer receipt handle is used.
+func TestRedeliveryWhileItIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake("")
+		f.refuse = func(op string, m *message) bool { return op == "delete" && m.receives == 1 }
+		handlers := atomic.Int32{}
+		r := run(t, f, Config{VisibilityTimeout: 3 * time.Second}, func(context.Context, Message) error {
+			handlers.Add(1)
+			return nil
+		})
+		after(10 * time.Second)
+		if handlers.Load() != 1 || f.left() != 0 || f.messages[0].receives != 2 || len(r.failures) > 0 {
+			t.Errorf("%d handlers, %d messages left, received %d times, failures %v",
+				handlers.Load(), f.left(), f.messages[0].receives, r.failures)
+		}
+	})
+}
+
+// TestStopWhileItIsDeleted: a process that stops leaves the rest to the next.
+func TestStopWhileItIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake("")
+		f.refuse = func(op string, _ *message) bool { return op == "delete" }
+		r := run(t, f, Config{}, func(context.Context, Message) error { return nil })
+		after(2 * time.Second)
+		start := time.Now()
+		r.end()
+		if took := time.Since(start); took > lastCall || !slices.Equal(r.failures, []string{"settle message id-0"}) {
+			t.Errorf("Run returned after %v, failures %q", took, r.failures)
+		}
+	})
+}
+
 func TestOneFailingEntryConcernsOnlyItsMessage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake(bodies(5)...)
@@ -218,7 +271,7 @@ func TestDeadConnectionDoesNotStopTheIntake(t *testing.T) {
 		}
 		r := run(t, f, Config{}, func(context.Context, Message) error { return nil })
 		after(5 * time.Minute)
-		if !r.Ready() || f.left() != 0 || f.messages[0].receives != 2 {
+		if !r.Ready() || f.left() != 0 || f.messages[0].receives != 1 {
 			t.Errorf("ready %v, %d left, received %d times", r.Ready(), f.left(), f.messages[0].receives)
 		}
 	})
@@ -315,7 +368,11 @@ func TestStop(t *testing.T) {
 			t.Errorf("%d of 4 contexts ended, %d receives after the end", causes.Load(), len(f.called("receive"))-receives)
 		}
 		want := []settled{
-			{"id-0", Released, errStop}, {"id-1", Deleted, nil}, {"id-2", Released, errStop}, {"id-3", Rejected, errWork},
+			{"id-0", Released, errStop},
+			{"id-1", Deleted, nil},
+			{"id-2", Released, errStop},
+			{"id-3", Rejected, errWork},
+			{"id-4", Released, errStop}, // without a handler
 		}
 		less := cmpopts.SortSlices(func(a, b settled) bool { return a.ID < b.ID })
 		if diff := cmp.Diff(want, r.settled, less, cmpopts.EquateErrors()); diff != "" {
@@ -452,6 +509,7 @@ type strange struct {
 	*fakeSQS
 	messages []types.Message
 	given    atomic.Bool
+	deletes  atomic.Int32
 }
 
 func (s *strange) ReceiveMessage(
@@ -464,8 +522,9 @@ func (s *strange) ReceiveMessage(
 }
 
 func (s *strange) DeleteMessageBatch(
-	context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options),
+	_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options),
 ) (*sqs.DeleteMessageBatchOutput, error) {
+	s.deletes.Add(int32(len(in.Entries)))
 	return &sqs.DeleteMessageBatchOutput{
 		Successful: []types.DeleteMessageBatchResultEntry{
 			{}, {Id: aws.String("-1")}, {Id: aws.String("99")}, {Id: aws.String("x")}, {Id: aws.String("0")},
@@ -499,9 +558,9 @@ func TestStrangeAnswers(t *testing.T) {
 				t.Errorf("%q was sent at %v, want now for want of better", m.ID, m.SentAt)
 			}
 		}
-		// The three whose deletion SQS did not confirm.
-		if len(r.received) != 4 || len(r.failures) != 3 {
-			t.Errorf("%d deliveries, failures %v", len(r.received), r.failures)
+		// SQS confirms no deletion but that of the first entry: of four, three, two, one.
+		if len(r.received) != 4 || len(r.failures) > 0 || s.deletes.Load() != 4+3+2+1 {
+			t.Errorf("%d deliveries, failures %v, asked for %d deletions", len(r.received), r.failures, s.deletes.Load())
 		}
 	})
 }

@@ -129,6 +129,8 @@ func (f *fakeSQS) GetQueueAttributes(
 	if err := f.begin(ctx, call{op: "attributes"}); err != nil {
 		return nil, err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return &sqs.GetQueueAttributesOutput{Attributes: f.attrs}, nil
 }
 
@@ -291,6 +293,13 @@ func (w *watcher) QueueFailed(operation string, _ error) {
 	w.failedAt = append(w.failedAt, time.Now())
 }
 
+// failed returns how many failures were told of.
+func (w *watcher) failed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.failures)
+}
+
 // outcomes returns what became of the deliveries of a message, the first one first.
 func (w *watcher) outcomes(id string) []Outcome {
 	w.mu.Lock()
@@ -323,6 +332,9 @@ func run(t *testing.T, api API, cfg Config, handle Handler) *running {
 	}
 	if cfg.VisibilityTimeout == 0 {
 		cfg.VisibilityTimeout = time.Minute
+	}
+	if cfg.Receivers == 0 {
+		cfg.Receivers = 10
 	}
 	if cfg.MaxInFlight == 0 {
 		cfg.MaxInFlight = 100

@@ -17,7 +17,7 @@ import (
 )
 
 // world is a simulated SQS with a queue, and the SDK's client for it.
-func world(t *testing.T) (*awsim.Server, *sqs.Client) {
+func world(t testing.TB) (*awsim.Server, *sqs.Client) {
 	t.Helper()
 	s, err := awsim.New(awsim.Options{})
 	if err != nil {

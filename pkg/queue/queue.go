@@ -19,8 +19,9 @@ type Message struct {
 // Config is what a user can set, by environment variables that begin with QUEUE_.
 type Config struct {
 	URL               string        `env:"URL,required,notEmpty" help:"URL of the SQS queue that the lifecycle hooks and EventBridge rules send to."`
-	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"60s" help:"How long a message stays invisible if this process dies while it works on it. It is renewed as long as the work goes on. Between 3s and 12h."`
+	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" help:"How long a message stays invisible if this process dies while it works on it. It is renewed as long as the work goes on. Between 3s and 12h."`
 	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"10000" help:"Most messages worked on at the same time. A message costs memory while its node drains, and nothing else."`
+	Receivers         int           `env:"RECEIVERS" envDefault:"10" help:"Most receives under way at the same time. There is one while the queue is empty, and more as long as they come back full. Between 1 and 100."`
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -38,7 +39,14 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("QUEUE_MAX_IN_FLIGHT is %d: must be from 1 to 120000, "+
 			"the most that SQS hands out of one queue", c.MaxInFlight))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.validateReceivers())...)
+}
+
+func (c Config) validateReceivers() error {
+	if c.Receivers < 1 || c.Receivers > 100 {
+		return fmt.Errorf("QUEUE_RECEIVERS is %d: must be from 1 to 100", c.Receivers)
+	}
+	return nil
 }
 
 // verdict is a handler's error with what it asks of the queue.

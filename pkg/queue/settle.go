@@ -13,10 +13,59 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/pause"
 )
 
 // errMissing stands for an entry that SQS left out of its answer to a batch.
 var errMissing = errors.New("SQS did not answer for this message")
+
+const (
+	// firstDelete is the pause after a delete that failed; each is twice as long as the one before.
+	firstDelete = 250 * time.Millisecond
+	// deleteTries is how often a delete is tried in all.
+	deleteTries = 5
+)
+
+// finish deletes the message or sets when it is visible again, with its newest receipt handle. If SQS does
+// not take that, the message comes back by itself, and its handler runs once more.
+func (c *Consumer) finish(ctx context.Context, id string, outcome Outcome, after time.Duration) error {
+	if outcome == Deleted || outcome == Dropped {
+		return c.remove(ctx, id)
+	}
+	_, err := c.visibilities.Do(context.WithoutCancel(ctx), change{handle: c.letGo(id), visibility: after})
+	return err
+}
+
+// remove deletes the message. It stays in hand until that is done: if it is delivered once more meanwhile, no
+// second handler runs, and the next attempt has the newest receipt handle. When ctx has ended there is no
+// next attempt.
+func (c *Consumer) remove(ctx context.Context, id string) (err error) {
+	defer c.letGo(id)
+	for try := range deleteTries {
+		_, err = c.deletes.Do(context.WithoutCancel(ctx), change{handle: c.settling(id)})
+		if err == nil || !pause.For(ctx, firstDelete<<try) {
+			break
+		}
+	}
+	return err
+}
+
+// settling has the message not renewed any more, and returns its newest receipt handle.
+func (c *Consumer) settling(id string) (handle string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[id].done = true
+	return c.held[id].handle
+}
+
+// letGo has the message no longer in hand, and returns its newest receipt handle.
+func (c *Consumer) letGo(id string) (handle string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	handle = c.held[id].handle
+	delete(c.held, id)
+	return handle
+}
 
 // renew keeps what is in hand invisible: every third of the visibility timeout, so that one failed call
 // loses nothing.
@@ -56,7 +105,7 @@ func (c *Consumer) renewals(now time.Time) []change {
 	out := make([]change, 0, len(c.held))
 	for id, h := range c.held {
 		left := maxVisibility - now.Sub(h.receivedAt) - time.Second
-		if v := min(c.cfg.VisibilityTimeout, left.Truncate(time.Second)); v > 0 {
+		if v := min(c.cfg.VisibilityTimeout, left.Truncate(time.Second)); v > 0 && !h.done {
 			out = append(out, change{h.handle, v, id})
 		}
 	}
@@ -69,10 +118,12 @@ func (c *Consumer) wanted(ch change) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.held[ch.renews]
-	return ch.renews == "" || h != nil && h.handle == ch.handle
+	return ch.renews == "" || h != nil && h.handle == ch.handle && !h.done
 }
 
 func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
+	c.deleting <- struct{}{}
+	defer func() { <-c.deleting }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	entries := make([]types.DeleteMessageBatchRequestEntry, len(changes))
@@ -93,6 +144,8 @@ func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Re
 }
 
 func (c *Consumer) visibilityBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
+	c.changing <- struct{}{}
+	defer func() { <-c.changing }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	results := all(len(changes), errMissing)

@@ -72,7 +72,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := Config{URL: queueURL, VisibilityTimeout: time.Minute, MaxInFlight: 1}
+	good := Config{URL: queueURL, VisibilityTimeout: time.Minute, MaxInFlight: 1, Receivers: 1}
 	for _, tt := range []struct {
 		name   string
 		change func(*Config)
@@ -90,8 +90,10 @@ func TestValidate(t *testing.T) {
 		{"too long", func(c *Config) { c.VisibilityTimeout = 12*time.Hour + 1 }, []string{"QUEUE_VISIBILITY_TIMEOUT"}},
 		{"none at a time", func(c *Config) { c.MaxInFlight = 0 }, []string{"QUEUE_MAX_IN_FLIGHT"}},
 		{"more than SQS allows", func(c *Config) { c.MaxInFlight = 120_001 }, []string{"QUEUE_MAX_IN_FLIGHT"}},
+		{"nobody receives", func(c *Config) { c.Receivers = 0 }, []string{"QUEUE_RECEIVERS"}},
+		{"a crowd of receivers", func(c *Config) { c.Receivers = 101 }, []string{"QUEUE_RECEIVERS"}},
 		{"all at once", func(c *Config) { *c = Config{MaxInFlight: -1} }, []string{
-			"QUEUE_URL", "QUEUE_VISIBILITY_TIMEOUT", "QUEUE_MAX_IN_FLIGHT",
+			"QUEUE_URL", "QUEUE_VISIBILITY_TIMEOUT", "QUEUE_MAX_IN_FLIGHT", "QUEUE_RECEIVERS",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
