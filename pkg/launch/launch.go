@@ -1,0 +1,204 @@
+// Package launch knows when a new Node can serve: it is registered, Ready and schedulable, its startup taints
+// are gone, and the DaemonSets that belong on it run there.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// askTimeout bounds one look at the API server.
+const askTimeout = 15 * time.Second
+
+// Waiter waits for Nodes that can serve. Make it with New, and Run it.
+type Waiter struct {
+	client kubernetes.Interface
+	rules  rules
+	sets   cache.SharedIndexInformer // DaemonSets; nil if they are not waited for
+	seen   cache.ResourceEventHandlerRegistration
+
+	mu    sync.Mutex
+	waits map[*wait]struct{}
+}
+
+// New returns a Waiter that reads from client.
+func New(client kubernetes.Interface, cfg Config) (*Waiter, error) {
+	w := &Waiter{client: client, rules: newRules(cfg), waits: map[*wait]struct{}{}}
+	if !cfg.DaemonSets {
+		return w, nil
+	}
+	w.sets = appsinformers.NewDaemonSetInformer(client, metav1.NamespaceAll, 0, cache.Indexers{})
+	err := w.sets.SetTransform(stripDaemonSet)
+	if err == nil {
+		w.seen, err = w.sets.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { w.wakeUp() },
+			UpdateFunc: func(_, _ any) { w.wakeUp() },
+			DeleteFunc: func(any) { w.wakeUp() },
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch DaemonSets: %w", err)
+	}
+	return w, nil
+}
+
+// Run watches the DaemonSets of the cluster until ctx ends.
+func (w *Waiter) Run(ctx context.Context) {
+	if w.sets == nil {
+		<-ctx.Done()
+		return
+	}
+	w.sets.RunWithContext(ctx)
+}
+
+// Synced tells whether every DaemonSet has been seen once.
+func (w *Waiter) Synced() bool { return w.sets == nil || w.seen.HasSynced() }
+
+// Wait returns nil when the named Node can serve, as the watch shows it, or the cause of ctx's end. It calls
+// told with what the Node lacks, at first and whenever that has changed.
+func (w *Waiter) Wait(ctx context.Context, node string, told func(missing []string)) error {
+	one, err := w.begin(ctx, node)
+	if err != nil {
+		return err
+	}
+	defer one.end()
+	var before []string
+	for {
+		missing := one.missing()
+		if len(missing) == 0 {
+			return nil
+		}
+		if !slices.Equal(missing, before) {
+			told(missing)
+			before = missing
+		}
+		select {
+		case <-one.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Missing says what the named Node lacks to serve, as the API server itself has it, past the watch: nothing
+// if the Node can serve. An error is that the API server does not answer.
+func (w *Waiter) Missing(ctx context.Context, name string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return []string{Unregistered}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	if w.sets == nil {
+		return w.rules.missing(node, nil, nil), nil
+	}
+	pods, podsErr := w.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: onNode(name),
+	})
+	sets, setsErr := w.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err := errors.Join(podsErr, setsErr); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s, and the DaemonSets: %w", name, err)
+	}
+	return w.rules.missing(node, pointers(sets.Items), pointers(pods.Items)), nil
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
+// wakeUp has every wait look again.
+func (w *Waiter) wakeUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.waits {
+		one.wakeUp()
+	}
+}
+
+func (w *Waiter) subscribe(one *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits[one] = struct{}{}
+}
+
+func (w *Waiter) unsubscribe(one *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waits, one)
+}
+
+// daemonSets are those of the cluster, as the watch shows them.
+func (w *Waiter) daemonSets() []*appsv1.DaemonSet {
+	if w.sets == nil {
+		return nil
+	}
+	return all[*appsv1.DaemonSet](w.sets.GetStore())
+}
+
+// all returns the objects of a store that are of the type.
+func all[T any](store cache.Store) []T {
+	var out []T
+	for _, obj := range store.List() {
+		if one, ok := obj.(T); ok {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
+
+// stripDaemonSet keeps of a DaemonSet what decides on which nodes it runs.
+func stripDaemonSet(obj any) (any, error) {
+	ds, ok := obj.(*appsv1.DaemonSet)
+	if !ok {
+		return obj, nil
+	}
+	spec := ds.Spec.Template.Spec
+	kept := &appsv1.DaemonSet{ObjectMeta: identity(ds.ObjectMeta)}
+	if value, ok := ds.Annotations[IgnoreAnnotation]; ok {
+		kept.Annotations = map[string]string{IgnoreAnnotation: value}
+	}
+	kept.Spec.Template.Spec = corev1.PodSpec{
+		NodeName: spec.NodeName, NodeSelector: spec.NodeSelector, Affinity: nodeAffinityOf(spec.Affinity),
+		Tolerations: spec.Tolerations, HostNetwork: spec.HostNetwork,
+	}
+	return kept, nil
+}
+
+func nodeAffinityOf(a *corev1.Affinity) *corev1.Affinity {
+	if a == nil || a.NodeAffinity == nil {
+		return nil
+	}
+	required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required},
+	}
+}
+
+func identity(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences,
+	}
+}

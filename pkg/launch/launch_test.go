@@ -1,0 +1,234 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+var (
+	errOutage = errors.New("no answer")
+	errLate   = errors.New("too late")
+)
+
+// running returns a Waiter over client that runs until the test ends.
+func running(t *testing.T, client *fake.Clientset, cfg Config) *Waiter {
+	t.Helper()
+	w, err := New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { w.Run(ctx) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	synctest.Wait()
+	return w
+}
+
+// TestWait: a Node is waited for step by step, and each change is told once.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(set("cni"))
+		w := running(t, client, usual(t))
+		if !w.Synced() {
+			t.Fatal("the DaemonSets have not been seen")
+		}
+		var told []string
+		done := make(chan error, 1)
+		go func() {
+			done <- w.Wait(t.Context(), nodeName, func(missing []string) { told = append(told, strings.Join(missing, ", ")) })
+		}()
+		node := object(ready(corev1.ConditionFalse), tainted("node.cilium.io/agent-not-ready", corev1.TaintEffectNoSchedule))
+		other := object()
+		other.Name = "another"
+		steps := []func(){
+			func() { must(t)(client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})) },
+			func() {
+				node.Labels["nothing"] = "of interest"
+				must(t)(client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}))
+			},
+			func() {
+				must(t)(client.AppsV1().DaemonSets("kube-system").Create(t.Context(), set("logs"), metav1.CreateOptions{}))
+			},
+			func() {
+				node := node.DeepCopy()
+				ready(corev1.ConditionTrue)(node)
+				node.Spec.Taints = nil
+				must(t)(client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}))
+			},
+			func() { must(t)(client.CoreV1().Nodes().Create(t.Context(), other, metav1.CreateOptions{})) },
+			func() {
+				must(t)(client.CoreV1().Pods("kube-system").Create(t.Context(), podOf("cni", podReady(corev1.ConditionFalse)), metav1.CreateOptions{}))
+			},
+			func() {
+				must(t)(client.CoreV1().Pods("kube-system").Update(t.Context(), podOf("cni"), metav1.UpdateOptions{}))
+			},
+			func() {
+				if err := client.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "logs", metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			},
+		}
+		synctest.Wait()
+		for _, step := range steps {
+			select {
+			case err := <-done:
+				t.Fatalf("the wait ended too early, with %v", err)
+			default:
+			}
+			step()
+			synctest.Wait()
+		}
+		if err := <-done; err != nil {
+			t.Errorf("the wait ended with %v", err)
+		}
+		want := []string{
+			"a registered Node",
+			"Ready, taint node.cilium.io/agent-not-ready, DaemonSet kube-system/cni",
+			"Ready, taint node.cilium.io/agent-not-ready, DaemonSet kube-system/cni, DaemonSet kube-system/logs",
+			"DaemonSet kube-system/cni, DaemonSet kube-system/logs",
+			"DaemonSet kube-system/logs",
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("what was told (-want +got):\n%s", diff)
+		}
+		if len(w.waits) > 0 {
+			t.Error("the wait is not forgotten")
+		}
+	})
+}
+
+func must(t *testing.T) func(runtime.Object, error) {
+	return func(_ runtime.Object, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	for name, fails := range map[string]bool{"while the Node lacks something": false, "while nothing can be listed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(object(cordoned))
+				if fails {
+					client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
+					client.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
+				}
+				w := running(t, client, usual(t))
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errLate)
+				defer cancel()
+				start, n := time.Now(), 0
+				err := w.Wait(ctx, nodeName, func([]string) { n++ })
+				if !errors.Is(err, errLate) || time.Since(start) != time.Minute || (n == 0) != fails {
+					t.Errorf("got %v after %v, told %d times", err, time.Since(start), n)
+				}
+			})
+		})
+	}
+}
+
+// TestWithoutDaemonSets: neither they nor pods are read.
+func TestWithoutDaemonSets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(object(), set("cni"))
+		cfg := usual(t)
+		cfg.DaemonSets = false
+		w := running(t, client, cfg)
+		if !w.Synced() {
+			t.Error("not ready, though there is nothing to see")
+		}
+		if err := w.Wait(t.Context(), nodeName, func(m []string) { t.Errorf("waits for %q", m) }); err != nil {
+			t.Error(err)
+		}
+		if missing, err := w.Missing(t.Context(), nodeName); len(missing) > 0 || err != nil {
+			t.Errorf("missing %q, %v", missing, err)
+		}
+		for _, a := range client.Actions() {
+			if a.GetResource().Resource != "nodes" {
+				t.Errorf("%s %s", a.GetVerb(), a.GetResource().Resource)
+			}
+		}
+	})
+}
+
+// TestMissingAsksTheAPIServer: what is said is what it has now, and an outage is no lack.
+func TestMissingAsksTheAPIServer(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		objects []runtime.Object
+		fails   string // the resource that cannot be read
+		want    []string
+	}{
+		{"a Node that can serve", []runtime.Object{object(), set("cni"), podOf("cni")}, "", nil},
+		{"a Node that lacks something", []runtime.Object{object(cordoned), set("cni")}, "", []string{"schedulable", "DaemonSet kube-system/cni"}},
+		{"no Node", []runtime.Object{set("cni")}, "", []string{"a registered Node"}},
+		{"the Node cannot be read", []runtime.Object{object()}, "nodes", nil},
+		{"the pods cannot be read", []runtime.Object{object()}, "pods", nil},
+		{"the DaemonSets cannot be read", []runtime.Object{object()}, "daemonsets", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client := fake.NewClientset(tt.objects...)
+			if tt.fails != "" {
+				client.PrependReactor("*", tt.fails, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
+			}
+			w, err := New(client, usual(t)) // it does not run: nothing is watched
+			if err != nil {
+				t.Fatal(err)
+			}
+			missing, err := w.Missing(t.Context(), nodeName)
+			if diff := cmp.Diff(tt.want, missing); diff != "" || errors.Is(err, errOutage) != (tt.fails != "") {
+				t.Errorf("%v, (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// TestTheWatchesAreNarrow: a launch costs the watch of one Node and of its pods.
+func TestTheWatchesAreNarrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(object())
+		w := running(t, client, usual(t))
+		if err := w.Wait(t.Context(), nodeName, func([]string) {}); err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for _, a := range client.Actions() {
+			if l, ok := a.(clienttesting.ListActionImpl); ok {
+				got = append(got, a.GetResource().Resource+" "+l.ListRestrictions.Fields.String())
+			}
+		}
+		slices.Sort(got)
+		want := []string{"daemonsets ", "nodes metadata.name=node-1", "pods spec.nodeName=node-1"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("listed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestStripLeavesOthersBe(t *testing.T) {
+	for _, strip := range []func(any) (any, error){strip, stripDaemonSet} {
+		if got, err := strip("no object"); got != "no object" || err != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+	ds := set("cni")
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: "large"}}
+	if kept := stripped(t, stripDaemonSet, ds); len(kept.Spec.Template.Spec.Containers) > 0 {
+		t.Error("too much is kept of a DaemonSet")
+	}
+}

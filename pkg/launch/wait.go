@@ -1,0 +1,111 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// wait is one Node that is waited for: the watch of it, and of the pods on it.
+type wait struct {
+	*Waiter
+	name    string
+	node    cache.SharedIndexInformer
+	pods    cache.SharedIndexInformer // nil if DaemonSets are not waited for
+	changed chan struct{}
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+}
+
+// begin watches the named Node, and returns when all has been listed once.
+func (w *Waiter) begin(ctx context.Context, name string) (*wait, error) {
+	one := &wait{Waiter: w, name: name, changed: make(chan struct{}, 1)}
+	one.node = informers.NewFilteredNodeInformer(w.client, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	})
+	watched := []cache.SharedIndexInformer{one.node}
+	listed := []cache.DoneChecker{one.node.HasSyncedChecker()}
+	if w.sets != nil {
+		one.pods = informers.NewFilteredPodInformer(w.client, metav1.NamespaceAll, 0, cache.Indexers{},
+			func(o *metav1.ListOptions) { o.FieldSelector = onNode(name) })
+		watched = append(watched, one.pods)
+		listed = append(listed, one.pods.HasSyncedChecker(), w.seen.HasSyncedChecker())
+	}
+	for _, informer := range watched {
+		if err := one.attach(informer); err != nil {
+			return nil, fmt.Errorf("watch node %s and its pods: %w", name, err)
+		}
+	}
+	watching, stop := context.WithCancel(ctx)
+	one.stop = stop
+	for _, informer := range watched {
+		one.workers.Go(func() { informer.RunWithContext(watching) })
+	}
+	w.subscribe(one)
+	if !cache.WaitFor(ctx, "", listed...) {
+		one.end()
+		return nil, context.Cause(ctx)
+	}
+	return one, nil
+}
+
+func (o *wait) attach(informer cache.SharedIndexInformer) error {
+	if err := informer.SetTransform(strip); err != nil {
+		return err
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { o.wakeUp() },
+		UpdateFunc: func(_, _ any) { o.wakeUp() },
+		DeleteFunc: func(any) { o.wakeUp() },
+	})
+	return err
+}
+
+func (o *wait) end() {
+	o.stop()
+	o.unsubscribe(o)
+	o.workers.Wait()
+}
+
+func (o *wait) wakeUp() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// missing says what the Node lacks, as the watches show it.
+func (o *wait) missing() []string {
+	var node *corev1.Node
+	if obj, ok, _ := o.node.GetStore().GetByKey(o.name); ok {
+		node, _ = obj.(*corev1.Node)
+	}
+	var pods []*corev1.Pod
+	if o.pods != nil {
+		pods = all[*corev1.Pod](o.pods.GetStore())
+	}
+	return o.rules.missing(node, o.daemonSets(), pods)
+}
+
+// strip keeps of a Node and of a pod what the rules read.
+func strip(obj any) (any, error) {
+	switch one := obj.(type) {
+	case *corev1.Node:
+		kept := &corev1.Node{ObjectMeta: identity(one.ObjectMeta)}
+		kept.Labels = one.Labels
+		kept.Spec.Taints, kept.Spec.Unschedulable = one.Spec.Taints, one.Spec.Unschedulable
+		kept.Status.Conditions = one.Status.Conditions
+		return kept, nil
+	case *corev1.Pod:
+		kept := &corev1.Pod{ObjectMeta: identity(one.ObjectMeta)}
+		kept.Status.Conditions = one.Status.Conditions
+		return kept, nil
+	}
+	return obj, nil
+}
