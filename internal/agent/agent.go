@@ -1,40 +1,53 @@
-// Package agent tells the story of a termination: from the message that announces it to the lifecycle action
+// Package agent tells the story of a termination: from the event that announces it to the lifecycle action
 // that lets the instance go.
 package agent
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/instance"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// Hooks are the lifecycle actions of Auto Scaling.
+// Hooks are the lifecycle actions and the groups of Auto Scaling.
 type Hooks interface {
 	Hold(ctx context.Context, a lifecycle.Action, work func(context.Context) error) error
 	Complete(ctx context.Context, a lifecycle.Action, result lifecycle.Result) error
 	State(ctx context.Context, instanceID string) (lifecycle.State, error)
 	Deadline(ctx context.Context, a lifecycle.Action, began time.Time) (time.Time, error)
 	Clusters(ctx context.Context, group string) ([]string, error)
+	Members(ctx context.Context, cluster string, known []string) (map[string]lifecycle.Member, error)
+	Own(ctx context.Context, group string, t lifecycle.Transition) ([]string, error)
+	Held(ctx context.Context, a lifecycle.Action) (bool, error)
+	Answers(hook string) bool
+	MarkUnhealthy(ctx context.Context, instanceID string) error
+	refreshes
+}
+
+// Instances are the instances of EC2.
+type Instances interface {
+	Describe(ctx context.Context, instanceID string) (instance.Instance, error)
+	Scheduled(ctx context.Context, instanceID string) (bool, error)
+	Reserved(ctx context.Context, reservationID string) ([]string, error)
 }
 
 // Nodes are the Nodes of the cluster.
 type Nodes interface {
+	All() []node.Node
 	Find(instanceID string) (node.Node, bool)
 	Await(ctx context.Context, instanceID string) (node.Node, error)
 	Lookup(ctx context.Context, instanceID string) (node.Node, error)
-	Retire(ctx context.Context, n node.Node, reason node.Reason) (node.Mark, error)
+	Retire(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, news bool, err error)
 	Restore(ctx context.Context, n node.Node) (restored bool, err error)
 	Exclude(ctx context.Context, n node.Node) error
+	protections
 }
 
 // Drainer empties nodes.
@@ -45,19 +58,19 @@ type Drainer interface {
 // Observer is told what happens. Its methods are called from several goroutines and must not block.
 type Observer interface {
 	EventReceived(m queue.Message, e event.Event)
-	EventIgnored(m queue.Message, e event.Event)
+	EventIgnored(e event.Event, why string)
 	MessageRefused(m queue.Message, reason string, err error)
-	TerminationBegan(t Termination)
-	NodeAwaited(t Termination)
-	NodeRetired(t Termination, n node.Node, mark node.Mark)
-	NodeRestored(t Termination, n node.Node)
-	NodeDrained(t Termination, n node.Node, report drain.Report)
-	TerminationEnded(t Termination, outcome string, took time.Duration)
-	Retrying(t Termination, doing string, err error)
+	TerminationBegan(e event.Event)
+	NodeAwaited(e event.Event)
+	NodeRetired(e event.Event, n node.Node, mark node.Mark)
+	NodeRestored(n node.Node, why string)
+	NodeDrained(e event.Event, n node.Node, report drain.Report)
+	TerminationEnded(e event.Event, outcome string, took time.Duration)
+	Retrying(e event.Event, doing string, err error)
+	Swept(members, found int)
+	SweepFailed(err error)
+	launchObserver
 }
-
-// Termination is one lifecycle action as it is told of.
-type Termination = lifecycle.Action
 
 // Outcome is how a termination ended.
 type Outcome string
@@ -66,9 +79,12 @@ type Outcome string
 const (
 	Drained      Outcome = "drained"      // the node was empty when the action was completed
 	LeftBehind   Outcome = "left-behind"  // the deadline came first; pods were left on the node
+	Cordoned     Outcome = "cordoned"     // the node was taken out of service, and no more was asked for
+	Replaced     Outcome = "replaced"     // the group was told to replace the instance, and its hook drains it
+	Canceled     Outcome = "canceled"     // the event was called off
 	Unregistered Outcome = "unregistered" // no Node registered for the instance
-	Gone         Outcome = "gone"         // the group had let the instance go before, or meanwhile
-	Forged       Outcome = "forged"       // Auto Scaling knows of no such termination
+	Gone         Outcome = "gone"         // the instance had been let go before, or meanwhile
+	Forged       Outcome = "forged"       // AWS knows of no such termination
 	Foreign      Outcome = "foreign"      // the instance belongs to another cluster
 	Interrupted  Outcome = "interrupted"  // this process is stopping; another goes on
 )
@@ -76,82 +92,106 @@ const (
 // Outcomes lists every outcome, for those who count them.
 func Outcomes() []string {
 	return []string{
-		string(Drained), string(LeftBehind), string(Unregistered), string(Gone), string(Forged), string(Foreign),
-		string(Interrupted),
+		string(Drained), string(LeftBehind), string(Cordoned), string(Replaced), string(Canceled),
+		string(Unregistered), string(Gone), string(Forged), string(Foreign), string(Interrupted),
 	}
 }
 
 // Config is what the agent itself can be told.
 type Config struct {
 	ClusterName         string
-	ConfirmTimeout      time.Duration // how long Auto Scaling may contradict a message
+	ConfirmTimeout      time.Duration // how long AWS may contradict a message
 	RegistrationTimeout time.Duration // how long an instance that is no Node is held
 	DrainTimeout        time.Duration // from the moment a node is taken out of service
+	SweepInterval       time.Duration // between two looks at what no message told of
+	Events              event.Config  // what is done about events that no hook waits for
+	DryRun              bool          // everything is read, decided and told, and nothing is changed
+	Launch              LaunchConfig
+
+	NodeName string // of the node that this process runs on; empty if unknown
+	// HandOver asks for another leader before that node is drained. If it is true, this process is to stop
+	// what it does: the contexts of its work end. It may be nil.
+	HandOver func(node string) bool
 }
 
-// Agent handles the messages of the queue. Make it with New.
+// Agent handles the messages of the queue, and what no message tells of. Make it with New, and Run it.
 type Agent struct {
-	cfg      Config
-	hooks    Hooks
-	nodes    Nodes
-	drainer  Drainer
-	observer Observer
+	cfg       Config
+	hooks     Hooks
+	instances Instances
+	nodes     Nodes
+	drainer   Drainer
+	launches  Launches
+	observer  Observer
 
-	actions singleflight.Group // by lifecycle action: copies of a message share one termination
-	drains  singleflight.Group // by node: the hooks of an instance share one drain
-	burst   burst              // the nodes that are being marked
+	hand   hand   // the events in hand: copies of one share its termination
+	drains drains // by node: the events of an instance share one drain
+	burst  burst  // the nodes that are being marked
+	swept  swept  // what earlier sweeps have seen
 }
 
 // New returns an Agent.
-func New(cfg Config, hooks Hooks, nodes Nodes, drainer Drainer, observer Observer) *Agent {
-	return &Agent{cfg: cfg, hooks: hooks, nodes: nodes, drainer: drainer, observer: observer}
+func New(
+	cfg Config, hooks Hooks, instances Instances, nodes Nodes, drainer Drainer, launches Launches,
+	observer Observer,
+) *Agent {
+	if cfg.DryRun {
+		hooks, nodes, drainer = dryHooks{hooks}, dryNodes{nodes}, dryDrainer{drainer}
+		cfg.HandOver = nil
+	}
+	return &Agent{
+		cfg: cfg, hooks: hooks, instances: instances, nodes: nodes, drainer: drainer, launches: launches,
+		observer: observer,
+	}
 }
 
-// errUnsupported is the verdict on an event that this version cannot handle.
-var errUnsupported = errors.New("launch hooks are not handled by this version: " +
-	"let only terminating hooks send to the queue")
-
 // Handle does what the message asks for, and returns when that is proven done. After nil the message may go;
-// after an error it stays.
+// after an error it stays. In a dry run it stays until ctx ends.
 func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 	events, err := event.Parse(m.Body)
 	if err != nil {
 		a.observer.MessageRefused(m, event.Reason(err), err)
 		return queue.Reject(err)
 	}
-	var errs []error
-	for _, e := range events {
+	for i, e := range events {
 		a.observer.EventReceived(m, e)
-		errs = append(errs, a.handle(ctx, m, e))
+		events[i].At = beginning(m, e)
 	}
+	err = forEach(events, func(e event.Event) error { return a.handle(ctx, e) })
+	if a.cfg.DryRun {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// forEach calls do for all side by side, and returns when all have returned.
+func forEach[T any](all []T, do func(T) error) error {
+	errs := make([]error, len(all))
+	var calls sync.WaitGroup
+	for i, one := range all {
+		calls.Go(func() { errs[i] = do(one) })
+	}
+	calls.Wait()
 	return errors.Join(errs...)
 }
 
-func (a *Agent) handle(ctx context.Context, m queue.Message, e event.Event) error {
+func (a *Agent) handle(ctx context.Context, e event.Event) error {
 	switch e.Kind {
 	case event.LifecycleTerminating:
-		return a.terminate(ctx, m, e)
+		return a.terminate(ctx, e)
 	case event.LifecycleLaunching:
-		a.observer.MessageRefused(m, "unsupported", errUnsupported)
-		return queue.Reject(errUnsupported)
-	default:
-		a.observer.EventIgnored(m, e)
+		return a.launch(ctx, e)
+	case event.TestNotification, event.Notice:
+		a.observer.EventIgnored(e, "asks for nothing")
 		return nil
+	case event.CapacityBlockExpiration:
+		return a.expire(ctx, e)
+	case event.ScheduledChangeCanceled:
+		return a.cancel(ctx, e)
+	default:
+		return a.notice(ctx, e)
 	}
-}
-
-// terminate serves the lifecycle action that the event tells of, once for all copies of the message.
-func (a *Agent) terminate(ctx context.Context, m queue.Message, e event.Event) error {
-	t := Termination{Group: e.Hook.Group, Hook: e.Hook.Name, InstanceID: e.InstanceID, Token: e.Hook.Token}
-	began := beginning(m, e)
-	_, err, _ := a.actions.Do(t.String(), func() (any, error) {
-		start := time.Now()
-		a.observer.TerminationBegan(t)
-		outcome, err := a.serve(ctx, t, began)
-		a.observer.TerminationEnded(t, string(outcome), time.Since(start))
-		return nil, err
-	})
-	return err
 }
 
 // beginning is when the termination began: as the event says, else when its message was sent. A time that is
@@ -166,51 +206,11 @@ func beginning(m queue.Message, e event.Event) time.Time {
 	return now
 }
 
-// serve is the way of a termination: whose it is, the hold, the drain under it, the completion.
-func (a *Agent) serve(ctx context.Context, t Termination, began time.Time) (Outcome, error) {
-	if foreign, err := a.foreign(ctx, t); err != nil {
-		return Interrupted, err
-	} else if foreign != nil {
-		return Foreign, queue.Release(foreign)
-	}
-	outcome := Interrupted
-	err := a.hooks.Hold(ctx, t, func(ctx context.Context) error {
-		var err error
-		outcome, err = a.empty(ctx, t, began)
-		return err
-	})
-	switch {
-	case ctx.Err() != nil:
-		return Interrupted, context.Cause(ctx)
-	case errors.Is(err, errForged):
-		if err := a.restore(ctx, t); err != nil {
-			return Interrupted, err
-		}
-		return Forged, nil
-	case errors.Is(err, lifecycle.ErrGone), errors.Is(err, errUnknown):
-		return Gone, nil
-	case err != nil:
-		return outcome, err
-	}
-	if err := a.hooks.Complete(ctx, t, lifecycle.Continue); err != nil {
-		return Interrupted, err
-	}
-	return outcome, nil
-}
-
-// foreign returns an error that says so if the instance is no Node here and its group's tags name other
-// clusters. A group without such tags may be ours.
-func (a *Agent) foreign(ctx context.Context, t Termination) (foreign, err error) {
-	var clusters []string
-	err = a.retry(ctx, t, "read the tags of the group", func() (err error) {
-		if _, ok := a.nodes.Find(t.InstanceID); ok {
-			return nil
-		}
-		clusters, err = a.hooks.Clusters(ctx, t.Group)
-		return err
-	})
-	if err != nil || len(clusters) == 0 || slices.Contains(clusters, a.cfg.ClusterName) {
-		return nil, err
-	}
-	return fmt.Errorf("group %s belongs to cluster %q, this is %q", t.Group, clusters, a.cfg.ClusterName), nil
+// tell has the observer told of a termination from its beginning to its end.
+func (a *Agent) tell(e event.Event, serve func() (Outcome, error)) error {
+	start := time.Now()
+	a.observer.TerminationBegan(e)
+	outcome, err := serve()
+	a.observer.TerminationEnded(e, string(outcome), time.Since(start))
+	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	ec2 "github.com/node-drainer/node-drainer/pkg/instance"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -29,6 +30,8 @@ const (
 	terminating = lifecycle.State("Terminating:Wait")
 	proceeding  = lifecycle.State("Terminating:Proceed")
 	inNoGroup   = lifecycle.State("")
+
+	runsOn = ec2.State("running")
 )
 
 var (
@@ -51,12 +54,21 @@ type world struct {
 	timeout    map[string]time.Duration // of each hook
 	unknown    bool                     // the group has no such hook
 	givesUp    map[string]time.Duration // when the group gives up on a hook's action
+	ec2        func(after time.Duration) (ec2.Instance, error)
+	scheduled  func(after time.Duration) (bool, error)
+	reserved   []string // in the Capacity Block
+	members    func(after time.Duration) (map[string]lifecycle.Member, error)
+	own        []string                                // hooks, if a sweep asks
+	held       func(after time.Duration) (bool, error) // whether a launch hook of ours holds the instance
+	unhealthy  error                                   // what MarkUnhealthy returns
 	drainTakes time.Duration
 	report     drain.Report
 	drainErr   error
 
 	retireErrs, restoreErrs, excludeErrs, deadlineErrs []error // one for each call
 	completes                                          func(ctx context.Context) error
+
+	launchWorld
 
 	mu    sync.Mutex
 	node  node.Node
@@ -75,8 +87,13 @@ func newWorld() *world {
 		start: time.Now(),
 		cfg: agent.Config{
 			ClusterName: "demo", ConfirmTimeout: time.Minute, RegistrationTimeout: 5 * time.Minute, DrainTimeout: time.Hour,
+			SweepInterval: 3 * time.Minute,
+			Events: event.Config{
+				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
+				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
+			},
 		},
-		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance},
+		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance, Ready: true},
 		timeout:    map[string]time.Duration{},
 		givesUp:    map[string]time.Duration{},
 		drainTakes: 10 * time.Second,
@@ -84,11 +101,17 @@ func newWorld() *world {
 		completes:  func(context.Context) error { return nil },
 	}
 	w.state = always(terminating)
+	w.ec2 = func(time.Duration) (ec2.Instance, error) {
+		return ec2.Instance{State: runsOn, Spot: true, Reserved: true}, nil
+	}
+	w.scheduled = func(time.Duration) (bool, error) { return true, nil }
+	w.members = func(time.Duration) (map[string]lifecycle.Member, error) { return nil, nil }
+	w.held = func(time.Duration) (bool, error) { return false, nil }
 	w.clusters = func(time.Duration) ([]string, error) { return nil, nil }
 	return w
 }
 
-func (w *world) agent() *agent.Agent { return agent.New(w.cfg, w, w, w, w) }
+func (w *world) agent() *agent.Agent { return agent.New(w.cfg, w, w, w, w, w, w) }
 
 // handle lets an agent handle the message that a hook sends, and returns the error.
 func (w *world) handle(ctx context.Context, hook string) error {
@@ -248,9 +271,47 @@ func (w *world) Deadline(_ context.Context, a lifecycle.Action, began time.Time)
 	return began.Add(100 * time.Hour), nil
 }
 
+func (w *world) Members(context.Context, string, []string) (map[string]lifecycle.Member, error) {
+	return w.members(w.after())
+}
+
+func (w *world) Own(_ context.Context, _ string, t lifecycle.Transition) ([]string, error) {
+	w.fact("own hooks for %s", t)
+	return w.own, nil
+}
+
+func (w *world) Held(_ context.Context, a lifecycle.Action) (bool, error) {
+	if !a.Launch {
+		return false, errors.New("only launches are asked about")
+	}
+	return w.held(w.after())
+}
+
+func (w *world) Answers(hook string) bool { return hook != "not-ours" }
+
+func (w *world) MarkUnhealthy(_ context.Context, id string) error {
+	w.step("mark %s unhealthy", id)
+	return w.unhealthy
+}
+
+// Instances.
+
+func (w *world) Describe(context.Context, string) (ec2.Instance, error) { return w.ec2(w.after()) }
+
+func (w *world) Scheduled(context.Context, string) (bool, error) { return w.scheduled(w.after()) }
+
+func (w *world) Reserved(context.Context, string) ([]string, error) { return w.reserved, nil }
+
 func (w *world) Clusters(context.Context, string) ([]string, error) { return w.clusters(w.after()) }
 
 // Nodes.
+
+func (w *world) All() []node.Node {
+	if n, ok := w.Find(instance); ok {
+		return []node.Node{n}
+	}
+	return nil
+}
 
 func (w *world) Find(instanceID string) (node.Node, bool) {
 	w.mu.Lock()
@@ -288,15 +349,16 @@ func (w *world) Await(ctx context.Context, instanceID string) (node.Node, error)
 	return n, nil
 }
 
-func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node.Mark, error) {
+func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node.Mark, bool, error) {
 	if err := w.next(&w.retireErrs); err != nil {
-		return node.Mark{}, err
+		return node.Mark{}, false, err
 	}
 	w.mu.Lock()
 	mark := &w.node.Mark
+	before := *mark
 	if n.UID != w.node.UID {
 		w.mu.Unlock()
-		return node.Mark{}, node.ErrGone
+		return node.Mark{}, false, node.ErrGone
 	}
 	if mark.Since.IsZero() {
 		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
@@ -305,6 +367,9 @@ func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node
 	if d := reason.Deadline; mark.Deadline.IsZero() || (!d.IsZero() && d.Before(mark.Deadline)) {
 		mark.Deadline = d
 	}
+	if g := reason.Goes; mark.Goes.IsZero() || (!g.IsZero() && g.Before(mark.Goes)) {
+		mark.Goes = g
+	}
 	out := *mark
 	w.mu.Unlock()
 	if reason.Deadline.IsZero() {
@@ -312,7 +377,7 @@ func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node
 	} else {
 		w.step("mark until %v", reason.Deadline.Sub(w.start))
 	}
-	return out, nil
+	return out, !out.Since.Equal(before.Since) || !out.Deadline.Equal(before.Deadline), nil
 }
 
 func (w *world) Restore(ctx context.Context, _ node.Node) (bool, error) {
@@ -344,16 +409,24 @@ func (w *world) Exclude(context.Context, node.Node) error {
 
 func (w *world) Drain(ctx context.Context, t drain.Target) (drain.Report, error) {
 	w.step("drain %s until %v", t.Name, t.Deadline.Sub(w.start))
+	if t.DryRun {
+		return w.report, nil
+	}
 	if t.Since.IsZero() {
 		w.fact("drained before it was marked")
 	}
 	timer := time.NewTimer(w.drainTakes)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return w.report, w.drainErr
-	case <-ctx.Done():
-		return drain.Report{}, context.Cause(ctx)
+	for {
+		select {
+		case <-timer.C:
+			return w.report, w.drainErr
+		case deadline := <-t.Tighter:
+			w.step("tighten %s until %v", t.Name, deadline.Sub(w.start))
+			timer.Reset(min(w.drainTakes-w.after(), time.Until(deadline)))
+		case <-ctx.Done():
+			return drain.Report{}, context.Cause(ctx)
+		}
 	}
 }
 
@@ -363,25 +436,40 @@ func (w *world) EventReceived(_ queue.Message, e event.Event) {
 	w.fact("received %s of %s", e.Kind, e.InstanceID)
 }
 
-func (w *world) EventIgnored(_ queue.Message, e event.Event) {
-	w.fact("ignored %s of %s", e.Kind, e.InstanceID)
+func (w *world) EventIgnored(e event.Event, why string) {
+	w.fact("ignored %s of %s: %s", e.Kind, e.InstanceID, why)
 }
 
 func (w *world) MessageRefused(_ queue.Message, reason string, err error) {
 	w.fact("refused as %s: %v", reason, err)
 }
-func (w *world) TerminationBegan(agent.Termination)                     { w.fact("began") }
-func (w *world) NodeAwaited(agent.Termination)                          { w.fact("awaited") }
-func (w *world) NodeRetired(agent.Termination, node.Node, node.Mark)    { w.fact("retired") }
-func (w *world) NodeRestored(agent.Termination, node.Node)              { w.fact("restored") }
-func (w *world) NodeDrained(agent.Termination, node.Node, drain.Report) { w.fact("drained") }
-func (w *world) Retrying(_ agent.Termination, doing string, err error) {
+func (w *world) TerminationBegan(event.Event)                     { w.fact("began") }
+func (w *world) NodeAwaited(event.Event)                          { w.fact("awaited") }
+func (w *world) NodeRetired(event.Event, node.Node, node.Mark)    { w.fact("retired") }
+func (w *world) NodeRestored(_ node.Node, why string)             { w.fact("restored: %s", why) }
+func (w *world) NodeDrained(event.Event, node.Node, drain.Report) { w.fact("drained") }
+func (w *world) Retrying(_ event.Event, doing string, err error) {
 	w.fact("retrying to %s: %v", doing, err)
 }
+func (w *world) Swept(_, found int)    { w.fact("swept: %d", found) }
+func (w *world) SweepFailed(err error) { w.fact("sweep failed: %v", err) }
 
-func (w *world) TerminationEnded(_ agent.Termination, o string, _ time.Duration) {
+func (w *world) TerminationEnded(_ event.Event, o string, _ time.Duration) {
 	if !slices.Contains(agent.Outcomes(), o) {
 		o = "UNLISTED " + o
 	}
 	w.fact("ended %s", o)
+}
+
+// contextFor ends after d as it does when the process stops.
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeoutCause(t.Context(), d, errStopping)
+}
+
+// thenGone completes an action, whose instance goes on.
+func (w *world) thenGone(context.Context) error {
+	w.members = func(time.Duration) (map[string]lifecycle.Member, error) { return nil, nil }
+	w.ec2 = is(ec2.Instance{State: "shutting-down"})
+	return nil
 }

@@ -1,0 +1,6 @@
+package agent
+
+import "context"
+
+// Unprotect is unprotect, for tests.
+func (a *Agent) Unprotect(ctx context.Context) { a.unprotect(ctx) }

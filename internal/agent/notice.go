@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/instance"
+	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+)
+
+// errCanceled: the event has been called off.
+var errCanceled = errors.New("the event has been canceled")
+
+// shutdownNotice is how long an instance that is being stopped or terminated past its group is taken to run
+// on. EC2 does not say how long it gives an operating system to shut down.
+const shutdownNotice = 30 * time.Second
+
+// notice serves an event that no hook waits for. That of an instance which is no Node here, and so most
+// likely of another cluster, costs no call.
+func (a *Agent) notice(ctx context.Context, e event.Event) error {
+	if why := a.idle(&e); why != "" {
+		a.observer.EventIgnored(e, why)
+		return nil
+	}
+	return a.hand.take(ctx, e, func(ctx context.Context) error {
+		return a.tell(e, func() (Outcome, error) { return a.heed(ctx, e) })
+	})
+}
+
+// idle returns why nothing is to be done about the event; "" if something is. It gives a change of state the
+// deadline that EC2 does not tell. Maintenance that was to begin before now has no deadline any more: it may
+// be under way, or be late, and is no reason to kill pods.
+func (a *Agent) idle(e *event.Event) string {
+	switch e.Kind {
+	case event.ScheduledChange:
+		if !e.Deadline.After(time.Now()) {
+			e.Deadline = time.Time{}
+		}
+	case event.StateChange:
+		switch state := instance.State(e.State); {
+		case state.Going():
+			e.Deadline = e.At.Add(shutdownNotice)
+		case state.Dead():
+			e.Deadline = e.At
+		default:
+			return "the instance is " + e.State
+		}
+	}
+	if a.cfg.Events.Action(e.Kind) == event.Ignore {
+		return "events of this kind are ignored"
+	}
+	n, ok := a.nodes.Find(e.InstanceID)
+	switch {
+	case !ok:
+		return "no node is of the instance"
+	case a.swept.isDrained(n) && !n.Mark.Deadline.IsZero():
+		return "the node has been drained" // an instance changes its state twice when its hook has let it go
+	}
+	return ""
+}
+
+// heed does what is configured for the event.
+func (a *Agent) heed(ctx context.Context, e event.Event) (Outcome, error) {
+	outcome, err := a.act(ctx, e)
+	if err != nil {
+		return a.verdict(ctx, e, outcome, err)
+	}
+	return outcome, nil
+}
+
+func (a *Agent) act(ctx context.Context, e event.Event) (Outcome, error) {
+	switch a.cfg.Events.Action(e.Kind) {
+	case event.Cordon:
+		_, _, err := a.mark(ctx, e)
+		return or(Cordoned, err)
+	case event.Replace:
+		err := a.replace(ctx, e)
+		if !errors.Is(err, errNoGroup) {
+			return or(Replaced, err)
+		}
+	}
+	return a.vacate(ctx, e)
+}
+
+// or is the outcome of what has ended with err.
+func or(outcome Outcome, err error) (Outcome, error) {
+	switch {
+	case errors.Is(err, errUnregistered):
+		return Unregistered, nil
+	case err != nil:
+		return Interrupted, err
+	}
+	return outcome, nil
+}
+
+// errNoGroup: nobody would replace the instance. It is in no Auto Scaling group, or its group cannot be told.
+var errNoGroup = errors.New("no Auto Scaling group replaces the instance")
+
+// replace has the group of the instance replace it. The error is errNoGroup if there is none, or if it could
+// not be told for as long as a message is confirmed: the permission may be missing.
+func (a *Agent) replace(ctx context.Context, e event.Event) error {
+	if err := a.confirm(ctx, e, new(atomic.Bool)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.ConfirmTimeout, errNoGroup)
+	defer cancel()
+	err := a.retry(ctx, e, "have the instance replaced", func() error {
+		return a.hooks.MarkUnhealthy(ctx, e.InstanceID)
+	})
+	if errors.Is(err, lifecycle.ErrGone) {
+		return errNoGroup
+	}
+	return err
+}
+
+// expire serves the end of a Capacity Block, for each instance in it that is a Node here.
+func (a *Agent) expire(ctx context.Context, e event.Event) error {
+	if a.cfg.Events.Action(e.Kind) == event.Ignore {
+		a.observer.EventIgnored(e, "events of this kind are ignored")
+		return nil
+	}
+	var ids []string
+	err := a.retry(ctx, e, "list the instances of "+e.ReservationID, func() (err error) {
+		ids, err = a.instances.Reserved(ctx, e.ReservationID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return forEach(ids, func(id string) error {
+		e := e
+		e.InstanceID = id
+		return a.notice(ctx, e)
+	})
+}
+
+// cancel puts the node of an instance back into service if EC2 confirms that nothing is scheduled for it any
+// more.
+func (a *Agent) cancel(ctx context.Context, e event.Event) error {
+	n, ok := a.nodes.Find(e.InstanceID)
+	if !ok {
+		a.observer.EventIgnored(e, "no node is of the instance")
+		return nil
+	}
+	since := time.Now()
+	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+		scheduled, err := a.instances.Scheduled(ctx, e.InstanceID)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			a.observer.Retrying(e, "confirm the cancellation", err)
+		case !scheduled:
+			called := e
+			called.Kind = event.ScheduledChange
+			a.hand.stop(called, errCanceled)
+			why := fmt.Sprintf("what was scheduled for instance %s is off or over", n.InstanceID)
+			return a.restore(ctx, called, why)
+		case time.Since(since) >= a.cfg.ConfirmTimeout:
+			a.observer.EventIgnored(e, "EC2 has an event scheduled for the instance")
+			return nil
+		}
+		if !pause.For(ctx, delay) {
+			return context.Cause(ctx)
+		}
+	}
+}
