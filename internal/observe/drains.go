@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -77,19 +77,44 @@ func (o *Observer) gauge(change map[drain.WaitReason]int) {
 	}
 }
 
-// NodeRetired tells that a node has been taken out of service.
-func (o *Observer) NodeRetired(a lifecycle.Action, n node.Node, mark node.Mark) {
-	o.about(o.log.Info(), a).Str("node", n.Name).Time("deadline", mark.Deadline).Msg("node taken out of service")
-	o.events.OnNode(n.Name, n.UID, reasonDraining, fmt.Sprintf(
-		"Instance %s is terminating: draining until %s (hook %s of group %s)",
-		a.InstanceID, mark.Deadline.Format(time.RFC3339), a.Hook, a.Group), false)
+// NodeRetired tells that a node has been taken out of service, or has less time to be drained than before.
+func (o *Observer) NodeRetired(e event.Event, n node.Node, mark node.Mark) {
+	l := o.about(o.log.Info(), e).Str("node", n.Name)
+	if mark.Deadline.IsZero() {
+		l.Msg("node taken out of service")
+		o.events.OnNode(n.Name, n.UID, reasonCordoned, cause(e)+": cordoned, its pods stay", false)
+		return
+	}
+	l.Time("deadline", mark.Deadline).Msg("node taken out of service")
+	o.events.OnNode(n.Name, n.UID, reasonDraining, fmt.Sprintf("%s: draining until %s",
+		cause(e), mark.Deadline.Format(time.RFC3339)), false)
 }
 
-// NodeRestored tells that a node is back in service, because its termination was not confirmed.
-func (o *Observer) NodeRestored(a lifecycle.Action, n node.Node) {
-	o.about(o.log.Warn(), a).Str("node", n.Name).Msg("node put back into service")
-	o.events.OnNode(n.Name, n.UID, reasonRestored, "Auto Scaling does not confirm the termination of "+
-		a.InstanceID+": the node is back in service", true)
+// cause says in words why a node goes.
+func cause(e event.Event) string {
+	if e.Hook.Name != "" {
+		return fmt.Sprintf("Instance %s is terminating (hook %s of group %s)",
+			e.InstanceID, e.Hook.Name, e.Hook.Group)
+	}
+	words := map[event.Kind]string{
+		event.SpotInterruption:                "EC2 takes Spot Instance %s back",
+		event.RebalanceRecommendation:         "Spot Instance %s is at elevated risk of interruption",
+		event.ScheduledChange:                 "AWS has scheduled maintenance of instance %s",
+		event.StateChange:                     "Instance %s is being stopped or terminated",
+		event.CapacityReservationInterruption: "EC2 takes the reserved capacity of instance %s back",
+		event.CapacityBlockExpiration:         "The Capacity Block of instance %s ends",
+	}[e.Kind]
+	if words == "" {
+		words = string(e.Kind) + " of instance %s"
+	}
+	return fmt.Sprintf(words, e.InstanceID)
+}
+
+// NodeRestored tells that a node is back in service.
+func (o *Observer) NodeRestored(n node.Node, why string) {
+	o.log.Warn().Str("instance", n.InstanceID).Str("node", n.Name).Str("reason", why).
+		Msg("node put back into service")
+	o.events.OnNode(n.Name, n.UID, reasonRestored, "The node is back in service: "+why, true)
 }
 
 // DrainProgressed tells how far a drain is. When nothing is left to wait for, its end is about to be told.
@@ -137,13 +162,13 @@ func (o *Observer) DrainEnded(t drain.Target, result drain.Result) {
 }
 
 // NodeDrained tells what a drain came to.
-func (o *Observer) NodeDrained(a lifecycle.Action, n node.Node, r drain.Report) {
+func (o *Observer) NodeDrained(cause event.Event, n node.Node, r drain.Report) {
 	o.metrics.drains.Observe(r.Took.Seconds())
 	e := o.log.Info()
 	if len(r.Left) > 0 {
 		e = o.log.Warn().Strs("left", r.Left)
 	}
-	o.about(e, a).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took)
+	o.about(e, cause).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took)
 	c := node.Condition{Drained: true, Reason: reasonDrained, Message: allLeft(r), Final: true}
 	if len(r.Left) == 0 {
 		e.Msg("node drained")

@@ -1,11 +1,8 @@
 package observe
 
 import (
-	"net/http"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -28,7 +25,12 @@ type metrics struct {
 	waits        prometheus.Histogram
 	waiting      *prometheus.GaugeVec
 	heartbeats   prometheus.Counter
+	swept        prometheus.Counter
+	retries      prometheus.Counter
 	apiErrors    *prometheus.CounterVec
+	launches     launchMetrics
+	leader       prometheus.Gauge
+	transitions  prometheus.Counter
 }
 
 const namespace = "node_drainer"
@@ -36,6 +38,10 @@ const namespace = "node_drainer"
 func counters(name, help, label string) *prometheus.CounterVec {
 	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
 	return prometheus.NewCounterVec(opts, []string{label})
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 }
 
 func histogram(name, help string, buckets ...float64) prometheus.Histogram {
@@ -52,10 +58,11 @@ func New(
 	m := newMetrics()
 	registry.MustRegister(
 		m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.results, m.pods, m.forced,
-		m.refusals, m.waits, m.waiting, m.heartbeats, m.apiErrors,
+		m.refusals, m.waits, m.waiting, m.heartbeats, m.swept, m.retries, m.apiErrors, m.leader, m.transitions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.start(outcomes)
+	m.launches.register(registry)
 	return &Observer{
 		log: log, metrics: m, events: events, conditions: conditions, drains: drains{by: map[string]*telling{}},
 	}
@@ -66,9 +73,9 @@ func newMetrics() metrics {
 		messages:     counters("messages_total", "Deliveries of SQS messages, by what became of them.", "outcome"),
 		refused:      counters("messages_refused_total", "Messages that the agent could not act upon.", "reason"),
 		events:       counters("events_total", "Events received.", "kind"),
-		terminations: counters("terminations_total", "Lifecycle actions, by how they ended.", "outcome"),
+		terminations: counters("terminations_total", "Terminations, by how they ended.", "outcome"),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "terminations_active", Help: "Lifecycle actions in hand.",
+			Namespace: namespace, Name: "terminations_active", Help: "Terminations in hand.",
 		}),
 		drains: histogram("drain_duration_seconds", "Time to drain a node.",
 			1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4*3600, 12*3600, 48*3600),
@@ -82,57 +89,38 @@ func newMetrics() metrics {
 			Namespace: namespace, Name: "pods_waiting",
 			Help: "Pods on draining nodes that wait, by what for; volumes, where those are waited for.",
 		}, []string{"reason"}),
-		heartbeats: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "heartbeats_total", Help: "Heartbeats that Auto Scaling accepted.",
-		}),
+		heartbeats: counter("heartbeats_total", "Heartbeats that Auto Scaling accepted."),
+		swept: counter("swept_total",
+			"Lifecycle actions that were taken up although no message had told of them."),
+		retries: counter("step_retries_total",
+			"Steps of terminations and launches that failed and were tried again, whoever failed them."),
 		apiErrors: counters("api_errors_total", "Calls that failed and were tried again.", "api"),
+		launches:  newLaunchMetrics(),
+		leader: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "leader", Help: "Whether this replica leads: 1, or stands by: 0.",
+		}),
+		transitions: counter("leader_transitions_total", "Changes of the leader that this replica has seen."),
 	}
 }
 
 // start has each counter begin at zero, so that the first increase shows as one.
 func (m metrics) start(outcomes []string) {
-	for _, o := range queue.Outcomes() {
-		m.messages.WithLabelValues(string(o))
-	}
-	for _, r := range append(event.Reasons(), "unsupported") {
-		m.refused.WithLabelValues(r)
-	}
-	for _, o := range outcomes {
-		m.terminations.WithLabelValues(o)
-	}
-	for _, r := range drain.Results() {
-		m.results.WithLabelValues(r)
-	}
-	for _, a := range []string{"evicted", "blocked"} {
-		m.pods.WithLabelValues(a)
-	}
-	for _, r := range drain.ForceReasons() {
-		m.forced.WithLabelValues(r)
-	}
-	for _, o := range []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied} {
-		m.refusals.WithLabelValues(string(o))
-	}
 	for _, r := range drain.HoldReasons() {
 		m.waiting.WithLabelValues(string(r))
 	}
-	for _, a := range []string{"sqs", "autoscaling", "kubernetes"} {
-		m.apiErrors.WithLabelValues(a)
-	}
+	begin(m.messages, queue.Outcomes())
+	begin(m.events, event.Kinds())
+	begin(m.refused, event.Reasons())
+	begin(m.terminations, outcomes)
+	begin(m.results, drain.Results())
+	begin(m.pods, []string{"evicted", "blocked"})
+	begin(m.forced, drain.ForceReasons())
+	begin(m.refusals, []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied})
+	begin(m.apiErrors, []string{"sqs", "autoscaling", "kubernetes"})
 }
 
-// Handler serves /metrics of registry, /healthz (the process runs) and /readyz (ready says so).
-func Handler(registry *prometheus.Registry, ready func() error) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	return mux
+func begin[L ~string](c *prometheus.CounterVec, labels []L) {
+	for _, l := range labels {
+		c.WithLabelValues(string(l))
+	}
 }

@@ -62,6 +62,18 @@ type Conditions interface {
 	Report(name, uid string, c node.Condition)
 }
 
+// Silence stands for Events and Conditions in a dry run: both would change the cluster.
+type Silence struct{}
+
+// OnNode does nothing.
+func (Silence) OnNode(_, _, _, _ string, _ bool) {}
+
+// OnPod does nothing.
+func (Silence) OnPod(_, _, _, _, _ string, _ bool) {}
+
+// Report does nothing.
+func (Silence) Report(_, _ string, _ node.Condition) {}
+
 // Observer tells what happens. Make it with New.
 type Observer struct {
 	log        zerolog.Logger
@@ -74,11 +86,12 @@ type Observer struct {
 // The reasons of our Kubernetes Events, and of the condition.
 const (
 	reasonDraining      = "Draining"
+	reasonCordoned      = "Cordoned"
 	reasonBlocked       = "Blocked"
 	reasonDrained       = "Drained"
 	reasonLeftBehind    = "PodsLeftBehind"
 	reasonVolumesLeft   = "VolumesLeftAttached"
-	reasonRestored      = "TerminationNotConfirmed"
+	reasonRestored      = "Restored"
 	reasonHeld          = "EvictionBlocked"
 	reasonMisconfigured = "BudgetMisconfigured"
 	reasonPutOff        = "EvictionPutOff"
@@ -131,48 +144,71 @@ func (o *Observer) failed(api, operation string, err error) {
 // EventReceived tells what a message says.
 func (o *Observer) EventReceived(m queue.Message, e event.Event) {
 	o.metrics.events.WithLabelValues(string(e.Kind)).Inc()
-	o.log.Info().Str("event", string(e.Kind)).Str("event_id", e.ID).Str("instance", e.InstanceID).
+	o.log.Debug().Str("event", string(e.Kind)).Str("event_id", e.ID).Str("instance", e.InstanceID).
 		Str("message_id", m.ID).Msg("event received")
 }
 
-// EventIgnored tells that an event asks for nothing that the agent does.
-func (o *Observer) EventIgnored(m queue.Message, e event.Event) {
-	o.log.Debug().Str("event", string(e.Kind)).Str("message_id", m.ID).Msg("event ignored")
+// EventIgnored tells that nothing is done about an event.
+func (o *Observer) EventIgnored(e event.Event, why string) {
+	o.log.Debug().Str("event", string(e.Kind)).Str("instance", e.InstanceID).Str("reason", why).
+		Msg("event ignored")
 }
 
-func (o *Observer) about(e *zerolog.Event, a lifecycle.Action) *zerolog.Event {
-	return e.Str("instance", a.InstanceID).Str("group", a.Group).Str("hook", a.Hook)
+// about names the event of a termination, and its hook if one waits.
+func (o *Observer) about(l *zerolog.Event, e event.Event) *zerolog.Event {
+	l = l.Str("event", string(e.Kind)).Str("instance", e.InstanceID)
+	if e.Hook.Name == "" {
+		return l
+	}
+	return l.Str("group", e.Hook.Group).Str("hook", e.Hook.Name)
 }
 
-// TerminationBegan tells that the agent has taken up a lifecycle action.
-func (o *Observer) TerminationBegan(a lifecycle.Action) {
+// TerminationBegan tells that the agent has taken up a termination.
+func (o *Observer) TerminationBegan(e event.Event) {
 	o.metrics.active.Inc()
-	o.about(o.log.Debug(), a).Msg("termination taken up")
+	o.about(o.log.Info(), e).Msg("termination taken up")
 }
 
 // NodeAwaited tells that a terminating instance is no Node yet.
-func (o *Observer) NodeAwaited(a lifecycle.Action) {
-	o.about(o.log.Info(), a).Msg("no node is registered for the instance, waiting for one")
+func (o *Observer) NodeAwaited(e event.Event) {
+	o.about(o.log.Info(), e).Msg("no node is registered for the instance, waiting for one")
 }
 
 // TerminationEnded tells how a termination ended.
-func (o *Observer) TerminationEnded(a lifecycle.Action, outcome string, took time.Duration) {
+func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Duration) {
 	o.metrics.active.Dec()
 	o.metrics.terminations.WithLabelValues(outcome).Inc()
 	level := zerolog.InfoLevel
 	if outcome == "forged" || outcome == "left-behind" {
 		level = zerolog.WarnLevel
 	}
-	o.about(o.log.WithLevel(level), a).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
+	o.about(o.log.WithLevel(level), e).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
 }
 
 // Retrying tells that a step of a termination failed.
-func (o *Observer) Retrying(a lifecycle.Action, doing string, err error) {
-	o.about(o.log.Warn(), a).Str("operation", doing).Err(err).Msg("step failed, will be tried again")
+func (o *Observer) Retrying(e event.Event, doing string, err error) {
+	o.metrics.retries.Inc()
+	o.about(o.log.Warn(), e).Str("operation", doing).Err(err).Msg("step failed, will be tried again")
+}
+
+// Swept tells what a look at every instance of the cluster has brought.
+func (o *Observer) Swept(members, found int) {
+	o.metrics.swept.Add(float64(found))
+	level := zerolog.DebugLevel
+	if found > 0 {
+		level = zerolog.InfoLevel
+	}
+	o.log.WithLevel(level).Int("instances", members).Int("found", found).
+		Msg("looked for instances that no message told of")
+}
+
+// SweepFailed tells that such a look could not be finished.
+func (o *Observer) SweepFailed(err error) {
+	o.failed("autoscaling", "look for instances that no message told of", err)
 }
 
 // HeartbeatSent tells that the lifecycle action has been prolonged.
 func (o *Observer) HeartbeatSent(a lifecycle.Action) {
 	o.metrics.heartbeats.Inc()
-	o.about(o.log.Debug(), a).Msg("heartbeat sent")
+	o.log.Debug().Str("instance", a.InstanceID).Str("group", a.Group).Str("hook", a.Hook).Msg("heartbeat sent")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -77,7 +78,7 @@ func (d *desk) lines(t *testing.T) []map[string]any {
 // scrape returns the agent's own samples as a monitoring system reads them, by name and labels.
 func (d *desk) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
-	_, body := get(t, observe.Handler(d.registry, func() error { return nil }), "/metrics")
+	_, body := get(t, observe.Handler(d.registry, status{}), "/metrics")
 	out := map[string]float64{}
 	for line := range strings.Lines(body) {
 		i := strings.LastIndexByte(line, ' ')
@@ -158,7 +159,7 @@ type fact struct {
 
 func facts() []fact {
 	action := func(more map[string]any) map[string]any {
-		out := map[string]any{"instance": "i-00000000000000001", "group": "group-1", "hook": "hook-1"}
+		out := map[string]any{"event": "lifecycle-terminating", "instance": "i-00000000000000001", "group": "group-1", "hook": "hook-1"}
 		maps.Copy(out, more)
 		return out
 	}
@@ -169,7 +170,7 @@ func facts() []fact {
 	}
 	const manyLeft = "The drain ended with 12 of 12 pods left on the node: " +
 		"web/0, web/1, web/2, web/3, web/4, web/5, web/6, web/7, web/8, web/9 and 2 more"
-	return append(podFacts(), []fact{
+	return append(append(podFacts(), launchFacts()...), []fact{
 		{
 			name: "MessageReceived", tell: func(d *desk, s subject) { d.MessageReceived(s.message) },
 			line: map[string]any{"level": "debug", "message_id": "m-1", "receives": 2.0, "bytes": float64(len(private))},
@@ -210,40 +211,89 @@ func facts() []fact {
 			metrics: map[string]float64{`api_errors_total{api="kubernetes"}`: 1},
 		},
 		{
+			name: "LeadingBegan", tell: func(d *desk, _ subject) { d.LeadingBegan() },
+			line:    map[string]any{"level": "info", "message": "leading"},
+			metrics: map[string]float64{"leader": 1},
+		},
+		{
+			name: "LeadingEnded", tell: func(d *desk, _ subject) { d.LeadingEnded(errOutage) },
+			line: map[string]any{"level": "info", "message": "no longer leading", "reason": "no answer"},
+		},
+		{
+			name: "LeaderSeen", tell: func(d *desk, _ subject) { d.LeaderSeen("agent-b") },
+			line:    map[string]any{"level": "info", "message": "leader changed", "leader": "agent-b"},
+			metrics: map[string]float64{"leader_transitions_total": 1},
+		},
+		{
+			name: "LeaderSeen, nobody", tell: func(d *desk, _ subject) { d.LeaderSeen("") },
+			line: map[string]any{"level": "info", "message": "nobody leads"},
+		},
+		{
 			name: "EventReceived", tell: func(d *desk, s subject) { d.EventReceived(s.message, s.event) },
 			line: map[string]any{
-				"level": "info", "event": "lifecycle-terminating", "event_id": "e-1", "instance": "i-00000000000000001", "message_id": "m-1",
+				"level": "debug", "event": "lifecycle-terminating", "event_id": "e-1", "instance": "i-00000000000000001", "message_id": "m-1",
 			},
 			metrics: map[string]float64{`events_total{kind="lifecycle-terminating"}`: 1},
 		},
 		{
-			name: "EventIgnored", tell: func(d *desk, s subject) { d.EventIgnored(s.message, s.event) },
-			line: map[string]any{"level": "debug", "event": "lifecycle-terminating", "message_id": "m-1"},
+			name: "EventIgnored", tell: func(d *desk, s subject) { d.EventIgnored(s.event, "asks for nothing") },
+			line: map[string]any{"level": "debug", "event": "lifecycle-terminating", "reason": "asks for nothing"},
 		},
 		{
-			name: "TerminationBegan", tell: func(d *desk, s subject) { d.TerminationBegan(s.action) },
-			line:    action(map[string]any{"level": "debug"}),
+			name: "TerminationBegan", tell: func(d *desk, s subject) { d.TerminationBegan(s.event) },
+			line:    action(map[string]any{"level": "info"}),
 			metrics: map[string]float64{"terminations_active": 1},
 		},
 		{
-			name: "NodeAwaited", tell: func(d *desk, s subject) { d.NodeAwaited(s.action) },
+			name: "NodeAwaited", tell: func(d *desk, s subject) { d.NodeAwaited(s.event) },
 			line: action(map[string]any{"level": "info"}),
 		},
 		{
-			name: "NodeRetired", tell: func(d *desk, s subject) { d.NodeRetired(s.action, s.node, node.Mark{Deadline: deadline}) },
+			name: "NodeRetired", tell: func(d *desk, s subject) { d.NodeRetired(s.event, s.node, node.Mark{Deadline: deadline}) },
 			line: action(map[string]any{"level": "info", "node": "node-1", "deadline": "2027-03-01T10:00:00.000Z"}),
-			events: []string{"node node-1 (uid-1) Draining warning=false: Instance i-00000000000000001 is terminating: " +
-				"draining until 2027-03-01T10:00:00Z (hook hook-1 of group group-1)"},
+			events: []string{"node node-1 (uid-1) Draining warning=false: Instance i-00000000000000001 is terminating " +
+				"(hook hook-1 of group group-1): draining until 2027-03-01T10:00:00Z"},
 		},
 		{
-			name: "NodeRestored", tell: func(d *desk, s subject) { d.NodeRestored(s.action, s.node) },
-			line: action(map[string]any{"level": "warn", "node": "node-1"}),
-			events: []string{"node node-1 (uid-1) TerminationNotConfirmed warning=true: Auto Scaling does not confirm the " +
-				"termination of i-00000000000000001: the node is back in service"},
+			name: "NodeRetired, for maintenance", tell: func(d *desk, s subject) {
+				s.event.Kind, s.event.Hook = event.ScheduledChange, event.Hook{}
+				d.NodeRetired(s.event, s.node, node.Mark{Deadline: deadline})
+			},
+			line: map[string]any{"level": "info", "event": "scheduled-change", "deadline": "2027-03-01T10:00:00.000Z"},
+			events: []string{"node node-1 (uid-1) Draining warning=false: AWS has scheduled maintenance of instance " +
+				"i-00000000000000001: draining until 2027-03-01T10:00:00Z"},
+		},
+		{
+			name: "NodeRetired, cordoned only", tell: func(d *desk, s subject) {
+				s.event.Kind, s.event.Hook = event.RebalanceRecommendation, event.Hook{}
+				d.NodeRetired(s.event, s.node, node.Mark{})
+			},
+			line: map[string]any{"level": "info", "event": "rebalance-recommendation", "node": "node-1"},
+			events: []string{"node node-1 (uid-1) Cordoned warning=false: Spot Instance i-00000000000000001 is at elevated risk " +
+				"of interruption: cordoned, its pods stay"},
+		},
+		{
+			name: "Swept, and found something", tell: func(d *desk, _ subject) { d.Swept(40, 2) },
+			line:    map[string]any{"level": "info", "instances": 40.0, "found": 2.0},
+			metrics: map[string]float64{"swept_total": 2},
+		},
+		{
+			name: "Swept, and found nothing", tell: func(d *desk, _ subject) { d.Swept(40, 0) },
+			line: map[string]any{"level": "debug", "instances": 40.0, "found": 0.0},
+		},
+		{
+			name: "SweepFailed", tell: func(d *desk, _ subject) { d.SweepFailed(errOutage) },
+			line:    map[string]any{"level": "warn", "api": "autoscaling", "error": "no answer"},
+			metrics: map[string]float64{`api_errors_total{api="autoscaling"}`: 1},
+		},
+		{
+			name: "NodeRestored", tell: func(d *desk, s subject) { d.NodeRestored(s.node, "it lives on") },
+			line:   map[string]any{"level": "warn", "node": "node-1", "instance": "i-00000000000000001", "reason": "it lives on"},
+			events: []string{"node node-1 (uid-1) Restored warning=true: The node is back in service: it lives on"},
 		},
 		{
 			name: "NodeDrained", tell: func(d *desk, s subject) {
-				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Took: 20 * time.Second})
+				d.NodeDrained(s.event, s.node, drain.Report{Total: 3, Took: 20 * time.Second})
 			},
 			line:    action(map[string]any{"level": "info", "message": "node drained", "node": "node-1", "pods": 3.0, "forced": 0.0}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 20},
@@ -252,7 +302,7 @@ func facts() []fact {
 		},
 		{
 			name: "NodeDrained, by force", tell: func(d *desk, s subject) {
-				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
+				d.NodeDrained(s.event, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
 			},
 			line:    action(map[string]any{"level": "info", "message": "node drained", "node": "node-1", "pods": 3.0, "forced": 1.0}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 20},
@@ -261,7 +311,7 @@ func facts() []fact {
 		},
 		{
 			name: "NodeDrained, with nothing to move", tell: func(d *desk, s subject) {
-				d.NodeDrained(s.action, s.node, drain.Report{Took: time.Second})
+				d.NodeDrained(s.event, s.node, drain.Report{Took: time.Second})
 			},
 			line:    action(map[string]any{"level": "info", "message": "node drained", "node": "node-1", "pods": 0.0}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
@@ -270,7 +320,7 @@ func facts() []fact {
 		},
 		{
 			name: "NodeDrained, with pods left", tell: func(d *desk, s subject) {
-				d.NodeDrained(s.action, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second})
+				d.NodeDrained(s.event, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second})
 			},
 			line: action(map[string]any{
 				"level": "warn", "message": "drain ended with pods left on the node", "node": "node-1", "pods": 3.0,
@@ -286,7 +336,7 @@ func facts() []fact {
 		},
 		{
 			name: "NodeDrained, with many pods left", tell: func(d *desk, s subject) {
-				d.NodeDrained(s.action, s.node, drain.Report{Total: 12, Left: left, Took: time.Second})
+				d.NodeDrained(s.event, s.node, drain.Report{Total: 12, Left: left, Took: time.Second})
 			},
 			line:    action(map[string]any{"node": "node-1", "pods": 12.0}),
 			metrics: map[string]float64{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
@@ -294,22 +344,23 @@ func facts() []fact {
 			shown:   []string{"node-1 (uid-1) drained=false final=true PodsLeftBehind: " + manyLeft},
 		},
 		{
-			name: "TerminationEnded", tell: func(d *desk, s subject) { d.TerminationEnded(s.action, "drained", time.Second) },
+			name: "TerminationEnded", tell: func(d *desk, s subject) { d.TerminationEnded(s.event, "drained", time.Second) },
 			line:    action(map[string]any{"level": "info", "outcome": "drained"}),
 			metrics: map[string]float64{`terminations_total{outcome="drained"}`: 1, "terminations_active": -1},
 		},
 		{
-			name: "TerminationEnded, forged", tell: func(d *desk, s subject) { d.TerminationEnded(s.action, "forged", time.Second) },
+			name: "TerminationEnded, forged", tell: func(d *desk, s subject) { d.TerminationEnded(s.event, "forged", time.Second) },
 			line:    action(map[string]any{"level": "warn", "outcome": "forged"}),
 			metrics: map[string]float64{`terminations_total{outcome="forged"}`: 1, "terminations_active": -1},
 		},
 		{
-			name: "Retrying", tell: func(d *desk, s subject) { d.Retrying(s.action, "mark node "+s.node.Name, errOutage) },
-			line: action(map[string]any{"level": "warn", "operation": "mark node node-1", "error": "no answer"}),
+			name: "Retrying", tell: func(d *desk, s subject) { d.Retrying(s.event, "mark node "+s.node.Name, errOutage) },
+			line:    action(map[string]any{"level": "warn", "operation": "mark node node-1", "error": "no answer"}),
+			metrics: map[string]float64{"step_retries_total": 1},
 		},
 		{
 			name: "HeartbeatSent", tell: func(d *desk, s subject) { d.HeartbeatSent(s.action) },
-			line:    action(map[string]any{"level": "debug"}),
+			line:    map[string]any{"level": "debug", "instance": "i-00000000000000001", "group": "group-1", "hook": "hook-1"},
 			metrics: map[string]float64{"heartbeats_total": 1},
 		},
 	}...)
@@ -399,10 +450,13 @@ func TestCountersStartAtZero(t *testing.T) {
 		`pods_waiting{reason="volumes-attached"}`, `pods_waiting{reason="deregistering"}`,
 		"eviction_wait_seconds_count", "drain_duration_seconds_count",
 		`api_errors_total{api="sqs"}`, `api_errors_total{api="autoscaling"}`, `api_errors_total{api="kubernetes"}`,
-		`messages_refused_total{reason="unsupported"}`,
+		"launches_active", "launch_duration_seconds_count",
 	}
 	for _, o := range queue.Outcomes() {
 		want = append(want, fmt.Sprintf("messages_total{outcome=%q}", o))
+	}
+	for _, o := range launch.Outcomes() {
+		want = append(want, fmt.Sprintf("launches_total{outcome=%q}", o))
 	}
 	for _, r := range event.Reasons() {
 		want = append(want, fmt.Sprintf("messages_refused_total{reason=%q}", r))
@@ -414,24 +468,29 @@ func TestCountersStartAtZero(t *testing.T) {
 	}
 }
 
+// status is what the pages for probes are to tell.
+type status struct{ missing, ill error }
+
+func (s status) Ready() (string, error) { return "standing by; b leads", s.missing }
+func (s status) Healthy() error         { return s.ill }
+
 func TestHandler(t *testing.T) {
-	var missing error
-	h := observe.Handler(newDesk("info").registry, func() error { return missing })
 	for _, tt := range []struct {
 		name, path string
-		missing    error
+		status     status
 		code       int
 		body       string
 	}{
-		{"the metrics", "/metrics", nil, 200, "node_drainer_terminations_active 0"},
-		{"those of the process", "/metrics", nil, 200, "go_goroutines"},
-		{"alive", "/healthz", nil, 200, "ok\n"},
-		{"alive, though not ready", "/healthz", errOutage, 200, "ok\n"},
-		{"ready", "/readyz", nil, 200, "ok\n"},
-		{"not ready, with the reason", "/readyz", errOutage, 503, "no answer\n"},
-		{"nothing else", "/debug/pprof/", nil, 404, "not found"},
+		{"the metrics", "/metrics", status{}, 200, "node_drainer_terminations_active 0"},
+		{"those of the process", "/metrics", status{}, 200, "go_goroutines"},
+		{"alive", "/healthz", status{}, 200, "ok\n"},
+		{"alive, though not ready", "/healthz", status{missing: errOutage}, 200, "ok\n"},
+		{"stuck, with the reason", "/healthz", status{ill: errOutage}, 503, "no answer\n"},
+		{"ready, in its role", "/readyz", status{}, 200, "ready: standing by; b leads\n"},
+		{"not ready, with the reason", "/readyz", status{missing: errOutage}, 503, "no answer\n"},
+		{"nothing else", "/debug/pprof/", status{}, 404, "not found"},
 	} {
-		missing = tt.missing
+		h := observe.Handler(newDesk("info").registry, tt.status)
 		if code, body := get(t, h, tt.path); code != tt.code || !strings.Contains(body, tt.body) {
 			t.Errorf("%s: %s is %d: %s", tt.name, tt.path, code, body)
 		}
