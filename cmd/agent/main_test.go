@@ -153,7 +153,7 @@ func TestCannotStart(t *testing.T) {
 			setenv(t, "http://127.0.0.1:1")
 			t.Setenv(tt.variable, tt.value)
 			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), nil, []string{"CLUSTER_NAME=demo", queueURL, "LISTEN_ADDRESS=" + tt.listen}, &stdout, &stderr)
+			code := run(t.Context(), nil, []string{"CLUSTER_NAME=demo", queueURL, "POD_NAMESPACE=agents", "LISTEN_ADDRESS=" + tt.listen}, &stdout, &stderr)
 			if code != 1 || !strings.Contains(stderr.String(), tt.want) {
 				t.Errorf("exit code %d and %q, want 1 and %q", code, stderr.String(), tt.want)
 			}
@@ -178,7 +178,7 @@ func TestStopsAsAsked(t *testing.T) {
 	var stdout, stderr output
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, nil, []string{"CLUSTER_NAME=demo", queueURL, "LISTEN_ADDRESS=" + address}, &stdout, &stderr)
+		done <- run(ctx, nil, []string{"CLUSTER_NAME=demo", queueURL, "POD_NAMESPACE=agents", "LISTEN_ADDRESS=" + address}, &stdout, &stderr)
 	}()
 	if code, _ := get(t, "http://"+address+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz is %d", code)

@@ -8,15 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -29,6 +30,9 @@ import (
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/instance"
+	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -38,7 +42,7 @@ import (
 func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	log := observe.NewLogger(cfg.Log, stdout)
 	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // client-go's own words
-	cloud, err := awsconfig.LoadDefaultConfig(ctx)
+	cloud, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithHTTPClient(connections()))
 	if err != nil {
 		return fmt.Errorf("configure the AWS SDK: %w", err)
 	}
@@ -55,20 +59,32 @@ func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	}
 	registry := prometheus.NewRegistry()
 	events := node.NewEvents(ctx, client, "node-drainer")
-	defer events.Close()
-	r, err := newRooms(cfg, cloud, client, nodes, observe.New(log, registry, events, nodes, agent.Outcomes()))
+	flush := sync.OnceFunc(events.Close)
+	defer flush()
+	r, err := newRooms(cfg, cloud, client, nodes, newObserver(cfg, log, registry, events, nodes))
 	if err != nil {
 		return err
 	}
+	r.flush = flush
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.ListenAddress)
 	if err != nil {
 		return fmt.Errorf("LISTEN_ADDRESS: %w", err)
 	}
 	log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("queue", cfg.Queue.URL).
 		Stringer("listen", listener.Addr()).Msg("agent started")
-	err = r.run(ctx, listener, observe.Handler(registry, r.readiness))
+	err = r.run(ctx, listener, observe.Handler(registry, r))
 	log.Info().AnErr("reason", err).Msg("agent stopped")
 	return err
+}
+
+func newObserver(
+	cfg config.Agent, log zerolog.Logger, registry *prometheus.Registry, events *node.Events, nodes *node.Nodes,
+) *observe.Observer {
+	if cfg.DryRun {
+		log = log.With().Bool("dry_run", true).Logger()
+		return observe.New(log, registry, observe.Silence{}, observe.Silence{}, agent.Outcomes())
+	}
+	return observe.New(log, registry, events, nodes, agent.Outcomes())
 }
 
 // rooms are the parts of the agent that run for as long as it does, and what they run for.
@@ -77,7 +93,10 @@ type rooms struct {
 	nodes    *node.Nodes
 	observer *observe.Observer
 	drainer  *drain.Drainer
+	launches *launch.Waiter
 	agent    *agent.Agent
+	elector  *lead.Elector
+	flush    func() // writes the Events that are still to be written
 }
 
 func newRooms(
@@ -87,18 +106,40 @@ func newRooms(
 	if err != nil {
 		return rooms{}, err
 	}
-	hooks := lifecycle.New(autoscaling.NewFromConfig(cloud, withoutRetries), cfg.Hook, o)
+	instances := instance.New(ec2.NewFromConfig(cloud))
+	launches, err := launch.New(client, cfg.Launch)
+	if err != nil {
+		return rooms{}, err
+	}
+	cfg.Leader.Election = cfg.Leader.Election && !cfg.DryRun // which does nothing that two must not do
+	elector, err := lead.New(client, cfg.Leader.In(cfg.PodNamespace), cfg.PodName, o)
+	if err != nil {
+		return rooms{}, err
+	}
+	hooks := lifecycle.New(autoscaling.NewFromConfig(cloud, withoutRetries), cfg.Hook, cfg.Queue.URL, o)
+	consumer := queue.New(sqs.NewFromConfig(cloud), cfg.Queue, o)
+	consumer.Gate(elector.Heard)
 	return rooms{
-		consumer: queue.New(sqs.NewFromConfig(cloud), cfg.Queue, o),
+		consumer: consumer,
 		nodes:    nodes,
 		observer: o,
 		drainer:  drainer,
+		launches: launches,
 		agent: agent.New(agent.Config{
 			ClusterName:         cfg.ClusterName,
 			ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
 			RegistrationTimeout: cfg.Node.RegistrationTimeout,
 			DrainTimeout:        cfg.Drain.Timeout,
-		}, hooks, nodes, drainer, o),
+			SweepInterval:       cfg.SweepInterval,
+			Events:              cfg.Event,
+			DryRun:              cfg.DryRun,
+			Launch: agent.LaunchConfig{
+				Timeout: cfg.Launch.Timeout, Continue: cfg.Launch.AtTimeout == launch.Continue,
+			},
+			NodeName: cfg.NodeName,
+			HandOver: elector.HandOver,
+		}, hooks, instances, nodes, drainer, launches, o),
+		elector: elector,
 	}, nil
 }
 
@@ -117,54 +158,17 @@ func surroundings(cfg config.Agent, nodes *node.Nodes) drain.Surroundings {
 	return around
 }
 
+// connections keeps as many connections open as package queue uses in a burst: a new one for each call costs
+// more than the call.
+func connections() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
+	})
+}
+
 // withoutRetries leaves retrying to package lifecycle, which knows what is at stake and tells of each
 // failure.
 func withoutRetries(o *autoscaling.Options) { o.RetryMaxAttempts = 1 }
-
-// run runs everything side by side until ctx ends or one part fails. Messages are received only when the
-// caches have been filled.
-func (r rooms) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWatching()
-	g, ctx := errgroup.WithContext(ctx)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	g.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
-	g.Go(func() error { r.nodes.Run(watching); return nil })
-	g.Go(func() error { r.nodes.WriteConditions(watching, r.observer); return nil })
-	g.Go(func() error { r.drainer.Run(watching); return nil })
-	g.Go(func() error {
-		defer stopWatching()
-		defer func() { _ = server.Close() }()
-		if err := r.nodes.WaitForSync(ctx); err != nil {
-			return ignore(err, context.Canceled)
-		}
-		return ignore(r.consumer.Run(ctx, r.agent.Handle), context.Canceled)
-	})
-	return g.Wait()
-}
-
-func ignore(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
-}
-
-// readiness says what is still missing before events can be served.
-func (r rooms) readiness() error {
-	switch {
-	case !r.nodes.Synced():
-		return errors.New("the Nodes have not been listed yet: is the API server reachable, " +
-			"and are nodes allowed to be listed and watched?")
-	case !r.drainer.Synced():
-		return errors.New("the PodDisruptionBudgets or VolumeAttachments have not been listed yet: " +
-			"are they allowed to be listed and watched?")
-	case !r.consumer.Ready():
-		return errors.New("the queue's attributes could not be read yet: check QUEUE_URL, AWS_REGION " +
-			"and the permissions")
-	}
-	return nil
-}
 
 // kubernetesClient follows KUBECONFIG, or the ServiceAccount of the pod. It has no rate limit: the API
 // server's own priority and fairness decides what it takes.

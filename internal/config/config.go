@@ -9,11 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v10"
 
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -27,14 +31,21 @@ type Agent struct {
 	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster, as the tags of its Auto Scaling groups have it (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are left to their owner."`
 	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address that /metrics, /healthz and /readyz are served on."`
 
-	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the pod that the agent runs in, from the downward API. With POD_NAME it lets the agent move its own pod last. Empty outside a cluster."`
+	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the pod that the agent runs in, from the downward API. With POD_NAME it lets the agent move its own pod last, and it is where the replicas' Lease is. Empty outside a cluster."`
+	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. It lets a leader hand over before its own node is drained. Empty outside a cluster."`
 	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
 
-	Queue queue.Config     `envPrefix:"QUEUE_"`
-	Hook  lifecycle.Config `envPrefix:"HOOK_"`
-	Node  node.Config      `envPrefix:"NODE_"`
-	Drain drain.Config     `envPrefix:"DRAIN_"`
-	Log   observe.Config   `envPrefix:"LOG_"`
+	SweepInterval time.Duration `env:"SWEEP_INTERVAL" envDefault:"3m" help:"Time between two looks at every instance of the cluster's groups, for terminations and launches that no message told of, and for nodes whose instance lives on."`
+	DryRun        bool          `env:"DRY_RUN" envDefault:"false" help:"Whether everything is read, decided, logged and counted, and nothing is changed: no node, no pod, no lifecycle action. Messages stay in hand until the agent stops, and then return to the queue, so give a dry run a queue of its own."`
+
+	Queue  queue.Config     `envPrefix:"QUEUE_"`
+	Event  event.Config     `envPrefix:"EVENT_"`
+	Hook   lifecycle.Config `envPrefix:"HOOK_"`
+	Node   node.Config      `envPrefix:"NODE_"`
+	Drain  drain.Config     `envPrefix:"DRAIN_"`
+	Launch launch.Config    `envPrefix:"LAUNCH_"`
+	Leader lead.Config      `envPrefix:"LEADER_"`
+	Log    observe.Config   `envPrefix:"LOG_"`
 }
 
 // ReadAgent returns the agent's configuration in the environment, given as KEY=VALUE. The error is Mistakes,
@@ -65,8 +76,11 @@ func (c Agent) validate() error {
 	if !isAddress(c.ListenAddress) {
 		errs = append(errs, fmt.Errorf("LISTEN_ADDRESS is %q: must be HOST:PORT or :PORT", c.ListenAddress))
 	}
-	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
-		c.Log.Validate())...)
+	if c.SweepInterval < time.Second || c.SweepInterval > time.Hour {
+		errs = append(errs, fmt.Errorf("SWEEP_INTERVAL is %v: must be from 1s to 1h", c.SweepInterval))
+	}
+	return errors.Join(append(errs, c.Queue.Validate(), c.Event.Validate(), c.Hook.Validate(), c.Node.Validate(),
+		c.Drain.Validate(), c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Log.Validate())...)
 }
 
 func isAddress(s string) bool {

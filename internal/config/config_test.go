@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,9 @@ import (
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -20,15 +24,21 @@ const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drain
 
 // environ is the least that the agent needs, and what is to be set beside it.
 func environ(more ...string) []string {
-	return append([]string{"CLUSTER_NAME=demo", "QUEUE_URL=" + queueURL}, more...)
+	return append([]string{"CLUSTER_NAME=demo", "QUEUE_URL=" + queueURL, "POD_NAMESPACE=agents"}, more...)
 }
 
 func defaults() config.Agent {
 	return config.Agent{
 		ClusterName:   "demo",
 		ListenAddress: ":8080",
-		Queue:         queue.Config{URL: queueURL, VisibilityTimeout: time.Minute, MaxInFlight: 10_000},
-		Hook:          lifecycle.Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second},
+		SweepInterval: 3 * time.Minute,
+		Event: event.Config{
+			SpotInterruption: event.Drain, Rebalance: event.Ignore, ScheduledChange: event.Drain, StateChange: event.Drain,
+			ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
+		},
+		PodNamespace: "agents",
+		Queue:        queue.Config{URL: queueURL, VisibilityTimeout: 30 * time.Second, MaxInFlight: 10_000, Receivers: 10},
+		Hook:         lifecycle.Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second},
 		Node: node.Config{
 			TaintKey: "node-drainer.io/terminating", TaintEffect: "NoSchedule", Cordon: true, ExcludeFromLB: node.Early,
 			RegistrationTimeout: 5 * time.Minute,
@@ -38,6 +48,18 @@ func defaults() config.Agent {
 			BarePods: drain.Evict, EmptyDirPods: drain.Evict, ForceSpacing: 30 * time.Second,
 			StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, VolumeTimeout: 2 * time.Minute, BlockedAfter: time.Minute,
 		},
+		Launch: launch.Config{
+			Timeout: 15 * time.Minute, AtTimeout: launch.Abandon, DaemonSets: true,
+			StartupTaints: "node.kubernetes.io/not-ready, node.kubernetes.io/unreachable, node.kubernetes.io/network-unavailable, " +
+				"node.kubernetes.io/unschedulable, node.cloudprovider.kubernetes.io/uninitialized, " +
+				"node.cloudprovider.kubernetes.io/shutdown, node.cilium.io/agent-not-ready, ebs.csi.aws.com/agent-not-ready, " +
+				"efs.csi.aws.com/agent-not-ready, fsx.csi.aws.com/agent-not-ready, s3.csi.aws.com/agent-not-ready, " +
+				"startup-taint.cluster-autoscaler.kubernetes.io/*, ignore-taint.cluster-autoscaler.kubernetes.io/*",
+		},
+		Leader: lead.Config{
+			Election: true, LeaseName: "node-drainer",
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
+		},
 		Log: observe.Config{Level: "info", Format: "json"},
 	}
 }
@@ -46,7 +68,7 @@ func TestReadAgent(t *testing.T) {
 	t.Parallel()
 	emptied := environ("UNRELATED=x")
 	for _, v := range config.Variables() {
-		if !v.Required {
+		if !v.Required && v.Name != "POD_NAMESPACE" {
 			emptied = append(emptied, v.Name+"=")
 		}
 	}
@@ -106,10 +128,27 @@ func TestMistake(t *testing.T) {
 		{"DRAIN_TIMEOUT=100h", "DRAIN_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
 		{"DRAIN_AT_DEADLINE=weep", `DRAIN_AT_DEADLINE is "weep": must be delete or leave`},
 		{"DRAIN_SETTLE=2m", "DRAIN_SETTLE is 2m0s: must be from 0s to 1m"},
+		{"LAUNCH_TIMEOUT=100h", "LAUNCH_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
+		{"LAUNCH_AT_TIMEOUT=weep", `LAUNCH_AT_TIMEOUT is "weep": must be abandon or continue`},
+		{"LAUNCH_DAEMONSETS=some", `LAUNCH_DAEMONSETS is "some": must be true or false`},
+		{"LAUNCH_STARTUP_TAINTS=a=b", `LAUNCH_STARTUP_TAINTS is "a=b": "a=b" is no key of a taint: `},
+		{"QUEUE_RECEIVERS=0", "QUEUE_RECEIVERS is 0: must be from 1 to 100"},
+		{"POD_NAMESPACE=", "LEADER_NAMESPACE is required where POD_NAMESPACE is not set: set one of them to the namespace"},
+		{"LEADER_ELECTION=perhaps", `LEADER_ELECTION is "perhaps": must be true or false`},
+		{"LEADER_NAMESPACE=a/b", `LEADER_NAMESPACE is "a/b": `},
+		{"LEADER_LEASE_NAME=A B", `LEADER_LEASE_NAME is "A B": `},
+		{"LEADER_LEASE_DURATION=15500ms", "LEADER_LEASE_DURATION is 15.5s: must be whole seconds, from 1s to 5m0s"},
+		{"LEADER_RENEW_DEADLINE=15s", "LEADER_RENEW_DEADLINE is 15s: must be more than 1.2s"},
+		{"LEADER_RETRY_PERIOD=9s", "LEADER_RENEW_DEADLINE is 10s: must be more than 10.8s"},
 		{"LOG_LEVEL=loud", `LOG_LEVEL is "loud": must be debug, info, warn or error`},
 		{"LOG_FORMAT=xml", `LOG_FORMAT is "xml": must be json or console`},
 		{"LISTEN_ADDRESS=8080", `LISTEN_ADDRESS is "8080": must be HOST:PORT or :PORT`},
 		{"LISTEN_ADDRESS=:http-alt-9", `LISTEN_ADDRESS is ":http-alt-9": must be HOST:PORT or :PORT`},
+		{"SWEEP_INTERVAL=1ms", "SWEEP_INTERVAL is 1ms: must be from 1s to 1h"},
+		{"EVENT_SPOT_INTERRUPTION=evict", `EVENT_SPOT_INTERRUPTION is "evict": must be drain, cordon or ignore`},
+		{"EVENT_SCHEDULED_CHANGE=evict", `EVENT_SCHEDULED_CHANGE is "evict": must be drain, cordon, replace or ignore`},
+		{"EVENT_STATE_CHANGE=replace", `EVENT_STATE_CHANGE is "replace": must be drain, cordon or ignore`},
+		{"EVENT_MARGIN=2m", "EVENT_MARGIN is 2m0s: must be from 0s to 1m"},
 		{"LISTEN_ADDRESS=:99999", `LISTEN_ADDRESS is ":99999": must be HOST:PORT or :PORT`},
 	} {
 		t.Run(tt.set, func(t *testing.T) {
@@ -119,7 +158,7 @@ func TestMistake(t *testing.T) {
 			if !errors.As(err, &mistakes) || len(mistakes) != 1 || !strings.HasPrefix(mistakes[0].Error(), tt.want) {
 				t.Errorf("the mistakes are %v, want one: %s", err, tt.want)
 			}
-			if c != (config.Agent{}) {
+			if !reflect.DeepEqual(c, config.Agent{}) {
 				t.Errorf("a configuration with a mistake was returned: %+v", c)
 			}
 		})
@@ -144,7 +183,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	}
 	want := []string{
 		"CLUSTER_NAME", "LISTEN_ADDRESS", "QUEUE_URL", "QUEUE_MAX_IN_FLIGHT", "HOOK_CONFIRM_TIMEOUT", "HOOK_MARGIN",
-		"NODE_TAINT_EFFECT", "NODE_CORDON", "DRAIN_TIMEOUT", "DRAIN_SETTLE", "LOG_LEVEL", "LOG_FORMAT",
+		"NODE_TAINT_EFFECT", "NODE_CORDON", "DRAIN_TIMEOUT", "DRAIN_SETTLE", "LEADER_NAMESPACE", "LOG_LEVEL", "LOG_FORMAT",
 	}
 	if diff := cmp.Diff(sorted(want), sorted(names)); diff != "" {
 		t.Errorf("the variables with mistakes (-want +got):\n%s", diff)

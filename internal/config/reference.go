@@ -98,8 +98,8 @@ AWS SDK (AWS_REGION, AWS_ROLE_ARN, AWS_ENDPOINT_URL, ...) and, outside a cluster
 func WriteHelp(w io.Writer) error {
 	_, _ = fmt.Fprintf(w, "%s\nUsage:\n  agent [--help | --version]\n\nEnvironment variables:\n", intro)
 	for _, v := range Variables() {
-		help := wrap(v.Help, "      ", 100)
-		if _, err := fmt.Fprintf(w, "\n  %s (%s)\n%s", v.Name, v.standing(), help); err != nil {
+		title, help := wrap(v.Name+" ("+v.standing()+")", "  ", 100), wrap(v.Help, "      ", 100)
+		if _, err := fmt.Fprintf(w, "\n%s%s", title, help); err != nil {
 			return err
 		}
 	}
