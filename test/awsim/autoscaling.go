@@ -34,6 +34,13 @@ func (s *Server) autoscalingActions() map[string]actionFunc {
 		"ExitStandby":                         query(a.exitStandby),
 		"AttachInstances":                     query(a.attachInstances),
 		"DetachInstances":                     query(a.detachInstances),
+		"StartInstanceRefresh":                query(a.startInstanceRefresh),
+		"DescribeInstanceRefreshes":           query(a.describeInstanceRefreshes),
+		"CancelInstanceRefresh":               query(a.cancelInstanceRefresh),
+		"RollbackInstanceRefresh":             query(a.rollbackInstanceRefresh),
+		"PutWarmPool":                         query(a.putWarmPool),
+		"DescribeWarmPool":                    query(a.describeWarmPool),
+		"DeleteWarmPool":                      query(a.deleteWarmPool),
 	}
 }
 

@@ -127,3 +127,55 @@ func TestCommandLineClientHealth(t *testing.T) {
 		t.Errorf("the group has %+v", got)
 	}
 }
+
+// TestCommandLineClientRefresh runs the life of an Instance Refresh, which a launch hook holds up. Debian's
+// client is older than rollback-instance-refresh, so that only the SDK calls that.
+func TestCommandLineClientRefresh(t *testing.T) {
+	t.Parallel()
+	s, _ := templated(t, 1, "1")
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
+	cli := commands{t, s}
+	group := func(action string, args ...string) []string {
+		return append([]string{"autoscaling", action, "--auto-scaling-group-name", groupName}, args...)
+	}
+	start := group("start-instance-refresh", "--preferences",
+		`{"MinHealthyPercentage":90,"InstanceWarmup":0,"SkipMatching":true,"CheckpointPercentages":[100]}`,
+		"--desired-configuration", `{"LaunchTemplate":{"LaunchTemplateName":"node","Version":"2"}}`)
+	cli.says(`"InstanceRefreshId":"`, start...)
+	together(func() {
+		cli.says(`"CheckpointPercentages":[100]`, group("describe-instance-refreshes")...)
+	}, func() {
+		cli.refuses("(InstanceRefreshInProgress)", start...)
+	})
+	cli.says(`"InstanceRefreshId":"`, group("cancel-instance-refresh")...)
+	cli.says(`"Status":"Cancelling"`, group("describe-instance-refreshes")...)
+	for _, id := range inState(s, "Pending:Wait") {
+		must(t, complete(t, groupClient(t, s), "ready", id, "CONTINUE"))
+	}
+	_, err := s.WaitRefresh(within(t), groupName, "Cancelled")
+	must(t, err)
+	cli.refuses("(ActiveInstanceRefreshNotFound)", group("cancel-instance-refresh")...)
+}
+
+func TestCommandLineClientWarmPool(t *testing.T) {
+	t.Parallel()
+	s, _ := templated(t, 1, "1")
+	cli := commands{t, s}
+	group := func(action string, args ...string) []string {
+		return append([]string{"autoscaling", action, "--auto-scaling-group-name", groupName}, args...)
+	}
+	cli.says("", group("put-warm-pool", "--pool-state", "Running", "--min-size", "1",
+		"--instance-reuse-policy", `{"ReuseOnScaleIn":true}`)...)
+	for _, i := range s.Instances(groupName)[1:] {
+		must(t, s.WaitState(within(t), i.ID, "Warmed:Running"))
+	}
+	together(func() {
+		out := squeeze(cli.says(`"LifecycleState":"Warmed:Running"`, group("describe-warm-pool")...))
+		if !strings.Contains(out, `"ReuseOnScaleIn":true`) || !strings.Contains(out, `"PoolState":"Running"`) {
+			t.Errorf("got %s", out)
+		}
+	}, func() {
+		cli.says(`"WarmPoolSize":1`, "autoscaling", "describe-auto-scaling-groups")
+	})
+	cli.says("", group("delete-warm-pool", "--force-delete")...)
+}

@@ -24,7 +24,7 @@ func byNewest(all []activityXML) {
 }
 
 func (a *autoscaling) createAutoScalingGroup(r *reader) (any, error) {
-	g := &group{name: r.must("AutoScalingGroupName"), healthCheckType: "EC2", cooldown: 300}
+	g := &group{name: r.must("AutoScalingGroupName"), healthCheckType: "EC2", cooldown: 300, warmup: -1}
 	r.must("MinSize")
 	r.must("MaxSize")
 	a.readGroup(r, g)
@@ -57,6 +57,11 @@ func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
 		}
 		next := *g
 		a.readGroup(r, &next)
+		if f := g.refreshing(); f != nil && f.desired != nil && next.template != g.template {
+			return errorf("ValidationError", "An active instance refresh with a desired configuration exists. All "+
+				"configuration options derived from the desired configuration are not available for update while "+
+				"the instance refresh is active.")
+		}
 		next.desired = r.number("DesiredCapacity", min(max(g.desired, next.min), next.max), 0, unbounded)
 		if err := either(r.err, either(next.checkSize(), a.checkTemplate(next.template))); err != nil {
 			return err
@@ -69,13 +74,7 @@ func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
 
 // readGroup reads what a creation and an update have in common. It changes only what the call names.
 func (a *autoscaling) readGroup(r *reader, g *group) {
-	for _, unknown := range []string{"LaunchConfigurationName", "InstanceId", "MixedInstancesPolicy."} {
-		for key := range r.values {
-			if key == unknown || strings.HasSuffix(unknown, ".") && strings.HasPrefix(key, unknown) {
-				r.fail(errorf("ValidationError", "awsim does not simulate %s", unknown))
-			}
-		}
-	}
+	r.refuse("LaunchConfigurationName", "InstanceId", "MixedInstancesPolicy")
 	g.min = r.number("MinSize", g.min, 0, unbounded)
 	g.max = r.number("MaxSize", g.max, 0, unbounded)
 	g.cooldown = r.number("DefaultCooldown", g.cooldown, 0, unbounded)
@@ -166,7 +165,9 @@ type groupXML struct {
 	MaxSize                          int
 	DesiredCapacity                  int
 	DefaultCooldown                  int
-	DefaultInstanceWarmup            int      `xml:",omitempty"`
+	DefaultInstanceWarmup            *int     `xml:",omitempty"`
+	WarmPoolConfiguration            *poolXML `xml:",omitempty"`
+	WarmPoolSize                     *int     `xml:",omitempty"`
 	MaxInstanceLifetime              int      `xml:",omitempty"`
 	AvailabilityZones                []string `xml:"AvailabilityZones>member"`
 	VPCZoneIdentifier                string
@@ -210,7 +211,6 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 		MaxSize:                          g.max,
 		DesiredCapacity:                  g.desired,
 		DefaultCooldown:                  g.cooldown,
-		DefaultInstanceWarmup:            g.warmup,
 		MaxInstanceLifetime:              g.maxLifetime,
 		AvailabilityZones:                g.zones,
 		VPCZoneIdentifier:                g.subnets,
@@ -222,15 +222,7 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 		LaunchTemplate:                   a.templateWire(g.template),
 		TerminationPolicies:              g.terminations,
 	}
-	if g.deleting {
-		out.Status = "Delete in progress"
-	}
-	if g.policy != nil {
-		out.InstanceMaintenancePolicy = &policyXML{g.policy.min, g.policy.max}
-	}
-	if g.retain {
-		out.InstanceLifecyclePolicy = &lifecyclePolicyXML{"retain"}
-	}
+	g.addOptions(&out)
 	if len(g.terminations) == 0 {
 		out.TerminationPolicies = []string{"Default"}
 	}
@@ -241,6 +233,25 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 		out.Tags = append(out.Tags, t.wire(g.name))
 	}
 	return out
+}
+
+// addOptions tells what a group may do without.
+func (g *group) addOptions(out *groupXML) {
+	if g.pool != nil {
+		out.WarmPoolConfiguration, out.WarmPoolSize = g.pool.wire(), new(len(g.pooled()))
+	}
+	if g.warmup >= 0 {
+		out.DefaultInstanceWarmup = new(g.warmup)
+	}
+	if g.deleting {
+		out.Status = "Delete in progress"
+	}
+	if g.policy != nil {
+		out.InstanceMaintenancePolicy = &policyXML{g.policy.min, g.policy.max}
+	}
+	if g.retain {
+		out.InstanceLifecyclePolicy = &lifecyclePolicyXML{"retain"}
+	}
 }
 
 func (a *autoscaling) groupARN(name string) string {
@@ -256,6 +267,10 @@ func (a *autoscaling) describeAutoScalingGroups(r *reader) (any, error) {
 	names, filters := r.members("AutoScalingGroupNames"), r.filters()
 	most := r.number("MaxRecords", 50, 1, 100)
 	instances := r.flag("IncludeInstances", true)
+	if len(names) > most {
+		r.fail(errorf("ValidationError", "The number of group names that may be passed in is limited to %d", most))
+	}
+	r.knownFilters(filters)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -276,14 +291,25 @@ func (a *autoscaling) describeAutoScalingGroups(r *reader) (any, error) {
 	for _, g := range page {
 		wire := a.groupWire(g)
 		if instances {
-			wire.Instances = a.membersWire(g)
+			wire.Instances = slices.DeleteFunc(a.membersWire(g), memberXML.isWarmed)
 		}
 		out.AutoScalingGroups = append(out.AutoScalingGroups, wire)
 	}
 	return out, nil
 }
 
-// passes: all filters must allow the group. One that the API does not know allows nothing.
+// knownFilters refuses a filter of groups that the API does not have: one passed over would look like an
+// account without such groups.
+func (r *reader) knownFilters(filters []criterion) {
+	for _, f := range filters {
+		if f.name != "tag-key" && f.name != "tag-value" && !strings.HasPrefix(f.name, "tag:") {
+			r.fail(errorf("ValidationError", "Filter type %s is not correct. Allowed Filter types are: "+
+				"[tag-key, tag-value, tag:<key>]", f.name))
+		}
+	}
+}
+
+// passes: all filters must allow the group, each by any of its tags.
 func (g *group) passes(filters []criterion) bool {
 	for _, f := range filters {
 		if !slices.ContainsFunc(g.tags, func(t tag) bool {

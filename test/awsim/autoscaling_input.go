@@ -103,6 +103,17 @@ func (r *reader) list(prefix string) []string {
 	}
 }
 
+// refuse fails the call if it has a parameter that is not simulated, be it a value or a structure.
+func (r *reader) refuse(parameters ...string) {
+	for _, name := range parameters {
+		for key := range r.values {
+			if key == name || strings.HasPrefix(key, name+".") {
+				r.fail(errorf("ValidationError", "awsim does not simulate %s", name))
+			}
+		}
+	}
+}
+
 func (r *reader) members(name string) []string { return r.list(name + ".member") }
 
 // each calls do with the prefix of each structure of a list.

@@ -84,7 +84,8 @@ func (a *autoscaling) describeAutoScalingInstances(r *reader) (any, error) {
 			continue
 		}
 		state := a.shown(inst)
-		if inst.groupName == "" || slices.Contains([]string{"", stateTerminated, stateDetached}, state) {
+		gone := []string{"", stateTerminated, warmed + stateTerminated, stateDetached}
+		if inst.groupName == "" || slices.Contains(gone, state) {
 			continue
 		}
 		all = append(all, detailXML{a.memberWire(inst, state), inst.groupName})
@@ -183,13 +184,19 @@ func (a *autoscaling) setInstanceHealth(r *reader) (any, error) {
 		if !ok || inst.group == nil {
 			return errNoInstance(id)
 		}
-		if grace && health == unhealthy && time.Since(inst.inServiceAt) < inst.group.gracePeriod {
+		if grace && health == unhealthy && inst.inGrace(time.Now()) {
 			return nil
 		}
 		inst.health = health
 		a.reconcile(inst.group)
 		return nil
 	})
+}
+
+// inGrace: the grace period is counted from when the instance came into service, so that one on its way
+// there is still in it.
+func (i *instance) inGrace(now time.Time) bool {
+	return i.group.gracePeriod > 0 && (i.inServiceAt.IsZero() || now.Sub(i.inServiceAt) < i.group.gracePeriod)
 }
 
 // onMembers reads group and instances of a call, and changes them all together.

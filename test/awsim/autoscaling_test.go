@@ -229,6 +229,33 @@ func TestAutoScalingErrors(t *testing.T) {
 			code: "InvalidNextToken",
 			want: "The NextToken value is not valid.",
 		},
+		"fifty-one groups by name": {
+			call: func() error {
+				_, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
+					AutoScalingGroupNames: slices.Repeat([]string{groupName}, 51),
+				})
+				return err
+			},
+			want: "The number of group names that may be passed in is limited to 50",
+		},
+		"more groups on a page than a hundred": {
+			call: func() error {
+				_, err := c.DescribeAutoScalingGroups(t.Context(),
+					&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: aws.Int32(101)})
+				return err
+			},
+			want: "1 validation error detected: Value '101' at 'maxRecords' failed to satisfy constraint: " +
+				"Member must have value less than or equal to 100",
+		},
+		"groups by a filter that there is not": {
+			call: func() error {
+				_, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
+					Filters: []types.Filter{{Name: aws.String("key"), Values: []string{"team"}}},
+				})
+				return err
+			},
+			want: "Filter type key is not correct. Allowed Filter types are: [tag-key, tag-value, tag:<key>]",
+		},
 		"fifty-one instances are described": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingInstances(t.Context(), &autoscaling.DescribeAutoScalingInstancesInput{
@@ -266,40 +293,76 @@ func desire(ctx context.Context, c *autoscaling.Client, n int32) error {
 	return err
 }
 
-func TestGroupsByPageAndTag(t *testing.T) {
+// groupNames are those that a description finds, over all its pages.
+func groupNames(t testing.TB, c *autoscaling.Client, in *autoscaling.DescribeAutoScalingGroupsInput) (
+	out []string, pages int,
+) {
+	t.Helper()
+	p := autoscaling.NewDescribeAutoScalingGroupsPaginator(c, in)
+	for p.HasMorePages() {
+		page, err := p.NextPage(t.Context())
+		must(t, err)
+		pages++
+		for _, g := range page.AutoScalingGroups {
+			out = append(out, *g.AutoScalingGroupName)
+		}
+	}
+	return out, pages
+}
+
+func TestGroupsByPage(t *testing.T) {
 	s := start(t, awsim.Options{})
-	for i := range 5 {
-		must(t, s.CreateGroup(awsim.Group{
-			Name: fmt.Sprintf("g%d", i), Max: 3, Tags: map[string]string{"kind": []string{"even", "odd"}[i%2]},
-		}))
+	for i := range 230 {
+		must(t, s.CreateGroup(awsim.Group{Name: fmt.Sprintf("g%03d", i), Tags: map[string]string{"team": "blue"}}))
 	}
 	c := groupClient(t, s)
-	names := func(in *autoscaling.DescribeAutoScalingGroupsInput) (out []string, pages int) {
-		p := autoscaling.NewDescribeAutoScalingGroupsPaginator(c, in)
-		for p.HasMorePages() {
-			page, err := p.NextPage(t.Context())
-			must(t, err)
-			pages++
-			for _, g := range page.AutoScalingGroups {
-				out = append(out, *g.AutoScalingGroupName)
-			}
-		}
-		return out, pages
-	}
-	if got, pages := names(&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: aws.Int32(2)}); pages != 3 ||
-		strings.Join(got, " ") != "g0 g1 g2 g3 g4" {
-		t.Errorf("%d pages: %v", pages, got)
-	}
-	for filter, want := range map[string]string{
-		"tag:kind=odd": "g1 g3", "tag-key=kind": "g0 g1 g2 g3 g4", "tag-key=no": "",
+	tagged := []types.Filter{{Name: aws.String("tag:team"), Values: []string{"blue"}}}
+	for name, row := range map[string]struct {
+		most  *int32
+		pages int
+	}{
+		"fifty on a page": {pages: 5}, "a hundred at most": {most: aws.Int32(100), pages: 3},
 	} {
-		name, value, _ := strings.Cut(filter, "=")
-		got, _ := names(&autoscaling.DescribeAutoScalingGroupsInput{
-			Filters: []types.Filter{{Name: aws.String(name), Values: []string{value}}},
+		got, pages := groupNames(t, c, &autoscaling.DescribeAutoScalingGroupsInput{
+			MaxRecords: row.most, Filters: tagged,
 		})
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v", filter, got)
+		if pages != row.pages || len(got) != 230 || len(slices.Compact(got)) != 230 || !slices.IsSorted(got) {
+			t.Errorf("%s: %d groups on %d pages", name, len(got), pages)
 		}
+	}
+}
+
+func TestGroupsByTag(t *testing.T) {
+	s := start(t, awsim.Options{})
+	for i := range 5 {
+		must(t, s.CreateGroup(awsim.Group{Name: fmt.Sprintf("g%d", i), Tags: map[string]string{
+			"kind": []string{"even", "odd"}[i%2], "size": []string{"s", "m", "l"}[i%3],
+		}}))
+	}
+	c := groupClient(t, s)
+	by := func(name string, values ...string) types.Filter {
+		return types.Filter{Name: aws.String(name), Values: values}
+	}
+	for name, row := range map[string]struct {
+		filters []types.Filter
+		want    string
+	}{
+		"a key and its value":                  {filters: []types.Filter{by("tag:kind", "odd")}, want: "g1 g3"},
+		"several values are OR":                {filters: []types.Filter{by("tag:size", "s", "l")}, want: "g0 g2 g3"},
+		"several filters are AND":              {filters: []types.Filter{by("tag:kind", "even"), by("tag:size", "s", "m")}, want: "g0 g4"},
+		"a key":                                {filters: []types.Filter{by("tag-key", "kind")}, want: "g0 g1 g2 g3 g4"},
+		"a key that no group has":              {filters: []types.Filter{by("tag-key", "no")}, want: ""},
+		"a value of whatever key":              {filters: []types.Filter{by("tag-value", "l", "odd")}, want: "g1 g2 g3"},
+		"key and value may be of two tags":     {filters: []types.Filter{by("tag-key", "kind"), by("tag-value", "l")}, want: "g2"},
+		"a key and the value of another":       {filters: []types.Filter{by("tag:kind", "l")}, want: ""},
+		"case counts, as everywhere with tags": {filters: []types.Filter{by("tag:Kind", "odd")}, want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := groupNames(t, c, &autoscaling.DescribeAutoScalingGroupsInput{Filters: row.filters})
+			if strings.Join(got, " ") != row.want {
+				t.Errorf("got %v, want %s", got, row.want)
+			}
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ func (s *Server) ec2Actions() map[string]actionFunc {
 	a := s.asg
 	return map[string]actionFunc{
 		"DescribeInstances":              query(a.describeInstances),
+		"DescribeInstanceStatus":         query(a.describeInstanceStatus),
 		"TerminateInstances":             query(a.terminateInstances),
 		"CreateLaunchTemplate":           query(a.createLaunchTemplate),
 		"CreateLaunchTemplateVersion":    query(a.createLaunchTemplateVersion),
@@ -44,6 +45,10 @@ type machineXML struct {
 	Zone         string          `xml:"placement>availabilityZone"`
 	Reason       string          `xml:"stateReason>code,omitempty"`
 	Tags         []ec2TagXML     `xml:"tagSet>item"`
+
+	Lifecycle           string `xml:"instanceLifecycle,omitempty"`
+	SpotRequest         string `xml:"spotInstanceRequestId,omitempty"`
+	CapacityReservation string `xml:"capacityReservationId,omitempty"`
 }
 
 type ec2TagXML struct {
@@ -62,6 +67,12 @@ func (a *autoscaling) machineWire(inst *instance) machineXML {
 		LaunchTime:   stamp(inst.launchedAt),
 		Zone:         inst.zone,
 		Reason:       inst.reason,
+
+		Lifecycle:           string(inst.market),
+		CapacityReservation: inst.reservation,
+	}
+	if inst.market == Spot {
+		out.SpotRequest = "sir-" + inst.id[len(inst.id)-8:]
 	}
 	if inst.machine == "terminated" {
 		out.PrivateDNS, out.PrivateIP = "", "" // EC2 takes the address back.
@@ -102,7 +113,7 @@ func (a *autoscaling) describeInstances(r *reader) (any, error) {
 	var all []machineXML
 	for _, inst := range found {
 		wire := a.machineWire(inst)
-		ok, err := wire.passes(filters)
+		ok, err := pass(filters, wire.fields())
 		if err != nil {
 			return nil, err
 		}
@@ -164,32 +175,25 @@ func (a *autoscaling) machines(ids []string) ([]*instance, error) {
 	}
 }
 
-// passes: all filters must allow the machine. One that is not simulated is refused, never passed over.
-func (m machineXML) passes(filters []criterion) (bool, error) {
-	fields := map[string]string{
-		"instance-id":         m.InstanceID,
-		"private-dns-name":    m.PrivateDNS,
-		"private-ip-address":  m.PrivateIP,
-		"instance-state-name": m.State.Name,
-		"availability-zone":   m.Zone,
-		"image-id":            m.ImageID,
-		"instance-type":       m.InstanceType,
+// fields are what DescribeInstances can filter by.
+func (m machineXML) fields() map[string][]string {
+	out := map[string][]string{
+		"instance-id":             {m.InstanceID},
+		"private-dns-name":        {m.PrivateDNS},
+		"private-ip-address":      {m.PrivateIP},
+		"instance-state-name":     {m.State.Name},
+		"availability-zone":       {m.Zone},
+		"image-id":                {m.ImageID},
+		"instance-type":           {m.InstanceType},
+		"instance-lifecycle":      {m.Lifecycle},
+		"capacity-reservation-id": {m.CapacityReservation},
+		"tag-key":                 {},
 	}
 	for _, t := range m.Tags {
-		fields["tag:"+t.Key] = t.Value
+		out["tag:"+t.Key] = []string{t.Value}
+		out["tag-key"] = append(out["tag-key"], t.Key)
 	}
-	for _, f := range filters {
-		value, known := fields[f.name]
-		switch {
-		case !known && strings.HasPrefix(f.name, "tag:"):
-			return false, nil
-		case !known:
-			return false, errorf("InvalidParameterValue", "The filter '%s' is invalid", f.name)
-		case !f.allows(value):
-			return false, nil
-		}
-	}
-	return true, nil
+	return out
 }
 
 type stateChangeXML struct {
@@ -226,12 +230,15 @@ func (a *autoscaling) terminateInstances(r *reader) (any, error) {
 }
 
 // strike starts the end of a machine that lives. It needs mu.
-func (a *autoscaling) strike(inst *instance) {
+func (a *autoscaling) strike(inst *instance) { a.strikeFor(inst, "Client.UserInitiatedShutdown") }
+
+// strikeFor is strike for another reason. It needs mu.
+func (a *autoscaling) strikeFor(inst *instance, reason string) {
 	if inst.dying {
 		return
 	}
 	inst.dying = true
-	inst.reason = "Client.UserInitiatedShutdown"
+	inst.reason = reason
 	a.enterMachine(inst, "shutting-down")
 	a.spawn(func() { a.kill(inst) })
 }

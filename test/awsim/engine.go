@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Delays slow down what otherwise happens at once, to be nearer to AWS. All are zero at first.
+// Delays slow down what otherwise happens at once, to be nearer to AWS, or cut short what takes long. All are
+// zero at first.
 type Delays struct {
 	// Launch is how long an instance is Pending before its hooks, or its service, begin.
 	Launch time.Duration
@@ -21,6 +22,8 @@ type Delays struct {
 	// Visible is how long DescribeAutoScalingInstances and DescribeAutoScalingGroups go on showing what was:
 	// the API's eventual consistency.
 	Visible time.Duration
+	// RefreshGiveUp is how long an Instance Refresh may make no progress before it fails; an hour if zero.
+	RefreshGiveUp time.Duration
 }
 
 // errClosing says that the server was closed before what was waited for came.
@@ -47,7 +50,9 @@ type autoscaling struct {
 	topics    map[string][]subscription
 	rules     []rule
 	templates []*template
-	born      int // Counts instances, so that each has an address of its own.
+	taken     []*interruption    // All interruptions that ever were announced, in order.
+	scheduled []*scheduledChange // The same for changes.
+	born      int                // Counts instances, so that each has an address of its own.
 }
 
 func newAutoscaling(s *Server) *autoscaling {

@@ -2,6 +2,7 @@ package awsim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -87,10 +88,10 @@ func (a *autoscaling) beginHooks(inst *instance, transition string) {
 	case len(inst.waiting) == 0:
 		a.endHooks(inst, transition)
 		return
-	case transition == Launching:
-		inst.enter(statePendingWait)
+	case transition == Launching, inst.returning():
+		inst.move(statePendingWait)
 	default:
-		inst.enter(stateTerminatingWait)
+		inst.move(stateTerminatingWait)
 	}
 	inst.activity.midway()
 	for _, act := range inst.waiting {
@@ -116,6 +117,7 @@ func (a *autoscaling) begin(inst *instance, h Hook) *action {
 		beatAt: now,
 		done:   make(chan struct{}),
 	}
+	act.Origin, act.Destination = inst.route(h.Transition)
 	if h.Transition == Terminating {
 		act.Killed = inst.killed
 	}
@@ -149,20 +151,16 @@ func (a *autoscaling) tell(act *action) int {
 }
 
 func (act *action) notification() Notification {
-	n := Notification{
+	return Notification{
 		Token:       act.Token,
 		Group:       act.Group,
 		Hook:        act.Hook,
 		InstanceID:  act.InstanceID,
 		Transition:  act.Transition,
 		Metadata:    act.hook.NotificationMetadata,
-		Origin:      "AutoScalingGroup",
-		Destination: "EC2",
+		Origin:      act.Origin,
+		Destination: act.Destination,
 	}
-	if act.Transition == Launching {
-		n.Origin, n.Destination = n.Destination, n.Origin
-	}
-	return n
 }
 
 // watch closes the action when it times out.
@@ -252,25 +250,33 @@ func (a *autoscaling) settle(closed *action) {
 
 // endHooks lets an instance go on after its last action. It needs mu.
 func (a *autoscaling) endHooks(inst *instance, transition string) {
-	abandoned := false
-	for _, act := range inst.waiting {
-		abandoned = abandoned || act.Result == abandon
-	}
+	abandoned := slices.ContainsFunc(inst.waiting, func(act *action) bool { return act.Result == abandon })
 	switch {
 	case inst.group == nil:
-	case transition == Launching && abandoned:
-		inst.activity.end("Cancelled", "the launch was abandoned by a lifecycle hook")
-		a.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
-		a.reconcile(inst.group)
 	case transition == Launching:
-		a.serve(inst)
+		a.endLaunch(inst, abandoned)
+	case inst.returning():
+		a.endReturn(inst, abandoned)
 	case abandoned && inst.group.retain:
-		inst.waiting = nil
-		inst.enter(stateRetained)
-		inst.activity.end("Successful", "")
-		a.reconcile(inst.group)
+		a.retain(inst, stateRetained)
 	default:
 		a.proceed(inst)
+	}
+}
+
+// endLaunch takes an instance into service, or into the warm pool, unless a hook has abandoned it. It needs
+// mu.
+func (a *autoscaling) endLaunch(inst *instance, abandoned bool) {
+	g := inst.group // Which the instance leaves at once if its machine has died.
+	switch {
+	case abandoned:
+		inst.activity.end("Cancelled", "the launch was abandoned by a lifecycle hook")
+		a.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
+		a.reconcile(g)
+	case inst.warm:
+		a.rest(inst)
+	default:
+		a.serve(inst)
 	}
 }
 

@@ -1,6 +1,7 @@
 package awsim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ type Group struct {
 	// Zones are the region's first three when empty.
 	Zones []string
 	Tags  map[string]string
+	// Market is where the group's instances are bought; on demand when empty.
+	Market Market
 	// LaunchTemplate is the name or the id of one; a group may do without here.
 	LaunchTemplate string
 	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
@@ -48,8 +51,10 @@ func (s *Server) CreateGroup(spec Group) error {
 			max:         spec.Max,
 			desired:     spec.Desired,
 			zones:       slices.Clone(spec.Zones),
+			market:      spec.Market,
 			gracePeriod: spec.GracePeriod,
 			retain:      spec.RetainOnAbandon,
+			warmup:      -1,
 		}
 		if strings.HasPrefix(spec.LaunchTemplate, "lt-") {
 			g.template.id = spec.LaunchTemplate
@@ -225,6 +230,25 @@ func (s *Server) Instances(groupName string) []Instance {
 	a := s.asg
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.list(groupName)
+}
+
+// WaitInstances blocks until done is true of the group's instances. What done is given it may keep; it must
+// not call the Server.
+func (s *Server) WaitInstances(ctx context.Context, groupName string, done func([]Instance) bool) error {
+	var last []Instance
+	err := s.asg.wait(ctx, func() bool {
+		last = s.asg.list(groupName)
+		return done(last)
+	})
+	if err != nil {
+		return fmt.Errorf("awsim: the instances of %s are %+v: %w", groupName, last, err)
+	}
+	return nil
+}
+
+// list needs mu.
+func (a *autoscaling) list(groupName string) []Instance {
 	g, err := a.group(groupName)
 	if err != nil {
 		return nil

@@ -35,12 +35,15 @@ type group struct {
 	rebalance       bool
 	retain          bool
 	policy          *maintenancePolicy
+	market          Market
 	terminations    []string
 	createdAt       time.Time
 	suspended       map[string]bool
 	hooks           []Hook
 	members         []*instance
 	activities      []*activity // Oldest first.
+	refreshes       []*refresh  // Oldest first.
+	pool            *warmPool   // Nil without one.
 	turn            int         // Counts launches, for the next zone.
 	deleting        bool
 }
@@ -192,21 +195,33 @@ func (a *autoscaling) reconcile(g *group) {
 	}
 	a.buryDead(g)
 	a.replaceMarked(g)
-	want := g.desired
-	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
-		want = max(want, min(g.desired+len(g.marked()), most))
-	}
+	a.advance(g)
+	want := g.wanted()
 	for len(g.live()) < want && !g.suspended["Launch"] {
-		a.launch(g)
+		a.scaleOut(g)
 	}
 	for len(g.live()) > want && !g.suspended["Terminate"] {
 		victim := g.victim()
 		if victim == nil {
-			return
+			break
 		}
-		a.terminate(victim, "an instance was taken out of service in response to a difference between desired "+
+		a.scaleIn(victim, "an instance was taken out of service in response to a difference between desired "+
 			"and actual capacity, shrinking the capacity.")
 	}
+	a.fillPool(g)
+}
+
+// wanted is how many instances the group is to have now: the desired capacity, and what is launched in
+// advance of instances that are to be replaced.
+func (g *group) wanted() int {
+	want := g.desired
+	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
+		want = max(want, min(g.desired+len(g.marked()), most))
+	}
+	if f := g.refreshing(); f != nil {
+		want = max(want, f.wanted(time.Now()))
+	}
+	return want
 }
 
 // buryDead ends the members whose machine is gone: EC2 or somebody at its console took it.
@@ -215,7 +230,7 @@ func (a *autoscaling) buryDead(g *group) {
 		return
 	}
 	for _, inst := range slices.Clone(g.members) {
-		if inst.machine == "terminated" && !inst.is("Terminat") {
+		if inst.machine == "terminated" && !inst.ending() {
 			inst.health = unhealthy
 			a.terminate(inst, "an instance was taken out of service in response to an EC2 health check "+
 				"indicating it has been terminated or stopped.")
@@ -289,6 +304,10 @@ func (a *autoscaling) drop(g *group, force bool) error {
 	if !force && len(g.members) > 0 {
 		return errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or "+
 			"pending Spot instance request(s) still in the group.")
+	}
+	if f := g.refreshing(); f != nil {
+		f.reason = "The group is deleted."
+		a.endRefresh(f, refreshCancelled)
 	}
 	g.deleting = true
 	if len(g.members) == 0 {

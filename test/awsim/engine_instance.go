@@ -42,15 +42,21 @@ type instance struct {
 	inServiceAt time.Time
 	template    templateVersion
 	tags        map[string]string
+	market      Market
+	reservation string // The Capacity Reservation that it runs in, if any.
 	launchedAt  time.Time
 	number      int
 	machine     string        // EC2's state: pending, running, shutting-down, terminated.
 	reason      string        // Why EC2 terminated it.
+	seized      bool          // EC2 takes the machine, whoever waits for whatever.
 	dying       bool          // The machine is being terminated, so nobody else must do that too.
-	booted      chan struct{} // Closed when Machines.Launch has answered, or was never to be called.
+	booted      chan struct{} // Closed when the last call of Machines has answered, or there was none.
 	killed      []string
 	activity    *activity
 	waiting     []*action // Actions of the transition that is under way.
+	warm        bool      // In the warm pool, or on its way there.
+	drawn       bool      // Taken from the warm pool, and not in service yet.
+	givenBack   bool      // On its way back from the group into the warm pool.
 }
 
 // passed is a lifecycle state and when it began. An empty state is: not in the group.
@@ -94,8 +100,9 @@ func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
 		groupName:  g.name,
 		health:     healthy,
 		protected:  g.protectNew,
-		template:   a.resolve(g.template),
+		template:   a.resolve(g.launchFrom()),
 		tags:       map[string]string{"aws:autoscaling:groupName": g.name},
+		market:     g.market,
 		launchedAt: time.Now(),
 		number:     a.born,
 		machine:    "pending",
@@ -131,10 +138,7 @@ func (a *autoscaling) boot(inst *instance) {
 	if !a.pause(delay) {
 		return
 	}
-	machines := a.server.opts.Machines
-	if machines != nil && !a.insist("launch", inst.id, func() error {
-		return machines.Launch(a.ctx, inst.id, inst.zone)
-	}) {
+	if !a.launchMachine(inst) {
 		return
 	}
 	a.update(func() {
@@ -142,7 +146,7 @@ func (a *autoscaling) boot(inst *instance) {
 			return
 		}
 		a.enterMachine(inst, "running")
-		if inst.state() == statePending {
+		if inst.phase() == statePending {
 			a.beginHooks(inst, Launching)
 		}
 	})
@@ -153,7 +157,7 @@ func (a *autoscaling) serve(inst *instance) {
 	if len(inst.waiting) > 0 {
 		inst.enter(statePendingProceed)
 	}
-	inst.waiting = nil
+	inst.waiting, inst.drawn = nil, false
 	inst.enter(stateInService)
 	inst.inServiceAt = time.Now()
 	inst.activity.end("Successful", "")
@@ -163,7 +167,7 @@ func (a *autoscaling) serve(inst *instance) {
 
 // terminate begins the end of an instance, with its hooks. It needs mu.
 func (a *autoscaling) terminate(inst *instance, cause string) *activity {
-	if inst.is("Terminating") && inst.state() != stateRetained || inst.is("Terminated") {
+	if inst.ending() && !inst.retained() {
 		return inst.activity
 	}
 	for _, act := range inst.waiting {
@@ -174,11 +178,11 @@ func (a *autoscaling) terminate(inst *instance, cause string) *activity {
 		inst.activity.end("Cancelled", "the instance was terminated while it was launching")
 	}
 	inst.activity = inst.group.begin(a, "Terminating EC2 instance: "+inst.id, cause, inst)
-	if inst.state() == stateRetained {
+	if inst.retained() {
 		a.proceed(inst)
 		return inst.activity
 	}
-	inst.enter(stateTerminating)
+	inst.move(stateTerminating)
 	a.beginHooks(inst, Terminating)
 	return inst.activity
 }
@@ -186,7 +190,7 @@ func (a *autoscaling) terminate(inst *instance, cause string) *activity {
 // proceed takes the machine away: the terminate hooks are done, or there were none. It needs mu.
 func (a *autoscaling) proceed(inst *instance) {
 	inst.waiting = nil
-	inst.enter(stateTerminatingProceed)
+	inst.move(stateTerminatingProceed)
 	if inst.machine == "terminated" {
 		a.leave(inst, stateTerminated)
 	} else {
@@ -196,8 +200,11 @@ func (a *autoscaling) proceed(inst *instance) {
 
 // kill ends the machine, and tells Auto Scaling, which either waits for that or learns of it now.
 func (a *autoscaling) kill(inst *instance) {
+	a.mu.Lock()
+	booted := inst.booted
+	a.mu.Unlock()
 	select {
-	case <-inst.booted: // A node that joins after its machine has died would stay for ever.
+	case <-booted: // A node that joins after its machine has died would stay for ever.
 	case <-a.ctx.Done():
 		return
 	}
@@ -207,6 +214,7 @@ func (a *autoscaling) kill(inst *instance) {
 	if !a.pause(delay) {
 		return
 	}
+	a.witness(inst)
 	var killed []string
 	machines := a.server.opts.Machines
 	if machines != nil && !a.insist("terminate", inst.id, func() (err error) {
@@ -227,11 +235,12 @@ func (a *autoscaling) buried(inst *instance, killed []string) {
 		}
 	}
 	a.enterMachine(inst, "terminated")
+	a.reckon(inst)
 	switch {
 	case inst.group == nil:
-	case inst.state() == stateTerminatingProceed, inst.group.deleting:
+	case inst.phase() == stateTerminatingProceed, inst.group.deleting:
 		a.leave(inst, stateTerminated)
-	case !inst.is("Terminating"):
+	case !inst.ending():
 		inst.health = unhealthy
 		a.reconcile(inst.group)
 	}
@@ -240,7 +249,7 @@ func (a *autoscaling) buried(inst *instance, killed []string) {
 // leave takes the instance out of its group, in its last state. It needs mu.
 func (a *autoscaling) leave(inst *instance, last string) {
 	g := inst.group
-	inst.enter(last)
+	inst.move(last)
 	inst.activity.end("Successful", "")
 	if last == stateTerminated {
 		a.announce(inst, TerminateSuccessful)

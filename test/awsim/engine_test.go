@@ -4,9 +4,11 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -157,6 +159,24 @@ func TestMarksThatChangeNothing(t *testing.T) {
 	}
 }
 
+// An instance that has not come into service yet is in its grace period too, however long it takes.
+func TestMarkOfAnInstanceThatLaunches(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1, GracePeriod: time.Hour}))
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
+	c := groupClient(t, s)
+	must(t, desire(t.Context(), c, 1))
+	id := s.Instances(groupName)[0].ID
+	must(t, s.WaitState(within(t), id, "Pending:Wait"))
+	mark(t, c, id, "Unhealthy", nil)
+	if got := s.Instances(groupName)[0].Health; got != "Healthy" {
+		t.Errorf("a mark that respects the grace period made it %s", got)
+	}
+	mark(t, c, id, "Unhealthy", aws.Bool(false))
+	must(t, complete(t, c, "ready", id, "CONTINUE"))
+	must(t, s.WaitState(within(t), id, "Terminated"))
+}
+
 func TestStandbyAndDetach(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	c := groupClient(t, s)
@@ -241,4 +261,27 @@ func TestWaitsEnd(t *testing.T) {
 	if err := <-waited; err == nil {
 		t.Error("WaitState outlived its server")
 	}
+}
+
+// While nobody looks after an instance's health, its launch may be abandoned when its machine is long gone.
+func TestLaunchOfADeadMachineIsAbandoned(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1}))
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
+	c := groupClient(t, s)
+	_, err := c.SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{
+		AutoScalingGroupName: aws.String(groupName), ScalingProcesses: []string{"HealthCheck"},
+	})
+	must(t, err)
+	must(t, desire(t.Context(), c, 1))
+	id := s.Instances(groupName)[0].ID
+	must(t, s.WaitState(within(t), id, "Pending:Wait"))
+	_, err = machineClient(t, s).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+	must(t, err)
+	dead := &ec2.DescribeInstancesInput{InstanceIds: []string{id}}
+	must(t, ec2.NewInstanceTerminatedWaiter(machineClient(t, s), func(o *ec2.InstanceTerminatedWaiterOptions) {
+		o.MinDelay = 10 * time.Millisecond
+	}).Wait(t.Context(), dead, 10*time.Second))
+	must(t, complete(t, c, "ready", id, "ABANDON"))
+	must(t, s.WaitState(within(t), id, "Terminated"))
 }

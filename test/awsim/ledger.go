@@ -10,12 +10,15 @@ import (
 
 // Action is the record of one lifecycle action: one instance waiting for one hook.
 type Action struct {
-	Group      string    `json:"group"`
-	Hook       string    `json:"hook"`
-	InstanceID string    `json:"instanceId"`
-	Token      string    `json:"token"`
-	Transition string    `json:"transition"`
-	StartedAt  time.Time `json:"startedAt"`
+	Group      string `json:"group"`
+	Hook       string `json:"hook"`
+	InstanceID string `json:"instanceId"`
+	Token      string `json:"token"`
+	Transition string `json:"transition"`
+	// Origin and Destination are EC2, AutoScalingGroup or WarmPool.
+	Origin      string    `json:"origin"`
+	Destination string    `json:"destination"`
+	StartedAt   time.Time `json:"startedAt"`
 	// Sent counts the messages that told of the action, copies included.
 	Sent       int         `json:"sent"`
 	Heartbeats []time.Time `json:"heartbeats,omitempty"`
@@ -46,6 +49,7 @@ const (
 	ByHeartbeatTimeout ClosedBy = "heartbeat-timeout"
 	ByGlobalTimeout    ClosedBy = "global-timeout"
 	ByAbandon          ClosedBy = "abandoned"    // Another hook of the instance was, or the launch was given up.
+	ByInterruption     ClosedBy = "interrupted"  // EC2 took the machine while the hook was waited for.
 	ByHookDeletion     ClosedBy = "hook-deleted" // DeleteLifecycleHook, or the group was deleted by force.
 )
 
@@ -62,8 +66,22 @@ type Completion struct {
 func (s *Server) Ledger() []Action {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
-	out := make([]Action, 0, len(s.asg.actions))
-	for _, act := range s.asg.actions {
+	return s.asg.ledger()
+}
+
+// WaitLedger blocks until done is true of the ledger. What done is given it may keep; it must not call the
+// Server.
+func (s *Server) WaitLedger(ctx context.Context, done func([]Action) bool) error {
+	if err := s.asg.wait(ctx, func() bool { return done(s.asg.ledger()) }); err != nil {
+		return fmt.Errorf("awsim: the ledger is not as it should become: %w", err)
+	}
+	return nil
+}
+
+// ledger needs mu.
+func (a *autoscaling) ledger() []Action {
+	out := make([]Action, 0, len(a.actions))
+	for _, act := range a.actions {
 		out = append(out, act.clone())
 	}
 	slices.SortStableFunc(out, func(x, y Action) int {

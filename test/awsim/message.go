@@ -24,6 +24,8 @@ const (
 	RebalanceAdvice     = "EC2 Instance Rebalance Recommendation"
 	StateChanged        = "EC2 Instance State-change Notification"
 	HealthChanged       = "AWS Health Event"
+	ReservationWarning  = "EC2 Capacity Reservation Instance Interruption Warning"
+	BlockWarning        = "Capacity Block Reservation Expiration Warning"
 )
 
 // Envelope says who sends a message and when. Seed decides its ids and the order of its keys, which AWS
@@ -144,30 +146,8 @@ func StateChange(e Envelope, instanceID, state string) string {
 		map[string]any{"instance-id": instanceID, "state": state})
 }
 
-// HealthEvent is a scheduled change that concerns one or many instances, such as
-// AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED.
-func HealthEvent(e Envelope, eventTypeCode string, start time.Time, instanceIDs ...string) string {
-	r := rand.New(rand.NewPCG(e.Seed, 1))
-	affected := make([]map[string]any, 0, len(instanceIDs))
-	for _, id := range instanceIDs {
-		affected = append(affected, map[string]any{"entityValue": id})
-	}
-	return event(e, "aws.health", HealthChanged, instanceIDs, map[string]any{
-		"eventArn": fmt.Sprintf("arn:aws:health:%s::event/EC2/%s/%s_%s",
-			e.Region, eventTypeCode, eventTypeCode, uuid(r)),
-		"service":           "EC2",
-		"eventTypeCode":     eventTypeCode,
-		"eventTypeCategory": "scheduledChange",
-		"startTime":         start.UTC().Format("Mon, 2 Jan 2006 15:04:05 GMT"),
-		"endTime":           start.UTC().Add(time.Hour).Format("Mon, 2 Jan 2006 15:04:05 GMT"),
-		"eventDescription": []map[string]any{
-			{"language": "en_US", "latestDescription": "An instance is scheduled for maintenance."},
-		},
-		"affectedEntities": affected,
-	})
-}
-
-func event(e Envelope, source, detailType string, resources []string, detail map[string]any) string {
+// event takes any for resources, because AWS documents some of its events with a string there.
+func event(e Envelope, source, detailType string, resources any, detail map[string]any) string {
 	r := e.rand()
 	return jumble(r, map[string]any{
 		"version":     "0",

@@ -230,7 +230,14 @@ func TestEvents(t *testing.T) {
 			[]any{"i-1", "i-2"},
 			map[string]any{
 				"service": "EC2", "eventTypeCategory": "scheduledChange", "startTime": "Wed, 4 Mar 2026 05:06:07 GMT",
-				"affectedEntities": []any{map[string]any{"entityValue": "i-1"}, map[string]any{"entityValue": "i-2"}},
+				"statusCode": "upcoming", "affectedEntities": []any{
+					map[string]any{
+						"entityValue": "i-1", "status": "PENDING", "lastUpdatedTime": "Wed, 4 Mar 2026 05:06:07 GMT",
+					},
+					map[string]any{
+						"entityValue": "i-2", "status": "PENDING", "lastUpdatedTime": "Wed, 4 Mar 2026 05:06:07 GMT",
+					},
+				},
 			},
 		},
 	} {

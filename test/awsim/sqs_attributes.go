@@ -27,9 +27,12 @@ func defaultAttributes() queueAttributes {
 	return queueAttributes{visibility: 30 * time.Second, retention: 4 * 24 * time.Hour, maxSize: maxMessage}
 }
 
+// sqsName is what SQS takes for the name of a queue and for the id of a batch's entry.
+var sqsName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+
 // validQueueName says whether a queue of the standard kind may be called so.
 func validQueueName(name string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`).MatchString(name)
+	return sqsName.MatchString(name)
 }
 
 // with is the attributes after a change, or an error that leaves everything as it was.

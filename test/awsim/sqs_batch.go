@@ -2,7 +2,6 @@ package awsim
 
 import (
 	"net/http"
-	"regexp"
 	"time"
 )
 
@@ -55,11 +54,10 @@ func checkBatch[E batchEntry](entries []E) error {
 		return errorf("TooManyEntriesInBatchRequest",
 			"Maximum number of entries per request are %d. You have sent %d.", maxBatch, len(entries))
 	}
-	valid := regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 	seen := map[string]bool{}
 	for _, entry := range entries {
 		id := entry.entryID()
-		if !valid.MatchString(id) {
+		if !sqsName.MatchString(id) {
 			return errorf("InvalidBatchEntryId", "A batch entry id can only contain alphanumeric characters, "+
 				"hyphens and underscores. It can be at most 80 letters long.")
 		}

@@ -49,6 +49,10 @@ func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
 		return "", err
 	}
 	defer s.signal()
+	if q.lose > 0 {
+		q.lose--
+		return newID(), nil
+	}
 	answer, err := q.accept(time.Now(), body, nil, unkept{})
 	return answer.MessageID, err
 }
@@ -62,16 +66,40 @@ func (s *Server) Queue(url string) (stats QueueStats) {
 	return stats
 }
 
+// Held is the bodies of all messages that a queue holds, the oldest first: visible, in flight and delayed. To
+// look is no receipt.
+func (s *Server) Held(url string) (bodies []string) {
+	s.sqs.with(url, func(now time.Time, q *queue) {
+		q.advance(now)
+		for _, serial := range sortedKeys(q.messages) {
+			bodies = append(bodies, q.messages[serial].body)
+		}
+	})
+	return bodies
+}
+
 // Duplicate has the next n sends delivered twice: two copies with one message id, each of which has to be
 // deleted.
 func (s *Server) Duplicate(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.duplicate = n })
 }
 
+// Lose has the next n deliveries of Send and of AWS itself vanish, as with a queue whose policy does not let
+// AWS send to it.
+func (s *Server) Lose(url string, n int) {
+	s.sqs.with(url, func(_ time.Time, q *queue) { q.lose = n })
+}
+
 // Reorder has a queue hand out its newest message first or, if the server has a seed, in an order that
 // the seed decides.
 func (s *Server) Reorder(url string, on bool) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.reorder = on })
+}
+
+// Delay has what is sent to a queue from now on arrive so much later, as with the queue's DelaySeconds but in
+// any fraction of a second.
+func (s *Server) Delay(url string, d time.Duration) {
+	s.sqs.with(url, func(_ time.Time, q *queue) { q.attrs.delay = d })
 }
 
 // ExpireVisibility shows all messages in flight again, as if their visibility timeout had passed.

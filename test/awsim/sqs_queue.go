@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ type queue struct {
 	reorder   bool
 	shuffle   *rand.Rand // nil reverses.
 	duplicate int        // So many sends still are delivered twice.
+	lose      int        // So many deliveries still vanish.
 	received  int
 	deleted   int
 }
@@ -108,6 +110,12 @@ func (q *queue) add(now time.Time, m *message, delay time.Duration) {
 func (q *queue) sleep(m *message, until time.Time) {
 	m.wakeAt = until
 	heap.Push(&q.wakeups, moment{until, m})
+	q.wakeups.prune(q.inFlight+q.delayed, func(at moment) bool { return at.m.wakes(at.at) })
+}
+
+// wakes: a later change of the visibility leaves the earlier moment behind, to be ignored.
+func (m *message) wakes(at time.Time) bool {
+	return (m.state == inFlight || m.state == delayed) && m.wakeAt.Equal(at)
 }
 
 // advance does what time does: it ends what is too old and shows what has waited long enough.
@@ -119,9 +127,7 @@ func (q *queue) advance(now time.Time) {
 		}
 	}
 	for q.wakeups.due(now) {
-		// A later change of the visibility leaves the earlier moment behind, to be ignored here.
-		at := heap.Pop(&q.wakeups).(moment)
-		if (at.m.state == inFlight || at.m.state == delayed) && at.m.wakeAt.Equal(at.at) {
+		if at := heap.Pop(&q.wakeups).(moment); at.m.wakes(at.at) {
 			q.show(at.m)
 		}
 	}
@@ -138,6 +144,7 @@ func (q *queue) forget(m *message) {
 	q.uncount(m)
 	m.state = gone
 	delete(q.messages, m.serial)
+	q.expiries.prune(len(q.messages), func(at moment) bool { return at.m.state != gone })
 }
 
 func (q *queue) uncount(m *message) {
@@ -352,6 +359,17 @@ type moment struct {
 }
 
 func (t timeline) due(now time.Time) bool { return len(t) > 0 && !t[0].at.After(now) }
+
+// prune forgets the moments that mean nothing any more, once they are the most: a message that was deleted
+// must not be kept in memory for the four days after which it would have ended by age.
+func (t *timeline) prune(live int, means func(moment) bool) {
+	const few = 64
+	if len(*t) <= few+2*live {
+		return
+	}
+	*t = slices.DeleteFunc(*t, func(at moment) bool { return !means(at) })
+	heap.Init(t)
+}
 
 func (t timeline) Len() int { return len(t) }
 

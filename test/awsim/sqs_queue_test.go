@@ -352,3 +352,40 @@ func FuzzReceiptHandle(f *testing.F) {
 		}
 	})
 }
+
+// TestQueueForgets: what has passed through a queue is not kept, however much that was.
+func TestQueueForgets(t *testing.T) {
+	q, now := testQueue(t, nil), began()
+	const most = 300
+	for range 1000 {
+		for range 10 {
+			q.send(now, "body", 0)
+		}
+		for _, r := range mustReceive(t, q, now, 10) {
+			for range 3 {
+				if err := q.changeVisibility(now, r.handle, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := q.delete(now, r.handle); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(q.expiries) > most || len(q.wakeups) > most || len(q.messages) > 0 || len(q.ready) > most {
+			t.Fatalf("kept %d expiries, %d wakeups, %d messages", len(q.expiries), len(q.wakeups), len(q.messages))
+		}
+	}
+	if q.deleted != 10_000 {
+		t.Errorf("deleted %d", q.deleted)
+	}
+	last := q.send(now, "last", 0)
+	if got := mustReceive(t, q, now, 10); len(got) != 1 || got[0].id != last {
+		t.Errorf("got %v", got)
+	}
+	if got := mustReceive(t, q, now.Add(time.Minute), 10); len(got) != 1 {
+		t.Errorf("the last message did not come back: %v", got)
+	}
+	if q.advance(now.Add(15 * 24 * time.Hour)); q.held() != 0 {
+		t.Errorf("the last message did not end by age: %d are held", q.held())
+	}
+}

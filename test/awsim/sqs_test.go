@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -363,6 +364,8 @@ func TestQueueTroubles(t *testing.T) {
 	s.Duplicate(url, 1)
 	s.Send(url, "a")
 	s.Send(url, "b")
+	s.Lose(url, 1)
+	s.Send(url, "lost")
 	s.Reorder(url, true)
 	var got []string
 	for _, m := range receive(t, client, url, 0) {
@@ -375,6 +378,9 @@ func TestQueueTroubles(t *testing.T) {
 	defer cancel()
 	if err := s.WaitDrained(ctx, url); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the queue counts as drained: %v", err)
+	}
+	if held := s.Held(url); !slices.Equal(held, []string{"a", "a", "b"}) {
+		t.Errorf("held while all are in flight: %v", held)
 	}
 }
 

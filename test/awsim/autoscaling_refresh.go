@@ -1,0 +1,285 @@
+package awsim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// What an Instance Refresh does when nobody says it.
+const (
+	defaultMinHealthy      = 90
+	defaultCheckpointDelay = time.Hour
+	maxBakeTime            = 172800 // Seconds.
+	maxAlarms              = 10
+)
+
+func (a *autoscaling) startInstanceRefresh(r *reader) (any, error) {
+	name := r.must("AutoScalingGroupName")
+	r.oneOf("Strategy", "Rolling", "Rolling")
+	var desired *templateChoice
+	if t := r.choice("DesiredConfiguration.LaunchTemplate.LaunchTemplateId",
+		"DesiredConfiguration.LaunchTemplate.LaunchTemplateName",
+		"DesiredConfiguration.LaunchTemplate.Version"); t.given() {
+		desired = &t
+	}
+	r.refuse("DesiredConfiguration.MixedInstancesPolicy")
+	if r.err != nil {
+		return nil, r.err
+	}
+	var out refreshIDXML
+	return &out, a.updateErr(func() error {
+		g, err := a.group(name)
+		if err != nil {
+			return err
+		}
+		p := r.preferences(g)
+		if p.autoRollback && desired == nil {
+			r.fail(errorf("ValidationError", "AutoRollback requires a desired configuration."))
+		}
+		if r.err != nil {
+			return r.err
+		}
+		f, err := a.startRefresh(g, p, desired)
+		if err == nil {
+			out.InstanceRefreshID = f.id
+		}
+		return err
+	})
+}
+
+type refreshIDXML struct {
+	InstanceRefreshID string `xml:"InstanceRefreshId"`
+}
+
+// preferences reads those of a refresh; what they leave open is as the group says, or AWS.
+func (r *reader) preferences(g *group) preferences {
+	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod}
+	if g.policy != nil {
+		p.min, p.max = g.policy.min, g.policy.max
+	}
+	if g.warmup >= 0 {
+		p.warmup = time.Duration(g.warmup) * time.Second
+	}
+	const prefix = "Preferences."
+	r.healthy(prefix, &p)
+	p.warmup = r.duration(prefix+"InstanceWarmup", p.warmup, unbounded)
+	p.skipMatching = r.flag(prefix+"SkipMatching", false)
+	p.autoRollback = r.flag(prefix+"AutoRollback", false)
+	p.bake = r.duration(prefix+"BakeTime", 0, maxBakeTime)
+	p.protected = r.oneOf(prefix+"ScaleInProtectedInstances", "Wait", "Refresh", "Ignore", "Wait")
+	p.standby = r.oneOf(prefix+"StandbyInstances", "Wait", "Terminate", "Ignore", "Wait")
+	p.alarms = r.members(prefix + "AlarmSpecification.Alarms")
+	if len(p.alarms) > maxAlarms {
+		r.fail(errorf("ValidationError", "You can specify up to %d alarms.", maxAlarms))
+	}
+	r.checkpoints(prefix, &p)
+	return p
+}
+
+// duration is a whole number of seconds, or what is used without one.
+func (r *reader) duration(key string, without time.Duration, most int) time.Duration {
+	return time.Second * time.Duration(r.number(key, seconds(without), 0, most))
+}
+
+func (r *reader) healthy(prefix string, p *preferences) {
+	lowest, highest := prefix+"MinHealthyPercentage", prefix+"MaxHealthyPercentage"
+	if r.has(highest) && !r.has(lowest) {
+		r.fail(errorf("ValidationError",
+			"You must specify MinHealthyPercentage when you specify MaxHealthyPercentage."))
+	}
+	p.min = r.number(lowest, p.min, 0, 100)
+	p.max = r.number(highest, p.max, 100, 200)
+	if p.max-p.min > 100 {
+		r.fail(errorf("ValidationError", "The difference between MinHealthyPercentage and MaxHealthyPercentage "+
+			"cannot be greater than 100."))
+	}
+}
+
+func (r *reader) checkpoints(prefix string, p *preferences) {
+	for _, text := range r.members(prefix + "CheckpointPercentages") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100 || len(p.checkpoints) > 0 && n <= p.checkpoints[len(p.checkpoints)-1] {
+			r.fail(errorf("ValidationError", "CheckpointPercentages must be unique, in ascending order and between "+
+				"1 and 100."))
+		}
+		p.checkpoints = append(p.checkpoints, n)
+	}
+	if r.has(prefix+"CheckpointDelay") && len(p.checkpoints) == 0 {
+		r.fail(errorf("ValidationError", "CheckpointDelay requires CheckpointPercentages."))
+	}
+	p.delay = r.duration(prefix+"CheckpointDelay", defaultCheckpointDelay, maxBakeTime)
+}
+
+func (a *autoscaling) cancelInstanceRefresh(r *reader) (any, error) {
+	await := r.flag("WaitForTransitioningInstances", true)
+	return a.changeRefresh(r, func(g *group) (*refresh, error) { return a.cancelRefresh(g, await) })
+}
+
+func (a *autoscaling) rollbackInstanceRefresh(r *reader) (any, error) {
+	return a.changeRefresh(r, a.rollBack)
+}
+
+// changeRefresh reads the group, does something to its refresh, and answers with the refresh's id.
+func (a *autoscaling) changeRefresh(r *reader, do func(g *group) (*refresh, error)) (any, error) {
+	name := r.must("AutoScalingGroupName")
+	if r.err != nil {
+		return nil, r.err
+	}
+	var out refreshIDXML
+	return &out, a.updateErr(func() error {
+		g, err := a.group(name)
+		if err != nil {
+			return err
+		}
+		f, err := do(g)
+		if err == nil {
+			out.InstanceRefreshID = f.id
+		}
+		return err
+	})
+}
+
+type refreshXML struct {
+	InstanceRefreshID    string `xml:"InstanceRefreshId"`
+	AutoScalingGroupName string
+	Status               string
+	StatusReason         string `xml:",omitempty"`
+	StartTime            string `xml:",omitempty"`
+	EndTime              string `xml:",omitempty"`
+	PercentageComplete   int
+	InstancesToUpdate    int
+	Strategy             string
+	Preferences          preferencesXML
+	DesiredConfiguration *desiredXML  `xml:",omitempty"`
+	ProgressDetails      *progressXML `xml:",omitempty"`
+	RollbackDetails      *rollbackXML `xml:",omitempty"`
+}
+
+type preferencesXML struct {
+	MinHealthyPercentage      int
+	MaxHealthyPercentage      *int `xml:",omitempty"`
+	InstanceWarmup            int
+	SkipMatching              bool
+	AutoRollback              bool
+	CheckpointPercentages     []int `xml:"CheckpointPercentages>member,omitempty"`
+	CheckpointDelay           *int  `xml:",omitempty"`
+	BakeTime                  *int  `xml:",omitempty"`
+	ScaleInProtectedInstances string
+	StandbyInstances          string
+	Alarms                    []string `xml:"AlarmSpecification>Alarms>member,omitempty"`
+}
+
+type desiredXML struct {
+	LaunchTemplate *templateSpecXML
+}
+
+type progressXML struct {
+	LivePoolProgress poolProgressXML
+	WarmPoolProgress poolProgressXML
+}
+
+type poolProgressXML struct {
+	PercentageComplete int
+	InstancesToUpdate  int
+}
+
+type rollbackXML struct {
+	RollbackReason               string
+	RollbackStartTime            string
+	PercentageCompleteOnRollback int
+	InstancesToUpdateOnRollback  int
+}
+
+func (p preferences) wire() preferencesXML {
+	out := preferencesXML{
+		MinHealthyPercentage:      p.min,
+		InstanceWarmup:            seconds(p.warmup),
+		SkipMatching:              p.skipMatching,
+		AutoRollback:              p.autoRollback,
+		CheckpointPercentages:     p.checkpoints,
+		ScaleInProtectedInstances: p.protected,
+		StandbyInstances:          p.standby,
+		Alarms:                    p.alarms,
+	}
+	if p.max > 0 {
+		out.MaxHealthyPercentage = &p.max
+	}
+	if len(p.checkpoints) > 0 {
+		out.CheckpointDelay = new(seconds(p.delay))
+	}
+	if p.bake > 0 {
+		out.BakeTime = new(seconds(p.bake))
+	}
+	return out
+}
+
+// refreshWire needs mu.
+func (a *autoscaling) refreshWire(f *refresh) refreshXML {
+	out := refreshXML{
+		InstanceRefreshID:    f.id,
+		AutoScalingGroupName: f.group.name,
+		Status:               f.status,
+		StatusReason:         f.reason,
+		StartTime:            stamp(f.startedAt),
+		PercentageComplete:   f.percent,
+		InstancesToUpdate:    f.toUpdate,
+		Strategy:             "Rolling",
+		Preferences:          f.asked.wire(),
+	}
+	if f.over() {
+		out.EndTime = stamp(f.endedAt)
+	}
+	if f.desired != nil {
+		out.DesiredConfiguration = &desiredXML{a.templateWire(*f.desired)}
+	}
+	if f.group.pool != nil {
+		out.ProgressDetails = &progressXML{
+			LivePoolProgress: poolProgressXML{percentDone(f.total, f.remaining), f.remaining},
+			WarmPoolProgress: poolProgressXML{percentDone(f.poolTotal, f.poolRemaining), f.poolRemaining},
+		}
+	}
+	if b := f.rollback; b != nil {
+		out.RollbackDetails = &rollbackXML{
+			RollbackReason:               b.reason,
+			RollbackStartTime:            stamp(b.at),
+			PercentageCompleteOnRollback: b.percent,
+			InstancesToUpdateOnRollback:  b.toUpdate,
+		}
+	}
+	return out
+}
+
+func (a *autoscaling) describeInstanceRefreshes(r *reader) (any, error) {
+	name, ids := r.must("AutoScalingGroupName"), r.members("InstanceRefreshIds")
+	most := r.number("MaxRecords", 50, 1, 100)
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g, err := a.group(name)
+	if err != nil {
+		return nil, err
+	}
+	var found []int // Indices, the newest first.
+	for i, f := range slices.Backward(g.refreshes) {
+		if time.Since(f.startedAt) < refreshKept && (len(ids) == 0 || contains(ids, f.id)) {
+			found = append(found, i)
+		}
+	}
+	key := func(i int) string { return strconv.FormatInt(newest-int64(i), 16) }
+	page, next, ok := paginate(found, key, r.text("NextToken"), most)
+	if !ok {
+		return nil, errToken()
+	}
+	var out struct {
+		InstanceRefreshes []refreshXML `xml:"InstanceRefreshes>member"`
+		NextToken         string       `xml:",omitempty"`
+	}
+	out.NextToken = next
+	for _, i := range page {
+		out.InstanceRefreshes = append(out.InstanceRefreshes, a.refreshWire(g.refreshes[i]))
+	}
+	return out, nil
+}

@@ -1,0 +1,123 @@
+package awsim
+
+import "time"
+
+// maxStatusIDs is how many instances one DescribeInstanceStatus may name.
+const maxStatusIDs = 100
+
+type statusXML struct {
+	InstanceID string          `xml:"instanceId"`
+	Zone       string          `xml:"availabilityZone"`
+	Events     []plannedXML    `xml:"eventsSet>item"`
+	State      machineStateXML `xml:"instanceState"`
+	System     summaryXML      `xml:"systemStatus"`
+	Instance   summaryXML      `xml:"instanceStatus"`
+}
+
+type plannedXML struct {
+	ID          string `xml:"instanceEventId"`
+	Code        string `xml:"code"`
+	Description string `xml:"description"`
+	NotBefore   string `xml:"notBefore"`
+	NotAfter    string `xml:"notAfter"`
+}
+
+type summaryXML struct {
+	Status  string            `xml:"status"`
+	Details []statusDetailXML `xml:"details>item"`
+}
+
+type statusDetailXML struct {
+	Name   string `xml:"name"`
+	Status string `xml:"status"`
+}
+
+type statusesXML struct {
+	Statuses  []statusXML `xml:"instanceStatusSet>item"`
+	NextToken string      `xml:"nextToken,omitempty"`
+}
+
+// describeInstanceStatus shows the running instances, or all, with what is planned for them.
+func (a *autoscaling) describeInstanceStatus(r *reader) (any, error) {
+	ids, filters, everyone := r.list("InstanceId"), r.filters(), r.flag("IncludeAllInstances", false)
+	most := r.number("MaxResults", unbounded, 5, 1000)
+	switch {
+	case len(ids) > 0 && r.has("MaxResults"):
+		r.fail(errorf("InvalidParameterCombination",
+			"The parameter instancesSet cannot be used with the parameter maxResults"))
+	case len(ids) > maxStatusIDs:
+		r.fail(errorf("InvalidParameterValue", "No more than %d instances may be named", maxStatusIDs))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all, err := a.statuses(ids, filters, everyone)
+	if err != nil {
+		return nil, err
+	}
+	page, next, ok := paginate(all, func(s statusXML) string { return s.InstanceID }, r.text("NextToken"), most)
+	if !ok {
+		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
+	}
+	return statusesXML{Statuses: page, NextToken: next}, nil
+}
+
+// statuses needs mu.
+func (a *autoscaling) statuses(ids []string, filters []criterion, everyone bool) ([]statusXML, error) {
+	found, err := a.machines(ids)
+	if err != nil {
+		return nil, err
+	}
+	var all []statusXML
+	for _, inst := range found {
+		if !everyone && inst.machine != "running" {
+			continue
+		}
+		wire := a.statusWire(inst)
+		ok, err := pass(filters, wire.fields())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, wire)
+		}
+	}
+	return all, nil
+}
+
+// statusWire needs mu.
+func (a *autoscaling) statusWire(inst *instance) statusXML {
+	summary := summaryXML{Status: "not-applicable"}
+	if inst.machine == "running" {
+		summary = summaryXML{Status: "ok", Details: []statusDetailXML{{"reachability", "passed"}}}
+	}
+	out := statusXML{
+		InstanceID: inst.id, Zone: inst.zone, State: machineWire(inst.machine), System: summary, Instance: summary,
+	}
+	for _, change := range a.changesOf(inst) {
+		out.Events = append(out.Events, plannedXML{
+			ID:          change.id,
+			Code:        change.code,
+			Description: change.told(inst.id),
+			NotBefore:   stamp(change.Start),
+			NotAfter:    stamp(change.Start.Add(time.Hour)),
+		})
+	}
+	return out
+}
+
+func (s statusXML) fields() map[string][]string {
+	out := map[string][]string{
+		"availability-zone":   {s.Zone},
+		"instance-state-name": {s.State.Name},
+		"event.code":          {},
+		"event.description":   {},
+	}
+	for _, planned := range s.Events {
+		out["event.code"] = append(out["event.code"], planned.Code)
+		out["event.description"] = append(out["event.description"], planned.Description)
+	}
+	return out
+}

@@ -1,0 +1,268 @@
+package awsim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Market is how an instance was bought: EC2's instanceLifecycle.
+type Market string
+
+// The markets whose instances EC2 can take back.
+const (
+	OnDemand      Market = ""
+	Spot          Market = "spot"
+	CapacityBlock Market = "capacity-block"
+	Interruptible Market = "interruptible-capacity-reservation"
+)
+
+// Interruption is the record of one announcement that EC2 takes an instance back.
+type Interruption struct {
+	InstanceID string
+	// Warning is the detail-type of the event that announced it.
+	Warning  string
+	WarnedAt time.Time
+	DueAt    time.Time
+	// Sent counts the messages that told of it.
+	Sent int
+	// TakenAt is when EC2 took the machine: zero until then, and for ever if the machine had gone before.
+	TakenAt time.Time
+	// GoneAt is when the machine was gone, whoever ended it; zero until then.
+	GoneAt time.Time
+	// PodsAtEnd are the pods on the instance's node just before the machine went.
+	PodsAtEnd []string
+	// PodsError is why PodsAtEnd is not known. A test must not take it for an empty node.
+	PodsError string
+	// Killed are the pods that were still running when the machine went.
+	Killed []string
+}
+
+type interruption struct {
+	Interruption
+	inst *instance
+}
+
+// SetMarket says how an instance was bought and, if in a capacity market, in which Capacity Reservation
+// (cr-...) it runs.
+func (s *Server) SetMarket(instanceID string, market Market, reservationID string) error {
+	return s.asg.updateErr(func() error {
+		inst, ok := s.asg.instances[instanceID]
+		if !ok {
+			return errNoInstance(instanceID)
+		}
+		inst.market, inst.reservation = market, reservationID
+		return nil
+	})
+}
+
+// The notices that AWS gives.
+const (
+	spotNotice  = 2 * time.Minute
+	blockNotice = 10 * time.Minute // From the warning to the first termination.
+	blockLead   = 30 * time.Minute // From there to the block's end.
+)
+
+// Interrupt has EC2 announce at once that it takes a Spot instance back, and take it after the notice,
+// whatever waits. The warning bears a time two minutes before the end, because that is how the end is known:
+// a shorter notice is a warning that comes late. When Interrupt returns, the warning has been sent.
+func (s *Server) Interrupt(instanceID string, notice time.Duration) error {
+	return s.asg.interrupt(instanceID, SpotWarning, notice,
+		func(env Envelope, inst *instance, due time.Time) string {
+			env.At = due.Add(-spotNotice)
+			return SpotInterruption(env, inst.id, inst.zone, "terminate")
+		})
+}
+
+// ReclaimReservation is Interrupt for an instance that runs in a Capacity Reservation. The warning names the
+// time of the end, in whole seconds.
+func (s *Server) ReclaimReservation(instanceID string, notice time.Duration) error {
+	return s.asg.interrupt(instanceID, ReservationWarning, notice,
+		func(env Envelope, inst *instance, due time.Time) string {
+			return ReservationInterruption(env, inst.id, inst.zone, inst.market, due)
+		})
+}
+
+// ExpireBlock has EC2 announce the end of a Capacity Block, and take every instance in it after the notice.
+// The warning names the block alone, and an end half an hour after the machines go.
+func (s *Server) ExpireBlock(reservationID string, notice time.Duration) error {
+	a := s.asg
+	return a.updateErr(func() error {
+		var members []*instance
+		for _, id := range sortedKeys(a.instances) {
+			if inst := a.instances[id]; inst.reservation == reservationID && !inst.dying {
+				members = append(members, inst)
+			}
+		}
+		if len(members) == 0 {
+			return errorf("InvalidCapacityReservationId.NotFound",
+				"The Capacity Reservation ID '%s' does not exist", reservationID)
+		}
+		due := time.Now().Add(notice)
+		env := a.envelope()
+		env.At = due.Add(-blockNotice)
+		a.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, due.Add(blockLead)))
+		return nil
+	})
+}
+
+// Recommend has EC2 advise to replace a Spot instance. Nothing else happens to it.
+func (s *Server) Recommend(instanceID string) error {
+	a := s.asg
+	return a.updateErr(func() error {
+		inst, ok := a.instances[instanceID]
+		if !ok {
+			return errNoInstance(instanceID)
+		}
+		advice := Rebalance(a.envelope(), inst.id, inst.zone)
+		a.later(func() { a.publish(RebalanceAdvice, advice) })
+		return nil
+	})
+}
+
+// Interruptions is every interruption so far, in order of the warnings. The caller owns it.
+func (s *Server) Interruptions() []Interruption {
+	s.asg.mu.Lock()
+	defer s.asg.mu.Unlock()
+	out := make([]Interruption, 0, len(s.asg.taken))
+	for _, one := range s.asg.taken {
+		out = append(out, one.clone())
+	}
+	return out
+}
+
+// WaitInterrupted blocks until the machine of an instance whose interruption was announced is gone, and
+// returns the record of the last announcement.
+func (s *Server) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
+	var out Interruption
+	err := s.asg.wait(ctx, func() bool {
+		last := Interruption{}
+		for _, one := range s.asg.taken {
+			if one.InstanceID == instanceID {
+				last = one.clone()
+			}
+		}
+		out = last
+		return !last.GoneAt.IsZero()
+	})
+	if err != nil {
+		return Interruption{}, fmt.Errorf("awsim: %s is not interrupted: %w", instanceID, err)
+	}
+	return out, nil
+}
+
+func (i *interruption) clone() Interruption {
+	out := i.Interruption
+	out.PodsAtEnd, out.Killed = slices.Clone(out.PodsAtEnd), slices.Clone(out.Killed)
+	return out
+}
+
+// interrupt announces the end of one instance. It must be called without mu.
+func (a *autoscaling) interrupt(
+	instanceID, warning string, notice time.Duration, say func(Envelope, *instance, time.Time) string,
+) error {
+	return a.updateErr(func() error {
+		inst, ok := a.instances[instanceID]
+		if !ok || inst.dying {
+			return errNoInstance(instanceID)
+		}
+		due := time.Now().Add(notice)
+		a.announceEnd([]*instance{inst}, warning, due, say(a.envelope(), inst, due))
+		return nil
+	})
+}
+
+// announceEnd sends a warning, and takes the instances when it is due. It needs mu.
+func (a *autoscaling) announceEnd(members []*instance, warning string, due time.Time, body string) {
+	var records []*interruption
+	for _, inst := range members {
+		records = append(records, &interruption{inst: inst, Interruption: Interruption{
+			InstanceID: inst.id, Warning: warning, WarnedAt: time.Now(), DueAt: due,
+		}})
+	}
+	a.taken = append(a.taken, records...)
+	a.later(func() {
+		sent := a.publish(warning, body)
+		a.update(func() {
+			for _, one := range records {
+				one.Sent += sent
+			}
+		})
+	})
+	a.spawn(func() {
+		if a.pause(time.Until(due)) {
+			a.update(func() { a.seize(records) })
+		}
+	})
+}
+
+// seize takes the machines that still live. It needs mu.
+func (a *autoscaling) seize(records []*interruption) {
+	for _, one := range records {
+		if one.inst.dying {
+			continue
+		}
+		one.TakenAt = time.Now()
+		one.inst.seized = true
+		reason := ""
+		if one.Warning == SpotWarning {
+			reason = "Server.SpotInstanceTermination"
+		}
+		a.strikeFor(one.inst, reason)
+	}
+}
+
+// witness asks for the pods of a machine that is about to go, if its end was announced. It must be called
+// without mu.
+func (a *autoscaling) witness(inst *instance) {
+	a.mu.Lock()
+	announced := len(a.endsOf(inst)) > 0
+	a.mu.Unlock()
+	if !announced {
+		return
+	}
+	pods, problem := a.pods(inst.id)
+	a.update(func() {
+		for _, one := range a.endsOf(inst) {
+			one.PodsAtEnd, one.PodsError = pods, problem
+		}
+	})
+}
+
+// reckon writes the end of a machine into the records of its interruption. Hooks that wait for an instance
+// which EC2 has taken are over: Auto Scaling knows no such action any more. One that is being completed at
+// this moment stays with whoever completes it. It needs mu.
+func (a *autoscaling) reckon(inst *instance) {
+	var last Interruption
+	for _, one := range a.endsOf(inst) {
+		one.GoneAt, one.Killed = time.Now(), inst.killed
+		last = one.Interruption
+	}
+	if !inst.seized || inst.state() != stateTerminatingWait {
+		return
+	}
+	over := true
+	for _, act := range inst.waiting {
+		if act.open() && act.claimed == "" {
+			act.PodsAtClose, act.PodsError = last.PodsAtEnd, last.PodsError
+			a.shut(act, ByInterruption, abandon)
+		}
+		over = over && !act.open()
+	}
+	if over {
+		inst.waiting = nil
+		inst.enter(stateTerminatingProceed)
+	}
+}
+
+// endsOf are the announcements of the instance's end. It needs mu.
+func (a *autoscaling) endsOf(inst *instance) []*interruption {
+	var out []*interruption
+	for _, one := range a.taken {
+		if one.inst == inst {
+			out = append(out, one)
+		}
+	}
+	return out
+}

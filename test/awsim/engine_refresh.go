@@ -1,0 +1,313 @@
+package awsim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Statuses of an Instance Refresh, in the API's own words.
+const (
+	refreshPending            = "Pending"
+	refreshInProgress         = "InProgress"
+	refreshSuccessful         = "Successful"
+	refreshFailed             = "Failed"
+	refreshCancelling         = "Cancelling"
+	refreshCancelled          = "Cancelled"
+	refreshRollbackInProgress = "RollbackInProgress"
+	refreshRollbackFailed     = "RollbackFailed"
+	refreshRollbackSuccessful = "RollbackSuccessful"
+	refreshBaking             = "Baking"
+)
+
+const (
+	// refreshGiveUp is how long a refresh may make no progress: an hour, says the user guide. That the hour
+	// begins anew with each instance that is replaced is taken for granted, not documented.
+	refreshGiveUp = time.Hour
+	// longestRefresh is how long a refresh may replace instances in all.
+	longestRefresh = 14 * 24 * time.Hour
+	// refreshKept is how long DescribeInstanceRefreshes tells of a refresh.
+	refreshKept = 6 * 7 * 24 * time.Hour
+)
+
+// refresh is one Instance Refresh of a group. It moves with the group: each reconcile advances it, and a
+// timer of its own has the group reconciled when a time that it waits for has come.
+type refresh struct {
+	id        string
+	group     *group
+	status    string
+	reason    string
+	startedAt time.Time
+	endedAt   time.Time
+	asked     preferences     // With the defaults filled in.
+	prefs     preferences     // The same, but for the checkpoints, which a rollback does not have.
+	desired   *templateChoice // DesiredConfiguration, if one was given.
+	before    templateChoice  // What the group launched from when the refresh began.
+
+	// What is replaced: as it began, or as its rollback began.
+	since     time.Time // A newcomer is one that came into service from then on.
+	targets   map[*instance]bool
+	total     int // How many targets there were.
+	remaining int // How many of them are not replaced yet.
+	rollback  *rollback
+
+	// The same of the warm pool, which comes last.
+	poolTargets   map[*instance]bool
+	poolTotal     int
+	poolRemaining int
+
+	toUpdate int // InstancesToUpdate: what a rollback has not to undo.
+	percent  int
+
+	progressAt time.Time // When it last got nearer to its end, or was let go on.
+	halted     bool      // It is not to go on: a process is suspended, or a checkpoint's delay runs.
+	passed     int       // How many checkpoints have been reached.
+	holdUntil  time.Time // The end of the delay after a checkpoint, or of the bake time.
+	wakeAt     time.Time // When the group is to be reconciled because of it; never, if zero.
+}
+
+// rollback is how far a refresh had come when it was rolled back, and why it was.
+type rollback struct {
+	reason   string
+	at       time.Time
+	toUpdate int
+	percent  int
+}
+
+// Refresh is what an Instance Refresh has come to.
+type Refresh struct {
+	ID       string
+	Status   string
+	Reason   string
+	Percent  int // PercentageComplete.
+	ToUpdate int // InstancesToUpdate.
+}
+
+// WaitRefresh blocks until the group's latest Instance Refresh has one of the statuses, and returns it.
+func (s *Server) WaitRefresh(ctx context.Context, groupName string, statuses ...string) (Refresh, error) {
+	var last Refresh
+	err := s.asg.wait(ctx, func() bool {
+		g := s.asg.groups[groupName]
+		if g == nil || len(g.refreshes) == 0 {
+			return false
+		}
+		f := g.refreshes[len(g.refreshes)-1]
+		last = Refresh{ID: f.id, Status: f.status, Reason: f.reason, Percent: f.percent, ToUpdate: f.toUpdate}
+		return slices.Contains(statuses, f.status)
+	})
+	if err != nil {
+		return last, fmt.Errorf("awsim: the refresh of %s is %+v, not %v: %w", groupName, last, statuses, err)
+	}
+	return last, nil
+}
+
+func (f *refresh) over() bool { return !f.endedAt.IsZero() }
+
+// refreshing is the group's refresh that is under way, or nil.
+func (g *group) refreshing() *refresh {
+	if n := len(g.refreshes); n > 0 && !g.refreshes[n-1].over() {
+		return g.refreshes[n-1]
+	}
+	return nil
+}
+
+// launchFrom is what the group launches its next instance from: while a refresh is on, its desired
+// configuration, or what a rollback goes back to.
+func (g *group) launchFrom() templateChoice {
+	f := g.refreshing()
+	switch {
+	case f == nil || f.desired == nil || f.status == refreshCancelling:
+		return g.template
+	case f.status == refreshRollbackInProgress:
+		return f.before
+	default:
+		return *f.desired
+	}
+}
+
+// startRefresh needs mu.
+func (a *autoscaling) startRefresh(g *group, p preferences, desired *templateChoice) (*refresh, error) {
+	if g.refreshing() != nil {
+		return nil, errorf("InstanceRefreshInProgress",
+			"An Instance Refresh is already in progress and blocks the execution of this Instance Refresh.")
+	}
+	if desired != nil {
+		if err := a.checkTemplate(*desired); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
+	f := &refresh{
+		id: uuid(a.rand), group: g, status: refreshPending, startedAt: now, since: now, progressAt: now,
+		asked: p, prefs: p, desired: desired, before: g.template,
+	}
+	g.refreshes = append(g.refreshes, f)
+	a.aim(f, func(inst *instance) bool {
+		return !p.skipMatching || !inst.template.same(a.resolve(g.launchFrom()))
+	})
+	a.spawn(func() { a.drive(f) })
+	return f, nil
+}
+
+// same: skip matching compares launch template, version and instance type, not what they make of a machine.
+func (v templateVersion) same(w templateVersion) bool {
+	return v.id == w.id && v.number == w.number && v.instanceType == w.instanceType
+}
+
+// aim chooses whom the refresh replaces, of the instances that serve, are on their way or stand by.
+func (a *autoscaling) aim(f *refresh, outdated func(*instance) bool) {
+	f.targets, f.poolTargets = map[*instance]bool{}, map[*instance]bool{}
+	for _, inst := range f.group.members {
+		if f.considers(inst) && outdated(inst) {
+			f.targets[inst] = true
+		}
+	}
+	for _, inst := range f.group.pooled() {
+		if outdated(inst) {
+			f.poolTargets[inst] = true
+		}
+	}
+	f.total, f.remaining = len(f.targets), len(f.targets)
+	f.poolTotal, f.poolRemaining = len(f.poolTargets), len(f.poolTargets)
+	if f.rollback == nil {
+		f.toUpdate = f.total + f.poolTotal
+	}
+}
+
+// considers says whether the refresh is to replace the instance if it is outdated.
+func (f *refresh) considers(inst *instance) bool {
+	if inst.protected && f.prefs.protected == "Ignore" {
+		return false
+	}
+	if inst.state() == stateStandby {
+		return f.prefs.standby != "Ignore"
+	}
+	return inst.is(statePending) || inst.state() == stateInService
+}
+
+// drive begins the refresh, and then has its group reconciled whenever a time has come that it waits for.
+func (a *autoscaling) drive(f *refresh) {
+	a.update(func() {
+		if f.status == refreshPending {
+			f.status = refreshInProgress
+			a.tellRefresh(f, RefreshStarted)
+			a.reconcile(f.group)
+		}
+	})
+	for {
+		a.mu.Lock()
+		at, over, changed := f.wakeAt, f.over(), a.changed
+		a.mu.Unlock()
+		if over {
+			return
+		}
+		due, goOn := a.sleep(at, changed)
+		if !goOn {
+			return
+		}
+		if due {
+			a.update(func() { a.reconcile(f.group) })
+		}
+	}
+}
+
+// sleep waits for a time, which is never if it is zero, or for a change. It says whether the time has come,
+// and whether the engine is still to go on.
+func (a *autoscaling) sleep(at time.Time, changed <-chan struct{}) (due, goOn bool) {
+	var alarm <-chan time.Time
+	if !at.IsZero() {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-alarm:
+		return true, true
+	case <-changed:
+		return false, true
+	case <-a.ctx.Done():
+		return false, false
+	}
+}
+
+// cancelRefresh ends the group's refresh: when launches and terminations that are under way have ended, or at
+// once. What has been replaced stays so. It needs mu.
+func (a *autoscaling) cancelRefresh(g *group, await bool) (*refresh, error) {
+	f := g.refreshing()
+	if f == nil || f.status == refreshCancelling {
+		return nil, errNoRefresh(g)
+	}
+	f.status, f.reason, f.wakeAt = refreshCancelling, "Cancelled due to user request.", time.Time{}
+	if !await {
+		a.endRefresh(f, refreshCancelled)
+	}
+	a.reconcile(g)
+	return f, nil
+}
+
+// rollBack begins to replace what the group's refresh has replaced. It needs mu.
+func (a *autoscaling) rollBack(g *group) (*refresh, error) {
+	f := g.refreshing()
+	switch {
+	case f == nil || f.status == refreshCancelling || f.status == refreshRollbackInProgress:
+		return nil, errNoRefresh(g)
+	case f.desired == nil:
+		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
+			"rolled back: it has no desired configuration.", g.name)
+	case !f.before.pinned():
+		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
+			"rolled back: the group uses the launch template's $Latest or $Default version.", g.name)
+	}
+	a.beginRollback(f, &rollback{reason: "Rollback was initiated by a user request."})
+	a.reconcile(g)
+	return f, nil
+}
+
+func errNoRefresh(g *group) *Error {
+	return errorf("ActiveInstanceRefreshNotFound",
+		"No in progress or pending Instance Refresh found for Auto Scaling group %s", g.name)
+}
+
+// pinned: a number stays what it is, $Latest and $Default may mean another version by now.
+func (c templateChoice) pinned() bool {
+	return c.given() && c.version != "" && c.version != "$Latest" && c.version != "$Default"
+}
+
+// beginRollback needs mu. It leaves the reconciling to the caller.
+func (a *autoscaling) beginRollback(f *refresh, b *rollback) {
+	now := time.Now()
+	b.at, b.toUpdate, b.percent = now, f.toUpdate, f.percent
+	f.rollback, f.status, f.reason = b, refreshRollbackInProgress, b.reason
+	f.since, f.progressAt, f.holdUntil = now, now, time.Time{}
+	f.prefs.checkpoints = nil
+	before := a.resolve(f.before)
+	a.aim(f, func(inst *instance) bool { return !inst.template.same(before) })
+	a.tellRefresh(f, RefreshRollbackStarted)
+}
+
+// endRefresh gives the refresh its last status. What it launched beyond the desired capacity and what has not
+// served yet goes again, before any older instance might. It needs mu, and leaves the reconciling to the
+// caller.
+func (a *autoscaling) endRefresh(f *refresh, status string) {
+	f.status, f.endedAt, f.wakeAt = status, time.Now(), time.Time{}
+	if status == refreshSuccessful && f.desired != nil {
+		f.group.template = *f.desired
+	}
+	a.tellRefresh(f, map[string]string{
+		refreshSuccessful:         RefreshSucceeded,
+		refreshFailed:             RefreshFailed,
+		refreshCancelled:          RefreshCancelled,
+		refreshRollbackSuccessful: RefreshRollbackSucceeded,
+		refreshRollbackFailed:     RefreshRollbackFailed,
+	}[status])
+	for _, inst := range slices.Backward(f.group.live()) {
+		if len(f.group.live()) <= f.group.desired || f.group.suspended["Terminate"] {
+			return
+		}
+		if inst.is(statePending) && !f.targets[inst] {
+			a.terminate(inst, "an instance was taken out of service because the instance refresh that launched "+
+				"it has ended.")
+		}
+	}
+}

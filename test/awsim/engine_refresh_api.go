@@ -1,0 +1,55 @@
+package awsim
+
+import (
+	"net/url"
+	"strconv"
+)
+
+// RefreshSpec is an Instance Refresh to be started. What is empty is left to AWS's defaults.
+type RefreshSpec struct {
+	// Version of the group's launch template is what to refresh to: the desired configuration.
+	Version    string
+	MinHealthy int // Percent.
+	MaxHealthy int // Percent.
+}
+
+// StartRefresh starts an Instance Refresh as StartInstanceRefresh does, which can be asked for more.
+func (s *Server) StartRefresh(groupName string, spec RefreshSpec) (id string, err error) {
+	values := url.Values{"AutoScalingGroupName": {groupName}}
+	if spec.Version != "" {
+		const key = "DesiredConfiguration.LaunchTemplate."
+		s.asg.mu.Lock()
+		if g := s.asg.groups[groupName]; g != nil {
+			values.Set(key+"LaunchTemplateId", g.template.id)
+			values.Set(key+"LaunchTemplateName", g.template.name)
+		}
+		s.asg.mu.Unlock()
+		values.Set(key+"Version", spec.Version)
+	}
+	for key, percent := range map[string]int{
+		"Preferences.MinHealthyPercentage": spec.MinHealthy,
+		"Preferences.MaxHealthyPercentage": spec.MaxHealthy,
+	} {
+		if percent != 0 {
+			values.Set(key, strconv.Itoa(percent))
+		}
+	}
+	out, err := s.asg.startInstanceRefresh(&reader{values: values})
+	if err != nil {
+		return "", err
+	}
+	return out.(*refreshIDXML).InstanceRefreshID, nil
+}
+
+// AddTemplateVersion gives a launch template another version, of this image, and returns its number.
+func (s *Server) AddTemplateVersion(name, imageID string) (number int, err error) {
+	r := &reader{values: url.Values{"LaunchTemplateData.ImageId": {imageID}}}
+	err = s.asg.updateErr(func() error {
+		t, err := s.asg.template(templateChoice{name: name})
+		if err == nil {
+			number = t.add(r, templateVersion{}).number
+		}
+		return err
+	})
+	return number, err
+}

@@ -1,0 +1,324 @@
+package awsim
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// preferences are those of an Instance Refresh, with the defaults filled in.
+type preferences struct {
+	min          int
+	max          int // Zero if it was not given, which is not the same as 100.
+	warmup       time.Duration
+	skipMatching bool
+	autoRollback bool
+	checkpoints  []int
+	delay        time.Duration // After each checkpoint.
+	bake         time.Duration
+	protected    string // Refresh, Ignore or Wait.
+	standby      string // Terminate, Ignore or Wait.
+	alarms       []string
+}
+
+// bounds are how few must be in service, healthy and warm, and how many may live, while a refresh is on.
+// Where the percentages leave room in neither direction, one instance more is launched first, if the maximum
+// was given or all must stay; without a maximum one goes first.
+func (p preferences) bounds(desired int) (fewest, most int) {
+	fewest, most = int(math.Ceil(float64(desired*p.min)/100)), desired
+	if p.max > 0 {
+		most = desired * p.max / 100
+	}
+	switch {
+	case desired == 0 || fewest < desired || most > desired:
+		return fewest, most
+	case p.max == 0 && p.min < 100:
+		return desired - 1, desired
+	default:
+		return desired, desired + 1
+	}
+}
+
+// goal is how many of so many targets the refresh replaces: up to the last checkpoint, be it below 100.
+func (p preferences) goal(total int) int {
+	if len(p.checkpoints) == 0 {
+		return total
+	}
+	return share(total, p.checkpoints[len(p.checkpoints)-1])
+}
+
+// share is a percentage of a number, rounded up.
+func share(n, percent int) int { return (n*percent + 99) / 100 }
+
+// census is what a refresh sees of its group.
+type census struct {
+	ready  int // In service, healthy, and warm if they are newcomers.
+	live   int // In service, or on their way there.
+	old    int // Targets that are still there.
+	free   []*instance
+	warmAt time.Time // When the next newcomer will be warm; zero without one.
+	reason string    // Why the refresh waits, told of one instance for example.
+}
+
+// look counts the group's instances.
+func (f *refresh) look(now time.Time) census {
+	c := census{live: len(f.group.live())}
+	for _, inst := range f.group.members {
+		if f.targets[inst] && !inst.ending() && !inst.warm {
+			c.addOld(f, inst)
+		}
+		if inst.state() == stateInService && inst.health == healthy {
+			c.addServing(f, inst, now)
+		}
+		if inst.is(statePending) && !f.targets[inst] {
+			c.waitFor(inst, " has insufficient data to evaluate its health with Amazon EC2.")
+		}
+	}
+	return c
+}
+
+// addOld: a target may go when it serves, or while it launches, for then it is not ready for anything.
+func (c *census) addOld(f *refresh, inst *instance) {
+	c.old++
+	switch {
+	case inst.protected && f.prefs.protected == "Wait":
+		c.waitFor(inst, " is protected from scale in.")
+	case inst.state() == stateStandby && f.prefs.standby == "Wait":
+		c.waitFor(inst, " is in standby.")
+	case inst.health == healthy:
+		c.free = append(c.free, inst)
+	}
+}
+
+func (c *census) addServing(f *refresh, inst *instance, now time.Time) {
+	warmAt := inst.inServiceAt.Add(f.prefs.warmup)
+	if f.targets[inst] || inst.inServiceAt.Before(f.since) || !now.Before(warmAt) {
+		c.ready++
+		return
+	}
+	if c.warmAt.IsZero() || warmAt.Before(c.warmAt) {
+		c.warmAt = warmAt
+	}
+	c.reason = "Waiting for instances to warm up before continuing. For example: " + inst.id + " is warming up."
+}
+
+func (c *census) waitFor(inst *instance, why string) {
+	if c.warmAt.IsZero() {
+		c.reason = "Waiting for remaining instances to be available. For example: " + inst.id + why
+	}
+}
+
+// next is a target that may go now, or nil. One that serves may if enough others do; how many may be left is
+// up to the next checkpoint.
+func (c census) next(fewest, left int) *instance {
+	if c.old <= left {
+		return nil
+	}
+	for _, inst := range c.free {
+		if inst.state() != stateInService || c.ready > fewest {
+			return inst
+		}
+	}
+	return nil
+}
+
+// left is how many targets the refresh leaves alone until it has passed its next checkpoint.
+func (f *refresh) left() int {
+	if f.passed < len(f.prefs.checkpoints) {
+		return f.total - share(f.total, f.prefs.checkpoints[f.passed])
+	}
+	return f.total - f.prefs.goal(f.total)
+}
+
+// paused names the suspended process that keeps a refresh from replacing anything; empty if none does.
+func (f *refresh) paused() string {
+	for _, process := range []string{"InstanceRefresh", "Launch", "Terminate"} {
+		if f.group.suspended[process] {
+			return process
+		}
+	}
+	return ""
+}
+
+// wanted is how many instances the group is to have for the sake of its refresh: with every target that may
+// go a newcomer in advance, as far as the percentages allow. A refresh that pauses, or is being cancelled,
+// keeps what there is.
+func (f *refresh) wanted(now time.Time) int {
+	c, desired := f.look(now), f.group.desired
+	_, most := f.prefs.bounds(desired)
+	switch {
+	case f.status == refreshCancelling, f.status == refreshPending, f.status == refreshBaking, f.paused() != "":
+		return max(desired, min(c.live, most))
+	case now.Before(f.holdUntil):
+		return desired
+	default:
+		return max(desired, min(desired+min(c.replaceable(), max(0, c.old-f.left())), most))
+	}
+}
+
+// replaceable is how many of the serving targets a newcomer may be launched for in advance.
+func (c census) replaceable() int {
+	n := 0
+	for _, inst := range c.free {
+		n += score(inst.state() == stateInService)
+	}
+	return n
+}
+
+// advance takes the group's refresh as far as it can go now. It needs mu.
+func (a *autoscaling) advance(g *group) {
+	f := g.refreshing()
+	if f == nil {
+		return
+	}
+	now := time.Now()
+	switch f.status {
+	case refreshInProgress, refreshRollbackInProgress:
+		a.replaceOld(f, now)
+	case refreshCancelling:
+		if !slices.ContainsFunc(g.members, (*instance).transitioning) {
+			a.endRefresh(f, refreshCancelled)
+		}
+	case refreshBaking:
+		if !now.Before(f.holdUntil) {
+			f.reason = ""
+			a.endRefresh(f, refreshSuccessful)
+		}
+	}
+}
+
+// transitioning: an instance on its way in or out, whose hooks count too.
+func (i *instance) transitioning() bool {
+	return i.is(statePending) || i.is("Terminating") && i.state() != stateRetained
+}
+
+// replaceOld terminates the targets that may go, and ends the refresh when all is done or nothing moves. What
+// is missing then is launched like any missing capacity.
+func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
+	c := f.look(now)
+	f.count(c, now)
+	a.reach(f, now)
+	f.wakeAt = time.Time{}
+	if process := f.paused(); process != "" {
+		f.halted, f.reason = true, "Waiting because the process "+process+" is suspended."
+		return
+	}
+	if now.Before(f.holdUntil) {
+		f.halted, f.wakeAt = true, f.holdUntil
+		return
+	}
+	if f.halted {
+		f.halted, f.progressAt = false, now
+	}
+	fewest, _ := f.prefs.bounds(f.group.desired)
+	for inst := c.next(fewest, f.left()); inst != nil && !f.over(); inst = c.next(fewest, f.left()) {
+		a.terminate(inst, "an instance was taken out of service in response to an instance refresh.")
+		c = f.look(now)
+	}
+	if f.over() {
+		return
+	}
+	f.count(c, now)
+	if f.remaining == 0 {
+		a.replacePool(f)
+		f.count(f.look(now), now)
+	}
+	a.conclude(f, c, now)
+}
+
+// count says how far the refresh is: a target is replaced when it is gone and nothing is missing.
+func (f *refresh) count(c census, now time.Time) {
+	remaining, pool := min(f.total, c.old+max(0, f.group.desired-c.ready)), f.poolLeft()
+	if remaining+pool < f.remaining+f.poolRemaining {
+		f.progressAt = now
+	}
+	f.remaining, f.poolRemaining = remaining, pool
+	done := percentDone(f.total+f.poolTotal, remaining+pool)
+	if f.rollback != nil {
+		f.percent = f.rollback.percent * (100 - done) / 100
+		return
+	}
+	f.toUpdate, f.percent = remaining+pool, done
+}
+
+func percentDone(total, remaining int) int {
+	if total == 0 {
+		return 100
+	}
+	return (total - remaining) * 100 / total
+}
+
+// reach passes the checkpoints that have been reached. The last one ends the refresh: no delay follows it.
+func (a *autoscaling) reach(f *refresh, now time.Time) {
+	for f.passed < len(f.prefs.checkpoints) && f.remaining <= f.left() {
+		percentage := f.prefs.checkpoints[f.passed]
+		a.tellCheckpoint(f, percentage)
+		f.passed++
+		if f.passed < len(f.prefs.checkpoints) {
+			f.holdUntil = now.Add(f.prefs.delay)
+			f.reason = "Waiting after the checkpoint of " + strconv.Itoa(percentage) + " percent before continuing."
+		}
+	}
+}
+
+// conclude ends a refresh that is done, or that has not moved for too long, and else sets its alarm.
+func (a *autoscaling) conclude(f *refresh, c census, now time.Time) {
+	giveUp := a.delays.RefreshGiveUp
+	if giveUp == 0 {
+		giveUp = refreshGiveUp
+	}
+	stuckAt := f.progressAt.Add(giveUp)
+	if !c.warmAt.IsZero() {
+		stuckAt = time.Time{} // Who warms up will be ready.
+	}
+	lastAt := f.startedAt.Add(longestRefresh)
+	f.reason = c.reason
+	switch {
+	case f.remaining <= f.left() && (f.poolRemaining == 0 || f.left() > 0):
+		a.succeed(f, now)
+	case !now.Before(lastAt):
+		a.fail(f, "it took longer than 14 days")
+	case !stuckAt.IsZero() && !now.Before(stuckAt):
+		a.fail(f, "it made no progress for "+giveUp.String())
+	default:
+		f.wakeAt = earliest(stuckAt, lastAt, c.warmAt)
+	}
+}
+
+func earliest(times ...time.Time) time.Time {
+	var first time.Time
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+func (a *autoscaling) succeed(f *refresh, now time.Time) {
+	f.reason = ""
+	switch {
+	case f.rollback != nil:
+		a.endRefresh(f, refreshRollbackSuccessful)
+	case f.prefs.bake > 0:
+		f.status, f.holdUntil = refreshBaking, now.Add(f.prefs.bake)
+		f.wakeAt, f.reason = f.holdUntil, "Waiting for the bake time to pass."
+	default:
+		a.endRefresh(f, refreshSuccessful)
+	}
+}
+
+// fail ends the refresh with what it waited for last, or rolls it back if it is to do that by itself.
+func (a *autoscaling) fail(f *refresh, why string) {
+	f.reason = "The instance refresh failed because " + why + ". " + f.reason
+	switch {
+	case f.rollback != nil:
+		a.endRefresh(f, refreshRollbackFailed)
+	case f.prefs.autoRollback && f.desired != nil && f.before.pinned():
+		a.beginRollback(f, &rollback{reason: "Rollback was initiated automatically. " + f.reason})
+		a.replaceOld(f, time.Now())
+	default:
+		a.endRefresh(f, refreshFailed)
+	}
+}

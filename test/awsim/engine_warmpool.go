@@ -1,0 +1,279 @@
+package awsim
+
+import (
+	"slices"
+	"strings"
+)
+
+// Where an instance comes from and goes to, in the words of a lifecycle notification.
+const (
+	placeEC2   = "EC2"
+	placeGroup = "AutoScalingGroup"
+	placePool  = "WarmPool"
+)
+
+const (
+	warmed      = "Warmed:"
+	poolStopped = "Stopped"
+	poolRunning = "Running"
+)
+
+// warmPool is a group's store of instances that have been launched in advance.
+type warmPool struct {
+	minSize  int
+	prepared int // MaxGroupPreparedCapacity; -1 if it is not set.
+	rests    string
+	reuse    bool
+	deleting bool
+}
+
+// size is how many instances the pool is to have: what the group may still grow by, or what it is said to be
+// prepared for.
+func (p *warmPool) size(g *group) int {
+	if p.deleting {
+		return 0
+	}
+	most := g.max
+	if p.prepared >= 0 {
+		most = p.prepared
+	}
+	return max(p.minSize, most-g.desired)
+}
+
+// phase is the lifecycle state without the word that it is one of the warm pool.
+func (i *instance) phase() string { return strings.TrimPrefix(i.state(), warmed) }
+
+// move enters a state of the group, or its counterpart of the warm pool.
+func (i *instance) move(state string) {
+	if i.warm {
+		state = warmed + state
+	}
+	i.enter(state)
+}
+
+// ending: past the point from which no instance comes back.
+func (i *instance) ending() bool { return strings.HasPrefix(i.phase(), "Terminat") }
+
+// retained: its terminate hook was abandoned, and the group keeps it for whoever looks into that.
+func (i *instance) retained() bool { return strings.HasSuffix(i.state(), ":Retained") }
+
+// returning: on its way from the group into the warm pool.
+func (i *instance) returning() bool {
+	return i.warm && i.givenBack && strings.HasPrefix(i.phase(), statePending)
+}
+
+// resting: in the warm pool, and ready to be drawn.
+func (i *instance) resting() bool {
+	return i.warm && contains([]string{poolStopped, poolRunning, "Hibernated"}, i.phase()) && !i.dying
+}
+
+// route is where the instance's hooks of a transition say that it comes from and goes to.
+func (i *instance) route(transition string) (origin, destination string) {
+	switch {
+	case transition == Launching && i.warm:
+		return placeEC2, placePool
+	case transition == Launching && i.drawn:
+		return placePool, placeGroup
+	case transition == Launching:
+		return placeEC2, placeGroup
+	case i.returning():
+		return placeGroup, placePool
+	case i.warm:
+		return placePool, placeEC2
+	default:
+		return placeGroup, placeEC2
+	}
+}
+
+// pooled are the instances that count for the warm pool's size.
+func (g *group) pooled() []*instance {
+	var out []*instance
+	for _, inst := range g.members {
+		if inst.warm && !inst.ending() && !inst.retained() {
+			out = append(out, inst)
+		}
+	}
+	return out
+}
+
+// scaleOut brings one more instance into service: from the warm pool, if one rests there that is of the
+// version that the group launches now. It needs mu.
+func (a *autoscaling) scaleOut(g *group) {
+	want := a.resolve(g.launchFrom())
+	for _, inst := range g.members {
+		if inst.resting() && inst.template.same(want) {
+			a.draw(inst)
+			return
+		}
+	}
+	a.launch(g)
+}
+
+// draw takes an instance out of the warm pool, through the group's launch hooks. It needs mu.
+func (a *autoscaling) draw(inst *instance) {
+	inst.warm, inst.drawn, inst.givenBack = false, true, false
+	inst.enter(statePending)
+	inst.activity = inst.group.begin(a, "Launching a new EC2 instance from warm pool: "+inst.id,
+		"an instance was started in response to a difference between desired and actual capacity, "+
+			"increasing the capacity.", inst)
+	a.startMachine(inst, func() {
+		if inst.state() == statePending {
+			a.beginHooks(inst, Launching)
+		}
+	})
+}
+
+// scaleIn takes one instance out of service: into the warm pool, if that reuses instances and has room. It
+// needs mu.
+func (a *autoscaling) scaleIn(inst *instance, cause string) {
+	g := inst.group
+	room := g.pool != nil && g.pool.reuse && len(g.pooled()) < g.pool.size(g)
+	if !room || inst.state() != stateInService || inst.health != healthy {
+		a.terminate(inst, cause)
+		return
+	}
+	inst.warm, inst.givenBack, inst.drawn = true, true, false
+	inst.activity = g.begin(a, "Returning EC2 instance to warm pool: "+inst.id, cause, inst)
+	inst.move(statePending)
+	a.beginHooks(inst, Terminating)
+}
+
+// rest ends an instance's way into the warm pool, with its machine stopped if that is how the pool keeps
+// them. It needs mu.
+func (a *autoscaling) rest(inst *instance) {
+	if len(inst.waiting) > 0 {
+		inst.move(statePendingProceed)
+	}
+	inst.waiting = nil
+	state := poolStopped
+	if inst.group.pool != nil {
+		state = inst.group.pool.rests
+	}
+	settle := func() {
+		if strings.HasPrefix(inst.phase(), statePending) {
+			inst.move(state)
+			inst.givenBack = false
+			inst.activity.end("Successful", "")
+			a.reconcile(inst.group)
+		}
+	}
+	if state == poolRunning {
+		settle()
+		return
+	}
+	a.stopMachine(inst, settle)
+}
+
+// endReturn takes an instance into the warm pool. One whose hook was abandoned is kept if the group retains
+// such instances, and else terminated, its hooks having been asked already. What AWS does without retention
+// is not documented. It needs mu.
+func (a *autoscaling) endReturn(inst *instance, abandoned bool) {
+	g := inst.group
+	switch {
+	case !abandoned:
+		a.rest(inst)
+	case g.retain:
+		a.retain(inst, statePending+":Retained")
+	default:
+		a.proceed(inst)
+		a.reconcile(g)
+	}
+}
+
+// retain keeps an instance whose terminate hook was abandoned. It needs mu.
+func (a *autoscaling) retain(inst *instance, state string) {
+	inst.waiting = nil
+	inst.move(state)
+	inst.activity.end("Successful", "")
+	a.reconcile(inst.group)
+}
+
+// fillPool brings the warm pool to its size, and ends it when it is to be deleted and is empty. It needs mu.
+func (a *autoscaling) fillPool(g *group) {
+	if g.pool == nil {
+		return
+	}
+	for n := len(g.pooled()); n < g.pool.size(g) && !g.suspended["Launch"]; n++ {
+		a.launchWarm(g)
+	}
+	for len(g.pooled()) > g.pool.size(g) && !g.suspended["Terminate"] {
+		a.terminate(g.surplus(), "an instance was taken out of the warm pool because the pool is larger than it "+
+			"is to be.")
+	}
+	if g.pool.deleting && !slices.ContainsFunc(g.members, func(inst *instance) bool { return inst.warm }) {
+		g.pool = nil
+	}
+}
+
+// surplus is whom a pool that shrinks does without: one that is not of the version that is launched now, or
+// else the oldest.
+func (g *group) surplus() *instance {
+	all := g.pooled()
+	if f := g.refreshing(); f != nil {
+		for _, inst := range all {
+			if f.poolTargets[inst] {
+				return inst
+			}
+		}
+	}
+	return all[0]
+}
+
+// launchWarm starts one instance of the warm pool. It needs mu.
+func (a *autoscaling) launchWarm(g *group) {
+	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
+	inst.warm = true
+	inst.move(statePending)
+	inst.activity = g.begin(a, "Launching a new EC2 instance into warm pool: "+inst.id,
+		"an instance was started in response to a difference between desired and actual capacity, "+
+			"increasing the capacity.", inst)
+	a.spawn(func() { a.boot(inst) })
+}
+
+// dropPool deletes the warm pool: at once and without a hook if by force, else when its instances have gone
+// through their hooks. It needs mu.
+func (a *autoscaling) dropPool(g *group, force bool) {
+	g.pool.deleting = true
+	for _, inst := range slices.Clone(g.members) {
+		if !force || !inst.warm {
+			continue
+		}
+		for _, act := range inst.waiting {
+			a.shut(act, ByHookDeletion, abandon)
+		}
+		if inst.activity == nil || inst.activity.ended() {
+			inst.activity = g.begin(a, "Terminating EC2 instance: "+inst.id,
+				"an instance was taken out of service because its warm pool was deleted by force.", inst)
+		}
+		a.proceed(inst)
+	}
+	a.reconcile(g)
+}
+
+// poolLeft is how many instances of the warm pool a refresh has not replaced yet: a target is replaced when
+// it is gone and nothing is missing.
+func (f *refresh) poolLeft() int {
+	if f.group.pool == nil {
+		return 0
+	}
+	left, missing := 0, f.group.pool.size(f.group)
+	for _, inst := range f.group.pooled() {
+		switch {
+		case f.poolTargets[inst]:
+			left++
+		case inst.resting():
+			missing--
+		}
+	}
+	return min(f.poolTotal, left+max(0, missing))
+}
+
+// replacePool terminates the warm pool's targets, all at once: nothing runs on them. What is missing then is
+// launched like any missing instance of the pool. It needs mu.
+func (a *autoscaling) replacePool(f *refresh) {
+	for _, inst := range f.group.pooled() {
+		if f.poolTargets[inst] {
+			a.terminate(inst, "an instance was taken out of the warm pool in response to an instance refresh.")
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package awsim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pool gives the group a warm pool.
+func (f fleet) pool(pairs ...string) {
+	f.t.Helper()
+	f.call("PutWarmPool", pairs...)
+}
+
+// routes are the ledger's open actions: transition, from where, to where.
+func (f fleet) routes() string {
+	synctest.Wait()
+	counts := map[string]int{}
+	for _, act := range f.s.Ledger() {
+		if act.ClosedAt.IsZero() {
+			_, transition, _ := strings.Cut(act.Transition, "INSTANCE_")
+			counts[fmt.Sprintf("%s %s->%s", transition, act.Origin, act.Destination)]++
+		}
+	}
+	var out []string
+	for _, key := range sortedKeys(counts) {
+		out = append(out, fmt.Sprintf("%d %s", counts[key], key))
+	}
+	return strings.Join(out, ", ")
+}
+
+// path is every state that an instance has been in.
+func (f fleet) path(id string) string {
+	f.s.asg.mu.Lock()
+	defer f.s.asg.mu.Unlock()
+	var out []string
+	for _, p := range f.s.asg.instances[id].states {
+		out = append(out, p.state)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestWarmPoolIsFilledAndDrawnFrom(t *testing.T) {
+	for name, row := range map[string]struct {
+		rests, machine string
+	}{
+		"stopped":    {rests: "Stopped", machine: "stopped"},
+		"running":    {rests: "Running", machine: "running"},
+		"hibernated": {rests: "Hibernated", machine: "stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Group{Desired: 2, Max: 4}, launchHook, drainHook)
+				f.pool("PoolState", row.rests)
+				f.want("2 InService v1, 2 Warmed:Pending:Wait v1")
+				if got := f.routes(); got != "2 LAUNCHING EC2->WarmPool" {
+					t.Errorf("on the way into the pool: %s", got)
+				}
+				f.answer("Warmed:Pending:Wait", "ready", resume)
+				f.want("2 InService v1, 2 Warmed:" + row.rests + " v1")
+				id := f.ids("Warmed:" + row.rests)[0]
+				if got := f.s.asg.instances[id].machine; got != row.machine {
+					t.Errorf("the machine is %s", got)
+				}
+				f.call("SetDesiredCapacity", "DesiredCapacity", "3")
+				f.want("2 InService v1, 1 Pending:Wait v1, 1 Warmed:" + row.rests + " v1")
+				if got := f.routes(); got != "1 LAUNCHING WarmPool->AutoScalingGroup" {
+					t.Errorf("on the way into the group: %s", got)
+				}
+				f.answer("Pending:Wait", "ready", resume)
+				f.want("3 InService v1, 1 Warmed:" + row.rests + " v1")
+				want := "Warmed:Pending Warmed:Pending:Wait Warmed:Pending:Proceed Warmed:" + row.rests +
+					" Pending Pending:Wait Pending:Proceed InService"
+				if got := f.path(id); got != want || f.s.asg.instances[id].machine != "running" {
+					t.Errorf("went %s, is %s", got, f.s.asg.instances[id].machine)
+				}
+			})
+		})
+	}
+}
+
+func TestScaleInWithAWarmPool(t *testing.T) {
+	const back = "Pending InService Warmed:Pending Warmed:Pending:Wait Warmed:Pending:Proceed "
+	for name, row := range map[string]struct {
+		reuse  string
+		retain bool
+		result string
+		route  string
+		state  string // That the hook is waited for in.
+		path   string
+	}{
+		"reused": {
+			reuse: "true", result: resume, route: "1 TERMINATING AutoScalingGroup->WarmPool", state: "Warmed:Pending:Wait",
+			path: back + "Warmed:Stopped",
+		},
+		"not reused": {
+			reuse: "false", result: resume, route: "1 TERMINATING AutoScalingGroup->EC2", state: "Terminating:Wait",
+			path: "Pending InService Terminating Terminating:Wait Terminating:Proceed Terminated",
+		},
+		"reused, and abandoned where such are retained": {
+			reuse: "true", retain: true, result: abandon, route: "1 TERMINATING AutoScalingGroup->WarmPool",
+			state: "Warmed:Pending:Wait", path: "Pending InService Warmed:Pending Warmed:Pending:Wait Warmed:Pending:Retained",
+		},
+		"reused, and abandoned": {
+			reuse: "true", result: abandon, route: "1 TERMINATING AutoScalingGroup->WarmPool", state: "Warmed:Pending:Wait",
+			path: "Pending InService Warmed:Pending Warmed:Pending:Wait Warmed:Terminating:Proceed Warmed:Terminated",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Group{Desired: 3, Max: 3, RetainOnAbandon: row.retain}, drainHook)
+				f.pool("InstanceReusePolicy.ReuseOnScaleIn", row.reuse)
+				f.want("3 InService v1")
+				f.call("SetDesiredCapacity", "DesiredCapacity", "2")
+				id := f.ids(row.state)[0]
+				if got := f.routes(); got != row.route {
+					t.Errorf("the hook tells of %s", got)
+				}
+				f.answer(row.state, "drain", row.result)
+				if got := f.path(id); got != row.path {
+					t.Errorf("went %s", got)
+				}
+			})
+		})
+	}
+}
+
+// It is the same machine that comes back into service, hooks and all, and goes again.
+func TestInstanceComesBackFromTheWarmPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 2, Max: 2}, drainHook)
+		f.pool("InstanceReusePolicy.ReuseOnScaleIn", "true")
+		for range 3 {
+			f.call("SetDesiredCapacity", "DesiredCapacity", "1")
+			f.answer("Warmed:Pending:Wait", "drain", resume)
+			f.want("1 InService v1, 1 Warmed:Stopped v1")
+			f.call("SetDesiredCapacity", "DesiredCapacity", "2")
+			f.want("2 InService v1")
+		}
+		if f.s.asg.born != 2 {
+			t.Errorf("%d instances were launched", f.s.asg.born)
+		}
+	})
+}
+
+func TestWarmPoolSize(t *testing.T) {
+	for name, row := range map[string]struct {
+		pool []string
+		want string
+	}{
+		"what the group may grow by":             {want: "2 InService v1, 8 Warmed:Stopped v1"},
+		"what it is prepared for":                {pool: []string{"MaxGroupPreparedCapacity", "5"}, want: "2 InService v1, 3 Warmed:Stopped v1"},
+		"prepared for less than it desires":      {pool: []string{"MaxGroupPreparedCapacity", "1"}, want: "2 InService v1"},
+		"the least that is to be there":          {pool: []string{"MaxGroupPreparedCapacity", "1", "MinSize", "2"}, want: "2 InService v1, 2 Warmed:Stopped v1"},
+		"a preparation that is taken back again": {pool: []string{"MaxGroupPreparedCapacity", "-1"}, want: "2 InService v1, 8 Warmed:Stopped v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Group{Desired: 2, Max: 10})
+				f.pool("MaxGroupPreparedCapacity", "4")
+				f.pool(row.pool...)
+				f.want(row.want)
+			})
+		})
+	}
+}
+
+func TestWarmPoolIsDeleted(t *testing.T) {
+	for name, row := range map[string]struct {
+		force string
+		want  string
+	}{
+		"through the hooks":          {force: "false", want: "1 InService v1, 2 Warmed:Terminating:Wait v1"},
+		"by force, without any hook": {force: "true", want: "1 InService v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Group{Desired: 1, Max: 3}, drainHook)
+				f.pool()
+				f.want("1 InService v1, 2 Warmed:Stopped v1")
+				f.call("DeleteWarmPool", "ForceDelete", row.force)
+				f.want(row.want)
+				if got := f.routes(); got != "" && got != "2 TERMINATING WarmPool->EC2" {
+					t.Errorf("the hooks tell of %s", got)
+				}
+				f.answer("Warmed:Terminating:Wait", "drain", resume)
+				f.want("1 InService v1")
+				if _, err := f.try("DeleteWarmPool"); err == nil {
+					t.Error("the pool is still there")
+				}
+			})
+		})
+	}
+}
+
+func TestLaunchIntoTheWarmPoolIsAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 1, Max: 2}, launchHook, drainHook)
+		f.pool()
+		id := f.ids("Warmed:Pending:Wait")[0]
+		f.answer("Warmed:Pending:Wait", "ready", abandon)
+		if got := f.path(id); got != "Warmed:Pending Warmed:Pending:Wait Warmed:Terminating Warmed:Terminating:Wait" {
+			t.Errorf("went %s", got)
+		}
+		f.want("1 InService v1, 1 Warmed:Pending:Wait v1, 1 Warmed:Terminating:Wait v1") // It is tried again.
+	})
+}
+
+func TestRefreshWithAWarmPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 2, Max: 4}, drainHook)
+		f.pool()
+		f.want("2 InService v1, 2 Warmed:Stopped v1")
+		f.must(f.s.PutHook("g", launchHook))
+		f.refresh()
+		// Nobody draws from the pool what is of the old version, and the pool comes last.
+		f.want("1 InService v1, 1 Pending:Wait v2, 1 Terminating:Wait v1, 2 Warmed:Stopped v1")
+		f.answer("Pending:Wait", "ready", resume)
+		f.answer("Pending:Wait", "ready", resume)
+		f.want("2 InService v2, 2 Terminating:Wait v1, 2 Warmed:Pending:Wait v2, 2 Warmed:Terminating:Wait v1")
+		if got := f.now(); got.Status != refreshInProgress || got.Percent != 50 || got.ToUpdate != 2 {
+			t.Errorf("when the group is done: %+v", got)
+		}
+		f.answer("Warmed:Pending:Wait", "ready", resume)
+		f.ends(refreshSuccessful)
+		f.want("2 InService v2, 2 Terminating:Wait v1, 2 Warmed:Stopped v2, 2 Warmed:Terminating:Wait v1")
+	})
+}
+
+// diary is a world of machines that writes down what it was told, and takes a while for it.
+type diary struct {
+	mu    sync.Mutex
+	told  []string
+	stuck chan struct{} // Stop waits for it.
+}
+
+func (d *diary) tell(what string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.told = append(d.told, what)
+	return nil
+}
+
+func (d *diary) Launch(context.Context, string, string) error { return d.tell("launch") }
+func (d *diary) LaunchVersion(_ context.Context, _, _ string, version int) error {
+	return d.tell(fmt.Sprintf("launch v%d", version))
+}
+func (d *diary) Start(context.Context, string) error            { return d.tell("start") }
+func (d *diary) Pods(context.Context, string) ([]string, error) { return nil, nil }
+func (d *diary) Terminate(context.Context, string) ([]string, error) {
+	return nil, d.tell("terminate")
+}
+
+func (d *diary) Stop(context.Context, string) error {
+	if d.stuck != nil {
+		<-d.stuck
+	}
+	return d.tell("stop")
+}
+
+func TestMachinesAreStoppedAndStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Max: 1})
+		world := &diary{}
+		f.s.opts.Machines = world
+		f.s.SetDelays(Delays{Launch: time.Minute})
+		f.pool("InstanceReusePolicy.ReuseOnScaleIn", "true")
+		for _, desired := range []string{"0", "1", "0"} {
+			f.call("SetDesiredCapacity", "DesiredCapacity", desired)
+			elapse(61 * time.Second)
+		}
+		f.call("DeleteWarmPool")
+		f.want("")
+		want := []string{"launch v1", "stop", "start", "stop", "terminate"}
+		if !slices.Equal(world.told, want) {
+			t.Errorf("told %v", world.told)
+		}
+	})
+}
+
+func TestMachineIsNotStoppedBehindItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Max: 1})
+		world := &diary{stuck: make(chan struct{})}
+		f.s.opts.Machines = world
+		f.pool()
+		f.want("1 Warmed:Pending v1")
+		f.call("DeleteWarmPool", "ForceDelete", "true")
+		f.want("1 Warmed:Terminating:Proceed v1")
+		close(world.stuck)
+		f.want("")
+		if want := []string{"launch v1", "stop", "terminate"}; !slices.Equal(world.told, want) {
+			t.Errorf("told %v", world.told)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package awsim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// ReservationInterruption warns that an instance in a Capacity Reservation is terminated at the given time.
+// Its resources are one string, as in AWS's own sample. market is one of the capacity markets.
+func ReservationInterruption(e Envelope, instanceID, zone string, market Market, at time.Time) string {
+	detail := map[string]any{
+		"instance-id":               instanceID,
+		"instance-action":           "terminate",
+		"instance-termination-time": at.UTC().Format(time.RFC3339),
+	}
+	if market == CapacityBlock {
+		detail["instance-lifecycle"], detail["availability-zone-id"] = string(market), zone
+	} else {
+		detail["azId"] = zone
+	}
+	return event(e, "aws.ec2", ReservationWarning, e.instanceARN(e.Region+":"+e.Account, instanceID), detail)
+}
+
+// BlockExpiration warns that a Capacity Block ends. AWS sends it 40 minutes before, and begins to terminate
+// the instances 10 minutes later.
+func BlockExpiration(e Envelope, reservationID string, end time.Time) string {
+	arn := fmt.Sprintf("arn:aws:ec2:%s:%s:capacity-reservation/%s", e.Region, e.Account, reservationID)
+	return event(e, "aws.ec2", BlockWarning, []string{arn}, map[string]any{
+		"capacity-reservation-id": reservationID,
+		"end-date":                end.UTC().Format(time.RFC3339),
+	})
+}
+
+// HealthChange is a scheduled change as AWS Health tells of it.
+type HealthChange struct {
+	// ARN stays the same for all that is told of one change.
+	ARN string
+	// Code is Health's eventTypeCode, such as AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED.
+	Code        string
+	Start       time.Time
+	InstanceIDs []string
+	// Status is upcoming, open or closed.
+	Status string
+	// Resolved are the instances for which the change is over while it is not for others.
+	Resolved []string
+}
+
+// HealthEvent is a scheduled change that concerns one or many instances, such as
+// AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED.
+func HealthEvent(e Envelope, eventTypeCode string, start time.Time, instanceIDs ...string) string {
+	return HealthChangeEvent(e, HealthChange{
+		ARN:         e.healthARN(eventTypeCode),
+		Code:        eventTypeCode,
+		Start:       start,
+		InstanceIDs: instanceIDs,
+		Status:      "upcoming",
+	})
+}
+
+// HealthChangeEvent tells how a scheduled change is now.
+func HealthChangeEvent(e Envelope, change HealthChange) string {
+	const layout = "Mon, 2 Jan 2006 15:04:05 GMT"
+	resolved := map[string]bool{}
+	for _, id := range change.Resolved {
+		resolved[id] = true
+	}
+	affected := make([]map[string]any, 0, len(change.InstanceIDs))
+	for _, id := range change.InstanceIDs {
+		entity := map[string]any{
+			"entityValue": id, "lastUpdatedTime": e.At.UTC().Format(layout), "status": "PENDING",
+		}
+		if resolved[id] || change.Status == "closed" {
+			entity["status"] = "RESOLVED"
+		}
+		affected = append(affected, entity)
+	}
+	return event(e, "aws.health", HealthChanged, change.InstanceIDs, map[string]any{
+		"eventArn":          change.ARN,
+		"service":           "EC2",
+		"eventTypeCode":     change.Code,
+		"eventTypeCategory": "scheduledChange",
+		"eventScopeCode":    "ACCOUNT_SPECIFIC",
+		"statusCode":        change.Status,
+		"eventRegion":       e.Region,
+		"affectedAccount":   e.Account,
+		"startTime":         change.Start.UTC().Format(layout),
+		"endTime":           change.Start.UTC().Add(time.Hour).Format(layout),
+		"lastUpdatedTime":   e.At.UTC().Format(layout),
+		"page":              "1",
+		"totalPages":        "1",
+		"eventDescription": []map[string]any{
+			{"language": "en_US", "latestDescription": "An instance is scheduled for maintenance."},
+		},
+		"affectedEntities": affected,
+	})
+}
+
+func (e Envelope) healthARN(eventTypeCode string) string {
+	return fmt.Sprintf("arn:aws:health:%s::event/EC2/%s/%s_%s",
+		e.Region, eventTypeCode, eventTypeCode, uuid(rand.New(rand.NewPCG(e.Seed, 1))))
+}

@@ -1,0 +1,59 @@
+package awsim_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// TestWarningsMeanWhatTheySay has the product's own parser read what EC2 sends here: an end that it
+// understands is the end that comes.
+func TestWarningsMeanWhatTheySay(t *testing.T) {
+	s := workers(t, awsim.Options{})
+	url := s.CreateQueue("events", nil)
+	topic := topicARN
+	s.SubscribeTopic(topic, s.QueueARN(url), false)
+	s.AddRule(topic, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.ReservationWarning, awsim.BlockWarning,
+		awsim.HealthChanged)
+	must(t, s.SetMarket(instanceID, awsim.CapacityBlock, reservationID))
+	start := time.Now().Add(time.Hour)
+	must(t, s.Recommend(instanceID))
+	must(t, s.Interrupt(instanceID, time.Hour))
+	must(t, s.ReclaimReservation(instanceID, time.Hour))
+	must(t, s.ExpireBlock(reservationID, time.Hour))
+	change, err := s.ScheduleChange("instance-stop", start, instanceID)
+	must(t, err)
+	must(t, s.CancelChange(change))
+
+	got := map[event.Kind]event.Event{}
+	c := queueClient(t, s)
+	out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+		QueueUrl: aws.String(url), MaxNumberOfMessages: 10,
+	})
+	must(t, err)
+	for _, m := range out.Messages {
+		events, err := event.Parse([]byte(*m.Body))
+		must(t, err)
+		got[events[0].Kind] = events[0]
+	}
+	for kind, deadline := range map[event.Kind]time.Time{
+		event.RebalanceRecommendation:         {},
+		event.SpotInterruption:                s.Interruptions()[0].DueAt,
+		event.CapacityReservationInterruption: s.Interruptions()[1].DueAt,
+		event.CapacityBlockExpiration:         s.Interruptions()[2].DueAt,
+		event.ScheduledChange:                 start,
+		event.ScheduledChangeCanceled:         {},
+	} {
+		e, ok := got[kind]
+		named := slices.Contains([]string{instanceID, ""}, e.InstanceID) && (e.InstanceID != "") != (e.ReservationID != "")
+		if !ok || !named || deadline.IsZero() != e.Deadline.IsZero() || !deadline.IsZero() && !near(e.Deadline, deadline) {
+			t.Errorf("%s: got %+v, want the deadline %v", kind, e, deadline)
+		}
+	}
+}
