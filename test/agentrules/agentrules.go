@@ -16,7 +16,16 @@ func All() []rbacv1.PolicyRule {
 		rule("", "pods/eviction", "create"),
 		rule("", "persistentvolumeclaims", "get"),
 		rule("", "events", "create", "patch"),
+		rule("apps", "daemonsets", "list", "watch"),
 		rule("policy", "poddisruptionbudgets", "list", "watch"),
 		rule("storage.k8s.io", "volumeattachments", "list", "watch"),
 	}
+}
+
+// Own returns the rules of the agent's Role, in the namespace that it runs in.
+func Own() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+		Verbs: []string{"get", "create", "update"},
+	}}
 }

@@ -96,7 +96,7 @@ func instanceOf(node string) string { return strings.TrimPrefix(node, cluster.No
 // environment is what must be set: the rest is the default.
 func (a *agent) environment() []string {
 	return []string{
-		"QUEUE_URL=" + a.queue, "CLUSTER_NAME=bench", "LISTEN_ADDRESS=127.0.0.1:0",
+		"QUEUE_URL=" + a.queue, "CLUSTER_NAME=bench", "LISTEN_ADDRESS=127.0.0.1:0", "LEADER_ELECTION=false",
 		"KUBECONFIG=" + a.kubeconfig, "HOME=" + a.cluster.Dir(),
 		"AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL=" + a.aws.URL(),
 		"AWS_ACCESS_KEY_ID=agent", "AWS_SECRET_ACCESS_KEY=bench",

@@ -72,9 +72,34 @@ func (c *Cluster) grant(ctx context.Context, namespace, name string, rules []rba
 	if err := errors.Join(role, binding); err != nil {
 		return err
 	}
+	return c.waitAnyGranted(ctx, "", UserName(namespace, name), rules)
+}
+
+// GrantOwn lets a ServiceAccount do in its own namespace what the rules grant, beside what it may do
+// already. It returns when the rules are in force.
+func (c *Cluster) GrantOwn(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) error {
+	var o metav1.CreateOptions
+	meta := metav1.ObjectMeta{Name: name}
+	rbac := c.client.RbacV1()
+	_, role := rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, o)
+	_, binding := rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	}, o)
+	if err := errors.Join(role, binding); err != nil {
+		return fmt.Errorf("make Role %s/%s: %w", namespace, name, err)
+	}
+	return c.waitAnyGranted(ctx, namespace, UserName(namespace, name), rules)
+}
+
+// waitAnyGranted waits for the first of the rules that can be asked about: the others come with it.
+func (c *Cluster) waitAnyGranted(
+	ctx context.Context, namespace, user string, rules []rbacv1.PolicyRule,
+) error {
 	for _, rule := range rules {
 		if len(rule.Resources) > 0 && len(rule.Verbs) > 0 && len(rule.APIGroups) > 0 {
-			return c.waitGranted(ctx, UserName(namespace, name), rule)
+			return c.waitGranted(ctx, namespace, user, rule)
 		}
 	}
 	return nil
@@ -82,11 +107,11 @@ func (c *Cluster) grant(ctx context.Context, namespace, name string, rules []rba
 
 // waitGranted asks until the authorizer, which reads the roles from a cache, has seen them. There is
 // nothing that could be watched.
-func (c *Cluster) waitGranted(ctx context.Context, user string, rule rbacv1.PolicyRule) error {
+func (c *Cluster) waitGranted(ctx context.Context, namespace, user string, rule rbacv1.PolicyRule) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
 		},
 	}}
 	if len(rule.ResourceNames) > 0 {

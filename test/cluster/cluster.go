@@ -181,6 +181,35 @@ func (c *Cluster) StartAgain(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
+// Mend starts what has ended by itself of the control plane, and tells whether there was anything. The
+// scheduler does so when it finds its cache corrupted, as it may when the API server was away, and relies on
+// a kubelet to be started again. It must not run beside Stop, whose work it would undo.
+func (c *Cluster) Mend(ctx context.Context) (mended bool, err error) {
+	ids, err := filepath.Glob(c.folder.path("clusters", c.name, "pids", "*.pid"))
+	for _, id := range ids {
+		name := strings.TrimSuffix(filepath.Base(id), ".pid")
+		if running, e := processes(c.folder.dir, name); e != nil || len(running) > 0 {
+			err = errors.Join(err, e)
+			continue
+		}
+		mended = true
+		err = errors.Join(err, os.Remove(id)) // As in Stop.
+	}
+	if err != nil || !mended {
+		return mended, err
+	}
+	return true, c.StartAgain(ctx)
+}
+
+// Restart kills a component, such as kube-controller-manager, and starts it again.
+func (c *Cluster) Restart(ctx context.Context, component string) error {
+	if err := c.folder.kill(ctx, component); err != nil {
+		return err
+	}
+	_, err := c.Mend(ctx)
+	return err
+}
+
 // kwokctl runs kwokctl on this cluster. Its number is kept in a file while it runs, for the reaper.
 func (c *Cluster) kwokctl(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, "kwokctl"), append(args, "--name", c.name)...)

@@ -61,6 +61,28 @@ func TestClosedClusterLeavesNothing(t *testing.T) {
 	must(t, c.Ready(ctx))
 }
 
+func TestMendStartsWhatHasEnded(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	if mended, err := c.Mend(ctx); mended || err != nil {
+		t.Errorf("all is well, and it says %v, %v", mended, err)
+	}
+	scheduler := func() int { return processesOf(t, filepath.Join(c.Dir(), "clusters")) }
+	before := scheduler()
+	must(t, c.Restart(ctx, "kube-controller-manager"))
+	if scheduler() != before {
+		t.Errorf("%d processes run after a restart, before it were %d", scheduler(), before)
+	}
+	files, err := filepath.Glob(filepath.Join(c.Dir(), "clusters", "*", "pids", "kube-scheduler.pid"))
+	must(t, err)
+	id, err := os.ReadFile(files[0])
+	must(t, err)
+	must(t, exec.Command("kill", "-9", strings.TrimSpace(string(id))).Run())
+	eventually(ctx, t, "it has ended", func() bool { return scheduler() < before })
+	if mended, err := c.Mend(ctx); !mended || err != nil || scheduler() != before {
+		t.Errorf("it says %v, %v; %d processes run, before it were %d", mended, err, scheduler(), before)
+	}
+}
+
 func TestFailedStartLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

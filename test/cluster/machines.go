@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -13,27 +14,83 @@ import (
 type Machines struct {
 	cluster  *Cluster
 	template Node
+
+	mu     sync.Mutex
+	boots  map[int]Boot
+	broken map[string]bool // Instances that never become Ready.
+}
+
+// Boot is how machines come up.
+type Boot int
+
+// What becomes of the node of a machine that comes up.
+const (
+	BootReady   Boot = iota // The node joins and becomes Ready.
+	BootUnready             // The node joins, and is not Ready until the test calls MarkReady.
+	BootLost                // The node never joins.
+)
+
+// Boot sets how the machines of one version of the launch template come up from now on; Ready, if it is not
+// set.
+func (m *Machines) Boot(version int, how Boot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boots[version] = how
 }
 
 // Machines returns machines whose nodes have the template's labels, taints and the like; its Name,
 // InstanceID and Zone are not used.
 func (c *Cluster) Machines(template Node) *Machines {
-	return &Machines{cluster: c, template: template}
+	return &Machines{cluster: c, template: template, boots: map[int]Boot{}, broken: map[string]bool{}}
 }
 
 // Launch adds the node of an instance and returns when it is Ready.
 func (m *Machines) Launch(ctx context.Context, instanceID, zone string) error {
+	return m.LaunchVersion(ctx, instanceID, zone, 0)
+}
+
+// LaunchVersion is Launch in the way of one version of the launch template; see Boot. It does not wait for a
+// node that never comes to be Ready.
+func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, version int) error {
+	m.mu.Lock()
+	how := m.boots[version]
+	m.broken[instanceID] = how != BootReady
+	m.mu.Unlock()
+	if how == BootLost {
+		return nil
+	}
 	n := m.template
 	n.Name, n.InstanceID, n.Zone = "", instanceID, zone
+	n.Unready = n.Unready || how == BootUnready
 	return m.cluster.AddNode(ctx, n)
 }
 
-// Terminate removes the node of an instance, and returns the pods that this killed. An instance that
-// has no node kills none.
+// Stop makes the node of an instance NotReady, as when the machine is stopped: the Node stays, with its pods.
+func (m *Machines) Stop(ctx context.Context, instanceID string) error {
+	err := m.cluster.MarkUnready(ctx, NodeName(instanceID))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Start makes the node of a stopped instance Ready again, unless it never becomes Ready.
+func (m *Machines) Start(ctx context.Context, instanceID string) error {
+	m.mu.Lock()
+	broken := m.broken[instanceID] || m.template.Unready
+	m.mu.Unlock()
+	if broken {
+		return nil
+	}
+	return m.cluster.MarkReady(ctx, NodeName(instanceID))
+}
+
+// Terminate removes the node of an instance, and returns the pods that this killed. An instance that has no
+// node kills none, save those that a Terminate has left which the API server did not answer to the end.
 func (m *Machines) Terminate(ctx context.Context, instanceID string) (killed []string, err error) {
 	killed, err = m.cluster.RemoveNode(ctx, NodeName(instanceID))
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return m.cluster.removePods(ctx, NodeName(instanceID))
 	}
 	return killed, err
 }

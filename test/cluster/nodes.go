@@ -23,7 +23,8 @@ const (
 
 	unreadyAnnotation = "node-drainer.test/unready"
 	// nodeTimeout bounds how long a node may take to become Ready: below a second, if the machine is not busy.
-	nodeTimeout = time.Minute
+	// After a stop of the API server kwok and the controllers come back to it after a minute each at most.
+	nodeTimeout = 3 * time.Minute
 )
 
 // Node is a node to be added. Only Name or InstanceID must be set.
@@ -105,6 +106,12 @@ func (c *Cluster) RemoveNode(ctx context.Context, name string) (killed []string,
 	if err != nil {
 		return nil, fmt.Errorf("remove node: %w", err)
 	}
+	return c.removePods(ctx, name)
+}
+
+// removePods deletes the pods that are on a node, which may be gone, without grace. It returns those that
+// should have been moved away before.
+func (c *Cluster) removePods(ctx context.Context, name string) (killed []string, err error) {
 	pods, err := c.podsOn(ctx, name)
 	if err != nil {
 		return nil, err
@@ -236,9 +243,21 @@ func (n Node) object() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: annotations},
 		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + n.Zone + "/" + n.InstanceID, Taints: n.Taints},
 		Status: corev1.NodeStatus{
-			Capacity: room, Allocatable: room,
+			Capacity: room, Allocatable: room, Conditions: n.conditions(),
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}},
 			NodeInfo:  corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
 		},
 	}
+}
+
+// conditions are what a kubelet that is not ready says of itself. Of a node that says nothing Kubernetes
+// takes the taint off that keeps pods away.
+func (n Node) conditions() []corev1.NodeCondition {
+	if !n.Unready {
+		return nil
+	}
+	return []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+		Message: "the test made this node unready",
+	}}
 }

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -203,4 +204,115 @@ func TestMachinesAreNodes(t *testing.T) {
 	if pods, err = machines.Pods(ctx, id); err != nil || len(pods) != 0 || len(killed) != 0 {
 		t.Errorf("an instance without a node has %v, killed were %v, error %v", pods, killed, err)
 	}
+}
+
+// TestMachineThatWasNotQuiteTerminated: the API server was stopped between the node's deletion and its pods'.
+func TestMachineThatWasNotQuiteTerminated(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns, id := c.Namespace(t), cluster.NewInstanceID()
+	machines := c.Machines(cluster.Node{Pool: ns})
+	must(t, machines.Launch(ctx, id, "eu-central-1c"))
+	must(t, c.Deploy(ctx, web(ns, 2)))
+	must(t, c.WaitReady(ctx, ns, "", 2))
+	must(t, c.Client().CoreV1().Nodes().Delete(ctx, cluster.NodeName(id), metav1.DeleteOptions{}))
+	if killed, err := machines.Terminate(ctx, id); err != nil || len(killed) != 2 {
+		t.Errorf("killed were %v, error %v", killed, err)
+	}
+}
+
+func TestMachinesOfAVersion(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	machines := c.Machines(cluster.Node{Pool: c.Namespace(t)})
+	machines.Boot(2, cluster.BootUnready)
+	machines.Boot(3, cluster.BootLost)
+	for name, row := range map[string]struct {
+		version int
+		joins   bool
+		ready   bool
+	}{
+		"that nothing was said of":      {version: 1, joins: true, ready: true},
+		"that never becomes ready":      {version: 2, joins: true},
+		"that never joins":              {version: 3},
+		"of a group without a template": {version: 0, joins: true, ready: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := cluster.NewInstanceID()
+			must(t, machines.LaunchVersion(ctx, id, "", row.version))
+			t.Cleanup(func() { _, _ = machines.Terminate(context.WithoutCancel(ctx), id) })
+			n, err := c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
+			if !row.joins {
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("it joined: %v", err)
+				}
+				return
+			}
+			must(t, err)
+			if got := readiness(n); (got == corev1.ConditionTrue) != row.ready {
+				t.Errorf("Ready is %s", got)
+			}
+			// Stopping and starting makes nothing ready that was not.
+			must(t, machines.Stop(ctx, id))
+			must(t, machines.Start(ctx, id))
+			n, err = c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
+			must(t, err)
+			if got := readiness(n); (got == corev1.ConditionTrue) != row.ready {
+				t.Errorf("after it was stopped and started Ready is %s", got)
+			}
+		})
+	}
+}
+
+func TestUnreadyNodeTakesNoPods(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	ns := c.Namespace(t)
+	name := c.Node(t, cluster.Node{Pool: ns, Unready: true})
+	nodes, err := c.Client().CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + name, ResourceVersion: "0",
+	})
+	must(t, err)
+	defer nodes.Stop()
+	for e := range nodes.ResultChan() { // the controller that tends to taints sees to labels next
+		if n, ok := e.Object.(*corev1.Node); ok && n.Labels["beta.kubernetes.io/os"] != "" {
+			break
+		}
+	}
+	must(t, c.Deploy(ctx, web(ns, 1)))
+	must(t, c.WaitPods(ctx, ns, "", func(pods []*corev1.Pod) bool {
+		return len(pods) == 1 && slices.ContainsFunc(pods[0].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		})
+	}))
+	must(t, c.MarkReady(ctx, name))
+	must(t, c.WaitReady(ctx, ns, "", 1))
+}
+
+func TestStoppedMachineKeepsItsNode(t *testing.T) {
+	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	machines, id := c.Machines(cluster.Node{Pool: c.Namespace(t)}), cluster.NewInstanceID()
+	must(t, machines.Launch(ctx, id, ""))
+	t.Cleanup(func() { _, _ = machines.Terminate(context.WithoutCancel(ctx), id) })
+	before, err := c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
+	must(t, err)
+	must(t, machines.Stop(ctx, id))
+	stopped, err := c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
+	must(t, err)
+	if readiness(stopped) == corev1.ConditionTrue {
+		t.Error("the node of a stopped machine is Ready")
+	}
+	must(t, machines.Start(ctx, id))
+	after, err := c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
+	must(t, err)
+	if before.UID != after.UID || readiness(after) != corev1.ConditionTrue {
+		t.Errorf("another node, or not Ready: %+v", after.Status.Conditions)
+	}
+}
+
+// readiness is the status of the node's condition Ready.
+func readiness(n *corev1.Node) corev1.ConditionStatus {
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status
+		}
+	}
+	return corev1.ConditionUnknown
 }

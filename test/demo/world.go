@@ -190,6 +190,7 @@ func (w *world) startAgent(ctx context.Context) (string, error) {
 func (w *world) environment() []string {
 	return []string{
 		"QUEUE_URL=" + w.queue, "CLUSTER_NAME=demo", "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug",
+		"LEADER_ELECTION=false",  // nobody else is there
 		"DRAIN_BLOCKED_AFTER=1s", // the demo has no minute to wait for it
 		"KUBECONFIG=" + w.kubeconfig, "HOME=" + w.cluster.Dir(),
 		"AWS_REGION=" + region, "AWS_ENDPOINT_URL=" + w.aws.URL(),
