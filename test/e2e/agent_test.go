@@ -18,6 +18,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
 // process is a running agent.
@@ -49,6 +51,7 @@ func (w *world) startAgent(env ...string) *process {
 		"AWS_ENDPOINT_URL=" + w.aws.URL(), "KUBECONFIG=" + w.kubeconfig,
 		"CLUSTER_NAME=demo", "QUEUE_URL=" + w.queue, "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug",
 		"QUEUE_VISIBILITY_TIMEOUT=3s", "DRAIN_SETTLE=1s", "DRAIN_BLOCKED_AFTER=1s", "HOOK_CONFIRM_TIMEOUT=3s",
+		"LEADER_ELECTION=false", "NODE_SELECTOR=" + cluster.PoolLabel + "=" + w.namespace,
 	}, env...)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -218,7 +221,7 @@ func (p *process) metric(name, label string) float64 {
 // waitReady waits until the agent says that it is ready.
 func (p *process) waitReady() {
 	p.t.Helper()
-	p.waitReadyz(http.StatusOK, "ok")
+	p.waitReadyz(http.StatusOK, "ready")
 }
 
 // waitReadyz waits until the agent's readiness has the code, and says what.

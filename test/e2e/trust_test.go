@@ -81,7 +81,6 @@ func TestBadMessages(t *testing.T) {
 		"unknown transition": {
 			lifecycleMessage(instance, "autoscaling:EC2_INSTANCE_REPLACING_ROOT"), "unknown-transition",
 		},
-		"a launch, which is not handled": {lifecycleMessage(instance, awsim.Launching), "unsupported"},
 	}
 	t.Run("without a redrive policy", func(t *testing.T) {
 		t.Parallel()

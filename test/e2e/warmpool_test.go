@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// theirTaint is somebody else's; the pods of these tests bear it.
+const theirTaint = "example.com/theirs"
+
+// pool gives the group a warm pool whose machines are stopped, and which takes instances back.
+func (f *fleet) pool(least, prepared int32) {
+	f.t.Helper()
+	_, err := f.api().PutWarmPool(f.ctx, &autoscaling.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String(group), PoolState: types.WarmPoolStateStopped, MinSize: aws.Int32(least),
+		MaxGroupPreparedCapacity: aws.Int32(prepared),
+		InstanceReusePolicy:      &types.InstanceReusePolicy{ReuseOnScaleIn: aws.Bool(true)},
+	})
+	f.must(err)
+}
+
+// scale sets how many instances the group is to have in service.
+func (f *fleet) scale(size int32) {
+	f.t.Helper()
+	_, err := f.api().SetDesiredCapacity(f.ctx, &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String(group), DesiredCapacity: aws.Int32(size),
+	})
+	f.must(err)
+}
+
+// waitPooled waits until an instance rests in the warm pool, and returns its id.
+func (f *fleet) waitPooled() (id string) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	f.must(f.aws.WaitInstances(ctx, group, func(all []awsim.Instance) bool {
+		i := slices.IndexFunc(all, func(i awsim.Instance) bool { return i.State == "Warmed:Stopped" })
+		if i >= 0 {
+			id = all[i].ID
+		}
+		return i >= 0
+	}))
+	f.nodes[cluster.NodeName(id)] = true
+	return id
+}
+
+// waitSwept waits until the agent has looked twice, from now on, at what no message told of.
+func (f *fleet) waitSwept() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	const action = "DescribeAutoScalingGroups" // twice for each look
+	f.must(f.aws.WaitRequests(ctx, "autoscaling", action, len(f.calls("autoscaling", action))+6))
+}
+
+// TestBackFromTheWarmPool: an instance that goes into the warm pool is drained, and keeps its mark there. When it is
+// back in service, pods may come to it: what we put on the node is off, and nothing else is. So it goes again and again.
+func TestBackFromTheWarmPool(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		hook  bool
+		sweep string
+		told  string
+	}{
+		{"a launch hook tells of it", true, "1h", "BackInService"},
+		{"the sweep finds it", false, "1s", ""},
+		{"both", true, "1s", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, 2)
+			if tt.hook {
+				f.launchHook(time.Minute)
+			}
+			f.pool(0, 2)
+			bearing := []corev1.Toleration{{Key: theirTaint, Operator: corev1.TolerationOpExists}}
+			f.serve(cluster.Pods{Stop: time.Second, Tolerations: bearing})
+			agent := f.startAgent("SWEEP_INTERVAL=" + tt.sweep)
+			agent.waitReady()
+
+			f.scale(1)
+			id := f.waitPooled()
+			node := cluster.NodeName(id)
+			f.assertReturned(id)
+			f.waitQueueEmpty()
+			if tt.sweep == "1s" {
+				f.waitSwept()
+			}
+			if !isMarked(f.getNode(node)) {
+				t.Error("the node of the instance in the pool bears no mark")
+			}
+			f.change(node, func(n *corev1.Node) {
+				n.Annotations[theirTaint] = "yes"
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: theirTaint, Effect: corev1.TaintEffectNoSchedule})
+			})
+			pinned := cluster.Pods{Node: node, Tolerations: bearing}
+			f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{
+				Namespace: f.namespace, Name: "pinned", Replicas: 1, Pods: pinned,
+			}))
+
+			f.scale(2)
+			f.waitServing(2)
+			f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("pinned"), 1))
+			f.assertBack(node)
+			if tt.told != "" {
+				f.waitEvent(tt.told)
+			}
+
+			f.scale(1)
+			if again := f.waitPooled(); again != id {
+				t.Fatalf("%s went into the pool, and not %s", again, id)
+			}
+			f.assertReturned(id)
+			f.scale(2)
+			f.waitServing(2)
+			f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("pinned"), 1))
+			f.assertBack(node)
+			f.waitQueueEmpty()
+		})
+	}
+}
+
+// assertReturned holds if each time that the instance went into the pool the agent completed its hook.
+func (f *fleet) assertReturned(id string) {
+	f.t.Helper()
+	f.waitCompleted(id)
+	returned := 0
+	for _, a := range f.aws.Ledger() {
+		if a.InstanceID != id {
+			continue
+		}
+		if a.Transition == awsim.Terminating && a.Destination == "WarmPool" {
+			returned++
+		}
+		if a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE" {
+			f.t.Errorf("the action of hook %s was closed by %q with %q", a.Hook, a.ClosedBy, a.Result)
+		}
+	}
+	if returned == 0 {
+		f.t.Errorf("%s has not gone into the warm pool by a hook", id)
+	}
+}
+
+// assertBack holds if nothing of ours is on the node any more, and all of theirs is.
+func (f *fleet) assertBack(node string) {
+	f.t.Helper()
+	f.waitNode(node, func(n *corev1.Node) bool { return condition(n) == nil }) // it goes in its own time
+	f.assertUnmarked(node)
+	n := f.getNode(node)
+	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == theirTaint })
+	if !tainted || n.Annotations[theirTaint] != "yes" {
+		f.t.Errorf("what somebody else put on the node is gone: taints %v, annotations %v", n.Spec.Taints, n.Annotations)
+	}
+}
+
+// TestIntoTheWarmPoolAndOut: an instance that the warm pool launches is let into it at once, whether its node can
+// serve or not, and waited for when it leaves the pool for the group.
+func TestIntoTheWarmPoolAndOut(t *testing.T) {
+	for name, lost := range map[string]bool{"messages tell": false, "no message tells": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, 1)
+			f.launchHook(time.Minute)
+			if lost {
+				f.aws.Delay(f.queue, time.Hour)
+			}
+			f.machines.Boot(1, cluster.BootUnready)
+			agent := f.startAgent("SWEEP_INTERVAL=1s")
+			agent.waitReady()
+			began := time.Now()
+			f.pool(1, 1)
+			id := f.waitPooled()
+			t.Logf("in the pool after %v", time.Since(began))
+			node := cluster.NodeName(id)
+			agent.waitLog("launch ended", "instance", id, "outcome", "pooled")
+			f.assertUnmarked(node)
+
+			f.scale(2)
+			agent.waitLog("waiting for the node", "instance", id)
+			t.Logf("waited for after %v", time.Since(began))
+			f.assertOpen(id)
+			f.must(f.cluster.MarkReady(f.ctx, node))
+			t.Logf("schedulable after %v", time.Since(began))
+			f.waitCompleted(id)
+			t.Logf("completed after %v", time.Since(began))
+			agent.waitLog("launch ended", "instance", id, "outcome", "serving")
+			f.assertUnmarked(node)
+		})
+	}
+}
+
+// assertOpen holds if the instance waits for its last action.
+func (f *fleet) assertOpen(id string) {
+	f.t.Helper()
+	var last awsim.Action
+	for _, a := range f.aws.Ledger() {
+		if a.InstanceID == id {
+			last = a
+		}
+	}
+	if last.Origin != "WarmPool" || !last.ClosedAt.IsZero() {
+		f.t.Errorf("the action is %+v", last)
+	}
+}
