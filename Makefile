@@ -9,6 +9,8 @@ FUZZTIME    ?= 60s
 IMAGE       ?= node-drainer:$(VERSION)
 # Flags of the benchmark; BENCH=--help tells them.
 BENCH       ?=
+# Flags of the chaos test; CHAOS=--help tells them.
+CHAOS       ?=
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 GOVULNCHECK ?= v1.9.0
 
@@ -57,6 +59,10 @@ fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s).
 .PHONY: bench
 bench: cluster ## Measure drains against kubectl and the limit, for 20 minutes; BENCH='-scenario one' for less.
 	$(GO) run ./test/bench $(BENCH)
+
+.PHONY: chaos
+chaos: cluster ## Terminate 300 instances while everything fails, for six minutes; CHAOS='-seed 7' to repeat a run.
+	$(GO) run ./test/chaos $(CHAOS)
 
 .PHONY: image
 image: ## Build the container image IMAGE with buildah or docker.

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// What the agent puts on a node, written apart from the product on purpose.
+const (
+	markAnnotation = "node-drainer.io/termination"
+	goingTaint     = "node-drainer.io/terminating"
+	drainCondition = "node-drainer.io/Drained"
+)
+
+// recorder keeps what the watches of pods and nodes show. They outlive the API server.
+type recorder struct {
+	guarded map[string]bool // Apps with a budget.
+
+	mu    sync.Mutex
+	pods  map[string]*pod // By UID, as nodes.
+	nodes map[string]*node
+	last  map[string]*corev1.Node // The living ones, as they are now.
+}
+
+// record begins to watch, and returns when all that there is has been seen.
+func record(ctx context.Context, client kubernetes.Interface, guarded map[string]bool) (*recorder, error) {
+	r := &recorder{
+		guarded: guarded, pods: map[string]*pod{}, nodes: map[string]*node{}, last: map[string]*corev1.Node{},
+	}
+	err := follow(ctx, client.CoreV1().RESTClient(), "pods", r.pod)
+	if err != nil {
+		return nil, err
+	}
+	return r, follow(ctx, client.CoreV1().RESTClient(), "nodes", r.node)
+}
+
+func (r *recorder) pod(o *corev1.Pod, gone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, p := time.Now(), r.pods[string(o.UID)]
+	if p == nil {
+		p = &pod{
+			Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Guarded: r.guarded[o.Labels[cluster.AppLabel]],
+			Seen: span{From: now},
+		}
+		if g := o.Spec.TerminationGracePeriodSeconds; g != nil {
+			p.Grace = time.Duration(*g) * time.Second
+		}
+		r.pods[p.UID] = p
+	}
+	p.Node = o.Spec.NodeName
+	switch {
+	case gone:
+		p.Seen.To = now
+	case o.DeletionTimestamp != nil && p.Told.IsZero():
+		p.Told = now
+	}
+}
+
+func (r *recorder) node(o *corev1.Node, gone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, n := time.Now(), r.nodes[string(o.UID)]
+	if n == nil {
+		n = &node{Name: o.Name, InstanceID: instanceOf(o.Name)}
+		r.nodes[string(o.UID)] = n
+	}
+	if gone {
+		n.Gone = now
+		delete(r.last, o.Name)
+		return
+	}
+	r.last[o.Name] = o
+	if m, ok := readMark(o, now); ok {
+		if k := len(n.Marks); k == 0 || !n.Marks[k-1].Deadline.Equal(m.Deadline) {
+			n.Marks = append(n.Marks, m)
+		}
+	}
+}
+
+func readMark(o *corev1.Node, now time.Time) (mark, bool) {
+	text, ok := o.Annotations[markAnnotation]
+	m := mark{Seen: now}
+	if !ok || json.Unmarshal([]byte(text), &m) != nil {
+		return m, false
+	}
+	m.Seen = now
+	return m, true
+}
+
+// neglected tells whether a node has been without the DaemonSet's pod for so long that its controller must
+// have stopped: after the API server was away it may wait for five minutes to hear of a pod that it has made.
+func (r *recorder) neglected() bool {
+	const patience = 20 * time.Second
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	served := map[string]bool{}
+	for _, p := range r.pods {
+		if p.Seen.To.IsZero() && strings.HasPrefix(p.Name, daemonSet+"-") {
+			served[p.Node] = true
+		}
+	}
+	for name, o := range r.last {
+		if !served[name] && time.Since(o.CreationTimestamp.Time) > patience {
+			return true
+		}
+	}
+	return false
+}
+
+// remains tells what of the agent's is on nodes for which going is false.
+func (r *recorder) remains(going func(instanceID string) bool) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for name, o := range r.last {
+		if left := left(o); left != "" && !going(instanceOf(name)) {
+			all = append(all, name+": "+left)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// left tells what of the agent's is on a node; "" if nothing is.
+func left(o *corev1.Node) string {
+	text := ""
+	if _, ok := o.Annotations[markAnnotation]; ok {
+		text += " annotation"
+	}
+	if _, ok := o.Labels[corev1.LabelNodeExcludeBalancers]; ok {
+		text += " label"
+	}
+	if o.Spec.Unschedulable {
+		text += " cordon"
+	}
+	if slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == goingTaint }) {
+		text += " taint"
+	}
+	isOurs := func(c corev1.NodeCondition) bool { return c.Type == drainCondition }
+	if slices.ContainsFunc(o.Status.Conditions, isOurs) {
+		text += " condition"
+	}
+	return text
+}
+
+// seen returns all pods and nodes that ever were.
+func (r *recorder) seen() (pods []pod, nodes []node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pods {
+		pods = append(pods, *p)
+	}
+	for _, n := range r.nodes {
+		n := *n
+		n.Marks = slices.Clone(n.Marks)
+		nodes = append(nodes, n)
+	}
+	return pods, nodes
+}
