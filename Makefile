@@ -61,7 +61,7 @@ bench: cluster ## Measure drains against kubectl and the limit, for 20 minutes; 
 	$(GO) run ./test/bench $(BENCH)
 
 .PHONY: chaos
-chaos: cluster ## Terminate 300 instances while everything fails, for six minutes; CHAOS='-seed 7' to repeat a run.
+chaos: cluster ## Terminate 300 instances while everything fails, for four minutes; CHAOS='-seed 7' to repeat a run.
 	$(GO) run ./test/chaos $(CHAOS)
 
 .PHONY: image
