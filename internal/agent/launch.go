@@ -162,7 +162,7 @@ func standingOf(s lifecycle.State, to event.Place) standing {
 // only if they contradict the message for long enough, the error is errNoLaunch, or errUnknown for an
 // instance that neither a group nor this cluster knows.
 func (a *Agent) confirmLaunch(ctx context.Context, e event.Event) (pooled bool, err error) {
-	var since time.Time // the first contradiction
+	var doubt doubt
 	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
 		state, err := a.hooks.State(ctx, e.InstanceID)
 		switch s := standingOf(state, e.Destination); {
@@ -173,10 +173,7 @@ func (a *Agent) confirmLaunch(ctx context.Context, e event.Event) (pooled bool, 
 		case s != contradicted:
 			return s == intoPool, over(s)
 		default:
-			if since.IsZero() {
-				since = time.Now()
-			}
-			left := a.cfg.ConfirmTimeout - time.Since(since)
+			left := doubt.left(a.cfg.ConfirmTimeout)
 			if left <= 0 {
 				return false, a.doubt(e, state)
 			}

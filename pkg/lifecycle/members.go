@@ -100,19 +100,6 @@ const (
 	Terminating Transition = "autoscaling:EC2_INSTANCE_TERMINATING"
 )
 
-// Waits tells which hooks hold an instance in this state; none if no hook does. Into the warm pool an
-// instance of the group goes by its terminating hooks, a new one by its launching ones: from its state alone
-// that cannot be told, but only the first is a node.
-func (s State) Waits() (Transition, bool) {
-	switch s {
-	case "Pending:Wait":
-		return Launching, true
-	case "Terminating:Wait", "Warmed:Pending:Wait":
-		return Terminating, true
-	}
-	return "", false
-}
-
 // Own returns the names of the group's hooks for the transition that this agent answers: those that
 // HOOK_NAMES lists; if it lists none, those that send to the agent's queue, and those without a target, which
 // EventBridge tells of. Other targets belong to others.
