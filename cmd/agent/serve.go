@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -26,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -42,12 +39,9 @@ import (
 func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	log := observe.NewLogger(cfg.Log, stdout)
 	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // client-go's own words
-	cloud, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithHTTPClient(connections()))
+	amazon, err := cloud.Load(ctx, cloud.Config{})
 	if err != nil {
-		return fmt.Errorf("configure the AWS SDK: %w", err)
-	}
-	if cloud.Region == "" {
-		return errors.New("no AWS region is set: set AWS_REGION")
+		return err
 	}
 	client, err := kubernetesClient()
 	if err != nil {
@@ -61,7 +55,7 @@ func serve(ctx context.Context, cfg config.Agent, stdout io.Writer) error {
 	events := node.NewEvents(ctx, client, "node-drainer")
 	flush := sync.OnceFunc(events.Close)
 	defer flush()
-	r, err := newRooms(cfg, cloud, client, nodes, newObserver(cfg, log, registry, events, nodes))
+	r, err := newRooms(cfg, amazon, client, nodes, newObserver(cfg, log, registry, events, nodes))
 	if err != nil {
 		return err
 	}
@@ -100,13 +94,13 @@ type rooms struct {
 }
 
 func newRooms(
-	cfg config.Agent, cloud aws.Config, client kubernetes.Interface, nodes *node.Nodes, o *observe.Observer,
+	cfg config.Agent, amazon aws.Config, client kubernetes.Interface, nodes *node.Nodes, o *observe.Observer,
 ) (rooms, error) {
 	drainer, err := drain.New(client, cfg.Drain, surroundings(cfg, nodes), o)
 	if err != nil {
 		return rooms{}, err
 	}
-	instances := instance.New(ec2.NewFromConfig(cloud))
+	instances := instance.New(ec2.NewFromConfig(amazon))
 	launches, err := launch.New(client, cfg.Launch)
 	if err != nil {
 		return rooms{}, err
@@ -116,8 +110,8 @@ func newRooms(
 	if err != nil {
 		return rooms{}, err
 	}
-	hooks := lifecycle.New(autoscaling.NewFromConfig(cloud, withoutRetries), cfg.Hook, cfg.Queue.URL, o)
-	consumer := queue.New(sqs.NewFromConfig(cloud), cfg.Queue, o)
+	hooks := lifecycle.New(autoscaling.NewFromConfig(amazon, withoutRetries), cfg.Hook, cfg.Queue.URL, o)
+	consumer := queue.New(sqs.NewFromConfig(amazon), cfg.Queue, o)
 	consumer.Gate(elector.Heard)
 	return rooms{
 		consumer: consumer,
@@ -156,14 +150,6 @@ func surroundings(cfg config.Agent, nodes *node.Nodes) drain.Surroundings {
 		around.Self = cfg.PodNamespace + "/" + cfg.PodName
 	}
 	return around
-}
-
-// connections keeps as many connections open as package queue uses in a burst: a new one for each call costs
-// more than the call.
-func connections() *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
-	})
 }
 
 // withoutRetries leaves retrying to package lifecycle, which knows what is at stake and tells of each

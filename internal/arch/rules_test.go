@@ -18,6 +18,7 @@ func rows() map[string]int {
 		"internal/batch": 1, // Tools without a noun: standard library only, as event is.
 		"internal/pause": 1,
 		"internal/arch":  1,
+		"internal/cloud": 1, // A tool too, for whoever makes the SDK's clients.
 
 		"pkg/queue":     2,
 		"pkg/lifecycle": 2,
@@ -50,7 +51,7 @@ func guards() []guard {
 	cmds := []string{"cmd/agent", "cmd/trigger"}
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/instance", "pkg/refresh")},
+		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/instance", "pkg/refresh", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
 		{aws + "/service/autoscaling", and("pkg/lifecycle", "pkg/refresh")},
 		{aws + "/service/ec2", and("pkg/instance", "pkg/refresh")},

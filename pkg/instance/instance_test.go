@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"go.uber.org/goleak"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/pkg/instance"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -48,7 +49,7 @@ func world(t *testing.T) (*awsim.Server, *instance.Instances) {
 	return s, instance.New(ec2.New(ec2.Options{
 		Region: "eu-central-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1,
 		Credentials: credentials.NewStaticCredentialsProvider("agent", "secret", ""),
-		HTTPClient:  &http.Client{Transport: tr},
+		HTTPClient:  cloud.InMemory(&http.Client{Transport: tr}),
 	}))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -38,7 +39,7 @@ func world(t *testing.T, hooks ...awsim.Hook) (*awsim.Server, *Hooks, *watcher) 
 		Region:       "eu-central-1",
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("agent", "secret", ""),
-		HTTPClient:   &http.Client{Transport: tr},
+		HTTPClient:   cloud.InMemory(&http.Client{Transport: tr}),
 	}))
 	return s, h, w
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -34,7 +35,7 @@ func world(t testing.TB) (*awsim.Server, *sqs.Client) {
 		Region:       "eu-central-1",
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("agent", "secret", ""),
-		HTTPClient:   &http.Client{Transport: tr},
+		HTTPClient:   cloud.InMemory(&http.Client{Transport: tr}),
 	})
 }
 

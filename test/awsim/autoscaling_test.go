@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -30,7 +31,7 @@ func groupClient(t testing.TB, s *awsim.Server) *autoscaling.Client {
 		Region:       "eu-central-1",
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
-		HTTPClient:   transport(t),
+		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
 	})
 }

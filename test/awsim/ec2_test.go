@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -21,7 +22,7 @@ func machineClient(t testing.TB, s *awsim.Server) *ec2.Client {
 		Region:       "eu-central-1",
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
-		HTTPClient:   transport(t),
+		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
 	})
 }

@@ -14,17 +14,6 @@ import (
 // maxBody bounds a request body: SQS takes 1 MiB of messages, plus their JSON escapes.
 const maxBody = 8 << 20
 
-// A large answer waits until settle after its request was read. The Go SDK closes a request's body as soon
-// as the answer's header is there, but net/http's client may not have finished with that body yet: having
-// sent all of it, it looks for more. It then finds smithy-go's safeWriteToReadCloser, whose WriteTo gives
-// io.EOF where it should give nil, takes that for a failed write and closes the connection, with the rest of
-// the answer in it: "use of closed network connection". An answer that fits into the client's first read
-// (4 KiB) is not hurt, and one from AWS itself is never that fast.
-const (
-	settle      = 10 * time.Millisecond
-	largeAnswer = 3 << 10
-)
-
 // handler is the server's only port: the admin surface under /_awsim/, AWS everywhere else, because
 // clients address SQS either by the endpoint's root or by the queue's URL.
 func (s *Server) handler() http.Handler {
@@ -66,8 +55,7 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, req.service, req.id, refusal)
 		return
 	}
-	read := time.Now()
-	call := s.calls.begin(req, read)
+	call := s.calls.begin(req, time.Now())
 	out, err := s.perform(r.Context(), req)
 	switch {
 	case errors.Is(err, errDropped) || r.Context().Err() != nil:
@@ -81,7 +69,7 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, req.service, req.id, failure)
 	default:
 		s.opts.Log("%s.%s", req.service.name, req.action)
-		s.answer(r.Context(), w, req, out, read)
+		s.answer(w, req, out)
 	}
 }
 
@@ -172,14 +160,11 @@ func accessKey(authorization string) string {
 	return ""
 }
 
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, req request, out any, read time.Time) {
+func (s *Server) answer(w http.ResponseWriter, req request, out any) {
 	body, err := req.service.encode(req.action, req.id, out)
 	if err != nil {
 		s.answerError(w, req.service, req.id, asError(err))
 		return
-	}
-	if len(body) > largeAnswer {
-		wait(ctx, time.Until(read.Add(settle)))
 	}
 	write(w, req.service.contentType, req.id, http.StatusOK, body)
 }

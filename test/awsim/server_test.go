@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -50,7 +51,7 @@ func queueClient(t testing.TB, s *awsim.Server) *sqs.Client {
 		Region:       "eu-central-1",
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
-		HTTPClient:   transport(t),
+		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
 	})
 }
@@ -79,7 +80,7 @@ func TestCallerIdentity(t *testing.T) {
 		Region:       "eu-central-1",
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
-		HTTPClient:   transport(t),
+		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
 	})
 	out, err := client.GetCallerIdentity(t.Context(), nil)
@@ -184,8 +185,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestLargeAnswers shows that a client reads large answers whole, though the server takes no time for them:
-// see settle.
+// TestLargeAnswers shows that a client reads large answers whole, though the server takes no time for them: see
+// cloud.InMemory.
 func TestLargeAnswers(t *testing.T) {
 	t.Parallel()
 	s := start(t, awsim.Options{})

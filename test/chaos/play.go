@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -279,7 +281,8 @@ func (p *play) console(ctx context.Context, a act) error {
 	}
 	p.count(a.What)
 	client := ec2.New(ec2.Options{
-		Region: "eu-central-1", BaseEndpoint: aws.String(p.aws.URL()), RetryMaxAttempts: 10,
+		HTTPClient: cloud.InMemory(http.DefaultClient),
+		Region:     "eu-central-1", BaseEndpoint: aws.String(p.aws.URL()), RetryMaxAttempts: 10,
 		Credentials: credentials.NewStaticCredentialsProvider("admin", "chaos", ""),
 	})
 	p.post.Lock()
@@ -335,7 +338,8 @@ func (p *play) abroad(_ context.Context, a act) error {
 // otherTeam completes the actions of its own hook, each some seconds after it has begun.
 func (p *play) otherTeam(ctx context.Context) {
 	client := autoscaling.New(autoscaling.Options{
-		Region: "eu-central-1", BaseEndpoint: aws.String(p.aws.URL()),
+		HTTPClient: cloud.InMemory(http.DefaultClient),
+		Region:     "eu-central-1", BaseEndpoint: aws.String(p.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider("other-team", "chaos", ""),
 	})
 	for pause(ctx, 500*time.Millisecond) {

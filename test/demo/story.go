@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -53,7 +55,8 @@ func (w *world) play(ctx context.Context) (result, error) {
 // scaleIn asks as a user would: with the SDK, under an access key of his own.
 func (w *world) scaleIn(ctx context.Context) error {
 	client := autoscaling.New(autoscaling.Options{
-		Region: region, BaseEndpoint: aws.String(w.aws.URL()),
+		HTTPClient: cloud.InMemory(http.DefaultClient),
+		Region:     region, BaseEndpoint: aws.String(w.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(you, "demo", ""),
 	})
 	in := autoscaling.TerminateInstanceInAutoScalingGroupInput{

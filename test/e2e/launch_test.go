@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -80,7 +82,8 @@ func (w *world) launchHook(heartbeatTimeout time.Duration) {
 // api is a client of the simulated Auto Scaling.
 func (w *world) api() *autoscaling.Client {
 	return autoscaling.New(autoscaling.Options{
-		Region: "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()),
+		HTTPClient: cloud.InMemory(http.DefaultClient),
+		Region:     "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -31,7 +33,8 @@ func listening(t testing.TB) *world {
 // ec2 is a client of the simulated EC2, for what people do at its console.
 func (w *world) ec2() *ec2.Client {
 	return ec2.New(ec2.Options{
-		Region: "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()),
+		HTTPClient: cloud.InMemory(http.DefaultClient),
+		Region:     "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider("console", "test", ""),
 	})
 }

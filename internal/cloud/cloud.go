@@ -1,0 +1,55 @@
+// Package cloud configures the AWS SDK for the programs: the Region, the credentials and the connections.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+)
+
+// Config is what the SDK's own chain (environment, shared files, the pod's or the instance's role) is to be
+// told besides. Its zero value leaves all to the chain.
+type Config struct {
+	Region  string // Instead of the chain's.
+	Profile string // Of the shared files.
+	RoleARN string // To be assumed with the chain's credentials.
+}
+
+// Load returns the configuration of the clients. That no Region is known is an error.
+func Load(ctx context.Context, c Config) (aws.Config, error) {
+	options := []func(*awsconfig.LoadOptions) error{
+		awsconfig.WithHTTPClient(connections()),
+		awsconfig.WithRegion(c.Region),
+	}
+	if c.Profile != "" {
+		options = append(options, awsconfig.WithSharedConfigProfile(c.Profile))
+	}
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w", err)
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION")
+	}
+	cfg.HTTPClient = InMemory(cfg.HTTPClient)
+	if c.RoleARN != "" {
+		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), c.RoleARN)
+		cfg.Credentials = aws.NewCredentialsCache(role)
+	}
+	return cfg, nil
+}
+
+// connections keeps as many connections open as package queue uses in a burst: a new one for each call costs
+// more than the call.
+func connections() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
+	})
+}
