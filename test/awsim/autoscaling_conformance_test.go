@@ -109,10 +109,23 @@ func TestCommandLineClientTemplate(t *testing.T) {
 	_, err := s.CreateLaunchTemplate("node", "ami-1")
 	must(t, err)
 	cli := commands{t, s}
-	cli.says(`"ImageId":"ami-2"`, "ec2", "create-launch-template-version", "--launch-template-name", "node",
-		"--launch-template-data", `{"ImageId":"ami-2"}`)
-	cli.says(`"VersionNumber":2`, "ec2", "describe-launch-template-versions", "--launch-template-name", "node",
-		"--versions", "$Latest")
+	s.SetParameter("image", "ami-2")
+	cli.says(`"ImageId":"resolve:ssm:image"`, "ec2", "create-launch-template-version", "--launch-template-name", "node",
+		"--launch-template-data", `{"ImageId":"resolve:ssm:image"}`)
+	cli.says(`"DefaultVersionNumber":2`, "ec2", "modify-launch-template", "--launch-template-name", "node",
+		"--default-version", "2")
+	versions := func(args ...string) []string {
+		return append([]string{"ec2", "describe-launch-template-versions", "--launch-template-name", "node"}, args...)
+	}
+	together(func() {
+		cli.says(`"VersionNumber":2`, versions("--versions", "$Latest")...)
+	}, func() {
+		cli.says(`"VersionNumber":2`, versions("--min-version", "2")...)
+	}, func() {
+		cli.refuses("(InvalidLaunchTemplateId.VersionNotFound)", versions("--versions", "3")...)
+	}, func() {
+		cli.says(`"LatestVersionNumber":2`, "ec2", "describe-launch-templates", "--launch-template-names", "node")
+	})
 }
 
 func TestCommandLineClientHealth(t *testing.T) {
@@ -128,27 +141,45 @@ func TestCommandLineClientHealth(t *testing.T) {
 	}
 }
 
-// TestCommandLineClientRefresh runs the life of an Instance Refresh, which a launch hook holds up. Debian's
-// client is older than rollback-instance-refresh, so that only the SDK calls that.
+// group is the arguments of an action on the tests' group.
+func group(action string, args ...string) []string {
+	return append([]string{"autoscaling", action, "--auto-scaling-group-name", groupName}, args...)
+}
+
+// TestCommandLineClientRefresh runs the life of an Instance Refresh, which a launch hook holds up.
 func TestCommandLineClientRefresh(t *testing.T) {
 	t.Parallel()
 	s, _ := templated(t, 1, "1")
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 	cli := commands{t, s}
-	group := func(action string, args ...string) []string {
-		return append([]string{"autoscaling", action, "--auto-scaling-group-name", groupName}, args...)
-	}
 	start := group("start-instance-refresh", "--preferences",
-		`{"MinHealthyPercentage":90,"InstanceWarmup":0,"SkipMatching":true,"CheckpointPercentages":[100]}`,
+		`{"MinHealthyPercentage":100,"MaxHealthyPercentage":200,"InstanceWarmup":0,"SkipMatching":true,
+		"CheckpointPercentages":[100],"CheckpointDelay":7,"BakeTime":8,"AutoRollback":true,
+		"ScaleInProtectedInstances":"Ignore","StandbyInstances":"Terminate",
+		"AlarmSpecification":{"Alarms":["errors"]}}`,
 		"--desired-configuration", `{"LaunchTemplate":{"LaunchTemplateName":"node","Version":"2"}}`)
 	cli.says(`"InstanceRefreshId":"`, start...)
 	together(func() {
-		cli.says(`"CheckpointPercentages":[100]`, group("describe-instance-refreshes")...)
+		out := squeeze(cli.says(`"Status":"InProgress"`, group("describe-instance-refreshes")...))
+		for _, want := range []string{
+			`"MinHealthyPercentage":100`, `"MaxHealthyPercentage":200`, `"InstanceWarmup":0`, `"SkipMatching":true`,
+			`"CheckpointPercentages":[100]`, `"CheckpointDelay":7`, `"BakeTime":8`, `"AutoRollback":true`,
+			`"ScaleInProtectedInstances":"Ignore"`, `"StandbyInstances":"Terminate"`, `"Alarms":["errors"]`,
+			`"InstancesToUpdate":1`, `"PercentageComplete":0`, `"LaunchTemplateName":"node","Version":"2"`,
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %s in %s", want, out)
+			}
+		}
 	}, func() {
 		cli.refuses("(InstanceRefreshInProgress)", start...)
 	})
 	cli.says(`"InstanceRefreshId":"`, group("cancel-instance-refresh")...)
-	cli.says(`"Status":"Cancelling"`, group("describe-instance-refreshes")...)
+	together(func() {
+		cli.says(`"Status":"Cancelling"`, group("describe-instance-refreshes")...)
+	}, func() {
+		cli.refuses("(ActiveInstanceRefreshNotFound)", group("rollback-instance-refresh")...)
+	})
 	for _, id := range inState(s, "Pending:Wait") {
 		must(t, complete(t, groupClient(t, s), "ready", id, "CONTINUE"))
 	}
@@ -157,13 +188,108 @@ func TestCommandLineClientRefresh(t *testing.T) {
 	cli.refuses("(ActiveInstanceRefreshNotFound)", group("cancel-instance-refresh")...)
 }
 
+// TestCommandLineClientRollback ends one refresh by a rollback and the next by a cancellation that waits for
+// nobody.
+func TestCommandLineClientRollback(t *testing.T) {
+	t.Parallel()
+	s, _ := templated(t, 1, "1")
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
+	cli := commands{t, s}
+	start := group("start-instance-refresh", "--preferences", "MinHealthyPercentage=100,MaxHealthyPercentage=200",
+		"--desired-configuration", "LaunchTemplate={LaunchTemplateName=node,Version=2}")
+	cli.says(`"InstanceRefreshId":"`, start...)
+	cli.says(`"InstanceRefreshId":"`, group("rollback-instance-refresh")...)
+	_, err := s.WaitRefresh(within(t), groupName, "RollbackSuccessful")
+	must(t, err)
+	out := squeeze(cli.says(`"Status":"RollbackSuccessful"`, group("describe-instance-refreshes")...))
+	for _, want := range []string{`"RollbackReason":"Rollbackwas`, `"PercentageCompleteOnRollback":0`, `"RollbackStartTime":"20`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+	cli.says(`"InstanceRefreshId":"`, start...)
+	cli.says(`"InstanceRefreshId":"`, group("cancel-instance-refresh", "--no-wait-for-transitioning-instances")...)
+	cli.says(`"Status":"Cancelled"`, group("describe-instance-refreshes", "--max-records", "1")...)
+}
+
+// TestCommandLineClientMixed refreshes a group to a mixed instances policy, in the client's own writing of it.
+func TestCommandLineClientMixed(t *testing.T) {
+	t.Parallel()
+	s, _ := templated(t, 2, "1")
+	cli := commands{t, s}
+	cli.says("", group("update-auto-scaling-group",
+		"--instance-maintenance-policy", "MinHealthyPercentage=100,MaxHealthyPercentage=150",
+		"--instance-lifecycle-policy", "RetentionTriggers={TerminateHookAbandon=retain}")...)
+	cli.says(`"InstanceRefreshId":"`, group("start-instance-refresh", "--preferences", "InstanceWarmup=0",
+		"--desired-configuration", `{"MixedInstancesPolicy":{"LaunchTemplate":{
+			"LaunchTemplateSpecification":{"LaunchTemplateName":"node","Version":"$Latest"},
+			"Overrides":[{"InstanceType":"c5.large","WeightedCapacity":"1","ImageId":"ami-own"},
+				{"WeightedCapacity":"2","InstanceRequirements":{"VCpuCount":{"Min":2},"MemoryMiB":{"Min":1024}},
+				"LaunchTemplateSpecification":{"LaunchTemplateName":"node","Version":"1"}}]},
+			"InstancesDistribution":{"OnDemandPercentageAboveBaseCapacity":50}}}`)...)
+	_, err := s.WaitRefresh(within(t), groupName, "Successful")
+	must(t, err)
+	together(func() {
+		out := squeeze(cli.says(`"InstanceType":"c5.large"`, "autoscaling", "describe-auto-scaling-groups"))
+		for _, want := range []string{
+			`"WeightedCapacity":"2"`, `"VCpuCount":{"Min":2}`, `"OnDemandPercentageAboveBaseCapacity":50`,
+			`"Version":"$Latest"`, `"ImageId":"ami-own"`, `"TerminateHookAbandon":"retain"`, `"MaxHealthyPercentage":150`,
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %s in %s", want, out)
+			}
+		}
+	}, func() {
+		cli.says(`"Version":"$Latest"},"Overrides":[{"InstanceType":"c5.large"`, group("describe-instance-refreshes")...)
+	}, func() {
+		cli.says(`"InstanceType":"c5.large"`, "ec2", "describe-instances", "--filters", "Name=image-id,Values=ami-own")
+	})
+}
+
+// TestCommandLineClientSettings changes, and reads, what the trigger changes and reads.
+func TestCommandLineClientSettings(t *testing.T) {
+	t.Parallel()
+	s, _ := templated(t, 1, "1")
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
+	cli, id := commands{t, s}, s.Instances(groupName)[0].ID
+	tag := "ResourceId=" + groupName + ",ResourceType=auto-scaling-group,Key=surge,Value=1,PropagateAtLaunch=false"
+	together(func() {
+		cli.says("", "autoscaling", "create-or-update-tags", "--tags", tag)
+	}, func() {
+		cli.says("", group("set-instance-protection", "--instance-ids", id, "--protected-from-scale-in")...)
+	}, func() {
+		cli.says("", group("suspend-processes", "--scaling-processes", "InstanceRefresh")...)
+	}, func() {
+		cli.says("", group("update-auto-scaling-group", "--max-size", "3")...)
+	})
+	cli.says("", group("set-desired-capacity", "--desired-capacity", "2")...)
+	settled(t, s)
+	together(func() {
+		out := squeeze(cli.says(`"Key":"surge"`, "autoscaling", "describe-auto-scaling-groups"))
+		for _, want := range []string{
+			`"DesiredCapacity":2`, `"MaxSize":3`, `"ProtectedFromScaleIn":true`, `"ProcessName":"InstanceRefresh"`,
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %s in %s", want, out)
+			}
+		}
+	}, func() {
+		cli.says(`"StatusCode":"Successful"`, group("describe-scaling-activities", "--max-items", "1")...)
+	})
+	together(func() {
+		cli.says("", "autoscaling", "delete-tags", "--tags", tag)
+	}, func() {
+		cli.says("", group("resume-processes", "--scaling-processes", "InstanceRefresh")...)
+	})
+	if g := groupOf(t, groupClient(t, s)); len(g.Tags)+len(g.SuspendedProcesses) != 0 {
+		t.Errorf("got %+v", g)
+	}
+}
+
 func TestCommandLineClientWarmPool(t *testing.T) {
 	t.Parallel()
 	s, _ := templated(t, 1, "1")
 	cli := commands{t, s}
-	group := func(action string, args ...string) []string {
-		return append([]string{"autoscaling", action, "--auto-scaling-group-name", groupName}, args...)
-	}
 	cli.says("", group("put-warm-pool", "--pool-state", "Running", "--min-size", "1",
 		"--instance-reuse-policy", `{"ReuseOnScaleIn":true}`)...)
 	for _, i := range s.Instances(groupName)[1:] {

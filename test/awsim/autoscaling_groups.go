@@ -34,7 +34,7 @@ func (a *autoscaling) createAutoScalingGroup(r *reader) (any, error) {
 	r.each("LifecycleHookSpecificationList.member", func(prefix string) {
 		hooks = append(hooks, r.hook(prefix, Hook{}).withDefaults())
 	})
-	if r.err == nil && !g.template.given() {
+	if r.err == nil && !g.source.given() {
 		r.fail(errorf("ValidationError", "Valid requests must contain either launchTemplate, "+
 			"launchConfigurationName, mixedInstancesPolicy or instanceId parameter."))
 	}
@@ -57,13 +57,13 @@ func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
 		}
 		next := *g
 		a.readGroup(r, &next)
-		if f := g.refreshing(); f != nil && f.desired != nil && next.template != g.template {
+		if f := g.refreshing(); f != nil && f.desired != nil && next.source != g.source {
 			return errorf("ValidationError", "An active instance refresh with a desired configuration exists. All "+
 				"configuration options derived from the desired configuration are not available for update while "+
 				"the instance refresh is active.")
 		}
 		next.desired = r.number("DesiredCapacity", min(max(g.desired, next.min), next.max), 0, unbounded)
-		if err := either(r.err, either(next.checkSize(), a.checkTemplate(next.template))); err != nil {
+		if err := either(r.err, either(next.checkSize(), a.check(next.source))); err != nil {
 			return err
 		}
 		*g = next
@@ -74,7 +74,7 @@ func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
 
 // readGroup reads what a creation and an update have in common. It changes only what the call names.
 func (a *autoscaling) readGroup(r *reader, g *group) {
-	r.refuse("LaunchConfigurationName", "InstanceId", "MixedInstancesPolicy")
+	r.refuse("LaunchConfigurationName", "InstanceId")
 	g.min = r.number("MinSize", g.min, 0, unbounded)
 	g.max = r.number("MaxSize", g.max, 0, unbounded)
 	g.cooldown = r.number("DefaultCooldown", g.cooldown, 0, unbounded)
@@ -96,10 +96,7 @@ func (a *autoscaling) readGroup(r *reader, g *group) {
 	}
 	a.readZones(r, g)
 	r.readPolicy(g)
-	if t := r.choice("LaunchTemplate.LaunchTemplateId", "LaunchTemplate.LaunchTemplateName",
-		"LaunchTemplate.Version"); t.given() {
-		g.template = t
-	}
+	g.source = r.source("", g.source)
 }
 
 // readZones takes the zones, or makes one up for each subnet.
@@ -178,6 +175,7 @@ type groupXML struct {
 	CreatedTime                      string
 	Status                           string              `xml:",omitempty"`
 	LaunchTemplate                   *templateSpecXML    `xml:",omitempty"`
+	MixedInstancesPolicy             *mixedXML           `xml:",omitempty"`
 	InstanceMaintenancePolicy        *policyXML          `xml:",omitempty"`
 	InstanceLifecyclePolicy          *lifecyclePolicyXML `xml:",omitempty"`
 	Instances                        []memberXML         `xml:"Instances>member"`
@@ -219,9 +217,9 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 		NewInstancesProtectedFromScaleIn: g.protectNew,
 		CapacityRebalance:                g.rebalance,
 		CreatedTime:                      stamp(g.createdAt),
-		LaunchTemplate:                   a.templateWire(g.template),
 		TerminationPolicies:              g.terminations,
 	}
+	out.LaunchTemplate, out.MixedInstancesPolicy = a.sourceWire(g.source)
 	g.addOptions(&out)
 	if len(g.terminations) == 0 {
 		out.TerminationPolicies = []string{"Default"}
@@ -263,12 +261,16 @@ type describeGroupsXML struct {
 	NextToken         string     `xml:",omitempty"`
 }
 
+// defaultGroups is how many groups a page of them has, and how many names a call may have, unless MaxRecords
+// asks for more.
+const defaultGroups = 50
+
 func (a *autoscaling) describeAutoScalingGroups(r *reader) (any, error) {
 	names, filters := r.members("AutoScalingGroupNames"), r.filters()
-	most := r.number("MaxRecords", 50, 1, 100)
+	most := r.number("MaxRecords", defaultGroups, 1, 100)
 	instances := r.flag("IncludeInstances", true)
-	if len(names) > most {
-		r.fail(errorf("ValidationError", "The number of group names that may be passed in is limited to %d", most))
+	if limit := max(defaultGroups, most); len(names) > limit {
+		r.fail(errorf("ValidationError", "The number of group names that may be passed in is limited to %d", limit))
 	}
 	r.knownFilters(filters)
 	if r.err != nil {

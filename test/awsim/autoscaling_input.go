@@ -36,6 +36,16 @@ func (r *reader) fail(err error) {
 
 func (r *reader) has(key string) bool { return r.values.Has(key) }
 
+// any says whether the call has parameters that begin so.
+func (r *reader) any(prefix string) bool {
+	for key := range r.values {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *reader) text(key string) string { return r.values.Get(key) }
 
 // must is a parameter that the API requires.
@@ -120,11 +130,7 @@ func (r *reader) members(name string) []string { return r.list(name + ".member")
 func (r *reader) each(list string, do func(prefix string)) {
 	for i := 1; ; i++ {
 		prefix := list + "." + strconv.Itoa(i) + "."
-		found := false
-		for key := range r.values {
-			found = found || strings.HasPrefix(key, prefix)
-		}
-		if !found {
+		if !r.any(prefix) {
 			return
 		}
 		do(prefix)

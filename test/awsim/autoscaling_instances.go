@@ -1,7 +1,6 @@
 package awsim
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,8 @@ type memberXML struct {
 	AvailabilityZone     string
 	LifecycleState       string
 	HealthStatus         string
+	ImageID              string           `xml:"ImageId,omitempty"`
+	WeightedCapacity     string           `xml:",omitempty"`
 	LaunchTemplate       *templateSpecXML `xml:",omitempty"`
 	ProtectedFromScaleIn bool
 }
@@ -31,7 +32,11 @@ func (a *autoscaling) memberWire(inst *instance, state string) memberXML {
 		AvailabilityZone:     inst.zone,
 		LifecycleState:       state,
 		HealthStatus:         inst.health,
+		WeightedCapacity:     inst.override.weight,
 		ProtectedFromScaleIn: inst.protected,
+	}
+	if inst.override.image != "" {
+		out.ImageID = inst.template.image
 	}
 	if t := inst.template; t.id != "" {
 		out.LaunchTemplate = &templateSpecXML{t.id, t.name, strconv.Itoa(t.number)}
@@ -135,8 +140,9 @@ func (a *autoscaling) terminateInstance(r *reader) (any, error) {
 			return nil, err
 		}
 		wire := v.wire()
-		out.Activity = cmp.Or(out.Activity, &wire)
-		if groupName != "" {
+		if r.has("InstanceId") {
+			out.Activity = &wire
+		} else {
 			out.Activities = append(out.Activities, wire)
 		}
 	}
@@ -188,6 +194,9 @@ func (a *autoscaling) setInstanceHealth(r *reader) (any, error) {
 			return nil
 		}
 		inst.health = health
+		if health == healthy {
+			a.withdraw(inst.group)
+		}
 		a.reconcile(inst.group)
 		return nil
 	})

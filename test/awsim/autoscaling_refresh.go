@@ -17,13 +17,10 @@ const (
 func (a *autoscaling) startInstanceRefresh(r *reader) (any, error) {
 	name := r.must("AutoScalingGroupName")
 	r.oneOf("Strategy", "Rolling", "Rolling")
-	var desired *templateChoice
-	if t := r.choice("DesiredConfiguration.LaunchTemplate.LaunchTemplateId",
-		"DesiredConfiguration.LaunchTemplate.LaunchTemplateName",
-		"DesiredConfiguration.LaunchTemplate.Version"); t.given() {
-		desired = &t
+	var desired *source
+	if c := r.source("DesiredConfiguration.", source{}); c.given() {
+		desired = &c
 	}
-	r.refuse("DesiredConfiguration.MixedInstancesPolicy")
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -171,7 +168,8 @@ type preferencesXML struct {
 }
 
 type desiredXML struct {
-	LaunchTemplate *templateSpecXML
+	LaunchTemplate       *templateSpecXML `xml:",omitempty"`
+	MixedInstancesPolicy *mixedXML        `xml:",omitempty"`
 }
 
 type progressXML struct {
@@ -231,7 +229,8 @@ func (a *autoscaling) refreshWire(f *refresh) refreshXML {
 		out.EndTime = stamp(f.endedAt)
 	}
 	if f.desired != nil {
-		out.DesiredConfiguration = &desiredXML{a.templateWire(*f.desired)}
+		template, mixed := a.sourceWire(*f.desired)
+		out.DesiredConfiguration = &desiredXML{template, mixed}
 	}
 	if f.group.pool != nil {
 		out.ProgressDetails = &progressXML{

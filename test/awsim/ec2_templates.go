@@ -45,6 +45,14 @@ type templateChoice struct {
 	version string
 }
 
+// choice is the template of this name or id, in this version.
+func choice(nameOrID, version string) templateChoice {
+	if strings.HasPrefix(nameOrID, "lt-") {
+		return templateChoice{id: nameOrID, version: version}
+	}
+	return templateChoice{name: nameOrID, version: version}
+}
+
 func (c templateChoice) given() bool { return c.id != "" || c.name != "" }
 
 type templateSpecXML struct {
@@ -53,9 +61,14 @@ type templateSpecXML struct {
 	Version            string `xml:",omitempty"`
 }
 
-// choice reads a launch template's id or name, and its version if versionKey is not empty.
-func (r *reader) choice(idKey, nameKey, versionKey string) templateChoice {
-	return templateChoice{id: r.text(idKey), name: r.text(nameKey), version: r.text(versionKey)}
+// choice reads a launch template's id or name. EC2 takes only one of them.
+func (r *reader) choice() templateChoice {
+	c := templateChoice{id: r.text("LaunchTemplateId"), name: r.text("LaunchTemplateName")}
+	if c.id != "" && c.name != "" {
+		r.fail(errorf("InvalidParameterCombination",
+			"You must specify either the launch template ID or the launch template name, but not both."))
+	}
+	return c
 }
 
 // template needs mu.
@@ -89,7 +102,7 @@ func (t *template) version(name string) (templateVersion, error) {
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 1 || n > len(t.versions) {
 			return templateVersion{}, errorf("InvalidLaunchTemplateId.VersionNotFound",
-				"Could not find launch template version %s", name)
+				"Could not find the specified version %s for the launch template with ID %s.", name, t.id)
 		}
 		number = n
 	}
@@ -117,6 +130,9 @@ func (a *autoscaling) resolve(c templateChoice) templateVersion {
 	var v templateVersion
 	if t, err := a.template(c); err == nil {
 		v, _ = t.version(c.version)
+	}
+	if image, err := a.image(v.image); err == nil {
+		v.image = image
 	}
 	v.image, v.instanceType = cmp.Or(v.image, defaultImage), cmp.Or(v.instanceType, defaultType)
 	return v
@@ -237,8 +253,12 @@ func (a *autoscaling) createLaunchTemplateVersion(r *reader) (any, error) {
 	var out struct {
 		Version versionXML `xml:"launchTemplateVersion"`
 	}
+	choice := r.choice()
+	if r.err != nil {
+		return nil, r.err
+	}
 	return &out, a.updateErr(func() error {
-		t, err := a.template(r.choice("LaunchTemplateId", "LaunchTemplateName", ""))
+		t, err := a.template(choice)
 		if err != nil {
 			return err
 		}
@@ -257,8 +277,12 @@ func (a *autoscaling) modifyLaunchTemplate(r *reader) (any, error) {
 	var out struct {
 		Template templateXML `xml:"launchTemplate"`
 	}
+	choice := r.choice()
+	if r.err != nil {
+		return nil, r.err
+	}
 	return &out, a.updateErr(func() error {
-		t, err := a.template(r.choice("LaunchTemplateId", "LaunchTemplateName", ""))
+		t, err := a.template(choice)
 		if err != nil {
 			return err
 		}
@@ -314,60 +338,4 @@ func (a *autoscaling) describeLaunchTemplates(r *reader) (any, error) {
 		Templates []templateXML `xml:"launchTemplates>item"`
 		NextToken string        `xml:"nextToken,omitempty"`
 	}{page, next}, nil
-}
-
-func (a *autoscaling) describeLaunchTemplateVersions(r *reader) (any, error) {
-	names, most := r.list("LaunchTemplateVersion"), r.number("MaxResults", 200, 1, 200)
-	choice := r.choice("LaunchTemplateId", "LaunchTemplateName", "")
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	found := a.templates
-	if choice.given() || !contains(names, "$Latest") && !contains(names, "$Default") {
-		t, err := a.template(choice)
-		if err != nil {
-			return nil, err
-		}
-		found = []*template{t}
-	}
-	var all []versionXML
-	for _, t := range found {
-		versions, err := t.pick(names)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range versions {
-			all = append(all, a.wireVersion(t, v))
-		}
-	}
-	page, next, ok := paginate(all, versionXML.key, r.text("NextToken"), most)
-	if !ok {
-		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
-	}
-	return struct {
-		Versions  []versionXML `xml:"launchTemplateVersionSet>item"`
-		NextToken string       `xml:"nextToken,omitempty"`
-	}{page, next}, nil
-}
-
-// key orders versions by template, and the newest of one template first, as EC2 does.
-func (v versionXML) key() string { return fmt.Sprintf("%s %012d", v.ID, unbounded-v.Number) }
-
-// pick is the named versions, each once and the newest first; all when none is named.
-func (t *template) pick(names []string) ([]templateVersion, error) {
-	out := slices.Clone(t.versions)
-	if len(names) > 0 {
-		out = nil
-		for _, name := range names {
-			v, err := t.version(name)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, v)
-		}
-	}
-	slices.SortFunc(out, func(x, y templateVersion) int { return cmp.Compare(y.number, x.number) })
-	return slices.Compact(out), nil
 }

@@ -38,34 +38,36 @@ type autoscaling struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	changed   chan struct{} // Closed, and replaced, by every update.
-	after     []func()      // What update runs once it has let go of mu.
-	delays    Delays
-	rand      *rand.Rand
-	groups    map[string]*group
-	instances map[string]*instance // All that ever were, by id.
-	actions   []*action            // All that ever were, in order of their start.
-	topics    map[string][]subscription
-	rules     []rule
-	templates []*template
-	taken     []*interruption    // All interruptions that ever were announced, in order.
-	scheduled []*scheduledChange // The same for changes.
-	born      int                // Counts instances, so that each has an address of its own.
+	mu         sync.Mutex
+	closed     bool
+	changed    chan struct{} // Closed, and replaced, by every update.
+	after      []func()      // What update runs once it has let go of mu.
+	delays     Delays
+	rand       *rand.Rand
+	groups     map[string]*group
+	instances  map[string]*instance // All that ever were, by id.
+	actions    []*action            // All that ever were, in order of their start.
+	topics     map[string][]subscription
+	rules      []rule
+	templates  []*template
+	parameters map[string]string  // Of Systems Manager, by name.
+	taken      []*interruption    // All interruptions that ever were announced, in order.
+	scheduled  []*scheduledChange // The same for changes.
+	born       int                // Counts instances, so that each has an address of its own.
 }
 
 func newAutoscaling(s *Server) *autoscaling {
 	ctx, cancel := context.WithCancel(s.ctx)
 	return &autoscaling{
-		server:    s,
-		ctx:       ctx,
-		cancel:    cancel,
-		changed:   make(chan struct{}),
-		rand:      rand.New(rand.NewPCG(s.opts.Seed, 0)),
-		groups:    map[string]*group{},
-		instances: map[string]*instance{},
-		topics:    map[string][]subscription{},
+		server:     s,
+		ctx:        ctx,
+		cancel:     cancel,
+		changed:    make(chan struct{}),
+		rand:       rand.New(rand.NewPCG(s.opts.Seed, 0)),
+		groups:     map[string]*group{},
+		instances:  map[string]*instance{},
+		topics:     map[string][]subscription{},
+		parameters: map[string]string{},
 	}
 }
 

@@ -23,6 +23,8 @@ type Group struct {
 	LaunchTemplate string
 	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
 	LaunchTemplateVersion string
+	// Overrides give the group a mixed instances policy, whose base is the launch template.
+	Overrides []Override
 	// MinHealthy and MaxHealthy are the maintenance policy in percent; there is none while both are zero.
 	MinHealthy  int
 	MaxHealthy  int
@@ -39,44 +41,51 @@ type Instance struct {
 	Health string
 	// Version is the number of the launch template's version it was launched from, zero without one.
 	Version int
+	Type    string
+	Image   string
 }
 
 // CreateGroup creates a group, and starts launching what it desires.
 func (s *Server) CreateGroup(spec Group) error {
-	a := s.asg
-	return a.updateErr(func() error {
-		g := &group{
-			name:        spec.Name,
-			min:         spec.Min,
-			max:         spec.Max,
-			desired:     spec.Desired,
-			zones:       slices.Clone(spec.Zones),
-			market:      spec.Market,
-			gracePeriod: spec.GracePeriod,
-			retain:      spec.RetainOnAbandon,
-			warmup:      -1,
-		}
-		if strings.HasPrefix(spec.LaunchTemplate, "lt-") {
-			g.template.id = spec.LaunchTemplate
-		} else {
-			g.template.name = spec.LaunchTemplate
-		}
-		g.template.version = spec.LaunchTemplateVersion
-		if len(g.zones) == 0 {
-			g.zones = []string{s.opts.Region + "a", s.opts.Region + "b", s.opts.Region + "c"}
-		}
-		if spec.MinHealthy != 0 || spec.MaxHealthy != 0 {
-			g.policy = &maintenancePolicy{min: spec.MinHealthy, max: spec.MaxHealthy}
-		}
-		for _, key := range sortedKeys(spec.Tags) {
-			g.tags = append(g.tags, tag{Key: key, Value: spec.Tags[key], Propagate: true})
-		}
-		return a.create(g)
-	})
+	return s.asg.updateErr(func() error { return s.asg.create(s.newGroup(spec)) })
+}
+
+func (s *Server) newGroup(spec Group) *group {
+	g := &group{
+		name:        spec.Name,
+		min:         spec.Min,
+		max:         spec.Max,
+		desired:     spec.Desired,
+		zones:       slices.Clone(spec.Zones),
+		source:      spec.source(),
+		market:      spec.Market,
+		gracePeriod: spec.GracePeriod,
+		retain:      spec.RetainOnAbandon,
+		warmup:      -1,
+	}
+	if len(g.zones) == 0 {
+		g.zones = []string{s.opts.Region + "a", s.opts.Region + "b", s.opts.Region + "c"}
+	}
+	if spec.MinHealthy != 0 || spec.MaxHealthy != 0 {
+		g.policy = &maintenancePolicy{min: spec.MinHealthy, max: spec.MaxHealthy}
+	}
+	for _, key := range sortedKeys(spec.Tags) {
+		g.tags = append(g.tags, tag{Key: key, Value: spec.Tags[key], Propagate: true})
+	}
+	return g
 }
 
 // create needs mu.
 func (a *autoscaling) create(g *group) error {
+	err := a.admit(g)
+	if err == nil {
+		a.reconcile(g)
+	}
+	return err
+}
+
+// admit checks a group and adds it, without any instance. It needs mu.
+func (a *autoscaling) admit(g *group) error {
 	switch {
 	case g.name == "":
 		return errNull("autoScalingGroupName")
@@ -86,13 +95,12 @@ func (a *autoscaling) create(g *group) error {
 	case len(g.zones) == 0:
 		return errorf("ValidationError", "At least one Availability Zone or VPC Subnet is required.")
 	}
-	if err := either(g.checkSize(), a.checkTemplate(g.template)); err != nil {
+	if err := either(g.checkSize(), a.check(g.source)); err != nil {
 		return err
 	}
 	g.createdAt = time.Now()
 	g.suspended = map[string]bool{}
 	a.groups[g.name] = g
-	a.reconcile(g)
 	return nil
 }
 
@@ -257,6 +265,7 @@ func (a *autoscaling) list(groupName string) []Instance {
 	for _, inst := range g.members {
 		out = append(out, Instance{
 			ID: inst.id, Zone: inst.zone, State: inst.state(), Health: inst.health, Version: inst.template.number,
+			Type: inst.template.instanceType, Image: inst.template.image,
 		})
 	}
 	return out

@@ -25,7 +25,7 @@ type group struct {
 	zones           []string
 	subnets         string
 	tags            []tag
-	template        templateChoice
+	source          source
 	cooldown        int
 	gracePeriod     time.Duration
 	healthCheckType string
@@ -45,6 +45,7 @@ type group struct {
 	refreshes       []*refresh  // Oldest first.
 	pool            *warmPool   // Nil without one.
 	turn            int         // Counts launches, for the next zone.
+	made            int         // Counts instances, for the next override.
 	deleting        bool
 }
 
@@ -250,6 +251,16 @@ func (a *autoscaling) replaceMarked(g *group) {
 			return
 		}
 		a.terminate(inst, "an instance was taken out of service in response to a user health-check.")
+	}
+}
+
+// withdraw ends what was launched in advance of instances that are not to be replaced any more, before a
+// scale-in might take an older one. It needs mu.
+func (a *autoscaling) withdraw(g *group) {
+	for _, inst := range slices.Backward(g.live()) {
+		if inst.is(statePending) && len(g.live()) > g.wanted() && !g.suspended["Terminate"] {
+			a.terminate(inst, "an instance was taken out of service because what it was to replace is healthy again.")
+		}
 	}
 }
 

@@ -40,7 +40,8 @@ type instance struct {
 	health      string
 	protected   bool
 	inServiceAt time.Time
-	template    templateVersion
+	template    templateVersion // What it was made of, with what an override changed.
+	override    override        // What it was launched by, if its group has a mixed instances policy.
 	tags        map[string]string
 	market      Market
 	reservation string // The Capacity Reservation that it runs in, if any.
@@ -93,6 +94,8 @@ func (i *instance) privateIP() string { return fmt.Sprintf("10.0.%d.%d", i.numbe
 
 // newInstance needs mu.
 func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
+	made, by := a.choose(g.launchFrom(), g.made)
+	g.made++
 	inst := &instance{
 		id:         id,
 		zone:       zone,
@@ -100,7 +103,8 @@ func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
 		groupName:  g.name,
 		health:     healthy,
 		protected:  g.protectNew,
-		template:   a.resolve(g.launchFrom()),
+		template:   made,
+		override:   by,
 		tags:       map[string]string{"aws:autoscaling:groupName": g.name},
 		market:     g.market,
 		launchedAt: time.Now(),

@@ -40,10 +40,10 @@ type refresh struct {
 	reason    string
 	startedAt time.Time
 	endedAt   time.Time
-	asked     preferences     // With the defaults filled in.
-	prefs     preferences     // The same, but for the checkpoints, which a rollback does not have.
-	desired   *templateChoice // DesiredConfiguration, if one was given.
-	before    templateChoice  // What the group launched from when the refresh began.
+	asked     preferences // With the defaults filled in.
+	prefs     preferences // The same, but for the checkpoints, which a rollback does not have.
+	desired   *source     // DesiredConfiguration, if one was given.
+	before    source      // What the group launched from when the refresh began.
 
 	// What is replaced: as it began, or as its rollback began.
 	since     time.Time // A newcomer is one that came into service from then on.
@@ -114,11 +114,11 @@ func (g *group) refreshing() *refresh {
 
 // launchFrom is what the group launches its next instance from: while a refresh is on, its desired
 // configuration, or what a rollback goes back to.
-func (g *group) launchFrom() templateChoice {
+func (g *group) launchFrom() source {
 	f := g.refreshing()
 	switch {
 	case f == nil || f.desired == nil || f.status == refreshCancelling:
-		return g.template
+		return g.source
 	case f.status == refreshRollbackInProgress:
 		return f.before
 	default:
@@ -127,32 +127,27 @@ func (g *group) launchFrom() templateChoice {
 }
 
 // startRefresh needs mu.
-func (a *autoscaling) startRefresh(g *group, p preferences, desired *templateChoice) (*refresh, error) {
+func (a *autoscaling) startRefresh(g *group, p preferences, desired *source) (*refresh, error) {
 	if g.refreshing() != nil {
 		return nil, errorf("InstanceRefreshInProgress",
 			"An Instance Refresh is already in progress and blocks the execution of this Instance Refresh.")
 	}
 	if desired != nil {
-		if err := a.checkTemplate(*desired); err != nil {
+		if err := a.check(*desired); err != nil {
 			return nil, err
 		}
 	}
 	now := time.Now()
 	f := &refresh{
 		id: uuid(a.rand), group: g, status: refreshPending, startedAt: now, since: now, progressAt: now,
-		asked: p, prefs: p, desired: desired, before: g.template,
+		asked: p, prefs: p, desired: desired, before: g.source,
 	}
 	g.refreshes = append(g.refreshes, f)
 	a.aim(f, func(inst *instance) bool {
-		return !p.skipMatching || !inst.template.same(a.resolve(g.launchFrom()))
+		return !p.skipMatching || !a.fits(g.launchFrom(), inst.template)
 	})
 	a.spawn(func() { a.drive(f) })
 	return f, nil
-}
-
-// same: skip matching compares launch template, version and instance type, not what they make of a machine.
-func (v templateVersion) same(w templateVersion) bool {
-	return v.id == w.id && v.number == w.number && v.instanceType == w.instanceType
 }
 
 // aim chooses whom the refresh replaces, of the instances that serve, are on their way or stand by.
@@ -172,6 +167,32 @@ func (a *autoscaling) aim(f *refresh, outdated func(*instance) bool) {
 	f.poolTotal, f.poolRemaining = len(f.poolTargets), len(f.poolTargets)
 	if f.rollback == nil {
 		f.toUpdate = f.total + f.poolTotal
+	}
+}
+
+// aimAgain evaluates skip matching anew, for $Latest and $Default may mean another version by now: what does
+// not match any more becomes a target, be it a newcomer, and what matches again is none. It needs mu.
+func (a *autoscaling) aimAgain(f *refresh) {
+	want := f.group.launchFrom()
+	if !f.prefs.skipMatching || f.rollback != nil || want.pinned() {
+		return
+	}
+	again := func(targets map[*instance]bool, inst *instance, total *int) {
+		switch {
+		case a.fits(want, inst.template):
+			delete(targets, inst)
+		case !targets[inst]:
+			targets[inst] = true
+			*total++
+		}
+	}
+	for _, inst := range f.group.members {
+		if f.considers(inst) {
+			again(f.targets, inst, &f.total)
+		}
+	}
+	for _, inst := range f.group.pooled() {
+		again(f.poolTargets, inst, &f.poolTotal)
 	}
 }
 
@@ -258,6 +279,9 @@ func (a *autoscaling) rollBack(g *group) (*refresh, error) {
 	case !f.before.pinned():
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
 			"rolled back: the group uses the launch template's $Latest or $Default version.", g.name)
+	case a.aliased(f.before):
+		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
+			"rolled back: the image of its launch template is a Systems Manager parameter.", g.name)
 	}
 	a.beginRollback(f, &rollback{reason: "Rollback was initiated by a user request."})
 	a.reconcile(g)
@@ -269,9 +293,9 @@ func errNoRefresh(g *group) *Error {
 		"No in progress or pending Instance Refresh found for Auto Scaling group %s", g.name)
 }
 
-// pinned: a number stays what it is, $Latest and $Default may mean another version by now.
-func (c templateChoice) pinned() bool {
-	return c.given() && c.version != "" && c.version != "$Latest" && c.version != "$Default"
+// reversible: there is something to go back to that is still what it was. It needs mu.
+func (a *autoscaling) reversible(f *refresh) bool {
+	return f.desired != nil && f.before.pinned() && !a.aliased(f.before)
 }
 
 // beginRollback needs mu. It leaves the reconciling to the caller.
@@ -281,8 +305,7 @@ func (a *autoscaling) beginRollback(f *refresh, b *rollback) {
 	f.rollback, f.status, f.reason = b, refreshRollbackInProgress, b.reason
 	f.since, f.progressAt, f.holdUntil = now, now, time.Time{}
 	f.prefs.checkpoints = nil
-	before := a.resolve(f.before)
-	a.aim(f, func(inst *instance) bool { return !inst.template.same(before) })
+	a.aim(f, func(inst *instance) bool { return !a.fits(f.before, inst.template) })
 	a.tellRefresh(f, RefreshRollbackStarted)
 }
 
@@ -292,7 +315,7 @@ func (a *autoscaling) beginRollback(f *refresh, b *rollback) {
 func (a *autoscaling) endRefresh(f *refresh, status string) {
 	f.status, f.endedAt, f.wakeAt = status, time.Now(), time.Time{}
 	if status == refreshSuccessful && f.desired != nil {
-		f.group.template = *f.desired
+		f.group.source = *f.desired
 	}
 	a.tellRefresh(f, map[string]string{
 		refreshSuccessful:         RefreshSucceeded,

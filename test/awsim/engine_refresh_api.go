@@ -7,7 +7,8 @@ import (
 
 // RefreshSpec is an Instance Refresh to be started. What is empty is left to AWS's defaults.
 type RefreshSpec struct {
-	// Version of the group's launch template is what to refresh to: the desired configuration.
+	// Version of the group's launch template is what to refresh to: the desired configuration. A group with a
+	// mixed instances policy takes none here.
 	Version    string
 	MinHealthy int // Percent.
 	MaxHealthy int // Percent.
@@ -19,9 +20,9 @@ func (s *Server) StartRefresh(groupName string, spec RefreshSpec) (id string, er
 	if spec.Version != "" {
 		const key = "DesiredConfiguration.LaunchTemplate."
 		s.asg.mu.Lock()
-		if g := s.asg.groups[groupName]; g != nil {
-			values.Set(key+"LaunchTemplateId", g.template.id)
-			values.Set(key+"LaunchTemplateName", g.template.name)
+		if g := s.asg.groups[groupName]; g != nil && g.source.policy == nil {
+			values.Set(key+"LaunchTemplateId", g.source.template.id)
+			values.Set(key+"LaunchTemplateName", g.source.template.name)
 		}
 		s.asg.mu.Unlock()
 		values.Set(key+"Version", spec.Version)

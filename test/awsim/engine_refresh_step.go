@@ -196,6 +196,7 @@ func (i *instance) transitioning() bool {
 // replaceOld terminates the targets that may go, and ends the refresh when all is done or nothing moves. What
 // is missing then is launched like any missing capacity.
 func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
+	a.aimAgain(f)
 	c := f.look(now)
 	f.count(c, now)
 	a.reach(f, now)
@@ -204,8 +205,7 @@ func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
 		f.halted, f.reason = true, "Waiting because the process "+process+" is suspended."
 		return
 	}
-	if now.Before(f.holdUntil) {
-		f.halted, f.wakeAt = true, f.holdUntil
+	if f.holds(now) {
 		return
 	}
 	if f.halted {
@@ -224,7 +224,18 @@ func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
 		a.replacePool(f)
 		f.count(f.look(now), now)
 	}
-	a.conclude(f, c, now)
+	if a.reach(f, now); !f.holds(now) {
+		a.conclude(f, c, now)
+	}
+}
+
+// holds says whether the delay after a checkpoint runs, and sets the alarm for its end.
+func (f *refresh) holds(now time.Time) bool {
+	if !now.Before(f.holdUntil) {
+		return false
+	}
+	f.halted, f.wakeAt = true, f.holdUntil
+	return true
 }
 
 // count says how far the refresh is: a target is replaced when it is gone and nothing is missing.
@@ -315,7 +326,7 @@ func (a *autoscaling) fail(f *refresh, why string) {
 	switch {
 	case f.rollback != nil:
 		a.endRefresh(f, refreshRollbackFailed)
-	case f.prefs.autoRollback && f.desired != nil && f.before.pinned():
+	case f.prefs.autoRollback && a.reversible(f):
 		a.beginRollback(f, &rollback{reason: "Rollback was initiated automatically. " + f.reason})
 		a.replaceOld(f, time.Now())
 	default:

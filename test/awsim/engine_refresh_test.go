@@ -218,7 +218,7 @@ func TestRefreshLaunchesFirst(t *testing.T) {
 		if got.Percent != 100 || got.ToUpdate != 0 || got.Reason != "" {
 			t.Errorf("in the end: %+v", got)
 		}
-		if saved := f.s.asg.groups["g"].template.version; saved != "2" {
+		if saved := f.s.asg.groups["g"].source.template.version; saved != "2" {
 			t.Errorf("the group launches from version %s", saved)
 		}
 	})
@@ -271,7 +271,7 @@ func TestRefreshToWhatNeverBecomesReady(t *testing.T) {
 				if old := len(f.ids(stateInService)); old != 10-row.gone {
 					t.Errorf("%d old instances went, want %d: %s", 10-old, row.gone, f.tally())
 				}
-				if saved := f.s.asg.groups["g"].template.version; saved != "1" {
+				if saved := f.s.asg.groups["g"].source.template.version; saved != "1" {
 					t.Errorf("a failed refresh has saved version %s", saved)
 				}
 				// The group makes good what is missing, from what it knows to work.
@@ -377,6 +377,60 @@ func TestRefreshSkipsWhatMatches(t *testing.T) {
 	}
 }
 
+// TestRefreshToAVersionThatMoves: of three instances of version 1 one has been replaced when the template's
+// $Latest or $Default becomes another.
+func TestRefreshToAVersionThatMoves(t *testing.T) {
+	newVersion := func(f fleet) {
+		f.call("CreateLaunchTemplateVersion", "LaunchTemplateName", fleetTemplate, "LaunchTemplateData.ImageId", "ami-3")
+	}
+	setDefault := func(number string) func(f fleet) {
+		return func(f fleet) {
+			f.call("ModifyLaunchTemplate", "LaunchTemplateName", fleetTemplate, "SetDefaultVersion", number)
+		}
+	}
+	for name, row := range map[string]struct {
+		to    string
+		group string // What the group itself launches; nothing is asked for then.
+		skip  string
+		moves func(f fleet)
+		want  string
+	}{
+		"what was replaced is replaced again":               {to: "$Latest", skip: "true", moves: newVersion, want: "3 InService v3"},
+		"the same without a desired configuration":          {group: "$Latest", skip: "true", moves: newVersion, want: "3 InService v3"},
+		"without skip matching it stays what it became":     {to: "$Latest", skip: "false", moves: newVersion, want: "1 InService v2, 2 InService v3"},
+		"a number does not move":                            {to: "2", skip: "true", moves: newVersion, want: "3 InService v2"},
+		"$Default does not move with a new version":         {to: "$Default", skip: "true", moves: newVersion, want: "3 InService v2"},
+		"$Default moves with the template's":                {to: "$Default", skip: "true", moves: setDefault("1"), want: "3 InService v1"},
+		"what matches again is left alone, and not counted": {group: "$Default", skip: "true", moves: setDefault("1"), want: "3 InService v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, Group{Desired: 3}, launchHook)
+				setDefault("2")(f)
+				prefs := []string{"Preferences.SkipMatching", row.skip, "Preferences.MinHealthyPercentage", "100"}
+				if row.to != "" {
+					prefs = append(prefs, "DesiredConfiguration.LaunchTemplate.LaunchTemplateName", fleetTemplate,
+						"DesiredConfiguration.LaunchTemplate.Version", row.to)
+				} else {
+					f.call("UpdateAutoScalingGroup", "LaunchTemplate.LaunchTemplateName", fleetTemplate,
+						"LaunchTemplate.Version", row.group)
+				}
+				f.call("StartInstanceRefresh", prefs...)
+				f.want("3 InService v1, 1 Pending:Wait v2")
+				row.moves(f)
+				f.answer("Pending:Wait", "ready", resume)
+				for range 9 {
+					f.answer("Pending:Wait", "ready", resume)
+				}
+				if got := f.ends(refreshSuccessful); got.Percent != 100 || got.ToUpdate != 0 {
+					t.Errorf("got %+v", got)
+				}
+				f.want(row.want)
+			})
+		})
+	}
+}
+
 func TestRefreshWithCheckpointsAndBakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 10})
@@ -398,6 +452,22 @@ func TestRefreshWithCheckpointsAndBakeTime(t *testing.T) {
 		if took := time.Since(began); took != 900*time.Second {
 			t.Errorf("it took %s", took)
 		}
+	})
+}
+
+// The new ones are there and warm, so that the old ones that go bring the refresh to its checkpoint at once.
+func TestRefreshHaltsAtACheckpointAfterLaunchingFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 4})
+		f.refresh("MinHealthyPercentage", "100", "MaxHealthyPercentage", "150", "InstanceWarmup", "60",
+			"CheckpointPercentages.member.1", "50", "CheckpointPercentages.member.2", "100", "CheckpointDelay", "600")
+		elapse(70 * time.Second)
+		f.want("2 InService v1, 2 InService v2")
+		if got := f.now(); got.Status != refreshInProgress || !strings.Contains(got.Reason, "checkpoint of 50 percent") {
+			t.Errorf("at the checkpoint: %+v", got)
+		}
+		f.ends(refreshSuccessful)
+		f.want("4 InService v2")
 	})
 }
 
@@ -488,7 +558,7 @@ func TestRefreshIsRolledBack(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		f.want("4 InService v1")
-		if saved := f.s.asg.groups["g"].template.version; saved != "1" {
+		if saved := f.s.asg.groups["g"].source.template.version; saved != "1" {
 			t.Errorf("the group launches from version %s", saved)
 		}
 	})

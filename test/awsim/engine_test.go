@@ -159,6 +159,82 @@ func TestMarksThatChangeNothing(t *testing.T) {
 	}
 }
 
+func TestMarkIsTakenBack(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1, Desired: 1, MinHealthy: 100, MaxHealthy: 200}))
+	id := settled(t, s)[0].ID
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
+	c := groupClient(t, s)
+	mark(t, c, id, "Unhealthy", aws.Bool(false))
+	fresh := s.Instances(groupName)[1].ID
+	must(t, s.WaitState(within(t), fresh, "Pending:Wait"))
+	mark(t, c, id, "Healthy", nil)
+	if waiting := inState(s, "Terminating:Wait"); !slices.Equal(waiting, []string{fresh}) {
+		t.Errorf("terminated: %v", waiting)
+	}
+	if got := s.Instances(groupName)[0]; got.ID != id || got.State != "InService" || got.Health != "Healthy" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Once its termination has begun, no mark brings an instance back.
+func TestMarkIsTakenBackTooLate(t *testing.T) {
+	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
+	c := groupClient(t, s)
+	mark(t, c, instanceID, "Unhealthy", aws.Bool(false))
+	must(t, s.WaitState(within(t), instanceID, "Terminating:Wait"))
+	mark(t, c, instanceID, "Healthy", nil)
+	must(t, complete(t, c, "drain", instanceID, "CONTINUE"))
+	must(t, s.WaitState(within(t), instanceID, "Terminated"))
+}
+
+func TestManyAreTerminatedTogether(t *testing.T) {
+	s := start(t, awsim.Options{})
+	must(t, s.CreateServing(awsim.Group{Name: groupName, Max: 150, Desired: 150}))
+	must(t, s.CreateServing(awsim.Group{Name: "other", Max: 1, Desired: 1}))
+	var ids []string
+	for _, i := range s.Instances(groupName) {
+		ids = append(ids, i.ID)
+	}
+	c := groupClient(t, s)
+	for name, row := range map[string]struct {
+		group *string
+		ids   []string
+		one   *string
+		fails bool
+		gone  int
+	}{
+		"more than a hundred":       {group: aws.String(groupName), ids: ids[:101], fails: true},
+		"without their group":       {ids: ids[:2], fails: true},
+		"one is of another group":   {group: aws.String(groupName), ids: append([]string{s.Instances("other")[0].ID}, ids[0]), fails: true},
+		"a hundred, and no more":    {group: aws.String(groupName), ids: ids[:100], gone: 100},
+		"one by the old parameter":  {one: &ids[100], gone: 1},
+		"neither one nor many":      {group: aws.String(groupName), fails: true},
+		"the last of them together": {group: aws.String(groupName), ids: ids[101:], gone: 49},
+	} {
+		out, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
+			&autoscaling.TerminateInstanceInAutoScalingGroupInput{
+				AutoScalingGroupName: row.group, InstanceIds: row.ids, InstanceId: row.one,
+				ShouldDecrementDesiredCapacity: aws.Bool(true),
+			})
+		switch {
+		case row.fails:
+			if code(err) != "ValidationError" {
+				t.Errorf("%s: got %v", name, err)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case row.one != nil && (out.Activity == nil || len(out.Activities) != 0),
+			row.one == nil && (out.Activity != nil || len(out.Activities) != row.gone):
+			t.Errorf("%s: got %+v and %d activities", name, out.Activity, len(out.Activities))
+		}
+	}
+	for _, id := range ids {
+		must(t, s.WaitState(within(t), id, "Terminated"))
+	}
+}
+
 // An instance that has not come into service yet is in its grace period too, however long it takes.
 func TestMarkOfAnInstanceThatLaunches(t *testing.T) {
 	s := start(t, awsim.Options{})

@@ -99,9 +99,9 @@ func (g *group) pooled() []*instance {
 // scaleOut brings one more instance into service: from the warm pool, if one rests there that is of the
 // version that the group launches now. It needs mu.
 func (a *autoscaling) scaleOut(g *group) {
-	want := a.resolve(g.launchFrom())
+	want := g.launchFrom()
 	for _, inst := range g.members {
-		if inst.resting() && inst.template.same(want) {
+		if inst.resting() && a.fits(want, inst.template) {
 			a.draw(inst)
 			return
 		}

@@ -166,8 +166,11 @@ func TestBusTellsOfInstances(t *testing.T) {
 		t.Errorf("published %d copies", n)
 	}
 	kinds := map[string]int{}
-	for _, m := range inbox(t, s, url) {
-		kinds[m["detail-type"].(string)]++
+	for ctx, n := within(t), 0; n < 6 && ctx.Err() == nil; { // A state is known before the bus has told of it.
+		for _, m := range inbox(t, s, url) {
+			kinds[m["detail-type"].(string)]++
+			n++
+		}
 	}
 	want := map[string]int{
 		awsim.StateChanged: 3, awsim.LaunchSuccessful: 1, awsim.TerminateSuccessful: 1, awsim.SpotWarning: 1,

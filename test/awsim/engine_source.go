@@ -1,0 +1,139 @@
+package awsim
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// source is what a group launches its instances from: a launch template, or a mixed instances policy whose
+// base is that template. A policy is never changed once a source has it, so that sources can be compared.
+type source struct {
+	template templateChoice
+	policy   *mixedPolicy // Nil without one.
+}
+
+// mixedPolicy is a mixed instances policy. Its weights are told and not counted: here every instance is one
+// unit of the desired capacity.
+type mixedPolicy struct {
+	overrides    []override
+	distribution *document // As it was sent, with AWS's defaults.
+}
+
+// override is one entry of a policy: what it leaves empty is as the base says.
+type override struct {
+	instanceType string
+	weight       string
+	image        string
+	template     templateChoice
+	requirements *document // As it was sent; nil without them.
+	allowed      []string  // The patterns of AllowedInstanceTypes in the requirements.
+}
+
+func (c source) given() bool { return c.template.given() }
+
+// overrides are those of the policy; without any, one that changes nothing.
+func (c source) overrides() []override {
+	if c.policy == nil || len(c.policy.overrides) == 0 {
+		return []override{{}}
+	}
+	return c.policy.overrides
+}
+
+// templates are all that an instance may be launched from, the base first.
+func (c source) templates() []templateChoice {
+	out := []templateChoice{c.template}
+	for _, o := range c.overrides() {
+		if o.template.given() {
+			out = append(out, o.template)
+		}
+	}
+	return out
+}
+
+// pinned: each template has a version that stays what it is.
+func (c source) pinned() bool { return !slices.ContainsFunc(c.templates(), templateChoice.floats) }
+
+// floats: a number stays what it is, $Latest and $Default may mean another version by now.
+func (c templateChoice) floats() bool {
+	return !c.given() || contains([]string{"", "$Latest", "$Default"}, c.version)
+}
+
+// check is Auto Scaling's answer to a source that EC2 cannot launch from. It needs mu.
+func (a *autoscaling) check(c source) error {
+	for _, t := range c.templates() {
+		if err := a.checkTemplate(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aliased: the image of a template is whatever a parameter says. It needs mu.
+func (a *autoscaling) aliased(c source) bool {
+	return slices.ContainsFunc(c.templates(), func(choice templateChoice) bool {
+		t, err := a.template(choice)
+		if err != nil {
+			return false
+		}
+		v, err := t.version(choice.version)
+		return err == nil && v.alias()
+	})
+}
+
+// base is the template that the override launches from.
+func (o override) base(c source) templateChoice {
+	if o.template.given() {
+		return o.template
+	}
+	return c.template
+}
+
+// choose is what the next instance is made of now, and the override that makes it so: they take turns. It
+// needs mu.
+func (a *autoscaling) choose(c source, turn int) (templateVersion, override) {
+	all := c.overrides()
+	o := all[turn%len(all)]
+	v := a.resolve(o.base(c))
+	v.instanceType = cmp.Or(o.instanceType, o.example(), v.instanceType)
+	if image, err := a.image(o.image); err == nil && image != "" {
+		v.image = image
+	}
+	return v, o
+}
+
+// example is a type that the override's requirements name; empty if they name none.
+func (o override) example() string {
+	for _, pattern := range o.allowed {
+		if !strings.Contains(pattern, "*") {
+			return pattern
+		}
+	}
+	if o.requirements != nil {
+		return defaultType
+	}
+	return ""
+}
+
+// fits: skip matching compares launch template, version and instance type, not what they make of a machine.
+// With overrides any of them may be the one that the instance was launched by. It needs mu.
+func (a *autoscaling) fits(c source, v templateVersion) bool {
+	return slices.ContainsFunc(c.overrides(), func(o override) bool {
+		want := a.resolve(o.base(c))
+		return v.id == want.id && v.number == want.number && o.takes(v.instanceType, want.instanceType)
+	})
+}
+
+// takes says whether the override launches instances of this type.
+func (o override) takes(instanceType, base string) bool {
+	switch {
+	case o.instanceType != "":
+		return instanceType == o.instanceType
+	case o.requirements != nil:
+		return len(o.allowed) == 0 || slices.ContainsFunc(o.allowed, func(pattern string) bool {
+			return matches(pattern, instanceType)
+		})
+	default:
+		return instanceType == base
+	}
+}
