@@ -57,7 +57,7 @@ func TestRules(t *testing.T) {
 		{"Kubernetes in agent", "internal/agent/a.go", "k8s.io/api/core/v1", "belongs to pkg/node"},
 		{"Kubernetes in lead", "pkg/lead/a.go", "k8s.io/client-go/tools/leaderelection", ""},
 		{"Kubernetes in node", "pkg/node/a.go", "k8s.io/api/core/v1", ""},
-		{"Kubernetes in the trigger", "cmd/trigger/main.go", "k8s.io/client-go/rest", "belongs to pkg/node"},
+		{"Kubernetes in the story of a rollout", "internal/trigger/a.go", "k8s.io/api/core/v1", "belongs to pkg/node"},
 		{"Kubernetes in launch", "pkg/launch/a.go", "k8s.io/component-helpers/scheduling/corev1", ""},
 		{"AWS in drain", "pkg/drain/a.go", "github.com/aws/aws-sdk-go-v2/aws", "belongs to"},
 		{"log in observe", "internal/observe/a.go", "github.com/rs/zerolog", ""},

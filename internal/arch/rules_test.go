@@ -28,11 +28,14 @@ func rows() map[string]int {
 		"pkg/launch":    2,
 		"pkg/refresh":   2,
 		"pkg/lead":      2,
+		"pkg/cluster":   2,
 
 		"internal/observe": 3,
+		"internal/report":  3,
 
-		"internal/agent":  4,
-		"internal/config": 4, // Above row 2, as it gathers the Config of each room there.
+		"internal/agent":   4,
+		"internal/trigger": 4,
+		"internal/config":  4, // Above row 2, as it gathers the Config of each room there.
 
 		"cmd/agent":   5,
 		"cmd/trigger": 5,
@@ -50,13 +53,14 @@ func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	cmds := []string{"cmd/agent", "cmd/trigger"}
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/instance", "pkg/refresh", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
 		{aws + "/service/autoscaling", and("pkg/lifecycle", "pkg/refresh")},
 		{aws + "/service/ec2", and("pkg/instance", "pkg/refresh")},
-		{"k8s.io", []string{"pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "cmd/agent"}},
-		{"sigs.k8s.io", []string{"pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "cmd/agent"}},
+		{"k8s.io", kubernetes},
+		{"sigs.k8s.io", kubernetes},
 		{"github.com/rs/zerolog", and("internal/observe")},
 		{"github.com/prometheus", and("internal/observe")},
 	}

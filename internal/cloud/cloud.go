@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -20,12 +21,14 @@ type Config struct {
 	Region  string // Instead of the chain's.
 	Profile string // Of the shared files.
 	RoleARN string // To be assumed with the chain's credentials.
+
+	AnswerTimeout time.Duration // For AWS to begin its answer to one attempt; 0 is no limit.
 }
 
 // Load returns the configuration of the clients. That no Region is known is an error.
 func Load(ctx context.Context, c Config) (aws.Config, error) {
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithHTTPClient(connections()),
+		awsconfig.WithHTTPClient(connections(c.AnswerTimeout)),
 		awsconfig.WithRegion(c.Region),
 	}
 	if c.Profile != "" {
@@ -48,8 +51,9 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 
 // connections keeps as many connections open as package queue uses in a burst: a new one for each call costs
 // more than the call.
-func connections() *awshttp.BuildableClient {
+func connections(answer time.Duration) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
+		t.ResponseHeaderTimeout = answer
 	})
 }

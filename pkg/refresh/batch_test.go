@@ -1,0 +1,354 @@
+package refresh
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// group has a desired capacity and instances, which are named by their place, from i-1 on.
+func group(desired int, instances ...Instance) Group {
+	for n := range instances {
+		instances[n].ID = fmt.Sprint("i-", n+1)
+	}
+	return Group{Name: "g", Desired: desired, Max: 100, Instances: instances}
+}
+
+func surged(g Group, value string) Group {
+	g.Tags = map[string]string{surgeTag: value}
+	return g
+}
+
+func zone(name string) func(*Instance) { return func(i *Instance) { i.Zone = name } }
+
+func TestSurgeOf(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]Surge{
+		"6-8": {6, 8}, "0-1": {0, 1},
+		"": {}, "6": {}, "6-": {}, "-8": {}, "8-6": {}, "6-6": {}, "a-b": {}, "6-8-9": {}, "+6-8": {}, " 6-8": {},
+	} {
+		if got, ok := SurgeOf(surged(Group{}, value)); got != want || ok != (want != Surge{}) {
+			t.Errorf("%q: %+v, %t", value, got, ok)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	const hour = time.Hour
+	two := Pace{Batch: Amount{N: 2}}
+	surge := Pace{Batch: Amount{N: 2}, Surge: 2}
+	three := []string{"i-1", "i-2", "i-3"}
+	for _, tt := range []struct {
+		name   string
+		moment Moment
+		pace   Pace
+		want   Step
+	}{
+		// What is taken.
+		{"a batch, of one age by id", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-1", "i-2"}}},
+		{"the oldest first, and those of no age last", Moment{Group: group(3, instance(), instance(launchedAgo(hour)), instance(launchedAgo(2*hour))), Outdated: three}, two, Step{Mark: []string{"i-3", "i-2"}}},
+		{"a share of the desired capacity", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{Batch: Amount{N: 67, Percent: true}}, Step{Mark: []string{"i-1", "i-2"}}},
+		{"no amount is one", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{}, Step{Mark: []string{"i-1"}}},
+		{"no more than are left", Moment{Group: group(3, instance(), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
+		{"one zone after the other, and a batch is of one zone", Moment{Group: group(3, instance(zone("b"), launchedAgo(hour)), instance(zone("b")), instance(zone("a"))), Outdated: three}, Pace{Batch: Amount{N: 2}, Order: ByZone}, Step{Mark: []string{"i-3"}}},
+		{"the next zone, the oldest first", Moment{Group: group(3, instance(zone("b")), instance(zone("b"), launchedAgo(hour)), instance(zone("a"))), Outdated: three[:2]}, Pace{Batch: Amount{N: 1}, Order: ByZone}, Step{Mark: []string{"i-2"}}},
+		{"an old one whose node is not ready is not waited for, and goes first", Moment{Group: group(3, instance(launchedAgo(hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Mark: []string{"i-2"}}},
+
+		// What is waited for.
+		{"marked, and the description does not show it yet", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService); 1 of the 3 desired instances to be launched"}},
+		{"marked by a run before this one", Moment{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
+		{"old ones that drain, though their replacements serve", Moment{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to go: i-1 (Terminating:Wait), i-2 (Terminating)"}},
+		{"past its hooks, and not gone", Moment{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Proceed)"}},
+		{"one that another cause has made unhealthy", Moment{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
+		{"new ones that come", Moment{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to come: i-1 (Pending:Wait)"}},
+		{"a new one whose node is not ready", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to be ready: i-1"}},
+		{"new ones that are not launched yet", Moment{Group: group(4, instance(), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 of the 4 desired instances to be launched"}},
+		{"the last ones, too", Moment{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
+		{"many are not all named", Moment{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to go: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
+		{"the time between batches", Moment{Now: now, Batched: now.Add(-time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Waiting: "waiting 3m0s between two batches", Again: 2 * time.Minute}},
+		{"the time between batches is over", Moment{Now: now, Batched: now.Add(-3 * time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
+		{"the first batch waits for no time", Moment{Now: now, Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
+
+		// What is not waited for.
+		{"one that goes as the group shrinks", Moment{Group: group(2, instance(state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
+		{"a retained one", Moment{Group: group(2, instance(state("Terminating:Retained"), unhealthy), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"the warm pool: no nodes are there, and they are not taken", Moment{Group: group(1, instance(state("Warmed:Stopped")), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
+		{"one in standby", Moment{Group: group(1, instance(state("Standby"), unhealthy), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
+		{"a node that is not ready, if enough others serve", Moment{Group: group(2, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"marked and gone", Moment{Group: group(1, instance()), Outdated: []string{"i-1", "i-9"}, Marked: map[string]bool{"i-9": true}}, two, Step{Mark: []string{"i-1"}}},
+
+		// The end.
+		{"none is left", Moment{Group: group(1, instance())}, two, Step{Done: true}},
+		{"none is left, whatever the time between batches", Moment{Now: now, Batched: now, Group: group(1, instance())}, Pace{Between: hour}, Step{Done: true}},
+		{"the last one is retained", Moment{Group: group(1, instance(state("Terminating:Retained")), instance()), Outdated: three[:1]}, two, Step{Done: true}},
+		{"an empty group", Moment{}, two, Step{Done: true}},
+
+		// The surge.
+		{"first the desired capacity is raised", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, surge, Step{Raise: 2}},
+		{"by no more than are outdated", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three[:1]}, surge, Step{Raise: 1}},
+		{"then the additional ones are waited for", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to come: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
+		{"then batches, but for the last ones", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
+		{"the last ones are not replaced", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
+		{"nor more of them at a time than a batch", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"nor those after them", Moment{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"none is left to take it back with", Moment{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Lower: true}},
+		{"it is taken back already, and the tag is left", Moment{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
+		{"an earlier run has left it, and this one asks for none", Moment{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
+		{"an earlier run was ended between tag and capacity", Moment{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
+		{"a share is of the capacity before it was raised", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
+		{"the group has grown by others meanwhile: it takes back its own", Moment{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.want.InFlight = tt.want.Waiting != "" && tt.want.Again == 0
+			if diff := cmp.Diff(tt.want, Next(tt.moment, tt.pace)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A trigger replaces the instances of a group that does what Auto Scaling does, and is killed at any step. No more old ones
+// are out than a batch, no more capacity is missing than was to be expected, and in the end all are new and the
+// desired capacity is what it was.
+func TestRollout(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(1000) {
+		dice := rand.New(rand.NewPCG(seed, 0))
+		size := 1 + dice.IntN(8)
+		s := newScaling(dice, size)
+		pace := Pace{
+			Batch: Amount{N: 1 + dice.IntN(4)}, Order: pick(dice, ByAge, ByZone), Surge: pick(dice, 0, 0, 1, 2, 5),
+			Between: time.Duration(dice.IntN(3)) * time.Second,
+		}
+		vanish := dice.IntN(4) == 0 // Old ones are taken away by others, too.
+		name := fmt.Sprintf("seed %d: %d of %d, %+v, launch first: %t", seed, len(s.old), size, pace, s.launchFirst)
+		run := operator{scaling: s, pace: pace}
+		ended := false
+		for range 3000 {
+			ended = run.step() && ended || run.done
+			if ended {
+				break
+			}
+			if vanish && dice.IntN(20) == 0 {
+				s.vanish()
+			}
+			s.tick()
+			if out := s.out(); !vanish && out > pace.Batch.N {
+				t.Fatalf("%s: %d old ones are out\n%s", name, out, s)
+			}
+			least := size
+			if !s.launchFirst {
+				least -= max(0, min(pace.Batch.N, size)-min(pace.Surge, len(s.old)))
+			}
+			if got := s.serving(); !vanish && got < least {
+				t.Fatalf("%s: %d serve, not %d\n%s", name, got, least, s)
+			}
+		}
+		_, raised := SurgeOf(s.group)
+		if !ended || s.left() > 0 || s.group.Desired != size || raised {
+			t.Fatalf("%s: ended: %t, old: %d, desired: %d, tag left: %t\n%s", name, ended, s.left(), s.group.Desired, raised, s)
+		}
+	}
+}
+
+// operator is a trigger.
+type operator struct {
+	*scaling
+	pace    Pace
+	marked  map[string]bool
+	batched time.Time
+	busy    bool // A batch of this run is in flight.
+	done    bool
+}
+
+// step looks, decides and acts; now and then it is killed, with only a part of that done, and begins anew.
+func (o *operator) step() bool {
+	g := o.group
+	if o.dice.IntN(3) == 0 && len(o.marked) > 0 {
+		g = o.before // What AWS tells may lag behind what was done.
+	}
+	o.remember()
+	m := Moment{Now: o.now, Group: g, Marked: o.marked, Batched: o.batched, NotReady: o.notReady()}
+	for _, i := range g.Instances {
+		if o.old[i.ID] {
+			m.Outdated = append(m.Outdated, i.ID)
+		}
+	}
+	s := Next(m, o.pace)
+	if s.Waiting == "" && o.busy {
+		o.busy, o.batched = false, o.now
+		m.Batched = o.batched
+		s = Next(m, o.pace)
+	}
+	killed := o.dice.IntN(10) == 0
+	o.act(g.Desired, s, killed)
+	if killed {
+		o.marked, o.batched, o.busy = nil, time.Time{}, false
+		o.tick() // It takes longer to start than AWS lags behind.
+	}
+	o.done = s.Done
+	return s.Done
+}
+
+// act does what the step says, or the beginning of it, to a group of which so many are said to be desired.
+func (o *operator) act(desired int, s Step, killed bool) {
+	part := func(ids []string) []string {
+		if killed && len(ids) > 0 {
+			return ids[:o.dice.IntN(len(ids))]
+		}
+		return ids
+	}
+	for _, id := range part(slices.Concat(s.Mark, s.Terminate)) {
+		if o.marked == nil {
+			o.marked = map[string]bool{}
+		}
+		o.marked[id], o.busy = true, true
+		if i := o.find(id); i != nil && i.Serving() {
+			i.Healthy = false
+			if len(s.Terminate) > 0 {
+				i.Healthy, i.State = true, "Terminating:Wait"
+				o.group.Desired--
+			}
+		}
+	}
+	surge, raised := SurgeOf(o.group)
+	switch {
+	case s.Raise > 0:
+		o.group.Tags = map[string]string{surgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
+		if !killed {
+			o.group.Desired = desired + s.Raise
+		}
+	case s.Lower && raised:
+		o.group.Desired = min(o.group.Desired, surge.From)
+		o.group.Tags = nil
+	}
+}
+
+// scaling is a group, and what Auto Scaling does with it. A second is a tick.
+type scaling struct {
+	dice        *rand.Rand
+	now         time.Time
+	group       Group
+	before      Group // When the trigger looked last.
+	old         map[string]bool
+	joins       map[string]int // When a node is ready.
+	ticks       int
+	launchFirst bool
+}
+
+func newScaling(dice *rand.Rand, size int) *scaling {
+	s := &scaling{dice: dice, now: now, old: map[string]bool{}, joins: map[string]int{}, launchFirst: dice.IntN(2) == 0}
+	s.group = Group{Desired: size, Max: 100}
+	for n := range size {
+		i := s.launch()
+		i.State = stateInService
+		i.Launched = now.Add(-time.Duration(dice.IntN(100)) * time.Hour)
+		s.joins[i.ID] = 0
+		if n == 0 || dice.IntN(4) > 0 {
+			s.old[i.ID] = true
+		}
+	}
+	s.remember()
+	return s
+}
+
+func (s *scaling) launch() *Instance {
+	n := len(s.joins) + 1
+	i := Instance{ID: fmt.Sprintf("i-%03d", n), Zone: pick(s.dice, "a", "b", "c"), State: "Pending", Healthy: true}
+	s.joins[i.ID] = s.ticks + s.dice.IntN(8)
+	s.group.Instances = append(s.group.Instances, i)
+	return &s.group.Instances[len(s.group.Instances)-1]
+}
+
+func (s *scaling) find(id string) *Instance {
+	n := slices.IndexFunc(s.group.Instances, func(i Instance) bool { return i.ID == id })
+	if n < 0 {
+		return nil
+	}
+	return &s.group.Instances[n]
+}
+
+func (s *scaling) count(of func(Instance) bool) int {
+	n := 0
+	for _, i := range s.group.Instances {
+		if of(i) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scaling) serving() int { return s.count(Instance.Serving) }
+func (s *scaling) left() int    { return s.count(func(i Instance) bool { return s.old[i.ID] }) }
+func (s *scaling) out() int {
+	return s.count(func(i Instance) bool { return s.old[i.ID] && (!i.Healthy || i.Going()) })
+}
+
+func (s *scaling) notReady() map[string]bool {
+	m := map[string]bool{}
+	for _, i := range s.group.Instances {
+		m[i.ID] = i.Serving() && s.joins[i.ID] > s.ticks
+	}
+	return m
+}
+
+func (s *scaling) remember() {
+	s.before = s.group
+	s.before.Instances, s.before.Tags = slices.Clone(s.group.Instances), maps.Clone(s.group.Tags)
+}
+
+// vanish has a Spot Instance taken away.
+func (s *scaling) vanish() {
+	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return s.old[i.ID] && s.dice.IntN(3) == 0 })
+}
+
+func (s *scaling) tick() {
+	s.ticks++
+	s.now = s.now.Add(time.Second)
+	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return i.Going() && s.dice.IntN(5) == 0 })
+	for n := range s.group.Instances {
+		if i := &s.group.Instances[n]; i.Coming() && s.dice.IntN(3) == 0 {
+			i.State = stateInService
+		}
+	}
+	s.replace()
+	live := s.count(func(i Instance) bool { return i.Serving() || i.Coming() })
+	want := s.group.Desired
+	if s.launchFirst {
+		want += s.count(func(i Instance) bool { return i.Serving() && !i.Healthy })
+	}
+	for ; live < want; live++ {
+		s.launch()
+	}
+	for n := range s.group.Instances {
+		if i := &s.group.Instances[n]; live > want && i.Serving() && i.Healthy {
+			i.State = "Terminating:Wait"
+			live--
+		}
+	}
+}
+
+// replace terminates what is unhealthy: at once, or when enough others serve.
+func (s *scaling) replace() {
+	for n := range s.group.Instances {
+		i := &s.group.Instances[n]
+		if i.Serving() && !i.Healthy && (!s.launchFirst || s.serving() > s.group.Desired) {
+			i.State = "Terminating:Wait"
+		}
+	}
+}
+
+func (s *scaling) String() string {
+	text := fmt.Sprintf("desired %d, %v\n", s.group.Desired, s.group.Tags)
+	for _, i := range s.group.Instances {
+		text += fmt.Sprintf("%s %s healthy: %t, old: %t\n", i.ID, i.State, i.Healthy, s.old[i.ID])
+	}
+	return text
+}

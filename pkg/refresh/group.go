@@ -1,0 +1,140 @@
+package refresh
+
+import (
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// Group is an Auto Scaling group, as it was described. Its numbers are of instances.
+type Group struct {
+	Name              string
+	Desired, Min, Max int
+	Source            Source
+	Instances         []Instance
+	Tags              map[string]string
+	Suspended         []string // Processes, in the API's words.
+	Maintenance       Maintenance
+	Warmup            time.Duration // What an Instance Refresh takes where it is told nothing: see Group.warmup.
+	Operator          string        // The service that manages the group, and alone may change it; or empty.
+	WarmPool          bool
+	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
+}
+
+// Tags by which the owner of a group is known.
+const (
+	tagNodegroup = "eks:nodegroup-name"
+	tagCluster   = "eks:cluster-name"
+)
+
+// ManagedNodegroup is the EKS managed node group that the group belongs to, or empty.
+func (g Group) ManagedNodegroup() string { return g.Tags[tagNodegroup] }
+
+// Maintenance is a group's instance maintenance policy, in percent of the desired capacity; nil where it has
+// none.
+type Maintenance struct {
+	MinHealthy, MaxHealthy *int
+}
+
+// LaunchesFirst tells whether Auto Scaling, when it replaces an unhealthy instance, launches before it
+// terminates: only with a policy of 100 % at least and more than 100 % at most. Source:
+// InstanceMaintenancePolicy in the API reference.
+func (m Maintenance) LaunchesFirst() bool {
+	return m.MinHealthy != nil && m.MaxHealthy != nil && *m.MinHealthy >= 100 && *m.MaxHealthy > 100
+}
+
+// Source is what a group launches its instances from: one of the three.
+type Source struct {
+	Configuration string    // The name of a launch configuration.
+	Template      *Template // A launch template.
+	Mixed         *Mixed    // A mixed instances policy.
+}
+
+// Template names a launch template and one of its versions. Auto Scaling gives the id and the name of a
+// template; who names one gives either.
+type Template struct {
+	ID, Name string
+	Version  string // A number, $Latest or $Default; empty is $Default.
+}
+
+// Mixed is a mixed instances policy, as far as it decides what instances are.
+type Mixed struct {
+	Template  Template
+	Overrides []Override
+	Policy    *Policy // All of it, where it was described; nil elsewhere.
+}
+
+// Policy is a mixed instances policy as Auto Scaling described it. Writer.Start sends all of it back.
+type Policy struct{ wire types.MixedInstancesPolicy }
+
+// Override is one of the kinds of instances that a mixed instances policy allows.
+type Override struct {
+	Type         string    // An instance type; empty if it is given by requirements.
+	Requirements bool      // Attributes stand for the type.
+	Template     *Template // Its own launch template, instead of the policy's.
+	ImageID      string    // Its own AMI, instead of the template's.
+}
+
+// Instance is one instance of a group.
+type Instance struct {
+	ID, Zone, Type string
+	State          string // Its lifecycle state, in the API's words: InService, Terminating:Wait, …
+	Healthy        bool   // Auto Scaling takes it for healthy.
+	Protected      bool   // It is protected from scale in.
+	Configuration  string // The launch configuration that it was launched from, or empty.
+	Template       *Template
+	ImageID        string // Its AMI: see Reader.Complete. Auto Scaling itself tells it for some overrides alone.
+
+	Launched time.Time // When EC2 launched it; zero if EC2 was not asked.
+}
+
+// Lifecycle states, in the API's words.
+const (
+	stateInService = "InService"
+	stateStandby   = "Standby"
+	stateRetained  = "Terminating:Retained"
+)
+
+// Health statuses of an instance, in the API's words.
+const (
+	statusHealthy   = "Healthy"
+	statusUnhealthy = "Unhealthy"
+)
+
+// Serving tells whether the instance counts for the group's desired capacity and runs in it.
+func (i Instance) Serving() bool { return i.State == stateInService }
+
+// Coming tells whether the instance is on its way into the group.
+func (i Instance) Coming() bool { return strings.HasPrefix(i.State, "Pending") }
+
+// Going tells whether the instance is on its way out of the group.
+func (i Instance) Going() bool {
+	return strings.HasPrefix(i.State, "Terminating") || i.State == "Terminated"
+}
+
+// Draining tells whether a terminating hook may still hold the instance: its node may have pods to move.
+func (i Instance) Draining() bool { return i.State == "Terminating" || i.State == "Terminating:Wait" }
+
+// Retained tells whether the instance is kept although its termination was abandoned. It waits for somebody
+// to terminate it. Source: InstanceLifecyclePolicy in the API reference.
+func (i Instance) Retained() bool { return i.State == stateRetained }
+
+// Standby tells whether the instance was taken out of service by somebody.
+func (i Instance) Standby() bool { return i.State == stateStandby || i.State == "EnteringStandby" }
+
+// Hook is a lifecycle hook of a group.
+type Hook struct {
+	Name        string
+	Terminating bool          // Else of a launch.
+	Global      time.Duration // The longest that it can hold an instance.
+}
+
+// A hook can hold an instance for a hundred times its heartbeat timeout, and for no longer than 48 hours.
+// Source: GlobalTimeout of LifecycleHook in the API reference.
+const (
+	longestHold = 48 * time.Hour
+	holdPerBeat = 100
+	leastBeat   = 30 * time.Second // Source: HeartbeatTimeout of PutLifecycleHook in the API reference.
+	defaultBeat = time.Hour        // Source: the same.
+)

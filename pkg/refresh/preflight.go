@@ -1,0 +1,139 @@
+package refresh
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Level is how grave a Finding is.
+type Level string
+
+// The levels, the gravest first.
+const (
+	Refuse Level = "refuse" // Going on would harm, or cannot work.
+	Warn   Level = "warn"
+	OK     Level = "ok"
+)
+
+// Finding is what a check of the preflight found.
+type Finding struct {
+	Check string `json:"check"` // The check's name, stable: suspended, no-terminating-hook, …
+	Level Level  `json:"level"`
+	Text  string `json:"text"` // What is so, what it means, and what to do.
+}
+
+// Mode is how instances are replaced.
+type Mode string
+
+// The modes.
+const (
+	ModeRefresh   Mode = "refresh"   // By an Instance Refresh.
+	ModeUnhealthy Mode = "unhealthy" // By marking them unhealthy in batches.
+)
+
+// Facts are what the preflight decides on, besides the group itself.
+type Facts struct {
+	Mode         Mode
+	Preferences  Preferences // Of the refresh that is to be started.
+	Pin          bool        // The refresh is given the version by its number.
+	Rollback     bool        // A rollback is asked for: if the refresh fails, or the trigger is interrupted.
+	Batch        int         // Of ModeUnhealthy: how many at a time.
+	Surge        int         // Of ModeUnhealthy: by how much the desired capacity is raised; 0 is not at all.
+	Outdated     int
+	Target       Target
+	Hooks        []Hook
+	Active       *Refresh // The refresh that is under way, or nil.
+	AllowManaged bool
+	Self         string        // The instance that the trigger itself runs on, or empty.
+	Cluster      *ClusterFacts // nil if the cluster was not asked.
+	LongestGrace time.Duration // The longest termination grace of the pods on the group's nodes; 0 if unknown.
+
+	Verdicts map[string]Verdict // Of the group's instances, by id. Without it all of them count as outdated.
+}
+
+// ClusterFacts are what Kubernetes says.
+type ClusterFacts struct {
+	Blocking []string // Disruption budgets of pods on the group's nodes that allow nothing: namespace/name.
+	Missing  []string // Serving instances without a Node, or whose Node is not Ready.
+}
+
+// Preflight checks whether the group's instances can be replaced without harm. It returns a finding for each
+// check, the gravest first; none for a check that has nothing to say of the mode, or that needs a cluster
+// that was not asked.
+func Preflight(g Group, f Facts) []Finding {
+	var findings []Finding
+	for _, c := range checks() {
+		if level, text := c.find(g, f); level != "" {
+			findings = append(findings, Finding{Check: c.name, Level: level, Text: text})
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Compare(a.Level.rank(), b.Level.rank())
+	})
+	return findings
+}
+
+// Refused are those of the findings that forbid to go on, save for the checks that are allowed by name.
+func Refused(findings []Finding, allowed []string) []Finding {
+	var refused []Finding
+	for _, f := range findings {
+		if f.Level == Refuse && !slices.Contains(allowed, f.Check) {
+			refused = append(refused, f)
+		}
+	}
+	return refused
+}
+
+func (l Level) rank() int { return slices.Index([]Level{Refuse, Warn, OK}, l) }
+
+// Checks that others tell apart: of a refresh that is under way, and of what holds pods on their nodes.
+const (
+	CheckActive  = "active-refresh"
+	CheckBudgets = "disruption-budgets"
+)
+
+// Checks are the names of all checks, in the order in which they are told.
+func Checks() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// check is one check of the preflight. It finds no level where it does not apply.
+type check struct {
+	name string
+	find func(Group, Facts) (Level, string)
+}
+
+// checks are all checks, in the order in which they are told.
+func checks() []check {
+	return []check{
+		{"operator", operated},
+		{"managed-nodegroup", managed},
+		{"target", aimed},
+		{"suspended", suspended},
+		{CheckActive, active},
+		{"no-terminating-hook", hooked},
+		{"hook-timeout", holdsLong},
+		{"maintenance-policy", launchesFirst},
+		{"max-size", roomy},
+		{"capacity", capacity},
+		{"weighted", weighs},
+		{"surge-left", surgeLeft},
+		{"warmup", warms},
+		{"pin", pins},
+		{"rollback", rollsBack},
+		{"skip-matching", skips},
+		{"protected", guarded},
+		{"standby", standsBy},
+		{"kept", keeps},
+		{"warm-pool", pooled},
+		{CheckBudgets, budgeted},
+		{"nodes", joined},
+		{"self", selfish},
+		{"outdated", outdated},
+	}
+}

@@ -1,0 +1,335 @@
+package refresh
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func drainHook(h Hook) Hook {
+	h.Name, h.Terminating = "drain", true
+	return h
+}
+
+// subject is what the preflight looks at.
+type subject struct {
+	Group
+	Facts
+}
+
+// fine is a group of three, two of them outdated, to which no check has an objection.
+func fine(mode Mode) subject {
+	g := group(3, instance(launchedFrom(node("6"))), instance(launchedFrom(node("6"))), instance())
+	g.Source, g.Warmup, g.Max = Source{Template: node("6")}, time.Minute, 10
+	g.Maintenance = Maintenance{MinHealthy: new(100), MaxHealthy: new(150)}
+	s := subject{g, Facts{
+		Mode: mode, Batch: 1, Outdated: 2, Pin: true,
+		Hooks:   []Hook{drainHook(Hook{Global: 48 * time.Hour}), {Name: "ready", Global: time.Hour}},
+		Cluster: &ClusterFacts{}, Verdicts: map[string]Verdict{},
+		Target:      known().Resolve(g, "7"),
+		Preferences: Preferences{MinHealthy: new(100), MaxHealthy: new(134), SkipMatching: true},
+	}}
+	s.judge(Criteria{Version: "7"})
+	return s
+}
+
+func (s *subject) judge(c Criteria) {
+	for _, i := range s.Instances {
+		s.Verdicts[i.ID] = judged(s.Group, i, c)
+	}
+}
+
+// floating has the group say $Latest, and nothing else be asked for.
+func floating(s *subject) {
+	s.Source = Source{Template: node("$Latest")}
+	s.Target = known().Resolve(s.Group, "")
+}
+
+func rollback(s *subject) { s.Rollback = true }
+
+func launchConfiguration(s *subject) {
+	s.Source, s.Pin, s.Preferences.SkipMatching = Source{Configuration: "lc"}, false, false
+	s.Target = known().Resolve(s.Group, "")
+}
+
+// noPolicy has the group terminate first.
+func noPolicy(s *subject) { s.Maintenance = Maintenance{} }
+
+func percentages(low, high *int) func(*subject) {
+	return func(s *subject) { s.Preferences.MinHealthy, s.Preferences.MaxHealthy = low, high }
+}
+
+func all(changes ...func(*subject)) func(*subject) {
+	return func(s *subject) {
+		for _, change := range changes {
+			change(s)
+		}
+	}
+}
+
+const none Level = "" // The check has nothing to say.
+
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	r, u := ModeRefresh, ModeUnhealthy
+	for _, tt := range []struct {
+		check, name string
+		mode        Mode
+		change      func(*subject)
+		want        Level
+		text        string // A part of it.
+	}{
+		{"operator", "another service manages the group", r, func(s *subject) { s.Operator = "x.amazonaws.com" }, Refuse, "x.amazonaws.com manages the group"},
+		{"operator", "nobody else does", r, nil, OK, ""},
+
+		{"managed-nodegroup", "of EKS", r, func(s *subject) { s.Tags = map[string]string{tagNodegroup: "ng"} }, Refuse, "EKS managed node group ng"},
+		{"managed-nodegroup", "of EKS, and allowed", u, func(s *subject) { s.Tags, s.AllowManaged = map[string]string{tagNodegroup: "ng"}, true }, Warn, "ng"},
+		{"managed-nodegroup", "of none", r, nil, OK, ""},
+
+		{"target", "it cannot be launched from", r, func(s *subject) { s.Target.Problem = "launch template x does not exist" }, Refuse, "launch template x does not exist: "},
+		{"target", "it can", r, nil, OK, "launch template node (lt-1) version 7"},
+
+		{"suspended", "Launch", r, func(s *subject) { s.Suspended = []string{"Launch"} }, Refuse, "suspended: Launch;"},
+		{"suspended", "Terminate", u, func(s *subject) { s.Suspended = []string{"AZRebalance", "Terminate"} }, Refuse, "suspended: Terminate;"},
+		{"suspended", "InstanceRefresh, for a refresh", r, func(s *subject) { s.Suspended = []string{"InstanceRefresh", "Launch"} }, Refuse, "suspended: Launch, InstanceRefresh;"},
+		{"suspended", "InstanceRefresh, without a refresh", u, func(s *subject) { s.Suspended = []string{"InstanceRefresh"} }, OK, ""},
+		{"suspended", "ReplaceUnhealthy, for what is unhealthy", u, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, Refuse, "ReplaceUnhealthy"},
+		{"suspended", "ReplaceUnhealthy, for a refresh", r, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, OK, ""},
+		{"suspended", "HealthCheck", r, func(s *subject) { s.Suspended = []string{"HealthCheck"} }, Warn, "HealthCheck"},
+		{"suspended", "AZRebalance is not needed", r, func(s *subject) { s.Suspended = []string{"AZRebalance", "AlarmNotification"} }, OK, ""},
+
+		{"active-refresh", "none", r, nil, OK, ""},
+		{"active-refresh", "to the same target", r, func(s *subject) {
+			s.Active = &Refresh{ID: "r-1", Status: StatusInProgress, Desired: &Source{Template: node("7")}}
+		}, OK, "r-1 is InProgress, and goes to the same target"},
+		{"active-refresh", "to another target", r, func(s *subject) { s.Active = &Refresh{ID: "r-1", Status: StatusInProgress} }, Warn, "--on-conflict"},
+		{"active-refresh", "being rolled back", r, func(s *subject) {
+			s.Active = &Refresh{ID: "r-1", Status: StatusRollbackInProgress, Desired: &Source{Template: node("7")}}
+		}, Warn, "r-1 is RollbackInProgress"},
+		{"active-refresh", "beside what is marked, whatever its target", u, func(s *subject) {
+			s.Active = &Refresh{ID: "r-1", Status: StatusInProgress, Desired: &Source{Template: node("7")}}
+		}, Refuse, "r-1"},
+
+		{"no-terminating-hook", "there is one", r, nil, OK, "drain"},
+		{"no-terminating-hook", "there is none", u, func(s *subject) { s.Hooks = nil }, Refuse, "EC2_INSTANCE_TERMINATING"},
+		{"no-terminating-hook", "a launch hook is none", r, func(s *subject) { s.Hooks = s.Hooks[1:] }, Refuse, "no terminating hook"},
+
+		{"hook-timeout", "long enough", r, nil, OK, "48h0m0s"},
+		{"hook-timeout", "there is no hook", r, func(s *subject) { s.Hooks = s.Hooks[1:] }, none, ""},
+		{"hook-timeout", "a heartbeat of 30 s makes 50 min", r, func(s *subject) { s.Hooks[0].Global = 50 * time.Minute }, Warn, "raise its heartbeat timeout above 36s"},
+		{"hook-timeout", "an hour", r, func(s *subject) { s.Hooks[0].Global = time.Hour }, OK, ""},
+		{"hook-timeout", "shorter than a pod's grace", r, func(s *subject) { s.Hooks[0].Global, s.LongestGrace = 2*time.Hour, 3*time.Hour }, Refuse, "raise its heartbeat timeout above 1m48s"},
+		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].Global, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of 2h0m0s"},
+		{"hook-timeout", "longer than a pod's grace", r, func(s *subject) { s.LongestGrace = 3 * time.Hour }, OK, ""},
+		{"hook-timeout", "a grace that no hook can wait for", r, func(s *subject) { s.LongestGrace = 72 * time.Hour }, Refuse, "shorten that"},
+		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, drainHook(Hook{Global: time.Minute})) }, OK, ""},
+
+		{"maintenance-policy", "not for a refresh", r, noPolicy, none, ""},
+		{"maintenance-policy", "it launches first", u, nil, OK, "100% to 150%"},
+		{"maintenance-policy", "there is none", u, noPolicy, Refuse, "set a policy of 100% to 134%"},
+		{"maintenance-policy", "there is none, for batches of two", u, all(noPolicy, func(s *subject) { s.Batch = 2 }), Refuse, "100% to 167%"},
+		{"maintenance-policy", "there is none, but a surge", u, all(noPolicy, func(s *subject) { s.Surge = 1 }), OK, "raised by 1"},
+		{"maintenance-policy", "it terminates first", u, func(s *subject) { s.Maintenance.MinHealthy = new(90) }, Refuse, ""},
+		{"maintenance-policy", "it leaves no room", u, func(s *subject) { s.Maintenance.MaxHealthy = new(100) }, Refuse, ""},
+
+		{"max-size", "there is room", r, nil, OK, ""},
+		{"max-size", "the desired capacity is the maximum", r, func(s *subject) { s.Max = 3 }, Warn, "not documented"},
+		{"max-size", "the desired capacity is the maximum, and the old ones go first", r, all(percentages(new(66), new(100)), func(s *subject) { s.Max = 3 }), OK, ""},
+		{"max-size", "the desired capacity is the maximum, and 100% alone launches first", r, all(noPolicy, percentages(new(100), nil), func(s *subject) { s.Max = 3 }), Warn, ""},
+		{"max-size", "the desired capacity is the maximum, and an explicit 100% that cannot be kept launches first", r, all(percentages(new(90), new(100)), func(s *subject) { s.Max = 3 }), Warn, ""},
+		{"max-size", "the desired capacity is the maximum, and the group's policy launches first", r, all(percentages(nil, nil), func(s *subject) { s.Max = 3 }), Warn, ""},
+		{"max-size", "the desired capacity is the maximum, for what is unhealthy", u, func(s *subject) { s.Max = 3 }, Warn, ""},
+		{"max-size", "no room for the surge", u, func(s *subject) { s.Max, s.Surge = 4, 2 }, Refuse, "no room for a surge of 2"},
+		{"max-size", "room for the surge", u, func(s *subject) { s.Max, s.Surge = 5, 2 }, OK, ""},
+		{"max-size", "raised already", u, func(s *subject) { s.Max, s.Surge, s.Desired = 5, 2, 5; s.Group = surged(s.Group, "3-5") }, OK, ""},
+
+		{"capacity", "it does not fall", r, nil, OK, "does not fall"},
+		{"capacity", "it may fall by what is asked for", r, percentages(new(66), new(100)), OK, "may fall to 2 of 3"},
+		{"capacity", "all may go", r, percentages(new(0), new(100)), Warn, "all instances may go at the same time: the least percentage is 0"},
+		{"capacity", "the only one goes first by default", r, all(noPolicy, percentages(nil, nil), func(s *subject) { s.Desired = 1 }), Warn, "one goes first"},
+		{"capacity", "the only one stays if the most leaves room", r, all(percentages(new(90), new(200)), func(s *subject) { s.Desired = 1 }), OK, "does not fall"},
+		{"capacity", "of nothing", r, func(s *subject) { s.Desired = 0 }, OK, ""},
+		{"capacity", "a policy that launches first keeps it", u, func(s *subject) { s.Batch = 3 }, OK, ""},
+		{"capacity", "a batch larger than the surge", u, all(noPolicy, func(s *subject) { s.Batch, s.Surge = 2, 1 }), Warn, "may fall to 2 of 3: a batch is 2, the surge 1"},
+		{"capacity", "a batch as large as the surge", u, all(noPolicy, func(s *subject) { s.Batch, s.Surge = 2, 2 }), OK, ""},
+		{"capacity", "a batch as large as the group", u, all(noPolicy, func(s *subject) { s.Batch = 3 }), Warn, "all instances may go"},
+
+		{"weighted", "instances are counted", u, nil, none, ""},
+		{"weighted", "a refresh does the counting", r, func(s *subject) { s.Weighted = true }, OK, "capacity units"},
+		{"weighted", "a batch of units is none of instances", u, func(s *subject) { s.Weighted = true }, Refuse, "--mode refresh"},
+
+		{"surge-left", "none", u, nil, none, ""},
+		{"surge-left", "an earlier run is gone on with", u, func(s *subject) { s.Group = surged(s.Group, "3-5") }, OK, "from 3 to 5"},
+		{"surge-left", "a refresh does not take it back", r, func(s *subject) { s.Group = surged(s.Group, "3-5") }, Warn, surgeTag},
+
+		{"warmup", "a launch hook", r, func(s *subject) { s.Warmup = 0 }, OK, "launch hook"},
+		{"warmup", "the group's", r, func(s *subject) { s.Hooks = s.Hooks[:1] }, OK, "1m0s"},
+		{"warmup", "neither", u, func(s *subject) { s.Hooks, s.Warmup = s.Hooks[:1], 0 }, Warn, "before its node is ready"},
+		{"warmup", "the refresh's own", r, func(s *subject) { s.Hooks, s.Warmup, s.Preferences.Warmup = s.Hooks[:1], 0, new(time.Hour) }, OK, "1h0m0s"},
+		{"warmup", "the refresh takes the group's away", r, func(s *subject) { s.Hooks, s.Preferences.Warmup = s.Hooks[:1], new(time.Duration) }, Warn, ""},
+
+		{"pin", "the version that is asked for", r, nil, OK, "writes the version asked for"},
+		{"pin", "$Latest becomes a number", r, floating, Warn, "$Latest"},
+		{"pin", "$Latest stays", r, all(floating, func(s *subject) { s.Pin = false }), OK, "$Latest"},
+		{"pin", "the group says a number", r, func(s *subject) { s.Target = known().Resolve(s.Group, "") }, OK, "by number"},
+		{"pin", "the group as it is", r, func(s *subject) { s.Pin, s.Target = false, known().Resolve(s.Group, "") }, OK, "as it is"},
+		{"pin", "another version, of which the refresh is told nothing", r, func(s *subject) { s.Pin = false }, Refuse, "--pin"},
+		{"pin", "an override says $Default", r, func(s *subject) {
+			s.Source = mixed("6", Override{Type: "m5.large", Template: node("")})
+			s.Target = known().Resolve(s.Group, "")
+		}, Warn, ""},
+		{"pin", "a launch configuration has no version", r, launchConfiguration, none, ""},
+		{"pin", "not for what is unhealthy", u, floating, none, ""},
+
+		{"rollback", "none asked for", r, floating, OK, "no rollback"},
+		{"rollback", "it can be", r, rollback, OK, "can be rolled back"},
+		{"rollback", "the group says $Latest", r, all(floating, rollback), Refuse, "$Latest or $Default"},
+		{"rollback", "a policy says $Default", r, all(rollback, func(s *subject) { s.Source = mixed("", Override{Type: "m5.large"}) }), Refuse, "$Latest or $Default"},
+		{"rollback", "a launch configuration", r, all(launchConfiguration, rollback), Refuse, "launch configuration"},
+		{"rollback", "nothing is pinned", r, all(rollback, func(s *subject) { s.Pin = false }), Refuse, "--pin"},
+		{"rollback", "the AMI is a parameter", r, all(rollback, func(s *subject) { s.Target.Alias = true }), Refuse, "parameter"},
+		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.Own = true }), Warn, "nothing older"},
+		{"rollback", "not for what is unhealthy", u, all(floating, rollback), none, ""},
+
+		{"skip-matching", "what matches is left", r, nil, OK, ""},
+		{"skip-matching", "with a launch configuration", r, all(launchConfiguration, func(s *subject) { s.Preferences.SkipMatching = true }), Refuse, "--skip-matching=false"},
+		{"skip-matching", "outdated by what AWS does not compare", r, func(s *subject) {
+			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeImage}}}
+		}, Warn, "AWS does not see that 1 instance is outdated, since template and type match: i-3;"},
+		{"skip-matching", "unhealthy ones are replaced anyway", r, func(s *subject) {
+			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeUnhealthy}}}
+		}, OK, ""},
+		{"skip-matching", "off: current ones are replaced too", r, func(s *subject) { s.Preferences.SkipMatching = false }, Warn, "also those that are not outdated"},
+		{"skip-matching", "off, and all are outdated", r, func(s *subject) {
+			s.Preferences.SkipMatching = false
+			s.judge(Criteria{All: true})
+		}, OK, "all instances"},
+		{"skip-matching", "off, and one of the outdated ones is going already", r, func(s *subject) {
+			s.Preferences.SkipMatching, s.Instances[0].State, s.Outdated = false, "Terminating:Wait", 2
+			s.judge(Criteria{All: true})
+		}, OK, "all instances"},
+		{"skip-matching", "not for what is unhealthy", u, nil, none, ""},
+
+		{"protected", "none", r, nil, OK, ""},
+		{"protected", "waited for by default", r, func(s *subject) { s.Instances[0].Protected = true }, Warn, "1 instance is protected from scale in: i-1; the refresh waits"},
+		{"protected", "ignored", r, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Ignore" }, Warn, "stays as it is"},
+		{"protected", "replaced", r, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Refresh" }, OK, "replaced too"},
+		{"protected", "a current one concerns nobody", r, func(s *subject) { s.Instances[2].Protected = true }, OK, ""},
+		{"protected", "a current one, if all are replaced", r, func(s *subject) { s.Instances[2].Protected, s.Preferences.SkipMatching = true, false }, Warn, "i-3"},
+		{"protected", "it stays, for what is unhealthy", u, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Refresh" }, Warn, "stays as it is"},
+		{"protected", "one that goes already", r, func(s *subject) { s.Instances[0].Protected, s.Instances[0].State = true, "Terminating:Wait" }, OK, ""},
+
+		{"standby", "none", r, nil, OK, ""},
+		{"standby", "waited for", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Wait" }, Warn, "i-1; the refresh waits"},
+		{"standby", "ignored", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Ignore" }, Warn, "stays as it is"},
+		{"standby", "terminated", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Terminate" }, OK, ""},
+		{"standby", "it stays, for what is unhealthy", u, func(s *subject) { s.Instances[0].State = "Standby" }, Warn, "stays as it is"},
+
+		{"kept", "none", u, nil, OK, ""},
+		{"kept", "excluded", u, func(s *subject) {
+			s.judge(Criteria{Version: "7", Exclude: map[string]string{"i-1": "its node has the label keep", "i-3": "it, too"}})
+		}, Warn, "let alone: i-1 (its node has the label keep)"},
+		{"kept", "an instance refresh excludes nothing", r, func(s *subject) {
+			s.judge(Criteria{Version: "7", Exclude: map[string]string{"i-1": "its node has the label keep"}})
+		}, Refuse, "cannot leave out what is excluded: i-1"},
+		{"kept", "retained", r, func(s *subject) { s.Instances[1].State = stateRetained; s.judge(Criteria{Version: "7"}) }, Warn, "i-2 (its termination was abandoned"},
+		{"kept", "protected ones have their own check", u, func(s *subject) { s.Instances[0].Protected = true; s.judge(Criteria{Version: "7"}) }, OK, ""},
+
+		{"warm-pool", "none", u, nil, none, ""},
+		{"warm-pool", "a refresh replaces it too", r, func(s *subject) { s.WarmPool = true }, OK, ""},
+		{"warm-pool", "it is not marked unhealthy", u, func(s *subject) { s.WarmPool = true }, Warn, "warm pool"},
+
+		{"disruption-budgets", "they allow something", r, nil, OK, ""},
+		{"disruption-budgets", "one allows nothing", u, func(s *subject) { s.Cluster.Blocking = []string{"a/b: 1 of 1 needed"} }, Warn, "1 disruption budget allows nothing now"},
+		{"disruption-budgets", "two allow nothing", r, func(s *subject) { s.Cluster.Blocking = []string{"a/b: x", "c/d: y"} }, Warn, "a/b: x, c/d: y"},
+		{"disruption-budgets", "the cluster was not asked", r, func(s *subject) { s.Cluster = nil }, none, ""},
+
+		{"nodes", "all are ready", r, nil, OK, ""},
+		{"nodes", "one is not", r, func(s *subject) { s.Cluster.Missing = []string{"i-2"} }, Warn, "1 instance has no node that is ready"},
+		{"nodes", "the cluster was not asked", r, func(s *subject) { s.Cluster = nil }, none, ""},
+
+		{"self", "elsewhere", r, func(s *subject) { s.Self = "i-9" }, OK, ""},
+		{"self", "on an old instance", r, func(s *subject) { s.Self = "i-1" }, Warn, "--no-wait"},
+		{"self", "on a current one", r, func(s *subject) { s.Self = "i-3" }, OK, ""},
+		{"self", "on a current one, if all are replaced", r, func(s *subject) { s.Self, s.Preferences.SkipMatching = "i-3", false }, Warn, ""},
+		{"self", "on one of the group, which was not judged", u, func(s *subject) { s.Self, s.Verdicts = "i-3", nil }, Warn, ""},
+
+		{"outdated", "some", r, nil, OK, "2 instances are outdated"},
+		{"outdated", "none", r, func(s *subject) { s.Outdated = 0 }, OK, "no instance is outdated"},
+		{"outdated", "an empty group", r, func(s *subject) { s.Desired = 0 }, OK, "nothing to replace"},
+	} {
+		t.Run(tt.check+"/"+tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := fine(tt.mode)
+			if tt.change != nil {
+				tt.change(&s)
+			}
+			var got Finding
+			for _, f := range Preflight(s.Group, s.Facts) {
+				if f.Check == tt.check {
+					got = f
+				}
+			}
+			if got.Level != tt.want || !strings.Contains(got.Text, tt.text) {
+				t.Errorf("got %+v, want %q: %q", got, tt.want, tt.text)
+			}
+		})
+	}
+}
+
+func TestPreflightHasNoObjectionToWhatIsFine(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []Mode{ModeRefresh, ModeUnhealthy} {
+		s := fine(mode)
+		for _, f := range Preflight(s.Group, s.Facts) {
+			if f.Level != OK || f.Text == "" {
+				t.Errorf("%s: %+v", mode, f)
+			}
+		}
+	}
+}
+
+func TestPreflightTellsTheGravestFirst(t *testing.T) {
+	t.Parallel()
+	s := fine(ModeRefresh)
+	s.Max, s.Hooks, s.Suspended, s.Cluster.Missing = 3, nil, []string{processLaunch}, []string{"i-1"}
+	findings := Preflight(s.Group, s.Facts)
+	var got []string
+	for _, f := range findings {
+		if f.Level != OK {
+			got = append(got, string(f.Level)+" "+f.Check)
+		}
+	}
+	want := []string{"refuse suspended", "refuse no-terminating-hook", "warn max-size", "warn nodes"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.IsSortedFunc(findings, func(a, b Finding) int { return a.Level.rank() - b.Level.rank() }) {
+		t.Errorf("got %+v", findings)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	findings := []Finding{{"a", Refuse, ""}, {"b", Refuse, ""}, {"c", Warn, ""}, {"d", OK, ""}}
+	for _, tt := range []struct {
+		name    string
+		allowed []string
+		want    []Finding
+	}{
+		{"what refuses, and nothing else", nil, findings[:2]},
+		{"but for what is allowed", []string{"a"}, findings[1:2]},
+		{"all is allowed", []string{"b", "a", "c"}, nil},
+		{"a check that there is not", []string{"e"}, findings[:2]},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, Refused(findings, tt.allowed)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package refresh
+
+import "time"
+
+// Preferences are how an Instance Refresh replaces instances. What is nil or an empty list is left to AWS;
+// all else is sent with every refresh, since the API's defaults differ from the console's. Source:
+// RefreshPreferences in the API reference.
+type Preferences struct {
+	MinHealthy, MaxHealthy *int // Percent of the desired capacity.
+	Warmup                 *time.Duration
+	Checkpoints            []int // Percent.
+	CheckpointDelay        *time.Duration
+	Bake                   *time.Duration
+	Alarms                 []string // CloudWatch alarms that fail the refresh.
+	AutoRollback           bool
+	SkipMatching           bool
+	Protected              string // Refresh, Ignore or Wait.
+	Standby                string // Terminate, Ignore or Wait.
+}
+
+// Refresh is an Instance Refresh as it was described.
+type Refresh struct {
+	ID, Group      string
+	Status         string // In the API's words: InProgress, Successful, …
+	Reason         string
+	Percent        int // PercentageComplete: the instances that were replaced and have warmed up.
+	ToUpdate       int // InstancesToUpdate.
+	Started, Ended time.Time
+	Desired        *Source // Its desired configuration, or nil.
+	RollbackReason string
+	Preferences    Preferences
+}
+
+// Active tells whether the refresh may still replace instances, or undo that.
+func (r Refresh) Active() bool {
+	switch r.Status {
+	case StatusPending, StatusInProgress, StatusBaking, StatusCancelling, StatusRollbackInProgress:
+		return true
+	default:
+		return false
+	}
+}
+
+// Statuses of an Instance Refresh, in the API's words.
+const (
+	StatusPending            = "Pending"
+	StatusInProgress         = "InProgress"
+	StatusSuccessful         = "Successful"
+	StatusFailed             = "Failed"
+	StatusCancelling         = "Cancelling"
+	StatusCancelled          = "Cancelled"
+	StatusRollbackInProgress = "RollbackInProgress"
+	StatusRollbackFailed     = "RollbackFailed"
+	StatusRollbackSuccessful = "RollbackSuccessful"
+	StatusBaking             = "Baking"
+)
+
+// Aims tells whether the active refresh does what a refresh to the target would do.
+func (r Refresh) Aims(t Target) bool {
+	return r.Active() && r.Status != StatusCancelling && r.Status != StatusRollbackInProgress && r.Meant(t)
+}
+
+// Meant tells whether the refresh, be it over or not, was started for the target. One without a desired
+// configuration goes where the group itself is. $Latest is the same as $Latest, and not as the number that it
+// stands for now.
+func (r Refresh) Meant(t Target) bool {
+	switch {
+	case t.Problem != "":
+		return false
+	case r.Desired == nil:
+		return t.Own
+	default:
+		return r.Desired.same(t.Source) || r.Desired.same(t.Words)
+	}
+}
