@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const (
+	// callTimeout bounds one call to the API server.
+	callTimeout = 30 * time.Second
+	// page is how many objects one call lists.
+	page = 500
+	// fewNodes is up to how many nodes each is asked about alone; of more, all pods of the cluster are listed.
+	fewNodes = 32
+	// listsAtOnce is how many lists run side by side.
+	listsAtOnce = 8
+	// defaultGrace is the grace of a pod that names none.
+	defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
+)
+
+// Loads asks what runs on the nodes: by the node's name. A node of which nothing is found has a zero Load.
+func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, error) {
+	if len(nodes) == 0 {
+		return map[string]Load{}, nil
+	}
+	budgets, err := v.blocking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := newCensus(nodes, budgets)
+	selectors := []fields.Selector{fields.Everything()}
+	if len(c.loads) <= fewNodes {
+		selectors = nil
+		for name := range c.loads {
+			selectors = append(selectors, fields.OneTermEqualSelector("spec.nodeName", name))
+		}
+	}
+	lists, ctx := errgroup.WithContext(ctx)
+	lists.SetLimit(listsAtOnce)
+	for _, selector := range selectors {
+		lists.Go(func() error { return v.count(ctx, selector, c) })
+	}
+	if err := lists.Wait(); err != nil {
+		return nil, err
+	}
+	return c.result(), nil
+}
+
+// count lists the pods of the selector page by page, and keeps none of them.
+func (v *View) count(ctx context.Context, selector fields.Selector, c *census) error {
+	options := metav1.ListOptions{FieldSelector: selector.String(), Limit: page}
+	for {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		pods, err := v.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("list pods: %w", err)
+		}
+		for i := range pods.Items {
+			c.add(&pods.Items[i])
+		}
+		if options.Continue = pods.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// budget is a PodDisruptionBudget that allows no disruption now.
+type budget struct {
+	name    string
+	selects labels.Selector
+	lenient bool // It lets go of pods that are not Ready.
+}
+
+// blocking lists the budgets that allow nothing, by namespace. One that expects no pods blocks none.
+func (v *View) blocking(ctx context.Context) (map[string][]budget, error) {
+	found := map[string][]budget{}
+	options := metav1.ListOptions{Limit: page}
+	for {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		list, err := v.client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, options)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+		}
+		for i := range list.Items {
+			if b, ok := toBudget(&list.Items[i]); ok {
+				found[list.Items[i].Namespace] = append(found[list.Items[i].Namespace], b)
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+func toBudget(p *policyv1.PodDisruptionBudget) (budget, bool) {
+	selects, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
+	if err != nil || p.Status.DisruptionsAllowed > 0 || p.Status.ExpectedPods == 0 {
+		return budget{}, false
+	}
+	policy := p.Spec.UnhealthyPodEvictionPolicy
+	return budget{
+		name: p.Namespace + "/" + p.Name, selects: selects,
+		lenient: policy != nil && *policy == policyv1.AlwaysAllow,
+	}, true
+}
+
+// holds tells whether the budget keeps the pod on its node. One that waits to be started, or that ends
+// already, is evicted whatever its budgets (k8s.io/kubernetes/pkg/registry/core/pod/storage: canIgnorePDB).
+func (b budget) holds(p *corev1.Pod) bool {
+	switch {
+	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil, b.lenient && !isReady(p):
+		return false
+	}
+	return b.selects.Matches(labels.Set(p.Labels))
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// moves tells whether a drain would move the pod: mirror pods are the kubelet's own, finished ones do nothing
+// any more, and those of DaemonSets would come back.
+func moves(p *corev1.Pod) bool {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	owner := metav1.GetControllerOf(p)
+	return owner == nil || owner.Kind != "DaemonSet"
+}
+
+func grace(p *corev1.Pod) time.Duration {
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return defaultGrace
+}
+
+// census counts pods by their node. Several may add to it.
+type census struct {
+	budgets map[string][]budget
+
+	mu    sync.Mutex
+	loads map[string]*Load
+}
+
+func newCensus(nodes []string, budgets map[string][]budget) *census {
+	c := &census{budgets: budgets, loads: map[string]*Load{}}
+	for _, name := range nodes {
+		c.loads[name] = &Load{}
+	}
+	return c
+}
+
+func (c *census) add(p *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	load := c.loads[p.Spec.NodeName]
+	if load == nil || !moves(p) {
+		return
+	}
+	load.Pods++
+	load.LongestGrace = max(load.LongestGrace, grace(p))
+	for _, b := range c.budgets[p.Namespace] {
+		if b.holds(p) && !slices.Contains(load.Blocking, b.name) {
+			load.Blocking = append(load.Blocking, b.name)
+		}
+	}
+}
+
+func (c *census) result() map[string]Load {
+	out := make(map[string]Load, len(c.loads))
+	for name, load := range c.loads {
+		slices.SortFunc(load.Blocking, cmp.Compare[string])
+		out[name] = *load
+	}
+	return out
+}

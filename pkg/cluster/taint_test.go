@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// bearing is a Node with more than taints, and these.
+func bearing(taints ...corev1.Taint) *corev1.Node {
+	return node("a", ready, func(n *corev1.Node) {
+		n.UID, n.ResourceVersion, n.Labels = "first", "7", map[string]string{"x": "y"}
+		n.Spec.Unschedulable, n.Spec.Taints = true, taints
+	})
+}
+
+func changes(client *fake.Clientset) (verbs []string) {
+	for _, a := range client.Actions() {
+		if a.GetVerb() != "get" {
+			verbs = append(verbs, a.GetVerb())
+		}
+	}
+	return verbs
+}
+
+// TestTaint: the node has what is asked for, everything else is as it was, and what is so already is not done again.
+func TestTaint(t *testing.T) {
+	t.Parallel()
+	theirs := corev1.Taint{Key: "theirs", Value: "x", Effect: corev1.TaintEffectNoExecute}
+	also := corev1.Taint{Key: "node-drainer.io/terminating", Effect: corev1.TaintEffectNoSchedule}
+	soft := corev1.Taint{Key: OutdatedTaint, Effect: corev1.TaintEffectPreferNoSchedule}
+	hard := corev1.Taint{Key: OutdatedTaint, Effect: corev1.TaintEffectNoSchedule}
+	taints := func(all ...corev1.Taint) []corev1.Taint { return all }
+	for _, tt := range []struct {
+		name    string
+		has     []corev1.Taint
+		effect  Effect
+		want    []corev1.Taint
+		patches int
+	}{
+		{"soft", nil, SoftTaint, taints(soft), 1},
+		{"hard, beside others'", taints(theirs, also), HardTaint, taints(theirs, also, hard), 1},
+		{"soft already", taints(theirs, soft), SoftTaint, taints(theirs, soft), 0},
+		{"from soft to hard", taints(soft, theirs), HardTaint, taints(theirs, hard), 1},
+		{"both, which somebody did", taints(soft, hard), SoftTaint, taints(soft), 1},
+		{"off", taints(theirs, soft, also), NoTaint, taints(theirs, also), 1},
+		{"off, and it was the only one", taints(hard), NoTaint, nil, 1},
+		{"off where none is", taints(theirs), NoTaint, taints(theirs), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset(bearing(tt.has...))
+			change := func() error { return NewTainter(client).Taint(t.Context(), toNode(bearing()), tt.effect) }
+			if tt.effect == NoTaint {
+				change = func() error { return NewTainter(client).Untaint(t.Context(), toNode(bearing())) }
+			}
+			for range 2 {
+				if err := change(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if verbs := changes(client); len(verbs) != tt.patches {
+				t.Errorf("it did %v, want %d patches", verbs, tt.patches)
+			}
+			got, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := bearing(tt.want...)
+			got.ManagedFields = nil
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the node (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTaintOfAChangingNode: a taint that somebody else puts on at the same moment is not lost.
+func TestTaintOfAChangingNode(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(bearing())
+	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
+	var guards []string
+	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) { // Under the client's lock.
+		patch := string(a.(clienttesting.PatchAction).GetPatch())
+		guards = append(guards, patch)
+		if len(guards) > 1 {
+			return false, nil, nil
+		}
+		n := bearing(theirs)
+		n.ResourceVersion = "8"
+		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), n, ""); err != nil {
+			t.Error(err)
+		}
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed"))
+	})
+	if err := NewTainter(client).Taint(t.Context(), toNode(bearing()), SoftTaint); err != nil {
+		t.Fatal(err)
+	}
+	if len(guards) != 2 || !strings.Contains(guards[0], `"resourceVersion":"7"`) || !strings.Contains(guards[1], `"resourceVersion":"8"`) {
+		t.Errorf("the patches are not guarded by what was read: %v", guards)
+	}
+	got, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || !slices.Contains(got.Spec.Taints, theirs) || !toNode(got).Tainted {
+		t.Errorf("the taints are %v, %v", got.Spec.Taints, err)
+	}
+}
+
+// TestTaintOfOthers: a node that is gone is no error, and one that has got its name is let alone; what is not allowed is
+// an error.
+func TestTaintOfOthers(t *testing.T) {
+	t.Parallel()
+	another := bearing()
+	another.UID = "second"
+	for _, tt := range []struct {
+		name   string
+		client func() *fake.Clientset
+		err    string
+	}{
+		{"gone", func() *fake.Clientset { return fake.NewClientset() }, ""},
+		{"gone in between", func() *fake.Clientset {
+			c := fake.NewClientset(bearing())
+			refuse(c, "patch", "nodes", apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "a"))
+			return c
+		}, ""},
+		{"another of its name", func() *fake.Clientset { return fake.NewClientset(another) }, ""},
+		{"not allowed", func() *fake.Clientset {
+			c := fake.NewClientset(bearing())
+			refuse(c, "patch", "nodes", errors.New("forbidden: no role"))
+			return c
+		}, "change the taints of node a: forbidden: no role"},
+		{"changed all the time", func() *fake.Clientset {
+			c := fake.NewClientset(bearing())
+			refuse(c, "patch", "nodes", apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed")))
+			return c
+		}, "changed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := tt.client()
+			err := NewTainter(client).Taint(t.Context(), toNode(bearing()), HardTaint)
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("the error is %v, want %q", err, tt.err)
+			}
+			if n := len(changes(client)); tt.name == "another of its name" && n > 0 {
+				t.Errorf("a node of another machine was changed %d times", n)
+			}
+		})
+	}
+}
