@@ -1,0 +1,173 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	base := Group{
+		Name: "workers", Mode: refresh.ModeRefresh, Phase: Replacing, Target: "version 7", Total: 2, Refresh: "r-1", Status: "InProgress",
+		Instances: oldOnes("InService", 1, 2),
+	}
+	draining := func(reason, message string) Group {
+		g := base
+		g.Instances = oldOnes("Terminating:Wait", 1)
+		g.Instances[0].Node = drainOf("ip-10-0-1-1", reason, message)
+		return g
+	}
+	changed := func(change func(*Group)) Group {
+		g := base
+		g.Instances = slices.Clone(base.Instances)
+		change(&g)
+		return g
+	}
+	for name, row := range map[string]struct {
+		before *Group // nil: the group is seen for the first time.
+		after  Group
+		want   []string
+	}{
+		"nothing has changed": {&base, base, nil},
+		"the first picture names what is started, and no instance in service": {
+			nil, base, []string{"started ok r-1 started: version 7, 2 instances", "status ok instance refresh InProgress"},
+		},
+		"the first picture names instances that are on their way": {
+			nil,
+			Group{Name: "workers", Instances: append(oldOnes("Terminating:Wait", 1), newOne(2, "Pending", false))},
+			[]string{"instance ok i-0a01 Terminating:Wait (node ip-10-0-1-1)", "instance ok i-0b02 Pending"},
+		},
+		"a refresh that was under way is followed": {
+			&Group{Name: "workers"}, changed(func(g *Group) { g.Attached, g.Status, g.Instances = true, "Pending", nil }),
+			[]string{"started ok r-1 was under way and is followed: version 7, 2 instances"},
+		},
+		"a refresh begins in Pending without a word": {
+			&Group{Name: "workers", Status: "Successful", Refresh: "r-0"}, changed(func(g *Group) { g.Status, g.Instances = "Pending", nil }),
+			[]string{"started ok r-1 started: version 7, 2 instances"},
+		},
+		"batches begin": {
+			&Group{Name: "workers", Mode: refresh.ModeUnhealthy, Phase: Queued},
+			Group{Name: "workers", Mode: refresh.ModeUnhealthy, Phase: Replacing, Target: "version 7", Total: 1},
+			[]string{"started ok replacing instances in batches: version 7, 1 instance"},
+		},
+		"a new status": {
+			&base, changed(func(g *Group) { g.Status, g.Reason = "Baking", "for 5m" }), []string{"status ok instance refresh Baking: for 5m"},
+		},
+		"a status that is not well": {
+			&base, changed(func(g *Group) { g.Status = "RollbackInProgress" }), []string{"status warn instance refresh RollbackInProgress"},
+		},
+		"a failure": {
+			&base, changed(func(g *Group) { g.Status, g.Reason = "Failed", "an alarm" }), []string{"status refuse instance refresh Failed: an alarm"},
+		},
+		"a new reason of the same status": {
+			&base, changed(func(g *Group) { g.Reason = "warming up" }), []string{"status ok instance refresh InProgress: warming up"},
+		},
+		"a reason that is gone": {new(changed(func(g *Group) { g.Reason = "warming up" })), base, nil},
+		"a group waits": {
+			&Group{Name: "workers"}, Group{Name: "workers", Phase: Queued}, []string{"phase ok waiting for its turn"},
+		},
+		"AWS is done, nodes drain": {
+			&base, changed(func(g *Group) { g.Phase = Draining }),
+			[]string{"phase ok AWS has done its part, old nodes are still to be drained"},
+		},
+		"only notes that were not told": {
+			new(changed(func(g *Group) { g.Notes = []Note{{at(0), refresh.OK, "one"}} })),
+			changed(func(g *Group) { g.Notes = []Note{{at(0), refresh.OK, "one"}, {at(1), refresh.Warn, "two"}} }),
+			[]string{"note warn two"},
+		},
+		"an instance comes": {
+			&base, changed(func(g *Group) { g.Instances = append(g.Instances, newOne(3, "Pending", false)) }),
+			[]string{"instance ok i-0b03 Pending, new in eu-central-1b"},
+		},
+		"an instance goes": {
+			&base, changed(func(g *Group) { g.Instances = g.Instances[1:] }), []string{"instance ok i-0a01 left the group"},
+		},
+		"an instance goes on draining": {
+			&base, changed(func(g *Group) { g.Instances[0].State = "Terminating:Wait" }),
+			[]string{"instance ok i-0a01 Terminating:Wait (node ip-10-0-1-1)"},
+		},
+		"an instance is retained": {
+			&base, changed(func(g *Group) { g.Instances[0].State = "Terminating:Retained" }),
+			[]string{"instance warn i-0a01 Terminating:Retained (node ip-10-0-1-1)"},
+		},
+		"an instance becomes unhealthy": {
+			&base, changed(func(g *Group) { g.Instances[0].Unhealthy = true }),
+			[]string{"instance ok i-0a01 is unhealthy and will be replaced"},
+		},
+		"a new node is Ready": {
+			new(changed(func(g *Group) { g.Instances = []Instance{newOne(3, "InService", false)} })),
+			changed(func(g *Group) { g.Instances = []Instance{newOne(3, "InService", true)} }),
+			[]string{"instance ok i-0b03 node ip-10-0-2-3 is Ready"},
+		},
+		"an old node that is Ready again is no news": {
+			new(changed(func(g *Group) { g.Instances[0].Node = &cluster.Node{Name: "ip-10-0-1-1"} })), base, nil,
+		},
+		"fewer pods are no news": {
+			new(draining("Draining", "14 of 14 pods left")), draining("Draining", "9 of 14 pods left"), nil,
+		},
+		"a budget in the way is": {
+			new(draining("Draining", "9 of 14 pods left")), draining("Blocked", "9 of 14 pods left; 2 wait for shop/api"),
+			[]string{"drain warn i-0a01 Terminating:Wait (node ip-10-0-1-1): 9 of 14 pods left; 2 wait for shop/api"},
+		},
+		"another budget is": {
+			new(draining("Blocked", "2 of 14 pods left; 2 wait for shop/api-1")), draining("Blocked", "1 of 14 pods left; 1 wait for shop/api-2"),
+			[]string{"drain warn i-0a01 Terminating:Wait (node ip-10-0-1-1): 1 of 14 pods left; 1 wait for shop/api-2"},
+		},
+		"a drained node is": {
+			new(draining("Blocked", "1 of 14 pods left; 1 wait for shop/api")), draining("Drained", "All 14 pods have left the node"),
+			[]string{"drain ok i-0a01 Terminating:Wait (node ip-10-0-1-1): All 14 pods have left the node"},
+		},
+		"more is replaced": {
+			&base, changed(func(g *Group) { g.Percent, g.Gone = 50, 1 }), []string{"progress ok 50 % replaced: 1 of 2 old instances gone"},
+		},
+		"batches count for themselves": {
+			&Group{Name: "workers", Mode: refresh.ModeUnhealthy, Total: 3},
+			Group{Name: "workers", Mode: refresh.ModeUnhealthy, Total: 3, Gone: 2},
+			[]string{"progress ok 66 % replaced: 2 of 3 old instances gone"},
+		},
+		"it ends well": {
+			&base, changed(func(g *Group) { g.Outcome, g.Message = Done, "All new." }), []string{"outcome ok done: All new."},
+		},
+		"it ends badly":    {&base, changed(func(g *Group) { g.Outcome = Stalled }), []string{"outcome refuse stalled"}},
+		"it did not begin": {&base, changed(func(g *Group) { g.Outcome = Skipped }), []string{"outcome warn skipped"}},
+		"it has ended before": {
+			new(changed(func(g *Group) { g.Outcome = Done })), changed(func(g *Group) { g.Outcome = Done }), nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var before Rollout
+			if row.before != nil {
+				before.Groups = []Group{*row.before}
+			}
+			var got []string
+			for _, c := range changes(before, Rollout{At: at(9), Groups: []Group{row.after}}) {
+				got = append(got, fmt.Sprintf("%s %s %s", c.kind, c.level, c.text))
+				if c.at.IsZero() || c.group.Name != "workers" {
+					t.Errorf("%q has the time %v and the group %q", c.text, c.at, c.group.Name)
+				}
+			}
+			for n := range row.want {
+				row.want[n] = refreshWord(row.want[n])
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// refreshWord spares the table two words in each row of a start.
+func refreshWord(text string) string {
+	const start = "started ok r-1"
+	if len(text) > len(start) && text[:len(start)] == start {
+		return "started ok instance refresh r-1" + text[len(start):]
+	}
+	return text
+}

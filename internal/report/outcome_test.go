@@ -1,0 +1,83 @@
+package report
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[Outcome]int{
+		Done: 0, Nothing: 0, Left: 0,
+		Refused: 1, Broken: 1, Skipped: 1, "": 1, "unheard of": 1,
+		Failed: 3, RolledBack: 4, TimedOut: 5, Stalled: 5, Conflicting: 6, Incomplete: 7, Interrupted: 130,
+	} {
+		if got := outcome.ExitCode(); got != want {
+			t.Errorf("%q ends with %d, want %d", outcome, got, want)
+		}
+	}
+}
+
+func TestWorst(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		outcomes []Outcome
+		want     Outcome
+	}{
+		"no groups":                                        {nil, Nothing},
+		"one group":                                        {[]Outcome{Stalled}, Stalled},
+		"all done":                                         {[]Outcome{Done, Done}, Done},
+		"done is more than nothing":                        {[]Outcome{Nothing, Done, Nothing}, Done},
+		"left behind is less than done":                    {[]Outcome{Done, Left, Nothing}, Left},
+		"interrupted is worse than an error":               {[]Outcome{Broken, Interrupted, Failed}, Interrupted},
+		"an error is worse than a failure":                 {[]Outcome{Failed, Broken, RolledBack}, Broken},
+		"refused is worse than a failure":                  {[]Outcome{Refused, Failed}, Refused},
+		"failed is worse than rolled back":                 {[]Outcome{RolledBack, Failed}, Failed},
+		"rolled back is worse than out of time":            {[]Outcome{TimedOut, RolledBack, Stalled}, RolledBack},
+		"out of time is worse than a conflict":             {[]Outcome{Conflicting, TimedOut}, TimedOut},
+		"stalled is worse than a conflict":                 {[]Outcome{Stalled, Conflicting}, Stalled},
+		"a conflict is worse than incomplete":              {[]Outcome{Incomplete, Conflicting}, Conflicting},
+		"incomplete is worse than done":                    {[]Outcome{Done, Incomplete, Left}, Incomplete},
+		"skipped is no worse than the failure before it":   {[]Outcome{Failed, Skipped, Skipped}, Failed},
+		"skipped is no worse than the conflict before it":  {[]Outcome{Skipped, Conflicting}, Conflicting},
+		"skipped is no worse than the remainder before it": {[]Outcome{Skipped, Incomplete}, Incomplete},
+		"skipped is worse than done":                       {[]Outcome{Done, Skipped}, Skipped},
+		"a group that has not ended is an error":           {[]Outcome{Done, ""}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var groups []Group
+			for _, outcome := range row.outcomes {
+				groups = append(groups, Group{Outcome: outcome})
+			}
+			if got := Worst(groups); got != row.want {
+				t.Errorf("%q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	want := `    0  nothing: there was no outdated instance
+       done: no outdated instance is left
+       left: the refresh goes on; it was not to be waited for
+    1  skipped: the group was not begun, since another one failed
+       refused: the preflight found what would do harm; nothing was changed
+       error: AWS or Kubernetes refused a call, or a flag is wrong
+    2  plan with --detailed-exitcode: there are outdated instances
+    3  failed: the refresh failed, or somebody cancelled it
+    4  rolled-back: the refresh was rolled back
+    5  stalled: nothing moved for the time of --stall-timeout
+       timed-out: the time of --timeout was over
+    6  conflict: another refresh of the group is under way
+    7  incomplete: it ended, but outdated or retained instances remain
+  130  interrupted: the trigger was stopped
+`
+	if got := ExitCodes(); got != want {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	if n := strings.Count(want, "\n"); n != len(endings())+1 {
+		t.Errorf("%d lines for %d outcomes and the plan's", n, len(endings()))
+	}
+}
