@@ -1,4 +1,4 @@
-# The agent, alone in an image: one static binary, the certificates that it trusts, and no shell.
+# The agent and the trigger, alone in an image: two static binaries, the certificates that they trust, and no shell.
 # BASE may be any image that runs a static binary, for example a distroless one of your own.
 ARG GO_IMAGE=golang:1.26-bookworm
 ARG BASE=scratch
@@ -12,7 +12,7 @@ ARG VERSION=devel
 ARG TARGETOS=linux
 ARG TARGETARCH
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH:-$(go env GOARCH)} \
-    go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=${VERSION}" -o /out/agent ./cmd/agent
+    go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=${VERSION}" -o /out/ ./cmd/agent ./cmd/trigger
 
 FROM ${BASE}
 ARG VERSION=devel
@@ -23,7 +23,7 @@ LABEL org.opencontainers.image.title="node-drainer" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY LICENSE /LICENSE
-COPY --from=build /out/agent /agent
+COPY --from=build /out/agent /out/trigger /
 # By number, so that Kubernetes can check runAsNonRoot.
 USER 65532:65532
 ENTRYPOINT ["/agent"]

@@ -17,7 +17,7 @@ GOVULNCHECK ?= v1.9.0
 # Modules of their own, so that what they need does not mix with what the product needs.
 NESTED := tools $(patsubst %/go.mod,%,$(wildcard test/cluster/binaries/*/go.mod))
 # Written by make generate from the source; checked in.
-GENERATED := docs/configuration.md
+GENERATED := docs/configuration.md docs/trigger-flags.md
 
 # $(call need,PATH) stops a target whose ground is not laid yet.
 need = @test -e $(1) || { echo "make $@: $(1) is not in this repository yet" >&2; exit 1; }
