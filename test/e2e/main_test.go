@@ -1,4 +1,4 @@
-// Package e2e runs the built agent as a process against a real control plane and a simulated AWS.
+// Package e2e runs the built programs as processes against a real control plane and a simulated AWS.
 package e2e
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// agentBinary is the agent that the tests run, built with the race detector.
-var agentBinary string
+// agentBinary and triggerBinary are the programs that the tests run, built with the race detector.
+var agentBinary, triggerBinary string
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -31,11 +31,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	agentBinary = filepath.Join(dir, "agent")
-	build := exec.Command("go", "build", "-race", "-o", agentBinary, "../../cmd/agent")
+	agentBinary, triggerBinary = filepath.Join(dir, "agent"), filepath.Join(dir, "trigger")
+	build := exec.Command("go", "build", "-race", "-o", dir, "../../cmd/agent", "../../cmd/trigger")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the agent:", err)
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
 		return 1
 	}
 	return cluster.Main(m)

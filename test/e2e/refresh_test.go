@@ -34,14 +34,20 @@ type fleet struct {
 // newFleet returns a fleet in service, whose group has a terminating hook from then on.
 func newFleet(t testing.TB, size int) *fleet {
 	t.Helper()
+	return newFleetOf(t, awsim.Group{Desired: size, LaunchTemplateVersion: "1"})
+}
+
+// newFleetOf is newFleet for a group with more of its own.
+func newFleetOf(t testing.TB, g awsim.Group) *fleet {
+	t.Helper()
 	w, machines := withMachines(t, cluster.Shared(t), cluster.Node{})
 	f := &fleet{world: w, machines: machines}
 	_, err := f.aws.CreateLaunchTemplate(launchTemplate, "ami-1")
 	f.must(err)
-	f.must(f.aws.CreateGroup(awsim.Group{
-		Name: group, Max: 100, Desired: size, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
-		LaunchTemplate: launchTemplate, LaunchTemplateVersion: "1",
-	}))
+	size := g.Desired
+	g.Name, g.Max, g.LaunchTemplate = group, 100, launchTemplate
+	g.Tags = map[string]string{"kubernetes.io/cluster/demo": "owned"}
+	f.must(f.aws.CreateGroup(g))
 	for _, i := range f.waitServing(size) {
 		f.old = append(f.old, i.ID)
 	}
@@ -50,11 +56,17 @@ func newFleet(t testing.TB, size int) *fleet {
 }
 
 // waitServing waits until the group has so many instances, all of them in service, and returns them.
-func (f *fleet) waitServing(size int) (all []awsim.Instance) {
+func (f *fleet) waitServing(size int) []awsim.Instance {
+	f.t.Helper()
+	return f.waitGroup(group, size)
+}
+
+// waitGroup is waitServing for a group of that name.
+func (f *fleet) waitGroup(name string, size int) (all []awsim.Instance) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
-	f.must(f.aws.WaitInstances(ctx, group, func(now []awsim.Instance) bool {
+	f.must(f.aws.WaitInstances(ctx, name, func(now []awsim.Instance) bool {
 		all = now
 		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
 	}))
@@ -141,8 +153,10 @@ func (f *fleet) launches() []awsim.Action {
 }
 
 // gone are those of the old instances that have been told to go.
-func (f *fleet) gone() (ids []string) {
-	for _, a := range f.aws.Ledger() {
+func (f *fleet) gone() []string { return f.goneOf(f.aws.Ledger()) }
+
+func (f *fleet) goneOf(ledger []awsim.Action) (ids []string) {
+	for _, a := range ledger {
 		if a.Transition == awsim.Terminating && slices.Contains(f.old, a.InstanceID) {
 			ids = append(ids, a.InstanceID)
 		}

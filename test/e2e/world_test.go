@@ -37,6 +37,7 @@ type world struct {
 	cluster    *cluster.Cluster
 	namespace  string
 	kubeconfig string // of a ServiceAccount that may do what the agent needs, and nothing else
+	viewer     string // of one that may do what the trigger needs
 	queue      string
 	nodes      map[string]bool
 	mayKill    bool // pods may be left on a node when its hook completes
@@ -60,6 +61,8 @@ func newWorldOn(t testing.TB, c *cluster.Cluster) *world {
 		w.must(aws.Close())
 	})
 	w.kubeconfig, err = w.cluster.ServiceAccount(w.ctx, w.namespace, "agent", agentrules.All()...)
+	w.must(err)
+	w.viewer, err = w.cluster.ServiceAccount(w.ctx, w.namespace, "trigger", agentrules.Trigger()...)
 	w.must(err)
 	w.queue = aws.CreateQueue("node-drainer", nil)
 	w.must(aws.CreateGroup(awsim.Group{

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/test/agentrules"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+const outdatedTaint = "node-drainer.io/outdated"
+
+// tainting starts the trigger with the rights to taint nodes as well.
+func (w *world) tainting(args ...string) *triggering {
+	w.t.Helper()
+	kubeconfig, err := w.cluster.ServiceAccount(w.ctx, w.namespace, "tainting",
+		append(agentrules.Trigger(), agentrules.TriggerTaints()...)...)
+	w.must(err)
+	return runTrigger(w.t, w.aws, []string{"KUBECONFIG=" + kubeconfig, "TRIGGER_POLL_INTERVAL=500ms"}, args...)
+}
+
+// effectOn is the effect of the taint for outdated nodes on the node, or empty.
+func effectOn(n *corev1.Node) corev1.TaintEffect {
+	for _, t := range n.Spec.Taints {
+		if t.Key == outdatedTaint {
+			return t.Effect
+		}
+	}
+	return ""
+}
+
+// clinging draws pods to the nodes, of which none is preferred for having fewer pods.
+func clinging(nodes ...string) func(*corev1.PodTemplateSpec) {
+	return func(p *corev1.PodTemplateSpec) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelOSStable, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		}}
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes,
+				}}},
+			}},
+		}}
+	}
+}
+
+// nodesOf are the names of the nodes of instances.
+func nodesOf(ids []string) (names []string) {
+	for _, id := range ids {
+		names = append(names, cluster.NodeName(id))
+	}
+	return names
+}
+
+// TestTaintedPodsMoveOnce: pods that the scheduler would rather put on old nodes move to new ones, each once. Nothing of
+// it is left.
+func TestTaintedPodsMoveOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleetOf(t, latest(3))
+	f.launchHook(time.Minute)
+	before := f.serve(cluster.Pods{Stop: time.Second, Change: clinging(nodesOf(f.old)...)})
+	lowest := f.watchReady("api")
+	f.startAgent("SWEEP_INTERVAL=1s")
+	f.outdate()
+	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
+	run.ends(0, `3 nodes: tainted node-drainer.io/outdated`, `3 instances replaced`)
+	f.assertRolled(lowest)
+	f.assertEvictedOnce(slices.Concat(slices.Collect(maps.Values(before))...))
+	for _, i := range f.waitServing(3) {
+		if effect := effectOn(f.getNode(cluster.NodeName(i.ID))); effect != "" {
+			t.Errorf("the new node of %s is tainted %s", i.ID, effect)
+		}
+	}
+}
+
+// TestTaintsAreTakenOff: a trigger that may not taint says so, and goes on; one that may taints what is left of the same
+// refresh. When it is cancelled the nodes that stay take pods again.
+func TestTaintsAreTakenOff(t *testing.T) {
+	t.Parallel()
+	f := newFleetOf(t, latest(2))
+	f.startAgent("SWEEP_INTERVAL=1s")
+	f.launchHook(time.Minute)
+	f.outdate()
+	f.machines.Boot(2, cluster.BootUnready)
+	args := []string{"--asg", group, "--surge", "1", "--taint-outdated", "hard"}
+	run := f.trigger(args...)
+	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
+	run.interrupt()
+	run.ends(130, `goes on`)
+	run = f.tainting(append(args, "--on-interrupt", "cancel")...)
+	for _, node := range nodesOf(f.old) {
+		f.waitNode(node, func(n *corev1.Node) bool { return effectOn(n) == corev1.TaintEffectNoSchedule })
+	}
+	run.waitOutput(`2 nodes: tainted`)
+	run.interrupt()
+	run.ends(130, `is cancelled`, `2 nodes: untainted`)
+	for _, node := range nodesOf(f.old) {
+		if effect := effectOn(f.getNode(node)); effect != "" {
+			t.Errorf("node %s is still tainted %s", node, effect)
+		}
+	}
+}
