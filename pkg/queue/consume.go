@@ -82,6 +82,10 @@ type held struct {
 	handle     string
 	receivedAt time.Time
 	done       bool // its handler has returned, and it is being deleted
+
+	// renewed is closed when the last call that keeps the message invisible has been answered; nil if there was
+	// none.
+	renewed chan struct{}
 }
 
 // changes gathers what goes to SQS in one call.

@@ -22,6 +22,9 @@ var errMissing = errors.New("SQS did not answer for this message")
 const (
 	// firstDelete is the pause after a delete that failed; each is twice as long as the one before.
 	firstDelete = 250 * time.Millisecond
+	// renewalWait is how long a renewal is waited for that is on its way: one that takes longer is lost, most
+	// likely, and the process may be about to end.
+	renewalWait = time.Second
 	// deleteTries is how often a delete is tried in all.
 	deleteTries = 5
 )
@@ -32,7 +35,14 @@ func (c *Consumer) finish(ctx context.Context, id string, outcome Outcome, after
 	if outcome == Deleted || outcome == Dropped {
 		return c.remove(ctx, id)
 	}
-	_, err := c.visibilities.Do(context.WithoutCancel(ctx), change{handle: c.letGo(id), visibility: after})
+	h := c.letGo(id)
+	if h.renewed != nil { // What is on its way to SQS could come after the change, and hide the message again.
+		select {
+		case <-h.renewed:
+		case <-time.After(renewalWait):
+		}
+	}
+	_, err := c.visibilities.Do(context.WithoutCancel(ctx), change{handle: h.handle, visibility: after})
 	return err
 }
 
@@ -58,13 +68,13 @@ func (c *Consumer) settling(id string) (handle string) {
 	return c.held[id].handle
 }
 
-// letGo has the message no longer in hand, and returns its newest receipt handle.
-func (c *Consumer) letGo(id string) (handle string) {
+// letGo has the message no longer in hand, and returns what it was.
+func (c *Consumer) letGo(id string) held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	handle = c.held[id].handle
+	h := *c.held[id]
 	delete(c.held, id)
-	return handle
+	return h
 }
 
 // renew keeps what is in hand invisible: every third of the visibility timeout, so that one failed call
@@ -117,8 +127,27 @@ func (c *Consumer) renewals(now time.Time) []change {
 func (c *Consumer) wanted(ch change) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.isWanted(ch)
+}
+
+// isWanted needs mu.
+func (c *Consumer) isWanted(ch change) bool {
 	h := c.held[ch.renews]
 	return ch.renews == "" || h != nil && h.handle == ch.handle && !h.done
+}
+
+// sending tells whether the change is still to be made, and has whoever lets the message go wait until it is
+// answered.
+func (c *Consumer) sending(ch change, answered chan struct{}) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isWanted(ch) {
+		return false
+	}
+	if ch.renews != "" {
+		c.held[ch.renews].renewed = answered
+	}
+	return true
 }
 
 func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
@@ -148,10 +177,12 @@ func (c *Consumer) visibilityBatch(ctx context.Context, changes []change) []batc
 	defer func() { <-c.changing }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	answered := make(chan struct{})
+	defer close(answered)
 	results := all(len(changes), errMissing)
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, 0, len(changes))
 	for i, ch := range changes {
-		if !c.wanted(ch) {
+		if !c.sending(ch, answered) {
 			results[i].Err = nil
 			continue
 		}
