@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -35,7 +37,7 @@ func chaos(ctx context.Context, o options, out io.Writer) (err error) {
 				_, _ = fmt.Fprintln(out, "The logs of the agents and of the control plane are in", dir)
 				return
 			}
-			err = errors.Join(err, os.RemoveAll(dir))
+			err = errors.Join(err, remove(ctx, dir))
 		}()
 	}
 	if o.agent == "" {
@@ -49,6 +51,18 @@ func chaos(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	return w.chaos(ctx, o, dir, out)
+}
+
+// remove removes the folder. It is tried for some seconds: what was killed amid the start of a part of the
+// control plane may still leave a file there.
+func remove(ctx context.Context, dir string) error {
+	var err error
+	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) {
+			err = os.RemoveAll(dir)
+			return err == nil, nil
+		})
+	return err
 }
 
 // chaos plays the plan in the world, and judges.

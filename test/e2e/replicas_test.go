@@ -348,5 +348,15 @@ func TestReplicasOutliveTheAPIServer(t *testing.T) {
 	a := w.waitCompleted(instance)
 	t.Logf("%d heartbeats, led %d and %d times", len(a.Heartbeats), one.count("leading"), two.count("leading"))
 	w.waitQueueEmpty()
-	w.assertEvicted(before)
+	// Not each of them: the ReplicaSet controller, back from the outage with an old picture, may count a pod too many
+	// and delete one by itself.
+	evicted := w.evicted()
+	for _, pod := range evicted {
+		if !slices.Contains(before, pod) {
+			t.Errorf("%s was evicted, which was not on the node", pod)
+		}
+	}
+	if len(evicted) < len(before)-1 {
+		t.Errorf("evicted: %q of %q", evicted, before)
+	}
 }
