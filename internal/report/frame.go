@@ -195,18 +195,23 @@ func drainLines(r Rollout, cols int) []line {
 	for _, d := range all {
 		id, node = max(id, width(clean(d.ID))), max(node, width(clean(d.nodeName())))
 	}
-	node = min(node, cols/3)
 	var lines []line
 	for _, d := range all {
 		said := span{plain, cmp.Or(d.drain(), d.State)}
 		if d.blocked() {
 			said.style = yellow
 		}
-		whose := fmt.Sprintf("  %s  %s  ", pad(clean(d.ID), id), pad(clean(d.nodeName()), node))
+		whose := fmt.Sprintf("  %s  %s  ", pad(clean(d.ID), id), pad(clean(d.nodeName()), min(node, cols/3)))
+		if cols < roomy { // What holds it up matters more than both of its names.
+			whose = fmt.Sprintf("  %s  ", pad(clean(cmp.Or(d.nodeName(), d.ID)), min(max(node, id), cols/4)))
+		}
 		lines = append(lines, line{{plain, whose}, said})
 	}
 	return lines
 }
+
+// roomy is how many columns there must be for a draining node to be told with the id of its instance.
+const roomy = 110
 
 // fewer is as many of the nodes' lines as there is room for, below an empty one.
 func fewer(drains []line, room int) []line {

@@ -232,7 +232,7 @@ func TestFrameOfManyGroups(t *testing.T) {
 	}
 	got := rendered(frame(r, changes(Rollout{}, r), 80, 24))
 	golden(t, "live-20-groups", strings.Join(got, "\n")+"\n")
-	for _, want := range []string{"group-18", "group-06", "An alarm went off", "i-0a01", "… and 13 groups: 6 done, 7 queued"} {
+	for _, want := range []string{"group-18", "group-06", "An alarm went off", "ip-10-0-1-1", "… and 13 groups: 6 done, 7 queued"} {
 		if !strings.Contains(strings.Join(got, "\n"), want) {
 			t.Errorf("no %q", want)
 		}
