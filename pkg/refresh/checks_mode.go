@@ -217,23 +217,35 @@ func rollsBack(g Group, f Facts) (Level, string) {
 // skips checks whether AWS skips what it should, and nothing else: it compares launch templates and types.
 // Source: "Use an instance refresh with skip matching" in the user guide.
 func skips(g Group, f Facts) (Level, string) {
-	unseen := f.unseen(g)
 	switch {
 	case f.Mode != ModeRefresh:
 		return "", ""
-	case f.Preferences.SkipMatching && f.Target.Source.Configuration != "":
+	case f.Preferences.SkipMatching:
+		return matches(g, f)
+	case slices.ContainsFunc(g.Instances, f.current):
+		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching leaves them"
+	default:
+		return OK, "all instances are replaced"
+	}
+}
+
+// matches checks what AWS would take for matching.
+func matches(g Group, f Facts) (Level, string) {
+	unseen := f.unseen(g)
+	switch {
+	case f.Target.Source.Configuration != "":
 		return Refuse, "skip matching does not work with a launch configuration: say --skip-matching=false, " +
 			"which replaces all instances, or --mode unhealthy"
-	case f.Preferences.SkipMatching && len(unseen) > 0:
+	case len(unseen) == 0:
+		return OK, "instances that match are left alone"
+	case len(unseen) == f.Outdated:
+		return Refuse, fmt.Sprintf("AWS would replace nothing: all that is outdated matches by template and type, "+
+			"which is what it compares: %s; say --skip-matching=false, which replaces all instances, or "+
+			"--mode unhealthy", listed(unseen))
+	default:
 		return Warn, fmt.Sprintf("AWS does not see that %s outdated, since template and type match: %s; say "+
 			"--skip-matching=false, which replaces all instances, or --mode unhealthy",
 			number(len(unseen), "instance is", "instances are"), listed(unseen))
-	case !f.Preferences.SkipMatching && slices.ContainsFunc(g.Instances, f.current):
-		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching leaves them"
-	case !f.Preferences.SkipMatching:
-		return OK, "all instances are replaced"
-	default:
-		return OK, "instances that match are left alone"
 	}
 }
 

@@ -199,6 +199,10 @@ func TestPreflight(t *testing.T) {
 		{"skip-matching", "outdated by what AWS does not compare", r, func(s *subject) {
 			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeImage}}}
 		}, Warn, "AWS does not see that 1 instance is outdated, since template and type match: i-3;"},
+		{"skip-matching", "all are outdated by that: nothing would be replaced", r, func(s *subject) {
+			s.Verdicts = map[string]Verdict{"i-3": {Outdated: true, Reasons: []Reason{{Code: CodeImage}}}}
+			s.Outdated = 1
+		}, Refuse, "AWS would replace nothing"},
 		{"skip-matching", "unhealthy ones are replaced anyway", r, func(s *subject) {
 			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeUnhealthy}}}
 		}, OK, ""},

@@ -232,13 +232,14 @@ func TestOrderOfBatches(t *testing.T) {
 	}
 }
 
-// TestWhatAWSDoesNotCompare: an AMI that a parameter names is not seen by skip matching. That is told at once, with what
-// to do, and again in the end.
+// TestWhatAWSDoesNotCompare: an AMI that a parameter names is not seen by skip matching, so that nothing would be
+// replaced. That is told at once, with what to do; who goes on nevertheless is told again in the end.
 func TestWhatAWSDoesNotCompare(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, awsim.Group{LaunchTemplate: "aliased", LaunchTemplateVersion: "1"}, false)
 	a.SetParameter("/ami", "ami-4")
-	a.trigger().ends(7, `warn: skip-matching: .*--skip-matching=false`, `4 instances are still outdated: .*ami-4`)
+	a.trigger().ends(1, `skip-matching: AWS would replace nothing.*--skip-matching=false`)
+	a.trigger("--allow", "skip-matching").ends(7, `4 instances are still outdated: .*ami-4`)
 }
 
 // TestMissingVersion: what cannot be launched is refused before anything is done.
