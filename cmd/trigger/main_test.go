@@ -332,7 +332,7 @@ func TestVariables(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "node-drainer trigger "+version+"\n" {
+	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "trigger version "+version+"\n" {
 		t.Errorf("exit code %d: %q, %q", code, stdout.String(), stderr.String())
 	}
 }
