@@ -87,13 +87,18 @@ func rests(g refresh.Group, f *refresh.Refresh) time.Duration {
 	return rest + usualCheckpointDelay
 }
 
-// fingerprint is all that moves in a rollout.
+// fingerprint is all that moves in a rollout. In ModeUnhealthy, where nobody else gives up, new instances
+// that come and go again do not count until they serve: else launches that fail again and again would never
+// stall.
 func (r *rollout) fingerprint(g refresh.Group, f *refresh.Refresh) string {
 	var b strings.Builder
 	if f != nil {
 		fmt.Fprint(&b, f.ID, f.Status, f.Percent, f.ToUpdate, " ")
 	}
 	for _, i := range g.Instances {
+		if r.cfg.Mode == refresh.ModeUnhealthy && !r.old[i.ID] && !i.Serving() {
+			continue
+		}
 		fmt.Fprint(&b, i.ID, i.State, i.Healthy)
 		if node := r.node(i.ID); node != nil {
 			fmt.Fprint(&b, node.Ready)

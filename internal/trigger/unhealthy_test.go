@@ -117,6 +117,18 @@ func TestReplace(t *testing.T) {
 			},
 			want: report.Stalled, words: []string{"1 old instance to go: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
 		},
+		"what is launched is abandoned, again and again": {
+			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
+			script: func(a *amazon, _ *nodes, looks int) {
+				if looks < 2 {
+					return
+				}
+				old, abandoned, coming := instance("i-1", "1"), instance(fmt.Sprintf("i-n%d", looks), "2"), instance(fmt.Sprintf("i-n%d", looks+1), "2")
+				old.Healthy, abandoned.State, coming.State = false, "Terminating", "Pending:Wait"
+				a.group.Instances = append([]refresh.Instance{old}, a.group.Instances[1], a.group.Instances[2], abandoned, coming)
+			},
+			want: report.Stalled, words: []string{"1 new instance to come"}, calls: "Mark i-1",
+		},
 		"the cluster is not that of the group": {
 			before: func(_ *amazon, v *nodes) { v.foreign = true }, change: func(c *Config) { c.Timeout = time.Hour },
 			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
