@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,17 +50,11 @@ func (s *stall) message(g refresh.Group, f *refresh.Refresh, waiting string) str
 	if held := s.rollout.held(); len(held) > 0 {
 		message += "; held up: " + few(held)
 	}
-	if halted := halting(g); len(halted) > 0 {
+	if halted := g.Halted(); len(halted) > 0 {
 		message += "; suspended: " + strings.Join(halted, ", ") + ", without which nothing is replaced: resume " +
 			"it, by trigger resume or aws autoscaling resume-processes"
 	}
 	return message
-}
-
-// halting are the suspended processes of the group without which a rollout does not go on.
-func halting(g refresh.Group) []string {
-	needed := []string{"Launch", "Terminate", "InstanceRefresh", "ReplaceUnhealthy"}
-	return slices.DeleteFunc(needed, func(p string) bool { return !slices.Contains(g.Suspended, p) })
 }
 
 // usualCheckpointDelay is how long AWS waits at a checkpoint if nobody says. Source: CheckpointDelay of

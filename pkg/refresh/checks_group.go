@@ -47,12 +47,22 @@ func aimed(_ Group, f Facts) (Level, string) {
 	return OK, "new instances are launched from " + f.Target.Text
 }
 
+// Halted are the suspended processes of the group without which a rollout, of whatever mode, does not go on.
+func (g Group) Halted() []string {
+	return g.suspended(processLaunch, processTerminate, processRefresh, processReplace)
+}
+
+// suspended are those of the processes that are.
+func (g Group) suspended(processes ...string) []string {
+	return slices.DeleteFunc(processes, func(p string) bool { return !slices.Contains(g.Suspended, p) })
+}
+
 func suspended(g Group, f Facts) (Level, string) {
 	needed := []string{processLaunch, processTerminate, processRefresh}
 	if f.Mode == ModeUnhealthy {
 		needed = []string{processLaunch, processTerminate, processReplace}
 	}
-	missing := slices.DeleteFunc(needed, func(p string) bool { return !slices.Contains(g.Suspended, p) })
+	missing := g.suspended(needed...)
 	switch {
 	case len(missing) > 0:
 		return Refuse, fmt.Sprintf("suspended: %s; without that no instance is replaced: resume it first",
