@@ -61,6 +61,11 @@ func replaces(f refresh.Refresh) bool {
 	return f.Active() && advancing(f) || f.Status == refresh.StatusSuccessful
 }
 
+// advancing tells whether a refresh goes forward: not one that is being cancelled or rolled back.
+func advancing(f refresh.Refresh) bool {
+	return f.Status != refresh.StatusCancelling && f.Status != refresh.StatusRollbackInProgress
+}
+
 // silent is told things that nobody wants to know.
 type silent struct{}
 

@@ -99,7 +99,7 @@ func (r *rollout) conflict(ctx context.Context, active refresh.Refresh) (id stri
 	what := fmt.Sprintf("instance refresh %s is under way (%s, %d %%)", active.ID, active.Status, active.Percent)
 	switch r.cfg.OnConflict {
 	case Attach:
-		if !active.Aims(r.target) || !advancing(active) {
+		if !active.Aims(r.target) {
 			return "", false, ending{report.Conflicting, what + ", with another aim: wait for it " +
 				"(--on-conflict wait) or cancel it (--on-conflict cancel)"}
 		}
@@ -123,11 +123,6 @@ func (r *rollout) conflict(ctx context.Context, active refresh.Refresh) (id stri
 	}
 	r.card.set(func(g *report.Group) { g.Phase = report.Replacing })
 	return "", true, r.renew(ctx)
-}
-
-// advancing tells whether a refresh goes forward: not one that is being cancelled or rolled back.
-func advancing(f refresh.Refresh) bool {
-	return f.Status != refresh.StatusCancelling && f.Status != refresh.StatusRollbackInProgress
 }
 
 // renew looks at everything anew, when another refresh has changed it.

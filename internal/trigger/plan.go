@@ -137,8 +137,12 @@ func (p *Planner) Plan(ctx context.Context) ([]report.Plan, error) {
 		return nil, err
 	}
 	now := time.Now()
+	found := make([]assessment, len(s.groups))
+	for i, g := range s.groups {
+		found[i] = p.assess(g, s.templates, now)
+	}
 	plans := make([]report.Plan, len(s.groups))
-	loads, unread := p.loads(ctx, s, now)
+	loads, unread := p.loads(ctx, s.groups, found)
 	if ctx.Err() != nil {
 		return nil, unread
 	}
@@ -146,7 +150,7 @@ func (p *Planner) Plan(ctx context.Context) ([]report.Plan, error) {
 	work.SetLimit(together)
 	for i, g := range s.groups {
 		work.Go(func() error {
-			plan, err := p.plan(ctx, g, p.assess(g, s.templates, now), loads)
+			plan, err := p.plan(ctx, g, found[i], loads)
 			if unread != nil && len(plan.Findings) > 0 {
 				plan.Findings = unlisted(plan.Findings, unread)
 			}
@@ -165,14 +169,16 @@ func unlisted(findings []refresh.Finding, err error) []refresh.Finding {
 		"what runs on the nodes is not told, since the cluster does not say: %v", err)})
 }
 
-// loads asks what runs on the nodes of the groups that have outdated instances.
-func (p *Planner) loads(ctx context.Context, s survey, now time.Time) (map[string]cluster.Load, error) {
+// loads asks what runs on the nodes of the groups in which outdated instances were found.
+func (p *Planner) loads(
+	ctx context.Context, groups []refresh.Group, found []assessment,
+) (map[string]cluster.Load, error) {
 	if p.view == nil {
 		return nil, nil
 	}
 	var nodes []string
-	for _, g := range s.groups {
-		if len(p.assess(g, s.templates, now).outdated()) == 0 {
+	for n, g := range groups {
+		if len(found[n].outdated()) == 0 {
 			continue
 		}
 		for _, i := range g.Instances {

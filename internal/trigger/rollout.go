@@ -53,8 +53,8 @@ func (r *rollout) remember(g refresh.Group) {
 	r.group, r.known = g, known
 }
 
-// assess judges the group as it was described last, at the time when the run began: no instance grows too old
-// during a run.
+// assessed judges the group as it was described last, at the time when the run began: no instance grows too
+// old during a run.
 func (r *rollout) assessed() assessment { return r.assess(r.group, r.templates, r.began) }
 
 // run is the rollout, from the first look to the end. The group is looked at anew if it was described some
@@ -148,7 +148,7 @@ func (r *rollout) preflight(ctx context.Context) ending {
 	if len(a.outdated()) == 0 {
 		return ending{}
 	}
-	loads, err := r.loads(ctx, survey{groups: []refresh.Group{r.group}, templates: r.templates}, r.began)
+	loads, err := r.loads(ctx, []refresh.Group{r.group}, []assessment{a})
 	if err != nil { // The cluster is not needed: AWS and the agent do the work.
 		r.card.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
 	}

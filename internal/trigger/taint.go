@@ -3,7 +3,6 @@ package trigger
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -92,7 +91,7 @@ func (r *rollout) untaint(ctx context.Context, e ending) {
 	}
 	if r.goesOn(e) {
 		if len(nodes) > 0 {
-			r.card.note(refresh.OK, "the taint %s stays on %s", cluster.OutdatedTaint, nodesOf(len(nodes)))
+			r.card.note(refresh.OK, "the taint %s stays on %s", cluster.OutdatedTaint, numberOfNodes(len(nodes)))
 		}
 		return
 	}
@@ -121,17 +120,12 @@ func (r *rollout) alter(
 		})
 	}
 	if err := work.Wait(); err != nil {
-		r.card.note(refresh.Warn, "%s could not be %s: %s: %v", nodesOf(len(failed)), done,
+		r.card.note(refresh.Warn, "%s could not be %s: %s: %v", numberOfNodes(len(failed)), done,
 			few(failed), err)
 	}
 	if n := len(nodes) - len(failed); n > 0 {
-		r.card.note(refresh.OK, "%s: %s", nodesOf(n), done)
+		r.card.note(refresh.OK, "%s: %s", numberOfNodes(n), done)
 	}
 }
 
-func nodesOf(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprint(n, " nodes")
-}
+func numberOfNodes(n int) string { return counted(n, "node", "nodes") }
