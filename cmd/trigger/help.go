@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/wrap"
 )
 
 // about is what a reader should know first.
@@ -86,7 +87,7 @@ func (p *program) writeFlags(b *strings.Builder, cmd *cobra.Command) {
 		}
 		fmt.Fprintf(b, "\n%s:\n", s.title)
 		for _, o := range s.options {
-			b.WriteString("  " + o.title() + "\n" + wrap(o.help, "      ", 100))
+			b.WriteString("  " + o.title() + "\n" + wrap.Text(o.help, "      ", 100))
 		}
 	}
 	b.WriteString("\nInformation:\n  -h, --help\n")
@@ -113,24 +114,6 @@ func (o *option) title() string {
 func indent(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return "  " + strings.Join(lines, "\n  ") + "\n"
-}
-
-// wrap breaks text into lines of at most width characters, each after indent.
-func wrap(text, indent string, width int) string {
-	var b strings.Builder
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width && line != indent {
-			b.WriteString(line + "\n")
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += word
-	}
-	b.WriteString(line + "\n")
-	return b.String()
 }
 
 // page is the command that writes the reference for the documentation.

@@ -17,6 +17,7 @@ func rows() map[string]int {
 		"pkg/event":      1,
 		"internal/batch": 1, // Tools without a noun: standard library only, as event is.
 		"internal/pause": 1,
+		"internal/wrap":  1,
 		"internal/arch":  1,
 		"internal/cloud": 1, // A tool too, for whoever makes the SDK's clients.
 
@@ -67,7 +68,9 @@ func guards() []guard {
 }
 
 // standardOnly are the rooms that import nothing but the standard library.
-func standardOnly() []string { return []string{"pkg/event", "internal/batch", "internal/pause"} }
+func standardOnly() []string {
+	return []string{"pkg/event", "internal/batch", "internal/pause", "internal/wrap"}
+}
 
 // source is one Go file of the module.
 type source struct {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/node-drainer/node-drainer/internal/wrap"
 )
 
 // Variable is one environment variable that a user can set.
@@ -98,7 +100,7 @@ AWS SDK (AWS_REGION, AWS_ROLE_ARN, AWS_ENDPOINT_URL, ...) and, outside a cluster
 func WriteHelp(w io.Writer) error {
 	_, _ = fmt.Fprintf(w, "%s\nUsage:\n  agent [--help | --version]\n\nEnvironment variables:\n", intro)
 	for _, v := range Variables() {
-		title, help := wrap(v.Name+" ("+v.standing()+")", "  ", 100), wrap(v.Help, "      ", 100)
+		title, help := wrap.Text(v.Name+" ("+v.standing()+")", "  ", 100), wrap.Text(v.Help, "      ", 100)
 		if _, err := fmt.Fprintf(w, "\n%s%s", title, help); err != nil {
 			return err
 		}
@@ -136,22 +138,4 @@ func (v Variable) markdownDefault() string {
 		return "not set"
 	}
 	return "`" + v.Default + "`"
-}
-
-// wrap breaks text into lines of at most width characters, each after indent.
-func wrap(text, indent string, width int) string {
-	var b strings.Builder
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width && line != indent {
-			b.WriteString(line + "\n")
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += word
-	}
-	b.WriteString(line + "\n")
-	return b.String()
 }

@@ -1,0 +1,22 @@
+// Package wrap breaks text into lines, for help.
+package wrap
+
+import "strings"
+
+// Text breaks text into lines of at most width characters, each after indent.
+func Text(text, indent string, width int) string {
+	var b strings.Builder
+	line := indent
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > width && line != indent {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}
