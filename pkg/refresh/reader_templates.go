@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
@@ -139,7 +140,8 @@ func (r *Reader) oneByOne(ctx context.Context, out *LaunchTemplate, numbers []st
 }
 
 // resolveAliases asks for the AMIs behind Systems Manager parameters, of the versions that somebody is to be
-// launched from: to read a parameter needs a permission.
+// launched from: to read a parameter needs a permission. That one cannot be read is no error, but Unreadable:
+// it concerns the groups that are launched from it, and no others.
 func (r *Reader) resolveAliases(ctx context.Context, out *LaunchTemplate, versions []string) error {
 	for _, version := range versions {
 		if number := out.number(version); strings.HasPrefix(out.Images[number], aliasPrefix) {
@@ -153,10 +155,22 @@ func (r *Reader) resolveAliases(ctx context.Context, out *LaunchTemplate, versio
 	for _, number := range slices.Sorted(maps.Keys(out.Aliases)) {
 		numbers = append(numbers, strconv.Itoa(number))
 	}
-	if err := r.versions(ctx, out, numbers, true); err != nil {
+	err := r.versions(ctx, out, numbers, true)
+	if answer, refused := errors.AsType[smithy.APIError](err); refused && !passes(err) {
+		out.Unreadable = answer.ErrorCode() + ": " + answer.ErrorMessage()
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("resolve the Systems Manager parameter of an AMI: %w", err)
 	}
 	return nil
+}
+
+// passes tells whether the same call may be answered otherwise later.
+func passes(err error) bool {
+	throttled := retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err)
+	retryable := retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err)
+	return throttled == aws.TrueTernary || retryable == aws.TrueTernary
 }
 
 // versions adds what EC2 says of versions of the template.

@@ -95,7 +95,7 @@ func TestLaunchTemplateAdd(t *testing.T) {
 // aliased is an EC2 with a template whose version 2 has its AMI in a Systems Manager parameter.
 type aliased struct {
 	InstancesAPI
-	refuses bool
+	refuses string // The code that parameters are refused with.
 	asked   [][]string
 }
 
@@ -105,8 +105,8 @@ func (a *aliased) DescribeLaunchTemplateVersions(
 	a.asked = append(a.asked, in.Versions)
 	images := map[int64]string{1: "ami-1", 2: "resolve:ssm:/node/ami"}
 	if aws.ToBool(in.ResolveAlias) {
-		if a.refuses {
-			return nil, &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "no ssm:GetParameters"}
+		if a.refuses != "" {
+			return nil, &smithy.GenericAPIError{Code: a.refuses, Message: "no ssm:GetParameters"}
 		}
 		images = map[int64]string{2: "ami-2"}
 	}
@@ -132,10 +132,28 @@ func TestTemplatesResolveParameters(t *testing.T) {
 	if len(api.asked) != 2 || !slices.Equal(api.asked[0], []string{"$Latest", "$Default", "2"}) || !slices.Equal(api.asked[1], []string{"2"}) {
 		t.Errorf("asked for %v", api.asked)
 	}
-	groups[0].Source.Template.Version = "$Latest"
-	_, err = NewReader(nil, &aliased{refuses: true}).Templates(t.Context(), groups, "")
-	if err == nil || !strings.Contains(err.Error(), "Systems Manager") || !strings.Contains(err.Error(), "ssm:GetParameters") {
-		t.Errorf("a parameter that may not be read: %v", err)
+}
+
+// A parameter that cannot be read concerns the groups that are launched from it: the others are told of.
+func TestTemplatesUnreadableParameter(t *testing.T) {
+	t.Parallel()
+	aliasing, other := Group{Source: Source{Template: template("lt-1", "", "$Latest")}}, Group{Source: Source{Template: template("lt-1", "", "1")}}
+	known, err := NewReader(nil, &aliased{refuses: "UnauthorizedOperation"}).Templates(t.Context(), []Group{aliasing, other}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "the Systems Manager parameter that names the AMI of launch template lt-1 version 2 ($Latest) cannot be read (UnauthorizedOperation: no ssm:GetParameters)"
+	if target := known.Resolve(aliasing, ""); target.Problem != want {
+		t.Errorf("the problem is %q, want %q", target.Problem, want)
+	}
+	if target := known.Resolve(other, ""); target.Problem != "" {
+		t.Errorf("a group that is launched from another version has the problem %q", target.Problem)
+	}
+	for _, code := range []string{"RequestLimitExceeded", "RequestTimeout"} {
+		_, err := NewReader(nil, &aliased{refuses: code}).Templates(t.Context(), []Group{aliasing}, "")
+		if codeOf(err) != code {
+			t.Errorf("%s, which passes, is told as %v", code, err)
+		}
 	}
 }
 
@@ -143,7 +161,7 @@ func TestTemplatesResolveParameters(t *testing.T) {
 func TestTemplatesResolveOnlyWhatIsLaunched(t *testing.T) {
 	t.Parallel()
 	groups := []Group{{Source: Source{Template: &Template{ID: "lt-1", Version: "$Default"}}}}
-	api := &aliased{refuses: true}
+	api := &aliased{refuses: "UnauthorizedOperation"}
 	known, err := NewReader(nil, api).Templates(t.Context(), groups, "")
 	if err != nil || len(api.asked) != 1 || len(known.byID["lt-1"].Aliases) > 0 {
 		t.Errorf("asked for %v: %+v, %v", api.asked, known.byID["lt-1"], err)

@@ -26,6 +26,7 @@ type LaunchTemplate struct {
 	Latest, Default int
 	Images          map[int]string // The AMI of each version that was asked for; resolved if it is a parameter.
 	Aliases         map[int]bool   // Versions whose AMI is a Systems Manager parameter: it changes on its own.
+	Unreadable      string         // Why the parameters of Aliases cannot be read: EC2's words.
 	Missing         bool           // It, or the version that was asked for, does not exist.
 }
 
@@ -87,6 +88,10 @@ func (t Templates) take(target *Target, s Template) Template {
 	target.Problem = cmp.Or(target.Problem, problem)
 	if lt := t.find(resolved); lt != nil && lt.Aliases[resolved.number()] {
 		target.Alias = true
+		if lt.Unreadable != "" {
+			target.Problem = cmp.Or(target.Problem, fmt.Sprintf("the Systems Manager parameter that names the AMI "+
+				"of launch template %s cannot be read (%s)", resolved.at(s.Version), lt.Unreadable))
+		}
 	}
 	return resolved
 }

@@ -242,6 +242,20 @@ func TestWhatAWSDoesNotCompare(t *testing.T) {
 	a.trigger("--allow", "skip-matching").ends(7, `4 instances are still outdated: .*ami-4`)
 }
 
+// TestUnreadableParameter: a group whose AMI cannot be known is refused, and another goes on.
+func TestUnreadableParameter(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, awsim.Group{LaunchTemplate: "aliased", LaunchTemplateVersion: "1"}, false)
+	a.Inject(awsim.Fault{
+		Service: "ec2", Action: "DescribeLaunchTemplateVersions", Code: "InvalidParameterValue",
+		Match: func(v url.Values, _ []byte) bool { return v.Get("ResolveAlias") == "true" },
+	})
+	a.trigger().ends(1, `workers  refused: .*parameter that names the AMI of launch template aliased \(.*\) version 1 cannot be read`)
+	if calls := changing(a.Server); len(calls) > 0 {
+		t.Errorf("the trigger called %v", calls)
+	}
+}
+
 // TestMissingVersion: what cannot be launched is refused before anything is done.
 func TestMissingVersion(t *testing.T) {
 	t.Parallel()
