@@ -214,7 +214,7 @@ func (a *amazon) MarkUnhealthy(_ context.Context, id string) error {
 	return nil
 }
 
-func (a *amazon) Terminate(_ context.Context, id string, _ bool) error {
+func (a *amazon) Terminate(_ context.Context, id string) error {
 	return a.locked("Terminate ", id)
 }
 

@@ -31,7 +31,7 @@ type Writer interface {
 	Pause(ctx context.Context, group string) error
 	Resume(ctx context.Context, group string) error
 	MarkUnhealthy(ctx context.Context, instanceID string) error
-	Terminate(ctx context.Context, instanceID string, decrement bool) error
+	Terminate(ctx context.Context, instanceID string) error
 	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
 	Lower(ctx context.Context, g refresh.Group) (bool, error)
 	Suspend(ctx context.Context, g refresh.Group, processes []string) ([]string, error)

@@ -148,7 +148,7 @@ func (b *batches) send(ctx context.Context, step refresh.Step) ending {
 		}
 	}
 	for _, id := range step.Terminate {
-		err := b.writer.Terminate(ctx, id, true)
+		err := b.writer.Terminate(ctx, id)
 		if e := b.sent(ctx, id, err, "terminated, and the desired capacity lowered by it"); e.over() {
 			return e
 		}

@@ -412,12 +412,12 @@ func TestHTTPMarkAndTerminate(t *testing.T) {
 	done(t, s.WaitInstances(bounded(t), "workers", func(all []awsim.Instance) bool {
 		return !slices.ContainsFunc(all, func(i awsim.Instance) bool { return i.ID == machineID(0) })
 	}))
-	done(t, w.Terminate(bounded(t), machineID(1), true))
+	done(t, w.Terminate(bounded(t), machineID(1)))
 	if g, err := r.Group(bounded(t), "workers"); err != nil || g.Desired != 2 {
 		t.Errorf("the desired capacity is %d, %v", g.Desired, err)
 	}
 	for call, err := range map[string]error{
-		"mark": w.MarkUnhealthy(bounded(t), machineID(99)), "terminate": w.Terminate(bounded(t), machineID(99), true),
+		"mark": w.MarkUnhealthy(bounded(t), machineID(99)), "terminate": w.Terminate(bounded(t), machineID(99)),
 	} {
 		if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), machineID(99)) {
 			t.Errorf("%s an instance that is not there: %v", call, err)
@@ -427,7 +427,7 @@ func TestHTTPMarkAndTerminate(t *testing.T) {
 		Action: "TerminateInstanceInAutoScalingGroup", Code: "ValidationError",
 		Message: "Currently, desiredSize equals minSize (2).",
 	})
-	if err := w.Terminate(bounded(t), machineID(2), true); err == nil || errors.Is(err, ErrGone) {
+	if err := w.Terminate(bounded(t), machineID(2)); err == nil || errors.Is(err, ErrGone) {
 		t.Errorf("a group at its least: %v", err)
 	}
 }
@@ -500,7 +500,7 @@ func TestHTTPTerminateIsSentAgainOnlyIfItWasRefused(t *testing.T) {
 			s, r, w := simulated(t)
 			workers(t, s, "workers", 2, nil)
 			s.Inject(tt.fault)
-			if err := w.Terminate(bounded(t), machineID(0), true); (err != nil) != tt.lost || errors.Is(err, ErrGone) {
+			if err := w.Terminate(bounded(t), machineID(0)); (err != nil) != tt.lost || errors.Is(err, ErrGone) {
 				t.Errorf("it ended with %v", err)
 			}
 			if got := s.Requests()["autoscaling.TerminateInstanceInAutoScalingGroup"]; got != tt.calls {

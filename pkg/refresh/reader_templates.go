@@ -168,9 +168,8 @@ func (r *Reader) resolveAliases(ctx context.Context, out *LaunchTemplate, versio
 
 // passes tells whether the same call may be answered otherwise later.
 func passes(err error) bool {
-	throttled := retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err)
 	retryable := retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err)
-	return throttled == aws.TrueTernary || retryable == aws.TrueTernary
+	return throttled(err) || retryable == aws.TrueTernary
 }
 
 // versions adds what EC2 says of versions of the template.

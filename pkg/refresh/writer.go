@@ -176,15 +176,15 @@ func (w *Writer) MarkUnhealthy(ctx context.Context, instanceID string) error {
 	return verdict(err, "mark instance %s unhealthy", instanceID)
 }
 
-// Terminate terminates the instance; with decrement the desired capacity falls by one, and nothing comes in
-// its place. If the answer is lost, it is not sent again: that a second decrement has no effect is not
-// documented. Who calls looks first what the instance is then. Errors: ErrGone.
-func (w *Writer) Terminate(ctx context.Context, instanceID string, decrement bool) error {
+// Terminate terminates the instance and lowers the desired capacity by one: nothing comes in its place. If
+// the answer is lost, it is not sent again: that a second decrement has no effect is not documented. Who
+// calls looks first what the instance is then. Errors: ErrGone.
+func (w *Writer) Terminate(ctx context.Context, instanceID string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err := w.api.TerminateInstanceInAutoScalingGroup(ctx,
 		&autoscaling.TerminateInstanceInAutoScalingGroupInput{
-			InstanceId: aws.String(instanceID), ShouldDecrementDesiredCapacity: aws.Bool(decrement),
+			InstanceId: aws.String(instanceID), ShouldDecrementDesiredCapacity: aws.Bool(true),
 		}, onlyThrottled)
 	return verdict(err, "terminate instance %s", instanceID)
 }
@@ -196,6 +196,9 @@ type throttledRetryer struct{ aws.Retryer }
 
 // IsErrorRetryable tells whether AWS has refused the call as one too many.
 func (r throttledRetryer) IsErrorRetryable(err error) bool {
-	throttled := retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err)
-	return throttled == aws.TrueTernary && r.Retryer.IsErrorRetryable(err)
+	return throttled(err) && r.Retryer.IsErrorRetryable(err)
+}
+
+func throttled(err error) bool {
+	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == aws.TrueTernary
 }
