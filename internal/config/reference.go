@@ -15,11 +15,12 @@ import (
 // Variable is one environment variable that a user can set.
 type Variable struct {
 	Name     string
+	Group    string // What its name begins with, if others are of the same part: QUEUE_, DRAIN_.
 	Default  string
 	Required bool
 	Help     string
-
-	kind reflect.Type
+	Values   []string // What it may be, if that is a few words.
+	Type     reflect.Type
 }
 
 // Variables lists the agent's environment variables, in the order of the structs that they are read into.
@@ -38,13 +39,22 @@ func variables(t reflect.Type, prefix string) []Variable {
 		}
 		out = append(out, Variable{
 			Name:     prefix + name,
+			Group:    prefix,
 			Default:  f.Tag.Get("envDefault"),
 			Required: slices.Contains(strings.Split(options, ","), "required"),
 			Help:     f.Tag.Get("help"),
-			kind:     f.Type,
+			Values:   words(f.Tag.Get("values")),
+			Type:     f.Type,
 		})
 	}
 	return out
+}
+
+func words(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
 }
 
 // unreadable names each required variable that is not set, and each that is not of its type, with a mistake
@@ -73,13 +83,13 @@ func (v Variable) misfit(value string) string {
 	var err error
 	form := ""
 	switch {
-	case v.kind == reflect.TypeFor[time.Duration]():
+	case v.Type == reflect.TypeFor[time.Duration]():
 		form = "a duration with a unit, as 90s, 15m or 2h"
 		_, err = time.ParseDuration(value)
-	case v.kind.Kind() == reflect.Bool:
+	case v.Type.Kind() == reflect.Bool:
 		form = "true or false"
 		_, err = strconv.ParseBool(value)
-	case v.kind.Kind() == reflect.Int:
+	case v.Type.Kind() == reflect.Int:
 		form = "a whole number, of no more than 2147483647"
 		_, err = strconv.ParseInt(value, 10, 32)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +43,37 @@ func TestVariables(t *testing.T) {
 			t.Errorf("%s is missing", name)
 		}
 	}
+}
+
+// TestTheWords: where the structs list what a variable may be, that is what is taken, and nothing else; and no
+// other variable is one of a few words.
+func TestTheWords(t *testing.T) {
+	t.Parallel()
+	fewWords := regexp.MustCompile(`must be [A-Za-z]+(, [A-Za-z]+)* or [A-Za-z]+$`)
+	for _, v := range config.Variables() {
+		for _, word := range v.Values {
+			if _, err := config.ReadAgent(environ(v.Name + "=" + word)); err != nil {
+				t.Errorf("the struct lists %s=%s: %v", v.Name, word, err)
+			}
+		}
+		if v.Type.Kind() != reflect.String {
+			continue
+		}
+		_, err := config.ReadAgent(environ(v.Name + "=strange"))
+		refused := err != nil && fewWords.MatchString(err.Error())
+		if refused != (len(v.Values) > 0) {
+			t.Errorf("the struct lists %q for %s, of a strange one is said: %v", v.Values, v.Name, err)
+		}
+		if refused && len(words(fewWords.FindString(err.Error()))) != len(v.Values) {
+			t.Errorf("the struct lists %q for %s, what is said is: %v", v.Values, v.Name, err)
+		}
+	}
+}
+
+// words are those of a list as a sentence has it, behind "must be".
+func words(sentence string) []string {
+	list := strings.ReplaceAll(strings.TrimPrefix(sentence, "must be "), " or ", ", ")
+	return strings.Split(strings.ReplaceAll(list, ", , ", ", "), ", ")
 }
 
 func TestHelp(t *testing.T) {

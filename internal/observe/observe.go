@@ -19,8 +19,8 @@ import (
 
 // Config is what a user can set, by environment variables that begin with LOG_.
 type Config struct {
-	Level  string `env:"LEVEL" envDefault:"info" help:"Least severe level that is logged: debug, info, warn or error."`
-	Format string `env:"FORMAT" envDefault:"json" help:"Form of the log lines: json, or console for people."`
+	Level  string `env:"LEVEL" envDefault:"info" values:"debug,info,warn,error" help:"Least severe level that is logged: debug, info, warn or error."`
+	Format string `env:"FORMAT" envDefault:"json" values:"json,console" help:"Form of the log lines: json, or console for people."`
 }
 
 // Validate returns everything that is wrong with the configuration.

@@ -27,14 +27,14 @@ const (
 // Config is what a user can set, by environment variables that begin with DRAIN_.
 type Config struct {
 	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" help:"Longest time that a drain may take, from the moment the node is taken out of service. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
-	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" help:"What becomes of pods that are still on the node when their termination grace period must begin to end by the deadline: delete (with the grace that is left, never below 1s) or leave (the instance goes with them)."`
+	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What becomes of pods that are still on the node when their termination grace period must begin to end by the deadline: delete (with the grace that is left, never below 1s) or leave (the instance goes with them)."`
 	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number begins a tier, and a tier begins when the pods of the tiers before it have gone. PRIORITY=DURATION bounds how long a tier may hold up the next one, as in 0=10m,2000000000."`
 
 	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Whether pods of a Job are waited for, up to the deadline, instead of evicted."`
 	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that are waited for, up to the deadline, instead of evicted. Empty selects none."`
 	WaitNamespaces string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR hold. Empty is all."`
-	BarePods       string `env:"BARE_PODS" envDefault:"evict" help:"What becomes of pods that no controller would make anew: evict or wait (for their end, up to the deadline)."`
-	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" help:"What becomes of pods with an emptyDir volume on disk, which they lose: evict or wait (for their end, up to the deadline)."`
+	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What becomes of pods that no controller would make anew: evict or wait (for their end, up to the deadline)."`
+	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What becomes of pods with an emptyDir volume on disk, which they lose: evict or wait (for their end, up to the deadline)."`
 
 	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" help:"How far apart pods of one PodDisruptionBudget are deleted when the deadline forces it: the first ones are deleted so much earlier, each when the pods before it have been replaced. Past half of the time of the drain at the earliest."`
 	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" help:"After how long a pod that is not Ready is deleted although its PodDisruptionBudget allows no disruption: it protects a pod that serves nobody. 0s is never (before the deadline)."`

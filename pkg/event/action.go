@@ -27,12 +27,12 @@ const (
 
 // Config is what a user can set, by environment variables that begin with EVENT_.
 type Config struct {
-	SpotInterruption      Action        `env:"SPOT_INTERRUPTION" envDefault:"drain" help:"What is done when EC2 takes a Spot Instance back in two minutes: drain, cordon or ignore."`
-	Rebalance             Action        `env:"REBALANCE_RECOMMENDATION" envDefault:"ignore" help:"What is done when a Spot Instance is at elevated risk of interruption: drain, cordon, replace or ignore. With Capacity Rebalancing on, the group itself replaces the instance, and its hook drains it."`
-	ScheduledChange       Action        `env:"SCHEDULED_CHANGE" envDefault:"drain" help:"What is done when AWS Health announces maintenance of an instance: drain, cordon, replace or ignore."`
-	StateChange           Action        `env:"STATE_CHANGE" envDefault:"drain" help:"What is done when an instance is stopped or terminated past its group: drain, cordon or ignore."`
-	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" help:"What is done when EC2 takes an instance of an interruptible Capacity Reservation or a Capacity Block back: drain, cordon or ignore."`
-	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" help:"What is done ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
+	SpotInterruption      Action        `env:"SPOT_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done when EC2 takes a Spot Instance back in two minutes: drain, cordon or ignore."`
+	Rebalance             Action        `env:"REBALANCE_RECOMMENDATION" envDefault:"ignore" values:"drain,cordon,replace,ignore" help:"What is done when a Spot Instance is at elevated risk of interruption: drain, cordon, replace or ignore. With Capacity Rebalancing on, the group itself replaces the instance, and its hook drains it."`
+	ScheduledChange       Action        `env:"SCHEDULED_CHANGE" envDefault:"drain" values:"drain,cordon,replace,ignore" help:"What is done when AWS Health announces maintenance of an instance: drain, cordon, replace or ignore."`
+	StateChange           Action        `env:"STATE_CHANGE" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done when an instance is stopped or terminated past its group: drain, cordon or ignore."`
+	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done when EC2 takes an instance of an interruptible Capacity Reservation or a Capacity Block back: drain, cordon or ignore."`
+	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
 	Margin                time.Duration `env:"MARGIN" envDefault:"5s" help:"How long before the deadline of such an event a node must be empty. Grace periods of pods are cut to fit."`
 }
 

@@ -42,9 +42,9 @@ const (
 // Config is what a user can set, by environment variables that begin with NODE_.
 type Config struct {
 	TaintKey            string        `env:"TAINT_KEY" envDefault:"node-drainer.io/terminating" help:"Key of the taint on a node that is going away. Its value is the reason."`
-	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. NoExecute lets Kubernetes delete pods at once, past every PodDisruptionBudget."`
+	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. NoExecute lets Kubernetes delete pods at once, past every PodDisruptionBudget."`
 	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Whether the node is made unschedulable as well, for pods that tolerate every taint."`
-	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is put on the node: early (with the taint), late (after the last pod has gone), or off."`
+	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is put on the node: early (with the taint), late (after the last pod has gone), or off."`
 	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent looks after, as topology.kubernetes.io/region=eu-central-1. Empty: all. It is for clusters whose nodes are in several AWS accounts or Regions: each has an agent of its own."`
 	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" help:"How long a terminating instance of this cluster is held if no node has registered for it: it may be about to, and would then take pods."`
 }
