@@ -1,5 +1,6 @@
 // Package agentrules holds what the agent and the trigger may do in a cluster, for whatever runs them:
-// nothing that runs them grants them more, so that a rule that is missing shows.
+// nothing that runs them grants them more, so that a rule that is missing shows. It is what the chart grants,
+// which test/chart holds, for who does without Helm.
 package agentrules
 
 import rbacv1 "k8s.io/api/rbac/v1"
@@ -10,15 +11,17 @@ func All() []rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	}
 	return []rbacv1.PolicyRule{
-		rule("", "nodes", "get", "list", "watch", "patch"),
-		rule("", "nodes/status", "patch"),
-		rule("", "pods", "list", "watch", "delete"),
-		rule("", "pods/eviction", "create"),
+		rule("", "nodes", "get", "list", "watch"),
+		rule("", "pods", "list", "watch"),
 		rule("", "persistentvolumeclaims", "get"),
-		rule("", "events", "create", "patch"),
 		rule("apps", "daemonsets", "list", "watch"),
 		rule("policy", "poddisruptionbudgets", "list", "watch"),
 		rule("storage.k8s.io", "volumeattachments", "list", "watch"),
+		rule("", "nodes", "patch"),
+		rule("", "nodes/status", "patch"),
+		rule("", "pods", "delete"),
+		rule("", "pods/eviction", "create"),
+		rule("", "events", "create", "patch"),
 	}
 }
 
@@ -38,10 +41,14 @@ func TriggerTaints() []rbacv1.PolicyRule {
 	}
 }
 
-// Own returns the rules of the agent's Role, in the namespace that it runs in.
+// Own returns the rules of the agent's Role, in the namespace that it runs in: for the Lease, by the name
+// that it has by default.
 func Own() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-		Verbs: []string{"get", "create", "update"},
-	}}
+	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: verbs, ResourceNames: names,
+		}
+	}
+	return []rbacv1.PolicyRule{leases([]string{"create"}), leases([]string{"get", "update"}, "node-drainer")}
 }

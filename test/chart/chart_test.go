@@ -1,0 +1,208 @@
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/node-drainer/node-drainer/test/agentrules"
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+const (
+	queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
+	least    = "config.clusterName=prod,config.queue.url=" + queueURL
+)
+
+// ours is the chart's folder.
+func ours(t *testing.T) string {
+	t.Helper()
+	path, err := chart.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// render returns what the chart makes as the release node-drainer in the namespace agents.
+func render(t *testing.T, args ...string) []unstructured.Unstructured {
+	t.Helper()
+	objects, err := chart.Render(t.Context(), "node-drainer", "agents", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// setups are the values files of the chart, by their names.
+func setups(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(ours(t), "ci", "*-values.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d values files, %v", len(files), err)
+	}
+	named := map[string]string{}
+	for _, file := range files {
+		named[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = file
+	}
+	return named
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	for name, file := range setups(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := chart.Helm(t.Context(), nil, "lint", "--strict", ours(t), "--values", file); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestRenderings: what the chart makes, and what it tells, is looked at before it changes. Write it anew with
+// make generate.
+func TestRenderings(t *testing.T) {
+	t.Parallel()
+	for name, file := range setups(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"node-drainer", ours(t), "--namespace", "agents", "--values", file}
+			objects, err := chart.Helm(t.Context(), nil, append([]string{"template"}, args...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold(t, name+".yaml", objects)
+			told, err := chart.Helm(t.Context(), nil, append([]string{"install", "--dry-run=client"}, args...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(told, "\nNOTES:\n")
+			hold(t, name+".txt", notes)
+		})
+	}
+}
+
+// hold compares with a file of testdata, or writes it.
+func hold(t *testing.T, name, text string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); diff != "" {
+		t.Errorf("%s (-want +got; make generate writes it anew):\n%s", name, diff)
+	}
+}
+
+// TestNoSetupIsMissing: each file in testdata is of a set-up that is there.
+func TestNoSetupIsMissing(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*")
+	if err != nil || len(files) != 2*len(setups(t)) {
+		t.Errorf("%q, for %d set-ups; %v", files, len(setups(t)), err)
+	}
+}
+
+// TestObjects: each object has the fields of its kind and no other, has a name, and is in the namespace of the
+// release or in none.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	elsewhere := []string{"Lease", "Role", "RoleBinding"}     // config.leader.namespace
+	operators := []string{"ServiceMonitor", "PrometheusRule"} // test/alerts has their types.
+	for name, file := range setups(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := map[string]bool{}
+			for _, o := range render(t, "--values", file) {
+				id := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+				if seen[id] || o.GetName() == "" {
+					t.Errorf("%s is there twice, or has no name", id)
+				}
+				seen[id] = true
+				if in := o.GetNamespace(); !slices.Contains([]string{"", "agents"}, in) && !slices.Contains(elsewhere, o.GetKind()) {
+					t.Errorf("%s is in another namespace", id)
+				}
+				if slices.Contains(operators, o.GetKind()) {
+					continue
+				}
+				typed, err := scheme.Scheme.New(o.GroupVersionKind())
+				if err == nil {
+					err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
+				}
+				if err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRules: the roles grant what the demo, the benchmark and the chaos test run agents and triggers with,
+// which do without Helm.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	rules := func(kind, name string, args ...string) []rbacv1.PolicyRule {
+		for _, o := range render(t, append(args, "--set", least)...) {
+			if o.GetKind() != kind || o.GetName() != name {
+				continue
+			}
+			var role rbacv1.ClusterRole // It has all that a Role has.
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+				t.Fatal(err)
+			}
+			return role.Rules
+		}
+		t.Fatalf("there is no %s %s", kind, name)
+		return nil
+	}
+	for name, diff := range map[string]string{
+		"agent":   cmp.Diff(agentrules.All(), rules("ClusterRole", "node-drainer")),
+		"Lease":   cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
+		"trigger": cmp.Diff(agentrules.Trigger(), rules("ClusterRole", "node-drainer-trigger", "--set", "trigger.enabled=true")),
+		"taints": cmp.Diff(append(agentrules.Trigger(), agentrules.TriggerTaints()...),
+			rules("ClusterRole", "node-drainer-trigger", "--set", "trigger.enabled=true,trigger.taintNodes=true")),
+	} {
+		if diff != "" {
+			t.Errorf("%s (-agentrules +chart):\n%s", name, diff)
+		}
+	}
+}
+
+// TestADryRunOnlyLooks: it has the rights to read that the agent has, and no others.
+func TestADryRunOnlyLooks(t *testing.T) {
+	t.Parallel()
+	reads := []string{"get", "list", "watch"}
+	for _, o := range render(t, "--set", least+",config.dryRun=true") {
+		switch o.GetKind() {
+		case "Role", "RoleBinding", "Lease":
+			t.Errorf("there is a %s", o.GetKind())
+		case "ClusterRole":
+			var role rbacv1.ClusterRole
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+				t.Fatal(err)
+			}
+			want := slices.DeleteFunc(agentrules.All(), func(r rbacv1.PolicyRule) bool {
+				return slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains(reads, v) })
+			})
+			if diff := cmp.Diff(want, role.Rules); diff != "" {
+				t.Errorf("the ClusterRole (-want +got):\n%s", diff)
+			}
+		}
+	}
+}

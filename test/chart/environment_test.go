@@ -1,0 +1,168 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+// environment returns the literal variables of the agent, and from where the others come.
+func environment(t *testing.T, args ...string) (literal, from map[string]string) {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := chart.Find(render(t, args...), "Deployment", "node-drainer", &d); err != nil {
+		t.Fatal(err)
+	}
+	literal, from = map[string]string{}, map[string]string{}
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		if _, twice := literal[e.Name]; twice {
+			t.Errorf("%s is there twice", e.Name)
+		}
+		switch {
+		case e.ValueFrom == nil:
+			literal[e.Name] = e.Value
+		case e.ValueFrom.FieldRef != nil:
+			from[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		case e.ValueFrom.ResourceFieldRef != nil:
+			from[e.Name] = e.ValueFrom.ResourceFieldRef.Resource
+		}
+	}
+	return literal, from
+}
+
+// TestTheDefaults: with the least that must be set the agent is configured as by the least of variables.
+func TestTheDefaults(t *testing.T) {
+	t.Parallel()
+	literal, from := environment(t, "--set", least)
+	want := map[string]string{
+		"POD_NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName",
+		"GOMEMLIMIT": "limits.memory",
+	}
+	if diff := cmp.Diff(want, from); diff != "" {
+		t.Errorf("what Kubernetes tells (-want +got):\n%s", diff)
+	}
+	read := func(variables map[string]string) config.Agent {
+		environ := []string{"POD_NAMESPACE=agents", "POD_NAME=p", "NODE_NAME=n"}
+		for name, value := range variables {
+			environ = append(environ, name+"="+value)
+		}
+		c, err := config.ReadAgent(environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	empty := map[string]string{"CLUSTER_NAME": "prod", "QUEUE_URL": queueURL}
+	if diff := cmp.Diff(read(empty), read(literal)); diff != "" {
+		t.Errorf("the configuration (-of the variables' defaults +of the chart's):\n%s", diff)
+	}
+}
+
+// another returns a value that is not the default, as values have it and as the variable has it.
+func another(t *testing.T, v config.Variable) (value any, variable string) {
+	t.Helper()
+	switch {
+	case v.Type == reflect.TypeFor[time.Duration]():
+		return "61s", "61s"
+	case v.Type.Kind() == reflect.Bool:
+		return v.Default != "true", fmt.Sprint(v.Default != "true")
+	case v.Type.Kind() == reflect.Int:
+		return 1_234_567, "1234567" // which a float would write as 1.234567e+06
+	case v.Type.Kind() == reflect.Slice:
+		return []string{"a", "b"}, "a,b"
+	case len(v.Values) > 0:
+		other := v.Values[0]
+		if other == v.Default {
+			other = v.Values[1]
+		}
+		return other, other
+	case v.Name == "LISTEN_ADDRESS":
+		return "[::1]:9090", "[::1]:9090"
+	}
+	return "true", "true" // which YAML would read as no text, were it not quoted
+}
+
+// TestEachValueIsItsVariable: what is set below config is what the variable has, and all variables are there.
+func TestEachValueIsItsVariable(t *testing.T) {
+	t.Parallel()
+	values, want := map[string]any{}, map[string]string{}
+	for _, v := range configured() {
+		at, into := path(v), values
+		if len(at) > 1 {
+			if values[at[0]] == nil {
+				values[at[0]] = map[string]any{}
+			}
+			into = values[at[0]].(map[string]any)
+		}
+		into[at[len(at)-1]], want[v.Name] = another(t, v)
+	}
+	got, _ := environment(t, "--set", "replicas=1", "--values", write(t, map[string]any{"config": values}))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the variables (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheRegion: it is told to agent and trigger, and left to IRSA and EKS Pod Identity if it is not set.
+func TestTheRegion(t *testing.T) {
+	t.Parallel()
+	if literal, _ := environment(t, "--set", least+",aws.region=eu-central-1"); literal["AWS_REGION"] != "eu-central-1" {
+		t.Errorf("AWS_REGION is %q", literal["AWS_REGION"])
+	}
+	if literal, _ := environment(t, "--set", least); slices.Contains(slices.Collect(maps.Keys(literal)), "AWS_REGION") {
+		t.Error("AWS_REGION is set")
+	}
+}
+
+// TestTwoReleases: two in a namespace have a Lease each, and may use no other.
+func TestTwoReleases(t *testing.T) {
+	t.Parallel()
+	text := func(release string) string {
+		objects, err := chart.Render(t.Context(), release, "agents", "--set", least)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := json.Marshal(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(all)
+	}
+	for _, release := range []string{"spot", "demand"} {
+		all := text(release)
+		name := release + "-node-drainer"
+		for _, want := range []string{
+			`{"name":"LEADER_LEASE_NAME","value":"` + name + `"}`, `"resourceNames":["` + name + `"]`,
+		} {
+			if !strings.Contains(all, want) {
+				t.Errorf("the release %s does not have %s", release, want)
+			}
+		}
+	}
+}
+
+// write returns a values file with these values.
+func write(t *testing.T, values map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

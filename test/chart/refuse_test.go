@@ -1,0 +1,276 @@
+package chart_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+// TestRefusals: what is wrong with values is said before anything is installed, with the path of the value.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	cronJob := "trigger.enabled=true,trigger.cronJobs.x.schedule=@daily,trigger.cronJobs.x.options."
+	for _, tt := range []struct {
+		name, set string
+		want      []string
+	}{
+		{"nothing is set", "", []string{
+			"config.clusterName is required: the name of this cluster, as the tags",
+			"config.queue.url is required: the URL of the SQS queue, as https://",
+		}},
+		{"a value that there is not", least + ",config.drain.atDeadlin=leave", []string{
+			"at '/config/drain': additional properties 'atDeadlin' not allowed",
+		}},
+		{"a value beside config", least + ",drain.timeout=1h", []string{"additional properties 'drain' not allowed"}},
+		{"another word", least + ",config.drain.atDeadline=weep", []string{
+			"at '/config/drain/atDeadline': value must be one of 'delete', 'leave'",
+		}},
+		{"a duration without a unit", least + ",config.drain.timeout=90", []string{
+			"at '/config/drain/timeout': got number, want string",
+		}},
+		{"no duration", least + ",config.drain.timeout=soon", []string{"at '/config/drain/timeout': 'soon' does not match pattern"}},
+		{"no number", least + ",config.queue.receivers=many", []string{"at '/config/queue/receivers': got string, want integer"}},
+		{"neither true nor false", least + ",config.dryRun=yes", []string{"at '/config/dryRun': got string, want boolean"}},
+		{"no list", least + ",config.hook.names=drain", []string{"at '/config/hook/names': got string, want array"}},
+		{"no ARN", least + ",serviceAccount.roleARN=node-drainer", []string{"at '/serviceAccount/roleARN': 'node-drainer' does not match pattern"}},
+		{"no digest", least + ",image.digest=latest", []string{"at '/image/digest': 'latest' does not match pattern"}},
+		{"replicas that all work", least + ",config.leader.election=false", []string{
+			"config.leader.election is false: with more than one of replicas, all would do the same work",
+		}},
+		{"a toleration of everything", least + ",tolerations[0].operator=Exists", []string{
+			"tolerations[0] has no key, so it tolerates every taint, also that of a node that is going: name a key",
+		}},
+		{"a toleration of our taint", least + ",tolerations[0].key=node-drainer.io/terminating", []string{
+			"tolerations[0] tolerates config.node.taintKey",
+		}},
+		{"a ServiceAccount that nobody names", least + ",serviceAccount.create=false", []string{
+			"serviceAccount.create is false, and serviceAccount.name does not say which ServiceAccount there is",
+		}},
+		{"a role for a ServiceAccount of others", least + ",serviceAccount.create=false,serviceAccount.name=x," +
+			"serviceAccount.roleARN=arn:aws:iam::123456789012:role/x", []string{
+			"serviceAccount.create is false: roleARN and annotations are only for a ServiceAccount that the chart makes",
+		}},
+		{"the same for the trigger", least + ",trigger.enabled=true,trigger.tolerations[0].operator=Exists", []string{
+			"trigger.tolerations[0] has no key",
+		}},
+		{"no alert", least + ",metrics.prometheusRule.disabled[0]=NodeDrainerAbsend", []string{
+			"metrics.prometheusRule.disabled names NodeDrainerAbsend, which is none of NodeDrainerAbsent, ",
+		}},
+		{"a flag that there is not", least + "," + cronJob + "asgs=workers", []string{
+			"at '/trigger/cronJobs/x/options': additional properties 'asgs' not allowed",
+		}},
+		{"another word of a flag", least + "," + cronJob + "mode=gentle", []string{
+			"at '/trigger/cronJobs/x/options/mode': value must be one of 'refresh', 'unhealthy'",
+		}},
+		{"a rollout of nothing", least + "," + cronJob + "mode=refresh", []string{
+			"trigger.cronJobs.x.options names no groups: set asg, cluster or tag",
+		}},
+		{"taints without the right to", least + "," + cronJob + "cluster=prod," + cronJob + "taintOutdated=soft", []string{
+			"trigger.cronJobs.x.options.taintOutdated needs trigger.taintNodes: true",
+		}},
+		{
+			"a CronJob's name that is too long",
+			least + "," + strings.ReplaceAll(cronJob, ".x.", ".replace-old-nodes-of-batch.") + "cluster=prod",
+			[]string{
+				"trigger.cronJobs.replace-old-nodes-of-batch: its name must be of lower-case letters, digits and hyphens, and no more",
+			},
+		},
+		{"a CronJob without a schedule", least + ",trigger.cronJobs.x.options.cluster=prod", []string{
+			"at '/trigger/cronJobs/x': missing property 'schedule'",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := chart.Render(t.Context(), "node-drainer", "agents", "--set", tt.set)
+			if err == nil {
+				t.Fatal("it was taken")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("it is not said that %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestTheOldestKubernetes: an older one than the chart is made for is refused.
+func TestTheOldestKubernetes(t *testing.T) {
+	t.Parallel()
+	_, err := chart.Render(t.Context(), "node-drainer", "agents", "--set", least, "--kube-version", "1.29.0")
+	if err == nil || !strings.Contains(err.Error(), "requires kubeVersion: >=1.30.0-0") {
+		t.Errorf("it is said: %v", err)
+	}
+}
+
+// TestEachValueIsUsed: to change a value, whichever it is, changes what the chart makes.
+func TestEachValueIsUsed(t *testing.T) {
+	t.Parallel()
+	full := setups(t)["full"]
+	values, set := readYAML(t, filepath.Join(ours(t), "values.yaml")), readYAML(t, full)
+	delete(values["serviceAccount"].(map[string]any), "create") // TestAnAccountOfOthers
+	delete(values["trigger"].(map[string]any)["serviceAccount"].(map[string]any), "create")
+	draw := func(t *testing.T, more ...string) []byte {
+		args := append([]string{"template", "x", ours(t), "--skip-schema-validation", "--values", full}, more...)
+		out, err := chart.Helm(t.Context(), nil, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []byte(out)
+	}
+	before := draw(t)
+	delete(values, "config") // TestEachValueIsItsVariable
+	for _, at := range leaves(values, nil) {
+		t.Run(strings.Join(at, "."), func(t *testing.T) {
+			t.Parallel()
+			value, overridden := lookup(set, at)
+			if !overridden {
+				value, _ = lookup(values, at)
+			}
+			other := changed(value)
+			for _, key := range slices.Backward(at) {
+				other = map[string]any{key: other}
+			}
+			if bytes.Equal(before, draw(t, "--values", write(t, other.(map[string]any)))) {
+				t.Errorf("%v or not, the chart makes the same", value)
+			}
+		})
+	}
+}
+
+// TestAnAccountOfOthers: it is used, and not made.
+func TestAnAccountOfOthers(t *testing.T) {
+	t.Parallel()
+	objects := render(t, "--set", least+",trigger.enabled=true,trigger.cronJobs.x.schedule=@daily,"+
+		"trigger.cronJobs.x.options.cluster=prod,serviceAccount.create=false,serviceAccount.name=drains,"+
+		"trigger.serviceAccount.create=false,trigger.serviceAccount.name=rolls")
+	text, err := json.Marshal(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), `"kind":"ServiceAccount","metadata"`) {
+		t.Error("a ServiceAccount is made")
+	}
+	for _, name := range []string{"drains", "rolls"} {
+		subject := `{"kind":"ServiceAccount","name":"` + name + `","namespace":"agents"}`
+		if !strings.Contains(string(text), subject) || !strings.Contains(string(text), `"serviceAccountName":"`+name+`"`) {
+			t.Errorf("%s is not used: %s", name, text)
+		}
+	}
+}
+
+// changed returns another value of the type.
+func changed(value any) any {
+	switch v := value.(type) {
+	case bool:
+		return !v
+	case float64:
+		return v + 1
+	case map[string]any:
+		if _, cronJobs := v["outdated"]; cronJobs {
+			return map[string]any{"outdated": map[string]any{"schedule": "other"}}
+		}
+		return map[string]any{"other": "x"}
+	case []any:
+		if len(v) > 0 {
+			return []any{}
+		}
+		return []any{map[string]any{"name": "other"}}
+	}
+	return "other"
+}
+
+// leaves returns the paths of all values that are no maps with something in them.
+func leaves(values map[string]any, above []string) [][]string {
+	var all [][]string
+	for key, value := range values {
+		at := append(slices.Clone(above), key)
+		if below, ok := value.(map[string]any); ok && len(below) > 0 {
+			all = append(all, leaves(below, at)...)
+		} else {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+func lookup(values map[string]any, at []string) (value any, ok bool) {
+	for i, key := range at {
+		if value, ok = values[key]; !ok || i == len(at)-1 {
+			return value, ok
+		}
+		values, _ = value.(map[string]any)
+	}
+	return nil, false
+}
+
+func readYAML(t *testing.T, file string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// TestEachValueThereIs: a value that a template asks for is in values.yaml.
+func TestEachValueThereIs(t *testing.T) {
+	t.Parallel()
+	values := readYAML(t, filepath.Join(ours(t), "values.yaml"))
+	templates, err := filepath.Glob(filepath.Join(ours(t), "templates", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, file := range templates {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\.Values\.([A-Za-z.]+)`).FindAllStringSubmatch(string(text), -1) {
+			asked++
+			if _, ok := lookup(values, strings.Split(m[1], ".")); !ok {
+				t.Errorf("%s asks for %s", filepath.Base(file), m[1])
+			}
+		}
+	}
+	if asked < 30 {
+		t.Errorf("the templates ask for %d values", asked)
+	}
+}
+
+// TestEachValueIsDocumented: each value has a row in the chart's README that says what it is for.
+func TestEachValueIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(ours(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| ([a-zA-Z.]+) \| (\w+) \| .* \| (.*) \|$`).FindAllStringSubmatch(string(page), -1)
+	described := map[string]bool{}
+	for _, row := range rows {
+		described[row[1]] = len(row[3]) > 5
+	}
+	for _, at := range leaves(readYAML(t, filepath.Join(ours(t), "values.yaml")), nil) {
+		documented := false
+		for i := range at {
+			documented = documented || described[strings.Join(at[:i+1], ".")]
+		}
+		if !documented {
+			t.Errorf("%s is not documented", strings.Join(at, "."))
+		}
+	}
+}
