@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/observe"
@@ -117,28 +118,35 @@ func TestTheMetricsOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestEveryMetricOfTheDocsExists: a metric that a page names is one of the agent's, and so is each value of a
-// label that an expression selects.
+// TestEveryMetricOfTheDocsExists: a metric that a page, an alert or the dashboard names is one of the agent's,
+// and so is each value of a label that an expression selects.
 func TestEveryMetricOfTheDocsExists(t *testing.T) {
 	own := metricsOfTheAgent(t)
+	files := []string{"../../README.md", alertsFile, "../../charts/node-drainer/files/dashboard.json"}
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	selector := regexp.MustCompile(`(node_drainer_\w+)\{(\w+)=~?"([^"]+)"`)
+	selector := regexp.MustCompile(`(node_drainer_\w+)\{([^}]*)\}`)
+	matcher := regexp.MustCompile(`(\w+)=~?"([^"]+)"`)
 	selected := 0
-	for _, file := range append(pages, "../../README.md") {
-		page := read(t, file)
+	for _, file := range append(pages, files...) {
+		page := strings.ReplaceAll(read(t, file), `\"`, `"`)
 		for _, name := range find(page, `\b(node_drainer_\w+)`) {
 			if own[name].kind == "" && own[strings.TrimSuffix(name, "_bucket")].kind != "histogram" {
 				t.Errorf("%s names %s, which is no metric", file, name)
 			}
 		}
 		for _, m := range selector.FindAllStringSubmatch(page, -1) {
-			for value := range strings.SplitSeq(m[3], "|") {
-				selected++
-				if !slices.Contains(own[m[1]].labels[m[2]], value) {
-					t.Errorf("%s selects %s=%q of %s, which is never there", file, m[2], value, m[1])
+			for _, of := range matcher.FindAllStringSubmatch(m[2], -1) {
+				if of[1] == "job" || of[1] == "namespace" { // which Prometheus adds
+					continue
+				}
+				for value := range strings.SplitSeq(of[2], "|") {
+					selected++
+					if !slices.Contains(own[m[1]].labels[of[1]], value) {
+						t.Errorf("%s selects %s=%q of %s, which is never there", file, of[1], value, m[1])
+					}
 				}
 			}
 		}
@@ -148,12 +156,52 @@ func TestEveryMetricOfTheDocsExists(t *testing.T) {
 	}
 }
 
-// TestTheAlertsOfTheDocs: what to do is said of each alert, and of no other.
+// alertsFile has the alerts, as Prometheus reads them.
+const alertsFile = "../../charts/node-drainer/files/alerts.yaml"
+
+// TestTheAlertsOfTheDocs: each alert says how bad it is, what has happened and what to do, and leads to a
+// section of docs/operations.md that is about it; no section is about anything else.
 func TestTheAlertsOfTheDocs(t *testing.T) {
-	page := read(t, "../../docs/operations.md")
-	rules, told := find(page, `(?m)^ +- alert: (\w+)$`), find(page, "(?m)^\\| `(NodeDrainer\\w+)` \\|")
-	if len(rules) == 0 || !slices.Equal(rules, told) {
-		t.Errorf("the rules are %q, told of are %q", rules, told)
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, alertsFile)), &file); err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n## Alerts\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rules []string
+	for _, group := range file.Groups {
+		for _, r := range group.Rules {
+			rules = append(rules, r.Alert)
+			began := map[string]string{"critical": "Critical", "warning": "Warning"}[r.Labels["severity"]]
+			if r.For != "" {
+				began += ", after " + strings.TrimSuffix(r.For, "m") + " minutes"
+			}
+			if want := "\n### " + r.Alert + "\n\n" + began + ". "; !strings.Contains(section, want) {
+				t.Errorf("docs/operations.md does not say %q", want)
+			}
+			for _, name := range []string{"summary", "description"} {
+				if text := r.Annotations[name]; !strings.HasSuffix(text, ".") {
+					t.Errorf("%s: the %s is no sentence: %q", r.Alert, name, text)
+				}
+			}
+			page := "https://github.com/node-drainer/node-drainer/blob/main/docs/operations.md#"
+			if want := page + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+				t.Errorf("%s leads to %s, not to %s", r.Alert, r.Annotations["runbook_url"], want)
+			}
+			if metrics, ours := strings.Count(r.Expr, "node_drainer_"), strings.Count(r.Expr, `job="node-drainer"`); metrics != ours {
+				t.Errorf("%s selects %d of %d metrics by the job, in whose place the chart puts the release", r.Alert, ours, metrics)
+			}
+		}
+	}
+	if told := find(section, `(?m)^### (\w+)$`); len(rules) == 0 || !slices.Equal(told, slices.Sorted(slices.Values(rules))) {
+		t.Errorf("the alerts are %q, told of are %q", rules, told)
 	}
 }
 
