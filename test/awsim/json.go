@@ -58,6 +58,8 @@ func queryCode(code string) string {
 	case "BatchEntryIdsNotDistinct", "BatchRequestTooLong", "EmptyBatchRequest", "InvalidBatchEntryId",
 		"MessageNotInflight", "PurgeQueueInProgress", "TooManyEntriesInBatchRequest", "UnsupportedOperation":
 		return prefix + code
+	case "AccessDeniedException":
+		return "AccessDenied"
 	}
 	return code
 }
@@ -69,7 +71,7 @@ func modelled(code string) bool {
 		"ReceiptHandleIsInvalid", "RequestThrottled":
 		return true
 	}
-	return queryCode(code) != code
+	return queryCode(code) != code && code != "AccessDeniedException"
 }
 
 // decodeJSON reads a request. A field that the real API does not have is an error.

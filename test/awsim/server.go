@@ -93,6 +93,7 @@ type Server struct {
 	services map[string]*service // By API version for Query, by target prefix for JSON.
 	faults   faults
 	calls    calls
+	iam      permissions
 	sqs      *sqs
 	asg      *autoscaling
 }

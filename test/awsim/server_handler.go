@@ -73,7 +73,7 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// perform applies the request's action, unless a fault comes before it.
+// perform applies the request's action, unless a fault comes before it, or the caller may not.
 func (s *Server) perform(ctx context.Context, req request) (any, error) {
 	fault, faulty := s.faults.take(req)
 	if faulty {
@@ -83,6 +83,9 @@ func (s *Server) perform(ctx context.Context, req request) (any, error) {
 		if !fault.AfterApply && fault.err() != nil {
 			return nil, fault.err()
 		}
+	}
+	if err := s.authorize(req); err != nil {
+		return nil, err
 	}
 	out, err := req.service.actions[req.action](ctx, req.in)
 	if faulty && fault.AfterApply && fault.err() != nil {

@@ -1,0 +1,129 @@
+package awsim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The conditions that are simulated: tags of the resource, and the keys of the tags that a call sets or
+// deletes.
+const (
+	ofResource = "aws:ResourceTag/"
+	ofTagKeys  = "aws:TagKeys"
+	forAllKeys = "ForAllValues:StringEquals"
+)
+
+// statement is one of a policy. It only ever allows.
+type statement struct {
+	Sid       string
+	Effect    string
+	Action    texts
+	Resource  texts
+	Condition map[string]map[string]texts
+}
+
+// texts is a list in a policy, which may be a single text.
+type texts []string
+
+// UnmarshalJSON reads either.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = texts{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// readPolicy is the policy's statements, or an error if anything in it is not simulated.
+func (s *Server) readPolicy(policy string) ([]statement, error) {
+	var document struct {
+		Version   string
+		Statement []statement
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(policy)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&document); err != nil {
+		return nil, fmt.Errorf("it is no policy that is simulated here: %w", err)
+	}
+	if document.Version != "2012-10-17" {
+		return nil, fmt.Errorf("its Version is %q", document.Version)
+	}
+	for _, st := range document.Statement {
+		if err := s.checkStatement(st); err != nil {
+			return nil, fmt.Errorf("statement %q: %w", st.Sid, err)
+		}
+	}
+	return document.Statement, nil
+}
+
+func (s *Server) checkStatement(st statement) error {
+	switch {
+	case st.Effect != "Allow":
+		return fmt.Errorf("the Effect %q is not simulated", st.Effect)
+	case len(st.Action) == 0 || len(st.Resource) == 0:
+		return fmt.Errorf("it has no Action or no Resource")
+	}
+	for _, on := range st.Resource {
+		if on != "*" && !strings.HasPrefix(on, "arn:") || strings.Contains(on, "${") {
+			return fmt.Errorf("the Resource %q is not simulated", on)
+		}
+	}
+	for _, action := range st.Action {
+		if err := s.checkAction(action, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAction is an error if the statement could never allow the action.
+func (s *Server) checkAction(action string, st statement) error {
+	onAll := len(st.Resource) == 1 && st.Resource[0] == "*" && len(st.Condition) == 0
+	switch {
+	case !s.knows(action):
+		return fmt.Errorf("the action %q is not simulated", action)
+	case !onGroups(action) && !strings.HasPrefix(action, "sqs:") && !onAll:
+		return fmt.Errorf("AWS can allow %s on * alone, and without a condition", action)
+	}
+	for operator, keys := range st.Condition {
+		for key := range keys {
+			if !simulated(operator, key, action) {
+				return fmt.Errorf("the condition %s of %s is not simulated for %s", operator, key, action)
+			}
+		}
+	}
+	return nil
+}
+
+// simulated tells whether a condition is, for an action.
+func simulated(operator, key, action string) bool {
+	switch operator {
+	case "StringEquals", "StringLike":
+		return onGroups(action) && strings.HasPrefix(key, ofResource)
+	case forAllKeys:
+		return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys
+	}
+	return false
+}
+
+// knows tells whether there is such an action in a policy.
+func (s *Server) knows(action string) bool {
+	for _, service := range s.services {
+		for name := range service.actions {
+			if permission(service.name, name) == action {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// onGroups tells whether the action is about an Auto Scaling group, so that it can be limited to some. What
+// describes is about all (Service Authorization Reference, Amazon EC2 Auto Scaling).
+func onGroups(action string) bool {
+	name, ours := strings.CutPrefix(action, "autoscaling:")
+	return ours && !strings.HasPrefix(name, "Describe")
+}
