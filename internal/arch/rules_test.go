@@ -82,12 +82,12 @@ type source struct {
 func (s source) test() bool { return strings.HasSuffix(s.file, "_test.go") }
 
 // roomOf returns the room that a path lies in: its first two elements under cmd, internal and pkg; "test"
-// for all that stands around the product; else "".
+// for all that stands around the product; "deploy" for what AWS is set up with; else "".
 func roomOf(file string) string {
 	parts := strings.Split(file, "/")
 	switch {
-	case parts[0] == "test":
-		return "test"
+	case parts[0] == "test" || parts[0] == "deploy":
+		return parts[0]
 	case len(parts) >= 2 && (parts[0] == "cmd" || parts[0] == "internal" || parts[0] == "pkg"):
 		return path.Join(parts[:2]...)
 	}
@@ -103,9 +103,13 @@ func judge(sources []source) []string {
 		if s.test() {
 			continue
 		}
-		if room := roomOf(path.Dir(s.file)); room == "test" {
+		switch room := roomOf(path.Dir(s.file)); room {
+		case "test":
 			faults = append(faults, worldFaults(s)...)
-		} else if room != "" {
+		case "deploy":
+			faults = append(faults, deployFaults(s)...)
+		case "":
+		default:
 			faults = append(faults, productFaults(room, s)...)
 		}
 	}
@@ -130,6 +134,17 @@ func worldFaults(s source) []string {
 	for _, imported := range s.imports {
 		if strings.HasPrefix(s.file, "test/awsim/") && within(imported, "github.com/aws") {
 			faults = append(faults, fmt.Sprintf("%s imports %s: awsim is written without the SDK", s.file, imported))
+		}
+	}
+	return faults
+}
+
+// deployFaults keeps the documents of deploy free of any program: they are read by all sorts.
+func deployFaults(s source) []string {
+	var faults []string
+	for _, imported := range s.imports {
+		if !standard(imported) && !within(imported, module+"/deploy") {
+			faults = append(faults, fmt.Sprintf("%s imports %s: deploy has the standard library only", s.file, imported))
 		}
 	}
 	return faults
@@ -166,6 +181,8 @@ func houseFault(room, target string) string {
 	switch {
 	case target == "test":
 		return "the product does not know of its tests"
+	case target == "deploy":
+		return "the product does not know how it is installed"
 	case target != room && rows()[target] >= rows()[room]:
 		return "arrows point down, to a lower row"
 	}

@@ -1,0 +1,158 @@
+// Command copies writes the documents of deploy into the files that show them: the CloudFormation template,
+// below each comment that names one, and pages, below each such comment with values for examples.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/node-drainer/node-drainer/deploy"
+)
+
+func main() {
+	for _, file := range os.Args[1:] {
+		if err := renew(file); err != nil {
+			fmt.Fprintln(os.Stderr, "copies:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// renew writes the copies in a file anew.
+func renew(file string) error {
+	text, err := os.ReadFile(file) //nolint:gosec // The caller names the files, in go:generate.
+	if err != nil {
+		return err
+	}
+	write := intoPage
+	if filepath.Ext(file) == ".yaml" {
+		write = intoTemplate
+	}
+	renewed, err := write(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(renewed), 0o644) //nolint:gosec // It is checked in, and for all to read.
+}
+
+var (
+	inTemplate = regexp.MustCompile(`^( *(?:- )?)(?:\w+: )?# ((?:iam|events)/[a-z-]+)\.json((?: \w+=\w+)*)$`)
+	inPage     = regexp.MustCompile("(?s)(<!-- deploy((?: (?:iam|events)/[a-z-]+)+) -->\n```json\n).*?(```\n)")
+)
+
+// intoTemplate replaces what stands below each comment, which is all that is indented deeper than the
+// comment's line.
+func intoTemplate(text string) (string, error) {
+	var out strings.Builder
+	below := -1 // The indentation of the comment whose old copy is being left out.
+	for line := range strings.Lines(text) {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if below >= 0 && (indent > below && strings.TrimSpace(line) != "") {
+			continue
+		}
+		below = -1
+		out.WriteString(line)
+		found := inTemplate.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if found == nil {
+			continue
+		}
+		below = indent
+		document, err := substituted(found[2], strings.Fields(found[3]))
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(indented(document, len(found[1])+2-len(strings.TrimLeft(found[1], " "))))
+	}
+	return out.String(), nil
+}
+
+// substituted is a document as a value in the template. Where it has places, it is a text for Fn::Sub, as no
+// key of a mapping can have any in CloudFormation.
+func substituted(name string, others []string) (string, error) {
+	document, err := deploy.Read(name)
+	if err != nil {
+		return "", err
+	}
+	places, err := deploy.Places(name)
+	if err != nil || len(places) == 0 {
+		return document, err
+	}
+	values := expressions()
+	for _, other := range others {
+		place, parameter, _ := strings.Cut(other, "=")
+		values[place] = "!Ref " + parameter
+	}
+	var out strings.Builder
+	out.WriteString("Fn::Sub:\n  - |\n" + indented(document, 4))
+	for i, place := range places {
+		if values[place] == "" {
+			return "", fmt.Errorf("%s has a place for %s, which the template has no value for", name, place)
+		}
+		out.WriteString(map[bool]string{true: "  - ", false: "    "}[i == 0] + place + ": " + values[place] + "\n")
+	}
+	return out.String(), nil
+}
+
+func indented(text string, by int) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString(strings.Repeat(" ", by) + line)
+	}
+	return out.String()
+}
+
+// expressions are what CloudFormation puts into the places.
+func expressions() map[string]string {
+	arn := func(rest string) string { return `!Sub "arn:${AWS::Partition}:` + rest + `"` }
+	here := "${AWS::Region}:${AWS::AccountId}:"
+	return map[string]string{
+		"QueueArn":        "!GetAtt Queue.Arn",
+		"DeadQueueArn":    "!GetAtt DeadQueue.Arn",
+		"Rules":           arn("events:" + here + "rule/${AWS::StackName}-*"),
+		"Groups":          arn("autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*"),
+		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
+		"GroupTagValue":   "!Ref GroupTagValue",
+		"ClusterArn":      arn("eks:" + here + "cluster/${ClusterName}"),
+		"Namespace":       "!Ref Namespace",
+		"ServiceAccount":  "!Ref ServiceAccount",
+		"KeyArn":          "!Ref KmsKeyArn",
+		"OidcProviderArn": "!Ref OidcProviderArn",
+		"OidcProvider":    `!Select [1, !Split [oidc-provider/, !Ref OidcProviderArn]]`,
+	}
+}
+
+// intoPage fills each block with the documents that its comment names, with values for examples.
+func intoPage(text string) (string, error) {
+	var failed error
+	renewed := inPage.ReplaceAllStringFunc(text, func(block string) string {
+		parts := inPage.FindStringSubmatch(block)
+		document, err := joined(strings.Fields(parts[2]))
+		if err != nil {
+			failed = err
+		}
+		return parts[1] + document + parts[3]
+	})
+	return renewed, failed
+}
+
+// joined is one policy with the statements of several.
+func joined(names []string) (string, error) {
+	const begin, end = "\"Statement\": [\n", "\n  ]\n}\n"
+	var head string
+	var statements []string
+	for _, name := range names {
+		document, err := deploy.Fill(name, deploy.Example())
+		if err != nil {
+			return "", err
+		}
+		if len(names) == 1 {
+			return document, nil
+		}
+		before, rest, _ := strings.Cut(document, begin)
+		head, statements = before+begin, append(statements, strings.TrimSuffix(rest, end))
+	}
+	return head + strings.Join(statements, ",\n") + end, nil
+}

@@ -1,0 +1,31 @@
+locals {
+  # For hooks without a target, those of the groups alone: what a queue gets of other clusters' hooks is given back.
+  lifecycle_rule = {
+    source        = ["aws.autoscaling"]
+    "detail-type" = ["EC2 Instance-terminate Lifecycle Action", "EC2 Instance-launch Lifecycle Action"]
+    detail        = { AutoScalingGroupName = sort(values(var.groups)) }
+  }
+
+  rules = merge(
+    { for kind in var.events : kind => file("${path.module}/../events/${kind}.json") },
+    { for kind in ["lifecycle"] : kind => jsonencode(local.lifecycle_rule) if var.delivery == "eventbridge" },
+  )
+}
+
+# A rule's name has 64 characters at most, so it has one word of the kind. The queue's policy goes by the beginning.
+resource "aws_cloudwatch_event_rule" "this" {
+  for_each = local.rules
+
+  name          = "${local.name}-${regex("^(?:capacity-)?([a-z]+)", each.key)[0]}"
+  description   = "Tells node-drainer of ${each.key}."
+  event_pattern = each.value
+  tags          = var.tags
+}
+
+resource "aws_cloudwatch_event_target" "this" {
+  for_each = local.rules
+
+  rule      = aws_cloudwatch_event_rule.this[each.key].name
+  target_id = "queue"
+  arn       = aws_sqs_queue.this.arn
+}
