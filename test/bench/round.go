@@ -188,7 +188,7 @@ func (r *round) measure(ctx context.Context, used usage, start, finished time.Ti
 // account makes the contestant's ServiceAccount, by which its requests are told apart.
 func (r *round) account(ctx context.Context, rules ...rbacv1.PolicyRule) error {
 	var err error
-	r.kubeconfig, err = r.cluster.ServiceAccount(ctx, home, r.id, rules...)
+	r.kubeconfig, err = r.cluster.ServiceAccount(ctx, home, r.id, rules, nil)
 	return err
 }
 

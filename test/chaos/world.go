@@ -128,10 +128,8 @@ func (w *world) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.kubeconfig, err = w.cluster.ServiceAccount(ctx, home, "agent", agentrules.All()...); err != nil {
-		return err
-	}
-	return w.cluster.GrantOwn(ctx, home, "agent", agentrules.Own()...)
+	w.kubeconfig, err = w.cluster.ServiceAccount(ctx, home, "agent", agentrules.All(), agentrules.Own())
+	return err
 }
 
 // groups makes the Auto Scaling groups with their hooks, and the ways by which messages come to the queue.

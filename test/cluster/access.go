@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -24,18 +25,161 @@ func UserName(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// ServiceAccount makes a ServiceAccount that may do in the whole cluster what the rules grant, and
-// nothing else, and returns the path of a kubeconfig with a token of it. It returns when the rules are
-// in force. The kubeconfig goes with the cluster.
+// ServiceAccount makes a ServiceAccount that may do in the whole cluster what everywhere grants, in its own
+// namespace what own grants, and nothing else, and returns the path of a kubeconfig with a token of it.
 func (c *Cluster) ServiceAccount(
-	ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule,
+	ctx context.Context, namespace, name string, everywhere, own []rbacv1.PolicyRule,
 ) (kubeconfig string, err error) {
-	if err := c.grant(ctx, namespace, name, rules); err != nil {
-		return "", fmt.Errorf("make ServiceAccount %s/%s: %w", namespace, name, err)
+	objects, err := account(namespace, name, everywhere, own)
+	if err != nil {
+		return "", err
 	}
+	if err := c.Create(ctx, objects...); err != nil {
+		return "", err
+	}
+	return c.Token(ctx, namespace, name)
+}
+
+// account is the ServiceAccount with its roles and bindings.
+func account(
+	namespace, name string, everywhere, own []rbacv1.PolicyRule,
+) ([]unstructured.Unstructured, error) {
+	group := rbacv1.SchemeGroupVersion.String()
+	kind := func(version, kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: version, Kind: kind}
+	}
+	global := metav1.ObjectMeta{Name: namespace + "-" + name}
+	here := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+	var objects []unstructured.Unstructured
+	for _, o := range []runtime.Object{
+		&corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: here},
+		&rbacv1.ClusterRole{TypeMeta: kind(group, "ClusterRole"), ObjectMeta: global, Rules: everywhere},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind(group, "ClusterRoleBinding"), ObjectMeta: global, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: global.Name},
+		},
+		&rbacv1.Role{TypeMeta: kind(group, "Role"), ObjectMeta: here, Rules: own},
+		&rbacv1.RoleBinding{
+			TypeMeta: kind(group, "RoleBinding"), ObjectMeta: here, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		},
+	} {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, unstructured.Unstructured{Object: content})
+	}
+	return objects, nil
+}
+
+// Create makes the objects as they are, whatever their kind. It returns when the roles among them are in
+// force.
+func (c *Cluster) Create(ctx context.Context, objects ...unstructured.Unstructured) error {
+	for _, o := range objects {
+		kind := o.GroupVersionKind()
+		mapping, err := c.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return err
+		}
+		_, err = c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).
+			Create(ctx, &o, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create %s %s: %w", kind.Kind, o.GetName(), err)
+		}
+	}
+	grants, err := Grants(objects)
+	if err != nil {
+		return err
+	}
+	for _, g := range grants {
+		for _, rule := range g.Rules[:min(1, len(g.Rules))] { // The others come with it.
+			what := authorizationv1.ResourceAttributes{
+				Namespace: g.Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			}
+			if err := c.WaitAllowed(ctx, g.User, what, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Grant is what one binding lets a user do.
+type Grant struct {
+	User      string
+	Namespace string // Where; everywhere if empty.
+	Rules     []rbacv1.PolicyRule
+}
+
+// Grants returns what the bindings among the objects grant by the roles among them.
+func Grants(objects []unstructured.Unstructured) ([]Grant, error) {
+	rules := map[string][]rbacv1.PolicyRule{}
+	var bindings []rbacv1.RoleBinding // What is for the whole cluster reads the same, without a namespace.
+	for _, o := range objects {
+		var role rbacv1.Role
+		var binding rbacv1.RoleBinding
+		var into any
+		switch o.GetKind() {
+		case "ClusterRole", "Role":
+			into = &role
+		case "ClusterRoleBinding", "RoleBinding":
+			into = &binding
+		default:
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+			return nil, err
+		}
+		rules[role.Kind+role.Name] = role.Rules
+		bindings = append(bindings, binding)
+	}
+	var grants []Grant
+	for _, b := range bindings {
+		for _, s := range b.Subjects {
+			grants = append(grants, Grant{
+				User: UserName(s.Namespace, s.Name), Namespace: b.Namespace, Rules: rules[b.RoleRef.Kind+b.RoleRef.Name],
+			})
+		}
+	}
+	return grants, nil
+}
+
+// WaitAllowed asks until the authorizer, which reads the roles from a cache, gives the wanted answer. There
+// is nothing that could be watched.
+func (c *Cluster) WaitAllowed(
+	ctx context.Context, user string, what authorizationv1.ResourceAttributes, want bool,
+) error {
+	review := &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what},
+	}
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			reviews := c.client.AuthorizationV1().SubjectAccessReviews()
+			answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && answer.Status.Allowed == want, err
+		})
+}
+
+// Token returns the path of a kubeconfig with a token of the ServiceAccount. It goes with the cluster.
+func (c *Cluster) Token(ctx context.Context, namespace, name string) (kubeconfig string, err error) {
+	return c.token(ctx, namespace, name, name, nil)
+}
+
+// PodToken is Token for the ServiceAccount of a pod, as the kubelet has it made: the token ends with the pod.
+func (c *Cluster) PodToken(ctx context.Context, p *corev1.Pod) (kubeconfig string, err error) {
+	return c.token(ctx, p.Namespace, p.Spec.ServiceAccountName, p.Name, &authenticationv1.BoundObjectReference{
+		APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
+	})
+}
+
+func (c *Cluster) token(
+	ctx context.Context, namespace, name, holder string, bound *authenticationv1.BoundObjectReference,
+) (kubeconfig string, err error) {
 	seconds := int64(tokenLife.Seconds())
 	wish := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound},
 	}
 	accounts := c.client.CoreV1().ServiceAccounts(namespace)
 	token, err := accounts.CreateToken(ctx, name, wish, metav1.CreateOptions{})
@@ -48,79 +192,6 @@ func (c *Cluster) ServiceAccount(
 	}
 	current := config.Contexts[config.CurrentContext]
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{current.AuthInfo: {Token: token.Status.Token}}
-	path := c.folder.path(fmt.Sprintf("kubeconfig-%s-%s", namespace, name))
+	path := c.folder.path(fmt.Sprintf("kubeconfig-%s-%s", namespace, holder))
 	return path, clientcmd.WriteToFile(*config, path)
-}
-
-// grant makes the account and its role, both of the same name.
-func (c *Cluster) grant(ctx context.Context, namespace, name string, rules []rbacv1.PolicyRule) error {
-	var o metav1.CreateOptions
-	full := metav1.ObjectMeta{Name: namespace + "-" + name}
-	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}, o)
-	if err != nil {
-		return err
-	}
-	may := &rbacv1.ClusterRole{ObjectMeta: full, Rules: rules}
-	_, role := c.client.RbacV1().ClusterRoles().Create(ctx, may, o)
-	_, binding := c.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: full,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: full.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
-	}, o)
-	if err := errors.Join(role, binding); err != nil {
-		return err
-	}
-	return c.waitAnyGranted(ctx, "", UserName(namespace, name), rules)
-}
-
-// GrantOwn lets a ServiceAccount do in its own namespace what the rules grant, beside what it may do
-// already. It returns when the rules are in force.
-func (c *Cluster) GrantOwn(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) error {
-	var o metav1.CreateOptions
-	meta := metav1.ObjectMeta{Name: name}
-	rbac := c.client.RbacV1()
-	_, role := rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, o)
-	_, binding := rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
-	}, o)
-	if err := errors.Join(role, binding); err != nil {
-		return fmt.Errorf("make Role %s/%s: %w", namespace, name, err)
-	}
-	return c.waitAnyGranted(ctx, namespace, UserName(namespace, name), rules)
-}
-
-// waitAnyGranted waits for the first of the rules that can be asked about: the others come with it.
-func (c *Cluster) waitAnyGranted(
-	ctx context.Context, namespace, user string, rules []rbacv1.PolicyRule,
-) error {
-	for _, rule := range rules {
-		if len(rule.Resources) > 0 && len(rule.Verbs) > 0 && len(rule.APIGroups) > 0 {
-			return c.waitGranted(ctx, namespace, user, rule)
-		}
-	}
-	return nil
-}
-
-// waitGranted asks until the authorizer, which reads the roles from a cache, has seen them. There is
-// nothing that could be watched.
-func (c *Cluster) waitGranted(ctx context.Context, namespace, user string, rule rbacv1.PolicyRule) error {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
-		},
-	}}
-	if len(rule.ResourceNames) > 0 {
-		review.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
-	}
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true,
-		func(ctx context.Context) (bool, error) {
-			reviews := c.client.AuthorizationV1().SubjectAccessReviews()
-			answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
-			return err == nil && answer.Status.Allowed, err
-		})
 }

@@ -16,9 +16,11 @@ import (
 func TestServiceAccountMayDoWhatItIsGrantedAndIsCounted(t *testing.T) {
 	c, ctx := cluster.Shared(t), within(t, time.Minute)
 	ns := c.Namespace(t)
-	path, err := c.ServiceAccount(ctx, ns, "agent", rbacv1.PolicyRule{
+	path, err := c.ServiceAccount(ctx, ns, "agent", []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"},
-	})
+	}}, []rbacv1.PolicyRule{{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"},
+	}})
 	must(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	must(t, err)
@@ -33,6 +35,12 @@ func TestServiceAccountMayDoWhatItIsGrantedAndIsCounted(t *testing.T) {
 	watch, err := agent.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
 	must(t, err)
 	watch.Stop()
+	for namespace, allowed := range map[string]bool{ns: true, "default": false} {
+		_, err = agent.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
+		if allowed && err != nil || !allowed && !apierrors.IsForbidden(err) {
+			t.Errorf("listing leases in %s: %v", namespace, err)
+		}
+	}
 	if err := agent.CoreV1().Pods(ns).Delete(ctx, "p", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting a pod: %v, want it refused", err)
 	}
@@ -46,7 +54,8 @@ func TestServiceAccountMayDoWhatItIsGrantedAndIsCounted(t *testing.T) {
 		{"list", "nodes", 3},
 		{"watch", "nodes", 1},
 		{"delete", "pods", 1},
-		{"", "", 5},
+		{"list", "leases", 2},
+		{"", "", 7},
 		{"list", "pods", 0},
 	} {
 		if n := cluster.Count(requests, row.verb, row.resource); n != row.want {
@@ -54,7 +63,8 @@ func TestServiceAccountMayDoWhatItIsGrantedAndIsCounted(t *testing.T) {
 		}
 	}
 	last := requests[len(requests)-1]
-	if last.Code != 403 || last.Namespace != ns || last.Name != "p" || last.UserAgent != "the-agent" ||
+	if last.User != cluster.UserName(ns, "agent") || last.Group != "" ||
+		last.Path != "/api/v1/namespaces/"+ns+"/pods/p" || last.Code != 403 || last.Namespace != ns || last.Name != "p" || last.UserAgent != "the-agent" ||
 		last.At.IsZero() {
 		t.Errorf("the refused request reads %+v", last)
 	}

@@ -8,12 +8,16 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"time"
 )
 
 // Request is one request that the API server answered.
 type Request struct {
+	User        string
 	Verb        string // As RBAC calls it: get, list, watch, create, update, patch, delete.
+	Path        string // As asked for, without the query; what RBAC judges by if there is no Resource.
+	Group       string // Empty for the core group.
 	Resource    string // Empty for a path such as /readyz.
 	Subresource string
 	Namespace   string
@@ -25,20 +29,22 @@ type Request struct {
 
 // auditEvent is what we read of a line of the audit log.
 type auditEvent struct {
-	AuditID   string
-	Stage     string
-	Verb      string
-	UserAgent string
-	User      struct{ Username string }
-	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+	AuditID    string
+	Stage      string
+	Verb       string
+	RequestURI string
+	UserAgent  string
+	User       struct{ Username string }
+	ObjectRef  struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 
 	ResponseStatus           struct{ Code int }
 	RequestReceivedTimestamp time.Time
 }
 
 // Requests returns what a user has asked of the API server so far, in the order of the answers; see
-// UserName for a ServiceAccount. A watch counts once, when it begins. Whoever has an answer in hand finds
-// its request here, because the server writes the log first.
+// UserName for a ServiceAccount. The end of a name stands for all users whose names end so. A watch counts
+// once, when it begins. Whoever has an answer in hand finds its request here, because the server writes the
+// log first.
 func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) {
 	log, err := os.Open(c.folder.path("clusters", c.name, "logs", "audit.log"))
 	if err != nil {
@@ -71,15 +77,25 @@ func parseAudit(line []byte, user string) (e auditEvent, ok bool) {
 		return e, false
 	}
 	answered := e.Stage == "ResponseComplete" || e.Stage == "ResponseStarted"
-	return e, answered && e.User.Username == user
+	return e, answered && strings.HasSuffix(e.User.Username, user)
 }
 
 func (e auditEvent) request() Request {
+	path, _, _ := strings.Cut(e.RequestURI, "?")
 	return Request{
-		Verb: e.Verb, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
+		User: e.User.Username, Verb: e.Verb, Path: path,
+		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
 		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 		Code: e.ResponseStatus.Code, At: e.RequestReceivedTimestamp, UserAgent: e.UserAgent,
 	}
+}
+
+// FullResource returns the resource with its subresource, as RBAC writes them: pods/eviction.
+func (r Request) FullResource() string {
+	if r.Subresource == "" {
+		return r.Resource
+	}
+	return r.Resource + "/" + r.Subresource
 }
 
 // Count returns how many of the requests have the verb and the resource, given as RBAC does
@@ -87,11 +103,7 @@ func (e auditEvent) request() Request {
 func Count(requests []Request, verb, resource string) int {
 	n := 0
 	for _, r := range requests {
-		full := r.Resource
-		if r.Subresource != "" {
-			full += "/" + r.Subresource
-		}
-		if (verb == "" || verb == r.Verb) && (resource == "" || resource == full) {
+		if full := r.FullResource(); (verb == "" || verb == r.Verb) && (resource == "" || resource == full) {
 			n++
 		}
 	}

@@ -13,9 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -42,6 +46,8 @@ type Cluster struct {
 	ports    *ports
 	config   *rest.Config
 	client   kubernetes.Interface
+	dynamic  dynamic.Interface
+	kinds    meta.RESTMapper
 	close    func() error
 }
 
@@ -95,6 +101,10 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
 		return err
 	}
+	if c.dynamic, err = dynamic.NewForConfig(c.config); err != nil {
+		return err
+	}
+	c.kinds = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	if err := c.Ready(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,8 +31,8 @@ var shared struct { //nolint:gochecknoglobals // See above.
 
 // Main is what TestMain of a package returns to os.Exit. It makes sure of the binaries before the
 // first test, since a build would not fit into the tests' time, runs the tests, and closes the control
-// plane if one of them asked for it.
-func Main(m *testing.M) int {
+// plane if one of them asked for it. What is to be judged of it when all tests have passed, last does.
+func Main(m *testing.M, last ...func(*Cluster) error) int {
 	flag.Parse()
 	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" {
 		if _, err := Binaries(context.Background(), os.Stderr); err != nil {
@@ -46,7 +47,13 @@ func Main(m *testing.M) int {
 
 	shared.Lock()
 	defer shared.Unlock()
-	if err := shared.cluster.Close(); err != nil {
+	var err error
+	for _, judge := range last {
+		if code == 0 && shared.cluster != nil {
+			err = errors.Join(err, judge(shared.cluster))
+		}
+	}
+	if err := errors.Join(err, shared.cluster.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
 	}

@@ -169,7 +169,7 @@ func (w *world) buildAgent(ctx context.Context) (string, error) {
 // tests a new hook's target out of the queue.
 func (w *world) startAgent(ctx context.Context) (string, error) {
 	var err error
-	w.kubeconfig, err = w.cluster.ServiceAccount(ctx, home, "agent", agentrules.All()...)
+	w.kubeconfig, err = w.cluster.ServiceAccount(ctx, home, "agent", agentrules.All(), agentrules.Own())
 	if err != nil {
 		return "", err
 	}
