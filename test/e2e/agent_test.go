@@ -44,23 +44,30 @@ func (l line) text(key string) string {
 // startAgent runs the agent with env on top of the test's own settings. It is killed when the test ends.
 func (w *world) startAgent(env ...string) *process {
 	w.t.Helper()
-	p := &process{t: w.t, cmd: exec.Command(agentBinary), done: make(chan struct{}), more: make(chan struct{})}
-	p.cmd.Env = append([]string{
+	limit(w.t, w.aws, agentKey, agentKey, w.aws.QueueARN(w.queue))
+	return startProcess(w.t, append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.t.TempDir(), "GORACE=halt_on_error=1",
-		"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=agent", "AWS_SECRET_ACCESS_KEY=test",
+		"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=" + agentKey, "AWS_SECRET_ACCESS_KEY=test",
 		"AWS_ENDPOINT_URL=" + w.aws.URL(), "KUBECONFIG=" + w.kubeconfig,
 		"CLUSTER_NAME=demo", "QUEUE_URL=" + w.queue, "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug",
 		"QUEUE_VISIBILITY_TIMEOUT=3s", "DRAIN_SETTLE=1s", "DRAIN_BLOCKED_AFTER=1s", "HOOK_CONFIRM_TIMEOUT=3s",
 		"LEADER_ELECTION=false", "NODE_SELECTOR=" + cluster.PoolLabel + "=" + w.namespace,
-	}, env...)
+	}, env...))
+}
+
+// startProcess runs the agent with env and nothing else. It is killed when the test ends.
+func startProcess(t testing.TB, env []string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(agentBinary), done: make(chan struct{}), more: make(chan struct{})}
+	p.cmd.Env = env
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	errs := &strings.Builder{}
 	p.cmd.Stderr = errs
 	if err := p.cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	go func() {
 		p.read(out)
@@ -70,12 +77,12 @@ func (w *world) startAgent(env ...string) *process {
 		}
 		close(p.done)
 	}()
-	w.t.Cleanup(func() {
+	t.Cleanup(func() {
 		p.kill()
 		if strings.Contains(errs.String(), "DATA RACE") {
-			w.t.Errorf("the agent has a data race:\n%s", errs)
+			t.Errorf("the agent has a data race:\n%s", errs)
 		}
-		if w.t.Failed() {
+		if t.Failed() {
 			p.dump()
 		}
 	})

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -33,21 +30,6 @@ func (p *process) waitCount(n int, message string) {
 			p.t.Fatalf("the agent has logged %q %d times within %v, want %d", message, p.count(message), patience, n)
 		}
 	}
-}
-
-// without gives the agent an account that lacks a verb of a resource.
-func (w *world) without(verb, resource string) {
-	w.t.Helper()
-	rules := agentrules.All()
-	for i, rule := range rules {
-		if slices.Contains(rule.Resources, resource) {
-			rules[i].Verbs = slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return v == verb })
-		}
-	}
-	rules = slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.Verbs) == 0 })
-	var err error
-	w.kubeconfig, err = w.cluster.ServiceAccount(w.ctx, w.namespace, "limited", rules...)
-	w.must(err)
 }
 
 // TestKilledAmidManyDrains: the agent is killed without warning while three nodes drain, and the next one goes on.
@@ -178,7 +160,7 @@ func TestPodsThatCannotBeWatched(t *testing.T) {
 	w.startAgent()
 	w.terminate(instance)
 	w.waitCompleted(instance)
-	all, err := w.cluster.Requests(w.ctx, cluster.UserName(w.namespace, "limited"))
+	all, err := w.cluster.Requests(w.ctx, w.user)
 	w.must(err)
 	var evicted []string
 	for _, r := range all {

@@ -304,16 +304,7 @@ func TestForgedLaunch(t *testing.T) {
 // control plane of its own.
 func TestLaunchWhileTheAPIServerIsStopped(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := launching(t, c, time.Minute, cluster.Node{Unready: true})
+	w := launching(t, ownCluster(t), time.Minute, cluster.Node{Unready: true})
 	agent := w.startAgent("LAUNCH_TIMEOUT=15s")
 	node, a := w.launch()
 	agent.waitLog("waiting for the node", "node", node)

@@ -38,5 +38,5 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
 		return 1
 	}
-	return cluster.Main(m)
+	return judgePermissions(cluster.Main(m, judgeAccess))
 }

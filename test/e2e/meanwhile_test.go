@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,7 +157,8 @@ func TestOthersChangeTheGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAmazon(t, launchingFirst(4), false)
+			// Old instances of a group that is to be deleted wait until then, so that the rollout does not end before.
+			a := newAmazon(t, launchingFirst(4), strings.HasPrefix(name, "deleted"))
 			run := a.trigger(tt.args...)
 			if slices.Contains(tt.args, "unhealthy") {
 				run.waitOutput(`marked unhealthy`)

@@ -387,6 +387,8 @@ func TestDryRun(t *testing.T) {
 	spot, second := w.node()
 	w.must(w.aws.SetMarket(second, awsim.Spot, ""))
 	w.deploy("api", old, 3, cluster.Pods{})
+	w.install(renderLooking)
+	w.kubeconfig, w.user = w.token(lookingAccount), cluster.UserName(w.namespace, lookingAccount)
 	agent := w.startAgent("DRY_RUN=true")
 	w.terminate(instance)
 	w.aws.Send(w.queue, awsim.SpotInterruption(w.aws.Envelope(), second, "eu-central-1a", "terminate"))

@@ -13,16 +13,7 @@ import (
 func TestAPIServerStopped(t *testing.T) {
 	t.Parallel()
 	const outage = 30 * time.Second
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := newWorldOn(t, c)
+	w := newWorldOn(t, ownCluster(t))
 	w.hook(time.Minute)
 	old, instance := w.node()
 	w.node()
@@ -114,4 +105,25 @@ func TestAutoScalingIsSilent(t *testing.T) {
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
 	w.assertEvictedOnce(before)
+}
+
+// TestAPIServerWithoutStreamingLists: an older API server does not know watches that begin with a list. There each cache
+// lists first, which takes a right of its own.
+func TestAPIServerWithoutStreamingLists(t *testing.T) {
+	t.Parallel()
+	const without = "KUBE_FEATURE_WatchListClient=false" // what client-go finds out by itself there
+	f := newFleetOf(t, latest(2))
+	f.outdate()
+	f.install(renderTainting)
+	for _, kubeconfig := range []string{f.viewer, f.token(taintingAccount)} {
+		runTrigger(t, f.aws, []string{"KUBECONFIG=" + kubeconfig, without}, "plan", "--asg", group).ends(0, `2 of 2`)
+	}
+	f.startAgent(without).waitReady()
+	f.terminate(f.old[0])
+	f.waitCompleted(f.old[0])
+	for _, resource := range []string{"nodes", "daemonsets", "poddisruptionbudgets", "volumeattachments"} {
+		if len(f.requests("list", resource)) == 0 {
+			t.Errorf("the agent has not listed the %s", resource)
+		}
+	}
 }

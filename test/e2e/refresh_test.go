@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -40,7 +39,12 @@ func newFleet(t testing.TB, size int) *fleet {
 // newFleetOf is newFleet for a group with more of its own.
 func newFleetOf(t testing.TB, g awsim.Group) *fleet {
 	t.Helper()
-	w, machines := withMachines(t, cluster.Shared(t), cluster.Node{})
+	return newFleetOn(t, cluster.Shared(t), g)
+}
+
+func newFleetOn(t testing.TB, c *cluster.Cluster, g awsim.Group) *fleet {
+	t.Helper()
+	w, machines := withMachines(t, c, cluster.Node{})
 	f := &fleet{world: w, machines: machines}
 	_, err := f.aws.CreateLaunchTemplate(launchTemplate, "ami-1")
 	f.must(err)
@@ -358,7 +362,6 @@ func TestRefreshAndKilled(t *testing.T) {
 	const size = 4
 	f := newFleet(t, size)
 	f.launchHook(time.Minute)
-	f.must(f.cluster.GrantOwn(f.ctx, f.namespace, "agent", agentrules.Own()...))
 	f.serve(cluster.Pods{Stop: 2 * time.Second})
 	lowest := f.watchReady("api")
 	leader, standby := f.pair("SWEEP_INTERVAL=1s")

@@ -9,22 +9,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
-
-// replicated is hooked for replicas that agree on a leader.
-func replicated(t *testing.T) *world {
-	t.Helper()
-	w := hooked(t, time.Minute)
-	w.must(w.cluster.GrantOwn(w.ctx, w.namespace, "agent", agentrules.Own()...))
-	return w
-}
 
 // replica starts an agent that stands for election.
 func (w *world) replica(name string, env ...string) *process {
 	w.t.Helper()
-	return w.startAgent(append([]string{"LEADER_ELECTION=true", "POD_NAMESPACE=" + w.namespace, "POD_NAME=" + name}, env...)...)
+	return w.startAgent(append([]string{
+		"LEADER_ELECTION=true", "LEADER_LEASE_NAME=" + w.namespace, "POD_NAMESPACE=" + w.namespace, "POD_NAME=" + name,
+	}, env...)...)
 }
 
 // pair starts a leader, and then one that stands by.
@@ -70,7 +63,7 @@ func (p *process) healthy() {
 // TestStandby: one of two works, and both tell the truth about it.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	w := replicated(t)
+	w := hooked(t, time.Minute)
 	old, instance := w.node()
 	w.node()
 	w.deploy("api", old, 2, cluster.Pods{})
@@ -116,7 +109,7 @@ func TestHandOver(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := replicated(t)
+			w := hooked(t, time.Minute)
 			old, instance := w.node()
 			w.node()
 			w.deploy("api", old, 4, cluster.Pods{Stop: 2 * time.Second})
@@ -129,10 +122,11 @@ func TestHandOver(t *testing.T) {
 			ended := time.Now()
 			tt.end(one)
 			began := two.waitLog("leading").at(t)
-			w.waitCompleted(instance)
+			two.waitLog("pod evicted") // More pods are on the node, which goes when it is empty.
 			if after := w.deadline(old); after != deadline {
 				t.Errorf("the deadline was %s, and is %s", deadline, after)
 			}
+			w.waitCompleted(instance)
 			w.waitQueueEmpty()
 			w.assertEvicted(before)
 			again := two.waitLog("event received", "instance", instance).at(t)
@@ -149,7 +143,7 @@ func TestHandOver(t *testing.T) {
 // TestLostLease: a leader that may not renew its lease stops working and stands by, and leads again when it may.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
-	w := replicated(t)
+	w := hooked(t, time.Minute)
 	old, instance := w.node()
 	w.node()
 	w.deploy("api", old, 2, cluster.Pods{Stop: 2 * time.Second})
@@ -161,11 +155,11 @@ func TestLostLease(t *testing.T) {
 	agent.waitLog("node taken out of service")
 
 	bindings := w.cluster.Client().RbacV1().RoleBindings(w.namespace)
-	binding, err := bindings.Get(w.ctx, "agent", metav1.GetOptions{})
+	binding, err := bindings.Get(w.ctx, w.namespace, metav1.GetOptions{})
 	w.must(err)
-	w.must(bindings.Delete(w.ctx, "agent", metav1.DeleteOptions{}))
+	w.must(bindings.Delete(w.ctx, w.namespace, metav1.DeleteOptions{}))
 	agent.waitLog("no longer leading")
-	agent.waitReadyz(http.StatusServiceUnavailable, "/node-drainer could not be reached")
+	agent.waitReadyz(http.StatusServiceUnavailable, "/"+w.namespace+" could not be reached")
 	agent.healthy()
 	if q := w.aws.Queue(w.queue); q.Visible != 1 || q.InFlight != 0 {
 		t.Errorf("the queue is %+v, want the message visible", q)
@@ -186,7 +180,7 @@ func TestLostLease(t *testing.T) {
 // TestLeaderOnItsOwnNode: it hands over before it drains the node that it runs on, and stands by.
 func TestLeaderOnItsOwnNode(t *testing.T) {
 	t.Parallel()
-	w := replicated(t)
+	w := hooked(t, time.Minute)
 	old, instance := w.node()
 	other, _ := w.node()
 	w.deploy("api", old, 2, cluster.Pods{})
@@ -212,7 +206,7 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 // TestSingleReplicaOnItsOwnNode: nobody takes over, so it leads again and drains its node itself.
 func TestSingleReplicaOnItsOwnNode(t *testing.T) {
 	t.Parallel()
-	w := replicated(t)
+	w := hooked(t, time.Minute)
 	old, instance := w.node()
 	w.node()
 	w.deploy("api", old, 2, cluster.Pods{})
@@ -232,7 +226,7 @@ func TestSingleReplicaOnItsOwnNode(t *testing.T) {
 // TestBothReplicasOnNodesThatGo: the lease goes there and back at most, and both nodes are drained.
 func TestBothReplicasOnNodesThatGo(t *testing.T) {
 	t.Parallel()
-	w := replicated(t)
+	w := hooked(t, time.Minute)
 	names, instances := make([]string, 2), make([]string, 2)
 	for i := range names {
 		names[i], instances[i] = w.node()
@@ -318,18 +312,8 @@ func TestTwoLeaders(t *testing.T) {
 func TestReplicasOutliveTheAPIServer(t *testing.T) {
 	t.Parallel()
 	const outage = 75 * time.Second
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := newWorldOn(t, c)
+	w := newWorldOn(t, ownCluster(t))
 	w.hook(time.Minute)
-	w.must(w.cluster.GrantOwn(w.ctx, w.namespace, "agent", agentrules.Own()...))
 	old, instance := w.node()
 	w.node()
 	w.deploy("api", old, 4, cluster.Pods{Stop: 3 * time.Second})

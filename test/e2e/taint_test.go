@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
@@ -17,10 +16,9 @@ const outdatedTaint = "node-drainer.io/outdated"
 // tainting starts the trigger with the rights to taint nodes as well.
 func (w *world) tainting(args ...string) *triggering {
 	w.t.Helper()
-	kubeconfig, err := w.cluster.ServiceAccount(w.ctx, w.namespace, "tainting",
-		append(agentrules.Trigger(), agentrules.TriggerTaints()...)...)
-	w.must(err)
-	return runTrigger(w.t, w.aws, []string{"KUBECONFIG=" + kubeconfig, "TRIGGER_POLL_INTERVAL=500ms"}, args...)
+	w.install(renderTainting)
+	return runTrigger(w.t, w.aws,
+		[]string{"KUBECONFIG=" + w.token(taintingAccount), "TRIGGER_POLL_INTERVAL=500ms"}, args...)
 }
 
 // effectOn is the effect of the taint for outdated nodes on the node, or empty.
@@ -88,6 +86,7 @@ func TestTaintsAreTakenOff(t *testing.T) {
 	f.outdate()
 	f.machines.Boot(2, cluster.BootUnready)
 	args := []string{"--asg", group, "--surge", "1", "--taint-outdated", "hard"}
+	provoke(triggerAccount, "get nodes")
 	run := f.trigger(args...)
 	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
 	run.interrupt()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"io"
 	"os"
+	"os/signal"
 	"regexp"
 	"strings"
 	"syscall"
@@ -130,6 +131,10 @@ func TestTerminal(t *testing.T) {
 // TestTerminalIsGivenBack: Ctrl-C asks the trigger to stop, and a second one ends it; the terminal is given back by
 // either.
 func TestTerminalIsGivenBack(t *testing.T) {
+	// A trigger that is started under nohup minds no hangup. These tests may be; their trigger is not.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	for name, tt := range map[string]struct {
 		says string
 		stop func(a *amazon, c *console)

@@ -41,21 +41,28 @@ func (r *triggering) Write(p []byte) (int, error) {
 func runTrigger(t testing.TB, aws *awsim.Server, env []string, args ...string) *triggering {
 	t.Helper()
 	r := newTriggering(t, aws, env, args...)
+	r.start()
+	return r
+}
+
+// start begins the run, and takes all that it writes.
+func (r *triggering) start() {
+	r.t.Helper()
 	r.cmd.Stdout, r.cmd.Stderr = r, r
 	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	r.await(func() {})
-	return r
 }
 
 // newTriggering is a run that has not begun.
 func newTriggering(t testing.TB, aws *awsim.Server, env []string, args ...string) *triggering {
 	t.Helper()
+	limit(t, aws, triggerKey, triggerKey, "")
 	r := &triggering{t: t, cmd: exec.Command(triggerBinary, args...), done: make(chan struct{}), more: make(chan struct{})}
 	r.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GORACE=halt_on_error=1",
-		"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=trigger", "AWS_SECRET_ACCESS_KEY=test",
+		"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=" + triggerKey, "AWS_SECRET_ACCESS_KEY=test",
 		"AWS_ENDPOINT_URL=" + aws.URL(), "AWS_EC2_METADATA_DISABLED=true",
 	}, env...)
 	return r

@@ -151,7 +151,7 @@ func TestForeignInstance(t *testing.T) {
 	if n := len(w.calls("autoscaling", "RecordLifecycleActionHeartbeat")); n > 0 {
 		t.Errorf("%d heartbeats were sent for another cluster's hook", n)
 	}
-	owner := w.startAgent("CLUSTER_NAME=other", "NODE_REGISTRATION_TIMEOUT=0s")
+	owner := w.startAgent("AWS_ACCESS_KEY_ID=owner", "CLUSTER_NAME=other", "NODE_REGISTRATION_TIMEOUT=0s")
 	owner.waitLog("termination ended", "outcome", "unregistered")
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
 // TestUsage: what is asked for is told, and mistakes are refused before anything is asked of AWS.
@@ -76,7 +77,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		says       string
 	}{
 		"a ServiceAccount without any right": {func(w *world) string {
-			file, err := w.cluster.ServiceAccount(w.ctx, w.namespace, "nobody")
+			file, err := w.cluster.ServiceAccount(w.ctx, w.namespace, "nobody", nil, nil)
 			w.must(err)
 			return file
 		}, `nodes is forbidden`},
@@ -107,5 +108,20 @@ func TestWithoutKubernetes(t *testing.T) {
 				t.Errorf("it was told %d times", n)
 			}
 		})
+	}
+}
+
+// TestTriggerInAPod: a trigger that runs on a node that it would replace finds that out by its pod, and says so.
+func TestTriggerInAPod(t *testing.T) {
+	t.Parallel()
+	f := newFleetOf(t, latest(2))
+	f.outdate()
+	f.install(renderTainting)
+	f.must(f.cluster.Pod(f.ctx, f.namespace, "self", cluster.Pods{Node: cluster.NodeName(f.old[0])}))
+	f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("self"), 1))
+	for _, kubeconfig := range []string{f.viewer, f.token(taintingAccount)} {
+		runTrigger(t, f.aws, []string{
+			"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + f.namespace, "POD_NAME=self",
+		}, "plan", "--asg", group).ends(0, `the trigger runs on `+f.old[0])
 	}
 }

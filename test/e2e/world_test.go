@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -36,8 +35,9 @@ type world struct {
 	aws        *awsim.Server
 	cluster    *cluster.Cluster
 	namespace  string
-	kubeconfig string // of a ServiceAccount that may do what the agent needs, and nothing else
-	viewer     string // of one that may do what the trigger needs
+	kubeconfig string // of the agent
+	viewer     string // of the trigger, which only looks
+	user       string // of the agent
 	queue      string
 	nodes      map[string]bool
 	mayKill    bool // pods may be left on a node when its hook completes
@@ -60,10 +60,9 @@ func newWorldOn(t testing.TB, c *cluster.Cluster) *world {
 		w.assertNothingKilled()
 		w.must(aws.Close())
 	})
-	w.kubeconfig, err = w.cluster.ServiceAccount(w.ctx, w.namespace, "agent", agentrules.All()...)
-	w.must(err)
-	w.viewer, err = w.cluster.ServiceAccount(w.ctx, w.namespace, "trigger", agentrules.Trigger()...)
-	w.must(err)
+	w.install(renderAccess)
+	w.user = cluster.UserName(w.namespace, agentAccount)
+	w.kubeconfig, w.viewer = w.token(agentAccount), w.token(triggerAccount)
 	w.queue = aws.CreateQueue("node-drainer", nil)
 	w.must(aws.CreateGroup(awsim.Group{
 		Name: group, Max: 100, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
@@ -191,7 +190,7 @@ func (w *world) assertNothingKilled() {
 // requests returns the agent's requests to the API server, those that match the verb and the resource.
 func (w *world) requests(verb, resource string) []cluster.Request {
 	w.t.Helper()
-	all, err := w.cluster.Requests(w.t.Context(), cluster.UserName(w.namespace, "agent"))
+	all, err := w.cluster.Requests(w.t.Context(), w.user)
 	w.must(err)
 	return slices.DeleteFunc(all, func(r cluster.Request) bool {
 		name, sub, _ := strings.Cut(resource, "/")
