@@ -1,0 +1,507 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/chart"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// release is the chart as helm installs it in a namespace of its own, whose pods run.
+type release struct {
+	*kubelet
+	name   string
+	base   string // a file of values that only a test needs
+	before map[object]bool
+}
+
+// object is one thing in the cluster: its resource, its namespace and its name.
+type object struct{ resource, namespace, name string }
+
+// release makes the namespace, which takes only what the Pod Security Standard "restricted" allows. Its pods may read the
+// queue.
+func (w *world) release(name, home, queue string) *release {
+	w.t.Helper()
+	_, err := w.cluster.Client().CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: home, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	w.must(err)
+	r := &release{name: name, kubelet: w.startKubelet(home)}
+	r.before = r.inventory()
+	r.base = r.values(map[string]any{
+		"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(agentKey, queue),
+		"trigger": map[string]any{"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(triggerKey, queue)},
+	})
+	return r
+}
+
+// credentials are what EKS gives a pod of the release to reach AWS, with the rights of deploy/iam, and where the AWS of
+// this world is.
+func (r *release) credentials(program, queue string) []corev1.EnvVar {
+	key := program + "-" + r.name
+	limit(r.t, r.aws, program, key, r.aws.QueueARN(queue))
+	return []corev1.EnvVar{
+		{Name: "AWS_REGION", Value: "eu-central-1"},
+		{Name: "AWS_ENDPOINT_URL", Value: r.aws.URL()},
+		{Name: "AWS_ACCESS_KEY_ID", Value: key},
+		{Name: "AWS_SECRET_ACCESS_KEY", Value: "test"},
+		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
+	}
+}
+
+// values is a file with the values.
+func (r *release) values(values map[string]any) string {
+	r.t.Helper()
+	text, err := yaml.Marshal(values)
+	r.must(err)
+	file := filepath.Join(r.t.TempDir(), "values.yaml")
+	r.must(os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// helm runs helm on the release's cluster and namespace.
+func (r *release) helm(args ...string) (string, error) {
+	return chart.Helm(r.ctx, []string{"KUBECONFIG=" + r.cluster.Kubeconfig()},
+		append(args, "--namespace", r.home)...)
+}
+
+// apply installs or upgrades the release, and waits until its agents are ready.
+func (r *release) apply(verb string, values ...string) error {
+	path, err := chart.Path()
+	r.must(err)
+	values = append([]string{"--values", r.base}, values...)
+	_, err = r.helm(append([]string{verb, r.name, path, "--wait", "--timeout", patience.String()}, values...)...)
+	return err
+}
+
+// waitAgents waits until so many agents run and are ready, and returns them.
+func (r *release) waitAgents(n int) (agents []*container) {
+	r.t.Helper()
+	r.eventually(func() (wrong string) {
+		agents = r.agents()
+		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool { return !a.isReady() })
+		if len(agents) != n || len(ready) != n {
+			return fmt.Sprintf("%d agents run and %d are ready, want %d", len(agents), len(ready), n)
+		}
+		return ""
+	})
+	return agents
+}
+
+// eventually waits until nothing is wrong any more.
+func (w *world) eventually(wrong func() string) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		what := wrong()
+		if what == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.t.Fatalf("still after %v: %s", patience, what)
+		}
+	}
+}
+
+// leader waits until one of the agents holds the Lease, and returns it.
+func (r *release) leader() (leader *process) {
+	r.t.Helper()
+	r.eventually(func() (wrong string) {
+		lease, err := r.cluster.Client().CoordinationV1().Leases(r.home).Get(r.ctx, r.fullName(), metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return fmt.Sprintf("nobody has had the Lease: %v", err)
+		}
+		holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+		for _, a := range r.agents() {
+			if a.pod.Name == holder {
+				leader = a.agent
+				return ""
+			}
+		}
+		return fmt.Sprintf("%q holds the Lease, which is no agent that runs", holder)
+	})
+	return leader
+}
+
+// fullName is how the chart calls what it makes.
+func (r *release) fullName() string {
+	if strings.Contains(r.name, "node-drainer") {
+		return r.name
+	}
+	return r.name + "-node-drainer"
+}
+
+// idle returns a node, and its instance, that no agent runs on.
+func (r *release) idle() (node, instance string) {
+	r.t.Helper()
+	for _, i := range r.serving() {
+		node := cluster.NodeName(i.ID)
+		if !slices.ContainsFunc(r.agents(), func(a *container) bool { return a.pod.Spec.NodeName == node }) {
+			return node, i.ID
+		}
+	}
+	r.t.Fatal("there is an agent on each node")
+	return "", ""
+}
+
+// roleARN is the IAM role that the agent takes by IRSA.
+const roleARN = "arn:aws:iam::123456789012:role/node-drainer"
+
+// TestHelm is the life of a release: three values make an agent that drains; upgrade, rollback and uninstall lose no
+// drain and leave nothing.
+func TestHelm(t *testing.T) {
+	t.Parallel()
+	f := newFleetOn(t, ownCluster(t), latest(4))
+	r := f.release("node-drainer", "agents", f.queue)
+	f.user = cluster.UserName("agents", "node-drainer")
+	if err := r.apply("install", "--set", "config.queue.url="+f.queue); err == nil ||
+		!strings.Contains(err.Error(), "config.clusterName is required") {
+		t.Errorf("without a cluster's name the chart is installed, or does not say what it lacks: %v", err)
+	}
+	three := []string{
+		"--set", "config.clusterName=demo", "--set", "config.queue.url=" + f.queue,
+		"--set", "serviceAccount.roleARN=" + roleARN,
+	}
+	f.must(r.apply("install", three...))
+	r.assertServes(2)
+	evicted := r.drains()
+
+	nightly := map[string]any{"schedule": "0 2 * * *", "options": map[string]any{
+		"asg": []string{group}, "surge": 1, "pollInterval": "500ms",
+	}}
+	evicted = append(evicted, r.drainsAmid(func() {
+		f.must(r.apply("upgrade", append(three,
+			"--set", "config.log.level=debug,config.node.cordon=false,replicas=3", "--values", r.values(map[string]any{"trigger": map[string]any{
+				"enabled": true, "cronJobs": map[string]any{"nightly": nightly},
+			}}))...))
+	})...)
+	f.assertEvicted(evicted)
+	for _, a := range r.waitAgents(3) {
+		if !slices.Contains(a.cmd.Env, "LOG_LEVEL=debug") {
+			t.Errorf("agent %s was not restarted with the new value", a.pod.Name)
+		}
+	}
+	r.rollsOut("node-drainer-nightly")
+	r.assertLawful()
+
+	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", patience.String())
+	f.must(err)
+	for _, a := range r.waitAgents(2) {
+		if !slices.Contains(a.cmd.Env, "LOG_LEVEL=info") {
+			t.Errorf("agent %s was not rolled back", a.pod.Name)
+		}
+	}
+
+	r.bearsAnother()
+	r.uninstalls()
+	for _, i := range f.waitServing(2) {
+		f.assertUnmarked(cluster.NodeName(i.ID))
+	}
+}
+
+// bearsAnother holds if a second release, for another queue, works in the same cluster beside this one, and can go
+// alone.
+func (r *release) bearsAnother() {
+	r.t.Helper()
+	queue := r.aws.CreateQueue("spots", nil)
+	other := r.release("spots", "agents-for-spots", queue)
+	r.must(other.apply("install", "--set", "config.clusterName=demo", "--set", "config.queue.url="+queue))
+	other.waitAgents(2)
+	other.leader()
+	other.uninstalls()
+	r.waitAgents(2)
+	r.leader()
+}
+
+// uninstalls holds if the release goes, and leaves nothing that was not there before.
+func (r *release) uninstalls() {
+	r.t.Helper()
+	_, err := r.helm("uninstall", r.name)
+	r.must(err)
+	r.eventually(func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
+}
+
+// assertServes holds if the release is what its user expects: one agent leads, probes and Service find them, and the
+// namespace holds them to the standard.
+func (r *release) assertServes(replicas int) {
+	r.t.Helper()
+	out, err := r.helm("status", r.name, "--output", "json")
+	r.must(err)
+	var status struct{ Info struct{ Status string } }
+	r.must(json.Unmarshal([]byte(out), &status))
+	if status.Info.Status != "deployed" {
+		r.t.Errorf("the release is %s", status.Info.Status)
+	}
+	if err := r.cluster.Pod(r.ctx, r.home, "root", cluster.Pods{}); !apierrors.IsForbidden(err) {
+		r.t.Errorf("a pod that says nothing of its rights is not refused: %v", err)
+	}
+	account, err := r.cluster.Client().CoreV1().ServiceAccounts(r.home).Get(r.ctx, r.fullName(), metav1.GetOptions{})
+	r.must(err)
+	if role := account.Annotations["eks.amazonaws.com/role-arn"]; role != roleARN {
+		r.t.Errorf("the ServiceAccount has the role %q", role)
+	}
+	agents := r.waitAgents(replicas)
+	leader := r.leader()
+	var ips []string
+	for _, a := range agents {
+		ips = append(ips, a.ip)
+		if leads := a.agent.metric("node_drainer_leader", "") == 1; leads != (a.agent == leader) {
+			r.t.Errorf("agent %s: leads is %v by its metric, and not by the Lease", a.pod.Name, leads)
+		}
+		r.assertProbes(a)
+	}
+	slices.Sort(ips)
+	r.eventually(func() (wrong string) {
+		got, port := r.endpoints()
+		if !slices.Equal(got, ips) || port != agents[0].pod.Spec.Containers[0].Ports[0].ContainerPort {
+			return fmt.Sprintf("the Service leads to port %d of %q, want %q", port, got, ips)
+		}
+		return ""
+	})
+}
+
+// assertProbes holds if the probes ask for what the agent serves, where it was told to.
+func (r *release) assertProbes(a *container) {
+	r.t.Helper()
+	c := a.pod.Spec.Containers[0]
+	for name, probe := range map[string]*corev1.Probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		if probe.HTTPGet.Port.String() != c.Ports[0].Name {
+			r.t.Errorf("the %s probe asks port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
+		}
+		if code := a.agent.answers(probe.HTTPGet.Path); code != 200 {
+			r.t.Errorf("the agent answers the %s probe, %s, with %d", name, probe.HTTPGet.Path, code)
+		}
+	}
+}
+
+// endpoints are the addresses that the release's Service leads to, in order, and their port.
+func (r *release) endpoints() (ips []string, port int32) {
+	r.t.Helper()
+	slicesOf, err := r.cluster.Client().DiscoveryV1().EndpointSlices(r.home).List(r.ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + r.fullName(),
+	})
+	r.must(err)
+	for _, s := range slicesOf.Items {
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready != nil && *e.Conditions.Ready {
+				ips = append(ips, e.Addresses...)
+			}
+		}
+		for _, p := range s.Ports {
+			port = *p.Port
+		}
+	}
+	return slices.Sorted(slices.Values(ips)), port
+}
+
+// drains holds if a node is drained from end to end. It returns the pods that this moved.
+func (r *release) drains() (evicted []string) {
+	r.t.Helper()
+	node, instance := r.idle()
+	r.deploy("api", node, 3, cluster.Pods{Stop: time.Second})
+	evicted = r.podsOn(node)
+	r.terminate(instance)
+	r.waitCompleted(instance)
+	r.waitQueueEmpty()
+	r.assertEvictedOnce(evicted)
+	if n := r.leader().count("pod evicted"); n > 0 {
+		r.t.Errorf("%d lines of level debug were logged, and the level is info", n)
+	}
+	return evicted
+}
+
+// drainsAmid holds if a drain that runs while the release changes goes on to its end, and no new agent is put on the
+// node that goes. It returns the pods that this moved.
+func (r *release) drainsAmid(change func()) (evicted []string) {
+	r.t.Helper()
+	node, instance := r.idle()
+	r.deploy("db", node, 2, cluster.Pods{Stop: time.Second})
+	r.must(r.cluster.MinAvailable(r.ctx, r.namespace, "db", "2"))
+	evicted = r.podsOn(node)
+	r.terminate(instance)
+	r.leader().waitLog("node taken out of service", "node", node)
+	// The taint alone is to keep the agents away, and the change is to leave it at that.
+	_, err := r.cluster.Client().CoreV1().Nodes().Patch(r.ctx, node, types.MergePatchType,
+		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
+	r.must(err)
+
+	change()
+	going := r.getNode(node)
+	if going.Spec.Unschedulable || !isMarked(going) {
+		r.t.Errorf("it is not the taint that keeps agents off node %s: %+v", node, going.Spec)
+	}
+	for _, a := range r.agents() {
+		if a.pod.Spec.NodeName == node {
+			r.t.Errorf("agent %s is on node %s, which is going", a.pod.Name, node)
+		}
+	}
+	r.must(r.cluster.Client().PolicyV1().PodDisruptionBudgets(r.namespace).Delete(r.ctx, "db", metav1.DeleteOptions{}))
+	r.waitCompleted(instance)
+	r.waitQueueEmpty()
+	if n := r.leader().count("pod evicted"); n == 0 {
+		r.t.Error("no line of level debug was logged by the agent that went on")
+	}
+	return evicted
+}
+
+// rollsOut holds if the CronJob, run at once, replaces all nodes: also those that the agents and the trigger itself run
+// on.
+func (r *release) rollsOut(cronJob string) {
+	r.t.Helper()
+	size := len(r.serving())
+	_, err := r.aws.AddTemplateVersion(launchTemplate, "ami-2")
+	r.must(err)
+	_, err = r.cluster.Kubectl(r.ctx, "create", "job", "at-once", "--from=cronjob/"+cronJob, "--namespace", r.home)
+	r.must(err)
+	var job *batchv1.Job
+	r.eventually(func() (wrong string) {
+		job, err = r.cluster.Client().BatchV1().Jobs(r.home).Get(r.ctx, "at-once", metav1.GetOptions{})
+		r.must(err)
+		for _, c := range job.Status.Conditions {
+			if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+				return ""
+			}
+		}
+		return fmt.Sprintf("the rollout has not ended: %+v", job.Status)
+	})
+	if job.Status.Succeeded != 1 {
+		r.t.Errorf("the Job ended with %+v", job.Status)
+	}
+	now := r.serving()
+	if len(now) != size || slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.Version != 2 }) {
+		r.t.Errorf("after the rollout of %d instances there are %+v", size, now)
+	}
+}
+
+// serving are the instances of the group that are in service.
+func (w *world) serving() []awsim.Instance {
+	return slices.DeleteFunc(w.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
+}
+
+// assertLawful holds if neither program has asked for what the release does not grant it.
+func (r *release) assertLawful() {
+	r.t.Helper()
+	manifest, err := r.helm("get", "manifest", r.name)
+	r.must(err)
+	objects, err := chart.Parse(manifest)
+	r.must(err)
+	for _, account := range []string{r.fullName(), r.fullName() + "-trigger"} {
+		user := cluster.UserName(r.home, account)
+		rights, err := rightsOf(user, objects)
+		r.must(err)
+		requests, err := r.cluster.Requests(r.ctx, user)
+		r.must(err)
+		if len(rights) == 0 || len(requests) == 0 {
+			r.t.Errorf("%s has %d rights and has sent %d requests", user, len(rights), len(requests))
+		}
+		r.must(judge(account, rights, requests, false))
+	}
+}
+
+// inventory is what is in the cluster without a namespace, in the release's own, or with its labels. Events are left
+// out, which go by themselves; so are nodes and namespaces, which no release makes.
+func (r *release) inventory() map[object]bool {
+	r.t.Helper()
+	lists, err := r.cluster.Client().Discovery().ServerPreferredResources()
+	r.must(err)
+	resources, err := discovery.GroupVersionResources(
+		discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists))
+	r.must(err)
+	config := r.cluster.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := metadata.NewForConfig(config)
+	r.must(err)
+	all := map[object]bool{}
+	for resource := range resources {
+		if slices.Contains([]string{"events", "nodes", "namespaces"}, resource.Resource) {
+			continue
+		}
+		objects, err := client.Resource(resource).List(r.ctx, metav1.ListOptions{})
+		r.must(err)
+		for _, o := range objects.Items {
+			ours := o.Labels["app.kubernetes.io/instance"] == r.name
+			if ours || o.Namespace == "" || o.Namespace == r.home {
+				all[object{resource.GroupResource().String(), o.Namespace, o.Name}] = true
+			}
+		}
+	}
+	return all
+}
+
+// leftovers are what has come since the release was to be installed, but for what Kubernetes makes in each namespace.
+func (r *release) leftovers() (left []string) {
+	r.t.Helper()
+	given := []object{{"configmaps", r.home, "kube-root-ca.crt"}, {"serviceaccounts", r.home, "default"}}
+	for o := range r.inventory() {
+		if !r.before[o] && !slices.Contains(given, o) {
+			left = append(left, fmt.Sprint(o))
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// TestKubectlTakesTheChart: the API server admits every object of the chart, and knows each of its fields.
+func TestKubectlTakesTheChart(t *testing.T) {
+	path, err := chart.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(path, "ci", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no values to try: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			c := cluster.Shared(t)
+			namespace := c.Namespace(t)
+			objects, err := chart.Render(t.Context(), "drainer", namespace, "--values", file,
+				"--set", "config.leader.namespace=")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text []byte
+			for _, o := range objects {
+				if o.GroupVersionKind().Group == "monitoring.coreos.com" { // which this cluster does not know
+					continue
+				}
+				json, err := o.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = append(append(text, json...), '\n')
+			}
+			manifest := filepath.Join(t.TempDir(), "chart.json")
+			if err := os.WriteFile(manifest, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", manifest); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
