@@ -4,6 +4,7 @@ SHELL := bash
 
 GO          ?= go
 TOOL        := $(GO) tool -modfile=tools/go.mod
+HELM        := $(GO) tool -modfile=tools/charts/go.mod helm
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME    ?= 60s
 IMAGE       ?= node-drainer:$(VERSION)
@@ -12,15 +13,40 @@ BENCH       ?=
 # Flags of the chaos test; CHAOS=--help tells them.
 CHAOS       ?=
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
+# For another platform than this machine's, or for several.
+PLATFORM    ?=
+# More flags of the build, for example --build-arg BASE=... or --no-cache.
+IMAGE_FLAGS ?=
+# Stamped into the image, so that a commit gives the same bytes wherever and whenever it is built.
+REVISION    ?= $(shell git rev-parse HEAD)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+CREATED      = $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%FT%TZ 2>/dev/null || date -u -r $(SOURCE_DATE_EPOCH) +%FT%TZ)
 GOVULNCHECK ?= v1.9.0
 
 # Modules of their own, so that what they need does not mix with what the product needs.
-NESTED := tools $(patsubst %/go.mod,%,$(wildcard test/cluster/binaries/*/go.mod))
-# Written by make generate from the source; checked in.
-GENERATED := docs/configuration.md docs/trigger-flags.md
+NESTED := $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod test/alerts/go.mod \
+	test/cluster/binaries/*/go.mod))
+# What may be linked into the programs: licenses that ask for no more than a notice.
+LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
+# Where the programs run; what is linked differs.
+SYSTEMS  := linux darwin windows
 
-# $(call need,PATH) stops a target whose ground is not laid yet.
-need = @test -e $(1) || { echo "make $@: $(1) is not in this repository yet" >&2; exit 1; }
+comma := ,
+space := $() $()
+# How each builder builds IMAGE. Several platforms are a manifest to buildah. It is told them one after the other,
+# because it would take several in any order, and the order is part of the digest.
+image_flags    = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg CREATED=$(CREATED) \
+	--build-arg SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(IMAGE_FLAGS)
+image_docker   = docker buildx build --tag $(IMAGE) $(addprefix --platform=,$(PLATFORM)) $(image_flags) .
+buildah_build  = buildah build --timestamp $(SOURCE_DATE_EPOCH) --identity-label=false $(image_flags) \
+	--build-arg BUILDPLATFORM=linux/$(shell buildah info --format '{{.host.arch}}')
+image_buildah  = $(if $(findstring $(comma),$(PLATFORM)),$(image_manifest),$(buildah_build) --tag $(IMAGE) \
+	$(addprefix --platform=,$(PLATFORM)) .)
+image_manifest = buildah rmi $(IMAGE) 2>/dev/null || true; \
+	for platform in $(subst $(comma),$(space),$(PLATFORM)); do \
+		$(buildah_build) --manifest $(IMAGE) --platform $$platform .; \
+	done
+
 
 ##@ Everyday
 
@@ -38,13 +64,16 @@ build: ## Build the programs into bin/.
 .PHONY: test
 test: deps-test cluster ## Run all tests, with the race detector. The first run builds a control plane.
 	$(GO) test -race -count=1 -p 2 -timeout 20m ./...
+	$(GO) -C test/alerts test -count=1 ./...
 
 .PHONY: lint
 lint: ## Run golangci-lint. The first run compiles it, for some minutes.
 	$(TOOL) golangci-lint run ./...
+	cd tools/release && $(GO) tool -modfile=../go.mod golangci-lint run ./...
+	cd test/alerts && $(GO) tool -modfile=../../tools/go.mod golangci-lint run ./...
 
 .PHONY: verify
-verify: verify-tidy verify-format verify-generated vet arch lint vuln ## Check all that is no test: modules, format, lint, generated files.
+verify: verify-tidy verify-format verify-generated verify-licenses verify-release vet arch lint vuln ## Check all that is no test: modules, format, lint, licenses, generated files.
 
 .PHONY: demo
 demo: ## Drain a node before your eyes: a real control plane, a simulated AWS, the agent.
@@ -65,16 +94,36 @@ chaos: cluster ## Terminate 300 instances while everything fails, for four minut
 	$(GO) run ./test/chaos $(CHAOS)
 
 .PHONY: image
-image: ## Build the container image IMAGE with buildah or docker.
+image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux/amd64,linux/arm64 for both.
 	@test -n "$(CONTAINER)" || { echo "make image: install buildah or docker" >&2; exit 1; }
-	$(CONTAINER) build --build-arg VERSION=$(VERSION) --tag $(IMAGE) --file Dockerfile .
+	$(image_$(CONTAINER))
+
+.PHONY: sbom
+sbom: build bin/tools/sbom ## Write what is in the programs into dist/, as CycloneDX bills of materials.
+	mkdir -p dist
+	for program in agent trigger; do bin/tools/sbom bin/$$program dist/$$program.cdx.json $(VERSION); done
+
+.PHONY: notices
+notices: bin/tools/go-licenses ## Collect the licenses of what is linked into bin/licenses, for the archives of a release.
+	rm -rf bin/licenses
+	for system in $(SYSTEMS); do \
+		GOOS=$$system bin/tools/go-licenses save ./cmd/... --save_path=bin/licenses/$$system 2>/dev/null; \
+		mkdir bin/licenses/$$system/go; cp "$$($(GO) env GOROOT)/LICENSE" bin/licenses/$$system/go/; \
+	done
 
 .PHONY: chart
 chart: ## Check the Helm chart and pack it into dist/.
-	$(call need,charts/node-drainer)
-	@command -v helm >/dev/null || { echo "make chart: install helm" >&2; exit 1; }
-	helm lint charts/node-drainer
-	helm package charts/node-drainer --destination dist
+	$(HELM) lint --strict charts/node-drainer --values charts/node-drainer/ci/least-values.yaml
+	$(HELM) package charts/node-drainer --destination dist
+
+.PHONY: terraform
+terraform: ## Check the Terraform module against the AWS provider, which is downloaded.
+	@tool=$$(command -v tofu || command -v terraform) || \
+		{ echo "make terraform: install OpenTofu (tofu) or Terraform" >&2; exit 1; }; \
+	"$$tool" fmt -check -diff -recursive deploy/terraform; \
+	for dir in deploy/terraform/examples/*; do \
+		(set -x; "$$tool" -chdir="$$dir" init -backend=false -input=false && "$$tool" -chdir="$$dir" validate); \
+	done
 
 .PHONY: generate
 generate: ## Write the generated files anew.
@@ -91,10 +140,10 @@ clean: ## Remove what was built here; the control plane stays in the user's cach
 ##@ Parts of the above
 
 .PHONY: deps-test
-deps-test: ## Install what tests run beside Go: the AWS CLI.
-	@if [ -x /usr/bin/aws ]; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get install -y awscli || { apt-get update && apt-get install -y awscli; } || true; \
+deps-test: ## Install what tests run beside Go: the AWS CLI, and buildah.
+	@missing=; test -x /usr/bin/aws || missing=awscli; command -v buildah >/dev/null || missing="$$missing buildah"; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get install -y $$missing || { apt-get update && apt-get install -y $$missing; } || true; \
 	fi; \
 	if [ ! -x /usr/bin/aws ] && ! aws --version >/dev/null 2>&1; then \
 		echo "make test: the tests run the AWS CLI (aws), which is not on PATH: apt-get install awscli" >&2; \
@@ -123,16 +172,34 @@ verify-format:
 	@unformatted=$$($(TOOL) gofumpt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not formatted, run make format:\n%s\n' "$$unformatted" >&2; exit 1; fi
 
-# Compares with the files as they lie here, so that it does not mind work that is not committed.
+# Compares all files as they lie here before and after, so that it does not mind work that is not committed, and needs
+# no list of what is generated.
 .PHONY: verify-generated
 verify-generated:
-	@old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \
-	for file in $(GENERATED); do mkdir -p "$$old/$${file%/*}"; \
-		if [ -e "$$file" ]; then cp "$$file" "$$old/$$file"; fi; done; \
-	$(MAKE) --no-print-directory generate; \
-	for file in $(GENERATED); do \
-		diff -uN "$$old/$$file" "$$file" || { echo "$$file was stale: it is written anew, commit it" >&2; exit 1; }; \
+	@old=$$(mktemp) new=$$(mktemp); trap 'rm -f "$$old" "$$new"' EXIT; \
+	sums() { git ls-files -z --cached --others --exclude-standard | xargs -0 sha256sum 2>/dev/null || true; }; \
+	sums >"$$old"; $(MAKE) --no-print-directory generate; sums >"$$new"; \
+	diff "$$old" "$$new" >/dev/null || { diff "$$old" "$$new" | sed -n 's/^> [0-9a-f]*  /stale, written anew, commit it: /p' >&2; exit 1; }
+
+.PHONY: verify-licenses
+verify-licenses: bin/tools/go-licenses
+	@for system in $(SYSTEMS); do echo "licenses of what is linked on $$system: $(LICENSES)"; \
+		log=$$(GOOS=$$system bin/tools/go-licenses check ./cmd/... --allowed_licenses=$(LICENSES) 2>&1) || \
+			{ echo "$$log" >&2; exit 1; }; \
 	done
+
+.PHONY: verify-release
+verify-release:
+	$(GO) tool -modfile=tools/actionlint/go.mod actionlint
+	$(GO) -C tools/release test ./...
+
+# Built, because what it says depends on GOOS, and so would how go tool builds it.
+bin/tools/go-licenses: tools/licenses/go.mod tools/licenses/go.sum
+	$(GO) build -modfile=tools/licenses/go.mod -o $@ github.com/google/go-licenses/v2
+
+.PHONY: bin/tools/sbom
+bin/tools/sbom:
+	$(GO) -C tools/release build -o $(CURDIR)/$@ ./sbom
 
 # govulncheck ends with 3 when it has found something; any other failure is that it cannot be had, or cannot reach its
 # database. The hosted CI sets VULN=required, so that there it is never skipped.
