@@ -1,0 +1,126 @@
+// Package release holds the tests of what only the hosted CI runs: goreleaser's configuration and the workflows.
+package release
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goreleaser/goreleaser/v2/pkg/config"
+)
+
+// TestGoreleaser reads the configuration as goreleaser does, which refuses a field that it does not know.
+func TestGoreleaser(t *testing.T) {
+	project, err := config.Load("../../.goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, build := range project.Builds {
+		ids = append(ids, build.ID)
+		if _, err := os.Stat(filepath.Join("../..", build.Main)); err != nil {
+			t.Errorf("the program %s is not there: %v", build.ID, err)
+		}
+	}
+	for _, archive := range project.Archives {
+		for _, id := range archive.IDs {
+			if !slices.Contains(ids, id) {
+				t.Errorf("the archive %s is to hold %q, which nobody builds", archive.ID, id)
+			}
+		}
+	}
+	if len(project.Archives) != len(ids) {
+		t.Errorf("%d archives of %d programs", len(project.Archives), len(ids))
+	}
+}
+
+// TestGoreleaserVersion holds the goreleaser that releases to the one that the configuration is checked with.
+func TestGoreleaserVersion(t *testing.T) {
+	m := regexp.MustCompile(`goreleaser/v2 (v\S+)`).FindStringSubmatch(read(t, "go.mod"))
+	if m == nil {
+		t.Fatal("go.mod does not name goreleaser")
+	}
+	if !strings.Contains(read(t, "../../.github/workflows/release.yml"), "version: "+m[1]+"\n") {
+		t.Errorf("the workflow does not release with goreleaser %s", m[1])
+	}
+}
+
+var (
+	uses   = regexp.MustCompile(`uses:\s*(.*)`)
+	pinned = regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	makes  = regexp.MustCompile(`\bmake ([a-z-]+)`)
+	target = regexp.MustCompile(`(?m)^([a-z-]+):`)
+)
+
+// faults tells what is wrong with a workflow: an action that is named by a tag, which its owner, or whoever robs
+// them, can move; and a target that make does not have.
+func faults(workflow string, targets []string) []string {
+	var found []string
+	for line := range strings.Lines(workflow) {
+		if m := uses.FindStringSubmatch(line); m != nil && !pinned.MatchString(m[1]) && !strings.HasPrefix(m[1], "./") {
+			found = append(found, "not pinned by commit, with its version behind it: "+m[1])
+		}
+		for _, m := range makes.FindAllStringSubmatch(line, -1) {
+			if !slices.Contains(targets, m[1]) {
+				found = append(found, "make has no target "+m[1])
+			}
+		}
+	}
+	return found
+}
+
+func TestWorkflows(t *testing.T) {
+	var targets []string
+	for _, m := range target.FindAllStringSubmatch(read(t, "../../Makefile"), -1) {
+		targets = append(targets, m[1])
+	}
+	files, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no workflows: %v", err)
+	}
+	for _, file := range files {
+		workflow := read(t, file)
+		if !strings.Contains(workflow, "\npermissions:\n") {
+			t.Errorf("%s takes the permissions that happen to be the default", file)
+		}
+		for _, fault := range faults(workflow, targets) {
+			t.Errorf("%s: %s", file, fault)
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	const sha = "0123456789abcdef0123456789abcdef01234567"
+	rows := map[string]struct {
+		line   string
+		faults int
+	}{
+		"pinned":                {"- uses: actions/checkout@" + sha + " # v6.0.2", 0},
+		"pinned, in a folder":   {"- uses: a/b/c@" + sha + " # v6.0.2", 0},
+		"of this repository":    {"uses: ./.github/workflows/ci.yml", 0},
+		"by tag":                {"- uses: actions/checkout@v6", 1},
+		"by an abridged commit": {"- uses: actions/checkout@" + sha[:12] + " # v6.0.2", 1},
+		"without its version":   {"- uses: actions/checkout@" + sha, 1},
+		"a target":              {"- run: make verify", 0},
+		"no target":             {"- run: make verify && make coffee", 1},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			if found := faults(row.line, []string{"verify"}); len(found) != row.faults {
+				t.Errorf("found %q, want %d faults", found, row.faults)
+			}
+		})
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
