@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,41 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
-	"github.com/node-drainer/node-drainer/test/agentrules"
+	"github.com/node-drainer/node-drainer/test/chart"
+	"github.com/node-drainer/node-drainer/test/docs"
 )
-
-// pages are what users read.
-func pages(t *testing.T) map[string]string {
-	t.Helper()
-	names, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := map[string]string{}
-	for _, name := range append(names, "../../README.md") {
-		page, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text[filepath.Base(name)] = string(page)
-	}
-	return text
-}
-
-// blocks are the code blocks of a page in a language.
-func blocks(page, language string) []string {
-	var all []string
-	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)\n```").FindAllStringSubmatch(page, -1) {
-		all = append(all, m[1])
-	}
-	return all
-}
 
 // TestTheReference: the generated page is what the flags are.
 func TestTheReference(t *testing.T) {
@@ -60,7 +32,7 @@ func TestTheReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(written) != pages(t)["trigger-flags.md"] {
+	if string(written) != docs.Pages(t)["docs/trigger-flags.md"] {
 		t.Error("docs/trigger-flags.md is stale: run make generate")
 	}
 	for _, o := range newProgram(nil, nil, nil).options() {
@@ -70,41 +42,14 @@ func TestTheReference(t *testing.T) {
 	}
 }
 
-// TestEveryFlagOfTheDocsExists: what docs/trigger.md calls a flag is one, and so is what any page calls a
-// variable of the trigger.
-func TestEveryFlagOfTheDocsExists(t *testing.T) {
-	t.Parallel()
-	var flags, variables []string
-	for _, o := range newProgram(nil, nil, nil).options() {
-		flags, variables = append(flags, o.flag()), append(variables, o.variable())
-	}
-	flags = append(flags, "--help")
-	for page, text := range pages(t) {
-		for _, name := range regexp.MustCompile(`\bTRIGGER_[A-Z_]*[A-Z]\b`).FindAllString(text, -1) {
-			if !slices.Contains(variables, name) {
-				t.Errorf("%s names %s, which is no variable", page, name)
-			}
-		}
-		if page != "trigger.md" && page != "trigger-flags.md" {
-			continue
-		}
-		for _, m := range regexp.MustCompile("[ (`\\[](--[a-z][a-z-]*)").FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(flags, m[1]) {
-				t.Errorf("%s names %s, which is no flag", page, m[1])
-			}
-		}
-	}
-}
-
 // TestTheCommandsOfTheDocs: what a reader copies from a page is understood.
 func TestTheCommandsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for page, text := range pages(t) {
-		for _, block := range blocks(text, "sh") {
-			for line := range strings.Lines(block) {
-				line, _, _ = strings.Cut(line, " #")
-				if args, ours := strings.CutPrefix(strings.TrimSpace(line), "trigger "); ours {
+	for page, text := range docs.Pages(t) {
+		for _, block := range docs.Blocks(text, "sh") {
+			for _, command := range block.Commands() {
+				if args, ours := strings.CutPrefix(command, "trigger "); ours {
 					found++
 					understood(t, page, nil, strings.Fields(args))
 				}
@@ -146,14 +91,6 @@ func (e *example) add(node any) {
 			}
 		}
 	case map[string]any:
-		if name, is := n["name"].(string); is && strings.HasPrefix(name, prefix) {
-			value, _ := n["value"].(string)
-			e.environ = append(e.environ, name+"="+value)
-		}
-		if command, is := n["command"].([]any); is && reflect.DeepEqual(command, []any{"/trigger"}) {
-			args, _ := json.Marshal(n["args"])
-			e.lines = append(e.lines, string(args))
-		}
 		for key, value := range n {
 			if text, is := value.(string); is && strings.HasPrefix(key, prefix) {
 				e.environ = append(e.environ, key+"="+text)
@@ -167,27 +104,42 @@ func (e *example) add(node any) {
 func TestTheExamplesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, block := range blocks(pages(t)["trigger.md"], "yaml") {
+	for _, block := range docs.Blocks(docs.Pages(t)["docs/trigger.md"], "yaml") {
 		var document any
-		if err := yaml.UnmarshalStrict([]byte(block), &document); err != nil {
-			t.Errorf("%v in\n%s", err, block)
+		if err := yaml.UnmarshalStrict([]byte(block.Text), &document); err != nil {
+			t.Errorf("%v in\n%s", err, block.Text)
 			continue
 		}
 		var e example
 		e.add(document)
 		for _, line := range e.lines {
 			found++
-			args := strings.Fields(line)
-			if strings.HasPrefix(line, "[") {
-				if err := json.Unmarshal([]byte(line), &args); err != nil {
-					t.Error(err)
-				}
-			}
-			understood(t, "trigger.md", e.environ, args)
+			understood(t, "docs/trigger.md", e.environ, strings.Fields(line))
 		}
 	}
-	if found < 5 {
+	if found < 4 {
 		t.Errorf("only %d command lines were found", found)
+	}
+}
+
+// TestTheCronJobsOfTheDocs: the trigger understands what the chart makes of the CronJobs that pages show.
+func TestTheCronJobsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, install := range docs.Installs(t) {
+		for _, o := range install.Objects {
+			var job batchv1.CronJob
+			if o.GetKind() != "CronJob" {
+				continue
+			} else if err := chart.Find(install.Objects, "CronJob", o.GetName(), &job); err != nil {
+				t.Fatal(err)
+			}
+			found++
+			understood(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d CronJobs were found", found)
 	}
 }
 
@@ -208,9 +160,9 @@ func TestThePermissionsOfTheDocs(t *testing.T) {
 		}
 	}
 	want := slices.Sorted(maps.Keys(called))
-	_, section, _ := strings.Cut(pages(t)["trigger.md"], "\n## Permissions\n")
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Permissions\n")
 	table, _, _ := strings.Cut(section, "```json")
-	for where, text := range map[string]string{"table": table, "policy": strings.Join(blocks(section, "json"), "")} {
+	for where, text := range map[string]string{"table": table, "policy": docs.Blocks(section, "json")[0].Text} {
 		named := regexp.MustCompile(`\b(?:autoscaling|ec2):[A-Z]\w+`).FindAllString(text, -1)
 		slices.Sort(named)
 		if named = slices.Compact(named); !slices.Equal(named, want) {
@@ -219,36 +171,11 @@ func TestThePermissionsOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestTheClusterRoleOfTheDocs: it allows what the tests grant the trigger, with the taints and without.
-func TestTheClusterRoleOfTheDocs(t *testing.T) {
-	t.Parallel()
-	var role rbacv1.ClusterRole
-	var taints []rbacv1.PolicyRule
-	for _, block := range blocks(pages(t)["trigger.md"], "yaml") {
-		var err error
-		switch {
-		case strings.Contains(block, "\nkind: ClusterRole\n"):
-			err = yaml.UnmarshalStrict([]byte(block), &role)
-		case strings.HasPrefix(block, "- apiGroups:"):
-			err = yaml.UnmarshalStrict([]byte(block), &taints)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	if diff := cmp.Diff(agentrules.Trigger(), role.Rules); diff != "" {
-		t.Errorf("the ClusterRole (-what tests grant +docs/trigger.md):\n%s", diff)
-	}
-	if diff := cmp.Diff(agentrules.TriggerTaints(), taints); diff != "" {
-		t.Errorf("the rule for taints (-what tests grant +docs/trigger.md):\n%s", diff)
-	}
-}
-
 // TestTheExitCodesOfTheDocs: docs/trigger.md says what to do about each.
 func TestTheExitCodesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	code := regexp.MustCompile(`(?m)^ *([0-9]+)  `)
-	_, section, _ := strings.Cut(pages(t)["trigger.md"], "\n## Exit codes\n")
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Exit codes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(section, -1)
 	var told, there []string
@@ -266,7 +193,7 @@ func TestTheExitCodesOfTheDocs(t *testing.T) {
 // TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan has them.
 func TestTheChecksOfTheDocs(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(pages(t)["trigger.md"], "\n## Preflight\n")
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Preflight\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var told []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {

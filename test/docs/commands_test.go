@@ -1,0 +1,175 @@
+package docs
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+// guides are the pages that a newcomer follows from the first line to the last.
+func guides() []string { return []string{"README.md", "docs/install.md"} }
+
+// TestEveryCommandIsAccountedFor: of each block of commands in the guides it is said which test runs it, or that
+// it needs AWS.
+func TestEveryCommandIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	for _, pattern := range []string{"cmd/*/*_test.go", "internal/*/*_test.go", "test/*/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(Root(t), pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for name := range find(read(t, file), `(?m)^func (Test\w+)\(`) {
+				tests[name] = true
+			}
+		}
+	}
+	pages := Pages(t)
+	for _, guide := range guides() {
+		for _, block := range Blocks(pages[guide], "sh") {
+			test, runs := strings.CutPrefix(block.Mark, "runs in ")
+			if block.Mark != "needs AWS" && (!runs || !tests[test]) {
+				t.Errorf("%s: mark this block with the test that runs it, or as needing AWS; it has %q:\n%s",
+					guide, block.Mark, block.Text)
+			}
+		}
+	}
+}
+
+// TestTheHelmCommands: the chart takes the values that pages give it, from the command line and in files, and what
+// it makes of them is a configuration of the agent without mistakes.
+func TestTheHelmCommands(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, install := range Installs(t) {
+		var agent appsv1.Deployment
+		if chart.Find(install.Objects, "Deployment", "node-drainer", &agent) != nil {
+			continue // a command that shows only a part
+		}
+		found++
+		env := append(Environment(agent.Spec.Template.Spec), "POD_NAMESPACE=agents")
+		if _, err := config.ReadAgent(env); err != nil {
+			t.Errorf("%s: %v", install.Page, err)
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d installations were found", found)
+	}
+}
+
+// TestTheTerraform: what pages give the module are variables of it, and what they take are its outputs.
+func TestTheTerraform(t *testing.T) {
+	t.Parallel()
+	module := filepath.Join(Root(t), "deploy", "terraform")
+	variables := find(read(t, filepath.Join(module, "variables.tf")), `(?m)^variable "(\w+)"`).with("source")
+	outputs := find(read(t, filepath.Join(module, "outputs.tf")), `(?m)^output "(\w+)"`)
+	given := regexp.MustCompile(`(?ms)^module "node_drainer" \{$(.*?)^\}$`)
+	found := 0
+	for name, page := range Pages(t) {
+		for _, block := range Blocks(page, "hcl") {
+			for _, m := range given.FindAllStringSubmatch(block.Text, -1) {
+				found++
+				for argument := range find(m[1], `(?m)^  (\w+) +=`) {
+					if !variables[argument] {
+						t.Errorf("%s gives the module %s, which it does not have", name, argument)
+					}
+				}
+			}
+			for output := range find(block.Text, `module\.node_drainer\.(\w+)`) {
+				if !outputs[output] {
+					t.Errorf("%s takes the output %s, which is not there", name, output)
+				}
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d modules were found", found)
+	}
+}
+
+// TestTheSettings: what a reader copies from a page into the agent's environment is a configuration without
+// mistakes.
+func TestTheSettings(t *testing.T) {
+	t.Parallel()
+	setting := regexp.MustCompile(`^[A-Z]+_[A-Z_]+=`)
+	read := 0
+	for name, page := range Pages(t) {
+		for _, block := range Blocks(page, "sh") {
+			env := []string{"POD_NAMESPACE=agents", "CLUSTER_NAME=prod", "QUEUE_URL=" + queue}
+			for _, command := range block.Commands() {
+				words := strings.Fields(command)
+				settings := slices.IndexFunc(words, func(word string) bool { return !setting.MatchString(word) })
+				switch {
+				case settings < 0:
+					env = append(env, words...)
+					read++
+				case words[settings] == "agent":
+					env = append(env, words[:settings]...)
+					read++
+				}
+			}
+			if _, err := config.ReadAgent(env); err != nil {
+				t.Errorf("%s: %q: %v", name, env, err)
+			}
+		}
+	}
+	if read < 3 {
+		t.Errorf("only %d settings were found", read)
+	}
+}
+
+// TestTheRules: docs/security.md has a row for each thing in Kubernetes that the chart lets the agent and the
+// trigger do, and no other.
+func TestTheRules(t *testing.T) {
+	t.Parallel()
+	objects, err := chart.Render(t.Context(), "node-drainer", "node-drainer", "--set",
+		"config.clusterName=prod,config.queue.url="+queue+",trigger.enabled=true,trigger.taintNodes=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := set{}
+	for _, o := range objects {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := chart.Find(objects, o.GetKind(), o.GetName(), &role); err != nil {
+			t.Fatal(err)
+		}
+		who := "agent"
+		if strings.HasSuffix(o.GetName(), "-trigger") {
+			who = "trigger"
+		}
+		for _, rule := range role.Rules {
+			for _, verb := range rule.Verbs {
+				granted.with(who + " " + verb + " " + rule.Resources[0])
+			}
+		}
+	}
+	told := set{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (agent|trigger) \\| `([a-z/]+)`[^|]* \\| ([a-z, ]+) \\|").
+		FindAllStringSubmatch(Pages(t)["docs/security.md"], -1) {
+		for verb := range strings.SplitSeq(m[3], ", ") {
+			told.with(m[1] + " " + verb + " " + m[2])
+		}
+	}
+	for one := range granted {
+		if !told[one] {
+			t.Errorf("docs/security.md does not say why there is %q", one)
+		}
+	}
+	for one := range told {
+		if !granted[one] {
+			t.Errorf("docs/security.md tells of %q, which nobody may", one)
+		}
+	}
+}
