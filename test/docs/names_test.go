@@ -79,15 +79,18 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestEveryVariableExists: a name in capitals is a variable of the agent or of the trigger, or one that another
-// program reads.
+// TestEveryVariableExists: a name in capitals is a variable of the agent, of the trigger or of make, or one that
+// another program reads.
 func TestEveryVariableExists(t *testing.T) {
 	t.Parallel()
 	known := find(Pages(t)["docs/trigger-flags.md"], "`(TRIGGER_[A-Z_]+)`").with(
 		"AWS_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL", // the AWS SDK
 		"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "HTTPS_PROXY", "NO_PROXY", "NO_COLOR", // conventions
-		"DEMO_KEEP", "SOURCE_DATE_EPOCH", // make
+		"DEMO_KEEP", // test/demo
 	)
+	for name := range find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`) {
+		known[name] = true
+	}
 	for _, v := range config.Variables() {
 		known[v.Name] = true
 	}
