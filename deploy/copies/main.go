@@ -87,11 +87,13 @@ func substituted(name string, others []string) (string, error) {
 	}
 	var out strings.Builder
 	out.WriteString("Fn::Sub:\n  - |\n" + indented(document, 4))
-	for i, place := range places {
+	begin := "  - "
+	for _, place := range places {
 		if values[place] == "" {
 			return "", fmt.Errorf("%s has a place for %s, which the template has no value for", name, place)
 		}
-		out.WriteString(map[bool]string{true: "  - ", false: "    "}[i == 0] + place + ": " + values[place] + "\n")
+		out.WriteString(begin + place + ": " + values[place] + "\n")
+		begin = "    "
 	}
 	return out.String(), nil
 }

@@ -98,7 +98,7 @@ func (k *kubelet) sync(ctx context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-// start containers the program of a pod.
+// start runs the program of a pod.
 func (k *kubelet) start(ctx context.Context, p *corev1.Pod) (*container, error) {
 	c := p.Spec.Containers[0]
 	env, err := environment(p, c)
