@@ -186,7 +186,7 @@ func asked(q cluster.Request) string {
 // isWhole tells whether this run leaves no test out.
 func isWhole() bool {
 	given := func(name string) string { return flag.Lookup(name).Value.String() }
-	return !testing.Short() && given("test.run")+given("test.skip") == ""
+	return !testing.Short() && given("test.run")+given("test.skip")+given("test.list") == ""
 }
 
 // TestJudge: a right too many and a right too few are told by name.

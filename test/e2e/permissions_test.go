@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -74,12 +73,7 @@ func limit(t testing.TB, aws *awsim.Server, program, key, queueARN string) {
 // judgePermissions compares what deploy/iam allows the programs with what a whole run of these tests has seen them
 // call, and returns the exit code. What is allowed and not called is not needed, or not tested.
 func judgePermissions(code int) int {
-	for _, name := range []string{"run", "skip", "list"} {
-		if f := flag.Lookup("test." + name); f != nil && f.Value.String() != "" {
-			return code
-		}
-	}
-	if code != 0 || testing.Short() {
+	if code != 0 || !isWhole() {
 		return code
 	}
 	for _, program := range []string{agentKey, triggerKey} {
