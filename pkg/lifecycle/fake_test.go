@@ -37,6 +37,7 @@ var (
 	}
 	errNoHook    = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
 	errThrottled = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
+	errDenied    = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
 	errDropped   = errors.New("connection reset by peer")
 	errStop      = errors.New("the process is asked to stop")
 )

@@ -21,7 +21,7 @@ const (
 	// firstRetry and lastRetry bound the pause after a call that failed.
 	firstRetry, lastRetry = 500 * time.Millisecond, 15 * time.Second
 	// doubtful is how long "no active lifecycle action" may be said of an instance that waits for a hook of a
-	// group with several, before our own is taken to be closed.
+	// group with several, or no group may know the instance, before our own action is taken to be closed.
 	doubtful = time.Minute
 )
 
@@ -111,10 +111,10 @@ func (h *Hooks) Held(ctx context.Context, a Action) (bool, error) {
 }
 
 // Complete ends the action with result, and returns nil only when the action is proven closed: Auto Scaling
-// took the completion, or says that no action is active and that no hook holds the instance. Everything else
+// took the completion, or refuses it while no hook holds the instance. Everything else
 // is tried again until ctx ends.
 func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
-	var denied time.Time // since when Auto Scaling says that no action is active
+	var doubted time.Time // since when Auto Scaling says that no action is active, or knows no such instance
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		err := h.complete(ctx, a, result)
 		if err == nil {
@@ -123,7 +123,7 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("complete %s: %w", a, context.Cause(ctx))
 		}
-		if h.closed(ctx, a, err, &denied) {
+		if h.closed(ctx, a, err, &doubted) {
 			return nil
 		}
 		h.observer.AutoScalingFailed("complete "+a.String(), err)
@@ -156,23 +156,24 @@ func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
 	return err
 }
 
-// closed tells whether the failed completion means that the action is over. An instance that waits on may do
+// closed tells whether the refused completion means that the action is over. An instance that waits on may do
 // so for another hook of its group, and one that is not terminating at all has come back to service.
-func (h *Hooks) closed(ctx context.Context, a Action, err error, denied *time.Time) bool {
-	if !isValidation(err) {
+func (h *Hooks) closed(ctx context.Context, a Action, err error, doubted *time.Time) bool {
+	if !isRefused(err) {
 		return false
-	}
-	if isNotActive(err) && denied.IsZero() {
-		*denied = time.Now()
 	}
 	state, stateErr := h.State(ctx, a.InstanceID)
 	switch {
 	case stateErr != nil:
 		return false
-	case a.over(state) || state.Unknown():
+	case a.over(state), state.Unknown() && isValidation(err):
 		return true
+	case !state.Unknown() && !isNotActive(err):
+		return false
+	case doubted.IsZero():
+		*doubted = time.Now()
 	}
-	return isNotActive(err) && time.Since(*denied) >= doubtful && (!a.pending(state) || h.shared(ctx, a))
+	return time.Since(*doubted) >= doubtful && (!a.pending(state) || h.shared(ctx, a))
 }
 
 // gone tells whether a heartbeat that failed means that there is no action left: Auto Scaling refuses it, and
@@ -181,7 +182,7 @@ func (h *Hooks) closed(ctx context.Context, a Action, err error, denied *time.Ti
 // is eventually consistent: it counts as gone when that has lasted for twice the time in which a message is
 // confirmed.
 func (h *Hooks) gone(ctx context.Context, a Action, err error, unknown *time.Time) bool {
-	if !isValidation(err) {
+	if !isRefused(err) {
 		return false
 	}
 	state, stateErr := h.State(ctx, a.InstanceID)
@@ -196,11 +197,17 @@ func (h *Hooks) gone(ctx context.Context, a Action, err error, unknown *time.Tim
 	return a.over(state) || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
 }
 
+// isRefused tells whether Auto Scaling has understood the call and will not do it: for what it names, or for
+// want of a permission. Such a call may fail for ever, so what has become of the instance is asked for.
+func isRefused(err error) bool { return isValidation(err) || hasCode(err, "AccessDenied") }
+
 // isValidation tells whether Auto Scaling refused the call for what it names. Auto Scaling models no error
 // type of its own for ended actions, unknown hooks and unknown groups.
-func isValidation(err error) bool {
+func isValidation(err error) bool { return hasCode(err, "ValidationError") }
+
+func hasCode(err error, code string) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == "ValidationError"
+	return errors.As(err, &api) && api.ErrorCode() == code
 }
 
 func isNotActive(err error) bool {

@@ -107,20 +107,37 @@ func assertMarked(w *world, name, instance string) {
 
 func TestDrainThatOutlastsTheHeartbeatTimeout(t *testing.T) {
 	t.Parallel()
-	const timeout = 6 * time.Second
+	const timeout = 8 * time.Second
 	w := hooked(t, timeout)
 	old, instance := w.node()
 	w.node()
 	w.deploy("slow", old, 2, cluster.Pods{Stop: 3*timeout + time.Second, GracePeriod: time.Minute})
-	// The completion fails at first: by then the heartbeats must have ended.
-	w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "InternalFailure", Status: 500, Times: 3})
+	w.startAgent()
+	w.terminate(instance)
+	a := w.waitCompleted(instance)
+	if took := a.ClosedAt.Sub(a.StartedAt); took < 3*timeout {
+		t.Fatalf("the drain took %v, want more than three times the heartbeat timeout of %v", took, timeout)
+	}
+	w.waitQueueEmpty()
+}
+
+// TestHeartbeatsEndWithTheDrain: also when the agent may not complete. Then the hook's timeout lets the empty node go,
+// and the agent its message.
+func TestHeartbeatsEndWithTheDrain(t *testing.T) {
+	t.Parallel()
+	w := hooked(t, 6*time.Second)
+	old, instance := w.node()
+	w.node()
+	w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+	before := w.podsOf("api")
+	w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "AccessDenied", Status: 403})
 	agent := w.startAgent()
 	w.terminate(instance)
 	drained := agent.waitLog("node drained", "node", old)
 	agent.waitLog("call failed, will be tried again", "api", "autoscaling")
-	a := w.waitCompleted(instance)
-	if took := a.ClosedAt.Sub(a.StartedAt); took < 3*timeout {
-		t.Fatalf("the drain took %v, want more than three times the heartbeat timeout of %v", took, timeout)
+	a := w.waitClosed(instance)
+	if a.ClosedBy != awsim.ByHeartbeatTimeout || len(a.PodsAtClose) > 0 {
+		t.Errorf("the action was closed by %q with the pods %q", a.ClosedBy, a.PodsAtClose)
 	}
 	at, err := time.Parse(time.RFC3339, drained.text("time"))
 	w.must(err)
@@ -129,7 +146,9 @@ func TestDrainThatOutlastsTheHeartbeatTimeout(t *testing.T) {
 			t.Errorf("a heartbeat was sent at %v, after the drain had ended at %v", beat, at)
 		}
 	}
+	agent.waitLog("termination ended", "outcome", "drained")
 	w.waitQueueEmpty()
+	w.assertEvictedOnce(before)
 }
 
 func TestDeadline(t *testing.T) {

@@ -132,7 +132,7 @@ func TestOneEventID(t *testing.T) {
 // TestPodsThatCannotBeListed: a node whose pods are not known is not an empty node.
 func TestPodsThatCannotBeListed(t *testing.T) {
 	t.Parallel()
-	w := hooked(t, 6*time.Second)
+	w := hooked(t, 8*time.Second)
 	w.mayKill = true // when the test is over, and nobody holds the hook any more
 	old, instance := w.node()
 	w.node()
