@@ -25,7 +25,7 @@ GOVULNCHECK ?= v1.9.0
 
 # Modules of their own, so that what they need does not mix with what the product needs.
 NESTED := $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod test/alerts/go.mod \
-	test/cluster/binaries/*/go.mod))
+	test/chart/operator/go.mod test/cluster/binaries/*/go.mod))
 # What may be linked into the programs: licenses that ask for no more than a notice.
 LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 # Where the programs run; what is linked differs.

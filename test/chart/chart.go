@@ -5,6 +5,7 @@ package chart
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,31 @@ func Find(objects []unstructured.Unstructured, kind, name string, into any) erro
 		}
 	}
 	return fmt.Errorf("the chart renders no %s %s", kind, name)
+}
+
+// Definitions returns the files of the CustomResourceDefinitions of the chart's ServiceMonitor and
+// PrometheusRule, as the Prometheus Operator publishes them with its module.
+func Definitions(ctx context.Context) ([]string, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	const operator = "github.com/prometheus-operator/prometheus-operator"
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", operator)
+	download.Dir = filepath.Join(root, "test", "chart", "operator")
+	out, err := download.Output()
+	if err != nil {
+		return nil, explain("go mod download "+operator, err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return nil, fmt.Errorf("read what go mod download %s says: %w", operator, err)
+	}
+	folder := filepath.Join(module.Dir, "example", "prometheus-operator-crd")
+	return []string{
+		filepath.Join(folder, "monitoring.coreos.com_prometheusrules.yaml"),
+		filepath.Join(folder, "monitoring.coreos.com_servicemonitors.yaml"),
+	}, nil
 }
 
 func explain(command string, err error) error {

@@ -175,6 +175,7 @@ const roleARN = "arn:aws:iam::123456789012:role/node-drainer"
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	f := newFleetOn(t, ownCluster(t), latest(4))
+	defineMonitors(t, f.cluster)
 	r := f.release("node-drainer", "agents", f.queue)
 	f.user = cluster.UserName("agents", "node-drainer")
 	if err := r.apply("install", "--set", "config.queue.url="+f.queue); err == nil ||
@@ -194,7 +195,9 @@ func TestHelm(t *testing.T) {
 	}}
 	evicted = append(evicted, r.drainsAmid(func() {
 		f.must(r.apply("upgrade", append(three,
-			"--set", "config.log.level=debug,config.node.cordon=false,replicas=3", "--values", r.values(map[string]any{"trigger": map[string]any{
+			"--set", "config.log.level=debug,config.node.cordon=false,replicas=3",
+			"--set", "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
+			"--values", r.values(map[string]any{"trigger": map[string]any{
 				"enabled": true, "cronJobs": map[string]any{"nightly": nightly},
 			}}))...))
 	})...)
@@ -204,6 +207,7 @@ func TestHelm(t *testing.T) {
 			t.Errorf("agent %s was not restarted with the new value", a.pod.Name)
 		}
 	}
+	r.assertScraped()
 	r.rollsOut("node-drainer-nightly")
 	r.assertLawful()
 
@@ -315,6 +319,33 @@ func (r *release) endpoints() (ips []string, port int32) {
 		}
 	}
 	return slices.Sorted(slices.Values(ips)), port
+}
+
+// assertScraped holds if the ServiceMonitor leads to the Service, and the port of it that the agents listen on.
+func (r *release) assertScraped() {
+	r.t.Helper()
+	out, err := r.cluster.Kubectl(r.ctx, "get", "servicemonitors,prometheusrules", r.fullName(), "-n", r.home, "-o", "yaml")
+	r.must(err)
+	var made struct {
+		Items []struct {
+			Spec struct {
+				Selector  metav1.LabelSelector
+				Endpoints []struct{ Port string }
+			}
+		}
+	}
+	r.must(yaml.Unmarshal([]byte(out), &made))
+	if len(made.Items) != 2 || len(made.Items[0].Spec.Endpoints) != 1 {
+		r.t.Fatalf("the release has made %s", out)
+	}
+	monitor := made.Items[0].Spec
+	services, err := r.cluster.Client().CoreV1().Services("").List(r.ctx, metav1.ListOptions{
+		LabelSelector: metav1.FormatLabelSelector(&monitor.Selector),
+	})
+	r.must(err)
+	if len(services.Items) != 1 || services.Items[0].Spec.Ports[0].Name != monitor.Endpoints[0].Port {
+		r.t.Errorf("the ServiceMonitor %+v leads to %+v", monitor, services.Items)
+	}
 }
 
 // drains holds if a node is drained from end to end. It returns the pods that this moved.
@@ -474,10 +505,11 @@ func TestKubectlTakesTheChart(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no values to try: %v", err)
 	}
+	c := cluster.Shared(t)
+	defineMonitors(t, c)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			c := cluster.Shared(t)
 			namespace := c.Namespace(t)
 			objects, err := chart.Render(t.Context(), "drainer", namespace, "--values", file,
 				"--set", "config.leader.namespace=")
@@ -486,9 +518,6 @@ func TestKubectlTakesTheChart(t *testing.T) {
 			}
 			var text []byte
 			for _, o := range objects {
-				if o.GroupVersionKind().Group == "monitoring.coreos.com" { // which this cluster does not know
-					continue
-				}
 				json, err := o.MarshalJSON()
 				if err != nil {
 					t.Fatal(err)
@@ -503,5 +532,21 @@ func TestKubectlTakesTheChart(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// defineMonitors makes the kinds known that the Prometheus Operator brings.
+func defineMonitors(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	files, err := chart.Definitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"-f", strings.Join(files, ",")}
+	if _, err := c.Kubectl(t.Context(), append(flags, "apply", "--server-side")...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Kubectl(t.Context(), append(flags, "wait", "--for=condition=Established", "--timeout=1m")...); err != nil {
+		t.Fatal(err)
 	}
 }
