@@ -67,6 +67,8 @@ func (a *Agent) verdict(ctx context.Context, e event.Event, outcome Outcome, err
 			return Interrupted, err
 		}
 		return Forged, nil
+	case outcome == CutShort:
+		return CutShort, nil
 	case errors.Is(err, lifecycle.ErrGone), errors.Is(err, errUnknown):
 		return Gone, nil
 	}

@@ -30,7 +30,10 @@ func (a *Agent) vacate(ctx context.Context, e event.Event) (Outcome, error) {
 		return Interrupted, err
 	}
 	report, err := a.drain(ctx, e, n, mark)
-	if err != nil {
+	switch {
+	case errors.Is(err, lifecycle.ErrGone):
+		return CutShort, err
+	case err != nil:
 		return Interrupted, err
 	}
 	if err := a.exclude(ctx, e, n); err != nil {

@@ -164,10 +164,10 @@ func TestTermination(t *testing.T) {
 			outcome: agent.Gone,
 		},
 		{
-			name:    "the group gives up amid the drain: gone, not completed",
+			name:    "the group gives up amid the drain: cut short, not completed",
 			given:   func(w *world) { w.givesUp["drain"] = 5 * time.Second },
 			steps:   []string{"hold drain", "mark until 1h0m0s", "drain node-1 until 1h0m0s", "let go of drain"},
-			outcome: agent.Gone,
+			outcome: agent.CutShort,
 		},
 		{
 			name: "the group gives up amid the confirmation: gone, not completed",

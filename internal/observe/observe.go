@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -179,7 +180,7 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 	o.metrics.active.Dec()
 	o.metrics.terminations.WithLabelValues(outcome).Inc()
 	level := zerolog.InfoLevel
-	if outcome == "forged" || outcome == "left-behind" {
+	if slices.Contains([]string{"forged", "left-behind", "cut-short"}, outcome) {
 		level = zerolog.WarnLevel
 	}
 	o.about(o.log.WithLevel(level), e).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
