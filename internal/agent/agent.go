@@ -67,7 +67,7 @@ type Observer interface {
 	NodeDrained(e event.Event, n node.Node, report drain.Report)
 	TerminationEnded(e event.Event, outcome string, took time.Duration)
 	Retrying(e event.Event, doing string, err error)
-	Swept(members, found int)
+	Swept(members, found, untold int)
 	SweepFailed(err error)
 	launchObserver
 }
@@ -157,6 +157,7 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 	}
 	for i, e := range events {
 		a.observer.EventReceived(m, e)
+		a.swept.told(e)
 		events[i].At = beginning(m, e)
 	}
 	err = forEach(events, func(e event.Event) error { return a.handle(ctx, e) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,9 +19,37 @@ import (
 // swept is what earlier sweeps and drains have left to know. The zero value is ready.
 type swept struct {
 	mu        sync.Mutex
-	ended     map[string]ended     // by UID: drains of this process
-	healthy   map[string]time.Time // since when, by UID: marked nodes whose instances sweeps find healthy
-	completed map[string]bool      // keys of lifecycle actions whose instances may still wait for other hooks
+	ended     map[string]ended       // by UID: drains of this process
+	healthy   map[string]time.Time   // since when, by UID: marked nodes whose instances sweeps find healthy
+	completed map[string]bool        // keys of lifecycle actions whose instances may still wait for other hooks
+	silent    map[string]event.Event // by key: taken up by a sweep, and no message has told of it
+}
+
+// found notes that no message has told of the event, which is taken up now.
+func (s *swept) found(e event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silent == nil {
+		s.silent = map[string]event.Event{}
+	}
+	s.silent[key(e)] = e
+}
+
+// told notes that a message has told of the event.
+func (s *swept) told(e event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.silent, key(e))
+}
+
+// untold returns how many events have ended that sweeps had taken up, and that no message has told of up to
+// now. It forgets them. A message that came while the event was in hand was late, and is not lost.
+func (s *swept) untold(inHand func(event.Event) bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.silent)
+	maps.DeleteFunc(s.silent, func(_ string, e event.Event) bool { return !inHand(e) })
+	return before - len(s.silent)
 }
 
 func (s *swept) complete(e event.Event) {
@@ -148,14 +177,15 @@ func (a *Agent) sweep(ctx context.Context, taken *sync.WaitGroup) error {
 		return err
 	}
 	waiting, err := a.waiting(ctx, members)
-	found := 0
+	found, untold := 0, a.swept.untold(a.hand.has)
 	for _, e := range a.swept.open(waiting) {
 		if !a.hand.has(e) {
 			found++
+			a.swept.found(e)
 			a.takeUp(ctx, e, taken)
 		}
 	}
-	a.observer.Swept(len(members), found)
+	a.observer.Swept(len(members), found, untold)
 	a.unprotect(ctx)
 	return errors.Join(err, a.revisit(ctx, nodes, members, taken))
 }

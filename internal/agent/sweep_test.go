@@ -241,9 +241,50 @@ func TestSweepAndMessage(t *testing.T) {
 		if diff := cmp.Diff(want, w.did("")); diff != "" {
 			t.Error(diff)
 		}
-		if w.told("swept: 1") != 1 || w.told("swept: 0") != 2 {
+		if w.told("swept: 1, untold: 0") != 1 || w.told("swept: 0, untold: 0") != 2 {
 			t.Errorf("a later sweep takes up what is in hand: %q", w.facts)
 		}
 		w.wantOutcome(t, agent.Drained)
 	})
+}
+
+// TestLostMessage: only what no message tells of, to its end, counts as untold. A sweep is often faster than a message.
+func TestLostMessage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		drain   time.Duration
+		message time.Duration // after it was taken up; 0 is never
+		untold  int
+	}{
+		{"no message", time.Minute, 0, 1},
+		{"a message a moment later", time.Minute, time.Second, 0},
+		{"a message after the end, before the next look", time.Minute, 2 * time.Minute, 0},
+		{"a message several looks later, amid the drain", 20 * time.Minute, 15 * time.Minute, 0},
+		{"a message that comes too late", time.Minute, 10 * time.Minute, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.members, w.own = inGroup(terminating), []string{"drain"}
+				w.drainTakes = tt.drain
+				a := w.agent()
+				ctx, cancel := contextFor(t, time.Hour)
+				defer cancel()
+				if tt.message > 0 {
+					go func() {
+						time.Sleep(tt.message)
+						_ = a.Handle(ctx, message("drain", w.start))
+					}()
+				}
+				if err := a.Run(ctx); !errors.Is(err, errStopping) {
+					t.Errorf("ended with %v", err)
+				}
+				if n := w.told("swept: 0, untold: 1"); n != tt.untold {
+					t.Errorf("%d were untold, want %d: %q", n, tt.untold, w.facts)
+				}
+			})
+		})
+	}
 }

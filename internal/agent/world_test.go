@@ -451,8 +451,8 @@ func (w *world) NodeDrained(event.Event, node.Node, drain.Report) { w.fact("drai
 func (w *world) Retrying(_ event.Event, doing string, err error) {
 	w.fact("retrying to %s: %v", doing, err)
 }
-func (w *world) Swept(_, found int)    { w.fact("swept: %d", found) }
-func (w *world) SweepFailed(err error) { w.fact("sweep failed: %v", err) }
+func (w *world) Swept(_, found, untold int) { w.fact("swept: %d, untold: %d", found, untold) }
+func (w *world) SweepFailed(err error)      { w.fact("sweep failed: %v", err) }
 
 func (w *world) TerminationEnded(_ event.Event, o string, _ time.Duration) {
 	if !slices.Contains(agent.Outcomes(), o) {

@@ -91,7 +91,7 @@ func newMetrics() metrics {
 		}, []string{"reason"}),
 		heartbeats: counter("heartbeats_total", "Heartbeats that Auto Scaling accepted."),
 		swept: counter("swept_total",
-			"Lifecycle actions that were taken up although no message had told of them."),
+			"Lifecycle actions that were taken up and ended, and no message had told of them."),
 		retries: counter("step_retries_total",
 			"Steps of terminations and launches that failed and were tried again, whoever failed them."),
 		apiErrors: counters("api_errors_total", "Calls that failed and were tried again.", "api"),

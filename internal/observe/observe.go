@@ -192,9 +192,10 @@ func (o *Observer) Retrying(e event.Event, doing string, err error) {
 	o.about(o.log.Warn(), e).Str("operation", doing).Err(err).Msg("step failed, will be tried again")
 }
 
-// Swept tells what a look at every instance of the cluster has brought.
-func (o *Observer) Swept(members, found int) {
-	o.metrics.swept.Add(float64(found))
+// Swept tells what a look at every instance of the cluster has brought: how many hooks hold one though no
+// message of it is in hand, and of how many that an earlier look had found no message has told to the end.
+func (o *Observer) Swept(members, found, untold int) {
+	o.metrics.swept.Add(float64(untold))
 	level := zerolog.DebugLevel
 	if found > 0 {
 		level = zerolog.InfoLevel

@@ -273,12 +273,16 @@ func facts() []fact {
 				"of interruption: cordoned, its pods stay"},
 		},
 		{
-			name: "Swept, and found something", tell: func(d *desk, _ subject) { d.Swept(40, 2) },
-			line:    map[string]any{"level": "info", "instances": 40.0, "found": 2.0},
+			name: "Swept, and found something", tell: func(d *desk, _ subject) { d.Swept(40, 2, 0) },
+			line: map[string]any{"level": "info", "instances": 40.0, "found": 2.0},
+		},
+		{
+			name: "Swept, and no message has told", tell: func(d *desk, _ subject) { d.Swept(40, 0, 2) },
+			line:    map[string]any{"level": "debug", "instances": 40.0, "found": 0.0},
 			metrics: map[string]float64{"swept_total": 2},
 		},
 		{
-			name: "Swept, and found nothing", tell: func(d *desk, _ subject) { d.Swept(40, 0) },
+			name: "Swept, and found nothing", tell: func(d *desk, _ subject) { d.Swept(40, 0, 0) },
 			line: map[string]any{"level": "debug", "instances": 40.0, "found": 0.0},
 		},
 		{
