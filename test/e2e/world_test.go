@@ -58,6 +58,9 @@ func newWorldOn(t testing.TB, c *cluster.Cluster) *world {
 	w.aws = aws
 	t.Cleanup(func() {
 		w.assertNothingKilled()
+		if t.Failed() {
+			w.dump()
+		}
 		w.must(aws.Close())
 	})
 	w.install(renderAccess)
@@ -68,6 +71,20 @@ func newWorldOn(t testing.TB, c *cluster.Cluster) *world {
 		Name: group, Max: 100, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 	}))
 	return w
+}
+
+// dump shows how the cluster is, when a test has failed.
+func (w *world) dump() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, what := range [][]string{
+		{"nodes", "--selector", cluster.PoolLabel + "=" + w.namespace},
+		{"deployments,replicasets,pods,poddisruptionbudgets", "--namespace", w.namespace},
+		{"events", "--namespace", w.namespace, "--sort-by", ".metadata.creationTimestamp"},
+	} {
+		out, err := w.cluster.Kubectl(ctx, append([]string{"get", "--output", "wide"}, what...)...)
+		w.t.Logf("%s: %v\n%s", what[0], err, out)
+	}
 }
 
 // hooked is newWorld with a terminating hook that sends to the queue.
