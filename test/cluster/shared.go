@@ -27,6 +27,7 @@ var shared struct { //nolint:gochecknoglobals // See above.
 	tried   bool
 	cluster *Cluster
 	err     error
+	rest    func() // ends what is done beside the tests
 }
 
 // Main is what TestMain of a package returns to os.Exit. It makes sure of the binaries before the
@@ -53,6 +54,9 @@ func Main(m *testing.M, last ...func(*Cluster) error) int {
 			err = errors.Join(err, judge(shared.cluster))
 		}
 	}
+	if shared.rest != nil {
+		shared.rest()
+	}
 	if err := errors.Join(err, shared.cluster.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
@@ -71,6 +75,9 @@ func Shared(t testing.TB) *Cluster {
 	if !shared.tried {
 		shared.tried = true
 		shared.cluster, shared.err = Start(context.Background(), Options{Log: os.Stderr})
+		if shared.err == nil {
+			shared.rest = shared.cluster.remindOften()
+		}
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
