@@ -32,7 +32,8 @@ func (c *Cluster) Remind(ctx context.Context) error {
 		if !forgotten(&p, now) {
 			continue
 		}
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, remindedAnnotation, now.Format(time.RFC3339))
+		at := now.Format(time.RFC3339)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, remindedAnnotation, at)
 		if _, e := c.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{}); e != nil {
 			err = e // The next time, if it is still there.
