@@ -31,12 +31,16 @@ const (
 // is an hour that begins with 0 and grows by 1 each minute.
 type series map[string]string
 
+// nowAndThen is a counter of what happens once in five minutes.
+const nowAndThen = "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4 9x4 10x4 11x4"
+
 // healthy is an hour of two replicas that have drained a node and launched one each minute.
 func healthy() series {
 	s := series{
 		`leader{instance="a"}`: "1x59", `leader{instance="b"}`: "0x59",
 		`leader_transitions_total{instance="b"}`: "1x59", `swept_total{instance="a"}`: "0x59",
-		`step_retries_total{instance="a"}`:                             "0+1x59",
+		`step_retries_total{instance="a"}`:                             nowAndThen,
+		`pods_total{instance="a",action="evicted"}`:                    "0+1x59",
 		`pods_waiting{instance="a",reason="budgeted"}`:                 "3x20 0x38",
 		`pods_waiting{instance="a",reason="misconfigured-budget"}`:     "0x59",
 		`pods_waiting{instance="a",reason="later-tier"}`:               "9x59",
@@ -44,6 +48,7 @@ func healthy() series {
 		`pods_forced_total{instance="a",reason="unhealthy"}`:           "0+1x59",
 		`terminations_total{instance="a",outcome="drained"}`:           "0+1x59",
 		`terminations_total{instance="a",outcome="left-behind"}`:       "0x59",
+		`terminations_total{instance="a",outcome="cut-short"}`:         "0x59",
 		`terminations_total{instance="a",outcome="forged"}`:            "0x59",
 		`launches_total{instance="a",outcome="serving"}`:               "0+1x59",
 		`launches_total{instance="a",outcome="forged"}`:                "0x59",
@@ -51,8 +56,8 @@ func healthy() series {
 		`launches_total{instance="a",outcome="continued"}`:             "0x59",
 		`messages_refused_total{instance="a",reason="malformed"}`:      "0x59",
 		`messages_refused_total{instance="a",reason="unknown-source"}`: "0x59",
-		`api_errors_total{instance="a",api="autoscaling"}`:             "0+1x59",
-		`api_errors_total{instance="a",api="kubernetes"}`:              "0+1x59",
+		`api_errors_total{instance="a",api="autoscaling"}`:             nowAndThen,
+		`api_errors_total{instance="a",api="kubernetes"}`:              nowAndThen,
 	}
 	return s
 }
@@ -95,6 +100,8 @@ func stories() []story {
 		return all
 	}
 	fires := func(from int, name string) []minute { return []minute{{from - 1, nil}, {from, []string{name}}} }
+	// A caller pauses for up to 15 s between two tries, and each may take the half minute of a receive.
+	const refused, unanswered = "0x9 0+4x49", "0x9 0+1.2x49"
 	gone := series{`leader{instance="a"}`: "1x9 stale", `leader{instance="b"}`: "0x9 stale"}
 	return []story{
 		{"all is well", healthy(), always()},
@@ -115,12 +122,29 @@ func stories() []story {
 			[]minute{{20, nil}, {40, []string{"NodeDrainerCallsFail"}}},
 		},
 		{
-			"calls have failed for some minutes",
-			healthy().with(series{`api_errors_total{instance="a",api="autoscaling"}`: "0x9 0+30x4 150x44"}), always(),
+			"one caller is refused for ever", healthy().with(series{`api_errors_total{instance="a",api="sqs"}`: refused}),
+			[]minute{{20, nil}, {40, []string{"NodeDrainerCallsFail"}}},
 		},
 		{
-			"steps fail", healthy().with(series{`step_retries_total{instance="a"}`: "0x9 0+30x49"}),
+			"one caller gets no answer for ever",
+			healthy().with(series{`api_errors_total{instance="a",api="sqs"}`: unanswered}),
+			[]minute{{20, nil}, {40, []string{"NodeDrainerCallsFail"}}},
+		},
+		{
+			"calls have failed for eight minutes",
+			healthy().with(series{`api_errors_total{instance="a",api="autoscaling"}`: "0x9 0+30x8 240x40"}), always(),
+		},
+		{
+			"one step is refused for ever", healthy().with(series{`step_retries_total{instance="a"}`: refused}),
 			[]minute{{20, nil}, {40, []string{"NodeDrainerStepsFail"}}},
+		},
+		{
+			"one step gets no answer for ever", healthy().with(series{`step_retries_total{instance="a"}`: unanswered}),
+			[]minute{{20, nil}, {40, []string{"NodeDrainerStepsFail"}}},
+		},
+		{
+			"steps have failed for eight minutes",
+			healthy().with(series{`step_retries_total{instance="a"}`: "0x9 0+30x8 240x40"}), always(),
 		},
 		{
 			"a budget never allows",
@@ -128,8 +152,30 @@ func stories() []story {
 			fires(15, "NodeDrainerBudgetNeverAllows"),
 		},
 		{
-			"pods are held", healthy().with(series{`pods_waiting{instance="a",reason="budgeted"}`: "0x9 2x49"}),
-			fires(40, "NodeDrainerPodsHeld"),
+			"pods are held, and none is evicted",
+			healthy().with(series{
+				`pods_waiting{instance="a",reason="budgeted"}`: "0x9 2x49",
+				`pods_total{instance="a",action="evicted"}`:    "7x59",
+			}), fires(40, "NodeDrainerPodsHeld"),
+		},
+		{
+			"pods are held after the last eviction",
+			healthy().with(series{
+				`pods_waiting{instance="a",reason="budgeted"}`: "3x59",
+				`pods_total{instance="a",action="evicted"}`:    "0+1x10 10x48",
+			}),
+			[]minute{{40, nil}, {45, []string{"NodeDrainerPodsHeld"}}},
+		},
+		{
+			"a rollout of an hour moves pod after pod",
+			healthy().with(series{`pods_waiting{instance="a",reason="budgeted"}`: "3x59"}), always(),
+		},
+		{
+			"a rollout of an hour moves a pod each twenty minutes",
+			healthy().with(series{
+				`pods_waiting{instance="a",reason="budgeted"}`: "3x59",
+				`pods_total{instance="a",action="evicted"}`:    "0x9 1x19 2x19 3x9",
+			}), always(),
 		},
 		{
 			"pods were forced", healthy().with(series{`pods_forced_total{instance="a",reason="deadline"}`: "0x9 1x49"}),
@@ -139,6 +185,11 @@ func stories() []story {
 			"pods were left behind",
 			healthy().with(series{`terminations_total{instance="a",outcome="left-behind"}`: "0x9 1x49"}),
 			append(fires(10, "NodeDrainerPodsLeftBehind"), minute{40, nil}),
+		},
+		{
+			"a hook timed out before the drain had ended",
+			healthy().with(series{`terminations_total{instance="a",outcome="cut-short"}`: "0x9 1x49"}),
+			append(fires(10, "NodeDrainerDrainsCutShort"), minute{45, nil}),
 		},
 		{
 			"a termination was made up",
