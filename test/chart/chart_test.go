@@ -172,11 +172,12 @@ func TestRules(t *testing.T) {
 		return nil
 	}
 	for name, diff := range map[string]string{
-		"agent":   cmp.Diff(agentrules.All(), rules("ClusterRole", "node-drainer")),
-		"Lease":   cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
-		"trigger": cmp.Diff(agentrules.Trigger(), rules("ClusterRole", "node-drainer-trigger", "--set", "trigger.enabled=true")),
+		"agent": cmp.Diff(agentrules.All(), rules("ClusterRole", "node-drainer:agents")),
+		"Lease": cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
+		"trigger": cmp.Diff(agentrules.Trigger(),
+			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true")),
 		"taints": cmp.Diff(append(agentrules.Trigger(), agentrules.TriggerTaints()...),
-			rules("ClusterRole", "node-drainer-trigger", "--set", "trigger.enabled=true,trigger.taintNodes=true")),
+			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true,trigger.taintNodes=true")),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-agentrules +chart):\n%s", name, diff)

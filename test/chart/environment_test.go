@@ -126,8 +126,36 @@ func TestTheRegion(t *testing.T) {
 	}
 }
 
-// TestTwoReleases: two in a namespace have a Lease each, and may use no other.
+// TestTwoReleases: two, in one namespace or in two, make nothing of the same name.
 func TestTwoReleases(t *testing.T) {
+	t.Parallel()
+	for name, two := range map[string][2]struct{ release, namespace string }{
+		"in one namespace":                {{"spot", "agents"}, {"demand", "agents"}},
+		"of one name":                     {{"node-drainer", "eu"}, {"node-drainer", "us"}},
+		"whose names read alike together": {{"node-drainer", "eu-prod"}, {"node-drainer-eu", "prod"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made := map[string]bool{}
+			for _, r := range two {
+				objects, err := chart.Render(t.Context(), r.release, r.namespace, "--set", least+",trigger.enabled=true")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range objects {
+					id := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+					if made[id] {
+						t.Errorf("both make %s", id)
+					}
+					made[id] = true
+				}
+			}
+		})
+	}
+}
+
+// TestTwoLeases: two releases in a namespace have a Lease each, and may use no other.
+func TestTwoLeases(t *testing.T) {
 	t.Parallel()
 	text := func(release string) string {
 		objects, err := chart.Render(t.Context(), release, "agents", "--set", least)

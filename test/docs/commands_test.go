@@ -146,7 +146,7 @@ func TestTheRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		who := "agent"
-		if strings.HasSuffix(o.GetName(), "-trigger") {
+		if strings.Contains(o.GetName(), "-trigger:") {
 			who = "trigger"
 		}
 		for _, rule := range role.Rules {

@@ -24,8 +24,8 @@ const (
 	lookingAccount  = "looking"  // of an agent that may look and no more, for a dry run
 )
 
-// anyWorld stands for a world's namespace in what is rendered once for all worlds. It is the release's name as well, so
-// that what is in no namespace has another name in each world.
+// anyWorld stands for a world's namespace in what is rendered once for all worlds. It is the release's name as well, as
+// the Lease of a world is called after the world.
 const anyWorld = "node-drainer-in-any-world"
 
 var (
@@ -74,7 +74,7 @@ func (w *world) token(account string) string {
 func (w *world) without(verb, resource string) {
 	w.t.Helper()
 	roles := w.cluster.Client().RbacV1().ClusterRoles()
-	role, err := roles.Get(w.ctx, w.namespace, metav1.GetOptions{})
+	role, err := roles.Get(w.ctx, w.namespace+":"+w.namespace, metav1.GetOptions{})
 	w.must(err)
 	for i, rule := range role.Rules {
 		if slices.Contains(rule.Resources, resource) {
