@@ -8,6 +8,9 @@ HELM        := $(GO) tool -modfile=tools/charts/go.mod helm
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME    ?= 60s
 IMAGE       ?= node-drainer:$(VERSION)
+# The registry that the packed chart takes its image from, and where it is packed to.
+REGISTRY    ?=
+DIST        ?= dist
 # Flags of the benchmark; BENCH=--help tells them.
 BENCH       ?=
 # Flags of the chaos test; CHAOS=--help tells them.
@@ -112,9 +115,11 @@ notices: bin/tools/go-licenses ## Collect the licenses of what is linked into bi
 	done
 
 .PHONY: chart
-chart: ## Check the Helm chart and pack it into dist/.
+chart: ## Check the Helm chart and pack it into dist/, with REGISTRY as the one of its image.
 	$(HELM) lint --strict charts/node-drainer --values charts/node-drainer/ci/least-values.yaml
-	$(HELM) package charts/node-drainer --destination dist
+	rm -rf "$(DIST)/chart" && mkdir -p "$(DIST)" && cp -R charts/node-drainer "$(DIST)/chart"
+	sed 's|^  registry: ""$$|  registry: "$(REGISTRY)"|' charts/node-drainer/values.yaml >"$(DIST)/chart/values.yaml"
+	$(HELM) package "$(DIST)/chart" --destination "$(DIST)"
 
 .PHONY: terraform
 terraform: ## Check the Terraform module against the AWS provider, which is downloaded.

@@ -98,6 +98,7 @@ func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{
 		"config": map[string]any{"clusterName": "prod", "queue": map[string]any{"url": "https://sqs.example.com/1/q"}},
+		"image":  map[string]any{"registry": "registry.example.com"},
 		"trigger": map[string]any{
 			"enabled": true, "taintNodes": true,
 			"cronJobs": map[string]any{"x": map[string]any{"schedule": "@daily", "options": options}},

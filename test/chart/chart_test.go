@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 const (
 	queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
-	least    = "config.clusterName=prod,config.queue.url=" + queueURL
+	least    = "config.clusterName=prod,image.registry=registry.example.com,config.queue.url=" + queueURL
 )
 
 // ours is the chart's folder.
@@ -107,6 +108,30 @@ func hold(t *testing.T, name, text string) {
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); diff != "" {
 		t.Errorf("%s (-want +got; make generate writes it anew):\n%s", name, diff)
+	}
+}
+
+// TestThePackedChart: a release packs the chart with the registry of its image, so that it needs no value for that.
+func TestThePackedChart(t *testing.T) {
+	t.Parallel()
+	root, err := chart.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dist := t.TempDir()
+	pack := exec.CommandContext(t.Context(), "make", "-C", root, "chart", "REGISTRY=registry.example.com:5000/x", "DIST="+dist)
+	pack.Env = append(os.Environ(), "MAKEFLAGS=")
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("make chart: %v\n%s", err, out)
+	}
+	packed, err := filepath.Glob(filepath.Join(dist, "node-drainer-*.tgz"))
+	if err != nil || len(packed) != 1 {
+		t.Fatalf("make chart has packed %q; %v", packed, err)
+	}
+	out, err := chart.Helm(t.Context(), nil, "template", "node-drainer", packed[0], "--set",
+		"config.clusterName=prod,config.queue.url="+queueURL)
+	if want := `image: "registry.example.com:5000/x/node-drainer/node-drainer:`; err != nil || !strings.Contains(out, want) {
+		t.Errorf("the packed chart has no %s; %v", want, err)
 	}
 }
 

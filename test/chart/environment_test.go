@@ -109,7 +109,7 @@ func TestEachValueIsItsVariable(t *testing.T) {
 		}
 		into[at[len(at)-1]], want[v.Name] = another(t, v)
 	}
-	got, _ := environment(t, "--set", "replicas=1", "--values", write(t, map[string]any{"config": values}))
+	got, _ := environment(t, "--set", "replicas=1,image.registry=registry.example.com", "--values", write(t, map[string]any{"config": values}))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the variables (-want +got):\n%s", diff)
 	}

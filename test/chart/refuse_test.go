@@ -26,7 +26,9 @@ func TestRefusals(t *testing.T) {
 		{"nothing is set", "", []string{
 			"config.clusterName is required: the name of this cluster, as the tags",
 			"config.queue.url is required: the URL of the SQS queue, as https://",
+			"image.registry is required: the registry that has the image, as registry.example.com",
 		}},
+		{"an image of no registry", least + ",image.registry=", []string{"image.registry is required"}},
 		{"a value that there is not", least + ",config.drain.atDeadlin=leave", []string{
 			"at '/config/drain': additional properties 'atDeadlin' not allowed",
 		}},

@@ -132,7 +132,8 @@ func TestTheSettings(t *testing.T) {
 func TestTheRules(t *testing.T) {
 	t.Parallel()
 	objects, err := chart.Render(t.Context(), "node-drainer", "node-drainer", "--set",
-		"config.clusterName=prod,config.queue.url="+queue+",trigger.enabled=true,trigger.taintNodes=true")
+		"config.clusterName=prod,image.registry=registry.example.com,config.queue.url="+queue+
+			",trigger.enabled=true,trigger.taintNodes=true")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,10 @@ func Installs(t testing.TB) []Install {
 		}
 		all = append(all, Install{page, objects})
 	}
-	required := []string{"--set", "config.clusterName=prod,config.queue.url=" + queue}
+	required := []string{
+		"--set", "config.clusterName=prod,config.queue.url=" + queue,
+		"--set", "image.registry=registry.example.com",
+	}
 	for name, page := range Pages(t) {
 		for _, block := range Blocks(page, "sh") {
 			for _, command := range block.Commands() {

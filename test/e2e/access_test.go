@@ -43,7 +43,7 @@ var (
 // rolesOf returns all that the chart renders of who may do what.
 func rolesOf(release string, values ...string) ([]unstructured.Unstructured, error) {
 	values = append(values, "config.clusterName=demo", "config.queue.url=https://sqs.eu-central-1.amazonaws.com/1/q",
-		"trigger.enabled=true")
+		"image.registry=registry.example.com", "trigger.enabled=true")
 	objects, err := chart.Render(context.Background(), release, anyWorld, "--set", strings.Join(values, ","))
 	return slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
 		return o.GetKind() != "ServiceAccount" && o.GroupVersionKind().Group != rbacv1.GroupName

@@ -48,6 +48,7 @@ func (w *world) release(name, home, queue string) *release {
 	r := &release{name: name, kubelet: w.startKubelet(home)}
 	r.before = r.inventory()
 	r.base = r.values(map[string]any{
+		"image":          map[string]any{"registry": "registry.example.com"}, // as a release has it
 		"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(agentKey, queue),
 		"trigger": map[string]any{"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(triggerKey, queue)},
 	})

@@ -63,7 +63,7 @@ annotations:
 {{/* The image: by its digest, if there is one. */}}
 {{- define "node-drainer.image" -}}
 {{- with .Values.image -}}
-{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ with .digest }}@{{ . }}{{ end }}
+{{ .registry }}/{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ with .digest }}@{{ . }}{{ end }}
 {{- end -}}
 {{- end -}}
 
@@ -162,6 +162,9 @@ values.schema.json; here is what takes two of them, or what is missing. All of i
 {{- end -}}
 {{- if not .Values.config.queue.url -}}
 {{- $wrong = append $wrong "config.queue.url is required: the URL of the SQS queue, as https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer" -}}
+{{- end -}}
+{{- if not .Values.image.registry -}}
+{{- $wrong = append $wrong "image.registry is required: the registry that has the image, as registry.example.com. Without one the container runtime takes the image from a public registry, where anybody could have put it" -}}
 {{- end -}}
 {{- if and (gt (include "node-drainer.replicas" . | int) 1) (not .Values.config.leader.election) -}}
 {{- $wrong = append $wrong "config.leader.election is false: with more than one of replicas, all would do the same work" -}}
