@@ -77,6 +77,7 @@ func Names(prefix string) []string {
 func Example() map[string]string {
 	const here = "eu-central-1:123456789012:"
 	return map[string]string{
+		"Account":         "123456789012",
 		"QueueArn":        "arn:aws:sqs:" + here + "node-drainer",
 		"DeadQueueArn":    "arn:aws:sqs:" + here + "node-drainer-dead",
 		"Rules":           "arn:aws:events:" + here + "rule/node-drainer-*",

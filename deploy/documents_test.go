@@ -142,7 +142,7 @@ func TestThePoliciesAreNarrow(t *testing.T) {
 	}
 }
 
-// TestWhoIsTrusted: a role is for pods of one ServiceAccount of one cluster, or for Auto Scaling; nobody but rules of
+// TestWhoIsTrusted: a role is for pods of one ServiceAccount of one cluster, or for Auto Scaling of one account; nobody but rules of
 // this name sends to the queue, and nothing that is not encrypted reaches it.
 func TestWhoIsTrusted(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,9 @@ func TestWhoIsTrusted(t *testing.T) {
 				"aws:RequestTag/kubernetes-service-account": "node-drainer",
 			},
 		}}},
-		"iam/trust-hooks": {{"Allow", map[string]any{"Service": "autoscaling.amazonaws.com"}, []string{"sts:AssumeRole"}, nil}},
+		"iam/trust-hooks": {{"Allow", map[string]any{"Service": "autoscaling.amazonaws.com"}, []string{"sts:AssumeRole"}, conditions{
+			"StringEquals": {"aws:SourceAccount": values["Account"]},
+		}}},
 		"iam/queue": {
 			{"Allow", map[string]any{"Service": "events.amazonaws.com"}, []string{"sqs:SendMessage"}, conditions{"ArnLike": {"aws:SourceArn": values["Rules"]}}},
 			{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}},

@@ -111,6 +111,7 @@ func expressions() map[string]string {
 	arn := func(rest string) string { return `!Sub "arn:${AWS::Partition}:` + rest + `"` }
 	here := "${AWS::Region}:${AWS::AccountId}:"
 	return map[string]string{
+		"Account":         "!Ref AWS::AccountId",
 		"QueueArn":        "!GetAtt Queue.Arn",
 		"DeadQueueArn":    "!GetAtt DeadQueue.Arn",
 		"Rules":           arn("events:" + here + "rule/${AWS::StackName}-*"),

@@ -32,7 +32,7 @@ resource "aws_iam_role" "hooks" {
 
   name                 = "${local.name}-hooks"
   description          = "With this Auto Scaling tells node-drainer of its hooks."
-  assume_role_policy   = file("${path.module}/../iam/trust-hooks.json")
+  assume_role_policy   = templatefile("${path.module}/../iam/trust-hooks.json", local.values)
   permissions_boundary = var.permissions_boundary_arn
   tags                 = var.tags
 }

@@ -15,6 +15,7 @@ locals {
 
   # What goes into the places of the documents. The ARNs are put together here, so that a plan shows whole policies.
   values = {
+    Account       = local.account
     QueueArn      = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}"
     DeadQueueArn  = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}-dead"
     Rules         = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${local.name}-*"
