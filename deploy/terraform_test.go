@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclparse"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -327,10 +328,11 @@ func functions() map[string]function.Function {
 				return args[0].AsValueSlice()[0], nil
 			},
 		}),
+		"can":      tryfunc.CanFunc,
 		"toset":    stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
 		"coalesce": stdlib.CoalesceFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,
 		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "length": stdlib.StrlenFunc,
-		"merge": stdlib.MergeFunc, "regex": stdlib.RegexFunc, "setunion": stdlib.SetUnionFunc, "sort": stdlib.SortFunc,
+		"merge": stdlib.MergeFunc, "regex": stdlib.RegexFunc, "replace": stdlib.ReplaceFunc, "setunion": stdlib.SetUnionFunc, "sort": stdlib.SortFunc,
 		"split": stdlib.SplitFunc, "values": stdlib.ValuesFunc,
 	}
 }

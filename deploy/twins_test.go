@@ -370,6 +370,22 @@ func TestTheInstallation(t *testing.T) {
 	}
 }
 
+// TestAClusterWithDots: the name of a cluster may have dots, as kOps has it, and that of a queue may not.
+func TestAClusterWithDots(t *testing.T) {
+	t.Parallel()
+	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{"cluster_name": cty.StringVal("prod.example.com")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := byTerraform(p)
+	if in.Queues["node-drainer-prod-example-com"] == nil {
+		t.Errorf("the queues are %q", slices.Sorted(maps.Keys(in.Queues)))
+	}
+	if policies := fmt.Sprint(in.Policies); !strings.Contains(policies, "aws:ResourceTag/kubernetes.io/cluster/prod.example.com:owned") {
+		t.Errorf("the groups have another tag: %s", policies)
+	}
+}
+
 // TestInputsThatAreRefused: a mistake is told when planning, and not by AWS half way through.
 func TestInputsThatAreRefused(t *testing.T) {
 	t.Parallel()
@@ -379,6 +395,8 @@ func TestInputsThatAreRefused(t *testing.T) {
 	}{
 		"no name of a cluster":       {"cluster_name", cty.StringVal("")},
 		"a name that is too long":    {"name", cty.StringVal(strings.Repeat("n", 53))},
+		"a name that no queue has":   {"name", cty.StringVal("prod.example")},
+		"a cluster's that is":        {"cluster_name", cty.StringVal(strings.Repeat("n", 40))},
 		"another delivery":           {"delivery", cty.StringVal("sns")},
 		"a timeout that is short":    {"heartbeat_timeout", cty.NumberIntVal(29)},
 		"a timeout that is long":     {"launch_heartbeat_timeout", cty.NumberIntVal(7201)},

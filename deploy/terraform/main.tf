@@ -8,7 +8,7 @@ data "aws_partition" "this" {}
 data "aws_region" "this" {}
 
 locals {
-  name      = coalesce(var.name, "node-drainer-${var.cluster_name}")
+  name      = coalesce(var.name, "node-drainer-${replace(var.cluster_name, ".", "-")}")
   partition = data.aws_partition.this.partition
   region    = data.aws_region.this.id
   account   = data.aws_caller_identity.this.account_id

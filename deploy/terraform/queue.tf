@@ -15,6 +15,13 @@ resource "aws_sqs_queue" "this" {
     maxReceiveCount     = var.max_receive_count
   })
   tags = var.tags
+
+  lifecycle {
+    precondition {
+      condition     = can(regex("^[0-9A-Za-z_-]{1,52}$", local.name))
+      error_message = "name must be of letters, digits, hyphens and underscores, and no more than 52, since the names of rules begin with it."
+    }
+  }
 }
 
 resource "aws_sqs_queue_policy" "this" {

@@ -9,14 +9,9 @@ variable "cluster_name" {
 }
 
 variable "name" {
-  description = "What the queue, the rules and the roles are called. If null: node-drainer- and the name of the cluster."
+  description = "What the queue, the rules and the roles are called. If null: node-drainer- and the name of the cluster, with hyphens for its dots."
   type        = string
   default     = null
-
-  validation {
-    condition     = var.name == null ? true : length(var.name) <= 52
-    error_message = "name must have 52 characters at most, since the names of rules begin with it."
-  }
 }
 
 variable "groups" {
