@@ -360,7 +360,7 @@ func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node
 		w.mu.Unlock()
 		return node.Mark{}, false, node.ErrGone
 	}
-	if mark.Since.IsZero() {
+	if mark.Since.IsZero() || mark.Deadline.IsZero() && !reason.Deadline.IsZero() {
 		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
 		mark.Reason, mark.Hook, mark.Token = reason.Kind, reason.Hook, reason.Token
 	}

@@ -4,7 +4,7 @@ import "time"
 
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
-	Since    time.Time         // when the node was taken out of service
+	Since    time.Time         // when the node was taken out of service to be emptied
 	Lost     bool              // the node does not answer: nobody is there to tell of a pod's end
 	Pods     []Pod             // every pod on the node
 	Budgets  map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME

@@ -22,7 +22,7 @@ type Observer interface {
 // Target is a node that is to be emptied.
 type Target struct {
 	Name, UID       string
-	Since, Deadline time.Time // when it was taken out of service; by when it must be empty
+	Since, Deadline time.Time // when it was taken out of service to be emptied; by when it must be empty
 	// Tighter brings deadlines while the node is drained, of which the earlier ones count; nil brings none.
 	Tighter <-chan time.Time
 	// DryRun has the drain look once, tell what it would do, and change nothing.

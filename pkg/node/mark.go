@@ -28,7 +28,7 @@ type Mark struct {
 	Reason     string    `json:"reason"`          // the kind of event
 	Hook       string    `json:"hook,omitempty"`  // GROUP/HOOK
 	Token      string    `json:"token,omitempty"` // of the lifecycle action
-	Since      time.Time `json:"since"`
+	Since      time.Time `json:"since"`           // when it was marked; of a Node that is drained, with a deadline
 	Deadline   time.Time `json:"deadline,omitzero"`
 	Goes       time.Time `json:"goes,omitzero"` // when the instance goes whatever we do, as the event says
 	Put        []string  `json:"put"`           // what was not there before: taint, cordon, label
@@ -306,9 +306,11 @@ func (m *Mark) put(what string) {
 }
 
 // merge is the mark for reason on a Node that has the mark m. Of two deadlines of one termination the earlier
-// stays.
+// stays. The first one begins the mark anew: the time of a drain is counted from there, and the Node may have
+// been cordoned long before.
 func (m Mark) merge(reason Reason, now time.Time) Mark {
-	if m.Since.IsZero() || m.outlived(reason, now) {
+	first := m.Deadline.IsZero() && !reason.Deadline.IsZero()
+	if m.Since.IsZero() || first || m.outlived(reason, now) {
 		m.Since, m.Deadline, m.Goes = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}

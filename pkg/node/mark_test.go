@@ -266,6 +266,24 @@ func TestMerge(t *testing.T) {
 			change(func(m *Mark) { m.Goes = at(2 * time.Hour) }),
 		},
 		{
+			"a deadline begins anew what was marked without one: a cordon of hours ago is no part of the drain",
+			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), Goes: at(48 * time.Hour), Put: []string{putTaint}},
+			Reason{Kind: "spot", Deadline: at(time.Hour), Goes: at(2 * time.Hour)},
+			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), Goes: at(2 * time.Hour), Put: []string{putTaint}},
+		},
+		{
+			"so does that of the event itself, once it is confirmed",
+			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: t0},
+			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)},
+			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(time.Hour)},
+		},
+		{
+			"another cordon begins nothing",
+			Mark{Reason: "maintenance", Since: t0},
+			Reason{Kind: "rebalance"},
+			Mark{Reason: "maintenance", Since: t0},
+		},
+		{
 			"a hook after the time to be drained for maintenance that is yet to come is a new termination",
 			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), Goes: at(48 * time.Hour), Put: []string{putTaint}},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
