@@ -16,6 +16,7 @@ func rows() map[string]int {
 	return map[string]int{
 		"pkg/event":      1,
 		"internal/batch": 1, // Tools without a noun: standard library only, as event is.
+		"internal/list":  1,
 		"internal/pause": 1,
 		"internal/wrap":  1,
 		"internal/arch":  1,
@@ -69,7 +70,7 @@ func guards() []guard {
 
 // standardOnly are the rooms that import nothing but the standard library.
 func standardOnly() []string {
-	return []string{"pkg/event", "internal/batch", "internal/pause", "internal/wrap"}
+	return []string{"pkg/event", "internal/batch", "internal/list", "internal/pause", "internal/wrap"}
 }
 
 // source is one Go file of the module.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/node-drainer/node-drainer/internal/list"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
@@ -57,7 +59,8 @@ func ReadAgent(environ []string) (Agent, error) {
 		delete(values, name) // its default stands in for it, so that the others can be checked
 	}
 	var c Agent
-	if err := env.ParseWithOptions(&c, env.Options{Environment: values}); err != nil && len(errs) == 0 {
+	options := env.Options{Environment: values, FuncMap: parsers()}
+	if err := env.ParseWithOptions(&c, options); err != nil && len(errs) == 0 {
 		return Agent{}, Mistakes{err}
 	}
 	for _, err := range flatten(c.validate()) {
@@ -69,6 +72,14 @@ func ReadAgent(environ []string) (Agent, error) {
 		return Agent{}, Mistakes(errs)
 	}
 	return c, nil
+}
+
+// parsers read the types that the library would not read as we do: it takes the space after a comma for a
+// part of the name.
+func parsers() map[reflect.Type]env.ParserFunc {
+	return map[reflect.Type]env.ParserFunc{
+		reflect.TypeFor[[]string](): func(v string) (any, error) { return list.Split(v), nil },
+	}
 }
 
 func (c Agent) validate() error {

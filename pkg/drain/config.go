@@ -130,9 +130,3 @@ func parseTier(item string) (Tier, error) {
 	}
 	return t, nil
 }
-
-// splitList reads what is separated by commas.
-func splitList(s string) []string {
-	return slices.DeleteFunc(strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }),
-		func(item string) bool { return item == "" })
-}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
+
+	"github.com/node-drainer/node-drainer/internal/list"
 )
 
 // The annotations of a Pod that say how it wants to be drained.
@@ -48,7 +50,7 @@ type rules struct {
 // newRules returns what the configuration, which is valid, says of pods.
 func newRules(cfg Config, around Surroundings) (rules, error) {
 	r := rules{
-		Surroundings: around, waitFor: labels.Nothing(), waitIn: splitList(cfg.WaitNamespaces),
+		Surroundings: around, waitFor: labels.Nothing(), waitIn: list.Split(cfg.WaitNamespaces),
 		waitJobs: cfg.WaitForJobs, bare: cfg.BarePods == Wait, dirs: cfg.EmptyDirPods == Wait,
 	}
 	var err error

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/node-drainer/node-drainer/internal/list"
 )
 
 // What becomes of a launch when the Node cannot serve in time.
@@ -33,7 +35,7 @@ func (c Config) Validate() error {
 	if c.AtTimeout != Abandon && c.AtTimeout != Continue {
 		errs = append(errs, fmt.Errorf("LAUNCH_AT_TIMEOUT is %q: must be abandon or continue", c.AtTimeout))
 	}
-	for _, key := range keys(c.StartupTaints) {
+	for _, key := range list.Split(c.StartupTaints) {
 		if problem := misfit(key); problem != "" {
 			errs = append(errs, fmt.Errorf("LAUNCH_STARTUP_TAINTS is %q: %q is no key of a taint: %s",
 				c.StartupTaints, key, problem))
@@ -50,11 +52,6 @@ func misfit(key string) string {
 		whole = prefix + "x"
 	}
 	return strings.Join(validation.IsQualifiedName(whole), "; ")
-}
-
-// keys reads what is separated by commas.
-func keys(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // Outcome is how a launch ended.

@@ -11,6 +11,8 @@ import (
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/node-drainer/node-drainer/internal/list"
 )
 
 // IgnoreAnnotation on a DaemonSet, with the value "true", has launches not wait for it.
@@ -24,7 +26,7 @@ type rules struct {
 	startup []string // keys of taints, or beginnings with a * at the end
 }
 
-func newRules(cfg Config) rules { return rules{startup: keys(cfg.StartupTaints)} }
+func newRules(cfg Config) rules { return rules{startup: list.Split(cfg.StartupTaints)} }
 
 // missing says what the Node lacks to serve, for people to read: its condition first, then taints, then
 // DaemonSets by name. It is empty if the Node can serve. sets are all of the cluster, pods those of the Node.

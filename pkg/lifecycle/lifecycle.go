@@ -76,7 +76,21 @@ func (c Config) Validate() error {
 	if c.Margin < 0 || c.Margin > time.Hour {
 		errs = append(errs, fmt.Errorf("HOOK_MARGIN is %v: must be from 0s to 1h", c.Margin))
 	}
+	for _, name := range c.Names {
+		if !isHookName(name) {
+			errs = append(errs, fmt.Errorf("HOOK_NAMES is %q: %q is no name of a lifecycle hook: "+
+				"must be 1 to 255 letters, digits, hyphens, underscores and slashes", strings.Join(c.Names, ","), name))
+			break
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// isHookName tells whether Auto Scaling could have a lifecycle hook of the name (its API reference,
+// "PutLifecycleHook").
+func isHookName(s string) bool {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/"
+	return s != "" && len(s) <= 255 && strings.Trim(s, allowed) == ""
 }
 
 // API is the part of the Auto Scaling client that Hooks calls.

@@ -108,6 +108,11 @@ func TestValidate(t *testing.T) {
 		{"never believes", func(c *Config) { c.ConfirmTimeout = time.Hour }, []string{"HOOK_CONFIRM_TIMEOUT"}},
 		{"too late", func(c *Config) { c.Margin = -time.Second }, []string{"HOOK_MARGIN"}},
 		{"too early", func(c *Config) { c.Margin = 2 * time.Hour }, []string{"HOOK_MARGIN"}},
+		{"names of every kind", func(c *Config) { c.Names = []string{"a", "Z-9_x/y", strings.Repeat("n", 255)} }, nil},
+		{"a space in a name", func(c *Config) { c.Names = []string{"drain", "a b"} }, []string{"HOOK_NAMES"}},
+		{"an ARN for a name", func(c *Config) { c.Names = []string{"arn:aws:autoscaling"} }, []string{"HOOK_NAMES"}},
+		{"no name", func(c *Config) { c.Names = []string{""} }, []string{"HOOK_NAMES"}},
+		{"too long a name", func(c *Config) { c.Names = []string{strings.Repeat("n", 256)} }, []string{"HOOK_NAMES"}},
 		{"all at once", func(c *Config) { *c = Config{HeartbeatInterval: -1, ConfirmTimeout: -1, Margin: -1} }, []string{
 			"HOOK_HEARTBEAT_INTERVAL", "HOOK_CONFIRM_TIMEOUT", "HOOK_MARGIN",
 		}},
