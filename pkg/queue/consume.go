@@ -18,7 +18,8 @@ import (
 const (
 	// batchSize is the most messages that SQS takes or gives in one call.
 	batchSize = 10
-	// callTimeout bounds a call: a connection that went dead must not stop the intake.
+	// callTimeout bounds a call, and the wait for its turn: a connection that went dead must not stop the
+	// intake, nor the end of the process.
 	callTimeout = 15 * time.Second
 	// maxVisibility is SQS's bound on how long a delivery stays invisible, counted from its receipt.
 	maxVisibility = 12 * time.Hour

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -92,15 +93,18 @@ func (c *Consumer) renew(ctx context.Context) {
 	}
 }
 
-// renewAll sends one round of renewals. It does not wait for answers beyond the time of the next round.
+// renewAll sends one round of renewals. No call of it goes on beyond the time of the next round, which is for
+// all messages again: so what waits for an SQS that hangs does not grow.
 func (c *Consumer) renewAll(ctx context.Context) {
 	round, cancel := context.WithTimeout(ctx, c.cfg.VisibilityTimeout/3)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, ch := range c.renewals(time.Now()) {
+	for some := range slices.Chunk(c.renewals(time.Now()), batchSize) {
 		wg.Go(func() {
-			if _, err := c.visibilities.Do(round, ch); err != nil && ctx.Err() == nil && c.wanted(ch) {
-				c.observer.QueueFailed("keep a message invisible", err)
+			for i, result := range c.visibilityBatch(round, some) {
+				if result.Err != nil && ctx.Err() == nil && c.wanted(some[i]) {
+					c.observer.QueueFailed("keep a message invisible", result.Err)
+				}
 			}
 		})
 	}
@@ -150,11 +154,24 @@ func (c *Consumer) sending(ch change, answered chan struct{}) bool {
 	return true
 }
 
+// enter waits for the turn of a call, and bounds both together: when this process stops, all that it has in
+// hand is given back at once, and SQS may hang. leave ends the call's turn, if it has come.
+func enter(ctx context.Context, calls chan struct{}) (call context.Context, leave func(), err error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	select {
+	case calls <- struct{}{}:
+		return call, func() { cancel(); <-calls }, nil
+	case <-call.Done():
+		return call, cancel, context.Cause(call)
+	}
+}
+
 func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
-	c.deleting <- struct{}{}
-	defer func() { <-c.deleting }()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	ctx, leave, err := enter(ctx, c.deleting)
+	defer leave()
+	if err != nil {
+		return all(len(changes), err)
+	}
 	entries := make([]types.DeleteMessageBatchRequestEntry, len(changes))
 	for i, ch := range changes {
 		entries[i] = types.DeleteMessageBatchRequestEntry{Id: entryID(i), ReceiptHandle: aws.String(ch.handle)}
@@ -173,10 +190,11 @@ func (c *Consumer) deleteBatch(ctx context.Context, changes []change) []batch.Re
 }
 
 func (c *Consumer) visibilityBatch(ctx context.Context, changes []change) []batch.Result[struct{}] {
-	c.changing <- struct{}{}
-	defer func() { <-c.changing }()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	ctx, leave, err := enter(ctx, c.changing)
+	defer leave()
+	if err != nil {
+		return all(len(changes), err)
+	}
 	answered := make(chan struct{})
 	defer close(answered)
 	results := all(len(changes), errMissing)
