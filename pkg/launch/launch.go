@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -44,8 +45,12 @@ func New(client kubernetes.Interface, cfg Config) (*Waiter, error) {
 	err := w.sets.SetTransform(stripDaemonSet)
 	if err == nil {
 		w.seen, err = w.sets.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { w.wakeUp() },
-			UpdateFunc: func(_, _ any) { w.wakeUp() },
+			AddFunc: func(any) { w.wakeUp() },
+			UpdateFunc: func(before, now any) {
+				if !same(before, now) {
+					w.wakeUp()
+				}
+			},
 			DeleteFunc: func(any) { w.wakeUp() },
 		})
 	}
@@ -184,6 +189,18 @@ func stripDaemonSet(obj any) (any, error) {
 		Tolerations: spec.Tolerations, HostNetwork: spec.HostNetwork,
 	}
 	return kept, nil
+}
+
+// same tells whether two states of a DaemonSet, as they are kept, say the same.
+func same(before, now any) bool {
+	a, ok := before.(*appsv1.DaemonSet)
+	b, too := now.(*appsv1.DaemonSet)
+	if !ok || !too {
+		return false
+	}
+	was := *a
+	was.ResourceVersion = b.ResourceVersion
+	return reflect.DeepEqual(was, *b)
 }
 
 func nodeAffinityOf(a *corev1.Affinity) *corev1.Affinity {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -218,6 +219,55 @@ func TestTheWatchesAreNarrow(t *testing.T) {
 			t.Errorf("listed (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestWhatWakes: a wait looks again when it matters on which nodes a DaemonSet runs, and not at each of its
+// pods that comes or goes anywhere in the cluster.
+func TestWhatWakes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(ds *appsv1.DaemonSet)
+		wakes  bool
+	}{
+		{"its status", func(ds *appsv1.DaemonSet) { ds.Status.NumberReady++ }, false},
+		{"who has written what", func(ds *appsv1.DaemonSet) {
+			ds.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager"}}
+		}, false},
+		{"its image", func(ds *appsv1.DaemonSet) {
+			ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: "new"}}
+		}, false},
+		{"its node selector", func(ds *appsv1.DaemonSet) {
+			ds.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"}
+		}, true},
+		{"its tolerations", func(ds *appsv1.DaemonSet) {
+			ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, true},
+		{"that launches are not to wait for it", func(ds *appsv1.DaemonSet) {
+			ds.Annotations = map[string]string{IgnoreAnnotation: "true"}
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ds := set("cni")
+				ds.ResourceVersion = "1"
+				client := fake.NewClientset(ds)
+				w := running(t, client, usual(t))
+				one := &wait{changed: make(chan struct{}, 1)}
+				w.subscribe(one)
+				now := ds.DeepCopy()
+				tt.change(now)
+				now.ResourceVersion = "2"
+				must(t)(client.AppsV1().DaemonSets(ds.Namespace).Update(t.Context(), now, metav1.UpdateOptions{}))
+				synctest.Wait()
+				if wakes := len(one.changed) > 0; wakes != tt.wakes {
+					t.Errorf("wakes: %v, want %v", wakes, tt.wakes)
+				}
+				if known := w.daemonSets(); known[0].ResourceVersion != "2" {
+					t.Errorf("the watch is at %s", known[0].ResourceVersion)
+				}
+			})
+		})
+	}
 }
 
 func TestStripLeavesOthersBe(t *testing.T) {
