@@ -25,6 +25,13 @@ type swept struct {
 	silent    map[string]event.Event // by key: taken up by a sweep, and no message has told of it
 }
 
+// begin forgets what only an unbroken row of sweeps can tell: another process may have led meanwhile.
+func (s *swept) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.healthy, s.completed, s.silent = nil, nil, nil
+}
+
 // found notes that no message has told of the event, which is taken up now.
 func (s *swept) found(e event.Event) {
 	s.mu.Lock()
@@ -148,6 +155,7 @@ func (s *swept) confirm(healthy, all []node.Node, enough time.Duration) []node.N
 // Run takes up what no message tells of, at once and then after every SweepInterval, until ctx ends: messages
 // are lost, queues are emptied, and policies are broken. It returns when all of that has ended.
 func (a *Agent) Run(ctx context.Context) error {
+	a.swept.begin()
 	var taken sync.WaitGroup
 	defer taken.Wait()
 	for retry := firstRetry; ; {

@@ -215,6 +215,27 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestSweepOfAnotherTerm: while another process led, the instance may have come back from the warm pool. What is
+// remembered of an earlier term is not believed.
+func TestSweepOfAnotherTerm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.members, w.own = inGroup(terminating), []string{"drain"}
+		a := w.agent()
+		for term := range 2 {
+			ctx, cancel := contextFor(t, 10*time.Minute)
+			if err := a.Run(ctx); !errors.Is(err, errStopping) {
+				t.Errorf("Run returned %v", err)
+			}
+			cancel()
+			if got := len(w.did("complete drain")); got != term+1 {
+				t.Errorf("after term %d: completed %d times", term+1, got)
+			}
+		}
+	})
+}
+
 // TestSweepAndMessage: the message of what a sweep has taken up joins it, and the other way round.
 func TestSweepAndMessage(t *testing.T) {
 	t.Parallel()
