@@ -49,13 +49,26 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 }
 
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's
-// global timeout less the configured margin.
+// global timeout less the configured margin. If Auto Scaling refuses to describe the hook, which it may do for
+// ever, that is the deadline of the shortest hook there can be; an action that waits for longer has another
+// hook, and counts as one that begins now.
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)
-	if err != nil {
+	switch {
+	case err == nil:
+		return h.deadline(began, t), nil
+	case !isRefused(err):
 		return time.Time{}, err
 	}
-	return began.Add(t.Global - min(h.cfg.Margin, t.Global/10)), nil
+	h.observer.AutoScalingFailed("read the timeouts of "+a.String(), err)
+	if now := time.Now(); !h.deadline(began, shortest).After(now) {
+		began = now
+	}
+	return h.deadline(began, shortest), nil
+}
+
+func (h *Hooks) deadline(began time.Time, t Timing) time.Time {
+	return began.Add(t.Global - min(h.cfg.Margin, t.Global/10))
 }
 
 // shared tells whether other hooks than the action's own may hold the instance too.

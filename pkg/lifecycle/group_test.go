@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -227,6 +229,46 @@ func TestDeadline(t *testing.T) {
 				got, err := h.Deadline(t.Context(), action, began)
 				if err != nil || got.Sub(began) != tt.want {
 					t.Errorf("got %v after the beginning, %v; want %v", got.Sub(began), err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestDeadlineThatCannotBeRead: only for want of an answer is it asked for again. An agent that may not read the
+// hook must not hold instances for as long as the hook could.
+func TestDeadlineThatCannotBeRead(t *testing.T) {
+	errNoGroup := &smithy.GenericAPIError{Code: "ValidationError", Message: "AutoScalingGroup name not found"}
+	for _, tt := range []struct {
+		name  string
+		err   error
+		began time.Duration // before now
+		want  time.Duration // after now
+	}{
+		{"denied: that of the shortest hook there can be", errDenied, time.Minute, 49*time.Minute - 30*time.Second},
+		{"denied, of an action that waits for longer: as if it began now", errDenied, 3 * time.Hour, 50*time.Minute - 30*time.Second},
+		{"denied, of an action that comes up to it: the same", errDenied, 50*time.Minute - 30*time.Second, 50*time.Minute - 30*time.Second},
+		{"no such group: the same", errNoGroup, time.Minute, 49*time.Minute - 30*time.Second},
+		{"throttled: asked for again", errThrottled, time.Minute, 0},
+		{"no answer: asked for again", errDropped, time.Minute, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newAPI()
+				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return nil, tt.err }
+				h, w := newHooks(f)
+				got, err := h.Deadline(t.Context(), action, time.Now().Add(-tt.began))
+				if tt.want == 0 {
+					if !errors.Is(err, tt.err) {
+						t.Errorf("got %v, %v", got, err)
+					}
+					return
+				}
+				if left := time.Until(got); err != nil || left != tt.want {
+					t.Errorf("got %v from now, %v; want %v", left, err, tt.want)
+				}
+				if len(w.fails) != 1 || !strings.Contains(w.fails[0], tt.err.Error()) {
+					t.Errorf("nobody was told: %q", w.fails)
 				}
 			})
 		})
