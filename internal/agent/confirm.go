@@ -25,10 +25,11 @@ const (
 	// markAfter is how long AWS may stay silent before a node is taken out of service unconfirmed: new pods must
 	// not come to it. Pods are moved only after the confirmation.
 	markAfter = 2 * time.Second
-	// urgency is the part of the time until an event's deadline for which EC2 may stay silent: then the event is
-	// believed, since an instance that is taken back waits for nobody. It is never less than leastSilence.
-	urgency      = 10
-	leastSilence = 5 * time.Second
+	// urgency is the part of the time until the deadline for which EC2 may stay silent: then the event is
+	// believed, since an instance that is taken back waits for nobody. After the same part a node that cannot be
+	// marked is drained all the same. It is never less than leastPatience.
+	urgency       = 10
+	leastPatience = 5 * time.Second
 	// overdue is how long after its deadline an instance that still runs shows that it was not taken back.
 	overdue = time.Minute
 )
@@ -55,7 +56,7 @@ func (a *Agent) confirm(ctx context.Context, e event.Event, answered *atomic.Boo
 			delay = min(delay, left)
 		default:
 			a.observer.Retrying(e, "confirm the termination", verdict)
-			if presses(e, start) {
+			if presses(e.Deadline, start) {
 				return nil
 			}
 		}
@@ -76,9 +77,9 @@ func (d *doubt) left(timeout time.Duration) time.Duration {
 	return timeout - time.Since(d.since)
 }
 
-// presses tells whether there is no more time to wait for an answer of EC2.
-func presses(e event.Event, start time.Time) bool {
-	return !e.Deadline.IsZero() && time.Since(start) >= max(e.Deadline.Sub(start)/urgency, leastSilence)
+// presses tells whether there is no more time to wait for what should come first.
+func presses(deadline, start time.Time) bool {
+	return !deadline.IsZero() && time.Since(start) >= max(deadline.Sub(start)/urgency, leastPatience)
 }
 
 // ask returns what AWS says of the event: nil confirms it, lifecycle.ErrGone says that it is over, errForged

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +15,14 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// errUnregistered: no Node has come for the instance.
-var errUnregistered = errors.New("no node has registered for the instance")
+var (
+	// errUnregistered: no Node has come for the instance.
+	errUnregistered = errors.New("no node has registered for the instance")
+	// errUnmarked: the node could not be taken out of service, and there is no more time to try that first.
+	errUnmarked = errors.New("the node cannot be marked")
+	// errLate: the deadline has come.
+	errLate = errors.New("the time to drain the node is over")
+)
 
 // firstRetry and lastRetry bound the pause before a question is asked again.
 const firstRetry, lastRetry = 250 * time.Millisecond, 15 * time.Second
@@ -22,7 +30,10 @@ const firstRetry, lastRetry = 250 * time.Millisecond, 15 * time.Second
 // vacate confirms that the instance is going, takes its node out of service and empties it.
 func (a *Agent) vacate(ctx context.Context, e event.Event) (Outcome, error) {
 	n, mark, err := a.mark(ctx, e)
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnmarked):
+		defer a.goOnMarking(ctx, e, n, mark.Deadline)()
+	case err != nil:
 		return or(Interrupted, err)
 	}
 	a.burst.wait(ctx)
@@ -36,7 +47,7 @@ func (a *Agent) vacate(ctx context.Context, e event.Event) (Outcome, error) {
 	case err != nil:
 		return Interrupted, err
 	}
-	if err := a.exclude(ctx, e, n); err != nil {
+	if err := a.exclude(ctx, e, n, mark.Deadline); err != nil {
 		return Interrupted, err
 	}
 	if len(report.Left) > 0 {
@@ -100,21 +111,52 @@ func (a *Agent) find(ctx context.Context, e event.Event) (node.Node, error) {
 	return a.nodes.Await(ctx, e.InstanceID)
 }
 
-// retire takes the node out of service, with the deadline by which it must be empty.
+// retire takes the node out of service, with the deadline by which it must be empty, and without one while that
+// is not known. If the node cannot be marked for too long the error is errUnmarked, and the mark is the one that
+// the node should have.
 func (a *Agent) retire(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
-	news := false
-	err = a.retry(ctx, e, "take node "+n.Name+" out of service", func() error {
-		deadline, err := a.deadline(ctx, e, n)
-		if err != nil {
-			return err
+	start, news := time.Now(), false
+	err = a.retry(ctx, e, takingOut(n), func() error {
+		deadline, unknown := a.deadline(ctx, e, n)
+		if errors.Is(unknown, lifecycle.ErrGone) {
+			return unknown
 		}
+		var err error
 		mark, news, err = a.nodes.Retire(ctx, n, reason(e, deadline))
-		return err
+		if err != nil && !errors.Is(err, node.ErrGone) && presses(deadline, start) {
+			mark = node.Mark{Since: time.Now(), Deadline: deadline}
+			return fmt.Errorf("%w: %w", errUnmarked, err)
+		}
+		return errors.Join(unknown, err)
 	})
 	if err == nil && news {
 		a.observer.NodeRetired(e, n, mark)
 	}
 	return mark, err
+}
+
+func takingOut(n node.Node) string { return "take node " + n.Name + " out of service" }
+
+// goOnMarking tries on to take the node out of service while it is drained, until the returned function is
+// called.
+func (a *Agent) goOnMarking(
+	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
+) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var trying sync.WaitGroup
+	trying.Go(func() {
+		_ = a.retry(ctx, e, takingOut(n), func() error {
+			mark, news, err := a.nodes.Retire(ctx, n, reason(e, deadline))
+			if err == nil && news {
+				a.observer.NodeRetired(e, n, mark)
+			}
+			return err
+		})
+	})
+	return func() {
+		cancel()
+		trying.Wait()
+	}
 }
 
 // deadline is by when the node must be empty: the earliest of the hook's, the event's and our own. It is zero
@@ -188,23 +230,27 @@ func (a *Agent) drain(
 	})
 }
 
-// exclude takes the node out of the load balancers, where that is to be done late. A node that is gone is
-// out.
-func (a *Agent) exclude(ctx context.Context, e event.Event, n node.Node) error {
-	err := a.retry(ctx, e, "exclude node "+n.Name+" from load balancers", func() error {
+// exclude takes the node out of the load balancers, where that is to be done late. It is tried until the
+// deadline, and once after it. A node that is gone is out.
+func (a *Agent) exclude(ctx context.Context, e event.Event, n node.Node, deadline time.Time) error {
+	trying, cancel := context.WithDeadlineCause(ctx, deadline, errLate)
+	defer cancel()
+	err := a.retry(trying, e, "exclude node "+n.Name+" from load balancers", func() error {
 		return a.nodes.Exclude(ctx, n)
 	})
-	if errors.Is(err, node.ErrGone) {
+	if errors.Is(err, node.ErrGone) || errors.Is(err, errLate) {
 		return nil
 	}
 	return err
 }
 
-// retry calls do until it succeeds, or finds that the node or the action is gone, or ctx ends.
+// retry calls do until it succeeds, or finds that the node or the action is gone, or the node not to be marked,
+// or ctx ends.
 func (a *Agent) retry(ctx context.Context, e event.Event, doing string, do func() error) error {
 	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
 		err := do()
-		if err == nil || errors.Is(err, node.ErrGone) || errors.Is(err, lifecycle.ErrGone) {
+		if err == nil || errors.Is(err, node.ErrGone) || errors.Is(err, lifecycle.ErrGone) ||
+			errors.Is(err, errUnmarked) {
 			return err
 		}
 		if ctx.Err() != nil {

@@ -249,10 +249,40 @@ func TestTermination(t *testing.T) {
 			outcome: agent.Drained,
 		},
 		{
-			name:  "the hook's timeout cannot be read at first: asked again, not marked without a deadline",
+			name:  "the hook's timeout cannot be read at first: marked without a deadline, drained when it is known",
 			given: func(w *world) { w.deadlineErrs = []error{errOutage} },
 			steps: []string{
-				"hold drain", "mark until 1h0m0.25s", "drain node-1 until 1h0m0.25s", "exclude", "let go of drain",
+				"hold drain", "mark", "mark until 1h0m0.25s", "drain node-1 until 1h0m0.25s", "exclude", "let go of drain",
+				"complete drain with CONTINUE",
+			},
+			outcome: agent.Drained,
+		},
+		{
+			name: "neither can the timeout be read nor the node be marked at first: both are tried again",
+			given: func(w *world) {
+				w.deadlineErrs, w.retireErrs = []error{errOutage, errOutage}, []error{errOutage}
+			},
+			steps: []string{
+				"hold drain", "mark", "mark until 1h0m0.75s", "drain node-1 until 1h0m0.75s", "exclude", "let go of drain",
+				"complete drain with CONTINUE",
+			},
+			outcome: agent.Drained,
+		},
+		{
+			name:  "the node is not to be changed: drained after a tenth of the time, by the deadline of then, and not excluded",
+			given: func(w *world) { w.retireErrs, w.excludeErrs = repeat(errOutage, 1000), repeat(errOutage, 1000) },
+			steps: []string{
+				"hold drain", "drain node-1 until 1h6m45.75s", "let go of drain", "complete drain with CONTINUE",
+			},
+			outcome: agent.Drained,
+		},
+		{
+			name: "the node can be changed at last, amid its drain: marked with the deadline of the drain",
+			given: func(w *world) {
+				w.retireErrs, w.drainTakes = repeat(errOutage, 35), 10*time.Minute
+			},
+			steps: []string{
+				"hold drain", "drain node-1 until 1h6m45.75s", "mark until 1h6m45.75s", "exclude", "let go of drain",
 				"complete drain with CONTINUE",
 			},
 			outcome: agent.Drained,
@@ -362,6 +392,25 @@ func TestAutoScalingMayDelayTheMarkByTwoSeconds(t *testing.T) {
 		}
 		if w.told("retrying to confirm") == 0 {
 			t.Error("nobody was told that Auto Scaling does not answer")
+		}
+	})
+}
+
+// TestLoadBalancersMayDelayTheCompletionUntilTheDeadline: the API server may refuse the label for ever.
+func TestLoadBalancersMayDelayTheCompletionUntilTheDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.excludeErrs = repeat(errOutage, 1000)
+		if err := w.handle(t.Context(), "drain"); err != nil {
+			t.Error(err)
+		}
+		w.wantOutcome(t, agent.Drained)
+		if at := w.when("complete drain"); at != time.Hour {
+			t.Errorf("completed after %v, want 1h0m0s", at)
+		}
+		if w.told("retrying to exclude") == 0 {
+			t.Error("nobody was told that the node is still in its load balancers")
 		}
 	})
 }
