@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/node-drainer/node-drainer/internal/pause"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -337,6 +339,91 @@ func TestDrainThatCannotBeginEndsWithTheCauseOfItsContext(t *testing.T) {
 			t.Errorf("got %v, want %v", err, cause)
 		}
 	})
+}
+
+// TestBudgetsThatCannotBeListed: a drain waits for them for a part of its time, and then leaves it to the API server
+// to guard them.
+func TestBudgetsThatCannotBeListed(t *testing.T) {
+	a := []runtime.Object{running("a")}
+	for _, tt := range []struct {
+		name     string
+		pods     []runtime.Object
+		listed   time.Duration // when they are
+		tighter  time.Duration // a deadline that comes after a second
+		guarded  bool          // the API server allows no eviction
+		begins   time.Duration
+		asked    string // more than once, if it must
+	}{
+		{
+			name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second,
+			begins: 2 * time.Second, asked: "evict a uid-a",
+		},
+		{
+			name: "not listed: it begins after a tenth of the time to the first last call", pods: a, listed: time.Hour,
+			begins: 59 * time.Second, asked: "evict a uid-a",
+		},
+		{
+			name: "not listed, and the API server guards the pod: deleted at its last call", pods: a, listed: time.Hour,
+			guarded: true, begins: 59 * time.Second, asked: "evict a uid-a, delete a uid-a in 10s",
+		},
+		{
+			name: "not listed, and an earlier deadline comes: a tenth of that", pods: a, listed: time.Hour,
+			tighter: 110 * time.Second, begins: 10 * time.Second, asked: "evict a uid-a",
+		},
+		{name: "not listed, and nothing is to be moved: over when it has settled", listed: time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, usual, tt.pods...)
+				began := time.Duration(-1)
+				w.answer = func(string) error {
+					if began < 0 {
+						began = time.Since(w.since)
+					}
+					if tt.guarded {
+						return held(0)
+					}
+					return nil
+				}
+				late, err := New(w.client, usual, Surroundings{Taint: ourTaint}, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(w.ctx, 11*time.Minute)
+				var running sync.WaitGroup
+				running.Go(func() {
+					if pause.For(ctx, tt.listed) {
+						late.Run(ctx)
+					}
+				})
+				defer running.Wait()
+				defer cancel()
+				tighter := make(chan time.Time, 1)
+				if tt.tighter > 0 {
+					time.AfterFunc(time.Second, func() { tighter <- w.since.Add(tt.tighter) })
+				}
+				report, err := late.Drain(ctx, Target{
+					Name: "n", UID: "uid-n", Since: w.since, Deadline: w.since.Add(10 * time.Minute), Tighter: tighter,
+				})
+				if err != nil || len(report.Left) > 0 || report.Total != len(tt.pods) {
+					t.Errorf("got %+v, %v", report, err)
+				}
+				asked := w.requests()
+				if len(tt.pods) == 0 {
+					if len(asked) > 0 || report.Took > 6*time.Second {
+						t.Errorf("asked %q, in %v", asked, report.Took)
+					}
+					return
+				}
+				if began.Round(time.Second) != tt.begins {
+					t.Errorf("began after %v, want %v", began, tt.begins)
+				}
+				if got := strings.Join(slices.Compact(asked), ", "); got != tt.asked {
+					t.Errorf("asked %q, want %q", got, tt.asked)
+				}
+			})
+		})
+	}
 }
 
 func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {

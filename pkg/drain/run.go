@@ -50,7 +50,8 @@ type protection struct {
 	names   []string
 }
 
-// begin watches the pods of the node, and returns when they have been listed once.
+// begin watches the pods of the node, and returns when they have been listed once, and the budgets as well if
+// that does not take too long.
 func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 	r := &run{
 		Drainer: d, Target: t, deadline: t.Deadline, began: time.Now(), changed: make(chan struct{}, 1),
@@ -79,11 +80,57 @@ func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 	r.stop = stop
 	r.workers.Go(func() { r.pods.RunWithContext(watching) })
 	r.volumes.subscribe(r)
-	if !cache.WaitFor(ctx, "", r.pods.HasSyncedChecker(), d.ledger.seen.HasSyncedChecker()) {
+	if !cache.WaitFor(ctx, "", r.pods.HasSyncedChecker()) {
 		r.end()
 		return nil, context.Cause(ctx)
 	}
+	if err := r.learnBudgets(watching); err != nil {
+		r.end()
+		return nil, err
+	}
 	return r, nil
+}
+
+// unlisted is the part of the time until the first pod's last call for which the PodDisruptionBudgets may stay
+// unlisted. Then the drain begins without them: the API server knows them, and guards every eviction.
+const unlisted = 10
+
+// learnBudgets returns when the PodDisruptionBudgets have been listed once, or no more time is left for that.
+func (r *run) learnBudgets(ctx context.Context) error {
+	listed := r.ledger.seen.HasSyncedChecker()
+	r.workers.Go(func() {
+		if cache.WaitFor(ctx, "", listed) {
+			r.wakeUp()
+		}
+	})
+	for !cache.IsDone(listed) {
+		first := r.firstCall()
+		until := r.began.Add(first.Sub(r.began) / unlisted)
+		if first.IsZero() || !time.Now().Before(until) {
+			return nil
+		}
+		if err := r.wait(ctx, until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstCall is the earliest last call of the pods, or the deadline; zero if no pod must leave.
+func (r *run) firstCall() (first time.Time) {
+	d := decision{State: State{Since: r.Since}, deadline: r.deadline, policy: r.policy}
+	for _, kept := range r.watched() {
+		if kept.pod.Stays != "" {
+			continue
+		}
+		if first.IsZero() {
+			first = d.deadline
+		}
+		if last := d.lastCall(kept.pod); !last.IsZero() && last.Before(first) {
+			first = last
+		}
+	}
+	return first
 }
 
 func (r *run) end() {
