@@ -189,12 +189,13 @@ func (a *Agent) handle(ctx context.Context, e event.Event) error {
 		a.observer.EventIgnored(e, "asks for nothing")
 		return nil
 	case event.CapacityBlockExpiration:
-		return a.expire(ctx, e)
+		if e.InstanceID == "" {
+			return a.expire(ctx, e)
+		}
 	case event.ScheduledChangeCanceled:
 		return a.cancel(ctx, e)
-	default:
-		return a.notice(ctx, e)
 	}
+	return a.notice(ctx, e)
 }
 
 // beginning is when the termination began: as the event says, else when its message was sent. A time that is

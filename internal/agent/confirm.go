@@ -35,7 +35,7 @@ const (
 )
 
 // confirm returns nil when AWS says that the instance is going, and lifecycle.ErrGone when it has gone, or is
-// past its hooks. Its answers are eventually consistent: only if it contradicts the message for long enough,
+// past its hooks, or, without an answer, when the node has gone that no hook waits for. Its answers are eventually consistent: only if it contradicts the message for long enough,
 // the error is errForged, or errUnknown for an instance that is in no group. Any answer sets answered.
 func (a *Agent) confirm(ctx context.Context, e event.Event, answered *atomic.Bool) error {
 	start := time.Now()
@@ -56,8 +56,11 @@ func (a *Agent) confirm(ctx context.Context, e event.Event, answered *atomic.Boo
 			delay = min(delay, left)
 		default:
 			a.observer.Retrying(e, "confirm the termination", verdict)
-			if presses(e.Deadline, start) {
+			switch {
+			case presses(e.Deadline, start):
 				return nil
+			case a.isOver(ctx, e):
+				return lifecycle.ErrGone
 			}
 		}
 		if !pause.For(ctx, delay) {
@@ -75,6 +78,16 @@ func (d *doubt) left(timeout time.Duration) time.Duration {
 		d.since = time.Now()
 	}
 	return timeout - time.Since(d.since)
+}
+
+// isOver tells whether the node of an event that no hook waits for has gone, as the API server has it: a watch
+// may lag.
+func (a *Agent) isOver(ctx context.Context, e event.Event) bool {
+	if _, ok := a.nodes.Find(e.InstanceID); ok || e.Hook.Name != "" {
+		return false
+	}
+	_, err := a.nodes.Lookup(ctx, e.InstanceID)
+	return errors.Is(err, node.ErrGone)
 }
 
 // presses tells whether there is no more time to wait for what should come first.

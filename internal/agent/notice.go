@@ -13,8 +13,12 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 )
 
-// errCanceled: the event has been called off.
-var errCanceled = errors.New("the event has been canceled")
+var (
+	// errCanceled: the event has been called off.
+	errCanceled = errors.New("the event has been canceled")
+	// errSilent: EC2 has said nothing for as long as a message is confirmed. The message comes again.
+	errSilent = errors.New("EC2 does not answer")
+)
 
 // shutdownNotice is how long an instance that is being stopped or terminated past its group is taken to run
 // on. EC2 does not say how long it gives an operating system to shut down.
@@ -34,7 +38,8 @@ func (a *Agent) notice(ctx context.Context, e event.Event) error {
 
 // idle returns why nothing is to be done about the event; "" if something is. It gives a change of state the
 // deadline that EC2 does not tell. Maintenance that was to begin before now has no deadline any more: it may
-// be under way, or be late, and is no reason to kill pods.
+// be under way, or be late, and is no reason to kill pods. A change without a state is that of a mark, which has
+// the deadline.
 func (a *Agent) idle(e *event.Event) string {
 	switch e.Kind {
 	case event.ScheduledChange:
@@ -43,6 +48,7 @@ func (a *Agent) idle(e *event.Event) string {
 		}
 	case event.StateChange:
 		switch state := instance.State(e.State); {
+		case e.State == "":
 		case state.Going():
 			e.Deadline = e.At.Add(shutdownNotice)
 		case state.Dead():
@@ -125,8 +131,10 @@ func (a *Agent) expire(ctx context.Context, e event.Event) error {
 		return nil
 	}
 	var ids []string
-	err := a.retry(ctx, e, "list the instances of "+e.ReservationID, func() (err error) {
-		ids, err = a.instances.Reserved(ctx, e.ReservationID)
+	asking, cancel := context.WithTimeoutCause(ctx, a.cfg.ConfirmTimeout, errSilent)
+	defer cancel()
+	err := a.retry(asking, e, "list the instances of "+e.ReservationID, func() (err error) {
+		ids, err = a.instances.Reserved(asking, e.ReservationID)
 		return err
 	})
 	if err != nil {
@@ -155,6 +163,9 @@ func (a *Agent) cancel(ctx context.Context, e event.Event) error {
 			return context.Cause(ctx)
 		case err != nil:
 			a.observer.Retrying(e, "confirm the cancellation", err)
+			if time.Since(since) >= a.cfg.ConfirmTimeout {
+				return fmt.Errorf("%w: %w", errSilent, err)
+			}
 		case !scheduled:
 			called := e
 			called.Kind = event.ScheduledChange

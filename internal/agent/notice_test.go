@@ -248,6 +248,82 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// TestNoticeWithoutAnAnswer: what cannot be confirmed holds no message for ever.
+func TestNoticeWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	never := func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
+	rebalance := func(w *world) queue.Message {
+		return w.ofEC2("EC2 Instance Rebalance Recommendation", `{"instance-id":"`+instance+`"}`)
+	}
+	for _, tt := range []struct {
+		name    string
+		given   func(w *world)
+		message func(w *world) queue.Message
+		outcome agent.Outcome // of a termination that was taken up
+		stays   bool          // the message, to come again
+		took    time.Duration
+	}{
+		{
+			name:    "without a deadline: over when the node has gone",
+			given:   func(w *world) { w.ec2, w.leaves, w.deleted = never, time.Minute, true },
+			message: rebalance, outcome: agent.Gone, took: time.Minute,
+		},
+		{
+			name: "the API server is asked for a node that the watch does not show, until it answers",
+			given: func(w *world) {
+				w.ec2, w.leaves, w.deleted, w.lookupErrs = never, time.Minute, true, repeat(errOutage, 4)
+			},
+			message: rebalance, outcome: agent.Gone, took: 2 * time.Minute,
+		},
+		{
+			name: "a node that only the watch does not show is there: confirmed, and drained",
+			given: func(w *world) {
+				w.leaves = time.Minute
+				w.ec2 = func(after time.Duration) (ec2.Instance, error) {
+					if after < 10*time.Minute {
+						return ec2.Instance{}, errOutage
+					}
+					return ec2.Instance{State: runsOn, Spot: true}, nil
+				}
+			},
+			message: rebalance, outcome: agent.Drained, took: 10 * time.Minute,
+		},
+		{
+			name:    "a change that is called off: given back after HOOK_CONFIRM_TIMEOUT",
+			given:   func(w *world) { w.scheduled = func(time.Duration) (bool, error) { return false, errOutage } },
+			message: func(w *world) queue.Message { return w.health("closed", instance) },
+			stays:   true, took: time.Minute,
+		},
+		{
+			name:    "the end of a Capacity Block: the same",
+			given:   func(w *world) { w.reservedErr = errOutage },
+			message: (*world).block,
+			stays:   true, took: time.Minute,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.cfg.Events.Rebalance = event.Drain
+				tt.given(w)
+				ctx, cancel := contextFor(t, time.Hour)
+				defer cancel()
+				err := w.agent().Handle(ctx, tt.message(w))
+				if stays := err != nil; stays != tt.stays || errors.Is(err, errStopping) {
+					t.Errorf("the message ended with %v", err)
+				}
+				if tt.outcome != "" {
+					w.wantOutcome(t, tt.outcome)
+				}
+				if took := w.after(); took < tt.took || took > tt.took+30*time.Second {
+					t.Errorf("took %v, want %v", took, tt.took)
+				}
+			})
+		})
+	}
+}
+
 // TestMerged: a Spot interruption amid the drain of a hook tightens that drain, and both end with it.
 func TestMerged(t *testing.T) {
 	t.Parallel()

@@ -161,6 +161,22 @@ func TestSweep(t *testing.T) {
 			steps: []string{"mark until 1m55s", "drain node-1 until 1m0s", "exclude"},
 		},
 		{
+			name: "so does that of an instance in a Capacity Block, once, though EC2 lists nothing for it",
+			given: func(w *world) {
+				w.markFor("capacity-block-expiration", 10*time.Minute, 40*time.Minute)
+				w.members, w.reservedErr, w.drainTakes = inGroup(inService), errOutage, 9*time.Minute
+			},
+			steps: []string{"mark until 39m55s", "drain node-1 until 10m0s", "exclude"},
+		},
+		{
+			name: "and that of an instance that is being stopped: its deadline came with the mark",
+			given: func(w *world) {
+				w.markFor("state-change", 20*time.Second, 30*time.Second)
+				w.ec2 = is(ec2.Instance{State: "stopping"})
+			},
+			steps: []string{"mark until 25s", "drain node-1 until 20s", "exclude"},
+		},
+		{
 			name:  "a node that was only cordoned is not drained",
 			given: func(w *world) { w.markFor("rebalance-recommendation", 0, 0) },
 		},

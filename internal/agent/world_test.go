@@ -45,25 +45,27 @@ type world struct {
 	start time.Time
 	cfg   agent.Config
 
-	state      func(after time.Duration) (lifecycle.State, error)
-	registers  time.Duration // when the Node of the instance comes
-	hidden     bool          // the watch does not show it, though it is there
-	deleted    bool          // it is not there, though the watch shows it
-	lookupErrs []error       // one for each call
-	clusters   func(after time.Duration) ([]string, error)
-	timeout    map[string]time.Duration // of each hook
-	unknown    bool                     // the group has no such hook
-	givesUp    map[string]time.Duration // when the group gives up on a hook's action
-	ec2        func(after time.Duration) (ec2.Instance, error)
-	scheduled  func(after time.Duration) (bool, error)
-	reserved   []string // in the Capacity Block
-	members    func(after time.Duration) (map[string]lifecycle.Member, error)
-	own        []string                                // hooks, if a sweep asks
-	held       func(after time.Duration) (bool, error) // whether a launch hook of ours holds the instance
-	unhealthy  error                                   // what MarkUnhealthy returns
-	drainTakes time.Duration
-	report     drain.Report
-	drainErr   error
+	state       func(after time.Duration) (lifecycle.State, error)
+	registers   time.Duration // when the Node of the instance comes
+	leaves      time.Duration // when the watch shows it no more
+	hidden      bool          // the watch does not show it, though it is there
+	deleted     bool          // it is not there, though the watch shows it
+	lookupErrs  []error       // one for each call
+	clusters    func(after time.Duration) ([]string, error)
+	timeout     map[string]time.Duration // of each hook
+	unknown     bool                     // the group has no such hook
+	givesUp     map[string]time.Duration // when the group gives up on a hook's action
+	ec2         func(after time.Duration) (ec2.Instance, error)
+	scheduled   func(after time.Duration) (bool, error)
+	reserved    []string // in the Capacity Block
+	reservedErr error
+	members     func(after time.Duration) (map[string]lifecycle.Member, error)
+	own         []string                                // hooks, if a sweep asks
+	held        func(after time.Duration) (bool, error) // whether a launch hook of ours holds the instance
+	unhealthy   error                                   // what MarkUnhealthy returns
+	drainTakes  time.Duration
+	report      drain.Report
+	drainErr    error
 
 	retireErrs, restoreErrs, excludeErrs, deadlineErrs []error // one for each call
 	completes                                          func(ctx context.Context) error
@@ -300,7 +302,7 @@ func (w *world) Describe(context.Context, string) (ec2.Instance, error) { return
 
 func (w *world) Scheduled(context.Context, string) (bool, error) { return w.scheduled(w.after()) }
 
-func (w *world) Reserved(context.Context, string) ([]string, error) { return w.reserved, nil }
+func (w *world) Reserved(context.Context, string) ([]string, error) { return w.reserved, w.reservedErr }
 
 func (w *world) Clusters(context.Context, string) ([]string, error) { return w.clusters(w.after()) }
 
@@ -316,7 +318,8 @@ func (w *world) All() []node.Node {
 func (w *world) Find(instanceID string) (node.Node, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.node, instanceID == instance && w.after() >= w.registers && !w.hidden
+	return w.node, instanceID == instance && w.after() >= w.registers && !w.hidden &&
+		(w.leaves == 0 || w.after() < w.leaves)
 }
 
 func (w *world) Lookup(_ context.Context, instanceID string) (node.Node, error) {

@@ -346,13 +346,13 @@ func TestDrainThatCannotBeginEndsWithTheCauseOfItsContext(t *testing.T) {
 func TestBudgetsThatCannotBeListed(t *testing.T) {
 	a := []runtime.Object{running("a")}
 	for _, tt := range []struct {
-		name     string
-		pods     []runtime.Object
-		listed   time.Duration // when they are
-		tighter  time.Duration // a deadline that comes after a second
-		guarded  bool          // the API server allows no eviction
-		begins   time.Duration
-		asked    string // more than once, if it must
+		name    string
+		pods    []runtime.Object
+		listed  time.Duration // when they are
+		tighter time.Duration // a deadline that comes after a second
+		guarded bool          // the API server allows no eviction
+		begins  time.Duration
+		asked   string // more than once, if it must
 	}{
 		{
 			name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second,
