@@ -35,8 +35,9 @@ const (
 )
 
 // confirm returns nil when AWS says that the instance is going, and lifecycle.ErrGone when it has gone, or is
-// past its hooks, or, without an answer, when the node has gone that no hook waits for. Its answers are eventually consistent: only if it contradicts the message for long enough,
-// the error is errForged, or errUnknown for an instance that is in no group. Any answer sets answered.
+// past its hooks, or, without an answer, when the node has gone that no hook waits for. Its answers are
+// eventually consistent: only if it contradicts the message for long enough, the error is errForged, or
+// errUnknown for an instance that is in no group. Any answer sets answered.
 func (a *Agent) confirm(ctx context.Context, e event.Event, answered *atomic.Bool) error {
 	start := time.Now()
 	var doubt doubt
@@ -80,8 +81,8 @@ func (d *doubt) left(timeout time.Duration) time.Duration {
 	return timeout - time.Since(d.since)
 }
 
-// isOver tells whether the node of an event that no hook waits for has gone, as the API server has it: a watch
-// may lag.
+// isOver tells whether the node of an event that no hook waits for has gone, as the API server has it: a
+// watch may lag.
 func (a *Agent) isOver(ctx context.Context, e event.Event) bool {
 	if _, ok := a.nodes.Find(e.InstanceID); ok || e.Hook.Name != "" {
 		return false

@@ -36,26 +36,10 @@ func (a *Agent) notice(ctx context.Context, e event.Event) error {
 	})
 }
 
-// idle returns why nothing is to be done about the event; "" if something is. It gives a change of state the
-// deadline that EC2 does not tell. Maintenance that was to begin before now has no deadline any more: it may
-// be under way, or be late, and is no reason to kill pods. A change without a state is that of a mark, which has
-// the deadline.
+// idle returns why nothing is to be done about the event, which it dates; "" if something is.
 func (a *Agent) idle(e *event.Event) string {
-	switch e.Kind {
-	case event.ScheduledChange:
-		if !e.Deadline.After(time.Now()) {
-			e.Deadline = time.Time{}
-		}
-	case event.StateChange:
-		switch state := instance.State(e.State); {
-		case e.State == "":
-		case state.Going():
-			e.Deadline = e.At.Add(shutdownNotice)
-		case state.Dead():
-			e.Deadline = e.At
-		default:
-			return "the instance is " + e.State
-		}
+	if why := date(e); why != "" {
+		return why
 	}
 	if a.cfg.Events.Action(e.Kind) == event.Ignore {
 		return "events of this kind are ignored"
@@ -66,6 +50,26 @@ func (a *Agent) idle(e *event.Event) string {
 		return "no node is of the instance"
 	case a.swept.isDrained(n) && !n.Mark.Deadline.IsZero():
 		return "the node has been drained" // an instance changes its state twice when its hook has let it go
+	}
+	return ""
+}
+
+// date gives a change of state the deadline that EC2 does not tell, or returns why it needs none. One without
+// a state is that of a mark, which has the deadline. Maintenance that was to begin before now has no deadline
+// any more: it may be under way, or be late, and is no reason to kill pods.
+func date(e *event.Event) (why string) {
+	switch state := instance.State(e.State); {
+	case e.Kind == event.ScheduledChange:
+		if !e.Deadline.After(time.Now()) {
+			e.Deadline = time.Time{}
+		}
+	case e.Kind != event.StateChange, e.State == "":
+	case state.Going():
+		e.Deadline = e.At.Add(shutdownNotice)
+	case state.Dead():
+		e.Deadline = e.At
+	default:
+		return "the instance is " + e.State
 	}
 	return ""
 }

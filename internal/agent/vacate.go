@@ -111,9 +111,9 @@ func (a *Agent) find(ctx context.Context, e event.Event) (node.Node, error) {
 	return a.nodes.Await(ctx, e.InstanceID)
 }
 
-// retire takes the node out of service, with the deadline by which it must be empty, and without one while that
-// is not known. If the node cannot be marked for too long the error is errUnmarked, and the mark is the one that
-// the node should have.
+// retire takes the node out of service, with the deadline by which it must be empty, and without one while
+// that is not known. If the node cannot be marked for too long the error is errUnmarked, and the mark is the
+// one that the node should have.
 func (a *Agent) retire(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
 	start, news := time.Now(), false
 	err = a.retry(ctx, e, takingOut(n), func() error {
@@ -244,8 +244,8 @@ func (a *Agent) exclude(ctx context.Context, e event.Event, n node.Node, deadlin
 	return err
 }
 
-// retry calls do until it succeeds, or finds that the node or the action is gone, or the node not to be marked,
-// or ctx ends.
+// retry calls do until it succeeds, or finds that the node or the action is gone, or that the node cannot be
+// marked, or ctx ends.
 func (a *Agent) retry(ctx context.Context, e event.Event, doing string, do func() error) error {
 	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
 		err := do()

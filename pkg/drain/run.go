@@ -91,8 +91,8 @@ func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 	return r, nil
 }
 
-// unlisted is the part of the time until the first pod's last call for which the PodDisruptionBudgets may stay
-// unlisted. Then the drain begins without them: the API server knows them, and guards every eviction.
+// unlisted is the part of the time until the first pod's last call for which the PodDisruptionBudgets may
+// stay unlisted. Then the drain begins without them: the API server knows them, and guards every eviction.
 const unlisted = 10
 
 // learnBudgets returns when the PodDisruptionBudgets have been listed once, or no more time is left for that.

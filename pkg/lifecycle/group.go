@@ -49,9 +49,9 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 }
 
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's
-// global timeout less the configured margin. If Auto Scaling refuses to describe the hook, which it may do for
-// ever, that is the deadline of the shortest hook there can be; an action that waits for longer has another
-// hook, and counts as one that begins now.
+// global timeout less the configured margin. If Auto Scaling refuses to describe the hook, which it may do
+// for ever, that is the deadline of the shortest hook there can be; an action that waits for longer has
+// another hook, and counts as one that begins now.
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)
 	switch {
