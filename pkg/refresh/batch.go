@@ -78,11 +78,12 @@ func Next(m Moment, p Pace) Step {
 	}
 }
 
-// take is the next batch of the old instances, which are in their order.
+// take is the next batch of the old instances, which are in their order. The capacity falls by no more than
+// the batch exceeds the surge, also when a part of the surge is given back already.
 func (p Pace) take(old []Instance, desired, spare int) Step {
 	n := min(max(p.Batch.Of(desired), 1), len(old))
 	if len(old) > spare {
-		n = min(n, len(old)-spare)
+		n = min(n, len(old)-spare, spare+max(n-p.Surge, 0))
 	}
 	batch := make([]string, 0, n)
 	for _, i := range old[:n] {

@@ -102,6 +102,8 @@ func TestNext(t *testing.T) {
 		{"an earlier run has left it, and this one asks for none", Moment{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
 		{"an earlier run was ended between tag and capacity", Moment{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
 		{"a share is of the capacity before it was raised", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
+		{"a part of it is given back already: a batch is no larger than what is left", Moment{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
+		{"nor larger than that and what a batch has more than the surge", Moment{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
 		{"the group has grown by others meanwhile: it takes back its own", Moment{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
