@@ -255,13 +255,13 @@ func (f Facts) current(i Instance) bool {
 	return judged && !v.Outdated
 }
 
-// unseen are the outdated instances that an Instance Refresh takes for matching.
+// unseen are the instances to be replaced that an Instance Refresh takes for matching.
 func (f Facts) unseen(g Group) []string {
 	seen := []Code{CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeUnknown}
 	var ids []string
 	for _, i := range g.Instances {
 		v := f.Verdicts[i.ID]
-		if v.Outdated && !slices.ContainsFunc(v.Reasons, func(r Reason) bool {
+		if v.Outdated && len(v.Kept) == 0 && !slices.ContainsFunc(v.Reasons, func(r Reason) bool {
 			return slices.Contains(seen, r.Code) || r.Code == CodeUnhealthy // That one Auto Scaling replaces anyway.
 		}) {
 			ids = append(ids, i.ID)

@@ -203,6 +203,13 @@ func TestPreflight(t *testing.T) {
 			s.Verdicts = map[string]Verdict{"i-3": {Outdated: true, Reasons: []Reason{{Code: CodeImage}}}}
 			s.Outdated = 1
 		}, Refuse, "AWS would replace nothing"},
+		{"skip-matching", "all are outdated by that, but for one that is kept: nothing would be replaced", r, func(s *subject) {
+			image := []Reason{{Code: CodeImage}}
+			s.Verdicts = map[string]Verdict{
+				"i-2": {Outdated: true, Reasons: image, Kept: []Reason{{Code: CodeProtected}}}, "i-3": {Outdated: true, Reasons: image},
+			}
+			s.Outdated = 1
+		}, Refuse, "AWS would replace nothing: all that is outdated matches by template and type, which is what it compares: i-3;"},
 		{"skip-matching", "unhealthy ones are replaced anyway", r, func(s *subject) {
 			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeUnhealthy}}}
 		}, OK, ""},
