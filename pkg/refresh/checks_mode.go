@@ -188,6 +188,17 @@ func pinned(floats bool, target Target) (Level, string) {
 	}
 }
 
+// resolves tells of a limit that is documented, and that AWS may have lifted. Source: "Use AWS Systems
+// Manager parameters instead of AMI IDs in launch templates" in the user guide.
+func resolves(_ Group, f Facts) (Level, string) {
+	if f.Mode != ModeRefresh || !f.Target.Alias || !f.Pin && !f.Preferences.SkipMatching {
+		return "", ""
+	}
+	return Warn, "the AMI is a Systems Manager parameter: by the user guide AWS starts no refresh for it that " +
+		"has a desired configuration or skips what matches; if it refuses, say --all --pin=false, or " +
+		"--mode unhealthy"
+}
+
 // rollsBack checks what the API demands of a refresh that can be rolled back. Source: AutoRollback of
 // RefreshPreferences in the API reference.
 func rollsBack(g Group, f Facts) (Level, string) {

@@ -125,6 +125,7 @@ func checks() []check {
 		{"surge-left", surgeLeft},
 		{"warmup", warms},
 		{"pin", pins},
+		{"ami-parameter", resolves},
 		{"rollback", rollsBack},
 		{"skip-matching", skips},
 		{"protected", guarded},

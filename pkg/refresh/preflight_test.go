@@ -184,6 +184,12 @@ func TestPreflight(t *testing.T) {
 		{"pin", "a launch configuration has no version", r, launchConfiguration, none, ""},
 		{"pin", "not for what is unhealthy", u, floating, none, ""},
 
+		{"ami-parameter", "the AMI is known", r, nil, none, ""},
+		{"ami-parameter", "with a desired configuration", r, func(s *subject) { s.Target.Alias, s.Preferences.SkipMatching = true, false }, Warn, "--all --pin=false"},
+		{"ami-parameter", "with skip matching", r, func(s *subject) { s.Target.Alias, s.Pin = true, false }, Warn, "--mode unhealthy"},
+		{"ami-parameter", "with neither", r, func(s *subject) { s.Target.Alias, s.Pin, s.Preferences.SkipMatching = true, false, false }, none, ""},
+		{"ami-parameter", "not for what is unhealthy", u, func(s *subject) { s.Target.Alias = true }, none, ""},
+
 		{"rollback", "none asked for", r, floating, OK, "no rollback"},
 		{"rollback", "it can be", r, rollback, OK, "can be rolled back"},
 		{"rollback", "the group says $Latest", r, all(floating, rollback), Refuse, "$Latest or $Default"},
