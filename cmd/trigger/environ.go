@@ -18,18 +18,19 @@ func environment(environ []string) map[string]string {
 	return values
 }
 
-// injected are the variables that Kubernetes gives each pod for a Service whose name begins with
-// "trigger". Source: "Discovering services" in the Kubernetes documentation.
+// injected are the variables that others give: Kubernetes each pod, for a Service whose name begins with
+// "trigger", and GitLab a pipeline that a webhook has triggered. Sources: "Discovering services" in the
+// Kubernetes documentation, "Predefined CI/CD variables reference" in GitLab's.
 func injected() *regexp.Regexp {
-	return regexp.MustCompile(`^` + prefix + `(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_.+)?)$`)
+	return regexp.MustCompile(`^` + prefix + `((.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_.+)?)|PAYLOAD)$`)
 }
 
 // strange are the variables that look like ours and are not: each is a mistake, that would else go unseen.
 func strange(environ map[string]string, known []string) []error {
 	var errs []error
-	services := injected()
+	theirs := injected()
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || services.MatchString(name) {
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || theirs.MatchString(name) {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s is no variable of the trigger%s", name, meant(name, known)))

@@ -44,8 +44,9 @@ const examples = `  Tell what would be replaced, and why; change nothing:
 const variables = `
 Each flag can be given as a variable: --max-age as TRIGGER_MAX_AGE. Flags win over variables, and a
 variable that is empty counts as not set. A variable that begins with TRIGGER_ and is none of these is
-refused, save for those that Kubernetes injects for a Service of that name. The AWS SDK and client-go
-read their own: AWS_REGION, AWS_PROFILE, AWS_ROLE_ARN, KUBECONFIG, HTTPS_PROXY and so on.
+refused, save for those that Kubernetes injects for a Service of that name, and GitLab's
+TRIGGER_PAYLOAD. The AWS SDK and client-go read their own: AWS_REGION, AWS_PROFILE, AWS_ROLE_ARN,
+KUBECONFIG, HTTPS_PROXY and so on.
 `
 
 // help writes what a command does, and the flags that it has. Commands that are not ours have cobra's

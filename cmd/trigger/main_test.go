@@ -312,6 +312,7 @@ func TestVariables(t *testing.T) {
 		{"its port as Docker had it", "TRIGGER_PORT", ""},
 		{"and its parts", "TRIGGER_PORT_8080_TCP_ADDR", ""},
 		{"of a Service whose name begins so", "TRIGGER_HOOKS_SERVICE_HOST", ""},
+		{"what GitLab gives a pipeline that a webhook has triggered", "TRIGGER_PAYLOAD", ""},
 		{"a variable of others", "MY_TRIGGER_ASG", ""},
 		{"one of ours that the command does not have", "TRIGGER_MODE", ""},
 	} {

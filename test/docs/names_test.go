@@ -86,7 +86,8 @@ func TestEveryVariableExists(t *testing.T) {
 	known := find(Pages(t)["docs/trigger-flags.md"], "`(TRIGGER_[A-Z_]+)`").with(
 		"AWS_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL", // the AWS SDK
 		"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "HTTPS_PROXY", "NO_PROXY", "NO_COLOR", // conventions
-		"DEMO_KEEP", // test/demo
+		"DEMO_KEEP",       // test/demo
+		"TRIGGER_PAYLOAD", // GitLab
 	)
 	for name := range find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`) {
 		known[name] = true
