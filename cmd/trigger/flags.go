@@ -273,7 +273,8 @@ func planning(s *settings) []*option {
 		toggle(&s.plan, "plan",
 			"Whether to tell only what would be done. Nothing is changed. The command plan is the same."),
 		toggle(&s.detailed, "detailed-exitcode",
-			"Whether a plan that finds outdated instances ends with 2."),
+			`Whether a plan ends with 2 if it finds outdated instances, those that are kept among them, or what a
+			run would be refused for.`),
 	}
 }
 

@@ -49,11 +49,21 @@ func (p *program) plan(ctx context.Context, w *world) (code int, err error) {
 	if err := p.summarize(func(w io.Writer) error { return report.PlanSummary(w, plans) }); err != nil {
 		return 0, err
 	}
-	some := slices.ContainsFunc(plans, func(plan report.Plan) bool { return plan.Outdated > 0 })
-	if some && p.settings.detailed {
-		return 2, nil
+	if p.settings.detailed {
+		code = detailed(plans, w.config.Allow)
 	}
-	return 0, nil
+	return code, nil
+}
+
+// detailed is 0 if a run would find nothing to do, nothing to leave and nothing to refuse.
+func detailed(plans []report.Plan, allowed []string) int {
+	some := func(plan report.Plan) bool {
+		return plan.Outdated+plan.Kept > 0 || len(refresh.Refused(plan.Findings, allowed)) > 0
+	}
+	if slices.ContainsFunc(plans, some) {
+		return 2
+	}
+	return 0
 }
 
 func (p *program) status(ctx context.Context, w *world) (code int, err error) {

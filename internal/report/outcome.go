@@ -76,7 +76,7 @@ func Worst(groups []Group) Outcome {
 // in their order, each line with the outcomes that end with it.
 func ExitCodes() string {
 	meanings := map[int][]string{
-		codeOutdated: {"plan with --detailed-exitcode: there are outdated instances"},
+		codeOutdated: {"plan with --detailed-exitcode: there are outdated instances, or a run would be refused"},
 	}
 	for _, e := range slices.Backward(endings()) {
 		meanings[e.code] = append(meanings[e.code], fmt.Sprintf("%s: %s", e.outcome, e.text))

@@ -65,7 +65,7 @@ func TestExitCodes(t *testing.T) {
     1  skipped: the group was not begun, since another one failed
        refused: the preflight found what would do harm; nothing was changed
        error: AWS or Kubernetes refused a call, or a flag is wrong
-    2  plan with --detailed-exitcode: there are outdated instances
+    2  plan with --detailed-exitcode: there are outdated instances, or a run would be refused
     3  failed: the refresh failed, or somebody cancelled it
     4  rolled-back: the refresh was rolled back
     5  stalled: nothing moved for the time of --stall-timeout
