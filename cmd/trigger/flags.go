@@ -262,7 +262,7 @@ func following(s *settings) []*option {
 			interrupt ends the trigger at once.`,
 			trigger.Detach, trigger.CancelAll, trigger.RollbackIt),
 		number(into(&s.Parallel), strconv.Itoa(s.Parallel), "parallel-asgs", "N",
-			"Groups at a time. 0 is all.", 0, 1000),
+			"Groups at a time. 0 is all. Cancel, rollback, pause and resume always go to all at once.", 0, 1000),
 		toggle(&s.FailFast, "fail-fast",
 			"Whether no further group is begun when one has failed."),
 	}

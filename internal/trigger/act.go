@@ -78,14 +78,15 @@ func (silent) Show(report.Rollout) {}
 // End tells nothing.
 func (silent) End(report.Rollout) {}
 
-// Act does one thing to the active refresh of each selected group. What is cancelled or rolled back is
-// followed to its end, if Config.Wait says so.
+// Act does one thing to the active refresh of each selected group, and waits with none for another. What is
+// cancelled or rolled back is followed to its end, if Config.Wait says so.
 func (t *Trigger) Act(ctx context.Context, a Action) (report.Outcome, error) {
 	s, err := t.survey(ctx)
 	if err != nil && len(s.groups) == 0 {
 		return report.Broken, err
 	} // Who stops a refresh needs no launch template for that.
-	return t.each(ctx, s.groups, func(ctx context.Context, c card, g refresh.Group) ending {
+	all := newTurns(0, len(s.groups), false)
+	return t.each(ctx, s.groups, all, func(ctx context.Context, c card, g refresh.Group) ending {
 		r := newRollout(t, c, g, s.templates)
 		r.begin()
 		switch a {

@@ -62,6 +62,51 @@ func TestAct(t *testing.T) {
 	}
 }
 
+// TestActOnSeveral: what is to be stopped is told to all groups at once, though one after the other was rolled out, and none
+// waits for the end of another.
+func TestActOnSeveral(t *testing.T) {
+	for _, a := range []Action{ActCancel, ActRollback, ActPause, ActResume} {
+		t.Run(string(a), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slow{several: several{newAmazon(1), []string{"a", "b", "c"}}}
+				cfg := defaults()
+				cfg.Parallel, cfg.Wait, cfg.FailFast = 1, false, true
+				if _, err := New(cfg, s, s, nil, &teller{}).Act(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				if s.most != 3 {
+					t.Errorf("%d groups at a time, want all 3", s.most)
+				}
+			})
+		})
+	}
+}
+
+// slow is an AWS that takes a minute for what is asked of it, and counts how much that is at a time.
+type slow struct {
+	several
+	now, most int
+}
+
+func (s *slow) act() (string, error) {
+	s.add(1)
+	time.Sleep(time.Minute)
+	s.add(-1)
+	return "r-1", nil
+}
+
+func (s *slow) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now += n
+	s.most = max(s.most, s.now)
+}
+
+func (s *slow) Cancel(context.Context, string) (string, error)   { return s.act() }
+func (s *slow) Rollback(context.Context, string) (string, error) { return s.act() }
+func (s *slow) Pause(context.Context, string) error              { _, err := s.act(); return err }
+func (s *slow) Resume(context.Context, string) error             { _, err := s.act(); return err }
+
 // TestStatusGoesByTheRefresh: what is old is what the refresh replaces, though the group itself is at the old version yet.
 func TestStatusGoesByTheRefresh(t *testing.T) {
 	t.Parallel()

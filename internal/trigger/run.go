@@ -28,14 +28,16 @@ func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
 	if err != nil {
 		return report.Broken, err
 	}
-	return t.each(ctx, s.groups, func(ctx context.Context, c card, g refresh.Group) ending {
+	turns := newTurns(t.cfg.Parallel, len(s.groups), t.cfg.FailFast)
+	return t.each(ctx, s.groups, turns, func(ctx context.Context, c card, g refresh.Group) ending {
 		return newRollout(t, c, g, s.templates).run(ctx, s.at)
 	}), nil
 }
 
-// each does something with each group, as many at a time as is configured, and returns the worst outcome.
+// each does something with each group when its turn comes, and returns the worst outcome.
 func (t *Trigger) each(
-	ctx context.Context, groups []refresh.Group, do func(context.Context, card, refresh.Group) ending,
+	ctx context.Context, groups []refresh.Group, turns *turns,
+	do func(context.Context, card, refresh.Group) ending,
 ) report.Outcome {
 	if t.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -44,7 +46,6 @@ func (t *Trigger) each(
 	}
 	board := newBoard(groups, t.cfg.Mode, t.reporter, t.nodes)
 	stop := background(context.WithoutCancel(ctx), board.run)
-	turns := newTurns(t.cfg.Parallel, len(groups), t.cfg.FailFast)
 	var work sync.WaitGroup
 	for i, g := range groups {
 		c := card{board, i}
@@ -78,7 +79,7 @@ func background(ctx context.Context, run func(context.Context)) (stop func()) {
 	}
 }
 
-// turns let so many groups go at a time.
+// turns let so many groups go at a time, or all.
 type turns struct {
 	places   chan struct{}
 	failFast bool
