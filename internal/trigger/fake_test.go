@@ -189,19 +189,27 @@ func (a *amazon) turn(method, status string) (string, error) {
 	return a.refreshes[0].ID, nil
 }
 
-func (a *amazon) Pause(context.Context, string) error { return a.locked("Pause") }
+func (a *amazon) Pause(ctx context.Context, _ string) error { return a.locked(ctx, "Pause") }
 
-func (a *amazon) Resume(context.Context, string) error { return a.locked("Resume") }
+func (a *amazon) Resume(ctx context.Context, _ string) error { return a.locked(ctx, "Resume") }
 
-func (a *amazon) locked(method string, args ...any) error {
+// errHangs is what a call fails with that is never answered: it ends when it is given up.
+var errHangs = errors.New("no answer")
+
+func (a *amazon) locked(ctx context.Context, method string, args ...any) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.called(method, args...)
+	err := a.called(method, args...)
+	a.mu.Unlock()
+	if errors.Is(err, errHangs) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }
 
 // MarkUnhealthy has the instance replaced at the next look but one.
-func (a *amazon) MarkUnhealthy(_ context.Context, id string) error {
-	if err := a.locked("Mark ", id); err != nil {
+func (a *amazon) MarkUnhealthy(ctx context.Context, id string) error {
+	if err := a.locked(ctx, "Mark ", id); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -214,18 +222,20 @@ func (a *amazon) MarkUnhealthy(_ context.Context, id string) error {
 	return nil
 }
 
-func (a *amazon) Terminate(_ context.Context, id string) error {
-	return a.locked("Terminate ", id)
+func (a *amazon) Terminate(ctx context.Context, id string) error {
+	return a.locked(ctx, "Terminate ", id)
 }
 
-func (a *amazon) Raise(_ context.Context, g refresh.Group, by int) (refresh.Surge, error) {
-	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.locked("Raise ", by)
+func (a *amazon) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
+	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.locked(ctx, "Raise ", by)
 }
 
-func (a *amazon) Lower(context.Context, refresh.Group) (bool, error) { return true, a.locked("Lower") }
+func (a *amazon) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
+	return true, a.locked(ctx, "Lower")
+}
 
-func (a *amazon) Suspend(_ context.Context, _ refresh.Group, processes []string) ([]string, error) {
-	if err := a.locked("Suspend ", strings.Join(processes, ",")); err != nil {
+func (a *amazon) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {
+	if err := a.locked(ctx, "Suspend ", strings.Join(processes, ",")); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
@@ -234,12 +244,12 @@ func (a *amazon) Suspend(_ context.Context, _ refresh.Group, processes []string)
 	return processes, nil
 }
 
-func (a *amazon) Release(_ context.Context, g refresh.Group) ([]string, error) {
+func (a *amazon) Release(ctx context.Context, g refresh.Group) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	return ours, a.locked("Release ", strings.Join(ours, ","))
+	return ours, a.locked(ctx, "Release ", strings.Join(ours, ","))
 }
 
 // nodes is a cluster in which every instance has a Node, or none has if it is a foreign one.

@@ -14,8 +14,11 @@ import (
 // had served it would not be known.
 const callTimeout = time.Minute
 
+// errUnanswered ends a call to which there was no answer in its time. It is no end of the run.
+var errUnanswered = errors.New("no answer within " + callTimeout.String())
+
 func calling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), callTimeout, errUnanswered)
 }
 
 // last does what is asked for when a rollout is stopped before its end, and adds what is left behind. The id

@@ -181,9 +181,9 @@ func (r *rollout) heed(findings []refresh.Finding) ending {
 	return e
 }
 
-// broken is the ending for a call that failed, if it was not the end of ctx that made it fail.
+// broken is the ending for a call that failed, if it was not the end of the run that made it fail.
 func (r *rollout) broken(ctx context.Context, err error) ending {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errUnanswered) {
 		return stopped(ctx)
 	}
 	return ending{report.Broken, err.Error()}

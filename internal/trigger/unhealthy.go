@@ -19,8 +19,10 @@ func (r *rollout) replace(ctx context.Context) ending {
 		switch {
 		case e.over() && e.outcome != report.Broken:
 			return e
+		case e.over() && ctx.Err() != nil: // The call was not cut off, and failed on its own.
+			return stopped(ctx)
 		case e.over():
-			if failures++; failures == patience || ctx.Err() != nil {
+			if failures++; failures == patience {
 				return e
 			}
 			r.card.note(refresh.Warn, "will be tried again: %s", e.message)

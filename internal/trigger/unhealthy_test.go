@@ -86,6 +86,15 @@ func TestReplace(t *testing.T) {
 			before: func(a *amazon, _ *nodes) { a.errs["Mark i-1"] = []error{errors.New("connection refused")} },
 			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
 		},
+		"a call is not answered once": {
+			before: func(a *amazon, _ *nodes) { a.errs["Mark i-1"] = []error{errHangs} },
+			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
+		},
+		"a call is not answered while the time runs out": {
+			change: func(c *Config) { c.Timeout = 30 * time.Second },
+			before: func(a *amazon, _ *nodes) { a.errs["Mark i-1"] = []error{errHangs} },
+			want:   report.TimedOut, words: []string{"--timeout"}, calls: "Mark i-1",
+		},
 		"all are replaced, current or not, and once": {
 			change: func(c *Config) { c.All, c.Timeout = true, time.Hour }, before: func(a *amazon, _ *nodes) { a.latest = 1 },
 			want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-2 Mark i-3",
@@ -197,6 +206,22 @@ func TestReplace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInterruptedWhileACallFails: it ends as interrupted, and the surge is taken back as was asked for.
+func TestInterruptedWhileACallFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, cfg := newAmazon(3), batching()
+		cfg.OnInterrupt, cfg.Pace.Surge = CancelAll, 1
+		a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
+		a.errs["Mark i-1"] = []error{errHangs}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		expect(t, outcome(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was given back")
+		if got := strings.Join(a.calls, " "); got != "Mark i-1 Lower" {
+			t.Errorf("it called %q", got)
+		}
+	})
 }
 
 // TestBetween: the pause between batches is kept, is no stall, and there is none after the last.
