@@ -109,12 +109,13 @@ func (r *rollout) halt(ctx context.Context, a Action) ending {
 		return r.broken(ctx, err)
 	}
 	if a == ActResume {
-		r.release(ctx, ending{})
+		r.resume(ctx, r.group)
 	}
 	return ending{report.Done, done}
 }
 
-// turn cancels the refresh of the group, or has it rolled back.
+// turn cancels the refresh of the group, or has it rolled back. What was suspended for it is resumed at its
+// end.
 func (r *rollout) turn(ctx context.Context, a Action) ending {
 	do, done, reached := r.writer.Cancel, "cancelled", refresh.StatusCancelled
 	if a == ActRollback {
@@ -131,7 +132,7 @@ func (r *rollout) turn(ctx context.Context, a Action) ending {
 	}
 	r.card.set(func(g *report.Group) { g.Refresh, g.Attached = id, true })
 	if !r.cfg.Wait {
-		return ending{report.Left, fmt.Sprintf("instance refresh %s is being %s", id, done)}
+		return r.release(ctx, ending{report.Left, fmt.Sprintf("instance refresh %s is being %s", id, done)})
 	}
 	e := r.follow(ctx, id, func(f refresh.Refresh) (bool, ending) {
 		switch {
@@ -146,7 +147,7 @@ func (r *rollout) turn(ctx context.Context, a Action) ending {
 	if e.outcome == report.Interrupted || e.outcome == report.TimedOut {
 		e.message += fmt.Sprintf(": instance refresh %s is being %s, which goes on", id, done)
 	}
-	return e
+	return r.release(ctx, e)
 }
 
 // wayBack says what to do if there is nothing that AWS could roll back.

@@ -26,6 +26,7 @@ type amazon struct {
 	looks     int
 	latest    int
 	unread    error // of launch templates
+	hidden    bool  // Refreshes are not listed yet.
 	started   []refresh.Preferences
 	targets   []refresh.Source // of what was started
 	calls     []string
@@ -122,6 +123,9 @@ func (a *amazon) Hooks(context.Context, string) ([]refresh.Hook, error) { return
 func (a *amazon) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.hidden {
+		return nil, nil
+	}
 	return slices.Clone(a.refreshes), nil
 }
 

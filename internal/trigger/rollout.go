@@ -66,9 +66,7 @@ func (r *rollout) run(ctx context.Context, described time.Time) ending {
 		}
 	}
 	r.begin()
-	e := r.roll(ctx)
-	r.release(ctx, e)
-	return e
+	return r.release(ctx, r.roll(ctx))
 }
 
 func (r *rollout) roll(ctx context.Context) ending {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -98,6 +99,21 @@ func (r *rollout) untaint(ctx context.Context, e ending) {
 	ctx, cancel := calling(ctx)
 	defer cancel()
 	r.alter(ctx, nodes, "untainted", r.tainter.Untaint)
+}
+
+// goesOn tells whether AWS goes on with a rollout that ended so, so that the next run is to find it as it is.
+// In ModeUnhealthy it does nothing alone.
+func (r *rollout) goesOn(e ending) bool {
+	if r.cfg.Mode == refresh.ModeUnhealthy {
+		return false
+	}
+	switch e.outcome { //nolint:exhaustive // The others are over.
+	case report.Left, report.TimedOut, report.Stalled, report.Broken:
+		return true
+	case report.Interrupted:
+		return r.cfg.OnInterrupt == Detach
+	}
+	return false
 }
 
 // alter does something with the nodes, some at a time, and tells of it.
