@@ -66,6 +66,9 @@ func (r *rollout) start(ctx context.Context) (id string, e ending) {
 // launch starts a refresh, if there is a need for one and the preflight finds nothing against it. It is to be
 // tried again, a few times, if one is in progress already: AWS may not show it yet.
 func (r *rollout) launch(ctx context.Context, tries int) (id string, again bool, e ending) {
+	if e := r.settled(ctx); e.over() {
+		return "", false, e
+	}
 	if id, e := r.earlier(ctx); id != "" || e.over() {
 		return id, false, e
 	}
@@ -82,8 +85,22 @@ func (r *rollout) launch(ctx context.Context, tries int) (id string, again bool,
 	case !r.rest(ctx, 0):
 		return "", false, stopped(ctx)
 	default: // It may have been our own, whose answer was lost, and be over already.
-		return "", true, r.again(ctx)
+		return "", true, r.ask(ctx)
 	}
+}
+
+// settled describes the group anew, once no refresh was found to be under way: one that was, when the group
+// was described, may have ended since, and what it has replaced is not to be replaced again. Where nothing is
+// outdated nothing will be started.
+func (r *rollout) settled(ctx context.Context) ending {
+	if len(r.assessed().outdated()) == 0 {
+		return ending{}
+	}
+	e := r.describe(ctx)
+	if !e.over() {
+		r.begin()
+	}
+	return e
 }
 
 // send asks AWS to start a refresh.

@@ -105,12 +105,19 @@ func (r *rollout) foreign() ending {
 
 // again describes the group anew, and what its instances should be launched from.
 func (r *rollout) again(ctx context.Context) ending {
+	if e := r.describe(ctx); e.over() {
+		return e
+	}
+	return r.ask(ctx)
+}
+
+func (r *rollout) describe(ctx context.Context) ending {
 	g, err := r.reader.Group(ctx, r.group.Name)
 	if err != nil {
 		return r.broken(ctx, err)
 	}
 	r.remember(g)
-	return r.ask(ctx)
+	return ending{}
 }
 
 // begin counts what is to be replaced, and tells of it.

@@ -111,9 +111,9 @@ func notes(g report.Group) string {
 	return b.String()
 }
 
-// one is the script in which the first of the instances is replaced at the second look.
+// one is the script in which the first of the instances is replaced at the third look.
 func one(a *amazon, looks int) {
-	if looks == 2 {
+	if looks == 3 {
 		a.group.Instances = append(a.group.Instances[1:], instance("i-new", "2"))
 	}
 }
@@ -169,7 +169,7 @@ func TestTaints(t *testing.T) {
 		"interrupted, and rolled back":       {change: func(c *Config) { c.OnInterrupt, c.Version = RollbackIt, "2" }, before: func(a *amazon) { a.group.Source.Template.Version = "1" }, limit: time.Minute, puts: all, want: report.Interrupted},
 		"the time is over":                   {change: func(c *Config) { c.Timeout = time.Minute }, puts: all, want: report.TimedOut, stays: "i-2 i-3"},
 		"nothing moves":                      {change: func(c *Config) { c.StallTimeout = time.Minute }, puts: all, want: report.Stalled, stays: "i-2 i-3"},
-		"AWS does not answer any more":       {before: func(a *amazon) { a.errs["Group"] = []error{nil, nil, gone, gone, gone, gone, gone} }, puts: all, want: report.Broken, stays: "i-2 i-3"},
+		"AWS does not answer any more":       {before: func(a *amazon) { a.errs["Group"] = []error{nil, nil, nil, gone, gone, gone, gone, gone} }, puts: all, want: report.Broken, stays: "i-2 i-3"},
 		"not waited for":                     {change: func(c *Config) { c.Wait = false }, puts: all, want: report.Left, stays: all},
 		"another is followed":                {before: func(a *amazon) { a.begin("r-9", &refresh.Source{Template: template("2")}) }, script: succeed(3), puts: all, want: report.Done},
 		"another is in the way":              {had: []string{"i-1"}, before: func(a *amazon) { a.begin("r-9", &refresh.Source{Template: template("1")}) }, want: report.Conflicting, stays: "i-1"},
