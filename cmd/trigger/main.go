@@ -20,6 +20,7 @@ import (
 var version = "dev"
 
 func main() {
+	outliveReaders()
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's own words would break into the view
 	ctx, cancel := context.WithCancel(context.Background())
 	go twice(interruptions(), cancel, func() {

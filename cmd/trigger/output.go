@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -45,6 +47,10 @@ func terminalOf(w io.Writer) (size func() (cols, rows int), terminal bool) {
 		return cols, rows
 	}, term.IsTerminal(fd)
 }
+
+// outliveReaders has a write to a pipe that nobody reads any more fail, instead of ending the program amid a
+// rollout. The signal is not ignored: programs that are started, for credentials, would inherit that.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // giveBack gives a terminal what a live view that is cut off has taken. It does not wait for a terminal that
 // takes nothing, as one does that was halted by Ctrl-S.

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,6 +298,35 @@ func TestSuspendedMeanwhile(t *testing.T) {
 	}
 	if calls := changing(a.Server); !maps.Equal(calls, want) {
 		t.Errorf("the triggers called %v, want %v", calls, want)
+	}
+}
+
+// TestOutputThatNobodyReads: who reads the output goes away amid a rollout, as head does. The rollout goes on to its end, and
+// the trigger says what it could not.
+func TestOutputThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	a := newAmazon(t, latest(2), false)
+	summary := filepath.Join(t.TempDir(), "summary.md")
+	run := newTriggering(t, a.Server, []string{
+		"TRIGGER_POLL_INTERVAL=200ms", "TRIGGER_NO_KUBERNETES=true", "TRIGGER_ALLOW=hook-timeout",
+	}, "--asg", group, "--mode", "unhealthy", "--surge", "1", "--summary-file", summary)
+	read, write, err := os.Pipe()
+	a.must(err)
+	run.cmd.Stdout, run.cmd.Stderr = write, run
+	a.must(run.cmd.Start())
+	run.await(func() {})
+	a.must(write.Close())
+	for lines := bufio.NewScanner(read); lines.Scan() && !strings.Contains(lines.Text(), "desired capacity raised"); {
+	}
+	a.must(read.Close())
+	run.ends(1, `(?m)^trigger: write the output: .*broken pipe$`)
+	text, err := os.ReadFile(summary)
+	if err != nil || !strings.Contains(string(text), "2 instances replaced") {
+		t.Errorf("the summary is %q, %v", text, err)
+	}
+	gone := func(i awsim.Instance) bool { return i.State != "InService" }
+	if left := slices.DeleteFunc(a.Instances(group), gone); len(left) != 2 {
+		t.Errorf("%d instances are in service: the surge is left", len(left))
 	}
 }
 
