@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/list"
 	"github.com/node-drainer/node-drainer/internal/wrap"
 )
 
@@ -43,18 +44,11 @@ func variables(t reflect.Type, prefix string) []Variable {
 			Default:  f.Tag.Get("envDefault"),
 			Required: slices.Contains(strings.Split(options, ","), "required"),
 			Help:     f.Tag.Get("help"),
-			Values:   words(f.Tag.Get("values")),
+			Values:   list.Split(f.Tag.Get("values")),
 			Type:     f.Type,
 		})
 	}
 	return out
-}
-
-func words(list string) []string {
-	if list == "" {
-		return nil
-	}
-	return strings.Split(list, ",")
 }
 
 // unreadable names each required variable that is not set, and each that is not of its type, with a mistake

@@ -111,8 +111,8 @@ func (h *Hooks) Held(ctx context.Context, a Action) (bool, error) {
 }
 
 // Complete ends the action with result, and returns nil only when the action is proven closed: Auto Scaling
-// took the completion, or refuses it while no hook holds the instance. Everything else
-// is tried again until ctx ends.
+// took the completion, or refuses it while no hook holds the instance. Everything else is tried again until
+// ctx ends.
 func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 	var doubted time.Time // since when Auto Scaling says that no action is active, or knows no such instance
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
