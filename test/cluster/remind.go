@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -47,16 +48,9 @@ func (c *Cluster) remindOften() (rest func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() {
-		tick := time.NewTicker(remindAfter)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				_ = c.Remind(ctx) // Else the next time.
-			case <-ctx.Done():
-				return
-			}
-		}
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			_ = c.Remind(ctx) // Else the next time.
+		}, remindAfter)
 	})
 	return func() { cancel(); work.Wait() }
 }
