@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -150,16 +151,36 @@ func (c *Cluster) budget(
 	if err != nil {
 		return err
 	}
+	return c.waitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
+		return status.ObservedGeneration >= made.Generation
+	})
+}
+
+// WaitDisruptionsAllowed returns when the budget of that name allows at least n evictions. The disruption
+// controller counts the pods that are Ready a little later than they become it.
+func (c *Cluster) WaitDisruptionsAllowed(ctx context.Context, namespace, name string, n int32) error {
+	allowed := int32(0)
+	err := c.waitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
+		allowed = status.DisruptionsAllowed
+		return allowed >= n
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %d disruptions that budget %s in %s allows (%d it does): %w",
+			n, name, namespace, allowed, err)
+	}
+	return nil
+}
+
+// waitBudget returns when done is true of the status of the budget of that name.
+func (c *Cluster) waitBudget(
+	ctx context.Context, namespace, name string, done func(policyv1.PodDisruptionBudgetStatus) bool,
+) error {
 	s := selection{
 		rest: c.client.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", namespace: namespace,
+		field: fields.OneTermEqualSelector(metav1.ObjectNameField, name),
 	}
 	return until(ctx, s, &policyv1.PodDisruptionBudget{}, func(budgets []*policyv1.PodDisruptionBudget) bool {
-		for _, b := range budgets {
-			if b.Name == name && b.Status.ObservedGeneration >= made.Generation {
-				return true
-			}
-		}
-		return false
+		return len(budgets) == 1 && done(budgets[0].Status)
 	})
 }
 

@@ -112,7 +112,7 @@ func TestSecondDeletionShortensTheStop(t *testing.T) {
 func TestBudgetRefusesTheSecondEviction(t *testing.T) {
 	c, ctx := cluster.Shared(t), within(t, time.Minute)
 	ns := c.Namespace(t)
-	c.Node(t, cluster.Node{Pool: ns})
+	node := c.Node(t, cluster.Node{Pool: ns})
 	must(t, c.Deploy(ctx, web(ns, 2)))
 	must(t, c.WaitReady(ctx, ns, cluster.Selector("web"), 2))
 	must(t, c.MinAvailable(ctx, ns, "web", "1"))
@@ -124,12 +124,17 @@ func TestBudgetRefusesTheSecondEviction(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		})
 	}
+	must(t, c.WaitDisruptionsAllowed(ctx, ns, "web", 1))
+	_, err = c.Kubectl(ctx, "cordon", node) // Nothing takes the place of the first before the second is tried.
+	must(t, err)
 	must(t, evict(pods.Items[0].Name))
 	err = evict(pods.Items[1].Name)
 	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		t.Fatalf("the second eviction: %v, want 429 with cause DisruptionBudget", err)
 	}
-	must(t, c.WaitReady(ctx, ns, cluster.Selector("web"), 2))
+	_, err = c.Kubectl(ctx, "uncordon", node)
+	must(t, err)
+	must(t, c.WaitDisruptionsAllowed(ctx, ns, "web", 1))
 	must(t, evict(pods.Items[1].Name))
 }
 
