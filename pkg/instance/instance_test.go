@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -67,10 +69,10 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestDescribe: questions that come together go in one call, and one that EC2 does not know spoils none.
+// TestDescribe: an instance that EC2 does not know spoils no answer.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	s, i := world(t)
+	_, i := world(t)
 	want := map[string]instance.Instance{
 		onDemand: {State: "running"},
 		spot:     {State: "running", Spot: true},
@@ -86,9 +88,40 @@ func TestDescribe(t *testing.T) {
 		})
 	}
 	asked.Wait()
-	if n := len(s.Calls("ec2", "DescribeInstances")); n != 1 {
-		t.Errorf("asked in %d calls", n)
-	}
+}
+
+// counting is an EC2 without instances.
+type counting struct {
+	instance.API
+	calls atomic.Int32
+}
+
+func (c *counting) DescribeInstances(
+	context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
+	c.calls.Add(1)
+	return &ec2.DescribeInstancesOutput{}, nil
+}
+
+// TestQuestionsThatComeTogether go in one call.
+func TestQuestionsThatComeTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &counting{}
+		i := instance.New(api)
+		var asked sync.WaitGroup
+		for _, id := range []string{onDemand, spot, block, spot} {
+			asked.Go(func() {
+				if got, err := i.Describe(t.Context(), id); err != nil || got != (instance.Instance{}) {
+					t.Errorf("%s: got %+v, %v", id, got, err)
+				}
+			})
+		}
+		asked.Wait()
+		if n := api.calls.Load(); n != 1 {
+			t.Errorf("asked in %d calls", n)
+		}
+	})
 }
 
 func TestReserved(t *testing.T) {

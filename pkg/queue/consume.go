@@ -69,6 +69,7 @@ type Consumer struct {
 	changing     chan struct{}
 
 	gate       func(ctx context.Context) // nil: it is open
+	closed     chan struct{}             // closed when the last receive has ended
 	connecting chan struct{}             // one while Connect asks
 	ready      atomic.Bool
 	redrive    atomic.Bool
@@ -132,6 +133,8 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
+	c.closed = make(chan struct{})
+	defer close(c.closed)
 	c.intake(ctx, func(m Message, done func()) {
 		handlers.Go(func() {
 			defer done()

@@ -415,7 +415,7 @@ func TestStopWithoutSQS(t *testing.T) {
 		r.stop(errStop)
 		start := time.Now()
 		r.end()
-		if took := time.Since(start); took > callTimeout+time.Second {
+		if took := time.Since(start); took > lastCall+renewalWait+callTimeout {
 			t.Errorf("Run returned after %v", took)
 		}
 	})
@@ -425,16 +425,15 @@ func TestMaxInFlight(t *testing.T) {
 	for _, most := range []int{1, 3, 12} {
 		bubble(t, func(t *testing.T) {
 			f := newFake(bodies(25)...)
-			var now, peak atomic.Int32
+			var handlers crowd
 			r := run(t, f, Config{MaxInFlight: most}, func(context.Context, Message) error {
-				peak.Store(max(peak.Load(), now.Add(1)))
+				defer handlers.enter()()
 				time.Sleep(10 * time.Minute)
-				now.Add(-1)
 				return nil
 			})
 			after(26 * 10 * time.Minute)
-			if int(peak.Load()) != most || f.left() != 0 {
-				t.Errorf("%d at a time, want %d; %d left", peak.Load(), most, f.left())
+			if _, peak := handlers.count(); peak != most || f.left() != 0 {
+				t.Errorf("%d at a time, want %d; %d left", peak, most, f.left())
 			}
 			// A message that waits for its turn must wait in the queue, for all replicas and uncounted.
 			for _, m := range f.messages {
@@ -500,6 +499,18 @@ func TestRejectedMessageInAQueueWithRedrive(t *testing.T) {
 		after(10 * time.Minute)
 		if f.left() != 1 || slices.Contains(r.outcomes("id-0"), Dropped) || len(r.received) < 9 {
 			t.Errorf("%d left, outcomes %v: the redrive policy is to take it", f.left(), r.outcomes("id-0"))
+		}
+	})
+}
+
+func TestRejectedMessageInAQueueWithoutRedrive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake("")
+		r := run(t, f, Config{}, func(context.Context, Message) error { return Reject(errWork) })
+		after(10 * time.Minute)
+		want := []Outcome{Rejected, Rejected, Rejected, Rejected, Dropped}
+		if diff := cmp.Diff(want, r.outcomes("id-0")); diff != "" || f.left() != 0 {
+			t.Errorf("%d left, %s", f.left(), diff)
 		}
 	})
 }

@@ -2,28 +2,53 @@ package queue
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/node-drainer/node-drainer/internal/pause"
 )
+
+// crowd counts what goes on at the same time.
+type crowd struct {
+	mu        sync.Mutex
+	now, peak int
+}
+
+func (c *crowd) enter() (leave func()) {
+	c.add(1)
+	return func() { c.add(-1) }
+}
+
+func (c *crowd) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += n
+	c.peak = max(c.peak, c.now)
+}
+
+func (c *crowd) count() (now, peak int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now, c.peak
+}
 
 // far is a queue at a distance: an answer takes a while to come.
 type far struct {
 	*fakeSQS
-	takes     time.Duration
-	now, peak atomic.Int32 // receives under way
+	takes    time.Duration
+	underWay crowd
 }
 
 func (f *far) ReceiveMessage(
 	ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options),
 ) (*sqs.ReceiveMessageOutput, error) {
-	f.peak.Store(max(f.peak.Load(), f.now.Add(1)))
-	defer f.now.Add(-1)
+	defer f.underWay.enter()()
 	out, err := f.fakeSQS.ReceiveMessage(ctx, in, opts...)
-	time.Sleep(f.takes)
-	if ctx.Err() != nil {
+	if !pause.For(ctx, f.takes) {
 		return nil, ctx.Err() // it comes too late
 	}
 	return out, err
@@ -44,12 +69,12 @@ func TestReceiversComeAndGo(t *testing.T) {
 			f := &far{fakeSQS: newFake(bodies(tt.messages)...), takes: 100 * time.Millisecond}
 			r := run(t, f, Config{Receivers: tt.receivers, MaxInFlight: 10_000}, func(context.Context, Message) error { return nil })
 			after(tt.takes + 100*time.Millisecond)
-			if got := int(f.peak.Load()); got != tt.peak || f.left() != 0 {
+			if _, got := f.underWay.count(); got != tt.peak || f.left() != 0 {
 				t.Errorf("%d messages, %d receivers: %d at a time, want %d; %d messages left",
 					tt.messages, tt.receivers, got, tt.peak, f.left())
 			}
 			after(2 * time.Second)
-			if now := f.now.Load(); now != 1 || r.failed() > 0 {
+			if now, _ := f.underWay.count(); now != 1 || r.failed() > 0 {
 				t.Errorf("%d receivers wait at an empty queue, %d failures", now, r.failed())
 			}
 			for _, m := range f.messages {
@@ -97,6 +122,26 @@ func TestStopAmidAReceive(t *testing.T) {
 			t.Errorf("received %d times, visible in %v", m.receives, time.Until(m.visible))
 		}
 		if took := time.Since(start); took > lastCall {
+			t.Errorf("Run returned after %v", took)
+		}
+	})
+}
+
+// TestStopGivesBackToOthers: what is given back does not come in once more by the receive that is still open.
+func TestStopGivesBackToOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &far{fakeSQS: newFake("a body"), takes: 300 * time.Millisecond}
+		r := run(t, f, Config{}, func(ctx context.Context, _ Message) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		after(time.Second)
+		start := time.Now()
+		r.end()
+		if m := f.messages[0]; m.receives != 1 || time.Since(m.visible) < 0 {
+			t.Errorf("received %d times, visible in %v", m.receives, time.Until(m.visible))
+		}
+		if took := time.Since(start); took > 2*lastCall {
 			t.Errorf("Run returned after %v", took)
 		}
 	})

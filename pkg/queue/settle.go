@@ -36,6 +36,9 @@ func (c *Consumer) finish(ctx context.Context, id string, outcome Outcome, after
 	if outcome == Deleted || outcome == Dropped {
 		return c.remove(ctx, id)
 	}
+	if ctx.Err() != nil {
+		<-c.closed // It is for others, and not for a receive of this process that is still open.
+	}
 	h := c.letGo(id)
 	if h.renewed != nil { // What is on its way to SQS could come after the change, and hide the message again.
 		select {
