@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -166,20 +168,14 @@ func TestStopsAsAsked(t *testing.T) {
 	api := httptest.NewServer(http.NotFoundHandler())
 	defer api.Close()
 	setenv(t, api.URL)
-	probe, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := probe.Addr().String()
-	_ = probe.Close()
-
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var stdout, stderr output
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, nil, []string{"CLUSTER_NAME=demo", queueURL, "POD_NAMESPACE=agents", "LISTEN_ADDRESS=" + address}, &stdout, &stderr)
+		done <- run(ctx, nil, []string{"CLUSTER_NAME=demo", queueURL, "POD_NAMESPACE=agents", "LISTEN_ADDRESS=127.0.0.1:0"}, &stdout, &stderr)
 	}()
+	address := listening(t, &stdout)
 	if code, _ := get(t, "http://"+address+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz is %d", code)
 	}
@@ -215,22 +211,34 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// get asks until somebody answers.
-func get(t *testing.T, url string) (int, string) {
+// listening waits for the line with which the agent tells its address.
+func listening(t *testing.T, stdout *output) (address string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
-	for {
-		res, err := http.Get(url)
-		if err == nil {
-			var body bytes.Buffer
-			_, _ = body.ReadFrom(res.Body)
-			_ = res.Body.Close()
-			return res.StatusCode, body.String()
+	for deadline := time.After(time.Minute); ; {
+		for line := range strings.Lines(stdout.String()) {
+			var started struct{ Listen string }
+			if json.Unmarshal([]byte(line), &started) == nil && started.Listen != "" {
+				return started.Listen
+			}
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
-			t.Fatalf("nobody answers: %v", err)
+			t.Fatalf("it has not told where it listens:\n%s", stdout.String())
 		}
 	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
 }

@@ -50,11 +50,11 @@ func TestCommandLineClientGroup(t *testing.T) {
 		"--tags", "Key=team,Value=blue,PropagateAtLaunch=true")
 	cli.says("", "autoscaling", "put-lifecycle-hook", "--auto-scaling-group-name", groupName,
 		"--lifecycle-hook-name", "drain", "--lifecycle-transition", awsim.Terminating,
-		"--heartbeat-timeout", "60", "--notification-target-arn", queueARN, "--role-arn", "arn:aws:iam::1:role/r")
+		"--heartbeat-timeout", "7200", "--notification-target-arn", queueARN, "--role-arn", "arn:aws:iam::1:role/r")
 	id := settled(t, s)[0].ID
 
 	together(func() {
-		cli.says(`"GlobalTimeout":6000`, "autoscaling", "describe-lifecycle-hooks",
+		cli.says(`"GlobalTimeout":172800`, "autoscaling", "describe-lifecycle-hooks",
 			"--auto-scaling-group-name", groupName)
 	}, func() {
 		out := cli.says(`"Version":"1"`, "autoscaling", "describe-auto-scaling-groups",

@@ -86,8 +86,9 @@ func TestInterruptionDoesNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
 			s := workers(t, awsim.Options{Machines: world}, row.hooks...)
-			url := s.CreateQueue("events", nil)
-			s.AddRule(s.QueueARN(url), awsim.SpotWarning, awsim.StateChanged)
+			url, changes := s.CreateQueue("warnings", nil), s.CreateQueue("changes", nil)
+			s.AddRule(s.QueueARN(url), awsim.SpotWarning)
+			s.AddRule(s.QueueARN(changes), awsim.StateChanged)
 			must(t, s.SetMarket(instanceID, awsim.Spot, ""))
 			if row.prepare != nil {
 				row.prepare(t, s)
@@ -107,7 +108,7 @@ func TestInterruptionDoesNotWait(t *testing.T) {
 				t.Errorf("the record is %+v", got)
 			}
 			must(t, s.WaitState(within(t), instanceID, row.state))
-			if got := states(t, s, url, 2); !slices.Equal(got, []string{"shutting-down", "terminated"}) {
+			if got := states(t, s, changes, 2); !slices.Equal(got, []string{"shutting-down", "terminated"}) {
 				t.Errorf("the bus told of %v", got)
 			}
 			if len(row.hooks) == 0 {

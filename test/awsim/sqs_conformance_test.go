@@ -26,7 +26,7 @@ func TestCommandLineClient(t *testing.T) {
 	}
 
 	url, _ := aws("sqs", "create-queue", "--queue-name", "jobs",
-		"--attributes", "VisibilityTimeout=60")["QueueUrl"].(string)
+		"--attributes", "VisibilityTimeout=3600")["QueueUrl"].(string)
 	if want := s.URL() + "/123456789012/jobs"; url != want {
 		t.Fatalf("the queue's URL is %q, want %q", url, want)
 	}
@@ -46,12 +46,12 @@ func TestCommandLineClient(t *testing.T) {
 	var queue map[string]any
 	together(func() {
 		aws("sqs", "change-message-visibility", "--queue-url", url, "--receipt-handle", handle,
-			"--visibility-timeout", "120")
+			"--visibility-timeout", "7200")
 	}, func() {
 		queue, _ = aws("sqs", "get-queue-attributes", "--queue-url", url, "--attribute-names",
 			"All")["Attributes"].(map[string]any)
 	})
-	if queue["ApproximateNumberOfMessagesNotVisible"] != "1" || queue["VisibilityTimeout"] != "60" ||
+	if queue["ApproximateNumberOfMessagesNotVisible"] != "1" || queue["VisibilityTimeout"] != "3600" ||
 		queue["QueueArn"] != "arn:aws:sqs:eu-central-1:123456789012:jobs" {
 		t.Fatalf("the queue's attributes are %v", queue)
 	}

@@ -53,7 +53,6 @@ func assertPlausible(t *testing.T, f figures) {
 		"it ends":                                      f.Makespan <= f.Finished+lateTimeout.Seconds(),
 		"the nodes are marked before they are empty":   f.Marked > 0 && f.Marked < f.Makespan,
 		"each pod is evicted":                          f.Evictions-f.Refused >= 6,
-		"none is evicted that was not there":           f.Contestant != limitName || f.Twice == 0,
 		"two of two pods are not evicted at once":      f.Contestant != limitName || f.Refused > 0,
 		"each node is marked by a patch":               f.ByKind["patch nodes"] >= 2,
 		"evictions are requests":                       f.Requests >= f.Evictions+f.ByKind["patch nodes"],

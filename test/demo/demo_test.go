@@ -81,7 +81,7 @@ func TestStory(t *testing.T) {
 	for _, step := range []string{
 		"Real:", "Simulated:", "control plane", "agent", "TerminateInstanceInAutoScalingGroup", "event received",
 		"node out of service", "taint   node-drainer.io/", "cordon", "label", "blocked:", "PodDisruptionBudget shop/shop",
-		"/12 moved", "heartbeat 2", "12/12 moved", "node drained", "hook completed with CONTINUE", "message deleted",
+		"/12 moved", "12/12 moved", "node drained", "hook completed with CONTINUE", "message deleted",
 		"instance terminated", "12 of 12", "pods killed          0", "the agent, with CONTINUE, naming the token",
 	} {
 		_, after, found := strings.Cut(rest, step)
@@ -89,6 +89,9 @@ func TestStory(t *testing.T) {
 			t.Fatalf("%q is missing, or comes too early:\n%s", step, output)
 		}
 		rest = after
+	}
+	if before, _, _ := strings.Cut(output, "node drained"); !strings.Contains(before, "heartbeat 2") {
+		t.Errorf("the drain did not outlast a heartbeat:\n%s", output)
 	}
 	for line := range strings.Lines(output) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > defaultWidth {

@@ -78,7 +78,7 @@ func TestSummary(t *testing.T) {
   ok   pods killed          0
   ok   fewest pods ready    10; the PodDisruptionBudget's minimum is 10
   ok   DaemonSet's pod      stayed until the machine went
-  ok   heartbeats           4; the hook would have given up after 8s without
+  ok   heartbeats           4; the hook would have given up after 10s without
   ok   hook completed by    the agent, with CONTINUE, naming the token
        times                to taint 0.1 s, to drain 13.2 s, to terminate 14.7 s
        Kubernetes requests  create 48, patch 1, watch 3; evictions 35, refused 23 of them

@@ -208,7 +208,7 @@ func (s *story) hear(ctx context.Context, l logLine) error {
 // empty ends the bar: on a terminal its last state becomes a line. The agent has asked the API server, so
 // our watch may be a moment behind it.
 func (s *story) empty(l logLine) {
-	late := time.After(2 * time.Second)
+	late := time.After(setupTimeout)
 	for v, waiting := s.pods.view(), true; waiting && v.Gone < v.Total; v = s.pods.view() {
 		select {
 		case <-s.pods.changed:

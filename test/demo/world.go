@@ -25,11 +25,12 @@ const (
 	least     = 10 // minAvailable of the Deployment's budget.
 	instances = 4
 
-	// heartbeatTimeout is so short that the drain would not end within it: the heartbeats must be seen at work.
-	heartbeatTimeout = 8 * time.Second
-	stopTime         = 2500 * time.Millisecond
-	startTime        = 2 * time.Second
-	shutdown         = 1500 * time.Millisecond // Of the machine, when its hook has let it go.
+	// heartbeatTimeout is so short that the drain does not end within it: the heartbeats must be seen at work.
+	heartbeatTimeout  = 10 * time.Second
+	heartbeatInterval = 3 * time.Second
+	stopTime          = 2500 * time.Millisecond
+	startTime         = 2 * time.Second
+	shutdown          = 1500 * time.Millisecond // Of the machine, when its hook has let it go.
 
 	// setupTimeout bounds each step before the story but the builds, which take what they take.
 	setupTimeout = 2 * time.Minute
@@ -121,7 +122,7 @@ func (w *world) startAWS(ctx context.Context) (string, error) {
 		}
 	}
 	w.instance = members[0].ID
-	return fmt.Sprintf("AWS             group %s of %d instances, each a node; hook %s, HeartbeatTimeout %v",
+	return fmt.Sprintf("AWS             group %s of %d instances, all nodes; hook %s, HeartbeatTimeout %v",
 		group, instances, hook, heartbeatTimeout), nil
 }
 
@@ -192,6 +193,7 @@ func (w *world) environment() []string {
 		"QUEUE_URL=" + w.queue, "CLUSTER_NAME=demo", "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug",
 		"LEADER_ELECTION=false",  // nobody else is there
 		"DRAIN_BLOCKED_AFTER=1s", // the demo has no minute to wait for it
+		"HOOK_HEARTBEAT_INTERVAL=" + heartbeatInterval.String(),
 		"KUBECONFIG=" + w.kubeconfig, "HOME=" + w.cluster.Dir(),
 		"AWS_REGION=" + region, "AWS_ENDPOINT_URL=" + w.aws.URL(),
 		"AWS_ACCESS_KEY_ID=" + agentKey, "AWS_SECRET_ACCESS_KEY=demo",
