@@ -285,13 +285,13 @@ func (a *autoscaling) announce(inst *instance, detailType string) {
 }
 
 // pods asks what runs on the instance's node. The time is bounded: a lifecycle action must be able to end
-// while no API server answers. It must be called without mu.
+// while an API server does not answer. It must be called without mu.
 func (a *autoscaling) pods(instanceID string) (names []string, problem string) {
 	machines := a.server.opts.Machines
 	if machines == nil {
 		return nil, ""
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(a.ctx, time.Minute)
 	defer cancel()
 	names, err := machines.Pods(ctx, instanceID)
 	if err != nil {

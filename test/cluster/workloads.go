@@ -151,7 +151,7 @@ func (c *Cluster) budget(
 	if err != nil {
 		return err
 	}
-	return c.waitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
+	return c.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
 		return status.ObservedGeneration >= made.Generation
 	})
 }
@@ -160,7 +160,7 @@ func (c *Cluster) budget(
 // controller counts the pods that are Ready a little later than they become it.
 func (c *Cluster) WaitDisruptionsAllowed(ctx context.Context, namespace, name string, n int32) error {
 	allowed := int32(0)
-	err := c.waitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
+	err := c.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
 		allowed = status.DisruptionsAllowed
 		return allowed >= n
 	})
@@ -171,8 +171,9 @@ func (c *Cluster) WaitDisruptionsAllowed(ctx context.Context, namespace, name st
 	return nil
 }
 
-// waitBudget returns when done is true of the status of the budget of that name.
-func (c *Cluster) waitBudget(
+// WaitBudget returns when done is true of the status of the budget of that name, which the disruption controller
+// keeps.
+func (c *Cluster) WaitBudget(
 	ctx context.Context, namespace, name string, done func(policyv1.PodDisruptionBudgetStatus) bool,
 ) error {
 	s := selection{
