@@ -41,8 +41,17 @@ func (l line) text(key string) string {
 	return s
 }
 
-// startAgent runs the agent with env on top of the test's own settings. It is killed when the test ends.
+// startAgent runs the agent with env on top of the test's own settings, and waits until it is ready. It is killed when
+// the test ends.
 func (w *world) startAgent(env ...string) *process {
+	w.t.Helper()
+	p := w.beginAgent(env...)
+	p.waitReady()
+	return p
+}
+
+// beginAgent is startAgent for an agent that nobody waits for.
+func (w *world) beginAgent(env ...string) *process {
 	w.t.Helper()
 	limit(w.t, w.aws, agentKey, agentKey, w.aws.QueueARN(w.queue))
 	return startProcess(w.t, append([]string{

@@ -44,7 +44,7 @@ func TestReadiness(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	missing := w.aws.Inject(awsim.Fault{Action: "GetQueueAttributes", Code: "AccessDenied", Status: 403})
-	agent := w.startAgent()
+	agent := w.beginAgent()
 	agent.waitLog("call failed, will be tried again", "api", "sqs")
 	if code, _ := agent.get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz is %d", code)
