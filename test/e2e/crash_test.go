@@ -57,7 +57,7 @@ func TestKilledAndRestarted(t *testing.T) {
 			second := w.startAgent()
 			w.waitCompleted(instance)
 			w.waitQueueEmpty()
-			w.must(w.cluster.WaitReady(w.ctx, w.namespace, cluster.Selector("api"), 4))
+			w.waitPodsReady("api", 4)
 			w.assertUnmarked(other)
 			w.assertEvicted(before)
 			if second.count("pod deleted at the deadline") > 0 {
@@ -76,6 +76,7 @@ func TestStopped(t *testing.T) {
 	w.deploy("api", old, 2, cluster.Pods{Stop: 4 * time.Second})
 	before := w.podsOf("api")
 	first := w.startAgent("QUEUE_VISIBILITY_TIMEOUT=1h")
+	complete := w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"}) // It stops before the end.
 	w.terminate(instance)
 	first.waitLog("pod evicted")
 	if code := first.stop(); code != 0 {
@@ -87,6 +88,7 @@ func TestStopped(t *testing.T) {
 	if a := w.aws.Ledger()[0]; !a.ClosedAt.IsZero() {
 		t.Errorf("the action was closed by %q though the node was not empty", a.ClosedBy)
 	}
+	complete()
 	w.startAgent()
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()

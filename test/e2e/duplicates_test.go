@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
@@ -40,6 +41,7 @@ func TestDuplicates(t *testing.T) {
 				tt.before(w)
 			}
 			agent := w.startAgent()
+			complete := w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"})
 			w.terminate(instance)
 			agent.waitLog("pod evicted")
 			received := w.aws.Queue(w.queue).Received
@@ -47,17 +49,29 @@ func TestDuplicates(t *testing.T) {
 				tt.during(w, instance)
 				w.waitReceived(received + 1)
 			}
+			complete()
 			a := w.waitCompleted(instance)
 			w.waitQueueEmpty()
-			if len(a.Completions) != 1 {
-				t.Errorf("the action was completed %d times: %+v", len(a.Completions), a.Completions)
+			if n := completions(a); n != 1 {
+				t.Errorf("the action was completed %d times: %+v", n, a.Completions)
 			}
+			agent.waitCount(1, "node drained")
 			if n := agent.count("node drained"); n != 1 {
 				t.Errorf("the node was drained %d times", n)
 			}
 			w.assertEvictedOnce(pods)
 		})
 	}
+}
+
+// completions is how often the action was completed, or would have been if it had not been already.
+func completions(a awsim.Action) (n int) {
+	for _, c := range a.Completions {
+		if c.Err == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // TestCopyAfterTheEnd: a copy that comes when the instance is long gone touches nothing.
@@ -74,11 +88,12 @@ func TestCopyAfterTheEnd(t *testing.T) {
 	body := w.direct(instance)
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
-	w.must(w.aws.WaitState(w.ctx, instance, "Terminated"))
+	w.waitState(instance, "Terminated")
 	w.aws.Forget(instance)
 	w.aws.Send(w.queue, body)
 	agent.waitLog("termination ended", "outcome", "gone")
 	w.waitQueueEmpty()
+	agent.waitCount(1, "node taken out of service")
 	if n := agent.count("node taken out of service"); n != 1 {
 		t.Errorf("a node was taken out of service %d times", n)
 	}

@@ -11,23 +11,23 @@ import (
 
 // The faults that are tested here have been found in other drainers.
 
-// waitCount waits until there are n lines with the message.
-func (p *process) waitCount(n int, message string) {
+// waitCount waits until there are n lines with the message and the fields, given as pairs.
+func (p *process) waitCount(n int, message string, fields ...string) {
 	p.t.Helper()
 	deadline := time.After(patience)
 	for {
 		p.mu.Lock()
 		more := p.more
 		p.mu.Unlock()
-		if p.count(message) >= n {
+		if p.count(message, fields...) >= n {
 			return
 		}
 		select {
 		case <-more:
 		case <-p.done:
-			p.t.Fatalf("the agent exited before it logged %q %d times", message, n)
+			p.t.Fatalf("the agent exited before it logged %q %q %d times", message, fields, n)
 		case <-deadline:
-			p.t.Fatalf("the agent has logged %q %d times within %v, want %d", message, p.count(message), patience, n)
+			p.t.Fatalf("the agent has logged %q %q %d times within %v, want %d", message, fields, p.count(message, fields...), patience, n)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestKilledAmidManyDrains(t *testing.T) {
 			Namespace: w.namespace, Name: name, Replicas: int32(replicas),
 			Pods: cluster.Pods{Pool: w.namespace, Stop: 2 * time.Second},
 		}))
-		w.must(w.cluster.WaitReady(w.ctx, w.namespace, cluster.Selector(name), replicas))
+		w.waitPodsReady(name, replicas)
 		w.must(w.cluster.MaxUnavailable(w.ctx, w.namespace, name, "1"))
 		before = append(before, w.podsOf(name)...)
 		lowest[name] = w.watchReady(name)
@@ -132,16 +132,17 @@ func TestOneEventID(t *testing.T) {
 // TestPodsThatCannotBeListed: a node whose pods are not known is not an empty node.
 func TestPodsThatCannotBeListed(t *testing.T) {
 	t.Parallel()
-	w := hooked(t, 8*time.Second)
+	w := hooked(t, time.Minute)
 	w.mayKill = true // when the test is over, and nobody holds the hook any more
 	old, instance := w.node()
 	w.node()
 	w.deploy("api", old, 1, cluster.Pods{})
 	w.without("list", "pods")
-	agent := w.startAgent("DRAIN_TIMEOUT=5s")
+	agent := w.startAgent("DRAIN_TIMEOUT=5s", "HOOK_HEARTBEAT_INTERVAL=1s")
 	w.terminate(instance)
 	agent.waitLog("node taken out of service")
-	w.must(w.aws.WaitRequests(w.ctx, "autoscaling", "RecordLifecycleActionHeartbeat", 5)) // past the deadline
+	const beat = "RecordLifecycleActionHeartbeat"
+	w.waitRequests(beat, len(w.calls("autoscaling", beat))+7) // past the deadline
 	if a := w.aws.Ledger()[0]; !a.ClosedAt.IsZero() {
 		t.Errorf("the action was closed by %q", a.ClosedBy)
 	}
@@ -185,7 +186,6 @@ func TestNodeThatTheWatchMisses(t *testing.T) {
 	w.node()
 	w.without("watch", "nodes")
 	agent := w.startAgent("NODE_REGISTRATION_TIMEOUT=0s")
-	agent.waitReady()
 	old, instance := w.node()
 	w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
 	w.terminate(instance)

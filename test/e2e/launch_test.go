@@ -44,7 +44,6 @@ func withMachines(t testing.TB, c *cluster.Cluster, template cluster.Node) (*wor
 	t.Helper()
 	w := newWorldOn(t, c)
 	w.must(w.aws.Close())
-	t.Cleanup(w.removeNodes)
 	template.Pool = w.namespace
 	machines := c.Machines(template)
 	seed := rand.Uint64() // of the instance ids, which become names of nodes that all tests see
@@ -102,9 +101,7 @@ func (w *world) launch() (node string, a awsim.Action) {
 	instance := w.aws.Instances(group)[0].ID
 	node = cluster.NodeName(instance)
 	w.nodes[node] = true
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	w.must(w.aws.WaitState(ctx, instance, "Pending:Wait"))
+	w.waitState(instance, "Pending:Wait")
 	return node, w.aws.Ledger()[0]
 }
 
@@ -145,7 +142,7 @@ func unready() cluster.Node {
 // its DaemonSet, one after the other; heartbeats hold it meanwhile.
 func TestLaunch(t *testing.T) {
 	t.Parallel()
-	const timeout = 8 * time.Second
+	const timeout = 15 * time.Second
 	w := launching(t, cluster.Shared(t), timeout, unready())
 	w.must(w.cluster.DaemonSet(w.ctx, w.namespace, "cni", cluster.Pods{Pool: w.namespace, Start: timeout + 4*time.Second}))
 	w.must(w.cluster.DaemonSet(w.ctx, w.namespace, "windows", cluster.Pods{
@@ -167,10 +164,8 @@ func TestLaunch(t *testing.T) {
 		t.Errorf("%d heartbeats in %v", n, took)
 	}
 	w.waitQueueEmpty()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
 	if state := w.aws.Instances(group)[0].State; state != "InService" {
-		w.must(w.aws.WaitState(ctx, a.InstanceID, "InService"))
+		w.waitState(a.InstanceID, "InService")
 	}
 	pods, err := w.cluster.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{
 		LabelSelector: cluster.Selector("cni"), FieldSelector: "spec.nodeName=" + node,
@@ -306,7 +301,7 @@ func TestForgedLaunch(t *testing.T) {
 func TestLaunchWhileTheAPIServerIsStopped(t *testing.T) {
 	t.Parallel()
 	w := launching(t, ownCluster(t), time.Minute, cluster.Node{Unready: true})
-	agent := w.startAgent("LAUNCH_TIMEOUT=15s")
+	agent := w.startAgent("LAUNCH_TIMEOUT=30s")
 	node, a := w.launch()
 	agent.waitLog("waiting for the node", "node", node)
 	w.must(w.cluster.Stop(w.ctx))

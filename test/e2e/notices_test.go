@@ -140,6 +140,7 @@ func TestTerminatedAtTheConsole(t *testing.T) {
 	w.node()
 	w.deploy("api", old, 3, cluster.Pods{Stop: time.Second})
 	agent := w.startAgent()
+	w.waitQueueEmpty()
 	_, err := w.ec2().TerminateInstances(w.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{instance}})
 	w.must(err)
 	agent.waitLog("node drained", "node", old, "event", "state-change")
@@ -170,6 +171,7 @@ func TestSpotAmidASlowDrain(t *testing.T) {
 	w.waitCompleted(instance)
 	w.interrupted(instance)
 	w.waitQueueEmpty()
+	agent.waitCount(1, "node drained")
 	if n := agent.count("node drained"); n != 1 {
 		t.Errorf("the node was drained %d times", n)
 	}
@@ -193,6 +195,7 @@ func TestManyInstancesOfOneChange(t *testing.T) {
 	_, err := w.aws.ScheduleChange("system-reboot", time.Now().Add(time.Hour), ids...)
 	w.must(err)
 	w.waitQueueEmpty()
+	agent.waitCount(len(names), "node drained")
 	for _, name := range names {
 		if agent.count("node drained", "node", name) != 1 {
 			t.Errorf("node %s was not drained once when the message was deleted", name)

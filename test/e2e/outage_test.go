@@ -31,7 +31,7 @@ func TestAPIServerStopped(t *testing.T) {
 	w.must(w.cluster.StartAgain(w.ctx))
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
-	w.assertEvicted(before)
+	w.assertEvictedAmidOutage(before)
 }
 
 // TestAWSFails: errors, throttling and dropped connections of AWS delay the end, and do not change it.
@@ -69,8 +69,7 @@ func TestAWSFails(t *testing.T) {
 			w.node()
 			w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
 			before := w.podsOf("api")
-			agent := w.startAgent()
-			agent.waitReady()
+			w.startAgent()
 			for _, f := range faults {
 				w.aws.Inject(f)
 			}
@@ -95,6 +94,8 @@ func TestAutoScalingIsSilent(t *testing.T) {
 	agent := w.startAgent()
 	w.terminate(instance)
 	w.waitNode(old, isMarked)
+	const ask = "DescribeAutoScalingInstances"
+	w.waitRequests(ask, len(w.calls("autoscaling", ask))+2)
 	if n := len(w.evicted()); n > 0 {
 		t.Errorf("%d pods were evicted before Auto Scaling had confirmed the termination", n)
 	}
@@ -118,7 +119,7 @@ func TestAPIServerWithoutStreamingLists(t *testing.T) {
 	for _, kubeconfig := range []string{f.viewer, f.token(taintingAccount)} {
 		runTrigger(t, f.aws, []string{"KUBECONFIG=" + kubeconfig, without}, "plan", "--asg", group).ends(0, `2 of 2`)
 	}
-	f.startAgent(without).waitReady()
+	f.startAgent(without)
 	f.terminate(f.old[0])
 	f.waitCompleted(f.old[0])
 	for _, resource := range []string{"nodes", "daemonsets", "poddisruptionbudgets", "volumeattachments"} {

@@ -79,6 +79,7 @@ func TestStandby(t *testing.T) {
 	}
 	one.healthy()
 	two.healthy()
+	one.waitCount(1, "node drained")
 	if one.count("node drained") != 1 || two.count("message received") > 0 {
 		t.Error("the wrong one has worked")
 	}
@@ -92,18 +93,15 @@ func TestStandby(t *testing.T) {
 // deadline.
 func TestHandOver(t *testing.T) {
 	tests := map[string]struct {
-		env  []string
-		end  func(*process)
-		most time.Duration
+		env []string
+		end func(*process)
 	}{
-		"the leader is stopped": {
-			env:  []string{"QUEUE_VISIBILITY_TIMEOUT=1h"},
-			end:  func(p *process) { p.stop() },
-			most: 3 * time.Second,
+		"the leader is stopped": { // Nobody waits for the end of its lease.
+			env: []string{"QUEUE_VISIBILITY_TIMEOUT=1h", "LEADER_LEASE_DURATION=2m"},
+			end: func(p *process) { p.stop() },
 		},
 		"the leader is killed": {
-			end:  (*process).kill,
-			most: 20 * time.Second,
+			end: (*process).kill,
 		},
 	}
 	for name, tt := range tests {
@@ -131,9 +129,8 @@ func TestHandOver(t *testing.T) {
 			w.assertEvicted(before)
 			again := two.waitLog("event received", "instance", instance).at(t)
 			t.Logf("led after %v, went on with the drain after %v", began.Sub(ended), again.Sub(ended))
-			// Twice as long: other tests run beside this one.
-			if took := began.Sub(ended); took > 2*tt.most {
-				t.Errorf("the hand-over took %v, want less than %v", took, tt.most)
+			if took := began.Sub(ended); took > time.Minute {
+				t.Errorf("the hand-over took %v", took)
 			}
 			two.waitReadyz(http.StatusOK, "ready: leading")
 		})
@@ -148,8 +145,7 @@ func TestLostLease(t *testing.T) {
 	w.node()
 	w.deploy("api", old, 2, cluster.Pods{Stop: 2 * time.Second})
 	w.must(w.cluster.MinAvailable(w.ctx, w.namespace, "api", "2"))
-	agent := w.replica("one", "QUEUE_VISIBILITY_TIMEOUT=1h",
-		"LEADER_LEASE_DURATION=4s", "LEADER_RENEW_DEADLINE=3s", "LEADER_RETRY_PERIOD=500ms")
+	agent := w.replica("one", "QUEUE_VISIBILITY_TIMEOUT=1h")
 	agent.waitLog("leading")
 	w.terminate(instance)
 	agent.waitLog("node taken out of service")
@@ -195,6 +191,7 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 	w.waitQueueEmpty()
 	marked, began := one.waitLog("node taken out of service").at(t), two.waitLog("leading").at(t)
 	t.Logf("the other led %v after the node was marked", began.Sub(marked))
+	two.waitCount(1, "node drained")
 	if one.count("pod evicted") > 0 || two.count("node drained") != 1 {
 		t.Error("the node was not drained by the other")
 	}
@@ -217,6 +214,7 @@ func TestSingleReplicaOnItsOwnNode(t *testing.T) {
 	w.terminate(instance)
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
+	one.waitCount(2, "leading")
 	if got := one.count("leading"); got != 2 {
 		t.Errorf("it led %d times, want twice", got)
 	}
@@ -269,10 +267,15 @@ func TestTwoLeaders(t *testing.T) {
 		w.must(w.cluster.MinAvailable(w.ctx, w.namespace, app, "2"))
 		before = append(before, w.podsOf(app)...)
 	}
-	one, two := w.startAgent(), w.startAgent()
-	one.waitReady()
-	two.waitReady()
+	limit(t, w.aws, agentKey, "second", w.aws.QueueARN(w.queue))
+	one, two := w.startAgent(), w.startAgent("AWS_ACCESS_KEY_ID=second")
 	w.waitQueueEmpty() // of the hook's test notification
+	w.eventually(func() string {
+		if w.aws.RequestsBy("second")["sqs.ReceiveMessage"] == 0 {
+			return "the second agent has not asked for messages"
+		}
+		return ""
+	})
 	w.aws.Duplicate(w.queue, nodes)
 	for _, instance := range instances {
 		w.terminate(instance)
@@ -296,9 +299,8 @@ func TestTwoLeaders(t *testing.T) {
 	if len(asked) != len(before) {
 		t.Errorf("%d pods were evicted, want %d", len(asked), len(before))
 	}
-	if one.count("termination taken up") == 0 || two.count("termination taken up") == 0 {
-		t.Error("only one has worked")
-	}
+	one.waitCount(1, "termination taken up")
+	two.waitCount(1, "termination taken up")
 	for _, p := range []*process{one, two} {
 		p.healthy()
 		if p.count("pod deleted at the deadline") > 0 {
@@ -332,15 +334,5 @@ func TestReplicasOutliveTheAPIServer(t *testing.T) {
 	a := w.waitCompleted(instance)
 	t.Logf("%d heartbeats, led %d and %d times", len(a.Heartbeats), one.count("leading"), two.count("leading"))
 	w.waitQueueEmpty()
-	// Not each of them: the ReplicaSet controller, back from the outage with an old picture, may count a pod too many
-	// and delete one by itself.
-	evicted := w.evicted()
-	for _, pod := range evicted {
-		if !slices.Contains(before, pod) {
-			t.Errorf("%s was evicted, which was not on the node", pod)
-		}
-	}
-	if len(evicted) < len(before)-1 {
-		t.Errorf("evicted: %q of %q", evicted, before)
-	}
+	w.assertEvictedAmidOutage(before)
 }

@@ -37,8 +37,7 @@ func TestVolume(t *testing.T) {
 		}
 		w.aws.Send(w.queue, body)
 	}
-	agent := w.startAgent("LOG_LEVEL=info")
-	agent.waitReady()
+	agent := w.startAgent("LOG_LEVEL=info", "QUEUE_VISIBILITY_TIMEOUT=5m")
 	began := time.Now()
 	w.waitQueueEmpty()
 	took := time.Since(began)
@@ -84,7 +83,6 @@ func TestForeignMessagesDoNotStarveOurs(t *testing.T) {
 	old, instance := w.node()
 	w.node()
 	agent := w.startAgent("LOG_LEVEL=info", "QUEUE_VISIBILITY_TIMEOUT=1m")
-	agent.waitReady()
 	w.waitQueueEmpty()
 	before := w.aws.Queue(w.queue)
 	for i := range foreign {
@@ -130,7 +128,6 @@ func TestHundredNodes(t *testing.T) {
 		w.must(w.aws.SetMarket(instances[i], awsim.Spot, ""))
 	}
 	agent := w.startAgent("LOG_LEVEL=info", "QUEUE_VISIBILITY_TIMEOUT=1m", "EVENT_REBALANCE_RECOMMENDATION=drain")
-	agent.waitReady()
 	w.waitQueueEmpty()
 	began := time.Now()
 	for _, instance := range instances {
@@ -159,11 +156,12 @@ func TestHundredNodes(t *testing.T) {
 	t.Logf("%d messages were sent in %v, and the last node was marked %v after the first message", 5*nodes, sent, last.Sub(began))
 	for _, instance := range instances {
 		a := w.waitCompleted(instance)
-		if len(a.Completions) != 1 {
-			t.Errorf("the action of %s was completed %d times", instance, len(a.Completions))
+		if n := completions(a); n != 1 {
+			t.Errorf("the action of %s was completed %d times", instance, n)
 		}
 	}
 	w.waitQueueEmpty()
+	agent.waitCount(nodes, "node drained")
 	for i, name := range names {
 		if n := agent.count("node drained", "instance", instances[i]); n != 1 {
 			t.Errorf("node %s was drained %d times", name, n)
