@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -25,7 +26,7 @@ import (
 
 const (
 	// startTimeout bounds a start, which takes some 6 s on an idle machine.
-	startTimeout = 2 * time.Minute
+	startTimeout = 10 * time.Minute
 	// closeTimeout bounds Close, which must end even where the caller's context has.
 	closeTimeout = 30 * time.Second
 )
@@ -108,8 +109,24 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 	if err := c.Ready(ctx); err != nil {
 		return err
 	}
-	// Only the controller manager makes it, so it works too; and no pod is admitted without it.
-	return c.waitServiceAccount(ctx, "default")
+	return c.controlled(ctx)
+}
+
+// controlled returns when the controller manager works too: only it makes the ServiceAccount without which no
+// pod is admitted. It and kwok wait some ten seconds for the API server, and end if that takes longer.
+func (c *Cluster) controlled(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		if _, err := c.Mend(ctx); err != nil {
+			return false, err
+		}
+		_, last = c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the controller manager: %w", errors.Join(err, last))
+	}
+	return nil
 }
 
 // Close stops every process of the control plane and removes its folder. It may be called more than

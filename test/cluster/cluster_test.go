@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -93,6 +94,34 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 || processesOf(t, dir) > 0 {
 		t.Errorf("left: %v and %d processes", left, processesOf(t, dir))
+	}
+}
+
+// TestStartOutlastsWhatGivesUp: the controller manager and kwok end when they have waited for the API server
+// for some ten seconds, which a slow machine may well take to start it. Here they end at once.
+func TestStartOutlastsWhatGivesUp(t *testing.T) {
+	ctx := within(t, time.Minute)
+	binaries, err := cluster.Binaries(ctx, nil)
+	must(t, err)
+	dir := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-scheduler", "kubectl", "kwokctl"} {
+		must(t, os.Symlink(filepath.Join(binaries, name), filepath.Join(dir, name)))
+	}
+	for _, name := range []string{"kube-controller-manager", "kwok"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, `#!/bin/sh
+[ "$1" = --version ] && exec %[1]q "$@"
+mkdir "$0.d" && exit 1
+ln -s %[1]q "$0.d/${0##*/}"
+exec "$0.d/${0##*/}" "$@"
+`, filepath.Join(binaries, name)), 0o755))
+	}
+	t.Setenv("KUBE_BINARIES", dir)
+
+	c, err := cluster.Start(ctx, cluster.Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	if n := processesOf(t, c.Dir()); n != 5 {
+		t.Errorf("%d processes run, want 5", n)
 	}
 }
 
