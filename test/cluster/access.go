@@ -154,7 +154,7 @@ func (c *Cluster) WaitAllowed(
 	review := &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what},
 	}
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true,
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ownTime, true,
 		func(ctx context.Context) (bool, error) {
 			reviews := c.client.AuthorizationV1().SubjectAccessReviews()
 			answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})

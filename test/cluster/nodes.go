@@ -22,9 +22,10 @@ const (
 	PoolLabel = "node-drainer.test/pool"
 
 	unreadyAnnotation = "node-drainer.test/unready"
-	// nodeTimeout bounds how long a node may take to become Ready: below a second, if the machine is not busy.
-	// After a stop of the API server kwok and the controllers come back to it after a minute each at most.
-	nodeTimeout = 3 * time.Minute
+	// ownTime bounds what the control plane does in its own time, such as to make a node Ready: below a
+	// second, if the machine is not busy. After a stop of the API server kwok and the controllers come back
+	// to it after a minute each at most.
+	ownTime = 3 * time.Minute
 )
 
 // Node is a node to be added. Only Name or InstanceID must be set.
@@ -189,7 +190,7 @@ func isSchedulable(n *corev1.Node) bool {
 
 // waitNode returns when done is true of the node.
 func (c *Cluster) waitNode(ctx context.Context, name string, done func(*corev1.Node) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ownTime)
 	defer cancel()
 	s := selection{
 		rest: c.client.CoreV1().RESTClient(), resource: "nodes",

@@ -89,7 +89,7 @@ func Shared(t testing.TB) *Cluster {
 // nobody waits for.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), cleanupTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), ownTime)
 	defer cancel()
 	ns, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: nameOf(t)},
@@ -97,12 +97,12 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.waitServiceAccount(ctx, ns.Name); err != nil {
-		t.Fatal(err)
-	}
 	c.afterwards(t, func(ctx context.Context) error {
 		return c.client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
 	})
+	if err := c.waitServiceAccount(ctx, ns.Name); err != nil {
+		t.Fatal(err)
+	}
 	return ns.Name
 }
 
