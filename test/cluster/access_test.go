@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +13,7 @@ import (
 )
 
 func TestServiceAccountMayDoWhatItIsGrantedAndIsCounted(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	path, err := c.ServiceAccount(ctx, ns, "agent", []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"},

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
 func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, 2*time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	c.Node(t, cluster.Node{Pool: ns})
 	must(t, c.Deploy(ctx, web(ns, 1)))
@@ -33,15 +33,21 @@ func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
 	if _, err := c.Client().AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	// The controllers, the scheduler and kwok have come through it.
+	// The controllers, the scheduler and kwok have come through it, or are started again.
 	_, err := c.Kubectl(ctx, "scale", "deployment/web", "--replicas=2", "-n", ns)
 	must(t, err)
-	must(t, c.WaitReady(ctx, ns, "", 2))
+	eventually(ctx, t, "two pods are Ready", func() bool {
+		_, err := c.Mend(ctx)
+		must(t, err)
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return c.WaitReady(short, ns, "", 2) == nil
+	})
 }
 
 func TestClosedClusterLeavesNothing(t *testing.T) {
 	c := cluster.Shared(t) // The other, which must not be touched.
-	ctx := within(t, 2*time.Minute)
+	ctx := bounded(t)
 	second, err := cluster.Start(ctx, cluster.Options{})
 	must(t, err)
 	dir := second.Dir()
@@ -63,7 +69,9 @@ func TestClosedClusterLeavesNothing(t *testing.T) {
 }
 
 func TestMendStartsWhatHasEnded(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
+	_, err := c.Mend(ctx) // What has ended in a test before.
+	must(t, err)
 	if mended, err := c.Mend(ctx); mended || err != nil {
 		t.Errorf("all is well, and it says %v, %v", mended, err)
 	}
@@ -87,10 +95,20 @@ func TestMendStartsWhatHasEnded(t *testing.T) {
 func TestFailedStartLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // Amid the start.
+	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	if _, err := cluster.Start(ctx, cluster.Options{}); err == nil {
-		t.Fatal("it started in no time")
+	binaries, err := cluster.Binaries(ctx, nil)
+	must(t, err)
+	t.Setenv("KUBE_BINARIES", binaries) // Nothing but the start takes its time.
+	go func() {
+		defer cancel()
+		_ = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+			started, err := filepath.Glob(filepath.Join(dir, "*", "clusters", "*", "pids", "*.pid"))
+			return len(started) > 0, err
+		})
+	}()
+	if _, err := cluster.Start(ctx, cluster.Options{}); err == nil || ctx.Err() == nil {
+		t.Fatalf("it was not broken off: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 || processesOf(t, dir) > 0 {
 		t.Errorf("left: %v and %d processes", left, processesOf(t, dir))
@@ -100,7 +118,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 // TestStartOutlastsWhatGivesUp: the controller manager and kwok end when they have waited for the API server
 // for some ten seconds, which a slow machine may well take to start it. Here they end at once.
 func TestStartOutlastsWhatGivesUp(t *testing.T) {
-	ctx := within(t, time.Minute)
+	ctx := bounded(t)
 	binaries, err := cluster.Binaries(ctx, nil)
 	must(t, err)
 	dir := t.TempDir()
@@ -135,15 +153,19 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 		<-t.Context().Done()
 		return
 	}
-	owner := exec.Command(os.Args[0], "-test.run", "^TestKilledOwnerLeavesNothing$")
+	owner := exec.Command(os.Args[0], "-test.run", "^TestKilledOwnerLeavesNothing$", "-test.timeout", "20m")
 	owner.Env = append(os.Environ(), "TMPDIR="+dir, "CLUSTER_TEST_OWNER="+dir)
+	owner.Stdout, owner.Stderr = t.Output(), t.Output()
 	must(t, owner.Start())
-	ctx := within(t, time.Minute)
+	alive, ended := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { _ = owner.Wait(); ended() }()
+	kill := func() { _ = owner.Process.Kill(); <-alive.Done() }
+	t.Cleanup(kill)
 	up := func() bool { _, err := os.Stat(filepath.Join(dir, "up")); return err == nil }
-	eventually(ctx, t, "the cluster is up", up)
+	eventually(alive, t, "the cluster is up", up)
 
-	must(t, owner.Process.Kill())
-	_ = owner.Wait()
+	kill()
+	ctx := bounded(t)
 	eventually(ctx, t, "its processes are gone", func() bool { return processesOf(t, dir) == 0 })
 	eventually(ctx, t, "its folder is gone", func() bool {
 		left, _ := filepath.Glob(filepath.Join(dir, "node-drainer-cluster-*"))
@@ -199,7 +221,7 @@ func TestUsersBinariesAreCheckedFirst(t *testing.T) {
 }
 
 func TestPreferredNodeComesFirst(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	first, second := c.Node(t, cluster.Node{Pool: ns}), c.Node(t, cluster.Node{Pool: ns})
 	must(t, c.Deploy(ctx, cluster.Deployment{
@@ -211,14 +233,14 @@ func TestPreferredNodeComesFirst(t *testing.T) {
 	}
 	_, err := c.Kubectl(ctx, "cordon", first)
 	must(t, err)
-	must(t, c.Client().CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	must(t, c.WaitPods(ctx, ns, "", func(pods []*corev1.Pod) bool {
-		moved := 0
-		for _, p := range pods {
-			if p.Spec.NodeName == second && cluster.IsPodReady(p) {
-				moved++
-			}
-		}
-		return moved == 6 && len(pods) == 6
-	}))
+	eventually(ctx, t, "all have moved", func() bool {
+		// Until the scheduler sees the cordon, some may come back.
+		must(t, c.Client().CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
+			FieldSelector: "spec.nodeName=" + first,
+		}))
+		pods, err := c.DrainablePods(ctx, second)
+		must(t, err)
+		return len(pods) == 6
+	})
+	must(t, c.WaitReady(ctx, ns, "", 6))
 }

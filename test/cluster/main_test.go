@@ -11,10 +11,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// within returns a context for the waits of one test, so that a test that waits for ever says on what.
-func within(t *testing.T, d time.Duration) context.Context {
+// bounded returns a context for the waits of one test, so that a test that waits for ever says on what. No test
+// needs that long, but after a stop of the API server the controllers may need minutes.
+func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

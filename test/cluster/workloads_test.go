@@ -17,7 +17,7 @@ import (
 )
 
 func TestNodesBecomeReady(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	name := c.Node(t, cluster.Node{InstanceID: "i-0123456789abcdef0", Zone: "eu-central-1b"})
 
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -37,7 +37,7 @@ func TestNodesBecomeReady(t *testing.T) {
 }
 
 func TestUnreadyNodeBecomesReadyWhenTold(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	name := c.Node(t, cluster.Node{Unready: true})
 
 	must(t, c.MarkReady(ctx, name))
@@ -66,7 +66,7 @@ func TestPodTakesItsTimeToStartAndToStop(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			c, ctx := cluster.Shared(t), within(t, time.Minute)
+			c, ctx := cluster.Shared(t), bounded(t)
 			ns := c.Namespace(t)
 			row.pods.Pool = ns
 			c.Node(t, cluster.Node{Pool: ns})
@@ -100,7 +100,7 @@ func noShorter(t *testing.T, what string, took, want time.Duration) {
 // TestPodThatChangesStopsNoSooner: kwok begins a delay anew with every change, and takes off what has passed.
 // The time of the deletion, from which it reads that, is cut to whole seconds: here by nearly one.
 func TestPodThatChangesStopsNoSooner(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns, stop := c.Namespace(t), 3*time.Second
 	c.Node(t, cluster.Node{Pool: ns})
 	must(t, c.Pod(ctx, ns, "p", cluster.Pods{Pool: ns, Stop: stop}))
@@ -119,7 +119,7 @@ func TestPodThatChangesStopsNoSooner(t *testing.T) {
 }
 
 func TestSecondDeletionShortensTheStop(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	c.Node(t, cluster.Node{Pool: ns})
 	must(t, c.Pod(ctx, ns, "p", cluster.Pods{Pool: ns, Stop: time.Hour, GracePeriod: 2 * time.Hour}))
@@ -133,36 +133,33 @@ func TestSecondDeletionShortensTheStop(t *testing.T) {
 }
 
 func TestBudgetRefusesTheSecondEviction(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
-	node := c.Node(t, cluster.Node{Pool: ns})
-	must(t, c.Deploy(ctx, web(ns, 2)))
-	must(t, c.WaitReady(ctx, ns, cluster.Selector("web"), 2))
-	must(t, c.MinAvailable(ctx, ns, "web", "1"))
-
-	pods, err := c.Client().CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	must(t, err)
+	c.Node(t, cluster.Node{Pool: ns})
+	add := func(name string) { // Nothing makes it anew when it is evicted.
+		must(t, c.Pod(ctx, ns, name, cluster.Pods{Pool: ns, Labels: map[string]string{cluster.AppLabel: "web"}}))
+	}
 	evict := func(name string) error {
 		return c.Client().PolicyV1().Evictions(ns).Evict(ctx, &policyv1.Eviction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		})
 	}
+	add("first")
+	add("second")
+	must(t, c.MinAvailable(ctx, ns, "web", "1"))
 	must(t, c.WaitDisruptionsAllowed(ctx, ns, "web", 1))
-	_, err = c.Kubectl(ctx, "cordon", node) // Nothing takes the place of the first before the second is tried.
-	must(t, err)
-	must(t, evict(pods.Items[0].Name))
-	err = evict(pods.Items[1].Name)
+	must(t, evict("first"))
+	err := evict("second")
 	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		t.Fatalf("the second eviction: %v, want 429 with cause DisruptionBudget", err)
 	}
-	_, err = c.Kubectl(ctx, "uncordon", node)
-	must(t, err)
+	add("third")
 	must(t, c.WaitDisruptionsAllowed(ctx, ns, "web", 1))
-	must(t, evict(pods.Items[1].Name))
+	must(t, evict("second"))
 }
 
 func TestJobCompletes(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	c.Node(t, cluster.Node{Pool: ns})
 	must(t, c.Job(ctx, ns, "batch", 2, cluster.Pods{Pool: ns, Run: 500 * time.Millisecond}))
@@ -174,7 +171,7 @@ func TestJobCompletes(t *testing.T) {
 }
 
 func TestDrainablePodsAreThoseThatADrainMoves(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	node, other := c.Node(t, cluster.Node{Pool: ns}), c.Node(t, cluster.Node{Pool: ns})
 	here := cluster.Pods{Node: node}
@@ -197,7 +194,7 @@ func TestDrainablePodsAreThoseThatADrainMoves(t *testing.T) {
 	must(t, c.Client().CoreV1().Pods(ns).Delete(ctx, "leaving", metav1.DeleteOptions{}))
 
 	must(t, c.WaitPods(ctx, ns, cluster.Selector("done"), func(pods []*corev1.Pod) bool {
-		return pods[0].Status.Phase == corev1.PodSucceeded
+		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodSucceeded
 	}))
 	want := []string{ns + "/bare", ns + "/db-0", ns + "/leaving"}
 	got, err := c.DrainablePods(ctx, node)
@@ -213,11 +210,13 @@ func TestDrainablePodsAreThoseThatADrainMoves(t *testing.T) {
 }
 
 func TestMachinesAreNodes(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns, id := c.Namespace(t), cluster.NewInstanceID()
 	machines := c.Machines(cluster.Node{Pool: ns})
 	must(t, machines.Launch(ctx, id, "eu-central-1c"))
-	must(t, c.Deploy(ctx, web(ns, 2)))
+	for _, name := range []string{"a", "b"} { // Nothing makes them anew.
+		must(t, c.Pod(ctx, ns, name, cluster.Pods{Pool: ns}))
+	}
 	must(t, c.WaitReady(ctx, ns, "", 2))
 
 	pods, err := machines.Pods(ctx, id)
@@ -236,7 +235,7 @@ func TestMachinesAreNodes(t *testing.T) {
 
 // TestMachineThatWasNotQuiteTerminated: the API server was stopped between the node's deletion and its pods'.
 func TestMachineThatWasNotQuiteTerminated(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns, id := c.Namespace(t), cluster.NewInstanceID()
 	machines := c.Machines(cluster.Node{Pool: ns})
 	must(t, machines.Launch(ctx, id, "eu-central-1c"))
@@ -249,7 +248,7 @@ func TestMachineThatWasNotQuiteTerminated(t *testing.T) {
 }
 
 func TestMachinesOfAVersion(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	machines := c.Machines(cluster.Node{Pool: c.Namespace(t)})
 	machines.Boot(2, cluster.BootUnready)
 	machines.Boot(3, cluster.BootLost)
@@ -266,7 +265,7 @@ func TestMachinesOfAVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id := cluster.NewInstanceID()
 			must(t, machines.LaunchVersion(ctx, id, "", row.version))
-			t.Cleanup(func() { _, _ = machines.Terminate(context.WithoutCancel(ctx), id) })
+			terminated(ctx, t, machines, id)
 			n, err := c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
 			if !row.joins {
 				if !apierrors.IsNotFound(err) {
@@ -291,7 +290,7 @@ func TestMachinesOfAVersion(t *testing.T) {
 }
 
 func TestUnreadyNodeTakesNoPods(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	name := c.Node(t, cluster.Node{Pool: ns, Unready: true})
 	nodes, err := c.Client().CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
@@ -315,10 +314,10 @@ func TestUnreadyNodeTakesNoPods(t *testing.T) {
 }
 
 func TestStoppedMachineKeepsItsNode(t *testing.T) {
-	c, ctx := cluster.Shared(t), within(t, time.Minute)
+	c, ctx := cluster.Shared(t), bounded(t)
 	machines, id := c.Machines(cluster.Node{Pool: c.Namespace(t)}), cluster.NewInstanceID()
 	must(t, machines.Launch(ctx, id, ""))
-	t.Cleanup(func() { _, _ = machines.Terminate(context.WithoutCancel(ctx), id) })
+	terminated(ctx, t, machines, id)
 	before, err := c.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
 	must(t, err)
 	must(t, machines.Stop(ctx, id))
@@ -333,6 +332,16 @@ func TestStoppedMachineKeepsItsNode(t *testing.T) {
 	if before.UID != after.UID || readiness(after) != corev1.ConditionTrue {
 		t.Errorf("another node, or not Ready: %+v", after.Status.Conditions)
 	}
+}
+
+// terminated has a machine terminated when the test ends.
+func terminated(ctx context.Context, t *testing.T, machines *cluster.Machines, id string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		_, _ = machines.Terminate(ctx, id)
+	})
 }
 
 // readiness is the status of the node's condition Ready.
