@@ -157,10 +157,11 @@ func (a *agent) finish(how string) {
 	a.bury(p, how)
 }
 
-// bury keeps the record of a process that has ended. One that we asked to stop must exit with 0.
+// bury keeps the record of a process that has ended. One that we asked to stop must exit with 0, unless it
+// was not listening to signals yet.
 func (a *agent) bury(p *process, how string) {
 	l := life{Name: p.name, span: span{p.begun, p.at}, Asked: p.asked, Ended: how}
-	if how == stopped && p.cmd.ProcessState.ExitCode() != 0 || how == "" {
+	if how == stopped && p.cmd.ProcessState.ExitCode() != 0 && !p.unborn() || how == "" {
 		l.Ended = p.cmd.ProcessState.String()
 	}
 	if l.Ended != killed && l.Ended != stopped {
@@ -175,6 +176,15 @@ func (a *agent) bury(p *process, how string) {
 	case stopped:
 		a.terms++
 	}
+}
+
+// unborn tells whether SIGTERM has ended the process before it said that it had started: it held nothing that
+// it could have given back.
+func (p *process) unborn() bool {
+	state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	text, err := os.ReadFile(p.log)
+	started := err != nil || bytes.Contains(text, []byte(`"agent started"`))
+	return ok && state.Signal() == syscall.SIGTERM && !started
 }
 
 // revive starts agents again that have ended by themselves.
