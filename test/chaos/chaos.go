@@ -79,6 +79,7 @@ func (w *world) chaos(ctx context.Context, o options, dir string, out io.Writer)
 		return err
 	}
 	p := newPlay(w, f)
+	go p.clock(watching)
 	go p.otherTeam(watching)
 	go p.mend(watching, r)
 	go p.tell(watching, o, out)
@@ -115,7 +116,7 @@ func (w *world) environment(o options) func(number int) []string {
 			"LEADER_LEASE_DURATION=6s", "LEADER_RENEW_DEADLINE=4s", "LEADER_RETRY_PERIOD=1s",
 			"QUEUE_VISIBILITY_TIMEOUT=5s", "HOOK_CONFIRM_TIMEOUT=5s", "HOOK_NAMES=" + ourHook + "," + readyHook,
 			"SWEEP_INTERVAL=5s", "NODE_REGISTRATION_TIMEOUT=10s",
-			"EVENT_REBALANCE_RECOMMENDATION=drain", "EVENT_MARGIN=3s",
+			"EVENT_REBALANCE_RECOMMENDATION=drain", "EVENT_MARGIN=" + margin.String(),
 			"DRAIN_SETTLE=1s", "DRAIN_TIMEOUT=" + o.drain.String(), "DRAIN_FORCE_SPACING=2s", "DRAIN_BLOCKED_AFTER=5s",
 		}
 	}
@@ -191,7 +192,7 @@ func (p *play) gather(ctx context.Context, r *recorder) (facts, error) {
 	}
 	f.Pods, f.Nodes = r.seen()
 	p.mu.Lock()
-	f.Fates, f.Outages = p.fates, p.outages
+	f.Fates, f.Outages, f.Stalls = p.fates, p.outages, p.stalls
 	p.mu.Unlock()
 	p.fleet.mu.Lock()
 	f.Lives = p.fleet.lives

@@ -35,6 +35,11 @@ const (
 	lag = 2 * time.Second
 	// calledOff is how long a drain may go on after what it was for was called off: the message must come.
 	calledOff = 15 * time.Second
+	// handOver is how long it takes at most until an agent leads and sees the cluster when both are back.
+	handOver = 10 * time.Second
+	// presence is how long before EC2 takes an instance there must have been somebody to tell its pods: they
+	// are told when the deadline is near at the latest, by an agent that may have been elected first.
+	presence = handOver + 5*time.Second
 )
 
 // judge tells which promises were broken. It reads nothing but its argument.
@@ -98,10 +103,8 @@ func (j *verdict) action(a awsim.Action) {
 	case a.ClosedAt.IsZero():
 		j.breaks(completes, "still open: %s", describe(a))
 		return
-	case a.Hook == otherHook:
+	case a.Hook == otherHook, j.excused(a):
 		return
-	case a.ClosedBy == awsim.ByInterruption && j.taken(a.InstanceID):
-		return // EC2 took the machine while the hook was waited for: there is nothing to complete any more.
 	case a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE":
 		j.breaks(completes, "%s", describe(a))
 		return
@@ -109,6 +112,25 @@ func (j *verdict) action(a awsim.Action) {
 	if a.Transition == awsim.Terminating {
 		j.proven(a)
 	}
+}
+
+// excused tells whether nobody could complete the action: EC2 took the machine while the hook was waited for,
+// or nobody could keep it open.
+func (j *verdict) excused(a awsim.Action) bool {
+	return a.ClosedBy == awsim.ByInterruption && j.taken(a.InstanceID) || j.leaderless(a)
+}
+
+// leaderless tells whether the action has timed out, and for more than half of that no agent could lead. A
+// heartbeat is due before half of the timeout has passed.
+func (f facts) leaderless(a awsim.Action) bool {
+	if a.ClosedBy != awsim.ByHeartbeatTimeout {
+		return false
+	}
+	since := a.StartedAt
+	if n := len(a.Heartbeats); n > 0 {
+		since = a.Heartbeats[n-1]
+	}
+	return span{since, a.ClosedAt}.covered(handOver, f.absences()) > beat/2
 }
 
 // foreign judges the lifecycle action of an instance of another cluster.
@@ -134,7 +156,7 @@ func (j *verdict) proven(a awsim.Action) {
 	if len(pods) == 0 || !gone.IsZero() && gone.Before(a.ClosedAt) {
 		return // Without a node there is no machine, though a scheduler that lags behind still binds pods to it.
 	}
-	deadline := j.deadline(a.InstanceID, a.ClosedAt)
+	deadline := j.due(a.InstanceID, a.ClosedAt).Deadline
 	if deadline.IsZero() || a.ClosedAt.Before(deadline) {
 		j.breaks(proof, "deadline %s: %s", clock(deadline), describe(a))
 	}
@@ -150,22 +172,65 @@ func (j *verdict) taken(instanceID string) bool {
 
 // outage tells whether the API server was away at a time, or was just coming back.
 func (j *verdict) outage(at time.Time) bool {
-	return slices.ContainsFunc(j.Outages, func(s span) bool { return s.has(at, lag) })
+	return slices.ContainsFunc(j.silences(), func(s span) bool { return s.has(at, lag) })
+}
+
+// late is how much later the watches may show what happened at a time.
+func (j *verdict) late(at time.Time) time.Duration {
+	late := lag
+	for _, s := range j.Stalls {
+		if s.has(at, lag) {
+			late += s.To.Sub(s.From)
+		}
+	}
+	return late
 }
 
 // mark returns the tightest mark that the instance's node had at a time.
 func (j *verdict) mark(instanceID string, at time.Time) (m mark) {
 	for _, one := range j.nodes[instanceID].Marks {
 		early := m.Deadline.IsZero() || one.Deadline.Before(m.Deadline)
-		if one.Seen.Before(at.Add(lag)) && !one.Deadline.IsZero() && early {
+		if one.Seen.Before(at.Add(j.late(at))) && !one.Deadline.IsZero() && early {
 			m = one
 		}
 	}
 	return m
 }
 
-func (j *verdict) deadline(instanceID string, at time.Time) time.Time {
-	return j.mark(instanceID, at).Deadline
+// due is the mark that the drain of the instance's node goes by at a time. A node that could not be marked,
+// since the API server was away, is drained all the same: from the beginning, by whatever ends it first.
+func (j *verdict) due(instanceID string, at time.Time) mark {
+	m := j.mark(instanceID, at)
+	unmarked := func(f fate) bool {
+		until := at
+		if !m.Seen.IsZero() && m.Seen.Before(at) {
+			until = m.Seen
+		}
+		return f.InstanceID == instanceID && span{f.From, until}.covered(0, j.silences()) > 0
+	}
+	if i := slices.IndexFunc(j.Fates, unmarked); i >= 0 {
+		return mark{Since: j.Fates[i].From, Deadline: j.end(instanceID)}
+	}
+	return m
+}
+
+// end is the earliest deadline that the instance's node ever had, or should have had; else when it had gone.
+func (j *verdict) end(instanceID string) time.Time {
+	var all []time.Time
+	for _, m := range j.nodes[instanceID].Marks {
+		if !m.Deadline.IsZero() {
+			all = append(all, m.Deadline)
+		}
+	}
+	for _, i := range j.Interruptions {
+		if i.InstanceID == instanceID {
+			all = append(all, i.DueAt.Add(-margin))
+		}
+	}
+	if len(all) == 0 {
+		return j.nodes[instanceID].Gone
+	}
+	return slices.MinFunc(all, time.Time.Compare)
 }
 
 // request judges what an agent has asked of the API server about a pod, if it was done.
@@ -202,7 +267,7 @@ func isDeletion(r cluster.Request) bool {
 // deletion judges a pod's deletion past its budget: not before half of the time of the drain is over, or, if
 // the pod's grace is shorter, not before the grace must begin for pods without a budget.
 func (j *verdict) deletion(p pod, at time.Time, what string) {
-	m := j.mark(instanceOf(p.Node), at)
+	m := j.due(instanceOf(p.Node), at)
 	half := m.Deadline.Sub(m.Since) / 2
 	early := half
 	if !p.Guarded {
@@ -218,64 +283,50 @@ func (j *verdict) deletion(p pod, at time.Time, what string) {
 // last; else the first, which it was late to show.
 func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
 	for _, p := range j.podsByName[r.Namespace+"/"+r.Name] { // The oldest first.
-		if p.Seen.has(r.At, lag) && (!ok || !p.Seen.From.After(r.At)) {
+		if p.Seen.has(r.At, j.late(r.At)) && (!ok || !p.Seen.From.After(r.At)) {
 			found, ok = p, true
 		}
 	}
 	return found, ok
 }
 
-// going tells whether an instance was going at a time. What is called off goes on until the agents know.
+// going tells whether an instance was going at a time. What is called off goes on until the agents know. An
+// instance whose launch was abandoned goes, too.
 func (j *verdict) going(instanceID string, at time.Time) bool {
-	for _, f := range j.Fates {
-		if f.InstanceID == instanceID && !at.Before(f.From.Add(-lag)) &&
-			(f.To.IsZero() || at.Before(f.To.Add(calledOff+j.away(f.To, at)))) {
-			return true
-		}
+	fated := func(f fate) bool {
+		silence := span{f.To, at}.covered(0, j.silences())
+		return f.InstanceID == instanceID && !at.Before(f.From.Add(-lag)) &&
+			(f.To.IsZero() || at.Before(f.To.Add(calledOff+silence)))
 	}
-	return false
-}
-
-// away is how long the API server was away between two times.
-func (j *verdict) away(from, to time.Time) (all time.Duration) {
-	for _, s := range j.Outages {
-		begin, end := s.From, s.To
-		if begin.Before(from) {
-			begin = from
-		}
-		if end.IsZero() || end.After(to) {
-			end = to
-		}
-		all += max(0, end.Sub(begin))
+	abandoned := func(a awsim.Action) bool {
+		return a.InstanceID == instanceID && a.Transition == awsim.Launching && a.Result == "ABANDON" &&
+			!at.Before(a.ClosedAt.Add(-lag))
 	}
-	return all
+	return slices.ContainsFunc(j.Fates, fated) || slices.ContainsFunc(j.Actions, abandoned)
 }
 
 // interruption judges whether the pods were told of the end of an instance that EC2 took.
 func (j *verdict) interruption(i awsim.Interruption) {
-	if i.TakenAt.IsZero() || j.helpless(span{i.WarnedAt, i.TakenAt}) {
+	if i.TakenAt.IsZero() || j.helpless(i) {
 		return
 	}
 	for _, name := range i.Killed {
 		for _, p := range j.podsByName[name] {
-			if instanceOf(p.Node) != i.InstanceID || !p.Told.IsZero() {
+			// What the end of the machine does to its pods looks like a SIGTERM, and comes later than that.
+			before := !p.Told.IsZero() && p.Told.Before(i.TakenAt.Add(j.late(i.TakenAt)))
+			if instanceOf(p.Node) != i.InstanceID || before || p.Seen.From.After(i.TakenAt) {
 				continue
 			}
-			j.breaks(told, "pod %s of %s, since %s: warned %s, taken %s, gone %s", name, i.InstanceID,
-				clock(p.Seen.From), clock(i.WarnedAt), clock(i.TakenAt), clock(i.GoneAt))
+			j.breaks(told, "pod %s of %s, since %s: warned %s, taken %s, told %s, gone %s", name, i.InstanceID,
+				clock(p.Seen.From), clock(i.WarnedAt), clock(i.TakenAt), clock(p.Told), clock(i.GoneAt))
 		}
 	}
 }
 
-// helpless tells whether for all of the time no agent lived, or no API server answered.
-func (j *verdict) helpless(s span) bool {
-	for at := s.From; at.Before(s.To); at = at.Add(time.Second) {
-		lives := slices.ContainsFunc(j.Lives, func(l life) bool { return l.has(at, 0) })
-		if lives && !j.outage(at) {
-			return false
-		}
-	}
-	return true
+// helpless tells whether there was nobody, be it for a moment, who could tell the pods just before EC2 took
+// their instance.
+func (f facts) helpless(i awsim.Interruption) bool {
+	return span{i.TakenAt.Add(-presence), i.TakenAt}.covered(0, f.absences()) > 0
 }
 
 func (j *verdict) fatesOf(instanceID string) (all []string) {

@@ -62,6 +62,7 @@ func kept() facts {
 		Lives: []life{
 			{Name: "agent-1.001", span: span{at(0), at(20)}, Ended: killed},
 			{Name: "agent-1.002", span: span{at(22), at(60)}, Ended: stopped},
+			{Name: "agent-2.001", span: span{at(0), at(60)}, Ended: stopped},
 		},
 	}
 }
@@ -73,6 +74,13 @@ func TestJudge(t *testing.T) {
 			Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "shop", Name: name, Code: 201,
 			At: at(seconds),
 		}
+	}
+	seenLate := func(f *facts) { f.Pods[0].Seen, f.Pods[1].Seen.From = span{at(18), at(20)}, at(20) }
+	timesOut := func(f *facts, lastBeat float64) {
+		hook(f).Heartbeats = []time.Time{at(lastBeat)}
+		hook(f).ClosedAt, hook(f).ClosedBy = at(lastBeat).Add(beat), awsim.ByHeartbeatTimeout
+		hook(f).Result = "ABANDON"
+		f.Lives = append(f.Lives, life{Name: "agent-3.001", span: span{at(0), at(999)}, Ended: stopped})
 	}
 	tests := []struct {
 		name   string
@@ -104,6 +112,9 @@ func TestJudge(t *testing.T) {
 		{"nobody knows them since the API server was away", func(f *facts) {
 			hook(f).PodsError, f.Outages = "refused", []span{{at(29), at(35)}}
 		}, ""},
+		{"nobody knows them since all stood still", func(f *facts) {
+			hook(f).PodsError, f.Stalls = "timeout", []span{{at(26), at(31)}}
+		}, ""},
 		{"the API server was away, and the end of the machine killed a pod", func(f *facts) {
 			hook(f).PodsError, f.Outages = "refused", []span{{at(29), at(35)}}
 			hook(f).Killed = []string{"shop/a"}
@@ -114,6 +125,28 @@ func TestJudge(t *testing.T) {
 			f.Pods[2].Guarded, f.Pods[2].Grace = false, 2*time.Second
 			f.Requests[1].At = at(22)
 		}, budgets},
+		{"the watch shows the mark late since all stood still", func(f *facts) {
+			f.Nodes[1].Marks[0].Seen, f.Stalls = at(29), []span{{at(25), at(29)}}
+		}, ""},
+		{"the watch shows the mark late", func(f *facts) { f.Nodes[1].Marks[0].Seen = at(29) }, budgets},
+		{"the API server was away before the node could be marked, and half of the time is over", func(f *facts) {
+			f.Nodes[1].Marks, f.Outages = nil, []span{{at(11), at(20)}}
+		}, ""},
+		{"half of the time is not over then", func(f *facts) {
+			f.Nodes[1].Marks, f.Outages, f.Requests[1].At = nil, []span{{at(11), at(16)}}, at(18)
+		}, budgets},
+		{"the mark came after the API server, and counts from then", func(f *facts) {
+			f.Nodes[1].Marks[0].Seen, f.Nodes[1].Marks[0].Since = at(26), at(26)
+			f.Outages, f.Requests[1].At = []span{{at(11), at(21)}}, at(22)
+		}, ""},
+		{"the mark came late, and the API server was there", func(f *facts) {
+			f.Nodes[1].Marks[0].Seen, f.Nodes[1].Marks[0].Since = at(23.5), at(23)
+			f.Requests[1].At = at(22)
+		}, budgets},
+		{"the API server was away when the node was marked", func(f *facts) {
+			f.Nodes[1].Marks[0].Seen, f.Nodes[1].Marks[0].Since = at(11), at(11)
+			f.Outages, f.Requests[1].At = []span{{at(12), at(16)}}, at(18)
+		}, budgets},
 		{"a pod is deleted on a node without a mark", func(f *facts) { f.Nodes[1].Marks = nil }, budgets},
 		{"a pod's deletion was refused", func(f *facts) {
 			f.Requests[1].At, f.Requests[1].Code = at(15), http.StatusConflict
@@ -122,6 +155,45 @@ func TestJudge(t *testing.T) {
 		{"a hook runs into its timeout", func(f *facts) {
 			hook(f).ClosedBy, hook(f).Result = awsim.ByHeartbeatTimeout, "ABANDON"
 		}, completes},
+		{"that was since the API server was away, with a hand-over, for more than half of the timeout", func(f *facts) {
+			timesOut(f, 30)
+			f.Outages = []span{{at(45), at(66)}}
+		}, ""},
+		{"the API server was away for less than that", func(f *facts) {
+			timesOut(f, 30)
+			f.Outages = []span{{at(45), at(64)}}
+		}, completes},
+		{"it was away before the last heartbeat", func(f *facts) {
+			timesOut(f, 60)
+			f.Outages = []span{{at(25), at(58)}}
+		}, completes},
+		{"it was away and came back at the end only", func(f *facts) {
+			timesOut(f, 30)
+			f.Outages = []span{{at(62), at(95)}}
+		}, completes},
+		{"it was away, and no heartbeat had been sent yet", func(f *facts) {
+			timesOut(f, 10)
+			hook(f).Heartbeats, f.Outages = nil, []span{{at(20), at(45)}}
+		}, ""},
+		{"it was away, then no agent lived, and then all stood still", func(f *facts) {
+			timesOut(f, 30)
+			f.Outages, f.Stalls = []span{{at(40), at(45)}}, []span{{at(66), at(72)}}
+			f.Lives = []life{{span: span{at(0), at(47)}, Ended: killed}, {span: span{at(48), at(99)}, Ended: stopped}}
+		}, ""},
+		{"agents ended one after the other", func(f *facts) {
+			timesOut(f, 30)
+			f.Lives = []life{{span: span{at(0), at(60)}, Ended: killed}, {span: span{at(59), at(99)}, Ended: stopped}}
+		}, completes},
+		{"a launch times out in such an absence, and its instance goes", func(f *facts) {
+			timesOut(f, 30)
+			hook(f).Transition, hook(f).InstanceID, f.Outages = awsim.Launching, "i-on", []span{{at(45), at(76)}}
+			f.Requests = append(f.Requests, evicted("a", 95))
+		}, ""},
+		{"a pod is evicted before that", func(f *facts) {
+			timesOut(f, 30)
+			hook(f).Transition, hook(f).InstanceID, f.Outages = awsim.Launching, "i-on", []span{{at(45), at(76)}}
+			f.Requests = append(f.Requests, evicted("a", 85))
+		}, innocent},
 		{"a hook is completed with ABANDON", func(f *facts) { hook(f).Result = "ABANDON" }, completes},
 		{"a hook is open in the end", func(f *facts) { hook(f).ClosedAt = time.Time{} }, completes},
 		{"the hook of others is open in the end", func(f *facts) { f.Actions[1].ClosedAt = time.Time{} }, completes},
@@ -153,24 +225,65 @@ func TestJudge(t *testing.T) {
 		{"the API server was away when the event was called off", func(f *facts) {
 			f.Fates[0].To, f.Fates[0].From, f.Outages = at(-5), at(-20), []span{{at(-6), at(8)}}
 		}, ""},
+		{"all stood still when the event was called off", func(f *facts) {
+			f.Fates[0].To, f.Fates[0].From, f.Stalls = at(-5), at(-20), []span{{at(-1), at(4)}}
+		}, ""},
+		{"all stood still amid an absence of the API server, which is counted once", func(f *facts) {
+			f.Fates[0].To, f.Fates[0].From = at(-7), at(-20)
+			f.Outages, f.Stalls = []span{{at(-6), at(-3)}}, []span{{at(-6), at(-3)}}
+		}, innocent},
 		{"an eviction was refused", func(f *facts) {
 			f.Requests = append(f.Requests, evicted("a", 20))
 			f.Requests[2].Code = http.StatusTooManyRequests
 		}, ""},
 		{"the watch shows a pod a moment late", func(f *facts) { f.Pods[0].Seen.From = at(13) }, ""},
+		{"the watch shows a pod late", func(f *facts) { seenLate(f) }, innocent},
+		{"that was since all stood still", func(f *facts) {
+			seenLate(f)
+			f.Stalls = []span{{at(12.5), at(17.5)}}
+		}, ""},
+		{"all stood still some time before", func(f *facts) {
+			seenLate(f)
+			f.Stalls = []span{{at(4), at(9)}}
+		}, innocent},
 
 		{"a mark is left on a node that lives on", func(f *facts) { f.Remains = []string{"node-i-on: taint"} }, clean},
 		{"a message is left in the queue", func(f *facts) { f.Left = []string{"{}"} }, emptied},
 
 		{"a pod of a Spot Instance dies without warning", func(f *facts) { f.Pods[2].Told = time.Time{} }, told},
+		{"a pod of it is told by the end of the machine only", func(f *facts) { f.Pods[2].Told = at(37.9) }, told},
+		{"that pod came when EC2 had taken the instance", func(f *facts) {
+			f.Pods[2].Told, f.Pods[2].Seen.From, f.Requests = at(37.9), at(36), nil
+		}, ""},
+		{"a pod of it is told at the last moment", func(f *facts) { f.Pods[2].Told = at(34.9) }, ""},
 		{"that was while no agent lived", func(f *facts) {
 			f.Pods[2].Told, f.Lives = time.Time{}, []life{{span: span{at(40), at(60)}, Ended: stopped}}
 		}, ""},
 		{"that was while the API server was away", func(f *facts) {
 			f.Pods[2].Told, f.Outages = time.Time{}, []span{{at(9), at(36)}}
 		}, ""},
-		{"the API server was away for a part of the notice only", func(f *facts) {
-			f.Pods[2].Told, f.Outages = time.Time{}, []span{{at(9), at(20)}}
+		{"no agent lived for a moment, and it was too late for another one to lead", func(f *facts) {
+			f.Pods[2].Told = time.Time{}
+			f.Lives = []life{{span: span{at(0), at(26)}, Ended: killed}, {span: span{at(26.1), at(60)}, Ended: stopped}}
+		}, ""},
+		{"no agent lived for a moment early in the notice", func(f *facts) {
+			f.Pods[2].Told = time.Time{}
+			f.Lives = []life{{span: span{at(0), at(18)}, Ended: killed}, {span: span{at(19), at(60)}, Ended: stopped}}
+		}, told},
+		{"the API server came back too late for an agent to lead", func(f *facts) {
+			f.Pods[2].Told, f.Outages = time.Time{}, []span{{at(9), at(22)}}
+		}, ""},
+		{"the API server went before the last pods must be told", func(f *facts) {
+			f.Pods[2].Told, f.Outages = time.Time{}, []span{{at(26), at(36)}}
+		}, ""},
+		{"the API server was away early in the notice only", func(f *facts) {
+			f.Pods[2].Told, f.Outages = time.Time{}, []span{{at(9), at(19)}}
+		}, told},
+		{"all stood still late in the notice", func(f *facts) {
+			f.Pods[2].Told, f.Stalls = time.Time{}, []span{{at(24), at(29)}}
+		}, ""},
+		{"all stood still before the notice", func(f *facts) {
+			f.Pods[2].Told, f.Stalls = time.Time{}, []span{{at(4), at(9)}}
 		}, told},
 
 		{"an agent ends by itself", func(f *facts) { f.Lives[0].Ended = "exit status 66" }, alive},

@@ -41,6 +41,7 @@ type play struct {
 	fates   []fate
 	foreign map[string]bool // Instances of another cluster.
 	outages []span
+	stalls  []span
 	done    map[string]int // Acts by kind.
 	copies  int            // Messages that were to come twice.
 }

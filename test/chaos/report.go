@@ -65,9 +65,12 @@ func (p *play) summary(out io.Writer, o options, f facts, faults []broken, dir, 
 	line("agents", "%d killed (%d times all at once), %d TERMed", kills, p.done[killAll], terms)
 	line("API server", "stopped %d times, away for %s; other parts of the control plane mended %d times",
 		len(f.Outages), away(f.Outages), p.done[mended])
+	line("machine", "stood still %d times, for %s", len(f.Stalls), away(f.Stalls))
 	line("AWS", "%d faults, %d calls hit; %d messages duplicated", p.done[fault], p.hits.Load(), p.copies)
 	evictions, deletions := removals(f)
 	line("pods", "%d evicted, %d deleted past their budget", evictions, deletions)
+	hooks, notices := excuses(f)
+	line("excused", "%d hooks timed out, %d of %d notices of EC2", hooks, notices, len(f.Interruptions))
 	longest := longestDrain(f.Actions)
 	line("longest drain", "%.1fs (%s)", longest.ClosedAt.Sub(longest.StartedAt).Seconds(), longest.InstanceID)
 	if work, lead, err := handOvers(dir, f); err != nil {
@@ -112,8 +115,8 @@ func (p *play) kinds(of map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-func away(outages []span) (all time.Duration) {
-	for _, s := range outages {
+func away(spans []span) (all time.Duration) {
+	for _, s := range spans {
 		all += s.To.Sub(s.From)
 	}
 	return all.Round(100 * time.Millisecond)
@@ -129,6 +132,21 @@ func removals(f facts) (evictions, deletions int) {
 		}
 	}
 	return evictions, deletions
+}
+
+// excuses counts what is not judged since nobody could have done better.
+func excuses(f facts) (hooks, notices int) {
+	for _, a := range f.Actions {
+		if f.leaderless(a) {
+			hooks++
+		}
+	}
+	for _, i := range f.Interruptions {
+		if f.helpless(i) {
+			notices++
+		}
+	}
+	return hooks, notices
 }
 
 func longestDrain(all []awsim.Action) (longest awsim.Action) {
