@@ -50,14 +50,7 @@ func newAmazon(t testing.TB, g awsim.Group, holding bool) *amazon {
 		g.Desired = 4
 	}
 	a.must(s.CreateGroup(g))
-	a.must(s.WaitInstances(t.Context(), group, func(now []awsim.Instance) bool {
-		for _, i := range now {
-			if i.State != "InService" {
-				return false
-			}
-		}
-		return len(now) == g.Desired
-	}))
+	a.waitGroup(group, g.Desired)
 	timeout := time.Hour
 	if !holding {
 		timeout = time.Second
@@ -73,6 +66,16 @@ func (a *amazon) must(err error) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// waitGroup waits until the group of that name has so many instances, all of them in service.
+func (a *amazon) waitGroup(name string, size int) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	a.must(a.WaitInstances(ctx, name, func(now []awsim.Instance) bool {
+		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
+	}))
 }
 
 // trigger runs the trigger for the group, without a cluster.
@@ -175,7 +178,7 @@ func TestEndings(t *testing.T) {
 			code: 5, says: []string{`nothing has moved for 2s`, `Terminating:Wait|i-`},
 		},
 		"it takes too long": {
-			before: func(a *amazon) { a.stuck(time.Hour) }, args: []string{"--timeout", "2s"},
+			before: func(a *amazon) { a.stuck(time.Hour) }, args: []string{"--timeout", "15s"},
 			code: 5, says: []string{`--timeout`, `goes on`},
 		},
 		"another refresh with another aim": {
@@ -373,6 +376,7 @@ func TestSeveralGroupsEnd(t *testing.T) {
 					Name: other, Max: 4, Desired: 1, LaunchTemplate: launchTemplate, LaunchTemplateVersion: "1",
 					Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 				}))
+				a.waitGroup(other, 1)
 				a.must(a.PutHook(other, awsim.Hook{Name: hook, HeartbeatTimeout: time.Second, DefaultResult: "CONTINUE"}))
 			}
 			a.deleteHook(hook) // and so the preflight refuses it

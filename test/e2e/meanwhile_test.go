@@ -94,12 +94,17 @@ func preferences(values url.Values) map[string]string {
 func TestLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, latest(4), false)
+	a.stuck(time.Hour)
 	args := []string{
-		"--surge", "2", "--pin=false", "--checkpoints", "50,100", "--checkpoint-delay", "4s", "--bake", "1s", "--warmup", "1s",
+		"--surge", "2", "--pin=false", "--checkpoints", "50,100", "--checkpoint-delay", "5s", "--bake", "5s", "--warmup", "1s",
 	}
 	a.trigger(append(args, "--no-wait")...).ends(0, `goes on`)
+	a.waitRefresh("InProgress")
 	a.trigger("status").ends(0, `InProgress`)
-	a.trigger(args...).ends(0, `it is followed`, `checkpoint of 50 percent`, `Baking`, `replaced`)
+	run := a.trigger(args...)
+	run.waitOutput(`it is followed`)
+	a.deleteHook(launchHook)
+	run.ends(0, `checkpoint of 50 percent`, `Baking`, `replaced`)
 	if calls := changing(a.Server); !maps.Equal(calls, map[string]int{"StartInstanceRefresh": 1}) {
 		t.Errorf("the triggers called %v", calls)
 	}
@@ -123,13 +128,13 @@ func TestPausedAndForgotten(t *testing.T) {
 			t.Parallel()
 			a := newAmazon(t, launchingFirst(4), false)
 			a.stuck(time.Hour)
-			run := a.trigger("--stall-timeout", "3s", "--mode", tt.mode)
+			run := a.trigger("--stall-timeout", "10s", "--mode", tt.mode)
 			run.waitOutput(`Pending:Wait`)
 			_, err := a.groups().SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{
 				AutoScalingGroupName: aws.String(group), ScalingProcesses: []string{tt.process, "AlarmNotification"},
 			})
 			a.must(err)
-			run.ends(5, `nothing has moved for 3s.*; suspended: `+tt.process+`,.*trigger resume`)
+			run.ends(5, `nothing has moved for 10s.*; suspended: `+tt.process+`,.*trigger resume`)
 		})
 	}
 }
@@ -199,6 +204,7 @@ func TestAWSRefuses(t *testing.T) {
 	start := func(f awsim.Fault) func(a *amazon) {
 		return func(a *amazon) { f.Action, f.Times = "StartInstanceRefresh", 1; a.Inject(f) }
 	}
+	goOn := func(a *amazon) { a.deleteHook(launchHook) }
 	for name, tt := range map[string]struct {
 		before, during func(a *amazon)
 		code           int
@@ -209,18 +215,20 @@ func TestAWSRefuses(t *testing.T) {
 			before: func(a *amazon) { a.Inject(expired) }, code: 1, says: []string{`ExpiredToken`},
 		},
 		"expired amid the refresh": {
-			before: func(a *amazon) { a.stuck(time.Hour) }, during: func(a *amazon) { a.Inject(expired) },
-			code: 1, says: []string{`ExpiredToken`, `goes on`, `run the same command again`}, starts: 1,
+			during: func(a *amazon) { a.Inject(expired) },
+			code:   1, says: []string{`ExpiredToken`, `goes on`, `run the same command again`}, starts: 1,
 		},
 		"the start is not answered": {
-			before: start(awsim.Fault{Drop: true}), says: []string{`4 instances replaced`}, starts: 2,
+			before: start(awsim.Fault{Drop: true}), during: goOn,
+			says: []string{`4 instances replaced`}, starts: 2,
 		},
 		"the start is done, and not answered": {
-			before: start(awsim.Fault{Drop: true, AfterApply: true}), says: []string{`4 instances replaced`}, starts: 2,
+			before: start(awsim.Fault{Drop: true, AfterApply: true}), during: goOn,
+			says: []string{`4 instances replaced`}, starts: 2,
 		},
 		"the start is done, and called a failure": {
-			before: start(awsim.Fault{Code: "InternalFailure", Status: 500, AfterApply: true}),
-			says:   []string{`4 instances replaced`}, starts: 2,
+			before: start(awsim.Fault{Code: "InternalFailure", Status: 500, AfterApply: true}), during: goOn,
+			says: []string{`4 instances replaced`}, starts: 2,
 		},
 		"the start is forbidden": {
 			before: start(awsim.Fault{Code: "AccessDenied", Message: "is not authorized to perform", Status: 403}),
@@ -230,10 +238,11 @@ func TestAWSRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAmazon(t, latest(4), false)
+			a.stuck(time.Hour) // so that the refresh outlasts a call that is tried again
 			if tt.before != nil {
 				tt.before(a)
 			}
-			run := a.trigger("--surge", "2", "--warmup", "4s") // it outlasts a call that is tried again
+			run := a.trigger("--surge", "2")
 			if tt.during != nil {
 				run.waitOutput(`InProgress`)
 				tt.during(a)

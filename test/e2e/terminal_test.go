@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/signal"
@@ -143,7 +144,9 @@ func TestTerminalIsGivenBack(t *testing.T) {
 		"a second one, while a call takes long": {"", func(a *amazon, c *console) {
 			a.Inject(awsim.Fault{Action: "CancelInstanceRefresh", Latency: time.Hour})
 			c.press(ctrlC)
-			a.must(a.WaitRequests(t.Context(), "autoscaling", "CancelInstanceRefresh", 1))
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			a.must(a.WaitRequests(ctx, "autoscaling", "CancelInstanceRefresh", 1))
 			c.press(ctrlC)
 		}},
 		"a termination": {`interrupted`, func(_ *amazon, c *console) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }},
@@ -176,7 +179,7 @@ func TestTerminalThatTakesNothing(t *testing.T) {
 	}
 	select {
 	case <-c.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the trigger waits for the terminal")
 		c.press(ctrlQ)
 	}
