@@ -86,7 +86,7 @@ func (f *fleet) serve(pods cluster.Pods) map[string][]string {
 	f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{
 		Namespace: f.namespace, Name: "api", Replicas: int32(n), Pods: pods,
 	}))
-	f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("api"), n))
+	f.waitPodsReady("api", n)
 	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "1"))
 	on := map[string][]string{}
 	for _, id := range f.old {
@@ -118,7 +118,7 @@ func (f *fleet) refresh(how cluster.Boot, minHealthy, maxHealthy int32) {
 // waitRefreshed waits until the refresh has ended, and returns it as the API tells of it.
 func (f *fleet) waitRefreshed() types.InstanceRefresh {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	ctx, cancel := context.WithTimeout(f.ctx, rollingOut)
 	defer cancel()
 	_, err := f.aws.WaitRefresh(ctx, group, "Successful", "Failed")
 	f.must(err)
@@ -197,11 +197,12 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, tt.size)
 			f.launchHook(time.Minute)
-			f.aws.SetDelays(awsim.Delays{RefreshGiveUp: 15 * time.Second})
 			pods := f.serve(cluster.Pods{})
 			lowest := f.watchReady("api")
 			agent := f.startAgent("LAUNCH_TIMEOUT=3s", "NODE_REGISTRATION_TIMEOUT=1s", "SWEEP_INTERVAL=1s")
 			f.refresh(tt.how, tt.minHealthy, tt.maxHealthy)
+			f.waitAbandoned(2)
+			f.aws.SetDelays(awsim.Delays{RefreshGiveUp: time.Second})
 
 			ended := f.waitRefreshed()
 			reason := aws.ToString(ended.StatusReason)
@@ -219,6 +220,7 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 			if n := lowest(); n < 2*tt.size-1 {
 				t.Errorf("only %d pods of api were ready at one time, its budget asks for %d", n, 2*tt.size-1)
 			}
+			agent.waitCount(abandoned, "launch ended", "outcome", "abandoned")
 			if n := int(agent.metric("node_drainer_launches_total", "abandoned")); n < abandoned || n > abandoned+givenUp {
 				t.Errorf("%d launches are counted as abandoned, want %d, and %d more at most", n, abandoned, givenUp)
 			}
@@ -228,6 +230,22 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 			t.Logf("%d of %d old nodes went, %d launches were abandoned: %s", len(gone), tt.size, abandoned, reason)
 		})
 	}
+}
+
+// waitAbandoned waits until so many launches have been abandoned by the agent.
+func (f *fleet) waitAbandoned(n int) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	f.must(f.aws.WaitLedger(ctx, func(all []awsim.Action) bool {
+		abandoned := 0
+		for _, a := range all {
+			if a.Transition == awsim.Launching && a.ClosedBy == awsim.ByCompletion && a.Result == "ABANDON" {
+				abandoned++
+			}
+		}
+		return abandoned >= n
+	}))
 }
 
 // assertRestored holds if the group gets back to its size, by the old version.
@@ -361,7 +379,8 @@ func TestRefreshAndKilled(t *testing.T) {
 	t.Parallel()
 	const size = 4
 	f := newFleet(t, size)
-	f.launchHook(time.Minute)
+	f.hook(5 * time.Minute) // A hook outlasts the time in which nobody leads.
+	f.launchHook(5 * time.Minute)
 	f.serve(cluster.Pods{Stop: 2 * time.Second})
 	lowest := f.watchReady("api")
 	leader, standby := f.pair("SWEEP_INTERVAL=1s")
@@ -405,8 +424,8 @@ func TestLaunchWithoutMessage(t *testing.T) {
 			agent := w.startAgent("SWEEP_INTERVAL=1s", "LAUNCH_TIMEOUT="+tt.timeout)
 			node, a := w.launch()
 			agent.waitLog("waiting for the node", "node", node, "instance", a.InstanceID)
-			w.assertHeld()
 			if tt.result == "CONTINUE" {
+				w.assertHeld()
 				w.must(w.cluster.MarkReady(w.ctx, node))
 			}
 			if closed := w.waitClosed(a.InstanceID); closed.ClosedBy != awsim.ByCompletion || closed.Result != tt.result {

@@ -65,10 +65,16 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	lowest := f.watchReady("api")
 	f.startAgent("SWEEP_INTERVAL=1s")
 	f.outdate()
+	f.machines.Boot(2, cluster.BootUnready) // No pod moves before there is the taint.
 	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
-	run.ends(0, `3 nodes: tainted node-drainer.io/outdated`, `3 instances replaced`)
+	run.waitOutput(`3 nodes: tainted node-drainer.io/outdated`)
+	f.letServe(group)
+	run.completes(`3 instances replaced`)
 	f.assertRolled(lowest)
-	f.assertEvictedOnce(slices.Concat(slices.Collect(maps.Values(before))...))
+	pods := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(before))...)))
+	if got := slices.Sorted(slices.Values(f.evicted())); !slices.Equal(got, pods) { // None was put on an old node again.
+		t.Errorf("evicted:\n%q\nwant each pod of the old nodes, and no other:\n%q", got, pods)
+	}
 	for _, i := range f.waitServing(3) {
 		if effect := effectOn(f.getNode(cluster.NodeName(i.ID))); effect != "" {
 			t.Errorf("the new node of %s is tainted %s", i.ID, effect)

@@ -57,10 +57,8 @@ func (f *fleet) waitPooled() (id string) {
 // waitSwept waits until the agent has looked twice, from now on, at what no message told of.
 func (f *fleet) waitSwept() {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
 	const action = "DescribeAutoScalingGroups" // twice for each look
-	f.must(f.aws.WaitRequests(ctx, "autoscaling", action, len(f.calls("autoscaling", action))+6))
+	f.waitRequests(action, f.aws.Requests()["autoscaling."+action]+9)
 }
 
 // TestBackFromTheWarmPool: an instance that goes into the warm pool is drained, and keeps its mark there. When it is
@@ -85,8 +83,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 			f.pool(0, 2)
 			bearing := []corev1.Toleration{{Key: theirTaint, Operator: corev1.TolerationOpExists}}
 			f.serve(cluster.Pods{Stop: time.Second, Tolerations: bearing})
-			agent := f.startAgent("SWEEP_INTERVAL=" + tt.sweep)
-			agent.waitReady()
+			f.startAgent("SWEEP_INTERVAL=" + tt.sweep)
 
 			f.scale(1)
 			id := f.waitPooled()
@@ -110,7 +107,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 
 			f.scale(2)
 			f.waitServing(2)
-			f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("pinned"), 1))
+			f.waitPodsReady("pinned", 1)
 			f.assertBack(node)
 			if tt.told != "" {
 				f.waitEvent(tt.told)
@@ -123,7 +120,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 			f.assertReturned(id)
 			f.scale(2)
 			f.waitServing(2)
-			f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("pinned"), 1))
+			f.waitPodsReady("pinned", 1)
 			f.assertBack(node)
 			f.waitQueueEmpty()
 		})
@@ -176,7 +173,6 @@ func TestIntoTheWarmPoolAndOut(t *testing.T) {
 			}
 			f.machines.Boot(1, cluster.BootUnready)
 			agent := f.startAgent("SWEEP_INTERVAL=1s")
-			agent.waitReady()
 			began := time.Now()
 			f.pool(1, 1)
 			id := f.waitPooled()
