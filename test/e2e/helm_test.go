@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -94,14 +96,16 @@ func (r *release) apply(verb string, values ...string) error {
 	return err
 }
 
-// waitAgents waits until so many agents run and are ready, and returns them.
-func (r *release) waitAgents(n int) (agents []*container) {
+// waitAgents waits until so many agents run, and all of them have the setting and are ready, and returns them.
+func (r *release) waitAgents(n int, setting string) (agents []*container) {
 	r.t.Helper()
 	r.eventually(func() (wrong string) {
 		agents = r.agents()
-		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool { return !a.isReady() })
+		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool {
+			return !slices.Contains(a.cmd.Env, setting) || !a.isReady()
+		})
 		if len(agents) != n || len(ready) != n {
-			return fmt.Sprintf("%d agents run and %d are ready, want %d", len(agents), len(ready), n)
+			return fmt.Sprintf("%d agents run, of which %d have %s and are ready, want %d", len(agents), len(ready), setting, n)
 		}
 		return ""
 	})
@@ -111,7 +115,13 @@ func (r *release) waitAgents(n int) (agents []*container) {
 // eventually waits until nothing is wrong any more.
 func (w *world) eventually(wrong func() string) {
 	w.t.Helper()
-	deadline := time.After(patience)
+	w.within(patience, wrong)
+}
+
+// within is eventually for what takes so long.
+func (w *world) within(most time.Duration, wrong func() string) {
+	w.t.Helper()
+	deadline := time.After(most)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -122,7 +132,7 @@ func (w *world) eventually(wrong func() string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			w.t.Fatalf("still after %v: %s", patience, what)
+			w.t.Fatalf("still after %v: %s", most, what)
 		}
 	}
 }
@@ -171,6 +181,12 @@ func (r *release) idle() (node, instance string) {
 // roleARN is the IAM role that the agent takes by IRSA.
 const roleARN = "arn:aws:iam::123456789012:role/node-drainer"
 
+// How much an agent logs, as its environment says.
+const (
+	terse   = "LOG_LEVEL=info" // unless it is told otherwise
+	verbose = "LOG_LEVEL=debug"
+)
+
 // TestHelm is the life of a release: three values make an agent that drains; upgrade, rollback and uninstall lose no
 // drain and leave nothing.
 func TestHelm(t *testing.T) {
@@ -201,24 +217,16 @@ func TestHelm(t *testing.T) {
 			"--values", r.values(map[string]any{"trigger": map[string]any{
 				"enabled": true, "cronJobs": map[string]any{"nightly": nightly},
 			}}))...))
+		r.waitAgents(3, verbose)
 	})...)
 	f.assertEvicted(evicted)
-	for _, a := range r.waitAgents(3) {
-		if !slices.Contains(a.cmd.Env, "LOG_LEVEL=debug") {
-			t.Errorf("agent %s was not restarted with the new value", a.pod.Name)
-		}
-	}
 	r.assertScraped()
 	r.rollsOut("node-drainer-nightly")
 	r.assertLawful()
 
 	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", patience.String())
 	f.must(err)
-	for _, a := range r.waitAgents(2) {
-		if !slices.Contains(a.cmd.Env, "LOG_LEVEL=info") {
-			t.Errorf("agent %s was not rolled back", a.pod.Name)
-		}
-	}
+	r.waitAgents(2, terse)
 
 	r.bearsAnother()
 	r.uninstalls()
@@ -234,10 +242,10 @@ func (r *release) bearsAnother() {
 	queue := r.aws.CreateQueue("spots", nil)
 	other := r.release("spots", "agents-for-spots", queue)
 	r.must(other.apply("install", "--set", "config.clusterName=demo", "--set", "config.queue.url="+queue))
-	other.waitAgents(2)
+	other.waitAgents(2, terse)
 	other.leader()
 	other.uninstalls()
-	r.waitAgents(2)
+	r.waitAgents(2, terse)
 	r.leader()
 }
 
@@ -268,14 +276,19 @@ func (r *release) assertServes(replicas int) {
 	if role := account.Annotations["eks.amazonaws.com/role-arn"]; role != roleARN {
 		r.t.Errorf("the ServiceAccount has the role %q", role)
 	}
-	agents := r.waitAgents(replicas)
-	leader := r.leader()
+	agents := r.waitAgents(replicas, terse)
+	r.eventually(func() (wrong string) { // The Lease is had before the leader knows.
+		leader := r.leader()
+		for _, a := range agents {
+			if leads := a.agent.metric("node_drainer_leader", "") == 1; leads != (a.agent == leader) {
+				return fmt.Sprintf("agent %s: leads is %v by its metric, and not by the Lease", a.pod.Name, leads)
+			}
+		}
+		return ""
+	})
 	var ips []string
 	for _, a := range agents {
 		ips = append(ips, a.ip)
-		if leads := a.agent.metric("node_drainer_leader", "") == 1; leads != (a.agent == leader) {
-			r.t.Errorf("agent %s: leads is %v by its metric, and not by the Lease", a.pod.Name, leads)
-		}
 		r.assertProbes(a)
 	}
 	slices.Sort(ips)
@@ -359,7 +372,9 @@ func (r *release) drains() (evicted []string) {
 	r.waitCompleted(instance)
 	r.waitQueueEmpty()
 	r.assertEvictedOnce(evicted)
-	if n := r.leader().count("pod evicted"); n > 0 {
+	leader := r.leader()
+	leader.waitLog("node drained", "node", node)
+	if n := leader.count("pod evicted"); n > 0 {
 		r.t.Errorf("%d lines of level debug were logged, and the level is info", n)
 	}
 	return evicted
@@ -390,12 +405,11 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 			r.t.Errorf("agent %s is on node %s, which is going", a.pod.Name, node)
 		}
 	}
+	leader := r.leader() // one of after the change, which alone is to evict
 	r.must(r.cluster.Client().PolicyV1().PodDisruptionBudgets(r.namespace).Delete(r.ctx, "db", metav1.DeleteOptions{}))
 	r.waitCompleted(instance)
 	r.waitQueueEmpty()
-	if n := r.leader().count("pod evicted"); n == 0 {
-		r.t.Error("no line of level debug was logged by the agent that went on")
-	}
+	leader.waitLog("pod evicted") // at the level that it has been given
 	return evicted
 }
 
@@ -409,7 +423,7 @@ func (r *release) rollsOut(cronJob string) {
 	_, err = r.cluster.Kubectl(r.ctx, "create", "job", "at-once", "--from=cronjob/"+cronJob, "--namespace", r.home)
 	r.must(err)
 	var job *batchv1.Job
-	r.eventually(func() (wrong string) {
+	r.within(rollingOut, func() (wrong string) {
 		job, err = r.cluster.Client().BatchV1().Jobs(r.home).Get(r.ctx, "at-once", metav1.GetOptions{})
 		r.must(err)
 		for _, c := range job.Status.Conditions {
@@ -547,7 +561,20 @@ func defineMonitors(t *testing.T, c *cluster.Cluster) {
 	if _, err := c.Kubectl(t.Context(), append(flags, "apply", "--server-side")...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Kubectl(t.Context(), append(flags, "wait", "--for=condition=Established", "--timeout=1m")...); err != nil {
+	await := append(flags, "wait", "--for=condition=Established", "--timeout="+patience.String())
+	if _, err := c.Kubectl(t.Context(), await...); err != nil {
+		t.Fatal(err)
+	}
+	// They are established before the API server tells of them, and it does not tell of both at once.
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
+			kinds := func(kind string) bool {
+				return slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
+			}
+			return err == nil && kinds("ServiceMonitor") && kinds("PrometheusRule"), nil
+		})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -89,7 +89,10 @@ func (k *kubelet) sync(ctx context.Context, p *corev1.Pod) error {
 		return k.remove(ctx, p)
 	case r == nil && p.Spec.NodeName != "":
 		r, err := k.start(ctx, p)
-		if err != nil {
+		switch {
+		case apierrors.IsNotFound(err): // The pod has gone meanwhile.
+			return nil
+		case err != nil:
 			return err
 		}
 		k.containers[p.UID] = r
@@ -149,13 +152,16 @@ func (k *kubelet) follow(ctx context.Context, r *container) {
 	k.report(ctx, r, ended(code))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r.agent != nil && (code != 0 || !r.told) && ctx.Err() == nil {
+	if r.agent != nil && (!r.told || code != 0 && r.hasStarted()) && ctx.Err() == nil {
 		k.t.Errorf("the agent of pod %s ended with %d; told to: %v", r.pod.Name, code, r.told)
 	}
 	if err := k.remove(ctx, r.pod); err != nil && ctx.Err() == nil {
 		k.t.Errorf("pod %s: %v", r.pod.Name, err)
 	}
 }
+
+// hasStarted tells whether the agent has said so. One that is told to stop before may not have begun to listen for it.
+func (r *container) hasStarted() bool { return r.agent.count("agent started") > 0 }
 
 // isReady tells whether the pod's readiness probe is answered as it asks for.
 func (r *container) isReady() bool {
@@ -173,7 +179,7 @@ func (p *process) answers(path string) int {
 	}
 	url := "http://" + p.lines[i].text("listen") + path
 	p.mu.Unlock()
-	response, err := http.Get(url)
+	response, err := (&http.Client{Timeout: patience}).Get(url)
 	if err != nil {
 		return 0
 	}
