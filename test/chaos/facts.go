@@ -81,6 +81,7 @@ type pod struct {
 	Guarded              bool          // By a budget.
 	Grace                time.Duration // Its own.
 	Seen                 span          // From the first sight of it to its end.
+	Bound                time.Time     // When it was first seen on its node.
 	Told                 time.Time     // When it was first seen to have got its SIGTERM; zero is never.
 }
 

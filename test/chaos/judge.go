@@ -314,13 +314,20 @@ func (j *verdict) interruption(i awsim.Interruption) {
 		for _, p := range j.podsByName[name] {
 			// What the end of the machine does to its pods looks like a SIGTERM, and comes later than that.
 			before := !p.Told.IsZero() && p.Told.Before(i.TakenAt.Add(j.late(i.TakenAt)))
-			if instanceOf(p.Node) != i.InstanceID || before || p.Seen.From.After(i.TakenAt) {
+			if instanceOf(p.Node) != i.InstanceID || before || j.stray(p) {
 				continue
 			}
 			j.breaks(told, "pod %s of %s, since %s: warned %s, taken %s, told %s, gone %s", name, i.InstanceID,
-				clock(p.Seen.From), clock(i.WarnedAt), clock(i.TakenAt), clock(p.Told), clock(i.GoneAt))
+				clock(p.Bound), clock(i.WarnedAt), clock(i.TakenAt), clock(p.Told), clock(i.GoneAt))
 		}
 	}
+}
+
+// stray tells whether a scheduler with an old picture has put the pod on a node that had been marked for longer
+// than drains wait for such pods.
+func (j *verdict) stray(p pod) bool {
+	marks := j.nodes[instanceOf(p.Node)].Marks
+	return len(marks) > 0 && p.Bound.After(marks[0].Seen.Add(settle+j.late(p.Bound)))
 }
 
 // helpless tells whether there was nobody, be it for a moment, who could tell the pods just before EC2 took

@@ -252,9 +252,15 @@ func TestJudge(t *testing.T) {
 
 		{"a pod of a Spot Instance dies without warning", func(f *facts) { f.Pods[2].Told = time.Time{} }, told},
 		{"a pod of it is told by the end of the machine only", func(f *facts) { f.Pods[2].Told = at(37.9) }, told},
-		{"that pod came when EC2 had taken the instance", func(f *facts) {
-			f.Pods[2].Told, f.Pods[2].Seen.From, f.Requests = at(37.9), at(36), nil
+		{"that pod came when the node had long been marked", func(f *facts) {
+			f.Pods[2].Told, f.Pods[2].Bound = at(37.9), at(14.1)
 		}, ""},
+		{"that pod came a moment after the mark", func(f *facts) {
+			f.Pods[2].Told, f.Pods[2].Bound = at(37.9), at(13.9)
+		}, told},
+		{"that pod came to a node without a mark", func(f *facts) {
+			f.Pods[2].Told, f.Pods[2].Bound, f.Nodes[1].Marks, f.Requests = at(37.9), at(20), nil, nil
+		}, told},
 		{"a pod of it is told at the last moment", func(f *facts) { f.Pods[2].Told = at(34.9) }, ""},
 		{"that was while no agent lived", func(f *facts) {
 			f.Pods[2].Told, f.Lives = time.Time{}, []life{{span: span{at(40), at(60)}, Ended: stopped}}

@@ -57,7 +57,9 @@ func (r *recorder) pod(o *corev1.Pod, gone bool) {
 		}
 		r.pods[p.UID] = p
 	}
-	p.Node = o.Spec.NodeName
+	if p.Node == "" && o.Spec.NodeName != "" {
+		p.Node, p.Bound = o.Spec.NodeName, now
+	}
 	switch {
 	case gone:
 		p.Seen.To = now

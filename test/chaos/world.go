@@ -31,8 +31,8 @@ const (
 	// beat is the HeartbeatTimeout of our hooks. A heartbeat is sent before half of it has passed, so the other
 	// half is the longest time without a leader that they bear: the API server away, and then a new lease.
 	beat = time.Minute
-	// margin is the agents' EVENT_MARGIN.
-	margin = 3 * time.Second
+	// margin is the agents' EVENT_MARGIN, and settle their DRAIN_SETTLE.
+	margin, settle = 3 * time.Second, time.Second
 	// shutdown is how long a machine takes to end. It must be longer than lag, for the judge to tell who
 	// ended its pods.
 	shutdown = 3 * time.Second
