@@ -117,7 +117,8 @@ func (w *world) environment(o options) func(number int) []string {
 			"QUEUE_VISIBILITY_TIMEOUT=5s", "HOOK_CONFIRM_TIMEOUT=5s", "HOOK_NAMES=" + ourHook + "," + readyHook,
 			"SWEEP_INTERVAL=5s", "NODE_REGISTRATION_TIMEOUT=10s",
 			"EVENT_REBALANCE_RECOMMENDATION=drain", "EVENT_MARGIN=" + margin.String(),
-			"DRAIN_SETTLE=" + settle.String(), "DRAIN_TIMEOUT=" + o.drain.String(), "DRAIN_FORCE_SPACING=2s", "DRAIN_BLOCKED_AFTER=5s",
+			"DRAIN_SETTLE=" + settle.String(),
+			"DRAIN_TIMEOUT=" + o.drain.String(), "DRAIN_FORCE_SPACING=2s", "DRAIN_BLOCKED_AFTER=5s",
 		}
 	}
 }

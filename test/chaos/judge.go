@@ -323,8 +323,8 @@ func (j *verdict) interruption(i awsim.Interruption) {
 	}
 }
 
-// stray tells whether a scheduler with an old picture has put the pod on a node that had been marked for longer
-// than drains wait for such pods.
+// stray tells whether a scheduler with an old picture has put the pod on a node that had been marked for
+// longer than drains wait for such pods.
 func (j *verdict) stray(p pod) bool {
 	marks := j.nodes[instanceOf(p.Node)].Marks
 	return len(marks) > 0 && p.Bound.After(marks[0].Seen.Add(settle+j.late(p.Bound)))

@@ -171,8 +171,8 @@ func (c *Cluster) WaitDisruptionsAllowed(ctx context.Context, namespace, name st
 	return nil
 }
 
-// WaitBudget returns when done is true of the status of the budget of that name, which the disruption controller
-// keeps.
+// WaitBudget returns when done is true of the status of the budget of that name, which the disruption
+// controller keeps.
 func (c *Cluster) WaitBudget(
 	ctx context.Context, namespace, name string, done func(policyv1.PodDisruptionBudgetStatus) bool,
 ) error {

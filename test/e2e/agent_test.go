@@ -146,23 +146,34 @@ func (l line) matches(message string, fields []string) bool {
 // waitLog returns the first line with the message and the fields, given as pairs, as soon as there is one.
 func (p *process) waitLog(message string, fields ...string) line {
 	p.t.Helper()
+	return p.waitCount(1, message, fields...)
+}
+
+// waitCount is waitLog for the n-th such line.
+func (p *process) waitCount(n int, message string, fields ...string) line {
+	p.t.Helper()
 	deadline := time.After(patience)
-	for i := 0; ; {
+	read, found, ended := 0, 0, false
+	for {
 		p.mu.Lock()
-		for ; i < len(p.lines); i++ {
-			if p.lines[i].matches(message, fields) {
-				defer p.mu.Unlock()
-				return p.lines[i]
+		lines, more := p.lines[read:], p.more
+		p.mu.Unlock()
+		for _, l := range lines {
+			if l.matches(message, fields) {
+				if found++; found == n {
+					return l
+				}
 			}
 		}
-		more := p.more
-		p.mu.Unlock()
+		if read += len(lines); ended {
+			p.t.Fatalf("the agent exited before it logged %q %q %d times", message, fields, n)
+		}
 		select {
 		case <-more:
-		case <-p.done:
-			p.t.Fatalf("the agent exited before it logged %q %q", message, fields)
+		case <-p.done: // All that it has logged has been read by then.
+			ended = true
 		case <-deadline:
-			p.t.Fatalf("the agent has not logged %q %q within %v", message, fields, patience)
+			p.t.Fatalf("the agent has logged %q %q %d times within %v, want %d", message, fields, found, patience, n)
 		}
 	}
 }

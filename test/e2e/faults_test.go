@@ -11,27 +11,6 @@ import (
 
 // The faults that are tested here have been found in other drainers.
 
-// waitCount waits until there are n lines with the message and the fields, given as pairs.
-func (p *process) waitCount(n int, message string, fields ...string) {
-	p.t.Helper()
-	deadline := time.After(patience)
-	for {
-		p.mu.Lock()
-		more := p.more
-		p.mu.Unlock()
-		if p.count(message, fields...) >= n {
-			return
-		}
-		select {
-		case <-more:
-		case <-p.done:
-			p.t.Fatalf("the agent exited before it logged %q %q %d times", message, fields, n)
-		case <-deadline:
-			p.t.Fatalf("the agent has logged %q %q %d times within %v, want %d", message, fields, p.count(message, fields...), patience, n)
-		}
-	}
-}
-
 // TestKilledAmidManyDrains: the agent is killed without warning while three nodes drain, and the next one goes on.
 // Every pod is evicted, no budget is broken, and nothing hangs.
 func TestKilledAmidManyDrains(t *testing.T) {

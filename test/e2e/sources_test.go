@@ -174,13 +174,10 @@ func TestSources(t *testing.T) {
 }
 
 // serving waits until the group has so many instances, and all are in service.
-func (a *amazon) serving(n int) (all []awsim.Instance) {
+func (a *amazon) serving(n int) []awsim.Instance {
 	a.t.Helper()
-	a.must(a.WaitInstances(a.t.Context(), group, func(now []awsim.Instance) bool {
-		all = now
-		return len(now) == n && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
-	}))
-	return all
+	a.waitGroup(group, n)
+	return a.Instances(group)
 }
 
 // TestChosenInstance: one is named, and goes; nobody else does.
