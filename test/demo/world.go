@@ -32,7 +32,8 @@ const (
 	startTime         = 2 * time.Second
 	shutdown          = 1500 * time.Millisecond // Of the machine, when its hook has let it go.
 
-	// setupTimeout bounds each step before the story but the builds, which take what they take.
+	// setupTimeout bounds each step before the story but the builds, which take what they take, and in the story
+	// the wait for our own watch.
 	setupTimeout = 2 * time.Minute
 )
 
