@@ -178,6 +178,14 @@ func (p *process) waitCount(n int, message string, fields ...string) line {
 	}
 }
 
+// logs waits for n such lines, and holds if there are no more.
+func (p *process) logs(n int, message string, fields ...string) {
+	p.t.Helper()
+	if p.waitCount(n, message, fields...); p.count(message, fields...) != n {
+		p.t.Errorf("the agent has logged %q %q %d times, want %d", message, fields, p.count(message, fields...), n)
+	}
+}
+
 // kill ends the process as kill -9 does, and waits for its end.
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
@@ -254,18 +262,10 @@ func (p *process) waitReady() {
 // waitReadyz waits until the agent's readiness has the code, and says what.
 func (p *process) waitReadyz(code int, what string) {
 	p.t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		got, body := p.get("/readyz")
-		if got == code && strings.Contains(body, what) {
-			return
+	eventually(p.t, patience, func() string {
+		if got, body := p.get("/readyz"); got != code || !strings.Contains(body, what) {
+			return fmt.Sprintf("/readyz is %d: %s; want %d and %q", got, body, code, what)
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			p.t.Fatalf("/readyz is %d: %s; want %d and %q", got, body, code, what)
-		}
-	}
+		return ""
+	})
 }

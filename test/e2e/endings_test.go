@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"maps"
 	"net/http"
 	"os"
@@ -50,7 +49,7 @@ func newAmazon(t testing.TB, g awsim.Group, holding bool) *amazon {
 		g.Desired = 4
 	}
 	a.must(s.CreateGroup(g))
-	a.waitGroup(group, g.Desired)
+	inService(t, s, group, g.Desired)
 	timeout := time.Hour
 	if !holding {
 		timeout = time.Second
@@ -68,14 +67,17 @@ func (a *amazon) must(err error) {
 	}
 }
 
-// waitGroup waits until the group of that name has so many instances, all of them in service.
-func (a *amazon) waitGroup(name string, size int) {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
-	defer cancel()
-	a.must(a.WaitInstances(ctx, name, func(now []awsim.Instance) bool {
+// inService waits until the group of that name has so many instances, all of them in service, and returns them.
+func inService(t testing.TB, aws *awsim.Server, name string, size int) (all []awsim.Instance) {
+	t.Helper()
+	err := aws.WaitInstances(patient(t), name, func(now []awsim.Instance) bool {
+		all = now
 		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
-	}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // trigger runs the trigger for the group, without a cluster.
@@ -89,9 +91,7 @@ func (a *amazon) trigger(args ...string) *triggering {
 
 func (a *amazon) waitRefresh(statuses ...string) awsim.Refresh {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
-	defer cancel()
-	f, err := a.WaitRefresh(ctx, group, statuses...)
+	f, err := a.WaitRefresh(patient(a.t), group, statuses...)
 	a.must(err)
 	return f
 }
@@ -376,7 +376,7 @@ func TestSeveralGroupsEnd(t *testing.T) {
 					Name: other, Max: 4, Desired: 1, LaunchTemplate: launchTemplate, LaunchTemplateVersion: "1",
 					Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 				}))
-				a.waitGroup(other, 1)
+				inService(t, a.Server, other, 1)
 				a.must(a.PutHook(other, awsim.Hook{Name: hook, HeartbeatTimeout: time.Second, DefaultResult: "CONTINUE"}))
 			}
 			a.deleteHook(hook) // and so the preflight refuses it

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -99,7 +97,7 @@ func (r *release) apply(verb string, values ...string) error {
 // waitAgents waits until so many agents run, and all of them have the setting and are ready, and returns them.
 func (r *release) waitAgents(n int, setting string) (agents []*container) {
 	r.t.Helper()
-	r.eventually(func() (wrong string) {
+	eventually(r.t, patience, func() (wrong string) {
 		agents = r.agents()
 		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool {
 			return !slices.Contains(a.cmd.Env, setting) || !a.isReady()
@@ -112,35 +110,10 @@ func (r *release) waitAgents(n int, setting string) (agents []*container) {
 	return agents
 }
 
-// eventually waits until nothing is wrong any more.
-func (w *world) eventually(wrong func() string) {
-	w.t.Helper()
-	w.within(patience, wrong)
-}
-
-// within is eventually for what takes so long.
-func (w *world) within(most time.Duration, wrong func() string) {
-	w.t.Helper()
-	deadline := time.After(most)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		what := wrong()
-		if what == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("still after %v: %s", most, what)
-		}
-	}
-}
-
 // leader waits until one of the agents holds the Lease, and returns it.
 func (r *release) leader() (leader *process) {
 	r.t.Helper()
-	r.eventually(func() (wrong string) {
+	eventually(r.t, patience, func() (wrong string) {
 		lease, err := r.cluster.Client().CoordinationV1().Leases(r.home).Get(r.ctx, r.fullName(), metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
 			return fmt.Sprintf("nobody has had the Lease: %v", err)
@@ -254,7 +227,7 @@ func (r *release) uninstalls() {
 	r.t.Helper()
 	_, err := r.helm("uninstall", r.name)
 	r.must(err)
-	r.eventually(func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
+	eventually(r.t, patience, func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
 }
 
 // assertServes holds if the release is what its user expects: one agent leads, probes and Service find them, and the
@@ -277,7 +250,7 @@ func (r *release) assertServes(replicas int) {
 		r.t.Errorf("the ServiceAccount has the role %q", role)
 	}
 	agents := r.waitAgents(replicas, terse)
-	r.eventually(func() (wrong string) { // The Lease is had before the leader knows.
+	eventually(r.t, patience, func() (wrong string) { // The Lease is had before the leader knows.
 		leader := r.leader()
 		for _, a := range agents {
 			if leads := a.agent.metric("node_drainer_leader", "") == 1; leads != (a.agent == leader) {
@@ -292,7 +265,7 @@ func (r *release) assertServes(replicas int) {
 		r.assertProbes(a)
 	}
 	slices.Sort(ips)
-	r.eventually(func() (wrong string) {
+	eventually(r.t, patience, func() (wrong string) {
 		got, port := r.endpoints()
 		if !slices.Equal(got, ips) || port != agents[0].pod.Spec.Containers[0].Ports[0].ContainerPort {
 			return fmt.Sprintf("the Service leads to port %d of %q, want %q", port, got, ips)
@@ -423,7 +396,7 @@ func (r *release) rollsOut(cronJob string) {
 	_, err = r.cluster.Kubectl(r.ctx, "create", "job", "at-once", "--from=cronjob/"+cronJob, "--namespace", r.home)
 	r.must(err)
 	var job *batchv1.Job
-	r.within(rollingOut, func() (wrong string) {
+	eventually(r.t, rollingOut, func() (wrong string) {
 		job, err = r.cluster.Client().BatchV1().Jobs(r.home).Get(r.ctx, "at-once", metav1.GetOptions{})
 		r.must(err)
 		for _, c := range job.Status.Conditions {
@@ -566,15 +539,16 @@ func defineMonitors(t *testing.T, c *cluster.Cluster) {
 		t.Fatal(err)
 	}
 	// They are established before the API server tells of them, and it does not tell of both at once.
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
-		func(context.Context) (bool, error) {
-			known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
-			kinds := func(kind string) bool {
-				return slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
+	eventually(t, patience, func() string {
+		known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
+		if err != nil {
+			return err.Error()
+		}
+		for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+			if !slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
+				return "the API server does not tell of kind " + kind
 			}
-			return err == nil && kinds("ServiceMonitor") && kinds("PrometheusRule"), nil
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}
+		return ""
+	})
 }

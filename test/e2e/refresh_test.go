@@ -62,19 +62,7 @@ func newFleetOn(t testing.TB, c *cluster.Cluster, g awsim.Group) *fleet {
 // waitServing waits until the group has so many instances, all of them in service, and returns them.
 func (f *fleet) waitServing(size int) []awsim.Instance {
 	f.t.Helper()
-	return f.waitGroup(group, size)
-}
-
-// waitGroup is waitServing for a group of that name.
-func (f *fleet) waitGroup(name string, size int) (all []awsim.Instance) {
-	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	f.must(f.aws.WaitInstances(ctx, name, func(now []awsim.Instance) bool {
-		all = now
-		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
-	}))
-	return all
+	return inService(f.t, f.aws, group, size)
 }
 
 // serve runs two pods for each node, of which all but one must always be ready, and returns the names of the pods by
@@ -132,9 +120,7 @@ func (f *fleet) waitRefreshed() types.InstanceRefresh {
 // newcomer waits for the launch of an instance that is not among the known ones, and returns it.
 func (f *fleet) newcomer(known ...string) (found awsim.Action) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	f.must(f.aws.WaitLedger(ctx, func(all []awsim.Action) bool {
+	f.must(f.aws.WaitLedger(patient(f.t), func(all []awsim.Action) bool {
 		for _, a := range all {
 			if a.Transition == awsim.Launching && !slices.Contains(known, a.InstanceID) {
 				found = a
@@ -235,9 +221,7 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 // waitAbandoned waits until so many launches have been abandoned by the agent.
 func (f *fleet) waitAbandoned(n int) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	f.must(f.aws.WaitLedger(ctx, func(all []awsim.Action) bool {
+	f.must(f.aws.WaitLedger(patient(f.t), func(all []awsim.Action) bool {
 		abandoned := 0
 		for _, a := range all {
 			if a.Transition == awsim.Launching && a.ClosedBy == awsim.ByCompletion && a.Result == "ABANDON" {

@@ -79,8 +79,8 @@ func TestStandby(t *testing.T) {
 	}
 	one.healthy()
 	two.healthy()
-	one.waitCount(1, "node drained")
-	if one.count("node drained") != 1 || two.count("message received") > 0 {
+	one.logs(1, "node drained")
+	if two.count("message received") > 0 {
 		t.Error("the wrong one has worked")
 	}
 	if code := two.stop(); code != 0 {
@@ -191,8 +191,8 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 	w.waitQueueEmpty()
 	marked, began := one.waitLog("node taken out of service").at(t), two.waitLog("leading").at(t)
 	t.Logf("the other led %v after the node was marked", began.Sub(marked))
-	two.waitCount(1, "node drained")
-	if one.count("pod evicted") > 0 || two.count("node drained") != 1 {
+	two.logs(1, "node drained")
+	if one.count("pod evicted") > 0 {
 		t.Error("the node was not drained by the other")
 	}
 	one.waitReadyz(http.StatusOK, "ready: standing by; two_")
@@ -214,10 +214,7 @@ func TestSingleReplicaOnItsOwnNode(t *testing.T) {
 	w.terminate(instance)
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
-	one.waitCount(2, "leading")
-	if got := one.count("leading"); got != 2 {
-		t.Errorf("it led %d times, want twice", got)
-	}
+	one.logs(2, "leading")
 	w.assertEvictedOnce(before)
 }
 
@@ -270,7 +267,7 @@ func TestTwoLeaders(t *testing.T) {
 	limit(t, w.aws, agentKey, "second", w.aws.QueueARN(w.queue))
 	one, two := w.startAgent(), w.startAgent("AWS_ACCESS_KEY_ID=second")
 	w.waitQueueEmpty() // of the hook's test notification
-	w.eventually(func() string {
+	eventually(t, patience, func() string {
 		if w.aws.RequestsBy("second")["sqs.ReceiveMessage"] == 0 {
 			return "the second agent has not asked for messages"
 		}
@@ -299,8 +296,8 @@ func TestTwoLeaders(t *testing.T) {
 	if len(asked) != len(before) {
 		t.Errorf("%d pods were evicted, want %d", len(asked), len(before))
 	}
-	one.waitCount(1, "termination taken up")
-	two.waitCount(1, "termination taken up")
+	one.waitLog("termination taken up")
+	two.waitLog("termination taken up")
 	for _, p := range []*process{one, two} {
 		p.healthy()
 		if p.count("pod deleted at the deadline") > 0 {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -54,19 +53,14 @@ const rollingOut = 10 * time.Minute
 // completes is ends for a trigger that replaces a whole group.
 func (r *triggering) completes(patterns ...string) {
 	r.t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(rollingOut):
-		r.t.Fatalf("the rollout has not ended within %v", rollingOut)
-	}
+	r.waitEnd(rollingOut)
 	r.ends(0, patterns...)
 }
 
 // letServe has the machines of the second version come up Ready from now on, and makes those Ready that are up.
 func (f *fleet) letServe(groups ...string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
+	ctx := patient(f.t)
 	f.machines.Boot(2, cluster.BootReady)
 	for _, name := range groups {
 		var come []awsim.Instance
@@ -145,7 +139,7 @@ func TestRolloutOfTwoGroups(t *testing.T) {
 		Name: other, Max: 100, Desired: 3, LaunchTemplate: launchTemplate, LaunchTemplateVersion: "$Latest",
 		Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 	}))
-	old := f.waitGroup(other, 3)
+	old := inService(t, f.aws, other, 3)
 	f.must(f.aws.PutHook(other, awsim.Hook{
 		Name: hook, HeartbeatTimeout: time.Minute, NotificationTargetARN: f.aws.QueueARN(f.queue),
 	}))
@@ -167,7 +161,7 @@ func TestRolloutOfTwoGroups(t *testing.T) {
 	}
 	f.old = append(f.old, ids(old)...)
 	for _, name := range []string{group, other} {
-		for _, i := range f.waitGroup(name, 3) {
+		for _, i := range inService(t, f.aws, name, 3) {
 			if i.Version != 2 {
 				t.Errorf("instance %s of %s is of version %d", i.ID, name, i.Version)
 			}
@@ -230,9 +224,7 @@ func TestTriggerKilled(t *testing.T) {
 // waitGone waits until so many old instances have been told to go.
 func (f *fleet) waitGone(n int) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	f.must(f.aws.WaitLedger(ctx, func(all []awsim.Action) bool { return len(f.goneOf(all)) >= n }))
+	f.must(f.aws.WaitLedger(patient(f.t), func(all []awsim.Action) bool { return len(f.goneOf(all)) >= n }))
 }
 
 // TestDrainedAndNotOnlyReplaced: AWS calls the refresh successful while the last node still drains. The trigger waits
@@ -245,9 +237,7 @@ func TestDrainedAndNotOnlyReplaced(t *testing.T) {
 	f.outdate()
 	f.allow("0")
 	run := f.trigger("--asg", group, "--surge", "100%")
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	_, err := f.aws.WaitRefresh(ctx, group, "Successful")
+	_, err := f.aws.WaitRefresh(patient(f.t), group, "Successful")
 	f.must(err)
 	run.waitOutput(`Successful`)
 	run.waitOutput(`pods left.*` + f.namespace + `/api`)
@@ -269,9 +259,7 @@ func (f *fleet) allow(most string) {
 	f.t.Helper()
 	f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
 	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", most))
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	f.must(f.cluster.WaitBudget(ctx, f.namespace, "api", func(s policyv1.PodDisruptionBudgetStatus) bool {
+	f.must(f.cluster.WaitBudget(patient(f.t), f.namespace, "api", func(s policyv1.PodDisruptionBudgetStatus) bool {
 		return s.ExpectedPods > 0
 	}))
 }

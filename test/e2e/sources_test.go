@@ -176,8 +176,7 @@ func TestSources(t *testing.T) {
 // serving waits until the group has so many instances, and all are in service.
 func (a *amazon) serving(n int) []awsim.Instance {
 	a.t.Helper()
-	a.waitGroup(group, n)
-	return a.Instances(group)
+	return inService(a.t, a.Server, group, n)
 }
 
 // TestChosenInstance: one is named, and goes; nobody else does.

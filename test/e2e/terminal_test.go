@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/signal"
@@ -144,9 +143,7 @@ func TestTerminalIsGivenBack(t *testing.T) {
 		"a second one, while a call takes long": {"", func(a *amazon, c *console) {
 			a.Inject(awsim.Fault{Action: "CancelInstanceRefresh", Latency: time.Hour})
 			c.press(ctrlC)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			a.must(a.WaitRequests(ctx, "autoscaling", "CancelInstanceRefresh", 1))
+			a.must(a.WaitRequests(patient(t), "autoscaling", "CancelInstanceRefresh", 1))
 			c.press(ctrlC)
 		}},
 		"a termination": {`interrupted`, func(_ *amazon, c *console) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }},

@@ -136,11 +136,7 @@ func (r *triggering) ends(code int, patterns ...string) {
 // exits is ends for a trigger on a terminal.
 func (r *triggering) exits(code int, patterns ...string) {
 	r.t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(patience):
-		r.t.Fatalf("the trigger has not ended within %v", patience)
-	}
+	r.waitEnd(patience)
 	if got := r.cmd.ProcessState.ExitCode(); got != code {
 		r.t.Errorf("the trigger ended with %d, want %d", got, code)
 	}
@@ -148,6 +144,16 @@ func (r *triggering) exits(code int, patterns ...string) {
 		if !regexp.MustCompile(pattern).MatchString(r.output()) {
 			r.t.Errorf("the trigger did not write %s", pattern)
 		}
+	}
+}
+
+// waitEnd waits until the trigger has ended.
+func (r *triggering) waitEnd(most time.Duration) {
+	r.t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(most):
+		r.t.Fatalf("the trigger has not ended within %v", most)
 	}
 }
 

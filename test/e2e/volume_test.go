@@ -58,19 +58,12 @@ func TestVolume(t *testing.T) {
 // waitMetric waits until a counter has the value.
 func (p *process) waitMetric(name, label string, want float64) {
 	p.t.Helper()
-	deadline := time.After(patience)
-	for tick := time.NewTicker(50 * time.Millisecond); ; {
-		got := p.metric(name, label)
-		if got == want {
-			tick.Stop()
-			return
+	eventually(p.t, patience, func() string {
+		if got := p.metric(name, label); got != want {
+			return fmt.Sprintf("%s %q is %v, want %v", name, label, got, want)
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			p.t.Fatalf("%s %q is %v, want %v", name, label, got, want)
-		}
-	}
+		return ""
+	})
 }
 
 // TestForeignMessagesDoNotStarveOurs: terminations of another cluster, which nobody takes out of the queue, come

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -41,9 +40,7 @@ func (f *fleet) scale(size int32) {
 // waitPooled waits until an instance rests in the warm pool, and returns its id.
 func (f *fleet) waitPooled() (id string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
-	defer cancel()
-	f.must(f.aws.WaitInstances(ctx, group, func(all []awsim.Instance) bool {
+	f.must(f.aws.WaitInstances(patient(f.t), group, func(all []awsim.Instance) bool {
 		i := slices.IndexFunc(all, func(i awsim.Instance) bool { return i.State == "Warmed:Stopped" })
 		if i >= 0 {
 			id = all[i].ID

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -23,6 +24,33 @@ import (
 // for which the disruption controller counts a pod as disrupted whose eviction was granted and then broken off: what
 // an agent that is killed amid its requests can leave behind.
 const patience = 4 * time.Minute
+
+// patient is a context for the waits of one test: one that waits for ever takes no other test along.
+func patient(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually asks until nothing is wrong any more, of what cannot be watched.
+func eventually(t testing.TB, most time.Duration, wrong func() string) {
+	t.Helper()
+	deadline := time.After(most)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		what := wrong()
+		if what == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("still after %v: %s", most, what)
+		}
+	}
+}
 
 const (
 	group = "workers"
@@ -139,17 +167,13 @@ func (w *world) deploy(name, node string, n int32, pods cluster.Pods) {
 // waitPodsReady waits until n pods of the workload are ready.
 func (w *world) waitPodsReady(name string, n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	w.must(w.cluster.WaitReady(ctx, w.namespace, cluster.Selector(name), n))
+	w.must(w.cluster.WaitReady(patient(w.t), w.namespace, cluster.Selector(name), n))
 }
 
 // waitRequests waits until an action of Auto Scaling has been called n times.
 func (w *world) waitRequests(action string, n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	w.must(w.aws.WaitRequests(ctx, "autoscaling", action, n))
+	w.must(w.aws.WaitRequests(patient(w.t), "autoscaling", action, n))
 }
 
 // podsOn returns the names of the pods on the node.
@@ -173,9 +197,7 @@ func (w *world) terminate(instanceID string) {
 // waitClosed waits until every lifecycle action of the instance is over, and returns the last one's record.
 func (w *world) waitClosed(instanceID string) awsim.Action {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	a, err := w.aws.WaitClosed(ctx, instanceID)
+	a, err := w.aws.WaitClosed(patient(w.t), instanceID)
 	w.must(err)
 	return a
 }
@@ -193,9 +215,7 @@ func (w *world) waitCompleted(instanceID string) awsim.Action {
 // waitQueueEmpty waits until every message has been deleted.
 func (w *world) waitQueueEmpty() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	if err := w.aws.WaitDrained(ctx, w.queue); err != nil {
+	if err := w.aws.WaitDrained(patient(w.t), w.queue); err != nil {
 		w.t.Fatalf("messages are left in the queue: %+v: %v", w.aws.Queue(w.queue), err)
 	}
 }
@@ -364,9 +384,7 @@ func (w *world) watchReady(name string) (lowest func() int) {
 // waitEvent waits until a Kubernetes Event with the reason has been recorded for an object of this test.
 func (w *world) waitEvent(reason string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	watch, err := w.cluster.Client().CoreV1().Events("").Watch(ctx, metav1.ListOptions{
+	watch, err := w.cluster.Client().CoreV1().Events("").Watch(patient(w.t), metav1.ListOptions{
 		FieldSelector: "reason=" + reason, ResourceVersion: "0",
 	})
 	w.must(err)
@@ -402,17 +420,13 @@ func (w *world) assertEvicted(before []string) {
 // waitState waits until Auto Scaling shows the instance in the state.
 func (w *world) waitState(instanceID, state string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	w.must(w.aws.WaitState(ctx, instanceID, state))
+	w.must(w.aws.WaitState(patient(w.t), instanceID, state))
 }
 
 // waitNode waits until done is true of the node.
 func (w *world) waitNode(name string, done func(*corev1.Node) bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
-	watch, err := w.cluster.Client().CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+	watch, err := w.cluster.Client().CoreV1().Nodes().Watch(patient(w.t), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + name, ResourceVersion: "0",
 	})
 	w.must(err)
@@ -428,16 +442,10 @@ func (w *world) waitNode(name string, done func(*corev1.Node) bool) {
 // waitReceived waits until SQS has handed out so many messages.
 func (w *world) waitReceived(n int) {
 	w.t.Helper()
-	deadline := time.After(patience)
-	for tick := time.NewTicker(50 * time.Millisecond); ; {
-		select {
-		case <-tick.C:
-			if w.aws.Queue(w.queue).Received >= n {
-				tick.Stop()
-				return
-			}
-		case <-deadline:
-			w.t.Fatalf("SQS has handed out %d messages, want %d", w.aws.Queue(w.queue).Received, n)
+	eventually(w.t, patience, func() string {
+		if got := w.aws.Queue(w.queue).Received; got < n {
+			return fmt.Sprintf("SQS has handed out %d messages, want %d", got, n)
 		}
-	}
+		return ""
+	})
 }
