@@ -17,9 +17,9 @@ import (
 
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -83,7 +83,7 @@ func calls[T any](service string) (all []string) {
 func TestThePoliciesAllowWhatIsCalled(t *testing.T) {
 	t.Parallel()
 	for program, called := range map[string][]string{
-		"agent": slices.Concat(calls[queue.API]("sqs"), calls[lifecycle.API]("autoscaling"), calls[instance.API]("ec2"),
+		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, for a queue that has a key.
 		"trigger": slices.Concat(calls[refresh.GroupsAPI]("autoscaling"), calls[refresh.ChangesAPI]("autoscaling"),
 			calls[refresh.InstancesAPI]("ec2")),

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -25,12 +25,12 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/instance"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/lead"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -100,7 +100,7 @@ func newRooms(
 	if err != nil {
 		return rooms{}, err
 	}
-	instances := instance.New(ec2.NewFromConfig(amazon))
+	instances := ec2.New(awsec2.NewFromConfig(amazon))
 	launches, err := launch.New(client, cfg.Launch)
 	if err != nil {
 		return rooms{}, err
@@ -110,9 +110,9 @@ func newRooms(
 	if err != nil {
 		return rooms{}, err
 	}
-	hooks := lifecycle.New(autoscaling.NewFromConfig(amazon, withoutRetries), cfg.Hook, cfg.Queue.URL, o)
+	hooks := autoscaling.New(awsautoscaling.NewFromConfig(amazon, withoutRetries), cfg.Hook, cfg.Queue.URL, o)
 	consumer := queue.New(sqs.NewFromConfig(amazon), cfg.Queue, o)
-	consumer.Gate(elector.Heard)
+	consumer.Gate(elector.WaitForLease)
 	return rooms{
 		consumer: consumer,
 		nodes:    nodes,
@@ -124,7 +124,7 @@ func newRooms(
 			ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
 			RegistrationTimeout: cfg.Node.RegistrationTimeout,
 			DrainTimeout:        cfg.Drain.Timeout,
-			SweepInterval:       cfg.SweepInterval,
+			ResyncInterval:      cfg.ResyncInterval,
 			Events:              cfg.Event,
 			DryRun:              cfg.DryRun,
 			Launch: agent.LaunchConfig{
@@ -138,13 +138,13 @@ func newRooms(
 }
 
 // surroundings is what a drain must know of the nodes and of this process.
-func surroundings(cfg config.Agent, nodes *node.Nodes) drain.Surroundings {
-	around := drain.Surroundings{
+func surroundings(cfg config.Agent, nodes *node.Nodes) drain.Environment {
+	around := drain.Environment{
 		Taint: corev1.Taint{
 			Key: cfg.Node.TaintKey, Value: string(event.LifecycleTerminating),
 			Effect: corev1.TaintEffect(cfg.Node.TaintEffect),
 		},
-		Lost: nodes.Lost,
+		Unreachable: nodes.Unreachable,
 	}
 	if cfg.PodName != "" {
 		around.Self = cfg.PodNamespace + "/" + cfg.PodName
@@ -154,7 +154,7 @@ func surroundings(cfg config.Agent, nodes *node.Nodes) drain.Surroundings {
 
 // withoutRetries leaves retrying to package lifecycle, which knows what is at stake and tells of each
 // failure.
-func withoutRetries(o *autoscaling.Options) { o.RetryMaxAttempts = 1 }
+func withoutRetries(o *awsautoscaling.Options) { o.RetryMaxAttempts = 1 }
 
 // kubernetesClient follows KUBECONFIG, or the ServiceAccount of the pod. It has no rate limit: the API
 // server's own priority and fairness decides what it takes.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -100,7 +100,7 @@ func (s *settings) aboutWaiting() []contradiction {
 			s.noWait && given, as + " needs that the refresh is waited for: leave it or --no-wait out",
 		})
 	}
-	back := s.OnInterrupt == trigger.RollbackIt
+	back := s.OnInterrupt == rollout.Rollback
 	return append(errs, contradiction{
 		back && s.Mode == refresh.ModeUnhealthy,
 		s.called("on-interrupt") + " rollback is for mode refresh: in mode unhealthy nothing can be rolled back",

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -33,11 +33,11 @@ const (
 
 // world is what the trigger reaches.
 type world struct {
-	config  trigger.Config
+	config  rollout.Config
 	reader  *refresh.Reader
 	groups  *autoscaling.Client
-	view    trigger.Cluster // nil without Kubernetes.
-	tainter trigger.Tainter // nil without Kubernetes.
+	view    rollout.Cluster // nil without Kubernetes.
+	tainter rollout.Tainter // nil without Kubernetes.
 	close   func()
 }
 

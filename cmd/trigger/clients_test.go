@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 )
 
 // TestRetries: in a rollout of hours the patience with AWS is not used up.
@@ -59,7 +59,7 @@ func TestWithoutACluster(t *testing.T) {
 			}
 			p := newProgram(nil, nil, &stderr)
 			p.settings = s
-			w := &world{config: trigger.Config{}}
+			w := &world{config: rollout.Config{}}
 			err := p.connectKubernetes(t.Context(), w)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)

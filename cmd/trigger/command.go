@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 )
 
 // program is one run of the trigger.
@@ -69,10 +69,10 @@ func (p *program) commands() *cobra.Command {
 	root.AddCommand(
 		p.command("plan", verbPlan, "Tell what is outdated, why, and whether it can be replaced; change nothing"),
 		p.command("status", verbStatus, "Tell how the newest Instance Refresh of each group stands"),
-		p.action(trigger.ActCancel, "Cancel the Instance Refresh that is under way; what it has replaced stays"),
-		p.action(trigger.ActRollback, "Roll the Instance Refresh back that is under way"),
-		p.action(trigger.ActPause, "Halt Instance Refreshes, by suspending the process InstanceRefresh"),
-		p.action(trigger.ActResume, "Let halted Instance Refreshes go on"),
+		p.action(rollout.ActCancel, "Cancel the Instance Refresh that is under way; what it has replaced stays"),
+		p.action(rollout.ActRollback, "Roll the Instance Refresh back that is under way"),
+		p.action(rollout.ActPause, "Halt Instance Refreshes, by suspending the process InstanceRefresh"),
+		p.action(rollout.ActResume, "Let halted Instance Refreshes go on"),
 		p.page(),
 	)
 	p.addFlags(root)
@@ -99,8 +99,8 @@ func (p *program) addFlags(root *cobra.Command) {
 
 // reaches tells whether a command has the flags of the section.
 func (s section) reaches(v verb) bool {
-	switch trigger.Action(v) {
-	case trigger.ActCancel, trigger.ActRollback, trigger.ActPause, trigger.ActResume:
+	switch rollout.Action(v) {
+	case rollout.ActCancel, rollout.ActRollback, rollout.ActPause, rollout.ActResume:
 		return s.reach >= waiting
 	}
 	return s.reach == every || v == verbPlan
@@ -123,7 +123,7 @@ func (p *program) command(name string, v verb, about string) *cobra.Command {
 	}
 }
 
-func (p *program) action(a trigger.Action, about string) *cobra.Command {
+func (p *program) action(a rollout.Action, about string) *cobra.Command {
 	return p.command(string(a), verb(a), about)
 }
 

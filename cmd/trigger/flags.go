@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -62,7 +62,7 @@ func targets(s *settings) []*option {
 	return []*option{
 		list(&s.Selection.Names, "asg", "NAME",
 			"Auto Scaling group. Several are separated by commas, or the flag is repeated."),
-		text(&s.Selection.Cluster, "cluster", "NAME",
+		textOption(&s.Selection.Cluster, "cluster", "NAME",
 			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or
 			eks:cluster-name. With --asg or --tag: those of them that are of this cluster.`),
 		list(&s.tags, "tag", "KEY[=VALUE]",
@@ -76,7 +76,7 @@ func targets(s *settings) []*option {
 
 func outdated(s *settings) []*option {
 	return []*option{
-		text(&s.Version, "launch-template-version", "VERSION",
+		textOption(&s.Version, "launch-template-version", "VERSION",
 			`Version of the group's launch template that the instances are to have: a number, '$Latest' or
 			'$Default', in quotes. Not set, it is the group's own. An Instance Refresh gives it to the group
 			when it has succeeded. Mode refresh only.`).
@@ -191,7 +191,7 @@ func meeting(s *settings) []*option {
 			`What to do if a refresh of the group is under way. Attach follows it, if it has the same target,
 			and else fails. Wait waits for its end and looks again what is outdated. Cancel cancels it and
 			starts anew. Fail ends with 6.`,
-			trigger.Attach, trigger.WaitForIt, trigger.CancelIt, trigger.FailOnIt),
+			rollout.Attach, rollout.Wait, rollout.CancelActive, rollout.Fail),
 	}
 }
 
@@ -247,7 +247,7 @@ func following(s *settings) []*option {
 			`When a rollout is over. Replaced is when AWS says so; old nodes may still be draining. Drained is
 			when no hook holds an old instance any more. Terminated is when all old instances have left the
 			group.`,
-			trigger.Replaced, trigger.Drained, trigger.Terminated),
+			rollout.Replaced, rollout.Drained, rollout.Terminated),
 		span(into(&s.Timeout), "", "timeout",
 			`Time after which the trigger stops following. What runs goes on. Not set, there is no limit.`,
 			0, fortnight),
@@ -260,7 +260,7 @@ func following(s *settings) []*option {
 			`What becomes of what runs when the trigger is interrupted. Detach leaves refreshes to AWS. Cancel
 			cancels them, and in mode unhealthy takes a surge back. Rollback is for mode refresh only. A second
 			interrupt ends the trigger at once.`,
-			trigger.Detach, trigger.CancelAll, trigger.RollbackIt),
+			rollout.Detach, rollout.Cancel, rollout.Rollback),
 		number(into(&s.Parallel), strconv.Itoa(s.Parallel), "parallel-asgs", "N",
 			"Groups at a time. 0 is all. Cancel, rollback, pause and resume always go to all at once.", 0, 1000),
 		toggle(&s.FailFast, "fail-fast",
@@ -285,7 +285,7 @@ func telling(s *settings) []*option {
 			or how it stands in the end. Ndjson is one object for each line, as things happen.`,
 			report.FormatAuto, report.FormatText, report.FormatJSON, report.FormatNDJSON).
 			shorthand("o"),
-		text(&s.summaryFile, "summary-file", "FILE",
+		textOption(&s.summaryFile, "summary-file", "FILE",
 			`File for a summary in Markdown, with one line at its head that says it all. It is written when a
 			rollout fails, too.`),
 	}
@@ -293,17 +293,17 @@ func telling(s *settings) []*option {
 
 func connections(s *settings) []*option {
 	return []*option{
-		text(&s.cloud.Region, "region", "REGION",
+		textOption(&s.cloud.Region, "region", "REGION",
 			"AWS Region, instead of AWS_REGION or the profile's."),
-		text(&s.cloud.Profile, "profile", "NAME",
+		textOption(&s.cloud.Profile, "profile", "NAME",
 			"Profile of the shared AWS configuration."),
-		text(&s.cloud.RoleARN, "role-arn", "ARN",
+		textOption(&s.cloud.RoleARN, "role-arn", "ARN",
 			"IAM role to assume with the credentials that were found.").
 			checked(func(t string) bool { return strings.HasPrefix(t, "arn:") },
 				"an ARN, as arn:aws:iam::123456789012:role/rollouts"),
-		text(&s.kubeconfig, "kubeconfig", "FILE",
+		textOption(&s.kubeconfig, "kubeconfig", "FILE",
 			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod."),
-		text(&s.context, "context", "NAME",
+		textOption(&s.context, "context", "NAME",
 			"Context of the Kubernetes configuration, instead of its current one."),
 		toggle(&s.noKubernetes, "no-kubernetes",
 			"Whether Kubernetes is not asked at all. Nodes, their pods and budgets are not told then."),

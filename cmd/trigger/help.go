@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/wrap"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // about is what a reader should know first.
@@ -88,7 +88,7 @@ func (p *program) writeFlags(b *strings.Builder, cmd *cobra.Command) {
 		}
 		fmt.Fprintf(b, "\n%s:\n", s.title)
 		for _, o := range s.options {
-			b.WriteString("  " + o.title() + "\n" + wrap.Text(o.help, "      ", 100))
+			b.WriteString("  " + o.title() + "\n" + text.Wrap(o.help, "      ", 100))
 		}
 	}
 	b.WriteString("\nInformation:\n  -h, --help\n")

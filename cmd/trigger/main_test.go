@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -38,8 +38,8 @@ func read(t *testing.T, environ []string, args ...string) (s *settings, asked ve
 // TestConfig: what a command line and variables mean to package trigger.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	plain := func() trigger.Config {
-		return trigger.Config{
+	plain := func() rollout.Config {
+		return rollout.Config{
 			Selection: refresh.Selection{Names: []string{"workers"}},
 			Mode:      refresh.ModeRefresh,
 			Preferences: refresh.Preferences{
@@ -48,14 +48,14 @@ func TestConfig(t *testing.T) {
 			Surge:        &refresh.Amount{N: 10, Percent: true},
 			Strategy:     refresh.LaunchFirst,
 			Pin:          true,
-			OnConflict:   trigger.Attach,
+			OnConflict:   rollout.Attach,
 			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
 			Taint:        cluster.NoTaint,
 			Wait:         true,
-			Until:        trigger.Drained,
+			Until:        rollout.Drained,
 			StallTimeout: time.Hour,
 			PollInterval: 5 * time.Second,
-			OnInterrupt:  trigger.Detach,
+			OnInterrupt:  rollout.Detach,
 			Parallel:     1,
 		}
 	}
@@ -63,73 +63,73 @@ func TestConfig(t *testing.T) {
 		name    string
 		args    string
 		environ []string
-		want    func(*trigger.Config)
+		want    func(*rollout.Config)
 	}{
-		{"by default a tenth is launched first, skipping what matches", "--asg workers", nil, func(*trigger.Config) {}},
-		{"groups are a list", "--asg workers,batch --asg gpu", nil, func(c *trigger.Config) {
+		{"by default a tenth is launched first, skipping what matches", "--asg workers", nil, func(*rollout.Config) {}},
+		{"groups are a list", "--asg workers,batch --asg gpu", nil, func(c *rollout.Config) {
 			c.Selection.Names = []string{"workers", "batch", "gpu"}
 		}},
-		{"a cluster and tags select groups", "--cluster prod --tag role=worker,team --asg=workers", nil, func(c *trigger.Config) {
+		{"a cluster and tags select groups", "--cluster prod --tag role=worker,team --asg=workers", nil, func(c *rollout.Config) {
 			c.Selection.Cluster, c.Selection.Tags = "prod", map[string]string{"role": "worker", "team": ""}
 		}},
-		{"a key of a tag is given alone and with a value", "--tag role=worker,role --asg workers", nil, func(c *trigger.Config) {
+		{"a key of a tag is given alone and with a value", "--tag role=worker,role --asg workers", nil, func(c *rollout.Config) {
 			c.Selection.Tags = map[string]string{"role": "worker"}
 		}},
-		{"a value of a tag may have an equals sign", "--tag a=b=c --asg workers", nil, func(c *trigger.Config) {
+		{"a value of a tag may have an equals sign", "--tag a=b=c --asg workers", nil, func(c *rollout.Config) {
 			c.Selection.Tags = map[string]string{"a": "b=c"}
 		}},
-		{"a variable stands for a flag", "", []string{"TRIGGER_ASG=workers", "TRIGGER_WARMUP=90s"}, func(c *trigger.Config) {
+		{"a variable stands for a flag", "", []string{"TRIGGER_ASG=workers", "TRIGGER_WARMUP=90s"}, func(c *rollout.Config) {
 			c.Preferences.Warmup = new(90 * time.Second)
 		}},
-		{"a flag wins over its variable", "--asg workers --until replaced", []string{"TRIGGER_ASG=batch,gpu", "TRIGGER_UNTIL=terminated"}, func(c *trigger.Config) {
-			c.Until = trigger.Replaced
+		{"a flag wins over its variable", "--asg workers --until replaced", []string{"TRIGGER_ASG=batch,gpu", "TRIGGER_UNTIL=terminated"}, func(c *rollout.Config) {
+			c.Until = rollout.Replaced
 		}},
-		{"a false flag wins over a true variable", "--asg workers --fail-fast=false", []string{"TRIGGER_FAIL_FAST=true"}, func(*trigger.Config) {}},
-		{"an empty variable is not set", "--asg workers", []string{"TRIGGER_MODE=", "TRIGGER_INSTANCE="}, func(*trigger.Config) {}},
-		{"of a flag that is given twice the last counts", "--asg workers --until replaced --until terminated", nil, func(c *trigger.Config) {
-			c.Until = trigger.Terminated
+		{"a false flag wins over a true variable", "--asg workers --fail-fast=false", []string{"TRIGGER_FAIL_FAST=true"}, func(*rollout.Config) {}},
+		{"an empty variable is not set", "--asg workers", []string{"TRIGGER_MODE=", "TRIGGER_INSTANCE="}, func(*rollout.Config) {}},
+		{"of a flag that is given twice the last counts", "--asg workers --until replaced --until terminated", nil, func(c *rollout.Config) {
+			c.Until = rollout.Terminated
 		}},
-		{"percentages stand instead of a surge", "--asg workers --min-healthy 90 --max-healthy 150", nil, func(c *trigger.Config) {
+		{"percentages stand instead of a surge", "--asg workers --min-healthy 90 --max-healthy 150", nil, func(c *rollout.Config) {
 			c.Surge, c.Preferences.MinHealthy, c.Preferences.MaxHealthy = nil, new(90), new(150)
 		}},
-		{"a least percentage alone does, too", "--asg workers --min-healthy 0", nil, func(c *trigger.Config) {
+		{"a least percentage alone does, too", "--asg workers --min-healthy 0", nil, func(c *rollout.Config) {
 			c.Surge, c.Preferences.MinHealthy = nil, new(0)
 		}},
-		{"a surge is a number", "--asg workers --surge 2 --strategy terminate-first", nil, func(c *trigger.Config) {
+		{"a surge is a number", "--asg workers --surge 2 --strategy terminate-first", nil, func(c *rollout.Config) {
 			c.Surge, c.Strategy = &refresh.Amount{N: 2}, refresh.TerminateFirst
 		}},
-		{"a surge is a share", "--asg workers --surge 20%", nil, func(c *trigger.Config) {
+		{"a surge is a share", "--asg workers --surge 20%", nil, func(c *rollout.Config) {
 			c.Surge = &refresh.Amount{N: 20, Percent: true}
 		}},
 		{"all preferences of a refresh", "--asg workers --warmup 2m --checkpoints 1,10 --checkpoints 100 --checkpoint-delay 0s --bake 1h " +
-			"--alarm a,b --auto-rollback --protected wait --standby Terminate --on-conflict cancel --launch-template-version $Latest", nil, func(c *trigger.Config) {
+			"--alarm a,b --auto-rollback --protected wait --standby Terminate --on-conflict cancel --launch-template-version $Latest", nil, func(c *rollout.Config) {
 			c.Preferences = refresh.Preferences{
 				Warmup: new(2 * time.Minute), Checkpoints: []int{1, 10, 100}, CheckpointDelay: new(time.Duration(0)), Bake: new(time.Hour),
 				Alarms: []string{"a", "b"}, AutoRollback: true, SkipMatching: true, Protected: "Wait", Standby: "Terminate",
 			}
-			c.OnConflict, c.Version = trigger.CancelIt, "$Latest"
+			c.OnConflict, c.Version = rollout.CancelActive, "$Latest"
 		}},
-		{"a refresh without a desired configuration", "--asg workers --pin=false", nil, func(c *trigger.Config) { c.Pin = false }},
-		{"all is without skip matching", "--asg workers --all", nil, func(c *trigger.Config) { c.All, c.Preferences.SkipMatching = true, false }},
-		{"without skip matching is all", "--asg workers --skip-matching=false", nil, func(c *trigger.Config) { c.All, c.Preferences.SkipMatching = true, false }},
-		{"mode unhealthy has no surge by default", "--asg workers --mode unhealthy", nil, func(c *trigger.Config) { c.Mode, c.Surge = refresh.ModeUnhealthy, nil }},
+		{"a refresh without a desired configuration", "--asg workers --pin=false", nil, func(c *rollout.Config) { c.Pin = false }},
+		{"all is without skip matching", "--asg workers --all", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
+		{"without skip matching is all", "--asg workers --skip-matching=false", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
+		{"mode unhealthy has no surge by default", "--asg workers --mode unhealthy", nil, func(c *rollout.Config) { c.Mode, c.Surge = refresh.ModeUnhealthy, nil }},
 		{
 			"mode unhealthy, with all of it", "--asg workers --mode unhealthy --surge 2 --batch 25% --between 1m --order zone --max-age 720h " +
-				"--instance i-0a,i-0b --exclude-node-label pet,team=data --on-interrupt cancel", nil, func(c *trigger.Config) {
+				"--instance i-0a,i-0b --exclude-node-label pet,team=data --on-interrupt cancel", nil, func(c *rollout.Config) {
 				c.Mode, c.Surge, c.MaxAge = refresh.ModeUnhealthy, nil, 720*time.Hour
 				c.Pace = refresh.Pace{Batch: refresh.Amount{N: 25, Percent: true}, Between: time.Minute, Order: refresh.ByZone, Surge: 2}
-				c.Only, c.Exclude, c.OnInterrupt = []string{"i-0a", "i-0b"}, []string{"pet", "team=data"}, trigger.CancelAll
+				c.Only, c.Exclude, c.OnInterrupt = []string{"i-0a", "i-0b"}, []string{"pet", "team=data"}, rollout.Cancel
 			},
 		},
-		{"following", "--asg workers --until terminated --timeout 3h --stall-timeout 0s --poll-interval 200ms --parallel-asgs 0 --fail-fast --on-interrupt rollback", nil, func(c *trigger.Config) {
-			c.Until, c.Timeout, c.StallTimeout, c.PollInterval = trigger.Terminated, 3*time.Hour, 0, 200*time.Millisecond
-			c.Parallel, c.FailFast, c.OnInterrupt = 0, true, trigger.RollbackIt
+		{"following", "--asg workers --until terminated --timeout 3h --stall-timeout 0s --poll-interval 200ms --parallel-asgs 0 --fail-fast --on-interrupt rollback", nil, func(c *rollout.Config) {
+			c.Until, c.Timeout, c.StallTimeout, c.PollInterval = rollout.Terminated, 3*time.Hour, 0, 200*time.Millisecond
+			c.Parallel, c.FailFast, c.OnInterrupt = 0, true, rollout.Rollback
 		}},
-		{"tainting, in both modes", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *trigger.Config) {
+		{"tainting, in both modes", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {
 			c.Mode, c.Surge, c.Taint = refresh.ModeUnhealthy, nil, cluster.HardTaint
 		}},
-		{"tainting by the variable", "--asg workers", []string{"TRIGGER_TAINT_OUTDATED=soft"}, func(c *trigger.Config) { c.Taint = cluster.SoftTaint }},
-		{"not following", "--asg workers --no-wait --allow disruption-budgets,hook-timeout --allow-managed-nodegroup", nil, func(c *trigger.Config) {
+		{"tainting by the variable", "--asg workers", []string{"TRIGGER_TAINT_OUTDATED=soft"}, func(c *rollout.Config) { c.Taint = cluster.SoftTaint }},
+		{"not following", "--asg workers --no-wait --allow disruption-budgets,hook-timeout --allow-managed-nodegroup", nil, func(c *rollout.Config) {
 			c.Wait, c.Allow, c.AllowManaged = false, []string{"disruption-budgets", "hook-timeout"}, true
 		}},
 	} {

@@ -102,8 +102,8 @@ func into[T any](p *T) func(T) { return func(v T) { *p = v } }
 
 func pointer[T any](p **T) func(T) { return func(v T) { *p = &v } }
 
-// text is an option that is any text but none.
-func text(p *string, name, kind, help string) *option {
+// textOption is an option that is any text but none.
+func textOption(p *string, name, kind, help string) *option {
 	return &option{name: name, kind: kind, initial: *p, help: help, read: func(s string) error {
 		if s == "" {
 			return errEmpty

@@ -75,7 +75,7 @@ func TestFailureBeforeTheGroups(t *testing.T) {
 	p := newProgram(nil, nil, nil)
 	p.settings.summaryFile = file
 	denied := errors.New("AccessDenied")
-	_, err := p.tell(told{}, func(report.Reporter) (report.Outcome, error) { return report.Broken, denied })
+	_, err := p.tell(told{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
 	if !errors.Is(err, denied) {
 		t.Errorf("the error is %v", err)
 	}

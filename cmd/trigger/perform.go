@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -30,7 +30,7 @@ func (p *program) do(ctx context.Context, v verb) (code int, err error) {
 	case verbRun:
 		return p.rollOut(ctx, w)
 	}
-	return p.act(ctx, w, trigger.Action(v))
+	return p.act(ctx, w, rollout.Action(v))
 }
 
 // plan has no Writer in its hands.
@@ -39,7 +39,7 @@ func (p *program) plan(ctx context.Context, w *world) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	plans, err := trigger.NewPlanner(w.config, w.reader, w.view).Plan(ctx)
+	plans, err := rollout.NewPlanner(w.config, w.reader, w.view).Plan(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func detailed(plans []report.Plan, allowed []string) int {
 }
 
 func (p *program) status(ctx context.Context, w *world) (code int, err error) {
-	r, err := trigger.New(w.config, w.reader, nil, w.view, nil).Status(ctx) // with nothing that could change any
+	r, err := rollout.New(w.config, w.reader, nil, w.view, nil).Status(ctx) // with nothing that could change any
 	if err != nil {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ func (p *program) rollOut(ctx context.Context, w *world) (code int, err error) {
 	return p.told(func(r report.Reporter) (report.Outcome, error) { return w.trigger(r).Run(ctx) })
 }
 
-func (p *program) act(ctx context.Context, w *world, a trigger.Action) (code int, err error) {
+func (p *program) act(ctx context.Context, w *world, a rollout.Action) (code int, err error) {
 	return p.told(func(r report.Reporter) (report.Outcome, error) { return w.trigger(r).Act(ctx, a) })
 }
 
@@ -136,8 +136,8 @@ func (k *keeper) End(r report.Rollout) {
 }
 
 // trigger returns what can change groups.
-func (w *world) trigger(r report.Reporter) *trigger.Trigger {
-	t := trigger.New(w.config, w.reader, refresh.NewWriter(w.groups), w.view, r)
+func (w *world) trigger(r report.Reporter) *rollout.Trigger {
+	t := rollout.New(w.config, w.reader, refresh.NewWriter(w.groups), w.view, r)
 	t.Taints(w.tainter)
 	return t
 }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/trigger"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // settings are what a command line and the environment ask for.
 type settings struct {
-	trigger.Config // Without what is made of several options, or of the world around: see config.
+	rollout.Config // Without what is made of several options, or of the world around: see config.
 
 	tags     []string
 	strategy refresh.Strategy
@@ -36,19 +36,19 @@ type settings struct {
 // newSettings are the defaults.
 func newSettings() *settings {
 	return &settings{
-		Config: trigger.Config{
+		Config: rollout.Config{
 			Mode: refresh.ModeRefresh,
 			Pin:  true,
 			Preferences: refresh.Preferences{
 				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
 			},
-			OnConflict:   trigger.Attach,
+			OnConflict:   rollout.Attach,
 			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
 			Taint:        cluster.NoTaint,
-			Until:        trigger.Drained,
+			Until:        rollout.Drained,
 			StallTimeout: time.Hour,
 			PollInterval: 5 * time.Second,
-			OnInterrupt:  trigger.Detach,
+			OnInterrupt:  rollout.Detach,
 			Parallel:     1,
 		},
 		strategy: refresh.LaunchFirst,
@@ -61,7 +61,7 @@ func newSettings() *settings {
 func (s *settings) tainting() bool { return s.Taint != cluster.NoTaint }
 
 // config is what the settings mean to package trigger. They have been checked.
-func (s *settings) config() trigger.Config {
+func (s *settings) config() rollout.Config {
 	c := s.Config
 	c.Selection.Tags = tagsOf(s.tags)
 	c.Strategy = s.strategy

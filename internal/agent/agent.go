@@ -8,34 +8,34 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // Hooks are the lifecycle actions and the groups of Auto Scaling.
 type Hooks interface {
-	Hold(ctx context.Context, a lifecycle.Action, work func(context.Context) error) error
-	Complete(ctx context.Context, a lifecycle.Action, result lifecycle.Result) error
-	State(ctx context.Context, instanceID string) (lifecycle.State, error)
-	Deadline(ctx context.Context, a lifecycle.Action, began time.Time) (time.Time, error)
+	Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error
+	Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error
+	State(ctx context.Context, instanceID string) (autoscaling.State, error)
+	Deadline(ctx context.Context, a autoscaling.Action, began time.Time) (time.Time, error)
 	Clusters(ctx context.Context, group string) ([]string, error)
-	Members(ctx context.Context, cluster string, known []string) (map[string]lifecycle.Member, error)
-	Own(ctx context.Context, group string, t lifecycle.Transition) ([]string, error)
-	Held(ctx context.Context, a lifecycle.Action) (bool, error)
-	Answers(hook string) bool
+	Members(ctx context.Context, cluster string, known []string) (map[string]autoscaling.Member, error)
+	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]string, error)
+	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
+	HandlesHook(hook string) bool
 	MarkUnhealthy(ctx context.Context, instanceID string) error
 	refreshes
 }
 
 // Instances are the instances of EC2.
 type Instances interface {
-	Describe(ctx context.Context, instanceID string) (instance.Instance, error)
-	Scheduled(ctx context.Context, instanceID string) (bool, error)
-	Reserved(ctx context.Context, reservationID string) ([]string, error)
+	Describe(ctx context.Context, instanceID string) (ec2.Instance, error)
+	HasScheduledEvent(ctx context.Context, instanceID string) (bool, error)
+	InReservation(ctx context.Context, reservationID string) ([]string, error)
 }
 
 // Nodes are the Nodes of the cluster.
@@ -44,8 +44,8 @@ type Nodes interface {
 	Find(instanceID string) (node.Node, bool)
 	Await(ctx context.Context, instanceID string) (node.Node, error)
 	Lookup(ctx context.Context, instanceID string) (node.Node, error)
-	Retire(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, news bool, err error)
-	Restore(ctx context.Context, n node.Node) (restored bool, err error)
+	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, news bool, err error)
+	Uncordon(ctx context.Context, n node.Node) (restored bool, err error)
 	Exclude(ctx context.Context, n node.Node) error
 	protections
 }
@@ -60,15 +60,15 @@ type Observer interface {
 	EventReceived(m queue.Message, e event.Event)
 	EventIgnored(e event.Event, why string)
 	MessageRefused(m queue.Message, reason string, err error)
-	TerminationBegan(e event.Event)
+	TerminationStarted(e event.Event)
 	NodeAwaited(e event.Event)
-	NodeRetired(e event.Event, n node.Node, mark node.Mark)
-	NodeRestored(n node.Node, why string)
+	NodeCordoned(e event.Event, n node.Node, mark node.Mark)
+	NodeUncordoned(n node.Node, why string)
 	NodeDrained(e event.Event, n node.Node, report drain.Report)
 	TerminationEnded(e event.Event, outcome string, took time.Duration)
 	Retrying(e event.Event, doing string, err error)
-	Swept(members, found, untold int)
-	SweepFailed(err error)
+	Resynced(members, found, untold int)
+	ResyncFailed(err error)
 	launchObserver
 }
 
@@ -85,8 +85,8 @@ const (
 	Canceled     Outcome = "canceled"     // the event was called off
 	Unregistered Outcome = "unregistered" // no Node registered for the instance
 	Gone         Outcome = "gone"         // the instance had been let go before its drain could begin
-	Forged       Outcome = "forged"       // AWS knows of no such termination
-	Foreign      Outcome = "foreign"      // the instance belongs to another cluster
+	Unconfirmed  Outcome = "forged"       // AWS knows of no such termination
+	OtherCluster Outcome = "foreign"      // the instance belongs to another cluster
 	Interrupted  Outcome = "interrupted"  // this process is stopping; another goes on
 )
 
@@ -94,7 +94,7 @@ const (
 func Outcomes() []string {
 	return []string{
 		string(Drained), string(LeftBehind), string(CutShort), string(Cordoned), string(Replaced),
-		string(Canceled), string(Unregistered), string(Gone), string(Forged), string(Foreign),
+		string(Canceled), string(Unregistered), string(Gone), string(Unconfirmed), string(OtherCluster),
 		string(Interrupted),
 	}
 }
@@ -105,7 +105,7 @@ type Config struct {
 	ConfirmTimeout      time.Duration // how long AWS may contradict a message
 	RegistrationTimeout time.Duration // how long an instance that is no Node is held
 	DrainTimeout        time.Duration // from the moment a node is taken out of service
-	SweepInterval       time.Duration // between two looks at what no message told of
+	ResyncInterval      time.Duration // between two looks at what no message told of
 	Events              event.Config  // what is done about events that no hook waits for
 	DryRun              bool          // everything is read, decided and told, and nothing is changed
 	Launch              LaunchConfig
@@ -213,7 +213,7 @@ func beginning(m queue.Message, e event.Event) time.Time {
 // tell has the observer told of a termination from its beginning to its end.
 func (a *Agent) tell(e event.Event, serve func() (Outcome, error)) error {
 	start := time.Now()
-	a.observer.TerminationBegan(e)
+	a.observer.TerminationStarted(e)
 	outcome, err := serve()
 	a.observer.TerminationEnded(e, string(outcome), time.Since(start))
 	return err

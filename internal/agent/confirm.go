@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -34,7 +34,7 @@ const (
 	overdue = time.Minute
 )
 
-// confirm returns nil when AWS says that the instance is going, and lifecycle.ErrGone when it has gone, or is
+// confirm returns nil when AWS says that the instance is going, and autoscaling.ErrGone when it has gone, or is
 // past its hooks, or, without an answer, when the node has gone that no hook waits for. Its answers are
 // eventually consistent: only if it contradicts the message for long enough, the error is errForged, or
 // errUnknown for an instance that is in no group. Any answer sets answered.
@@ -46,7 +46,7 @@ func (a *Agent) confirm(ctx context.Context, e event.Event, answered *atomic.Boo
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case verdict == nil, errors.Is(verdict, lifecycle.ErrGone):
+		case verdict == nil, errors.Is(verdict, autoscaling.ErrGone):
 			return verdict
 		case errors.Is(verdict, errForged), errors.Is(verdict, errUnknown):
 			answered.Store(true)
@@ -61,10 +61,10 @@ func (a *Agent) confirm(ctx context.Context, e event.Event, answered *atomic.Boo
 			case presses(e.Deadline, start):
 				return nil
 			case a.isOver(ctx, e):
-				return lifecycle.ErrGone
+				return autoscaling.ErrGone
 			}
 		}
-		if !pause.For(ctx, delay) {
+		if !retry.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}
@@ -96,7 +96,7 @@ func presses(deadline, start time.Time) bool {
 	return !deadline.IsZero() && time.Since(start) >= max(deadline.Sub(start)/urgency, leastPatience)
 }
 
-// ask returns what AWS says of the event: nil confirms it, lifecycle.ErrGone says that it is over, errForged
+// ask returns what AWS says of the event: nil confirms it, autoscaling.ErrGone says that it is over, errForged
 // and errUnknown contradict it. Any other error is no answer.
 func (a *Agent) ask(ctx context.Context, e event.Event) error {
 	switch e.Kind {
@@ -107,7 +107,7 @@ func (a *Agent) ask(ctx context.Context, e event.Event) error {
 		}
 		return ofState(state)
 	case event.ScheduledChange:
-		scheduled, err := a.instances.Scheduled(ctx, e.InstanceID)
+		scheduled, err := a.instances.HasScheduledEvent(ctx, e.InstanceID)
 		if err == nil && !scheduled {
 			err = fmt.Errorf("%w: EC2 has no event scheduled for the instance", errForged)
 		}
@@ -121,12 +121,12 @@ func (a *Agent) ask(ctx context.Context, e event.Event) error {
 }
 
 // ofState is what the instance's lifecycle state says of its termination.
-func ofState(state lifecycle.State) error {
+func ofState(state autoscaling.State) error {
 	switch {
 	case state.Terminating():
 		return nil
 	case state.Gone():
-		return lifecycle.ErrGone
+		return autoscaling.ErrGone
 	case state.Unknown():
 		return errUnknown
 	}
@@ -134,12 +134,12 @@ func ofState(state lifecycle.State) error {
 }
 
 // ofInstance is what EC2's description of the instance says of an event of EC2.
-func ofInstance(e event.Event, i instance.Instance, now time.Time) error {
+func ofInstance(e event.Event, i ec2.Instance, now time.Time) error {
 	late := !e.Deadline.IsZero() && now.After(e.Deadline.Add(overdue))
 	switch {
-	case i.State.Dead() && e.Kind != event.StateChange:
-		return lifecycle.ErrGone
-	case i.State.Dead(), i.State.Going():
+	case i.State.Stopped() && e.Kind != event.StateChange:
+		return autoscaling.ErrGone
+	case i.State.Stopped(), i.State.ShuttingDown():
 		return nil
 	case e.Kind == event.StateChange:
 		return forged("is " + string(i.State))
@@ -154,7 +154,7 @@ func ofInstance(e event.Event, i instance.Instance, now time.Time) error {
 func forged(why string) error { return fmt.Errorf("%w: the instance %s", errForged, why) }
 
 // isTaken tells whether EC2 takes instances like this one back by events of the kind.
-func isTaken(k event.Kind, i instance.Instance) bool {
+func isTaken(k event.Kind, i ec2.Instance) bool {
 	if k == event.SpotInterruption || k == event.RebalanceRecommendation {
 		return i.Spot
 	}
@@ -175,7 +175,7 @@ func (a *Agent) confirmNode(ctx context.Context, e event.Event, n node.Node) err
 	case <-timer.C:
 	}
 	if !answered.Load() {
-		_, _, err := a.nodes.Retire(ctx, n, reason(e, time.Time{}))
+		_, _, err := a.nodes.Cordon(ctx, n, reason(e, time.Time{}))
 		if err != nil {
 			a.observer.Retrying(e, "mark node "+n.Name, err) // marked again when confirmed
 		}
@@ -193,7 +193,7 @@ func judge(n node.Node, verdict error) error {
 	case n.Mark.Deadline.IsZero():
 		return fmt.Errorf("%w: %w", errForged, verdict)
 	}
-	return lifecycle.ErrGone
+	return autoscaling.ErrGone
 }
 
 // restore takes the mark of an event off the node of its instance, if there is one. Another event's mark, and
@@ -205,10 +205,10 @@ func (a *Agent) restore(ctx context.Context, e event.Event, why string) error {
 		return nil
 	}
 	err := a.retry(ctx, e, "take the mark off node "+n.Name, func() error {
-		restored, err := a.nodes.Restore(ctx, n)
+		restored, err := a.nodes.Uncordon(ctx, n)
 		if restored && err == nil {
 			a.swept.restored(n.UID)
-			a.observer.NodeRestored(n, why)
+			a.observer.NodeUncordoned(n, why)
 		}
 		return err
 	})

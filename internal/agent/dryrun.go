@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -14,31 +14,31 @@ import (
 type dryHooks struct{ Hooks }
 
 // Hold runs work, without heartbeats.
-func (dryHooks) Hold(ctx context.Context, _ lifecycle.Action, work func(context.Context) error) error {
+func (dryHooks) Hold(ctx context.Context, _ autoscaling.Action, work func(context.Context) error) error {
 	return work(ctx)
 }
 
 // Complete does nothing.
-func (dryHooks) Complete(context.Context, lifecycle.Action, lifecycle.Result) error { return nil }
+func (dryHooks) Complete(context.Context, autoscaling.Action, autoscaling.Result) error { return nil }
 
-// Held does not ask, because a heartbeat is what it asks by.
-func (dryHooks) Held(context.Context, lifecycle.Action) (bool, error) { return false, nil }
+// IsPending does not ask, because a heartbeat is what it asks by.
+func (dryHooks) IsPending(context.Context, autoscaling.Action) (bool, error) { return false, nil }
 
 // MarkUnhealthy does nothing.
 func (dryHooks) MarkUnhealthy(context.Context, string) error { return nil }
 
 type dryNodes struct{ Nodes }
 
-// Retire returns the mark that the Node would have.
-func (dryNodes) Retire(_ context.Context, n node.Node, r node.Reason) (node.Mark, bool, error) {
+// Cordon returns the mark that the Node would have.
+func (dryNodes) Cordon(_ context.Context, n node.Node, r node.Reason) (node.Mark, bool, error) {
 	return node.Mark{
 		InstanceID: n.InstanceID, Reason: r.Kind, Hook: r.Hook, Token: r.Token,
-		Since: time.Now(), Deadline: r.Deadline, Goes: r.Goes,
+		Since: time.Now(), Deadline: r.Deadline, TerminatesAt: r.TerminatesAt,
 	}, true, nil
 }
 
-// Restore does nothing.
-func (dryNodes) Restore(context.Context, node.Node) (bool, error) { return false, nil }
+// Uncordon does nothing.
+func (dryNodes) Uncordon(context.Context, node.Node) (bool, error) { return false, nil }
 
 // Exclude does nothing.
 func (dryNodes) Exclude(context.Context, node.Node) error { return nil }

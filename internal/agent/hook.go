@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -16,7 +16,7 @@ const notAnswered = "the hook is not in HOOK_NAMES"
 
 // terminate serves the lifecycle action that the event tells of, once for all copies of the message.
 func (a *Agent) terminate(ctx context.Context, e event.Event) error {
-	if !a.hooks.Answers(e.Hook.Name) {
+	if !a.hooks.HandlesHook(e.Hook.Name) {
 		a.observer.EventIgnored(e, notAnswered)
 		return nil
 	}
@@ -30,7 +30,7 @@ func (a *Agent) serve(ctx context.Context, e event.Event) (Outcome, error) {
 	if foreign, err := a.foreign(ctx, e); err != nil {
 		return Interrupted, err
 	} else if foreign != nil {
-		return Foreign, queue.Release(foreign)
+		return OtherCluster, queue.Release(foreign)
 	}
 	outcome := Interrupted
 	err := a.hooks.Hold(ctx, action(e), func(ctx context.Context) error {
@@ -41,15 +41,15 @@ func (a *Agent) serve(ctx context.Context, e event.Event) (Outcome, error) {
 	if err != nil {
 		return a.verdict(ctx, e, outcome, err)
 	}
-	if err := a.hooks.Complete(ctx, action(e), lifecycle.Continue); err != nil {
+	if err := a.hooks.Complete(ctx, action(e), autoscaling.Continue); err != nil {
 		return Interrupted, err
 	}
 	a.swept.complete(e)
 	return outcome, nil
 }
 
-func action(e event.Event) lifecycle.Action {
-	return lifecycle.Action{
+func action(e event.Event) autoscaling.Action {
+	return autoscaling.Action{
 		Group: e.Hook.Group, Hook: e.Hook.Name, InstanceID: e.InstanceID, Token: e.Hook.Token,
 		Launch: e.Kind == event.LifecycleLaunching,
 	}
@@ -66,10 +66,10 @@ func (a *Agent) verdict(ctx context.Context, e event.Event, outcome Outcome, err
 		if err := a.restore(ctx, e, err.Error()); err != nil {
 			return Interrupted, err
 		}
-		return Forged, nil
+		return Unconfirmed, nil
 	case outcome == CutShort:
 		return CutShort, nil
-	case errors.Is(err, lifecycle.ErrGone), errors.Is(err, errUnknown):
+	case errors.Is(err, autoscaling.ErrGone), errors.Is(err, errUnknown):
 		return Gone, nil
 	}
 	return outcome, err

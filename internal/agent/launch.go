@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -33,10 +33,10 @@ type protections interface {
 
 // launchObserver is told what happens to launches.
 type launchObserver interface {
-	LaunchBegan(e event.Event)
-	LaunchWaits(e event.Event, nodeName string, missing []string)
+	LaunchStarted(e event.Event)
+	LaunchWaiting(e event.Event, nodeName string, missing []string)
 	LaunchOverdue(e event.Event, n node.Node, missing []string, outcome launch.Outcome)
-	LaunchRestored(e event.Event, n node.Node)
+	LaunchUncordoned(e event.Event, n node.Node)
 	LaunchEnded(e event.Event, outcome launch.Outcome, took time.Duration)
 	NodeProtected(n node.Node, group string)
 	NodeUnprotected(n node.Node, group string)
@@ -59,13 +59,13 @@ var (
 // launch serves the lifecycle action of a launching instance, which began at e.At, once for all copies of the
 // message.
 func (a *Agent) launch(ctx context.Context, e event.Event) error {
-	if !a.hooks.Answers(e.Hook.Name) {
+	if !a.hooks.HandlesHook(e.Hook.Name) {
 		a.observer.EventIgnored(e, notAnswered)
 		return nil
 	}
 	return a.hand.take(ctx, e, func(ctx context.Context) error {
 		start := time.Now()
-		a.observer.LaunchBegan(e)
+		a.observer.LaunchStarted(e)
 		outcome, err := a.serveLaunch(ctx, e)
 		a.observer.LaunchEnded(e, outcome, time.Since(start))
 		return err
@@ -77,7 +77,7 @@ func (a *Agent) serveLaunch(ctx context.Context, e event.Event) (launch.Outcome,
 	if foreign, err := a.foreign(ctx, e); err != nil {
 		return launch.Interrupted, err
 	} else if foreign != nil {
-		return launch.Foreign, queue.Release(foreign)
+		return launch.OtherCluster, queue.Release(foreign)
 	}
 	outcome := launch.Interrupted
 	err := a.hooks.Hold(ctx, action(e), func(ctx context.Context) error {
@@ -89,15 +89,15 @@ func (a *Agent) serveLaunch(ctx context.Context, e event.Event) (launch.Outcome,
 	case ctx.Err() != nil:
 		return launch.Interrupted, context.Cause(ctx)
 	case errors.Is(err, errNoLaunch):
-		return launch.Forged, nil
-	case errors.Is(err, lifecycle.ErrGone), errors.Is(err, errUnknown):
+		return launch.Unconfirmed, nil
+	case errors.Is(err, autoscaling.ErrGone), errors.Is(err, errUnknown):
 		return launch.Gone, nil
 	case err != nil:
 		return launch.Interrupted, err
 	}
-	result := lifecycle.Continue
+	result := autoscaling.Continue
 	if outcome == launch.Abandoned {
-		result = lifecycle.Abandon
+		result = autoscaling.Abandon
 	}
 	if err := a.hooks.Complete(ctx, action(e), result); err != nil {
 		return launch.Interrupted, err
@@ -121,7 +121,7 @@ func (a *Agent) welcome(ctx context.Context, e event.Event) (launch.Outcome, err
 	}
 	err = v.keep(ctx)
 	if !errors.Is(err, errOverdue) {
-		return launch.Serving, err
+		return launch.Ready, err
 	}
 	outcome := launch.Abandoned
 	if a.cfg.Launch.Continue {
@@ -144,7 +144,7 @@ const (
 // standingOf compares the state of an instance with where the message says that it goes, which old messages
 // leave out. An instance comes by its launch hook twice, into the warm pool and out of it: a late copy of the
 // first message must not be taken for the second.
-func standingOf(s lifecycle.State, to event.Place) standing {
+func standingOf(s autoscaling.State, to event.Place) standing {
 	agree := to == "" || s.Warmed() == (to == event.PlaceWarmPool)
 	switch {
 	case s.Launching() && agree && s.Warmed():
@@ -158,7 +158,7 @@ func standingOf(s lifecycle.State, to event.Place) standing {
 }
 
 // confirmLaunch returns when Auto Scaling says that the instance is launching, and whether into the warm
-// pool. The error is lifecycle.ErrGone when the instance is past its hook. Answers are eventually consistent:
+// pool. The error is autoscaling.ErrGone when the instance is past its hook. Answers are eventually consistent:
 // only if they contradict the message for long enough, the error is errNoLaunch, or errUnknown for an
 // instance that neither a group nor this cluster knows.
 func (a *Agent) confirmLaunch(ctx context.Context, e event.Event) (pooled bool, err error) {
@@ -179,7 +179,7 @@ func (a *Agent) confirmLaunch(ctx context.Context, e event.Event) (pooled bool, 
 			}
 			delay = min(delay, left)
 		}
-		if !pause.For(ctx, delay) {
+		if !retry.Sleep(ctx, delay) {
 			return false, context.Cause(ctx)
 		}
 	}
@@ -187,14 +187,14 @@ func (a *Agent) confirmLaunch(ctx context.Context, e event.Event) (pooled bool, 
 
 func over(s standing) error {
 	if s == past {
-		return lifecycle.ErrGone
+		return autoscaling.ErrGone
 	}
 	return nil
 }
 
 // doubt is the verdict on a launch that is contradicted: an instance that nobody knows was terminated long
 // ago.
-func (a *Agent) doubt(e event.Event, s lifecycle.State) error {
+func (a *Agent) doubt(e event.Event, s autoscaling.State) error {
 	if _, ok := a.nodes.Find(e.InstanceID); s.Unknown() && !ok {
 		return errUnknown
 	}

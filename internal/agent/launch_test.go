@@ -13,18 +13,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 const (
-	pending       = lifecycle.State("Pending")
-	pendingWait   = lifecycle.State("Pending:Wait")
-	warmedPending = lifecycle.State("Warmed:Pending:Wait")
-	warmedStopped = lifecycle.State("Warmed:Stopped")
+	pending       = autoscaling.State("Pending")
+	pendingWait   = autoscaling.State("Pending:Wait")
+	warmedPending = autoscaling.State("Warmed:Pending:Wait")
+	warmedStopped = autoscaling.State("Warmed:Stopped")
 )
 
 // launchWorld is what a world plays of launches.
@@ -119,16 +119,16 @@ func (w *world) Protected() []node.ProtectedNode { return w.protected }
 
 // Observer of launches.
 
-func (w *world) LaunchBegan(event.Event) { w.fact("launch began") }
+func (w *world) LaunchStarted(event.Event) { w.fact("launch began") }
 
-func (w *world) LaunchWaits(_ event.Event, name string, missing []string) {
+func (w *world) LaunchWaiting(_ event.Event, name string, missing []string) {
 	w.fact("%q waits for %s", name, strings.Join(missing, ", "))
 }
 
 func (w *world) LaunchOverdue(_ event.Event, n node.Node, missing []string, o launch.Outcome) {
 	w.fact("%q is overdue, lacks %s: %s", n.Name, strings.Join(missing, ", "), o)
 }
-func (w *world) LaunchRestored(event.Event, node.Node) { w.fact("launch restored") }
+func (w *world) LaunchUncordoned(event.Event, node.Node) { w.fact("launch restored") }
 
 func (w *world) LaunchEnded(_ event.Event, o launch.Outcome, _ time.Duration) {
 	if !slices.Contains(launch.Outcomes(), o) {
@@ -570,7 +570,7 @@ func TestBackFromTheWarmPoolAndGoing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := launching()
 				w.serves, w.drainTakes = 0, time.Second
-				w.state = func(after time.Duration) (lifecycle.State, error) {
+				w.state = func(after time.Duration) (autoscaling.State, error) {
 					if after == 2*time.Second {
 						return pendingWait, nil
 					}

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 )
 
 var (
@@ -58,15 +58,15 @@ func (a *Agent) idle(e *event.Event) string {
 // a state is that of a mark, which has the deadline. Maintenance that was to begin before now has no deadline
 // any more: it may be under way, or be late, and is no reason to kill pods.
 func date(e *event.Event) (why string) {
-	switch state := instance.State(e.State); {
+	switch state := ec2.State(e.State); {
 	case e.Kind == event.ScheduledChange:
 		if !e.Deadline.After(time.Now()) {
 			e.Deadline = time.Time{}
 		}
 	case e.Kind != event.StateChange, e.State == "":
-	case state.Going():
+	case state.ShuttingDown():
 		e.Deadline = e.At.Add(shutdownNotice)
-	case state.Dead():
+	case state.Stopped():
 		e.Deadline = e.At
 	default:
 		return "the instance is " + e.State
@@ -122,7 +122,7 @@ func (a *Agent) replace(ctx context.Context, e event.Event) error {
 	err := a.retry(ctx, e, "have the instance replaced", func() error {
 		return a.hooks.MarkUnhealthy(ctx, e.InstanceID)
 	})
-	if errors.Is(err, lifecycle.ErrGone) {
+	if errors.Is(err, autoscaling.ErrGone) {
 		return errNoGroup
 	}
 	return err
@@ -138,7 +138,7 @@ func (a *Agent) expire(ctx context.Context, e event.Event) error {
 	asking, cancel := context.WithTimeoutCause(ctx, a.cfg.ConfirmTimeout, errSilent)
 	defer cancel()
 	err := a.retry(asking, e, "list the instances of "+e.ReservationID, func() (err error) {
-		ids, err = a.instances.Reserved(asking, e.ReservationID)
+		ids, err = a.instances.InReservation(asking, e.ReservationID)
 		return err
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func (a *Agent) cancel(ctx context.Context, e event.Event) error {
 	}
 	since := time.Now()
 	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-		scheduled, err := a.instances.Scheduled(ctx, e.InstanceID)
+		scheduled, err := a.instances.HasScheduledEvent(ctx, e.InstanceID)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -180,7 +180,7 @@ func (a *Agent) cancel(ctx context.Context, e event.Event) error {
 			a.observer.EventIgnored(e, "EC2 has an event scheduled for the instance")
 			return nil
 		}
-		if !pause.For(ctx, delay) {
+		if !retry.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}

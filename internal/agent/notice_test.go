@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	ec2 "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	ec2 "github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -112,7 +112,7 @@ func TestNotices(t *testing.T) {
 		{
 			name: "an instance that nobody would replace is drained",
 			given: func(w *world) {
-				w.cfg.Events.ScheduledChange, w.unhealthy = event.Replace, lifecycle.ErrGone
+				w.cfg.Events.ScheduledChange, w.unhealthy = event.Replace, autoscaling.ErrGone
 			},
 			message: func(w *world) queue.Message { return w.health("upcoming", instance) },
 			steps:   []string{"mark " + instance + " unhealthy", "mark until 1h0m0s", "drain node-1 until 1h0m0s", "exclude"},
@@ -134,7 +134,7 @@ func TestNotices(t *testing.T) {
 			name:    "a Spot interruption of what is no Spot Instance: forged",
 			given:   func(w *world) { w.ec2 = is(ec2.Instance{State: runsOn}) },
 			message: (*world).spotWarning,
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name:    "the instance has gone before the message came: nothing to drain",
@@ -168,7 +168,7 @@ func TestNotices(t *testing.T) {
 		{
 			name:    "EC2 says that it runs: forged",
 			message: func(w *world) queue.Message { return w.stateChange("stopping") },
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name:    "an instance that begins to run: nothing to do",
@@ -197,7 +197,7 @@ func TestNotices(t *testing.T) {
 			name:    "maintenance that EC2 knows nothing of: forged",
 			given:   func(w *world) { w.scheduled = func(time.Duration) (bool, error) { return false, nil } },
 			message: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name:    "the end of a Capacity Block: its instances are drained before EC2 begins to terminate them",
@@ -221,7 +221,7 @@ func TestNotices(t *testing.T) {
 				w.ec2, w.reserved = is(ec2.Instance{State: runsOn}), []string{instance}
 			},
 			message: (*world).block,
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -158,16 +158,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.swept.begin()
 	var taken sync.WaitGroup
 	defer taken.Wait()
-	for retry := firstRetry; ; {
-		wait := a.cfg.SweepInterval
+	for delay := firstRetry; ; {
+		wait := a.cfg.ResyncInterval
 		if err := a.sweep(ctx, &taken); err == nil {
-			retry = firstRetry
+			delay = firstRetry
 		} else {
-			a.observer.SweepFailed(err)
-			wait = min(retry, wait)
-			retry = min(2*retry, a.cfg.SweepInterval)
+			a.observer.ResyncFailed(err)
+			wait = min(delay, wait)
+			delay = min(2*delay, a.cfg.ResyncInterval)
 		}
-		if !pause.For(ctx, wait) {
+		if !retry.Sleep(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}
@@ -193,7 +193,7 @@ func (a *Agent) sweep(ctx context.Context, taken *sync.WaitGroup) error {
 			a.takeUp(ctx, e, taken)
 		}
 	}
-	a.observer.Swept(len(members), found, untold)
+	a.observer.Resynced(len(members), found, untold)
 	a.unprotect(ctx)
 	return errors.Join(err, a.revisit(ctx, nodes, members, taken))
 }
@@ -202,13 +202,13 @@ func (a *Agent) sweep(ctx context.Context, taken *sync.WaitGroup) error {
 func (a *Agent) takeUp(ctx context.Context, e event.Event, taken *sync.WaitGroup) {
 	taken.Go(func() {
 		if err := a.handle(ctx, e); err != nil && ctx.Err() == nil {
-			a.observer.SweepFailed(err)
+			a.observer.ResyncFailed(err)
 		}
 	})
 }
 
 // waiting returns an event for each of our hooks that holds an instance.
-func (a *Agent) waiting(ctx context.Context, members map[string]lifecycle.Member) ([]event.Event, error) {
+func (a *Agent) waiting(ctx context.Context, members map[string]autoscaling.Member) ([]event.Event, error) {
 	var events []event.Event
 	var errs []error
 	for _, m := range members {
@@ -237,7 +237,7 @@ func (a *Agent) waiting(ctx context.Context, members map[string]lifecycle.Member
 
 // ofOwnHooks is the event once for each of our hooks that may hold its instance.
 func (a *Agent) ofOwnHooks(ctx context.Context, e event.Event, group string) ([]event.Event, error) {
-	names, err := a.hooks.Own(ctx, group, transitionOf(e))
+	names, err := a.hooks.OwnHooks(ctx, group, transitionOf(e))
 	events := make([]event.Event, 0, len(names))
 	for _, name := range names {
 		e.Hook = event.Hook{Group: group, Name: name}
@@ -259,7 +259,7 @@ func (a *Agent) isNew(ctx context.Context, e event.Event, group string) (bool, e
 		if a.hand.has(l) || a.swept.isCompleted(l) {
 			return true, nil
 		}
-		held, err := a.hooks.Held(ctx, action(l))
+		held, err := a.hooks.IsPending(ctx, action(l))
 		if held || err != nil {
 			return held, err
 		}
@@ -269,7 +269,7 @@ func (a *Agent) isNew(ctx context.Context, e event.Event, group string) (bool, e
 
 // eventOf is the event of an instance that a hook holds; none if no hook does. One that is on its way into
 // the warm pool is taken to come from the group.
-func eventOf(m lifecycle.Member) (event.Event, bool) {
+func eventOf(m autoscaling.Member) (event.Event, bool) {
 	e := event.Event{Kind: event.LifecycleTerminating, InstanceID: m.InstanceID, At: time.Now()}
 	switch m.State {
 	case "Pending:Wait":
@@ -283,18 +283,18 @@ func eventOf(m lifecycle.Member) (event.Event, bool) {
 	return e, true
 }
 
-func transitionOf(e event.Event) lifecycle.Transition {
+func transitionOf(e event.Event) autoscaling.Transition {
 	if e.Kind == event.LifecycleLaunching {
-		return lifecycle.Launching
+		return autoscaling.Launching
 	}
-	return lifecycle.Terminating
+	return autoscaling.Terminating
 }
 
 // revisit looks after the nodes that bear a mark of ours though no event of their instance is in hand: drains
 // that another process has begun go on, and instances that live on get their node back, when sweeps have
 // found them healthy for as long as a message is confirmed.
 func (a *Agent) revisit(
-	ctx context.Context, nodes []node.Node, members map[string]lifecycle.Member, taken *sync.WaitGroup,
+	ctx context.Context, nodes []node.Node, members map[string]autoscaling.Member, taken *sync.WaitGroup,
 ) error {
 	inHand := a.hand.instances()
 	marked := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
@@ -324,13 +324,13 @@ func (a *Agent) revisit(
 // eventOfMark is the event that a node was marked for.
 func eventOfMark(n node.Node) event.Event {
 	return event.Event{
-		Kind: event.Kind(n.Mark.Reason), InstanceID: n.InstanceID, At: n.Mark.Since, Deadline: n.Mark.Goes,
+		Kind: event.Kind(n.Mark.Reason), InstanceID: n.InstanceID, At: n.Mark.Since, Deadline: n.Mark.TerminatesAt,
 	}
 }
 
 // fate tells whether the instance of a marked node is healthy after all, or is going by an event that no hook
 // waits for. Neither: its group, or EC2, has it on its way.
-func (a *Agent) fate(ctx context.Context, e event.Event, m lifecycle.Member) (lives, going bool, err error) {
+func (a *Agent) fate(ctx context.Context, e event.Event, m autoscaling.Member) (lives, going bool, err error) {
 	inService := m.State == "InService"
 	switch {
 	case !inService && !m.State.Unknown():
@@ -347,7 +347,7 @@ func (a *Agent) fate(ctx context.Context, e event.Event, m lifecycle.Member) (li
 		return false, true, nil
 	case errors.Is(verdict, errForged):
 		return true, false, nil
-	case errors.Is(verdict, lifecycle.ErrGone):
+	case errors.Is(verdict, autoscaling.ErrGone):
 		return false, false, nil
 	}
 	return false, false, verdict

@@ -9,15 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
-	ec2 "github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	ec2 "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // inGroup is a sweep's answer: the instance is in this state.
-func inGroup(s lifecycle.State) func(time.Duration) (map[string]lifecycle.Member, error) {
-	return func(time.Duration) (map[string]lifecycle.Member, error) {
-		return map[string]lifecycle.Member{instance: {Group: group, InstanceID: instance, State: s}}, nil
+func inGroup(s autoscaling.State) func(time.Duration) (map[string]autoscaling.Member, error) {
+	return func(time.Duration) (map[string]autoscaling.Member, error) {
+		return map[string]autoscaling.Member{instance: {Group: group, InstanceID: instance, State: s}}, nil
 	}
 }
 
@@ -28,7 +28,7 @@ func (w *world) markFor(kind string, deadline, goes time.Duration) {
 		w.node.Mark.Deadline = w.start.Add(deadline)
 	}
 	if goes != 0 {
-		w.node.Mark.Goes = w.start.Add(goes)
+		w.node.Mark.TerminatesAt = w.start.Add(goes)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestSweep(t *testing.T) {
 			name: "an instance that comes back from the warm pool, and waits again: a new termination",
 			given: func(w *world) {
 				w.own = []string{"drain"}
-				w.members = func(after time.Duration) (map[string]lifecycle.Member, error) {
+				w.members = func(after time.Duration) (map[string]autoscaling.Member, error) {
 					if after > 2*time.Minute && after < 4*time.Minute {
 						return inGroup("Pending")(after)
 					}
@@ -107,7 +107,7 @@ func TestSweep(t *testing.T) {
 			name: "Auto Scaling does not answer at first: asked again soon",
 			given: func(w *world) {
 				found := inGroup(terminating)
-				w.members = func(after time.Duration) (map[string]lifecycle.Member, error) {
+				w.members = func(after time.Duration) (map[string]autoscaling.Member, error) {
 					if after < time.Second {
 						return nil, errOutage
 					}

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -42,7 +42,7 @@ func (a *Agent) vacate(ctx context.Context, e event.Event) (Outcome, error) {
 	}
 	report, err := a.drain(ctx, e, n, mark)
 	switch {
-	case errors.Is(err, lifecycle.ErrGone):
+	case errors.Is(err, autoscaling.ErrGone):
 		return CutShort, err
 	case err != nil:
 		return Interrupted, err
@@ -74,7 +74,7 @@ func (a *Agent) mark(ctx context.Context, e event.Event) (node.Node, node.Mark, 
 		if n, err = a.lookup(ctx, e); err != nil {
 			return n, mark, err
 		}
-		if !pause.For(ctx, delay) {
+		if !retry.Sleep(ctx, delay) {
 			return n, mark, context.Cause(ctx)
 		}
 	}
@@ -118,11 +118,11 @@ func (a *Agent) retire(ctx context.Context, e event.Event, n node.Node) (mark no
 	start, news := time.Now(), false
 	err = a.retry(ctx, e, takingOut(n), func() error {
 		deadline, unknown := a.deadline(ctx, e, n)
-		if errors.Is(unknown, lifecycle.ErrGone) {
+		if errors.Is(unknown, autoscaling.ErrGone) {
 			return unknown
 		}
 		var err error
-		mark, news, err = a.nodes.Retire(ctx, n, reason(e, deadline))
+		mark, news, err = a.nodes.Cordon(ctx, n, reason(e, deadline))
 		if err != nil && !errors.Is(err, node.ErrGone) && presses(deadline, start) {
 			mark = node.Mark{Since: time.Now(), Deadline: deadline}
 			return fmt.Errorf("%w: %w", errUnmarked, err)
@@ -130,7 +130,7 @@ func (a *Agent) retire(ctx context.Context, e event.Event, n node.Node) (mark no
 		return errors.Join(unknown, err)
 	})
 	if err == nil && news {
-		a.observer.NodeRetired(e, n, mark)
+		a.observer.NodeCordoned(e, n, mark)
 	}
 	return mark, err
 }
@@ -146,9 +146,9 @@ func (a *Agent) goOnMarking(
 	var trying sync.WaitGroup
 	trying.Go(func() {
 		_ = a.retry(ctx, e, takingOut(n), func() error {
-			mark, news, err := a.nodes.Retire(ctx, n, reason(e, deadline))
+			mark, news, err := a.nodes.Cordon(ctx, n, reason(e, deadline))
 			if err == nil && news {
-				a.observer.NodeRetired(e, n, mark)
+				a.observer.NodeCordoned(e, n, mark)
 			}
 			return err
 		})
@@ -194,11 +194,11 @@ func (a *Agent) isDead(ctx context.Context, instanceID string) bool {
 	ctx, cancel := context.WithTimeout(ctx, markAfter)
 	defer cancel()
 	i, err := a.instances.Describe(ctx, instanceID)
-	return err == nil && i.State.Dead()
+	return err == nil && i.State.Stopped()
 }
 
 func reason(e event.Event, deadline time.Time) node.Reason {
-	r := node.Reason{Kind: string(e.Kind), Deadline: deadline, Goes: e.Deadline}
+	r := node.Reason{Kind: string(e.Kind), Deadline: deadline, TerminatesAt: e.Deadline}
 	if e.Hook.Name != "" {
 		r.Hook, r.Token = e.Hook.Group+"/"+e.Hook.Name, e.Hook.Token
 	}
@@ -249,7 +249,7 @@ func (a *Agent) exclude(ctx context.Context, e event.Event, n node.Node, deadlin
 func (a *Agent) retry(ctx context.Context, e event.Event, doing string, do func() error) error {
 	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
 		err := do()
-		if err == nil || errors.Is(err, node.ErrGone) || errors.Is(err, lifecycle.ErrGone) ||
+		if err == nil || errors.Is(err, node.ErrGone) || errors.Is(err, autoscaling.ErrGone) ||
 			errors.Is(err, errUnmarked) {
 			return err
 		}
@@ -257,7 +257,7 @@ func (a *Agent) retry(ctx context.Context, e event.Event, doing string, do func(
 			return context.Cause(ctx)
 		}
 		a.observer.Retrying(e, doing, err)
-		if !pause.For(ctx, delay) {
+		if !retry.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}

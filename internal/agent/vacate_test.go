@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -66,7 +66,7 @@ func TestTermination(t *testing.T) {
 			name:    "Auto Scaling is silent, then contradicts: the mark is taken off",
 			given:   func(w *world) { w.state = silent(5*time.Second, inService) },
 			steps:   []string{"hold drain", "mark", "let go of drain", "restore"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name: "Auto Scaling is silent, then knows no such instance: the mark is taken off",
@@ -74,7 +74,7 @@ func TestTermination(t *testing.T) {
 				w.state = silent(5*time.Second, inNoGroup)
 			},
 			steps:   []string{"hold drain", "mark", "let go of drain", "restore"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name: "the mark cannot be taken off at first: tried again",
@@ -83,7 +83,7 @@ func TestTermination(t *testing.T) {
 				w.restoreErrs = []error{errOutage, errOutage, errOutage}
 			},
 			steps:   []string{"hold drain", "mark", "let go of drain", "restore"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name: "the mark cannot be taken off for longer than the hook is held: still tried again",
@@ -93,7 +93,7 @@ func TestTermination(t *testing.T) {
 				w.restoreErrs = repeat(errOutage, 20)
 			},
 			steps:   []string{"hold drain", "mark", "let go of drain", "restore"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name: "the node of a forged message is gone when its mark is to be taken off: nothing to do",
@@ -102,7 +102,7 @@ func TestTermination(t *testing.T) {
 				w.restoreErrs = []error{node.ErrGone}
 			},
 			steps:   []string{"hold drain", "mark", "let go of drain"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name: "the mark of an agent that died before the confirmation: taken off",
@@ -111,7 +111,7 @@ func TestTermination(t *testing.T) {
 				w.node.Mark = node.Mark{InstanceID: instance, Since: w.start.Add(-time.Minute)}
 			},
 			steps:   []string{"hold drain", "let go of drain", "restore"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name:  "contradicted for less than the timeout, then confirmed: drained, not marked before",
@@ -126,13 +126,13 @@ func TestTermination(t *testing.T) {
 			name:    "contradicted for longer than the timeout: forged, nothing marked",
 			given:   func(w *world) { w.state = turns(inService, 61*time.Second, terminating) },
 			steps:   []string{"hold drain", "let go of drain"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name:    "an instance in no group, with a node: forged",
 			given:   func(w *world) { w.state = always(inNoGroup) },
 			steps:   []string{"hold drain", "let go of drain"},
-			outcome: agent.Forged,
+			outcome: agent.Unconfirmed,
 		},
 		{
 			name: "an instance in no group, with a node that was marked for good: its termination is over",
@@ -470,7 +470,7 @@ func TestForeign(t *testing.T) {
 			t.Errorf("the message ended with %v", err)
 		}
 		w.wantSteps(t)
-		w.wantOutcome(t, agent.Foreign)
+		w.wantOutcome(t, agent.OtherCluster)
 	})
 }
 
@@ -570,7 +570,7 @@ func TestReregistered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.state = func(after time.Duration) (lifecycle.State, error) {
+		w.state = func(after time.Duration) (autoscaling.State, error) {
 			if after < time.Second {
 				return "", errOutage
 			}

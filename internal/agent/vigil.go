@@ -96,7 +96,7 @@ func (v *vigil) watch(ctx context.Context) error {
 
 func (v *vigil) told(missing []string) {
 	v.missing = missing
-	v.observer.LaunchWaits(v.event, v.node.Name, missing)
+	v.observer.LaunchWaiting(v.event, v.node.Name, missing)
 }
 
 // revive takes off the node what an earlier termination has left on it: the instance went to the warm pool,
@@ -106,9 +106,9 @@ func (v *vigil) revive(ctx context.Context) error {
 		return nil
 	}
 	err := v.retry(ctx, v.event, "take the mark off node "+v.node.Name, func() error {
-		restored, err := v.nodes.Restore(ctx, v.node)
+		restored, err := v.nodes.Uncordon(ctx, v.node)
 		if restored && err == nil {
-			v.observer.LaunchRestored(v.event, v.node)
+			v.observer.LaunchUncordoned(v.event, v.node)
 		}
 		return err
 	})

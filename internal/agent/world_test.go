@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	ec2 "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	ec2 "github.com/node-drainer/node-drainer/pkg/instance"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -26,10 +26,10 @@ const (
 	instance = "i-0a1b2c3d4e5f60718"
 	never    = 1000 * time.Hour
 
-	inService   = lifecycle.State("InService")
-	terminating = lifecycle.State("Terminating:Wait")
-	proceeding  = lifecycle.State("Terminating:Proceed")
-	inNoGroup   = lifecycle.State("")
+	inService   = autoscaling.State("InService")
+	terminating = autoscaling.State("Terminating:Wait")
+	proceeding  = autoscaling.State("Terminating:Proceed")
+	inNoGroup   = autoscaling.State("")
 
 	runsOn = ec2.State("running")
 )
@@ -45,7 +45,7 @@ type world struct {
 	start time.Time
 	cfg   agent.Config
 
-	state       func(after time.Duration) (lifecycle.State, error)
+	state       func(after time.Duration) (autoscaling.State, error)
 	registers   time.Duration // when the Node of the instance comes
 	leaves      time.Duration // when the watch shows it no more
 	hidden      bool          // the watch does not show it, though it is there
@@ -59,7 +59,7 @@ type world struct {
 	scheduled   func(after time.Duration) (bool, error)
 	reserved    []string // in the Capacity Block
 	reservedErr error
-	members     func(after time.Duration) (map[string]lifecycle.Member, error)
+	members     func(after time.Duration) (map[string]autoscaling.Member, error)
 	own         []string                                // hooks, if a sweep asks
 	held        func(after time.Duration) (bool, error) // whether a launch hook of ours holds the instance
 	unhealthy   error                                   // what MarkUnhealthy returns
@@ -89,7 +89,7 @@ func newWorld() *world {
 		start: time.Now(),
 		cfg: agent.Config{
 			ClusterName: "demo", ConfirmTimeout: time.Minute, RegistrationTimeout: 5 * time.Minute, DrainTimeout: time.Hour,
-			SweepInterval: 3 * time.Minute,
+			ResyncInterval: 3 * time.Minute,
 			Events: event.Config{
 				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
 				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
@@ -107,7 +107,7 @@ func newWorld() *world {
 		return ec2.Instance{State: runsOn, Spot: true, Reserved: true}, nil
 	}
 	w.scheduled = func(time.Duration) (bool, error) { return true, nil }
-	w.members = func(time.Duration) (map[string]lifecycle.Member, error) { return nil, nil }
+	w.members = func(time.Duration) (map[string]autoscaling.Member, error) { return nil, nil }
 	w.held = func(time.Duration) (bool, error) { return false, nil }
 	w.clusters = func(time.Duration) ([]string, error) { return nil, nil }
 	return w
@@ -130,13 +130,13 @@ func body(hook, at string) []byte {
 		group, hook, instance, hook, at)
 }
 
-func always(s lifecycle.State) func(time.Duration) (lifecycle.State, error) {
-	return func(time.Duration) (lifecycle.State, error) { return s, nil }
+func always(s autoscaling.State) func(time.Duration) (autoscaling.State, error) {
+	return func(time.Duration) (autoscaling.State, error) { return s, nil }
 }
 
 // silent is Auto Scaling without an answer until the given time, then with one.
-func silent(until time.Duration, then lifecycle.State) func(time.Duration) (lifecycle.State, error) {
-	return func(after time.Duration) (lifecycle.State, error) {
+func silent(until time.Duration, then autoscaling.State) func(time.Duration) (autoscaling.State, error) {
+	return func(after time.Duration) (autoscaling.State, error) {
 		if after < until {
 			return "", errOutage
 		}
@@ -145,8 +145,8 @@ func silent(until time.Duration, then lifecycle.State) func(time.Duration) (life
 }
 
 // turns is an instance whose state changes at the given time.
-func turns(before lifecycle.State, at time.Duration, then lifecycle.State) func(time.Duration) (lifecycle.State, error) {
-	return func(after time.Duration) (lifecycle.State, error) {
+func turns(before autoscaling.State, at time.Duration, then autoscaling.State) func(time.Duration) (autoscaling.State, error) {
+	return func(after time.Duration) (autoscaling.State, error) {
 		if after < at {
 			return before, nil
 		}
@@ -233,19 +233,19 @@ func (w *world) wantOutcome(t *testing.T, want agent.Outcome) {
 
 // Hooks.
 
-func (w *world) Hold(ctx context.Context, a lifecycle.Action, work func(context.Context) error) error {
+func (w *world) Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error {
 	w.step("hold %s", a.Hook)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if at, ok := w.givesUp[a.Hook]; ok {
-		defer time.AfterFunc(at-w.after(), func() { cancel(fmt.Errorf("%w: given up", lifecycle.ErrGone)) }).Stop()
+		defer time.AfterFunc(at-w.after(), func() { cancel(fmt.Errorf("%w: given up", autoscaling.ErrGone)) }).Stop()
 	}
 	err := work(ctx)
 	w.step("let go of %s", a.Hook)
 	return err
 }
 
-func (w *world) Complete(ctx context.Context, a lifecycle.Action, result lifecycle.Result) error {
+func (w *world) Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error {
 	if err := w.completes(ctx); err != nil {
 		return err
 	}
@@ -253,16 +253,16 @@ func (w *world) Complete(ctx context.Context, a lifecycle.Action, result lifecyc
 	return nil
 }
 
-func (w *world) State(_ context.Context, instanceID string) (lifecycle.State, error) {
+func (w *world) State(_ context.Context, instanceID string) (autoscaling.State, error) {
 	if instanceID != instance {
 		return inNoGroup, nil
 	}
 	return w.state(w.after())
 }
 
-func (w *world) Deadline(_ context.Context, a lifecycle.Action, began time.Time) (time.Time, error) {
+func (w *world) Deadline(_ context.Context, a autoscaling.Action, began time.Time) (time.Time, error) {
 	if w.unknown {
-		return time.Time{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, lifecycle.ErrGone)
+		return time.Time{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, autoscaling.ErrGone)
 	}
 	if err := w.next(&w.deadlineErrs); err != nil {
 		return time.Time{}, err
@@ -273,23 +273,23 @@ func (w *world) Deadline(_ context.Context, a lifecycle.Action, began time.Time)
 	return began.Add(100 * time.Hour), nil
 }
 
-func (w *world) Members(context.Context, string, []string) (map[string]lifecycle.Member, error) {
+func (w *world) Members(context.Context, string, []string) (map[string]autoscaling.Member, error) {
 	return w.members(w.after())
 }
 
-func (w *world) Own(_ context.Context, _ string, t lifecycle.Transition) ([]string, error) {
+func (w *world) OwnHooks(_ context.Context, _ string, t autoscaling.Transition) ([]string, error) {
 	w.fact("own hooks for %s", t)
 	return w.own, nil
 }
 
-func (w *world) Held(_ context.Context, a lifecycle.Action) (bool, error) {
+func (w *world) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {
 	if !a.Launch {
 		return false, errors.New("only launches are asked about")
 	}
 	return w.held(w.after())
 }
 
-func (w *world) Answers(hook string) bool { return hook != "not-ours" }
+func (w *world) HandlesHook(hook string) bool { return hook != "not-ours" }
 
 func (w *world) MarkUnhealthy(_ context.Context, id string) error {
 	w.step("mark %s unhealthy", id)
@@ -300,9 +300,13 @@ func (w *world) MarkUnhealthy(_ context.Context, id string) error {
 
 func (w *world) Describe(context.Context, string) (ec2.Instance, error) { return w.ec2(w.after()) }
 
-func (w *world) Scheduled(context.Context, string) (bool, error) { return w.scheduled(w.after()) }
+func (w *world) HasScheduledEvent(context.Context, string) (bool, error) {
+	return w.scheduled(w.after())
+}
 
-func (w *world) Reserved(context.Context, string) ([]string, error) { return w.reserved, w.reservedErr }
+func (w *world) InReservation(context.Context, string) ([]string, error) {
+	return w.reserved, w.reservedErr
+}
 
 func (w *world) Clusters(context.Context, string) ([]string, error) { return w.clusters(w.after()) }
 
@@ -352,7 +356,7 @@ func (w *world) Await(ctx context.Context, instanceID string) (node.Node, error)
 	return n, nil
 }
 
-func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node.Mark, bool, error) {
+func (w *world) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.Mark, bool, error) {
 	if err := w.next(&w.retireErrs); err != nil {
 		return node.Mark{}, false, err
 	}
@@ -370,8 +374,8 @@ func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node
 	if d := reason.Deadline; mark.Deadline.IsZero() || (!d.IsZero() && d.Before(mark.Deadline)) {
 		mark.Deadline = d
 	}
-	if g := reason.Goes; mark.Goes.IsZero() || (!g.IsZero() && g.Before(mark.Goes)) {
-		mark.Goes = g
+	if g := reason.TerminatesAt; mark.TerminatesAt.IsZero() || (!g.IsZero() && g.Before(mark.TerminatesAt)) {
+		mark.TerminatesAt = g
 	}
 	out := *mark
 	w.mu.Unlock()
@@ -383,7 +387,7 @@ func (w *world) Retire(_ context.Context, n node.Node, reason node.Reason) (node
 	return out, !out.Since.Equal(before.Since) || !out.Deadline.Equal(before.Deadline), nil
 }
 
-func (w *world) Restore(ctx context.Context, _ node.Node) (bool, error) {
+func (w *world) Uncordon(ctx context.Context, _ node.Node) (bool, error) {
 	if err := w.next(&w.restoreErrs); err != nil {
 		return false, err
 	}
@@ -446,16 +450,16 @@ func (w *world) EventIgnored(e event.Event, why string) {
 func (w *world) MessageRefused(_ queue.Message, reason string, err error) {
 	w.fact("refused as %s: %v", reason, err)
 }
-func (w *world) TerminationBegan(event.Event)                     { w.fact("began") }
+func (w *world) TerminationStarted(event.Event)                   { w.fact("began") }
 func (w *world) NodeAwaited(event.Event)                          { w.fact("awaited") }
-func (w *world) NodeRetired(event.Event, node.Node, node.Mark)    { w.fact("retired") }
-func (w *world) NodeRestored(_ node.Node, why string)             { w.fact("restored: %s", why) }
+func (w *world) NodeCordoned(event.Event, node.Node, node.Mark)   { w.fact("retired") }
+func (w *world) NodeUncordoned(_ node.Node, why string)           { w.fact("restored: %s", why) }
 func (w *world) NodeDrained(event.Event, node.Node, drain.Report) { w.fact("drained") }
 func (w *world) Retrying(_ event.Event, doing string, err error) {
 	w.fact("retrying to %s: %v", doing, err)
 }
-func (w *world) Swept(_, found, untold int) { w.fact("swept: %d, untold: %d", found, untold) }
-func (w *world) SweepFailed(err error)      { w.fact("sweep failed: %v", err) }
+func (w *world) Resynced(_, found, untold int) { w.fact("swept: %d, untold: %d", found, untold) }
+func (w *world) ResyncFailed(err error)        { w.fact("sweep failed: %v", err) }
 
 func (w *world) TerminationEnded(_ event.Event, o string, _ time.Duration) {
 	if !slices.Contains(agent.Outcomes(), o) {
@@ -472,7 +476,7 @@ func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelF
 
 // thenGone completes an action, whose instance goes on.
 func (w *world) thenGone(context.Context) error {
-	w.members = func(time.Duration) (map[string]lifecycle.Member, error) { return nil, nil }
+	w.members = func(time.Duration) (map[string]autoscaling.Member, error) { return nil, nil }
 	w.ec2 = is(ec2.Instance{State: "shutting-down"})
 	return nil
 }

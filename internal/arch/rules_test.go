@@ -16,27 +16,26 @@ func rows() map[string]int {
 	return map[string]int{
 		"pkg/event":      1,
 		"internal/batch": 1, // Tools without a noun: standard library only, as event is.
-		"internal/list":  1,
-		"internal/pause": 1,
-		"internal/wrap":  1,
+		"internal/text":  1,
+		"internal/retry": 1,
 		"internal/arch":  1,
 		"internal/cloud": 1, // A tool too, for whoever makes the SDK's clients.
 
-		"pkg/queue":     2,
-		"pkg/lifecycle": 2,
-		"pkg/instance":  2,
-		"pkg/node":      2,
-		"pkg/drain":     2,
-		"pkg/launch":    2,
-		"pkg/refresh":   2,
-		"pkg/lead":      2,
-		"pkg/cluster":   2,
+		"pkg/queue":       2,
+		"pkg/autoscaling": 2,
+		"pkg/ec2":         2,
+		"pkg/node":        2,
+		"pkg/drain":       2,
+		"pkg/launch":      2,
+		"pkg/refresh":     2,
+		"pkg/lead":        2,
+		"pkg/cluster":     2,
 
 		"internal/observe": 3,
 		"internal/report":  3,
 
 		"internal/agent":   4,
-		"internal/trigger": 4,
+		"internal/rollout": 4,
 		"internal/config":  4, // Above row 2, as it gathers the Config of each room there.
 
 		"cmd/agent":   5,
@@ -57,10 +56,10 @@ func guards() []guard {
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
 	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster")
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "pkg/lifecycle", "pkg/instance", "pkg/refresh", "internal/cloud")},
+		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/refresh", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
-		{aws + "/service/autoscaling", and("pkg/lifecycle", "pkg/refresh")},
-		{aws + "/service/ec2", and("pkg/instance", "pkg/refresh")},
+		{aws + "/service/autoscaling", and("pkg/autoscaling", "pkg/refresh")},
+		{aws + "/service/ec2", and("pkg/ec2", "pkg/refresh")},
 		{"k8s.io", kubernetes},
 		{"sigs.k8s.io", kubernetes},
 		{"github.com/rs/zerolog", and("internal/observe")},
@@ -70,7 +69,7 @@ func guards() []guard {
 
 // standardOnly are the rooms that import nothing but the standard library.
 func standardOnly() []string {
-	return []string{"pkg/event", "internal/batch", "internal/list", "internal/pause", "internal/wrap"}
+	return []string{"pkg/event", "internal/batch", "internal/text", "internal/retry"}
 }
 
 // source is one Go file of the module.

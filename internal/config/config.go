@@ -14,13 +14,13 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
-	"github.com/node-drainer/node-drainer/internal/list"
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/internal/text"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/lead"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -37,17 +37,17 @@ type Agent struct {
 	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. It lets a leader hand over before its own node is drained. Empty outside a cluster."`
 	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
 
-	SweepInterval time.Duration `env:"SWEEP_INTERVAL" envDefault:"3m" help:"Time between two looks at every instance of the cluster's groups, for terminations and launches that no message told of, and for nodes whose instance lives on."`
-	DryRun        bool          `env:"DRY_RUN" envDefault:"false" help:"Whether everything is read, decided, logged and counted, and nothing is changed: no node, no pod, no lifecycle action. Messages stay in hand until the agent stops, and then return to the queue, so give a dry run a queue of its own."`
+	ResyncInterval time.Duration `env:"SWEEP_INTERVAL" envDefault:"3m" help:"Time between two looks at every instance of the cluster's groups, for terminations and launches that no message told of, and for nodes whose instance lives on."`
+	DryRun         bool          `env:"DRY_RUN" envDefault:"false" help:"Whether everything is read, decided, logged and counted, and nothing is changed: no node, no pod, no lifecycle action. Messages stay in hand until the agent stops, and then return to the queue, so give a dry run a queue of its own."`
 
-	Queue  queue.Config     `envPrefix:"QUEUE_"`
-	Event  event.Config     `envPrefix:"EVENT_"`
-	Hook   lifecycle.Config `envPrefix:"HOOK_"`
-	Node   node.Config      `envPrefix:"NODE_"`
-	Drain  drain.Config     `envPrefix:"DRAIN_"`
-	Launch launch.Config    `envPrefix:"LAUNCH_"`
-	Leader lead.Config      `envPrefix:"LEADER_"`
-	Log    observe.Config   `envPrefix:"LOG_"`
+	Queue  queue.Config       `envPrefix:"QUEUE_"`
+	Event  event.Config       `envPrefix:"EVENT_"`
+	Hook   autoscaling.Config `envPrefix:"HOOK_"`
+	Node   node.Config        `envPrefix:"NODE_"`
+	Drain  drain.Config       `envPrefix:"DRAIN_"`
+	Launch launch.Config      `envPrefix:"LAUNCH_"`
+	Leader lead.Config        `envPrefix:"LEADER_"`
+	Log    observe.Config     `envPrefix:"LOG_"`
 }
 
 // ReadAgent returns the agent's configuration in the environment, given as KEY=VALUE. The error is Mistakes,
@@ -78,7 +78,7 @@ func ReadAgent(environ []string) (Agent, error) {
 // part of the name.
 func parsers() map[reflect.Type]env.ParserFunc {
 	return map[reflect.Type]env.ParserFunc{
-		reflect.TypeFor[[]string](): func(v string) (any, error) { return list.Split(v), nil },
+		reflect.TypeFor[[]string](): func(v string) (any, error) { return text.Split(v), nil },
 	}
 }
 
@@ -87,8 +87,8 @@ func (c Agent) validate() error {
 	if !isAddress(c.ListenAddress) {
 		errs = append(errs, fmt.Errorf("LISTEN_ADDRESS is %q: must be HOST:PORT or :PORT", c.ListenAddress))
 	}
-	if c.SweepInterval < time.Second || c.SweepInterval > time.Hour {
-		errs = append(errs, fmt.Errorf("SWEEP_INTERVAL is %v: must be from 1s to 1h", c.SweepInterval))
+	if c.ResyncInterval < time.Second || c.ResyncInterval > time.Hour {
+		errs = append(errs, fmt.Errorf("SWEEP_INTERVAL is %v: must be from 1s to 1h", c.ResyncInterval))
 	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Event.Validate(), c.Hook.Validate(), c.Node.Validate(),
 		c.Drain.Validate(), c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Log.Validate())...)

@@ -11,11 +11,11 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/lead"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -29,16 +29,16 @@ func environ(more ...string) []string {
 
 func defaults() config.Agent {
 	return config.Agent{
-		ClusterName:   "demo",
-		ListenAddress: ":8080",
-		SweepInterval: 3 * time.Minute,
+		ClusterName:    "demo",
+		ListenAddress:  ":8080",
+		ResyncInterval: 3 * time.Minute,
 		Event: event.Config{
 			SpotInterruption: event.Drain, Rebalance: event.Ignore, ScheduledChange: event.Drain, StateChange: event.Drain,
 			ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
 		},
 		PodNamespace: "agents",
 		Queue:        queue.Config{URL: queueURL, VisibilityTimeout: 30 * time.Second, MaxInFlight: 10_000, Receivers: 10},
-		Hook:         lifecycle.Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second},
+		Hook:         autoscaling.Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second},
 		Node: node.Config{
 			TaintKey: "node-drainer.io/terminating", TaintEffect: "NoSchedule", Cordon: true, ExcludeFromLB: node.Early,
 			RegistrationTimeout: 5 * time.Minute,

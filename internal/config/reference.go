@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/list"
-	"github.com/node-drainer/node-drainer/internal/wrap"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // Variable is one environment variable that a user can set.
@@ -44,7 +43,7 @@ func variables(t reflect.Type, prefix string) []Variable {
 			Default:  f.Tag.Get("envDefault"),
 			Required: slices.Contains(strings.Split(options, ","), "required"),
 			Help:     f.Tag.Get("help"),
-			Values:   list.Split(f.Tag.Get("values")),
+			Values:   text.Split(f.Tag.Get("values")),
 			Type:     f.Type,
 		})
 	}
@@ -104,7 +103,7 @@ AWS SDK (AWS_REGION, AWS_ROLE_ARN, AWS_ENDPOINT_URL, ...) and, outside a cluster
 func WriteHelp(w io.Writer) error {
 	_, _ = fmt.Fprintf(w, "%s\nUsage:\n  agent [--help | --version]\n\nEnvironment variables:\n", intro)
 	for _, v := range Variables() {
-		title, help := wrap.Text(v.Name+" ("+v.standing()+")", "  ", 100), wrap.Text(v.Help, "      ", 100)
+		title, help := text.Wrap(v.Name+" ("+v.standing()+")", "  ", 100), text.Wrap(v.Help, "      ", 100)
 		if _, err := fmt.Fprintf(w, "\n%s%s", title, help); err != nil {
 			return err
 		}

@@ -19,20 +19,20 @@ type drains struct {
 
 // telling is what has been told of one drain.
 type telling struct {
-	waiting []drain.Hold
-	held    map[drain.Hold]struct{} // what pods of the node wait for, without their number
+	waiting []drain.WaitCount
+	held    map[drain.WaitCount]struct{} // what pods of the node wait for, without their number
 }
 
 // of returns what has been told of the drain of a node. The caller holds the lock.
 func (d *drains) of(uid string) *telling {
 	if d.by[uid] == nil {
-		d.by[uid] = &telling{held: map[drain.Hold]struct{}{}}
+		d.by[uid] = &telling{held: map[drain.WaitCount]struct{}{}}
 	}
 	return d.by[uid]
 }
 
 // waits notes what the pods of a node wait for, and returns how much that has changed what all wait for.
-func (d *drains) waits(uid string, holds []drain.Hold) map[drain.WaitReason]int {
+func (d *drains) waits(uid string, holds []drain.WaitCount) map[drain.WaitReason]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.of(uid)
@@ -54,13 +54,13 @@ func (d *drains) ended(uid string) map[drain.WaitReason]int {
 func (d *drains) isNews(uid string, w drain.Waiting) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	held, what := d.of(uid).held, drain.Hold{Reason: w.Reason, Budget: w.Budget}
+	held, what := d.of(uid).held, drain.WaitCount{Reason: w.Reason, Budget: w.Budget}
 	_, known := held[what]
 	held[what] = struct{}{}
 	return !known
 }
 
-func difference(before, after []drain.Hold) map[drain.WaitReason]int {
+func difference(before, after []drain.WaitCount) map[drain.WaitReason]int {
 	change := map[drain.WaitReason]int{}
 	for _, h := range before {
 		change[h.Reason] -= h.Pods
@@ -77,8 +77,8 @@ func (o *Observer) gauge(change map[drain.WaitReason]int) {
 	}
 }
 
-// NodeRetired tells that a node has been taken out of service, or has less time to be drained than before.
-func (o *Observer) NodeRetired(e event.Event, n node.Node, mark node.Mark) {
+// NodeCordoned tells that a node has been taken out of service, or has less time to be drained than before.
+func (o *Observer) NodeCordoned(e event.Event, n node.Node, mark node.Mark) {
 	l := o.about(o.log.Info(), e).Str("node", n.Name)
 	if mark.Deadline.IsZero() {
 		l.Msg("node taken out of service")
@@ -110,8 +110,8 @@ func cause(e event.Event) string {
 	return fmt.Sprintf(words, e.InstanceID)
 }
 
-// NodeRestored tells that a node is back in service.
-func (o *Observer) NodeRestored(n node.Node, why string) {
+// NodeUncordoned tells that a node is back in service.
+func (o *Observer) NodeUncordoned(n node.Node, why string) {
 	o.log.Warn().Str("instance", n.InstanceID).Str("node", n.Name).Str("reason", why).
 		Msg("node put back into service")
 	o.events.OnNode(n.Name, n.UID, reasonRestored, "The node is back in service: "+why, true)
@@ -122,7 +122,7 @@ func (o *Observer) DrainProgressed(p drain.Progress) {
 	o.gauge(o.drains.waits(p.UID, p.Waiting))
 	blocked, waiting := 0, reasons(p.Waiting)
 	for _, h := range p.Waiting {
-		if h.Reason == drain.Budgeted || h.Reason == drain.Misconfigured {
+		if h.Reason == drain.BlockedByBudget || h.Reason == drain.Misconfigured {
 			blocked += h.Pods
 		}
 	}
@@ -142,7 +142,7 @@ func (o *Observer) DrainProgressed(p drain.Progress) {
 }
 
 // reasons says in a few words what pods wait for: of many budgets, the ones that hold most.
-func reasons(holds []drain.Hold) string {
+func reasons(holds []drain.WaitCount) string {
 	const most = 5
 	var all []string
 	for _, h := range holds {
@@ -201,16 +201,16 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// VolumesLeft tells that volumes of a node were not waited for any longer.
-func (o *Observer) VolumesLeft(t drain.Target, volumes []string) {
+// VolumesStillAttached tells that volumes of a node were not waited for any longer.
+func (o *Observer) VolumesStillAttached(t drain.Target, volumes []string) {
 	o.log.Warn().Str("node", t.Name).Strs("volumes", volumes).Msg("volumes are still attached")
 	o.events.OnNode(t.Name, t.UID, reasonVolumesLeft, fmt.Sprintf(
 		"No longer waiting for %d volumes that are still attached; pods that need them elsewhere start late: %s",
 		len(volumes), someOf(volumes)), true)
 }
 
-// ConditionLost tells that a Node could not be made to show its condition.
-func (o *Observer) ConditionLost(name string, err error) {
+// ConditionFailed tells that a Node could not be made to show its condition.
+func (o *Observer) ConditionFailed(name string, err error) {
 	o.metrics.apiErrors.WithLabelValues("kubernetes").Inc()
 	o.log.Warn().Str("api", "kubernetes").Str("node", name).Err(err).Msg("node condition not written")
 }

@@ -25,9 +25,9 @@ func podFacts() []fact {
 		more["node"] = "node-1"
 		return more
 	}
-	budgets := make([]drain.Hold, 7)
+	budgets := make([]drain.WaitCount, 7)
 	for i := range budgets {
-		budgets[i] = drain.Hold{Reason: drain.Budgeted, Budget: fmt.Sprintf("shop/%d", i), Pods: 9 - i}
+		budgets[i] = drain.WaitCount{Reason: drain.BlockedByBudget, Budget: fmt.Sprintf("shop/%d", i), Pods: 9 - i}
 	}
 	// blocked is a fact of PodBlocked: what it says of the pod, on the pod and on the node.
 	blocked := func(name string, w func(subject) drain.Waiting, level, event string, warning bool, what string) fact {
@@ -54,9 +54,9 @@ func podFacts() []fact {
 		{
 			name: "DrainProgressed, held by budgets", tell: func(d *desk, s subject) {
 				d.DrainProgressed(s.progress(5,
-					drain.Hold{Reason: drain.Budgeted, Budget: "shop/api", Pods: 2},
-					drain.Hold{Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1},
-					drain.Hold{Reason: drain.LaterTier, Pods: 1}))
+					drain.WaitCount{Reason: drain.BlockedByBudget, Budget: "shop/api", Pods: 2},
+					drain.WaitCount{Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1},
+					drain.WaitCount{Reason: drain.LaterTier, Pods: 1}))
 			},
 			line: line(map[string]any{"left": 5.0, "blocked": 3.0}),
 			metrics: map[string]float64{
@@ -64,9 +64,9 @@ func podFacts() []fact {
 				`pods_waiting{reason="later-tier"}`: 1,
 			},
 			shown: []string{"node-1 (uid-1) drained=false final=false Blocked: 5 of 5 pods left; " + strings.Join([]string{
-				drain.Hold{Reason: drain.Budgeted, Budget: "shop/api", Pods: 2}.String(),
-				drain.Hold{Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1}.String(),
-				drain.Hold{Reason: drain.LaterTier, Pods: 1}.String(),
+				drain.WaitCount{Reason: drain.BlockedByBudget, Budget: "shop/api", Pods: 2}.String(),
+				drain.WaitCount{Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1}.String(),
+				drain.WaitCount{Reason: drain.LaterTier, Pods: 1}.String(),
 			}, "; ")},
 		},
 		{
@@ -84,12 +84,12 @@ func podFacts() []fact {
 		},
 		{
 			name: "DrainProgressed, waiting for volumes", tell: func(d *desk, s subject) {
-				d.DrainProgressed(s.progress(0, drain.Hold{Reason: drain.VolumesInUse, Pods: 2}))
+				d.DrainProgressed(s.progress(0, drain.WaitCount{Reason: drain.VolumesAttached, Pods: 2}))
 			},
 			line:    line(map[string]any{"left": 0.0, "blocked": 0.0}),
 			metrics: map[string]float64{`pods_waiting{reason="volumes-attached"}`: 2},
 			shown: []string{"node-1 (uid-1) drained=false final=false Draining: 0 of 5 pods left; " +
-				drain.Hold{Reason: drain.VolumesInUse, Pods: 2}.String()},
+				drain.WaitCount{Reason: drain.VolumesAttached, Pods: 2}.String()},
 		},
 		{
 			// The final condition is about to come.
@@ -109,14 +109,14 @@ func podFacts() []fact {
 			},
 		},
 		blocked("by its budget", func(s subject) drain.Waiting {
-			return s.held(drain.Budgeted, "web/budget", figures)
+			return s.held(drain.BlockedByBudget, "web/budget", figures)
 		}, "info", "EvictionBlocked", true, "waits for PodDisruptionBudget web/budget since "+since+": "+figures),
 		blocked("by a budget that only the API server names", func(s subject) drain.Waiting {
-			return s.held(drain.Budgeted, "", "figures")
+			return s.held(drain.BlockedByBudget, "", "figures")
 		}, "info", "EvictionBlocked", true, "waits for PodDisruptionBudget web/budget-1 since "+since+": figures"),
 		blocked("by a budget that is not known here", func(s subject) drain.Waiting {
 			s.pod.Budgets = nil
-			return s.held(drain.Budgeted, "", "the budget x needs 2 healthy pods")
+			return s.held(drain.BlockedByBudget, "", "the budget x needs 2 healthy pods")
 		}, "info", "EvictionBlocked", true, "waits since "+since+": the budget x needs 2 healthy pods"),
 		blocked("for good, and what to change", func(s subject) drain.Waiting {
 			return s.held(drain.Misconfigured, "web/budget", never)
@@ -160,13 +160,13 @@ func podFacts() []fact {
 			metrics: map[string]float64{`evictions_refused_total{reason="blocked"}`: 1},
 		},
 		{
-			name: "VolumesLeft", tell: func(d *desk, s subject) { d.VolumesLeft(s.target, []string{"pv-1", "pv-2"}) },
+			name: "VolumesLeft", tell: func(d *desk, s subject) { d.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) },
 			line: line(map[string]any{"level": "warn", "volumes": []any{"pv-1", "pv-2"}}),
 			events: []string{"node node-1 (uid-1) VolumesLeftAttached warning=true: No longer waiting for 2 volumes that are " +
 				"still attached; pods that need them elsewhere start late: pv-1, pv-2"},
 		},
 		{
-			name: "ConditionLost", tell: func(d *desk, s subject) { d.ConditionLost(s.node.Name, errOutage) },
+			name: "ConditionLost", tell: func(d *desk, s subject) { d.ConditionFailed(s.node.Name, errOutage) },
 			line:    line(map[string]any{"level": "warn", "api": "kubernetes", "error": "no answer"}),
 			metrics: map[string]float64{`api_errors_total{api="kubernetes"}`: 1},
 		},
@@ -180,14 +180,14 @@ func TestNodeIsToldOnce(t *testing.T) {
 		s := newSubject(node)
 		d.PodBlocked(s.target, s.held(reason, budget, ""))
 	}
-	tell(1, drain.Budgeted, "web/a")
-	tell(1, drain.Budgeted, "web/a")
-	tell(1, drain.Budgeted, "web/b")
+	tell(1, drain.BlockedByBudget, "web/a")
+	tell(1, drain.BlockedByBudget, "web/a")
+	tell(1, drain.BlockedByBudget, "web/b")
 	tell(1, drain.OptedOut, "")
-	tell(2, drain.Budgeted, "web/a")
-	tell(1, drain.Budgeted, "web/a")
+	tell(2, drain.BlockedByBudget, "web/a")
+	tell(1, drain.BlockedByBudget, "web/a")
 	d.DrainEnded(newSubject(1).target, drain.LeftBehind)
-	tell(1, drain.Budgeted, "web/a")
+	tell(1, drain.BlockedByBudget, "web/a")
 	var nodes []string
 	for _, e := range d.events {
 		if told, _, _ := strings.Cut(e, " warning"); strings.HasPrefix(e, "node") {
@@ -210,8 +210,10 @@ func TestNodeIsToldOnce(t *testing.T) {
 func TestPodsThatWait(t *testing.T) {
 	d := newDesk("error")
 	one, two := newSubject(1), newSubject(2)
-	held := func(n int) drain.Hold { return drain.Hold{Reason: drain.Budgeted, Budget: "web/a", Pods: n} }
-	later := drain.Hold{Reason: drain.LaterTier, Pods: 1}
+	held := func(n int) drain.WaitCount {
+		return drain.WaitCount{Reason: drain.BlockedByBudget, Budget: "web/a", Pods: n}
+	}
+	later := drain.WaitCount{Reason: drain.LaterTier, Pods: 1}
 	for _, tt := range []struct {
 		name            string
 		tell            func()

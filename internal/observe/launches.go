@@ -44,15 +44,15 @@ func (m launchMetrics) register(registry *prometheus.Registry) {
 	}
 }
 
-// LaunchBegan tells that the agent has taken up the lifecycle action of a launching instance.
-func (o *Observer) LaunchBegan(e event.Event) {
+// LaunchStarted tells that the agent has taken up the lifecycle action of a launching instance.
+func (o *Observer) LaunchStarted(e event.Event) {
 	o.metrics.launches.active.Inc()
 	o.about(o.log.Info(), e).Msg("launch taken up")
 }
 
-// LaunchWaits tells what the node of a launching instance lacks to serve, whenever that has changed. The name
+// LaunchWaiting tells what the node of a launching instance lacks to serve, whenever that has changed. The name
 // is empty before it has registered.
-func (o *Observer) LaunchWaits(e event.Event, nodeName string, missing []string) {
+func (o *Observer) LaunchWaiting(e event.Event, nodeName string, missing []string) {
 	o.about(o.log.Info(), e).Str("node", nodeName).Str("missing", strings.Join(missing, ", ")).
 		Msg("waiting for the node")
 }
@@ -73,8 +73,8 @@ func (o *Observer) LaunchOverdue(e event.Event, n node.Node, missing []string, o
 		"The node of the launching instance "+e.InstanceID+" still waits for "+someOf(missing)+end, true)
 }
 
-// LaunchRestored tells that what an earlier termination had left on a node is off it.
-func (o *Observer) LaunchRestored(e event.Event, n node.Node) {
+// LaunchUncordoned tells that what an earlier termination had left on a node is off it.
+func (o *Observer) LaunchUncordoned(e event.Event, n node.Node) {
 	o.about(o.log.Info(), e).Str("node", n.Name).Msg("node put back into service")
 	o.events.OnNode(n.Name, n.UID, reasonBack,
 		"Instance "+e.InstanceID+" is launching again: what its termination had put on the node is off", false)
@@ -85,12 +85,12 @@ func (o *Observer) LaunchEnded(e event.Event, outcome launch.Outcome, took time.
 	m := o.metrics.launches
 	m.active.Dec()
 	m.ended.WithLabelValues(string(outcome)).Inc()
-	if outcome == launch.Serving {
+	if outcome == launch.Ready {
 		m.took.Observe(took.Seconds())
 	}
 	level := zerolog.InfoLevel
 	switch outcome {
-	case launch.Forged, launch.Abandoned, launch.Continued:
+	case launch.Unconfirmed, launch.Abandoned, launch.Continued:
 		level = zerolog.WarnLevel
 	}
 	o.about(o.log.WithLevel(level), e).Str("outcome", string(outcome)).Dur("took", took).Msg("launch ended")

@@ -32,12 +32,12 @@ func launchFacts() []fact {
 	}
 	return []fact{
 		{
-			name: "LaunchBegan", tell: func(d *desk, s subject) { d.LaunchBegan(s.event) },
+			name: "LaunchBegan", tell: func(d *desk, s subject) { d.LaunchStarted(s.event) },
 			line:    action(map[string]any{"level": "info", "message": "launch taken up"}),
 			metrics: map[string]float64{"launches_active": 1},
 		},
 		{
-			name: "LaunchWaits", tell: func(d *desk, s subject) { d.LaunchWaits(s.event, s.node.Name, missing) },
+			name: "LaunchWaits", tell: func(d *desk, s subject) { d.LaunchWaiting(s.event, s.node.Name, missing) },
 			line: action(map[string]any{
 				"level": "info", "message": "waiting for the node", "node": "node-1", "missing": "Ready, DaemonSet kube-system/cni",
 			}),
@@ -66,17 +66,17 @@ func launchFacts() []fact {
 			line: action(map[string]any{"level": "warn", "node": "", "missing": "a registered Node"}),
 		},
 		{
-			name: "LaunchRestored", tell: func(d *desk, s subject) { d.LaunchRestored(s.event, s.node) },
+			name: "LaunchRestored", tell: func(d *desk, s subject) { d.LaunchUncordoned(s.event, s.node) },
 			line: action(map[string]any{"level": "info", "message": "node put back into service", "node": "node-1"}),
 			events: []string{"node node-1 (uid-1) BackInService warning=false: Instance i-00000000000000001 is launching again: " +
 				"what its termination had put on the node is off"},
 		},
-		ended(launch.Serving, "info", map[string]float64{"launch_duration_seconds_count": 1, "launch_duration_seconds_sum": 60}),
+		ended(launch.Ready, "info", map[string]float64{"launch_duration_seconds_count": 1, "launch_duration_seconds_sum": 60}),
 		ended(launch.Pooled, "info", nil),
 		ended(launch.Gone, "info", nil),
 		ended(launch.Abandoned, "warn", nil),
 		ended(launch.Continued, "warn", nil),
-		ended(launch.Forged, "warn", nil),
+		ended(launch.Unconfirmed, "warn", nil),
 		{
 			name: "NodeProtected", tell: func(d *desk, s subject) { d.NodeProtected(s.node, s.action.Group) },
 			line: map[string]any{"level": "info", "node": "node-1", "group": "group-1"},

@@ -1,19 +1,19 @@
 package observe
 
-// LeadingBegan tells that this replica does the work from now on.
-func (o *Observer) LeadingBegan() {
+// LeadershipStarted tells that this replica does the work from now on.
+func (o *Observer) LeadershipStarted() {
 	o.metrics.leader.Set(1)
 	o.log.Info().Msg("leading")
 }
 
-// LeadingEnded tells that this replica does the work no longer; reason is nil if the work ended by itself.
-func (o *Observer) LeadingEnded(reason error) {
+// LeadershipEnded tells that this replica does the work no longer; reason is nil if the work ended by itself.
+func (o *Observer) LeadershipEnded(reason error) {
 	o.metrics.leader.Set(0)
 	o.log.Info().AnErr("reason", reason).Msg("no longer leading")
 }
 
-// LeaderSeen tells that another replica than before leads; holder is empty while none does.
-func (o *Observer) LeaderSeen(holder string) {
+// LeaderChanged tells that another replica than before leads; holder is empty while none does.
+func (o *Observer) LeaderChanged(holder string) {
 	if holder == "" {
 		o.log.Info().Msg("nobody leads")
 		return

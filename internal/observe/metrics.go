@@ -105,7 +105,7 @@ func newMetrics() metrics {
 
 // start has each counter begin at zero, so that the first increase shows as one.
 func (m metrics) start(outcomes []string) {
-	for _, r := range drain.HoldReasons() {
+	for _, r := range drain.WaitReasons() {
 		m.waiting.WithLabelValues(string(r))
 	}
 	begin(m.messages, queue.Outcomes())

@@ -12,8 +12,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -164,8 +164,8 @@ func (o *Observer) about(l *zerolog.Event, e event.Event) *zerolog.Event {
 	return l.Str("group", e.Hook.Group).Str("hook", e.Hook.Name)
 }
 
-// TerminationBegan tells that the agent has taken up a termination.
-func (o *Observer) TerminationBegan(e event.Event) {
+// TerminationStarted tells that the agent has taken up a termination.
+func (o *Observer) TerminationStarted(e event.Event) {
 	o.metrics.active.Inc()
 	o.about(o.log.Info(), e).Msg("termination taken up")
 }
@@ -192,9 +192,9 @@ func (o *Observer) Retrying(e event.Event, doing string, err error) {
 	o.about(o.log.Warn(), e).Str("operation", doing).Err(err).Msg("step failed, will be tried again")
 }
 
-// Swept tells what a look at every instance of the cluster has brought: how many hooks hold one though no
+// Resynced tells what a look at every instance of the cluster has brought: how many hooks hold one though no
 // message of it is in hand, and of how many that an earlier look had found no message has told to the end.
-func (o *Observer) Swept(members, found, untold int) {
+func (o *Observer) Resynced(members, found, untold int) {
 	o.metrics.swept.Add(float64(untold))
 	level := zerolog.DebugLevel
 	if found > 0 {
@@ -204,13 +204,13 @@ func (o *Observer) Swept(members, found, untold int) {
 		Msg("looked for instances that no message told of")
 }
 
-// SweepFailed tells that such a look could not be finished.
-func (o *Observer) SweepFailed(err error) {
+// ResyncFailed tells that such a look could not be finished.
+func (o *Observer) ResyncFailed(err error) {
 	o.failed("autoscaling", "look for instances that no message told of", err)
 }
 
 // HeartbeatSent tells that the lifecycle action has been prolonged.
-func (o *Observer) HeartbeatSent(a lifecycle.Action) {
+func (o *Observer) HeartbeatSent(a autoscaling.Action) {
 	o.metrics.heartbeats.Inc()
 	o.log.Debug().Str("instance", a.InstanceID).Str("group", a.Group).Str("hook", a.Hook).Msg("heartbeat sent")
 }

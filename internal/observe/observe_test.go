@@ -19,10 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/lifecycle"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -109,14 +109,14 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 type subject struct {
 	message queue.Message
 	event   event.Event
-	action  lifecycle.Action
+	action  autoscaling.Action
 	node    node.Node
 	target  drain.Target
 	pod     drain.Pod
 }
 
 // progress is how far the drain is when pods, of five, are left.
-func (s subject) progress(left int, waiting ...drain.Hold) drain.Progress {
+func (s subject) progress(left int, waiting ...drain.WaitCount) drain.Progress {
 	return drain.Progress{Target: s.target, Total: 5, Left: left, Waiting: waiting}
 }
 
@@ -127,7 +127,7 @@ func (s subject) held(reason drain.WaitReason, budget, why string) drain.Waiting
 
 func newSubject(i int) subject {
 	id := fmt.Sprintf("i-%017x", i)
-	a := lifecycle.Action{Group: fmt.Sprintf("group-%d", i), Hook: fmt.Sprintf("hook-%d", i), InstanceID: id, Token: "token"}
+	a := autoscaling.Action{Group: fmt.Sprintf("group-%d", i), Hook: fmt.Sprintf("hook-%d", i), InstanceID: id, Token: "token"}
 	return subject{
 		message: queue.Message{ID: fmt.Sprintf("m-%d", i), Body: []byte(private), Receives: 2},
 		event: event.Event{
@@ -211,21 +211,21 @@ func facts() []fact {
 			metrics: map[string]float64{`api_errors_total{api="kubernetes"}`: 1},
 		},
 		{
-			name: "LeadingBegan", tell: func(d *desk, _ subject) { d.LeadingBegan() },
+			name: "LeadingBegan", tell: func(d *desk, _ subject) { d.LeadershipStarted() },
 			line:    map[string]any{"level": "info", "message": "leading"},
 			metrics: map[string]float64{"leader": 1},
 		},
 		{
-			name: "LeadingEnded", tell: func(d *desk, _ subject) { d.LeadingEnded(errOutage) },
+			name: "LeadingEnded", tell: func(d *desk, _ subject) { d.LeadershipEnded(errOutage) },
 			line: map[string]any{"level": "info", "message": "no longer leading", "reason": "no answer"},
 		},
 		{
-			name: "LeaderSeen", tell: func(d *desk, _ subject) { d.LeaderSeen("agent-b") },
+			name: "LeaderSeen", tell: func(d *desk, _ subject) { d.LeaderChanged("agent-b") },
 			line:    map[string]any{"level": "info", "message": "leader changed", "leader": "agent-b"},
 			metrics: map[string]float64{"leader_transitions_total": 1},
 		},
 		{
-			name: "LeaderSeen, nobody", tell: func(d *desk, _ subject) { d.LeaderSeen("") },
+			name: "LeaderSeen, nobody", tell: func(d *desk, _ subject) { d.LeaderChanged("") },
 			line: map[string]any{"level": "info", "message": "nobody leads"},
 		},
 		{
@@ -240,7 +240,7 @@ func facts() []fact {
 			line: map[string]any{"level": "debug", "event": "lifecycle-terminating", "reason": "asks for nothing"},
 		},
 		{
-			name: "TerminationBegan", tell: func(d *desk, s subject) { d.TerminationBegan(s.event) },
+			name: "TerminationBegan", tell: func(d *desk, s subject) { d.TerminationStarted(s.event) },
 			line:    action(map[string]any{"level": "info"}),
 			metrics: map[string]float64{"terminations_active": 1},
 		},
@@ -249,7 +249,7 @@ func facts() []fact {
 			line: action(map[string]any{"level": "info"}),
 		},
 		{
-			name: "NodeRetired", tell: func(d *desk, s subject) { d.NodeRetired(s.event, s.node, node.Mark{Deadline: deadline}) },
+			name: "NodeRetired", tell: func(d *desk, s subject) { d.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline}) },
 			line: action(map[string]any{"level": "info", "node": "node-1", "deadline": "2027-03-01T10:00:00.000Z"}),
 			events: []string{"node node-1 (uid-1) Draining warning=false: Instance i-00000000000000001 is terminating " +
 				"(hook hook-1 of group group-1): draining until 2027-03-01T10:00:00Z"},
@@ -257,7 +257,7 @@ func facts() []fact {
 		{
 			name: "NodeRetired, for maintenance", tell: func(d *desk, s subject) {
 				s.event.Kind, s.event.Hook = event.ScheduledChange, event.Hook{}
-				d.NodeRetired(s.event, s.node, node.Mark{Deadline: deadline})
+				d.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline})
 			},
 			line: map[string]any{"level": "info", "event": "scheduled-change", "deadline": "2027-03-01T10:00:00.000Z"},
 			events: []string{"node node-1 (uid-1) Draining warning=false: AWS has scheduled maintenance of instance " +
@@ -266,32 +266,32 @@ func facts() []fact {
 		{
 			name: "NodeRetired, cordoned only", tell: func(d *desk, s subject) {
 				s.event.Kind, s.event.Hook = event.RebalanceRecommendation, event.Hook{}
-				d.NodeRetired(s.event, s.node, node.Mark{})
+				d.NodeCordoned(s.event, s.node, node.Mark{})
 			},
 			line: map[string]any{"level": "info", "event": "rebalance-recommendation", "node": "node-1"},
 			events: []string{"node node-1 (uid-1) Cordoned warning=false: Spot Instance i-00000000000000001 is at elevated risk " +
 				"of interruption: cordoned, its pods stay"},
 		},
 		{
-			name: "Swept, and found something", tell: func(d *desk, _ subject) { d.Swept(40, 2, 0) },
+			name: "Swept, and found something", tell: func(d *desk, _ subject) { d.Resynced(40, 2, 0) },
 			line: map[string]any{"level": "info", "instances": 40.0, "found": 2.0},
 		},
 		{
-			name: "Swept, and no message has told", tell: func(d *desk, _ subject) { d.Swept(40, 0, 2) },
+			name: "Swept, and no message has told", tell: func(d *desk, _ subject) { d.Resynced(40, 0, 2) },
 			line:    map[string]any{"level": "debug", "instances": 40.0, "found": 0.0},
 			metrics: map[string]float64{"swept_total": 2},
 		},
 		{
-			name: "Swept, and found nothing", tell: func(d *desk, _ subject) { d.Swept(40, 0, 0) },
+			name: "Swept, and found nothing", tell: func(d *desk, _ subject) { d.Resynced(40, 0, 0) },
 			line: map[string]any{"level": "debug", "instances": 40.0, "found": 0.0},
 		},
 		{
-			name: "SweepFailed", tell: func(d *desk, _ subject) { d.SweepFailed(errOutage) },
+			name: "SweepFailed", tell: func(d *desk, _ subject) { d.ResyncFailed(errOutage) },
 			line:    map[string]any{"level": "warn", "api": "autoscaling", "error": "no answer"},
 			metrics: map[string]float64{`api_errors_total{api="autoscaling"}`: 1},
 		},
 		{
-			name: "NodeRestored", tell: func(d *desk, s subject) { d.NodeRestored(s.node, "it lives on") },
+			name: "NodeRestored", tell: func(d *desk, s subject) { d.NodeUncordoned(s.node, "it lives on") },
 			line:   map[string]any{"level": "warn", "node": "node-1", "instance": "i-00000000000000001", "reason": "it lives on"},
 			events: []string{"node node-1 (uid-1) Restored warning=true: The node is back in service: it lives on"},
 		},

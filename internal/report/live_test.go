@@ -222,9 +222,9 @@ func TestFrameOfManyGroups(t *testing.T) {
 		g := Group{Name: fmt.Sprintf("group-%02d", n), Mode: refresh.ModeRefresh, Phase: Queued, Total: 6}
 		switch {
 		case n < 6:
-			g.Phase, g.Outcome, g.Gone, g.Percent = Over, Done, 6, 100
+			g.Phase, g.Outcome, g.Gone, g.Percent = Finished, Done, 6, 100
 		case n == 6:
-			g.Phase, g.Outcome, g.Message = Over, Failed, "An alarm went off."
+			g.Phase, g.Outcome, g.Message = Finished, Failed, "An alarm went off."
 		case n == 18:
 			g.Phase, g.Status, g.Instances, g.Target = Replacing, "InProgress", oldOnes("Terminating:Wait", 1, 2, 3, 4, 5, 6), "version 7"
 		}

@@ -91,7 +91,7 @@ const (
 	Replacing Phase = "replacing" // New instances come, old ones go.
 	Baking    Phase = "baking"    // All are replaced; alarms are watched.
 	Draining  Phase = "draining"  // AWS has done its part; old nodes still have pods to move.
-	Over      Phase = "over"
+	Finished  Phase = "over"
 )
 
 // Outcome is how the rollout of a group ended.
@@ -101,16 +101,16 @@ type Outcome string
 const (
 	Done        Outcome = "done"    // No outdated instance is left.
 	Nothing     Outcome = "nothing" // There was none.
-	Left        Outcome = "left"    // The refresh goes on; it was not to be waited for.
+	Detached    Outcome = "left"    // The refresh goes on; it was not to be waited for.
 	Refused     Outcome = "refused" // By the preflight: nothing was changed.
 	Failed      Outcome = "failed"  // Failed, or cancelled by somebody.
 	RolledBack  Outcome = "rolled-back"
 	TimedOut    Outcome = "timed-out"
 	Stalled     Outcome = "stalled"
-	Conflicting Outcome = "conflict"   // Another refresh is under way.
+	Conflict    Outcome = "conflict"   // Another refresh is under way.
 	Incomplete  Outcome = "incomplete" // It ended, but outdated or retained instances remain.
 	Interrupted Outcome = "interrupted"
-	Broken      Outcome = "error"   // AWS refused a call, or the like.
+	Error       Outcome = "error"   // AWS refused a call, or the like.
 	Skipped     Outcome = "skipped" // Not begun, since another group failed.
 )
 

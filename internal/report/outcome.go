@@ -24,16 +24,16 @@ type ending struct {
 func endings() []ending {
 	return []ending{
 		{Interrupted, 130, "the trigger was stopped"},
-		{Broken, codeError, "AWS or Kubernetes refused a call, or a flag is wrong"},
+		{Error, codeError, "AWS or Kubernetes refused a call, or a flag is wrong"},
 		{Refused, codeError, "the preflight found what would do harm; nothing was changed"},
 		{Failed, 3, "the refresh failed, or somebody cancelled it"},
 		{RolledBack, 4, "the refresh was rolled back"},
 		{TimedOut, 5, "the time of --timeout was over"},
 		{Stalled, 5, "nothing moved for the time of --stall-timeout"},
-		{Conflicting, 6, "another refresh of the group is under way"},
+		{Conflict, 6, "another refresh of the group is under way"},
 		{Incomplete, 7, "it ended, but outdated or retained instances remain"},
 		{Skipped, codeError, "the group was not begun, since another one failed"},
-		{Left, 0, "the refresh goes on; it was not to be waited for"},
+		{Detached, 0, "the refresh goes on; it was not to be waited for"},
 		{Done, 0, "no outdated instance is left"},
 		{Nothing, 0, "there was no outdated instance"},
 	}
@@ -49,7 +49,7 @@ func (o Outcome) rank() int {
 	if at := of(o); at >= 0 {
 		return at
 	}
-	return of(Broken)
+	return of(Error)
 }
 
 // ExitCode is what a program ends with if all that it did ended so. An outcome that is not known has the code

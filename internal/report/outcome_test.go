@@ -8,9 +8,9 @@ import (
 func TestExitCode(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[Outcome]int{
-		Done: 0, Nothing: 0, Left: 0,
-		Refused: 1, Broken: 1, Skipped: 1, "": 1, "unheard of": 1,
-		Failed: 3, RolledBack: 4, TimedOut: 5, Stalled: 5, Conflicting: 6, Incomplete: 7, Interrupted: 130,
+		Done: 0, Nothing: 0, Detached: 0,
+		Refused: 1, Error: 1, Skipped: 1, "": 1, "unheard of": 1,
+		Failed: 3, RolledBack: 4, TimedOut: 5, Stalled: 5, Conflict: 6, Incomplete: 7, Interrupted: 130,
 	} {
 		if got := outcome.ExitCode(); got != want {
 			t.Errorf("%q ends with %d, want %d", outcome, got, want)
@@ -28,18 +28,18 @@ func TestWorst(t *testing.T) {
 		"one group":                                        {[]Outcome{Stalled}, Stalled},
 		"all done":                                         {[]Outcome{Done, Done}, Done},
 		"done is more than nothing":                        {[]Outcome{Nothing, Done, Nothing}, Done},
-		"left behind is less than done":                    {[]Outcome{Done, Left, Nothing}, Left},
-		"interrupted is worse than an error":               {[]Outcome{Broken, Interrupted, Failed}, Interrupted},
-		"an error is worse than a failure":                 {[]Outcome{Failed, Broken, RolledBack}, Broken},
+		"left behind is less than done":                    {[]Outcome{Done, Detached, Nothing}, Detached},
+		"interrupted is worse than an error":               {[]Outcome{Error, Interrupted, Failed}, Interrupted},
+		"an error is worse than a failure":                 {[]Outcome{Failed, Error, RolledBack}, Error},
 		"refused is worse than a failure":                  {[]Outcome{Refused, Failed}, Refused},
 		"failed is worse than rolled back":                 {[]Outcome{RolledBack, Failed}, Failed},
 		"rolled back is worse than out of time":            {[]Outcome{TimedOut, RolledBack, Stalled}, RolledBack},
-		"out of time is worse than a conflict":             {[]Outcome{Conflicting, TimedOut}, TimedOut},
-		"stalled is worse than a conflict":                 {[]Outcome{Stalled, Conflicting}, Stalled},
-		"a conflict is worse than incomplete":              {[]Outcome{Incomplete, Conflicting}, Conflicting},
-		"incomplete is worse than done":                    {[]Outcome{Done, Incomplete, Left}, Incomplete},
+		"out of time is worse than a conflict":             {[]Outcome{Conflict, TimedOut}, TimedOut},
+		"stalled is worse than a conflict":                 {[]Outcome{Stalled, Conflict}, Stalled},
+		"a conflict is worse than incomplete":              {[]Outcome{Incomplete, Conflict}, Conflict},
+		"incomplete is worse than done":                    {[]Outcome{Done, Incomplete, Detached}, Incomplete},
 		"skipped is no worse than the failure before it":   {[]Outcome{Failed, Skipped, Skipped}, Failed},
-		"skipped is no worse than the conflict before it":  {[]Outcome{Skipped, Conflicting}, Conflicting},
+		"skipped is no worse than the conflict before it":  {[]Outcome{Skipped, Conflict}, Conflict},
 		"skipped is no worse than the remainder before it": {[]Outcome{Skipped, Incomplete}, Incomplete},
 		"skipped is worse than done":                       {[]Outcome{Done, Skipped}, Skipped},
 		"a group that has not ended is an error":           {[]Outcome{Done, ""}, ""},

@@ -108,11 +108,11 @@ func story() []Rollout {
 	spot.Notes = []Note{{at(200), refresh.OK, "marked unhealthy: i-0a09"}}
 	spot.Instances = []Instance{with(oldOnes("InService", 9)[0], func(i *Instance) { i.Unhealthy = true })}
 	tell(200)
-	workers.Instances, workers.Gone, workers.Phase = workers.Instances[:4], 3, Over
+	workers.Instances, workers.Gone, workers.Phase = workers.Instances[:4], 3, Finished
 	workers.Outcome, workers.Message, workers.Ended = Done, "All 3 outdated instances were replaced.", at(215)
 	spot.Instances = []Instance{with(oldOnes("Terminating:Retained", 9)[0], func(i *Instance) { i.Unhealthy = true })}
 	tell(215)
-	spot.Phase, spot.Outcome, spot.Ended = Over, Incomplete, at(3905)
+	spot.Phase, spot.Outcome, spot.Ended = Finished, Incomplete, at(3905)
 	spot.Message = "The drain of i-0a09 was abandoned and the instance is retained. Look at its pods, then terminate it."
 	tell(3905)
 	return all

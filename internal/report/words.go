@@ -14,9 +14,9 @@ import (
 // draining tells whether the instance's node may still have pods to move.
 func (i Instance) draining() bool { return refresh.Instance{State: i.State}.Draining() }
 
-func (i Instance) serving() bool { return refresh.Instance{State: i.State}.Serving() }
+func (i Instance) serving() bool { return refresh.Instance{State: i.State}.InService() }
 
-func (i Instance) going() bool { return refresh.Instance{State: i.State}.Going() }
+func (i Instance) going() bool { return refresh.Instance{State: i.State}.Terminating() }
 
 func (i Instance) retained() bool { return refresh.Instance{State: i.State}.Retained() }
 

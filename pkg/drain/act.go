@@ -37,12 +37,12 @@ func (r *run) act(ctx context.Context, step Step) {
 type demand struct{ wants, held map[string]int }
 
 func (d demand) waits(w Waiting) {
-	if w.Reason != Budgeted && w.Reason != Misconfigured {
+	if w.Reason != BlockedByBudget && w.Reason != Misconfigured {
 		return
 	}
 	for _, name := range w.Pod.Budgets {
 		d.held[name]++
-		if d.wants[name] += 0; w.Reason == Budgeted && !time.Now().Before(w.Pod.Try.Next) {
+		if d.wants[name] += 0; w.Reason == BlockedByBudget && !time.Now().Before(w.Pod.Try.Next) {
 			d.wants[name]++ // it could use what it claims
 		}
 	}
@@ -53,7 +53,7 @@ func (d demand) waits(w Waiting) {
 func (r *run) missed(removal Removal, d demand) {
 	reason := Misconfigured
 	if removal.Budget != "" {
-		reason = Budgeted
+		reason = BlockedByBudget
 	}
 	d.waits(Waiting{Pod: removal.Pod, Reason: reason})
 	r.lookBy(time.Now().Add(missedPause))

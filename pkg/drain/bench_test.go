@@ -53,7 +53,7 @@ func BenchmarkPass(b *testing.B) {
 		l.set(p)
 	}
 	d := &Drainer{client: fake.NewClientset(), cfg: usual, policy: usual.policy(), observer: &tally{}, ledger: l}
-	if d.rules, err = newRules(usual, Surroundings{Taint: ourTaint, Lost: func(string) bool { return false }}); err != nil {
+	if d.rules, err = newRules(usual, Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}); err != nil {
 		b.Fatal(err)
 	}
 	now := time.Now()

@@ -114,7 +114,7 @@ func (a *account) show(pdb *policyv1.PodDisruptionBudget) (reselects bool) {
 	a.budget = Budget{
 		Allowed: int(pdb.Status.DisruptionsAllowed), Healthy: int(pdb.Status.CurrentHealthy),
 		Desired: int(pdb.Status.DesiredHealthy), Expected: int(pdb.Status.ExpectedPods),
-		Lenient: policy != nil && *policy == policyv1.AlwaysAllow,
+		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
 	}
 	for pod := range pdb.Status.DisruptedPods {
 		delete(a.taken, pod)
@@ -201,16 +201,16 @@ func (l *ledger) read(name string, r *run) (Budget, bool) {
 		}
 	}
 	for _, until := range a.taken {
-		if until.After(b.SettlesAt) {
-			b.SettlesAt = until
+		if until.After(b.StaleUntil) {
+			b.StaleUntil = until
 		}
 	}
 	for other, pods := range a.held {
 		if r.turn(other) < 0 {
-			b.Behind += pods
+			b.PodsOnLaterNodes += pods
 		}
 	}
-	b.AskAt, b.Asking = a.askAt, a.asking != ""
+	b.ProbeAt, b.EvictionInFlight = a.askAt, a.asking != ""
 	return b, true
 }
 

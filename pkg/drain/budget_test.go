@@ -95,7 +95,7 @@ func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
 		expectAllowed(t, l.allows(t, r), 3, "at first")
 		l.mustTake(t, "a")
 		expectAllowed(t, l.allows(t, r), 2, "with one under way")
-		if b, _ := l.read("x/b", r); !b.Asking || l.take("x/b", "b") {
+		if b, _ := l.read("x/b", r); !b.EvictionInFlight || l.take("x/b", "b") {
 			t.Error("a second one is sent before the first is answered")
 		}
 		l.settle("x/b", "a", Accepted)
@@ -135,15 +135,15 @@ func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
 		l, r := books(t, pdb(1)), someDrain("n", 0)
 		l.mustTake(t, "a")
 		l.settle("x/b", "a", Accepted)
-		if b, _ := l.read("x/b", r); !b.SettlesAt.Equal(time.Now().Add(unseenFor)) {
-			t.Errorf("settles in %v, want %v", time.Until(b.SettlesAt), unseenFor)
+		if b, _ := l.read("x/b", r); !b.StaleUntil.Equal(time.Now().Add(unseenFor)) {
+			t.Errorf("settles in %v, want %v", time.Until(b.StaleUntil), unseenFor)
 		}
 		elapse(unseenFor - 1)
 		expectAllowed(t, l.allows(t, r), 0, "just before")
 		elapse(1)
 		expectAllowed(t, l.allows(t, r), 1, "then")
-		if b, _ := l.read("x/b", r); !b.SettlesAt.IsZero() {
-			t.Errorf("settles in %v still", time.Until(b.SettlesAt))
+		if b, _ := l.read("x/b", r); !b.StaleUntil.IsZero() {
+			t.Errorf("settles in %v still", time.Until(b.StaleUntil))
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 			if b.Allowed > 0 {
 				t.Fatalf("allows %d after a refusal", b.Allowed)
 			}
-			until := time.Until(b.AskAt)
+			until := time.Until(b.ProbeAt)
 			if until < pause || until > pause+pause/4 {
 				t.Fatalf("is asked again after %v, want %v and up to a quarter more", until, pause)
 			}
@@ -336,8 +336,8 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 		expectAllowed(t, l.allows(t, r), 1, "after news")
 		l.mustTake(t, "a")
 		l.settle("x/b", "a", Blocked)
-		if b, _ := l.read("x/b", r); time.Until(b.AskAt) > firstAsk+firstAsk/4 {
-			t.Errorf("after news it is asked only after %v", time.Until(b.AskAt))
+		if b, _ := l.read("x/b", r); time.Until(b.ProbeAt) > firstAsk+firstAsk/4 {
+			t.Errorf("after news it is asked only after %v", time.Until(b.ProbeAt))
 		}
 	})
 }
@@ -349,7 +349,7 @@ func TestABudgetThatNothingIsHeardOfIsAskedNowAndThen(t *testing.T) {
 		l, r := books(t, pdb(0)), someDrain("n", 0)
 		for range 5 {
 			b, _ := l.read("x/b", r)
-			until := time.Until(b.AskAt)
+			until := time.Until(b.ProbeAt)
 			if until < lastAsk || until > lastAsk+lastAsk/4 {
 				t.Fatalf("is asked after %v, want %v and up to a quarter more", until, lastAsk)
 			}
@@ -504,8 +504,8 @@ func (mk *market) look(s *seller) {
 	if !ok {
 		mk.t.Fatal("the budget has gone")
 	}
-	bet := !b.AskAt.IsZero() && !time.Now().Before(b.AskAt)
-	s.again = sooner(b.AskAt, b.SettlesAt)
+	bet := !b.ProbeAt.IsZero() && !time.Now().Before(b.ProbeAt)
+	s.again = sooner(b.ProbeAt, b.StaleUntil)
 	var still []string
 	for _, pod := range s.waiting {
 		if sure := b.Allowed > 0; (sure || bet) && mk.l.take("x/b", pod) {

@@ -122,7 +122,7 @@ func (c *cluster) begin(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	if c.drainer, err = New(c, cfg, Surroundings{Taint: ourTaint}, c); err != nil {
+	if c.drainer, err = New(c, cfg, Environment{Taint: ourTaint}, c); err != nil {
 		c.t.Fatal(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.t.Context())
@@ -591,7 +591,7 @@ func (y *tally) EvictionRefused(_ Target, _ Pod, o Outcome) {
 	})
 }
 
-func (y *tally) VolumesLeft(Target, []string) {}
+func (y *tally) VolumesStillAttached(Target, []string) {}
 
 func (y *tally) KubernetesFailed(operation string, err error) {
 	y.with(func() { y.failed = append(y.failed, operation+": "+err.Error()) })

@@ -28,7 +28,7 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 func leaving(pods []Pod) []Pod {
 	order := make([]*Pod, 0, len(pods))
 	for i := range pods {
-		if pods[i].Stays == "" {
+		if pods[i].StayReason == "" {
 			order = append(order, &pods[i])
 		}
 	}
@@ -71,7 +71,7 @@ func (d *decision) consider(pod Pod) {
 	case pod.Tier > d.tier:
 		d.wait(pod, LaterTier, d.begins(pod.Tier), d.lastCall(pod))
 	case d.waits(pod):
-		d.wait(pod, pod.Waits, pod.WaitUntil, d.lastCall(pod))
+		d.wait(pod, pod.WaitReason, pod.WaitUntil, d.lastCall(pod))
 	case d.now.Before(pod.Try.Next):
 		d.wait(pod, d.reason(pod), pod.Try.Next, d.forceAt(pod), d.lastCall(pod))
 	default:
@@ -95,7 +95,7 @@ func (d *decision) pending(pod Pod) bool {
 
 // waits tells whether the pod is to be waited for, still.
 func (d *decision) waits(pod Pod) bool {
-	return pod.Waits != "" && (pod.WaitUntil.IsZero() || d.now.Before(pod.WaitUntil))
+	return pod.WaitReason != "" && (pod.WaitUntil.IsZero() || d.now.Before(pod.WaitUntil))
 }
 
 // openTier is the last tier that has begun: the lowest that has pods left, or, later, one whose predecessors
@@ -135,7 +135,7 @@ func (d *decision) evict(pod Pod) {
 			return
 		}
 		b := d.budgets[budget]
-		d.wait(pod, reason, d.forceAt(pod), d.lastCall(pod), d.unhealthyAt(pod), b.SettlesAt, b.AskAt)
+		d.wait(pod, reason, d.forceAt(pod), d.lastCall(pod), d.unhealthyAt(pod), b.StaleUntil, b.ProbeAt)
 		return
 	}
 	r := Removal{Pod: pod, Grace: d.cut(pod)}
@@ -144,7 +144,7 @@ func (d *decision) evict(pod Pod) {
 		if _, takes := b.admits(pod, d.now); takes {
 			r.Budget = pod.Budgets[0]
 			b.Allowed--
-			b.Asking = true
+			b.EvictionInFlight = true
 			d.budgets[r.Budget] = b
 		}
 	}
@@ -169,20 +169,20 @@ func (d *decision) holds(pod Pod) (WaitReason, string) {
 	if b.misconfigured() {
 		return Misconfigured, name
 	}
-	return Budgeted, name
+	return BlockedByBudget, name
 }
 
 // reason is why the pod waits, when its last attempt or its state decides that.
 func (d *decision) reason(pod Pod) WaitReason {
 	switch last := pod.Try.Last; {
 	case last == Sent && pod.GoneBy.IsZero():
-		return Asked
+		return Requested
 	case last == Accepted, last == Forced, !pod.GoneBy.IsZero():
 		return Terminating
 	case last == Blocked:
-		return Budgeted
+		return BlockedByBudget
 	case last == None && d.waits(pod):
-		return pod.Waits
+		return pod.WaitReason
 	}
 	if reason, _ := d.holds(pod); reason != "" && pod.Try.Last == None {
 		return reason
@@ -192,7 +192,7 @@ func (d *decision) reason(pod Pod) WaitReason {
 
 func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	w := Waiting{Pod: pod, Reason: reason}
-	if reason == Budgeted || reason == Misconfigured {
+	if reason == BlockedByBudget || reason == Misconfigured {
 		_, w.Budget = d.holds(pod)
 		if w.Budget == "" {
 			w.Budget = strings.Join(pod.Budgets, " and ")
@@ -251,7 +251,7 @@ func (d *decision) finish() {
 	}
 	if len(d.Attached) > 0 && !d.passed(d.emptyAt().Add(d.policy.VolumeTimeout)) {
 		for _, volume := range d.Attached {
-			d.step.Wait = append(d.step.Wait, Waiting{Reason: VolumesInUse, Why: volume})
+			d.step.Wait = append(d.step.Wait, Waiting{Reason: VolumesAttached, Why: volume})
 		}
 		d.step.Done = false
 	}

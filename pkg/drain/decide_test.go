@@ -25,15 +25,15 @@ func pod(name string, changes ...func(*Pod)) Pod {
 	return p
 }
 
-func stay(why Stays) func(*Pod)              { return func(p *Pod) { p.Stays = why } }
+func stay(why StayReason) func(*Pod)         { return func(p *Pod) { p.StayReason = why } }
 func grace(g time.Duration) func(*Pod)       { return func(p *Pod) { p.Grace = g } }
 func budgeted(names ...string) func(*Pod)    { return func(p *Pod) { p.Budgets = names } }
 func goneBy(offset time.Duration) func(*Pod) { return func(p *Pod) { p.GoneBy = at(offset) } }
 func tier(n int) func(*Pod)                  { return func(p *Pod) { p.Tier = n } }
-func waits(why WaitReason) func(*Pod)        { return func(p *Pod) { p.Waits = why } }
+func waits(why WaitReason) func(*Pod)        { return func(p *Pod) { p.WaitReason = why } }
 
 func waitsUntil(why WaitReason, offset time.Duration) func(*Pod) {
-	return func(p *Pod) { p.Waits, p.WaitUntil = why, at(offset) }
+	return func(p *Pod) { p.WaitReason, p.WaitUntil = why, at(offset) }
 }
 
 // unready makes a pod not Ready, since t0.
@@ -45,7 +45,7 @@ func sent(p *Pod) { p.Try.Last = Sent }
 func blocked(p *Pod) { p.Try = Try{Last: Blocked, Why: "the API server says so"} }
 
 func tried(last Outcome, next time.Duration) func(*Pod) {
-	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), N: 1, Why: "the API server says so"} }
+	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), Failures: 1, Why: "the API server says so"} }
 }
 
 // budget is a PodDisruptionBudget over five pods that asks for three, and allows as many disruptions as it can.
@@ -57,10 +57,13 @@ func budget(healthy int, changes ...func(*Budget)) Budget {
 	return b
 }
 
-func lenient(b *Budget)                          { b.Lenient = true }
-func askAt(offset time.Duration) func(*Budget)   { return func(b *Budget) { b.AskAt = at(offset) } }
-func settles(offset time.Duration) func(*Budget) { return func(b *Budget) { b.SettlesAt = at(offset) } }
-func allowing(n int) func(*Budget)               { return func(b *Budget) { b.Allowed = n } }
+func lenient(b *Budget) { b.AlwaysAllow = true }
+func askAt(offset time.Duration) func(*Budget) { return func(b *Budget) { b.ProbeAt = at(offset) } }
+
+func settles(offset time.Duration) func(*Budget) {
+	return func(b *Budget) { b.StaleUntil = at(offset) }
+}
+func allowing(n int) func(*Budget) { return func(b *Budget) { b.Allowed = n } }
 
 // rigid is a budget that asks for all of its pods.
 func rigid(pods int, changes ...func(*Budget)) Budget {
@@ -98,7 +101,7 @@ func show(s Step) string {
 	var waits []string
 	for _, w := range s.Wait {
 		text := fmt.Sprintf("%s %s %s", w.Pod.Name, w.Reason, w.Budget)
-		if w.Reason == VolumesInUse {
+		if w.Reason == VolumesAttached {
 			text += w.Why
 		}
 		waits = append(waits, strings.TrimSpace(text))
@@ -332,12 +335,12 @@ func TestDecideBudgets(t *testing.T) {
 		},
 		{
 			name: "a budget under which an eviction is under way is not asked, whatever it allows",
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(5, func(b *Budget) { b.Asking = true })),
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(5, func(b *Budget) { b.EvictionInFlight = true })),
 			want: "wait a budgeted x/b; again 9m30s",
 		},
 		{
 			name: "unless the pod takes nothing of it", pods: []Pod{pod("a", budgeted("x/b"), unready)},
-			budgets: only(budget(5, func(b *Budget) { b.Asking = true })), want: "evict a",
+			budgets: only(budget(5, func(b *Budget) { b.EvictionInFlight = true })), want: "evict a",
 		},
 		{
 			name: "one budget does not hold the pods of another", pods: []Pod{pod("a", budgeted("x/b")), pod("b")},
@@ -559,7 +562,7 @@ func TestDecideAttempts(t *testing.T) {
 
 func TestDecideStuckPods(t *testing.T) {
 	five := func(p *Policy) { p.StuckAfter = 5 * m }
-	lost := func(s *State) { s.Lost = true }
+	lost := func(s *State) { s.Unreachable = true }
 	runRows(t, []row{
 		{
 			name: "a pod past its grace is waited for to the deadline, if no bound is set", pods: []Pod{pod("a", goneBy(30*s))},

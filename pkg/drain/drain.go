@@ -27,9 +27,9 @@ type Drainer struct {
 
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit of its
 // own: the API server knows better what it can take.
-func New(client kubernetes.Interface, cfg Config, around Surroundings, observer Observer) (*Drainer, error) {
-	if around.Lost == nil {
-		around.Lost = func(string) bool { return false }
+func New(client kubernetes.Interface, cfg Config, around Environment, observer Observer) (*Drainer, error) {
+	if around.Unreachable == nil {
+		around.Unreachable = func(string) bool { return false }
 	}
 	d := &Drainer{
 		client: client, cfg: cfg, policy: cfg.policy(), observer: observer, remover: remover{client},

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,7 +57,7 @@ func newWorld(t *testing.T, cfg Config, objects ...runtime.Object) *world {
 	w.answer = func(string) error { return nil }
 	w.client.PrependReactor("create", "pods", w.onEviction)
 	w.client.PrependReactor("delete", "pods", w.onDeletion)
-	drainer, err := New(w.client, cfg, Surroundings{Taint: ourTaint}, w)
+	drainer, err := New(w.client, cfg, Environment{Taint: ourTaint}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func (w *world) PodForced(_ Target, r Removal) {
 
 func (w *world) EvictionRefused(_ Target, p Pod, o Outcome) { w.tell("refused %s: %s", p.Name, o) }
 
-func (w *world) VolumesLeft(_ Target, volumes []string) { w.tell("volumes left: %v", volumes) }
+func (w *world) VolumesStillAttached(_ Target, volumes []string) { w.tell("volumes left: %v", volumes) }
 
 func (w *world) KubernetesFailed(operation string, err error) {
 	w.tell("failed %s: %v", operation, err)
@@ -385,14 +385,14 @@ func TestBudgetsThatCannotBeListed(t *testing.T) {
 					}
 					return nil
 				}
-				late, err := New(w.client, usual, Surroundings{Taint: ourTaint}, w)
+				late, err := New(w.client, usual, Environment{Taint: ourTaint}, w)
 				if err != nil {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithTimeout(w.ctx, 11*time.Minute)
 				var running sync.WaitGroup
 				running.Go(func() {
-					if pause.For(ctx, tt.listed) {
+					if retry.Sleep(ctx, tt.listed) {
 						late.Run(ctx)
 					}
 				})

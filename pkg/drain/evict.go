@@ -150,7 +150,7 @@ func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try
 	case outcome == Blocked && r.Budget != "":
 		return Try{Last: outcome, Why: why}
 	}
-	n, evicting := r.Pod.Try.N, r.Why == ""
+	n, evicting := r.Pod.Try.Failures, r.Why == ""
 	if !evicting && r.Pod.Try.Eviction {
 		n = 0
 	}
@@ -162,5 +162,5 @@ func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try
 	if !evicting && n >= broken && apierrors.IsInternalError(err) {
 		outcome = Denied
 	}
-	return Try{Last: outcome, Next: now.Add(jittered(pause)), N: n, Why: why, Eviction: evicting}
+	return Try{Last: outcome, Next: now.Add(jittered(pause)), Failures: n, Why: why, Eviction: evicting}
 }

@@ -190,17 +190,17 @@ func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
 		want *= time.Second
 		try = Removal{Pod: Pod{Try: try}}.next(Deferred, "busy", errors.New("busy"), now)
 		if pause := try.Next.Sub(now); pause < want || pause > want+want/4 {
-			t.Errorf("attempt %d: got a pause of %v, want %v and up to a quarter more", try.N, pause, want)
+			t.Errorf("attempt %d: got a pause of %v, want %v and up to a quarter more", try.Failures, pause, want)
 		}
 		now = try.Next
 	}
-	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.N != 0 || try.Why != "" {
+	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Why != "" {
 		t.Errorf("success does not forgive: %+v", try)
 	}
 }
 
 func TestAPodThatItsBudgetHoldsHasNoPauseOfItsOwn(t *testing.T) {
-	r := Removal{Pod: Pod{Try: Try{N: 3}}, Budget: "x/b"}
+	r := Removal{Pod: Pod{Try: Try{Failures: 3}}, Budget: "x/b"}
 	if diff := cmp.Diff(Try{Last: Blocked, Why: "held"}, r.next(Blocked, "held", held(10), t0)); diff != "" {
 		t.Error(diff)
 	}

@@ -39,7 +39,7 @@ func (d *decision) stuckAt(pod Pod) time.Time {
 	switch {
 	case pod.GoneBy.IsZero():
 		return time.Time{}
-	case d.Lost:
+	case d.Unreachable:
 		return pod.GoneBy.Add(stopLag)
 	case d.policy.StuckAfter > 0:
 		return pod.GoneBy.Add(max(d.policy.StuckAfter, stopLag))
@@ -73,7 +73,7 @@ func (d *decision) forceAt(pod Pod) time.Time {
 	}
 	behind := d.held[group(pod)] - 1
 	for _, name := range pod.Budgets {
-		behind = max(behind, d.held[group(pod)]-1+d.budgets[name].Behind)
+		behind = max(behind, d.held[group(pod)]-1+d.budgets[name].PodsOnLaterNodes)
 	}
 	turn := last.Add(-time.Duration(behind) * d.policy.ForceSpacing)
 	if earliest := d.deadline.Add(-d.half()); turn.Before(earliest) {
@@ -108,7 +108,7 @@ func (d *decision) mustForce(pod Pod) bool {
 func (d *decision) calm(pod Pod) bool {
 	for _, name := range pod.Budgets {
 		if !d.budgets[name].calm(d.now) {
-			d.again(d.budgets[name].SettlesAt)
+			d.again(d.budgets[name].StaleUntil)
 			return false
 		}
 	}

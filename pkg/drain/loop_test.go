@@ -209,8 +209,8 @@ func TestWhatIsTold(t *testing.T) {
 		}
 		told(all...)
 		c.with(func() {
-			want := []Hold{
-				{Reason: Budgeted, Budget: "x/web", Pods: 2}, {Reason: Misconfigured, Budget: "x/rigid", Pods: 1}, {Reason: OptedOut, Pods: 1},
+			want := []WaitCount{
+				{Reason: BlockedByBudget, Budget: "x/web", Pods: 2}, {Reason: Misconfigured, Budget: "x/rigid", Pods: 1}, {Reason: OptedOut, Pods: 1},
 			}
 			if diff := cmp.Diff(want, c.last["n"].Waiting); diff != "" {
 				t.Errorf("progress:\n%s", diff)
@@ -328,7 +328,7 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, usual, running("a"))
-				w.drainer.rules.Lost = func(node string) bool { return tt.lost && node == "n" }
+				w.drainer.rules.Unreachable = func(node string) bool { return tt.lost && node == "n" }
 				w.mu.Lock()
 				w.ends = false
 				w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
-	"github.com/node-drainer/node-drainer/internal/list"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // The annotations of a Pod that say how it wants to be drained.
@@ -30,16 +30,16 @@ const (
 // defaultGrace is the grace of a pod that names none (corev1.DefaultTerminationGracePeriodSeconds).
 const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 
-// Surroundings is what a Drainer must know of the nodes that it drains, and of itself.
-type Surroundings struct {
-	Taint corev1.Taint           // that a node has while it is drained
-	Lost  func(node string) bool // whether the node does not answer, or is gone
-	Self  string                 // NAMESPACE/NAME of the pod that this process runs in; empty outside a cluster
+// Environment is what a Drainer must know of the nodes that it drains, and of itself.
+type Environment struct {
+	Taint       corev1.Taint           // that a node has while it is drained
+	Unreachable func(node string) bool // whether the node does not answer, or is gone
+	Self        string                 // NAMESPACE/NAME of the pod that this process runs in; empty outside a cluster
 }
 
 // rules say what a pod is to a drain.
 type rules struct {
-	Surroundings
+	Environment
 	tiers      []Tier
 	waitFor    labels.Selector
 	waitIn     []string
@@ -48,9 +48,9 @@ type rules struct {
 }
 
 // newRules returns what the configuration, which is valid, says of pods.
-func newRules(cfg Config, around Surroundings) (rules, error) {
+func newRules(cfg Config, around Environment) (rules, error) {
 	r := rules{
-		Surroundings: around, waitFor: labels.Nothing(), waitIn: list.Split(cfg.WaitNamespaces),
+		Environment: around, waitFor: labels.Nothing(), waitIn: text.Split(cfg.WaitNamespaces),
 		waitJobs: cfg.WaitForJobs, bare: cfg.BarePods == Wait, dirs: cfg.EmptyDirPods == Wait,
 	}
 	var err error
@@ -87,9 +87,9 @@ func (r rules) record(p *corev1.Pod) *record {
 		pod: r.read(p), free: ignoresBudgets(p),
 	}
 	switch {
-	case kept.pod.Stays == DaemonSet, kept.pod.Stays == Mirror:
+	case kept.pod.StayReason == DaemonSet, kept.pod.StayReason == Mirror:
 		kept.claims = claims(p)
-	case kept.pod.Stays == "" && !kept.free:
+	case kept.pod.StayReason == "" && !kept.free:
 		kept.Labels = p.Labels
 	}
 	return kept
@@ -105,12 +105,12 @@ func same(before, now any) bool {
 // read returns what a decision needs to know of a pod, save its budgets and tries.
 func (r rules) read(p *corev1.Pod) Pod {
 	out := Pod{
-		Namespace: p.Namespace,
-		Name:      p.Name,
-		UID:       string(p.UID),
-		Stays:     r.stays(p),
-		Tier:      r.tier(p),
-		Grace:     defaultGrace,
+		Namespace:  p.Namespace,
+		Name:       p.Name,
+		UID:        string(p.UID),
+		StayReason: r.stays(p),
+		Tier:       r.tier(p),
+		Grace:      defaultGrace,
 	}
 	if g := p.Spec.TerminationGracePeriodSeconds; g != nil {
 		out.Grace = time.Duration(*g) * time.Second
@@ -125,12 +125,12 @@ func (r rules) read(p *corev1.Pod) Pod {
 			out.UnreadySince = c.LastTransitionTime.Time
 		}
 	}
-	out.Waits, out.WaitUntil = r.waits(p)
+	out.WaitReason, out.WaitUntil = r.waits(p)
 	return out
 }
 
 // stays tells why a pod need not leave its node; empty if it must.
-func (r rules) stays(p *corev1.Pod) Stays {
+func (r rules) stays(p *corev1.Pod) StayReason {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return Mirror
 	}

@@ -140,7 +140,7 @@ func ordinary(t *testing.T, changes ...func(*Config)) rules {
 	for _, change := range changes {
 		change(&cfg)
 	}
-	r, err := newRules(cfg, Surroundings{Taint: ourTaint, Self: "x/agent"})
+	r, err := newRules(cfg, Environment{Taint: ourTaint, Self: "x/agent"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	r, used := ordinary(t), make([]int, len(differences))
 	for _, s := range all {
 		i := slices.IndexFunc(differences, func(d difference) bool { return d.is(s) })
-		ours, want := r.read(s.pod).Stays == "", theirs[s.pod.UID]
+		ours, want := r.read(s.pod).StayReason == "", theirs[s.pod.UID]
 		if i >= 0 && want != differences[i].ours {
 			used[i]++
 			want = differences[i].ours
@@ -231,21 +231,21 @@ func TestReadAPod(t *testing.T) {
 		{name: "a pod that says nothing of itself must leave", want: nothing},
 
 		// What stays.
-		{name: "a mirror pod", changes: []func(*corev1.Pod){annotated(corev1.MirrorPodAnnotationKey, "x")}, want: Pod{Stays: Mirror}},
-		{name: "a pod that has succeeded", changes: []func(*corev1.Pod){phase(corev1.PodSucceeded)}, want: Pod{Stays: Finished}},
-		{name: "a pod that has failed", changes: []func(*corev1.Pod){phase(corev1.PodFailed)}, want: Pod{Stays: Finished}},
+		{name: "a mirror pod", changes: []func(*corev1.Pod){annotated(corev1.MirrorPodAnnotationKey, "x")}, want: Pod{StayReason: Mirror}},
+		{name: "a pod that has succeeded", changes: []func(*corev1.Pod){phase(corev1.PodSucceeded)}, want: Pod{StayReason: Finished}},
+		{name: "a pod that has failed", changes: []func(*corev1.Pod){phase(corev1.PodFailed)}, want: Pod{StayReason: Finished}},
 		{name: "not a pod that nobody knows the phase of", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
 		{
 			name:    "a finished pod of a DaemonSet is finished: its volumes are not in use",
-			changes: []func(*corev1.Pod){daemon, phase(corev1.PodFailed)}, want: Pod{Stays: Finished},
+			changes: []func(*corev1.Pod){daemon, phase(corev1.PodFailed)}, want: Pod{StayReason: Finished},
 		},
 		{name: "a pod of a DaemonSet that does not tolerate our taint must leave", changes: []func(*corev1.Pod){daemon}, want: nothing},
 		{
-			name: "one that tolerates all stays", want: Pod{Stays: DaemonSet},
+			name: "one that tolerates all stays", want: Pod{StayReason: DaemonSet},
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
 		},
 		{
-			name: "one that tolerates our taint stays", want: Pod{Stays: DaemonSet},
+			name: "one that tolerates our taint stays", want: Pod{StayReason: DaemonSet},
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"})},
 		},
 		{
@@ -287,25 +287,25 @@ func TestReadAPod(t *testing.T) {
 		},
 
 		// Annotations.
-		{name: "wait", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "wait")}, want: Pod{Waits: OptedOut}},
+		{name: "wait", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "wait")}, want: Pod{WaitReason: OptedOut}},
 		{
 			name: "a duration after the pod's start", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m")},
-			want: Pod{Waits: OptedOut, WaitUntil: at(90 * time.Minute)},
+			want: Pod{WaitReason: OptedOut, WaitUntil: at(90 * time.Minute)},
 		},
 		{
-			name: "which is its creation as long as no kubelet has it", want: Pod{Waits: OptedOut, WaitUntil: at(89 * time.Minute)},
+			name: "which is its creation as long as no kubelet has it", want: Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)},
 			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m"), func(p *corev1.Pod) { p.Status.StartTime = nil }},
 		},
 		{name: "a duration of nothing is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
 		{name: "nor is one below it", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
 		{name: "what is no word of ours is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
-		{name: "Karpenter's true", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "true")}, want: Pod{Waits: OptedOut}},
+		{name: "Karpenter's true", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "true")}, want: Pod{WaitReason: OptedOut}},
 		{
 			name: "Karpenter's duration", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "30s")},
-			want: Pod{Waits: OptedOut, WaitUntil: at(30 * time.Second)},
+			want: Pod{WaitReason: OptedOut, WaitUntil: at(30 * time.Second)},
 		},
 		{name: "Karpenter's false", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "false")}, want: nothing},
-		{name: "cluster-autoscaler's false", changes: []func(*corev1.Pod){annotated(safeToEvict, "false")}, want: Pod{Waits: OptedOut}},
+		{name: "cluster-autoscaler's false", changes: []func(*corev1.Pod){annotated(safeToEvict, "false")}, want: Pod{WaitReason: OptedOut}},
 		{name: "cluster-autoscaler's true", changes: []func(*corev1.Pod){annotated(safeToEvict, "true")}, want: nothing},
 		{
 			name: "evict overrides all of them, and the configuration", want: nothing,
@@ -315,34 +315,34 @@ func TestReadAPod(t *testing.T) {
 			},
 		},
 		{
-			name: "our own duration overrides theirs", want: Pod{Waits: OptedOut, WaitUntil: at(time.Minute)},
+			name: "our own duration overrides theirs", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
 			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false")},
 		},
 		{
-			name: "an annotation comes before the configuration", want: Pod{Waits: OptedOut, WaitUntil: at(time.Minute)},
+			name: "an annotation comes before the configuration", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
 			cfg: bareWaits, changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m")},
 		},
 
 		// The configuration.
 		{name: "bare pods are evicted", want: nothing},
-		{name: "or waited for", cfg: bareWaits, want: Pod{Waits: WaitedFor}},
+		{name: "or waited for", cfg: bareWaits, want: Pod{WaitReason: WaitedFor}},
 		{name: "a pod with a controller is not bare", cfg: bareWaits, changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"])}, want: nothing},
 		{
-			name: "one whose owner does not control it is", cfg: bareWaits, want: Pod{Waits: WaitedFor},
+			name: "one whose owner does not control it is", cfg: bareWaits, want: Pod{WaitReason: WaitedFor},
 			changes: []func(*corev1.Pod){controlled(owners["DaemonSet, no ctrl."])},
 		},
 		{name: "pods with an emptyDir are evicted", changes: []func(*corev1.Pod){disk}, want: nothing},
-		{name: "or waited for", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{Waits: WaitedFor}},
+		{name: "or waited for", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{WaitReason: WaitedFor}},
 		{
 			name: "an emptyDir in memory is gone with any restart, and holds nothing up", cfg: dirsWait, want: nothing,
 			changes: []func(*corev1.Pod){with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})},
 		},
 		{name: "a volume that is none is no matter", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
 		{name: "pods of a Job are evicted", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
-		{name: "or waited for", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{Waits: WaitedFor}},
+		{name: "or waited for", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{WaitReason: WaitedFor}},
 		{name: "not other pods", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
 		{name: "nor bare ones", cfg: jobsWait, want: nothing},
-		{name: "pods that a selector selects are waited for", cfg: func(c *Config) { c.WaitSelector = "app in (web, db)" }, want: Pod{Waits: WaitedFor}},
+		{name: "pods that a selector selects are waited for", cfg: func(c *Config) { c.WaitSelector = "app in (web, db)" }, want: Pod{WaitReason: WaitedFor}},
 		{name: "and those that it does not are not", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
 		{name: "no selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
 		{
@@ -350,11 +350,11 @@ func TestReadAPod(t *testing.T) {
 			cfg: func(c *Config) { c.WaitForJobs, c.WaitSelector, c.WaitNamespaces = true, "app", "y, z" },
 		},
 		{
-			name: "of which the pod's is one", want: Pod{Waits: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			name: "of which the pod's is one", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
 			cfg: func(c *Config) { c.WaitForJobs, c.WaitNamespaces = true, "y, x" },
 		},
 		{
-			name: "which is nothing to bare pods and those with an emptyDir", want: Pod{Waits: WaitedFor}, changes: []func(*corev1.Pod){disk},
+			name: "which is nothing to bare pods and those with an emptyDir", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){disk},
 			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitNamespaces = Wait, Wait, "y" },
 		},
 	}
@@ -370,7 +370,7 @@ func TestReadAPod(t *testing.T) {
 				cfg = func(*Config) {}
 			}
 			got := ordinary(t, cfg).read(p)
-			if diff := cmp.Diff(tt.want, Pod{Stays: got.Stays, Tier: got.Tier, Waits: got.Waits, WaitUntil: got.WaitUntil}); diff != "" {
+			if diff := cmp.Diff(tt.want, Pod{StayReason: got.StayReason, Tier: got.Tier, WaitReason: got.WaitReason, WaitUntil: got.WaitUntil}); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -382,7 +382,7 @@ func TestATaintThatKeepsNobodyAwayLeavesDaemonSetsAlone(t *testing.T) {
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 	r := ordinary(t)
 	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
-	if got := r.read(p).Stays; got != DaemonSet {
+	if got := r.read(p).StayReason; got != DaemonSet {
 		t.Errorf("got %q: the DaemonSet would put its pod back", got)
 	}
 }
@@ -440,7 +440,7 @@ func TestWhatIsKeptOfAPod(t *testing.T) {
 		if free := s.phase == corev1.PodPending || deleted; got.free != free {
 			t.Fatalf("%s: free of budgets: got %v", what, got.free)
 		}
-		if selects := got.pod.Stays == "" && !got.free; selects != (len(got.Labels) > 0) {
+		if selects := got.pod.StayReason == "" && !got.free; selects != (len(got.Labels) > 0) {
 			t.Fatalf("%s: labels %v are kept", what, got.Labels)
 		}
 		if got.ResourceVersion != "7" || got.Name != s.pod.Name || got.Namespace != s.pod.Namespace || got.UID != s.pod.UID {

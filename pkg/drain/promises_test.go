@@ -19,24 +19,24 @@ func oneOfThese[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from)
 // randomState returns a state of few pods and budgets, so that they meet in many ways.
 func randomState(r *rand.Rand, now time.Time) State {
 	near := func() time.Time { return now.Add(time.Duration(r.IntN(41)-20) * time.Second) }
-	s := State{Since: t0, Budgets: map[string]Budget{}, Lost: r.IntN(10) == 0}
+	s := State{Since: t0, Budgets: map[string]Budget{}, Unreachable: r.IntN(10) == 0}
 	for _, name := range budgetNames {
 		s.Budgets[name] = randomBudget(r, near)
 	}
 	for i := range r.IntN(12) {
 		p := pod(fmt.Sprint(i))
 		p.Grace = oneOfThese(r, 0, time.Second, 30*time.Second, 4*time.Minute, time.Hour)
-		p.Stays = oneOfThese[Stays](r, "", "", "", "", DaemonSet, Mirror, Finished)
+		p.StayReason = oneOfThese[StayReason](r, "", "", "", "", DaemonSet, Mirror, Finished)
 		p.Tier = oneOfThese(r, 0, 0, 0, 1, 2, 3, 4)
 		p.Ready, p.UnreadySince = r.IntN(4) > 0, near().Add(-time.Duration(r.IntN(600))*time.Second)
 		if p.Try.Last = oneOfThese(r, None, None, None, Sent, Accepted, Blocked, Deferred, Refused, Forced, Denied); p.Try.Last != None {
-			p.Try.Next, p.Try.N = near(), r.IntN(3)
+			p.Try.Next, p.Try.Failures = near(), r.IntN(3)
 		}
 		if r.IntN(5) == 0 {
 			p.GoneBy = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
 		}
 		if r.IntN(8) == 0 {
-			p.Waits = oneOfThese(r, OptedOut, WaitedFor)
+			p.WaitReason = oneOfThese(r, OptedOut, WaitedFor)
 			p.WaitUntil = oneOfThese(r, time.Time{}, near())
 		}
 		for _, name := range budgetNames {
@@ -54,11 +54,11 @@ func randomState(r *rand.Rand, now time.Time) State {
 }
 
 func randomBudget(r *rand.Rand, near func() time.Time) Budget {
-	b := Budget{Expected: r.IntN(5), Lenient: r.IntN(4) == 0}
+	b := Budget{Expected: r.IntN(5), AlwaysAllow: r.IntN(4) == 0}
 	b.Healthy = r.IntN(b.Expected + 1)
 	b.Desired = r.IntN(b.Expected + 1)
 	b.Allowed = max(b.Healthy-b.Desired, 0) - oneOfThese(r, 0, 0, 1, 2)
-	b.SettlesAt, b.AskAt = oneOfThese(r, time.Time{}, near()), oneOfThese(r, time.Time{}, near(), near())
+	b.StaleUntil, b.ProbeAt = oneOfThese(r, time.Time{}, near()), oneOfThese(r, time.Time{}, near(), near())
 	return b
 }
 
@@ -148,7 +148,7 @@ func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
 	for _, r := range slices.Concat(step.Evict, step.Delete) {
 		named[r.Pod.UID]++
 		switch {
-		case r.Pod.Stays != "":
+		case r.Pod.StayReason != "":
 			return r.Pod.Name + " stays, and is removed"
 		case r.Grace != 0 && r.Grace < time.Second:
 			return r.Pod.Name + " is given less than a second"
@@ -171,7 +171,7 @@ func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
 	}
 	left := 0
 	for _, p := range s.Pods {
-		if p.Stays != "" {
+		if p.StayReason != "" {
 			continue
 		}
 		left++
@@ -195,15 +195,15 @@ func judgeEvictions(s State, step Step, now time.Time, policy Policy) string {
 			return p.Name + " is evicted though it is terminating"
 		case len(p.Budgets) > 1:
 			return p.Name + " is evicted, which the API server refuses for two budgets"
-		case p.Waits != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)):
+		case p.WaitReason != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)):
 			return p.Name + " is evicted, and was to be waited for"
 		case now.Before(p.Try.Next):
 			return p.Name + " is evicted before its pause is over"
 		}
 		for _, other := range s.Pods {
-			stuck := !other.GoneBy.IsZero() && (s.Lost || policy.StuckAfter > 0) // perhaps; it is not looked into
+			stuck := !other.GoneBy.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
 			denied := other.Try.Last == Denied
-			if other.Stays == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !bounded(policy, r.Pod.Tier) {
+			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !bounded(policy, r.Pod.Tier) {
 				return r.Pod.Name + " is evicted before " + other.Name + " of an earlier tier"
 			}
 		}
@@ -240,18 +240,18 @@ func judgeDeletions(s State, step Step, now, deadline time.Time, policy Policy) 
 
 func judgeWaits(step Step, named map[string]int) string {
 	for _, w := range step.Wait {
-		node := w.Reason == VolumesInUse || w.Reason == Deregistering
+		node := w.Reason == VolumesAttached || w.Reason == Deregistering
 		switch {
 		case node != (w.Pod.Name == ""):
 			return fmt.Sprintf("%q waits for %s", w.Pod.Name, w.Reason)
 		case !node:
 			named[w.Pod.UID]++
 		}
-		held := w.Reason == Budgeted || w.Reason == Misconfigured
+		held := w.Reason == BlockedByBudget || w.Reason == Misconfigured
 		if held && len(w.Pod.Budgets) > 0 && (w.Budget == "" || w.Why == "") {
 			return w.Pod.Name + " waits for a budget without a name, or a word about it"
 		}
-		if !slices.Contains(append(HoldReasons(), Terminating, Asked), w.Reason) {
+		if !slices.Contains(append(WaitReasons(), Terminating, Requested), w.Reason) {
 			return fmt.Sprintf("%s waits for the unknown %q", w.Pod.Name, w.Reason)
 		}
 	}
@@ -261,7 +261,7 @@ func judgeWaits(step Step, named map[string]int) string {
 func judgeEnd(s State, step Step, now, deadline time.Time, policy Policy) string {
 	early := now.Before(deadline)
 	for _, p := range step.Left {
-		stuck := !p.GoneBy.IsZero() && now.After(p.GoneBy) && (s.Lost || policy.StuckAfter > 0)
+		stuck := !p.GoneBy.IsZero() && now.After(p.GoneBy) && (s.Unreachable || policy.StuckAfter > 0)
 		if step.Done && early && !stuck {
 			return "done before the deadline though " + p.Name + " is left"
 		}
@@ -292,7 +292,7 @@ func overspent(s State, step Step, now time.Time) string {
 		}
 		for _, name := range r.Pod.Budgets {
 			b := s.Budgets[name]
-			if r.Pod.Ready || (!b.Lenient && (b.Desired == 0 || b.Healthy < b.Desired)) {
+			if r.Pod.Ready || (!b.AlwaysAllow && (b.Desired == 0 || b.Healthy < b.Desired)) {
 				return r.Pod.Name + " takes of " + name + ", and does not say so"
 			}
 		}
@@ -300,7 +300,7 @@ func overspent(s State, step Step, now time.Time) string {
 	for name, n := range taken {
 		b, known := s.Budgets[name]
 		allowed := max(b.Allowed, 0)
-		if !b.AskAt.IsZero() && !now.Before(b.AskAt) {
+		if !b.ProbeAt.IsZero() && !now.Before(b.ProbeAt) {
 			allowed = max(allowed, 1)
 		}
 		if !known || n > allowed {
@@ -378,7 +378,7 @@ func (f *fleet) outcome(r Removal, force bool, now time.Time) Outcome {
 		return Accepted
 	}
 	b := f.state.Budgets[r.Budget]
-	b.AskAt = now.Add(time.Duration(1+f.r.IntN(60)) * time.Second) // as the account does
+	b.ProbeAt = now.Add(time.Duration(1+f.r.IntN(60)) * time.Second) // as the account does
 	defer func() { f.state.Budgets[r.Budget] = b }()
 	if b.Allowed <= 0 {
 		return Blocked

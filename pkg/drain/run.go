@@ -120,7 +120,7 @@ func (r *run) learnBudgets(ctx context.Context) error {
 func (r *run) firstCall() (first time.Time) {
 	d := decision{State: State{Since: r.Since}, deadline: r.deadline, policy: r.policy}
 	for _, kept := range r.watched() {
-		if kept.pod.Stays != "" {
+		if kept.pod.StayReason != "" {
 			continue
 		}
 		if first.IsZero() {
@@ -174,11 +174,11 @@ func (r *run) turn(other *run) int {
 
 // decide says what to do about these pods.
 func (r *run) decide(ctx context.Context, records []*record) Step {
-	s := State{Since: r.Since, Lost: r.rules.Lost(r.Name), EmptyAt: r.emptyAt, Budgets: map[string]Budget{}}
+	s := State{Since: r.Since, Unreachable: r.rules.Unreachable(r.Name), EmptyAt: r.emptyAt, Budgets: map[string]Budget{}}
 	present := make(map[string]struct{}, len(records))
 	for _, kept := range records {
 		pod := kept.pod
-		if pod.Stays == "" {
+		if pod.StayReason == "" {
 			present[pod.UID] = struct{}{}
 			pod.Budgets = r.protecting(kept, s.Budgets)
 		}
@@ -198,7 +198,7 @@ func (r *run) recall(pods []Pod, present map[string]struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range pods {
-		if pods[i].Stays == "" {
+		if pods[i].StayReason == "" {
 			pods[i].Try = r.tries[pods[i].UID]
 			r.seen[pods[i].UID] = struct{}{}
 		}
@@ -286,7 +286,7 @@ func (r *run) report(proof Step) Report {
 	}
 	slices.Sort(report.Left)
 	if len(proof.Attached) > 0 {
-		r.observer.VolumesLeft(r.target(), proof.Attached)
+		r.observer.VolumesStillAttached(r.target(), proof.Attached)
 	}
 	return report
 }

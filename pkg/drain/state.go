@@ -4,12 +4,12 @@ import "time"
 
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
-	Since    time.Time         // when the node was taken out of service to be emptied
-	Lost     bool              // the node does not answer: nobody is there to tell of a pod's end
-	Pods     []Pod             // every pod on the node
-	Budgets  map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
-	EmptyAt  time.Time         // when the last pod had gone; zero if it has not
-	Attached []string          // volumes of pods that have left, or must, still attached to the node
+	Since       time.Time         // when the node was taken out of service to be emptied
+	Unreachable bool              // the node does not answer: nobody is there to tell of a pod's end
+	Pods        []Pod             // every pod on the node
+	Budgets     map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
+	EmptyAt     time.Time         // when the last pod had gone; zero if it has not
+	Attached    []string          // volumes of pods that have left, or must, still attached to the node
 }
 
 // Pod is a pod as a decision sees it.
@@ -17,34 +17,34 @@ type Pod struct {
 	Namespace    string
 	Name         string
 	UID          string
-	Stays        Stays         // why the pod need not leave the node; empty if it must
+	StayReason   StayReason    // why the pod need not leave the node; empty if it must
 	Tier         int           // lower tiers go first
 	Ready        bool          // pods that are not may leave past their budget (unhealthyPodEvictionPolicy)
 	UnreadySince time.Time     // of a pod that is not Ready
 	Grace        time.Duration // the pod's own termination grace period
 	GoneBy       time.Time     // of a pod that is being deleted: when its grace ends
-	Waits        WaitReason    // why it is to be waited for, instead of evicted; empty if it is not
+	WaitReason   WaitReason    // why it is to be waited for, instead of evicted; empty if it is not
 	WaitUntil    time.Time     // when that ends; zero is at the deadline
 	Budgets      []string      // the PodDisruptionBudgets that protect it, as NAMESPACE/NAME
 	Try          Try
 }
 
-// Stays is why a pod need not leave a node before the node goes.
-type Stays string
+// StayReason is why a pod need not leave a node before the node goes.
+type StayReason string
 
 // The reasons to let a pod be.
 const (
-	DaemonSet Stays = "daemonset" // its controller would put it back
-	Mirror    Stays = "mirror"    // the kubelet runs it from a file
-	Finished  Stays = "finished"  // nothing of it runs any more
+	DaemonSet StayReason = "daemonset" // its controller would put it back
+	Mirror    StayReason = "mirror"    // the kubelet runs it from a file
+	Finished  StayReason = "finished"  // nothing of it runs any more
 )
 
 // Try is what has come of the attempts to move a pod.
 type Try struct {
-	Last Outcome
-	Next time.Time // not before this is it tried again
-	N    int       // failed attempts in a row
-	Why  string    // what the API server said of the last one
+	Last     Outcome
+	Next     time.Time // not before this is it tried again
+	Failures int       // failed attempts in a row
+	Why      string    // what the API server said of the last one
 
 	Eviction bool // the last one was an eviction, and came to nothing
 }
@@ -66,15 +66,15 @@ const (
 
 // Budget is a PodDisruptionBudget as a decision sees it.
 type Budget struct {
-	Allowed   int       // disruptions that it allows to the pods of this node now
-	Healthy   int       // of its pods
-	Desired   int       // how many of them must be healthy
-	Expected  int       // all of its pods
-	Lenient   bool      // unhealthy pods may always be evicted (unhealthyPodEvictionPolicy AlwaysAllow)
-	Asking    bool      // an eviction under it is under way: they are sent one after the other
-	SettlesAt time.Time // until then the figures may miss what was done; zero if they miss nothing
-	AskAt     time.Time // from then on it may be asked although it seems to allow nothing; zero is never
-	Behind    int       // pods on nodes that are drained after this one, which it holds too
+	Allowed          int       // disruptions that it allows to the pods of this node now
+	Healthy          int       // of its pods
+	Desired          int       // how many of them must be healthy
+	Expected         int       // all of its pods
+	AlwaysAllow      bool      // unhealthy pods may always be evicted (unhealthyPodEvictionPolicy AlwaysAllow)
+	EvictionInFlight bool      // an eviction under it is under way: they are sent one after the other
+	StaleUntil       time.Time // until then the figures may miss what was done; zero if they miss nothing
+	ProbeAt          time.Time // from then on it may be asked although it seems to allow nothing; zero is never
+	PodsOnLaterNodes int       // pods on nodes that are drained after this one, which it holds too
 }
 
 // misconfigured tells whether the budget allows no disruption although all its pods are healthy: as long as
@@ -84,11 +84,11 @@ func (b Budget) misconfigured() bool {
 }
 
 // calm tells whether as many of the budget's pods are healthy as it asks for, as far as can be known.
-func (b Budget) calm(now time.Time) bool { return b.Healthy >= b.Desired && !now.Before(b.SettlesAt) }
+func (b Budget) calm(now time.Time) bool { return b.Healthy >= b.Desired && !now.Before(b.StaleUntil) }
 
 // mood is what a budget says beside how many disruptions it allows.
 func (b Budget) mood() [4]bool {
-	return [...]bool{b.misconfigured(), b.Healthy >= b.Desired, b.Desired > 0, b.Lenient}
+	return [...]bool{b.misconfigured(), b.Healthy >= b.Desired, b.Desired > 0, b.AlwaysAllow}
 }
 
 // admits tells whether the pod is to be evicted as far as the budget goes, and whether that takes of what it
@@ -96,10 +96,10 @@ func (b Budget) mood() [4]bool {
 // all but one try again after half a second: so one is sent after the other
 // (k8s.io/kubernetes/pkg/registry/core/pod/storage: EvictionsRetry).
 func (b Budget) admits(pod Pod, now time.Time) (ok, takes bool) {
-	if !pod.Ready && (b.Lenient || (b.Desired > 0 && b.Healthy >= b.Desired)) {
+	if !pod.Ready && (b.AlwaysAllow || (b.Desired > 0 && b.Healthy >= b.Desired)) {
 		return true, false
 	}
-	return !b.Asking && (b.Allowed > 0 || (!b.AskAt.IsZero() && !now.Before(b.AskAt))), true
+	return !b.EvictionInFlight && (b.Allowed > 0 || (!b.ProbeAt.IsZero() && !now.Before(b.ProbeAt))), true
 }
 
 // Policy is how far a drain goes.
@@ -173,14 +173,14 @@ type WaitReason string
 
 // The reasons to wait.
 const (
-	Asked         WaitReason = "asked"                // the API server has yet to answer
-	Terminating   WaitReason = "terminating"          // it is on its way out
-	Budgeted      WaitReason = "budgeted"             // its PodDisruptionBudget allows no disruption
-	Misconfigured WaitReason = "misconfigured-budget" // its PodDisruptionBudgets will never allow a disruption
-	OptedOut      WaitReason = "opted-out"            // an annotation asks not to evict it
-	WaitedFor     WaitReason = "waited-for"           // the agent is configured to wait for its end
-	BackingOff    WaitReason = "backing-off"          // the API server was busy or refused
-	LaterTier     WaitReason = "later-tier"           // others go first
-	VolumesInUse  WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
-	Deregistering WaitReason = "deregistering"        // of the node: load balancers may still send to it
+	Requested       WaitReason = "asked"                // the API server has yet to answer
+	Terminating     WaitReason = "terminating"          // it is on its way out
+	BlockedByBudget WaitReason = "budgeted"             // its PodDisruptionBudget allows no disruption
+	Misconfigured   WaitReason = "misconfigured-budget" // its PodDisruptionBudgets will never allow a disruption
+	OptedOut        WaitReason = "opted-out"            // an annotation asks not to evict it
+	WaitedFor       WaitReason = "waited-for"           // the agent is configured to wait for its end
+	BackingOff      WaitReason = "backing-off"          // the API server was busy or refused
+	LaterTier       WaitReason = "later-tier"           // others go first
+	VolumesAttached WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
+	Deregistering   WaitReason = "deregistering"        // of the node: load balancers may still send to it
 )

@@ -35,7 +35,7 @@ func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
 }
 
 func TestWhatABusyAPIServerIsGiven(t *testing.T) {
-	evicting := func(p *Pod) { p.Try = Try{Last: Deferred, Next: at(10 * m), N: 7, Eviction: true} }
+	evicting := func(p *Pod) { p.Try = Try{Last: Deferred, Next: at(10 * m), Failures: 7, Eviction: true} }
 	runRows(t, []row{
 		{
 			name: "an eviction that was put off does not put off the last call", now: 9*m + 30*s,
@@ -46,7 +46,7 @@ func TestWhatABusyAPIServerIsGiven(t *testing.T) {
 	t.Run("a deletion has pauses of its own", func(t *testing.T) {
 		r := Removal{Pod: pod("a", evicting), Why: AtDeadline}
 		try := r.next(Deferred, "busy", errors.New("busy"), t0)
-		if pause := try.Next.Sub(t0); pause < s || pause > 2*s || try.N != 1 || try.Eviction {
+		if pause := try.Next.Sub(t0); pause < s || pause > 2*s || try.Failures != 1 || try.Eviction {
 			t.Errorf("got %+v", try)
 		}
 	})

@@ -15,7 +15,7 @@ type Observer interface {
 	PodBlocked(t Target, w Waiting)                   // once for each thing that the pod waits for
 	PodForced(t Target, r Removal)                    // deleted past its budget or its own wish
 	EvictionRefused(t Target, p Pod, o Outcome)       // of each attempt that came to nothing
-	VolumesLeft(t Target, volumes []string)           // still attached when there was no more time for them
+	VolumesStillAttached(t Target, volumes []string)  // still attached when there was no more time for them
 	KubernetesFailed(operation string, err error)     // the call is tried again
 }
 
@@ -35,30 +35,30 @@ const progressPause = time.Second
 // Progress is how far a drain is. It is told when something of it has changed, once a second at most.
 type Progress struct {
 	Target
-	Total   int    // pods that had, or have, to leave
-	Left    int    // of those, still on the node
-	Waiting []Hold // what those that are left wait for, save their own end; most pods first
+	Total   int         // pods that had, or have, to leave
+	Left    int         // of those, still on the node
+	Waiting []WaitCount // what those that are left wait for, save their own end; most pods first
 }
 
-// Hold is what some pods of a node wait for, or the node itself.
-type Hold struct {
+// WaitCount is what some pods of a node wait for, or the node itself.
+type WaitCount struct {
 	Reason WaitReason
 	Budget string // NAMESPACE/NAME of the PodDisruptionBudget, if it is one
 	Pods   int    // of the node itself: volumes that are attached
 }
 
-// HoldReasons lists the reasons that a Hold can have, for those who count them. A pod's own end is none, nor
+// WaitReasons lists the reasons that a Hold can have, for those who count them. A pod's own end is none, nor
 // is an answer that is on its way.
-func HoldReasons() []WaitReason {
+func WaitReasons() []WaitReason {
 	return []WaitReason{
-		Budgeted, Misconfigured, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesInUse, Deregistering,
+		BlockedByBudget, Misconfigured, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesAttached, Deregistering,
 	}
 }
 
 // String says how many pods wait, and for what.
-func (h Hold) String() string {
+func (h WaitCount) String() string {
 	switch h.Reason {
-	case Budgeted:
+	case BlockedByBudget:
 		return fmt.Sprintf("%d wait for PodDisruptionBudget %s", h.Pods, h.Budget)
 	case Misconfigured:
 		return fmt.Sprintf("%d wait for PodDisruptionBudget %s, which never allows a disruption", h.Pods, h.Budget)
@@ -70,7 +70,7 @@ func (h Hold) String() string {
 		return fmt.Sprintf("%d are of a later tier", h.Pods)
 	case BackingOff:
 		return fmt.Sprintf("%d wait for the API server", h.Pods)
-	case VolumesInUse:
+	case VolumesAttached:
 		return fmt.Sprintf("%d volumes are still attached", h.Pods)
 	}
 	return "load balancers are given time to let the node go"
@@ -123,7 +123,7 @@ type patience struct {
 // tell reports what has changed.
 func (r *run) tell(step Step) {
 	for _, w := range step.Wait {
-		if slices.Contains([]WaitReason{Budgeted, Misconfigured, OptedOut, WaitedFor}, w.Reason) {
+		if slices.Contains([]WaitReason{BlockedByBudget, Misconfigured, OptedOut, WaitedFor}, w.Reason) {
 			r.tellOf(w)
 		}
 	}
@@ -164,19 +164,19 @@ func (r *run) tellOf(w Waiting) {
 }
 
 // holds counts what pods wait for, save for their own end and for answers.
-func holds(waiting []Waiting) []Hold {
-	n := map[Hold]int{}
+func holds(waiting []Waiting) []WaitCount {
+	n := map[WaitCount]int{}
 	for _, w := range waiting {
-		if slices.Contains(HoldReasons(), w.Reason) {
-			n[Hold{Reason: w.Reason, Budget: w.Budget}]++
+		if slices.Contains(WaitReasons(), w.Reason) {
+			n[WaitCount{Reason: w.Reason, Budget: w.Budget}]++
 		}
 	}
-	out := make([]Hold, 0, len(n))
+	out := make([]WaitCount, 0, len(n))
 	for h, pods := range n {
 		h.Pods = pods
 		out = append(out, h)
 	}
-	slices.SortFunc(out, func(a, b Hold) int {
+	slices.SortFunc(out, func(a, b WaitCount) int {
 		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Budget, b.Budget))
 	})
 	return out

@@ -91,7 +91,7 @@ func TestTurnsOfManyNodes(t *testing.T) {
 }
 
 func TestTurnsBehindOnes(t *testing.T) {
-	behind := func(n int) func(*Budget) { return func(b *Budget) { b.Behind = n } }
+	behind := func(n int) func(*Budget) { return func(b *Budget) { b.PodsOnLaterNodes = n } }
 	runRows(t, []row{
 		{
 			name: "pods of later drains have their turns after it", policy: func(p *Policy) { p.ForceSpacing = m },

@@ -184,7 +184,7 @@ func TestADrainBeginsWithoutTheRightToWatchVolumesOnlyIfItWaitsForNone(t *testin
 				w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, apierrors.NewForbidden(podResource, "", nil)
 				})
-				d, err := New(w.client, tt.cfg, Surroundings{Taint: ourTaint}, w)
+				d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/node-drainer/node-drainer/internal/list"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // What becomes of a launch when the Node cannot serve in time.
@@ -35,7 +35,7 @@ func (c Config) Validate() error {
 	if c.AtTimeout != Abandon && c.AtTimeout != Continue {
 		errs = append(errs, fmt.Errorf("LAUNCH_AT_TIMEOUT is %q: must be abandon or continue", c.AtTimeout))
 	}
-	for _, key := range list.Split(c.StartupTaints) {
+	for _, key := range text.Split(c.StartupTaints) {
 		if problem := misfit(key); problem != "" {
 			errs = append(errs, fmt.Errorf("LAUNCH_STARTUP_TAINTS is %q: %q is no key of a taint: %s",
 				c.StartupTaints, key, problem))
@@ -59,17 +59,17 @@ type Outcome string
 
 // The outcomes of a launch.
 const (
-	Serving     Outcome = "serving"     // the node can serve: completed with CONTINUE
-	Pooled      Outcome = "pooled"      // the instance goes to the warm pool: completed with CONTINUE
-	Abandoned   Outcome = "abandoned"   // the node could not serve in time: completed with ABANDON
-	Continued   Outcome = "continued"   // the node could not serve in time: completed with CONTINUE all the same
-	Gone        Outcome = "gone"        // the launch was over before, or ended meanwhile
-	Forged      Outcome = "forged"      // Auto Scaling knows of no such launch
-	Foreign     Outcome = "foreign"     // the instance belongs to another cluster
-	Interrupted Outcome = "interrupted" // this process is stopping; another goes on
+	Ready        Outcome = "serving"     // the node can serve: completed with CONTINUE
+	Pooled       Outcome = "pooled"      // the instance goes to the warm pool: completed with CONTINUE
+	Abandoned    Outcome = "abandoned"   // the node could not serve in time: completed with ABANDON
+	Continued    Outcome = "continued"   // the node could not serve in time: completed with CONTINUE all the same
+	Gone         Outcome = "gone"        // the launch was over before, or ended meanwhile
+	Unconfirmed  Outcome = "forged"      // Auto Scaling knows of no such launch
+	OtherCluster Outcome = "foreign"     // the instance belongs to another cluster
+	Interrupted  Outcome = "interrupted" // this process is stopping; another goes on
 )
 
 // Outcomes lists every outcome, for those who count them.
 func Outcomes() []Outcome {
-	return []Outcome{Serving, Pooled, Abandoned, Continued, Gone, Forged, Foreign, Interrupted}
+	return []Outcome{Ready, Pooled, Abandoned, Continued, Gone, Unconfirmed, OtherCluster, Interrupted}
 }

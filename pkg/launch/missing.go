@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
-	"github.com/node-drainer/node-drainer/internal/list"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // IgnoreAnnotation on a DaemonSet, with the value "true", has launches not wait for it.
@@ -26,7 +26,7 @@ type rules struct {
 	startup []string // keys of taints, or beginnings with a * at the end
 }
 
-func newRules(cfg Config) rules { return rules{startup: list.Split(cfg.StartupTaints)} }
+func newRules(cfg Config) rules { return rules{startup: text.Split(cfg.StartupTaints)} }
 
 // missing says what the Node lacks to serve, for people to read: its condition first, then taints, then
 // DaemonSets by name. It is empty if the Node can serve. sets are all of the cluster, pods those of the Node.

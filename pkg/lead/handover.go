@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // errHandOver ends the work of a leader that lets another follow.
@@ -40,7 +40,7 @@ type seen struct {
 // stepAside lets another replica lead: it returns when one has, or when none has come.
 func (e *Elector) stepAside(ctx context.Context) {
 	own, since := e.lock.own(), time.Now()
-	for pause.For(ctx, e.cfg.RetryPeriod) {
+	for retry.Sleep(ctx, e.cfg.RetryPeriod) {
 		var now seen
 		if record, _, err := e.lock.Get(ctx); err == nil {
 			now = seen{record.HolderIdentity, record.LeaderTransitions}

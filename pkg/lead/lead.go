@@ -22,9 +22,9 @@ var errLost = errors.New("the lease was lost: it could not be renewed, or anothe
 
 // Observer is told who leads. Its methods are called from several goroutines and must not block.
 type Observer interface {
-	LeadingBegan()
-	LeadingEnded(reason error)
-	LeaderSeen(holder string) // another holder than before; empty if nobody leads
+	LeadershipStarted()
+	LeadershipEnded(reason error)
+	LeaderChanged(holder string) // another holder than before; empty if nobody leads
 	KubernetesFailed(operation string, err error)
 }
 
@@ -76,9 +76,9 @@ func newElector(leases resourcelock.Interface, cfg Config, observer Observer) *E
 	}
 }
 
-// Heard waits while this process leads and the API server does not answer, or until ctx ends. Another may
+// WaitForLease waits while this process leads and the API server does not answer, or until ctx ends. Another may
 // lead by then: what is in hand is to be kept, and nothing new is to be taken on.
-func (e *Elector) Heard(ctx context.Context) {
+func (e *Elector) WaitForLease(ctx context.Context) {
 	silence := e.lock.silence()
 	if silence == nil {
 		return
@@ -178,14 +178,14 @@ func (e *Elector) begins(t *term) {
 	e.mu.Lock()
 	e.term = t
 	e.mu.Unlock()
-	e.observer.LeadingBegan()
+	e.observer.LeadershipStarted()
 }
 
 func (e *Elector) ends(reason error) {
 	e.mu.Lock()
 	e.term = nil
 	e.mu.Unlock()
-	e.observer.LeadingEnded(reason)
+	e.observer.LeadershipEnded(reason)
 }
 
 // told notes that the work of the term has been told to stop.
@@ -202,6 +202,6 @@ func (e *Elector) sees(holder string) {
 	e.holder = holder
 	e.mu.Unlock()
 	if changed {
-		e.observer.LeaderSeen(holder)
+		e.observer.LeaderChanged(holder)
 	}
 }

@@ -229,9 +229,9 @@ func (w *world) setWorks(name string, works bool) {
 	w.works[name] = works
 }
 
-func (r *replica) LeadingBegan()      {}
-func (r *replica) LeadingEnded(error) {}
-func (r *replica) LeaderSeen(holder string) {
+func (r *replica) LeadershipStarted()    {}
+func (r *replica) LeadershipEnded(error) {}
+func (r *replica) LeaderChanged(holder string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holders = append(r.holders, holder)
@@ -405,7 +405,7 @@ func (r *replica) heard() bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	waits := r.lock.silence() != nil
-	r.Heard(ctx) // returns, whatever it waits for
+	r.WaitForLease(ctx) // returns, whatever it waits for
 	return !waits
 }
 
@@ -428,7 +428,7 @@ func TestSilentAPIServer(t *testing.T) {
 						a.heard(), b.heard(), a.Ready(), b.Ready(), a.Healthy(), b.Healthy())
 				}
 				again := make(chan struct{})
-				go func() { a.Heard(t.Context()); close(again) }()
+				go func() { a.WaitForLease(t.Context()); close(again) }()
 				w.set(false, false)
 				<-again
 				after(10 * time.Second) // a call that hangs is given up, and another made; either has the Lease, which had run out

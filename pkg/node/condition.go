@@ -43,7 +43,7 @@ type Condition struct {
 // Observer is told what comes of writing conditions. Its methods must not block.
 type Observer interface {
 	KubernetesFailed(operation string, err error) // the call is tried again
-	ConditionLost(node string, err error)         // it is not: the Node shows an older condition, or none
+	ConditionFailed(node string, err error)       // it is not: the Node shows an older condition, or none
 }
 
 // conditions writes the conditions of Nodes, in its own time.
@@ -262,7 +262,7 @@ func (c *conditions) failed(name string, wrote shown, err error, observer Observ
 	if c.again(name, wrote, err) {
 		observer.KubernetesFailed("write the condition of node "+name, err)
 	} else {
-		observer.ConditionLost(name, err)
+		observer.ConditionFailed(name, err)
 	}
 }
 

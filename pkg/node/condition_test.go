@@ -97,7 +97,7 @@ func (b *board) KubernetesFailed(operation string, err error) {
 	b.told = append(b.told, fmt.Sprintf("%v %s: %v", time.Since(b.began), operation, err))
 }
 
-func (b *board) ConditionLost(node string, err error) {
+func (b *board) ConditionFailed(node string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.told = append(b.told, fmt.Sprintf("%v lost of %s: %v", time.Since(b.began), node, err))
@@ -117,7 +117,7 @@ func (b *board) leftBehind() {
 
 func (b *board) restore() {
 	b.t.Helper()
-	if _, err := b.Restore(b.t.Context(), Node{Name: "n", UID: "uid-1"}); err != nil {
+	if _, err := b.Uncordon(b.t.Context(), Node{Name: "n", UID: "uid-1"}); err != nil {
 		b.t.Error(err)
 	}
 }

@@ -49,7 +49,7 @@ func TestANodeThatTheWatchDoesNotShow(t *testing.T) {
 		if err != nil || found.Name != "n" || found.UID != "uid-1" || !found.Ready {
 			t.Fatalf("got %+v, %v", found, err)
 		}
-		if mark, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot"}); err != nil || mark.InstanceID != instance {
+		if mark, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"}); err != nil || mark.InstanceID != instance {
 			t.Errorf("got %+v, %v", mark, err)
 		}
 		if again, err := n.Lookup(t.Context(), instance); err != nil || again.Mark.Reason != "spot" {

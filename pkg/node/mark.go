@@ -24,14 +24,14 @@ var ErrGone = errors.New("the node is gone")
 
 // Mark is what the agent notes on a Node that it takes out of service.
 type Mark struct {
-	InstanceID string    `json:"instance"`
-	Reason     string    `json:"reason"`          // the kind of event
-	Hook       string    `json:"hook,omitempty"`  // GROUP/HOOK
-	Token      string    `json:"token,omitempty"` // of the lifecycle action
-	Since      time.Time `json:"since"`           // when it was marked; of a Node that is drained, with a deadline
-	Deadline   time.Time `json:"deadline,omitzero"`
-	Goes       time.Time `json:"goes,omitzero"` // when the instance goes whatever we do, as the event says
-	Put        []string  `json:"put"`           // what was not there before: taint, cordon, label
+	InstanceID   string    `json:"instance"`
+	Reason       string    `json:"reason"`          // the kind of event
+	Hook         string    `json:"hook,omitempty"`  // GROUP/HOOK
+	Token        string    `json:"token,omitempty"` // of the lifecycle action
+	Since        time.Time `json:"since"`           // when it was marked; of a Node that is drained, with a deadline
+	Deadline     time.Time `json:"deadline,omitzero"`
+	TerminatesAt time.Time `json:"goes,omitzero"` // when the instance goes whatever we do, as the event says
+	Added        []string  `json:"put"`           // what was not there before: taint, cordon, label
 }
 
 // The things that a Mark can say the agent put on a Node.
@@ -43,19 +43,19 @@ const (
 
 // Reason is why, and until when at the latest, a node is taken out of service.
 type Reason struct {
-	Kind     string
-	Hook     string    // GROUP/HOOK; empty if no hook waits
-	Token    string    // of the lifecycle action; may be empty
-	Deadline time.Time // zero if it is not known yet
-	Goes     time.Time // when the instance goes whatever we do; zero if the event does not say
+	Kind         string
+	Hook         string    // GROUP/HOOK; empty if no hook waits
+	Token        string    // of the lifecycle action; may be empty
+	Deadline     time.Time // zero if it is not known yet
+	TerminatesAt time.Time // when the instance goes whatever we do; zero if the event does not say
 }
 
-// Retire takes the Node out of service in one patch, as configured: taint, unschedulable, load-balancer
+// Cordon takes the Node out of service in one patch, as configured: taint, unschedulable, load-balancer
 // label, and an annotation with the reason and the deadline. It returns the mark that the Node has
 // afterwards, and whether that is news: the Node had no mark, or one with a later deadline. Of two deadlines
 // the earlier stays, and a Node that has all of it already is not patched. The patch is guarded by the Node's
 // resource version. The error is ErrGone if the Node no longer exists.
-func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (mark Mark, news bool, err error) {
+func (n *Nodes) Cordon(ctx context.Context, node Node, reason Reason) (mark Mark, news bool, err error) {
 	err = n.change(ctx, node, func(current *corev1.Node) patch {
 		var p patch
 		before, _ := readMark(current)
@@ -66,9 +66,9 @@ func (n *Nodes) Retire(ctx context.Context, node Node, reason Reason) (mark Mark
 	return mark, news, err
 }
 
-// Restore takes off the Node what Retire put on it, and nothing else. It tells whether there was anything.
+// Uncordon takes off the Node what Retire put on it, and nothing else. It tells whether there was anything.
 // The condition of a drain goes as well, in its own time.
-func (n *Nodes) Restore(ctx context.Context, node Node) (restored bool, err error) {
+func (n *Nodes) Uncordon(ctx context.Context, node Node) (restored bool, err error) {
 	err = n.change(ctx, node, func(current *corev1.Node) patch {
 		p := restore(current, n.cfg)
 		restored = p != nil
@@ -244,13 +244,13 @@ func restore(current *corev1.Node, cfg Config) patch {
 	}
 	p := newPatch()
 	p.annotate(nil)
-	if slices.Contains(mark.Put, putTaint) {
+	if slices.Contains(mark.Added, putTaint) {
 		p["spec"]["taints"] = slices.DeleteFunc(slices.Clone(current.Spec.Taints), cfg.isTaint)
 	}
-	if slices.Contains(mark.Put, putCordon) {
+	if slices.Contains(mark.Added, putCordon) {
 		p["spec"]["unschedulable"] = nil
 	}
-	if slices.Contains(mark.Put, putLabel) {
+	if slices.Contains(mark.Added, putLabel) {
 		p.label(nil)
 	}
 	return p
@@ -300,8 +300,8 @@ func (m Mark) encode() string {
 }
 
 func (m *Mark) put(what string) {
-	if !slices.Contains(m.Put, what) {
-		m.Put = append(m.Put, what)
+	if !slices.Contains(m.Added, what) {
+		m.Added = append(m.Added, what)
 	}
 }
 
@@ -311,15 +311,15 @@ func (m *Mark) put(what string) {
 func (m Mark) merge(reason Reason, now time.Time) Mark {
 	first := m.Deadline.IsZero() && !reason.Deadline.IsZero()
 	if m.Since.IsZero() || first || m.outlived(reason, now) {
-		m.Since, m.Deadline, m.Goes = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
+		m.Since, m.Deadline, m.TerminatesAt = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}
 	if m.Hook == "" || (m.Hook == reason.Hook && m.Token == "") {
 		m.Hook, m.Token = reason.Hook, reason.Token
 	}
-	m.Goes = earlier(m.Goes, reason.Goes.UTC().Truncate(time.Second))
+	m.TerminatesAt = earlier(m.TerminatesAt, reason.TerminatesAt.UTC().Truncate(time.Second))
 	m.Deadline = earlier(m.Deadline, reason.Deadline.UTC().Truncate(time.Second))
-	m.Put = slices.Clone(m.Put)
+	m.Added = slices.Clone(m.Added)
 	return m
 }
 
@@ -328,14 +328,14 @@ func (m Mark) merge(reason Reason, now time.Time) Mark {
 // something that is yet to be.
 func (m Mark) outlived(reason Reason, now time.Time) bool {
 	if m.Hook == "" && reason.Hook != "" {
-		return !m.Deadline.IsZero() && m.Deadline.Before(now) && m.Goes.After(now)
+		return !m.Deadline.IsZero() && m.Deadline.Before(now) && m.TerminatesAt.After(now)
 	}
 	return m.Hook == reason.Hook && m.Token != reason.Token && m.Token != "" && reason.Token != ""
 }
 
 func (m Mark) same(o Mark) bool {
 	return m.Hook == o.Hook && m.Token == o.Token && m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline) &&
-		m.Goes.Equal(o.Goes)
+		m.TerminatesAt.Equal(o.TerminatesAt)
 }
 
 // earlier returns the earlier of two instants; a zero one is not set.

@@ -100,7 +100,7 @@ func TestRetire(t *testing.T) {
 	}
 	reason := Reason{Kind: "lifecycle-terminating", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)}
 	done := Mark{
-		Reason: "lifecycle-terminating", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Put: []string{"taint"},
+		Reason: "lifecycle-terminating", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{"taint"},
 	}
 	ours := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
 	tests := []struct {
@@ -157,7 +157,7 @@ func TestRetire(t *testing.T) {
 
 func TestRestore(t *testing.T) {
 	ours := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
-	all := Mark{Since: t0, Put: []string{putTaint, putCordon, putLabel}}
+	all := Mark{Since: t0, Added: []string{putTaint, putCordon, putLabel}}
 	tests := []struct {
 		name string
 		node *corev1.Node
@@ -179,7 +179,7 @@ func TestRestore(t *testing.T) {
 		{
 			"nor are other taints, be it of the same key with another effect",
 			object(tainted(usual.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule),
-				markOf(Mark{Since: t0, Put: []string{putTaint}})),
+				markOf(Mark{Since: t0, Added: []string{putTaint}})),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[` +
 				`{"key":"node-drainer.io/terminating","value":"v","effect":"NoExecute"},` +
 				`{"key":"other","value":"v","effect":"NoSchedule"}]}}`,
@@ -197,7 +197,7 @@ func TestRestore(t *testing.T) {
 }
 
 func TestExclude(t *testing.T) {
-	mark := Mark{Since: t0, Put: []string{putTaint}}
+	mark := Mark{Since: t0, Added: []string{putTaint}}
 	tests := []struct {
 		name string
 		node *corev1.Node
@@ -218,7 +218,7 @@ func TestExclude(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	first := Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Put: []string{putTaint}}
+	first := Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{putTaint}}
 	change := func(changes ...func(*Mark)) Mark {
 		m := first
 		for _, c := range changes {
@@ -252,7 +252,7 @@ func TestMerge(t *testing.T) {
 		{
 			"the same hook with another token is a new termination", first,
 			Reason{Kind: "again", Hook: "g/h", Token: "t2", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Put: []string{putTaint}},
+			Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Added: []string{putTaint}},
 		},
 		{
 			"a hook joins a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
@@ -261,15 +261,15 @@ func TestMerge(t *testing.T) {
 		},
 		{
 			"when an instance goes is kept, the earlier of two",
-			change(func(m *Mark) { m.Goes = at(3 * time.Hour) }),
-			Reason{Hook: "g/h", Token: "t1", Goes: at(2 * time.Hour)},
-			change(func(m *Mark) { m.Goes = at(2 * time.Hour) }),
+			change(func(m *Mark) { m.TerminatesAt = at(3 * time.Hour) }),
+			Reason{Hook: "g/h", Token: "t1", TerminatesAt: at(2 * time.Hour)},
+			change(func(m *Mark) { m.TerminatesAt = at(2 * time.Hour) }),
 		},
 		{
 			"a deadline begins anew what was marked without one: a cordon of hours ago is no part of the drain",
-			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), Goes: at(48 * time.Hour), Put: []string{putTaint}},
-			Reason{Kind: "spot", Deadline: at(time.Hour), Goes: at(2 * time.Hour)},
-			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), Goes: at(2 * time.Hour), Put: []string{putTaint}},
+			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), TerminatesAt: at(48 * time.Hour), Added: []string{putTaint}},
+			Reason{Kind: "spot", Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)},
+			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour), Added: []string{putTaint}},
 		},
 		{
 			"so does that of the event itself, once it is confirmed",
@@ -285,15 +285,15 @@ func TestMerge(t *testing.T) {
 		},
 		{
 			"a hook after the time to be drained for maintenance that is yet to come is a new termination",
-			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), Goes: at(48 * time.Hour), Put: []string{putTaint}},
+			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{putTaint}},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Put: []string{putTaint}},
+			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Added: []string{putTaint}},
 		},
 		{
 			"a hook of an instance that is being taken back does not loosen",
-			Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), Goes: at(2 * time.Second)},
+			Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), Goes: at(2 * time.Second)},
+			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 		},
 		{
 			"a token joins its hook", change(func(m *Mark) { m.Token = "" }),

@@ -174,8 +174,8 @@ func (n Node) or(other Node) Node {
 	return other
 }
 
-// Lost tells whether nobody speaks for the Node: it is not Ready, or gone. It asks no API.
-func (n *Nodes) Lost(name string) bool {
+// Unreachable tells whether nobody speaks for the Node: it is not Ready, or gone. It asks no API.
+func (n *Nodes) Unreachable(name string) bool {
 	current, err := n.cached(name)
 	return err != nil || !isReady(current)
 }

@@ -64,7 +64,7 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 }
 
 func TestStripKeepsWhatIsRead(t *testing.T) {
-	mark := Mark{Since: t0, Put: []string{putTaint}}
+	mark := Mark{Since: t0, Added: []string{putTaint}}
 	ours := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
 	for _, tt := range []struct {
 		name string
@@ -168,7 +168,7 @@ func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 		})
 		found, _ := n.Find(instance)
 		for _, by := range []time.Duration{time.Hour, time.Minute} {
-			if _, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot", Deadline: time.Now().Add(by)}); err != nil {
+			if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot", Deadline: time.Now().Add(by)}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -214,7 +214,7 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 			t.Fatalf("got %+v, %v", found, ok)
 		}
 		reason := Reason{Kind: "lifecycle-terminating", Hook: "g/h", Deadline: time.Now().Add(time.Hour)}
-		mark, news, err := n.Retire(t.Context(), found, reason)
+		mark, news, err := n.Cordon(t.Context(), found, reason)
 		if err != nil || !news {
 			t.Fatalf("news: %v, %v", news, err)
 		}
@@ -222,20 +222,20 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 		if again, _ := n.Find(instance); cmp.Diff(mark, again.Mark) != "" {
 			t.Errorf("the mark on the node:\n%s", cmp.Diff(mark, again.Mark))
 		}
-		if _, news, err := n.Retire(t.Context(), found, reason); err != nil || news {
+		if _, news, err := n.Cordon(t.Context(), found, reason); err != nil || news {
 			t.Errorf("news: %v, %v", news, err)
 		}
 		if got := verbs(client); got != "patch get" {
 			t.Errorf("got %q, want one patch, and a look before the second is left out", got)
 		}
 		reason.Deadline = reason.Deadline.Add(-time.Minute)
-		if mark, news, err := n.Retire(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
+		if mark, news, err := n.Cordon(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
 			t.Errorf("an earlier deadline gave %+v, news: %v, %v", mark, news, err)
 		}
 		if all := n.All(); len(all) != 1 || all[0].InstanceID != instance {
 			t.Errorf("all nodes are %+v", all)
 		}
-		if restored, err := n.Restore(t.Context(), found); !restored || err != nil {
+		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
 			t.Errorf("got %v, %v", restored, err)
 		}
 		got, err := client.Tracker().Get(nodesResource, "", "n")
@@ -252,13 +252,13 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 // TestAWatchThatIsBehindHidesNothing takes a mark off that the watch does not show yet.
 func TestAWatchThatIsBehindHidesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object(cordoned, markOf(Mark{Since: t0, Put: []string{putCordon}})))
+		client := fake.NewClientset(object(cordoned, markOf(Mark{Since: t0, Added: []string{putCordon}})))
 		n := watched(t, client, usual)
 		if err := n.informer.GetStore().Update(object()); err != nil {
 			t.Fatal(err)
 		}
 		found, _ := n.Find(instance)
-		if restored, err := n.Restore(t.Context(), found); !restored || err != nil {
+		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
 			t.Errorf("got %v, %v, want it restored", restored, err)
 		}
 	})
@@ -294,7 +294,7 @@ func TestAConflictIsReadAgain(t *testing.T) {
 		client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, object(func(o *corev1.Node) { o.ResourceVersion = fmt.Sprintf("%d", 7+len(versions)) }), nil
 		})
-		if _, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot"}); err != nil {
+		if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"}); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"7", "8", "9"}, versions); diff != "" {
@@ -328,7 +328,7 @@ func TestANodeThatIsGone(t *testing.T) {
 					obj, err := tt.get()
 					return true, obj, err
 				})
-				_, _, err := n.Retire(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
+				_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
 				if !errors.Is(err, ErrGone) {
 					t.Errorf("got %v, want %v", err, ErrGone)
 				}
@@ -345,7 +345,7 @@ func TestAnotherErrorIsToldAsItIs(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
 		})
 		found, _ := n.Find(instance)
-		_, _, err := n.Retire(t.Context(), found, Reason{Kind: "spot"})
+		_, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"})
 		if !apierrors.IsForbidden(err) || errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "change node n") {
 			t.Errorf("got %v", err)
 		}

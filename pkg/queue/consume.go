@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
@@ -180,7 +180,7 @@ func (c *Consumer) Connect(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for retry := firstRetry; !c.ready.Load(); retry = min(2*retry, lastRetry) {
+	for delay := firstRetry; !c.ready.Load(); delay = min(2*delay, lastRetry) {
 		err := c.readAttributes(ctx)
 		if err == nil {
 			break
@@ -189,7 +189,7 @@ func (c *Consumer) Connect(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		c.observer.QueueFailed("read the attributes of "+c.cfg.URL, err)
-		if !pause.For(ctx, retry) {
+		if !retry.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}
@@ -198,7 +198,7 @@ func (c *Consumer) Connect(ctx context.Context) error {
 
 // rereadAttributes reads the attributes from time to time until ctx ends.
 func (c *Consumer) rereadAttributes(ctx context.Context) {
-	for pause.For(ctx, attributesEvery) {
+	for retry.Sleep(ctx, attributesEvery) {
 		if err := c.readAttributes(ctx); err != nil && ctx.Err() == nil {
 			c.observer.QueueFailed("read the attributes of "+c.cfg.URL, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
@@ -47,13 +47,13 @@ func (c *Consumer) intake(ctx context.Context, hand func(m Message, done func())
 		slots: make(slots, c.cfg.MaxInFlight), helpers: make(chan struct{}, c.cfg.Receivers-1),
 	}
 	defer r.running.Wait()
-	for retry := firstRetry; ctx.Err() == nil; {
+	for delay := firstRetry; ctx.Err() == nil; {
 		if _, err := r.receive(ctx, longPoll); err == nil {
-			retry = firstRetry
+			delay = firstRetry
 			continue
 		}
-		pause.For(ctx, retry)
-		retry = min(2*retry, lastRetry)
+		retry.Sleep(ctx, delay)
+		delay = min(2*delay, lastRetry)
 	}
 }
 

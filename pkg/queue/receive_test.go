@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // crowd counts what goes on at the same time.
@@ -48,7 +48,7 @@ func (f *far) ReceiveMessage(
 ) (*sqs.ReceiveMessageOutput, error) {
 	defer f.underWay.enter()()
 	out, err := f.fakeSQS.ReceiveMessage(ctx, in, opts...)
-	if !pause.For(ctx, f.takes) {
+	if !retry.Sleep(ctx, f.takes) {
 		return nil, ctx.Err() // it comes too late
 	}
 	return out, err

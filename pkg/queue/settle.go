@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
-	"github.com/node-drainer/node-drainer/internal/pause"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // errMissing stands for an entry that SQS left out of its answer to a batch.
@@ -57,7 +57,7 @@ func (c *Consumer) remove(ctx context.Context, id string) (err error) {
 	defer c.letGo(id)
 	for try := range deleteTries {
 		_, err = c.deletes.Do(context.WithoutCancel(ctx), change{handle: c.settling(id)})
-		if err == nil || !pause.For(ctx, firstDelete<<try) {
+		if err == nil || !retry.Sleep(ctx, firstDelete<<try) {
 			break
 		}
 	}

@@ -25,27 +25,27 @@ const (
 	ByZone Order = "zone" // One Availability Zone after the other.
 )
 
-// Moment is what is known of a group at one time. It comes from AWS and Kubernetes alone, so that a trigger
+// Snapshot is what is known of a group at one time. It comes from AWS and Kubernetes alone, so that a trigger
 // that was killed goes on where it was.
-type Moment struct {
-	Now      time.Time
-	Group    Group
-	Outdated []string        // To be replaced, and those of them that are going; not those kept otherwise.
-	NotReady map[string]bool // Serving, and the Node is missing or not Ready; nil if nobody asked.
-	Marked   map[string]bool // What this run has marked or terminated already.
-	Batched  time.Time       // When the last batch of this run was seen to be over; zero if there was none.
+type Snapshot struct {
+	Now            time.Time
+	Group          Group
+	Outdated       []string        // To be replaced, and those of them that are going; not those kept otherwise.
+	NotReady       map[string]bool // Serving, and the Node is missing or not Ready; nil if nobody asked.
+	Marked         map[string]bool // What this run has marked or terminated already.
+	LastBatchEnded time.Time       // When the last batch of this run was seen to be over; zero if there was none.
 }
 
 // Step is what is to be done next.
 type Step struct {
-	Raise     int           // Raise the desired capacity by so many.
-	Mark      []string      // Mark these unhealthy.
-	Terminate []string      // Terminate these, and let the desired capacity fall with each.
-	Lower     bool          // Give the desired capacity back.
-	InFlight  bool          // A batch is on its way: nothing is marked meanwhile.
-	Done      bool          // Nothing is left to do.
-	Waiting   string        // What is waited for, in words that change only with it; empty if something is done.
-	Again     time.Duration // Look again after this time at the latest; 0 is whenever something changes.
+	Raise        int           // Raise the desired capacity by so many.
+	Mark         []string      // Mark these unhealthy.
+	Terminate    []string      // Terminate these, and let the desired capacity fall with each.
+	Lower        bool          // Give the desired capacity back.
+	InFlight     bool          // A batch is on its way: nothing is marked meanwhile.
+	Done         bool          // Nothing is left to do.
+	Waiting      string        // What is waited for, in words that change only with it; empty if something is done.
+	RecheckAfter time.Duration // Look again after this time at the latest; 0 is whenever something changes.
 }
 
 // Next says what is to be done in a group. While a batch is in flight nothing is done: while an old instance
@@ -55,14 +55,14 @@ type Step struct {
 // With a surge the desired capacity is raised first. The last of the old instances, as many as that was, are
 // terminated with nothing in their place, so that it falls back to where it was; it is lowered only if too
 // few were left for that.
-func Next(m Moment, p Pace) Step {
+func Next(m Snapshot, p Pace) Step {
 	f := m.look()
 	surge, raised := SurgeOf(m.Group)
 	spare := 0 // What is left of the surge.
 	if raised {
 		spare = min(max(m.Group.Desired-surge.From, 0), surge.To-surge.From)
 	}
-	switch rest := m.Batched.Add(p.Between).Sub(m.Now); {
+	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waiting() != "":
 		return Step{Waiting: f.waiting(), InFlight: true}
 	case len(f.old) == 0 && raised:
@@ -71,8 +71,8 @@ func Next(m Moment, p Pace) Step {
 		return Step{Done: true}
 	case p.Surge > 0 && spare == 0:
 		return Step{Raise: min(p.Surge, len(f.old))}
-	case !m.Batched.IsZero() && rest > 0:
-		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", Again: rest}
+	case !m.LastBatchEnded.IsZero() && rest > 0:
+		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}
 	default:
 		return p.take(m.inOrder(f.old, p.Order), m.Group.Desired-spare, spare)
 	}
@@ -99,7 +99,7 @@ func (p Pace) take(old []Instance, desired, spare int) Step {
 }
 
 // inOrder puts first what goes first.
-func (m Moment) inOrder(old []Instance, o Order) []Instance {
+func (m Snapshot) inOrder(old []Instance, o Order) []Instance {
 	return slices.SortedFunc(slices.Values(old), func(a, b Instance) int {
 		zones := 0
 		if o == ByZone {
@@ -136,7 +136,7 @@ type flight struct {
 }
 
 // look sorts the group's instances.
-func (m Moment) look() flight {
+func (m Snapshot) look() flight {
 	f := flight{desired: m.Group.Desired}
 	outdated := make(map[string]bool, len(m.Outdated))
 	for _, id := range m.Outdated {
@@ -146,9 +146,9 @@ func (m Moment) look() flight {
 		switch old := outdated[i.ID]; {
 		case m.leaves(i, old):
 			f.going = append(f.going, i.told())
-		case i.Coming():
+		case i.Pending():
 			f.coming = append(f.coming, i.told())
-		case i.Serving():
+		case i.InService():
 			f.serves(i, old, m.NotReady[i.ID])
 		}
 	}
@@ -170,15 +170,15 @@ func (f *flight) serves(i Instance, old, notReady bool) {
 
 // leaves tells whether the instance is being replaced: it was marked, also if that does not show yet, is
 // unhealthy, or is an old one on its way out. Others that go, as the group shrinks, concern nobody here.
-func (m Moment) leaves(i Instance, old bool) bool {
-	if i.Retained() || !i.Serving() && !i.Going() {
+func (m Snapshot) leaves(i Instance, old bool) bool {
+	if i.Retained() || !i.InService() && !i.Terminating() {
 		return false
 	}
-	return !i.Healthy || m.Marked[i.ID] || i.Going() && old
+	return !i.Healthy || m.Marked[i.ID] || i.Terminating() && old
 }
 
 func (i Instance) told() string {
-	if i.Serving() && !i.Healthy {
+	if i.InService() && !i.Healthy {
 		return i.ID + " (" + i.State + ", unhealthy)"
 	}
 	return i.ID + " (" + i.State + ")"

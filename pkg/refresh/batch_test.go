@@ -46,69 +46,69 @@ func TestNext(t *testing.T) {
 	three := []string{"i-1", "i-2", "i-3"}
 	for _, tt := range []struct {
 		name   string
-		moment Moment
+		moment Snapshot
 		pace   Pace
 		want   Step
 	}{
 		// What is taken.
-		{"a batch, of one age by id", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-1", "i-2"}}},
-		{"the oldest first, and those of no age last", Moment{Group: group(3, instance(), instance(launchedAgo(hour)), instance(launchedAgo(2*hour))), Outdated: three}, two, Step{Mark: []string{"i-3", "i-2"}}},
-		{"a share of the desired capacity", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{Batch: Amount{N: 67, Percent: true}}, Step{Mark: []string{"i-1", "i-2"}}},
-		{"no amount is one", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{}, Step{Mark: []string{"i-1"}}},
-		{"no more than are left", Moment{Group: group(3, instance(), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
-		{"one zone after the other, and a batch is of one zone", Moment{Group: group(3, instance(zone("b"), launchedAgo(hour)), instance(zone("b")), instance(zone("a"))), Outdated: three}, Pace{Batch: Amount{N: 2}, Order: ByZone}, Step{Mark: []string{"i-3"}}},
-		{"the next zone, the oldest first", Moment{Group: group(3, instance(zone("b")), instance(zone("b"), launchedAgo(hour)), instance(zone("a"))), Outdated: three[:2]}, Pace{Batch: Amount{N: 1}, Order: ByZone}, Step{Mark: []string{"i-2"}}},
-		{"an old one whose node is not ready is not waited for, and goes first", Moment{Group: group(3, instance(launchedAgo(hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Mark: []string{"i-2"}}},
+		{"a batch, of one age by id", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-1", "i-2"}}},
+		{"the oldest first, and those of no age last", Snapshot{Group: group(3, instance(), instance(launchedAgo(hour)), instance(launchedAgo(2*hour))), Outdated: three}, two, Step{Mark: []string{"i-3", "i-2"}}},
+		{"a share of the desired capacity", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{Batch: Amount{N: 67, Percent: true}}, Step{Mark: []string{"i-1", "i-2"}}},
+		{"no amount is one", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{}, Step{Mark: []string{"i-1"}}},
+		{"no more than are left", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
+		{"one zone after the other, and a batch is of one zone", Snapshot{Group: group(3, instance(zone("b"), launchedAgo(hour)), instance(zone("b")), instance(zone("a"))), Outdated: three}, Pace{Batch: Amount{N: 2}, Order: ByZone}, Step{Mark: []string{"i-3"}}},
+		{"the next zone, the oldest first", Snapshot{Group: group(3, instance(zone("b")), instance(zone("b"), launchedAgo(hour)), instance(zone("a"))), Outdated: three[:2]}, Pace{Batch: Amount{N: 1}, Order: ByZone}, Step{Mark: []string{"i-2"}}},
+		{"an old one whose node is not ready is not waited for, and goes first", Snapshot{Group: group(3, instance(launchedAgo(hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Mark: []string{"i-2"}}},
 
 		// What is waited for.
-		{"marked, and the description does not show it yet", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService); 1 of the 3 desired instances to be launched"}},
-		{"marked by a run before this one", Moment{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
-		{"old ones that drain, though their replacements serve", Moment{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to go: i-1 (Terminating:Wait), i-2 (Terminating)"}},
-		{"past its hooks, and not gone", Moment{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Proceed)"}},
-		{"one that another cause has made unhealthy", Moment{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
-		{"new ones that come", Moment{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to come: i-1 (Pending:Wait)"}},
-		{"a new one whose node is not ready", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to be ready: i-1"}},
-		{"new ones that are not launched yet", Moment{Group: group(4, instance(), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 of the 4 desired instances to be launched"}},
-		{"the last ones, too", Moment{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
-		{"many are not all named", Moment{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to go: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
-		{"the time between batches", Moment{Now: now, Batched: now.Add(-time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Waiting: "waiting 3m0s between two batches", Again: 2 * time.Minute}},
-		{"the time between batches is over", Moment{Now: now, Batched: now.Add(-3 * time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
-		{"the first batch waits for no time", Moment{Now: now, Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
+		{"marked, and the description does not show it yet", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService); 1 of the 3 desired instances to be launched"}},
+		{"marked by a run before this one", Snapshot{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
+		{"old ones that drain, though their replacements serve", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to go: i-1 (Terminating:Wait), i-2 (Terminating)"}},
+		{"past its hooks, and not gone", Snapshot{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Proceed)"}},
+		{"one that another cause has made unhealthy", Snapshot{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
+		{"new ones that come", Snapshot{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to come: i-1 (Pending:Wait)"}},
+		{"a new one whose node is not ready", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to be ready: i-1"}},
+		{"new ones that are not launched yet", Snapshot{Group: group(4, instance(), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 of the 4 desired instances to be launched"}},
+		{"the last ones, too", Snapshot{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
+		{"many are not all named", Snapshot{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to go: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
+		{"the time between batches", Snapshot{Now: now, LastBatchEnded: now.Add(-time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Waiting: "waiting 3m0s between two batches", RecheckAfter: 2 * time.Minute}},
+		{"the time between batches is over", Snapshot{Now: now, LastBatchEnded: now.Add(-3 * time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
+		{"the first batch waits for no time", Snapshot{Now: now, Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
 
 		// What is not waited for.
-		{"one that goes as the group shrinks", Moment{Group: group(2, instance(state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
-		{"a retained one", Moment{Group: group(2, instance(state("Terminating:Retained"), unhealthy), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-2", "i-3"}}},
-		{"the warm pool: no nodes are there, and they are not taken", Moment{Group: group(1, instance(state("Warmed:Stopped")), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
-		{"one in standby", Moment{Group: group(1, instance(state("Standby"), unhealthy), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
-		{"a node that is not ready, if enough others serve", Moment{Group: group(2, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Mark: []string{"i-2", "i-3"}}},
-		{"marked and gone", Moment{Group: group(1, instance()), Outdated: []string{"i-1", "i-9"}, Marked: map[string]bool{"i-9": true}}, two, Step{Mark: []string{"i-1"}}},
+		{"one that goes as the group shrinks", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
+		{"a retained one", Snapshot{Group: group(2, instance(state("Terminating:Retained"), unhealthy), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"the warm pool: no nodes are there, and they are not taken", Snapshot{Group: group(1, instance(state("Warmed:Stopped")), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
+		{"one in standby", Snapshot{Group: group(1, instance(state("Standby"), unhealthy), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
+		{"a node that is not ready, if enough others serve", Snapshot{Group: group(2, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"marked and gone", Snapshot{Group: group(1, instance()), Outdated: []string{"i-1", "i-9"}, Marked: map[string]bool{"i-9": true}}, two, Step{Mark: []string{"i-1"}}},
 
 		// The end.
-		{"none is left", Moment{Group: group(1, instance())}, two, Step{Done: true}},
-		{"none is left, whatever the time between batches", Moment{Now: now, Batched: now, Group: group(1, instance())}, Pace{Between: hour}, Step{Done: true}},
-		{"the last one is retained", Moment{Group: group(1, instance(state("Terminating:Retained")), instance()), Outdated: three[:1]}, two, Step{Done: true}},
-		{"an empty group", Moment{}, two, Step{Done: true}},
+		{"none is left", Snapshot{Group: group(1, instance())}, two, Step{Done: true}},
+		{"none is left, whatever the time between batches", Snapshot{Now: now, LastBatchEnded: now, Group: group(1, instance())}, Pace{Between: hour}, Step{Done: true}},
+		{"the last one is retained", Snapshot{Group: group(1, instance(state("Terminating:Retained")), instance()), Outdated: three[:1]}, two, Step{Done: true}},
+		{"an empty group", Snapshot{}, two, Step{Done: true}},
 
 		// The surge.
-		{"first the desired capacity is raised", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three}, surge, Step{Raise: 2}},
-		{"by no more than are outdated", Moment{Group: group(3, instance(), instance(), instance()), Outdated: three[:1]}, surge, Step{Raise: 1}},
-		{"then the additional ones are waited for", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to come: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
-		{"then batches, but for the last ones", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
-		{"the last ones are not replaced", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
-		{"nor more of them at a time than a batch", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
-		{"nor those after them", Moment{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
-		{"none is left to take it back with", Moment{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Lower: true}},
-		{"it is taken back already, and the tag is left", Moment{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
-		{"an earlier run has left it, and this one asks for none", Moment{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
-		{"an earlier run was ended between tag and capacity", Moment{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
-		{"a share is of the capacity before it was raised", Moment{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
-		{"a part of it is given back already: a batch is no larger than what is left", Moment{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
-		{"nor larger than that and what a batch has more than the surge", Moment{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
-		{"the group has grown by others meanwhile: it takes back its own", Moment{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
+		{"first the desired capacity is raised", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, surge, Step{Raise: 2}},
+		{"by no more than are outdated", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[:1]}, surge, Step{Raise: 1}},
+		{"then the additional ones are waited for", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to come: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
+		{"then batches, but for the last ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
+		{"the last ones are not replaced", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
+		{"nor more of them at a time than a batch", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"nor those after them", Snapshot{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"none is left to take it back with", Snapshot{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Lower: true}},
+		{"it is taken back already, and the tag is left", Snapshot{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
+		{"an earlier run has left it, and this one asks for none", Snapshot{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
+		{"an earlier run was ended between tag and capacity", Snapshot{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
+		{"a share is of the capacity before it was raised", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
+		{"a part of it is given back already: a batch is no larger than what is left", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
+		{"nor larger than that and what a batch has more than the surge", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
+		{"the group has grown by others meanwhile: it takes back its own", Snapshot{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tt.want.InFlight = tt.want.Waiting != "" && tt.want.Again == 0
+			tt.want.InFlight = tt.want.Waiting != "" && tt.want.RecheckAfter == 0
 			if diff := cmp.Diff(tt.want, Next(tt.moment, tt.pace)); diff != "" {
 				t.Error(diff)
 			}
@@ -177,7 +177,7 @@ func (o *operator) step() bool {
 		g = o.before // What AWS tells may lag behind what was done.
 	}
 	o.remember()
-	m := Moment{Now: o.now, Group: g, Marked: o.marked, Batched: o.batched, NotReady: o.notReady()}
+	m := Snapshot{Now: o.now, Group: g, Marked: o.marked, LastBatchEnded: o.batched, NotReady: o.notReady()}
 	for _, i := range g.Instances {
 		if o.old[i.ID] {
 			m.Outdated = append(m.Outdated, i.ID)
@@ -186,7 +186,7 @@ func (o *operator) step() bool {
 	s := Next(m, o.pace)
 	if s.Waiting == "" && o.busy {
 		o.busy, o.batched = false, o.now
-		m.Batched = o.batched
+		m.LastBatchEnded = o.batched
 		s = Next(m, o.pace)
 	}
 	killed := o.dice.IntN(10) == 0
@@ -212,7 +212,7 @@ func (o *operator) act(desired int, s Step, killed bool) {
 			o.marked = map[string]bool{}
 		}
 		o.marked[id], o.busy = true, true
-		if i := o.find(id); i != nil && i.Serving() {
+		if i := o.find(id); i != nil && i.InService() {
 			i.Healthy = false
 			if len(s.Terminate) > 0 {
 				i.Healthy, i.State = true, "Terminating:Wait"
@@ -287,16 +287,16 @@ func (s *scaling) count(of func(Instance) bool) int {
 	return n
 }
 
-func (s *scaling) serving() int { return s.count(Instance.Serving) }
+func (s *scaling) serving() int { return s.count(Instance.InService) }
 func (s *scaling) left() int    { return s.count(func(i Instance) bool { return s.old[i.ID] }) }
 func (s *scaling) out() int {
-	return s.count(func(i Instance) bool { return s.old[i.ID] && (!i.Healthy || i.Going()) })
+	return s.count(func(i Instance) bool { return s.old[i.ID] && (!i.Healthy || i.Terminating()) })
 }
 
 func (s *scaling) notReady() map[string]bool {
 	m := map[string]bool{}
 	for _, i := range s.group.Instances {
-		m[i.ID] = i.Serving() && s.joins[i.ID] > s.ticks
+		m[i.ID] = i.InService() && s.joins[i.ID] > s.ticks
 	}
 	return m
 }
@@ -314,23 +314,23 @@ func (s *scaling) vanish() {
 func (s *scaling) tick() {
 	s.ticks++
 	s.now = s.now.Add(time.Second)
-	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return i.Going() && s.dice.IntN(5) == 0 })
+	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return i.Terminating() && s.dice.IntN(5) == 0 })
 	for n := range s.group.Instances {
-		if i := &s.group.Instances[n]; i.Coming() && s.dice.IntN(3) == 0 {
+		if i := &s.group.Instances[n]; i.Pending() && s.dice.IntN(3) == 0 {
 			i.State = stateInService
 		}
 	}
 	s.replace()
-	live := s.count(func(i Instance) bool { return i.Serving() || i.Coming() })
+	live := s.count(func(i Instance) bool { return i.InService() || i.Pending() })
 	want := s.group.Desired
 	if s.launchFirst {
-		want += s.count(func(i Instance) bool { return i.Serving() && !i.Healthy })
+		want += s.count(func(i Instance) bool { return i.InService() && !i.Healthy })
 	}
 	for ; live < want; live++ {
 		s.launch()
 	}
 	for n := range s.group.Instances {
-		if i := &s.group.Instances[n]; live > want && i.Serving() && i.Healthy {
+		if i := &s.group.Instances[n]; live > want && i.InService() && i.Healthy {
 			i.State = "Terminating:Wait"
 			live--
 		}
@@ -341,7 +341,7 @@ func (s *scaling) tick() {
 func (s *scaling) replace() {
 	for n := range s.group.Instances {
 		i := &s.group.Instances[n]
-		if i.Serving() && !i.Healthy && (!s.launchFirst || s.serving() > s.group.Desired) {
+		if i.InService() && !i.Healthy && (!s.launchFirst || s.serving() > s.group.Desired) {
 			i.State = "Terminating:Wait"
 		}
 	}

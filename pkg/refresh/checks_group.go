@@ -81,7 +81,7 @@ func active(_ Group, f Facts) (Level, string) {
 	case f.Mode == ModeUnhealthy:
 		return Refuse, fmt.Sprintf("instance refresh %s is %s, and both would replace instances at the same "+
 			"time: wait for it, or cancel it", f.Active.ID, f.Active.Status)
-	case f.Active.Aims(f.Target):
+	case f.Active.HasTarget(f.Target):
 		return OK, fmt.Sprintf("instance refresh %s is %s, and goes to the same target",
 			f.Active.ID, f.Active.Status)
 	default:
@@ -101,7 +101,7 @@ func hooked(_ Group, f Facts) (Level, string) {
 // longest is the terminating hook that can hold an instance for the longest time.
 func longest(hooks []Hook) (longest Hook, ok bool) {
 	for _, h := range hooks {
-		if h.Terminating && (!ok || h.Global > longest.Global) {
+		if h.Terminating && (!ok || h.GlobalTimeout > longest.GlobalTimeout) {
 			longest, ok = h, true
 		}
 	}
@@ -116,19 +116,19 @@ func holdsLong(_ Group, f Facts) (Level, string) {
 	if !ok {
 		return "", ""
 	}
-	holds := fmt.Sprintf("the terminating hook %s holds an instance for %s at most", h.Name, h.Global)
+	holds := fmt.Sprintf("the terminating hook %s holds an instance for %s at most", h.Name, h.GlobalTimeout)
 	raise := func(d time.Duration) string {
 		beat := (min(d, longestHold) + holdPerBeat - 1) / holdPerBeat
 		return fmt.Sprintf("raise its heartbeat timeout above %s", max(beat, leastBeat).Round(time.Second))
 	}
 	switch {
-	case h.Global <= f.LongestGrace && f.LongestGrace >= longestHold:
+	case h.GlobalTimeout <= f.LongestGrace && f.LongestGrace >= longestHold:
 		return Refuse, fmt.Sprintf("%s, and a pod has a grace period of %s, for which no hook waits: shorten that",
 			holds, f.LongestGrace)
-	case h.Global <= f.LongestGrace:
+	case h.GlobalTimeout <= f.LongestGrace:
 		return Refuse, fmt.Sprintf("%s, and a pod has a grace period of %s, which would be cut: %s",
 			holds, f.LongestGrace, raise(f.LongestGrace))
-	case h.Global < shortHold:
+	case h.GlobalTimeout < shortHold:
 		return Warn, fmt.Sprintf("%s: a drain that takes longer is cut; %s", holds, raise(shortHold))
 	default:
 		return OK, holds

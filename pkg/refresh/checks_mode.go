@@ -165,7 +165,7 @@ func pins(g Group, f Facts) (Level, string) {
 		return "", ""
 	case f.Pin:
 		return pinned(g.Source.floats(), f.Target)
-	case !f.Target.Own:
+	case !f.Target.FromGroup:
 		return Refuse, "another version is asked for than the group's, of which a refresh hears only by --pin: " +
 			"say that, or change the group"
 	case g.Source.floats():
@@ -181,7 +181,7 @@ func pinned(floats bool, target Target) (Level, string) {
 		return Warn, fmt.Sprintf("the group says $Latest or $Default, and AWS writes the number in its place "+
 			"when the refresh succeeds, which your infrastructure code will find changed: say --pin=false to leave "+
 			"it; target: %s", target.Text)
-	case target.Own:
+	case target.FromGroup:
 		return OK, "the group says its version by number"
 	default:
 		return OK, "AWS writes the version asked for into the group when the refresh succeeds"
@@ -191,7 +191,7 @@ func pinned(floats bool, target Target) (Level, string) {
 // resolves tells of a limit that is documented, and that AWS may have lifted. Source: "Use AWS Systems
 // Manager parameters instead of AMI IDs in launch templates" in the user guide.
 func resolves(_ Group, f Facts) (Level, string) {
-	if f.Mode != ModeRefresh || !f.Target.Alias || !f.Pin && !f.Preferences.SkipMatching {
+	if f.Mode != ModeRefresh || !f.Target.ImageIsParameter || !f.Pin && !f.Preferences.SkipMatching {
 		return "", ""
 	}
 	return Warn, "the AMI is a Systems Manager parameter: by the user guide AWS starts no refresh for it that " +
@@ -212,11 +212,11 @@ func rollsBack(g Group, f Facts) (Level, string) {
 		why = "the group has a launch configuration: move it to a launch template"
 	case g.Source.floats():
 		why = "the group says $Latest or $Default: have it say a number"
-	case f.Target.Alias:
+	case f.Target.ImageIsParameter:
 		why = "the AMI is a Systems Manager parameter: have the launch template say an AMI"
 	case !f.Pin:
 		why = "the refresh has no desired configuration: say --pin"
-	case f.Target.Own:
+	case f.Target.FromGroup:
 		return Warn, "the group has been changed to the target already, so that a rollback has nothing older to " +
 			"go back to: leave the group at its old version, and say --launch-template-version"
 	default:
@@ -282,7 +282,7 @@ func (f Facts) unseen(g Group) []string {
 }
 
 func guarded(g Group, f Facts) (Level, string) {
-	ids := f.named(g, func(i Instance) bool { return i.Protected && !i.Going() })
+	ids := f.named(g, func(i Instance) bool { return i.Protected && !i.Terminating() })
 	return f.left(ids, f.Preferences.Protected, "protected from scale in", "take that off, or say --protected")
 }
 

@@ -102,14 +102,14 @@ const (
 	statusUnhealthy = "Unhealthy"
 )
 
-// Serving tells whether the instance counts for the group's desired capacity and runs in it.
-func (i Instance) Serving() bool { return i.State == stateInService }
+// InService tells whether the instance counts for the group's desired capacity and runs in it.
+func (i Instance) InService() bool { return i.State == stateInService }
 
-// Coming tells whether the instance is on its way into the group.
-func (i Instance) Coming() bool { return strings.HasPrefix(i.State, "Pending") }
+// Pending tells whether the instance is on its way into the group.
+func (i Instance) Pending() bool { return strings.HasPrefix(i.State, "Pending") }
 
-// Going tells whether the instance is on its way out of the group.
-func (i Instance) Going() bool {
+// Terminating tells whether the instance is on its way out of the group.
+func (i Instance) Terminating() bool {
 	return strings.HasPrefix(i.State, "Terminating") || i.State == "Terminated"
 }
 
@@ -125,9 +125,9 @@ func (i Instance) Standby() bool { return i.State == stateStandby || i.State == 
 
 // Hook is a lifecycle hook of a group.
 type Hook struct {
-	Name        string
-	Terminating bool          // Else of a launch.
-	Global      time.Duration // The longest that it can hold an instance.
+	Name          string
+	Terminating   bool          // Else of a launch.
+	GlobalTimeout time.Duration // The longest that it can hold an instance.
 }
 
 // A hook can hold an instance for a hundred times its heartbeat timeout, and for no longer than 48 hours.

@@ -172,7 +172,7 @@ func TestHTTPGroup(t *testing.T) {
 		t.Errorf("the group is %+v", g)
 	}
 	i := g.Instances[0]
-	if i.ID != machineID(0) || !i.Serving() || !i.Healthy || i.Template.Version != "1" || i.Type == "" || i.Zone == "" {
+	if i.ID != machineID(0) || !i.InService() || !i.Healthy || i.Template.Version != "1" || i.Type == "" || i.Zone == "" {
 		t.Errorf("the instance is %+v", i)
 	}
 	if _, err := r.Group(bounded(t), "other"); !errors.Is(err, ErrNoGroup) || !strings.Contains(err.Error(), "other") {

@@ -14,8 +14,8 @@ type Criteria struct {
 	Exclude map[string]string // Instances to let alone, by id: why. (For nodes with a label, for instance.)
 	All     bool              // All instances are outdated.
 
-	TakeProtected bool // Instances that are protected from scale in are replaced all the same.
-	TakeStandby   bool // The same for those in standby.
+	IncludeProtected bool // Instances that are protected from scale in are replaced all the same.
+	IncludeStandby   bool // The same for those in standby.
 }
 
 // Verdict is what becomes of an instance, and why.
@@ -49,17 +49,17 @@ const (
 	CodeImage         Code = "image"          // Another AMI.
 	CodeAge           Code = "age"            // Older than allowed.
 	CodeUnhealthy     Code = "unhealthy"      // Auto Scaling replaces it anyway.
-	CodeChosen        Code = "chosen"         // Somebody named it, or asked for all.
+	CodeRequested     Code = "chosen"         // Somebody named it, or asked for all.
 	CodeUnknown       Code = "unknown-source" // What it was launched from is not known any more.
 )
 
 // Reasons for which an outdated instance is kept.
 const (
-	CodeProtected Code = "protected" // From scale in.
-	CodeStandby   Code = "standby"
-	CodeExcluded  Code = "excluded" // By its node's label, or the like.
-	CodeGoing     Code = "going"    // It is terminating already.
-	CodeRetained  Code = "retained" // It was kept by an abandoned hook.
+	CodeProtected   Code = "protected" // From scale in.
+	CodeStandby     Code = "standby"
+	CodeExcluded    Code = "excluded" // By its node's label, or the like.
+	CodeTerminating Code = "going"    // It is terminating already.
+	CodeRetained    Code = "retained" // It was kept by an abandoned hook.
 )
 
 // Outdated judges an instance by the target of its group, which Templates.Resolve gives for Criteria.Version.
@@ -83,7 +83,7 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 func NeedsEC2(groups []Group, t Templates, c Criteria) bool {
 	return c.MaxAge > 0 || slices.ContainsFunc(groups, func(g Group) bool {
 		target := t.Resolve(g, c.Version)
-		return target.Alias || target.Source.ownImages() && slices.ContainsFunc(g.Instances, Instance.imageless)
+		return target.ImageIsParameter || target.Source.ownImages() && slices.ContainsFunc(g.Instances, Instance.imageless)
 	})
 }
 
@@ -99,9 +99,9 @@ func (i Instance) imageless() bool { return i.ImageID == "" }
 func (c Criteria) chosen() []Reason {
 	switch {
 	case len(c.Only) > 0:
-		return []Reason{{CodeChosen, "it was asked for"}}
+		return []Reason{{CodeRequested, "it was asked for"}}
 	case c.All:
-		return []Reason{{CodeChosen, "all instances were asked for"}}
+		return []Reason{{CodeRequested, "all instances were asked for"}}
 	default:
 		return nil
 	}
@@ -118,7 +118,7 @@ func (c Criteria) aged(i Instance, now time.Time) []Reason {
 // sick tells of an instance that Auto Scaling takes for unhealthy. It replaces it by itself, so that this
 // alone does not make it outdated.
 func sick(i Instance) []Reason {
-	if i.Healthy || i.Going() {
+	if i.Healthy || i.Terminating() {
 		return nil
 	}
 	return []Reason{{CodeUnhealthy, "it is unhealthy: Auto Scaling replaces it"}}
@@ -130,18 +130,18 @@ func (c Criteria) kept(i Instance) []Reason {
 	if why, excluded := c.Exclude[i.ID]; excluded {
 		kept = append(kept, Reason{CodeExcluded, why})
 	}
-	if i.Protected && !c.TakeProtected {
+	if i.Protected && !c.IncludeProtected {
 		kept = append(kept, Reason{CodeProtected, "it is protected from scale in"})
 	}
 	switch {
-	case i.Standby() && c.TakeStandby:
+	case i.Standby() && c.IncludeStandby:
 	case i.Standby():
 		kept = append(kept, Reason{CodeStandby, "it is in standby"})
 	case i.Retained():
 		kept = append(kept, Reason{CodeRetained, "its termination was abandoned: it stays until somebody " +
 			"terminates it"})
-	case i.Going():
-		kept = append(kept, Reason{CodeGoing, "it is going already: " + i.State})
+	case i.Terminating():
+		kept = append(kept, Reason{CodeTerminating, "it is going already: " + i.State})
 	}
 	return kept
 }

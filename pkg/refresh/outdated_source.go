@@ -71,7 +71,7 @@ func (t Templates) nearest(i Instance, target Target) []Reason {
 
 // goals are the ways in which the group may launch an instance of this type.
 func (t Templates) goals(i Instance, target Target) []goal {
-	s, w := target.Source, target.Words
+	s, w := target.Source, target.AsWritten
 	if s.Mixed == nil {
 		return []goal{{*s.Template, w.Template.Version, t.image(*s.Template), target.says()}}
 	}
@@ -122,7 +122,7 @@ func imageID(image string) bool { return image != "" && !strings.HasPrefix(image
 
 // says is how a sentence about the target begins.
 func (t Target) says() string {
-	if t.Own {
+	if t.FromGroup {
 		return "the group is at "
 	}
 	return "asked for is "

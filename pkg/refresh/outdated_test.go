@@ -297,33 +297,33 @@ func TestResolve(t *testing.T) {
 		version string
 		want    Target // Without Words.
 	}{
-		{"a number", Source{Template: node("7")}, "", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7", Own: true}},
-		{"$Latest", Source{Template: node("$Latest")}, "", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7 ($Latest)", Own: true}},
-		{"no version", Source{Template: node("")}, "", Target{Source: Source{Template: node("5")}, Text: "launch template node (lt-1) version 5 ($Default)", Own: true}},
-		{"by name", Source{Template: template("", "node", "$Latest")}, "", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7 ($Latest)", Own: true}},
+		{"a number", Source{Template: node("7")}, "", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7", FromGroup: true}},
+		{"$Latest", Source{Template: node("$Latest")}, "", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7 ($Latest)", FromGroup: true}},
+		{"no version", Source{Template: node("")}, "", Target{Source: Source{Template: node("5")}, Text: "launch template node (lt-1) version 5 ($Default)", FromGroup: true}},
+		{"by name", Source{Template: template("", "node", "$Latest")}, "", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7 ($Latest)", FromGroup: true}},
 		{"another version is asked for", Source{Template: node("7")}, "3", Target{Source: Source{Template: node("3")}, Text: "launch template node (lt-1) version 3"}},
-		{"the same version is asked for in other words", Source{Template: node("7")}, "$Latest", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7 ($Latest)", Own: true}},
-		{"the AMI is a parameter", Source{Template: template("lt-3", "alias", "$Default")}, "", Target{Source: Source{Template: template("lt-3", "alias", "1")}, Text: "launch template alias (lt-3) version 1 ($Default)", Own: true, Alias: true}},
+		{"the same version is asked for in other words", Source{Template: node("7")}, "$Latest", Target{Source: Source{Template: node("7")}, Text: "launch template node (lt-1) version 7 ($Latest)", FromGroup: true}},
+		{"the AMI is a parameter", Source{Template: template("lt-3", "alias", "$Default")}, "", Target{Source: Source{Template: template("lt-3", "alias", "1")}, Text: "launch template alias (lt-3) version 1 ($Default)", FromGroup: true, ImageIsParameter: true}},
 		{
 			"a policy, with an override's own template", mixed("$Latest", Override{Type: "g5.large", Template: template("lt-2", "gpu", "")}), "",
-			Target{Source: mixed("7", Override{Type: "g5.large", Template: template("lt-2", "gpu", "4")}), Text: "mixed instances policy with launch template node (lt-1) version 7 ($Latest) and 1 override", Own: true},
+			Target{Source: mixed("7", Override{Type: "g5.large", Template: template("lt-2", "gpu", "4")}), Text: "mixed instances policy with launch template node (lt-1) version 7 ($Latest) and 1 override", FromGroup: true},
 		},
-		{"a launch configuration", Source{Configuration: "lc"}, "", Target{Source: Source{Configuration: "lc"}, Text: "launch configuration lc", Own: true}},
-		{"a version for a launch configuration", Source{Configuration: "lc"}, "7", Target{Source: Source{Configuration: "lc"}, Text: "launch configuration lc", Own: true, Problem: "version 7 of a launch template is asked for, but the group has launch configuration lc"}},
-		{"nothing", Source{}, "", Target{Text: "nothing", Own: true, Problem: "the group has neither a launch template nor a launch configuration"}},
-		{"a template that does not exist", Source{Template: template("lt-4", "gone", "$Latest")}, "", Target{Source: Source{Template: template("lt-4", "gone", "$Latest")}, Text: "launch template gone (lt-4) version $Latest", Own: true, Problem: "launch template gone (lt-4) version $Latest does not exist"}},
+		{"a launch configuration", Source{Configuration: "lc"}, "", Target{Source: Source{Configuration: "lc"}, Text: "launch configuration lc", FromGroup: true}},
+		{"a version for a launch configuration", Source{Configuration: "lc"}, "7", Target{Source: Source{Configuration: "lc"}, Text: "launch configuration lc", FromGroup: true, Problem: "version 7 of a launch template is asked for, but the group has launch configuration lc"}},
+		{"nothing", Source{}, "", Target{Text: "nothing", FromGroup: true, Problem: "the group has neither a launch template nor a launch configuration"}},
+		{"a template that does not exist", Source{Template: template("lt-4", "gone", "$Latest")}, "", Target{Source: Source{Template: template("lt-4", "gone", "$Latest")}, Text: "launch template gone (lt-4) version $Latest", FromGroup: true, Problem: "launch template gone (lt-4) version $Latest does not exist"}},
 		{"a version that does not exist", Source{Template: template("lt-5", "short", "1")}, "9", Target{Source: Source{Template: template("lt-5", "short", "9")}, Text: "launch template short (lt-5) version 9", Problem: "launch template short (lt-5) version 9 does not exist"}},
-		{"a version that exists, where another was asked for that does not", Source{Template: template("lt-5", "short", "1")}, "", Target{Source: Source{Template: template("lt-5", "short", "1")}, Text: "launch template short (lt-5) version 1", Own: true}},
+		{"a version that exists, where another was asked for that does not", Source{Template: template("lt-5", "short", "1")}, "", Target{Source: Source{Template: template("lt-5", "short", "1")}, Text: "launch template short (lt-5) version 1", FromGroup: true}},
 		{"a version that is none", Source{Template: node("7")}, "newest", Target{Source: Source{Template: node("newest")}, Text: "launch template node (lt-1) version newest", Problem: "it is not known what launch template node (lt-1) version newest is"}},
 		{"a negative version", Source{Template: node("7")}, "-1", Target{Source: Source{Template: node("-1")}, Text: "launch template node (lt-1) version -1", Problem: "it is not known what launch template node (lt-1) version -1 is"}},
-		{"a template that was not asked for", Source{Template: template("lt-7", "new", "")}, "", Target{Source: Source{Template: template("lt-7", "new", "")}, Text: "launch template new (lt-7) version $Default", Own: true, Problem: "it is not known what launch template new (lt-7) version $Default is"}},
-		{"a template that was not asked for, by number", Source{Template: template("lt-7", "new", "2")}, "", Target{Source: Source{Template: template("lt-7", "new", "2")}, Text: "launch template new (lt-7) version 2", Own: true}},
-		{"an override's template that does not exist", mixed("7", Override{Type: "x", Template: template("lt-4", "gone", "1")}), "", Target{Source: mixed("7", Override{Type: "x", Template: template("lt-4", "gone", "1")}), Text: "mixed instances policy with launch template node (lt-1) version 7 and 1 override", Own: true, Problem: "launch template gone (lt-4) version 1 does not exist"}},
+		{"a template that was not asked for", Source{Template: template("lt-7", "new", "")}, "", Target{Source: Source{Template: template("lt-7", "new", "")}, Text: "launch template new (lt-7) version $Default", FromGroup: true, Problem: "it is not known what launch template new (lt-7) version $Default is"}},
+		{"a template that was not asked for, by number", Source{Template: template("lt-7", "new", "2")}, "", Target{Source: Source{Template: template("lt-7", "new", "2")}, Text: "launch template new (lt-7) version 2", FromGroup: true}},
+		{"an override's template that does not exist", mixed("7", Override{Type: "x", Template: template("lt-4", "gone", "1")}), "", Target{Source: mixed("7", Override{Type: "x", Template: template("lt-4", "gone", "1")}), Text: "mixed instances policy with launch template node (lt-1) version 7 and 1 override", FromGroup: true, Problem: "launch template gone (lt-4) version 1 does not exist"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := known().Resolve(Group{Source: tt.source}, tt.version)
-			got.Words = Source{}
+			got.AsWritten = Source{}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}

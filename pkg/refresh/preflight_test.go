@@ -27,7 +27,7 @@ func fine(mode Mode) subject {
 	g.Maintenance = Maintenance{MinHealthy: new(100), MaxHealthy: new(150)}
 	s := subject{g, Facts{
 		Mode: mode, Batch: 1, Outdated: 2, Pin: true,
-		Hooks:   []Hook{drainHook(Hook{Global: 48 * time.Hour}), {Name: "ready", Global: time.Hour}},
+		Hooks:   []Hook{drainHook(Hook{GlobalTimeout: 48 * time.Hour}), {Name: "ready", GlobalTimeout: time.Hour}},
 		Cluster: &ClusterFacts{}, Verdicts: map[string]Verdict{},
 		Target:      known().Resolve(g, "7"),
 		Preferences: Preferences{MinHealthy: new(100), MaxHealthy: new(134), SkipMatching: true},
@@ -119,13 +119,13 @@ func TestPreflight(t *testing.T) {
 
 		{"hook-timeout", "long enough", r, nil, OK, "48h0m0s"},
 		{"hook-timeout", "there is no hook", r, func(s *subject) { s.Hooks = s.Hooks[1:] }, none, ""},
-		{"hook-timeout", "a heartbeat of 30 s makes 50 min", r, func(s *subject) { s.Hooks[0].Global = 50 * time.Minute }, Warn, "raise its heartbeat timeout above 36s"},
-		{"hook-timeout", "an hour", r, func(s *subject) { s.Hooks[0].Global = time.Hour }, OK, ""},
-		{"hook-timeout", "shorter than a pod's grace", r, func(s *subject) { s.Hooks[0].Global, s.LongestGrace = 2*time.Hour, 3*time.Hour }, Refuse, "raise its heartbeat timeout above 1m48s"},
-		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].Global, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of 2h0m0s"},
+		{"hook-timeout", "a heartbeat of 30 s makes 50 min", r, func(s *subject) { s.Hooks[0].GlobalTimeout = 50 * time.Minute }, Warn, "raise its heartbeat timeout above 36s"},
+		{"hook-timeout", "an hour", r, func(s *subject) { s.Hooks[0].GlobalTimeout = time.Hour }, OK, ""},
+		{"hook-timeout", "shorter than a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 3*time.Hour }, Refuse, "raise its heartbeat timeout above 1m48s"},
+		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of 2h0m0s"},
 		{"hook-timeout", "longer than a pod's grace", r, func(s *subject) { s.LongestGrace = 3 * time.Hour }, OK, ""},
 		{"hook-timeout", "a grace that no hook can wait for", r, func(s *subject) { s.LongestGrace = 72 * time.Hour }, Refuse, "shorten that"},
-		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, drainHook(Hook{Global: time.Minute})) }, OK, ""},
+		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, drainHook(Hook{GlobalTimeout: time.Minute})) }, OK, ""},
 
 		{"maintenance-policy", "not for a refresh", r, noPolicy, none, ""},
 		{"maintenance-policy", "it launches first", u, nil, OK, "100% to 150%"},
@@ -185,10 +185,10 @@ func TestPreflight(t *testing.T) {
 		{"pin", "not for what is unhealthy", u, floating, none, ""},
 
 		{"ami-parameter", "the AMI is known", r, nil, none, ""},
-		{"ami-parameter", "with a desired configuration", r, func(s *subject) { s.Target.Alias, s.Preferences.SkipMatching = true, false }, Warn, "--all --pin=false"},
-		{"ami-parameter", "with skip matching", r, func(s *subject) { s.Target.Alias, s.Pin = true, false }, Warn, "--mode unhealthy"},
-		{"ami-parameter", "with neither", r, func(s *subject) { s.Target.Alias, s.Pin, s.Preferences.SkipMatching = true, false, false }, none, ""},
-		{"ami-parameter", "not for what is unhealthy", u, func(s *subject) { s.Target.Alias = true }, none, ""},
+		{"ami-parameter", "with a desired configuration", r, func(s *subject) { s.Target.ImageIsParameter, s.Preferences.SkipMatching = true, false }, Warn, "--all --pin=false"},
+		{"ami-parameter", "with skip matching", r, func(s *subject) { s.Target.ImageIsParameter, s.Pin = true, false }, Warn, "--mode unhealthy"},
+		{"ami-parameter", "with neither", r, func(s *subject) { s.Target.ImageIsParameter, s.Pin, s.Preferences.SkipMatching = true, false, false }, none, ""},
+		{"ami-parameter", "not for what is unhealthy", u, func(s *subject) { s.Target.ImageIsParameter = true }, none, ""},
 
 		{"rollback", "none asked for", r, floating, OK, "no rollback"},
 		{"rollback", "it can be", r, rollback, OK, "can be rolled back"},
@@ -196,8 +196,8 @@ func TestPreflight(t *testing.T) {
 		{"rollback", "a policy says $Default", r, all(rollback, func(s *subject) { s.Source = mixed("", Override{Type: "m5.large"}) }), Refuse, "$Latest or $Default"},
 		{"rollback", "a launch configuration", r, all(launchConfiguration, rollback), Refuse, "launch configuration"},
 		{"rollback", "nothing is pinned", r, all(rollback, func(s *subject) { s.Pin = false }), Refuse, "--pin"},
-		{"rollback", "the AMI is a parameter", r, all(rollback, func(s *subject) { s.Target.Alias = true }), Refuse, "parameter"},
-		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.Own = true }), Warn, "nothing older"},
+		{"rollback", "the AMI is a parameter", r, all(rollback, func(s *subject) { s.Target.ImageIsParameter = true }), Refuse, "parameter"},
+		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.FromGroup = true }), Warn, "nothing older"},
 		{"rollback", "not for what is unhealthy", u, all(floating, rollback), none, ""},
 
 		{"skip-matching", "what matches is left", r, nil, OK, ""},

@@ -141,9 +141,9 @@ func toInstance(i types.Instance) Instance {
 func toHook(h types.LifecycleHook) Hook {
 	heartbeat := cmp.Or(seconds(h.HeartbeatTimeout), defaultBeat)
 	return Hook{
-		Name:        aws.ToString(h.LifecycleHookName),
-		Terminating: aws.ToString(h.LifecycleTransition) == transitionTerminating,
-		Global:      cmp.Or(seconds(h.GlobalTimeout), min(holdPerBeat*heartbeat, longestHold)),
+		Name:          aws.ToString(h.LifecycleHookName),
+		Terminating:   aws.ToString(h.LifecycleTransition) == transitionTerminating,
+		GlobalTimeout: cmp.Or(seconds(h.GlobalTimeout), min(holdPerBeat*heartbeat, longestHold)),
 	}
 }
 

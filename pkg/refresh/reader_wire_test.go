@@ -117,9 +117,9 @@ func TestToHook(t *testing.T) {
 		h    types.LifecycleHook
 		want Hook
 	}{
-		{"nothing is said", types.LifecycleHook{}, Hook{Global: 48 * time.Hour}},
-		{"of a launch", types.LifecycleHook{LifecycleTransition: aws.String("autoscaling:EC2_INSTANCE_LAUNCHING"), HeartbeatTimeout: aws.Int32(30)}, Hook{Global: 50 * time.Minute}},
-		{"the API's own bound", types.LifecycleHook{HeartbeatTimeout: aws.Int32(30), GlobalTimeout: aws.Int32(60)}, Hook{Global: time.Minute}},
+		{"nothing is said", types.LifecycleHook{}, Hook{GlobalTimeout: 48 * time.Hour}},
+		{"of a launch", types.LifecycleHook{LifecycleTransition: aws.String("autoscaling:EC2_INSTANCE_LAUNCHING"), HeartbeatTimeout: aws.Int32(30)}, Hook{GlobalTimeout: 50 * time.Minute}},
+		{"the API's own bound", types.LifecycleHook{HeartbeatTimeout: aws.Int32(30), GlobalTimeout: aws.Int32(60)}, Hook{GlobalTimeout: time.Minute}},
 	} {
 		if got := toHook(tt.h); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)

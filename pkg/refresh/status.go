@@ -55,21 +55,21 @@ const (
 	StatusBaking             = "Baking"
 )
 
-// Aims tells whether the active refresh does what a refresh to the target would do.
-func (r Refresh) Aims(t Target) bool {
-	return r.Active() && r.Status != StatusCancelling && r.Status != StatusRollbackInProgress && r.Meant(t)
+// HasTarget tells whether the active refresh does what a refresh to the target would do.
+func (r Refresh) HasTarget(t Target) bool {
+	return r.Active() && r.Status != StatusCancelling && r.Status != StatusRollbackInProgress && r.StartedFor(t)
 }
 
-// Meant tells whether the refresh, be it over or not, was started for the target. One without a desired
+// StartedFor tells whether the refresh, be it over or not, was started for the target. One without a desired
 // configuration goes where the group itself is. $Latest is the same as $Latest, and not as the number that it
 // stands for now.
-func (r Refresh) Meant(t Target) bool {
+func (r Refresh) StartedFor(t Target) bool {
 	switch {
 	case t.Problem != "":
 		return false
 	case r.Desired == nil:
-		return t.Own
+		return t.FromGroup
 	default:
-		return r.Desired.same(t.Source) || r.Desired.same(t.Words)
+		return r.Desired.same(t.Source) || r.Desired.same(t.AsWritten)
 	}
 }

@@ -35,12 +35,12 @@ func TestAims(t *testing.T) {
 		{"to a policy with fewer overrides", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", policy.Mixed.Overrides[0])}, ""), false},
 		{"to a policy with another override's template", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", policy.Mixed.Overrides[0], Override{Type: "g5.large"})}, ""), false},
 		{"to a policy with another type", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", Override{Type: "m5.xlarge"}, policy.Mixed.Overrides[1])}, ""), false},
-		{"the target is not known", nil, StatusInProgress, Target{Own: true, Problem: "gone"}, false},
+		{"the target is not known", nil, StatusInProgress, Target{FromGroup: true, Problem: "gone"}, false},
 		{"to a template, where the group has a launch configuration", &Source{Template: node("7")}, StatusInProgress, known().Resolve(Group{Source: Source{Configuration: "lc"}}, ""), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := (Refresh{Status: tt.status, Desired: tt.desired}).Aims(tt.target); got != tt.want {
+			if got := (Refresh{Status: tt.status, Desired: tt.desired}).HasTarget(tt.target); got != tt.want {
 				t.Errorf("got %t", got)
 			}
 		})

@@ -36,9 +36,9 @@ type Target struct {
 	Text    string // In words: "launch template node (lt-1) version 7 ($Latest)".
 	Problem string // Why it cannot be said, or cannot be launched from: the template does not exist, …
 
-	Words Source // The same as it was written, with $Latest and $Default as they are.
-	Own   bool   // The group itself is at it: no other version was asked for.
-	Alias bool   // An AMI of it is a Systems Manager parameter, so that it changes on its own.
+	AsWritten        Source // The same as it was written, with $Latest and $Default as they are.
+	FromGroup        bool   // The group itself is at it: no other version was asked for.
+	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, so that it changes on its own.
 }
 
 // NewTemplates files launch templates under their ids and names. A name belongs to the template that exists.
@@ -59,7 +59,7 @@ func NewTemplates(all ...LaunchTemplate) Templates {
 // replaces that of the group's launch template; templates of overrides stay at their own.
 func (t Templates) Resolve(g Group, version string) Target {
 	words, problem := g.Source.at(version)
-	target := Target{Words: words, Problem: problem}
+	target := Target{AsWritten: words, Problem: problem}
 	switch {
 	case words.Mixed != nil:
 		m := &Mixed{Template: t.take(&target, words.Mixed.Template)}
@@ -78,7 +78,7 @@ func (t Templates) Resolve(g Group, version string) Target {
 		target.Source = words
 	}
 	target.Text = target.Source.text(words)
-	target.Own = version == "" || target.Source.same(t.Resolve(g, "").Source)
+	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source)
 	return target
 }
 
@@ -87,7 +87,7 @@ func (t Templates) take(target *Target, s Template) Template {
 	resolved, problem := t.resolve(s)
 	target.Problem = cmp.Or(target.Problem, problem)
 	if lt := t.find(resolved); lt != nil && lt.Aliases[resolved.number()] {
-		target.Alias = true
+		target.ImageIsParameter = true
 		if lt.Unreadable != "" {
 			target.Problem = cmp.Or(target.Problem, fmt.Sprintf("the Systems Manager parameter that names the AMI "+
 				"of launch template %s cannot be read (%s)", resolved.at(s.Version), lt.Unreadable))

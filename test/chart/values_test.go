@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/config"
-	"github.com/node-drainer/node-drainer/internal/wrap"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/test/chart"
 )
 
@@ -99,7 +99,7 @@ func block(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		comment := wrap.Text("-- "+about(v), indent+"# ", 118)
+		comment := text.Wrap("-- "+about(v), indent+"# ", 118)
 		fmt.Fprintf(&b, "%s%s%s: %s\n", comment, indent, at[len(at)-1], value)
 	}
 	return b.String()

@@ -1,0 +1,326 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// amazon is a group at version 2 of its template, whose instances have version 1, and what is asked of it. A test changes
+// it by script, which runs before each description of the group.
+type amazon struct {
+	mu        sync.Mutex
+	group     refresh.Group
+	refreshes []refresh.Refresh // the newest first
+	hooks     []refresh.Hook
+	script    func(looks int)
+	looks     int
+	latest    int
+	unread    error // of launch templates
+	hidden    bool  // Refreshes are not listed yet.
+	started   []refresh.Preferences
+	targets   []refresh.Source // of what was started
+	calls     []string
+	errs      map[string][]error // what the next calls of a method fail with
+}
+
+func template(version string) *refresh.Template {
+	return &refresh.Template{ID: "lt-1", Name: "node", Version: version}
+}
+
+func newAmazon(instances int) *amazon {
+	a := &amazon{latest: 2, errs: map[string][]error{}, hooks: []refresh.Hook{
+		{Name: "drain", Terminating: true, GlobalTimeout: 48 * time.Hour},
+		{Name: "ready", GlobalTimeout: 48 * time.Hour},
+	}}
+	full, more := 100, 150
+	a.group = refresh.Group{
+		Name: "workers", Desired: instances, Max: 2 * instances, Source: refresh.Source{Template: template("$Latest")},
+		Maintenance: refresh.Maintenance{MinHealthy: &full, MaxHealthy: &more},
+	}
+	for i := range instances {
+		a.group.Instances = append(a.group.Instances, instance(fmt.Sprintf("i-%d", i+1), "1"))
+	}
+	return a
+}
+
+func instance(id, version string) refresh.Instance {
+	return refresh.Instance{
+		ID: id, Zone: "eu-central-1a", Type: "m7i.large", State: "InService", Healthy: true, Template: template(version),
+	}
+}
+
+// called keeps that a method was called, and returns the error that it is to fail with.
+func (a *amazon) called(method string, args ...any) error {
+	method = fmt.Sprint(append([]any{method}, args...)...)
+	a.calls = append(a.calls, method)
+	if errs := a.errs[method]; len(errs) > 0 {
+		a.errs[method] = errs[1:]
+		return errs[0]
+	}
+	return nil
+}
+
+func (a *amazon) Find(ctx context.Context, _ refresh.Selection) ([]refresh.Group, error) {
+	g, err := a.Group(ctx, "workers")
+	return []refresh.Group{g}, err
+}
+
+func (a *amazon) Group(context.Context, string) (refresh.Group, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.looks++; a.script != nil {
+		a.script(a.looks)
+	}
+	if errs := a.errs["Group"]; len(errs) > 0 {
+		if a.errs["Group"] = errs[1:]; errs[0] != nil {
+			return refresh.Group{}, errs[0]
+		}
+	}
+	g := a.group
+	g.Instances = slices.Clone(g.Instances)
+	for n := range g.Instances {
+		g.Instances[n].Launched = time.Time{} // EC2 alone tells that: see Complete.
+	}
+	return g, nil
+}
+
+func (a *amazon) Templates(context.Context, []refresh.Group, string) (refresh.Templates, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unread != nil {
+		return refresh.Templates{}, a.unread
+	}
+	return refresh.NewTemplates(refresh.LaunchTemplate{ID: "lt-1", Name: "node", Latest: a.latest, Default: 1}), nil
+}
+
+func (a *amazon) Complete(_ context.Context, groups []refresh.Group) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, g := range groups {
+		for n := range g.Instances {
+			for _, i := range a.group.Instances {
+				if i.ID == g.Instances[n].ID {
+					g.Instances[n].Launched = i.Launched
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (a *amazon) Hooks(context.Context, string) ([]refresh.Hook, error) { return a.hooks, nil }
+
+func (a *amazon) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hidden {
+		return nil, nil
+	}
+	return slices.Clone(a.refreshes), nil
+}
+
+func (a *amazon) Refresh(_ context.Context, _, id string) (refresh.Refresh, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.refreshes {
+		if r.ID == id {
+			return r, nil
+		}
+	}
+	return refresh.Refresh{}, errors.New("no such refresh")
+}
+
+func (a *amazon) Start(
+	_ context.Context, _ refresh.Group, t refresh.Target, _ bool, p refresh.Preferences,
+) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.called("Start"); err != nil {
+		return "", err
+	}
+	a.started, a.targets = append(a.started, p), append(a.targets, t.Source)
+	id := fmt.Sprintf("r-%d", len(a.refreshes)+1)
+	a.begin(id, &t.Source)
+	return id, nil
+}
+
+// begin needs mu, or a test that has not begun.
+func (a *amazon) begin(id string, to *refresh.Source) {
+	a.refreshes = append([]refresh.Refresh{{ID: id, Group: "workers", Status: refresh.StatusInProgress, Desired: to}},
+		a.refreshes...)
+}
+
+// status sets that of the newest refresh. It needs mu.
+func (a *amazon) status(status, reason string) {
+	a.refreshes[0].Status, a.refreshes[0].Reason = status, reason
+}
+
+// renew replaces the instances by new ones of a version. It needs mu.
+func (a *amazon) renew(version string) {
+	for n := range a.group.Instances {
+		a.group.Instances[n] = instance(fmt.Sprintf("i-%d%d", n+1, n+1), version)
+	}
+}
+
+func (a *amazon) Cancel(context.Context, string) (string, error) {
+	return a.turn("Cancel", refresh.StatusCancelled)
+}
+
+func (a *amazon) Rollback(context.Context, string) (string, error) {
+	return a.turn("Rollback", refresh.StatusRollbackSuccessful)
+}
+
+func (a *amazon) turn(method, status string) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.called(method); err != nil {
+		return "", err
+	}
+	if len(a.refreshes) == 0 || !a.refreshes[0].Active() {
+		return "", refresh.ErrNoRefresh
+	}
+	a.status(status, "")
+	return a.refreshes[0].ID, nil
+}
+
+func (a *amazon) Pause(ctx context.Context, _ string) error { return a.locked(ctx, "Pause") }
+
+func (a *amazon) Resume(ctx context.Context, _ string) error { return a.locked(ctx, "Resume") }
+
+// errHangs is what a call fails with that is never answered: it ends when it is given up.
+var errHangs = errors.New("no answer")
+
+func (a *amazon) locked(ctx context.Context, method string, args ...any) error {
+	a.mu.Lock()
+	err := a.called(method, args...)
+	a.mu.Unlock()
+	if errors.Is(err, errHangs) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// MarkUnhealthy has the instance replaced at the next look but one.
+func (a *amazon) MarkUnhealthy(ctx context.Context, id string) error {
+	if err := a.locked(ctx, "Mark ", id); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n := range a.group.Instances {
+		if a.group.Instances[n].ID == id {
+			a.group.Instances[n].Healthy = false
+		}
+	}
+	return nil
+}
+
+func (a *amazon) Terminate(ctx context.Context, id string) error {
+	return a.locked(ctx, "Terminate ", id)
+}
+
+func (a *amazon) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
+	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.locked(ctx, "Raise ", by)
+}
+
+func (a *amazon) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
+	return true, a.locked(ctx, "Lower")
+}
+
+func (a *amazon) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {
+	if err := a.locked(ctx, "Suspend ", strings.Join(processes, ",")); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group.Tags = map[string]string{"node-drainer.io/suspended": strings.Join(processes, " ")}
+	return processes, nil
+}
+
+func (a *amazon) Release(ctx context.Context, g refresh.Group) ([]string, error) {
+	ours := refresh.SuspendedBy(g)
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	return ours, a.locked(ctx, "Release ", strings.Join(ours, ","))
+}
+
+// nodes is a cluster in which every instance has a Node, or none has if it is a foreign one.
+type nodes struct {
+	mu      sync.Mutex
+	foreign bool
+	unready map[string]bool
+	labels  map[string]map[string]string
+	drains  map[string]string
+}
+
+func (n *nodes) Node(id string) (cluster.Node, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.foreign {
+		return cluster.Node{}, false
+	}
+	node := cluster.Node{Name: "node-" + id, Ready: !n.unready[id], Labels: n.labels[id]}
+	if message, drains := n.drains[id]; drains {
+		node.Drain = &cluster.Drain{Reason: "Draining", Message: message}
+	}
+	return node, true
+}
+
+func (n *nodes) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
+
+// teller keeps what the reporter was told last.
+type teller struct {
+	mu   sync.Mutex
+	last report.Rollout
+	ends int
+}
+
+func (*teller) Plan([]report.Plan) error { return nil }
+
+func (r *teller) Show(now report.Rollout) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = now
+}
+
+func (r *teller) End(now report.Rollout) {
+	r.Show(now)
+	r.ends++
+}
+
+// defaults are the settings of a run by an Instance Refresh.
+func defaults() Config {
+	return Config{
+		Mode: refresh.ModeRefresh, Pin: true, OnConflict: Attach, Wait: true, Until: Drained, OnInterrupt: Detach,
+		PollInterval: 5 * time.Second, Parallel: 1, Strategy: refresh.LaunchFirst,
+		Surge: &refresh.Amount{N: 10, Percent: true}, Pace: refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
+		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
+	}
+}
+
+// outcome runs the trigger, and returns how the group ended.
+func outcome(ctx context.Context, t *testing.T, cfg Config, a *amazon, view Cluster) report.Group {
+	t.Helper()
+	told := &teller{}
+	got, err := New(cfg, a, a, view, told).Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := told.last.Groups[0]
+	if got != g.Outcome || told.ends != 1 {
+		t.Errorf("Run returned %q, the reporter was told %q, %d times", got, g.Outcome, told.ends)
+	}
+	return g
+}

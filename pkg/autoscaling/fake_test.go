@@ -1,0 +1,250 @@
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	groupName  = "workers"
+	instanceID = "i-0123456789abcdef0"
+	queueURL   = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
+	token      = "87654321-4321-4321-4321-210987654321"
+
+	terminating = "autoscaling:EC2_INSTANCE_TERMINATING"
+	launching   = "autoscaling:EC2_INSTANCE_LAUNCHING"
+)
+
+var (
+	action = Action{Group: groupName, Hook: "drain", InstanceID: instanceID, Token: token}
+
+	errNotActive = &smithy.GenericAPIError{
+		Code: "ValidationError", Message: "No active Lifecycle Action found with token " + token,
+	}
+	errNoHook    = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
+	errThrottled = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
+	errDenied    = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
+	errDropped   = errors.New("connection reset by peer")
+	errStop      = errors.New("the process is asked to stop")
+)
+
+// fakeAPI is Auto Scaling as each test wants it, in the time of the bubble that it was made in. What is not set
+// answers for an instance that waits for the one hook of its group, which has a timeout of a minute.
+type fakeAPI struct {
+	start    time.Time
+	beat     func(ctx context.Context, n int, in *sdk.RecordLifecycleActionHeartbeatInput) error
+	complete func(ctx context.Context, n int, in *sdk.CompleteLifecycleActionInput) error
+	state    func(ctx context.Context, id string) (string, error) // "" is an instance of no group
+	hooks    func(ctx context.Context, n int) ([]types.LifecycleHook, error)
+	groups   func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error)
+	health   func(in *sdk.SetInstanceHealthInput) error
+	tags     func(ctx context.Context, page string) (*sdk.DescribeTagsOutput, error)
+
+	refreshes func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error)
+
+	mu     sync.Mutex
+	calls  map[string][]time.Duration // since the start
+	asked  [][]string                 // the instances of each description
+	tokens []string                   // of each completion; "" without one
+	filter []types.Filter             // of the last description of tags
+}
+
+func newAPI() *fakeAPI { return &fakeAPI{start: time.Now(), calls: map[string][]time.Duration{}} }
+
+func (f *fakeAPI) note(op string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[op] = append(f.calls[op], time.Since(f.start))
+	return len(f.calls[op]) - 1
+}
+
+func (f *fakeAPI) called(op string) []time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls[op])
+}
+
+func (f *fakeAPI) RecordLifecycleActionHeartbeat(
+	ctx context.Context, in *sdk.RecordLifecycleActionHeartbeatInput, _ ...func(*sdk.Options),
+) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {
+	n := f.note("beat")
+	if f.beat != nil {
+		if err := f.beat(ctx, n, in); err != nil {
+			return nil, err
+		}
+	}
+	return &sdk.RecordLifecycleActionHeartbeatOutput{}, ctx.Err()
+}
+
+func (f *fakeAPI) CompleteLifecycleAction(
+	ctx context.Context, in *sdk.CompleteLifecycleActionInput, _ ...func(*sdk.Options),
+) (*sdk.CompleteLifecycleActionOutput, error) {
+	n := f.note("complete")
+	f.mu.Lock()
+	f.tokens = append(f.tokens, aws.ToString(in.LifecycleActionToken))
+	f.mu.Unlock()
+	if f.complete != nil {
+		if err := f.complete(ctx, n, in); err != nil {
+			return nil, err
+		}
+	}
+	return &sdk.CompleteLifecycleActionOutput{}, ctx.Err()
+}
+
+func (f *fakeAPI) DescribeAutoScalingInstances(
+	ctx context.Context, in *sdk.DescribeAutoScalingInstancesInput, _ ...func(*sdk.Options),
+) (*sdk.DescribeAutoScalingInstancesOutput, error) {
+	f.note("state")
+	f.mu.Lock()
+	f.asked = append(f.asked, in.InstanceIds)
+	f.mu.Unlock()
+	out := &sdk.DescribeAutoScalingInstancesOutput{
+		AutoScalingInstances: []types.AutoScalingInstanceDetails{{}}, // nothing is known of it, not even an id
+	}
+	for _, id := range in.InstanceIds {
+		state, err := "Terminating:Wait", error(nil)
+		if f.state != nil {
+			state, err = f.state(ctx, id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if state != "" {
+			out.AutoScalingInstances = append(out.AutoScalingInstances, types.AutoScalingInstanceDetails{
+				InstanceId: aws.String(id), LifecycleState: aws.String(state), AutoScalingGroupName: aws.String(groupName),
+			})
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeAPI) DescribeLifecycleHooks(
+	ctx context.Context, _ *sdk.DescribeLifecycleHooksInput, _ ...func(*sdk.Options),
+) (*sdk.DescribeLifecycleHooksOutput, error) {
+	n := f.note("hooks")
+	hooks, err := []types.LifecycleHook{lifecycleHook("drain", terminating, 60)}, error(nil)
+	if f.hooks != nil {
+		hooks, err = f.hooks(ctx, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &sdk.DescribeLifecycleHooksOutput{LifecycleHooks: hooks}, nil
+}
+
+func (f *fakeAPI) DescribeTags(
+	ctx context.Context, in *sdk.DescribeTagsInput, _ ...func(*sdk.Options),
+) (*sdk.DescribeTagsOutput, error) {
+	f.note("tags")
+	f.mu.Lock()
+	f.filter = in.Filters
+	f.mu.Unlock()
+	if f.tags == nil {
+		return &sdk.DescribeTagsOutput{}, nil
+	}
+	return f.tags(ctx, aws.ToString(in.NextToken))
+}
+
+func (f *fakeAPI) DescribeAutoScalingGroups(
+	_ context.Context, in *sdk.DescribeAutoScalingGroupsInput, _ ...func(*sdk.Options),
+) (*sdk.DescribeAutoScalingGroupsOutput, error) {
+	f.note("groups")
+	if f.groups == nil {
+		return &sdk.DescribeAutoScalingGroupsOutput{}, nil
+	}
+	return f.groups(in.Filters[0], aws.ToString(in.NextToken))
+}
+
+func (f *fakeAPI) SetInstanceHealth(
+	_ context.Context, in *sdk.SetInstanceHealthInput, _ ...func(*sdk.Options),
+) (*sdk.SetInstanceHealthOutput, error) {
+	f.note("health")
+	return &sdk.SetInstanceHealthOutput{}, f.health(in)
+}
+
+func (f *fakeAPI) DescribeInstanceRefreshes(
+	_ context.Context, in *sdk.DescribeInstanceRefreshesInput, _ ...func(*sdk.Options),
+) (*sdk.DescribeInstanceRefreshesOutput, error) {
+	n := f.note("refreshes")
+	if f.refreshes == nil {
+		return &sdk.DescribeInstanceRefreshesOutput{}, nil
+	}
+	return f.refreshes(n, aws.ToString(in.AutoScalingGroupName))
+}
+
+func lifecycleHook(name, transition string, heartbeat int32) types.LifecycleHook {
+	return types.LifecycleHook{
+		LifecycleHookName: aws.String(name), LifecycleTransition: aws.String(transition),
+		HeartbeatTimeout: aws.Int32(heartbeat), GlobalTimeout: aws.Int32(min(100*heartbeat, 172_800)),
+	}
+}
+
+// always returns the state of every instance.
+func always(state string) func(context.Context, string) (string, error) {
+	return func(context.Context, string) (string, error) { return state, nil }
+}
+
+func twoHooks(context.Context, int) ([]types.LifecycleHook, error) {
+	return []types.LifecycleHook{
+		lifecycleHook("other", terminating, 3600), lifecycleHook("drain", terminating, 60),
+	}, nil
+}
+
+// watcher remembers what Hooks told of.
+type watcher struct {
+	mu    sync.Mutex
+	beats int
+	fails []string
+}
+
+func (w *watcher) HeartbeatSent(Action) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.beats++
+}
+
+func (w *watcher) AutoScalingFailed(operation string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fails = append(w.fails, fmt.Sprintf("%s: %v", operation, err))
+}
+
+func newHooks(api API) (*Hooks, *watcher) {
+	w := &watcher{}
+	return New(api, Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second}, queueURL, w), w
+}
+
+// bubble runs a test in virtual time. A call that is shared may outlive who asked for it, by its timeout.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(callTimeout)
+		test(t)
+	})
+}
+
+// waits is work that takes a while, unless its context ends.
+func waits(d time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestClusterOf(t *testing.T) {
+	for _, tt := range []struct{ name, key, value, want string }{
+		{"owned by a cluster", "kubernetes.io/cluster/blue", "owned", "blue"},
+		{"shared by clusters", "kubernetes.io/cluster/blue", "shared", "blue"},
+		{"no longer owned", "kubernetes.io/cluster/blue", "", ""},
+		{"an Amazon EKS node group", "eks:cluster-name", "blue", "blue"},
+		{"as EC2 copies it", "aws:eks:cluster-name", "blue", "blue"},
+		{"found by the cluster autoscaler", "k8s.io/cluster-autoscaler/blue", "owned", "blue"},
+		{"found by the cluster autoscaler, which looks at no value", "k8s.io/cluster-autoscaler/blue", "true", "blue"},
+		{"the autoscaler's switch", "k8s.io/cluster-autoscaler/enabled", "owned", ""},
+		{"the autoscaler's switch, on", "k8s.io/cluster-autoscaler/enabled", "true", ""},
+		{"a label of its nodes", "k8s.io/cluster-autoscaler/node-template/label/disk", "shared", ""},
+		{"no name", "kubernetes.io/cluster/", "owned", ""},
+		{"another tag", "team", "owned", ""},
+		{"nothing", "", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := clusterOf(tt.key, tt.value); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTiming(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		heartbeat, global *int32
+		want              Timing
+	}{
+		{"as described", aws.Int32(60), aws.Int32(6000), Timing{time.Minute, 100 * time.Minute}},
+		{"no global timeout: 100 times the other", aws.Int32(30), nil, Timing{30 * time.Second, 50 * time.Minute}},
+		{"no global timeout: 48 hours at most", aws.Int32(7200), nil, Timing{2 * time.Hour, 48 * time.Hour}},
+		{"nothing described: an hour, as by default", nil, nil, Timing{time.Hour, 48 * time.Hour}},
+		{"nonsense described", aws.Int32(-1), aws.Int32(0), Timing{time.Hour, 48 * time.Hour}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := timing(types.LifecycleHook{HeartbeatTimeout: tt.heartbeat, GlobalTimeout: tt.global})
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTimingIsKeptForFiveMinutes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		h, _ := newHooks(f)
+		for _, tt := range []struct {
+			after time.Duration
+			calls int
+		}{{0, 1}, {0, 1}, {5*time.Minute - 1, 1}, {1, 2}, {time.Minute, 2}, {time.Hour, 3}} {
+			time.Sleep(tt.after)
+			got, err := h.Timing(t.Context(), action)
+			if want := (Timing{time.Minute, 100 * time.Minute}); err != nil || got != want {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if n := len(f.called("hooks")); n != tt.calls {
+				t.Errorf("%d calls after another %v, want %d", n, tt.after, tt.calls)
+			}
+		}
+		if _, err := h.Timing(t.Context(), Action{Group: "other", Hook: "drain"}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if _, err := h.Timing(t.Context(), action); err != nil || len(h.listed.kept) != 1 {
+			t.Errorf("%d answers kept, one of them used of late; %v", len(h.listed.kept), err)
+		}
+	})
+}
+
+func TestErrorsAreNotKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
+			if n == 0 {
+				return nil, errThrottled
+			}
+			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30)}, nil
+		}
+		h, _ := newHooks(f)
+		if _, err := h.Timing(t.Context(), action); !errors.Is(err, errThrottled) || errors.Is(err, ErrGone) {
+			t.Errorf("got %v", err)
+		}
+		if got, err := h.Timing(t.Context(), action); err != nil || got.Heartbeat != 30*time.Second {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
+func TestReadersShareACall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		f.hooks = func(_ context.Context, _ int) ([]types.LifecycleHook, error) {
+			time.Sleep(time.Second)
+			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30)}, nil
+		}
+		h, _ := newHooks(f)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if got, err := h.Timing(t.Context(), action); err != nil || got.Heartbeat != 30*time.Second {
+					t.Errorf("got %v, %v", got, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(f.called("hooks")); n != 1 {
+			t.Errorf("%d calls for 20 readers", n)
+		}
+	})
+}
+
+// TestReaderWhoseContextEndsLeaves: a process that stops must not wait for an endpoint that does not answer.
+func TestReaderWhoseContextEndsLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
+		h, _ := newHooks(f)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
+		defer cancel()
+		_, err := h.Timing(ctx, action)
+		if took := time.Since(f.start); !errors.Is(err, errStop) || took != time.Second {
+			t.Errorf("left after %v with %v", took, err)
+		}
+	})
+}
+
+func TestHookOfAnotherName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, _ := newHooks(newAPI())
+		other := action
+		other.Hook = "notify"
+		if _, err := h.Timing(t.Context(), other); !errors.Is(err, ErrGone) {
+			t.Errorf("got %v, want ErrGone", err)
+		}
+		if _, err := h.Deadline(t.Context(), other, time.Now()); !errors.Is(err, ErrGone) {
+			t.Errorf("got %v, want ErrGone", err)
+		}
+	})
+}
+
+// TestHookThatIsNew: the hooks of a group are kept for some minutes, in which one may be added.
+func TestHookThatIsNew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
+			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30), lifecycleHook("new", terminating, 90)}[:min(n+1, 2)], nil
+		}
+		h, _ := newHooks(f)
+		if _, err := h.Timing(t.Context(), action); err != nil {
+			t.Fatal(err)
+		}
+		got, err := h.Timing(t.Context(), Action{Group: groupName, Hook: "new"})
+		if err != nil || got.Heartbeat != 90*time.Second {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
+func TestShared(t *testing.T) {
+	drain := lifecycleHook("drain", terminating, 60)
+	for _, tt := range []struct {
+		name  string
+		hooks []types.LifecycleHook
+		err   error
+		want  bool
+	}{
+		{"the only hook", []types.LifecycleHook{drain}, nil, false},
+		{"a hook of launches beside it", []types.LifecycleHook{lifecycleHook("l", launching, 60), drain}, nil, false},
+		{"another hook of terminations", []types.LifecycleHook{drain, lifecycleHook("o", terminating, 60)}, nil, true},
+		{"a hook without a name", []types.LifecycleHook{{}, drain}, nil, false},
+		{"nobody knows", nil, errThrottled, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newAPI()
+				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
+				h, _ := newHooks(f)
+				if got := h.shared(t.Context(), action); got != tt.want {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		heartbeat, global int32
+		margin            time.Duration
+		want              time.Duration // after the beginning
+	}{
+		{"the margin before the global timeout", 3600, 172_800, 30 * time.Second, 48*time.Hour - 30*time.Second},
+		{"at most a tenth of the global timeout", 30, 100, 30 * time.Second, 90 * time.Second},
+		{"both the same", 30, 300, 30 * time.Second, 270 * time.Second},
+		{"no margin", 30, 3000, 0, 50 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newAPI()
+				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) {
+					hook := lifecycleHook("drain", terminating, tt.heartbeat)
+					hook.GlobalTimeout = aws.Int32(tt.global)
+					return []types.LifecycleHook{hook}, nil
+				}
+				h := New(f, Config{Margin: tt.margin}, queueURL, &watcher{})
+				began := time.Now().Add(-time.Minute)
+				got, err := h.Deadline(t.Context(), action, began)
+				if err != nil || got.Sub(began) != tt.want {
+					t.Errorf("got %v after the beginning, %v; want %v", got.Sub(began), err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestDeadlineThatCannotBeRead: only for want of an answer is it asked for again. An agent that may not read the
+// hook must not hold instances for as long as the hook could.
+func TestDeadlineThatCannotBeRead(t *testing.T) {
+	errNoGroup := &smithy.GenericAPIError{Code: "ValidationError", Message: "AutoScalingGroup name not found"}
+	for _, tt := range []struct {
+		name  string
+		err   error
+		began time.Duration // before now
+		want  time.Duration // after now
+	}{
+		{"denied: that of the shortest hook there can be", errDenied, time.Minute, 49*time.Minute - 30*time.Second},
+		{"denied, of an action that waits for longer: as if it began now", errDenied, 3 * time.Hour, 50*time.Minute - 30*time.Second},
+		{"denied, of an action that comes up to it: the same", errDenied, 50*time.Minute - 30*time.Second, 50*time.Minute - 30*time.Second},
+		{"no such group: the same", errNoGroup, time.Minute, 49*time.Minute - 30*time.Second},
+		{"throttled: asked for again", errThrottled, time.Minute, 0},
+		{"no answer: asked for again", errDropped, time.Minute, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newAPI()
+				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return nil, tt.err }
+				h, w := newHooks(f)
+				got, err := h.Deadline(t.Context(), action, time.Now().Add(-tt.began))
+				if tt.want == 0 {
+					if !errors.Is(err, tt.err) {
+						t.Errorf("got %v, %v", got, err)
+					}
+					return
+				}
+				if left := time.Until(got); err != nil || left != tt.want {
+					t.Errorf("got %v from now, %v; want %v", left, err, tt.want)
+				}
+				if len(w.fails) != 1 || !strings.Contains(w.fails[0], tt.err.Error()) {
+					t.Errorf("nobody was told: %q", w.fails)
+				}
+			})
+		})
+	}
+}
+
+func TestClusters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newAPI()
+		tag := func(key, value string) types.TagDescription {
+			return types.TagDescription{Key: aws.String(key), Value: aws.String(value)}
+		}
+		down := true
+		f.tags = func(_ context.Context, page string) (*sdk.DescribeTagsOutput, error) {
+			switch {
+			case down:
+				return nil, errThrottled
+			case page == "":
+				return &sdk.DescribeTagsOutput{NextToken: aws.String("2"), Tags: []types.TagDescription{
+					{}, tag("team", "x"), tag("kubernetes.io/cluster/green", "owned"), tag("eks:cluster-name", "blue"),
+				}}, nil
+			}
+			return &sdk.DescribeTagsOutput{Tags: []types.TagDescription{
+				tag("kubernetes.io/cluster/blue", "owned"),
+			}}, nil
+		}
+		h, _ := newHooks(f)
+		if got, err := h.Clusters(t.Context(), groupName); !errors.Is(err, errThrottled) || got != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		down = false
+		for range 2 {
+			got, err := h.Clusters(t.Context(), groupName)
+			if err != nil || !slices.Equal(got, []string{"blue", "green"}) {
+				t.Errorf("got %q, %v; want each once, in order", got, err)
+			}
+		}
+		if n := len(f.called("tags")); n != 3 {
+			t.Errorf("%d calls, want the one that failed and two pages", n)
+		}
+		if len(f.filter) != 1 || *f.filter[0].Name != "auto-scaling-group" || !slices.Equal(f.filter[0].Values, []string{groupName}) {
+			t.Errorf("filtered by %v", f.filter)
+		}
+	})
+}
+
+func TestClustersOfAnUntaggedGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, _ := newHooks(newAPI())
+		if got, err := h.Clusters(t.Context(), groupName); err != nil || len(got) > 0 {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
