@@ -77,17 +77,17 @@ type Outcome string
 
 // The outcomes of a termination.
 const (
-	Drained      Outcome = "drained"      // the node was empty when the action was completed
-	LeftBehind   Outcome = "left-behind"  // the deadline came first; pods were left on the node
-	CutShort     Outcome = "cut-short"    // the instance was let go before the drain of its node had ended
-	Cordoned     Outcome = "cordoned"     // the node was taken out of service, and no more was asked for
-	Replaced     Outcome = "replaced"     // the group was told to replace the instance, and its hook drains it
-	Canceled     Outcome = "canceled"     // the event was called off
-	Unregistered Outcome = "unregistered" // no Node registered for the instance
-	Gone         Outcome = "gone"         // the instance had been let go before its drain could begin
-	Unconfirmed  Outcome = "forged"       // AWS knows of no such termination
-	OtherCluster Outcome = "foreign"      // the instance belongs to another cluster
-	Interrupted  Outcome = "interrupted"  // this process is stopping; another goes on
+	Drained      Outcome = "drained"       // the node was empty when the action was completed
+	LeftBehind   Outcome = "left-behind"   // the deadline came first; pods were left on the node
+	CutShort     Outcome = "cut-short"     // the instance was let go before the drain of its node had ended
+	Cordoned     Outcome = "cordoned"      // the node was taken out of service, and no more was asked for
+	Replaced     Outcome = "replaced"      // the group was told to replace the instance, and its hook drains it
+	Canceled     Outcome = "canceled"      // the event was called off
+	Unregistered Outcome = "unregistered"  // no Node registered for the instance
+	Gone         Outcome = "gone"          // the instance had been let go before its drain could begin
+	Unconfirmed  Outcome = "unconfirmed"   // AWS knows of no such termination
+	OtherCluster Outcome = "other-cluster" // the instance belongs to another cluster
+	Interrupted  Outcome = "interrupted"   // this process is stopping; another goes on
 )
 
 // Outcomes lists every outcome, for those who count them.

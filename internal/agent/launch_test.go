@@ -175,22 +175,22 @@ func TestLaunch(t *testing.T) {
 	}{
 		{
 			name: "is completed as soon as the node can serve", given: func(*world) {}, destination: "AutoScalingGroup",
-			steps: done, facts: []string{began, waits, "launch ended serving"}, after: time.Minute,
+			steps: done, facts: []string{began, waits, "launch ended ready"}, after: time.Minute,
 		},
 		{
 			name: "of an old message, which has no destination", given: func(*world) {},
-			steps: done, facts: []string{began, waits, "launch ended serving"}, after: time.Minute,
+			steps: done, facts: []string{began, waits, "launch ended ready"}, after: time.Minute,
 		},
 		{
 			name: "of a node that can serve at once", given: func(w *world) { w.serves = 0; w.state = always(pending) },
-			steps: done, facts: []string{began, "launch ended serving"},
+			steps: done, facts: []string{began, "launch ended ready"},
 		},
 		{
 			name: "of an instance that is no Node yet", given: func(w *world) { w.registers = 30 * time.Second },
-			steps: done, facts: []string{began, `"" waits for a registered Node`, waits, "launch ended serving"}, after: time.Minute,
+			steps: done, facts: []string{began, `"" waits for a registered Node`, waits, "launch ended ready"}, after: time.Minute,
 		},
 		{
-			name: "is abandoned when the node cannot serve in time", given: func(w *world) { w.serves = never },
+			name: "is abandoned when the node not ready in time", given: func(w *world) { w.serves = never },
 			steps: []string{"hold launch", "await", "wait for node-1", "ask for node-1", "let go of launch", "complete launch with ABANDON"},
 			facts: []string{began, waits, overdue + "abandoned", "launch ended abandoned"}, after: 15 * time.Minute,
 		},
@@ -210,7 +210,7 @@ func TestLaunch(t *testing.T) {
 		{
 			name: "is not abandoned for a watch that hides the Node", given: func(w *world) { w.hidden = true },
 			steps: []string{"hold launch", "await", "look up", "ask for node-1", "let go of launch", "complete launch with CONTINUE"},
-			facts: []string{began, `"" waits for a registered Node`, "launch ended serving"}, after: 15 * time.Minute,
+			facts: []string{began, `"" waits for a registered Node`, "launch ended ready"}, after: 15 * time.Minute,
 		},
 		{
 			name: "is bounded by what the hook can hold", given: func(w *world) { w.serves, w.timeout["launch"] = never, 5*time.Minute },
@@ -234,7 +234,7 @@ func TestLaunch(t *testing.T) {
 			},
 			destination: "AutoScalingGroup",
 			steps:       []string{"hold launch", "await", "restore", "wait for node-1", "let go of launch", "complete launch with CONTINUE"},
-			facts:       []string{began, "launch restored", "launch ended serving"},
+			facts:       []string{began, "launch restored", "launch ended ready"},
 		},
 		{
 			name: "leaves the mark of a termination that came after it",
@@ -242,7 +242,7 @@ func TestLaunch(t *testing.T) {
 				w.serves = 0
 				w.node.Mark = node.Mark{InstanceID: instance, Since: w.start.Add(time.Second)}
 			},
-			steps: done, facts: []string{began, "launch ended serving"},
+			steps: done, facts: []string{began, "launch ended ready"},
 		},
 
 		{
@@ -264,20 +264,20 @@ func TestLaunch(t *testing.T) {
 		},
 		{
 			name: "that Auto Scaling knows nothing of was forged", given: func(w *world) { w.state = always(inNoGroup) },
-			steps: kept, facts: []string{began, "launch ended forged"}, after: time.Minute,
+			steps: kept, facts: []string{began, "launch ended unconfirmed"}, after: time.Minute,
 		},
 		{
 			name: "of a late copy of the pool's does not end the wait", given: func(*world) {}, destination: "WarmPool",
-			steps: kept, facts: []string{began, "launch ended forged"}, after: time.Minute,
+			steps: kept, facts: []string{began, "launch ended unconfirmed"}, after: time.Minute,
 		},
 		{
 			name: "from the pool is not taken for one to it", given: func(w *world) { w.state = always(warmedPending) },
-			destination: "AutoScalingGroup", steps: kept, facts: []string{began, "launch ended forged"}, after: time.Minute,
+			destination: "AutoScalingGroup", steps: kept, facts: []string{began, "launch ended unconfirmed"}, after: time.Minute,
 		},
 		{
 			name: "is believed when Auto Scaling's answers have caught up", destination: "AutoScalingGroup",
 			given: func(w *world) { w.state = turns(warmedStopped, 10*time.Second, pendingWait) },
-			steps: done, facts: []string{began, waits, "launch ended serving"}, after: time.Minute,
+			steps: done, facts: []string{began, waits, "launch ended ready"}, after: time.Minute,
 		},
 		{
 			name: "to the pool that has arrived there is let go", given: func(w *world) { w.state = always(warmedStopped) },
@@ -416,7 +416,7 @@ func TestForeignLaunch(t *testing.T) {
 			t.Errorf("the message ended with %v, want it left to its owner", err)
 		}
 		w.wantSteps(t)
-		w.wantFacts(t, "launch began", "launch ended foreign")
+		w.wantFacts(t, "launch began", "launch ended other-cluster")
 	})
 }
 

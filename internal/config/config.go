@@ -37,7 +37,7 @@ type Agent struct {
 	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. It lets a leader hand over before its own node is drained. Empty outside a cluster."`
 	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
 
-	ResyncInterval time.Duration `env:"SWEEP_INTERVAL" envDefault:"3m" help:"Time between two looks at every instance of the cluster's groups, for terminations and launches that no message told of, and for nodes whose instance lives on."`
+	ResyncInterval time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" help:"Time between two looks at every instance of the cluster's groups, for terminations and launches that no message told of, and for nodes whose instance lives on."`
 	DryRun         bool          `env:"DRY_RUN" envDefault:"false" help:"Whether everything is read, decided, logged and counted, and nothing is changed: no node, no pod, no lifecycle action. Messages stay in hand until the agent stops, and then return to the queue, so give a dry run a queue of its own."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`
@@ -88,7 +88,7 @@ func (c Agent) validate() error {
 		errs = append(errs, fmt.Errorf("LISTEN_ADDRESS is %q: must be HOST:PORT or :PORT", c.ListenAddress))
 	}
 	if c.ResyncInterval < time.Second || c.ResyncInterval > time.Hour {
-		errs = append(errs, fmt.Errorf("SWEEP_INTERVAL is %v: must be from 1s to 1h", c.ResyncInterval))
+		errs = append(errs, fmt.Errorf("RESYNC_INTERVAL is %v: must be from 1s to 1h", c.ResyncInterval))
 	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Event.Validate(), c.Hook.Validate(), c.Node.Validate(),
 		c.Drain.Validate(), c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Log.Validate())...)

@@ -151,7 +151,7 @@ func TestMistake(t *testing.T) {
 		{"LOG_FORMAT=xml", `LOG_FORMAT is "xml": must be json or console`},
 		{"LISTEN_ADDRESS=8080", `LISTEN_ADDRESS is "8080": must be HOST:PORT or :PORT`},
 		{"LISTEN_ADDRESS=:http-alt-9", `LISTEN_ADDRESS is ":http-alt-9": must be HOST:PORT or :PORT`},
-		{"SWEEP_INTERVAL=1ms", "SWEEP_INTERVAL is 1ms: must be from 1s to 1h"},
+		{"RESYNC_INTERVAL=1ms", "RESYNC_INTERVAL is 1ms: must be from 1s to 1h"},
 		{"EVENT_SPOT_INTERRUPTION=evict", `EVENT_SPOT_INTERRUPTION is "evict": must be drain, cordon or ignore`},
 		{"EVENT_SCHEDULED_CHANGE=evict", `EVENT_SCHEDULED_CHANGE is "evict": must be drain, cordon, replace or ignore`},
 		{"EVENT_STATE_CHANGE=replace", `EVENT_STATE_CHANGE is "replace": must be drain, cordon or ignore`},

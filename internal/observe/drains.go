@@ -81,11 +81,11 @@ func (o *Observer) gauge(change map[drain.WaitReason]int) {
 func (o *Observer) NodeCordoned(e event.Event, n node.Node, mark node.Mark) {
 	l := o.about(o.log.Info(), e).Str("node", n.Name)
 	if mark.Deadline.IsZero() {
-		l.Msg("node taken out of service")
+		l.Msg("node cordoned")
 		o.events.OnNode(n.Name, n.UID, reasonCordoned, cause(e)+": cordoned, its pods stay", false)
 		return
 	}
-	l.Time("deadline", mark.Deadline).Msg("node taken out of service")
+	l.Time("deadline", mark.Deadline).Msg("node cordoned")
 	o.events.OnNode(n.Name, n.UID, reasonDraining, fmt.Sprintf("%s: draining until %s",
 		cause(e), mark.Deadline.Format(time.RFC3339)), false)
 }
@@ -113,7 +113,7 @@ func cause(e event.Event) string {
 // NodeUncordoned tells that a node is back in service.
 func (o *Observer) NodeUncordoned(n node.Node, why string) {
 	o.log.Warn().Str("instance", n.InstanceID).Str("node", n.Name).Str("reason", why).
-		Msg("node put back into service")
+		Msg("node uncordoned")
 	o.events.OnNode(n.Name, n.UID, reasonRestored, "The node is back in service: "+why, true)
 }
 
@@ -212,5 +212,5 @@ func (o *Observer) VolumesStillAttached(t drain.Target, volumes []string) {
 // ConditionFailed tells that a Node could not be made to show its condition.
 func (o *Observer) ConditionFailed(name string, err error) {
 	o.metrics.apiErrors.WithLabelValues("kubernetes").Inc()
-	o.log.Warn().Str("api", "kubernetes").Str("node", name).Err(err).Msg("node condition not written")
+	o.log.Warn().Str("api", "kubernetes").Str("node", name).Err(err).Msg("failed to write the node condition")
 }

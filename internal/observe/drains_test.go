@@ -60,7 +60,7 @@ func podFacts() []fact {
 			},
 			line: line(map[string]any{"left": 5.0, "blocked": 3.0}),
 			metrics: map[string]float64{
-				`pods_waiting{reason="budgeted"}`: 2, `pods_waiting{reason="misconfigured-budget"}`: 1,
+				`pods_waiting{reason="blocked-by-budget"}`: 2, `pods_waiting{reason="misconfigured-budget"}`: 1,
 				`pods_waiting{reason="later-tier"}`: 1,
 			},
 			shown: []string{"node-1 (uid-1) drained=false final=false Blocked: 5 of 5 pods left; " + strings.Join([]string{
@@ -76,7 +76,7 @@ func podFacts() []fact {
 					"7 wait for PodDisruptionBudget shop/2; 6 wait for PodDisruptionBudget shop/3; " +
 					"5 wait for PodDisruptionBudget shop/4; and 2 reasons more",
 			}),
-			metrics: map[string]float64{`pods_waiting{reason="budgeted"}`: 42},
+			metrics: map[string]float64{`pods_waiting{reason="blocked-by-budget"}`: 42},
 			shown: []string{"node-1 (uid-1) drained=false final=false Blocked: 5 of 5 pods left; " +
 				"9 wait for PodDisruptionBudget shop/0; 8 wait for PodDisruptionBudget shop/1; " +
 				"7 wait for PodDisruptionBudget shop/2; 6 wait for PodDisruptionBudget shop/3; " +
@@ -129,10 +129,10 @@ func podFacts() []fact {
 			"2 PodDisruptionBudgets select the pod. Have only one of them select the pod"),
 		blocked("because it asks for it", func(s subject) drain.Waiting {
 			return s.held(drain.OptedOut, "", "")
-		}, "info", "EvictionPutOff", false, "is waited for since "+since+", as an annotation asks"),
+		}, "info", "EvictionPostponed", false, "is waited for since "+since+", as an annotation asks"),
 		blocked("because the agent is configured so", func(s subject) drain.Waiting {
 			return s.held(drain.WaitedFor, "", "a Job's")
-		}, "info", "EvictionPutOff", false, "is waited for since "+since+", as the agent is configured: a Job's"),
+		}, "info", "EvictionPostponed", false, "is waited for since "+since+", as the agent is configured: a Job's"),
 		{
 			name: "PodForced, at the deadline", tell: func(d *desk, s subject) {
 				d.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Why: drain.AtDeadline})
@@ -195,7 +195,7 @@ func TestNodeIsToldOnce(t *testing.T) {
 		}
 	}
 	want := []string{
-		"node node-1 (uid-1) EvictionBlocked", "node node-1 (uid-1) EvictionBlocked", "node node-1 (uid-1) EvictionPutOff",
+		"node node-1 (uid-1) EvictionBlocked", "node node-1 (uid-1) EvictionBlocked", "node node-1 (uid-1) EvictionPostponed",
 		"node node-2 (uid-2) EvictionBlocked", "node node-1 (uid-1) EvictionBlocked",
 	}
 	if diff := cmp.Diff(want, nodes); diff != "" {
@@ -229,7 +229,7 @@ func TestPodsThatWait(t *testing.T) {
 	} {
 		tt.tell()
 		samples := d.scrape(t)
-		if b, l := samples[`pods_waiting{reason="budgeted"}`], samples[`pods_waiting{reason="later-tier"}`]; b != tt.budgeted || l != tt.later {
+		if b, l := samples[`pods_waiting{reason="blocked-by-budget"}`], samples[`pods_waiting{reason="later-tier"}`]; b != tt.budgeted || l != tt.later {
 			t.Errorf("%s: %v wait for budgets and %v for others, want %v and %v", tt.name, b, l, tt.budgeted, tt.later)
 		}
 	}

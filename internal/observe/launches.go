@@ -14,8 +14,8 @@ import (
 
 // The reasons of our Kubernetes Events on Nodes that are launching.
 const (
-	reasonNotServiceable = "NodeNotServiceable"
-	reasonBack           = "BackInService"
+	reasonNotServiceable = "NodeNotReadyInTime"
+	reasonBack           = "Uncordoned"
 )
 
 // launchMetrics count launches.
@@ -47,21 +47,21 @@ func (m launchMetrics) register(registry *prometheus.Registry) {
 // LaunchStarted tells that the agent has taken up the lifecycle action of a launching instance.
 func (o *Observer) LaunchStarted(e event.Event) {
 	o.metrics.launches.active.Inc()
-	o.about(o.log.Info(), e).Msg("launch taken up")
+	o.about(o.log.Info(), e).Msg("launch started")
 }
 
 // LaunchWaiting tells what the node of a launching instance lacks to serve, whenever that has changed. The name
 // is empty before it has registered.
 func (o *Observer) LaunchWaiting(e event.Event, nodeName string, missing []string) {
 	o.about(o.log.Info(), e).Str("node", nodeName).Str("missing", strings.Join(missing, ", ")).
-		Msg("waiting for the node")
+		Msg("waiting for the node to become ready")
 }
 
 // LaunchOverdue tells that a node cannot serve although its time is over. The Node is zero if none has
 // registered.
 func (o *Observer) LaunchOverdue(e event.Event, n node.Node, missing []string, outcome launch.Outcome) {
 	o.about(o.log.Warn(), e).Str("node", n.Name).Str("missing", strings.Join(missing, ", ")).
-		Str("outcome", string(outcome)).Msg("node cannot serve in time")
+		Str("outcome", string(outcome)).Msg("node not ready in time")
 	if n.Name == "" {
 		return
 	}
@@ -75,7 +75,7 @@ func (o *Observer) LaunchOverdue(e event.Event, n node.Node, missing []string, o
 
 // LaunchUncordoned tells that what an earlier termination had left on a node is off it.
 func (o *Observer) LaunchUncordoned(e event.Event, n node.Node) {
-	o.about(o.log.Info(), e).Str("node", n.Name).Msg("node put back into service")
+	o.about(o.log.Info(), e).Str("node", n.Name).Msg("node uncordoned")
 	o.events.OnNode(n.Name, n.UID, reasonBack,
 		"Instance "+e.InstanceID+" is launching again: what its termination had put on the node is off", false)
 }
@@ -109,5 +109,5 @@ func (o *Observer) NodeUnprotected(n node.Node, group string) {
 // ProtectionFailed tells that it could not be seen to whether the cluster autoscaler may take a node away.
 func (o *Observer) ProtectionFailed(nodeName, group string, err error) {
 	o.log.Warn().Str("node", nodeName).Str("group", group).Err(err).
-		Msg("could not see to the scale-down of the node")
+		Msg("failed to update the scale-down annotation")
 }

@@ -33,29 +33,29 @@ func launchFacts() []fact {
 	return []fact{
 		{
 			name: "LaunchBegan", tell: func(d *desk, s subject) { d.LaunchStarted(s.event) },
-			line:    action(map[string]any{"level": "info", "message": "launch taken up"}),
+			line:    action(map[string]any{"level": "info", "message": "launch started"}),
 			metrics: map[string]float64{"launches_active": 1},
 		},
 		{
 			name: "LaunchWaits", tell: func(d *desk, s subject) { d.LaunchWaiting(s.event, s.node.Name, missing) },
 			line: action(map[string]any{
-				"level": "info", "message": "waiting for the node", "node": "node-1", "missing": "Ready, DaemonSet kube-system/cni",
+				"level": "info", "message": "waiting for the node to become ready", "node": "node-1", "missing": "Ready, DaemonSet kube-system/cni",
 			}),
 		},
 		{
 			name: "LaunchOverdue", tell: func(d *desk, s subject) { d.LaunchOverdue(s.event, s.node, missing, launch.Abandoned) },
 			line: action(map[string]any{
-				"level": "warn", "message": "node cannot serve in time", "node": "node-1", "outcome": "abandoned",
+				"level": "warn", "message": "node not ready in time", "node": "node-1", "outcome": "abandoned",
 				"missing": "Ready, DaemonSet kube-system/cni",
 			}),
-			events: []string{"node node-1 (uid-1) NodeNotServiceable warning=true: The node of the launching instance " +
+			events: []string{"node node-1 (uid-1) NodeNotReadyInTime warning=true: The node of the launching instance " +
 				"i-00000000000000001 still waits for Ready, DaemonSet kube-system/cni: the launch is abandoned, and the " +
 				"group terminates the instance"},
 		},
 		{
 			name: "LaunchOverdue, and let go on", tell: func(d *desk, s subject) { d.LaunchOverdue(s.event, s.node, many, launch.Continued) },
 			line: action(map[string]any{"level": "warn", "outcome": "continued"}),
-			events: []string{"node node-1 (uid-1) NodeNotServiceable warning=true: The node of the launching instance " +
+			events: []string{"node node-1 (uid-1) NodeNotReadyInTime warning=true: The node of the launching instance " +
 				"i-00000000000000001 still waits for taint t/0, taint t/1, taint t/2, taint t/3, taint t/4, taint t/5, taint t/6, " +
 				"taint t/7, taint t/8, taint t/9 and 2 more: it goes into service all the same"},
 		},
@@ -67,8 +67,8 @@ func launchFacts() []fact {
 		},
 		{
 			name: "LaunchRestored", tell: func(d *desk, s subject) { d.LaunchUncordoned(s.event, s.node) },
-			line: action(map[string]any{"level": "info", "message": "node put back into service", "node": "node-1"}),
-			events: []string{"node node-1 (uid-1) BackInService warning=false: Instance i-00000000000000001 is launching again: " +
+			line: action(map[string]any{"level": "info", "message": "node uncordoned", "node": "node-1"}),
+			events: []string{"node node-1 (uid-1) Uncordoned warning=false: Instance i-00000000000000001 is launching again: " +
 				"what its termination had put on the node is off"},
 		},
 		ended(launch.Ready, "info", map[string]float64{"launch_duration_seconds_count": 1, "launch_duration_seconds_sum": 60}),

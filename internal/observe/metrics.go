@@ -90,7 +90,7 @@ func newMetrics() metrics {
 			Help: "Pods on draining nodes that wait, by what for; volumes, where those are waited for.",
 		}, []string{"reason"}),
 		heartbeats: counter("heartbeats_total", "Heartbeats that Auto Scaling accepted."),
-		swept: counter("swept_total",
+		swept: counter("messages_lost_total",
 			"Lifecycle actions that were taken up and ended, and no message had told of them."),
 		retries: counter("step_retries_total",
 			"Steps of terminations and launches that failed and were tried again, whoever failed them."),

@@ -92,10 +92,10 @@ const (
 	reasonDrained       = "Drained"
 	reasonLeftBehind    = "PodsLeftBehind"
 	reasonVolumesLeft   = "VolumesLeftAttached"
-	reasonRestored      = "Restored"
+	reasonRestored      = "Uncordoned"
 	reasonHeld          = "EvictionBlocked"
 	reasonMisconfigured = "BudgetMisconfigured"
-	reasonPutOff        = "EvictionPutOff"
+	reasonPutOff        = "EvictionPostponed"
 	reasonAtDeadline    = "DeletedAtDeadline"
 	reasonUnhealthy     = "DeletedUnhealthy"
 )
@@ -114,7 +114,7 @@ func (o *Observer) MessageSettled(m queue.Message, outcome queue.Outcome, err er
 		level = zerolog.WarnLevel
 	}
 	o.log.WithLevel(level).Str("message_id", m.ID).Str("outcome", string(outcome)).AnErr("reason", err).
-		Msg("message settled")
+		Msg("message handled")
 }
 
 // MessageRefused tells that a message is none that the agent can act upon. What it holds is not logged.
@@ -139,7 +139,7 @@ func (o *Observer) KubernetesFailed(operation string, err error) {
 
 func (o *Observer) failed(api, operation string, err error) {
 	o.metrics.apiErrors.WithLabelValues(api).Inc()
-	o.log.Warn().Str("api", api).Str("operation", operation).Err(err).Msg("call failed, will be tried again")
+	o.log.Warn().Str("api", api).Str("operation", operation).Err(err).Msg("call failed, retrying")
 }
 
 // EventReceived tells what a message says.
@@ -167,12 +167,12 @@ func (o *Observer) about(l *zerolog.Event, e event.Event) *zerolog.Event {
 // TerminationStarted tells that the agent has taken up a termination.
 func (o *Observer) TerminationStarted(e event.Event) {
 	o.metrics.active.Inc()
-	o.about(o.log.Info(), e).Msg("termination taken up")
+	o.about(o.log.Info(), e).Msg("termination started")
 }
 
 // NodeAwaited tells that a terminating instance is no Node yet.
 func (o *Observer) NodeAwaited(e event.Event) {
-	o.about(o.log.Info(), e).Msg("no node is registered for the instance, waiting for one")
+	o.about(o.log.Info(), e).Msg("waiting for the instance to register as a node")
 }
 
 // TerminationEnded tells how a termination ended.
@@ -180,7 +180,7 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 	o.metrics.active.Dec()
 	o.metrics.terminations.WithLabelValues(outcome).Inc()
 	level := zerolog.InfoLevel
-	if slices.Contains([]string{"forged", "left-behind", "cut-short"}, outcome) {
+	if slices.Contains([]string{"unconfirmed", "left-behind", "cut-short"}, outcome) {
 		level = zerolog.WarnLevel
 	}
 	o.about(o.log.WithLevel(level), e).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
@@ -189,7 +189,7 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 // Retrying tells that a step of a termination failed.
 func (o *Observer) Retrying(e event.Event, doing string, err error) {
 	o.metrics.retries.Inc()
-	o.about(o.log.Warn(), e).Str("operation", doing).Err(err).Msg("step failed, will be tried again")
+	o.about(o.log.Warn(), e).Str("operation", doing).Err(err).Msg("step failed, retrying")
 }
 
 // Resynced tells what a look at every instance of the cluster has brought: how many hooks hold one though no
@@ -201,12 +201,12 @@ func (o *Observer) Resynced(members, found, untold int) {
 		level = zerolog.InfoLevel
 	}
 	o.log.WithLevel(level).Int("instances", members).Int("found", found).
-		Msg("looked for instances that no message told of")
+		Msg("resync finished")
 }
 
 // ResyncFailed tells that such a look could not be finished.
 func (o *Observer) ResyncFailed(err error) {
-	o.failed("autoscaling", "look for instances that no message told of", err)
+	o.failed("autoscaling", "resync", err)
 }
 
 // HeartbeatSent tells that the lifecycle action has been prolonged.

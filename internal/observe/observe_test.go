@@ -45,7 +45,7 @@ type desk struct {
 func newDesk(level string) *desk {
 	d := &desk{registry: prometheus.NewRegistry()}
 	log := observe.NewLogger(observe.Config{Level: level, Format: "json"}, &d.log)
-	d.Observer = observe.New(log, d.registry, d, d, []string{"drained", "forged"})
+	d.Observer = observe.New(log, d.registry, d, d, []string{"drained", "unconfirmed"})
 	return d
 }
 
@@ -212,12 +212,12 @@ func facts() []fact {
 		},
 		{
 			name: "LeadingBegan", tell: func(d *desk, _ subject) { d.LeadershipStarted() },
-			line:    map[string]any{"level": "info", "message": "leading"},
+			line:    map[string]any{"level": "info", "message": "started leading"},
 			metrics: map[string]float64{"leader": 1},
 		},
 		{
 			name: "LeadingEnded", tell: func(d *desk, _ subject) { d.LeadershipEnded(errOutage) },
-			line: map[string]any{"level": "info", "message": "no longer leading", "reason": "no answer"},
+			line: map[string]any{"level": "info", "message": "stopped leading", "reason": "no answer"},
 		},
 		{
 			name: "LeaderSeen", tell: func(d *desk, _ subject) { d.LeaderChanged("agent-b") },
@@ -226,7 +226,7 @@ func facts() []fact {
 		},
 		{
 			name: "LeaderSeen, nobody", tell: func(d *desk, _ subject) { d.LeaderChanged("") },
-			line: map[string]any{"level": "info", "message": "nobody leads"},
+			line: map[string]any{"level": "info", "message": "no leader"},
 		},
 		{
 			name: "EventReceived", tell: func(d *desk, s subject) { d.EventReceived(s.message, s.event) },
@@ -279,7 +279,7 @@ func facts() []fact {
 		{
 			name: "Swept, and no message has told", tell: func(d *desk, _ subject) { d.Resynced(40, 0, 2) },
 			line:    map[string]any{"level": "debug", "instances": 40.0, "found": 0.0},
-			metrics: map[string]float64{"swept_total": 2},
+			metrics: map[string]float64{"messages_lost_total": 2},
 		},
 		{
 			name: "Swept, and found nothing", tell: func(d *desk, _ subject) { d.Resynced(40, 0, 0) },
@@ -293,7 +293,7 @@ func facts() []fact {
 		{
 			name: "NodeRestored", tell: func(d *desk, s subject) { d.NodeUncordoned(s.node, "it lives on") },
 			line:   map[string]any{"level": "warn", "node": "node-1", "instance": "i-00000000000000001", "reason": "it lives on"},
-			events: []string{"node node-1 (uid-1) Restored warning=true: The node is back in service: it lives on"},
+			events: []string{"node node-1 (uid-1) Uncordoned warning=true: The node is back in service: it lives on"},
 		},
 		{
 			name: "NodeDrained", tell: func(d *desk, s subject) {
@@ -353,9 +353,9 @@ func facts() []fact {
 			metrics: map[string]float64{`terminations_total{outcome="drained"}`: 1, "terminations_active": -1},
 		},
 		{
-			name: "TerminationEnded, forged", tell: func(d *desk, s subject) { d.TerminationEnded(s.event, "forged", time.Second) },
-			line:    action(map[string]any{"level": "warn", "outcome": "forged"}),
-			metrics: map[string]float64{`terminations_total{outcome="forged"}`: 1, "terminations_active": -1},
+			name: "TerminationEnded, forged", tell: func(d *desk, s subject) { d.TerminationEnded(s.event, "unconfirmed", time.Second) },
+			line:    action(map[string]any{"level": "warn", "outcome": "unconfirmed"}),
+			metrics: map[string]float64{`terminations_total{outcome="unconfirmed"}`: 1, "terminations_active": -1},
 		},
 		{
 			name: "Retrying", tell: func(d *desk, s subject) { d.Retrying(s.event, "mark node "+s.node.Name, errOutage) },
@@ -442,14 +442,14 @@ func TestSeriesDoNotGrow(t *testing.T) {
 func TestCountersStartAtZero(t *testing.T) {
 	samples := newDesk("info").scrape(t)
 	want := []string{
-		`terminations_total{outcome="drained"}`, `terminations_total{outcome="forged"}`, "terminations_active", "heartbeats_total",
+		`terminations_total{outcome="drained"}`, `terminations_total{outcome="unconfirmed"}`, "terminations_active", "heartbeats_total",
 		`drains_total{result="drained"}`, `drains_total{result="by-force"}`, `drains_total{result="left-behind"}`,
 		`drains_total{result="interrupted"}`,
 		`pods_total{action="evicted"}`, `pods_total{action="blocked"}`,
 		`pods_forced_total{reason="deadline"}`, `pods_forced_total{reason="unhealthy"}`,
 		`evictions_refused_total{reason="blocked"}`, `evictions_refused_total{reason="deferred"}`,
 		`evictions_refused_total{reason="refused"}`, `evictions_refused_total{reason="denied"}`,
-		`pods_waiting{reason="budgeted"}`, `pods_waiting{reason="misconfigured-budget"}`, `pods_waiting{reason="opted-out"}`,
+		`pods_waiting{reason="blocked-by-budget"}`, `pods_waiting{reason="misconfigured-budget"}`, `pods_waiting{reason="opted-out"}`,
 		`pods_waiting{reason="waited-for"}`, `pods_waiting{reason="backing-off"}`, `pods_waiting{reason="later-tier"}`,
 		`pods_waiting{reason="volumes-attached"}`, `pods_waiting{reason="deregistering"}`,
 		"eviction_wait_seconds_count", "drain_duration_seconds_count",

@@ -57,7 +57,7 @@ func budget(healthy int, changes ...func(*Budget)) Budget {
 	return b
 }
 
-func lenient(b *Budget) { b.AlwaysAllow = true }
+func lenient(b *Budget)                        { b.AlwaysAllow = true }
 func askAt(offset time.Duration) func(*Budget) { return func(b *Budget) { b.ProbeAt = at(offset) } }
 
 func settles(offset time.Duration) func(*Budget) {
@@ -221,7 +221,7 @@ func TestDecideTiers(t *testing.T) {
 		{
 			name: "a pod does not wait for its tier past the time that it needs", budgets: only(budget(3)),
 			pods: []Pod{pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b"))},
-			now:  9*m + 30*s, want: "delete dns in 30s; wait a budgeted x/b; again 9m55s",
+			now:  9*m + 30*s, want: "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s",
 		},
 		{
 			name: "nor do the CSI driver and the agent",
@@ -325,18 +325,18 @@ func TestDecideBudgets(t *testing.T) {
 			name: "a budget that allows one of three", pods: []Pod{
 				pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b")),
 			},
-			budgets: only(budget(4)), want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+			budgets: only(budget(4)), want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a budget that allows two of three: one eviction is sent after the other", pods: []Pod{
 				pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b")),
 			},
-			budgets: only(budget(5)), want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+			budgets: only(budget(5)), want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a budget under which an eviction is under way is not asked, whatever it allows",
 			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(5, func(b *Budget) { b.EvictionInFlight = true })),
-			want: "wait a budgeted x/b; again 9m30s",
+			want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "unless the pod takes nothing of it", pods: []Pod{pod("a", budgeted("x/b"), unready)},
@@ -344,15 +344,15 @@ func TestDecideBudgets(t *testing.T) {
 		},
 		{
 			name: "one budget does not hold the pods of another", pods: []Pod{pod("a", budgeted("x/b")), pod("b")},
-			budgets: only(budget(3)), want: "evict b; wait a budgeted x/b; again 9m30s",
+			budgets: only(budget(3)), want: "evict b; wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "budgets of one name in two namespaces are two", pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("y/b"))},
-			budgets: map[string]Budget{"x/b": budget(3), "y/b": budget(4)}, want: "evict b; wait a budgeted x/b; again 9m30s",
+			budgets: map[string]Budget{"x/b": budget(3), "y/b": budget(4)}, want: "evict b; wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a budget of which others claim more than it allows gives none", pods: []Pod{pod("a", budgeted("x/b"))},
-			budgets: only(budget(4, allowing(-1))), want: "wait a budgeted x/b; again 9m30s",
+			budgets: only(budget(4, allowing(-1))), want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a blocked pod is evicted as soon as its budget allows it",
@@ -361,11 +361,11 @@ func TestDecideBudgets(t *testing.T) {
 		{
 			name:    "of two blocked pods one is evicted when their budget allows one",
 			pods:    []Pod{pod("a", budgeted("x/b"), blocked), pod("b", budgeted("x/b"), blocked)},
-			budgets: only(budget(4)), now: 5 * s, want: "evict a; wait b budgeted x/b; again 9m30s",
+			budgets: only(budget(4)), now: 5 * s, want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a pod that was blocked by a budget that nobody saw is asked about again after a pause",
-			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "wait a budgeted; again 20s",
+			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "wait a blocked-by-budget; again 20s",
 		},
 		{
 			name: "which is then over", pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 20 * s, want: "evict a",
@@ -378,18 +378,18 @@ func TestDecideBudgets(t *testing.T) {
 		},
 		{
 			name: "and not before", pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(3, askAt(20*s))),
-			now: 5 * s, want: "wait a budgeted x/b; again 20s",
+			now: 5 * s, want: "wait a blocked-by-budget x/b; again 20s",
 		},
 		{
 			name:    "it is asked about one pod only",
 			pods:    []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))},
 			budgets: only(budget(3, askAt(20*s))), now: 20 * s,
-			want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+			want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a disruption that the watch should have shown by then is looked for at that time",
 			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(4, allowing(0), settles(7*s))), now: 5 * s,
-			want: "wait a budgeted x/b; again 7s",
+			want: "wait a blocked-by-budget x/b; again 7s",
 		},
 
 		// Pods that are not Ready, as the API server has it.
@@ -401,22 +401,22 @@ func TestDecideBudgets(t *testing.T) {
 		{
 			name: "it goes even if the budget allows nothing",
 			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: only(budget(3)),
-			want: "evict a; wait b budgeted x/b; again 9m30s",
+			want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "an unready pod of a budget that has less than it asks for waits, and is not asked about",
 			pods: []Pod{pod("a", budgeted("x/b"), unready)}, budgets: only(budget(2)),
-			want: "wait a budgeted x/b; again 9m30s",
+			want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "unless the budget always allows unhealthy pods (AlwaysAllow)",
 			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: only(budget(2, lenient)),
-			want: "evict a; wait b budgeted x/b; again 9m30s",
+			want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a budget that asks for nothing lets an unready pod go as it lets any pod go",
 			pods: []Pod{pod("a", budgeted("x/b"), unready)}, budgets: only(Budget{Expected: 1}),
-			want: "wait a budgeted x/b; again 9m30s",
+			want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 
 		// Budgets that never allow anything.
@@ -427,11 +427,11 @@ func TestDecideBudgets(t *testing.T) {
 		},
 		{
 			name: "while one of its pods is not healthy it is no more than held", budgets: only(rigid(2, func(b *Budget) { b.Healthy = 1 })),
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 9m30s",
+			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a budget whose pods have not been counted yet is no more than held", budgets: only(rigid(0)),
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 9m30s",
+			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "the eviction API serves no pod of two budgets, whatever they allow, so it is not asked",
@@ -525,7 +525,7 @@ func TestDecideAttempts(t *testing.T) {
 	runRows(t, []row{
 		{
 			name: "a pod whose request is under way is left alone",
-			pods: []Pod{pod("a", sent)}, want: "wait a asked; again 10m0s",
+			pods: []Pod{pod("a", sent)}, want: "wait a requested; again 10m0s",
 		},
 		{
 			name: "an eviction is not repeated while the watch is behind",

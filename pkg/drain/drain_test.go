@@ -432,7 +432,7 @@ func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {
 		wait := w.drain(time.Hour)
 		elapse(90 * time.Second)
 		w.expect()
-		if !w.was("blocked a since 0s: budgeted x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2") ||
+		if !w.was("blocked a since 0s: blocked-by-budget x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2") ||
 			!w.was("1 of 1 left [1 wait for PodDisruptionBudget x/b]") {
 			t.Errorf("the observer was told %q", w.told)
 		}

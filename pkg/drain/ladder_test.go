@@ -18,7 +18,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		},
 		{
 			name: "and not before", now: 9*m + 30*s - 1, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, want: "wait a budgeted x/b; again 9m30s",
+			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a pod without grace is deleted a second before the deadline, with that second", budgets: held,
@@ -26,7 +26,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		},
 		{
 			name: "a grace longer than half of the window leaves the other half to the budget", now: 5*m - 1, budgets: held,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "wait a budgeted x/b; again 5m0s",
+			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 5m0s",
 		},
 		{
 			name: "and is cut to the half that is left", now: 5 * m, budgets: held,
@@ -121,7 +121,7 @@ func TestDecideWithLeave(t *testing.T) {
 	runRows(t, []row{
 		{
 			name: "a budget holds to the deadline", leave: true, now: 9*m + 50*s, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 10m0s",
+			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 10m0s",
 		},
 		{
 			name: "no grace is cut", leave: true, now: 9*m + 50*s, pods: []Pod{pod("a")}, want: "evict a",
@@ -133,13 +133,13 @@ func TestDecideWithLeave(t *testing.T) {
 		{
 			name: "the deadline ends it all", leave: true, now: 10 * m, budgets: held,
 			pods: []Pod{pod("a", budgeted("x/b"), blocked), pod("b"), pod("c", tier(1)), pod("d", waits(OptedOut))},
-			want: "wait a budgeted x/b, b backing-off, c backing-off, d opted-out; done",
+			want: "wait a blocked-by-budget x/b, b backing-off, c backing-off, d opted-out; done",
 		},
 		{
 			name: "spacing is nothing to it", leave: true, now: 9 * m, budgets: held,
 			policy: func(p *Policy) { p.ForceSpacing = m },
 			pods:   []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b"))},
-			want:   "wait a budgeted x/b, b budgeted x/b; again 10m0s",
+			want:   "wait a blocked-by-budget x/b, b blocked-by-budget x/b; again 10m0s",
 		},
 	})
 }
@@ -154,38 +154,38 @@ func TestDecideForcesOneAfterTheOther(t *testing.T) {
 		{
 			name: "the first of three has its turn two spacings before its last call", policy: spaced, pods: three,
 			budgets: only(budget(3)), now: 7*m + 30*s - 1,
-			want: "wait a budgeted x/b, b budgeted x/b, c budgeted x/b; again 7m30s",
+			want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 7m30s",
 		},
 		{
 			name: "it is deleted then, alone, with its own grace", policy: spaced, pods: three, budgets: only(budget(3)),
-			now: 7*m + 30*s, want: "delete a in 30s; wait b budgeted x/b, c budgeted x/b; again 8m30s",
+			now: 7*m + 30*s, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
 		},
 		{
 			name: "the second waits for its turn", policy: spaced, pods: two, budgets: only(budget(3)), now: 8*m + 29*s,
-			want: "wait a terminating, b budgeted x/b, c budgeted x/b; again 8m30s",
+			want: "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
 		},
 		{
 			name: "which comes when the budget has as many healthy pods as it asks for", policy: spaced, pods: two,
-			budgets: only(budget(3)), now: 8*m + 30*s, want: "delete b in 30s; wait a terminating, c budgeted x/b; again 9m30s",
+			budgets: only(budget(3)), now: 8*m + 30*s, want: "delete b in 30s; wait a terminating, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "and not while the first has no replacement", policy: spaced, pods: two, budgets: only(budget(2)),
-			now: 8*m + 30*s, want: "wait a terminating, b budgeted x/b, c budgeted x/b; again 9m30s",
+			now: 8*m + 30*s, want: "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "nor while the figures may miss what was done", policy: spaced, pods: two, now: 8*m + 30*s,
 			budgets: only(budget(3, settles(8*m+32*s))),
-			want:    "wait a terminating, b budgeted x/b, c budgeted x/b; again 8m32s",
+			want:    "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m32s",
 		},
 		{
 			name: "a pod about which a request is under way does not lengthen the queue", policy: spaced, now: 8 * m,
 			budgets: only(budget(3)), pods: []Pod{pod("a", budgeted("x/b"), sent), three[1], three[2]},
-			want: "wait a asked, b budgeted x/b, c budgeted x/b; again 8m30s",
+			want: "wait a requested, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
 		},
 		{
 			name: "one whose deletion the API server put off does", policy: spaced, now: 8 * m, budgets: only(budget(3)),
 			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 8*m+5*s)), three[1], three[2]},
-			want: "delete b in 30s; wait a backing-off, c budgeted x/b; again 8m5s",
+			want: "delete b in 30s; wait a backing-off, c blocked-by-budget x/b; again 8m5s",
 		},
 		{
 			name: "the last call comes before all of this", policy: spaced, pods: three, budgets: only(budget(0)),
@@ -193,25 +193,25 @@ func TestDecideForcesOneAfterTheOther(t *testing.T) {
 		},
 		{
 			name: "no turn comes before half of the time", policy: func(p *Policy) { p.ForceSpacing = time.Hour }, pods: three,
-			budgets: only(budget(3)), now: 5*m - 1, want: "wait a budgeted x/b, b budgeted x/b, c budgeted x/b; again 5m0s",
+			budgets: only(budget(3)), now: 5*m - 1, want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 5m0s",
 		},
 		{
 			name: "but at half of the time", policy: func(p *Policy) { p.ForceSpacing = time.Hour }, pods: three,
-			budgets: only(budget(3)), now: 5 * m, want: "delete a in 30s; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+			budgets: only(budget(3)), now: 5 * m, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "one pod alone has no turn before its last call", policy: spaced, pods: three[:1], budgets: only(budget(3)),
-			now: 9*m + 30*s - 1, want: "wait a budgeted x/b; again 9m30s",
+			now: 9*m + 30*s - 1, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "pods of different budgets do not wait for each other", policy: spaced, now: 8*m + 30*s,
 			budgets: map[string]Budget{"x/b": budget(3), "x/c": budget(3)},
 			pods:    []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/c")), pod("d", budgeted("x/c"))},
-			want:    "delete a in 30s, c in 30s; wait b budgeted x/b, d budgeted x/c; again 9m30s",
+			want:    "delete a in 30s, c in 30s; wait b blocked-by-budget x/b, d blocked-by-budget x/c; again 9m30s",
 		},
 		{
 			name: "pods of a budget that never allows anything have turns", policy: spaced, pods: three[:2], budgets: only(rigid(2)),
-			now: 8*m + 30*s, want: "delete a in 30s; wait b budgeted x/b; again 9m30s",
+			now: 8*m + 30*s, want: "delete a in 30s; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "so have pods of two budgets, of which both must be calm", policy: spaced, now: 8*m + 30*s,
@@ -231,7 +231,7 @@ func TestDecideForcesOneAfterTheOther(t *testing.T) {
 		},
 		{
 			name: "what the budget allows is evicted, and the others wait for that to show", policy: spaced, pods: three, budgets: only(budget(4)),
-			now: 9 * m, want: "evict a; wait b budgeted x/b, c budgeted x/b; again 9m30s",
+			now: 9 * m, want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 	})
 }
@@ -246,15 +246,15 @@ func TestDecideForcesUnhealthyPods(t *testing.T) {
 		},
 		{
 			name: "and not before", policy: after, budgets: held, now: 3*m - 1,
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "wait a budgeted x/b; again 3m0s",
+			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "wait a blocked-by-budget x/b; again 3m0s",
 		},
 		{
 			name: "never, if nobody asked for it", budgets: held, now: 9 * m,
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "wait a budgeted x/b; again 9m30s",
+			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "a Ready pod is not", policy: after, budgets: held, now: 9 * m,
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a budgeted x/b; again 9m30s",
+			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "an eviction that the budget allows comes first", policy: after, budgets: only(budget(3)), now: 9 * m,

@@ -205,7 +205,7 @@ func TestWhatIsTold(t *testing.T) {
 		told("n/db misconfigured-budget x/rigid")
 		elapse(2 * time.Second)
 		all := []string{
-			"n/db misconfigured-budget x/rigid", "n/job opted-out ", "n/web-0 budgeted x/web", "n/web-1 budgeted x/web",
+			"n/db misconfigured-budget x/rigid", "n/job opted-out ", "n/web-0 blocked-by-budget x/web", "n/web-1 blocked-by-budget x/web",
 		}
 		told(all...)
 		c.with(func() {

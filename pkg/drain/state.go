@@ -173,9 +173,9 @@ type WaitReason string
 
 // The reasons to wait.
 const (
-	Requested       WaitReason = "asked"                // the API server has yet to answer
+	Requested       WaitReason = "requested"            // the API server has yet to answer
 	Terminating     WaitReason = "terminating"          // it is on its way out
-	BlockedByBudget WaitReason = "budgeted"             // its PodDisruptionBudget allows no disruption
+	BlockedByBudget WaitReason = "blocked-by-budget"    // its PodDisruptionBudget allows no disruption
 	Misconfigured   WaitReason = "misconfigured-budget" // its PodDisruptionBudgets will never allow a disruption
 	OptedOut        WaitReason = "opted-out"            // an annotation asks not to evict it
 	WaitedFor       WaitReason = "waited-for"           // the agent is configured to wait for its end

@@ -96,7 +96,7 @@ func TestTurnsBehindOnes(t *testing.T) {
 		{
 			name: "pods of later drains have their turns after it", policy: func(p *Policy) { p.ForceSpacing = m },
 			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(3, behind(2))), now: 7*m + 29*s,
-			want: "wait a budgeted x/b; again 7m30s",
+			want: "wait a blocked-by-budget x/b; again 7m30s",
 		},
 		{
 			name: "and of two budgets the one that holds more counts", policy: func(p *Policy) { p.ForceSpacing = m },

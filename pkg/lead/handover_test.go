@@ -85,7 +85,7 @@ func TestHandOverToNobody(t *testing.T) {
 			t.Fatal("the leader does not hand over")
 		}
 		after(10 * time.Second)
-		wants(t, a.Role(), "standing by; nobody leads")
+		wants(t, a.Role(), "standing by; no leader")
 		if a.Ready() != nil || a.Healthy() != nil {
 			t.Errorf("ready %v, healthy %v", a.Ready(), a.Healthy())
 		}

@@ -390,7 +390,7 @@ func TestALostLeaseStopsTheWork(t *testing.T) {
 		if a.Healthy() != nil || a.Ready() == nil || len(a.failures) == 0 {
 			t.Errorf("healthy %v, ready %v, failures %q; want to be alive and not ready", a.Healthy(), a.Ready(), a.failures)
 		}
-		wants(t, a.Role(), "standing by; nobody leads")
+		wants(t, a.Role(), "standing by; no leader")
 		w.refuse(false)
 		until(t, func() bool { return w.leader(t) == "a" })
 		if a.Ready() != nil {

@@ -19,7 +19,7 @@ func (e *Elector) Role() string {
 	case e.term != nil:
 		return "leading"
 	case e.holder == "" || e.holder == e.lock.Identity():
-		return "standing by; nobody leads"
+		return "standing by; no leader"
 	}
 	return "standing by; " + e.holder + " leads"
 }

@@ -41,7 +41,7 @@ func healthy() series {
 		`leader_transitions_total{instance="b"}`: "1x59", `swept_total{instance="a"}`: "0x59",
 		`step_retries_total{instance="a"}`:                             nowAndThen,
 		`pods_total{instance="a",action="evicted"}`:                    "0+1x59",
-		`pods_waiting{instance="a",reason="budgeted"}`:                 "3x20 0x38",
+		`pods_waiting{instance="a",reason="blocked-by-budget"}`:        "3x20 0x38",
 		`pods_waiting{instance="a",reason="misconfigured-budget"}`:     "0x59",
 		`pods_waiting{instance="a",reason="later-tier"}`:               "9x59",
 		`pods_forced_total{instance="a",reason="deadline"}`:            "0x59",
@@ -49,9 +49,9 @@ func healthy() series {
 		`terminations_total{instance="a",outcome="drained"}`:           "0+1x59",
 		`terminations_total{instance="a",outcome="left-behind"}`:       "0x59",
 		`terminations_total{instance="a",outcome="cut-short"}`:         "0x59",
-		`terminations_total{instance="a",outcome="forged"}`:            "0x59",
-		`launches_total{instance="a",outcome="serving"}`:               "0+1x59",
-		`launches_total{instance="a",outcome="forged"}`:                "0x59",
+		`terminations_total{instance="a",outcome="unconfirmed"}`:       "0x59",
+		`launches_total{instance="a",outcome="ready"}`:                 "0+1x59",
+		`launches_total{instance="a",outcome="unconfirmed"}`:           "0x59",
 		`launches_total{instance="a",outcome="abandoned"}`:             "0x59",
 		`launches_total{instance="a",outcome="continued"}`:             "0x59",
 		`messages_refused_total{instance="a",reason="malformed"}`:      "0x59",
@@ -106,7 +106,7 @@ func stories() []story {
 	return []story{
 		{"all is well", healthy(), always()},
 		{"nobody is scraped", healthy().with(gone), fires(15, "NodeDrainerAbsent")},
-		{"nobody leads", healthy().with(series{`leader{instance="a"}`: "1x9 0x49"}), fires(12, "NodeDrainerNoLeader")},
+		{"no leader", healthy().with(series{`leader{instance="a"}`: "1x9 0x49"}), fires(12, "NodeDrainerNoLeader")},
 		{
 			"the other leads within a minute",
 			healthy().with(series{`leader{instance="a"}`: "1x9 0x49", `leader{instance="b"}`: "0x10 1x48"}), always(),
@@ -154,27 +154,27 @@ func stories() []story {
 		{
 			"pods are held, and none is evicted",
 			healthy().with(series{
-				`pods_waiting{instance="a",reason="budgeted"}`: "0x9 2x49",
-				`pods_total{instance="a",action="evicted"}`:    "7x59",
+				`pods_waiting{instance="a",reason="blocked-by-budget"}`: "0x9 2x49",
+				`pods_total{instance="a",action="evicted"}`:             "7x59",
 			}), fires(40, "NodeDrainerPodsHeld"),
 		},
 		{
 			"pods are held after the last eviction",
 			healthy().with(series{
-				`pods_waiting{instance="a",reason="budgeted"}`: "3x59",
-				`pods_total{instance="a",action="evicted"}`:    "0+1x10 10x48",
+				`pods_waiting{instance="a",reason="blocked-by-budget"}`: "3x59",
+				`pods_total{instance="a",action="evicted"}`:             "0+1x10 10x48",
 			}),
 			[]minute{{40, nil}, {45, []string{"NodeDrainerPodsHeld"}}},
 		},
 		{
 			"a rollout of an hour moves pod after pod",
-			healthy().with(series{`pods_waiting{instance="a",reason="budgeted"}`: "3x59"}), always(),
+			healthy().with(series{`pods_waiting{instance="a",reason="blocked-by-budget"}`: "3x59"}), always(),
 		},
 		{
 			"a rollout of an hour moves a pod each twenty minutes",
 			healthy().with(series{
-				`pods_waiting{instance="a",reason="budgeted"}`: "3x59",
-				`pods_total{instance="a",action="evicted"}`:    "0x9 1x19 2x19 3x9",
+				`pods_waiting{instance="a",reason="blocked-by-budget"}`: "3x59",
+				`pods_total{instance="a",action="evicted"}`:             "0x9 1x19 2x19 3x9",
 			}), always(),
 		},
 		{
@@ -193,12 +193,12 @@ func stories() []story {
 		},
 		{
 			"a termination was made up",
-			healthy().with(series{`terminations_total{instance="a",outcome="forged"}`: "0x9 1x49"}),
+			healthy().with(series{`terminations_total{instance="a",outcome="unconfirmed"}`: "0x9 1x49"}),
 			fires(10, "NodeDrainerForgedMessages"),
 		},
 		{
 			"a launch was made up",
-			healthy().with(series{`launches_total{instance="a",outcome="forged"}`: "0x9 1x49"}),
+			healthy().with(series{`launches_total{instance="a",outcome="unconfirmed"}`: "0x9 1x49"}),
 			fires(10, "NodeDrainerForgedMessages"),
 		},
 		{

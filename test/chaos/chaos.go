@@ -115,7 +115,7 @@ func (w *world) environment(o options) func(number int) []string {
 			"LEADER_ELECTION=" + strconv.FormatBool(o.elect),
 			"LEADER_LEASE_DURATION=6s", "LEADER_RENEW_DEADLINE=4s", "LEADER_RETRY_PERIOD=1s",
 			"QUEUE_VISIBILITY_TIMEOUT=5s", "HOOK_CONFIRM_TIMEOUT=5s", "HOOK_NAMES=" + ourHook + "," + readyHook,
-			"SWEEP_INTERVAL=5s", "NODE_REGISTRATION_TIMEOUT=10s",
+			"RESYNC_INTERVAL=5s", "NODE_REGISTRATION_TIMEOUT=10s",
 			"EVENT_REBALANCE_RECOMMENDATION=drain", "EVENT_MARGIN=" + margin.String(),
 			"DRAIN_SETTLE=" + settle.String(),
 			"DRAIN_TIMEOUT=" + o.drain.String(), "DRAIN_FORCE_SPACING=2s", "DRAIN_BLOCKED_AFTER=5s",

@@ -47,7 +47,7 @@ func handOvers(dir string, f facts) (work, lead map[string]time.Duration, err er
 }
 
 // What an agent says when it begins to lead, and when it does so no longer.
-const leading, following = "leading", "no longer leading"
+const leading, following = "started leading", "stopped leading"
 
 // led tells whether the agent led at a time.
 func led(lines []line, at time.Time) (leads bool) {
@@ -97,7 +97,7 @@ func inHand(lines []line) map[string]bool {
 	open := map[string]int{}
 	for _, l := range lines {
 		switch {
-		case l.Message == "termination taken up":
+		case l.Message == "termination started":
 			open[l.Instance]++
 		case l.Message == "termination ended" && l.Outcome != "interrupted":
 			open[l.Instance]--

@@ -26,7 +26,7 @@ const (
 	canceled   = "canceled-change" // A scheduled change that is called off.
 	forgedSpot = "forged-spot"     // A spot warning for an instance that is no Spot Instance.
 	forgedHook = "forged-hook"     // A notification of a hook for an instance in service.
-	foreign    = "foreign"         // An instance of another cluster, whose message comes to our queue.
+	foreign    = "other-cluster"   // An instance of another cluster, whose message comes to our queue.
 )
 
 // What happens to everybody.

@@ -75,12 +75,12 @@ func TestHandOvers(t *testing.T) {
 			`","outcome":"` + outcome + `"}`
 	}
 	write("a.1",
-		say(1, "leading", "", ""), say(2, "termination taken up", "i-1", ""), say(3, "termination taken up", "i-2", ""),
+		say(1, "started leading", "", ""), say(2, "termination started", "i-1", ""), say(3, "termination started", "i-2", ""),
 		say(4, "termination ended", "i-1", "drained"), "SIGQUIT: no JSON")
-	write("b.1", say(8, "termination taken up", "i-2", ""), say(9, "heartbeat sent", "i-2", ""), say(14.5, "leading", "", ""), say(15, "heartbeat sent", "i-1", ""),
-		say(17, "heartbeat sent", "i-2", ""), say(20, "no longer leading", "", ""),
+	write("b.1", say(8, "termination started", "i-2", ""), say(9, "heartbeat sent", "i-2", ""), say(14.5, "started leading", "", ""), say(15, "heartbeat sent", "i-1", ""),
+		say(17, "heartbeat sent", "i-2", ""), say(20, "stopped leading", "", ""),
 		say(20, "termination ended", "i-2", "interrupted"))
-	write("a.2", say(12, "event received", "i-3", ""), say(21, "leading", "", ""), say(23, "event received", "i-2", ""))
+	write("a.2", say(12, "event received", "i-3", ""), say(21, "started leading", "", ""), say(23, "event received", "i-2", ""))
 	work, lead, err := handOvers(dir, facts{Lives: []life{
 		{Name: "a.1", Ended: killed, Asked: at(10)},
 		{Name: "b.1", Ended: stopped, Asked: at(19.5)},

@@ -182,7 +182,7 @@ func (s *story) hear(ctx context.Context, l logLine) error {
 		if l.Instance == s.instance {
 			s.tell(l.At, ours, "event received from the queue: %s", l.Event)
 		}
-	case "node taken out of service":
+	case "node cordoned":
 		s.tainted = l.At
 		return s.marked(ctx, l)
 	case "heartbeat sent":

@@ -21,7 +21,7 @@ func TestKilledAndRestarted(t *testing.T) {
 			until: func(p *process) { p.waitLog("event received", "event", "lifecycle-terminating") },
 		},
 		"after the taint": {
-			until: func(p *process) { p.waitLog("node taken out of service") },
+			until: func(p *process) { p.waitLog("node cordoned") },
 		},
 		"amid the evictions": {
 			until: func(p *process) { p.waitLog("pod evicted") },

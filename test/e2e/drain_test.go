@@ -56,7 +56,7 @@ func TestDrain(t *testing.T) {
 			lowest := w.watchReady("api")
 			agent := w.startAgent()
 			w.terminate(instance)
-			agent.waitLog("node taken out of service", "node", old)
+			agent.waitLog("node cordoned", "node", old)
 			assertMarked(w, old, instance)
 			a := w.waitCompleted(instance)
 			w.waitQueueEmpty()
@@ -134,7 +134,7 @@ func TestHeartbeatsEndWithTheDrain(t *testing.T) {
 	agent := w.startAgent()
 	w.terminate(instance)
 	agent.waitLog("node drained", "node", old)
-	agent.waitLog("call failed, will be tried again", "api", "autoscaling")
+	agent.waitLog("call failed, retrying", "api", "autoscaling")
 	a := w.waitClosed(instance)
 	if a.ClosedBy != awsim.ByHeartbeatTimeout || len(a.PodsAtClose) > 0 {
 		t.Errorf("the action was closed by %q with the pods %q", a.ClosedBy, a.PodsAtClose)
@@ -220,7 +220,7 @@ func TestWhatIsPutOnTheNode(t *testing.T) {
 			complete := w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"})
 			agent := w.startAgent(tt.env...)
 			w.terminate(instance)
-			agent.waitLog("node taken out of service")
+			agent.waitLog("node cordoned")
 			n := w.getNode(old)
 			_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
 			tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
@@ -229,7 +229,7 @@ func TestWhatIsPutOnTheNode(t *testing.T) {
 			if !tainted || n.Spec.Unschedulable != tt.cordoned || excluded != tt.excluded {
 				t.Errorf("taints %v, unschedulable %v, excluded %v", n.Spec.Taints, n.Spec.Unschedulable, excluded)
 			}
-			agent.waitLog("call failed, will be tried again", "api", "autoscaling")
+			agent.waitLog("call failed, retrying", "api", "autoscaling")
 			_, excluded = w.getNode(old).Labels[corev1.LabelNodeExcludeBalancers]
 			if excluded != tt.atClose {
 				t.Errorf("excluded from load balancers after the drain: %v, want %v", excluded, tt.atClose)

@@ -90,5 +90,5 @@ func TestCopyAfterTheEnd(t *testing.T) {
 	w.aws.Send(w.queue, body)
 	agent.waitLog("termination ended", "outcome", "gone")
 	w.waitQueueEmpty()
-	agent.logs(1, "node taken out of service")
+	agent.logs(1, "node cordoned")
 }

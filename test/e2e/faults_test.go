@@ -119,7 +119,7 @@ func TestPodsThatCannotBeListed(t *testing.T) {
 	w.without("list", "pods")
 	agent := w.startAgent("DRAIN_TIMEOUT=5s", "HOOK_HEARTBEAT_INTERVAL=1s")
 	w.terminate(instance)
-	agent.waitLog("node taken out of service")
+	agent.waitLog("node cordoned")
 	const beat = "RecordLifecycleActionHeartbeat"
 	w.waitRequests(beat, len(w.calls("autoscaling", beat))+7) // past the deadline
 	if a := w.aws.Ledger()[0]; !a.ClosedAt.IsZero() {

@@ -79,7 +79,7 @@ func TestAgentsLaunches(t *testing.T) {
 	agent := w.startAgent(narrow(t, w.aws, agentKey, w.aws.QueueARN(w.queue),
 		"iam/agent-queue", "iam/agent-terminations", "iam/agent-launches"))
 	w.waitCompleted(a.InstanceID)
-	agent.waitLog("launch ended", "outcome", "serving")
+	agent.waitLog("launch ended", "outcome", "ready")
 }
 
 // TestTriggersFeatures: what docs/iam.md gives the trigger for a feature is enough for it, without the other features.

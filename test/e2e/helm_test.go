@@ -362,7 +362,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	r.must(r.cluster.MinAvailable(r.ctx, r.namespace, "db", "2"))
 	evicted = r.podsOn(node)
 	r.terminate(instance)
-	r.leader().waitLog("node taken out of service", "node", node)
+	r.leader().waitLog("node cordoned", "node", node)
 	// The taint alone is to keep the agents away. An agent of before the change may lead amid it, and cordon the node again.
 	_, err := r.cluster.Client().CoreV1().Nodes().Patch(r.ctx, node, types.MergePatchType,
 		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})

@@ -151,13 +151,13 @@ func TestLaunch(t *testing.T) {
 	agent := w.startAgent()
 	node, a := w.launch()
 	set := "DaemonSet " + w.namespace + "/cni"
-	agent.waitLog("waiting for the node", "node", node)
+	agent.waitLog("waiting for the node to become ready", "node", node)
 	w.assertHeld()
 	w.must(w.cluster.MarkReady(w.ctx, node))
-	agent.waitLog("waiting for the node", "node", node, "missing", "taint "+startupTaint+", "+set)
+	agent.waitLog("waiting for the node to become ready", "node", node, "missing", "taint "+startupTaint+", "+set)
 	w.assertHeld()
 	w.change(node, untaint)
-	agent.waitLog("waiting for the node", "node", node, "missing", set)
+	agent.waitLog("waiting for the node to become ready", "node", node, "missing", set)
 	w.assertHeld()
 	closed := w.waitCompleted(a.InstanceID)
 	if n, took := len(closed.Heartbeats), closed.ClosedAt.Sub(closed.StartedAt); n < 3 || took < timeout {
@@ -174,8 +174,8 @@ func TestLaunch(t *testing.T) {
 	if len(pods.Items) != 1 || !cluster.IsPodReady(&pods.Items[0]) {
 		t.Errorf("the instance is in service with %d pods of its DaemonSet, or one that is not Ready", len(pods.Items))
 	}
-	agent.waitLog("launch ended", "outcome", "serving", "instance", a.InstanceID)
-	if n := agent.metric("node_drainer_launches_total", "serving"); n != 1 {
+	agent.waitLog("launch ended", "outcome", "ready", "instance", a.InstanceID)
+	if n := agent.metric("node_drainer_launches_total", "ready"); n != 1 {
 		t.Errorf("%v launches are counted as serving, want 1", n)
 	}
 }
@@ -194,7 +194,7 @@ func TestLaunchThatNeverServes(t *testing.T) {
 		t.Errorf("abandoned after %v, want 5s", took)
 	}
 	agent.waitLog("launch ended", "outcome", "abandoned", "instance", a.InstanceID)
-	w.waitEvent("NodeNotServiceable")
+	w.waitEvent("NodeNotReadyInTime")
 	w.waitQueueEmpty()
 	if n := agent.metric("node_drainer_launches_total", "abandoned"); n != 1 {
 		t.Errorf("%v launches are counted as abandoned, want 1", n)
@@ -207,10 +207,10 @@ func TestLaunchAndKilled(t *testing.T) {
 	w := launching(t, cluster.Shared(t), time.Minute, cluster.Node{Unready: true})
 	first := w.startAgent()
 	node, a := w.launch()
-	first.waitLog("waiting for the node", "node", node)
+	first.waitLog("waiting for the node to become ready", "node", node)
 	first.kill()
 	second := w.startAgent()
-	second.waitLog("waiting for the node", "node", node)
+	second.waitLog("waiting for the node to become ready", "node", node)
 	w.assertHeld()
 	w.must(w.cluster.MarkReady(w.ctx, node))
 	w.waitCompleted(a.InstanceID)
@@ -233,7 +233,7 @@ func TestLaunchIntoTheWarmPool(t *testing.T) {
 	w.waitCompleted(a.InstanceID)
 	w.waitQueueEmpty()
 	agent.waitLog("launch ended", "outcome", "pooled")
-	if n := agent.count("waiting for the node"); n > 0 {
+	if n := agent.count("waiting for the node to become ready"); n > 0 {
 		t.Errorf("waited for the node, %d times told, %v in all", n, time.Since(began))
 	}
 }
@@ -252,7 +252,7 @@ func TestLaunchFromTheWarmPool(t *testing.T) {
 			corev1.Taint{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule})
 	})
 	agent := w.startAgent()
-	agent.waitLog("node put back into service", "node", node)
+	agent.waitLog("node uncordoned", "node", node)
 	w.must(w.cluster.MarkReady(w.ctx, node))
 	w.waitCompleted(a.InstanceID)
 	w.waitQueueEmpty()
@@ -260,7 +260,7 @@ func TestLaunchFromTheWarmPool(t *testing.T) {
 	if !slices.ContainsFunc(w.getNode(node).Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/theirs" }) {
 		t.Error("somebody else's taint was taken off")
 	}
-	w.waitEvent("BackInService")
+	w.waitEvent("Uncordoned")
 }
 
 // TestForgedLaunch: a message alone completes nothing, and goes.
@@ -269,7 +269,7 @@ func TestForgedLaunch(t *testing.T) {
 		member  bool
 		outcome string
 	}{
-		"for an instance of no group":          {false, "forged"},
+		"for an instance of no group":          {false, "unconfirmed"},
 		"for an instance that has been served": {true, "gone"},
 	}
 	for name, tt := range tests {
@@ -303,13 +303,13 @@ func TestLaunchWhileTheAPIServerIsStopped(t *testing.T) {
 	w := launching(t, ownCluster(t), time.Minute, cluster.Node{Unready: true})
 	agent := w.startAgent("LAUNCH_TIMEOUT=30s")
 	node, a := w.launch()
-	agent.waitLog("waiting for the node", "node", node)
+	agent.waitLog("waiting for the node to become ready", "node", node)
 	w.must(w.cluster.Stop(w.ctx))
-	agent.waitLog("step failed, will be tried again", "operation", "ask what the node lacks")
+	agent.waitLog("step failed, retrying", "operation", "ask what the node lacks")
 	w.assertHeld()
 	w.must(w.cluster.StartAgain(w.ctx))
 	w.must(w.cluster.MarkReady(w.ctx, node))
 	w.waitCompleted(a.InstanceID)
 	w.waitQueueEmpty()
-	agent.waitLog("launch ended", "outcome", "serving")
+	agent.waitLog("launch ended", "outcome", "ready")
 }

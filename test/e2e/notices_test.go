@@ -169,7 +169,7 @@ func TestSpotAmidASlowDrain(t *testing.T) {
 	w.interrupted(instance)
 	w.waitQueueEmpty()
 	agent.logs(1, "node drained")
-	agent.waitLog("node taken out of service", "event", "spot-interruption")
+	agent.waitLog("node cordoned", "event", "spot-interruption")
 }
 
 // TestManyInstancesOfOneChange: one event of AWS Health names several instances. All are drained before its message
@@ -200,9 +200,9 @@ func TestManyInstancesOfOneChange(t *testing.T) {
 // TestCanceledChange: maintenance is called off, and the nodes go back into service, with a message or without.
 func TestCanceledChange(t *testing.T) {
 	for name, env := range map[string][]string{
-		"a message tells":    {"SWEEP_INTERVAL=1h"},
-		"no message tells":   {"SWEEP_INTERVAL=1s"},
-		"it has taken place": {"SWEEP_INTERVAL=1h"},
+		"a message tells":    {"RESYNC_INTERVAL=1h"},
+		"no message tells":   {"RESYNC_INTERVAL=1s"},
+		"it has taken place": {"RESYNC_INTERVAL=1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,7 +224,7 @@ func TestCanceledChange(t *testing.T) {
 				w.must(w.aws.CancelChange(change))
 			}
 			w.waitNode(node, func(n *corev1.Node) bool { return !isMarked(n) && condition(n) == nil })
-			agent.waitLog("node put back into service", "node", node)
+			agent.waitLog("node uncordoned", "node", node)
 		})
 	}
 }
@@ -279,8 +279,8 @@ func TestForgedNotice(t *testing.T) {
 	agent := w.startAgent()
 	w.aws.Send(w.queue, awsim.SpotInterruption(w.aws.Envelope(), instance, "eu-central-1a", "terminate"))
 	w.aws.Send(w.queue, awsim.StateChange(w.aws.Envelope(), instance, "stopping"))
-	agent.waitLog("termination ended", "outcome", "forged", "event", "spot-interruption")
-	agent.waitLog("termination ended", "outcome", "forged", "event", "state-change")
+	agent.waitLog("termination ended", "outcome", "unconfirmed", "event", "spot-interruption")
+	agent.waitLog("termination ended", "outcome", "unconfirmed", "event", "state-change")
 	w.waitQueueEmpty()
 	w.assertUnmarked(node)
 	if n := len(w.evicted()); n > 0 {
@@ -311,7 +311,7 @@ func TestNoMessage(t *testing.T) {
 			w.node()
 			w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
 			before := w.podsOf("api")
-			agent := w.startAgent("SWEEP_INTERVAL=1s")
+			agent := w.startAgent("RESYNC_INTERVAL=1s")
 			w.terminate(instance)
 			agent.waitLog("termination ended", "outcome", "drained")
 			w.waitClosed(instance)
@@ -324,7 +324,7 @@ func TestNoMessage(t *testing.T) {
 					t.Errorf("somebody else's hook had %d heartbeats and %d completions of ours", len(a.Heartbeats), len(a.Completions))
 				}
 			}
-			agent.waitMetric("node_drainer_swept_total", "", 1) // a look later
+			agent.waitMetric("node_drainer_messages_lost_total", "", 1) // a look later
 		})
 	}
 }
@@ -339,7 +339,7 @@ func TestMarkOnALivingNode(t *testing.T) {
 		fmt.Sprintf(`{"instance":%q,"reason":"lifecycle-terminating","since":"2026-01-02T03:04:05Z","put":["taint"]}`, instance), taint)
 	_, err := w.cluster.Client().CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.must(err)
-	w.startAgent("SWEEP_INTERVAL=1s").waitLog("node put back into service", "node", node)
+	w.startAgent("RESYNC_INTERVAL=1s").waitLog("node uncordoned", "node", node)
 	n := w.getNode(node)
 	if !n.Spec.Unschedulable || len(n.Spec.Taints) == 0 || n.Spec.Taints[0].Key != "theirs" {
 		t.Errorf("what was not ours is gone: unschedulable %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
@@ -363,12 +363,12 @@ func TestResumedNotice(t *testing.T) {
 	w.waitQueueEmpty()
 	w.must(w.aws.Interrupt(instance, 75*time.Second))
 	first.waitLog("eviction blocked")
-	deadline := first.waitLog("node taken out of service").text("deadline")
+	deadline := first.waitLog("node cordoned").text("deadline")
 	first.kill()
 	second := w.startAgent("QUEUE_VISIBILITY_TIMEOUT=10m")
 	second.waitLog("node drained", "node", old)
 	w.interrupted(instance)
-	if again := second.count("node taken out of service"); again != 0 {
+	if again := second.count("node cordoned"); again != 0 {
 		t.Errorf("the second agent gave the node another deadline than %s", deadline)
 	}
 }

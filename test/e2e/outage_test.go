@@ -99,7 +99,7 @@ func TestAutoScalingIsSilent(t *testing.T) {
 	if n := len(w.evicted()); n > 0 {
 		t.Errorf("%d pods were evicted before Auto Scaling had confirmed the termination", n)
 	}
-	if n := agent.count("node taken out of service"); n > 0 {
+	if n := agent.count("node cordoned"); n > 0 {
 		t.Error("the termination went on without a confirmation")
 	}
 	answer()

@@ -107,7 +107,7 @@ func TestWaitedFor(t *testing.T) {
 			agent.waitLog("termination ended", "outcome", "drained")
 			if tt.forced {
 				w.assertEvictedOnce(nil)
-				w.waitEvent("EvictionPutOff")
+				w.waitEvent("EvictionPostponed")
 				w.waitEvent("DeletedAtDeadline")
 			} else {
 				w.assertEvictedOnce([]string{"one"})
@@ -233,7 +233,7 @@ func TestBurstEvictsOnce(t *testing.T) {
 	}
 	var marked []time.Time
 	for _, instance := range instances {
-		marked = append(marked, agent.waitLog("node taken out of service", "instance", instance).at(t))
+		marked = append(marked, agent.waitLog("node cordoned", "instance", instance).at(t))
 	}
 	took := slices.MaxFunc(marked, time.Time.Compare).Sub(slices.MinFunc(marked, time.Time.Compare))
 	twice := len(w.evicted()) - len(before)
@@ -375,7 +375,7 @@ func TestLatePod(t *testing.T) {
 	w.deploy("api", old, 1, cluster.Pods{Stop: 15 * time.Second}) // Time to be late in.
 	agent := w.startAgent()
 	w.terminate(instance)
-	agent.waitLog("node taken out of service")
+	agent.waitLog("node cordoned")
 	_, err := w.cluster.Client().CoreV1().Pods(w.namespace).Create(w.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "late"},
 		Spec:       corev1.PodSpec{NodeName: old, Containers: []corev1.Container{{Name: "main", Image: "registry.example/app:1"}}},

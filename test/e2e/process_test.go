@@ -45,7 +45,7 @@ func TestReadiness(t *testing.T) {
 	w := newWorld(t)
 	missing := w.aws.Inject(awsim.Fault{Action: "GetQueueAttributes", Code: "AccessDenied", Status: 403})
 	agent := w.beginAgent()
-	agent.waitLog("call failed, will be tried again", "api", "sqs")
+	agent.waitLog("call failed, retrying", "api", "sqs")
 	if code, _ := agent.get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz is %d", code)
 	}

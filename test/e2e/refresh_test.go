@@ -185,7 +185,7 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 			f.launchHook(time.Minute)
 			pods := f.serve(cluster.Pods{})
 			lowest := f.watchReady("api")
-			agent := f.startAgent("LAUNCH_TIMEOUT=3s", "NODE_REGISTRATION_TIMEOUT=1s", "SWEEP_INTERVAL=1s")
+			agent := f.startAgent("LAUNCH_TIMEOUT=3s", "NODE_REGISTRATION_TIMEOUT=1s", "RESYNC_INTERVAL=1s")
 			f.refresh(tt.how, tt.minHealthy, tt.maxHealthy)
 			f.waitAbandoned(2)
 			f.aws.SetDelays(awsim.Delays{RefreshGiveUp: time.Second})
@@ -211,7 +211,7 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 				t.Errorf("%d launches are counted as abandoned, want %d, and %d more at most", n, abandoned, givenUp)
 			}
 			if tt.how == cluster.BootUnready {
-				f.waitEvent("NodeNotServiceable")
+				f.waitEvent("NodeNotReadyInTime")
 			}
 			t.Logf("%d of %d old nodes went, %d launches were abandoned: %s", len(gone), tt.size, abandoned, reason)
 		})
@@ -297,14 +297,14 @@ func TestRefresh(t *testing.T) {
 	f.refresh(cluster.BootUnready, 75, 0)
 	theirs := cluster.NodeName(f.newcomer().InstanceID)
 	f.change(theirs, func(n *corev1.Node) { n.Annotations[scaleDownDisabled] = "true" })
-	agent := f.startAgent("SWEEP_INTERVAL=1s")
+	agent := f.startAgent("RESYNC_INTERVAL=1s")
 
 	var known, ours []string
 	for i := range size {
 		id := f.newcomer(known...).InstanceID
 		known = append(known, id)
 		node := cluster.NodeName(id)
-		agent.waitLog("waiting for the node", "node", node)
+		agent.waitLog("waiting for the node to become ready", "node", node)
 		if node != theirs {
 			ours = append(ours, node)
 			f.waitNode(node, func(n *corev1.Node) bool {
@@ -367,18 +367,18 @@ func TestRefreshAndKilled(t *testing.T) {
 	f.launchHook(5 * time.Minute)
 	f.serve(cluster.Pods{Stop: 2 * time.Second})
 	lowest := f.watchReady("api")
-	leader, standby := f.pair("SWEEP_INTERVAL=1s")
+	leader, standby := f.pair("RESYNC_INTERVAL=1s")
 	f.refresh(cluster.BootUnready, 75, 0)
 
 	first := f.newcomer()
-	leader.waitLog("waiting for the node", "node", cluster.NodeName(first.InstanceID))
+	leader.waitLog("waiting for the node to become ready", "node", cluster.NodeName(first.InstanceID))
 	f.must(f.cluster.MarkReady(f.ctx, cluster.NodeName(first.InstanceID)))
 	second := f.newcomer(first.InstanceID)
-	leader.waitLog("waiting for the node", "node", cluster.NodeName(second.InstanceID))
+	leader.waitLog("waiting for the node to become ready", "node", cluster.NodeName(second.InstanceID))
 	f.machines.Boot(2, cluster.BootReady)
 	leader.kill()
-	standby.waitLog("leading")
-	standby.waitLog("waiting for the node", "node", cluster.NodeName(second.InstanceID))
+	standby.waitLog("started leading")
+	standby.waitLog("waiting for the node to become ready", "node", cluster.NodeName(second.InstanceID))
 	f.must(f.cluster.MarkReady(f.ctx, cluster.NodeName(second.InstanceID)))
 
 	if ended := f.waitRefreshed(); ended.Status != types.InstanceRefreshStatusSuccessful {
@@ -398,16 +398,16 @@ func TestLaunchWithoutMessage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		timeout, result, outcome string
 	}{
-		"the node can serve":  {"15m", "CONTINUE", "serving"},
+		"the node can serve":  {"15m", "CONTINUE", "ready"},
 		"the node never does": {"4s", "ABANDON", "abandoned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := launching(t, cluster.Shared(t), time.Minute, cluster.Node{Unready: true})
 			w.aws.Delay(w.queue, time.Hour)
-			agent := w.startAgent("SWEEP_INTERVAL=1s", "LAUNCH_TIMEOUT="+tt.timeout)
+			agent := w.startAgent("RESYNC_INTERVAL=1s", "LAUNCH_TIMEOUT="+tt.timeout)
 			node, a := w.launch()
-			agent.waitLog("waiting for the node", "node", node, "instance", a.InstanceID)
+			agent.waitLog("waiting for the node to become ready", "node", node, "instance", a.InstanceID)
 			if tt.result == "CONTINUE" {
 				w.assertHeld()
 				w.must(w.cluster.MarkReady(w.ctx, node))

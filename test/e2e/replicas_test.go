@@ -24,7 +24,7 @@ func (w *world) replica(name string, env ...string) *process {
 func (w *world) pair(env ...string) (leader, standby *process) {
 	w.t.Helper()
 	leader = w.replica("one", env...)
-	leader.waitLog("leading")
+	leader.waitLog("started leading")
 	leader.waitReadyz(http.StatusOK, "ready: leading")
 	standby = w.replica("two", env...)
 	standby.waitReadyz(http.StatusOK, "ready: standing by; one_")
@@ -119,7 +119,7 @@ func TestHandOver(t *testing.T) {
 			deadline := w.deadline(old)
 			ended := time.Now()
 			tt.end(one)
-			began := two.waitLog("leading").at(t)
+			began := two.waitLog("started leading").at(t)
 			two.waitLog("pod evicted") // More pods are on the node, which goes when it is empty.
 			if after := w.deadline(old); after != deadline {
 				t.Errorf("the deadline was %s, and is %s", deadline, after)
@@ -146,15 +146,15 @@ func TestLostLease(t *testing.T) {
 	w.deploy("api", old, 2, cluster.Pods{Stop: 2 * time.Second})
 	w.must(w.cluster.MinAvailable(w.ctx, w.namespace, "api", "2"))
 	agent := w.replica("one", "QUEUE_VISIBILITY_TIMEOUT=1h")
-	agent.waitLog("leading")
+	agent.waitLog("started leading")
 	w.terminate(instance)
-	agent.waitLog("node taken out of service")
+	agent.waitLog("node cordoned")
 
 	bindings := w.cluster.Client().RbacV1().RoleBindings(w.namespace)
 	binding, err := bindings.Get(w.ctx, w.namespace, metav1.GetOptions{})
 	w.must(err)
 	w.must(bindings.Delete(w.ctx, w.namespace, metav1.DeleteOptions{}))
-	agent.waitLog("no longer leading")
+	agent.waitLog("stopped leading")
 	agent.waitReadyz(http.StatusServiceUnavailable, "/"+w.namespace+" could not be reached")
 	agent.healthy()
 	if q := w.aws.Queue(w.queue); q.Visible != 1 || q.InFlight != 0 {
@@ -183,13 +183,13 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 	before := w.podsOf("api")
 	env := []string{"QUEUE_VISIBILITY_TIMEOUT=1h"}
 	one := w.replica("one", append(env, "NODE_NAME="+old)...)
-	one.waitLog("leading")
+	one.waitLog("started leading")
 	two := w.replica("two", append(env, "NODE_NAME="+other)...)
 	two.waitReadyz(http.StatusOK, "standing by")
 	w.terminate(instance)
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
-	marked, began := one.waitLog("node taken out of service").at(t), two.waitLog("leading").at(t)
+	marked, began := one.waitLog("node cordoned").at(t), two.waitLog("started leading").at(t)
 	t.Logf("the other led %v after the node was marked", began.Sub(marked))
 	two.logs(1, "node drained")
 	if one.count("pod evicted") > 0 {
@@ -210,11 +210,11 @@ func TestSingleReplicaOnItsOwnNode(t *testing.T) {
 	before := w.podsOf("api")
 	one := w.replica("one", "QUEUE_VISIBILITY_TIMEOUT=1h", "NODE_NAME="+old,
 		"LEADER_LEASE_DURATION=3s", "LEADER_RENEW_DEADLINE=2s", "LEADER_RETRY_PERIOD=500ms")
-	one.waitLog("leading")
+	one.waitLog("started leading")
 	w.terminate(instance)
 	w.waitCompleted(instance)
 	w.waitQueueEmpty()
-	one.logs(2, "leading")
+	one.logs(2, "started leading")
 	w.assertEvictedOnce(before)
 }
 
@@ -231,7 +231,7 @@ func TestBothReplicasOnNodesThatGo(t *testing.T) {
 	w.deploy("web", names[1], 2, cluster.Pods{})
 	env := []string{"QUEUE_VISIBILITY_TIMEOUT=1h"}
 	one := w.replica("one", append(env, "NODE_NAME="+names[0])...)
-	one.waitLog("leading")
+	one.waitLog("started leading")
 	two := w.replica("two", append(env, "NODE_NAME="+names[1])...)
 	two.waitReadyz(http.StatusOK, "standing by")
 	for _, instance := range instances {
@@ -241,7 +241,7 @@ func TestBothReplicasOnNodesThatGo(t *testing.T) {
 		w.waitCompleted(instance)
 	}
 	w.waitQueueEmpty()
-	if n := one.count("leading") + two.count("leading"); n < 2 || n > 3 {
+	if n := one.count("started leading") + two.count("started leading"); n < 2 || n > 3 {
 		t.Errorf("there were %d leaders, want two or three", n)
 	}
 }
@@ -296,8 +296,8 @@ func TestTwoLeaders(t *testing.T) {
 	if len(asked) != len(before) {
 		t.Errorf("%d pods were evicted, want %d", len(asked), len(before))
 	}
-	one.waitLog("termination taken up")
-	two.waitLog("termination taken up")
+	one.waitLog("termination started")
+	two.waitLog("termination started")
 	for _, p := range []*process{one, two} {
 		p.healthy()
 		if p.count("pod deleted at the deadline") > 0 {
@@ -329,7 +329,7 @@ func TestReplicasOutliveTheAPIServer(t *testing.T) {
 	}
 	w.must(w.cluster.StartAgain(w.ctx))
 	a := w.waitCompleted(instance)
-	t.Logf("%d heartbeats, led %d and %d times", len(a.Heartbeats), one.count("leading"), two.count("leading"))
+	t.Logf("%d heartbeats, led %d and %d times", len(a.Heartbeats), one.count("started leading"), two.count("started leading"))
 	w.waitQueueEmpty()
 	w.assertEvictedAmidOutage(before)
 }

@@ -63,7 +63,7 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	f.launchHook(time.Minute)
 	before := f.serve(cluster.Pods{Stop: time.Second, Change: clinging(nodesOf(f.old)...)})
 	lowest := f.watchReady("api")
-	f.startAgent("SWEEP_INTERVAL=1s")
+	f.startAgent("RESYNC_INTERVAL=1s")
 	f.outdate()
 	f.machines.Boot(2, cluster.BootUnready) // No pod moves before there is the taint.
 	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
@@ -87,7 +87,7 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 func TestTaintsAreTakenOff(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(2))
-	f.startAgent("SWEEP_INTERVAL=1s")
+	f.startAgent("RESYNC_INTERVAL=1s")
 	f.launchHook(time.Minute)
 	f.outdate()
 	f.machines.Boot(2, cluster.BootUnready)

@@ -50,13 +50,13 @@ func TestForgedMessage(t *testing.T) {
 				w.waitNode(node, isMarked)
 			}
 			answer()
-			agent.waitLog("termination ended", "outcome", "forged", "instance", instance)
+			agent.waitLog("termination ended", "outcome", "unconfirmed", "instance", instance)
 			w.waitQueueEmpty()
 			w.assertUnmarked(node)
 			if n := len(w.evicted()); n > 0 {
 				t.Errorf("%d pods were evicted", n)
 			}
-			if n := agent.metric("node_drainer_terminations_total", "forged"); n != 1 {
+			if n := agent.metric("node_drainer_terminations_total", "unconfirmed"); n != 1 {
 				t.Errorf("%v terminations were counted as forged, want 1", n)
 			}
 		})
@@ -147,8 +147,8 @@ func TestForeignInstance(t *testing.T) {
 	w.must(w.aws.AddInstance("others", instance, "eu-central-1a"))
 	agent := w.startAgent()
 	w.terminate(instance)
-	agent.waitLog("termination ended", "outcome", "foreign")
-	agent.waitLog("message settled", "outcome", "released")
+	agent.waitLog("termination ended", "outcome", "other-cluster")
+	agent.waitLog("message handled", "outcome", "released")
 	if n := len(w.calls("autoscaling", "RecordLifecycleActionHeartbeat")); n > 0 {
 		t.Errorf("%d heartbeats were sent for another cluster's hook", n)
 	}
@@ -166,12 +166,12 @@ func TestNodeThatRegistersLate(t *testing.T) {
 	w.must(w.aws.AddInstance(group, instance, "eu-central-1a"))
 	agent := w.startAgent("DRAIN_SETTLE=20s") // the node is to be seen Ready before it goes
 	w.terminate(instance)
-	agent.waitLog("no node is registered for the instance, waiting for one")
+	agent.waitLog("waiting for the instance to register as a node")
 	if a := w.aws.Ledger()[0]; !a.ClosedAt.IsZero() {
 		t.Fatalf("the action was closed by %q before its node could register", a.ClosedBy)
 	}
 	node := w.cluster.Node(t, cluster.Node{InstanceID: instance, Pool: w.namespace})
-	agent.waitLog("node taken out of service", "node", node)
+	agent.waitLog("node cordoned", "node", node)
 	agent.waitLog("termination ended", "outcome", "drained")
 	w.waitCompleted(instance)
 }

@@ -142,7 +142,7 @@ func TestHundredNodes(t *testing.T) {
 	sent := time.Since(began)
 	var last time.Time
 	for _, instance := range instances {
-		if at := agent.waitLog("node taken out of service", "instance", instance).at(t); at.After(last) {
+		if at := agent.waitLog("node cordoned", "instance", instance).at(t); at.After(last) {
 			last = at
 		}
 	}

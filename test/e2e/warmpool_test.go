@@ -67,7 +67,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 		sweep string
 		told  string
 	}{
-		{"a launch hook tells of it", true, "1h", "BackInService"},
+		{"a launch hook tells of it", true, "1h", "Uncordoned"},
 		{"the sweep finds it", false, "1s", ""},
 		{"both", true, "1s", ""},
 	} {
@@ -80,7 +80,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 			f.pool(0, 2)
 			bearing := []corev1.Toleration{{Key: theirTaint, Operator: corev1.TolerationOpExists}}
 			f.serve(cluster.Pods{Stop: time.Second, Tolerations: bearing})
-			f.startAgent("SWEEP_INTERVAL=" + tt.sweep)
+			f.startAgent("RESYNC_INTERVAL=" + tt.sweep)
 
 			f.scale(1)
 			id := f.waitPooled()
@@ -169,7 +169,7 @@ func TestIntoTheWarmPoolAndOut(t *testing.T) {
 				f.aws.Delay(f.queue, time.Hour)
 			}
 			f.machines.Boot(1, cluster.BootUnready)
-			agent := f.startAgent("SWEEP_INTERVAL=1s")
+			agent := f.startAgent("RESYNC_INTERVAL=1s")
 			began := time.Now()
 			f.pool(1, 1)
 			id := f.waitPooled()
@@ -179,14 +179,14 @@ func TestIntoTheWarmPoolAndOut(t *testing.T) {
 			f.assertUnmarked(node)
 
 			f.scale(2)
-			agent.waitLog("waiting for the node", "instance", id)
+			agent.waitLog("waiting for the node to become ready", "instance", id)
 			t.Logf("waited for after %v", time.Since(began))
 			f.assertOpen(id)
 			f.must(f.cluster.MarkReady(f.ctx, node))
 			t.Logf("schedulable after %v", time.Since(began))
 			f.waitCompleted(id)
 			t.Logf("completed after %v", time.Since(began))
-			agent.waitLog("launch ended", "instance", id, "outcome", "serving")
+			agent.waitLog("launch ended", "instance", id, "outcome", "ready")
 			f.assertUnmarked(node)
 		})
 	}
