@@ -54,7 +54,7 @@ func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	cmds := []string{"cmd/agent", "cmd/trigger"}
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
-	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster")
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/refresh", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
@@ -69,7 +69,7 @@ func guards() []guard {
 
 // standardOnly are the rooms that import nothing but the standard library.
 func standardOnly() []string {
-	return []string{"pkg/event", "internal/batch", "internal/text", "internal/retry"}
+	return []string{"pkg/event", "internal/batch", "internal/text"}
 }
 
 // source is one Go file of the module.
