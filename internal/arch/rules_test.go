@@ -39,6 +39,7 @@ func rows() map[string]int {
 		"internal/config":  4, // Above row 2, as it gathers the Config of each room there.
 
 		"internal/app": 5,
+		"internal/cli": 5,
 
 		"cmd/agent":   6,
 		"cmd/trigger": 6,
@@ -54,7 +55,7 @@ type guard struct {
 
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
-	cmds := []string{"internal/app", "cmd/trigger"}
+	cmds := []string{"internal/app", "internal/cli"}
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
 	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster", "internal/retry")
 	return []guard{
