@@ -28,7 +28,7 @@ func pod(name string, changes ...func(*Pod)) Pod {
 func stay(why StayReason) func(*Pod)         { return func(p *Pod) { p.StayReason = why } }
 func grace(g time.Duration) func(*Pod)       { return func(p *Pod) { p.Grace = g } }
 func budgeted(names ...string) func(*Pod)    { return func(p *Pod) { p.Budgets = names } }
-func goneBy(offset time.Duration) func(*Pod) { return func(p *Pod) { p.GoneBy = at(offset) } }
+func goneBy(offset time.Duration) func(*Pod) { return func(p *Pod) { p.GraceEndsAt = at(offset) } }
 func tier(n int) func(*Pod)                  { return func(p *Pod) { p.Tier = n } }
 func waits(why WaitReason) func(*Pod)        { return func(p *Pod) { p.WaitReason = why } }
 
@@ -42,10 +42,10 @@ func unready(p *Pod) { p.Ready, p.UnreadySince = false, t0 }
 func sent(p *Pod) { p.Try.Last = Sent }
 
 // blocked is what is noted of a pod that its budget's account had seem free, and the API server refused.
-func blocked(p *Pod) { p.Try = Try{Last: Blocked, Why: "the API server says so"} }
+func blocked(p *Pod) { p.Try = Try{Last: Blocked, Message: "the API server says so"} }
 
 func tried(last Outcome, next time.Duration) func(*Pod) {
-	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), Failures: 1, Why: "the API server says so"} }
+	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), Failures: 1, Message: "the API server says so"} }
 }
 
 // budget is a PodDisruptionBudget over five pods that asks for three, and allows as many disruptions as it can.
@@ -88,7 +88,7 @@ func show(s Step) string {
 	removals := func(rs []Removal) (names []string) {
 		for _, r := range rs {
 			name := r.Pod.Name
-			if r.Why == Unhealthy {
+			if r.Reason == Unhealthy {
 				name += " unhealthy"
 			}
 			if r.Grace != 0 {
@@ -102,7 +102,7 @@ func show(s Step) string {
 	for _, w := range s.Wait {
 		text := fmt.Sprintf("%s %s %s", w.Pod.Name, w.Reason, w.Budget)
 		if w.Reason == VolumesAttached {
-			text += w.Why
+			text += w.Message
 		}
 		waits = append(waits, strings.TrimSpace(text))
 	}
@@ -485,7 +485,7 @@ func TestDecideExplainsWhyAPodIsHeld(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			step := Decide(State{Since: t0, Pods: []Pod{tt.pod}, Budgets: tt.budgets}, t0, at(window), plain())
-			if len(step.Wait) != 1 || step.Wait[0].Why != tt.want {
+			if len(step.Wait) != 1 || step.Wait[0].Message != tt.want {
 				t.Errorf("got %+v, want %q", step.Wait, tt.want)
 			}
 		})

@@ -160,11 +160,11 @@ func (w *world) PodEvicted(_ Target, p Pod, waited time.Duration) {
 }
 
 func (w *world) PodBlocked(_ Target, b Waiting) {
-	w.tell("blocked %s since %v: %s %s, %s", b.Pod.Name, b.Since.Sub(w.since), b.Reason, b.Budget, b.Why)
+	w.tell("blocked %s since %v: %s %s, %s", b.Pod.Name, b.Since.Sub(w.since), b.Reason, b.Budget, b.Message)
 }
 
 func (w *world) PodForced(_ Target, r Removal) {
-	w.tell("forced %s in %v: %s", r.Pod.Name, r.Grace, r.Why)
+	w.tell("forced %s in %v: %s", r.Pod.Name, r.Grace, r.Reason)
 }
 
 func (w *world) EvictionRefused(_ Target, p Pod, o Outcome) { w.tell("refused %s: %s", p.Name, o) }

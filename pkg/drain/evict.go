@@ -148,9 +148,9 @@ func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try
 	case outcome == Accepted, outcome == Forced:
 		return Try{Last: outcome, Next: now.Add(settleTime)}
 	case outcome == Blocked && r.Budget != "":
-		return Try{Last: outcome, Why: why}
+		return Try{Last: outcome, Message: why}
 	}
-	n, evicting := r.Pod.Try.Failures, r.Why == ""
+	n, evicting := r.Pod.Try.Failures, r.Reason == ""
 	if !evicting && r.Pod.Try.Eviction {
 		n = 0
 	}
@@ -162,5 +162,5 @@ func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try
 	if !evicting && n >= broken && apierrors.IsInternalError(err) {
 		outcome = Denied
 	}
-	return Try{Last: outcome, Next: now.Add(jittered(pause)), Failures: n, Why: why, Eviction: evicting}
+	return Try{Last: outcome, Next: now.Add(jittered(pause)), Failures: n, Message: why, Eviction: evicting}
 }

@@ -194,14 +194,14 @@ func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
 		}
 		now = try.Next
 	}
-	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Why != "" {
+	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Message != "" {
 		t.Errorf("success does not forgive: %+v", try)
 	}
 }
 
 func TestAPodThatItsBudgetHoldsHasNoPauseOfItsOwn(t *testing.T) {
 	r := Removal{Pod: Pod{Try: Try{Failures: 3}}, Budget: "x/b"}
-	if diff := cmp.Diff(Try{Last: Blocked, Why: "held"}, r.next(Blocked, "held", held(10), t0)); diff != "" {
+	if diff := cmp.Diff(Try{Last: Blocked, Message: "held"}, r.next(Blocked, "held", held(10), t0)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -116,7 +116,7 @@ func (r rules) read(p *corev1.Pod) Pod {
 		out.Grace = time.Duration(*g) * time.Second
 	}
 	if p.DeletionTimestamp != nil {
-		out.GoneBy = p.DeletionTimestamp.Time
+		out.GraceEndsAt = p.DeletionTimestamp.Time
 	}
 	out.UnreadySince = p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {

@@ -401,7 +401,7 @@ func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
 		}},
 	}
 	want := Pod{
-		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GoneBy: t0,
+		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GraceEndsAt: t0,
 	}
 	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
 		t.Error(diff)

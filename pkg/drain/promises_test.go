@@ -33,7 +33,7 @@ func randomState(r *rand.Rand, now time.Time) State {
 			p.Try.Next, p.Try.Failures = near(), r.IntN(3)
 		}
 		if r.IntN(5) == 0 {
-			p.GoneBy = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
+			p.GraceEndsAt = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
 		}
 		if r.IntN(8) == 0 {
 			p.WaitReason = oneOfThese(r, OptedOut, WaitedFor)
@@ -156,7 +156,7 @@ func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
 			return r.Pod.Name + " is removed although all is done"
 		case r.Pod.Try.Last == Sent:
 			return r.Pod.Name + " is removed while a request is under way"
-		case policy.Force && r.Pod.GoneBy.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
+		case policy.Force && r.Pod.GraceEndsAt.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
 			r.Grace != time.Second:
 			return r.Pod.Name + " may run beyond the deadline"
 		}
@@ -191,7 +191,7 @@ func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
 func judgeEvictions(s State, step Step, now time.Time, policy Policy) string {
 	for _, r := range step.Evict {
 		switch p := r.Pod; {
-		case !p.GoneBy.IsZero():
+		case !p.GraceEndsAt.IsZero():
 			return p.Name + " is evicted though it is terminating"
 		case len(p.Budgets) > 1:
 			return p.Name + " is evicted, which the API server refuses for two budgets"
@@ -201,7 +201,7 @@ func judgeEvictions(s State, step Step, now time.Time, policy Policy) string {
 			return p.Name + " is evicted before its pause is over"
 		}
 		for _, other := range s.Pods {
-			stuck := !other.GoneBy.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
+			stuck := !other.GraceEndsAt.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
 			denied := other.Try.Last == Denied
 			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !bounded(policy, r.Pod.Tier) {
 				return r.Pod.Name + " is evicted before " + other.Name + " of an earlier tier"
@@ -225,13 +225,13 @@ func judgeDeletions(s State, step Step, now, deadline time.Time, policy Policy) 
 	half := deadline.Sub(s.Since) / 2
 	for _, r := range step.Delete {
 		switch {
-		case r.Why == "":
+		case r.Reason == "":
 			return r.Pod.Name + " is deleted without a reason"
-		case r.Why == Unhealthy && (policy.ForceUnhealthy == 0 || r.Pod.Ready):
+		case r.Reason == Unhealthy && (policy.ForceUnhealthy == 0 || r.Pod.Ready):
 			return r.Pod.Name + " is deleted as unhealthy, against the policy"
-		case r.Why == AtDeadline && (!policy.Force || r.Grace == 0):
+		case r.Reason == AtDeadline && (!policy.Force || r.Grace == 0):
 			return r.Pod.Name + " is deleted, against the policy or without a grace"
-		case r.Why == AtDeadline && now.Before(deadline.Add(-half)):
+		case r.Reason == AtDeadline && now.Before(deadline.Add(-half)):
 			return r.Pod.Name + " is deleted in the first half of the time"
 		}
 	}
@@ -248,7 +248,7 @@ func judgeWaits(step Step, named map[string]int) string {
 			named[w.Pod.UID]++
 		}
 		held := w.Reason == BlockedByBudget || w.Reason == Misconfigured
-		if held && len(w.Pod.Budgets) > 0 && (w.Budget == "" || w.Why == "") {
+		if held && len(w.Pod.Budgets) > 0 && (w.Budget == "" || w.Message == "") {
 			return w.Pod.Name + " waits for a budget without a name, or a word about it"
 		}
 		if !slices.Contains(append(WaitReasons(), Terminating, Requested), w.Reason) {
@@ -261,7 +261,7 @@ func judgeWaits(step Step, named map[string]int) string {
 func judgeEnd(s State, step Step, now, deadline time.Time, policy Policy) string {
 	early := now.Before(deadline)
 	for _, p := range step.Left {
-		stuck := !p.GoneBy.IsZero() && now.After(p.GoneBy) && (s.Unreachable || policy.StuckAfter > 0)
+		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || policy.StuckAfter > 0)
 		if step.Done && early && !stuck {
 			return "done before the deadline though " + p.Name + " is left"
 		}
@@ -324,8 +324,8 @@ func newFleet(r *rand.Rand) *fleet {
 	for i := range f.state.Pods {
 		p := &f.state.Pods[i]
 		p.Try = Try{}
-		if !p.GoneBy.IsZero() {
-			f.stop(p, p.GoneBy)
+		if !p.GraceEndsAt.IsZero() {
+			f.stop(p, p.GraceEndsAt)
 		}
 	}
 	if r.IntN(3) == 0 {
@@ -337,13 +337,13 @@ func newFleet(r *rand.Rand) *fleet {
 
 // stop lets a pod end by goneBy; one in ten is held by a finalizer for ever.
 func (f *fleet) stop(p *Pod, goneBy time.Time) {
-	if p.GoneBy.IsZero() || goneBy.Before(p.GoneBy) {
-		p.GoneBy = goneBy
+	if p.GraceEndsAt.IsZero() || goneBy.Before(p.GraceEndsAt) {
+		p.GraceEndsAt = goneBy
 	}
 	if _, stuck := f.gone[p.UID]; !stuck && f.r.IntN(10) == 0 {
 		f.gone[p.UID] = time.Time{}
 	} else if !stuck || !f.gone[p.UID].IsZero() {
-		f.gone[p.UID] = p.GoneBy
+		f.gone[p.UID] = p.GraceEndsAt
 	}
 }
 
