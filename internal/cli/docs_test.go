@@ -11,12 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
-	"github.com/node-drainer/node-drainer/test/chart"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 
@@ -119,27 +117,6 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 	}
 	if found < 4 {
 		t.Errorf("only %d command lines were found", found)
-	}
-}
-
-// TestTheCronJobsOfTheDocs: the trigger understands what the chart makes of the CronJobs that pages show.
-func TestTheCronJobsOfTheDocs(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for _, install := range docs.Installs(t) {
-		for _, o := range install.Objects {
-			var job batchv1.CronJob
-			if o.GetKind() != "CronJob" {
-				continue
-			} else if err := chart.Find(install.Objects, "CronJob", o.GetName(), &job); err != nil {
-				t.Fatal(err)
-			}
-			found++
-			understood(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
-		}
-	}
-	if found < 2 {
-		t.Errorf("only %d CronJobs were found", found)
 	}
 }
 

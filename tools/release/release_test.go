@@ -51,8 +51,8 @@ func TestGoreleaserVersion(t *testing.T) {
 var (
 	uses   = regexp.MustCompile(`uses:\s*(.*)`)
 	pinned = regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	makes  = regexp.MustCompile(`\bmake ([a-z-]+)`)
-	target = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	makes  = regexp.MustCompile(`\bmake ([a-z0-9-]+)`)
+	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
 
 // faults tells what is wrong with a workflow: an action that is named by a tag, which its owner, or whoever robs
