@@ -45,7 +45,7 @@ func (r rooms) run(ctx context.Context, listener net.Listener, handler http.Hand
 func (r rooms) lead(ctx context.Context) error {
 	showing, stopShowing := context.WithCancel(context.WithoutCancel(ctx))
 	var conditions sync.WaitGroup
-	conditions.Go(func() { r.nodes.WriteConditions(showing, r.observer) })
+	conditions.Go(func() { r.nodes.Conditions.Run(showing, r.observer) })
 	defer conditions.Wait()
 	defer stopShowing()
 	g, ctx := errgroup.WithContext(ctx)

@@ -78,7 +78,7 @@ func newObserver(
 		log = log.With().Bool("dry_run", true).Logger()
 		return observe.New(log, registry, observe.Silence{}, observe.Silence{}, agent.Outcomes())
 	}
-	return observe.New(log, registry, events, nodes, agent.Outcomes())
+	return observe.New(log, registry, events, nodes.Conditions, agent.Outcomes())
 }
 
 // rooms are the parts of the agent that run for as long as it does, and what they run for.
