@@ -69,7 +69,7 @@ func newObserver(
 		log = log.With().Bool("dry_run", true).Logger()
 		return observe.New(log, registry, observe.Silence{}, observe.Silence{}, agent.Outcomes())
 	}
-	return observe.New(log, registry, events, nodes, agent.Outcomes())
+	return observe.New(log, registry, events, nodes.Conditions, agent.Outcomes())
 }
 
 // kubernetesClient connects as KUBECONFIG says, or with the ServiceAccount of the pod. It has no client-side rate

@@ -45,7 +45,7 @@ func (c components) run(ctx context.Context, listener net.Listener, handler http
 func (c components) lead(ctx context.Context) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var conditions sync.WaitGroup
-	conditions.Go(func() { c.nodes.WriteConditions(writing, c.observer) })
+	conditions.Go(func() { c.nodes.Conditions.Run(writing, c.observer) })
 	defer conditions.Wait()
 	defer stopWriting()
 	g, ctx := errgroup.WithContext(ctx)

@@ -203,7 +203,7 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	d.again(until...)
 	d.again(d.deadline)
 	if !d.now.Before(d.deadline) {
-		d.again(pod.GraceEndsAt.Add(stopLag))
+		d.again(pod.GraceEndsAt.Add(terminationLag))
 	}
 }
 

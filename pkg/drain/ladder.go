@@ -11,8 +11,8 @@ import (
 // processes may still run, and a StatefulSet could then run it twice.
 const minGrace = time.Second
 
-// stopLag is how long the kubelet may take, after a pod's grace, to kill the pod and say that it is gone.
-const stopLag = 2 * time.Second
+// terminationLag is how long the kubelet may take, after a pod's grace, to kill the pod and say that it is gone.
+const terminationLag = 2 * time.Second
 
 // over tells whether nothing more can be done for the pod, and nothing is to be waited for. At the deadline:
 // it was to be left, it was given its last grace and that has passed, or the API server refused even its
@@ -28,7 +28,7 @@ func (d *decision) over(pod Pod) bool {
 	case !d.policy.Force, pod.Try.Last == Denied:
 		return true
 	case !pod.GraceEndsAt.IsZero():
-		return !d.now.Before(pod.GraceEndsAt.Add(stopLag))
+		return !d.now.Before(pod.GraceEndsAt.Add(terminationLag))
 	}
 	return false
 }
@@ -40,9 +40,9 @@ func (d *decision) stuckAt(pod Pod) time.Time {
 	case pod.GraceEndsAt.IsZero():
 		return time.Time{}
 	case d.Unreachable:
-		return pod.GraceEndsAt.Add(stopLag)
+		return pod.GraceEndsAt.Add(terminationLag)
 	case d.policy.StuckAfter > 0:
-		return pod.GraceEndsAt.Add(max(d.policy.StuckAfter, stopLag))
+		return pod.GraceEndsAt.Add(max(d.policy.StuckAfter, terminationLag))
 	}
 	return time.Time{}
 }

@@ -16,7 +16,7 @@ import (
 // 500 to whoever asks.
 func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"), pdb(0))
+		w := newFixture(t, defaults, running("a"), pdb(0))
 		asked := 0
 		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if asked++; asked > 1000 {
