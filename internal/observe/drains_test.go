@@ -135,7 +135,7 @@ func podFacts() []fact {
 		}, "info", "EvictionPostponed", false, "is waited for since "+since+", as the agent is configured: a Job's"),
 		{
 			name: "PodForced, at the deadline", tell: func(d *desk, s subject) {
-				d.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Why: drain.AtDeadline})
+				d.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline})
 			},
 			line: line(map[string]any{
 				"level": "warn", "message": "pod deleted at the deadline", "pod": "web/pod-1", "reason": "deadline",
@@ -147,7 +147,7 @@ func podFacts() []fact {
 		},
 		{
 			name: "PodForced, with the pod's own grace", tell: func(d *desk, s subject) {
-				d.PodForced(s.target, drain.Removal{Pod: s.pod, Why: "unhealthy"})
+				d.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: "unhealthy"})
 			},
 			line:    line(map[string]any{"level": "warn", "message": "unhealthy pod deleted", "pod": "web/pod-1", "reason": "unhealthy"}),
 			metrics: map[string]float64{`pods_forced_total{reason="unhealthy"}`: 1},

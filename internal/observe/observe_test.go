@@ -122,7 +122,7 @@ func (s subject) progress(left int, waiting ...drain.WaitCount) drain.Progress {
 
 // held is that the pod has waited for a minute, for the reason.
 func (s subject) held(reason drain.WaitReason, budget, why string) drain.Waiting {
-	return drain.Waiting{Pod: s.pod, Reason: reason, Budget: budget, Why: why, Since: s.target.Since.Add(time.Minute)}
+	return drain.Waiting{Pod: s.pod, Reason: reason, Budget: budget, Message: why, Since: s.target.Since.Add(time.Minute)}
 }
 
 func newSubject(i int) subject {

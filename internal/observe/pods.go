@@ -29,7 +29,7 @@ func (o *Observer) PodBlocked(t drain.Target, w drain.Waiting) {
 		level = zerolog.WarnLevel
 	}
 	o.log.WithLevel(level).Str("node", t.Name).Str("pod", nameOf(w.Pod)).Str("because", string(w.Reason)).
-		Strs("budgets", w.Pod.Budgets).Str("reason", w.Why).Time("since", w.Since).Msg("eviction blocked")
+		Strs("budgets", w.Pod.Budgets).Str("reason", w.Message).Time("since", w.Since).Msg("eviction blocked")
 	reason, what := obstacle(w)
 	o.events.OnPod(w.Pod.Namespace, w.Pod.Name, w.Pod.UID, reason, fmt.Sprintf(
 		"Node %s is being drained until %s; the pod %s", t.Name, stamp(t.Deadline), what), reason != reasonPutOff)
@@ -67,21 +67,21 @@ func remedy(w drain.Waiting) string {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func because(w drain.Waiting) string {
-	if w.Why == "" {
+	if w.Message == "" {
 		return ""
 	}
-	return ": " + w.Why
+	return ": " + w.Message
 }
 
 // PodForced tells that a pod was deleted past its budget, or past its own wish to stay.
 func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
-	o.metrics.forced.WithLabelValues(string(r.Why)).Inc()
+	o.metrics.forced.WithLabelValues(string(r.Reason)).Inc()
 	grace := cmp.Or(r.Grace, r.Pod.Grace)
-	e := o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Str("reason", string(r.Why)).
+	e := o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Str("reason", string(r.Reason)).
 		Strs("budgets", r.Pod.Budgets).Dur("grace", grace)
 	reason, why := reasonAtDeadline, fmt.Sprintf("node %s must be empty by %s and has been draining for %v",
 		t.Name, stamp(t.Deadline), time.Since(t.Since).Round(time.Second))
-	if r.Why == drain.Unhealthy {
+	if r.Reason == drain.Unhealthy {
 		reason, why = reasonUnhealthy, fmt.Sprintf(
 			"node %s is being drained, and the pod has not been Ready for so long that its budget protects nothing",
 			t.Name)

@@ -115,7 +115,7 @@ func TestRefresh(t *testing.T) {
 		},
 		"AWS does not answer any more": {
 			before: func(a *amazon) { a.errs["Group"] = []error{nil, nil, broken, broken, broken, broken, broken} },
-			want:   report.Error, words: []string{"connection refused", "goes on"}, calls: "Start",
+			want:   report.Error, words: []string{"connection refused", "continues"}, calls: "Start",
 		},
 		"starting is not allowed": {
 			before: func(a *amazon) { a.errs["Start"] = []error{errors.New("AccessDenied")} },
@@ -123,7 +123,7 @@ func TestRefresh(t *testing.T) {
 		},
 		"nothing moves": {
 			change: func(c *Config) { c.StallTimeout = time.Hour }, want: report.Stalled,
-			words: []string{"nothing has moved for 1h0m0s", "r-1", "goes on"}, calls: "Start",
+			words: []string{"nothing has changed for 1h0m0s", "r-1", "continues"}, calls: "Start",
 		},
 		"it bakes for longer than it may stall": {
 			change: func(c *Config) { c.StallTimeout = time.Minute },
@@ -171,7 +171,7 @@ func TestRefresh(t *testing.T) {
 		},
 		"the time is over": {
 			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut,
-			words: []string{"--timeout", "r-1 goes on", "run the same command again"}, calls: "Start",
+			words: []string{"--timeout", "r-1 continues", "run the same command again"}, calls: "Start",
 		},
 		"it fails": {
 			script: func(a *amazon, looks int) { a.fails(looks, refresh.StatusFailed) }, want: report.Failed,
@@ -239,12 +239,12 @@ func TestInterrupted(t *testing.T) {
 		calls string
 		words string
 	}{
-		"detach":                          {Detach, nil, "Start", "instance refresh r-1 goes on; run the same command again"},
+		"detach":                          {Detach, nil, "Start", "instance refresh r-1 continues; run the same command again"},
 		"cancel":                          {Cancel, nil, "Start Cancel", "r-1 is cancelled"},
 		"cancel, but it has ended":        {Cancel, refresh.ErrNoRefresh, "Start Cancel", "had ended already"},
-		"cancel, but AWS refuses":         {Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and goes on"},
+		"cancel, but AWS refuses":         {Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and continues"},
 		"roll back":                       {Rollback, nil, "Start Rollback", "r-1 is rolled back"},
-		"roll back, which cannot be done": {Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and goes on"},
+		"roll back, which cannot be done": {Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and continues"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 		}
 		begun := time.Now()
 		expect(t, outcome(t.Context(), t, cfg, a, view), report.Stalled,
-			"nothing has moved for 10m0s", "i-1 (node node-i-1: 3 pods left: 3 wait for budget shop/api)")
+			"nothing has changed for 10m0s", "i-1 (node node-i-1: 3 pods left: 3 wait for budget shop/api)")
 		if took := time.Since(begun); took < 50*time.Minute {
 			t.Errorf("it stalled after %v, though the drain moved for 41 minutes", took)
 		}
@@ -350,8 +350,8 @@ func TestInterruptedWhileDraining(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				g := outcome(ctx, t, cfg, a, nil)
-				expect(t, g, report.Interrupted, "r-1 is over", "1 old instance")
-				if strings.Contains(g.Message, "r-1 goes on") {
+				expect(t, g, report.Interrupted, "r-1 has ended", "1 old instance")
+				if strings.Contains(g.Message, "r-1 continues") {
 					t.Errorf("the message says that a refresh goes on: %s", g.Message)
 				}
 				if got := strings.Join(a.calls, " "); got != "Start" {
@@ -371,7 +371,7 @@ func TestStartedButNotSeen(t *testing.T) {
 			a.errs["Start"] = append(a.errs["Start"], refresh.ErrInProgress)
 		}
 		expect(t, outcome(t.Context(), t, cfg, a, nil), report.Error, "in progress")
-		if n := len(a.calls); n > patience {
+		if n := len(a.calls); n > maxFailures {
 			t.Errorf("it tried to start %d times", n)
 		}
 	})

@@ -257,8 +257,8 @@ func TestTaintsFail(t *testing.T) {
 		if got := notes(g); strings.Count(got, "forbidden: nodes") != 1 || !strings.Contains(got, "warn: 20 nodes could not be tainted") {
 			t.Errorf("the notes are\n%s", got)
 		}
-		if p.most != together {
-			t.Errorf("%d nodes were tainted at a time, want %d", p.most, together)
+		if p.most != concurrency {
+			t.Errorf("%d nodes were tainted at a time, want %d", p.most, concurrency)
 		}
 	})
 }
@@ -309,7 +309,7 @@ func TestHardTaintsWarn(t *testing.T) {
 				defer cancel()
 				g := p.run(ctx, t, cfg, a)
 				expect(t, g, report.Interrupted)
-				if got := strings.Contains(notes(g), "nowhere to go"); got != tt.want || len(p.puts) != 3 {
+				if got := strings.Contains(notes(g), "stay pending"); got != tt.want || len(p.puts) != 3 {
 					t.Errorf("warned: %v, tainted: %v\n%s", got, p.puts, notes(g))
 				}
 			})

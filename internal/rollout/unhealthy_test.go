@@ -217,7 +217,7 @@ func TestInterruptedWhileACallFails(t *testing.T) {
 		a.errs["Mark i-1"] = []error{errHangs}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		expect(t, outcome(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was given back")
+		expect(t, outcome(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was restored")
 		if got := strings.Join(a.calls, " "); got != "Mark i-1 Lower" {
 			t.Errorf("it called %q", got)
 		}

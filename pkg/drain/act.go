@@ -13,14 +13,14 @@ const missedPause = time.Second
 func (r *run) act(ctx context.Context, step Step) {
 	d := demand{wants: map[string]int{}, held: map[string]int{}}
 	for _, removal := range step.Delete {
-		if !r.ledger.force(removal.disrupts(), removal.Pod.Name, removal.Early) {
+		if !r.ledger.reserveForced(removal.disrupts(), removal.Pod.Name, removal.Early) {
 			r.missed(removal, d)
 			continue
 		}
 		r.start(ctx, removal, r.forcing)
 	}
 	for _, removal := range step.Evict {
-		if removal.Budget != "" && !r.ledger.take(removal.Budget, removal.Pod.Name) {
+		if removal.Budget != "" && !r.ledger.reserve(removal.Budget, removal.Pod.Name) {
 			r.missed(removal, d)
 			continue
 		}
@@ -29,7 +29,7 @@ func (r *run) act(ctx context.Context, step Step) {
 	for _, w := range step.Wait {
 		d.waits(w)
 	}
-	r.ledger.await(r, r.looked, d)
+	r.ledger.setDemand(r, r.looked, d)
 }
 
 // demand is how many pods want something of each budget, and how many it holds. A budget that is named with
@@ -80,7 +80,7 @@ func (r *run) start(ctx context.Context, removal Removal, remove func(context.Co
 
 func (r *run) evicting(ctx context.Context, removal Removal) {
 	err := r.remover.evict(ctx, removal)
-	outcome, why := evicted(err)
+	outcome, why := evictionOutcome(err)
 	if outcome == Accepted {
 		r.observer.PodEvicted(r.target(), removal.Pod, time.Since(r.began))
 	}
@@ -89,7 +89,7 @@ func (r *run) evicting(ctx context.Context, removal Removal) {
 
 func (r *run) forcing(ctx context.Context, removal Removal) {
 	err := r.remover.delete(ctx, removal)
-	outcome, why := forced(err)
+	outcome, why := deletionOutcome(err)
 	if outcome == Forced && r.noteForced(removal.Pod.UID) {
 		r.observer.PodForced(r.target(), removal)
 	}
@@ -129,6 +129,6 @@ func (r *run) note(ctx context.Context, removal Removal, outcome Outcome, why st
 // settle tells the ledger what came of a removal that concerns budgets.
 func (r *run) settle(removal Removal, outcome Outcome) {
 	for _, name := range removal.disrupts() {
-		r.ledger.settle(name, removal.Pod.Name, outcome)
+		r.ledger.release(name, removal.Pod.Name, outcome)
 	}
 }

@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// unseenFor is how long a disruption that the API server has accepted is counted if the watch does not
+	// pdbUpdateTimeout is how long a disruption that the API server has accepted is counted if the watch does not
 	// show it: it always does, unless it is broken.
-	unseenFor = 5 * time.Second
-	// firstAsk and lastAsk bound the pause before a budget that allows nothing, as the watch has it, is asked
+	pdbUpdateTimeout = 5 * time.Second
+	// firstProbe and lastAsk bound the pause before a budget that allows nothing, as the watch has it, is asked
 	// nevertheless: the long one if the watch says so, and the short one, which doubles with each refusal, if
 	// the watch said otherwise. Either begins anew when the watch brings news.
-	firstAsk, lastAsk = 100 * time.Millisecond, 2 * time.Minute
+	firstProbe, lastProbe = 100 * time.Millisecond, 2 * time.Minute
 )
 
-// ledger keeps account of every PodDisruptionBudget of the cluster: what the watch shows, less what drains
+// pdbTracker keeps account of every PodDisruptionBudget of the cluster: what the watch shows, less what drains
 // have taken since, given to the drain whose deadline comes first.
-type ledger struct {
+type pdbTracker struct {
 	informer cache.SharedIndexInformer
 	seen     cache.ResourceEventHandlerRegistration // has synced when accounts holds what was listed first
 
-	mu       sync.Mutex
-	accounts map[string]map[string]*account // by namespace and name
-	edition  atomic.Int64                   // changes whenever another budget may select a pod
+	mu         sync.Mutex
+	pdbs       map[string]map[string]*trackedPDB // by namespace and name
+	generation atomic.Int64                      // changes whenever another budget may select a pod
 }
 
-// account is one PodDisruptionBudget.
-type account struct {
+// trackedPDB is one PodDisruptionBudget.
+type trackedPDB struct {
 	selects labels.Selector
 	budget  Budget               // as the watch shows it; SettlesAt and AskAt are made on demand
 	taken   map[string]time.Time // by pod: disruptions that the watch does not show, and how long they count
@@ -56,18 +56,18 @@ type claim struct {
 	looking bool // it has read the budget, and has yet to say how many wait
 }
 
-func newLedger(client kubernetes.Interface) (*ledger, error) {
-	l := &ledger{accounts: map[string]map[string]*account{}}
+func newPDBTracker(client kubernetes.Interface) (*pdbTracker, error) {
+	l := &pdbTracker{pdbs: map[string]map[string]*trackedPDB{}}
 	l.informer = informers.NewFilteredPodDisruptionBudgetInformer(
 		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
-	if err := l.informer.SetTransform(stripBudget); err != nil {
+	if err := l.informer.SetTransform(trimBudget); err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
 	var err error
 	l.seen, err = l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    l.set,
-		UpdateFunc: func(_, obj any) { l.set(obj) },
-		DeleteFunc: l.remove,
+		AddFunc:    l.update,
+		UpdateFunc: func(_, obj any) { l.update(obj) },
+		DeleteFunc: l.delete,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
@@ -75,25 +75,25 @@ func newLedger(client kubernetes.Interface) (*ledger, error) {
 	return l, nil
 }
 
-func (l *ledger) set(obj any) {
+func (l *pdbTracker) update(obj any) {
 	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
 	if !ok {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.accounts[pdb.Namespace] == nil {
-		l.accounts[pdb.Namespace] = map[string]*account{}
+	if l.pdbs[pdb.Namespace] == nil {
+		l.pdbs[pdb.Namespace] = map[string]*trackedPDB{}
 	}
-	a := l.accounts[pdb.Namespace][pdb.Name]
+	a := l.pdbs[pdb.Namespace][pdb.Name]
 	if a == nil {
-		a = &account{taken: map[string]time.Time{}, claims: map[*run]claim{}, held: map[*run]int{}}
-		l.accounts[pdb.Namespace][pdb.Name] = a
+		a = &trackedPDB{taken: map[string]time.Time{}, claims: map[*run]claim{}, held: map[*run]int{}}
+		l.pdbs[pdb.Namespace][pdb.Name] = a
 	}
 	before := a.budget
 	switch reselects := a.show(pdb); {
 	case reselects:
-		l.edition.Add(1)
+		l.generation.Add(1)
 		a.wakeAll()
 	case a.budget.mood() != before.mood():
 		a.wakeAll()
@@ -103,7 +103,7 @@ func (l *ledger) set(obj any) {
 }
 
 // show takes over what the watch shows, and tells whether the budget may select other pods than before.
-func (a *account) show(pdb *policyv1.PodDisruptionBudget) (reselects bool) {
+func (a *trackedPDB) show(pdb *policyv1.PodDisruptionBudget) (reselects bool) {
 	selects, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 	if err != nil {
 		selects = labels.Nothing() // the API server admits no such selector
@@ -119,11 +119,11 @@ func (a *account) show(pdb *policyv1.PodDisruptionBudget) (reselects bool) {
 	for pod := range pdb.Status.DisruptedPods {
 		delete(a.taken, pod)
 	}
-	a.asked, a.askAt = 0, time.Now().Add(jittered(lastAsk))
+	a.asked, a.askAt = 0, time.Now().Add(jittered(lastProbe))
 	return reselects
 }
 
-func (l *ledger) remove(obj any) {
+func (l *pdbTracker) delete(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
@@ -133,18 +133,18 @@ func (l *ledger) remove(obj any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.accounts[pdb.Namespace][pdb.Name]; a != nil {
+	if a := l.pdbs[pdb.Namespace][pdb.Name]; a != nil {
 		a.wakeAll()
 	}
-	delete(l.accounts[pdb.Namespace], pdb.Name)
-	if len(l.accounts[pdb.Namespace]) == 0 {
-		delete(l.accounts, pdb.Namespace)
+	delete(l.pdbs[pdb.Namespace], pdb.Name)
+	if len(l.pdbs[pdb.Namespace]) == 0 {
+		delete(l.pdbs, pdb.Namespace)
 	}
-	l.edition.Add(1)
+	l.generation.Add(1)
 }
 
 // wakeAll has every drain look again that wants something of the budget.
-func (a *account) wakeAll() {
+func (a *trackedPDB) wakeAll() {
 	for r := range a.claims {
 		r.wakeUp()
 	}
@@ -153,7 +153,7 @@ func (a *account) wakeAll() {
 // wake has those drains look again whose turn it is to take what the budget allows. One by one, for if each
 // change of a budget woke all that wait for it, a burst of drains would look as often as its square. Those
 // that are looking now have seen what is no longer so.
-func (a *account) wake() {
+func (a *trackedPDB) wake() {
 	var line []*run
 	for r, c := range a.claims {
 		switch {
@@ -168,13 +168,13 @@ func (a *account) wake() {
 	}
 }
 
-// protecting names the budgets that select a pod of the namespace with these labels. The names hold for as
+// budgetsOf names the budgets that select a pod of the namespace with these labels. The names hold for as
 // long as the edition is the same.
-func (l *ledger) protecting(namespace string, podLabels map[string]string) []string {
+func (l *pdbTracker) budgetsOf(namespace string, podLabels map[string]string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var names []string
-	for name, a := range l.accounts[namespace] {
+	for name, a := range l.pdbs[namespace] {
 		if a.selects.Matches(labels.Set(podLabels)) {
 			names = append(names, namespace+"/"+name)
 		}
@@ -182,10 +182,10 @@ func (l *ledger) protecting(namespace string, podLabels map[string]string) []str
 	return names
 }
 
-// read returns the budget as it is for one drain: what it allows is what the watch shows, less what the watch
+// budget returns the budget as it is for one drain: what it allows is what the watch shows, less what the watch
 // has yet to show and what drains whose deadline comes first wait for. From then on the drain is woken by
 // whatever happens to the budget, until it says with await how many of its pods wait.
-func (l *ledger) read(name string, r *run) (Budget, bool) {
+func (l *pdbTracker) budget(name string, r *run) (Budget, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.find(name)
@@ -216,7 +216,7 @@ func (l *ledger) read(name string, r *run) (Budget, bool) {
 
 // pending counts the disruptions that the watch does not show yet, and forgets those that it should have
 // shown long ago.
-func (a *account) pending(now time.Time) int {
+func (a *trackedPDB) pending(now time.Time) int {
 	for pod, until := range a.taken {
 		if !now.Before(until) {
 			delete(a.taken, pod)
@@ -225,9 +225,9 @@ func (a *account) pending(now time.Time) int {
 	return len(a.taken)
 }
 
-// take reserves a disruption for the pod, if the budget allows one, or is to be asked nevertheless. Whoever
+// reserve reserves a disruption for the pod, if the budget allows one, or is to be asked nevertheless. Whoever
 // takes must settle.
-func (l *ledger) take(name, pod string) bool {
+func (l *pdbTracker) reserve(name, pod string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.find(name)
@@ -248,9 +248,9 @@ func (l *ledger) take(name, pod string) bool {
 	return true
 }
 
-// force notes a disruption that no budget was asked for. If it is early, and could wait, it is not to be as
+// reserveForced notes a disruption that no budget was asked for. If it is early, and could wait, it is not to be as
 // long as another one is under way: what two drains decide at one instant, neither of them has seen.
-func (l *ledger) force(names []string, pod string, early bool) bool {
+func (l *pdbTracker) reserveForced(names []string, pod string, early bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -267,8 +267,8 @@ func (l *ledger) force(names []string, pod string, early bool) bool {
 	return true
 }
 
-// settle says what came of a disruption that was taken, or forced.
-func (l *ledger) settle(name, pod string, outcome Outcome) {
+// release says what came of a disruption that was taken, or forced.
+func (l *pdbTracker) release(name, pod string, outcome Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.find(name)
@@ -283,8 +283,8 @@ func (l *ledger) settle(name, pod string, outcome Outcome) {
 	switch outcome {
 	case Accepted:
 		if _, unseen := a.taken[pod]; unseen {
-			a.taken[pod] = now.Add(unseenFor)
-			time.AfterFunc(unseenFor, func() {
+			a.taken[pod] = now.Add(pdbUpdateTimeout)
+			time.AfterFunc(pdbUpdateTimeout, func() {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				a.wake()
@@ -292,7 +292,7 @@ func (l *ledger) settle(name, pod string, outcome Outcome) {
 		}
 		return
 	case Forced:
-		a.taken[pod] = now.Add(stopLag) // it never shows among the disrupted pods, but in how many are healthy
+		a.taken[pod] = now.Add(terminationLag) // it never shows among the disrupted pods, but in how many are healthy
 		return
 	case Blocked:
 		a.refuse(now)
@@ -303,19 +303,19 @@ func (l *ledger) settle(name, pod string, outcome Outcome) {
 
 // refuse takes over that the API server allows nothing now. If the watch had it otherwise, it is behind: the
 // API server is asked again soon, and then ever later, until there is news. If both agree, nothing is new.
-func (a *account) refuse(now time.Time) {
-	pause := lastAsk
+func (a *trackedPDB) refuse(now time.Time) {
+	pause := lastProbe
 	if a.budget.Allowed > 0 || a.asked > 0 {
-		pause = min(firstAsk<<min(a.asked, 20), lastAsk)
+		pause = min(firstProbe<<min(a.asked, 20), lastProbe)
 		a.asked++
 	}
 	a.budget.Allowed = 0
 	a.askAt = now.Add(jittered(pause))
 }
 
-// await says what a drain wants of each budget that it has read; of those that it leaves out it no longer
+// setDemand says what a drain wants of each budget that it has read; of those that it leaves out it no longer
 // wants to know.
-func (l *ledger) await(r *run, looked map[string]struct{}, d demand) {
+func (l *pdbTracker) setDemand(r *run, looked map[string]struct{}, d demand) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name := range looked {
@@ -328,7 +328,7 @@ func (l *ledger) await(r *run, looked map[string]struct{}, d demand) {
 }
 
 // claim notes how many pods of a drain wait. What it no longer claims, others get.
-func (a *account) claim(r *run, pods int, wanted bool) {
+func (a *trackedPDB) claim(r *run, pods int, wanted bool) {
 	before := a.claims[r].pods
 	if delete(a.claims, r); wanted {
 		a.claims[r] = claim{pods: pods}
@@ -340,7 +340,7 @@ func (a *account) claim(r *run, pods int, wanted bool) {
 
 // line notes how many pods of a drain the budget holds. They have turns when the deadline forces it; those of
 // earlier drains come first, which is why these must look again if there are more.
-func (a *account) line(r *run, held int) {
+func (a *trackedPDB) line(r *run, held int) {
 	more := held > a.held[r]
 	if a.held[r] = held; held == 0 {
 		delete(a.held, r)
@@ -352,9 +352,9 @@ func (a *account) line(r *run, held int) {
 	}
 }
 
-func (l *ledger) find(name string) *account {
+func (l *pdbTracker) find(name string) *trackedPDB {
 	namespace, short, _ := strings.Cut(name, "/")
-	return l.accounts[namespace][short]
+	return l.pdbs[namespace][short]
 }
 
 // jittered spreads what would otherwise come at once.
@@ -362,8 +362,8 @@ func jittered(d time.Duration) time.Duration {
 	return d + rand.N(d/4) //nolint:gosec // spreads requests, keeps no secret
 }
 
-// stripBudget keeps of a PodDisruptionBudget what this package reads.
-func stripBudget(obj any) (any, error) {
+// trimBudget keeps of a PodDisruptionBudget what this package reads.
+func trimBudget(obj any) (any, error) {
 	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
 	if !ok {
 		return obj, nil

@@ -15,21 +15,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// books is a ledger whose watch is the test.
-func books(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *ledger {
+// newTracker is a ledger whose watch is the test.
+func newTracker(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker {
 	t.Helper()
-	l, err := newLedger(fake.NewClientset())
+	l, err := newPDBTracker(fake.NewClientset())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pdbs {
-		l.set(p)
+		l.update(p)
 	}
 	return l
 }
 
-// someDrain is a drain that is nothing to the ledger but a name, a deadline and somebody to wake.
-func someDrain(name string, deadline time.Duration) *run {
+// newWaiter is a drain that is nothing to the ledger but a name, a deadline and somebody to wake.
+func newWaiter(name string, deadline time.Duration) *run {
 	return &run{Target: Target{Name: name}, deadline: at(deadline), changed: make(chan struct{}, 1)}
 }
 
@@ -54,9 +54,9 @@ func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
 }
 
 // allows is what the budget x/b allows to the drain, and nothing more.
-func (l *ledger) allows(t *testing.T, r *run) int {
+func (l *pdbTracker) allows(t *testing.T, r *run) int {
 	t.Helper()
-	b, ok := l.read("x/b", r)
+	b, ok := l.budget("x/b", r)
 	if !ok {
 		t.Fatal("the ledger does not know the budget")
 	}
@@ -65,18 +65,18 @@ func (l *ledger) allows(t *testing.T, r *run) int {
 
 // waitFor says that so many pods of the drain wait for x/b; below zero is that none does, and that the drain
 // does not want to know of it.
-func (l *ledger) waitFor(r *run, pods int) {
+func (l *pdbTracker) waitFor(r *run, pods int) {
 	wants := map[string]int{}
 	if pods >= 0 {
 		wants["x/b"] = pods
 	}
-	l.await(r, map[string]struct{}{"x/b": {}}, demand{wants: wants})
+	l.setDemand(r, map[string]struct{}{"x/b": {}}, demand{wants: wants})
 }
 
-func (l *ledger) mustTake(t *testing.T, pods ...string) {
+func (l *pdbTracker) mustReserve(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
-		if !l.take("x/b", pod) {
+		if !l.reserve("x/b", pod) {
 			t.Fatalf("nothing is left for %s", pod)
 		}
 	}
@@ -91,24 +91,24 @@ func expectAllowed(t *testing.T, got, want int, when string) {
 
 func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(3)), someDrain("n", 0)
+		l, r := newTracker(t, pdb(3)), newWaiter("n", 0)
 		expectAllowed(t, l.allows(t, r), 3, "at first")
-		l.mustTake(t, "a")
+		l.mustReserve(t, "a")
 		expectAllowed(t, l.allows(t, r), 2, "with one under way")
-		if b, _ := l.read("x/b", r); !b.EvictionInFlight || l.take("x/b", "b") {
+		if b, _ := l.budget("x/b", r); !b.EvictionInFlight || l.reserve("x/b", "b") {
 			t.Error("a second one is sent before the first is answered")
 		}
-		l.settle("x/b", "a", Accepted)
-		l.mustTake(t, "b")
+		l.release("x/b", "a", Accepted)
+		l.mustReserve(t, "b")
 		expectAllowed(t, l.allows(t, r), 1, "with one accepted and one under way")
-		l.set(disrupting(2, "a"))
+		l.update(disrupting(2, "a"))
 		expectAllowed(t, l.allows(t, r), 1, "when the watch shows it")
-		l.set(disrupting(1, "a", "b"))
+		l.update(disrupting(1, "a", "b"))
 		expectAllowed(t, l.allows(t, r), 1, "when the watch is ahead of the answer")
-		l.settle("x/b", "b", Accepted)
+		l.release("x/b", "b", Accepted)
 		expectAllowed(t, l.allows(t, r), 1, "when the answer has come")
-		l.mustTake(t, "c")
-		if l.take("x/b", "d") {
+		l.mustReserve(t, "c")
+		if l.reserve("x/b", "d") {
 			t.Error("more was taken than there is")
 		}
 	})
@@ -117,11 +117,11 @@ func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
 func TestADisruptionThatCameToNothingIsGivenBack(t *testing.T) {
 	for _, outcome := range []Outcome{Deferred, Refused, None} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := books(t, pdb(1)), someDrain("n", 0)
-			l.mustTake(t, "a")
+			l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+			l.mustReserve(t, "a")
 			expectAllowed(t, l.allows(t, r), 0, "with one under way")
 			r.woken()
-			l.settle("x/b", "a", outcome)
+			l.release("x/b", "a", outcome)
 			expectAllowed(t, l.allows(t, r), 1, string(outcome))
 			if !r.woken() {
 				t.Errorf("%s: nobody is woken", outcome)
@@ -132,17 +132,17 @@ func TestADisruptionThatCameToNothingIsGivenBack(t *testing.T) {
 
 func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(1)), someDrain("n", 0)
-		l.mustTake(t, "a")
-		l.settle("x/b", "a", Accepted)
-		if b, _ := l.read("x/b", r); !b.StaleUntil.Equal(time.Now().Add(unseenFor)) {
-			t.Errorf("settles in %v, want %v", time.Until(b.StaleUntil), unseenFor)
+		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+		l.mustReserve(t, "a")
+		l.release("x/b", "a", Accepted)
+		if b, _ := l.budget("x/b", r); !b.StaleUntil.Equal(time.Now().Add(pdbUpdateTimeout)) {
+			t.Errorf("settles in %v, want %v", time.Until(b.StaleUntil), pdbUpdateTimeout)
 		}
-		elapse(unseenFor - 1)
+		elapse(pdbUpdateTimeout - 1)
 		expectAllowed(t, l.allows(t, r), 0, "just before")
 		elapse(1)
 		expectAllowed(t, l.allows(t, r), 1, "then")
-		if b, _ := l.read("x/b", r); !b.StaleUntil.IsZero() {
+		if b, _ := l.budget("x/b", r); !b.StaleUntil.IsZero() {
 			t.Errorf("settles in %v still", time.Until(b.StaleUntil))
 		}
 	})
@@ -150,15 +150,15 @@ func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
 
 func TestADisruptionByForceCountsUntilItShowsInHowManyAreHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(1)), someDrain("n", 0)
-		l.settle("x/b", "a", Forced)
+		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+		l.release("x/b", "a", Forced)
 		expectAllowed(t, l.allows(t, r), 0, "at first")
-		if b, _ := l.read("x/b", r); b.calm(time.Now()) {
+		if b, _ := l.budget("x/b", r); b.calm(time.Now()) {
 			t.Error("the budget is calm while the figures miss what was done")
 		}
-		elapse(stopLag)
+		elapse(terminationLag)
 		expectAllowed(t, l.allows(t, r), 1, "then the watch is right")
-		if b, _ := l.read("x/b", r); !b.calm(time.Now()) {
+		if b, _ := l.budget("x/b", r); !b.calm(time.Now()) {
 			t.Error("the budget is not calm")
 		}
 	})
@@ -166,33 +166,33 @@ func TestADisruptionByForceCountsUntilItShowsInHowManyAreHealthy(t *testing.T) {
 
 func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(0)), someDrain("n", 0)
+		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
 		force := func(pod string, early, want bool) {
 			t.Helper()
-			if got := l.force([]string{"x/b", "x/gone"}, pod, early); got != want {
+			if got := l.reserveForced([]string{"x/b", "x/gone"}, pod, early); got != want {
 				t.Errorf("%s, early %v: got %v", pod, early, got)
 			}
 		}
 		force("a", true, true)
 		force("b", true, false)
 		force("c", false, true) // its last call
-		if b, _ := l.read("x/b", r); b.calm(time.Now()) {
+		if b, _ := l.budget("x/b", r); b.calm(time.Now()) {
 			t.Error("the budget is calm while requests are under way")
 		}
-		l.settle("x/b", "a", Forced)
-		l.settle("x/b", "c", Denied)
+		l.release("x/b", "a", Forced)
+		l.release("x/b", "c", Denied)
 		force("b", true, false) // the watch has yet to show that there is one less
-		elapse(stopLag)
+		elapse(terminationLag)
 		force("b", true, true)
-		l.settle("x/b", "b", Deferred)
+		l.release("x/b", "b", Deferred)
 		force("d", true, true)
 	})
 }
 
 func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := books(t, pdb(2))
-		first, second, third := someDrain("c", 10*time.Minute), someDrain("a", 20*time.Minute), someDrain("b", 20*time.Minute)
+		l := newTracker(t, pdb(2))
+		first, second, third := newWaiter("c", 10*time.Minute), newWaiter("a", 20*time.Minute), newWaiter("b", 20*time.Minute)
 		for _, r := range []*run{third, second, first} {
 			expectAllowed(t, l.allows(t, r), 2, r.Name+" before anybody waits")
 			l.waitFor(r, 1)
@@ -216,18 +216,18 @@ func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
 
 func TestADrainThatIsLookingIsWokenByWhateverHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(0)), someDrain("n", 0)
-		l.set(pdb(0))
+		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+		l.update(pdb(0))
 		if r.woken() {
 			t.Error("woken before it has looked")
 		}
 		l.allows(t, r)
-		l.set(pdb(0))
+		l.update(pdb(0))
 		if !r.woken() {
 			t.Error("not woken between looking and saying what it waits for")
 		}
 		l.waitFor(r, -1)
-		l.set(pdb(1))
+		l.update(pdb(1))
 		if r.woken() {
 			t.Error("woken though it does not want to know")
 		}
@@ -264,8 +264,8 @@ func TestWhoIsWokenByNews(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := books(t, tt.from)
-				drains := []*run{someDrain("c", 3*time.Minute), someDrain("b", 2*time.Minute), someDrain("a", time.Minute)}
+				l := newTracker(t, tt.from)
+				drains := []*run{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
 				for i, r := range drains { // c waits with none of its pods, yet wants to know
 					l.allows(t, r)
 					l.waitFor(r, i)
@@ -273,7 +273,7 @@ func TestWhoIsWokenByNews(t *testing.T) {
 				for _, r := range drains {
 					r.woken()
 				}
-				l.set(tt.news)
+				l.update(tt.news)
 				got := ""
 				for _, r := range slices.Backward(drains) {
 					if r.woken() {
@@ -290,14 +290,14 @@ func TestWhoIsWokenByNews(t *testing.T) {
 
 func TestADrainWhoseWaitingIsDoneWakesNobodyIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, second := books(t, pdb(1)), someDrain("a", 0), someDrain("b", 0)
+		l, first, second := newTracker(t, pdb(1)), newWaiter("a", 0), newWaiter("b", 0)
 		l.allows(t, first)
 		l.waitFor(first, 1)
 		l.allows(t, second)
 		l.waitFor(second, 1)
 		second.woken()
 		l.allows(t, first)
-		l.mustTake(t, "a")
+		l.mustReserve(t, "a")
 		l.waitFor(first, -1)
 		if second.woken() {
 			t.Error("woken for nothing")
@@ -307,12 +307,12 @@ func TestADrainWhoseWaitingIsDoneWakesNobodyIfNothingIsLeft(t *testing.T) {
 
 func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(2)), someDrain("n", 0)
-		pause := firstAsk
-		l.mustTake(t, "a")
+		l, r := newTracker(t, pdb(2)), newWaiter("n", 0)
+		pause := firstProbe
+		l.mustReserve(t, "a")
 		for range 12 {
-			l.settle("x/b", "a", Blocked)
-			b, _ := l.read("x/b", r)
+			l.release("x/b", "a", Blocked)
+			b, _ := l.budget("x/b", r)
 			if b.Allowed > 0 {
 				t.Fatalf("allows %d after a refusal", b.Allowed)
 			}
@@ -320,23 +320,23 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 			if until < pause || until > pause+pause/4 {
 				t.Fatalf("is asked again after %v, want %v and up to a quarter more", until, pause)
 			}
-			if l.take("x/b", "a") {
+			if l.reserve("x/b", "a") {
 				t.Fatal("was taken at once")
 			}
 			elapse(until)
-			l.mustTake(t, "a")
-			if l.take("x/b", "b") {
+			l.mustReserve(t, "a")
+			if l.reserve("x/b", "b") {
 				t.Fatal("is asked about two pods at once")
 			}
-			pause = min(2*pause, lastAsk)
+			pause = min(2*pause, lastProbe)
 		}
-		l.set(pdb(1))
+		l.update(pdb(1))
 		expectAllowed(t, l.allows(t, r), 0, "with one still under way, after news")
-		l.settle("x/b", "a", Deferred)
+		l.release("x/b", "a", Deferred)
 		expectAllowed(t, l.allows(t, r), 1, "after news")
-		l.mustTake(t, "a")
-		l.settle("x/b", "a", Blocked)
-		if b, _ := l.read("x/b", r); time.Until(b.ProbeAt) > firstAsk+firstAsk/4 {
+		l.mustReserve(t, "a")
+		l.release("x/b", "a", Blocked)
+		if b, _ := l.budget("x/b", r); time.Until(b.ProbeAt) > firstProbe+firstProbe/4 {
 			t.Errorf("after news it is asked only after %v", time.Until(b.ProbeAt))
 		}
 	})
@@ -346,20 +346,20 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 // to ask again soon.
 func TestABudgetThatNothingIsHeardOfIsAskedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := books(t, pdb(0)), someDrain("n", 0)
+		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
 		for range 5 {
-			b, _ := l.read("x/b", r)
+			b, _ := l.budget("x/b", r)
 			until := time.Until(b.ProbeAt)
-			if until < lastAsk || until > lastAsk+lastAsk/4 {
-				t.Fatalf("is asked after %v, want %v and up to a quarter more", until, lastAsk)
+			if until < lastProbe || until > lastProbe+lastProbe/4 {
+				t.Fatalf("is asked after %v, want %v and up to a quarter more", until, lastProbe)
 			}
 			elapse(until - 1)
-			if l.take("x/b", "a") {
+			if l.reserve("x/b", "a") {
 				t.Fatal("was taken before that")
 			}
 			elapse(1)
-			l.mustTake(t, "a")
-			l.settle("x/b", "a", Blocked)
+			l.mustReserve(t, "a")
+			l.release("x/b", "a", Blocked)
 		}
 	})
 }
@@ -367,38 +367,38 @@ func TestABudgetThatNothingIsHeardOfIsAskedNowAndThen(t *testing.T) {
 func TestABudgetThatHasGoneHoldsNothing(t *testing.T) {
 	for _, gone := range []any{pdb(0), cache.DeletedFinalStateUnknown{Key: "x/b", Obj: pdb(0)}} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := books(t, pdb(0)), someDrain("n", 0)
+			l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
 			l.allows(t, r)
 			l.waitFor(r, 1)
 			r.woken()
-			before := l.edition.Load()
-			l.remove(gone)
+			before := l.generation.Load()
+			l.delete(gone)
 			if !r.woken() {
 				t.Error("nobody is woken")
 			}
-			if l.edition.Load() == before {
+			if l.generation.Load() == before {
 				t.Error("those who know which budgets protect a pod are not told")
 			}
-			if _, ok := l.read("x/b", r); ok || !l.take("x/b", "a") || len(l.protecting("x", map[string]string{"app": "web"})) > 0 {
+			if _, ok := l.budget("x/b", r); ok || !l.reserve("x/b", "a") || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
 				t.Error("it still holds pods")
 			}
-			l.settle("x/b", "a", Accepted) // of which nobody knows any more
+			l.release("x/b", "a", Accepted) // of which nobody knows any more
 			l.waitFor(r, 1)
-			if len(l.accounts) > 0 {
-				t.Errorf("accounts are left: %v", l.accounts)
+			if len(l.pdbs) > 0 {
+				t.Errorf("accounts are left: %v", l.pdbs)
 			}
 		})
 	}
 }
 
 func TestWhatIsNoBudgetIsNoMatter(t *testing.T) {
-	l := books(t)
-	l.set("no budget")
-	l.remove("no budget")
-	l.remove(cache.DeletedFinalStateUnknown{})
-	l.remove(pdb(0))
-	if len(l.accounts) > 0 {
-		t.Errorf("got %v", l.accounts)
+	l := newTracker(t)
+	l.update("no budget")
+	l.delete("no budget")
+	l.delete(cache.DeletedFinalStateUnknown{})
+	l.delete(pdb(0))
+	if len(l.pdbs) > 0 {
+		t.Errorf("got %v", l.pdbs)
 	}
 }
 
@@ -408,7 +408,7 @@ func TestWhichBudgetsProtectAPod(t *testing.T) {
 		p.Namespace, p.Name, p.Spec.Selector = namespace, name, selector
 		return p
 	}
-	l := books(t,
+	l := newTracker(t,
 		named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}),
 		named("x", "db", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}),
 		named("x", "none", nil),
@@ -425,59 +425,59 @@ func TestWhichBudgetsProtectAPod(t *testing.T) {
 		{"y", "web", []string{"y/all"}},
 		{"z", "web", nil},
 	} {
-		if diff := cmp.Diff(tt.want, l.protecting(tt.namespace, map[string]string{"app": tt.app})); diff != "" {
+		if diff := cmp.Diff(tt.want, l.budgetsOf(tt.namespace, map[string]string{"app": tt.app})); diff != "" {
 			t.Errorf("%s of %s:\n%s", tt.app, tt.namespace, diff)
 		}
 	}
-	before := l.edition.Load()
-	l.set(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}))
-	if l.edition.Load() != before {
+	before := l.generation.Load()
+	l.update(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}))
+	if l.generation.Load() != before {
 		t.Error("the same selector makes another edition")
 	}
-	l.set(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}))
-	if l.edition.Load() == before {
+	l.update(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}))
+	if l.generation.Load() == before {
 		t.Error("another selector makes no other edition")
 	}
 }
 
-// market is the ledger between drains and a model of the API server, of which the watch and the answers come
+// simulation is the ledger between drains and a model of the API server, of which the watch and the answers come
 // late, each in its order.
-type market struct {
+type simulation struct {
 	t       *testing.T
 	r       *rand.Rand
-	l       *ledger
-	drains  []*seller
+	l       *pdbTracker
+	drains  []*simulatedDrain
 	allowed int32           // as the API server has it
 	status  map[string]bool // its DisruptedPods
 	watch   []*policyv1.PodDisruptionBudget
-	asked   []asked
+	asked   []simulatedRequest
 	answers []func()
 	refused int // requests for what the ledger had said was there
 	granted int
 }
 
-// seller is a drain with pods that wait for x/b.
-type seller struct {
+// simulatedDrain is a drain with pods that wait for x/b.
+type simulatedDrain struct {
 	*run
 	waiting []string
 	looked  bool // and has nothing to do until it is woken
 	again   time.Time
 }
 
-type asked struct {
-	by  *seller
-	pod string
-	bet bool // the budget seemed to allow nothing
+type simulatedRequest struct {
+	by    *simulatedDrain
+	pod   string
+	probe bool // the budget seemed to allow nothing
 }
 
-func newMarket(t *testing.T, seed uint64) *market {
-	mk := &market{t: t, r: rand.New(rand.NewPCG(seed, 4)), l: books(t), status: map[string]bool{}}
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	mk := &simulation{t: t, r: rand.New(rand.NewPCG(seed, 4)), l: newTracker(t), status: map[string]bool{}}
 	mk.allowed = int32(mk.r.IntN(3))
 	mk.publish()
-	mk.l.set(mk.watch[0])
+	mk.l.update(mk.watch[0])
 	mk.watch = nil
 	for i := range 1 + mk.r.IntN(4) {
-		s := &seller{run: someDrain(fmt.Sprint("n", i), time.Duration(mk.r.IntN(3))*time.Minute)}
+		s := &simulatedDrain{run: newWaiter(fmt.Sprint("n", i), time.Duration(mk.r.IntN(3))*time.Minute)}
 		for j := range 1 + mk.r.IntN(4) {
 			s.waiting = append(s.waiting, fmt.Sprintf("pod-%d-%d", i, j))
 		}
@@ -487,7 +487,7 @@ func newMarket(t *testing.T, seed uint64) *market {
 }
 
 // publish has the API server tell what it has, sooner or later.
-func (mk *market) publish() {
+func (mk *simulation) publish() {
 	p := pdb(mk.allowed)
 	p.Status.DisruptedPods = map[string]metav1.Time{}
 	for pod := range mk.status {
@@ -497,19 +497,19 @@ func (mk *market) publish() {
 }
 
 // look is a pass of a drain, as run.decide and run.act make it.
-func (mk *market) look(s *seller) {
+func (mk *simulation) look(s *simulatedDrain) {
 	s.woken()
 	s.looked = true
-	b, ok := mk.l.read("x/b", s.run)
+	b, ok := mk.l.budget("x/b", s.run)
 	if !ok {
 		mk.t.Fatal("the budget has gone")
 	}
 	bet := !b.ProbeAt.IsZero() && !time.Now().Before(b.ProbeAt)
-	s.again = sooner(b.ProbeAt, b.StaleUntil)
+	s.again = earliest(b.ProbeAt, b.StaleUntil)
 	var still []string
 	for _, pod := range s.waiting {
-		if sure := b.Allowed > 0; (sure || bet) && mk.l.take("x/b", pod) {
-			mk.asked = append(mk.asked, asked{s, pod, !sure})
+		if sure := b.Allowed > 0; (sure || bet) && mk.l.reserve("x/b", pod) {
+			mk.asked = append(mk.asked, simulatedRequest{s, pod, !sure})
 			b.Allowed--
 			bet = false
 			continue
@@ -525,7 +525,7 @@ func (mk *market) look(s *seller) {
 }
 
 // serve has the API server decide about one request; its answer comes later.
-func (mk *market) serve(i int) {
+func (mk *simulation) serve(i int) {
 	a := mk.asked[i]
 	mk.asked = append(mk.asked[:i], mk.asked[i+1:]...)
 	if mk.r.IntN(10) == 0 {
@@ -533,7 +533,7 @@ func (mk *market) serve(i int) {
 		return
 	}
 	if mk.allowed <= 0 {
-		if !a.bet {
+		if !a.probe {
 			mk.refused++
 		}
 		mk.answer(a, Blocked)
@@ -546,9 +546,9 @@ func (mk *market) serve(i int) {
 	mk.answer(a, Accepted)
 }
 
-func (mk *market) answer(a asked, outcome Outcome) {
+func (mk *simulation) answer(a simulatedRequest, outcome Outcome) {
 	mk.answers = append(mk.answers, func() {
-		mk.l.settle("x/b", a.pod, outcome)
+		mk.l.release("x/b", a.pod, outcome)
 		if outcome != Accepted {
 			a.by.waiting = append(a.by.waiting, a.pod)
 		}
@@ -557,7 +557,7 @@ func (mk *market) answer(a asked, outcome Outcome) {
 }
 
 // step lets something happen, and returns false if nothing can but the change of the budget, or time.
-func (mk *market) step() bool {
+func (mk *simulation) step() bool {
 	var may []func()
 	for _, s := range mk.drains {
 		if len(s.changed) > 0 || !s.looked {
@@ -576,7 +576,7 @@ func (mk *market) step() bool {
 		})
 	}
 	if len(mk.watch) > 0 {
-		may = append(may, func() { mk.l.set(mk.watch[0]); mk.watch = mk.watch[1:] })
+		may = append(may, func() { mk.l.update(mk.watch[0]); mk.watch = mk.watch[1:] })
 	}
 	if len(may) == 0 {
 		return false
@@ -586,13 +586,13 @@ func (mk *market) step() bool {
 }
 
 // rise has a replacement become healthy; the pods that were disrupted have gone from the status.
-func (mk *market) rise() {
+func (mk *simulation) rise() {
 	mk.allowed++
 	clear(mk.status)
 	mk.publish()
 }
 
-func (mk *market) waiting() (n int) {
+func (mk *simulation) waiting() (n int) {
 	for _, s := range mk.drains {
 		n += len(s.waiting)
 	}
@@ -605,7 +605,7 @@ func (mk *market) waiting() (n int) {
 func TestTheLedgerNeverAsksForMoreThanThereIs(t *testing.T) {
 	for seed := range uint64(1_200) {
 		synctest.Test(t, func(t *testing.T) {
-			mk := newMarket(t, seed)
+			mk := newSimulation(t, seed)
 			for rises := 0; ; {
 				if mk.r.IntN(15) == 0 && rises < 40 {
 					mk.rise()
@@ -634,7 +634,7 @@ func TestTheLedgerNeverAsksForMoreThanThereIs(t *testing.T) {
 func TestTheLedgerRecoversFromWhatOthersTake(t *testing.T) {
 	for seed := range uint64(1_000) {
 		synctest.Test(t, func(t *testing.T) {
-			mk := newMarket(t, seed)
+			mk := newSimulation(t, seed)
 			for turns := 0; mk.waiting()+len(mk.asked)+len(mk.answers) > 0; turns++ {
 				if turns > 5_000 {
 					t.Fatalf("seed %d: %d wait for ever", seed, mk.waiting())

@@ -39,7 +39,7 @@ type cluster struct {
 	since   time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	tally
+	recorder
 
 	// How long things take; none may change after begin.
 	answers, watches, counts, starts func() time.Duration
@@ -70,7 +70,7 @@ type request struct {
 }
 
 // no time at all.
-func instantly() time.Duration { return 0 }
+func noDelay() time.Duration { return 0 }
 
 func between(from, to time.Duration) func() time.Duration {
 	return func() time.Duration { return from + rand.N(to-from) }
@@ -79,14 +79,14 @@ func between(from, to time.Duration) func() time.Duration {
 func newCluster(t *testing.T) *cluster {
 	return &cluster{
 		Interface: fake.NewClientset(), t: t, since: time.Now(),
-		answers: instantly, watches: instantly, counts: instantly, starts: instantly,
+		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay,
 		pods: map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string]map[*stream]struct{}{},
 	}
 }
 
-// protect makes a PodDisruptionBudget over the pods of an app, so many of which run elsewhere.
-func (c *cluster) protect(name string, desired, elsewhere int) {
+// addBudget makes a PodDisruptionBudget over the pods of an app, so many of which run elsewhere.
+func (c *cluster) addBudget(name string, desired, elsewhere int) {
 	c.apps[name] = &app{
 		pods: map[string]*corev1.Pod{}, elsewhere: elsewhere, least: 1 << 20,
 		pdb: &policyv1.PodDisruptionBudget{
@@ -97,8 +97,8 @@ func (c *cluster) protect(name string, desired, elsewhere int) {
 	}
 }
 
-// run has a pod run on a node, for an app or, if that is empty, without a budget.
-func (c *cluster) run(node, name, app string, changes ...func(*corev1.Pod)) {
+// addPod has a pod run on a node, for an app or, if that is empty, without a budget.
+func (c *cluster) addPod(node, name, app string, changes ...func(*corev1.Pod)) {
 	p := running(name)
 	p.Spec.NodeName, p.Labels = node, map[string]string{"app": app}
 	for _, change := range changes {
@@ -109,12 +109,12 @@ func (c *cluster) run(node, name, app string, changes ...func(*corev1.Pod)) {
 	c.store(watch.Added, p)
 }
 
-func grace2(seconds int64) func(*corev1.Pod) {
+func gracePeriod(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// begin runs a Drainer, whose caches are full when it returns.
-func (c *cluster) begin(cfg Config) {
+// start runs a Drainer, whose caches are full when it returns.
+func (c *cluster) start(cfg Config) {
 	c.t.Helper()
 	c.mu.Lock()
 	for _, a := range c.apps {
@@ -156,8 +156,8 @@ func (c *cluster) drain(ctx context.Context, node string, timeout time.Duration)
 	}
 }
 
-// asked returns the requests about pods so far, as VERB NODE/POD.
-func (c *cluster) asked() (all []string) {
+// requestLog returns the requests about pods so far, as VERB NODE/POD.
+func (c *cluster) requestLog() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.requests {
@@ -250,8 +250,8 @@ func (c *cluster) write(a *app, status policyv1.PodDisruptionBudgetStatus) {
 	c.publish("", watch.Event{Type: kind, Object: pdb})
 }
 
-// allow changes what a budget asks for.
-func (c *cluster) allow(app string, desired int) {
+// setDesired changes what a budget asks for.
+func (c *cluster) setDesired(app string, desired int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.apps[app]
@@ -263,7 +263,7 @@ func (c *cluster) allow(app string, desired int) {
 func (c *cluster) decrement(a *app, pod string) error {
 	status := *a.pdb.Status.DeepCopy()
 	if status.DisruptionsAllowed <= 0 {
-		return held(0)
+		return blockedError(0)
 	}
 	status.DisruptionsAllowed--
 	if status.DisruptedPods == nil {
@@ -533,11 +533,11 @@ func (k pdbClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfa
 var (
 	_ kubernetes.Interface = (*cluster)(nil)
 	_ runtime.Object       = (*storagev1.VolumeAttachment)(nil)
-	_ Observer             = (*tally)(nil)
+	_ Observer             = (*recorder)(nil)
 )
 
-// tally counts what an Observer is told.
-type tally struct {
+// recorder counts what an Observer is told.
+type recorder struct {
 	mu      sync.Mutex
 	evicted int
 	forced  []string
@@ -548,13 +548,13 @@ type tally struct {
 	last    map[string]Progress
 }
 
-func (y *tally) with(do func()) {
+func (y *recorder) with(do func()) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	do()
 }
 
-func (y *tally) DrainProgressed(p Progress) {
+func (y *recorder) DrainProgressed(p Progress) {
 	y.with(func() {
 		if y.last == nil {
 			y.last = map[string]Progress{}
@@ -563,7 +563,7 @@ func (y *tally) DrainProgressed(p Progress) {
 	})
 }
 
-func (y *tally) DrainEnded(_ Target, result Result) {
+func (y *recorder) DrainEnded(_ Target, result Result) {
 	y.with(func() {
 		if y.results == nil {
 			y.results = map[Result]int{}
@@ -572,17 +572,17 @@ func (y *tally) DrainEnded(_ Target, result Result) {
 	})
 }
 
-func (y *tally) PodEvicted(Target, Pod, time.Duration) { y.with(func() { y.evicted++ }) }
+func (y *recorder) PodEvicted(Target, Pod, time.Duration) { y.with(func() { y.evicted++ }) }
 
-func (y *tally) PodBlocked(t Target, w Waiting) {
+func (y *recorder) PodBlocked(t Target, w Waiting) {
 	y.with(func() { y.blocked = append(y.blocked, t.Name+"/"+w.Pod.Name+" "+string(w.Reason)+" "+w.Budget) })
 }
 
-func (y *tally) PodForced(t Target, r Removal) {
+func (y *recorder) PodForced(t Target, r Removal) {
 	y.with(func() { y.forced = append(y.forced, t.Name+"/"+r.Pod.Name) })
 }
 
-func (y *tally) EvictionRefused(_ Target, _ Pod, o Outcome) {
+func (y *recorder) EvictionRefused(_ Target, _ Pod, o Outcome) {
 	y.with(func() {
 		if y.refused == nil {
 			y.refused = map[Outcome]int{}
@@ -591,9 +591,9 @@ func (y *tally) EvictionRefused(_ Target, _ Pod, o Outcome) {
 	})
 }
 
-func (y *tally) VolumesStillAttached(Target, []string) {}
+func (y *recorder) VolumesStillAttached(Target, []string) {}
 
-func (y *tally) KubernetesFailed(operation string, err error) {
+func (y *recorder) KubernetesFailed(operation string, err error) {
 	y.with(func() { y.failed = append(y.failed, operation+": "+err.Error()) })
 }
 
@@ -607,12 +607,12 @@ func TestAThousandDrains(t *testing.T) {
 		c.answers, c.watches = between(2*time.Millisecond, 20*time.Millisecond), between(time.Millisecond, 10*time.Millisecond)
 		c.counts, c.starts = between(5*time.Millisecond, 50*time.Millisecond), between(2*time.Second, 8*time.Second)
 		for i := range apps {
-			c.protect(fmt.Sprint("app-", i), nodes*perNode/apps-2, 0)
+			c.addBudget(fmt.Sprint("app-", i), nodes*perNode/apps-2, 0)
 		}
 		for i := range nodes * perNode {
-			c.run(fmt.Sprint("node-", i%nodes), fmt.Sprint("pod-", i), fmt.Sprint("app-", (i/nodes*7+i)%apps), grace2(int64(1+i%5)))
+			c.addPod(fmt.Sprint("node-", i%nodes), fmt.Sprint("pod-", i), fmt.Sprint("app-", (i/nodes*7+i)%apps), gracePeriod(int64(1+i%5)))
 		}
-		c.begin(but(func(cfg *Config) { cfg.VolumeTimeout = 2 * time.Minute }))
+		c.start(withConfig(func(cfg *Config) { cfg.VolumeTimeout = 2 * time.Minute }))
 		start := time.Now()
 		var all []func() (Report, error)
 		for i := range nodes {

@@ -48,9 +48,9 @@ func TestValidate(t *testing.T) {
 		cfg  Config
 		want []string // the mistakes, all at once
 	}{
-		{name: "the usual", cfg: usual},
+		{name: "the usual", cfg: defaults},
 		{name: "the least", cfg: Config{Timeout: time.Second, AtDeadline: Leave, Tiers: "0", BarePods: Wait, EmptyDirPods: Wait}},
-		{name: "the most", cfg: but(func(c *Config) {
+		{name: "the most", cfg: withConfig(func(c *Config) {
 			c.Timeout, c.ForceUnhealthy, c.StuckAfter = 48*time.Hour, 48*time.Hour, 48*time.Hour
 			c.ForceSpacing, c.LoadBalancerWait, c.VolumeTimeout, c.BlockedAfter = time.Hour, time.Hour, time.Hour, time.Hour
 			c.Settle, c.WaitSelector, c.WaitNamespaces, c.WaitForJobs = time.Minute, "app in (a, b),!c", "x, y", true
@@ -105,7 +105,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestWhatTheConfigurationSaysOfADrain(t *testing.T) {
-	cfg := but(func(c *Config) {
+	cfg := withConfig(func(c *Config) {
 		c.Tiers, c.LoadBalancerWait, c.VolumeTimeout, c.ForceUnhealthy = "0=10m,5", time.Minute, 2*time.Minute, time.Hour
 	})
 	want := Policy{

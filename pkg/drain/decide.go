@@ -65,8 +65,8 @@ func (d *decision) consider(pod Pod) {
 		d.wait(pod, d.reason(pod), pod.Try.Next, d.stuckAt(pod))
 	case d.mustForce(pod):
 		early := d.now.Before(d.lastCall(pod))
-		d.force(pod, Removal{Pod: pod, Grace: d.remaining(pod), Why: AtDeadline, Early: early})
-	case !pod.GoneBy.IsZero():
+		d.force(pod, Removal{Pod: pod, Grace: d.remaining(pod), Reason: AtDeadline, Early: early})
+	case !pod.GraceEndsAt.IsZero():
 		d.wait(pod, Terminating, d.lastCall(pod), d.stuckAt(pod))
 	case pod.Tier > d.tier:
 		d.wait(pod, LaterTier, d.begins(pod.Tier), d.lastCall(pod))
@@ -88,7 +88,7 @@ func (d *decision) pending(pod Pod) bool {
 	case Deferred:
 		return !pod.Try.Eviction && d.now.Before(pod.Try.Next)
 	case Accepted, Forced:
-		return pod.GoneBy.IsZero() && d.now.Before(pod.Try.Next)
+		return pod.GraceEndsAt.IsZero() && d.now.Before(pod.Try.Next)
 	}
 	return false
 }
@@ -131,7 +131,7 @@ func (d *decision) evict(pod Pod) {
 	reason, budget := d.holds(pod)
 	if reason != "" {
 		if d.servesNobody(pod) {
-			d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: d.cut(pod), Why: Unhealthy})
+			d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: d.cut(pod), Reason: Unhealthy})
 			return
 		}
 		b := d.budgets[budget]
@@ -175,9 +175,9 @@ func (d *decision) holds(pod Pod) (WaitReason, string) {
 // reason is why the pod waits, when its last attempt or its state decides that.
 func (d *decision) reason(pod Pod) WaitReason {
 	switch last := pod.Try.Last; {
-	case last == Sent && pod.GoneBy.IsZero():
+	case last == Sent && pod.GraceEndsAt.IsZero():
 		return Requested
-	case last == Accepted, last == Forced, !pod.GoneBy.IsZero():
+	case last == Accepted, last == Forced, !pod.GraceEndsAt.IsZero():
 		return Terminating
 	case last == Blocked:
 		return BlockedByBudget
@@ -197,13 +197,13 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 		if w.Budget == "" {
 			w.Budget = strings.Join(pod.Budgets, " and ")
 		}
-		w.Why = d.explain(pod)
+		w.Message = d.explain(pod)
 	}
 	d.step.Wait = append(d.step.Wait, w)
 	d.again(until...)
 	d.again(d.deadline)
 	if !d.now.Before(d.deadline) {
-		d.again(pod.GoneBy.Add(stopLag))
+		d.again(pod.GraceEndsAt.Add(terminationLag))
 	}
 }
 
@@ -211,7 +211,7 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 func (d *decision) explain(pod Pod) string {
 	switch len(pod.Budgets) {
 	case 0: // none that is known here
-		return pod.Try.Why
+		return pod.Try.Message
 	case 1:
 	default:
 		return fmt.Sprintf("%d PodDisruptionBudgets select the pod, and the eviction API serves no such pod",
@@ -251,7 +251,7 @@ func (d *decision) finish() {
 	}
 	if len(d.Attached) > 0 && !d.passed(d.emptyAt().Add(d.policy.VolumeTimeout)) {
 		for _, volume := range d.Attached {
-			d.step.Wait = append(d.step.Wait, Waiting{Reason: VolumesAttached, Why: volume})
+			d.step.Wait = append(d.step.Wait, Waiting{Reason: VolumesAttached, Message: volume})
 		}
 		d.step.Done = false
 	}

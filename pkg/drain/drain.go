@@ -20,7 +20,7 @@ type Drainer struct {
 	rules    rules
 	observer Observer
 	remover  remover
-	ledger   *ledger
+	ledger   *pdbTracker
 	volumes  *volumes
 	slots    chan struct{}
 }
@@ -39,7 +39,7 @@ func New(client kubernetes.Interface, cfg Config, around Environment, observer O
 	if d.rules, err = newRules(cfg, around); err != nil {
 		return nil, err
 	}
-	if d.ledger, err = newLedger(client); err != nil {
+	if d.ledger, err = newPDBTracker(client); err != nil {
 		return nil, err
 	}
 	if cfg.VolumeTimeout > 0 {

@@ -36,7 +36,7 @@ var (
 
 // A world is a fake cluster of one node, n, in a synctest bubble: evicted pods end in their grace, on a clock
 // that stands still while anything runs.
-type world struct {
+type fixture struct {
 	t       *testing.T
 	client  *fake.Clientset
 	drainer *Drainer
@@ -44,16 +44,16 @@ type world struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	mu     sync.Mutex
-	told   []string // what the observer was told
-	asked  []string // evictions and deletions
-	answer func(name string) error
-	ends   bool // somebody is there to tell of a pod's end
+	mu        sync.Mutex
+	reports   []string // what the observer was told
+	requested []string // evictions and deletions
+	answer    func(name string) error
+	podsEnd   bool // somebody is there to tell of a pod's end
 }
 
-func newWorld(t *testing.T, cfg Config, objects ...runtime.Object) *world {
+func newFixture(t *testing.T, cfg Config, objects ...runtime.Object) *fixture {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(objects...), since: time.Now(), ends: true}
+	w := &fixture{t: t, client: fake.NewClientset(objects...), since: time.Now(), podsEnd: true}
 	w.answer = func(string) error { return nil }
 	w.client.PrependReactor("create", "pods", w.onEviction)
 	w.client.PrependReactor("delete", "pods", w.onDeletion)
@@ -74,7 +74,7 @@ func newWorld(t *testing.T, cfg Config, objects ...runtime.Object) *world {
 }
 
 // drain starts a drain, and returns a function that waits for its end.
-func (w *world) drain(timeout time.Duration) func() (Report, error) {
+func (w *fixture) drain(timeout time.Duration) func() (Report, error) {
 	type result struct {
 		report Report
 		err    error
@@ -90,7 +90,7 @@ func (w *world) drain(timeout time.Duration) func() (Report, error) {
 	}
 }
 
-func (w *world) onEviction(action clienttesting.Action) (bool, runtime.Object, error) {
+func (w *fixture) onEviction(action clienttesting.Action) (bool, runtime.Object, error) {
 	create, ok := action.(clienttesting.CreateActionImpl)
 	if !ok || create.Subresource != "eviction" {
 		return false, nil, nil
@@ -102,7 +102,7 @@ func (w *world) onEviction(action clienttesting.Action) (bool, runtime.Object, e
 	return true, nil, w.remove("evict", eviction.Namespace, eviction.Name, *eviction.DeleteOptions)
 }
 
-func (w *world) onDeletion(action clienttesting.Action) (bool, runtime.Object, error) {
+func (w *fixture) onDeletion(action clienttesting.Action) (bool, runtime.Object, error) {
 	del, ok := action.(clienttesting.DeleteActionImpl)
 	if !ok {
 		return false, nil, nil
@@ -111,14 +111,14 @@ func (w *world) onDeletion(action clienttesting.Action) (bool, runtime.Object, e
 }
 
 // remove marks a pod as terminating, and takes it away when its grace is over.
-func (w *world) remove(verb, namespace, name string, o metav1.DeleteOptions) error {
+func (w *fixture) remove(verb, namespace, name string, o metav1.DeleteOptions) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	what := verb + " " + name + " " + string(*o.Preconditions.UID)
 	if o.GracePeriodSeconds != nil {
 		what += fmt.Sprintf(" in %ds", *o.GracePeriodSeconds)
 	}
-	w.asked = append(w.asked, what)
+	w.requested = append(w.requested, what)
 	if err := w.answer(name); err != nil && verb == "evict" {
 		return err
 	}
@@ -137,57 +137,59 @@ func (w *world) remove(verb, namespace, name string, o metav1.DeleteOptions) err
 	end := time.Duration(grace) * time.Second
 	p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
 	// It stops within its grace, if barely.
-	if w.ends {
+	if w.podsEnd {
 		time.AfterFunc(end-time.Millisecond, func() { _ = w.client.Tracker().Delete(podsResource, namespace, name) })
 	}
 	return w.client.Tracker().Update(podsResource, p, namespace)
 }
 
-func (w *world) tell(format string, args ...any) {
+func (w *fixture) report(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, fmt.Sprintf(format, args...))
+	w.reports = append(w.reports, fmt.Sprintf(format, args...))
 }
 
-func (w *world) DrainProgressed(p Progress) {
-	w.tell("%d of %d left %v", p.Left, p.Total, p.Waiting)
+func (w *fixture) DrainProgressed(p Progress) {
+	w.report("%d of %d left %v", p.Left, p.Total, p.Waiting)
 }
 
-func (w *world) DrainEnded(t Target, result Result) { w.tell("ended %s: %s", t.Name, result) }
+func (w *fixture) DrainEnded(t Target, result Result) { w.report("ended %s: %s", t.Name, result) }
 
-func (w *world) PodEvicted(_ Target, p Pod, waited time.Duration) {
-	w.tell("evicted %s after %v", p.Name, waited.Round(time.Second))
+func (w *fixture) PodEvicted(_ Target, p Pod, waited time.Duration) {
+	w.report("evicted %s after %v", p.Name, waited.Round(time.Second))
 }
 
-func (w *world) PodBlocked(_ Target, b Waiting) {
-	w.tell("blocked %s since %v: %s %s, %s", b.Pod.Name, b.Since.Sub(w.since), b.Reason, b.Budget, b.Why)
+func (w *fixture) PodBlocked(_ Target, b Waiting) {
+	w.report("blocked %s since %v: %s %s, %s", b.Pod.Name, b.Since.Sub(w.since), b.Reason, b.Budget, b.Message)
 }
 
-func (w *world) PodForced(_ Target, r Removal) {
-	w.tell("forced %s in %v: %s", r.Pod.Name, r.Grace, r.Why)
+func (w *fixture) PodForced(_ Target, r Removal) {
+	w.report("forced %s in %v: %s", r.Pod.Name, r.Grace, r.Reason)
 }
 
-func (w *world) EvictionRefused(_ Target, p Pod, o Outcome) { w.tell("refused %s: %s", p.Name, o) }
+func (w *fixture) EvictionRefused(_ Target, p Pod, o Outcome) { w.report("refused %s: %s", p.Name, o) }
 
-func (w *world) VolumesStillAttached(_ Target, volumes []string) { w.tell("volumes left: %v", volumes) }
-
-func (w *world) KubernetesFailed(operation string, err error) {
-	w.tell("failed %s: %v", operation, err)
+func (w *fixture) VolumesStillAttached(_ Target, volumes []string) {
+	w.report("volumes left: %v", volumes)
 }
 
-func (w *world) requests() []string {
+func (w *fixture) KubernetesFailed(operation string, err error) {
+	w.report("failed %s: %v", operation, err)
+}
+
+func (w *fixture) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
+	return slices.Clone(w.requested)
 }
 
-func (w *world) was(told string) bool {
+func (w *fixture) reported(told string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.told, func(s string) bool { return strings.Contains(s, told) })
+	return slices.ContainsFunc(w.reports, func(s string) bool { return strings.Contains(s, told) })
 }
 
-func (w *world) expect(want ...string) {
+func (w *fixture) expectRequests(want ...string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.requests()); diff != "" {
 		w.t.Errorf("evictions and deletions:\n%s", diff)
@@ -195,7 +197,7 @@ func (w *world) expect(want ...string) {
 }
 
 // update changes an object of the cluster.
-func (w *world) update(obj metav1.Object) {
+func (w *fixture) update(obj metav1.Object) {
 	w.t.Helper()
 	resource := podsResource
 	if _, ok := obj.(*policyv1.PodDisruptionBudget); ok {
@@ -242,15 +244,15 @@ func pdb(allowed int32) *policyv1.PodDisruptionBudget {
 // ourTaint is the taint of a node that is being drained.
 var ourTaint = corev1.Taint{Key: "node-drainer.io/terminating", Effect: corev1.TaintEffectNoSchedule}
 
-// usual is the default configuration, save that it waits for no volumes.
-var usual = Config{
+// defaults is the default configuration, save that it waits for no volumes.
+var defaults = Config{
 	Timeout: time.Hour, AtDeadline: Delete, Tiers: "0,2000000000,2000001000", BarePods: Evict, EmptyDirPods: Evict,
 	ForceSpacing: 30 * time.Second, StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, BlockedAfter: time.Minute,
 }
 
-// but returns the usual configuration with a change.
-func but(change func(*Config)) Config {
-	c := usual
+// withConfig returns the usual configuration with a change.
+func withConfig(change func(*Config)) Config {
+	c := defaults
 	change(&c)
 	return c
 }
@@ -259,7 +261,7 @@ func TestDrainEvictsAllThatMustLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finished := running("finished")
 		finished.Status.Phase = corev1.PodSucceeded
-		w := newWorld(t, usual, running("a"), running("b"), finished)
+		w := newFixture(t, defaults, running("a"), running("b"), finished)
 		report, err := w.drain(time.Hour)()
 		if err != nil {
 			t.Fatal(err)
@@ -275,15 +277,15 @@ func TestDrainEvictsAllThatMustLeave(t *testing.T) {
 		if diff := cmp.Diff([]string{"evict a uid-a", "evict b uid-b"}, got); diff != "" {
 			t.Error(diff)
 		}
-		if !w.was("evicted a after 0s") || !w.was("0 of 2 left []") || !w.was("ended n: drained") {
-			t.Errorf("the observer was told %q", w.told)
+		if !w.reported("evicted a after 0s") || !w.reported("0 of 2 left []") || !w.reported("ended n: drained") {
+			t.Errorf("the observer was told %q", w.reports)
 		}
 	})
 }
 
 func TestDrainIsOverNoSoonerThanSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual)
+		w := newFixture(t, defaults)
 		wait := w.drain(time.Hour)
 		elapse(3 * time.Second)
 		if err := w.client.Tracker().Add(running("late")); err != nil {
@@ -293,13 +295,13 @@ func TestDrainIsOverNoSoonerThanSettled(t *testing.T) {
 		if err != nil || report.Total != 1 || len(report.Left) > 0 {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		w.expect("evict late uid-late")
+		w.expectRequests("evict late uid-late")
 	})
 }
 
 func TestTheDeadlineEndsTheSettleTimeToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, but(func(c *Config) { c.Settle = time.Minute }))
+		w := newFixture(t, withConfig(func(c *Config) { c.Settle = time.Minute }))
 		report, err := w.drain(2 * time.Second)()
 		if err != nil || report.Took > 3*time.Second {
 			t.Errorf("got %+v, %v", report, err)
@@ -309,7 +311,7 @@ func TestTheDeadlineEndsTheSettleTimeToo(t *testing.T) {
 
 func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"), pdb(0))
+		w := newFixture(t, defaults, running("a"), pdb(0))
 		wait := w.drain(time.Hour)
 		elapse(500 * time.Millisecond)
 		cause := errors.New("leaving")
@@ -321,13 +323,13 @@ func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 		if took := time.Since(before); took > 100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		w.expect()
+		w.expectRequests()
 	})
 }
 
 func TestDrainThatCannotBeginEndsWithTheCauseOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual)
+		w := newFixture(t, defaults)
 		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewServiceUnavailable("away")
 		})
@@ -374,18 +376,18 @@ func TestBudgetsThatCannotBeListed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, usual, tt.pods...)
+				w := newFixture(t, defaults, tt.pods...)
 				began := time.Duration(-1)
 				w.answer = func(string) error {
 					if began < 0 {
 						began = time.Since(w.since)
 					}
 					if tt.guarded {
-						return held(0)
+						return blockedError(0)
 					}
 					return nil
 				}
-				late, err := New(w.client, usual, Environment{Taint: ourTaint}, w)
+				late, err := New(w.client, defaults, Environment{Taint: ourTaint}, w)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -428,17 +430,17 @@ func TestBudgetsThatCannotBeListed(t *testing.T) {
 
 func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"), pdb(0))
+		w := newFixture(t, defaults, running("a"), pdb(0))
 		wait := w.drain(time.Hour)
 		elapse(90 * time.Second)
-		w.expect()
-		if !w.was("blocked a since 0s: blocked-by-budget x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2") ||
-			!w.was("1 of 1 left [1 wait for PodDisruptionBudget x/b]") {
-			t.Errorf("the observer was told %q", w.told)
+		w.expectRequests()
+		if !w.reported("blocked a since 0s: blocked-by-budget x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2") ||
+			!w.reported("1 of 1 left [1 wait for PodDisruptionBudget x/b]") {
+			t.Errorf("the observer was told %q", w.reports)
 		}
 		w.update(pdb(1))
 		synctest.Wait() // No time passes.
-		w.expect("evict a uid-a")
+		w.expectRequests("evict a uid-a")
 		if _, err := wait(); err != nil {
 			t.Error(err)
 		}
@@ -447,14 +449,14 @@ func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {
 
 func TestABudgetThatGoesAwayHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"), pdb(0))
+		w := newFixture(t, defaults, running("a"), pdb(0))
 		wait := w.drain(time.Hour)
 		elapse(500 * time.Millisecond)
 		if err := w.client.Tracker().Delete(pdbsResource, "x", "b"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		w.expect("evict a uid-a")
+		w.expectRequests("evict a uid-a")
 		if _, err := wait(); err != nil {
 			t.Error(err)
 		}
@@ -465,7 +467,7 @@ func TestNothingIsAskedWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := running("a")
 		*a.Spec.TerminationGracePeriodSeconds = 1200
-		w := newWorld(t, usual, a)
+		w := newFixture(t, defaults, a)
 		wait := w.drain(time.Hour)
 		elapse(time.Second)
 		before := len(w.client.Actions())
@@ -482,26 +484,26 @@ func TestNothingIsAskedWhileNothingChanges(t *testing.T) {
 // TestAWatchThatIsBehind has a watch that shows nothing until it is told to.
 func TestAWatchThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"))
+		w := newFixture(t, defaults, running("a"))
 		behind := watch.NewFake()
 		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, behind, nil
 		})
 		wait := w.drain(time.Hour)
 		elapse(14 * time.Second)
-		w.expect("evict a uid-a")
+		w.expectRequests("evict a uid-a")
 		behind.Delete(running("a"))
 		report, err := wait()
 		if err != nil || len(report.Left) > 0 {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		w.expect("evict a uid-a")
+		w.expectRequests("evict a uid-a")
 	})
 }
 
 func TestAPodThatOnlyTheProofShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual)
+		w := newFixture(t, defaults)
 		behind := watch.NewFake()
 		w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, behind, nil
@@ -512,7 +514,7 @@ func TestAPodThatOnlyTheProofShows(t *testing.T) {
 			t.Fatal(err)
 		}
 		elapse(12 * time.Second)
-		w.expect("evict late uid-late") // once, though the watch never shows it
+		w.expectRequests("evict late uid-late") // once, though the watch never shows it
 		if report, err := wait(); err != nil || report.Total != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}
@@ -521,7 +523,7 @@ func TestAPodThatOnlyTheProofShows(t *testing.T) {
 
 func TestAProofThatFailsIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual)
+		w := newFixture(t, defaults)
 		var mu sync.Mutex
 		away := false
 		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -545,8 +547,8 @@ func TestAProofThatFailsIsNoProof(t *testing.T) {
 		if err != nil || report.Took < time.Minute {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.was("failed prove that node n is empty") {
-			t.Errorf("the observer was told %q", w.told)
+		if !w.reported("failed prove that node n is empty") {
+			t.Errorf("the observer was told %q", w.reports)
 		}
 	})
 }
@@ -563,7 +565,7 @@ func TestAtTheDeadline(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, but(func(c *Config) { c.AtDeadline, c.Settle = tt.at, 0 }), running("a"), pdb(0))
+				w := newFixture(t, withConfig(func(c *Config) { c.AtDeadline, c.Settle = tt.at, 0 }), running("a"), pdb(0))
 				report, err := w.drain(time.Minute)()
 				if err != nil {
 					t.Fatal(err)
@@ -573,9 +575,9 @@ func TestAtTheDeadline(t *testing.T) {
 				if diff := cmp.Diff(want, report); diff != "" {
 					t.Error(diff)
 				}
-				w.expect(tt.asked...)
-				if w.was("forced a in 10s: deadline") != (tt.forced > 0) {
-					t.Errorf("the observer was told %q", w.told)
+				w.expectRequests(tt.asked...)
+				if w.reported("forced a in 10s: deadline") != (tt.forced > 0) {
+					t.Errorf("the observer was told %q", w.reports)
 				}
 			})
 		})
@@ -584,7 +586,7 @@ func TestAtTheDeadline(t *testing.T) {
 
 func TestAnEvictionCarriesAGraceOnlyWhenItIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, but(func(c *Config) { c.Settle = 0 }), running("a"))
+		w := newFixture(t, withConfig(func(c *Config) { c.Settle = 0 }), running("a"))
 		long := running("long")
 		*long.Spec.TerminationGracePeriodSeconds = 3600
 		if err := w.client.Tracker().Add(long); err != nil {
@@ -604,9 +606,9 @@ func TestAnEvictionCarriesAGraceOnlyWhenItIsCut(t *testing.T) {
 
 func TestABusyAPIServerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"))
+		w := newFixture(t, defaults, running("a"))
 		w.answer = func(string) error {
-			if len(w.asked) <= 3 {
+			if len(w.requested) <= 3 {
 				return apierrors.NewServiceUnavailable("away")
 			}
 			return nil
@@ -614,9 +616,9 @@ func TestABusyAPIServerIsAskedAgain(t *testing.T) {
 		if report, err := w.drain(time.Hour)(); err != nil || report.Total != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		w.expect("evict a uid-a", "evict a uid-a", "evict a uid-a", "evict a uid-a")
-		if !w.was("failed remove pod x/a") {
-			t.Errorf("the observer was told %q", w.told)
+		w.expectRequests("evict a uid-a", "evict a uid-a", "evict a uid-a", "evict a uid-a")
+		if !w.reported("failed remove pod x/a") {
+			t.Errorf("the observer was told %q", w.reports)
 		}
 	})
 }
@@ -624,7 +626,7 @@ func TestABusyAPIServerIsAskedAgain(t *testing.T) {
 func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
 	full := pdb(3)
 	full.Annotations = map[string]string{"long": "text"}
-	got, err := stripBudget(full)
+	got, err := trimBudget(full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -633,7 +635,7 @@ func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if other, err := stripBudget("no budget"); err != nil || other != "no budget" {
+	if other, err := trimBudget("no budget"); err != nil || other != "no budget" {
 		t.Errorf("got %v, %v", other, err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 const (
 	// callTimeout bounds a request: one that hangs must not hold a drain.
 	callTimeout = 15 * time.Second
-	// settleTime is how long an accepted eviction may take to show in the watch before it is sent again.
-	settleTime = 15 * time.Second
+	// podUpdateTimeout is how long an accepted eviction may take to show in the watch before it is sent again.
+	podUpdateTimeout = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 	// broken is how often in a row the API server may fail to delete a pod, with an answer that blames nobody's
@@ -81,8 +81,8 @@ func deleteOptions(r Removal) *metav1.DeleteOptions {
 	return o
 }
 
-// evicted says what an answer to an eviction means.
-func evicted(err error) (Outcome, string) {
+// evictionOutcome says what an answer to an eviction means.
+func evictionOutcome(err error) (Outcome, string) {
 	switch {
 	case err == nil, isGone(err):
 		return Accepted, ""
@@ -94,8 +94,8 @@ func evicted(err error) (Outcome, string) {
 	return Deferred, message(err)
 }
 
-// forced says what an answer to a deletion means.
-func forced(err error) (Outcome, string) {
+// deletionOutcome says what an answer to a deletion means.
+func deletionOutcome(err error) (Outcome, string) {
 	switch {
 	case err == nil, isGone(err):
 		return Forced, ""
@@ -146,11 +146,11 @@ func message(err error) string {
 func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try {
 	switch {
 	case outcome == Accepted, outcome == Forced:
-		return Try{Last: outcome, Next: now.Add(settleTime)}
+		return Try{Last: outcome, Next: now.Add(podUpdateTimeout)}
 	case outcome == Blocked && r.Budget != "":
-		return Try{Last: outcome, Why: why}
+		return Try{Last: outcome, Message: why}
 	}
-	n, evicting := r.Pod.Try.Failures, r.Why == ""
+	n, evicting := r.Pod.Try.Failures, r.Reason == ""
 	if !evicting && r.Pod.Try.Eviction {
 		n = 0
 	}
@@ -162,5 +162,5 @@ func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try
 	if !evicting && n >= broken && apierrors.IsInternalError(err) {
 		outcome = Denied
 	}
-	return Try{Last: outcome, Next: now.Add(jittered(pause)), Failures: n, Why: why, Eviction: evicting}
+	return Try{Last: outcome, Next: now.Add(jittered(pause)), Failures: n, Message: why, Eviction: evicting}
 }

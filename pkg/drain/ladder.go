@@ -11,8 +11,8 @@ import (
 // processes may still run, and a StatefulSet could then run it twice.
 const minGrace = time.Second
 
-// stopLag is how long the kubelet may take, after a pod's grace, to kill the pod and say that it is gone.
-const stopLag = 2 * time.Second
+// terminationLag is how long the kubelet may take, after a pod's grace, to kill the pod and say that it is gone.
+const terminationLag = 2 * time.Second
 
 // over tells whether nothing more can be done for the pod, and nothing is to be waited for. At the deadline:
 // it was to be left, it was given its last grace and that has passed, or the API server refused even its
@@ -27,8 +27,8 @@ func (d *decision) over(pod Pod) bool {
 	switch {
 	case !d.policy.Force, pod.Try.Last == Denied:
 		return true
-	case !pod.GoneBy.IsZero():
-		return !d.now.Before(pod.GoneBy.Add(stopLag))
+	case !pod.GraceEndsAt.IsZero():
+		return !d.now.Before(pod.GraceEndsAt.Add(terminationLag))
 	}
 	return false
 }
@@ -37,12 +37,12 @@ func (d *decision) over(pod Pod) bool {
 // not answer, nobody will say that its processes have ended.
 func (d *decision) stuckAt(pod Pod) time.Time {
 	switch {
-	case pod.GoneBy.IsZero():
+	case pod.GraceEndsAt.IsZero():
 		return time.Time{}
 	case d.Unreachable:
-		return pod.GoneBy.Add(stopLag)
+		return pod.GraceEndsAt.Add(terminationLag)
 	case d.policy.StuckAfter > 0:
-		return pod.GoneBy.Add(max(d.policy.StuckAfter, stopLag))
+		return pod.GraceEndsAt.Add(max(d.policy.StuckAfter, terminationLag))
 	}
 	return time.Time{}
 }
@@ -55,9 +55,9 @@ func (d *decision) lastCall(pod Pod) time.Time {
 	switch {
 	case !d.policy.Force:
 		return time.Time{}
-	case pod.GoneBy.IsZero():
+	case pod.GraceEndsAt.IsZero():
 		return d.deadline.Add(-min(max(pod.Grace, minGrace), d.half()))
-	case pod.GoneBy.After(d.deadline.Add(time.Second)): // GoneBy is in whole seconds
+	case pod.GraceEndsAt.After(d.deadline.Add(time.Second)): // GraceEndsAt is in whole seconds
 		return d.deadline.Add(-minGrace)
 	}
 	return time.Time{}
@@ -90,7 +90,7 @@ func (d *decision) half() time.Duration { return d.deadline.Sub(d.Since) / 2 }
 // mustForce tells whether the time to wait is over: the pod's last call has come, or its turn, and the pods
 // that were forced before it have been replaced.
 func (d *decision) mustForce(pod Pod) bool {
-	if pod.Try.Last == Denied || (pod.Try.Last == Forced && !pod.GoneBy.IsZero()) {
+	if pod.Try.Last == Denied || (pod.Try.Last == Forced && !pod.GraceEndsAt.IsZero()) {
 		return false
 	}
 	last := d.lastCall(pod)
@@ -141,7 +141,7 @@ func (d *decision) queueUp() {
 }
 
 func (d *decision) isHeld(pod Pod) bool {
-	if !pod.GoneBy.IsZero() || len(pod.Budgets) == 0 || pod.Tier > d.tier || d.waits(pod) {
+	if !pod.GraceEndsAt.IsZero() || len(pod.Budgets) == 0 || pod.Tier > d.tier || d.waits(pod) {
 		return false
 	}
 	if pod.Try.Last != Deferred && d.pending(pod) {

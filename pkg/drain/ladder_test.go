@@ -6,7 +6,7 @@ import (
 )
 
 func TestDecideAtTheDeadline(t *testing.T) {
-	held := only(budget(3))
+	held := onlyBudget(budget(3))
 	runRows(t, []row{
 		{
 			name: "a grace that would end after the deadline is cut",
@@ -43,15 +43,15 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		{
 			// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
 			name: "a terminating pod whose grace ends after the deadline keeps it for as long as there is time",
-			pods: []Pod{pod("a", grace(time.Hour), goneBy(30*m))}, now: 2 * m, want: "wait a terminating; again 9m59s",
+			pods: []Pod{pod("a", grace(time.Hour), terminating(30*m))}, now: 2 * m, want: "wait a terminating; again 9m59s",
 		},
 		{
 			name: "and is shortened when there is none", now: 10*m - s,
-			pods: []Pod{pod("a", grace(time.Hour), goneBy(30*m))}, want: "delete a in 1s",
+			pods: []Pod{pod("a", grace(time.Hour), terminating(30*m))}, want: "delete a in 1s",
 		},
 		{
 			name: "a grace that ends within the second after the deadline is not shortened", now: 10*m - s,
-			pods: []Pod{pod("a", goneBy(10*m+s))}, want: "wait a terminating; again 10m0s",
+			pods: []Pod{pod("a", terminating(10*m+s))}, want: "wait a terminating; again 10m0s",
 		},
 		{
 			name: "a forced deletion is not repeated while the watch is behind",
@@ -67,12 +67,12 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		},
 		{
 			name: "a forced deletion that a busy API server put off is asked for again, of a later tier too",
-			pods: []Pod{pod("a", goneBy(9*m)), pod("dns", tier(1), tried(Deferred, 9*m+35*s))}, now: 9*m + 31*s,
+			pods: []Pod{pod("a", terminating(9*m)), pod("dns", tier(1), tried(Deferred, 9*m+35*s))}, now: 9*m + 31*s,
 			want: "wait a terminating, dns backing-off; again 9m35s",
 		},
 		{
 			name: "a shortening that a busy API server put off is asked for again", now: 10 * m,
-			pods: []Pod{pod("a", goneBy(30*m), tried(Deferred, 10*m+5*s))}, want: "wait a terminating; again 10m5s",
+			pods: []Pod{pod("a", terminating(30*m), tried(Deferred, 10*m+5*s))}, want: "wait a terminating; again 10m5s",
 		},
 		{
 			name: "denied force is followed by evictions", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 40*s,
@@ -98,15 +98,15 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		},
 		{
 			name: "and which is done only when its grace is over", now: 20 * m,
-			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; again 20m3s",
+			pods: []Pod{pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; again 20m3s",
 		},
 		{
 			name: "and the kubelet has had time to tell", now: 20*m + 3*s,
-			pods: []Pod{pod("a", goneBy(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; done",
+			pods: []Pod{pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; done",
 		},
 		{
 			name: "one pod's last grace holds the end up for all", now: 10 * m,
-			pods: []Pod{pod("a", goneBy(10*m+s)), pod("b", goneBy(9*m))},
+			pods: []Pod{pod("a", terminating(10*m+s)), pod("b", terminating(9*m))},
 			want: "wait a terminating, b terminating; again 10m3s",
 		},
 		{
@@ -117,7 +117,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 }
 
 func TestDecideWithLeave(t *testing.T) {
-	held := only(budget(3))
+	held := onlyBudget(budget(3))
 	runRows(t, []row{
 		{
 			name: "a budget holds to the deadline", leave: true, now: 9*m + 50*s, budgets: held,
@@ -128,11 +128,11 @@ func TestDecideWithLeave(t *testing.T) {
 		},
 		{
 			name: "a terminating pod keeps its grace", leave: true, now: 10*m - s,
-			pods: []Pod{pod("a", goneBy(30*m))}, want: "wait a terminating; again 10m0s",
+			pods: []Pod{pod("a", terminating(30*m))}, want: "wait a terminating; again 10m0s",
 		},
 		{
 			name: "the deadline ends it all", leave: true, now: 10 * m, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"), blocked), pod("b"), pod("c", tier(1)), pod("d", waits(OptedOut))},
+			pods: []Pod{pod("a", budgeted("x/b"), blocked), pod("b"), pod("c", tier(1)), pod("d", waiting(OptedOut))},
 			want: "wait a blocked-by-budget x/b, b backing-off, c backing-off, d opted-out; done",
 		},
 		{
@@ -149,58 +149,58 @@ func TestDecideWithLeave(t *testing.T) {
 func TestDecideForcesOneAfterTheOther(t *testing.T) {
 	spaced := func(p *Policy) { p.ForceSpacing = m }
 	three := []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))}
-	two := []Pod{pod("a", budgeted("x/b"), goneBy(8*m), tried(Forced, 8*m)), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))}
+	two := []Pod{pod("a", budgeted("x/b"), terminating(8*m), tried(Forced, 8*m)), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))}
 	runRows(t, []row{
 		{
 			name: "the first of three has its turn two spacings before its last call", policy: spaced, pods: three,
-			budgets: only(budget(3)), now: 7*m + 30*s - 1,
+			budgets: onlyBudget(budget(3)), now: 7*m + 30*s - 1,
 			want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 7m30s",
 		},
 		{
-			name: "it is deleted then, alone, with its own grace", policy: spaced, pods: three, budgets: only(budget(3)),
+			name: "it is deleted then, alone, with its own grace", policy: spaced, pods: three, budgets: onlyBudget(budget(3)),
 			now: 7*m + 30*s, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
 		},
 		{
-			name: "the second waits for its turn", policy: spaced, pods: two, budgets: only(budget(3)), now: 8*m + 29*s,
+			name: "the second waits for its turn", policy: spaced, pods: two, budgets: onlyBudget(budget(3)), now: 8*m + 29*s,
 			want: "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
 		},
 		{
 			name: "which comes when the budget has as many healthy pods as it asks for", policy: spaced, pods: two,
-			budgets: only(budget(3)), now: 8*m + 30*s, want: "delete b in 30s; wait a terminating, c blocked-by-budget x/b; again 9m30s",
+			budgets: onlyBudget(budget(3)), now: 8*m + 30*s, want: "delete b in 30s; wait a terminating, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "and not while the first has no replacement", policy: spaced, pods: two, budgets: only(budget(2)),
+			name: "and not while the first has no replacement", policy: spaced, pods: two, budgets: onlyBudget(budget(2)),
 			now: 8*m + 30*s, want: "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "nor while the figures may miss what was done", policy: spaced, pods: two, now: 8*m + 30*s,
-			budgets: only(budget(3, settles(8*m+32*s))),
+			budgets: onlyBudget(budget(3, staleUntil(8*m+32*s))),
 			want:    "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m32s",
 		},
 		{
 			name: "a pod about which a request is under way does not lengthen the queue", policy: spaced, now: 8 * m,
-			budgets: only(budget(3)), pods: []Pod{pod("a", budgeted("x/b"), sent), three[1], three[2]},
+			budgets: onlyBudget(budget(3)), pods: []Pod{pod("a", budgeted("x/b"), sent), three[1], three[2]},
 			want: "wait a requested, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
 		},
 		{
-			name: "one whose deletion the API server put off does", policy: spaced, now: 8 * m, budgets: only(budget(3)),
+			name: "one whose deletion the API server put off does", policy: spaced, now: 8 * m, budgets: onlyBudget(budget(3)),
 			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 8*m+5*s)), three[1], three[2]},
 			want: "delete b in 30s; wait a backing-off, c blocked-by-budget x/b; again 8m5s",
 		},
 		{
-			name: "the last call comes before all of this", policy: spaced, pods: three, budgets: only(budget(0)),
+			name: "the last call comes before all of this", policy: spaced, pods: three, budgets: onlyBudget(budget(0)),
 			now: 9*m + 30*s, want: "delete a in 30s, b in 30s, c in 30s",
 		},
 		{
 			name: "no turn comes before half of the time", policy: func(p *Policy) { p.ForceSpacing = time.Hour }, pods: three,
-			budgets: only(budget(3)), now: 5*m - 1, want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 5m0s",
+			budgets: onlyBudget(budget(3)), now: 5*m - 1, want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 5m0s",
 		},
 		{
 			name: "but at half of the time", policy: func(p *Policy) { p.ForceSpacing = time.Hour }, pods: three,
-			budgets: only(budget(3)), now: 5 * m, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
+			budgets: onlyBudget(budget(3)), now: 5 * m, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "one pod alone has no turn before its last call", policy: spaced, pods: three[:1], budgets: only(budget(3)),
+			name: "one pod alone has no turn before its last call", policy: spaced, pods: three[:1], budgets: onlyBudget(budget(3)),
 			now: 9*m + 30*s - 1, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
@@ -210,7 +210,7 @@ func TestDecideForcesOneAfterTheOther(t *testing.T) {
 			want:    "delete a in 30s, c in 30s; wait b blocked-by-budget x/b, d blocked-by-budget x/c; again 9m30s",
 		},
 		{
-			name: "pods of a budget that never allows anything have turns", policy: spaced, pods: three[:2], budgets: only(rigid(2)),
+			name: "pods of a budget that never allows anything have turns", policy: spaced, pods: three[:2], budgets: onlyBudget(fullBudget(2)),
 			now: 8*m + 30*s, want: "delete a in 30s; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
@@ -220,17 +220,17 @@ func TestDecideForcesOneAfterTheOther(t *testing.T) {
 			want:    "delete a in 30s; wait b misconfigured-budget x/b and x/c; again 9m30s",
 		},
 		{
-			name: "pods that are waited for have none", policy: spaced, now: 8*m + 30*s, budgets: only(budget(3)),
-			pods: []Pod{pod("a", waits(OptedOut), budgeted("x/b")), pod("b", waits(OptedOut), budgeted("x/b"))},
+			name: "pods that are waited for have none", policy: spaced, now: 8*m + 30*s, budgets: onlyBudget(budget(3)),
+			pods: []Pod{pod("a", waiting(OptedOut), budgeted("x/b")), pod("b", waiting(OptedOut), budgeted("x/b"))},
 			want: "wait a opted-out, b opted-out; again 9m30s",
 		},
 		{
-			name: "nor have pods of a later tier", policy: spaced, now: 8*m + 30*s, budgets: only(budget(3)),
-			pods: []Pod{pod("a", waits(OptedOut)), pod("b", tier(1), budgeted("x/b")), pod("c", tier(1), budgeted("x/b"))},
+			name: "nor have pods of a later tier", policy: spaced, now: 8*m + 30*s, budgets: onlyBudget(budget(3)),
+			pods: []Pod{pod("a", waiting(OptedOut)), pod("b", tier(1), budgeted("x/b")), pod("c", tier(1), budgeted("x/b"))},
 			want: "wait a opted-out, b later-tier, c later-tier; again 9m30s",
 		},
 		{
-			name: "what the budget allows is evicted, and the others wait for that to show", policy: spaced, pods: three, budgets: only(budget(4)),
+			name: "what the budget allows is evicted, and the others wait for that to show", policy: spaced, pods: three, budgets: onlyBudget(budget(4)),
 			now: 9 * m, want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 	})
@@ -238,7 +238,7 @@ func TestDecideForcesOneAfterTheOther(t *testing.T) {
 
 func TestDecideForcesUnhealthyPods(t *testing.T) {
 	after := func(p *Policy) { p.ForceUnhealthy = 3 * m }
-	held := only(budget(2))
+	held := onlyBudget(budget(2))
 	runRows(t, []row{
 		{
 			name: "a pod that is not Ready is deleted after so long", policy: after, budgets: held, now: 3 * m,
@@ -257,7 +257,7 @@ func TestDecideForcesUnhealthyPods(t *testing.T) {
 			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "an eviction that the budget allows comes first", policy: after, budgets: only(budget(3)), now: 9 * m,
+			name: "an eviction that the budget allows comes first", policy: after, budgets: onlyBudget(budget(3)), now: 9 * m,
 			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "evict a",
 		},
 		{
@@ -267,7 +267,7 @@ func TestDecideForcesUnhealthyPods(t *testing.T) {
 		},
 		{
 			name: "it waits for its tier", policy: after, budgets: held, now: 3 * m,
-			pods: []Pod{pod("a", tier(1), budgeted("x/b"), unready), pod("b", goneBy(4*m))},
+			pods: []Pod{pod("a", tier(1), budgeted("x/b"), unready), pod("b", terminating(4*m))},
 			want: "wait a later-tier, b terminating; again 9m30s",
 		},
 		{

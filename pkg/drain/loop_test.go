@@ -28,7 +28,7 @@ func (c *cluster) after(verb string) (all []time.Duration) {
 
 func (c *cluster) expect(want ...string) {
 	c.t.Helper()
-	if diff := cmp.Diff(want, c.asked()); diff != "" {
+	if diff := cmp.Diff(want, c.requestLog()); diff != "" {
 		c.t.Errorf("requests about pods:\n%s", diff)
 	}
 }
@@ -36,7 +36,7 @@ func (c *cluster) expect(want ...string) {
 // TestForcedDeletionsOfOneBudgetKeepTheirDistance has a budget that allows nothing, a grace of 10 s, and so
 // last calls at 9m50s.
 func TestForcedDeletionsOfOneBudgetKeepTheirDistance(t *testing.T) {
-	spaced := but(func(c *Config) { c.ForceSpacing = time.Minute })
+	spaced := withConfig(func(c *Config) { c.ForceSpacing = time.Minute })
 	slow := func() time.Duration { return 10 * time.Second }
 	for _, tt := range []struct {
 		name            string
@@ -46,17 +46,17 @@ func TestForcedDeletionsOfOneBudgetKeepTheirDistance(t *testing.T) {
 	}{
 		{
 			name: "of one node, when replacements come at once", nodes: []string{"n", "n", "n"},
-			answers: instantly, starts: instantly,
+			answers: noDelay, starts: noDelay,
 			want: []time.Duration{7*time.Minute + 50*time.Second, 8*time.Minute + 50*time.Second, 9*time.Minute + 50*time.Second},
 		},
 		{
 			name: "when the API server takes its time to answer", nodes: []string{"n", "n", "n"},
-			answers: slow, starts: instantly,
+			answers: slow, starts: noDelay,
 			want: []time.Duration{7*time.Minute + 55*time.Second, 8*time.Minute + 55*time.Second, 9*time.Minute + 55*time.Second},
 		},
 		{
 			name: "when replacements take longer than a spacing, the last call comes first", nodes: []string{"n", "n", "n"},
-			answers: instantly, starts: func() time.Duration { return 100 * time.Second },
+			answers: noDelay, starts: func() time.Duration { return 100 * time.Second },
 			want: []time.Duration{7*time.Minute + 50*time.Second, 9*time.Minute + 30*time.Second, 9*time.Minute + 50*time.Second},
 		},
 		{
@@ -72,15 +72,15 @@ func TestForcedDeletionsOfOneBudgetKeepTheirDistance(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				c.answers, c.starts = tt.answers, tt.starts
-				c.protect("web", len(tt.nodes)+1, 1)
+				c.addBudget("web", len(tt.nodes)+1, 1)
 				for i, node := range tt.nodes {
-					c.run(node, fmt.Sprint("web-", i), "web")
+					c.addPod(node, fmt.Sprint("web-", i), "web")
 				}
 				// Somebody comes and goes, so that the drain looks often.
 				for i := range 20 {
-					c.run("n", fmt.Sprint("job-", i), "", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(475 + 5*i)) })
+					c.addPod("n", fmt.Sprint("job-", i), "", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(475 + 5*i)) })
 				}
-				c.begin(spaced)
+				c.start(spaced)
 				var all []func() (Report, error)
 				for _, node := range slices.Compact(slices.Clone(tt.nodes)) {
 					all = append(all, c.drain(c.ctx, node, 10*time.Minute))
@@ -115,11 +115,11 @@ func TestOneBudgetOverThreeDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.starts = func() time.Duration { return 3 * time.Second }
-		c.protect("web", 6, 1)
+		c.addBudget("web", 6, 1)
 		for i := range 6 {
-			c.run(fmt.Sprint("node-", i%3), fmt.Sprint("web-", i), "web", grace2(1))
+			c.addPod(fmt.Sprint("node-", i%3), fmt.Sprint("web-", i), "web", gracePeriod(1))
 		}
-		c.begin(usual)
+		c.start(defaults)
 		var all []func() (Report, error)
 		for i, timeout := range []time.Duration{50 * time.Minute, 40 * time.Minute, time.Hour} {
 			all = append(all, c.drain(c.ctx, fmt.Sprint("node-", i), timeout))
@@ -131,7 +131,7 @@ func TestOneBudgetOverThreeDrains(t *testing.T) {
 			}
 		}
 		var nodes []string
-		for _, what := range c.asked() {
+		for _, what := range c.requestLog() {
 			nodes = append(nodes, what[:len("evict node-0")])
 		}
 		want := []string{"evict node-0", "evict node-1", "evict node-1", "evict node-0", "evict node-2", "evict node-2"}
@@ -148,19 +148,19 @@ func TestOneBudgetOverThreeDrains(t *testing.T) {
 func TestABlockedPodCostsNextToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.protect("web", 5, 3) // of ten pods, of which three are healthy elsewhere and two here
+		c.addBudget("web", 5, 3) // of ten pods, of which three are healthy elsewhere and two here
 		for i := range 10 {
-			c.run("n", fmt.Sprint("web-", i), "web", func(p *corev1.Pod) {
+			c.addPod("n", fmt.Sprint("web-", i), "web", func(p *corev1.Pod) {
 				if i > 1 {
 					p.Status.Conditions = nil
 				}
 			})
 		}
-		c.allow("web", 6)
-		c.begin(usual)
+		c.setDesired("web", 6)
+		c.start(defaults)
 		wait := c.drain(c.ctx, "n", 2*time.Hour)
 		elapse(time.Hour)
-		asked := c.asked()
+		asked := c.requestLog()
 		if n := len(asked); n < 60*60/150 || n > 60*60/120 {
 			t.Errorf("an hour cost %d requests: %v", n, asked)
 		}
@@ -182,13 +182,13 @@ func TestABlockedPodCostsNextToNothing(t *testing.T) {
 func TestWhatIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.protect("web", 2, 0)
-		c.protect("rigid", 1, 0)
-		c.run("n", "db", "rigid")
-		c.run("n", "web-0", "web")
-		c.run("n", "web-1", "web", func(p *corev1.Pod) { p.Status.Conditions = nil })
-		c.run("n", "job", "", func(p *corev1.Pod) { p.Annotations = map[string]string{DrainAnnotation: "wait"} })
-		c.begin(usual)
+		c.addBudget("web", 2, 0)
+		c.addBudget("rigid", 1, 0)
+		c.addPod("n", "db", "rigid")
+		c.addPod("n", "web-0", "web")
+		c.addPod("n", "web-1", "web", func(p *corev1.Pod) { p.Status.Conditions = nil })
+		c.addPod("n", "job", "", func(p *corev1.Pod) { p.Annotations = map[string]string{DrainAnnotation: "wait"} })
+		c.start(defaults)
 		wait := c.drain(c.ctx, "n", time.Hour)
 		told := func(want ...string) {
 			t.Helper()
@@ -218,9 +218,9 @@ func TestWhatIsTold(t *testing.T) {
 		})
 		elapse(40 * time.Minute)
 		told(all...) // once for each thing
-		c.allow("rigid", 0)
+		c.setDesired("rigid", 0)
 		synctest.Wait()
-		if asked := c.asked(); asked[len(asked)-1] != "evict n/db" {
+		if asked := c.requestLog(); asked[len(asked)-1] != "evict n/db" {
 			t.Errorf("a budget that was mended lets nobody go: %v", asked)
 		}
 		c.cancel(errors.New("enough"))
@@ -232,12 +232,12 @@ func TestADrainThatIsCalledOffLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.answers = func() time.Duration { return 4 * time.Second }
-		c.protect("web", 5, 2)
+		c.addBudget("web", 5, 2)
 		for i := range 4 {
-			c.run("n", fmt.Sprint("web-", i), "web")
+			c.addPod("n", fmt.Sprint("web-", i), "web")
 		}
-		c.run("o", "web-o", "web")
-		c.begin(usual)
+		c.addPod("o", "web-o", "web")
+		c.start(defaults)
 		ctx, cancel := context.WithCancelCause(c.ctx)
 		wait := c.drain(ctx, "n", time.Hour)
 		elapse(time.Second) // Two requests are under way, and two pods wait.
@@ -263,7 +263,7 @@ func TestADrainThatIsCalledOffLeavesNothingBehind(t *testing.T) {
 		}
 		c.drainer.ledger.mu.Lock()
 		defer c.drainer.ledger.mu.Unlock()
-		if n := len(c.drainer.ledger.accounts["x"]["web"].claims); n > 0 {
+		if n := len(c.drainer.ledger.pdbs["x"]["web"].claims); n > 0 {
 			t.Errorf("%d claims are left", n)
 		}
 	})
@@ -276,16 +276,16 @@ func TestAHundredPods(t *testing.T) {
 		c.answers, c.watches = between(2*time.Millisecond, 20*time.Millisecond), between(time.Millisecond, 10*time.Millisecond)
 		c.counts, c.starts = between(5*time.Millisecond, 50*time.Millisecond), between(time.Second, 3*time.Second)
 		for i := range 5 {
-			c.protect(fmt.Sprint("app-", i), 19, 2)
+			c.addBudget(fmt.Sprint("app-", i), 19, 2)
 		}
 		for i := range 110 {
 			app := fmt.Sprint("app-", i%5)
 			if i >= 100 {
 				app = ""
 			}
-			c.run("n", fmt.Sprint("pod-", i), app, grace2(2))
+			c.addPod("n", fmt.Sprint("pod-", i), app, gracePeriod(2))
 		}
-		c.begin(usual)
+		c.start(defaults)
 		report, err := c.drain(c.ctx, "n", time.Hour)()
 		if err != nil || report.Total != 110 || len(report.Left)+report.Forced > 0 {
 			t.Errorf("got %+v, %v", report, err)
@@ -303,10 +303,10 @@ func TestAPodThatTheWatchDoesNotShowIsEvictedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.answers, c.watches = func() time.Duration { return 10 * time.Second }, func() time.Duration { return time.Minute }
-		c.begin(usual)
+		c.start(defaults)
 		wait := c.drain(c.ctx, "n", time.Hour)
 		elapse(time.Second)
-		c.run("n", "late", "")
+		c.addPod("n", "late", "")
 		report, err := wait()
 		if err != nil || report.Total != 1 || len(report.Left) > 0 {
 			t.Errorf("got %+v, %v", report, err)
@@ -327,17 +327,17 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, usual, running("a"))
+				w := newFixture(t, defaults, running("a"))
 				w.drainer.rules.Unreachable = func(node string) bool { return tt.lost && node == "n" }
 				w.mu.Lock()
-				w.ends = false
+				w.podsEnd = false
 				w.mu.Unlock()
 				report, err := w.drain(time.Hour)()
 				if err != nil || report.Took.Round(time.Second) != tt.want || len(report.Left) != 1 {
 					t.Errorf("got %+v, %v, want %v", report, err, tt.want)
 				}
-				if !w.was("ended n: left-behind") {
-					t.Errorf("the observer was told %q", w.told)
+				if !w.reported("ended n: left-behind") {
+					t.Errorf("the observer was told %q", w.reports)
 				}
 			})
 		})
@@ -349,9 +349,9 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 func TestTighterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.protect("web", 1, 0)
-		c.run("n", "web-0", "web", grace2(30))
-		c.begin(usual)
+		c.addBudget("web", 1, 0)
+		c.addPod("n", "web-0", "web", gracePeriod(30))
+		c.start(defaults)
 		tighter := make(chan time.Time)
 		began := time.Now()
 		done := make(chan Report, 1)

@@ -67,12 +67,12 @@ func newRules(cfg Config, around Environment) (rules, error) {
 type record struct {
 	metav1.ObjectMeta // its name, labels and resource version
 	pod               Pod
-	free              bool     // no budget holds it
+	ignoresBudgets    bool     // no budget holds it
 	claims            []string // PersistentVolumeClaims, of a pod that stays
 }
 
-// keep is the transform of the informer: it keeps of a pod what a drain needs.
-func (r rules) keep(obj any) (any, error) {
+// transform is the transform of the informer: it keeps of a pod what a drain needs.
+func (r rules) transform(obj any) (any, error) {
 	if p, ok := obj.(*corev1.Pod); ok {
 		return r.record(p), nil
 	}
@@ -84,12 +84,12 @@ func (r rules) record(p *corev1.Pod) *record {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 		},
-		pod: r.read(p), free: ignoresBudgets(p),
+		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p),
 	}
 	switch {
 	case kept.pod.StayReason == DaemonSet, kept.pod.StayReason == Mirror:
 		kept.claims = claims(p)
-	case kept.pod.StayReason == "" && !kept.free:
+	case kept.pod.StayReason == "" && !kept.ignoresBudgets:
 		kept.Labels = p.Labels
 	}
 	return kept
@@ -99,11 +99,11 @@ func (r rules) record(p *corev1.Pod) *record {
 func same(before, now any) bool {
 	a, ok := before.(*record)
 	b, too := now.(*record)
-	return ok && too && a.free == b.free && maps.Equal(a.Labels, b.Labels) && reflect.DeepEqual(a.pod, b.pod)
+	return ok && too && a.ignoresBudgets == b.ignoresBudgets && maps.Equal(a.Labels, b.Labels) && reflect.DeepEqual(a.pod, b.pod)
 }
 
-// read returns what a decision needs to know of a pod, save its budgets and tries.
-func (r rules) read(p *corev1.Pod) Pod {
+// pod returns what a decision needs to know of a pod, save its budgets and tries.
+func (r rules) pod(p *corev1.Pod) Pod {
 	out := Pod{
 		Namespace:  p.Namespace,
 		Name:       p.Name,
@@ -116,7 +116,7 @@ func (r rules) read(p *corev1.Pod) Pod {
 		out.Grace = time.Duration(*g) * time.Second
 	}
 	if p.DeletionTimestamp != nil {
-		out.GoneBy = p.DeletionTimestamp.Time
+		out.GraceEndsAt = p.DeletionTimestamp.Time
 	}
 	out.UnreadySince = p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {

@@ -133,10 +133,10 @@ var differences = []difference{
 
 func finished(s sample) bool { return s.phase == corev1.PodSucceeded || s.phase == corev1.PodFailed }
 
-// ordinary are the rules of the usual configuration.
-func ordinary(t *testing.T, changes ...func(*Config)) rules {
+// newTestRules are the rules of the usual configuration.
+func newTestRules(t *testing.T, changes ...func(*Config)) rules {
 	t.Helper()
-	cfg := usual
+	cfg := defaults
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -174,10 +174,10 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	for _, p := range list.Pods() {
 		theirs[p.UID] = true
 	}
-	r, used := ordinary(t), make([]int, len(differences))
+	r, used := newTestRules(t), make([]int, len(differences))
 	for _, s := range all {
 		i := slices.IndexFunc(differences, func(d difference) bool { return d.is(s) })
-		ours, want := r.read(s.pod).StayReason == "", theirs[s.pod.UID]
+		ours, want := r.pod(s.pod).StayReason == "", theirs[s.pod.UID]
 		if i >= 0 && want != differences[i].ours {
 			used[i]++
 			want = differences[i].ours
@@ -369,7 +369,7 @@ func TestReadAPod(t *testing.T) {
 			if cfg == nil {
 				cfg = func(*Config) {}
 			}
-			got := ordinary(t, cfg).read(p)
+			got := newTestRules(t, cfg).pod(p)
 			if diff := cmp.Diff(tt.want, Pod{StayReason: got.StayReason, Tier: got.Tier, WaitReason: got.WaitReason, WaitUntil: got.WaitUntil}); diff != "" {
 				t.Error(diff)
 			}
@@ -380,9 +380,9 @@ func TestReadAPod(t *testing.T) {
 func TestATaintThatKeepsNobodyAwayLeavesDaemonSetsAlone(t *testing.T) {
 	p := running("a")
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
-	r := ordinary(t)
+	r := newTestRules(t)
 	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
-	if got := r.read(p).StayReason; got != DaemonSet {
+	if got := r.pod(p).StayReason; got != DaemonSet {
 		t.Errorf("got %q: the DaemonSet would put its pod back", got)
 	}
 }
@@ -401,30 +401,30 @@ func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
 		}},
 	}
 	want := Pod{
-		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GoneBy: t0,
+		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GraceEndsAt: t0,
 	}
-	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
 		t.Error(diff)
 	}
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
 	want.Ready = false
-	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
 		t.Errorf("not Ready:\n%s", diff)
 	}
 	p.Status.Conditions = nil
 	want.UnreadySince = at(-time.Hour)
-	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
 		t.Errorf("never Ready:\n%s", diff)
 	}
-	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, ordinary(t).read(&corev1.Pod{})); diff != "" {
+	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, newTestRules(t).pod(&corev1.Pod{})); diff != "" {
 		t.Errorf("a pod that says nothing of itself:\n%s", diff)
 	}
 }
 
 func TestWhatIsKeptOfAPod(t *testing.T) {
-	r := ordinary(t)
+	r := newTestRules(t)
 	for _, s := range samples() {
-		kept, err := r.keep(s.pod)
+		kept, err := r.transform(s.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -433,14 +433,14 @@ func TestWhatIsKeptOfAPod(t *testing.T) {
 			t.Fatalf("got %T", kept)
 		}
 		what := fmt.Sprintf("%s, mirror %v, %s", s.owner, s.mirror, s.phase)
-		if diff := cmp.Diff(r.read(s.pod), got.pod); diff != "" {
+		if diff := cmp.Diff(r.pod(s.pod), got.pod); diff != "" {
 			t.Fatalf("%s:\n%s", what, diff)
 		}
 		deleted := s.pod.DeletionTimestamp != nil
-		if free := s.phase == corev1.PodPending || deleted; got.free != free {
-			t.Fatalf("%s: free of budgets: got %v", what, got.free)
+		if free := s.phase == corev1.PodPending || deleted; got.ignoresBudgets != free {
+			t.Fatalf("%s: free of budgets: got %v", what, got.ignoresBudgets)
 		}
-		if selects := got.pod.StayReason == "" && !got.free; selects != (len(got.Labels) > 0) {
+		if selects := got.pod.StayReason == "" && !got.ignoresBudgets; selects != (len(got.Labels) > 0) {
 			t.Fatalf("%s: labels %v are kept", what, got.Labels)
 		}
 		if got.ResourceVersion != "7" || got.Name != s.pod.Name || got.Namespace != s.pod.Namespace || got.UID != s.pod.UID {
@@ -451,7 +451,7 @@ func TestWhatIsKeptOfAPod(t *testing.T) {
 		}
 	}
 	tombstone := cache.DeletedFinalStateUnknown{Key: "x/a", Obj: &record{}}
-	if other, err := r.keep(tombstone); err != nil || other != tombstone {
+	if other, err := r.transform(tombstone); err != nil || other != tombstone {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
@@ -478,7 +478,7 @@ func TestClaimsAreKeptOfPodsThatStay(t *testing.T) {
 				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			}
 			tt.change(p)
-			if diff := cmp.Diff(tt.want, ordinary(t).record(p).claims); diff != "" {
+			if diff := cmp.Diff(tt.want, newTestRules(t).record(p).claims); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -33,7 +33,7 @@ func randomState(r *rand.Rand, now time.Time) State {
 			p.Try.Next, p.Try.Failures = near(), r.IntN(3)
 		}
 		if r.IntN(5) == 0 {
-			p.GoneBy = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
+			p.GraceEndsAt = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
 		}
 		if r.IntN(8) == 0 {
 			p.WaitReason = oneOfThese(r, OptedOut, WaitedFor)
@@ -63,7 +63,7 @@ func randomBudget(r *rand.Rand, near func() time.Time) Budget {
 }
 
 func randomPolicy(r *rand.Rand) Policy {
-	p := plain()
+	p := defaultPolicy()
 	p.Force = r.IntN(4) > 0
 	p.Tiers = []time.Duration{oneOfThese(r, 0, 2*time.Minute), oneOfThese(r, 0, time.Minute), 0}
 	p.ForceSpacing = oneOfThese(r, 0, 30*time.Second, 5*time.Minute)
@@ -93,8 +93,8 @@ func TestDecideHoldsItsPromises(t *testing.T) {
 				t.Fatalf("seed %d: not deterministic:\n%s", seed, diff)
 			}
 		}
-		if fault := judge(s, step, now, at(window), policy); fault != "" {
-			t.Fatalf("seed %d, %v: %s\n%s", seed, now.Sub(t0), fault, show(step))
+		if fault := violation(s, step, now, at(window), policy); fault != "" {
+			t.Fatalf("seed %d, %v: %s\n%s", seed, now.Sub(t0), fault, format(step))
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestNothingBecomesPossibleUnseen(t *testing.T) {
 			then := now.Add(time.Duration(r.Int64N(int64(until.Sub(now)))))
 			later := Decide(s, then, at(window), policy)
 			if len(later.Evict)+len(later.Delete) > 0 || later.Done {
-				t.Fatalf("seed %d: at %v: %s\nyet at %v: %s\n%+v", seed, now.Sub(t0), show(step), then.Sub(t0), show(later), policy)
+				t.Fatalf("seed %d: at %v: %s\nyet at %v: %s\n%+v", seed, now.Sub(t0), format(step), then.Sub(t0), format(later), policy)
 			}
 		}
 	}
@@ -142,8 +142,8 @@ func clone(s State) State {
 	return c
 }
 
-// judge returns the first promise that the step breaks.
-func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
+// violation returns the first promise that the step breaks.
+func violation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	named := map[string]int{}
 	for _, r := range slices.Concat(step.Evict, step.Delete) {
 		named[r.Pod.UID]++
@@ -156,14 +156,14 @@ func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
 			return r.Pod.Name + " is removed although all is done"
 		case r.Pod.Try.Last == Sent:
 			return r.Pod.Name + " is removed while a request is under way"
-		case policy.Force && r.Pod.GoneBy.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
+		case policy.Force && r.Pod.GraceEndsAt.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
 			r.Grace != time.Second:
 			return r.Pod.Name + " may run beyond the deadline"
 		}
 	}
 	for _, fault := range []string{
-		judgeEvictions(s, step, now, policy), judgeDeletions(s, step, now, deadline, policy),
-		judgeWaits(step, named), judgeEnd(s, step, now, deadline, policy), overspent(s, step, now),
+		evictionViolation(s, step, now, policy), deletionViolation(s, step, now, deadline, policy),
+		waitViolation(step, named), endViolation(s, step, now, deadline, policy), budgetViolation(s, step, now),
 	} {
 		if fault != "" {
 			return fault
@@ -188,10 +188,10 @@ func judge(s State, step Step, now, deadline time.Time, policy Policy) string {
 	return ""
 }
 
-func judgeEvictions(s State, step Step, now time.Time, policy Policy) string {
+func evictionViolation(s State, step Step, now time.Time, policy Policy) string {
 	for _, r := range step.Evict {
 		switch p := r.Pod; {
-		case !p.GoneBy.IsZero():
+		case !p.GraceEndsAt.IsZero():
 			return p.Name + " is evicted though it is terminating"
 		case len(p.Budgets) > 1:
 			return p.Name + " is evicted, which the API server refuses for two budgets"
@@ -201,7 +201,7 @@ func judgeEvictions(s State, step Step, now time.Time, policy Policy) string {
 			return p.Name + " is evicted before its pause is over"
 		}
 		for _, other := range s.Pods {
-			stuck := !other.GoneBy.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
+			stuck := !other.GraceEndsAt.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
 			denied := other.Try.Last == Denied
 			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !bounded(policy, r.Pod.Tier) {
 				return r.Pod.Name + " is evicted before " + other.Name + " of an earlier tier"
@@ -221,24 +221,24 @@ func bounded(policy Policy, tier int) bool {
 	return true
 }
 
-func judgeDeletions(s State, step Step, now, deadline time.Time, policy Policy) string {
+func deletionViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	half := deadline.Sub(s.Since) / 2
 	for _, r := range step.Delete {
 		switch {
-		case r.Why == "":
+		case r.Reason == "":
 			return r.Pod.Name + " is deleted without a reason"
-		case r.Why == Unhealthy && (policy.ForceUnhealthy == 0 || r.Pod.Ready):
+		case r.Reason == Unhealthy && (policy.ForceUnhealthy == 0 || r.Pod.Ready):
 			return r.Pod.Name + " is deleted as unhealthy, against the policy"
-		case r.Why == AtDeadline && (!policy.Force || r.Grace == 0):
+		case r.Reason == AtDeadline && (!policy.Force || r.Grace == 0):
 			return r.Pod.Name + " is deleted, against the policy or without a grace"
-		case r.Why == AtDeadline && now.Before(deadline.Add(-half)):
+		case r.Reason == AtDeadline && now.Before(deadline.Add(-half)):
 			return r.Pod.Name + " is deleted in the first half of the time"
 		}
 	}
 	return ""
 }
 
-func judgeWaits(step Step, named map[string]int) string {
+func waitViolation(step Step, named map[string]int) string {
 	for _, w := range step.Wait {
 		node := w.Reason == VolumesAttached || w.Reason == Deregistering
 		switch {
@@ -248,7 +248,7 @@ func judgeWaits(step Step, named map[string]int) string {
 			named[w.Pod.UID]++
 		}
 		held := w.Reason == BlockedByBudget || w.Reason == Misconfigured
-		if held && len(w.Pod.Budgets) > 0 && (w.Budget == "" || w.Why == "") {
+		if held && len(w.Pod.Budgets) > 0 && (w.Budget == "" || w.Message == "") {
 			return w.Pod.Name + " waits for a budget without a name, or a word about it"
 		}
 		if !slices.Contains(append(WaitReasons(), Terminating, Requested), w.Reason) {
@@ -258,10 +258,10 @@ func judgeWaits(step Step, named map[string]int) string {
 	return ""
 }
 
-func judgeEnd(s State, step Step, now, deadline time.Time, policy Policy) string {
+func endViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	early := now.Before(deadline)
 	for _, p := range step.Left {
-		stuck := !p.GoneBy.IsZero() && now.After(p.GoneBy) && (s.Unreachable || policy.StuckAfter > 0)
+		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || policy.StuckAfter > 0)
 		if step.Done && early && !stuck {
 			return "done before the deadline though " + p.Name + " is left"
 		}
@@ -281,9 +281,9 @@ func judgeEnd(s State, step Step, now, deadline time.Time, policy Policy) string
 	return ""
 }
 
-// overspent names a budget of which more was taken than it allows, or one more if it was to be asked, and one
+// budgetViolation names a budget of which more was taken than it allows, or one more if it was to be asked, and one
 // of which was taken in secret.
-func overspent(s State, step Step, now time.Time) string {
+func budgetViolation(s State, step Step, now time.Time) string {
 	taken := map[string]int{}
 	for _, r := range step.Evict {
 		if r.Budget != "" {
@@ -311,21 +311,21 @@ func overspent(s State, step Step, now time.Time) string {
 }
 
 // A fleet is a node without an API, on which time goes from one instant of interest to the next.
-type fleet struct {
+type simulatedNode struct {
 	r     *rand.Rand
 	state State
 	gone  map[string]time.Time // by UID: when the pod has really stopped; zero never
 	away  [2]time.Time         // the API server cannot be reached between these
 }
 
-func newFleet(r *rand.Rand) *fleet {
-	f := &fleet{r: r, state: randomState(r, t0), gone: map[string]time.Time{}}
+func newSimulatedNode(r *rand.Rand) *simulatedNode {
+	f := &simulatedNode{r: r, state: randomState(r, t0), gone: map[string]time.Time{}}
 	f.state.Attached, f.state.EmptyAt = nil, time.Time{}
 	for i := range f.state.Pods {
 		p := &f.state.Pods[i]
 		p.Try = Try{}
-		if !p.GoneBy.IsZero() {
-			f.stop(p, p.GoneBy)
+		if !p.GraceEndsAt.IsZero() {
+			f.stop(p, p.GraceEndsAt)
 		}
 	}
 	if r.IntN(3) == 0 {
@@ -336,19 +336,19 @@ func newFleet(r *rand.Rand) *fleet {
 }
 
 // stop lets a pod end by goneBy; one in ten is held by a finalizer for ever.
-func (f *fleet) stop(p *Pod, goneBy time.Time) {
-	if p.GoneBy.IsZero() || goneBy.Before(p.GoneBy) {
-		p.GoneBy = goneBy
+func (f *simulatedNode) stop(p *Pod, goneBy time.Time) {
+	if p.GraceEndsAt.IsZero() || goneBy.Before(p.GraceEndsAt) {
+		p.GraceEndsAt = goneBy
 	}
 	if _, stuck := f.gone[p.UID]; !stuck && f.r.IntN(10) == 0 {
 		f.gone[p.UID] = time.Time{}
 	} else if !stuck || !f.gone[p.UID].IsZero() {
-		f.gone[p.UID] = p.GoneBy
+		f.gone[p.UID] = p.GraceEndsAt
 	}
 }
 
 // answer is what the API server makes of a removal, and the loop of its answer.
-func (f *fleet) answer(r Removal, force bool, now time.Time) {
+func (f *simulatedNode) answer(r Removal, force bool, now time.Time) {
 	for i := range f.state.Pods {
 		p := &f.state.Pods[i]
 		if p.UID != r.Pod.UID {
@@ -366,7 +366,7 @@ func (f *fleet) answer(r Removal, force bool, now time.Time) {
 	}
 }
 
-func (f *fleet) outcome(r Removal, force bool, now time.Time) Outcome {
+func (f *simulatedNode) outcome(r Removal, force bool, now time.Time) Outcome {
 	switch {
 	case !now.Before(f.away[0]) && now.Before(f.away[1]), f.r.IntN(20) == 0:
 		return Deferred
@@ -389,7 +389,7 @@ func (f *fleet) outcome(r Removal, force bool, now time.Time) Outcome {
 }
 
 // elapse removes the pods that are gone at now, and returns the next instant at which one goes.
-func (f *fleet) elapse(now time.Time) (next time.Time) {
+func (f *simulatedNode) elapse(now time.Time) (next time.Time) {
 	kept := f.state.Pods[:0]
 	for _, p := range f.state.Pods {
 		end, ends := f.gone[p.UID]
@@ -416,10 +416,10 @@ func (f *fleet) elapse(now time.Time) (next time.Time) {
 func TestEveryDrainEnds(t *testing.T) {
 	for seed := range uint64(2_000) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		f, policy := newFleet(r), randomPolicy(r)
+		f, policy := newSimulatedNode(r), randomPolicy(r)
 		now, deadline := t0, at(window)
 		// Beyond the deadline, or the return of the API server, there is one pause and the shortest grace.
-		latest := deadline.Add(2*time.Second + stopLag)
+		latest := deadline.Add(2*time.Second + terminationLag)
 		if f.away[1].After(deadline) {
 			latest = f.away[1]
 		}
@@ -427,8 +427,8 @@ func TestEveryDrainEnds(t *testing.T) {
 		for turn := 0; ; turn++ {
 			event := f.elapse(now)
 			step := Decide(f.state, now, deadline, policy)
-			if fault := judge(f.state, step, now, deadline, policy); fault != "" {
-				t.Fatalf("seed %d, %v: %s\n%s", seed, now.Sub(t0), fault, show(step))
+			if fault := violation(f.state, step, now, deadline, policy); fault != "" {
+				t.Fatalf("seed %d, %v: %s\n%s", seed, now.Sub(t0), fault, format(step))
 			}
 			if step.Done {
 				break
@@ -440,16 +440,16 @@ func TestEveryDrainEnds(t *testing.T) {
 				f.answer(r, false, now)
 			}
 			if len(step.Evict)+len(step.Delete) == 0 {
-				now = sooner(step.Again, event)
+				now = earliest(step.Again, event)
 			}
 			if now.IsZero() || now.After(latest) || turn > 3_000 {
-				t.Fatalf("seed %d, turn %d: the drain does not end: %s", seed, turn, show(step))
+				t.Fatalf("seed %d, turn %d: the drain does not end: %s", seed, turn, format(step))
 			}
 		}
 	}
 }
 
-func sooner(a, b time.Time) time.Time {
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}

@@ -16,8 +16,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// silent gives every drain from now on a watch that shows nothing until it is told to.
-func (w *world) silent() *watch.FakeWatcher {
+// staleWatch gives every drain from now on a watch that shows nothing until it is told to.
+func (w *fixture) staleWatch() *watch.FakeWatcher {
 	behind := watch.NewFake()
 	w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 		return true, behind, nil
@@ -26,7 +26,7 @@ func (w *world) silent() *watch.FakeWatcher {
 }
 
 // add puts a pod on the node.
-func (w *world) add(p *corev1.Pod) {
+func (w *fixture) add(p *corev1.Pod) {
 	w.t.Helper()
 	if err := w.client.Tracker().Add(p); err != nil {
 		w.t.Fatal(err)
@@ -34,7 +34,7 @@ func (w *world) add(p *corev1.Pod) {
 }
 
 // lists counts the lists of pods so far.
-func (w *world) lists() (n int) {
+func (w *fixture) lists() (n int) {
 	for _, a := range w.client.Actions() {
 		if a.Matches("list", "pods") {
 			n++
@@ -49,10 +49,10 @@ var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "
 // like any other, and the list is not repeated at once either.
 func TestARefusalIsNotRepeatedAtOnceWhileTheWatchIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual)
-		w.silent()
+		w := newFixture(t, defaults)
+		w.staleWatch()
 		w.answer = func(string) error {
-			if len(w.asked) > 1000 {
+			if len(w.requested) > 1000 {
 				panic("a hot loop")
 			}
 			return forbidden
@@ -77,8 +77,8 @@ func TestAPodThatTheWatchShowsForEver(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"long before the deadline": time.Hour, "at the deadline": 20 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, usual, running("a"), running("b"))
-				w.silent()
+				w := newFixture(t, defaults, running("a"), running("b"))
+				w.staleWatch()
 				wait := w.drain(deadline)
 				report, err := wait()
 				if err != nil || report.Total != 2 || len(report.Left) > 0 || report.Took > 30*time.Second {
@@ -95,8 +95,8 @@ func TestTheListDoesNotHideWhatTheWatchShowsSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := running("slow")
 		slow.Annotations = map[string]string{DrainAnnotation: Wait}
-		w := newWorld(t, usual, running("a"), slow)
-		behind := w.silent()
+		w := newFixture(t, defaults, running("a"), slow)
+		behind := w.staleWatch()
 		var once sync.Once
 		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (handled bool, obj runtime.Object, err error) {
 			if time.Since(w.since) < 10*time.Second {

@@ -61,7 +61,7 @@ func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
 	}
 	r.pods = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.FieldSelector = onNode(t.Name) })
-	if err := r.pods.SetTransform(d.rules.keep); err != nil {
+	if err := r.pods.SetTransform(d.rules.transform); err != nil {
 		return nil, fmt.Errorf("watch the pods of node %s: %w", t.Name, err)
 	}
 	_, err := r.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -135,7 +135,7 @@ func (r *run) firstCall() (first time.Time) {
 
 func (r *run) end() {
 	r.stop()
-	r.ledger.await(r, r.looked, demand{})
+	r.ledger.setDemand(r, r.looked, demand{})
 	r.volumes.unsubscribe(r)
 	r.workers.Wait()
 }
@@ -223,18 +223,18 @@ func forget[V, P any](m map[string]V, present map[string]P) {
 
 // protecting names the budgets of a pod, and reads their accounts into budgets.
 func (r *run) protecting(kept *record, budgets map[string]Budget) []string {
-	if kept.free {
+	if kept.ignoresBudgets {
 		return nil
 	}
 	p := r.protected[kept.pod.UID]
-	if edition := r.ledger.edition.Load(); p.pod != kept || p.edition != edition {
-		p = protection{edition, kept, r.ledger.protecting(kept.Namespace, kept.Labels)}
+	if edition := r.ledger.generation.Load(); p.pod != kept || p.edition != edition {
+		p = protection{edition, kept, r.ledger.budgetsOf(kept.Namespace, kept.Labels)}
 		r.protected[kept.pod.UID] = p
 	}
 	var names []string
 	for _, name := range p.names {
 		if _, read := budgets[name]; !read {
-			b, ok := r.ledger.read(name, r)
+			b, ok := r.ledger.budget(name, r)
 			if !ok {
 				continue // it has just gone
 			}

@@ -22,7 +22,7 @@ type Pod struct {
 	Ready        bool          // pods that are not may leave past their budget (unhealthyPodEvictionPolicy)
 	UnreadySince time.Time     // of a pod that is not Ready
 	Grace        time.Duration // the pod's own termination grace period
-	GoneBy       time.Time     // of a pod that is being deleted: when its grace ends
+	GraceEndsAt  time.Time     // of a pod that is being deleted: when its grace ends
 	WaitReason   WaitReason    // why it is to be waited for, instead of evicted; empty if it is not
 	WaitUntil    time.Time     // when that ends; zero is at the deadline
 	Budgets      []string      // the PodDisruptionBudgets that protect it, as NAMESPACE/NAME
@@ -44,7 +44,7 @@ type Try struct {
 	Last     Outcome
 	Next     time.Time // not before this is it tried again
 	Failures int       // failed attempts in a row
-	Why      string    // what the API server said of the last one
+	Message  string    // what the API server said of the last one
 
 	Eviction bool // the last one was an eviction, and came to nothing
 }
@@ -132,7 +132,7 @@ type Removal struct {
 	Pod    Pod
 	Grace  time.Duration
 	Budget string      // of an eviction: the PodDisruptionBudget of whose allowance it takes; may be empty
-	Why    ForceReason // of a deletion
+	Reason ForceReason // of a deletion
 	Early  bool        // of a deletion: it can wait
 }
 
@@ -141,7 +141,7 @@ func (r Removal) disrupts() []string {
 	switch {
 	case r.Budget != "":
 		return []string{r.Budget}
-	case r.Why != "" && r.Pod.Ready && r.Pod.GoneBy.IsZero():
+	case r.Reason != "" && r.Pod.Ready && r.Pod.GraceEndsAt.IsZero():
 		return r.Pod.Budgets
 	}
 	return nil
@@ -161,11 +161,11 @@ func ForceReasons() []string { return []string{string(AtDeadline), string(Unheal
 
 // Waiting is a pod that nothing is done about now, and why.
 type Waiting struct {
-	Pod    Pod // empty if the node as a whole has to wait
-	Reason WaitReason
-	Budget string    // of a pod that a PodDisruptionBudget holds: its NAMESPACE/NAME; or two, with "and"
-	Why    string    // the same in words, with the figures
-	Since  time.Time // since when it has waited for this
+	Pod     Pod // empty if the node as a whole has to wait
+	Reason  WaitReason
+	Budget  string    // of a pod that a PodDisruptionBudget holds: its NAMESPACE/NAME; or two, with "and"
+	Message string    // the same in words, with the figures
+	Since   time.Time // since when it has waited for this
 }
 
 // WaitReason is why nothing is done now.

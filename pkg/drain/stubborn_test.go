@@ -16,7 +16,7 @@ import (
 // 500 to whoever asks.
 func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, usual, running("a"), pdb(0))
+		w := newFixture(t, defaults, running("a"), pdb(0))
 		asked := 0
 		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if asked++; asked > 1000 {
@@ -44,7 +44,7 @@ func TestWhatABusyAPIServerIsGiven(t *testing.T) {
 		{name: "and nothing comes before that", now: 9*m + 29*s, pods: []Pod{pod("a", evicting)}, want: "wait a backing-off; again 9m30s"},
 	})
 	t.Run("a deletion has pauses of its own", func(t *testing.T) {
-		r := Removal{Pod: pod("a", evicting), Why: AtDeadline}
+		r := Removal{Pod: pod("a", evicting), Reason: AtDeadline}
 		try := r.next(Deferred, "busy", errors.New("busy"), t0)
 		if pause := try.Next.Sub(t0); pause < s || pause > 2*s || try.Failures != 1 || try.Eviction {
 			t.Errorf("got %+v", try)
@@ -58,7 +58,7 @@ func TestWhatABusyAPIServerIsGiven(t *testing.T) {
 	})
 	t.Run("what it cannot do three times in a row it will not do", func(t *testing.T) {
 		broken := apierrors.NewInternalError(errors.New("failed calling webhook"))
-		r := Removal{Pod: pod("a"), Why: AtDeadline}
+		r := Removal{Pod: pod("a"), Reason: AtDeadline}
 		var got []Outcome
 		for range 3 {
 			r.Pod.Try = r.next(Deferred, "broken", broken, t0)

@@ -16,7 +16,7 @@ import (
 )
 
 // byNode has lists and watches show the pods of one node, which the fake client does not do of itself.
-func (w *world) byNode() {
+func (w *fixture) byNode() {
 	on := func(s fields.Selector, obj runtime.Object) bool {
 		p, ok := obj.(*corev1.Pod)
 		return ok && s.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName})
@@ -58,9 +58,9 @@ func TestTurnsOfManyNodes(t *testing.T) {
 					p.Spec.NodeName = n
 					pods = append(pods, p)
 				}
-				w := newWorld(t, but(func(c *Config) { c.ForceSpacing = spacing }), append(pods, pdb(0))...)
+				w := newFixture(t, withConfig(func(c *Config) { c.ForceSpacing = spacing }), append(pods, pdb(0))...)
 				w.byNode()
-				w.answer = func(string) error { return held(0) }
+				w.answer = func(string) error { return blockedError(0) }
 				var at []time.Duration
 				w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					at = append(at, time.Since(w.since)) // under the lock of the client
@@ -80,7 +80,7 @@ func TestTurnsOfManyNodes(t *testing.T) {
 					t.Fatalf("%d deletions: %v", len(at), at)
 				}
 				for i := 1; i < nodes; i++ {
-					if apart := at[i] - at[i-1]; apart < stopLag || at[0] < 10*time.Minute {
+					if apart := at[i] - at[i-1]; apart < terminationLag || at[0] < 10*time.Minute {
 						t.Errorf("deleted at %v, want one after the other, past half of the time", at)
 						break
 					}
@@ -95,7 +95,7 @@ func TestTurnsBehindOnes(t *testing.T) {
 	runRows(t, []row{
 		{
 			name: "pods of later drains have their turns after it", policy: func(p *Policy) { p.ForceSpacing = m },
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: only(budget(3, behind(2))), now: 7*m + 29*s,
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(3, behind(2))), now: 7*m + 29*s,
 			want: "wait a blocked-by-budget x/b; again 7m30s",
 		},
 		{

@@ -30,7 +30,7 @@ const byNode = "node"
 func newVolumes(client kubernetes.Interface) (*volumes, error) {
 	v := &volumes{runs: map[string]*run{}}
 	v.informer = informers.NewVolumeAttachmentInformer(client, 0, cache.Indexers{byNode: nodeOf})
-	if err := v.informer.SetTransform(stripAttachment); err != nil {
+	if err := v.informer.SetTransform(trimAttachment); err != nil {
 		return nil, fmt.Errorf("watch VolumeAttachments: %w", err)
 	}
 	var err error
@@ -103,8 +103,8 @@ func nodeOf(obj any) ([]string, error) {
 	return []string{a.Spec.NodeName}, nil
 }
 
-// stripAttachment keeps of a VolumeAttachment what this package reads.
-func stripAttachment(obj any) (any, error) {
+// trimAttachment keeps of a VolumeAttachment what this package reads.
+func trimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
 		return obj, nil

@@ -64,23 +64,23 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 }
 
 func TestStripKeepsWhatIsRead(t *testing.T) {
-	mark := Mark{Since: t0, Added: []string{putTaint}}
-	ours := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
+	mark := Mark{Since: t0, Added: []string{addedTaint}}
+	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 	for _, tt := range []struct {
 		name string
 		node *corev1.Node
 	}{
-		{"bare", object()},
-		{"ready", object(ready(corev1.ConditionTrue))},
-		{"drained", object(showing(corev1.ConditionTrue))},
-		{"not ready", object(ready(corev1.ConditionUnknown))},
-		{"marked", object(ready(corev1.ConditionTrue), markOf(mark), ours, cordoned, labelled)},
-		{"broken mark", object(marked("{"))},
+		{"bare", newNode()},
+		{"ready", newNode(ready(corev1.ConditionTrue))},
+		{"drained", newNode(showing(corev1.ConditionTrue))},
+		{"not ready", newNode(ready(corev1.ConditionUnknown))},
+		{"marked", newNode(ready(corev1.ConditionTrue), markOf(mark), ours, cordoned, labelled)},
+		{"broken mark", newNode(marked("{"))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.node.Labels["zone"], tt.node.Annotations["other"] = "a", "x"
 			tt.node.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
-			stripped, err := strip(tt.node)
+			stripped, err := trim(tt.node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %T", stripped)
 			}
-			if diff := cmp.Diff(toNode(tt.node), toNode(kept)); diff != "" {
+			if diff := cmp.Diff(nodeOf(tt.node), nodeOf(kept)); diff != "" {
 				t.Error(diff)
 			}
 			told, shown := conditionOf(tt.node), conditionOf(kept)
@@ -98,9 +98,9 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 			}
 			reason := Reason{Kind: "spot", Deadline: at(time.Hour)}
 			for name, made := range map[string][2]patch{
-				"retire":  {first(retire(tt.node, usual, reason, t0)), first(retire(kept, usual, reason, t0))},
-				"restore": {restore(tt.node, usual), restore(kept, usual)},
-				"exclude": {exclude(tt.node), exclude(kept)},
+				"retire":  {first(cordonPatch(tt.node, defaults, reason, t0)), first(cordonPatch(kept, defaults, reason, t0))},
+				"restore": {uncordonPatch(tt.node, defaults), uncordonPatch(kept, defaults)},
+				"exclude": {excludePatch(tt.node), excludePatch(kept)},
 			} {
 				if diff := cmp.Diff(made[0], made[1]); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)
@@ -111,7 +111,7 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 			}
 		})
 	}
-	if other, err := strip("no Node"); err != nil || other != "no Node" {
+	if other, err := trim("no Node"); err != nil || other != "no Node" {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
@@ -150,10 +150,10 @@ func verbs(client *fake.Clientset) string {
 // conflict and no read, although the watch has yet to show it.
 func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := object()
+		first := newNode()
 		first.ResourceVersion = "7"
 		client := fake.NewClientset(first)
-		n := watched(t, client, usual)
+		n := watched(t, client, defaults)
 		var guards []string
 		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			var p struct {
@@ -163,8 +163,8 @@ func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 				t.Error(err)
 			}
 			guards = append(guards, p.Metadata.ResourceVersion)
-			after := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
-			return true, object(after, cordoned, func(n *corev1.Node) { n.ResourceVersion = fmt.Sprint(7 + len(guards)) }), nil
+			after := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
+			return true, newNode(after, cordoned, func(n *corev1.Node) { n.ResourceVersion = fmt.Sprint(7 + len(guards)) }), nil
 		})
 		found, _ := n.Find(instance)
 		for _, by := range []time.Duration{time.Hour, time.Minute} {
@@ -178,12 +178,12 @@ func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 		if _, err := client.Tracker().Get(nodesResource, "", "n"); err != nil {
 			t.Error(err)
 		}
-		last := object(func(n *corev1.Node) { n.ResourceVersion = "12" })
+		last := newNode(func(n *corev1.Node) { n.ResourceVersion = "12" })
 		if err := client.Tracker().Update(nodesResource, last, ""); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if _, ok := n.written.Load("n"); ok {
+		if _, ok := n.patcher.written.Load("n"); ok {
 			t.Error("our own patch is remembered although the watch shows what came after it")
 		}
 	})
@@ -192,7 +192,7 @@ func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 // TestSelector: Nodes that the selector leaves out are neither seen nor looked up.
 func TestSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		theirs := object()
+		theirs := newNode()
 		theirs.Labels = map[string]string{"pool": "theirs"}
 		client := fake.NewClientset(theirs)
 		n := watched(t, client, with(func(c *Config) { c.Selector = "pool=ours" }))
@@ -207,8 +207,8 @@ func TestSelector(t *testing.T) {
 
 func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object(ready(corev1.ConditionTrue)))
-		n := watched(t, client, usual)
+		client := fake.NewClientset(newNode(ready(corev1.ConditionTrue)))
+		n := watched(t, client, defaults)
 		found, ok := n.Find(instance)
 		if !ok || !found.Ready || found.Name != "n" || found.UID != "uid-1" || !found.Mark.Since.IsZero() {
 			t.Fatalf("got %+v, %v", found, ok)
@@ -252,9 +252,9 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 // TestAWatchThatIsBehindHidesNothing takes a mark off that the watch does not show yet.
 func TestAWatchThatIsBehindHidesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object(cordoned, markOf(Mark{Since: t0, Added: []string{putCordon}})))
-		n := watched(t, client, usual)
-		if err := n.informer.GetStore().Update(object()); err != nil {
+		client := fake.NewClientset(newNode(cordoned, markOf(Mark{Since: t0, Added: []string{addedCordon}})))
+		n := watched(t, client, defaults)
+		if err := n.informer.GetStore().Update(newNode()); err != nil {
 			t.Fatal(err)
 		}
 		found, _ := n.Find(instance)
@@ -280,19 +280,19 @@ func conflicts(client *fake.Clientset, n int, bodies *[]string) {
 		if *bodies = append(*bodies, body.Metadata.ResourceVersion); len(*bodies) <= n {
 			return true, nil, apierrors.NewConflict(nodeResource, "n", errors.New("the object has been modified"))
 		}
-		return true, object(), nil
+		return true, newNode(), nil
 	})
 }
 
 func TestAConflictIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object())
-		n := watched(t, client, usual)
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
 		found, _ := n.Find(instance)
 		var versions []string
 		conflicts(client, 2, &versions)
 		client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, object(func(o *corev1.Node) { o.ResourceVersion = fmt.Sprintf("%d", 7+len(versions)) }), nil
+			return true, newNode(func(o *corev1.Node) { o.ResourceVersion = fmt.Sprintf("%d", 7+len(versions)) }), nil
 		})
 		if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"}); err != nil {
 			t.Error(err)
@@ -312,16 +312,16 @@ func TestANodeThatIsGone(t *testing.T) {
 	}{
 		{"the watch shows none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
 		{"the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"the name is another instance's by now", true, func() (runtime.Object, error) { return object(renewed), nil }},
+		{"the name is another instance's by now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
 				if tt.stale {
-					client = fake.NewClientset(object())
+					client = fake.NewClientset(newNode())
 				}
-				n := watched(t, client, usual)
+				n := watched(t, client, defaults)
 				var versions []string
 				conflicts(client, 1, &versions)
 				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -339,8 +339,8 @@ func TestANodeThatIsGone(t *testing.T) {
 
 func TestAnotherErrorIsToldAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object())
-		n := watched(t, client, usual)
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
 		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
 		})
@@ -359,7 +359,7 @@ func TestExcludeIsForLateOnly(t *testing.T) {
 	}{{Early, ""}, {Off, ""}, {Late, "patch"}} {
 		t.Run(tt.when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(object(markOf(Mark{Since: t0})))
+				client := fake.NewClientset(newNode(markOf(Mark{Since: t0})))
 				n := watched(t, client, with(func(c *Config) { c.ExcludeFromLB = tt.when }))
 				found, _ := n.Find(instance)
 				if err := n.Exclude(t.Context(), found); err != nil {
@@ -381,7 +381,7 @@ func TestAwait(t *testing.T) {
 	// await runs Await while meanwhile does what it does, and returns what came of it.
 	await := func(t *testing.T, client *fake.Clientset, meanwhile func(cancel context.CancelCauseFunc)) result {
 		t.Helper()
-		n := watched(t, client, usual)
+		n := watched(t, client, defaults)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		done := make(chan result, 1)
@@ -392,15 +392,15 @@ func TestAwait(t *testing.T) {
 		synctest.Wait()
 		meanwhile(cancel)
 		got := <-done
-		if n.mu.Lock(); len(n.waiting) > 0 {
-			t.Errorf("still waiting: %v", n.waiting)
+		if n.waiters.mu.Lock(); len(n.waiters.byInstance) > 0 {
+			t.Errorf("still waiting: %v", n.waiters.byInstance)
 		}
-		n.mu.Unlock()
+		n.waiters.mu.Unlock()
 		return got
 	}
 	t.Run("a node that is there", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			got := await(t, fake.NewClientset(object()), func(context.CancelCauseFunc) {})
+			got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
 			if got.err != nil || got.node.Name != "n" {
 				t.Errorf("got %+v", got)
 			}
@@ -410,12 +410,12 @@ func TestAwait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client := fake.NewClientset()
 			got := await(t, client, func(context.CancelCauseFunc) {
-				nameless := object(func(o *corev1.Node) { o.Spec.ProviderID = "" })
+				nameless := newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" })
 				if err := client.Tracker().Add(nameless); err != nil {
 					t.Error(err)
 				}
 				synctest.Wait()
-				if err := client.Tracker().Update(nodesResource, object(), ""); err != nil {
+				if err := client.Tracker().Update(nodesResource, newNode(), ""); err != nil {
 					t.Error(err)
 				}
 			})
@@ -436,7 +436,7 @@ func TestAwait(t *testing.T) {
 }
 
 func TestWaitForSyncEndsWithTheCause(t *testing.T) {
-	n, err := New(fake.NewClientset(), usual)
+	n, err := New(fake.NewClientset(), defaults)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +509,7 @@ func TestValidate(t *testing.T) {
 		cfg  Config
 		want []string // in the error, all at once
 	}{
-		{"the usual", usual, nil},
+		{"the usual", defaults, nil},
 		{"no waiting for registration", with(late, func(c *Config) { c.RegistrationTimeout = 0 }), nil},
 		{"NoExecute", with(off, func(c *Config) { c.TaintEffect = "NoExecute" }), nil},
 		{

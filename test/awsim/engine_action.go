@@ -77,7 +77,7 @@ func (act *action) timedOut(now time.Time) bool {
 
 // beginHooks starts one action for each hook of the transition, side by side, or goes on at once when there
 // is none. It needs mu.
-func (a *autoscaling) beginHooks(inst *instance, transition string) {
+func (a hookEngine) beginHooks(inst *instance, transition string) {
 	inst.waiting = nil
 	for _, h := range inst.group.hooks {
 		if h.Transition == transition {
@@ -101,7 +101,7 @@ func (a *autoscaling) beginHooks(inst *instance, transition string) {
 }
 
 // begin needs mu.
-func (a *autoscaling) begin(inst *instance, h Hook) *action {
+func (a hookEngine) begin(inst *instance, h Hook) *action {
 	now := time.Now()
 	act := &action{
 		Action: Action{
@@ -126,11 +126,11 @@ func (a *autoscaling) begin(inst *instance, h Hook) *action {
 }
 
 // notify tells of the action as soon as the update that is going on has ended. It needs mu.
-func (a *autoscaling) notify(act *action) { a.later(func() { a.tell(act) }) }
+func (a hookEngine) notify(act *action) { a.later(func() { a.tell(act) }) }
 
 // tell tells the hook's target and the bus of the action, with its one token, and counts the messages that
 // came of it. It must be called without mu.
-func (a *autoscaling) tell(act *action) int {
+func (a hookEngine) tell(act *action) int {
 	n := act.notification()
 	detailType, subject := LaunchAction, "LAUNCHING"
 	if act.Transition == Terminating {
@@ -139,13 +139,13 @@ func (a *autoscaling) tell(act *action) int {
 	subject = fmt.Sprintf("Auto Scaling:  Lifecycle action '%s' for instance %s in progress.",
 		subject, act.InstanceID)
 	a.mu.Lock()
-	direct, event := DirectMessage(a.envelope(), n), EventBridgeMessage(a.envelope(), n)
+	direct, event := DirectMessage(a.bus.envelope(), n), EventBridgeMessage(a.bus.envelope(), n)
 	a.mu.Unlock()
 	sent := 0
 	if act.hook.NotificationTargetARN != "" {
-		sent, _ = a.deliver(act.hook.NotificationTargetARN, subject, direct)
+		sent, _ = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct)
 	}
-	sent += a.publish(detailType, event)
+	sent += a.bus.publish(detailType, event)
 	a.update(func() { act.Sent += sent })
 	return sent
 }
@@ -164,7 +164,7 @@ func (act *action) notification() Notification {
 }
 
 // watch closes the action when it times out.
-func (a *autoscaling) watch(act *action) {
+func (a hookEngine) watch(act *action) {
 	for {
 		a.mu.Lock()
 		at, why := act.deadline()
@@ -187,7 +187,7 @@ func (a *autoscaling) watch(act *action) {
 
 // expire closes the action as its timeout says, unless a heartbeat has moved the deadline meanwhile. Who
 // asked for its completion before the deadline goes first.
-func (a *autoscaling) expire(act *action, why ClosedBy) bool {
+func (a hookEngine) expire(act *action, why ClosedBy) bool {
 	a.mu.Lock()
 	due := act.timedOut(time.Now())
 	mine := due && act.open() && act.claimed == ""
@@ -203,8 +203,8 @@ func (a *autoscaling) expire(act *action, why ClosedBy) bool {
 
 // finish closes an action that the caller has claimed. Its pods are asked for first, so that the ledger's
 // word on them is older than any answer. It must be called without mu.
-func (a *autoscaling) finish(act *action, by ClosedBy, result string) {
-	pods, problem := a.pods(act.InstanceID)
+func (a hookEngine) finish(act *action, by ClosedBy, result string) {
+	pods, problem := a.hardware.pods(act.InstanceID)
 	a.update(func() {
 		if !act.open() {
 			return
@@ -216,7 +216,7 @@ func (a *autoscaling) finish(act *action, by ClosedBy, result string) {
 }
 
 // shut closes the action and nothing else. It needs mu.
-func (a *autoscaling) shut(act *action, by ClosedBy, result string) {
+func (a hookEngine) shut(act *action, by ClosedBy, result string) {
 	if !act.open() {
 		return
 	}
@@ -226,7 +226,7 @@ func (a *autoscaling) shut(act *action, by ClosedBy, result string) {
 
 // settle moves the instance on when an action of it has closed: an abandoned one stops the others at once,
 // and the last one lets the instance go. It needs mu.
-func (a *autoscaling) settle(closed *action) {
+func (a hookEngine) settle(closed *action) {
 	inst := closed.inst
 	if closed.Result == abandon {
 		for _, act := range inst.waiting {
@@ -249,40 +249,40 @@ func (a *autoscaling) settle(closed *action) {
 }
 
 // endHooks lets an instance go on after its last action. It needs mu.
-func (a *autoscaling) endHooks(inst *instance, transition string) {
+func (a hookEngine) endHooks(inst *instance, transition string) {
 	abandoned := slices.ContainsFunc(inst.waiting, func(act *action) bool { return act.Result == abandon })
 	switch {
 	case inst.group == nil:
 	case transition == Launching:
 		a.endLaunch(inst, abandoned)
 	case inst.returning():
-		a.endReturn(inst, abandoned)
+		a.pools.endReturn(inst, abandoned)
 	case abandoned && inst.group.retain:
-		a.retain(inst, stateRetained)
+		a.pools.retain(inst, stateRetained)
 	default:
-		a.proceed(inst)
+		a.fleet.proceed(inst)
 	}
 }
 
 // endLaunch takes an instance into service, or into the warm pool, unless a hook has abandoned it. It needs
 // mu.
-func (a *autoscaling) endLaunch(inst *instance, abandoned bool) {
+func (a hookEngine) endLaunch(inst *instance, abandoned bool) {
 	g := inst.group // Which the instance leaves at once if its machine has died.
 	switch {
 	case abandoned:
 		inst.activity.end("Cancelled", "the launch was abandoned by a lifecycle hook")
-		a.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
-		a.reconcile(g)
+		a.fleet.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
+		a.capacity.reconcile(g)
 	case inst.warm:
-		a.rest(inst)
+		a.pools.rest(inst)
 	default:
-		a.serve(inst)
+		a.fleet.serve(inst)
 	}
 }
 
 // find is the action that a caller means, and whether it is still open to him. A closed one is found too,
 // for the ledger. It needs mu.
-func (a *autoscaling) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
+func (a hookEngine) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
 	for _, one := range a.actions {
 		named := one.InstanceID == instanceID
 		if token != "" {
@@ -299,7 +299,7 @@ func (a *autoscaling) find(groupName, hookName, token, instanceID string) (act *
 }
 
 // heartbeat restarts the action's heartbeat timeout.
-func (a *autoscaling) heartbeat(groupName, hookName, token, instanceID string) error {
+func (a hookEngine) heartbeat(groupName, hookName, token, instanceID string) error {
 	return a.updateErr(func() error {
 		act, active := a.find(groupName, hookName, token, instanceID)
 		if active {
@@ -315,7 +315,7 @@ func (a *autoscaling) heartbeat(groupName, hookName, token, instanceID string) e
 }
 
 // complete ends the action. Of two that complete it at once, the second is told that there is none.
-func (a *autoscaling) complete(groupName, hookName, token, instanceID, result string) error {
+func (a hookEngine) complete(groupName, hookName, token, instanceID, result string) error {
 	completion := Completion{At: time.Now(), By: "token", Result: result}
 	if token == "" {
 		completion.By = "instance"

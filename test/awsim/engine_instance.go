@@ -93,8 +93,8 @@ func (i *instance) privateDNS(region string) string {
 func (i *instance) privateIP() string { return fmt.Sprintf("10.0.%d.%d", i.number/250, i.number%250+4) }
 
 // newInstance needs mu.
-func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
-	made, by := a.choose(g.launchFrom(), g.made)
+func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
+	made, by := a.catalog.choose(g.launchFrom(), g.made)
 	g.made++
 	inst := &instance{
 		id:         id,
@@ -124,17 +124,17 @@ func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
 }
 
 // launch starts one instance of the group. It needs mu.
-func (a *autoscaling) launch(g *group) {
+func (a fleetEngine) launch(g *group) {
 	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
 	inst.enter(statePending)
-	inst.activity = g.begin(a, "Launching a new EC2 instance: "+inst.id,
+	inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
 		"an instance was started in response to a difference between desired and actual capacity, "+
 			"increasing the capacity.", inst)
 	a.spawn(func() { a.boot(inst) })
 }
 
 // boot makes the machine run and then begins the launch hooks.
-func (a *autoscaling) boot(inst *instance) {
+func (a fleetEngine) boot(inst *instance) {
 	defer close(inst.booted)
 	a.mu.Lock()
 	delay := a.delays.Launch
@@ -142,22 +142,22 @@ func (a *autoscaling) boot(inst *instance) {
 	if !a.pause(delay) {
 		return
 	}
-	if !a.launchMachine(inst) {
+	if !a.hardware.launchMachine(inst) {
 		return
 	}
 	a.update(func() {
 		if inst.machine != "pending" {
 			return
 		}
-		a.enterMachine(inst, "running")
+		a.hardware.enterMachine(inst, "running")
 		if inst.phase() == statePending {
-			a.beginHooks(inst, Launching)
+			a.lifecycle.beginHooks(inst, Launching)
 		}
 	})
 }
 
 // serve puts an instance into service: its launch hooks are done, or it had none. It needs mu.
-func (a *autoscaling) serve(inst *instance) {
+func (a fleetEngine) serve(inst *instance) {
 	if len(inst.waiting) > 0 {
 		inst.enter(statePendingProceed)
 	}
@@ -165,45 +165,45 @@ func (a *autoscaling) serve(inst *instance) {
 	inst.enter(stateInService)
 	inst.inServiceAt = time.Now()
 	inst.activity.end("Successful", "")
-	a.announce(inst, LaunchSuccessful)
-	a.reconcile(inst.group)
+	a.bus.announce(inst, LaunchSuccessful)
+	a.capacity.reconcile(inst.group)
 }
 
 // terminate begins the end of an instance, with its hooks. It needs mu.
-func (a *autoscaling) terminate(inst *instance, cause string) *activity {
+func (a fleetEngine) terminate(inst *instance, cause string) *activity {
 	if inst.ending() && !inst.retained() {
 		return inst.activity
 	}
 	for _, act := range inst.waiting {
-		a.shut(act, ByAbandon, abandon)
+		a.lifecycle.shut(act, ByAbandon, abandon)
 	}
 	inst.waiting = nil
 	if inst.activity != nil && !inst.activity.ended() {
 		inst.activity.end("Cancelled", "the instance was terminated while it was launching")
 	}
-	inst.activity = inst.group.begin(a, "Terminating EC2 instance: "+inst.id, cause, inst)
+	inst.activity = inst.group.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id, cause, inst)
 	if inst.retained() {
 		a.proceed(inst)
 		return inst.activity
 	}
 	inst.move(stateTerminating)
-	a.beginHooks(inst, Terminating)
+	a.lifecycle.beginHooks(inst, Terminating)
 	return inst.activity
 }
 
 // proceed takes the machine away: the terminate hooks are done, or there were none. It needs mu.
-func (a *autoscaling) proceed(inst *instance) {
+func (a fleetEngine) proceed(inst *instance) {
 	inst.waiting = nil
 	inst.move(stateTerminatingProceed)
 	if inst.machine == "terminated" {
 		a.leave(inst, stateTerminated)
 	} else {
-		a.strike(inst)
+		a.hardware.strike(inst)
 	}
 }
 
 // kill ends the machine, and tells Auto Scaling, which either waits for that or learns of it now.
-func (a *autoscaling) kill(inst *instance) {
+func (a machineEngine) kill(inst *instance) {
 	a.mu.Lock()
 	booted := inst.booted
 	a.mu.Unlock()
@@ -218,7 +218,7 @@ func (a *autoscaling) kill(inst *instance) {
 	if !a.pause(delay) {
 		return
 	}
-	a.witness(inst)
+	a.notices.witness(inst)
 	var killed []string
 	machines := a.server.opts.Machines
 	if machines != nil && !a.insist("terminate", inst.id, func() (err error) {
@@ -231,7 +231,7 @@ func (a *autoscaling) kill(inst *instance) {
 }
 
 // buried records that the machine is gone. It needs mu.
-func (a *autoscaling) buried(inst *instance, killed []string) {
+func (a machineEngine) buried(inst *instance, killed []string) {
 	inst.killed = append(inst.killed, killed...)
 	for _, act := range a.actions {
 		if act.InstanceID == inst.id && act.Transition == Terminating {
@@ -239,24 +239,24 @@ func (a *autoscaling) buried(inst *instance, killed []string) {
 		}
 	}
 	a.enterMachine(inst, "terminated")
-	a.reckon(inst)
+	a.notices.reckon(inst)
 	switch {
 	case inst.group == nil:
 	case inst.phase() == stateTerminatingProceed, inst.group.deleting:
-		a.leave(inst, stateTerminated)
+		a.fleet.leave(inst, stateTerminated)
 	case !inst.ending():
 		inst.health = unhealthy
-		a.reconcile(inst.group)
+		a.capacity.reconcile(inst.group)
 	}
 }
 
 // leave takes the instance out of its group, in its last state. It needs mu.
-func (a *autoscaling) leave(inst *instance, last string) {
+func (a fleetEngine) leave(inst *instance, last string) {
 	g := inst.group
 	inst.move(last)
 	inst.activity.end("Successful", "")
 	if last == stateTerminated {
-		a.announce(inst, TerminateSuccessful)
+		a.bus.announce(inst, TerminateSuccessful)
 	}
 	g.remove(inst)
 	inst.group = nil
@@ -264,18 +264,18 @@ func (a *autoscaling) leave(inst *instance, last string) {
 		delete(a.groups, g.name)
 		return
 	}
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 }
 
 // enterMachine gives the machine EC2's next state and tells the bus. It needs mu.
-func (a *autoscaling) enterMachine(inst *instance, state string) {
+func (a machineEngine) enterMachine(inst *instance, state string) {
 	inst.machine = state
-	event := StateChange(a.envelope(), inst.id, state)
-	a.later(func() { a.publish(StateChanged, event) })
+	event := StateChange(a.bus.envelope(), inst.id, state)
+	a.later(func() { a.bus.publish(StateChanged, event) })
 }
 
 // announce tells the bus that an instance has come or gone. It needs mu.
-func (a *autoscaling) announce(inst *instance, detailType string) {
+func (a eventBus) announce(inst *instance, detailType string) {
 	cause := ""
 	if inst.activity != nil {
 		cause = inst.activity.Cause
@@ -286,7 +286,7 @@ func (a *autoscaling) announce(inst *instance, detailType string) {
 
 // pods asks what runs on the instance's node. The time is bounded: a lifecycle action must be able to end
 // while an API server does not answer. It must be called without mu.
-func (a *autoscaling) pods(instanceID string) (names []string, problem string) {
+func (a machineEngine) pods(instanceID string) (names []string, problem string) {
 	machines := a.server.opts.Machines
 	if machines == nil {
 		return nil, ""

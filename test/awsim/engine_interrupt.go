@@ -46,14 +46,9 @@ type interruption struct {
 
 // SetMarket says how an instance was bought and, if in a capacity market, in which Capacity Reservation
 // (cr-...) it runs.
-func (s *Server) SetMarket(instanceID string, market Market, reservationID string) error {
-	return s.asg.updateErr(func() error {
-		inst, ok := s.asg.instances[instanceID]
-		if !ok {
-			return errNoInstance(instanceID)
-		}
+func (s Notices) SetMarket(instanceID string, market Market, reservationID string) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) {
 		inst.market, inst.reservation = market, reservationID
-		return nil
 	})
 }
 
@@ -67,8 +62,8 @@ const (
 // Interrupt has EC2 announce at once that it takes a Spot instance back, and take it after the notice,
 // whatever waits. The warning bears a time two minutes before the end, because that is how the end is known:
 // a shorter notice is a warning that comes late. When Interrupt returns, the warning has been sent.
-func (s *Server) Interrupt(instanceID string, notice time.Duration) error {
-	return s.asg.interrupt(instanceID, SpotWarning, notice,
+func (s Notices) Interrupt(instanceID string, notice time.Duration) error {
+	return s.asg.notices.interrupt(instanceID, SpotWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
 			env.At = due.Add(-spotNotice)
 			return SpotInterruption(env, inst.id, inst.zone, "terminate")
@@ -77,8 +72,8 @@ func (s *Server) Interrupt(instanceID string, notice time.Duration) error {
 
 // ReclaimReservation is Interrupt for an instance that runs in a Capacity Reservation. The warning names the
 // time of the end, in whole seconds.
-func (s *Server) ReclaimReservation(instanceID string, notice time.Duration) error {
-	return s.asg.interrupt(instanceID, ReservationWarning, notice,
+func (s Notices) ReclaimReservation(instanceID string, notice time.Duration) error {
+	return s.asg.notices.interrupt(instanceID, ReservationWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
 			return ReservationInterruption(env, inst.id, inst.zone, inst.market, due)
 		})
@@ -86,7 +81,7 @@ func (s *Server) ReclaimReservation(instanceID string, notice time.Duration) err
 
 // ExpireBlock has EC2 announce the end of a Capacity Block, and take every instance in it after the notice.
 // The warning names the block alone, and an end half an hour after the machines go.
-func (s *Server) ExpireBlock(reservationID string, notice time.Duration) error {
+func (s Notices) ExpireBlock(reservationID string, notice time.Duration) error {
 	a := s.asg
 	return a.updateErr(func() error {
 		var members []*instance
@@ -100,29 +95,24 @@ func (s *Server) ExpireBlock(reservationID string, notice time.Duration) error {
 				"The Capacity Reservation ID '%s' does not exist", reservationID)
 		}
 		due := time.Now().Add(notice)
-		env := a.envelope()
+		env := a.bus.envelope()
 		env.At = due.Add(-blockNotice)
-		a.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, due.Add(blockLead)))
+		a.notices.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, due.Add(blockLead)))
 		return nil
 	})
 }
 
 // Recommend has EC2 advise to replace a Spot instance. Nothing else happens to it.
-func (s *Server) Recommend(instanceID string) error {
+func (s Notices) Recommend(instanceID string) error {
 	a := s.asg
-	return a.updateErr(func() error {
-		inst, ok := a.instances[instanceID]
-		if !ok {
-			return errNoInstance(instanceID)
-		}
-		advice := Rebalance(a.envelope(), inst.id, inst.zone)
-		a.later(func() { a.publish(RebalanceAdvice, advice) })
-		return nil
+	return a.changeInstance(instanceID, func(inst *instance) {
+		advice := Rebalance(a.bus.envelope(), inst.id, inst.zone)
+		a.later(func() { a.bus.publish(RebalanceAdvice, advice) })
 	})
 }
 
 // Interruptions is every interruption so far, in order of the warnings. The caller owns it.
-func (s *Server) Interruptions() []Interruption {
+func (s Notices) Interruptions() []Interruption {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
 	out := make([]Interruption, 0, len(s.asg.taken))
@@ -134,7 +124,7 @@ func (s *Server) Interruptions() []Interruption {
 
 // WaitInterrupted blocks until the machine of an instance whose interruption was announced is gone, and
 // returns the record of the last announcement.
-func (s *Server) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
+func (s Notices) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
 	var out Interruption
 	err := s.asg.wait(ctx, func() bool {
 		last := Interruption{}
@@ -159,7 +149,7 @@ func (i *interruption) clone() Interruption {
 }
 
 // interrupt announces the end of one instance. It must be called without mu.
-func (a *autoscaling) interrupt(
+func (a noticeEngine) interrupt(
 	instanceID, warning string, notice time.Duration, say func(Envelope, *instance, time.Time) string,
 ) error {
 	return a.updateErr(func() error {
@@ -168,13 +158,13 @@ func (a *autoscaling) interrupt(
 			return errNoInstance(instanceID)
 		}
 		due := time.Now().Add(notice)
-		a.announceEnd([]*instance{inst}, warning, due, say(a.envelope(), inst, due))
+		a.announceEnd([]*instance{inst}, warning, due, say(a.bus.envelope(), inst, due))
 		return nil
 	})
 }
 
 // announceEnd sends a warning, and takes the instances when it is due. It needs mu.
-func (a *autoscaling) announceEnd(members []*instance, warning string, due time.Time, body string) {
+func (a noticeEngine) announceEnd(members []*instance, warning string, due time.Time, body string) {
 	var records []*interruption
 	for _, inst := range members {
 		records = append(records, &interruption{inst: inst, Interruption: Interruption{
@@ -183,7 +173,7 @@ func (a *autoscaling) announceEnd(members []*instance, warning string, due time.
 	}
 	a.taken = append(a.taken, records...)
 	a.later(func() {
-		sent := a.publish(warning, body)
+		sent := a.bus.publish(warning, body)
 		a.update(func() {
 			for _, one := range records {
 				one.Sent += sent
@@ -198,7 +188,7 @@ func (a *autoscaling) announceEnd(members []*instance, warning string, due time.
 }
 
 // seize takes the machines that still live. It needs mu.
-func (a *autoscaling) seize(records []*interruption) {
+func (a noticeEngine) seize(records []*interruption) {
 	for _, one := range records {
 		if one.inst.dying {
 			continue
@@ -209,20 +199,20 @@ func (a *autoscaling) seize(records []*interruption) {
 		if one.Warning == SpotWarning {
 			reason = "Server.SpotInstanceTermination"
 		}
-		a.strikeFor(one.inst, reason)
+		a.hardware.strikeFor(one.inst, reason)
 	}
 }
 
 // witness asks for the pods of a machine that is about to go, if its end was announced. It must be called
 // without mu.
-func (a *autoscaling) witness(inst *instance) {
+func (a noticeEngine) witness(inst *instance) {
 	a.mu.Lock()
 	announced := len(a.endsOf(inst)) > 0
 	a.mu.Unlock()
 	if !announced {
 		return
 	}
-	pods, problem := a.pods(inst.id)
+	pods, problem := a.hardware.pods(inst.id)
 	a.update(func() {
 		for _, one := range a.endsOf(inst) {
 			one.PodsAtEnd, one.PodsError = pods, problem
@@ -233,7 +223,7 @@ func (a *autoscaling) witness(inst *instance) {
 // reckon writes the end of a machine into the records of its interruption. Hooks that wait for an instance
 // which EC2 has taken are over: Auto Scaling knows no such action any more. One that is being completed at
 // this moment stays with whoever completes it. It needs mu.
-func (a *autoscaling) reckon(inst *instance) {
+func (a noticeEngine) reckon(inst *instance) {
 	var last Interruption
 	for _, one := range a.endsOf(inst) {
 		one.GoneAt, one.Killed = time.Now(), inst.killed
@@ -246,7 +236,7 @@ func (a *autoscaling) reckon(inst *instance) {
 	for _, act := range inst.waiting {
 		if act.open() && act.claimed == "" {
 			act.PodsAtClose, act.PodsError = last.PodsAtEnd, last.PodsError
-			a.shut(act, ByInterruption, abandon)
+			a.lifecycle.shut(act, ByInterruption, abandon)
 		}
 		over = over && !act.open()
 	}
@@ -257,7 +247,7 @@ func (a *autoscaling) reckon(inst *instance) {
 }
 
 // endsOf are the announcements of the instance's end. It needs mu.
-func (a *autoscaling) endsOf(inst *instance) []*interruption {
+func (a noticeEngine) endsOf(inst *instance) []*interruption {
 	var out []*interruption
 	for _, one := range a.taken {
 		if one.inst == inst {

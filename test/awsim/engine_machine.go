@@ -22,7 +22,7 @@ type Stoppable interface {
 }
 
 // launchMachine must be called without mu.
-func (a *autoscaling) launchMachine(inst *instance) bool {
+func (a machineEngine) launchMachine(inst *instance) bool {
 	machines := a.server.opts.Machines
 	if machines == nil {
 		return true
@@ -36,7 +36,7 @@ func (a *autoscaling) launchMachine(inst *instance) bool {
 }
 
 // stopMachine stops the instance's machine, and then has something done in the same update. It needs mu.
-func (a *autoscaling) stopMachine(inst *instance, then func()) {
+func (a machineEngine) stopMachine(inst *instance, then func()) {
 	a.enterMachine(inst, "stopping")
 	a.operate(inst, "stop", 0, func(s Stoppable) error { return s.Stop(a.ctx, inst.id) }, func() {
 		a.enterMachine(inst, "stopped")
@@ -45,7 +45,7 @@ func (a *autoscaling) stopMachine(inst *instance, then func()) {
 }
 
 // startMachine starts a stopped machine; one that runs is left to run. It needs mu.
-func (a *autoscaling) startMachine(inst *instance, then func()) {
+func (a machineEngine) startMachine(inst *instance, then func()) {
 	start := func(s Stoppable) error { return s.Start(a.ctx, inst.id) }
 	if inst.machine == "running" {
 		start = func(Stoppable) error { return nil }
@@ -62,7 +62,7 @@ func (a *autoscaling) startMachine(inst *instance, then func()) {
 
 // operate calls the machine's world after a while, and then changes the state, unless the machine is being
 // terminated by then. Its end waits for the call, like that of a machine that boots. It needs mu.
-func (a *autoscaling) operate(
+func (a machineEngine) operate(
 	inst *instance, what string, after time.Duration, call func(Stoppable) error, then func(),
 ) {
 	busy := make(chan struct{})

@@ -85,7 +85,7 @@ type Refresh struct {
 }
 
 // WaitRefresh blocks until the group's latest Instance Refresh has one of the statuses, and returns it.
-func (s *Server) WaitRefresh(ctx context.Context, groupName string, statuses ...string) (Refresh, error) {
+func (s AutoScaling) WaitRefresh(ctx context.Context, groupName string, statuses ...string) (Refresh, error) {
 	var last Refresh
 	err := s.asg.wait(ctx, func() bool {
 		g := s.asg.groups[groupName]
@@ -127,13 +127,13 @@ func (g *group) launchFrom() source {
 }
 
 // startRefresh needs mu.
-func (a *autoscaling) startRefresh(g *group, p preferences, desired *source) (*refresh, error) {
+func (a refreshEngine) startRefresh(g *group, p preferences, desired *source) (*refresh, error) {
 	if g.refreshing() != nil {
 		return nil, errorf("InstanceRefreshInProgress",
 			"An Instance Refresh is already in progress and blocks the execution of this Instance Refresh.")
 	}
 	if desired != nil {
-		if err := a.check(*desired); err != nil {
+		if err := a.catalog.check(*desired); err != nil {
 			return nil, err
 		}
 	}
@@ -144,14 +144,14 @@ func (a *autoscaling) startRefresh(g *group, p preferences, desired *source) (*r
 	}
 	g.refreshes = append(g.refreshes, f)
 	a.aim(f, func(inst *instance) bool {
-		return !p.skipMatching || !a.fits(g.launchFrom(), inst.template)
+		return !p.skipMatching || !a.catalog.fits(g.launchFrom(), inst.template)
 	})
 	a.spawn(func() { a.drive(f) })
 	return f, nil
 }
 
 // aim chooses whom the refresh replaces, of the instances that serve, are on their way or stand by.
-func (a *autoscaling) aim(f *refresh, outdated func(*instance) bool) {
+func (a refreshEngine) aim(f *refresh, outdated func(*instance) bool) {
 	f.targets, f.poolTargets = map[*instance]bool{}, map[*instance]bool{}
 	for _, inst := range f.group.members {
 		if f.considers(inst) && outdated(inst) {
@@ -172,14 +172,14 @@ func (a *autoscaling) aim(f *refresh, outdated func(*instance) bool) {
 
 // aimAgain evaluates skip matching anew, for $Latest and $Default may mean another version by now: what does
 // not match any more becomes a target, be it a newcomer, and what matches again is none. It needs mu.
-func (a *autoscaling) aimAgain(f *refresh) {
+func (a refreshEngine) aimAgain(f *refresh) {
 	want := f.group.launchFrom()
 	if !f.prefs.skipMatching || f.rollback != nil || want.pinned() {
 		return
 	}
 	again := func(targets map[*instance]bool, inst *instance, total *int) {
 		switch {
-		case a.fits(want, inst.template):
+		case a.catalog.fits(want, inst.template):
 			delete(targets, inst)
 		case !targets[inst]:
 			targets[inst] = true
@@ -208,12 +208,12 @@ func (f *refresh) considers(inst *instance) bool {
 }
 
 // drive begins the refresh, and then has its group reconciled whenever a time has come that it waits for.
-func (a *autoscaling) drive(f *refresh) {
+func (a refreshEngine) drive(f *refresh) {
 	a.update(func() {
 		if f.status == refreshPending {
 			f.status = refreshInProgress
-			a.tellRefresh(f, RefreshStarted)
-			a.reconcile(f.group)
+			a.bus.tellRefresh(f, RefreshStarted)
+			a.capacity.reconcile(f.group)
 		}
 	})
 	for {
@@ -223,19 +223,19 @@ func (a *autoscaling) drive(f *refresh) {
 		if over {
 			return
 		}
-		due, goOn := a.sleep(at, changed)
+		due, goOn := sleepUntil(a.ctx, at, changed)
 		if !goOn {
 			return
 		}
 		if due {
-			a.update(func() { a.reconcile(f.group) })
+			a.update(func() { a.capacity.reconcile(f.group) })
 		}
 	}
 }
 
-// sleep waits for a time, which is never if it is zero, or for a change. It says whether the time has come,
-// and whether the engine is still to go on.
-func (a *autoscaling) sleep(at time.Time, changed <-chan struct{}) (due, goOn bool) {
+// sleepUntil waits for a time, forever if it is zero, for a change, or for the end of ctx. It returns whether the
+// time has come, and whether ctx is still open.
+func sleepUntil(ctx context.Context, at time.Time, changed <-chan struct{}) (due, goOn bool) {
 	var alarm <-chan time.Time
 	if !at.IsZero() {
 		timer := time.NewTimer(time.Until(at))
@@ -247,14 +247,14 @@ func (a *autoscaling) sleep(at time.Time, changed <-chan struct{}) (due, goOn bo
 		return true, true
 	case <-changed:
 		return false, true
-	case <-a.ctx.Done():
+	case <-ctx.Done():
 		return false, false
 	}
 }
 
 // cancelRefresh ends the group's refresh: when launches and terminations that are under way have ended, or at
 // once. What has been replaced stays so. It needs mu.
-func (a *autoscaling) cancelRefresh(g *group, await bool) (*refresh, error) {
+func (a refreshEngine) cancelRefresh(g *group, await bool) (*refresh, error) {
 	f := g.refreshing()
 	if f == nil || f.status == refreshCancelling {
 		return nil, errNoRefresh(g)
@@ -263,12 +263,12 @@ func (a *autoscaling) cancelRefresh(g *group, await bool) (*refresh, error) {
 	if !await {
 		a.endRefresh(f, refreshCancelled)
 	}
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 	return f, nil
 }
 
 // rollBack begins to replace what the group's refresh has replaced. It needs mu.
-func (a *autoscaling) rollBack(g *group) (*refresh, error) {
+func (a refreshEngine) rollBack(g *group) (*refresh, error) {
 	f := g.refreshing()
 	switch {
 	case f == nil || f.status == refreshCancelling || f.status == refreshRollbackInProgress:
@@ -279,12 +279,12 @@ func (a *autoscaling) rollBack(g *group) (*refresh, error) {
 	case !f.before.pinned():
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
 			"rolled back: the group uses the launch template's $Latest or $Default version.", g.name)
-	case a.aliased(f.before):
+	case a.catalog.aliased(f.before):
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
 			"rolled back: the image of its launch template is a Systems Manager parameter.", g.name)
 	}
 	a.beginRollback(f, &rollback{reason: "Rollback was initiated by a user request."})
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 	return f, nil
 }
 
@@ -294,30 +294,30 @@ func errNoRefresh(g *group) *Error {
 }
 
 // reversible: there is something to go back to that is still what it was. It needs mu.
-func (a *autoscaling) reversible(f *refresh) bool {
-	return f.desired != nil && f.before.pinned() && !a.aliased(f.before)
+func (a refreshEngine) reversible(f *refresh) bool {
+	return f.desired != nil && f.before.pinned() && !a.catalog.aliased(f.before)
 }
 
 // beginRollback needs mu. It leaves the reconciling to the caller.
-func (a *autoscaling) beginRollback(f *refresh, b *rollback) {
+func (a refreshEngine) beginRollback(f *refresh, b *rollback) {
 	now := time.Now()
 	b.at, b.toUpdate, b.percent = now, f.toUpdate, f.percent
 	f.rollback, f.status, f.reason = b, refreshRollbackInProgress, b.reason
 	f.since, f.progressAt, f.holdUntil = now, now, time.Time{}
 	f.prefs.checkpoints = nil
-	a.aim(f, func(inst *instance) bool { return !a.fits(f.before, inst.template) })
-	a.tellRefresh(f, RefreshRollbackStarted)
+	a.aim(f, func(inst *instance) bool { return !a.catalog.fits(f.before, inst.template) })
+	a.bus.tellRefresh(f, RefreshRollbackStarted)
 }
 
 // endRefresh gives the refresh its last status. What it launched beyond the desired capacity and what has not
 // served yet goes again, before any older instance might. It needs mu, and leaves the reconciling to the
 // caller.
-func (a *autoscaling) endRefresh(f *refresh, status string) {
+func (a refreshEngine) endRefresh(f *refresh, status string) {
 	f.status, f.endedAt, f.wakeAt = status, time.Now(), time.Time{}
 	if status == refreshSuccessful && f.desired != nil {
 		f.group.source = *f.desired
 	}
-	a.tellRefresh(f, map[string]string{
+	a.bus.tellRefresh(f, map[string]string{
 		refreshSuccessful:         RefreshSucceeded,
 		refreshFailed:             RefreshFailed,
 		refreshCancelled:          RefreshCancelled,
@@ -329,7 +329,7 @@ func (a *autoscaling) endRefresh(f *refresh, status string) {
 			return
 		}
 		if inst.is(statePending) && !f.targets[inst] {
-			a.terminate(inst, "an instance was taken out of service because the instance refresh that launched "+
+			a.fleet.terminate(inst, "an instance was taken out of service because the instance refresh that launched "+
 				"it has ended.")
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// preferences are those of an Instance Refresh, with the defaults filled in.
+// readPreferences are those of an Instance Refresh, with the defaults filled in.
 type preferences struct {
 	min          int
 	max          int // Zero if it was not given, which is not the same as 100.
@@ -167,7 +167,7 @@ func (c census) replaceable() int {
 }
 
 // advance takes the group's refresh as far as it can go now. It needs mu.
-func (a *autoscaling) advance(g *group) {
+func (a refreshEngine) advance(g *group) {
 	f := g.refreshing()
 	if f == nil {
 		return
@@ -195,7 +195,7 @@ func (i *instance) transitioning() bool {
 
 // replaceOld terminates the targets that may go, and ends the refresh when all is done or nothing moves. What
 // is missing then is launched like any missing capacity.
-func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
+func (a refreshEngine) replaceOld(f *refresh, now time.Time) {
 	a.aimAgain(f)
 	c := f.look(now)
 	f.count(c, now)
@@ -213,7 +213,7 @@ func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
 	}
 	fewest, _ := f.prefs.bounds(f.group.desired)
 	for inst := c.next(fewest, f.left()); inst != nil && !f.over(); inst = c.next(fewest, f.left()) {
-		a.terminate(inst, "an instance was taken out of service in response to an instance refresh.")
+		a.fleet.terminate(inst, "an instance was taken out of service in response to an instance refresh.")
 		c = f.look(now)
 	}
 	if f.over() {
@@ -221,7 +221,7 @@ func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
 	}
 	f.count(c, now)
 	if f.remaining == 0 {
-		a.replacePool(f)
+		a.pools.replacePool(f)
 		f.count(f.look(now), now)
 	}
 	if a.reach(f, now); !f.holds(now) {
@@ -261,10 +261,10 @@ func percentDone(total, remaining int) int {
 }
 
 // reach passes the checkpoints that have been reached. The last one ends the refresh: no delay follows it.
-func (a *autoscaling) reach(f *refresh, now time.Time) {
+func (a refreshEngine) reach(f *refresh, now time.Time) {
 	for f.passed < len(f.prefs.checkpoints) && f.remaining <= f.left() {
 		percentage := f.prefs.checkpoints[f.passed]
-		a.tellCheckpoint(f, percentage)
+		a.bus.tellCheckpoint(f, percentage)
 		f.passed++
 		if f.passed < len(f.prefs.checkpoints) {
 			f.holdUntil = now.Add(f.prefs.delay)
@@ -274,7 +274,7 @@ func (a *autoscaling) reach(f *refresh, now time.Time) {
 }
 
 // conclude ends a refresh that is done, or that has not moved for too long, and else sets its alarm.
-func (a *autoscaling) conclude(f *refresh, c census, now time.Time) {
+func (a refreshEngine) conclude(f *refresh, c census, now time.Time) {
 	giveUp := a.delays.RefreshGiveUp
 	if giveUp == 0 {
 		giveUp = refreshGiveUp
@@ -307,7 +307,7 @@ func earliest(times ...time.Time) time.Time {
 	return first
 }
 
-func (a *autoscaling) succeed(f *refresh, now time.Time) {
+func (a refreshEngine) succeed(f *refresh, now time.Time) {
 	f.reason = ""
 	switch {
 	case f.rollback != nil:
@@ -321,7 +321,7 @@ func (a *autoscaling) succeed(f *refresh, now time.Time) {
 }
 
 // fail ends the refresh with what it waited for last, or rolls it back if it is to do that by itself.
-func (a *autoscaling) fail(f *refresh, why string) {
+func (a refreshEngine) fail(f *refresh, why string) {
 	f.reason = "The instance refresh failed because " + why + ". " + f.reason
 	switch {
 	case f.rollback != nil:

@@ -35,13 +35,13 @@ func CheckpointEvent(e Envelope, group, refreshID string, percentage int, delay 
 }
 
 // tellRefresh needs mu.
-func (a *autoscaling) tellRefresh(f *refresh, detailType string) {
+func (a eventBus) tellRefresh(f *refresh, detailType string) {
 	message := RefreshEvent(a.envelope(), detailType, f.group.name, f.id)
 	a.later(func() { a.publish(detailType, message) })
 }
 
 // tellCheckpoint needs mu.
-func (a *autoscaling) tellCheckpoint(f *refresh, percentage int) {
+func (a eventBus) tellCheckpoint(f *refresh, percentage int) {
 	message := CheckpointEvent(a.envelope(), f.group.name, f.id, percentage, f.prefs.delay)
 	a.later(func() { a.publish(RefreshCheckpoint, message) })
 }

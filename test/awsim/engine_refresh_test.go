@@ -24,7 +24,7 @@ func newFleet(t *testing.T, g Group, hooks ...Hook) fleet {
 	t.Helper()
 	s := &Server{opts: Options{}.withDefaults()}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.asg = newAutoscaling(s)
+	s.startEngine()
 	t.Cleanup(func() {
 		s.cancel()
 		s.asg.close()
@@ -59,9 +59,9 @@ func (f fleet) try(action string, pairs ...string) (any, error) {
 	for i := 0; i < len(pairs); i += 2 {
 		values.Set(pairs[i], pairs[i+1])
 	}
-	do := f.s.autoscalingActions()[action]
+	do := autoscalingActions(f.s.asg)[action]
 	if do == nil {
-		do = f.s.ec2Actions()[action]
+		do = ec2Actions(f.s.asg)[action]
 	}
 	return do(f.t.Context(), input{Values: values})
 }
@@ -150,7 +150,7 @@ func (f fleet) ids(state string) []string {
 func (f fleet) answer(state, hook, result string) {
 	f.t.Helper()
 	for _, id := range f.ids(state) {
-		f.must(f.s.asg.complete("g", hook, "", id, result))
+		f.must(f.s.asg.lifecycle.complete("g", hook, "", id, result))
 	}
 	synctest.Wait()
 }
@@ -278,7 +278,7 @@ func TestRefreshToWhatNeverBecomesReady(t *testing.T) {
 				for len(f.ids("Pending:Wait")) > 0 {
 					for _, i := range f.s.Instances("g") {
 						if i.State == "Pending:Wait" {
-							f.must(f.s.asg.complete("g", "ready", "", i.ID, map[int]string{1: resume, 2: abandon}[i.Version]))
+							f.must(f.s.asg.lifecycle.complete("g", "ready", "", i.ID, map[int]string{1: resume, 2: abandon}[i.Version]))
 						}
 					}
 				}
@@ -636,7 +636,7 @@ func (f fleet) chance(dice *rand.Rand, state, hook string, results []string) {
 	f.t.Helper()
 	for _, id := range f.ids(state) {
 		if dice.IntN(2) == 0 {
-			f.must(f.s.asg.complete("g", hook, "", id, results[dice.IntN(len(results))]))
+			f.must(f.s.asg.lifecycle.complete("g", hook, "", id, results[dice.IntN(len(results))]))
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// source is what a group launches its instances from: a launch template, or a mixed instances policy whose
+// readSource is what a group launches its instances from: a launch template, or a mixed instances policy whose
 // base is that template. A policy is never changed once a source has it, so that sources can be compared.
 type source struct {
 	template templateChoice
@@ -32,7 +32,7 @@ type override struct {
 
 func (c source) given() bool { return c.template.given() }
 
-// overrides are those of the policy; without any, one that changes nothing.
+// readOverrides are those of the policy; without any, one that changes nothing.
 func (c source) overrides() []override {
 	if c.policy == nil || len(c.policy.overrides) == 0 {
 		return []override{{}}
@@ -60,7 +60,7 @@ func (c templateChoice) floats() bool {
 }
 
 // check is Auto Scaling's answer to a source that EC2 cannot launch from. It needs mu.
-func (a *autoscaling) check(c source) error {
+func (a templateEngine) check(c source) error {
 	for _, t := range c.templates() {
 		if err := a.checkTemplate(t); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (a *autoscaling) check(c source) error {
 }
 
 // aliased: the image of a template is whatever a parameter says. It needs mu.
-func (a *autoscaling) aliased(c source) bool {
+func (a templateEngine) aliased(c source) bool {
 	return slices.ContainsFunc(c.templates(), func(choice templateChoice) bool {
 		t, err := a.template(choice)
 		if err != nil {
@@ -91,7 +91,7 @@ func (o override) base(c source) templateChoice {
 
 // choose is what the next instance is made of now, and the override that makes it so: they take turns. It
 // needs mu.
-func (a *autoscaling) choose(c source, turn int) (templateVersion, override) {
+func (a templateEngine) choose(c source, turn int) (templateVersion, override) {
 	all := c.overrides()
 	o := all[turn%len(all)]
 	v := a.resolve(o.base(c))
@@ -117,7 +117,7 @@ func (o override) example() string {
 
 // fits: skip matching compares launch template, version and instance type, not what they make of a machine.
 // With overrides any of them may be the one that the instance was launched by. It needs mu.
-func (a *autoscaling) fits(c source, v templateVersion) bool {
+func (a templateEngine) fits(c source, v templateVersion) bool {
 	return slices.ContainsFunc(c.overrides(), func(o override) bool {
 		want := a.resolve(o.base(c))
 		return v.id == want.id && v.number == want.number && o.takes(v.instanceType, want.instanceType)

@@ -63,7 +63,7 @@ type Completion struct {
 }
 
 // Ledger is every lifecycle action so far, the oldest first. The caller owns it.
-func (s *Server) Ledger() []Action {
+func (s Lifecycle) Ledger() []Action {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
 	return s.asg.ledger()
@@ -71,7 +71,7 @@ func (s *Server) Ledger() []Action {
 
 // WaitLedger blocks until done is true of the ledger. What done is given it may keep; it must not call the
 // Server.
-func (s *Server) WaitLedger(ctx context.Context, done func([]Action) bool) error {
+func (s Lifecycle) WaitLedger(ctx context.Context, done func([]Action) bool) error {
 	if err := s.asg.wait(ctx, func() bool { return done(s.asg.ledger()) }); err != nil {
 		return fmt.Errorf("awsim: the ledger is not as it should become: %w", err)
 	}
@@ -79,7 +79,7 @@ func (s *Server) WaitLedger(ctx context.Context, done func([]Action) bool) error
 }
 
 // ledger needs mu.
-func (a *autoscaling) ledger() []Action {
+func (a *engine) ledger() []Action {
 	out := make([]Action, 0, len(a.actions))
 	for _, act := range a.actions {
 		out = append(out, act.clone())
@@ -92,7 +92,7 @@ func (a *autoscaling) ledger() []Action {
 
 // WaitClosed blocks until the instance has had a lifecycle action and none is open, and returns the one
 // that began last. What the machine's end killed is known only later: see WaitState with "Terminated".
-func (s *Server) WaitClosed(ctx context.Context, instanceID string) (Action, error) {
+func (s Lifecycle) WaitClosed(ctx context.Context, instanceID string) (Action, error) {
 	var last *action
 	err := s.asg.wait(ctx, func() bool {
 		last = nil
@@ -117,7 +117,7 @@ func (s *Server) WaitClosed(ctx context.Context, instanceID string) (Action, err
 
 // WaitState blocks until the instance is in the lifecycle state, one of Auto Scaling's own words, or has been
 // in it since the call began: a state that lasts a moment only is not missed.
-func (s *Server) WaitState(ctx context.Context, instanceID, state string) error {
+func (s AutoScaling) WaitState(ctx context.Context, instanceID, state string) error {
 	seen, now := -1, "unknown"
 	err := s.asg.wait(ctx, func() bool {
 		inst, ok := s.asg.instances[instanceID]

@@ -75,8 +75,18 @@ type input struct {
 	Body   []byte
 }
 
-// Server is one AWS account in one region. Its methods may be called from many goroutines.
+// Server is one AWS account in one region. Its methods may be called from many goroutines. Those of the embedded
+// types are what a test can do and see without an API call.
 type Server struct {
+	AutoScaling
+	Lifecycle
+	EC2
+	Notices
+	EventBridge
+	SQS
+	IAM
+	CallLog
+
 	opts Options // With the defaults filled in.
 	url  string
 
@@ -92,11 +102,24 @@ type Server struct {
 
 	services map[string]*service // By API version for Query, by target prefix for JSON.
 	faults   faults
-	calls    calls
-	iam      permissions
 	sqs      *sqs
-	asg      *autoscaling
+	asg      *engine
 }
+
+type (
+	// AutoScaling changes and shows Auto Scaling groups.
+	AutoScaling struct{ asg *engine }
+	// Lifecycle shows the lifecycle actions.
+	Lifecycle struct{ asg *engine }
+	// EC2 changes what instances are launched from, and what EC2 knows of them.
+	EC2 struct{ asg *engine }
+	// Notices announces that EC2 takes instances back or changes them.
+	Notices struct{ asg *engine }
+	// EventBridge routes notifications and events to queues.
+	EventBridge struct{ asg *engine }
+	// SQS changes and shows queues.
+	SQS struct{ sqs *sqs }
+)
 
 // New starts a server. The caller ends it with Close.
 func New(opts Options) (*Server, error) {
@@ -113,17 +136,19 @@ func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.sqs = newSQS(s)
+	s.SQS = SQS{s.sqs}
+	s.IAM.server = s
 	for _, name := range opts.Queues {
 		s.CreateQueue(name, nil)
 	}
-	s.asg = newAutoscaling(s)
+	s.startEngine()
 	s.services = map[string]*service{
 		"2011-01-01": queryService("autoscaling", "http://autoscaling.amazonaws.com/doc/2011-01-01/",
-			s.autoscalingActions()),
-		"2016-11-15": ec2Service(s.ec2Actions()),
-		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", s.stsActions()),
-		"2012-11-05": sqsQueryService(s.sqs.actions()),
-		"AmazonSQS":  sqsService(s.sqs.actions()),
+			autoscalingActions(s.asg)),
+		"2016-11-15": ec2Service(ec2Actions(s.asg)),
+		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", stsActions(s)),
+		"2012-11-05": sqsQueryService(sqsActions(s.sqs)),
+		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(),
@@ -133,6 +158,12 @@ func New(opts Options) (*Server, error) {
 	}
 	s.tasks.Go(func() { _ = s.http.Serve(listener) })
 	return s, nil
+}
+
+func (s *Server) startEngine() {
+	s.asg = newEngine(s)
+	s.AutoScaling, s.Lifecycle, s.EC2 = AutoScaling{s.asg}, Lifecycle{s.asg}, EC2{s.asg}
+	s.Notices, s.EventBridge = Notices{s.asg}, EventBridge{s.asg}
 }
 
 func (o Options) withDefaults() Options {
@@ -186,9 +217,6 @@ func (s *Server) connState(_ net.Conn, state http.ConnState) {
 		s.conns.Done()
 	}
 }
-
-// whenClosed has something done at Close, unless it is stopped before.
-func (s *Server) whenClosed(do func()) (stop func() bool) { return context.AfterFunc(s.ctx, do) }
 
 // enter counts a request in, so that Close waits for it; leave counts it out.
 func (s *Server) enter() bool {

@@ -18,7 +18,7 @@ const maxBody = 8 << 20
 // clients address SQS either by the endpoint's root or by the queue's URL.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	s.adminRoutes(mux)
+	admin{s}.adminRoutes(mux)
 	mux.HandleFunc("/", s.serveAWS)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
@@ -55,16 +55,16 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, req.service, req.id, refusal)
 		return
 	}
-	call := s.calls.begin(req, time.Now())
+	call := s.CallLog.begin(req, time.Now())
 	out, err := s.perform(r.Context(), req)
 	switch {
 	case errors.Is(err, errDropped) || r.Context().Err() != nil:
-		s.calls.end(call, codeDropped)
+		s.CallLog.end(call, codeDropped)
 		s.opts.Log("%s.%s dropped", req.service.name, req.action)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		failure := asError(err)
-		s.calls.end(call, failure.Code)
+		s.CallLog.end(call, failure.Code)
 		s.opts.Log("%s.%s answered %v", req.service.name, req.action, failure)
 		s.answerError(w, req.service, req.id, failure)
 	default:

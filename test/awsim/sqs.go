@@ -22,22 +22,26 @@ func newSQS(s *Server) *sqs {
 	return &sqs{server: s, queues: map[string]*queue{}, changed: make(chan struct{})}
 }
 
-func (s *sqs) actions() map[string]actionFunc {
+// queueAPI is the actions of the SQS API.
+type queueAPI struct{ *sqs }
+
+func sqsActions(q *sqs) map[string]actionFunc {
+	s := queueAPI{q}
 	return map[string]actionFunc{
-		"CreateQueue":                  act(s, s.createQueue),
-		"DeleteQueue":                  act(s, s.deleteQueue),
-		"ListQueues":                   act(s, s.listQueues),
-		"GetQueueUrl":                  act(s, s.getQueueURL),
-		"GetQueueAttributes":           act(s, s.getQueueAttributes),
-		"SetQueueAttributes":           act(s, s.setQueueAttributes),
-		"PurgeQueue":                   act(s, s.purgeQueue),
-		"SendMessage":                  act(s, s.send),
-		"SendMessageBatch":             act(s, s.sendBatch),
+		"CreateQueue":                  act(q, s.createQueue),
+		"DeleteQueue":                  onQueue(q, s.deleteQueue),
+		"ListQueues":                   act(q, s.listQueues),
+		"GetQueueUrl":                  act(q, s.getQueueURL),
+		"GetQueueAttributes":           onQueue(q, s.getQueueAttributes),
+		"SetQueueAttributes":           onQueue(q, s.setQueueAttributes),
+		"PurgeQueue":                   onQueue(q, purgeQueue),
+		"SendMessage":                  onQueue(q, send),
+		"SendMessageBatch":             onQueue(q, sendBatch),
 		"ReceiveMessage":               s.receive,
-		"DeleteMessage":                act(s, s.deleteMessage),
-		"DeleteMessageBatch":           act(s, s.deleteMessageBatch),
-		"ChangeMessageVisibility":      act(s, s.changeVisibility),
-		"ChangeMessageVisibilityBatch": act(s, s.changeVisibilityBatch),
+		"DeleteMessage":                onQueue(q, deleteMessage),
+		"DeleteMessageBatch":           onQueue(q, deleteMessageBatch),
+		"ChangeMessageVisibility":      onQueue(q, changeVisibility),
+		"ChangeMessageVisibilityBatch": onQueue(q, changeVisibilityBatch),
 	}
 }
 
@@ -53,6 +57,19 @@ func act[In any](s *sqs, do func(now time.Time, in In) (any, error)) actionFunc 
 		defer s.signal()
 		return do(time.Now(), in)
 	}
+}
+
+// onQueue is act for a function of the queue that the request names.
+func onQueue[In interface{ queueURL() string }](
+	s *sqs, do func(now time.Time, q *queue, in In) (any, error),
+) actionFunc {
+	return act(s, func(now time.Time, in In) (any, error) {
+		q, err := s.find(in.queueURL())
+		if err != nil {
+			return nil, err
+		}
+		return do(now, q, in)
+	})
 }
 
 // signal lets everyone who waits look again. The lock is held.
@@ -78,7 +95,7 @@ func (s *sqs) await(ctx context.Context, deadline time.Time, q *queue, look func
 		}
 		changed := s.changed
 		again := deadline
-		if next, ok := q.next(); ok && (again.IsZero() || next.Before(again)) {
+		if next, ok := nextChange(q); ok && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
 		s.mu.Unlock()

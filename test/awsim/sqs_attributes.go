@@ -121,8 +121,8 @@ func (a *queueAttributes) setRedrive(value string) bool {
 	return err == nil && n >= 1 && n <= 1000 && strings.HasPrefix(policy.DeadLetterTargetArn, "arn:aws:sqs:")
 }
 
-// attributes is what GetQueueAttributes tells of a queue.
-func (q *queue) attributes(arnOf func(name string) string) map[string]string {
+// attributesOf returns what GetQueueAttributes shows of a queue.
+func attributesOf(q *queue, arnOf func(name string) string) map[string]string {
 	seconds := func(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 	all := map[string]string{
 		"QueueArn":                              arnOf(q.name),

@@ -30,9 +30,7 @@ type queue struct {
 
 	messages map[uint64]*message
 	ready    []*message // May hold messages that are gone; take skips them.
-	visible  int        // Those of ready that are not gone.
-	inFlight int
-	delayed  int
+	counts
 	wakeups  timeline // When waiting messages become visible.
 	expiries timeline // When messages end by age.
 	serial   uint64
@@ -44,6 +42,13 @@ type queue struct {
 	lose      int        // So many deliveries still vanish.
 	received  int
 	deleted   int
+}
+
+// counts are how many messages are in each state. visible does not count the messages of ready that are gone.
+type counts struct {
+	visible  int
+	inFlight int
+	delayed  int
 }
 
 type state int
@@ -147,7 +152,7 @@ func (q *queue) forget(m *message) {
 	q.expiries.prune(len(q.messages), func(at moment) bool { return at.m.state != gone })
 }
 
-func (q *queue) uncount(m *message) {
+func (q *counts) uncount(m *message) {
 	switch m.state {
 	case visible:
 		q.visible--
@@ -159,8 +164,8 @@ func (q *queue) uncount(m *message) {
 	}
 }
 
-// next is the earliest moment at which time alone may change the queue.
-func (q *queue) next() (at time.Time, ok bool) {
+// nextChange returns the earliest moment at which time alone may change the queue.
+func nextChange(q *queue) (at time.Time, ok bool) {
 	for _, t := range []timeline{q.wakeups, q.expiries} {
 		if len(t) > 0 && (!ok || t[0].at.Before(at)) {
 			at, ok = t[0].at, true
@@ -240,13 +245,13 @@ func (q *queue) hand(now time.Time, m *message, visibility time.Duration) receip
 		m.first = now
 	}
 	q.sleep(m, now.Add(visibility))
-	return receipt{*m, q.handle(m)}
+	return receipt{*m, m.handle(q.name)}
 }
 
 // handle is opaque to clients. It names the receipt, not only the message, so that an old one is told
 // from the newest.
-func (q *queue) handle(m *message) string {
-	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %d", q.name, m.serial, m.receives))
+func (m *message) handle(queue string) string {
+	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %d", queue, m.serial, m.receives))
 }
 
 // find is the message of a handle: nil if the message is gone, or if it was received again since, which
@@ -343,7 +348,7 @@ func (q *queue) purge() {
 }
 
 // held is how many messages the queue has, in whatever state.
-func (q *queue) held() int { return q.visible + q.inFlight + q.delayed }
+func (q *counts) held() int { return q.visible + q.inFlight + q.delayed }
 
 func md5Hex(text string) string {
 	sum := md5.Sum([]byte(text)) //nolint:gosec // See the import.

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -144,7 +146,7 @@ func TestEndings(t *testing.T) {
 			args: []string{"--launch-template-version", "1"}, code: 0, says: []string{`no instance is outdated`},
 		},
 		"left alone": {
-			holding: true, args: []string{"--no-wait"}, code: 0, says: []string{`goes on`, `trigger status`},
+			holding: true, args: []string{"--no-wait"}, code: 0, says: []string{`continues`, `trigger status`},
 			during: func(a *amazon, _ *triggering) { a.waitRefresh("InProgress", "Successful") },
 		},
 		"the refresh fails": {
@@ -171,15 +173,15 @@ func TestEndings(t *testing.T) {
 		},
 		"it stalls": {
 			before: func(a *amazon) { a.stuck(time.Hour) }, args: []string{"--stall-timeout", "2s"},
-			code: 5, says: []string{`nothing has moved for 2s`, `goes on`, `trigger cancel`},
+			code: 5, says: []string{`nothing has changed for 2s`, `continues`, `trigger cancel`},
 		},
 		"a drain stalls": {
 			holding: true, args: []string{"--stall-timeout", "2s", "--surge", "100%"},
-			code: 5, says: []string{`nothing has moved for 2s`, `Terminating:Wait|i-`},
+			code: 5, says: []string{`nothing has changed for 2s`, `Terminating:Wait|i-`},
 		},
 		"it takes too long": {
 			before: func(a *amazon) { a.stuck(time.Hour) }, args: []string{"--timeout", "15s"},
-			code: 5, says: []string{`--timeout`, `goes on`},
+			code: 5, says: []string{`--timeout`, `continues`},
 		},
 		"another refresh with another aim": {
 			before: func(a *amazon) { a.other() }, code: 6, says: []string{`under way`, `--on-conflict`},
@@ -198,7 +200,7 @@ func TestEndings(t *testing.T) {
 		"another refresh is waited for": {
 			args: []string{"--on-conflict", "wait", "--launch-template-version", "$Latest"}, before: func(a *amazon) { a.other() },
 			during: func(a *amazon, run *triggering) {
-				run.waitOutput(`it is waited for`)
+				run.waitOutput(`waiting for its end`)
 				a.deleteHook(launchHook)
 			},
 			code: 0, says: []string{`replaced`},
@@ -263,7 +265,7 @@ func TestInterrupts(t *testing.T) {
 	for _, tt := range []struct {
 		how, status, says string
 	}{
-		{"detach", "InProgress", `goes on; run the same command again`},
+		{"detach", "InProgress", `continues; run the same command again`},
 		{"cancel", "Cancelling", `is cancelled`},
 		{"rollback", "RollbackSuccessful", `is rolled back`},
 	} {
@@ -289,7 +291,7 @@ func TestSuspendedMeanwhile(t *testing.T) {
 	a := newAmazon(t, latest(4), false)
 	a.stuck(time.Hour)
 	run := a.trigger("--suspend", "AZRebalance,ScheduledActions")
-	run.waitOutput(`suspended meanwhile: AZRebalance, ScheduledActions`)
+	run.waitOutput(`suspended for the rollout: AZRebalance, ScheduledActions`)
 	a.waitRefresh("InProgress")
 	run.kill()
 	run = a.trigger()
@@ -366,7 +368,7 @@ func TestSeveralGroupsEnd(t *testing.T) {
 		says string
 	}{
 		"one after the other": {nil, `batch.*replaced`},
-		"fail fast":           {[]string{"--fail-fast"}, `workers.*not begun|not begun.*`},
+		"fail fast":           {[]string{"--fail-fast"}, `workers.*not started|not started.*`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -98,7 +100,7 @@ func TestLeftAndFoundAgain(t *testing.T) {
 	args := []string{
 		"--surge", "2", "--pin=false", "--checkpoints", "50,100", "--checkpoint-delay", "5s", "--bake", "5s", "--warmup", "1s",
 	}
-	a.trigger(append(args, "--no-wait")...).ends(0, `goes on`)
+	a.trigger(append(args, "--no-wait")...).ends(0, `continues`)
 	a.waitRefresh("InProgress")
 	a.trigger("status").ends(0, `InProgress`)
 	run := a.trigger(args...)
@@ -134,7 +136,7 @@ func TestPausedAndForgotten(t *testing.T) {
 				AutoScalingGroupName: aws.String(group), ScalingProcesses: []string{tt.process, "AlarmNotification"},
 			})
 			a.must(err)
-			run.ends(5, `nothing has moved for 10s.*; suspended: `+tt.process+`,.*trigger resume`)
+			run.ends(5, `nothing has changed for 10s.*; suspended: `+tt.process+`,.*trigger resume`)
 		})
 	}
 }
@@ -216,7 +218,7 @@ func TestAWSRefuses(t *testing.T) {
 		},
 		"expired amid the refresh": {
 			during: func(a *amazon) { a.Inject(expired) },
-			code:   1, says: []string{`ExpiredToken`, `goes on`, `run the same command again`}, starts: 1,
+			code:   1, says: []string{`ExpiredToken`, `continues`, `run the same command again`}, starts: 1,
 		},
 		"the start is not answered": {
 			before: start(awsim.Fault{Drop: true}), during: goOn,

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -96,7 +98,7 @@ func TestTaintsAreTakenOff(t *testing.T) {
 	run := f.trigger(args...)
 	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
 	run.interrupt()
-	run.ends(130, `goes on`)
+	run.ends(130, `continues`)
 	run = f.tainting(append(args, "--on-interrupt", "cancel")...)
 	for _, node := range nodesOf(f.old) {
 		f.waitNode(node, func(n *corev1.Node) bool { return effectOn(n) == corev1.TaintEffectNoSchedule })

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+//go:generate go test -run ^TestTheOptionsOfTheChart$ . -update
+
+// camel writes a flag as the chart's values are written: max-age is maxAge.
+func camel(name string) string {
+	words := strings.Split(name, "-")
+	for i, word := range words[1:] {
+		words[i+1] = strings.ToUpper(word[:1]) + word[1:]
+	}
+	return strings.Join(words, "")
+}
+
+// property is the JSON schema of an option as a value of the chart.
+func property(o *option) map[string]any {
+	p := map[string]any{"type": "string"}
+	switch {
+	case len(o.values) > 0:
+		p["enum"] = o.values
+	case o.kind == "":
+		p["type"] = "boolean"
+	case o.kind == "DURATION":
+		p["pattern"] = chart.Duration
+	case o.kind == "N" || strings.HasPrefix(o.kind, "PERCENT"):
+		p["type"] = "integer"
+	case o.kind == "VERSION":
+		p["type"] = []string{"integer", "string"}
+	case o.kind == "N|N%":
+		p["type"], p["pattern"] = []string{"integer", "string"}, "^[1-9][0-9]*%$"
+	}
+	if o.many {
+		p = map[string]any{"type": "array", "items": p}
+	}
+	p["description"] = fmt.Sprintf("%s (%s, %s)", o.help, o.flag(), o.variable())
+	return p
+}
+
+// TestTheOptionsOfTheChart: values.schema.json has each flag of the trigger as an option of a CronJob, and
+// nothing else. Write it anew with make generate.
+func TestTheOptionsOfTheChart(t *testing.T) {
+	properties := map[string]any{}
+	p := newProgram(nil, nil, nil)
+	p.commands() // adds the flags, which puts the helps in order
+	for _, o := range p.options() {
+		properties[camel(o.name)] = property(o)
+	}
+	if err := chart.HoldDefinition("options", chart.Object(properties), *update); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/docs"
+)
+
+// TestTheReference: the generated page is what the flags are.
+func TestTheReference(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "flags.md")
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"help-markdown", file}, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(written) != docs.Pages(t)["docs/trigger-flags.md"] {
+		t.Error("docs/trigger-flags.md is stale: run make generate")
+	}
+	for _, o := range newProgram(nil, nil, nil).options() {
+		if !strings.Contains(string(written), "`"+o.flag()+"`") || !strings.Contains(string(written), "| `"+o.variable()+"` |") {
+			t.Errorf("docs/trigger-flags.md does not have %s", o.flag())
+		}
+	}
+}
+
+// TestTheCommandsOfTheDocs: what a reader copies from a page is understood.
+func TestTheCommandsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for page, text := range docs.Pages(t) {
+		for _, block := range docs.Blocks(text, "sh") {
+			for _, command := range block.Commands() {
+				if args, ours := strings.CutPrefix(command, "trigger "); ours {
+					found++
+					understood(t, page, nil, strings.Fields(args))
+				}
+			}
+		}
+	}
+	for line := range strings.Lines(examples) {
+		if args, ours := strings.CutPrefix(strings.TrimSpace(line), "trigger "); ours {
+			found++
+			understood(t, "--help", nil, strings.Fields(args))
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d command lines were found", found)
+	}
+}
+
+func understood(t *testing.T, page string, environ, args []string) {
+	t.Helper()
+	if s, _, stderr := read(t, environ, args...); s == nil {
+		t.Errorf("%s: trigger %s, with %q: %s", page, strings.Join(args, " "), environ, stderr)
+	}
+}
+
+// example is what a YAML example has for the trigger.
+type example struct{ environ, lines []string }
+
+// add looks through a document for variables, scripts, and containers of the trigger.
+func (e *example) add(node any) {
+	switch n := node.(type) {
+	case []any:
+		for _, item := range n {
+			e.add(item)
+		}
+	case string:
+		for line := range strings.Lines(n) {
+			if args, ours := strings.CutPrefix(strings.TrimSpace(line), "trigger "); ours {
+				e.lines = append(e.lines, args)
+			}
+		}
+	case map[string]any:
+		for key, value := range n {
+			if text, is := value.(string); is && strings.HasPrefix(key, prefix) {
+				e.environ = append(e.environ, key+"="+text)
+			}
+			e.add(value)
+		}
+	}
+}
+
+// TestTheExamplesOfTheDocs: each YAML example is YAML, and the trigger understands what it is told there.
+func TestTheExamplesOfTheDocs(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, block := range docs.Blocks(docs.Pages(t)["docs/trigger.md"], "yaml") {
+		var document any
+		if err := yaml.UnmarshalStrict([]byte(block.Text), &document); err != nil {
+			t.Errorf("%v in\n%s", err, block.Text)
+			continue
+		}
+		var e example
+		e.add(document)
+		for _, line := range e.lines {
+			found++
+			understood(t, "docs/trigger.md", e.environ, strings.Fields(line))
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d command lines were found", found)
+	}
+}
+
+// TestThePermissionsOfTheDocs: the table has what the trigger calls, and nothing else; the policies are deploy's.
+func TestThePermissionsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	called := map[string]bool{}
+	for _, api := range []struct {
+		service string
+		calls   reflect.Type
+	}{
+		{"autoscaling", reflect.TypeFor[refresh.GroupsAPI]()},
+		{"autoscaling", reflect.TypeFor[refresh.ChangesAPI]()},
+		{"ec2", reflect.TypeFor[refresh.InstancesAPI]()},
+	} {
+		for method := range api.calls.Methods() {
+			called[api.service+":"+method.Name] = true
+		}
+	}
+	want := slices.Sorted(maps.Keys(called))
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/iam.md"], "\n## What the trigger may do\n")
+	table, _, _ := strings.Cut(section, "\n\nFor ")
+	named := regexp.MustCompile(`\b(?:autoscaling|ec2):[A-Z]\w+`).FindAllString(table, -1)
+	slices.Sort(named)
+	if named = slices.Compact(named); !slices.Equal(named, want) {
+		t.Errorf("the table in docs/iam.md has %q, the trigger calls %q", named, want)
+	}
+}
+
+// TestTheExitCodesOfTheDocs: docs/trigger.md says what to do about each.
+func TestTheExitCodesOfTheDocs(t *testing.T) {
+	t.Parallel()
+	code := regexp.MustCompile(`(?m)^ *([0-9]+)  `)
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Exit codes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(section, -1)
+	var told, there []string
+	for _, row := range rows {
+		told = append(told, row[1])
+	}
+	for _, line := range code.FindAllStringSubmatch(report.ExitCodes(), -1) {
+		there = append(there, line[1])
+	}
+	if !slices.Equal(told, there) {
+		t.Errorf("docs/trigger.md explains %q, there are %q", told, there)
+	}
+}
+
+// TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan has them.
+func TestTheChecksOfTheDocs(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Preflight\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var told []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
+		told = append(told, row[1])
+	}
+	if !slices.Equal(told, refresh.Checks()) {
+		t.Errorf("docs/trigger.md explains %q, there are %q", told, refresh.Checks())
+	}
+}
+
+// TestAllowKnowsTheChecks: a check that there is not is told at once, with the one that was meant.
+func TestAllowKnowsTheChecks(t *testing.T) {
+	t.Parallel()
+	s, _, stderr := read(t, nil, "--asg", "workers", "--allow", "hook-timout")
+	if s != nil || !strings.Contains(stderr, "is hook-timeout meant?") {
+		t.Errorf("it was taken: %t; it said %q", s != nil, stderr)
+	}
+	understood(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+)
+
+// TestSummaries: a file of one's own is written anew, and that of GitHub Actions is added to.
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	own, step := filepath.Join(dir, "own.md"), filepath.Join(dir, "step.md")
+	for _, name := range []string{own, step} {
+		if err := os.WriteFile(name, []byte("before\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := newProgram([]string{"GITHUB_STEP_SUMMARY=" + step}, nil, nil)
+	p.settings.summaryFile = own
+	if err := p.checkSummary(); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("AccessDenied: <no> *access*\nfor you")
+	if err := p.summarize(func(w io.Writer) error { return report.FailureSummary(w, failed) }); err != nil {
+		t.Fatal(err)
+	}
+	const text = "**trigger failed**: AccessDenied: \\<no\\> \\*access\\* for you\n"
+	for name, want := range map[string]string{own: text, step: "before\n" + text} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v, want %q", filepath.Base(name), got, err, want)
+		}
+	}
+}
+
+// TestSummaryThatCannotBeWritten is told at the start, before anything is changed.
+func TestSummaryThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	file := filepath.Join(t.TempDir(), "missing", "summary.md")
+	code := run(t.Context(), []string{"--asg", "workers"}, []string{"TRIGGER_SUMMARY_FILE=" + file}, &stdout, &stderr)
+	if code != 1 || !strings.HasPrefix(stderr.String(), "trigger: TRIGGER_SUMMARY_FILE: open "+file) {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// told is a Reporter that may have lost what it was told.
+type told struct{ lost error }
+
+func (told) Plan([]report.Plan) error { return nil }
+func (told) Show(report.Rollout)      {}
+func (told) End(report.Rollout)       {}
+func (t told) Err() error             { return t.lost }
+
+// TestLostOutput: a rollout whose output could not be written does not end as if all were well.
+func TestLostOutput(t *testing.T) {
+	t.Parallel()
+	p := newProgram(nil, nil, nil)
+	_, err := p.tell(told{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
+	if !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestFailureBeforeTheGroups: there is no rollout to tell of, and the summary says why.
+func TestFailureBeforeTheGroups(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "summary.md")
+	p := newProgram(nil, nil, nil)
+	p.settings.summaryFile = file
+	denied := errors.New("AccessDenied")
+	_, err := p.tell(told{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
+	if !errors.Is(err, denied) {
+		t.Errorf("the error is %v", err)
+	}
+	if got, _ := os.ReadFile(file); string(got) != "**trigger failed**: AccessDenied\n" {
+		t.Errorf("the summary is %q", got)
+	}
+}
+
+// TestNoTerminal: what is no terminal has no size.
+func TestNoTerminal(t *testing.T) {
+	t.Parallel()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	size, terminal := terminalOf(file)
+	if cols, rows := size(); terminal || cols != 0 || rows != 0 {
+		t.Errorf("a file is a terminal: %v, of %d columns and %d rows", terminal, cols, rows)
+	}
+	if size, terminal := terminalOf(new(bytes.Buffer)); terminal || size != nil {
+		t.Error("a buffer is a terminal")
+	}
+}
+
+func TestTruthy(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"": false, "false": false, "0": false, "true": true, "1": true, "yes": true, "woodpecker": true,
+	} {
+		if got := truthy(text); got != want {
+			t.Errorf("CI=%s is %v", text, got)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// settings are what a command line and the environment ask for.
+type settings struct {
+	rollout.Config // Without what is made of several options, or of the world around: see config.
+
+	tags     []string
+	strategy refresh.Strategy
+	noWait   bool
+	surge    *refresh.Amount
+
+	plan, detailed bool
+	output         string
+	summaryFile    string
+
+	cloud        cloud.Config
+	kubeconfig   string
+	context      string
+	noKubernetes bool
+
+	given map[string]string // The options that were given, by their names: how they were called.
+}
+
+// newSettings are the defaults.
+func newSettings() *settings {
+	return &settings{
+		Config: rollout.Config{
+			Mode: refresh.ModeRefresh,
+			Pin:  true,
+			Preferences: refresh.Preferences{
+				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
+			},
+			OnConflict:   rollout.Attach,
+			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
+			Taint:        cluster.NoTaint,
+			Until:        rollout.Drained,
+			StallTimeout: time.Hour,
+			PollInterval: 5 * time.Second,
+			OnInterrupt:  rollout.Detach,
+			Parallel:     1,
+		},
+		strategy: refresh.LaunchFirst,
+		output:   report.FormatAuto,
+		given:    map[string]string{},
+	}
+}
+
+// tainting tells whether outdated nodes are to be tainted.
+func (s *settings) tainting() bool { return s.Taint != cluster.NoTaint }
+
+// config is what the settings mean to package trigger. They have been checked.
+func (s *settings) config() rollout.Config {
+	c := s.Config
+	c.Selection.Tags = tagsOf(s.tags)
+	c.Strategy = s.strategy
+	c.Wait = !s.noWait
+	if c.Mode == refresh.ModeUnhealthy {
+		c.Surge = nil
+		if s.surge != nil {
+			c.Pace.Surge = s.surge.N
+		}
+		return c
+	}
+	c.All = c.All || !c.Preferences.SkipMatching
+	c.Preferences.SkipMatching = !c.All
+	c.Surge = s.surge
+	if c.Surge == nil && c.Preferences.MinHealthy == nil {
+		c.Surge = &refresh.Amount{N: 10, Percent: true}
+	}
+	return c
+}
+
+// tagsOf reads KEY=VALUE, and KEY for any value.
+func tagsOf(texts []string) map[string]string {
+	if len(texts) == 0 {
+		return nil
+	}
+	tags := map[string]string{}
+	for _, t := range texts {
+		key, value, _ := strings.Cut(t, "=")
+		tags[key] = cmp.Or(value, tags[key])
+	}
+	return tags
+}
