@@ -20,7 +20,7 @@ func group(desired int, instances ...Instance) Group {
 }
 
 func surged(g Group, value string) Group {
-	g.Tags = map[string]string{surgeTag: value}
+	g.Tags = map[string]string{SurgeTag: value}
 	return g
 }
 
@@ -223,7 +223,7 @@ func (o *operator) act(desired int, s Step, killed bool) {
 	surge, raised := SurgeOf(o.group)
 	switch {
 	case s.Raise > 0:
-		o.group.Tags = map[string]string{surgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
+		o.group.Tags = map[string]string{SurgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
 		if !killed {
 			o.group.Desired = desired + s.Raise
 		}

@@ -10,11 +10,11 @@ import (
 // Processes of Auto Scaling, in the API's words. What the suspension of each means is told in "Suspend and
 // resume processes" in the user guide.
 const (
-	processLaunch      = "Launch"
-	processTerminate   = "Terminate"
-	processRefresh     = "InstanceRefresh"
-	processReplace     = "ReplaceUnhealthy"
-	processHealthCheck = "HealthCheck"
+	processLaunch          = "Launch"
+	processTerminate       = "Terminate"
+	ProcessInstanceRefresh = "InstanceRefresh"
+	processReplace         = "ReplaceUnhealthy"
+	processHealthCheck     = "HealthCheck"
 )
 
 func operated(g Group, _ Facts) (Level, string) {
@@ -49,7 +49,7 @@ func aimed(_ Group, f Facts) (Level, string) {
 
 // Halted are the suspended processes of the group without which a rollout, of whatever mode, does not go on.
 func (g Group) Halted() []string {
-	return g.suspended(processLaunch, processTerminate, processRefresh, processReplace)
+	return g.suspended(processLaunch, processTerminate, ProcessInstanceRefresh, processReplace)
 }
 
 // suspended are those of the processes that are.
@@ -58,7 +58,7 @@ func (g Group) suspended(processes ...string) []string {
 }
 
 func suspended(g Group, f Facts) (Level, string) {
-	needed := []string{processLaunch, processTerminate, processRefresh}
+	needed := []string{processLaunch, processTerminate, ProcessInstanceRefresh}
 	if f.Mode == ModeUnhealthy {
 		needed = []string{processLaunch, processTerminate, processReplace}
 	}
@@ -118,11 +118,11 @@ func holdsLong(_ Group, f Facts) (Level, string) {
 	}
 	holds := fmt.Sprintf("the terminating hook %s holds an instance for %s at most", h.Name, h.GlobalTimeout)
 	raise := func(d time.Duration) string {
-		beat := (min(d, longestHold) + holdPerBeat - 1) / holdPerBeat
-		return fmt.Sprintf("raise its heartbeat timeout above %s", max(beat, leastBeat).Round(time.Second))
+		beat := (min(d, maxGlobalTimeout) + heartbeatsPerTimeout - 1) / heartbeatsPerTimeout
+		return fmt.Sprintf("raise its heartbeat timeout above %s", max(beat, MinHeartbeatTimeout).Round(time.Second))
 	}
 	switch {
-	case h.GlobalTimeout <= f.LongestGrace && f.LongestGrace >= longestHold:
+	case h.GlobalTimeout <= f.LongestGrace && f.LongestGrace >= maxGlobalTimeout:
 		return Refuse, fmt.Sprintf("%s, and a pod has a grace period of %s, for which no hook waits: shorten that",
 			holds, f.LongestGrace)
 	case h.GlobalTimeout <= f.LongestGrace:

@@ -125,7 +125,7 @@ func surgeLeft(g Group, f Facts) (Level, string) {
 	default:
 		return Warn, fmt.Sprintf("an interrupted run in mode unhealthy has raised the desired capacity from %d "+
 			"to %d: start it again so that it takes that back, or set it yourself and remove the tag %s",
-			s.From, s.To, surgeTag)
+			s.From, s.To, SurgeTag)
 	}
 }
 

@@ -3,8 +3,6 @@ package refresh
 import (
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
 // Group is an Auto Scaling group, as it was described. Its numbers are of instances.
@@ -22,11 +20,8 @@ type Group struct {
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
 }
 
-// Tags by which the owner of a group is known.
-const (
-	tagNodegroup = "eks:nodegroup-name"
-	tagCluster   = "eks:cluster-name"
-)
+// tagNodegroup is the tag that EKS puts on the groups of its managed node groups.
+const tagNodegroup = "eks:nodegroup-name"
 
 // ManagedNodegroup is the EKS managed node group that the group belongs to, or empty.
 func (g Group) ManagedNodegroup() string { return g.Tags[tagNodegroup] }
@@ -62,11 +57,8 @@ type Template struct {
 type Mixed struct {
 	Template  Template
 	Overrides []Override
-	Policy    *Policy // All of it, where it was described; nil elsewhere.
+	Policy    any // All of it, as package autoscaling described it and sends it back; nil elsewhere.
 }
-
-// Policy is a mixed instances policy as Auto Scaling described it. Writer.Start sends all of it back.
-type Policy struct{ wire types.MixedInstancesPolicy }
 
 // Override is one of the kinds of instances that a mixed instances policy allows.
 type Override struct {
@@ -94,12 +86,6 @@ const (
 	stateInService = "InService"
 	stateStandby   = "Standby"
 	stateRetained  = "Terminating:Retained"
-)
-
-// Health statuses of an instance, in the API's words.
-const (
-	statusHealthy   = "Healthy"
-	statusUnhealthy = "Unhealthy"
 )
 
 // InService tells whether the instance counts for the group's desired capacity and runs in it.
@@ -130,11 +116,17 @@ type Hook struct {
 	GlobalTimeout time.Duration // The longest that it can hold an instance.
 }
 
-// A hook can hold an instance for a hundred times its heartbeat timeout, and for no longer than 48 hours.
-// Source: GlobalTimeout of LifecycleHook in the API reference.
+// Bounds of a lifecycle hook. Source: LifecycleHook and PutLifecycleHook in the API reference.
 const (
-	longestHold = 48 * time.Hour
-	holdPerBeat = 100
-	leastBeat   = 30 * time.Second // Source: HeartbeatTimeout of PutLifecycleHook in the API reference.
-	defaultBeat = time.Hour        // Source: the same.
+	MinHeartbeatTimeout     = 30 * time.Second
+	DefaultHeartbeatTimeout = time.Hour
+
+	maxGlobalTimeout     = 48 * time.Hour
+	heartbeatsPerTimeout = 100
 )
+
+// GlobalTimeout is the longest that a hook with the heartbeat timeout can hold an instance: a hundred times that,
+// and at most 48 hours.
+func GlobalTimeout(heartbeat time.Duration) time.Duration {
+	return min(heartbeatsPerTimeout*heartbeat, maxGlobalTimeout)
+}

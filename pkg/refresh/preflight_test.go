@@ -163,7 +163,7 @@ func TestPreflight(t *testing.T) {
 
 		{"surge-left", "none", u, nil, none, ""},
 		{"surge-left", "an earlier run is gone on with", u, func(s *subject) { s.Group = surged(s.Group, "3-5") }, OK, "from 3 to 5"},
-		{"surge-left", "a refresh does not take it back", r, func(s *subject) { s.Group = surged(s.Group, "3-5") }, Warn, surgeTag},
+		{"surge-left", "a refresh does not take it back", r, func(s *subject) { s.Group = surged(s.Group, "3-5") }, Warn, SurgeTag},
 
 		{"warmup", "a launch hook", r, func(s *subject) { s.Warmup = 0 }, OK, "launch hook"},
 		{"warmup", "the group's", r, func(s *subject) { s.Hooks = s.Hooks[:1] }, OK, "1m0s"},

@@ -1,6 +1,18 @@
 package refresh
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// Errors of the calls that package autoscaling makes, by errors.Is.
+var (
+	ErrNoGroup      = errors.New("there is no such Auto Scaling group")
+	ErrInProgress   = errors.New("an instance refresh is in progress")
+	ErrNoRefresh    = errors.New("no instance refresh is in progress")
+	ErrIrreversible = errors.New("the instance refresh cannot be rolled back")
+	ErrGone         = errors.New("the instance or lifecycle action is no longer active")
+)
 
 // Preferences are how an Instance Refresh replaces instances. What is nil or an empty list is left to AWS;
 // all else is sent with every refresh, since the API's defaults differ from the console's. Source:

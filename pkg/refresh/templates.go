@@ -9,8 +9,8 @@ import (
 
 // Words for versions, in the API's own.
 const (
-	latestVersion  = "$Latest"
-	defaultVersion = "$Default"
+	LatestVersion  = "$Latest"
+	DefaultVersion = "$Default"
 )
 
 // Templates are launch templates that were asked for: what $Latest and $Default are, and the images of
@@ -113,7 +113,7 @@ func (t Templates) resolve(s Template) (resolved Template, problem string) {
 		lt = &LaunchTemplate{}
 	}
 	s.ID, s.Name = cmp.Or(s.ID, lt.ID), cmp.Or(s.Name, lt.Name)
-	number := lt.number(s.Version)
+	number := lt.Number(s.Version)
 	if _, exists := lt.Images[number]; lt.Missing && !exists {
 		problem = fmt.Sprintf("launch template %s does not exist", s.at(s.Version))
 	} else if number == 0 {
@@ -125,12 +125,12 @@ func (t Templates) resolve(s Template) (resolved Template, problem string) {
 	return s, problem
 }
 
-// number is the number of a version as it is written, or 0 if it is not known.
-func (t LaunchTemplate) number(version string) int {
+// Number is the number of a version as it is written, or 0 if it is not known.
+func (t LaunchTemplate) Number(version string) int {
 	switch version {
-	case latestVersion:
+	case LatestVersion:
 		return t.Latest
-	case defaultVersion, "":
+	case DefaultVersion, "":
 		return t.Default
 	default:
 		return Template{Version: version}.number()
@@ -169,7 +169,7 @@ func (s Template) identical(o Template) (same, known bool) {
 // same tells whether both are the same version of the same template.
 func (s Template) same(o Template) bool {
 	same, known := s.identical(o)
-	return same && known && cmp.Or(s.Version, defaultVersion) == cmp.Or(o.Version, defaultVersion)
+	return same && known && cmp.Or(s.Version, DefaultVersion) == cmp.Or(o.Version, DefaultVersion)
 }
 
 // at names a template and its version: "node (lt-1) version 7 ($Latest)". The word is the version as it was
@@ -184,8 +184,8 @@ func (s Template) at(word string) string {
 
 // version is the version, and the word for it if it is not the version itself: "7 ($Latest)".
 func (s Template) version(word string) string {
-	word = cmp.Or(word, defaultVersion)
-	if number := cmp.Or(s.Version, defaultVersion); number != word {
+	word = cmp.Or(word, DefaultVersion)
+	if number := cmp.Or(s.Version, DefaultVersion); number != word {
 		return number + " (" + word + ")"
 	}
 	return word
