@@ -56,7 +56,7 @@ func (a Amount) Of(desired int) int {
 // have the group's own maintenance policy decide.
 func Percentages(desired int, surge Amount, strategy Strategy) (minHealthy, maxHealthy int) {
 	desired = max(desired, 1)
-	percent := share(surge.Of(desired), desired)
+	percent := percentFor(surge.Of(desired), desired)
 	if surge.Percent {
 		percent = min(max(percent, surge.N), 100)
 	}
@@ -66,5 +66,5 @@ func Percentages(desired int, surge Amount, strategy Strategy) (minHealthy, maxH
 	return 100, 100 + percent
 }
 
-// share is the least percentage that makes n of so many instances, or more, however it is rounded.
-func share(n, of int) int { return (n*100 + of - 1) / of }
+// percentFor is the least percentage that makes n of so many instances, or more, however it is rounded.
+func percentFor(n, of int) int { return (n*100 + of - 1) / of }

@@ -70,11 +70,11 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 	if len(c.Only) > 0 && !slices.Contains(c.Only, i.ID) {
 		return Verdict{}
 	}
-	reasons := slices.Concat(c.chosen(), t.launched(i, target), c.aged(i, now))
+	reasons := slices.Concat(c.requestedReasons(), t.sourceReasons(i, target), c.ageReasons(i, now))
 	if len(reasons) == 0 {
-		return Verdict{Reasons: sick(i)}
+		return Verdict{Reasons: healthReasons(i)}
 	}
-	return Verdict{Outdated: true, Reasons: append(reasons, sick(i)...), Kept: c.kept(i)}
+	return Verdict{Outdated: true, Reasons: append(reasons, healthReasons(i)...), Kept: c.keptReasons(i)}
 }
 
 // NeedsEC2 tells whether only EC2 knows what Outdated needs: when instances were launched, or what AMI they
@@ -83,20 +83,20 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 func NeedsEC2(groups []Group, t Templates, c Criteria) bool {
 	return c.MaxAge > 0 || slices.ContainsFunc(groups, func(g Group) bool {
 		target := t.Resolve(g, c.Version)
-		return target.ImageIsParameter || target.Source.ownImages() && slices.ContainsFunc(g.Instances, Instance.imageless)
+		return target.ImageIsParameter || target.Source.overridesImage() && slices.ContainsFunc(g.Instances, Instance.hasNoImage)
 	})
 }
 
-// ownImages tells whether an override has its own AMI.
-func (s Source) ownImages() bool {
+// overridesImage tells whether an override has its own AMI.
+func (s Source) overridesImage() bool {
 	own := func(o Override) bool { return o.ImageID != "" }
 	return s.Mixed != nil && slices.ContainsFunc(s.Mixed.Overrides, own)
 }
 
-func (i Instance) imageless() bool { return i.ImageID == "" }
+func (i Instance) hasNoImage() bool { return i.ImageID == "" }
 
-// chosen is why an instance is outdated that was asked for, whatever it is.
-func (c Criteria) chosen() []Reason {
+// requestedReasons is why an instance is outdated that was asked for, whatever it is.
+func (c Criteria) requestedReasons() []Reason {
 	switch {
 	case len(c.Only) > 0:
 		return []Reason{{CodeRequested, "it was asked for"}}
@@ -107,7 +107,7 @@ func (c Criteria) chosen() []Reason {
 	}
 }
 
-func (c Criteria) aged(i Instance, now time.Time) []Reason {
+func (c Criteria) ageReasons(i Instance, now time.Time) []Reason {
 	age := now.Sub(i.Launched)
 	if c.MaxAge <= 0 || i.Launched.IsZero() || age <= c.MaxAge {
 		return nil
@@ -115,17 +115,17 @@ func (c Criteria) aged(i Instance, now time.Time) []Reason {
 	return []Reason{{CodeAge, fmt.Sprintf("launched %s ago, at most %s are allowed", days(age), days(c.MaxAge))}}
 }
 
-// sick tells of an instance that Auto Scaling takes for unhealthy. It replaces it by itself, so that this
+// healthReasons tells of an instance that Auto Scaling takes for unhealthy. It replaces it by itself, so that this
 // alone does not make it outdated.
-func sick(i Instance) []Reason {
+func healthReasons(i Instance) []Reason {
 	if i.Healthy || i.Terminating() {
 		return nil
 	}
 	return []Reason{{CodeUnhealthy, "it is unhealthy: Auto Scaling replaces it"}}
 }
 
-// kept is why an outdated instance is let alone, or must be waited for.
-func (c Criteria) kept(i Instance) []Reason {
+// keptReasons is why an outdated instance is let alone, or must be waited for.
+func (c Criteria) keptReasons(i Instance) []Reason {
 	var kept []Reason
 	if why, excluded := c.Exclude[i.ID]; excluded {
 		kept = append(kept, Reason{CodeExcluded, why})

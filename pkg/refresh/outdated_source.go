@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// goal is one of the ways in which a group launches an instance now.
-type goal struct {
+// candidate is one of the ways in which a group launches an instance now.
+type candidate struct {
 	template Template // Resolved.
-	word     string   // Its version as it was written.
+	written  string   // Its version as it was written.
 	image    string   // Its AMI, or empty if that is not known.
-	says     string   // Whose goal it is, in words: "the group is at".
+	prefix   string   // Whose goal it is, in words: "the group is at".
 }
 
-// launched is how the instance differs from what the group would launch in its place.
-func (t Templates) launched(i Instance, target Target) []Reason {
+// sourceReasons is how the instance differs from what the group would launch in its place.
+func (t Templates) sourceReasons(i Instance, target Target) []Reason {
 	s := target.Source
 	switch {
 	case s.Mixed == nil && s.Template == nil && s.Configuration == "":
@@ -24,37 +24,37 @@ func (t Templates) launched(i Instance, target Target) []Reason {
 		// Source: AutoScalingInstanceDetails in the API reference, of instances that were attached. An Instance
 		// Refresh does not take them for matching.
 		return []Reason{{CodeUnknown, "it is not known what it was launched from, as of one that was attached; " +
-			target.says() + target.Text}}
+			target.prefix() + target.Text}}
 	case s.Mixed == nil && s.Template == nil:
-		return configured(i, target)
+		return configurationReasons(i, target)
 	case i.Template == nil:
 		return []Reason{{CodeSource, "launched from launch configuration " + i.Configuration + ", " +
-			target.says() + target.Text}}
+			target.prefix() + target.Text}}
 	default:
-		return t.nearest(i, target)
+		return t.nearestReasons(i, target)
 	}
 }
 
-// configured is how the instance differs from one of the target's launch configuration.
-func configured(i Instance, target Target) []Reason {
+// configurationReasons is how the instance differs from one of the target's launch configuration.
+func configurationReasons(i Instance, target Target) []Reason {
 	switch {
 	case i.Template != nil:
 		return []Reason{{CodeSource, fmt.Sprintf("launched from launch template %s, %s%s",
-			i.Template.at(i.Template.Version), target.says(), target.Text)}}
+			i.Template.describe(i.Template.Version), target.prefix(), target.Text)}}
 	case i.Configuration != target.Source.Configuration:
 		return []Reason{{CodeConfiguration, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.says(), target.Source.Configuration)}}
+			i.Configuration, target.prefix(), target.Source.Configuration)}}
 	default:
 		return nil
 	}
 }
 
-// nearest is how the instance differs from what is most like it of all that the group may launch.
-func (t Templates) nearest(i Instance, target Target) []Reason {
-	goals := t.goals(i, target)
+// nearestReasons is how the instance differs from what is most like it of all that the group may launch.
+func (t Templates) nearestReasons(i Instance, target Target) []Reason {
+	goals := t.candidates(i, target)
 	if len(goals) == 0 {
 		return []Reason{{CodeType, fmt.Sprintf("it is a %s, the group's overrides have %s",
-			i.Type, listed(target.Source.Mixed.types()))}}
+			i.Type, list(target.Source.Mixed.types()))}}
 	}
 	var best []Reason
 	for n, g := range goals {
@@ -69,27 +69,27 @@ func (t Templates) nearest(i Instance, target Target) []Reason {
 	return best
 }
 
-// goals are the ways in which the group may launch an instance of this type.
-func (t Templates) goals(i Instance, target Target) []goal {
+// candidates are the ways in which the group may launch an instance of this type.
+func (t Templates) candidates(i Instance, target Target) []candidate {
 	s, w := target.Source, target.AsWritten
 	if s.Mixed == nil {
-		return []goal{{*s.Template, w.Template.Version, t.image(*s.Template), target.says()}}
+		return []candidate{{*s.Template, w.Template.Version, t.image(*s.Template), target.prefix()}}
 	}
-	base := goal{s.Mixed.Template, w.Mixed.Template.Version, t.image(s.Mixed.Template), target.says()}
+	base := candidate{s.Mixed.Template, w.Mixed.Template.Version, t.image(s.Mixed.Template), target.prefix()}
 	if len(s.Mixed.Overrides) == 0 {
-		return []goal{base}
+		return []candidate{base}
 	}
-	var goals []goal
+	var goals []candidate
 	for n, o := range s.Mixed.Overrides {
 		if !o.Requirements && o.Type != i.Type {
 			continue
 		}
 		g := base
 		if o.Template != nil {
-			g = goal{*o.Template, w.Mixed.Overrides[n].Template.Version, t.image(*o.Template), o.says()}
+			g = candidate{*o.Template, w.Mixed.Overrides[n].Template.Version, t.image(*o.Template), o.prefix()}
 		}
 		if o.ImageID != "" {
-			g.image, g.says = o.ImageID, o.says()
+			g.image, g.prefix = o.ImageID, o.prefix()
 		}
 		goals = append(goals, g)
 	}
@@ -98,7 +98,7 @@ func (t Templates) goals(i Instance, target Target) []goal {
 
 // differences are how the instance differs from the goal. A version says nothing without its template, and an
 // AMI nothing new where the version differs.
-func (t Templates) differences(i Instance, g goal) []Reason {
+func (t Templates) differences(i Instance, g candidate) []Reason {
 	from, _ := t.resolve(*i.Template)
 	same, known := from.identical(g.template)
 	switch {
@@ -106,12 +106,12 @@ func (t Templates) differences(i Instance, g goal) []Reason {
 		return nil
 	case !same:
 		return []Reason{{CodeTemplate, fmt.Sprintf("launched from launch template %s, %s%s",
-			from.at(i.Template.Version), g.says, "launch template "+g.template.at(g.word))}}
+			from.describe(i.Template.Version), g.prefix, "launch template "+g.template.describe(g.written))}}
 	case numbered(from) && numbered(g.template) && from.Version != g.template.Version:
 		return []Reason{{CodeVersion, fmt.Sprintf("launched from %s, %s%s",
-			from.at(from.Version), g.says, g.template.version(g.word))}}
+			from.describe(from.Version), g.prefix, g.template.describeVersion(g.written))}}
 	case imageID(i.ImageID) && imageID(g.image) && i.ImageID != g.image:
-		return []Reason{{CodeImage, fmt.Sprintf("it has %s, %s%s", i.ImageID, g.says, g.image)}}
+		return []Reason{{CodeImage, fmt.Sprintf("it has %s, %s%s", i.ImageID, g.prefix, g.image)}}
 	default:
 		return nil
 	}
@@ -120,15 +120,15 @@ func (t Templates) differences(i Instance, g goal) []Reason {
 // imageID tells whether an AMI is known by its id, not by the name of a parameter.
 func imageID(image string) bool { return image != "" && !strings.HasPrefix(image, "resolve:") }
 
-// says is how a sentence about the target begins.
-func (t Target) says() string {
+// prefix is how a sentence about the target begins.
+func (t Target) prefix() string {
 	if t.FromGroup {
 		return "the group is at "
 	}
 	return "asked for is "
 }
 
-func (o Override) says() string {
+func (o Override) prefix() string {
 	if o.Requirements {
 		return "the group's override is at "
 	}

@@ -60,39 +60,39 @@ func NewTemplates(all ...LaunchTemplate) Templates {
 // Resolve says what the group's instances should have been launched from. Version is as in Criteria: it
 // replaces that of the group's launch template; templates of overrides stay at their own.
 func (t Templates) Resolve(g Group, version string) Target {
-	words, problem := g.Source.at(version)
+	words, problem := g.Source.withVersion(version)
 	target := Target{AsWritten: words, Problem: problem}
 	switch {
 	case words.Mixed != nil:
-		m := &Mixed{Template: t.take(&target, words.Mixed.Template)}
+		m := &Mixed{Template: t.resolveFor(&target, words.Mixed.Template)}
 		for _, o := range words.Mixed.Overrides {
 			if o.Template != nil {
-				own := t.take(&target, *o.Template)
+				own := t.resolveFor(&target, *o.Template)
 				o.Template = &own
 			}
 			m.Overrides = append(m.Overrides, o)
 		}
 		target.Source.Mixed = m
 	case words.Template != nil:
-		taken := t.take(&target, *words.Template)
+		taken := t.resolveFor(&target, *words.Template)
 		target.Source.Template = &taken
 	default:
 		target.Source = words
 	}
-	target.Text = target.Source.text(words)
+	target.Text = target.Source.describe(words)
 	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source)
 	return target
 }
 
-// take resolves one of the target's templates, and keeps what is to be said of it.
-func (t Templates) take(target *Target, s Template) Template {
+// resolveFor resolves one of the target's templates, and keeps what is to be said of it.
+func (t Templates) resolveFor(target *Target, s Template) Template {
 	resolved, problem := t.resolve(s)
 	target.Problem = cmp.Or(target.Problem, problem)
 	if lt := t.find(resolved); lt != nil && lt.Aliases[resolved.number()] {
 		target.ImageIsParameter = true
 		if lt.Unreadable != "" {
 			target.Problem = cmp.Or(target.Problem, fmt.Sprintf("the Systems Manager parameter that names the AMI "+
-				"of launch template %s cannot be read (%s)", resolved.at(s.Version), lt.Unreadable))
+				"of launch template %s cannot be read (%s)", resolved.describe(s.Version), lt.Unreadable))
 		}
 	}
 	return resolved
@@ -117,9 +117,9 @@ func (t Templates) resolve(s Template) (resolved Template, problem string) {
 	s.ID, s.Name = cmp.Or(s.ID, lt.ID), cmp.Or(s.Name, lt.Name)
 	number := lt.Number(s.Version)
 	if _, exists := lt.Images[number]; lt.Missing && !exists {
-		problem = fmt.Sprintf("launch template %s does not exist", s.at(s.Version))
+		problem = fmt.Sprintf("launch template %s does not exist", s.describe(s.Version))
 	} else if number == 0 {
-		problem = fmt.Sprintf("it is not known what launch template %s is", s.at(s.Version))
+		problem = fmt.Sprintf("it is not known what launch template %s is", s.describe(s.Version))
 	}
 	if number > 0 {
 		s.Version = strconv.Itoa(number)
@@ -174,18 +174,18 @@ func (s Template) same(o Template) bool {
 	return same && known && cmp.Or(s.Version, DefaultVersion) == cmp.Or(o.Version, DefaultVersion)
 }
 
-// at names a template and its version: "node (lt-1) version 7 ($Latest)". The word is the version as it was
+// describe names a template and its version: "node (lt-1) version 7 ($Latest)". The word is the version as it was
 // written.
-func (s Template) at(word string) string {
+func (s Template) describe(word string) string {
 	name := cmp.Or(s.Name, s.ID)
 	if s.Name != "" && s.ID != "" {
 		name += " (" + s.ID + ")"
 	}
-	return name + " version " + s.version(word)
+	return name + " version " + s.describeVersion(word)
 }
 
-// version is the version, and the word for it if it is not the version itself: "7 ($Latest)".
-func (s Template) version(word string) string {
+// describeVersion is the version, and the word for it if it is not the version itself: "7 ($Latest)".
+func (s Template) describeVersion(word string) string {
 	word = cmp.Or(word, DefaultVersion)
 	if number := cmp.Or(s.Version, DefaultVersion); number != word {
 		return number + " (" + word + ")"
@@ -193,9 +193,9 @@ func (s Template) version(word string) string {
 	return word
 }
 
-// at is the source with another version of its launch template, and why that cannot be. Changing it does not
+// withVersion is the source with another version of its launch template, and why that cannot be. Changing it does not
 // change s, save for the templates of overrides.
-func (s Source) at(version string) (other Source, problem string) {
+func (s Source) withVersion(version string) (other Source, problem string) {
 	switch {
 	case s.Mixed != nil:
 		m := Mixed{Template: s.Mixed.Template, Overrides: slices.Clone(s.Mixed.Overrides)}
@@ -216,17 +216,17 @@ func (s Source) at(version string) (other Source, problem string) {
 	}
 }
 
-// text says in words what a resolved source is.
-func (s Source) text(words Source) string {
+// describe says in words what a resolved source is.
+func (s Source) describe(words Source) string {
 	switch {
 	case s.Mixed != nil:
-		policy := "mixed instances policy with launch template " + s.Mixed.Template.at(words.Mixed.Template.Version)
+		policy := "mixed instances policy with launch template " + s.Mixed.Template.describe(words.Mixed.Template.Version)
 		if n := len(s.Mixed.Overrides); n > 0 {
 			policy += " and " + text.Count(n, "override")
 		}
 		return policy
 	case s.Template != nil:
-		return "launch template " + s.Template.at(words.Template.Version)
+		return "launch template " + s.Template.describe(words.Template.Version)
 	case s.Configuration != "":
 		return "launch configuration " + s.Configuration
 	default:
