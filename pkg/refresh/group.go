@@ -14,7 +14,7 @@ type Group struct {
 	Tags              map[string]string
 	Suspended         []string // Processes, in the API's words.
 	Maintenance       Maintenance
-	Warmup            time.Duration // What an Instance Refresh takes where it is told nothing: see Group.warmup.
+	Warmup            time.Duration // What an instance refresh uses if its preferences name none.
 	Operator          string        // The service that manages the group, and alone may change it; or empty.
 	WarmPool          bool
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
@@ -32,9 +32,8 @@ type Maintenance struct {
 	MinHealthy, MaxHealthy *int
 }
 
-// LaunchesFirst tells whether Auto Scaling, when it replaces an unhealthy instance, launches before it
-// terminates: only with a policy of 100 % at least and more than 100 % at most. Source:
-// InstanceMaintenancePolicy in the API reference.
+// LaunchesFirst reports whether Auto Scaling, when it replaces an unhealthy instance, launches before it terminates.
+// That needs a minimum of 100 % and a maximum above 100 %. Source: InstanceMaintenancePolicy in the API reference.
 func (m Maintenance) LaunchesFirst() bool {
 	return m.MinHealthy != nil && m.MaxHealthy != nil && *m.MinHealthy >= 100 && *m.MaxHealthy > 100
 }
@@ -46,14 +45,14 @@ type Source struct {
 	Mixed         *Mixed    // A mixed instances policy.
 }
 
-// Template names a launch template and one of its versions. Auto Scaling gives the id and the name of a
-// template; who names one gives either.
+// Template names a launch template and one of its versions. Auto Scaling describes a template by id and name; a
+// request names it by one of them.
 type Template struct {
 	ID, Name string
 	Version  string // A number, $Latest or $Default; empty is $Default.
 }
 
-// Mixed is a mixed instances policy, as far as it decides what instances are.
+// Mixed is a mixed instances policy, as far as it decides what instances are launched from.
 type Mixed struct {
 	Template  Template
 	Overrides []Override
@@ -72,13 +71,13 @@ type Override struct {
 type Instance struct {
 	ID, Zone, Type string
 	State          string // Its lifecycle state, in the API's words: InService, Terminating:Wait, …
-	Healthy        bool   // Auto Scaling takes it for healthy.
+	Healthy        bool   // By its health status in Auto Scaling.
 	Protected      bool   // It is protected from scale in.
 	Configuration  string // The launch configuration that it was launched from, or empty.
 	Template       *Template
-	ImageID        string // Its AMI: see Reader.Complete. Auto Scaling itself tells it for some overrides alone.
+	ImageID        string // Its AMI, from EC2: Auto Scaling describes it for some overrides only.
 
-	Launched time.Time // When EC2 launched it; zero if EC2 was not asked.
+	Launched time.Time // When it was launched, from EC2; zero if that was not read.
 }
 
 // Lifecycle states, in the API's words.
@@ -88,25 +87,25 @@ const (
 	stateRetained  = "Terminating:Retained"
 )
 
-// InService tells whether the instance counts for the group's desired capacity and runs in it.
+// InService reports whether the instance runs in the group and counts for its desired capacity.
 func (i Instance) InService() bool { return i.State == stateInService }
 
-// Pending tells whether the instance is on its way into the group.
+// Pending reports whether the instance is entering the group.
 func (i Instance) Pending() bool { return strings.HasPrefix(i.State, "Pending") }
 
-// Terminating tells whether the instance is on its way out of the group.
+// Terminating reports whether the instance is leaving the group.
 func (i Instance) Terminating() bool {
 	return strings.HasPrefix(i.State, "Terminating") || i.State == "Terminated"
 }
 
-// Draining tells whether a terminating hook may still hold the instance: its node may have pods to move.
+// Draining reports whether a terminating hook may still hold the instance, so that its node may have pods left.
 func (i Instance) Draining() bool { return i.State == "Terminating" || i.State == "Terminating:Wait" }
 
-// Retained tells whether the instance is kept although its termination was abandoned. It waits for somebody
-// to terminate it. Source: InstanceLifecyclePolicy in the API reference.
+// Retained reports whether the instance was kept when its termination was abandoned. It stays until a user terminates
+// it. Source: InstanceLifecyclePolicy in the API reference.
 func (i Instance) Retained() bool { return i.State == stateRetained }
 
-// Standby tells whether the instance was taken out of service by somebody.
+// Standby reports whether the instance is in standby, or enters it.
 func (i Instance) Standby() bool { return i.State == stateStandby || i.State == "EnteringStandby" }
 
 // Hook is a lifecycle hook of a group.
