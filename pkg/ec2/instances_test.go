@@ -1,4 +1,4 @@
-package ec2_test
+package ec2
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -29,11 +28,11 @@ const (
 	onDemand    = "i-00000000000000001"
 	spot        = "i-00000000000000002"
 	block       = "i-00000000000000003"
-	strange     = "i-0ffffffffffffffff"
+	unknown     = "i-0ffffffffffffffff"
 )
 
-// world is a simulated group of three instances, and Instances over the SDK's client.
-func world(t *testing.T) (*awsim.Server, *ec2.Instances) {
+// simulate starts a simulated AWS, and returns it with the SDK's client of it.
+func simulate(t *testing.T) (*awsim.Server, *sdk.Client) {
 	t.Helper()
 	s, err := awsim.New(awsim.Options{})
 	must(t, err)
@@ -42,17 +41,24 @@ func world(t *testing.T) (*awsim.Server, *ec2.Instances) {
 		tr.CloseIdleConnections()
 		must(t, s.Close())
 	})
+	return s, sdk.New(sdk.Options{
+		Region: "eu-central-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
+		HTTPClient:  cloud.InMemory(&http.Client{Transport: tr}),
+	})
+}
+
+// simulateInstances returns Instances of a simulated group of three.
+func simulateInstances(t *testing.T) (*awsim.Server, *Instances) {
+	t.Helper()
+	s, client := simulate(t)
 	must(t, s.CreateGroup(awsim.Group{Name: group, Max: 10}))
 	for _, id := range []string{onDemand, spot, block} {
 		must(t, s.AddInstance(group, id, ""))
 	}
 	must(t, s.SetMarket(spot, awsim.Spot, ""))
 	must(t, s.SetMarket(block, awsim.CapacityBlock, reservation))
-	return s, ec2.New(sdk.New(sdk.Options{
-		Region: "eu-central-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1,
-		Credentials: credentials.NewStaticCredentialsProvider("agent", "secret", ""),
-		HTTPClient:  cloud.InMemory(&http.Client{Transport: tr}),
-	}))
+	return s, New(client)
 }
 
 func must(t *testing.T, err error) {
@@ -62,37 +68,37 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func within(t *testing.T) context.Context {
+func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// TestDescribe: an instance that EC2 does not know spoils no answer.
+// TestDescribe: an id that EC2 does not know does not fail the call for the others.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	_, i := world(t)
-	want := map[string]ec2.Instance{
+	_, i := simulateInstances(t)
+	want := map[string]Instance{
 		onDemand: {State: "running"},
 		spot:     {State: "running", Spot: true},
 		block:    {State: "running", Reserved: true},
-		strange:  {},
+		unknown:  {},
 	}
-	var asked sync.WaitGroup
+	var calls sync.WaitGroup
 	for id, expected := range want {
-		asked.Go(func() {
-			if got, err := i.Describe(within(t), id); err != nil || got != expected {
+		calls.Go(func() {
+			if got, err := i.Describe(bounded(t), id); err != nil || got != expected {
 				t.Errorf("%s: got %+v, %v, want %+v", id, got, err, expected)
 			}
 		})
 	}
-	asked.Wait()
+	calls.Wait()
 }
 
-// counting is an EC2 without instances.
+// counting counts calls, and describes no instance.
 type counting struct {
-	ec2.API
+	API
 	calls atomic.Int32
 }
 
@@ -103,91 +109,90 @@ func (c *counting) DescribeInstances(
 	return &sdk.DescribeInstancesOutput{}, nil
 }
 
-// TestQuestionsThatComeTogether go in one call.
-func TestQuestionsThatComeTogether(t *testing.T) {
+func TestDescribeSharesACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &counting{}
-		i := ec2.New(api)
-		var asked sync.WaitGroup
+		i := New(api)
+		var calls sync.WaitGroup
 		for _, id := range []string{onDemand, spot, block, spot} {
-			asked.Go(func() {
-				if got, err := i.Describe(t.Context(), id); err != nil || got != (ec2.Instance{}) {
+			calls.Go(func() {
+				if got, err := i.Describe(t.Context(), id); err != nil || got != (Instance{}) {
 					t.Errorf("%s: got %+v, %v", id, got, err)
 				}
 			})
 		}
-		asked.Wait()
+		calls.Wait()
 		if n := api.calls.Load(); n != 1 {
-			t.Errorf("asked in %d calls", n)
+			t.Errorf("%d calls", n)
 		}
 	})
 }
 
-func TestReserved(t *testing.T) {
+func TestInReservation(t *testing.T) {
 	t.Parallel()
-	_, i := world(t)
+	_, i := simulateInstances(t)
 	for id, want := range map[string][]string{reservation: {block}, "cr-00000000000000000": nil} {
-		if got, err := i.InReservation(within(t), id); err != nil || !slices.Equal(got, want) {
+		if got, err := i.InReservation(bounded(t), id); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, %v, want %q", id, got, err, want)
 		}
 	}
 }
 
-// TestScheduled: a change counts until it is canceled or done, for the instances that it is of.
-func TestScheduled(t *testing.T) {
+// TestHasScheduledEvent: an event counts for its instances until it is canceled or completed.
+func TestHasScheduledEvent(t *testing.T) {
 	t.Parallel()
-	s, i := world(t)
+	s, i := simulateInstances(t)
 	expect := func(when string, want map[string]bool) {
 		t.Helper()
 		for id, scheduled := range want {
-			if got, err := i.HasScheduledEvent(within(t), id); err != nil || got != scheduled {
+			if got, err := i.HasScheduledEvent(bounded(t), id); err != nil || got != scheduled {
 				t.Errorf("%s: %s: got %v, %v", when, id, got, err)
 			}
 		}
 	}
-	expect("before", map[string]bool{onDemand: false, strange: false})
+	expect("before", map[string]bool{onDemand: false, unknown: false})
 	first, err := s.ScheduleChange("instance-reboot", time.Now().Add(time.Hour), onDemand, spot)
 	must(t, err)
 	second, err := s.ScheduleChange("instance-stop", time.Now().Add(time.Hour), spot)
 	must(t, err)
-	expect("planned", map[string]bool{onDemand: true, spot: true, block: false, strange: false})
+	expect("scheduled", map[string]bool{onDemand: true, spot: true, block: false, unknown: false})
 	must(t, s.CancelChange(first))
-	expect("the first is off", map[string]bool{onDemand: false, spot: true})
+	expect("the first is canceled", map[string]bool{onDemand: false, spot: true})
 	must(t, s.CompleteChange(second))
-	expect("the second is done", map[string]bool{onDemand: false, spot: false})
+	expect("the second is completed", map[string]bool{onDemand: false, spot: false})
 }
 
-// TestNoAnswer: a failure is none, and no part of it is taken for an answer.
-func TestNoAnswer(t *testing.T) {
+// TestFailedCalls return the error and no value.
+func TestFailedCalls(t *testing.T) {
 	t.Parallel()
-	s, i := world(t)
+	s, i := simulateInstances(t)
 	s.Inject(awsim.Fault{Service: "ec2", Code: "RequestLimitExceeded", Status: 503})
-	if got, err := i.Describe(within(t), spot); err == nil || got != (ec2.Instance{}) {
+	if got, err := i.Describe(bounded(t), spot); err == nil || got != (Instance{}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := i.HasScheduledEvent(within(t), spot); err == nil || got {
+	if got, err := i.HasScheduledEvent(bounded(t), spot); err == nil || got {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := i.InReservation(within(t), reservation); err == nil || got != nil {
+	if got, err := i.InReservation(bounded(t), reservation); err == nil || got != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("the process is asked to stop")
-	cancel(why)
-	if _, err := i.Describe(ctx, spot); !errors.Is(err, why) {
+	cause := errors.New("the process stops")
+	cancel(cause)
+	if _, err := i.Describe(ctx, spot); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestState(t *testing.T) {
 	t.Parallel()
-	for state, want := range map[ec2.State]struct{ going, dead bool }{
-		"pending": {}, "running": {}, "stopping": {going: true}, "shutting-down": {going: true},
-		"stopped": {dead: true}, "terminated": {dead: true}, "": {dead: true},
+	for state, want := range map[State]struct{ shuttingDown, stopped bool }{
+		"pending": {}, "running": {}, "stopping": {shuttingDown: true}, "shutting-down": {shuttingDown: true},
+		"stopped": {stopped: true}, "terminated": {stopped: true}, "": {stopped: true},
 	} {
-		if state.ShuttingDown() != want.going || state.Stopped() != want.dead {
-			t.Errorf("%q: going %v, dead %v", state, state.ShuttingDown(), state.Stopped())
+		if state.ShuttingDown() != want.shuttingDown || state.Stopped() != want.stopped {
+			t.Errorf("%q: shutting down %v, stopped %v", state, state.ShuttingDown(), state.Stopped())
 		}
 	}
 }

@@ -1,62 +1,14 @@
 package autoscaling
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
-
-	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
-
-// world is a simulated group with one instance, which waits for these hooks, and Hooks over the SDK's client.
-func world(t *testing.T, hooks ...awsim.Hook) (*awsim.Server, *Hooks, *watcher) {
-	t.Helper()
-	s, err := awsim.New(awsim.Options{})
-	must(t, err)
-	tr := &http.Transport{MaxIdleConnsPerHost: 16}
-	t.Cleanup(func() {
-		tr.CloseIdleConnections()
-		must(t, s.Close())
-	})
-	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 3, Tags: map[string]string{
-		"kubernetes.io/cluster/blue": "owned", "team": "x",
-	}}))
-	must(t, s.AddInstance(groupName, instanceID, ""))
-	for _, hook := range hooks {
-		must(t, s.PutHook(groupName, hook))
-	}
-	must(t, s.Terminate(instanceID, true))
-	h, w := newHooks(sdk.New(sdk.Options{
-		Region:       "eu-central-1",
-		BaseEndpoint: aws.String(s.URL()),
-		Credentials:  credentials.NewStaticCredentialsProvider("agent", "secret", ""),
-		HTTPClient:   cloud.InMemory(&http.Client{Transport: tr}),
-	}))
-	return s, h, w
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // recorded is the ledger's entry of the hook's action.
 func recorded(t *testing.T, s *awsim.Server, hook string) awsim.Action {
@@ -78,21 +30,21 @@ func named(a awsim.Action) Action {
 
 func TestHTTPHoldAndComplete(t *testing.T) {
 	t.Parallel()
-	s, h, w := world(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 10 * time.Second, GlobalTimeout: time.Minute})
-	h.cfg.HeartbeatInterval = time.Second
+	s, h, w := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 3 * time.Second, GlobalTimeout: time.Minute})
+	h.cfg.HeartbeatInterval = 300 * time.Millisecond
 	a := named(recorded(t, s, "drain"))
-	must(t, h.Hold(within(t), a, waits(11*time.Second)))
+	must(t, h.Hold(bounded(t), a, waits(3200*time.Millisecond)))
 	got := recorded(t, s, "drain")
 	if beats := len(got.Heartbeats); !got.ClosedAt.IsZero() || beats < 2 || w.beats > beats || w.beats < beats-1 {
 		t.Fatalf("after more than its timeout, the action is %+v; %d beats told of", got, w.beats)
 	}
-	must(t, h.Complete(within(t), a, Continue))
+	must(t, h.Complete(bounded(t), a, Continue))
 	got = recorded(t, s, "drain")
 	if got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" || got.HeartbeatsAfterClose > 0 {
 		t.Errorf("the action is %+v", got)
 	}
-	must(t, h.Complete(within(t), a, Continue)) // again, as after a restart
-	state, err := h.State(within(t), instanceID)
+	must(t, h.Complete(bounded(t), a, Continue)) // again, as after a restart
+	state, err := h.State(bounded(t), instanceID)
 	if err != nil || !state.Gone() && !state.Unknown() {
 		t.Errorf("the instance is %q, %v", state, err)
 	}
@@ -100,22 +52,22 @@ func TestHTTPHoldAndComplete(t *testing.T) {
 
 func TestHTTPDescriptions(t *testing.T) {
 	t.Parallel()
-	s, h, _ := world(t, awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute})
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute})
 	a := named(recorded(t, s, "drain"))
-	if got, err := h.Timing(within(t), a); err != nil || got != (Timing{time.Minute, 100 * time.Minute}) {
+	if got, err := h.Timing(bounded(t), a); err != nil || got != (Timing{time.Minute, 100 * time.Minute}) {
 		t.Errorf("timing %v, %v", got, err)
 	}
-	if got, err := h.Clusters(within(t), groupName); err != nil || fmt.Sprint(got) != "[blue]" {
+	if got, err := h.Clusters(bounded(t), groupName); err != nil || fmt.Sprint(got) != "[blue]" {
 		t.Errorf("clusters %v, %v", got, err)
 	}
-	if got, err := h.State(within(t), instanceID); err != nil || got != "Terminating:Wait" {
+	if got, err := h.State(bounded(t), instanceID); err != nil || got != "Terminating:Wait" {
 		t.Errorf("state %q, %v", got, err)
 	}
-	if got, err := h.State(within(t), "i-00000000000000000"); err != nil || !got.Unknown() {
+	if got, err := h.State(bounded(t), "i-00000000000000000"); err != nil || !got.Unknown() {
 		t.Errorf("state of an unknown instance %q, %v", got, err)
 	}
 	a.Hook = "other"
-	if _, err := h.Timing(within(t), a); !errors.Is(err, ErrGone) {
+	if _, err := h.Timing(bounded(t), a); !errors.Is(err, ErrGone) {
 		t.Errorf("timing of an unknown hook: %v", err)
 	}
 }
@@ -123,7 +75,7 @@ func TestHTTPDescriptions(t *testing.T) {
 // TestHTTPErrorTexts: what the SDK makes of Auto Scaling's refusals is what the decisions stand on.
 func TestHTTPErrorTexts(t *testing.T) {
 	t.Parallel()
-	s, h, _ := world(t, awsim.Hook{Name: "drain"})
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
 	a := named(recorded(t, s, "drain"))
 	stray, byInstance, noHook, noGroup := a, a, a, a
 	stray.Token = token
@@ -141,8 +93,8 @@ func TestHTTPErrorTexts(t *testing.T) {
 		{"an unknown group", noGroup, false},
 	} {
 		for call, err := range map[string]error{
-			"heartbeat":  h.heartbeat(within(t), tt.action),
-			"completion": h.complete(within(t), tt.action, Continue),
+			"heartbeat":  h.heartbeat(bounded(t), tt.action),
+			"completion": h.complete(bounded(t), tt.action, Continue),
 		} {
 			if !isValidation(err) || isNotActive(err) != tt.notActive {
 				t.Errorf("%s: %s: %v", tt.name, call, err)
@@ -150,17 +102,17 @@ func TestHTTPErrorTexts(t *testing.T) {
 		}
 	}
 	s.Inject(awsim.Fault{Action: "RecordLifecycleActionHeartbeat", Status: 500, Code: "InternalFailure"})
-	if err := h.heartbeat(within(t), a); err == nil || isValidation(err) {
+	if err := h.heartbeat(bounded(t), a); err == nil || isValidation(err) {
 		t.Errorf("an outage gives %v", err)
 	}
 }
 
 func TestHTTPTimedOutActionIsGone(t *testing.T) {
 	t.Parallel()
-	s, h, _ := world(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: 2 * time.Second})
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: 2 * time.Second})
 	h.cfg.HeartbeatInterval = 200 * time.Millisecond
 	h.cfg.ConfirmTimeout = time.Second // until an instance that no group knows any more counts as gone
-	err := h.Hold(within(t), named(recorded(t, s, "drain")), waits(time.Minute))
+	err := h.Hold(bounded(t), named(recorded(t, s, "drain")), waits(time.Minute))
 	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "No active Lifecycle Action found") {
 		t.Errorf("got %v", err)
 	}
@@ -171,9 +123,9 @@ func TestHTTPTimedOutActionIsGone(t *testing.T) {
 
 func TestHTTPTakenButAnsweredWithAnError(t *testing.T) {
 	t.Parallel()
-	s, h, w := world(t, awsim.Hook{Name: "drain"})
+	s, h, w := simulateHooks(t, awsim.Hook{Name: "drain"})
 	s.Inject(awsim.Fault{Action: "CompleteLifecycleAction", AfterApply: true, Status: 400, Code: "Throttling", Times: 1})
-	must(t, h.Complete(within(t), named(recorded(t, s, "drain")), Continue))
+	must(t, h.Complete(bounded(t), named(recorded(t, s, "drain")), Continue))
 	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByCompletion || len(got.Completions) != 2 {
 		t.Errorf("the action is %+v; failures %v", got, w.fails)
 	}
@@ -181,9 +133,9 @@ func TestHTTPTakenButAnsweredWithAnError(t *testing.T) {
 
 func TestHTTPFailuresThenSuccess(t *testing.T) {
 	t.Parallel()
-	s, h, _ := world(t, awsim.Hook{Name: "drain"})
-	s.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Drop: true, Times: 5})
-	must(t, h.Complete(within(t), named(recorded(t, s, "drain")), Continue))
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
+	s.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Drop: true, Times: 2})
+	must(t, h.Complete(bounded(t), named(recorded(t, s, "drain")), Continue))
 	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" {
 		t.Errorf("the action is %+v", got)
 	}
@@ -191,10 +143,10 @@ func TestHTTPFailuresThenSuccess(t *testing.T) {
 
 func TestHTTPStaleTokenIsReplacedByTheInstance(t *testing.T) {
 	t.Parallel()
-	s, h, _ := world(t, awsim.Hook{Name: "drain"})
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
 	a := named(recorded(t, s, "drain"))
 	a.Token = token
-	must(t, h.Complete(within(t), a, Continue))
+	must(t, h.Complete(bounded(t), a, Continue))
 	got := recorded(t, s, "drain")
 	if got.ClosedBy != awsim.ByCompletion || got.Completions[len(got.Completions)-1].By != "instance" {
 		t.Errorf("the action is %+v", got)
@@ -203,13 +155,13 @@ func TestHTTPStaleTokenIsReplacedByTheInstance(t *testing.T) {
 
 func TestHTTPOtherHookGoesOn(t *testing.T) {
 	t.Parallel()
-	s, h, _ := world(t, awsim.Hook{Name: "drain"}, awsim.Hook{Name: "other"})
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"}, awsim.Hook{Name: "other"})
 	a := named(recorded(t, s, "drain"))
-	must(t, h.Complete(within(t), a, Continue))
+	must(t, h.Complete(bounded(t), a, Continue))
 	if got := recorded(t, s, "other"); !got.ClosedAt.IsZero() {
 		t.Errorf("the other hook's action is %+v", got)
 	}
-	if !h.shared(within(t), a) {
+	if !h.hasSiblings(bounded(t), a) {
 		t.Error("the group's other hook is overlooked")
 	}
 }

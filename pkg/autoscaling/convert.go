@@ -1,24 +1,25 @@
-package refresh
+package autoscaling
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// transitionTerminating is the transition of a hook that holds terminating instances, in the API's words.
-const transitionTerminating = "autoscaling:EC2_INSTANCE_TERMINATING"
+// statusHealthy is the health status of a healthy instance, in the API's words.
+const statusHealthy = "Healthy"
 
-func toGroup(g types.AutoScalingGroup) Group {
-	out := Group{
+func toGroup(g types.AutoScalingGroup) refresh.Group {
+	out := refresh.Group{
 		Name:        aws.ToString(g.AutoScalingGroupName),
 		Desired:     whole(g.DesiredCapacity),
 		Min:         whole(g.MinSize),
 		Max:         whole(g.MaxSize),
 		Source:      toSource(g),
-		Instances:   make([]Instance, 0, len(g.Instances)),
+		Instances:   make([]refresh.Instance, 0, len(g.Instances)),
 		Tags:        map[string]string{},
 		Maintenance: toMaintenance(g.InstanceMaintenancePolicy),
 		Warmup:      warmup(g),
@@ -40,7 +41,7 @@ func toGroup(g types.AutoScalingGroup) Group {
 	return out
 }
 
-// warmup is what a refresh takes where it is told nothing: the group's default warmup, if defined, else its
+// warmup is what a refresh uses if its preferences name none: the group's default warmup, if defined, else its
 // health check grace period. Source: RefreshPreferences.InstanceWarmup in the API reference.
 func warmup(g types.AutoScalingGroup) time.Duration {
 	if g.DefaultInstanceWarmup != nil {
@@ -49,7 +50,7 @@ func warmup(g types.AutoScalingGroup) time.Duration {
 	return seconds(g.HealthCheckGracePeriod)
 }
 
-// weighted tells whether the group's numbers are of capacity units. A weight of 1 is an instance. Sources:
+// weighted reports whether the group's numbers are of capacity units. A weight of 1 is an instance. Sources:
 // LaunchTemplateOverrides.WeightedCapacity and AutoScalingGroup.DesiredCapacityType in the API reference.
 func weighted(g types.AutoScalingGroup) bool {
 	if kind := aws.ToString(g.DesiredCapacityType); kind != "" && kind != "units" {
@@ -66,10 +67,10 @@ func weighted(g types.AutoScalingGroup) bool {
 	return false
 }
 
-// toMaintenance takes a bound of -1 for none: it clears what was set before.
-func toMaintenance(p *types.InstanceMaintenancePolicy) Maintenance {
+// toMaintenance reads a bound of -1 as none: -1 clears what was set before.
+func toMaintenance(p *types.InstanceMaintenancePolicy) refresh.Maintenance {
 	if p == nil {
-		return Maintenance{}
+		return refresh.Maintenance{}
 	}
 	bound := func(percent *int32) *int {
 		if percent == nil || *percent < 0 {
@@ -77,24 +78,23 @@ func toMaintenance(p *types.InstanceMaintenancePolicy) Maintenance {
 		}
 		return new(int(*percent))
 	}
-	return Maintenance{MinHealthy: bound(p.MinHealthyPercentage), MaxHealthy: bound(p.MaxHealthyPercentage)}
+	return refresh.Maintenance{MinHealthy: bound(p.MinHealthyPercentage), MaxHealthy: bound(p.MaxHealthyPercentage)}
 }
 
-// toSource takes a mixed instances policy before a launch template, and that before a launch configuration. A
-// group has one of them.
-func toSource(g types.AutoScalingGroup) Source {
+// toSource returns what the group launches from. A group has one of the three.
+func toSource(g types.AutoScalingGroup) refresh.Source {
 	switch {
 	case g.MixedInstancesPolicy != nil:
-		return Source{Mixed: toMixed(g.MixedInstancesPolicy)}
+		return refresh.Source{Mixed: toMixed(g.MixedInstancesPolicy)}
 	case g.LaunchTemplate != nil:
-		return Source{Template: toTemplate(g.LaunchTemplate)}
+		return refresh.Source{Template: toTemplate(g.LaunchTemplate)}
 	default:
-		return Source{Configuration: aws.ToString(g.LaunchConfigurationName)}
+		return refresh.Source{Configuration: aws.ToString(g.LaunchConfigurationName)}
 	}
 }
 
-func toMixed(p *types.MixedInstancesPolicy) *Mixed {
-	out := &Mixed{Policy: &Policy{*p}}
+func toMixed(p *types.MixedInstancesPolicy) *refresh.Mixed {
+	out := &refresh.Mixed{Policy: *p}
 	if p.LaunchTemplate == nil {
 		return out
 	}
@@ -102,7 +102,7 @@ func toMixed(p *types.MixedInstancesPolicy) *Mixed {
 		out.Template = *t
 	}
 	for _, o := range p.LaunchTemplate.Overrides {
-		out.Overrides = append(out.Overrides, Override{
+		out.Overrides = append(out.Overrides, refresh.Override{
 			Type:         aws.ToString(o.InstanceType),
 			Requirements: o.InstanceRequirements != nil,
 			Template:     toTemplate(o.LaunchTemplateSpecification),
@@ -112,19 +112,19 @@ func toMixed(p *types.MixedInstancesPolicy) *Mixed {
 	return out
 }
 
-func toTemplate(t *types.LaunchTemplateSpecification) *Template {
+func toTemplate(t *types.LaunchTemplateSpecification) *refresh.Template {
 	if t == nil {
 		return nil
 	}
-	return &Template{
+	return &refresh.Template{
 		ID:      aws.ToString(t.LaunchTemplateId),
 		Name:    aws.ToString(t.LaunchTemplateName),
 		Version: aws.ToString(t.Version),
 	}
 }
 
-func toInstance(i types.Instance) Instance {
-	return Instance{
+func toInstance(i types.Instance) refresh.Instance {
+	return refresh.Instance{
 		ID:            aws.ToString(i.InstanceId),
 		Zone:          aws.ToString(i.AvailabilityZone),
 		Type:          aws.ToString(i.InstanceType),
@@ -137,18 +137,16 @@ func toInstance(i types.Instance) Instance {
 	}
 }
 
-// toHook fills in what the API leaves out.
-func toHook(h types.LifecycleHook) Hook {
-	heartbeat := cmp.Or(seconds(h.HeartbeatTimeout), defaultBeat)
-	return Hook{
+func toHook(h types.LifecycleHook) refresh.Hook {
+	return refresh.Hook{
 		Name:          aws.ToString(h.LifecycleHookName),
-		Terminating:   aws.ToString(h.LifecycleTransition) == transitionTerminating,
-		GlobalTimeout: cmp.Or(seconds(h.GlobalTimeout), min(holdPerBeat*heartbeat, longestHold)),
+		Terminating:   aws.ToString(h.LifecycleTransition) == string(Terminating),
+		GlobalTimeout: timingOf(h).Global,
 	}
 }
 
-func toRefresh(r types.InstanceRefresh) Refresh {
-	out := Refresh{
+func toRefresh(r types.InstanceRefresh) refresh.Refresh {
+	out := refresh.Refresh{
 		ID:          aws.ToString(r.InstanceRefreshId),
 		Group:       aws.ToString(r.AutoScalingGroupName),
 		Status:      string(r.Status),
@@ -166,24 +164,24 @@ func toRefresh(r types.InstanceRefresh) Refresh {
 	return out
 }
 
-func toDesired(d *types.DesiredConfiguration) *Source {
+func toDesired(d *types.DesiredConfiguration) *refresh.Source {
 	switch {
 	case d == nil:
 		return nil
 	case d.MixedInstancesPolicy != nil:
-		return &Source{Mixed: toMixed(d.MixedInstancesPolicy)}
+		return &refresh.Source{Mixed: toMixed(d.MixedInstancesPolicy)}
 	case d.LaunchTemplate != nil:
-		return &Source{Template: toTemplate(d.LaunchTemplate)}
+		return &refresh.Source{Template: toTemplate(d.LaunchTemplate)}
 	default:
 		return nil
 	}
 }
 
-func toPreferences(p *types.RefreshPreferences) Preferences {
+func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
 	if p == nil {
-		return Preferences{}
+		return refresh.Preferences{}
 	}
-	out := Preferences{
+	out := refresh.Preferences{
 		MinHealthy:      optional(p.MinHealthyPercentage),
 		MaxHealthy:      optional(p.MaxHealthyPercentage),
 		Warmup:          optionalSeconds(p.InstanceWarmup),
@@ -204,8 +202,6 @@ func toPreferences(p *types.RefreshPreferences) Preferences {
 }
 
 func whole(n *int32) int { return int(aws.ToInt32(n)) }
-
-func seconds(n *int32) time.Duration { return time.Duration(aws.ToInt32(n)) * time.Second }
 
 func optional(n *int32) *int {
 	if n == nil {

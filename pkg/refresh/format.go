@@ -7,8 +7,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// listed names the first five words, and how many more there are.
-func listed(words []string) string { return text.First(words, 5) }
+// list names the first five, and how many more there are.
+func list(names []string) string { return text.First(names, 5) }
 
 // days is a duration in days and hours, or more exactly if it is less than a day.
 func days(d time.Duration) string {

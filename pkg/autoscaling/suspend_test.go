@@ -1,4 +1,4 @@
-package refresh
+package autoscaling
 
 import (
 	"context"
@@ -7,18 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 func (c *changes) SuspendProcesses(
-	_ context.Context, in *autoscaling.SuspendProcessesInput, _ ...func(*autoscaling.Options),
-) (*autoscaling.SuspendProcessesOutput, error) {
+	_ context.Context, in *sdk.SuspendProcessesInput, _ ...func(*sdk.Options),
+) (*sdk.SuspendProcessesOutput, error) {
 	return nil, c.note("suspend", strings.Join(in.ScalingProcesses, ","))
 }
 
 func (c *changes) ResumeProcesses(
-	_ context.Context, in *autoscaling.ResumeProcessesInput, _ ...func(*autoscaling.Options),
-) (*autoscaling.ResumeProcessesOutput, error) {
+	_ context.Context, in *sdk.ResumeProcessesInput, _ ...func(*sdk.Options),
+) (*sdk.ResumeProcessesOutput, error) {
 	return nil, c.note("resume", strings.Join(in.ScalingProcesses, ","))
 }
 
@@ -65,7 +67,7 @@ func TestSuspend(t *testing.T) {
 			done: []string{"tag AZRebalance", "suspend AZRebalance"}, failed: "denied",
 		},
 	} {
-		g := Group{Name: "workers", Suspended: tt.suspended, Tags: map[string]string{suspendedTag: tt.tag}}
+		g := refresh.Group{Name: "workers", Suspended: tt.suspended, Tags: map[string]string{refresh.SuspendedTag: tt.tag}}
 		api := &changes{fails: tt.fails}
 		got, err := NewWriter(api).Suspend(t.Context(), g, tt.ask)
 		if !slices.Equal(got, tt.want) || !slices.Equal(api.done, tt.done) || !fails(err, tt.failed) {
@@ -95,7 +97,7 @@ func TestRelease(t *testing.T) {
 		},
 	} {
 		api := &changes{fails: tt.fails}
-		got, err := NewWriter(api).Release(t.Context(), Group{Name: "workers", Tags: map[string]string{suspendedTag: tt.tag}})
+		got, err := NewWriter(api).Release(t.Context(), refresh.Group{Name: "workers", Tags: map[string]string{refresh.SuspendedTag: tt.tag}})
 		if !slices.Equal(got, tt.want) || !slices.Equal(api.done, tt.done) || !fails(err, tt.failed) {
 			t.Errorf("%s: got %v, %v, done %v", tt.name, got, err, api.done)
 		}

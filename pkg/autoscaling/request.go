@@ -1,4 +1,4 @@
-package refresh
+package autoscaling
 
 import (
 	"cmp"
@@ -9,17 +9,19 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// wire is the preferences as they are sent: what to do about matching, protected and standing-by instances
-// always, since the API's defaults are not the console's; the rest as far as it is said.
-func (p Preferences) wire() *types.RefreshPreferences {
+// fromPreferences returns the preferences as the API takes them. What to do about matching, protected and standby
+// instances is sent always, since the API's defaults differ from the console's; the rest is sent if it is set.
+func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 	out := &types.RefreshPreferences{
-		MinHealthyPercentage:      optional32(p.MinHealthy),
-		MaxHealthyPercentage:      optional32(p.MaxHealthy),
-		InstanceWarmup:            wireSeconds(p.Warmup),
-		CheckpointDelay:           wireSeconds(p.CheckpointDelay),
-		BakeTime:                  wireSeconds(p.Bake),
+		MinHealthyPercentage:      fromOptional(p.MinHealthy),
+		MaxHealthyPercentage:      fromOptional(p.MaxHealthy),
+		InstanceWarmup:            fromDuration(p.Warmup),
+		CheckpointDelay:           fromDuration(p.CheckpointDelay),
+		BakeTime:                  fromDuration(p.Bake),
 		AutoRollback:              aws.Bool(p.AutoRollback),
 		SkipMatching:              aws.Bool(p.SkipMatching),
 		ScaleInProtectedInstances: types.ScaleInProtectedInstancesIgnore,
@@ -32,7 +34,7 @@ func (p Preferences) wire() *types.RefreshPreferences {
 		out.StandbyInstances = types.StandbyInstances(p.Standby)
 	}
 	for _, percent := range p.Checkpoints {
-		out.CheckpointPercentages = append(out.CheckpointPercentages, int32Of(percent))
+		out.CheckpointPercentages = append(out.CheckpointPercentages, toInt32(percent))
 	}
 	if len(p.Alarms) > 0 {
 		out.AlarmSpecification = &types.AlarmSpecification{Alarms: p.Alarms}
@@ -40,28 +42,28 @@ func (p Preferences) wire() *types.RefreshPreferences {
 	return out
 }
 
-func optional32(n *int) *int32 {
+func fromOptional(n *int) *int32 {
 	if n == nil {
 		return nil
 	}
-	return new(int32Of(*n))
+	return new(toInt32(*n))
 }
 
-// wireSeconds rounds up: to wait for less than was asked for would be the worse mistake.
-func wireSeconds(d *time.Duration) *int32 {
+// fromDuration rounds up, so that AWS never waits for less than was requested.
+func fromDuration(d *time.Duration) *int32 {
 	if d == nil {
 		return nil
 	}
-	return new(int32Of(int((*d + time.Second - 1) / time.Second)))
+	return new(toInt32(int((*d + time.Second - 1) / time.Second)))
 }
 
-// int32Of keeps a number within what the API can be told; AWS refuses what is out of its own bounds.
-func int32Of(n int) int32 {
+// toInt32 keeps a number within what the API can express. AWS refuses what is out of its own bounds.
+func toInt32(n int) int32 {
 	return int32(min(max(n, math.MinInt32), math.MaxInt32))
 }
 
 // desiredConfiguration is the target as StartInstanceRefresh takes it; nil for a launch configuration.
-func desiredConfiguration(g Group, t Target) (*types.DesiredConfiguration, error) {
+func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConfiguration, error) {
 	switch {
 	case t.Source.Mixed != nil:
 		policy, err := pinnedPolicy(g, *t.Source.Mixed)
@@ -75,8 +77,8 @@ func desiredConfiguration(g Group, t Target) (*types.DesiredConfiguration, error
 
 // specification names a template by its id alone, or its name alone, and the version. Auto Scaling describes
 // templates by both, and takes one. Source: LaunchTemplateSpecification in the API reference.
-func specification(t Template) *types.LaunchTemplateSpecification {
-	out := &types.LaunchTemplateSpecification{Version: aws.String(cmp.Or(t.Version, defaultVersion))}
+func specification(t refresh.Template) *types.LaunchTemplateSpecification {
+	out := &types.LaunchTemplateSpecification{Version: aws.String(cmp.Or(t.Version, refresh.DefaultVersion))}
 	if t.ID != "" {
 		out.LaunchTemplateId = aws.String(t.ID)
 	} else {
@@ -87,13 +89,13 @@ func specification(t Template) *types.LaunchTemplateSpecification {
 
 // pinnedPolicy is the group's mixed instances policy with the target's templates and versions. The API
 // replaces the whole policy, so all else is sent back as it was described.
-func pinnedPolicy(g Group, target Mixed) (*types.MixedInstancesPolicy, error) {
-	own := g.Source.Mixed
-	if own == nil || own.Policy == nil || own.Policy.wire.LaunchTemplate == nil ||
-		len(target.Overrides) != len(own.Overrides) {
+func pinnedPolicy(g refresh.Group, target refresh.Mixed) (*types.MixedInstancesPolicy, error) {
+	own := cmp.Or(g.Source.Mixed, &refresh.Mixed{})
+	policy, described := own.Policy.(types.MixedInstancesPolicy)
+	if !described || policy.LaunchTemplate == nil || len(target.Overrides) != len(own.Overrides) {
 		return nil, fmt.Errorf("the target is not made of the mixed instances policy of group %s", g.Name)
 	}
-	policy, launch := own.Policy.wire, *own.Policy.wire.LaunchTemplate
+	launch := *policy.LaunchTemplate
 	policy.LaunchTemplate = &launch
 	launch.LaunchTemplateSpecification = specification(target.Template)
 	launch.Overrides = slices.Clone(launch.Overrides)

@@ -1,4 +1,7 @@
-// Package instance asks EC2 what becomes of instances: whether they run, and what is scheduled for them.
+// Package ec2 makes all calls to Amazon EC2; the SDK's types do not leave it.
+//
+// For the agent, Instances reads the states of instances and what is scheduled for them. For the trigger, a
+// LaunchReader reads launch templates, and from what image and when instances were launched.
 package ec2
 
 import (
@@ -15,10 +18,14 @@ import (
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
 
-// API is the part of the EC2 client that Instances calls.
-type API interface {
+type describeAPI interface {
 	DescribeInstances(context.Context, *sdk.DescribeInstancesInput, ...func(*sdk.Options)) (
 		*sdk.DescribeInstancesOutput, error)
+}
+
+// API are the calls of Instances.
+type API interface {
+	describeAPI
 	DescribeInstanceStatus(context.Context, *sdk.DescribeInstanceStatusInput, ...func(*sdk.Options)) (
 		*sdk.DescribeInstanceStatusOutput, error)
 }
@@ -26,7 +33,7 @@ type API interface {
 // Instance is what EC2 knows of an instance.
 type Instance struct {
 	State    State
-	Spot     bool // a Spot Instance: EC2 may take it back
+	Spot     bool // a Spot Instance: EC2 may reclaim it
 	Reserved bool // it runs in a Capacity Reservation or a Capacity Block
 }
 
@@ -34,13 +41,13 @@ type Instance struct {
 // terminated some time ago, or never was.
 type State string
 
-// ShuttingDown tells whether the instance is being stopped or terminated just now.
+// ShuttingDown reports whether the instance is being stopped or terminated.
 func (s State) ShuttingDown() bool { return s == "stopping" || s == "shutting-down" }
 
-// Stopped tells whether nothing runs on the instance any more.
+// Stopped reports whether nothing runs on the instance any more.
 func (s State) Stopped() bool { return s == "stopped" || s == "terminated" || s == "" }
 
-// Instances asks EC2. Questions that come together go in one call. Make it with New.
+// Instances reads instances. Concurrent questions share a call. Make it with New.
 type Instances struct {
 	described batch.Batcher[string, Instance]
 	scheduled batch.Batcher[string, bool]
@@ -54,8 +61,10 @@ const (
 	scheduledMax = 1000
 	// window is how long a question waits for others.
 	window = 50 * time.Millisecond
-	// callTimeout bounds a question: an endpoint that does not answer is asked again.
+	// callTimeout bounds a call of the agent. If the endpoint does not answer, the agent calls again.
 	callTimeout = 10 * time.Second
+	// retriedTimeout bounds a call of the trigger, with all of the SDK's retries.
+	retriedTimeout = time.Minute
 )
 
 // New returns Instances that call api.
@@ -71,8 +80,6 @@ func (i *Instances) Describe(ctx context.Context, id string) (Instance, error) {
 	return i.described.Do(ctx, id)
 }
 
-// describe asks by a filter: an id that EC2 does not know is an empty answer there, and would fail the whole
-// call as a parameter.
 func (i *Instances) describe(ctx context.Context, ids []string) []batch.Result[Instance] {
 	found, err := i.matching(ctx, "instance-id", ids)
 	results := make([]batch.Result[Instance], len(ids))
@@ -96,27 +103,37 @@ func (i *Instances) InReservation(ctx context.Context, reservationID string) ([]
 }
 
 // matching returns the instances for which the filter has one of the values, by id.
-func (i *Instances) matching(
-	ctx context.Context, filter string, values []string,
-) (map[string]Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+func (i *Instances) matching(ctx context.Context, filter string, values []string) (map[string]Instance, error) {
 	found := map[string]Instance{}
-	pages := sdk.NewDescribeInstancesPaginator(i.api, &sdk.DescribeInstancesInput{
+	err := eachInstance(ctx, i.api, callTimeout, filter, values, func(one types.Instance) {
+		found[aws.ToString(one.InstanceId)] = toInstance(one)
+	})
+	return found, err
+}
+
+// eachInstance calls visit with every instance for which the filter has one of the values. Each page may take as long
+// as limit. Ids are a filter too: as a parameter, one that EC2 does not know would fail the whole call.
+func eachInstance(
+	ctx context.Context, api describeAPI, limit time.Duration, filter string, values []string,
+	visit func(types.Instance),
+) error {
+	pages := sdk.NewDescribeInstancesPaginator(api, &sdk.DescribeInstancesInput{
 		Filters: []types.Filter{{Name: aws.String(filter), Values: unique(values)}},
 	})
 	for pages.HasMorePages() {
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		out, err := pages.NextPage(ctx)
+		cancel()
 		if err != nil {
-			return nil, fmt.Errorf("describe instances: %w", err)
+			return fmt.Errorf("describe instances: %w", err)
 		}
 		for _, r := range out.Reservations {
 			for _, one := range r.Instances {
-				found[aws.ToString(one.InstanceId)] = toInstance(one)
+				visit(one)
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 func toInstance(one types.Instance) Instance {
@@ -133,19 +150,18 @@ func toInstance(one types.Instance) Instance {
 	return out
 }
 
-// HasScheduledEvent tells whether EC2 has an event scheduled for an instance that is neither completed nor canceled:
-// maintenance, a reboot, its retirement or its stop.
+// HasScheduledEvent reports whether EC2 has an event scheduled for an instance that is neither completed nor
+// canceled: maintenance, a reboot, a retirement or a stop.
 func (i *Instances) HasScheduledEvent(ctx context.Context, id string) (bool, error) {
 	return i.scheduled.Do(ctx, id)
 }
 
-// schedule lists every event that is scheduled in the Region: mostly there are few, and many of them come
-// together.
+// schedule answers all questions by one list of the events in the Region: there are few, often at the same time.
 func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[bool] {
-	going, err := i.allScheduled(ctx)
+	scheduled, err := i.allScheduled(ctx)
 	results := make([]batch.Result[bool], len(ids))
 	for n, id := range ids {
-		results[n] = batch.Result[bool]{Value: going[id], Err: err}
+		results[n] = batch.Result[bool]{Value: scheduled[id], Err: err}
 	}
 	return results
 }
@@ -157,7 +173,7 @@ func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
 	for _, code := range types.EventCode("").Values() {
 		codes = append(codes, string(code))
 	}
-	going := map[string]bool{}
+	scheduled := map[string]bool{}
 	pages := sdk.NewDescribeInstanceStatusPaginator(i.api, &sdk.DescribeInstanceStatusInput{
 		IncludeAllInstances: aws.Bool(true),
 		Filters:             []types.Filter{{Name: aws.String("event.code"), Values: codes}},
@@ -168,18 +184,18 @@ func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
 			return nil, fmt.Errorf("describe scheduled events: %w", err)
 		}
 		for _, one := range out.InstanceStatuses {
-			if slices.ContainsFunc(one.Events, isAhead) {
-				going[aws.ToString(one.InstanceId)] = true
+			if slices.ContainsFunc(one.Events, isUnfinished) {
+				scheduled[aws.ToString(one.InstanceId)] = true
 			}
 		}
 	}
-	return going, nil
+	return scheduled, nil
 }
 
-// isAhead tells whether the event is still to come or under way. One that is over is described for up to a
-// week, and says so at the beginning of its description (Amazon EC2 user guide, "Scheduled events for your
-// instances").
-func isAhead(e types.InstanceStatusEvent) bool {
+// isUnfinished reports whether the event is scheduled or in progress. EC2 describes one that is over for up to a
+// week, with that at the beginning of its description. Source: "Scheduled events for your instances" in the Amazon
+// EC2 user guide.
+func isUnfinished(e types.InstanceStatusEvent) bool {
 	text := aws.ToString(e.Description)
 	return !strings.HasPrefix(text, "[Completed]") && !strings.HasPrefix(text, "[Canceled]")
 }

@@ -1,4 +1,4 @@
-package refresh
+package autoscaling
 
 import (
 	"context"
@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // changes notes what a Writer asks for. A call whose name is in fails is refused.
@@ -21,7 +24,7 @@ type changes struct {
 	ChangesAPI
 	fails map[string]error
 	done  []string
-	start *autoscaling.StartInstanceRefreshInput
+	start *sdk.StartInstanceRefreshInput
 }
 
 func (c *changes) note(call, detail string) error {
@@ -30,27 +33,27 @@ func (c *changes) note(call, detail string) error {
 }
 
 func (c *changes) StartInstanceRefresh(
-	_ context.Context, in *autoscaling.StartInstanceRefreshInput, _ ...func(*autoscaling.Options),
-) (*autoscaling.StartInstanceRefreshOutput, error) {
+	_ context.Context, in *sdk.StartInstanceRefreshInput, _ ...func(*sdk.Options),
+) (*sdk.StartInstanceRefreshOutput, error) {
 	c.start = in
-	return &autoscaling.StartInstanceRefreshOutput{}, c.note("start", "")
+	return &sdk.StartInstanceRefreshOutput{}, c.note("start", "")
 }
 
 func (c *changes) SetDesiredCapacity(
-	_ context.Context, in *autoscaling.SetDesiredCapacityInput, _ ...func(*autoscaling.Options),
-) (*autoscaling.SetDesiredCapacityOutput, error) {
+	_ context.Context, in *sdk.SetDesiredCapacityInput, _ ...func(*sdk.Options),
+) (*sdk.SetDesiredCapacityOutput, error) {
 	return nil, c.note("set", fmt.Sprint(*in.DesiredCapacity))
 }
 
 func (c *changes) CreateOrUpdateTags(
-	_ context.Context, in *autoscaling.CreateOrUpdateTagsInput, _ ...func(*autoscaling.Options),
-) (*autoscaling.CreateOrUpdateTagsOutput, error) {
+	_ context.Context, in *sdk.CreateOrUpdateTagsInput, _ ...func(*sdk.Options),
+) (*sdk.CreateOrUpdateTagsOutput, error) {
 	return nil, c.note("tag", *in.Tags[0].Value)
 }
 
 func (c *changes) DeleteTags(
-	_ context.Context, in *autoscaling.DeleteTagsInput, _ ...func(*autoscaling.Options),
-) (*autoscaling.DeleteTagsOutput, error) {
+	_ context.Context, in *sdk.DeleteTagsInput, _ ...func(*sdk.Options),
+) (*sdk.DeleteTagsOutput, error) {
 	return nil, c.note("untag", *in.Tags[0].ResourceId)
 }
 
@@ -63,31 +66,31 @@ func TestRaise(t *testing.T) {
 		tag     string
 		by      int
 		fails   map[string]error
-		want    Surge
+		want    refresh.Surge
 		done    []string
 		failed  string
 	}{
-		{name: "the tag comes before the capacity", desired: 3, by: 2, want: Surge{3, 5}, done: []string{"tag 3-5", "set 5"}},
+		{name: "the tag comes before the capacity", desired: 3, by: 2, want: refresh.Surge{From: 3, To: 5}, done: []string{"tag 3-5", "set 5"}},
 		{name: "more than the group's most changes nothing", desired: 3, by: 3, failed: "from 3 to 6: its maximum is 5"},
 		{name: "by nothing", desired: 3, failed: "by 0"},
-		{name: "interrupted behind the tag: it goes on", desired: 3, tag: "3-4", by: 2, want: Surge{3, 4}, done: []string{"set 4"}},
-		{name: "raised already", desired: 4, tag: "3-4", by: 1, want: Surge{3, 4}},
-		{name: "given back in part already", desired: 4, tag: "3-5", by: 2, want: Surge{3, 5}},
-		{name: "lowered by somebody since: raised from there", desired: 2, tag: "3-4", by: 1, want: Surge{2, 3}, done: []string{"tag 2-3", "set 3"}},
+		{name: "interrupted behind the tag: it goes on", desired: 3, tag: "3-4", by: 2, want: refresh.Surge{From: 3, To: 4}, done: []string{"set 4"}},
+		{name: "raised already", desired: 4, tag: "3-4", by: 1, want: refresh.Surge{From: 3, To: 4}},
+		{name: "given back in part already", desired: 4, tag: "3-5", by: 2, want: refresh.Surge{From: 3, To: 5}},
+		{name: "lowered by somebody since: raised from there", desired: 2, tag: "3-4", by: 1, want: refresh.Surge{From: 2, To: 3}, done: []string{"tag 2-3", "set 3"}},
 		{name: "the group's most has fallen behind the tag", desired: 4, tag: "4-6", by: 2, failed: "from 4 to 6: its maximum is 5"},
 		{name: "without a tag nothing is raised", desired: 3, by: 1, fails: map[string]error{"tag": errors.New("denied")}, done: []string{"tag 3-4"}, failed: "denied"},
 		{
 			name: "refused: the tag goes again", desired: 3, by: 1, fails: map[string]error{"set": refused},
-			want: Surge{3, 4}, done: []string{"tag 3-4", "set 4", "untag workers"}, failed: "above max value",
+			want: refresh.Surge{From: 3, To: 4}, done: []string{"tag 3-4", "set 4", "untag workers"}, failed: "above max value",
 		},
 		{
 			name: "no answer: the tag stays, for it may have been raised", desired: 3, by: 1, fails: map[string]error{"set": errors.New("timeout")},
-			want: Surge{3, 4}, done: []string{"tag 3-4", "set 4"}, failed: "timeout",
+			want: refresh.Surge{From: 3, To: 4}, done: []string{"tag 3-4", "set 4"}, failed: "timeout",
 		},
 	} {
-		g := Group{Name: "workers", Desired: tt.desired, Max: 5, Tags: map[string]string{}}
+		g := refresh.Group{Name: "workers", Desired: tt.desired, Max: 5, Tags: map[string]string{}}
 		if tt.tag != "" {
-			g.Tags[surgeTag] = tt.tag
+			g.Tags[refresh.SurgeTag] = tt.tag
 		}
 		api := &changes{fails: tt.fails}
 		got, err := NewWriter(api).Raise(t.Context(), g, tt.by)
@@ -126,9 +129,9 @@ func TestLower(t *testing.T) {
 		{name: "no tag", desired: 4},
 		{name: "refused: the tag stays", desired: 5, tag: "3-5", fails: map[string]error{"set": errors.New("denied")}, done: []string{"set 3"}, failed: "denied"},
 	} {
-		g := Group{Name: "workers", Desired: tt.desired, Min: 2, Max: 5, Tags: map[string]string{}}
+		g := refresh.Group{Name: "workers", Desired: tt.desired, Min: 2, Max: 5, Tags: map[string]string{}}
 		if tt.tag != "" {
-			g.Tags[surgeTag] = tt.tag
+			g.Tags[refresh.SurgeTag] = tt.tag
 		}
 		api := &changes{fails: tt.fails}
 		got, err := NewWriter(api).Lower(t.Context(), g)
@@ -146,37 +149,37 @@ func TestStartDesiredConfiguration(t *testing.T) {
 	pinned := mixedPolicy()
 	pinned.LaunchTemplate.LaunchTemplateSpecification = byID("lt-1", "7")
 	pinned.LaunchTemplate.Overrides[1].LaunchTemplateSpecification = byID("lt-2", "3")
-	mixed := Group{Source: toSource(types.AutoScalingGroup{MixedInstancesPolicy: mixedPolicy()})}
-	target := Mixed{Template: Template{"lt-1", "node", "7"}, Overrides: slices.Clone(mixed.Source.Mixed.Overrides)}
-	target.Overrides[1].Template = &Template{"lt-2", "arm", "3"}
+	mixed := refresh.Group{Source: toSource(types.AutoScalingGroup{MixedInstancesPolicy: mixedPolicy()})}
+	target := refresh.Mixed{Template: *template("lt-1", "node", "7"), Overrides: slices.Clone(mixed.Source.Mixed.Overrides)}
+	target.Overrides[1].Template = template("lt-2", "arm", "3")
 	for _, tt := range []struct {
 		name   string
-		group  Group
-		source Source
+		group  refresh.Group
+		source refresh.Source
 		free   bool // Not pinned.
 		want   *types.DesiredConfiguration
 		failed string
 	}{
-		{name: "a template goes by its id alone", source: Source{Template: &Template{"lt-1", "node", "7"}}, want: &types.DesiredConfiguration{LaunchTemplate: byID("lt-1", "7")}},
+		{name: "a template goes by its id alone", source: refresh.Source{Template: template("lt-1", "node", "7")}, want: &types.DesiredConfiguration{LaunchTemplate: byID("lt-1", "7")}},
 		{
-			name: "a template that only its name is known of", source: Source{Template: &Template{Name: "node"}},
+			name: "a template that only its name is known of", source: refresh.Source{Template: &refresh.Template{Name: "node"}},
 			want: &types.DesiredConfiguration{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("node"), Version: aws.String("$Default")}},
 		},
-		{name: "not pinned", source: Source{Template: &Template{"lt-1", "node", "7"}}, free: true},
-		{name: "a launch configuration cannot be desired", source: Source{Configuration: "lc"}},
-		{name: "a mixed instances policy is sent whole, but for the versions", group: mixed, source: Source{Mixed: &target}, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
-		{name: "a policy that was not described", group: Group{Name: "workers"}, source: Source{Mixed: &target}, failed: "group workers"},
-		{name: "another policy", group: mixed, source: Source{Mixed: &Mixed{}}, failed: "is not made of"},
+		{name: "not pinned", source: refresh.Source{Template: template("lt-1", "node", "7")}, free: true},
+		{name: "a launch configuration cannot be desired", source: refresh.Source{Configuration: "lc"}},
+		{name: "a mixed instances policy is sent whole, but for the versions", group: mixed, source: refresh.Source{Mixed: &target}, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
+		{name: "a policy that was not described", group: refresh.Group{Name: "workers"}, source: refresh.Source{Mixed: &target}, failed: "group workers"},
+		{name: "another policy", group: mixed, source: refresh.Source{Mixed: &refresh.Mixed{}}, failed: "is not made of"},
 	} {
 		api := &changes{}
-		_, err := NewWriter(api).Start(t.Context(), tt.group, Target{Source: tt.source}, !tt.free, Preferences{})
+		_, err := NewWriter(api).Start(t.Context(), tt.group, refresh.Target{Source: tt.source}, !tt.free, refresh.Preferences{})
 		if !fails(err, tt.failed) || err != nil != (api.start == nil) {
 			t.Errorf("%s: %v, sent %v", tt.name, err, api.start)
 		} else if err == nil && !reflect.DeepEqual(api.start.DesiredConfiguration, tt.want) {
 			t.Errorf("%s: sent %+v", tt.name, api.start.DesiredConfiguration)
 		}
 	}
-	if !reflect.DeepEqual(mixed.Source.Mixed.Policy.wire, *mixedPolicy()) {
+	if !reflect.DeepEqual(policyOf(&mixed.Source), *mixedPolicy()) {
 		t.Error("the described policy was changed")
 	}
 }
@@ -193,20 +196,20 @@ func TestPreferencesWire(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		p    Preferences
+		p    refresh.Preferences
 		want *types.RefreshPreferences
 	}{
-		{"what is sent always", Preferences{}, always(func(*types.RefreshPreferences) {})},
-		{"matching, protected, standby", Preferences{SkipMatching: true, Protected: "Wait", Standby: "Terminate"}, always(func(p *types.RefreshPreferences) {
+		{"what is sent always", refresh.Preferences{}, always(func(*types.RefreshPreferences) {})},
+		{"matching, protected, standby", refresh.Preferences{SkipMatching: true, Protected: "Wait", Standby: "Terminate"}, always(func(p *types.RefreshPreferences) {
 			p.SkipMatching, p.ScaleInProtectedInstances, p.StandbyInstances = aws.Bool(true), "Wait", "Terminate"
 		})},
-		{"a warmup of 0 is not none", Preferences{Warmup: new(time.Duration(0))}, always(func(p *types.RefreshPreferences) {
+		{"a warmup of 0 is not none", refresh.Preferences{Warmup: new(time.Duration(0))}, always(func(p *types.RefreshPreferences) {
 			p.InstanceWarmup = aws.Int32(0)
 		})},
-		{"parts of a second count as one", Preferences{Bake: new(1500 * time.Millisecond)}, always(func(p *types.RefreshPreferences) {
+		{"parts of a second count as one", refresh.Preferences{Bake: new(1500 * time.Millisecond)}, always(func(p *types.RefreshPreferences) {
 			p.BakeTime = aws.Int32(2)
 		})},
-		{"percentages, checkpoints and alarms", Preferences{
+		{"percentages, checkpoints and alarms", refresh.Preferences{
 			MinHealthy: new(100), MaxHealthy: new(150), Checkpoints: []int{20, 100}, CheckpointDelay: new(time.Minute), Alarms: []string{"a"}, AutoRollback: true,
 		}, always(func(p *types.RefreshPreferences) {
 			p.MinHealthyPercentage, p.MaxHealthyPercentage = aws.Int32(100), aws.Int32(150)
@@ -214,7 +217,7 @@ func TestPreferencesWire(t *testing.T) {
 			p.AlarmSpecification, p.AutoRollback = &types.AlarmSpecification{Alarms: []string{"a"}}, aws.Bool(true)
 		})},
 	} {
-		if got := tt.p.wire(); !reflect.DeepEqual(got, tt.want) {
+		if got := fromPreferences(tt.p); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: got %+v", tt.name, got)
 		}
 	}
@@ -226,27 +229,27 @@ func TestVerdicts(t *testing.T) {
 		code, message string
 		want          error
 	}{
-		{"InstanceRefreshInProgress", "An Instance Refresh is already in progress.", ErrInProgress},
-		{"ActiveInstanceRefreshNotFound", "No in progress or pending Instance Refresh found.", ErrNoRefresh},
-		{"IrreversibleInstanceRefresh", "It has no desired configuration.", ErrIrreversible},
-		{"ValidationError", "Instance Id not found - No managed instance found for instance ID: i-1", ErrGone},
-		{"ValidationError", "The instance i-1 is not part of Auto Scaling group workers.", ErrGone},
-		{"ValidationError", "The instance i-1 is not in InService or Standby.", ErrGone},
+		{"InstanceRefreshInProgress", "An Instance Refresh is already in progress.", refresh.ErrInProgress},
+		{"ActiveInstanceRefreshNotFound", "No in progress or pending Instance Refresh found.", refresh.ErrNoRefresh},
+		{"IrreversibleInstanceRefresh", "It has no desired configuration.", refresh.ErrIrreversible},
+		{"ValidationError", "Instance Id not found - No managed instance found for instance ID: i-1", refresh.ErrGone},
+		{"ValidationError", "The instance i-1 is not part of Auto Scaling group workers.", refresh.ErrGone},
+		{"ValidationError", "The instance i-1 is not in InService or Standby.", refresh.ErrGone},
 		{"ValidationError", "Currently, desiredSize equals minSize (1).", nil},
 		{"ValidationError", "AutoScalingGroup name not found - AutoScalingGroup 'x' not found", nil},
 		{"AccessDenied", "Instance Id not found", nil},
 	} {
-		err := verdict(&smithy.GenericAPIError{Code: tt.code, Message: tt.message}, "do %s", "it")
-		for _, one := range []error{ErrInProgress, ErrNoRefresh, ErrIrreversible, ErrGone} {
+		err := wrap(&smithy.GenericAPIError{Code: tt.code, Message: tt.message}, "do %s", "it")
+		for _, one := range []error{refresh.ErrInProgress, refresh.ErrNoRefresh, refresh.ErrIrreversible, refresh.ErrGone} {
 			if errors.Is(err, one) != errors.Is(tt.want, one) {
 				t.Errorf("%s, %q is %v: %v", tt.code, tt.message, one, errors.Is(err, one))
 			}
 		}
-		if !strings.HasPrefix(err.Error(), "do it: ") || !strings.Contains(err.Error(), tt.message) || codeOf(err) != tt.code {
+		if !strings.HasPrefix(err.Error(), "do it: ") || !strings.Contains(err.Error(), tt.message) || cloud.ErrorCode(err) != tt.code {
 			t.Errorf("%s: %v", tt.code, err)
 		}
 	}
-	if err := verdict(nil, "do it"); err != nil {
+	if err := wrap(nil, "do it"); err != nil {
 		t.Errorf("success is %v", err)
 	}
 }
