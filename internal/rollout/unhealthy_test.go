@@ -21,8 +21,8 @@ func batching() Config {
 	return cfg
 }
 
-// replaceUnhealthy is the script of a group whose policy launches first: three looks after an instance was marked
-// another is in its place.
+// replaceUnhealthy is the script of a group whose policy launches first: three looks after an instance was
+// marked another is in its place.
 func replaceUnhealthy(a *amazon) func(int) {
 	since := map[string]int{}
 	return func(looks int) {
