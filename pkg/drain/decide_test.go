@@ -466,20 +466,20 @@ func TestDecideExplainsWhyAPodIsHeld(t *testing.T) {
 	}{
 		{
 			"a budget that allows nothing now", pod("a", budgeted("x/b")), onlyBudget(budget(3)),
-			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it asks for 3",
+			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it requires 3",
 		},
 		{
 			"a budget of which others have more than there is", pod("a", budgeted("x/b")), onlyBudget(budget(4, allowing(-2))),
-			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it asks for 3",
+			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it requires 3",
 		},
 		{
 			"a budget that never allows anything", pod("a", budgeted("x/b")), onlyBudget(fullBudget(2)),
-			"it never allows a disruption: 2 of its 2 pods are healthy, and it asks for 2",
+			"it never allows a disruption: 2 of its 2 pods are healthy, and it requires 2",
 		},
 		{
 			"two budgets", pod("a", budgeted("x/b", "x/c")),
 			map[string]Budget{"x/b": budget(5), "x/c": budget(5)},
-			"2 PodDisruptionBudgets select the pod, and the eviction API serves no such pod",
+			"2 PodDisruptionBudgets select the pod, and the eviction API refuses such a pod",
 		},
 		{"a budget that only the API server has seen", pod("a", tried(Blocked, m)), nil, "the API server says so"},
 	} {
