@@ -356,10 +356,7 @@ func TestBudgetsThatCannotBeListed(t *testing.T) {
 		begins  time.Duration
 		asked   string // more than once, if it must
 	}{
-		{
-			name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second,
-			begins: 2 * time.Second, asked: "evict a uid-a",
-		},
+		{name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, asked: "evict a uid-a"},
 		{
 			name: "not listed: it begins after a tenth of the time to the first last call", pods: a, listed: time.Hour,
 			begins: 59 * time.Second, asked: "evict a uid-a",
