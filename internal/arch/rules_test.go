@@ -38,8 +38,10 @@ func rows() map[string]int {
 		"internal/rollout": 4,
 		"internal/config":  4, // Above row 2, as it gathers the Config of each room there.
 
-		"cmd/agent":   5,
-		"cmd/trigger": 5,
+		"internal/cli": 5,
+
+		"cmd/agent":   6,
+		"cmd/trigger": 6,
 	}
 }
 
@@ -52,7 +54,7 @@ type guard struct {
 
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
-	cmds := []string{"cmd/agent", "cmd/trigger"}
+	cmds := []string{"cmd/agent", "internal/cli"}
 	and := func(rooms ...string) []string { return append(rooms, cmds...) }
 	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster", "internal/retry")
 	return []guard{

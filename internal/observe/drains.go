@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -176,7 +177,7 @@ func (o *Observer) NodeDrained(cause event.Event, n node.Node, r drain.Report) {
 		e.Msg("drain ended with pods left on the node")
 		c.Drained, c.Reason = false, reasonLeftBehind
 		c.Message = fmt.Sprintf("The drain ended with %d of %d pods left on the node: %s",
-			len(r.Left), r.Total, someOf(r.Left))
+			len(r.Left), r.Total, text.First(r.Left, mostNames))
 	}
 	o.events.OnNode(n.Name, n.UID, c.Reason, c.Message, !c.Drained)
 	o.conditions.Report(n.Name, n.UID, c)
@@ -192,21 +193,15 @@ func allLeft(r drain.Report) string {
 	return fmt.Sprintf("All %d pods have left the node", r.Total)
 }
 
-// someOf names the first of many, for an Event's message is bounded.
-func someOf(names []string) string {
-	const most = 10
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+// mostNames is how many names the message of an Event lists: its length is bounded.
+const mostNames = 10
 
 // VolumesStillAttached tells that volumes of a node were not waited for any longer.
 func (o *Observer) VolumesStillAttached(t drain.Target, volumes []string) {
 	o.log.Warn().Str("node", t.Name).Strs("volumes", volumes).Msg("volumes are still attached")
 	o.events.OnNode(t.Name, t.UID, reasonVolumesLeft, fmt.Sprintf(
 		"No longer waiting for %d volumes that are still attached; pods that need them elsewhere start late: %s",
-		len(volumes), someOf(volumes)), true)
+		len(volumes), text.First(volumes, mostNames)), true)
 }
 
 // ConditionFailed tells that a Node could not be made to show its condition.

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -70,7 +71,7 @@ func (o *Observer) LaunchOverdue(e event.Event, n node.Node, missing []string, o
 		end = ": it goes into service all the same"
 	}
 	o.events.OnNode(n.Name, n.UID, reasonNotServiceable,
-		"The node of the launching instance "+e.InstanceID+" still waits for "+someOf(missing)+end, true)
+		"The node of the launching instance "+e.InstanceID+" still waits for "+text.First(missing, mostNames)+end, true)
 }
 
 // LaunchUncordoned tells that what an earlier termination had left on a node is off it.

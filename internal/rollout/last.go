@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -65,12 +66,12 @@ func (r *rollout) leftBehind(id string) string {
 
 // drains says what is left when the refresh itself is over.
 func (r *rollout) drains(id string) string {
-	text := "instance refresh " + id + " is over"
+	message := "instance refresh " + id + " is over"
 	if n := len(r.leaving()); n > 0 {
-		text += fmt.Sprintf("; %s on the way out, which goes on; run the same command again to follow that",
-			counted(n, "old instance is", "old instances are"))
+		message += fmt.Sprintf("; %s on the way out, which goes on; run the same command again to follow that",
+			text.Plural(n, "old instance is", "old instances are"))
 	}
-	return text
+	return message
 }
 
 // undo cancels the refresh, or has it rolled back, and says what came of it. In ModeUnhealthy there is only a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -32,7 +33,7 @@ func (r *rollout) earlier(ctx context.Context) (id string, e ending) {
 	}
 	r.card.set(func(g *report.Group) { g.Refresh, g.Attached = last.ID, true })
 	r.card.note(refresh.OK, "instance refresh %s has replaced all instances, and %s on the way out: that is "+
-		"followed, and no other one started", last.ID, counted(len(r.leaving()), "old one is", "old ones are"))
+		"followed, and no other one started", last.ID, text.Plural(len(r.leaving()), "old one is", "old ones are"))
 	return last.ID, ending{}
 }
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -297,7 +297,7 @@ func (r *rollout) verify(ctx context.Context) ending {
 	r.show(nil)
 	e := verdict(len(r.old), left, retained)
 	if e.outcome == report.Nothing && len(r.cfg.Only) > 0 {
-		e.message = "none of the instances that --instance names is in the group: " + few(r.cfg.Only)
+		e.message = "none of the instances that --instance names is in the group: " + text.First(r.cfg.Only, mostNames)
 	}
 	return e
 }
@@ -317,12 +317,12 @@ func verdict(total int, left, retained []string) ending {
 	var messages []string
 	if len(left) > 0 {
 		messages = append(messages, fmt.Sprintf("%s still outdated: %s; trigger plan says why",
-			are(len(left)), few(left)))
+			text.Plural(len(left), "instance is", "instances are"), text.First(left, mostNames)))
 	}
 	if len(retained) > 0 {
 		messages = append(messages, fmt.Sprintf("%s retained, because a terminating hook was abandoned: %s; look "+
 			"at the nodes, then terminate them with aws autoscaling terminate-instance-in-auto-scaling-group",
-			are(len(retained)), few(retained)))
+			text.Plural(len(retained), "instance is", "instances are"), text.First(retained, mostNames)))
 	}
 	switch {
 	case len(messages) > 0:
@@ -330,26 +330,9 @@ func verdict(total int, left, retained []string) ending {
 	case total == 0:
 		return ending{report.Nothing, "no instance is outdated"}
 	default:
-		return ending{report.Done, instances(total) + " replaced"}
+		return ending{report.Done, text.Count(total, "instance") + " replaced"}
 	}
 }
 
-func instances(n int) string { return counted(n, "instance", "instances") }
-
-func are(n int) string { return counted(n, "instance is", "instances are") }
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
-}
-
-// few names the first of them, and how many there are besides.
-func few(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+// mostNames is how many instances or nodes a message lists.
+const mostNames = 5

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -48,7 +49,7 @@ func (s *stall) message(g refresh.Group, f *refresh.Refresh, waiting string) str
 		}
 	}
 	if held := s.rollout.held(); len(held) > 0 {
-		message += "; held up: " + few(held)
+		message += "; held up: " + text.First(held, mostNames)
 	}
 	if halted := g.Halted(); len(halted) > 0 {
 		message += "; suspended: " + strings.Join(halted, ", ") + ", without which nothing is replaced: resume " +

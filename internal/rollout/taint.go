@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -92,7 +93,7 @@ func (r *rollout) untaint(ctx context.Context, e ending) {
 	}
 	if r.goesOn(e) {
 		if len(nodes) > 0 {
-			r.card.note(refresh.OK, "the taint %s stays on %s", cluster.OutdatedTaint, numberOfNodes(len(nodes)))
+			r.card.note(refresh.OK, "the taint %s stays on %s", cluster.OutdatedTaint, text.Count(len(nodes), "node"))
 		}
 		return
 	}
@@ -136,12 +137,10 @@ func (r *rollout) alter(
 		})
 	}
 	if err := work.Wait(); err != nil {
-		r.card.note(refresh.Warn, "%s could not be %s: %s: %v", numberOfNodes(len(failed)), done,
-			few(failed), err)
+		r.card.note(refresh.Warn, "%s could not be %s: %s: %v", text.Count(len(failed), "node"), done,
+			text.First(failed, mostNames), err)
 	}
 	if n := len(nodes) - len(failed); n > 0 {
-		r.card.note(refresh.OK, "%s: %s", numberOfNodes(n), done)
+		r.card.note(refresh.OK, "%s: %s", text.Count(n, "node"), done)
 	}
 }
-
-func numberOfNodes(n int) string { return counted(n, "node", "nodes") }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // Pace is how ModeUnhealthy goes about it.
@@ -188,14 +190,14 @@ func (i Instance) told() string {
 func (f flight) waiting() string {
 	var parts []string
 	if n := len(f.going); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s to go: %s", count(n, "old instance"), listed(f.going)))
+		parts = append(parts, fmt.Sprintf("%s to go: %s", text.Count(n, "old instance"), listed(f.going)))
 	}
 	if n := len(f.coming); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s to come: %s", count(n, "new instance"), listed(f.coming)))
+		parts = append(parts, fmt.Sprintf("%s to come: %s", text.Count(n, "new instance"), listed(f.coming)))
 	}
 	short := f.desired - f.serving
 	if n := len(f.unready); n > 0 && short > 0 {
-		parts = append(parts, fmt.Sprintf("%s to be ready: %s", count(n, "node"), listed(f.unready)))
+		parts = append(parts, fmt.Sprintf("%s to be ready: %s", text.Count(n, "node"), listed(f.unready)))
 	}
 	if n := short - len(f.coming) - len(f.unready); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of the %d desired instances to be launched", n, f.desired))

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // Processes of Auto Scaling, in the API's words. What the suspension of each means is told in "Suspend and
@@ -153,7 +155,7 @@ func budgeted(_ Group, f Facts) (Level, string) {
 		return "", ""
 	case len(f.Cluster.Blocking) > 0:
 		return Warn, fmt.Sprintf("%s nothing now: drains wait until they do, or the hook's time is over: %s",
-			number(len(f.Cluster.Blocking), "disruption budget allows", "disruption budgets allow"),
+			text.Plural(len(f.Cluster.Blocking), "disruption budget allows", "disruption budgets allow"),
 			listed(f.Cluster.Blocking))
 	default:
 		return OK, "no disruption budget forbids to move a pod"
@@ -166,7 +168,7 @@ func joined(_ Group, f Facts) (Level, string) {
 		return "", ""
 	case len(f.Cluster.Missing) > 0:
 		return Warn, fmt.Sprintf("%s no node that is ready, so that less is in service than AWS believes: %s",
-			number(len(f.Cluster.Missing), "instance has", "instances have"), listed(f.Cluster.Missing))
+			text.Plural(len(f.Cluster.Missing), "instance has", "instances have"), listed(f.Cluster.Missing))
 	default:
 		return OK, "every instance in service is a node that is ready"
 	}
@@ -188,7 +190,7 @@ func outdated(g Group, f Facts) (Level, string) {
 	case f.Outdated == 0:
 		return OK, "no instance is outdated"
 	default:
-		return OK, number(f.Outdated, "instance is outdated", "instances are outdated")
+		return OK, text.Plural(f.Outdated, "instance is outdated", "instances are outdated")
 	}
 }
 

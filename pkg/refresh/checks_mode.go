@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // RefreshPreferences' words for what becomes of instances that are protected or in standby.
@@ -256,7 +258,7 @@ func matches(g Group, f Facts) (Level, string) {
 	default:
 		return Warn, fmt.Sprintf("AWS does not see that %s outdated, since template and type match: %s; say "+
 			"--skip-matching=false, which replaces all instances, or --mode unhealthy",
-			number(len(unseen), "instance is", "instances are"), listed(unseen))
+			text.Plural(len(unseen), "instance is", "instances are"), listed(unseen))
 	}
 }
 
@@ -293,7 +295,7 @@ func standsBy(g Group, f Facts) (Level, string) {
 
 // left tells what becomes of instances that are in the way. What RefreshPreferences does not say is Wait.
 func (f Facts) left(ids []string, preference, are, todo string) (Level, string) {
-	text := fmt.Sprintf("%s %s: %s", number(len(ids), "instance is", "instances are"), are, listed(ids))
+	text := fmt.Sprintf("%s %s: %s", text.Plural(len(ids), "instance is", "instances are"), are, listed(ids))
 	switch {
 	case len(ids) == 0:
 		return OK, "no instance that is to be replaced is " + are

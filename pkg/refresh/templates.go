@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // Words for versions, in the API's own.
@@ -218,11 +220,11 @@ func (s Source) at(version string) (other Source, problem string) {
 func (s Source) text(words Source) string {
 	switch {
 	case s.Mixed != nil:
-		text := "mixed instances policy with launch template " + s.Mixed.Template.at(words.Mixed.Template.Version)
+		policy := "mixed instances policy with launch template " + s.Mixed.Template.at(words.Mixed.Template.Version)
 		if n := len(s.Mixed.Overrides); n > 0 {
-			text += " and " + count(n, "override")
+			policy += " and " + text.Count(n, "override")
 		}
-		return text
+		return policy
 	case s.Template != nil:
 		return "launch template " + s.Template.at(words.Template.Version)
 	case s.Configuration != "":

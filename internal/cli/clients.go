@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func (p *program) connectKubernetes(ctx context.Context, w *world) error {
 	if s.noKubernetes {
 		return nil
 	}
-	client, view, stop, err := watch(ctx, s)
+	client, view, stop, err := p.watch(ctx)
 	switch {
 	case err == nil:
 		w.view, w.tainter, w.close = view, cluster.NewTainter(client), stop
@@ -111,10 +111,10 @@ func (p *program) connectKubernetes(ctx context.Context, w *world) error {
 }
 
 // watch has a View follow the nodes until it is stopped.
-func watch(
-	ctx context.Context, s *settings,
+func (p *program) watch(
+	ctx context.Context,
 ) (client kubernetes.Interface, view *cluster.View, stop func(), err error) {
-	client, err = kubernetesClient(s.kubeconfig, s.context)
+	client, err = p.kubernetesClient()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -141,10 +141,10 @@ func watch(
 }
 
 // kubernetesClient follows kubectl's rules, and in a pod its ServiceAccount.
-func kubernetesClient(kubeconfig, inContext string) (kubernetes.Interface, error) {
+func (p *program) kubernetesClient() (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: inContext}
+	rules.ExplicitPath = p.settings.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: p.settings.context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
@@ -155,7 +155,7 @@ func kubernetesClient(kubeconfig, inContext string) (kubernetes.Interface, error
 	cfg.QPS = -1 // the API server's own priority and fairness decides what it takes
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + version
+	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + p.version
 	cfg.WarningHandler = rest.NoWarnings{}
 	return kubernetes.NewForConfig(cfg)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 // program is one run of the trigger.
 type program struct {
+	version        string
 	environ        map[string]string
 	stdout, stderr io.Writer
 	settings       *settings
@@ -34,7 +35,7 @@ const (
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
 	p := &program{
-		environ: environment(environ), stdout: stdout, stderr: stderr, settings: s, sections: sections(s),
+		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s, sections: sections(s),
 	}
 	p.perform = p.do
 	return p
@@ -62,7 +63,7 @@ func (p *program) commands() *cobra.Command {
 	root.Args = nil // so that an unknown command is told with those that it resembles
 	// No template of cobra's is set: text/template calls methods by name, so that the linker would have to keep
 	// all methods of the SDK, and the program be more than twice as large.
-	root.Version = version
+	root.Version = p.version
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetHelpFunc(p.help(root.HelpFunc()))

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -48,25 +48,25 @@ func terminalOf(w io.Writer) (size func() (cols, rows int), terminal bool) {
 	}, term.IsTerminal(fd)
 }
 
-// outliveReaders has a write to a pipe that nobody reads any more fail, instead of ending the program amid a
-// rollout. The signal is not ignored: programs that are started, for credentials, would inherit that.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+// surviveClosedPipes makes a write to a closed pipe fail, instead of ending the program during a rollout. The
+// signal is caught, not ignored: programs that are started for credentials would inherit that.
+func surviveClosedPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// giveBack gives a terminal what a live view that is cut off has taken. It does not wait for a terminal that
-// takes nothing, as one does that was halted by Ctrl-S.
-func giveBack(f *os.File) {
-	const patience = 200 * time.Millisecond
+// restoreTerminal undoes what a live view that is cut off has changed in a terminal. It gives up on a terminal
+// that accepts no output, as one does that was halted by Ctrl-S.
+func restoreTerminal(f *os.File) {
+	const timeout = 200 * time.Millisecond
 	if !term.IsTerminal(int(f.Fd())) {
 		return
 	}
-	given := make(chan struct{})
+	written := make(chan struct{})
 	go func() {
-		defer close(given)
+		defer close(written)
 		_, _ = f.WriteString(report.Restore + "\n")
 	}()
 	select {
-	case <-given:
-	case <-time.After(patience):
+	case <-written:
+	case <-time.After(timeout):
 	}
 }
 

@@ -1,10 +1,11 @@
-package main
+package cli
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,11 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
+
+// run runs the trigger and returns its exit code.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	return newProgram(environ, stdout, stderr).run(ctx, args)
+}
 
 // read reads a command line as the program does, and does nothing.
 func read(t *testing.T, environ []string, args ...string) (s *settings, asked verb, stderr string) {
@@ -333,7 +339,7 @@ func TestVariables(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "trigger version "+version+"\n" {
+	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "trigger version dev\n" {
 		t.Errorf("exit code %d: %q, %q", code, stdout.String(), stderr.String())
 	}
 }
@@ -372,11 +378,11 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestTwice: the first signal asks, and only the second one ends the program.
-func TestTwice(t *testing.T) {
+// TestSignals: the first signal stops the trigger in order, and only the second one ends the program.
+func TestSignals(t *testing.T) {
 	t.Parallel()
 	signals, asked, ended := make(chan os.Signal), make(chan bool, 1), make(chan bool)
-	go twice(signals, func() { asked <- true }, func() { close(ended) })
+	go handleSignals(signals, func() { asked <- true }, func() { close(ended) })
 	signals <- os.Interrupt
 	<-asked
 	select {
@@ -409,7 +415,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("go test ./cmd/trigger -run TestHelp -update writes it anew (-want +got):\n%s", diff)
+		t.Errorf("go test ./internal/cli -run TestHelp -update writes it anew (-want +got):\n%s", diff)
 	}
 	for line := range strings.Lines(got) {
 		if len(strings.TrimRight(line, "\n")) > 110 {

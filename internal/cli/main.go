@@ -1,0 +1,50 @@
+// Package cli is the command line of the trigger: its commands, flags and variables, the clients of AWS and
+// Kubernetes, the output, and the exit codes. What the commands do is package rollout's.
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/klog/v2"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+)
+
+// Main runs the trigger with the arguments, the environment and the signals of the process, and returns the
+// exit code, as report.ExitCodes lists them.
+func Main(version string) (code int) {
+	surviveClosedPipes()
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's messages would break into the live view
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go handleSignals(interruptions(), cancel, func() {
+		restoreTerminal(os.Stdout)
+		os.Exit(report.Interrupted.ExitCode())
+	})
+	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
+	p.version = version
+	return p.run(ctx, os.Args[1:])
+}
+
+// interruptions are the signals that ask the trigger to stop. SIGHUP is one only if it is not ignored already:
+// nohup ignores it so that the program outlives its terminal.
+func interruptions() <-chan os.Signal {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// handleSignals stops the trigger in order at the first signal, and ends it at once at the second one.
+func handleSignals(signals <-chan os.Signal, stop, exit func()) {
+	<-signals
+	stop()
+	<-signals
+	exit()
+}
