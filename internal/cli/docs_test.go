@@ -139,12 +139,12 @@ func TestThePermissionsOfTheDocs(t *testing.T) {
 		}
 	}
 	want := slices.Sorted(maps.Keys(called))
-	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Permissions\n")
-	table, _, _ := strings.Cut(section, "\n\nWhat ")
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/iam.md"], "\n## What the trigger may do\n")
+	table, _, _ := strings.Cut(section, "\n\nFor ")
 	named := regexp.MustCompile(`\b(?:autoscaling|ec2):[A-Z]\w+`).FindAllString(table, -1)
 	slices.Sort(named)
 	if named = slices.Compact(named); !slices.Equal(named, want) {
-		t.Errorf("the table in docs/trigger.md has %q, the trigger calls %q", named, want)
+		t.Errorf("the table in docs/iam.md has %q, the trigger calls %q", named, want)
 	}
 }
 
