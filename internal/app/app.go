@@ -28,7 +28,7 @@ import (
 // Run runs the agent until ctx ends or a component fails, and returns that failure. It logs to stdout.
 func Run(ctx context.Context, cfg config.Agent, version string, stdout io.Writer) error {
 	log := observe.NewLogger(cfg.Log, stdout)
-	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // client-go logs through klog
+	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // for client-go
 	awsConfig, err := cloud.Load(ctx, cloud.Config{})
 	if err != nil {
 		return err
@@ -72,8 +72,8 @@ func newObserver(
 	return observe.New(log, registry, events, nodes.Conditions, agent.Outcomes())
 }
 
-// kubernetesClient connects as KUBECONFIG says, or with the ServiceAccount of the pod. It has no client-side rate
-// limit: API Priority and Fairness in the API server limits it.
+// kubernetesClient connects as KUBECONFIG says, or with the ServiceAccount of the pod. It has no client-side
+// rate limit: API Priority and Fairness in the API server limits it.
 func kubernetesClient(version string) (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()

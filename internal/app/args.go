@@ -9,8 +9,9 @@ import (
 	"github.com/node-drainer/node-drainer/internal/config"
 )
 
-// Answer prints what the command-line arguments request, and returns the exit code: 1 if that cannot be written, 2
-// for an unknown argument. Arguments only print information: environment variables configure the agent.
+// Answer prints what the command-line arguments request, and returns the exit code: 1 if that cannot be
+// written, 2 for an unknown argument. Arguments only print information: environment variables configure the
+// agent.
 func Answer(args []string, version string, stdout, stderr io.Writer) int {
 	var err error
 	switch request := strings.Join(args, " "); {

@@ -51,7 +51,8 @@ func newComponents(
 		return components{}, err
 	}
 	instances := ec2.New(awsec2.NewFromConfig(awsConfig))
-	groups := autoscaling.New(awsautoscaling.NewFromConfig(awsConfig, withoutRetries), cfg.Hook, cfg.Queue.URL, o)
+	scaling := awsautoscaling.NewFromConfig(awsConfig, withoutRetries)
+	groups := autoscaling.New(scaling, cfg.Hook, cfg.Queue.URL, o)
 	consumer := queue.New(sqs.NewFromConfig(awsConfig), cfg.Queue, o)
 	consumer.Gate(elector.WaitForLease)
 	return components{
@@ -82,8 +83,8 @@ func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
 	}
 }
 
-// drainEnvironment returns the taint that draining nodes have, which of them are unreachable, and the agent's own
-// pod, which leaves its node last.
+// drainEnvironment returns the taint that draining nodes have, which of them are unreachable, and the agent's
+// own pod, which leaves its node last.
 func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 	env := drain.Environment{
 		Taint: corev1.Taint{
@@ -98,6 +99,6 @@ func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 	return env
 }
 
-// withoutRetries turns the SDK's retries off: package autoscaling retries, because it knows how long each call may
-// take, and reports every failure.
+// withoutRetries turns the SDK's retries off: package autoscaling retries, because it knows how long each
+// call may take, and reports every failure.
 func withoutRetries(o *awsautoscaling.Options) { o.RetryMaxAttempts = 1 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// run runs all components until ctx ends or one fails. Those that only read also run while another replica leads,
-// so that this one has filled caches and a checked queue when it becomes the leader.
+// run runs all components until ctx ends or one fails. Those that only read also run while another replica
+// leads, so that this one has filled caches and a checked queue when it becomes the leader.
 func (c components) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -21,8 +21,9 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 )
 
 // How long the world around may take to answer at the start.
@@ -31,11 +32,17 @@ const (
 	metadataTimeout = 500 * time.Millisecond
 )
 
+// reader reads groups from Auto Scaling, and what their instances are launched from from EC2.
+type reader struct {
+	*autoscaling.Reader
+	*ec2.LaunchReader
+}
+
 // world is what the trigger reaches.
 type world struct {
 	config  rollout.Config
-	reader  *refresh.Reader
-	groups  *autoscaling.Client
+	reader  reader
+	writer  *autoscaling.Writer
 	view    rollout.Cluster // nil without Kubernetes.
 	tainter rollout.Tainter // nil without Kubernetes.
 	close   func()
@@ -51,8 +58,9 @@ func (p *program) connect(ctx context.Context, v verb) (*world, error) {
 	}
 	amazon.Logger = logging.Nop{}
 	amazon.Retryer = patient
-	w := &world{config: p.settings.config(), groups: autoscaling.NewFromConfig(amazon), close: func() {}}
-	w.reader = refresh.NewReader(w.groups, ec2.NewFromConfig(amazon))
+	groups := awsautoscaling.NewFromConfig(amazon)
+	w := &world{config: p.settings.config(), writer: autoscaling.NewWriter(groups), close: func() {}}
+	w.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(amazon))}
 	if v != verbRun && v != verbPlan && v != verbStatus {
 		return w, nil
 	}
@@ -65,7 +73,7 @@ func (p *program) connect(ctx context.Context, v verb) (*world, error) {
 	return w, err
 }
 
-// patient retries what AWS throttles, for as long as package refresh gives a call: ten attempts fit into a
+// patient retries what AWS throttles, for as long as package autoscaling gives a call: ten attempts fit into a
 // minute. It has no budget of retries beside that: in a rollout of hours one would be spent some time.
 func patient() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {

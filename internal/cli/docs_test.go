@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
@@ -128,9 +130,9 @@ func TestThePermissionsOfTheDocs(t *testing.T) {
 		service string
 		calls   reflect.Type
 	}{
-		{"autoscaling", reflect.TypeFor[refresh.GroupsAPI]()},
-		{"autoscaling", reflect.TypeFor[refresh.ChangesAPI]()},
-		{"ec2", reflect.TypeFor[refresh.InstancesAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.GroupsAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.ChangesAPI]()},
+		{"ec2", reflect.TypeFor[ec2.LaunchAPI]()},
 	} {
 		for method := range api.calls.Methods() {
 			called[api.service+":"+method.Name] = true

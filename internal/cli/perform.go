@@ -137,7 +137,7 @@ func (k *keeper) End(r report.Rollout) {
 
 // trigger returns what can change groups.
 func (w *world) trigger(r report.Reporter) *rollout.Trigger {
-	t := rollout.New(w.config, w.reader, refresh.NewWriter(w.groups), w.view, r)
+	t := rollout.New(w.config, w.reader, w.writer, w.view, r)
 	t.Taints(w.tainter)
 	return t
 }

@@ -18,8 +18,8 @@ func podFacts() []fact {
 		deadline = "2000-01-01T01:00:00Z"
 		since    = "1999-12-31T23:56:00Z"
 		draining = "Node node-1 is being drained until " + deadline + "; the pod "
-		figures  = "it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2"
-		never    = "it never allows a disruption: 1 of its 1 pods are healthy, and it asks for 1"
+		figures  = "it allows 0 disruptions now: 2 of its 3 pods are healthy, and it requires 2"
+		never    = "it never allows a disruption: 1 of its 1 pods are healthy, and it requires 1"
 	)
 	line := func(more map[string]any) map[string]any {
 		more["node"] = "node-1"

@@ -26,8 +26,8 @@ type refreshPauser interface {
 	Resume(ctx context.Context, group string) error
 }
 
-// Act does one thing to the active refresh of each selected group, of all groups at once. It follows a refresh
-// that is cancelled or rolled back until that has ended, if Config.Wait is set.
+// Act does one thing to the active refresh of each selected group, of all groups at once. It follows a
+// refresh that is cancelled or rolled back until that has ended, if Config.Wait is set.
 func (t *Trigger) Act(ctx context.Context, a Action) (report.Outcome, error) {
 	s, err := t.planner.survey(ctx)
 	if err != nil && len(s.groups) == 0 {
@@ -63,8 +63,8 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	return ending{report.Done, "the process InstanceRefresh is resumed"}, nil
 }
 
-// endRefresh cancels the refresh of the group, or has it rolled back, and resumes at its end what was suspended
-// for it.
+// endRefresh cancels the refresh of the group, or has it rolled back, and resumes at its end what was
+// suspended for it.
 func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, error) {
 	do, participle, reached := t.writer.Cancel, "cancelled", refresh.StatusCancelled
 	if a == ActRollback {
@@ -79,23 +79,29 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 	}
 	g.progress.set(func(p *report.Group) { p.Refresh, p.Attached = id, true })
 	s := suspension{g, t.writer}
+	what := fmt.Sprintf("instance refresh %s is being %s", id, participle)
 	if !g.cfg.Wait {
-		return s.release(ctx, ending{report.Detached, fmt.Sprintf("instance refresh %s is being %s", id, participle)}), nil
+		return s.release(ctx, ending{report.Detached, what}), nil
 	}
-	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
 	err = watchRefresh(ctx, g, id, func(f refresh.Refresh) (bool, error) {
 		if f.Active() || f.Status == reached {
 			return !f.Active(), nil
 		}
 		return true, &endError{report.Failed, describeStatus(f) + "; it is not " + participle}
 	})
+	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
 	if err != nil {
-		end = endingOf(ctx, err)
-	}
-	if end.outcome == report.Interrupted || end.outcome == report.TimedOut {
-		end.message += fmt.Sprintf(": instance refresh %s is still being %s", id, participle)
+		end = unlessEnded(endingOf(ctx, err), what)
 	}
 	return s.release(ctx, end), nil
+}
+
+// unlessEnded adds what is under way to an ending that did not wait for the end of the refresh.
+func unlessEnded(end ending, underWay string) ending {
+	if end.outcome == report.Interrupted || end.outcome == report.TimedOut {
+		end.message += ": " + underWay
+	}
+	return end
 }
 
 // rollbackHint says what the user can do if AWS has nothing to roll back.

@@ -62,8 +62,8 @@ func TestAct(t *testing.T) {
 	}
 }
 
-// TestActOnSeveral: what is to be stopped is told to all groups at once, though one after the other was rolled out, and none
-// waits for the end of another.
+// TestActOnSeveral: what is to be stopped is told to all groups at once, though one after the other was
+// rolled out, and none waits for the end of another.
 func TestActOnSeveral(t *testing.T) {
 	for _, a := range []Action{ActCancel, ActRollback, ActPause, ActResume} {
 		t.Run(string(a), func(t *testing.T) {
@@ -107,7 +107,8 @@ func (s *slow) Rollback(context.Context, string) (string, error) { return s.act(
 func (s *slow) Pause(context.Context, string) error              { _, err := s.act(); return err }
 func (s *slow) Resume(context.Context, string) error             { _, err := s.act(); return err }
 
-// TestStatusGoesByTheRefresh: what is old is what the refresh replaces, though the group itself is at the old version yet.
+// TestStatusGoesByTheRefresh: what is old is what the refresh replaces, though the group itself is at the
+// old version yet.
 func TestStatusGoesByTheRefresh(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(3)

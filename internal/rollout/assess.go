@@ -85,11 +85,12 @@ func (a assessment) outdated() []string {
 	return a.filter(func(v refresh.Verdict) bool { return v.Outdated && len(v.Kept) == 0 })
 }
 
-// kept are the outdated instances that the user has to handle, because the rollout does not replace them. Those
-// that terminate already, or were excluded on purpose, are not among them.
+// kept are the outdated instances that the user has to handle, because the rollout does not replace them.
+// Those that terminate already, or were excluded on purpose, are not among them.
 func (a assessment) kept() []string {
 	return a.filter(func(v refresh.Verdict) bool {
-		return v.Outdated && len(v.Kept) > 0 && !v.KeptFor(refresh.CodeTerminating) && !v.KeptFor(refresh.CodeExcluded)
+		deliberate := v.KeptFor(refresh.CodeTerminating) || v.KeptFor(refresh.CodeExcluded)
+		return v.Outdated && len(v.Kept) > 0 && !deliberate
 	})
 }
 

@@ -49,8 +49,8 @@ func (b *batches) attach(context.Context) (attached bool, err error) {
 		return false, &endError{report.Refused, "nothing was changed: " + text + ", so that --exclude-node-label " +
 			"cannot be honored: name the group's own cluster with --kubeconfig and --context"}
 	}
-	b.group.progress.note(refresh.Warn, "%s: new nodes are not waited for; if it is not the group's own cluster, "+
-		"name that with --kubeconfig and --context", text)
+	b.group.progress.note(refresh.Warn, "%s: new nodes are not waited for; if it is not the group's own "+
+		"cluster, name that with --kubeconfig and --context", text)
 	return false, nil
 }
 
@@ -132,8 +132,8 @@ func (b *batches) next() refresh.Step {
 	return refresh.Next(now, b.group.cfg.Pace)
 }
 
-// updateTarget reads what instances should be launched from, before a batch is chosen. If $Latest has changed,
-// what the group has launched since would else count as outdated, and be replaced without end.
+// updateTarget reads what instances should be launched from, before a batch is chosen. If $Latest has
+// changed, what the group has launched since would else count as outdated, and be replaced without end.
 func (b *batches) updateTarget(ctx context.Context) error {
 	g := b.group
 	if err := g.resolve(ctx); err != nil {

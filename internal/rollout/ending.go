@@ -14,8 +14,8 @@ import (
 // mostNames is how many instances or nodes a message lists.
 const mostNames = 5
 
-// maxFailures is how many attempts in a row may fail before a rollout is given up. The client has retried each
-// of them for up to a minute.
+// maxFailures is how many attempts in a row may fail before a rollout is given up. The client has retried
+// each of them for up to a minute.
 const maxFailures = 5
 
 // callTimeout bounds a call that changes something.

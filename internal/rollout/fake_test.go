@@ -15,8 +15,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// amazon is a group at version 2 of its template, whose instances have version 1, and what is asked of it. A test changes
-// it by script, which runs before each description of the group.
+// amazon is a group at version 2 of its template, whose instances have version 1, and what is asked of it. A
+// test changes it by script, which runs before each description of the group.
 type amazon struct {
 	mu        sync.Mutex
 	group     refresh.Group

@@ -117,8 +117,8 @@ func (g *group) retry(ctx context.Context, read func() error) error {
 			return context.Cause(ctx)
 		case errors.Is(err, refresh.ErrNoGroup):
 			g.state.deleted = true
-			return &endError{report.Error,
-				"the group was deleted during the rollout, and its instances with it: " + err.Error()}
+			return &endError{report.Error, "the group was deleted during the rollout, and its instances with it: " +
+				err.Error()}
 		case failures == maxFailures:
 			return err
 		}
@@ -129,8 +129,8 @@ func (g *group) retry(ctx context.Context, read func() error) error {
 	}
 }
 
-// pause waits until the group is to be read again: for a PollInterval, or less if atMost is set and shorter. It
-// returns an error if ctx ended.
+// pause waits until the group is to be read again: for a PollInterval, or less if atMost is set and shorter.
+// It returns an error if ctx ended.
 func (g *group) pause(ctx context.Context, atMost time.Duration) error {
 	d := g.cfg.PollInterval
 	if atMost > 0 {

@@ -16,7 +16,8 @@ type holds struct {
 	taints     *taints
 }
 
-// processWriter suspends processes of a group, and tags the group with them. Release resumes those of the tag.
+// processWriter suspends processes of a group, and tags the group with them. Release resumes those of the
+// tag.
 type processWriter interface {
 	Suspend(ctx context.Context, g refresh.Group, processes []string) (suspended []string, err error)
 	Release(ctx context.Context, g refresh.Group) (resumed []string, err error)
@@ -102,5 +103,6 @@ func (s *suspension) resume(ctx context.Context, g refresh.Group) {
 }
 
 func (s *suspension) warn(err error) {
-	s.group.progress.note(refresh.Warn, "processes of the group may still be suspended, run trigger resume: %v", err)
+	s.group.progress.note(refresh.Warn, "processes of the group may still be suspended, run trigger resume: %v",
+		err)
 }

@@ -49,7 +49,9 @@ func (r *instanceRefresh) attach(ctx context.Context) (attached bool, err error)
 }
 
 // resolveConflict attaches to the refresh that is under way, or waits for its end.
-func (r *instanceRefresh) resolveConflict(ctx context.Context, active refresh.Refresh) (attached bool, err error) {
+func (r *instanceRefresh) resolveConflict(
+	ctx context.Context, active refresh.Refresh,
+) (attached bool, err error) {
 	g := r.group
 	what := fmt.Sprintf("instance refresh %s is under way (%s, %d %%)", active.ID, active.Status, active.Percent)
 	switch g.cfg.OnConflict {
@@ -90,11 +92,11 @@ func (r *instanceRefresh) setID(id string) {
 }
 
 // attachToEnded attaches to the newest refresh if it has replaced all instances, as Config.All asks for, and
-// old instances are still draining: a trigger that was killed has started it. Nothing else would show that all
-// have been replaced already.
+// old instances are still draining: a trigger that was killed has started it. Nothing else would show that
+// all have been replaced already.
 //
-// It describes the group again first. A refresh that was under way when the group was described may have ended
-// since, and what it has replaced must not be replaced again.
+// It describes the group again first. A refresh that was under way when the group was described may have
+// ended since, and what it has replaced must not be replaced again.
 func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err error) {
 	g := r.group
 	if g.state.anyOutdated() {
@@ -103,14 +105,11 @@ func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err
 		}
 		g.countOutdated()
 	}
-	if !g.cfg.All || !g.cfg.Wait || len(g.state.leaving()) == 0 {
-		return false, nil
-	}
-	all, err := g.planner.reader.Refreshes(ctx, g.name)
-	if err != nil || len(all) == 0 || !replacedAll(all[0], g.state.target) {
+	newest, err := r.newestForAll(ctx)
+	if newest == nil || err != nil {
 		return false, err
 	}
-	if err := r.ignoreNewer(ctx, all[0]); err != nil {
+	if err := r.ignoreNewer(ctx, *newest); err != nil {
 		return false, err
 	}
 	leaving := len(g.state.leaving())
@@ -118,19 +117,32 @@ func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err
 		g.countOutdated()
 		return false, nil
 	}
-	r.setID(all[0].ID)
-	g.progress.note(refresh.OK, "instance refresh %s has replaced all instances, and %s still terminating: it is "+
-		"followed, and no other one is started", r.id, text.Plural(leaving, "old one is", "old ones are"))
+	r.setID(newest.ID)
+	g.progress.note(refresh.OK, "instance refresh %s has replaced all instances, and %s still terminating: it "+
+		"is followed, and no other one is started", r.id, text.Plural(leaving, "old one is", "old ones are"))
 	return true, nil
 }
 
-// replacedAll reports whether a refresh has replaced all instances of the group by instances of the target.
-func replacedAll(f refresh.Refresh, t refresh.Target) bool {
-	return f.Status == refresh.StatusSuccessful && !f.Preferences.SkipMatching && f.StartedFor(t)
+// newestForAll returns the newest refresh if it was to replace all instances by instances of the target, has
+// succeeded, and old instances are still leaving. Else it returns nil.
+func (r *instanceRefresh) newestForAll(ctx context.Context) (*refresh.Refresh, error) {
+	g := r.group
+	if !g.cfg.All || !g.cfg.Wait || len(g.state.leaving()) == 0 {
+		return nil, nil
+	}
+	all, err := g.planner.reader.Refreshes(ctx, g.name)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	f := all[0]
+	if f.Status != refresh.StatusSuccessful || f.Preferences.SkipMatching || !f.StartedFor(g.state.target) {
+		return nil, nil
+	}
+	return &f, nil
 }
 
-// ignoreNewer, if all instances are to be replaced, counts as old only those that were there when the refresh
-// started: the others are their replacements.
+// ignoreNewer, if all instances are to be replaced, counts as old only those that were there when the
+// refresh started: the others are their replacements.
 func (r *instanceRefresh) ignoreNewer(ctx context.Context, f refresh.Refresh) error {
 	s := r.group.state
 	if !r.group.cfg.All || f.Started.IsZero() {
@@ -154,8 +166,8 @@ func (r *instanceRefresh) ignoreNewer(ctx context.Context, f refresh.Refresh) er
 }
 
 // start starts a refresh, if anything is outdated. AWS may refuse it because one is in progress that it does
-// not list yet: one that another client has started, or our own, whose answer was lost. It is then looked for
-// after a pause, and up to maxFailures times.
+// not list yet: one that another client has started, or our own, whose answer was lost. It is then looked
+// for after a pause, and up to maxFailures times.
 func (r *instanceRefresh) start(ctx context.Context) error {
 	g := r.group
 	for attempt := 1; g.state.anyOutdated(); attempt++ {
@@ -195,7 +207,8 @@ func (r *instanceRefresh) follow(ctx context.Context) error {
 	case r.id == "":
 		return nil
 	case !r.group.cfg.Wait:
-		return &endError{report.Detached, "instance refresh " + r.id + " continues; trigger status shows its progress"}
+		return &endError{report.Detached, "instance refresh " + r.id + " continues; trigger status shows its " +
+			"progress"}
 	}
 	return watchRefresh(ctx, r.group, r.id, func(f refresh.Refresh) (bool, error) {
 		r.ended = !f.Active()
@@ -254,9 +267,9 @@ func watchRefresh(
 	}
 }
 
-// readRefresh reads the refresh and its group, and shows them. The group is first, because its error says that
-// it was deleted. It is read again after a refresh that has ended: what that did last may have happened between
-// the two calls.
+// readRefresh reads the refresh and its group, and shows them. The group is first, because its error says
+// that it was deleted. It is read again after a refresh that has ended: what that did last may have happened
+// between the two calls.
 func readRefresh(ctx context.Context, g *group, id string) (refresh.Refresh, error) {
 	if err := g.describe(ctx); err != nil {
 		return refresh.Refresh{}, err
@@ -278,25 +291,23 @@ func (r *instanceRefresh) stop(ctx context.Context) string {
 	if r.id == "" || r.ended || !r.stillActive(ctx) {
 		return r.leftBehind()
 	}
-	do, done, participle := r.aws.Cancel, "is cancelled; replacements that have begun continue, and so do their drains",
-		"cancelled"
+	do, done, next := r.aws.Cancel, "cancelled", "; replacements that have begun continue, with their drains"
 	if r.group.cfg.OnInterrupt == Rollback {
-		do, done, participle = r.aws.Rollback, "is rolled back; trigger status shows its progress",
-			"rolled back"
+		do, done, next = r.aws.Rollback, "rolled back", "; trigger status shows its progress"
 	}
 	_, err := do(ctx, r.group.name)
 	switch {
 	case err == nil:
-		return "instance refresh " + r.id + " " + done
+		return fmt.Sprintf("instance refresh %s is %s%s", r.id, done, next)
 	case errors.Is(err, refresh.ErrNoRefresh):
 		return "instance refresh " + r.id + " had ended already"
 	default:
-		return fmt.Sprintf("instance refresh %s could not be %s and continues: %v", r.id, participle, err)
+		return fmt.Sprintf("instance refresh %s could not be %s and continues: %v", r.id, done, err)
 	}
 }
 
-// stillActive reports whether the refresh is still active. AWS cancels whichever refresh of the group is active,
-// which may be another one by now. If AWS does not answer, the refresh counts as active.
+// stillActive reports whether the refresh is still active. AWS cancels whichever refresh of the group is
+// active, which may be another one by now. If AWS does not answer, the refresh counts as active.
 func (r *instanceRefresh) stillActive(ctx context.Context) bool {
 	active, err := r.group.planner.activeRefresh(ctx, r.group.name)
 	r.ended = err == nil && (active == nil || active.ID != r.id)
@@ -309,8 +320,8 @@ func (r *instanceRefresh) leftBehind() string {
 	case r.id == "":
 		return "no instance refresh was started"
 	case !r.ended:
-		return fmt.Sprintf("instance refresh %s continues; run the same command again to follow it, or stop it with "+
-			"trigger cancel --asg %s", r.id, r.group.name)
+		return fmt.Sprintf("instance refresh %s continues; run the same command again to follow it, or stop it "+
+			"with trigger cancel --asg %s", r.id, r.group.name)
 	case leaving > 0:
 		return fmt.Sprintf("instance refresh %s has ended; %s still terminating; run the same "+
 			"command again to follow that", r.id, text.Plural(leaving, "old instance is", "old instances are"))

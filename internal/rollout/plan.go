@@ -45,10 +45,12 @@ func (p *Planner) Plan(ctx context.Context) ([]report.Plan, error) {
 	return plans, work.Wait()
 }
 
-// withUnlisted adds to the findings that pods or budgets cannot be listed. The rest of the plan does not need
-// them.
+// withUnlisted adds to the findings that pods or budgets cannot be listed. The rest of the plan does not
+// need them.
 func withUnlisted(findings []refresh.Finding, err error) []refresh.Finding {
-	others := slices.DeleteFunc(findings, func(f refresh.Finding) bool { return f.Check == refresh.CheckBudgets })
+	others := slices.DeleteFunc(findings, func(f refresh.Finding) bool {
+		return f.Check == refresh.CheckBudgets
+	})
 	return append(others, refresh.Finding{Check: refresh.CheckBudgets, Level: refresh.Warn, Text: fmt.Sprintf(
 		"the pods on the nodes cannot be listed: %v", err)})
 }

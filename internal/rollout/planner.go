@@ -25,7 +25,8 @@ type groupReader interface {
 	Hooks(ctx context.Context, group string) ([]refresh.Hook, error)
 }
 
-// launchReader reads what instances should be launched from, and completes what EC2 alone knows of instances.
+// launchReader reads what instances should be launched from, and completes what EC2 alone knows of
+// instances.
 type launchReader interface {
 	Templates(ctx context.Context, groups []refresh.Group, version string) (refresh.Templates, error)
 	Complete(ctx context.Context, groups []refresh.Group) error
@@ -61,8 +62,8 @@ type survey struct {
 	at        time.Time
 }
 
-// survey reads the selected groups, and what their instances should be launched from. If the second fails, the
-// groups are returned beside the error.
+// survey reads the selected groups, and what their instances should be launched from. If the second fails,
+// the groups are returned beside the error.
 func (p *Planner) survey(ctx context.Context) (survey, error) {
 	groups, err := p.reader.Find(ctx, p.policy.cfg.Selection)
 	if err != nil {

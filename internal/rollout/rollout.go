@@ -36,8 +36,8 @@ type replacer interface {
 	afterError() string
 }
 
-// run replaces what is outdated, and returns how that ended. It reads the group again if it was described more
-// than a PollInterval ago, which is so if other groups came first.
+// run replaces what is outdated, and returns how that ended. It reads the group again if it was described
+// more than a PollInterval ago, which is so if other groups came first.
 func (r *rollout) run(ctx context.Context, described time.Time) ending {
 	if time.Since(described) > r.group.cfg.PollInterval {
 		if err := r.group.refreshState(ctx); err != nil {

@@ -26,7 +26,8 @@ func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) 
 	}
 }
 
-// TestRefresh is the rollout by an Instance Refresh. A script plays AWS: it is told how often the group was looked at.
+// TestRefresh is the rollout by an Instance Refresh. A script plays AWS: it is told how often the group was
+// looked at.
 func TestRefresh(t *testing.T) {
 	broken := errors.New("connection refused")
 	for name, tt := range map[string]struct {
@@ -264,7 +265,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestStalledDrainSaysWhy: a drain that moves does not stall; one that does not is named with what its node waits for.
+// TestStalledDrainSaysWhy: a drain that moves does not stall; one that does not is named with what its node
+// waits for.
 func TestStalledDrainSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newAmazon(1), defaults()
@@ -293,7 +295,8 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 	})
 }
 
-// TestQueuedGroupsAreLookedAtAnew: what a group was when the run began is old when its turn comes, hours later.
+// TestQueuedGroupsAreLookedAtAnew: what a group was when the run began is old when its turn comes, hours
+// later.
 func TestQueuedGroupsAreLookedAtAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, told := newAmazon(1), &teller{}
@@ -362,7 +365,8 @@ func TestInterruptedWhileDraining(t *testing.T) {
 	}
 }
 
-// TestStartedButNotSeen: AWS says that a refresh is in progress, and does not show it yet. It is asked again in its time.
+// TestStartedButNotSeen: AWS says that a refresh is in progress, and does not show it yet. It is asked again
+// in its time.
 func TestStartedButNotSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newAmazon(3), defaults()
@@ -377,8 +381,8 @@ func TestStartedButNotSeen(t *testing.T) {
 	})
 }
 
-// TestEndsBetweenTwoReads: a refresh was under way when the group was described, and had ended when AWS was asked for it.
-// What it has replaced is not replaced again.
+// TestEndsBetweenTwoReads: a refresh was under way when the group was described, and had ended when AWS was
+// asked for it. What it has replaced is not replaced again.
 func TestEndsBetweenTwoReads(t *testing.T) {
 	for name, all := range map[string]bool{"what is outdated": false, "all": true} {
 		t.Run(name, func(t *testing.T) {
@@ -409,7 +413,8 @@ func TestEndsBetweenTwoReads(t *testing.T) {
 	}
 }
 
-// hasty is an AWS whose refresh ends just before it is asked for refreshes the first time. One old instance drains yet.
+// hasty is an AWS whose refresh ends just before it is asked for refreshes the first time. One old instance
+// drains yet.
 type hasty struct {
 	*amazon
 	ended bool
@@ -431,8 +436,8 @@ func (h *hasty) Refreshes(ctx context.Context, group string) ([]refresh.Refresh,
 	return h.amazon.Refreshes(ctx, group)
 }
 
-// TestAllAndKilled: a trigger that is to replace all, whatever they are, was killed and is started again. What it has
-// launched since is not replaced again, and not taken for what was left.
+// TestAllAndKilled: a trigger that is to replace all, whatever they are, was killed and is started again.
+// What it has launched since is not replaced again, and not taken for what was left.
 func TestAllAndKilled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(a *amazon, begun time.Time)

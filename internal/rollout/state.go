@@ -40,8 +40,8 @@ func (s *state) update(g refresh.Group) {
 	s.group, s.seen = g, seen
 }
 
-// assess judges the group as it was described last, at the time when the run began: no instance becomes too old
-// during a run.
+// assess judges the group as it was described last, at the time when the run began: no instance becomes too
+// old during a run.
 func (s *state) assess() assessment { return s.policy.assess(s.group, s.templates, s.began) }
 
 func (s *state) anyOutdated() bool { return len(s.assess().outdated()) > 0 }
@@ -55,8 +55,8 @@ func (s *state) count() {
 	}
 }
 
-// replaceable are the instances that are to be replaced, or terminate already. With Config.All they are among
-// those that were counted at the start: their replacements are not replaced again.
+// replaceable are the instances that are to be replaced, or terminate already. With Config.All they are
+// among those that were counted at the start: their replacements are not replaced again.
 func (s *state) replaceable() []string {
 	a := s.assess()
 	ids := slices.Concat(a.outdated(), a.terminating())
@@ -138,9 +138,9 @@ func withReason(i refresh.Instance, a assessment) string {
 	return fmt.Sprintf("%s (%s)", i.ID, reasons[0].Text)
 }
 
-// fingerprint changes whenever a rollout makes progress. In ModeUnhealthy new instances do not count until they
-// are in service: launches that fail again and again would else never count as a stall, and AWS, unlike for an
-// Instance Refresh, has no limit of its own for them.
+// fingerprint changes whenever a rollout makes progress. In ModeUnhealthy new instances do not count until
+// they are in service: launches that fail again and again would else never count as a stall, and AWS, unlike
+// for an Instance Refresh, has no limit of its own for them.
 func (s *state) fingerprint(f *refresh.Refresh) string {
 	var b strings.Builder
 	if f != nil {

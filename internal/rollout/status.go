@@ -56,8 +56,8 @@ func (g *group) status(ctx context.Context) error {
 	return nil
 }
 
-// leadsToDesired reports whether the refresh leads, or has led, to its desired configuration. One that failed,
-// was cancelled or was rolled back leaves the group at its own.
+// leadsToDesired reports whether the refresh leads, or has led, to its desired configuration. One that
+// failed, was cancelled or was rolled back leaves the group at its own.
 func leadsToDesired(f refresh.Refresh) bool {
 	if f.Active() {
 		return f.Status != refresh.StatusCancelling && f.Status != refresh.StatusRollbackInProgress

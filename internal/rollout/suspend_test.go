@@ -133,7 +133,8 @@ func becomes(status string) func(*amazon, int) {
 	}
 }
 
-// TestTurnReleases: when trigger cancel or rollback has seen the end of the refresh, what was suspended for it is resumed.
+// TestTurnReleases: when trigger cancel or rollback has seen the end of the refresh, what was suspended for
+// it is resumed.
 func TestTurnReleases(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do    Action
@@ -163,7 +164,8 @@ func TestTurnReleases(t *testing.T) {
 	}
 }
 
-// TestResumeReleases: trigger resume takes back what a run has suspended that was killed, or that left its refresh to AWS.
+// TestResumeReleases: trigger resume takes back what a run has suspended that was killed, or that left its
+// refresh to AWS.
 func TestResumeReleases(t *testing.T) {
 	a := newAmazon(1)
 	a.begin("r-1", nil)

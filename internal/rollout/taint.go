@@ -26,11 +26,12 @@ type taints struct {
 	tainted map[string]bool // the instances whose nodes this run has tainted; nil before it could
 }
 
-// add taints the nodes of old instances, and untaints those that are not outdated any more. A failure becomes
-// a note, and the rollout continues.
+// add taints the nodes of old instances, and untaints those that are not outdated any more. A failure
+// becomes a note, and the rollout continues.
 func (t *taints) add(ctx context.Context) {
 	cfg, s := t.group.cfg, t.group.state
-	if t.tainter == nil || s.policy.nodes.cluster == nil || cmp.Or(cfg.Taint, cluster.NoTaint) == cluster.NoTaint {
+	wanted := cmp.Or(cfg.Taint, cluster.NoTaint) != cluster.NoTaint
+	if !wanted || t.tainter == nil || s.policy.nodes.cluster == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -65,8 +66,8 @@ func (t *taints) nodes() (old, current []cluster.Node) {
 	return old, current
 }
 
-// leavesNoNode reports whether the group may have no node without the taint: all instances are old, and none is
-// launched before an old one terminates.
+// leavesNoNode reports whether the group may have no node without the taint: all instances are old, and none
+// is launched before an old one terminates.
 func (t *taints) leavesNoNode() bool {
 	s := t.group.state
 	for _, i := range s.group.Instances {
@@ -82,7 +83,8 @@ func (t *taints) leavesNoNode() bool {
 	return (low == nil || *low < 100) && (high == nil || *high <= 100)
 }
 
-// remove untaints all nodes that stay. Where AWS continues the rollout without the trigger they stay tainted.
+// remove untaints all nodes that stay. Where AWS continues the rollout without the trigger they stay
+// tainted.
 func (t *taints) remove(ctx context.Context, end ending) {
 	if t.tainted == nil {
 		return

@@ -15,7 +15,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// painted is a cluster in which every instance has a Node, and what is tainted there. Its picture may be late.
+// painted is a cluster in which every instance has a Node, and what is tainted there. Its picture may be
+// late.
 type painted struct {
 	nodes
 	taints map[string]cluster.Effect // by the instance's id
@@ -118,8 +119,8 @@ func one(a *amazon, looks int) {
 	}
 }
 
-// TestTaints: outdated nodes are tainted when a rollout begins. When it is over nothing that stays is; it stays on where
-// AWS goes on without the trigger.
+// TestTaints: outdated nodes are tainted when a rollout begins. When it is over nothing that stays is; it
+// stays on where AWS goes on without the trigger.
 func TestTaints(t *testing.T) {
 	const all = "i-1 i-2 i-3"
 	gone := errors.New("connection refused")

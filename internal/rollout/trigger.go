@@ -1,6 +1,6 @@
 // Package rollout replaces the outdated instances of Auto Scaling groups: it finds and checks them, has them
-// replaced, and follows that until the last old node is drained. It declares the interfaces that it needs, and
-// imports no SDK.
+// replaced, and follows that until the last old node is drained. It declares the interfaces that it needs,
+// and imports no SDK.
 package rollout
 
 import (
@@ -38,8 +38,9 @@ func New(cfg Config, reader Reader, writer Writer, view Cluster, reporter report
 // be called before Run.
 func (t *Trigger) Taints(by Tainter) { t.tainter = by }
 
-// Run replaces what is outdated and follows that. When ctx ends, it does as Config.OnInterrupt says, within a
-// few seconds. The reporter has been given what it returns; an error happened before the groups were known.
+// Run replaces what is outdated and follows that. When ctx ends, it does as Config.OnInterrupt says, within
+// a few seconds. The reporter has been given what it returns; an error happened before the groups were
+// known.
 func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
 	s, err := t.planner.survey(ctx)
 	if err != nil {

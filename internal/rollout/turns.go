@@ -52,7 +52,8 @@ func (t *turns) done(end ending) {
 func (t *turns) skipped(ctx context.Context) ending {
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return ending{report.TimedOut, "not started: " + errTimeout.Error() + "; run the same command again to continue"}
+		return ending{report.TimedOut, "not started: " + errTimeout.Error() + "; run the same command again to " +
+			"continue"}
 	case ctx.Err() != nil:
 		return ending{report.Interrupted, "not started"}
 	default:

@@ -21,8 +21,8 @@ func batching() Config {
 	return cfg
 }
 
-// replaceUnhealthy is the script of a group whose policy launches first: three looks after an instance was marked
-// another is in its place.
+// replaceUnhealthy is the script of a group whose policy launches first: three looks after an instance was
+// marked another is in its place.
 func replaceUnhealthy(a *amazon) func(int) {
 	since := map[string]int{}
 	return func(looks int) {
@@ -124,7 +124,7 @@ func TestReplace(t *testing.T) {
 					a.group.Instances[0].Healthy = false
 				}
 			},
-			want: report.Stalled, words: []string{"1 old instance to go: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
+			want: report.Stalled, words: []string{"1 old instance to terminate: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
 		},
 		"what is launched is abandoned, again and again": {
 			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
@@ -136,7 +136,7 @@ func TestReplace(t *testing.T) {
 				old.Healthy, abandoned.State, coming.State = false, "Terminating", "Pending:Wait"
 				a.group.Instances = append([]refresh.Instance{old}, a.group.Instances[1], a.group.Instances[2], abandoned, coming)
 			},
-			want: report.Stalled, words: []string{"1 new instance to come"}, calls: "Mark i-1",
+			want: report.Stalled, words: []string{"1 new instance to enter service"}, calls: "Mark i-1",
 		},
 		"the cluster is not that of the group": {
 			before: func(_ *amazon, v *nodes) { v.foreign = true }, change: func(c *Config) { c.Timeout = time.Hour },
@@ -181,7 +181,7 @@ func TestReplace(t *testing.T) {
 			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
 			before: func(_ *amazon, v *nodes) { v.unready = map[string]bool{"i-1-new": true} },
 			want:   report.Stalled, calls: "Mark i-1",
-			words: []string{"waiting for 1 node to be ready: i-1-new", "no further ones are marked"},
+			words: []string{"waiting for 1 node to become ready: i-1-new", "no further ones are marked"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,6 +36,7 @@ var (
 		Code: "ValidationError", Message: "No active Lifecycle Action found with token " + token,
 	}
 	errNoHook    = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
+	errNoInstance = &smithy.GenericAPIError{Code: "ValidationError", Message: "Instance Id not found - No managed instance found"}
 	errThrottled = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
 	errDenied    = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
 	errDropped   = errors.New("connection reset by peer")

@@ -53,7 +53,7 @@ func TestTiming(t *testing.T) {
 		{"nonsense described", aws.Int32(-1), aws.Int32(0), Timing{time.Hour, 48 * time.Hour}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := timing(types.LifecycleHook{HeartbeatTimeout: tt.heartbeat, GlobalTimeout: tt.global})
+			got := timingOf(types.LifecycleHook{HeartbeatTimeout: tt.heartbeat, GlobalTimeout: tt.global})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -82,8 +82,8 @@ func TestTimingIsKeptForFiveMinutes(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if _, err := h.Timing(t.Context(), action); err != nil || len(h.listed.kept) != 1 {
-			t.Errorf("%d answers kept, one of them used of late; %v", len(h.listed.kept), err)
+		if _, err := h.Timing(t.Context(), action); err != nil || len(h.hooks.entries) != 1 {
+			t.Errorf("%d answers kept, one of them used of late; %v", len(h.hooks.entries), err)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestShared(t *testing.T) {
 				f := newAPI()
 				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
 				h, _ := newHooks(f)
-				if got := h.shared(t.Context(), action); got != tt.want {
+				if got := h.hasSiblings(t.Context(), action); got != tt.want {
 					t.Errorf("got %v, want %v", got, tt.want)
 				}
 			})

@@ -15,6 +15,9 @@ import (
 
 var errWork = errors.New("the node is not empty yet")
 
+// longestPause is longestRetry with its jitter.
+const longestPause = longestRetry * 6 / 5
+
 func TestHoldBeatsAtOnceAndBeforeHalfOfTheTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newAPI()
@@ -53,7 +56,7 @@ func TestHoldCountsFromTheBeat(t *testing.T) {
 		}
 		beats := f.called("beat")
 		for i, at := range beats[1:] {
-			if d := at - beats[i]; d > shortestTimeout/2 { // the hook's own timeout is unknown
+			if d := at - beats[i]; d > shortest.Heartbeat/2 { // the hook's own timeout is unknown
 				t.Errorf("%v between two beats, want at most 15s", d)
 			}
 		}
@@ -191,7 +194,7 @@ func TestHoldGivesUp(t *testing.T) {
 					if err != nil || took != patience {
 						t.Errorf("work ended after %v with %v", took, err)
 					}
-					if n := len(f.called("beat")); n < int(patience/lastRetry) {
+					if n := len(f.called("beat")); n < int(patience/longestPause) {
 						t.Errorf("tried only %d times", n)
 					}
 					return
@@ -199,7 +202,7 @@ func TestHoldGivesUp(t *testing.T) {
 				if !errors.Is(err, ErrGone) || !errors.Is(err, tt.err) {
 					t.Errorf("got %v, want ErrGone and why", err)
 				}
-				if took < tt.gone || took > tt.gone+lastRetry+time.Second || w.beats > 0 {
+				if took < tt.gone || took > tt.gone+longestPause+time.Second || w.beats > 0 {
 					t.Errorf("gave up after %v", took)
 				}
 			})

@@ -138,7 +138,7 @@ func TestMarkUnhealthy(t *testing.T) {
 		want, never error
 	}{
 		{"the group replaces it", nil, nil, ErrGone},
-		{"an instance of no group", errNoHook, ErrGone, nil},
+		{"an instance of no group", errNoInstance, ErrGone, nil},
 		{"a failure is none", errThrottled, errThrottled, ErrGone},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/kubectl/pkg/util/podutils"
 )
 
 const (
@@ -121,16 +122,10 @@ func toBudget(p *policyv1.PodDisruptionBudget) (budget, bool) {
 // already, is evicted whatever its budgets (k8s.io/kubernetes/pkg/registry/core/pod/storage: canIgnorePDB).
 func (b budget) holds(p *corev1.Pod) bool {
 	switch {
-	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil, b.lenient && !isReady(p):
+	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil, b.lenient && !podutils.IsPodReady(p):
 		return false
 	}
 	return b.selects.Matches(labels.Set(p.Labels))
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // moves tells whether a drain would move the pod: mirror pods are the kubelet's own, finished ones do nothing

@@ -28,13 +28,12 @@ func newTracker(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker
 	return l
 }
 
-// newWaiter is a drain that is nothing to the ledger but a name, a deadline and somebody to wake.
-func newWaiter(name string, deadline time.Duration) *run {
-	return &run{Target: Target{Name: name}, deadline: at(deadline), changed: make(chan struct{}, 1)}
+func newWaiter(name string, deadline time.Duration) *waiter {
+	return &waiter{name: name, deadline: at(deadline), changed: make(chan struct{}, 1)}
 }
 
 // woken tells whether the drain was woken since this was last asked.
-func (r *run) woken() bool {
+func (r *waiter) woken() bool {
 	select {
 	case <-r.changed:
 		return true
@@ -54,7 +53,7 @@ func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
 }
 
 // allows is what the budget x/b allows to the drain, and nothing more.
-func (l *pdbTracker) allows(t *testing.T, r *run) int {
+func (l *pdbTracker) allows(t *testing.T, r *waiter) int {
 	t.Helper()
 	b, ok := l.budget("x/b", r)
 	if !ok {
@@ -65,12 +64,12 @@ func (l *pdbTracker) allows(t *testing.T, r *run) int {
 
 // waitFor says that so many pods of the drain wait for x/b; below zero is that none does, and that the drain
 // does not want to know of it.
-func (l *pdbTracker) waitFor(r *run, pods int) {
+func (l *pdbTracker) waitFor(r *waiter, pods int) {
 	wants := map[string]int{}
 	if pods >= 0 {
 		wants["x/b"] = pods
 	}
-	l.setDemand(r, map[string]struct{}{"x/b": {}}, demand{wants: wants})
+	l.setDemand(r, map[string]struct{}{"x/b": {}}, demands{waiting: wants})
 }
 
 func (l *pdbTracker) mustReserve(t *testing.T, pods ...string) {
@@ -153,12 +152,12 @@ func TestADisruptionByForceCountsUntilItShowsInHowManyAreHealthy(t *testing.T) {
 		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
 		l.release("x/b", "a", Forced)
 		expectAllowed(t, l.allows(t, r), 0, "at first")
-		if b, _ := l.budget("x/b", r); b.calm(time.Now()) {
+		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
 			t.Error("the budget is calm while the figures miss what was done")
 		}
 		elapse(terminationLag)
 		expectAllowed(t, l.allows(t, r), 1, "then the watch is right")
-		if b, _ := l.budget("x/b", r); !b.calm(time.Now()) {
+		if b, _ := l.budget("x/b", r); !b.satisfied(time.Now()) {
 			t.Error("the budget is not calm")
 		}
 	})
@@ -176,7 +175,7 @@ func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
 		force("a", true, true)
 		force("b", true, false)
 		force("c", false, true) // its last call
-		if b, _ := l.budget("x/b", r); b.calm(time.Now()) {
+		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
 			t.Error("the budget is calm while requests are under way")
 		}
 		l.release("x/b", "a", Forced)
@@ -193,8 +192,8 @@ func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTracker(t, pdb(2))
 		first, second, third := newWaiter("c", 10*time.Minute), newWaiter("a", 20*time.Minute), newWaiter("b", 20*time.Minute)
-		for _, r := range []*run{third, second, first} {
-			expectAllowed(t, l.allows(t, r), 2, r.Name+" before anybody waits")
+		for _, r := range []*waiter{third, second, first} {
+			expectAllowed(t, l.allows(t, r), 2, r.name+" before anybody waits")
 			l.waitFor(r, 1)
 		}
 		expectAllowed(t, l.allows(t, first), 2, "the first")
@@ -202,7 +201,7 @@ func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
 		expectAllowed(t, l.allows(t, third), 0, "the third")
 		l.waitFor(first, 3)
 		expectAllowed(t, l.allows(t, second), -1, "the second, when the first wants more")
-		for _, r := range []*run{first, second, third} {
+		for _, r := range []*waiter{first, second, third} {
 			r.woken()
 		}
 		l.waitFor(first, -1)
@@ -265,7 +264,7 @@ func TestWhoIsWokenByNews(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newTracker(t, tt.from)
-				drains := []*run{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
+				drains := []*waiter{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
 				for i, r := range drains { // c waits with none of its pods, yet wants to know
 					l.allows(t, r)
 					l.waitFor(r, i)
@@ -277,7 +276,7 @@ func TestWhoIsWokenByNews(t *testing.T) {
 				got := ""
 				for _, r := range slices.Backward(drains) {
 					if r.woken() {
-						got += r.Name
+						got += r.name
 					}
 				}
 				if got != tt.want {
@@ -458,7 +457,7 @@ type simulation struct {
 
 // simulatedDrain is a drain with pods that wait for x/b.
 type simulatedDrain struct {
-	*run
+	*waiter
 	waiting []string
 	looked  bool // and has nothing to do until it is woken
 	again   time.Time
@@ -477,7 +476,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	mk.l.update(mk.watch[0])
 	mk.watch = nil
 	for i := range 1 + mk.r.IntN(4) {
-		s := &simulatedDrain{run: newWaiter(fmt.Sprint("n", i), time.Duration(mk.r.IntN(3))*time.Minute)}
+		s := &simulatedDrain{waiter: newWaiter(fmt.Sprint("n", i), time.Duration(mk.r.IntN(3))*time.Minute)}
 		for j := range 1 + mk.r.IntN(4) {
 			s.waiting = append(s.waiting, fmt.Sprintf("pod-%d-%d", i, j))
 		}
@@ -500,7 +499,7 @@ func (mk *simulation) publish() {
 func (mk *simulation) look(s *simulatedDrain) {
 	s.woken()
 	s.looked = true
-	b, ok := mk.l.budget("x/b", s.run)
+	b, ok := mk.l.budget("x/b", s.waiter)
 	if !ok {
 		mk.t.Fatal("the budget has gone")
 	}
@@ -518,10 +517,10 @@ func (mk *simulation) look(s *simulatedDrain) {
 	}
 	s.waiting = still
 	if len(still) == 0 {
-		mk.l.waitFor(s.run, -1)
+		mk.l.waitFor(s.waiter, -1)
 		return
 	}
-	mk.l.waitFor(s.run, len(still))
+	mk.l.waitFor(s.waiter, len(still))
 }
 
 // serve has the API server decide about one request; its answer comes later.

@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// What becomes of pods that are still on the node when the deadline comes near.
+// The values of Config.AtDeadline.
 const (
-	Delete = "delete" // delete them, with the grace that is left
-	Leave  = "leave"  // let the instance go with them
+	Delete = "delete" // delete pods, with the grace period that is left
+	Leave  = "leave"  // let them end with the instance
 )
 
-// What becomes of pods that lose something when they are evicted.
+// The values of Config.BarePods and Config.EmptyDirPods.
 const (
 	Evict = "evict"
-	Wait  = "wait" // for their end, up to the deadline
+	Wait  = "wait" // for the end of the pod, up to the deadline
 )
 
 // Config is what a user can set, by environment variables that begin with DRAIN_.
@@ -84,21 +84,21 @@ func upTo(name string, value, most time.Duration) error {
 	if value >= 0 && value <= most {
 		return nil
 	}
-	return fmt.Errorf("%s is %v: must be from 0s to %v", name, value, shortly(most))
+	return fmt.Errorf("%s is %v: must be from 0s to %v", name, value, formatLimit(most))
 }
 
-// shortly writes a whole number of minutes or hours without what is zero.
-func shortly(d time.Duration) string {
+// formatLimit returns 1h instead of 1h0m0s.
+func formatLimit(d time.Duration) string {
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
 
-// Tier is a group of pods that go together.
+// Tier is a group of pods that are evicted together.
 type Tier struct {
-	From  int32         // the lowest priority of its pods; the first tier takes those below it, too
-	Bound time.Duration // how long it may hold up the next one; zero is until its last pod has gone
+	From  int32         // the lowest priority of its pods; the first tier has those below as well
+	Bound time.Duration // how long it may delay the next one; zero is until its last pod is gone
 }
 
-// parseTiers reads PRIORITY or PRIORITY=DURATION, separated by commas, in ascending order.
+// parseTiers parses PRIORITY or PRIORITY=DURATION, separated by commas, in ascending order.
 func parseTiers(s string) ([]Tier, error) {
 	var tiers []Tier
 	for item := range strings.SplitSeq(s, ",") {
@@ -107,7 +107,7 @@ func parseTiers(s string) ([]Tier, error) {
 			return nil, err
 		}
 		if n := len(tiers); n > 0 && t.From <= tiers[n-1].From {
-			return nil, fmt.Errorf("the priorities must ascend: %d comes after %d", t.From, tiers[n-1].From)
+			return nil, fmt.Errorf("priorities must ascend: %d comes after %d", t.From, tiers[n-1].From)
 		}
 		tiers = append(tiers, t)
 	}
@@ -118,7 +118,7 @@ func parseTier(item string) (Tier, error) {
 	priority, bound, bounded := strings.Cut(item, "=")
 	n, err := strconv.ParseInt(priority, 10, 32)
 	if err != nil {
-		return Tier{}, fmt.Errorf("%q is no priority: must be a whole number from %d to %d",
+		return Tier{}, fmt.Errorf("priority %q: must be a whole number from %d to %d",
 			priority, math.MinInt32, math.MaxInt32)
 	}
 	t := Tier{From: int32(n)}
@@ -126,7 +126,20 @@ func parseTier(item string) (Tier, error) {
 		return t, nil
 	}
 	if t.Bound, err = time.ParseDuration(bound); err != nil || t.Bound <= 0 {
-		return Tier{}, fmt.Errorf("%q is no duration: must be positive and have a unit, as 90s or 15m", bound)
+		return Tier{}, fmt.Errorf("duration %q: must be positive and have a unit, for example 90s or 15m", bound)
 	}
 	return t, nil
+}
+
+func (c Config) policy() Policy {
+	p := Policy{
+		Force: c.AtDeadline == Delete, ForceSpacing: c.ForceSpacing, ForceUnhealthy: c.ForceUnhealthy,
+		StuckAfter: c.StuckAfter, Settle: c.Settle, LoadBalancerWait: c.LoadBalancerWait,
+		VolumeTimeout: c.VolumeTimeout,
+	}
+	tiers, _ := parseTiers(c.Tiers) // newRules returns the error
+	for _, t := range tiers {
+		p.Tiers = append(p.Tiers, t.Bound)
+	}
+	return p
 }

@@ -177,20 +177,14 @@ func TestDecideWhatMustGo(t *testing.T) {
 			name: "the longest grace goes first, then names decide",
 			pods: []Pod{pod("c"), pod("b"), pod("a", grace(5*s)), pod("d", grace(m))}, want: "evict d, b, c, a",
 		},
-		{
-			name: "of two namespaces the first goes first",
-			pods: []Pod{pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b")}, want: "evict b, a",
-		},
+		{name: "of two namespaces the first goes first", pods: []Pod{pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b")}, want: "evict b, a"},
 	})
 }
 
 func TestDecideTiers(t *testing.T) {
 	bounded := func(p *Policy) { p.Tiers = []time.Duration{2 * m, m, 0} }
 	runRows(t, []row{
-		{
-			name: "a tier waits for the one before it",
-			pods: []Pod{pod("dns", tier(1)), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s",
-		},
+		{name: "a tier waits for the one before it", pods: []Pod{pod("dns", tier(1)), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s"},
 		{
 			name: "it waits for the other's pods to be gone, not only to be asked",
 			pods: []Pod{pod("dns", tier(1)), pod("a", terminating(20*s))},
@@ -273,26 +267,17 @@ func TestDecideTiers(t *testing.T) {
 
 func TestDecideWhatIsWaitedFor(t *testing.T) {
 	runRows(t, []row{
-		{
-			name: "a pod that asks not to be evicted is waited for",
-			pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 9m30s",
-		},
+		{name: "a pod that asks not to be evicted is waited for", pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 9m30s"},
 		{
 			name: "so is a pod that the configuration names",
 			pods: []Pod{pod("a", waiting(WaitedFor)), pod("b")}, want: "evict b; wait a waited-for; again 9m30s",
 		},
-		{
-			name: "until its grace must begin", now: 9*m + 30*s,
-			pods: []Pod{pod("a", waiting(OptedOut))}, want: "delete a in 30s",
-		},
+		{name: "until its grace must begin", now: 9*m + 30*s, pods: []Pod{pod("a", waiting(OptedOut))}, want: "delete a in 30s"},
 		{
 			name: "with leave, until the deadline", leave: true, now: 10*m - 1,
 			pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 10m0s",
 		},
-		{
-			name: "with leave, it is left then", leave: true, now: 10 * m,
-			pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; done",
-		},
+		{name: "with leave, it is left then", leave: true, now: 10 * m, pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; done"},
 		{
 			name: "a pod that asks for some time is waited for so long", now: 3*m - 1,
 			pods: []Pod{pod("a", waitingUntil(OptedOut, 3*m))}, want: "wait a opted-out; again 3m0s",
@@ -367,9 +352,7 @@ func TestDecideBudgets(t *testing.T) {
 			name: "a pod that was blocked by a budget that nobody saw is asked about again after a pause",
 			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "wait a blocked-by-budget; again 20s",
 		},
-		{
-			name: "which is then over", pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 20 * s, want: "evict a",
-		},
+		{name: "which is then over", pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 20 * s, want: "evict a"},
 
 		// What the watch may have missed.
 		{
@@ -466,20 +449,20 @@ func TestDecideExplainsWhyAPodIsHeld(t *testing.T) {
 	}{
 		{
 			"a budget that allows nothing now", pod("a", budgeted("x/b")), onlyBudget(budget(3)),
-			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it asks for 3",
+			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it requires 3",
 		},
 		{
 			"a budget of which others have more than there is", pod("a", budgeted("x/b")), onlyBudget(budget(4, allowing(-2))),
-			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it asks for 3",
+			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it requires 3",
 		},
 		{
 			"a budget that never allows anything", pod("a", budgeted("x/b")), onlyBudget(fullBudget(2)),
-			"it never allows a disruption: 2 of its 2 pods are healthy, and it asks for 2",
+			"it never allows a disruption: 2 of its 2 pods are healthy, and it requires 2",
 		},
 		{
 			"two budgets", pod("a", budgeted("x/b", "x/c")),
 			map[string]Budget{"x/b": budget(5), "x/c": budget(5)},
-			"2 PodDisruptionBudgets select the pod, and the eviction API serves no such pod",
+			"2 PodDisruptionBudgets select the pod, and the eviction API refuses such a pod",
 		},
 		{"a budget that only the API server has seen", pod("a", tried(Blocked, m)), nil, "the API server says so"},
 	} {
@@ -523,22 +506,13 @@ func TestDecideSaysOfWhichBudgetAnEvictionTakes(t *testing.T) {
 
 func TestDecideAttempts(t *testing.T) {
 	runRows(t, []row{
-		{
-			name: "a pod whose request is under way is left alone",
-			pods: []Pod{pod("a", sent)}, want: "wait a requested; again 10m0s",
-		},
+		{name: "a pod whose request is under way is left alone", pods: []Pod{pod("a", sent)}, want: "wait a requested; again 10m0s"},
 		{
 			name: "an eviction is not repeated while the watch is behind",
 			pods: []Pod{pod("a", tried(Accepted, 15*s))}, now: s, want: "wait a terminating; again 15s",
 		},
-		{
-			name: "an eviction that shows no effect is repeated",
-			pods: []Pod{pod("a", tried(Accepted, 15*s))}, now: 15 * s, want: "evict a",
-		},
-		{
-			name: "a busy API server is given its time", pods: []Pod{pod("a", tried(Deferred, 10*s))}, now: s,
-			want: "wait a backing-off; again 10s",
-		},
+		{name: "an eviction that shows no effect is repeated", pods: []Pod{pod("a", tried(Accepted, 15*s))}, now: 15 * s, want: "evict a"},
+		{name: "a busy API server is given its time", pods: []Pod{pod("a", tried(Deferred, 10*s))}, now: s, want: "wait a backing-off; again 10s"},
 		{name: "and is asked again after it", pods: []Pod{pod("a", tried(Deferred, 10*s))}, now: 10 * s, want: "evict a"},
 		{
 			name: "a refused eviction is asked again after a pause", pods: []Pod{pod("a", tried(Refused, 10*s))}, now: s,
@@ -549,10 +523,7 @@ func TestDecideAttempts(t *testing.T) {
 			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 10*s)), pod("b", budgeted("x/b"))},
 			want: "evict b; wait a backing-off; again 10s",
 		},
-		{
-			name: "a terminating pod is waited for", pods: []Pod{pod("a", terminating(30*s))}, now: s,
-			want: "wait a terminating; again 10m0s",
-		},
+		{name: "a terminating pod is waited for", pods: []Pod{pod("a", terminating(30*s))}, now: s, want: "wait a terminating; again 10m0s"},
 		{
 			name: "a terminating pod whose request is still under way is left alone",
 			pods: []Pod{pod("a", sent, terminating(30*s))}, now: s, want: "wait a terminating; again 10m0s",
@@ -615,20 +586,14 @@ func TestDecideTheEnd(t *testing.T) {
 	runRows(t, []row{
 		{name: "a drain is not over before it has settled", policy: settle, now: 5*s - 1, want: "again 5s"},
 		{name: "and then it is", policy: settle, now: 5 * s, want: "done"},
-		{
-			name: "load balancers are given time to let the node go", policy: balancer, now: 3*m - 1,
-			want: "wait deregistering; again 3m0s",
-		},
+		{name: "load balancers are given time to let the node go", policy: balancer, now: 3*m - 1, want: "wait deregistering; again 3m0s"},
 		{name: "counted from the taint", policy: balancer, now: 3 * m, want: "done"},
 		{name: "pods are evicted meanwhile", policy: balancer, pods: []Pod{pod("a")}, want: "evict a"},
 		{
 			name: "volumes are waited for", policy: volumes, now: 2 * m, state: attached(m, "pv-1", "pv-2"),
 			want: "wait volumes-attached pv-1, volumes-attached pv-2; again 3m0s",
 		},
-		{
-			name: "from the instant when the node was empty", policy: volumes, now: 3 * m, state: attached(m, "pv-1"),
-			want: "done",
-		},
+		{name: "from the instant when the node was empty", policy: volumes, now: 3 * m, state: attached(m, "pv-1"), want: "done"},
 		{
 			name: "which is now if it has not been noted", policy: volumes, now: m,
 			state: func(s *State) { s.Attached = []string{"pv-1"} }, want: "wait volumes-attached pv-1; again 3m0s",
@@ -647,14 +612,8 @@ func TestDecideTheEnd(t *testing.T) {
 			name: "all of this at the same time: first it settles", policy: all, now: s, state: attached(0, "pv-1"),
 			want: "wait deregistering, volumes-attached pv-1; again 5s",
 		},
-		{
-			name: "then volumes", policy: all, now: m, state: attached(0, "pv-1"),
-			want: "wait deregistering, volumes-attached pv-1; again 2m0s",
-		},
-		{
-			name: "then load balancers", policy: all, now: 2 * m, state: attached(0, "pv-1"),
-			want: "wait deregistering; again 3m0s",
-		},
+		{name: "then volumes", policy: all, now: m, state: attached(0, "pv-1"), want: "wait deregistering, volumes-attached pv-1; again 2m0s"},
+		{name: "then load balancers", policy: all, now: 2 * m, state: attached(0, "pv-1"), want: "wait deregistering; again 3m0s"},
 		{name: "then it is over", policy: all, now: 3 * m, state: attached(0, "pv-1"), want: "done"},
 		{
 			name: "none of it goes beyond the deadline", now: 10*m - 1, state: attached(10*m-1, "pv-1"),

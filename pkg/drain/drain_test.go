@@ -356,10 +356,7 @@ func TestBudgetsThatCannotBeListed(t *testing.T) {
 		begins  time.Duration
 		asked   string // more than once, if it must
 	}{
-		{
-			name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second,
-			begins: 2 * time.Second, asked: "evict a uid-a",
-		},
+		{name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, asked: "evict a uid-a"},
 		{
 			name: "not listed: it begins after a tenth of the time to the first last call", pods: a, listed: time.Hour,
 			begins: 59 * time.Second, asked: "evict a uid-a",
@@ -434,7 +431,7 @@ func TestABlockedPodIsEvictedWhenItsBudgetRises(t *testing.T) {
 		wait := w.drain(time.Hour)
 		elapse(90 * time.Second)
 		w.expectRequests()
-		if !w.reported("blocked a since 0s: blocked-by-budget x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2") ||
+		if !w.reported("blocked a since 0s: blocked-by-budget x/b, it allows 0 disruptions now: 2 of its 3 pods are healthy, and it requires 2") ||
 			!w.reported("1 of 1 left [1 wait for PodDisruptionBudget x/b]") {
 			t.Errorf("the observer was told %q", w.reports)
 		}
@@ -547,7 +544,7 @@ func TestAProofThatFailsIsNoProof(t *testing.T) {
 		if err != nil || report.Took < time.Minute {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.reported("failed prove that node n is empty") {
+		if !w.reported("failed verify that node n is empty") {
 			t.Errorf("the observer was told %q", w.reports)
 		}
 	})

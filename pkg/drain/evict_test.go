@@ -60,42 +60,24 @@ func TestAnswers(t *testing.T) {
 			name: "429 with the cause, of a budget still being processed", err: blockedError(10),
 			evict: Blocked, delete: Deferred, pause: 10 * time.Second,
 		},
-		{
-			name: "429 without the cause: the API server's own limits", err: apierrors.NewTooManyRequests("busy", 0),
-			evict: Deferred, delete: Deferred,
-		},
-		{
-			name: "429 that says for how long", err: apierrors.NewTooManyRequests("busy", 7),
-			evict: Deferred, delete: Deferred, pause: 7 * time.Second,
-		},
+		{name: "429 without the cause: the API server's own limits", err: apierrors.NewTooManyRequests("busy", 0), evict: Deferred, delete: Deferred},
+		{name: "429 that says for how long", err: apierrors.NewTooManyRequests("busy", 7), evict: Deferred, delete: Deferred, pause: 7 * time.Second},
 		{name: "500: two budgets", err: twoBudgets(), evict: Blocked, delete: Deferred},
-		{
-			name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")),
-			evict: Deferred, delete: Deferred,
-		},
-		{
-			name: "400: the server takes no such eviction", err: apierrors.NewBadRequest("not an Eviction"),
-			evict: Refused, delete: Denied,
-		},
+		{name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")), evict: Deferred, delete: Deferred},
+		{name: "400: the server takes no such eviction", err: apierrors.NewBadRequest("not an Eviction"), evict: Refused, delete: Denied},
 		{
 			name: "403: the agent may not, or a webhook forbids it",
 			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused,
 			delete: Denied,
 		},
-		{
-			name:  "422: the pod cannot be",
-			err:   apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil),
-			evict: Refused, delete: Denied,
-		},
+		{name: "422: the pod cannot be", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), evict: Refused, delete: Denied},
 		{name: "401: a token was being renewed", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},
 		{name: "408", err: apierrors.NewTimeoutError("slow", 0), evict: Deferred, delete: Deferred},
 		{
 			name: "504 after too many conflicts on a budget", err: apierrors.NewTimeoutError("conflicts", 10),
 			evict: Deferred, delete: Deferred, pause: 10 * time.Second,
 		},
-		{
-			name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred,
-		},
+		{name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred},
 		{name: "no answer in time", err: fmt.Errorf("post: %w", expired.Err()), evict: Deferred, delete: Deferred},
 		{name: "connection refused", err: refusedConnection(t), evict: Deferred, delete: Deferred},
 	}
@@ -160,9 +142,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 				`"The disruption budget b needs 2 healthy pods and has 2 currently"}]},"code":429}`,
 			Blocked, "The disruption budget b needs 2 healthy pods and has 2 currently",
 		},
-		{
-			"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, "",
-		},
+		{"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

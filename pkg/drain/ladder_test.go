@@ -8,10 +8,7 @@ import (
 func TestDecideAtTheDeadline(t *testing.T) {
 	held := onlyBudget(budget(3))
 	runRows(t, []row{
-		{
-			name: "a grace that would end after the deadline is cut",
-			pods: []Pod{pod("a", grace(10*m))}, now: 2 * m, want: "evict a in 8m0s",
-		},
+		{name: "a grace that would end after the deadline is cut", pods: []Pod{pod("a", grace(10*m))}, now: 2 * m, want: "evict a in 8m0s"},
 		{
 			name: "a blocked pod is deleted when its grace must begin", now: 9*m + 30*s, budgets: held,
 			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, want: "delete a in 30s",
@@ -36,10 +33,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 			name: "what is left of a grace is told in whole seconds", now: 9*m + 45*s + 600*time.Millisecond,
 			pods: []Pod{pod("a")}, want: "delete a in 14s",
 		},
-		{
-			name: "what is left of a grace is never below a second", now: 10*m - 200*time.Millisecond,
-			pods: []Pod{pod("a")}, want: "delete a in 1s",
-		},
+		{name: "what is left of a grace is never below a second", now: 10*m - 200*time.Millisecond, pods: []Pod{pod("a")}, want: "delete a in 1s"},
 		{
 			// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
 			name: "a terminating pod whose grace ends after the deadline keeps it for as long as there is time",
@@ -74,18 +68,12 @@ func TestDecideAtTheDeadline(t *testing.T) {
 			name: "a shortening that a busy API server put off is asked for again", now: 10 * m,
 			pods: []Pod{pod("a", terminating(30*m), tried(Deferred, 10*m+5*s))}, want: "wait a terminating; again 10m5s",
 		},
-		{
-			name: "denied force is followed by evictions", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 40*s,
-			want: "evict a in 20s",
-		},
+		{name: "denied force is followed by evictions", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 40*s, want: "evict a in 20s"},
 		{
 			name: "denied force waits its pause", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 35*s,
 			want: "wait a backing-off; again 9m40s",
 		},
-		{
-			name: "denied force is over at the deadline", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 10 * m,
-			want: "wait a backing-off; done",
-		},
+		{name: "denied force is over at the deadline", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 10 * m, want: "wait a backing-off; done"},
 
 		// After the deadline: the API server was away.
 		{
@@ -123,9 +111,7 @@ func TestDecideWithLeave(t *testing.T) {
 			name: "a budget holds to the deadline", leave: true, now: 9*m + 50*s, budgets: held,
 			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 10m0s",
 		},
-		{
-			name: "no grace is cut", leave: true, now: 9*m + 50*s, pods: []Pod{pod("a")}, want: "evict a",
-		},
+		{name: "no grace is cut", leave: true, now: 9*m + 50*s, pods: []Pod{pod("a")}, want: "evict a"},
 		{
 			name: "a terminating pod keeps its grace", leave: true, now: 10*m - s,
 			pods: []Pod{pod("a", terminating(30*m))}, want: "wait a terminating; again 10m0s",

@@ -261,9 +261,9 @@ func TestADrainThatIsCalledOffLeavesNothingBehind(t *testing.T) {
 		if report, err := other(); err != nil || report.Took > 30*time.Second || report.Forced > 0 {
 			t.Errorf("the other: %+v, %v", report, err)
 		}
-		c.drainer.ledger.mu.Lock()
-		defer c.drainer.ledger.mu.Unlock()
-		if n := len(c.drainer.ledger.pdbs["x"]["web"].claims); n > 0 {
+		c.drainer.pdbs.mu.Lock()
+		defer c.drainer.pdbs.mu.Unlock()
+		if n := len(c.drainer.pdbs.pdbs["x"]["web"].demands); n > 0 {
 			t.Errorf("%d claims are left", n)
 		}
 	})

@@ -448,10 +448,3 @@ func TestEveryDrainEnds(t *testing.T) {
 		}
 	}
 }
-
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}

@@ -13,12 +13,12 @@ func TestWhatAHoldSays(t *testing.T) {
 	}{
 		{WaitCount{BlockedByBudget, "x/b", 3}, "3 wait for PodDisruptionBudget x/b"},
 		{WaitCount{Misconfigured, "x/b", 1}, "1 wait for PodDisruptionBudget x/b, which never allows a disruption"},
-		{WaitCount{OptedOut, "", 2}, "2 ask by annotation not to be evicted"},
-		{WaitCount{WaitedFor, "", 2}, "2 are waited for until they end"},
-		{WaitCount{LaterTier, "", 2}, "2 are of a later tier"},
+		{WaitCount{OptedOut, "", 2}, "2 have an annotation against eviction"},
+		{WaitCount{WaitedFor, "", 2}, "2 may run until they finish"},
+		{WaitCount{LaterTier, "", 2}, "2 are in a later tier"},
 		{WaitCount{BackingOff, "", 2}, "2 wait for the API server"},
 		{WaitCount{VolumesAttached, "", 2}, "2 volumes are still attached"},
-		{WaitCount{Deregistering, "", 1}, "load balancers are given time to let the node go"},
+		{WaitCount{Deregistering, "", 1}, "waiting for load balancers to deregister the node"},
 	} {
 		if got := tt.hold.String(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.hold.Reason, got, tt.want)

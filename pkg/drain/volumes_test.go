@@ -165,7 +165,7 @@ func TestALoadBalancerAndVolumesAreWaitedForTogether(t *testing.T) {
 		if err != nil || report.Took.Round(time.Second) != 130*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.reported("[load balancers are given time to let the node go 1 volumes are still attached]") {
+		if !w.reported("[waiting for load balancers to deregister the node 1 volumes are still attached]") {
 			t.Errorf("the observer was told %q", w.reports)
 		}
 	})

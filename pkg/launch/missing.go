@@ -11,6 +11,7 @@ import (
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
@@ -72,7 +73,7 @@ func (r rules) isStartup(key string) bool {
 func (rules) unserved(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
 	served := map[types.UID]bool{}
 	for _, p := range pods {
-		if owner := metav1.GetControllerOf(p); owner != nil && p.DeletionTimestamp == nil && isPodReady(p) {
+		if owner := metav1.GetControllerOf(p); owner != nil && p.DeletionTimestamp == nil && podutils.IsPodReady(p) {
 			served[owner.UID] = true
 		}
 	}
@@ -133,11 +134,5 @@ func tolerations(hostNetwork bool) []corev1.Toleration {
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func isPodReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }

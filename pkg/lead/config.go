@@ -23,8 +23,8 @@ type Config struct {
 // longestLease bounds how long there is no leader after one was killed.
 const longestLease = 5 * time.Minute
 
-// Validate returns everything that is wrong with the configuration. podNamespace is the namespace that the process runs
-// in, or empty if that is not known.
+// Validate returns everything that is wrong with the configuration. podNamespace is the namespace that the
+// process runs in, or empty if that is not known.
 func (c Config) Validate(podNamespace string) error {
 	if !c.Election {
 		return nil

@@ -50,7 +50,8 @@ func (s *server) set(m mode) {
 	s.mode = m
 }
 
-// client is the API server as one replica sees it. It refuses an update of a Lease that another replica has changed.
+// client is the API server as one replica sees it. It refuses an update of a Lease that another replica has
+// changed.
 type client struct {
 	*server
 	self   string

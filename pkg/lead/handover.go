@@ -11,12 +11,14 @@ import (
 // errHandOver ends the work of a leader whose own node is to be drained.
 var errHandOver = errors.New("the leader hands over, because its own node is drained")
 
-// HandOver lets another replica lead before the node that this process runs on is drained. Otherwise the work would
-// stop during the drain, when the pod of this process is evicted. node is a name or a UID that does not change.
+// HandOver lets another replica lead before the node that this process runs on is drained. Otherwise the work
+// would stop during the drain, when the pod of this process is evicted. node is a name or a UID that does not
+// change.
 //
-// If HandOver returns true, the context of the work has ended. It returns false without an election, and for a node
-// that the lease was handed over for before: then the node is drained with this process on it. So a single replica,
-// which is elected again, drains its node, and two replicas whose nodes both terminate do not hand over in turns.
+// If HandOver returns true, the context of the work has ended. It returns false without an election, and for
+// a node that the lease was handed over for before: then the node is drained with this process on it. So a
+// single replica, which is elected again, drains its node, and two replicas whose nodes both terminate do not
+// hand over in turns.
 func (e *Elector) HandOver(node string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package lead runs the work of one of several replicas: of the one that holds a Lease. The others are standbys.
+// Package lead runs the work of one of several replicas: of the one that holds a Lease. The others are
+// standbys.
 package lead
 
 import (
@@ -53,8 +54,8 @@ type term struct {
 	ended time.Time // when the context of its work ended; zero before
 }
 
-// New returns an Elector of the Lease that cfg names. The Lease names this process by name, or by the host's name if
-// that is empty.
+// New returns an Elector of the Lease that cfg names. The Lease names this process by name, or by the host's
+// name if that is empty.
 func New(client kubernetes.Interface, cfg Config, name string, observer Observer) (*Elector, error) {
 	if name == "" {
 		host, err := os.Hostname()
@@ -79,8 +80,9 @@ func newElector(leases resourcelock.Interface, cfg Config, observer Observer) *E
 	}
 }
 
-// WaitForLease returns at once, unless this process leads and the API server does not answer: then it waits for an
-// answer, or until ctx ends. Another replica may lead by then, so the leader must not start anything new meanwhile.
+// WaitForLease returns at once, unless this process leads and the API server does not answer: then it waits
+// for an answer, or until ctx ends. Another replica may lead by then, so the leader must not start anything
+// new meanwhile.
 func (e *Elector) WaitForLease(ctx context.Context) {
 	outage := e.lock.read().outage
 	if outage == nil {
@@ -92,10 +94,10 @@ func (e *Elector) WaitForLease(ctx context.Context) {
 	}
 }
 
-// Run runs work whenever this process leads, until ctx ends or the work returns by itself, and returns the work's
-// error then. When ctx ends, the work ends first, and then the lease is released. When the lease is refused, held by
-// another, or handed over, the work ends, and this process becomes a standby again. While the API server does not
-// answer, the work continues, but see WaitForLease.
+// Run runs work whenever this process leads, until ctx ends or the work returns by itself, and returns the
+// work's error then. When ctx ends, the work ends first, and then the lease is released. When the lease is
+// refused, held by another, or handed over, the work ends, and this process becomes a standby again. While
+// the API server does not answer, the work continues, but see WaitForLease.
 func (e *Elector) Run(ctx context.Context, work Work) error {
 	if !e.cfg.Election {
 		_, err := e.lead(ctx, work)
@@ -116,8 +118,8 @@ func (e *Elector) Run(ctx context.Context, work Work) error {
 	return nil
 }
 
-// leadOnce waits until this replica is elected, and leads. It returns why that ended, and the work's error. Nothing
-// of the work is running then, and the lease is released.
+// leadOnce waits until this replica is elected, and leads. It returns why that ended, and the work's error.
+// Nothing of the work is running then, and the lease is released.
 func (e *Elector) leadOnce(ctx context.Context, work Work) (reason, err error) {
 	holding, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
@@ -141,12 +143,13 @@ func (e *Elector) leadOnce(ctx context.Context, work Work) (reason, err error) {
 	return reason, err
 }
 
-// elect takes part in the election until ctx ends or the lease is lost, and returns errLost then. It calls elected
-// when this replica has acquired the lease.
+// elect takes part in the election until ctx ends or the lease is lost, and returns errLost then. It calls
+// elected when this replica has acquired the lease.
 //
-// client-go gives up a lease that it could not renew for RenewDeadline. If the API server did not answer, elect does
-// not: the work has hooks to keep alive, and without the API server it can neither evict a pod nor find a node empty.
-// As soon as the API server answers, it acquires the lease again, unless another replica has done so meanwhile.
+// client-go gives up a lease that it could not renew for RenewDeadline. If the API server did not answer,
+// elect does not: the work has hooks to keep alive, and without the API server it can neither evict a pod nor
+// find a node empty. As soon as the API server answers, it acquires the lease again, unless another replica
+// has done so meanwhile.
 func (e *Elector) elect(ctx context.Context, elected func()) error {
 	err := e.acquireAndRenew(ctx, elected)
 	for err == nil && e.awaitAnswer(ctx) {
@@ -158,7 +161,8 @@ func (e *Elector) elect(ctx context.Context, elected func()) error {
 	return cmp.Or(err, errLost)
 }
 
-// acquireAndRenew returns when ctx has ended, or when the lease was acquired and then not renewed for RenewDeadline.
+// acquireAndRenew returns when ctx has ended, or when the lease was acquired and then not renewed for
+// RenewDeadline.
 func (e *Elector) acquireAndRenew(ctx context.Context, acquired func()) error {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: e.lock, Name: e.cfg.LeaseName,
@@ -176,8 +180,8 @@ func (e *Elector) acquireAndRenew(ctx context.Context, acquired func()) error {
 	return nil
 }
 
-// awaitAnswer waits until the API server answers. It reports whether a leader that could not renew the lease may
-// acquire it again: not if ctx has ended, nor if the API server has refused it for RenewDeadline.
+// awaitAnswer waits until the API server answers. It reports whether a leader that could not renew the lease
+// may acquire it again: not if ctx has ended, nor if the API server has refused it for RenewDeadline.
 func (e *Elector) awaitAnswer(ctx context.Context) bool {
 	for e.lock.read().outage != nil && retry.Sleep(ctx, e.cfg.RetryPeriod) {
 		_, _, _ = e.lock.Get(ctx)
@@ -185,8 +189,8 @@ func (e *Elector) awaitAnswer(ctx context.Context) bool {
 	return ctx.Err() == nil && time.Since(e.lock.read().unansweredAt) < e.cfg.RenewDeadline
 }
 
-// lead runs work until ctx ends, the lease names another replica, the work returns by itself, or the lease is handed
-// over. It returns which of these it was (nil for the work), and the work's error.
+// lead runs work until ctx ends, the lease names another replica, the work returns by itself, or the lease is
+// handed over. It returns which of these it was (nil for the work), and the work's error.
 func (e *Elector) lead(ctx context.Context, work Work) (reason, err error) {
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -102,8 +102,8 @@ func TestRefusedLease(t *testing.T) {
 	})
 }
 
-// TestWorkThatDoesNotStop: the lease is not released before the work has stopped, and the process is not healthy after
-// a minute.
+// TestWorkThatDoesNotStop: the lease is not released before the work has stopped, and the process is not
+// healthy after a minute.
 func TestWorkThatDoesNotStop(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		a := e.replica(t, "a", func(r *replica, _ *Config) { r.stopTime = 5 * time.Minute })

@@ -30,7 +30,7 @@ type lockHistory struct {
 	reachedAt    time.Time     // when the latest call that the API server accepted ended
 	unansweredAt time.Time     // when the latest call that it did not answer ended
 	own          holding       // what this replica wrote last to hold the Lease
-	outage       chan struct{} // while this replica leads and the API server does not answer; closed when it does
+	outage       chan struct{} // closed when the API server answers; nil unless it does not answer a leader
 }
 
 // holding is who holds a Lease, and how often its holder has changed.
@@ -90,8 +90,8 @@ func (l *lock) reportLoss() {
 	}
 }
 
-// release clears the Lease if it names this replica, so that another can acquire it at once. If that fails, the
-// Lease expires.
+// release clears the Lease if it names this replica, so that another can acquire it at once. If that fails,
+// the Lease expires.
 func (l *lock) release(ctx context.Context) {
 	l.mu.Lock()
 	claimed := l.claimed
@@ -165,8 +165,8 @@ func (l *lock) read() lockHistory {
 	return l.history
 }
 
-// isOrdinary reports whether the error is part of a working election: there is no Lease yet, or another replica
-// wrote it first.
+// isOrdinary reports whether the error is part of a working election: there is no Lease yet, or another
+// replica wrote it first.
 func isOrdinary(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

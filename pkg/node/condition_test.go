@@ -158,11 +158,7 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 		do   func(b *conditionFixture)
 		want []string
 	}{
-		{
-			name: "the first state at once",
-			do:   func(b *conditionFixture) { b.draining(3) },
-			want: []string{"0s False Draining: 3 left (since 0s)"},
-		},
+		{name: "the first state at once", do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"}},
 		{
 			name: "further ones every ten seconds, the latest of them",
 			do: func(b *conditionFixture) {
@@ -220,10 +216,7 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 			name: "another node of the name gets nothing",
 			do:   func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) },
 		},
-		{
-			name: "nor one that is not there",
-			do:   func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) },
-		},
+		{name: "nor one that is not there", do: func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }},
 		{
 			name: "a node that goes is forgotten, with what it was to show",
 			do: func(b *conditionFixture) {
@@ -251,10 +244,7 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 			do:   func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() },
 			want: []string{"0s removed"},
 		},
-		{
-			name: "one that shows none costs nothing",
-			do:   func(b *conditionFixture) { b.uncordon() },
-		},
+		{name: "one that shows none costs nothing", do: func(b *conditionFixture) { b.uncordon() }},
 		{
 			name: "a node that is drained again after that shows it",
 			do: func(b *conditionFixture) {
@@ -505,11 +495,7 @@ func TestConditionAtTheEndOfTheProcess(t *testing.T) {
 			do:    func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.draining(2) },
 			wrote: []string{"0s False Draining: 3 left (since 0s)"},
 		},
-		{
-			name:  "what is told afterwards is not written",
-			do:    func(b *conditionFixture) { b.stop(); b.drained() },
-			wrote: nil,
-		},
+		{name: "what is told afterwards is not written", do: func(b *conditionFixture) { b.stop(); b.drained() }, wrote: nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -117,10 +117,7 @@ func TestRetire(t *testing.T) {
 			"other taints stay", newNode(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
 			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},` + taint + `]}}`,
 		},
-		{
-			"what was there before is not put", newNode(cordoned, labelled, ours), defaults,
-			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
-		},
+		{"what was there before is not put", newNode(cordoned, labelled, ours), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
 		{
 			"the label is not put when it is put late", newNode(cordoned), with(late),
 			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[` + taint + `]}}`,
@@ -277,12 +274,7 @@ func TestMerge(t *testing.T) {
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)},
 			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(time.Hour)},
 		},
-		{
-			"another cordon begins nothing",
-			Mark{Reason: "maintenance", Since: t0},
-			Reason{Kind: "rebalance"},
-			Mark{Reason: "maintenance", Since: t0},
-		},
+		{"another cordon begins nothing", Mark{Reason: "maintenance", Since: t0}, Reason{Kind: "rebalance"}, Mark{Reason: "maintenance", Since: t0}},
 		{
 			"a hook after the time to be drained for maintenance that is yet to come is a new termination",
 			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
@@ -295,11 +287,7 @@ func TestMerge(t *testing.T) {
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
 			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 		},
-		{
-			"a token joins its hook", change(func(m *Mark) { m.Token = "" }),
-			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
-			first,
-		},
+		{"a token joins its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

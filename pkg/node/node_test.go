@@ -512,11 +512,7 @@ func TestValidate(t *testing.T) {
 		{"the usual", defaults, nil},
 		{"no waiting for registration", with(late, func(c *Config) { c.RegistrationTimeout = 0 }), nil},
 		{"NoExecute", with(off, func(c *Config) { c.TaintEffect = "NoExecute" }), nil},
-		{
-			"nothing set",
-			Config{},
-			[]string{`NODE_TAINT_KEY is ""`, `NODE_TAINT_EFFECT is ""`, `NODE_EXCLUDE_FROM_LOAD_BALANCERS is ""`},
-		},
+		{"nothing set", Config{}, []string{`NODE_TAINT_KEY is ""`, `NODE_TAINT_EFFECT is ""`, `NODE_EXCLUDE_FROM_LOAD_BALANCERS is ""`}},
 		{
 			"everything wrong",
 			Config{
@@ -529,10 +525,7 @@ func TestValidate(t *testing.T) {
 				`NODE_EXCLUDE_FROM_LOAD_BALANCERS is "sometimes"`, "NODE_REGISTRATION_TIMEOUT is 2h0m0s",
 			},
 		},
-		{
-			"time runs backwards", with(func(c *Config) { c.RegistrationTimeout = -1 }),
-			[]string{"NODE_REGISTRATION_TIMEOUT is -1ns"},
-		},
+		{"time runs backwards", with(func(c *Config) { c.RegistrationTimeout = -1 }), []string{"NODE_REGISTRATION_TIMEOUT is -1ns"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.cfg.Validate()

@@ -20,7 +20,7 @@ func group(desired int, instances ...Instance) Group {
 }
 
 func surged(g Group, value string) Group {
-	g.Tags = map[string]string{surgeTag: value}
+	g.Tags = map[string]string{SurgeTag: value}
 	return g
 }
 
@@ -61,16 +61,16 @@ func TestNext(t *testing.T) {
 		{"an old one whose node is not ready is not waited for, and goes first", Snapshot{Group: group(3, instance(launchedAgo(hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Mark: []string{"i-2"}}},
 
 		// What is waited for.
-		{"marked, and the description does not show it yet", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService); 1 of the 3 desired instances to be launched"}},
-		{"marked by a run before this one", Snapshot{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
-		{"old ones that drain, though their replacements serve", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to go: i-1 (Terminating:Wait), i-2 (Terminating)"}},
-		{"past its hooks, and not gone", Snapshot{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Proceed)"}},
-		{"one that another cause has made unhealthy", Snapshot{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
-		{"new ones that come", Snapshot{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to come: i-1 (Pending:Wait)"}},
-		{"a new one whose node is not ready", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to be ready: i-1"}},
+		{"marked, and the description does not show it yet", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (InService); 1 of the 3 desired instances to be launched"}},
+		{"marked by a run before this one", Snapshot{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
+		{"old ones that drain, though their replacements serve", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to terminate: i-1 (Terminating:Wait), i-2 (Terminating)"}},
+		{"past its hooks, and not gone", Snapshot{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Proceed)"}},
+		{"one that another cause has made unhealthy", Snapshot{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Wait)"}},
+		{"new ones that come", Snapshot{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to enter service: i-1 (Pending:Wait)"}},
+		{"a new one whose node is not ready", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to become ready: i-1"}},
 		{"new ones that are not launched yet", Snapshot{Group: group(4, instance(), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 of the 4 desired instances to be launched"}},
-		{"the last ones, too", Snapshot{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
-		{"many are not all named", Snapshot{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to go: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
+		{"the last ones, too", Snapshot{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Wait)"}},
+		{"many are not all named", Snapshot{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to terminate: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
 		{"the time between batches", Snapshot{Now: now, LastBatchEnded: now.Add(-time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Waiting: "waiting 3m0s between two batches", RecheckAfter: 2 * time.Minute}},
 		{"the time between batches is over", Snapshot{Now: now, LastBatchEnded: now.Add(-3 * time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
 		{"the first batch waits for no time", Snapshot{Now: now, Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
@@ -92,7 +92,7 @@ func TestNext(t *testing.T) {
 		// The surge.
 		{"first the desired capacity is raised", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, surge, Step{Raise: 2}},
 		{"by no more than are outdated", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[:1]}, surge, Step{Raise: 1}},
-		{"then the additional ones are waited for", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to come: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
+		{"then the additional ones are waited for", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to enter service: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
 		{"then batches, but for the last ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 		{"the last ones are not replaced", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
 		{"nor more of them at a time than a batch", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
@@ -223,7 +223,7 @@ func (o *operator) act(desired int, s Step, killed bool) {
 	surge, raised := SurgeOf(o.group)
 	switch {
 	case s.Raise > 0:
-		o.group.Tags = map[string]string{surgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
+		o.group.Tags = map[string]string{SurgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
 		if !killed {
 			o.group.Desired = desired + s.Raise
 		}

@@ -307,7 +307,7 @@ func TestLaunchWhileTheAPIServerIsStopped(t *testing.T) {
 	node, a := w.launch()
 	agent.waitLog("waiting for the node to become ready", "node", node)
 	w.must(w.cluster.Stop(w.ctx))
-	agent.waitLog("step failed, retrying", "operation", "ask what the node lacks")
+	agent.waitLog("step failed, retrying", "operation", "check the readiness of the node")
 	w.assertHeld()
 	w.must(w.cluster.StartAgain(w.ctx))
 	w.must(w.cluster.MarkReady(w.ctx, node))
