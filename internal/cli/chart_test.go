@@ -122,8 +122,8 @@ func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	return made
 }
 
-// TestEachOptionIsItsVariable: an option of a CronJob reaches the trigger by the variable of its flag, in a form
-// that it takes. One that is false, or 0, is one that is set.
+// TestEachOptionIsItsVariable: an option of a CronJob reaches the trigger by the variable of its flag, in a
+// form that it takes. One that is false, or 0, is one that is set.
 func TestEachOptionIsItsVariable(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
@@ -143,7 +143,7 @@ func TestEachOptionIsItsVariable(t *testing.T) {
 		t.Errorf("the variables (-want +got):\n%s", diff)
 	}
 	for _, o := range p.options() {
-		if as, err := o.settle(environ); err != nil || as != o.variable() {
+		if as, err := o.parse(environ); err != nil || as != o.variable() {
 			t.Errorf("of %s=%s is said: %v", o.variable(), environ[o.variable()], err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestACronJobIsUnderstood(t *testing.T) {
 		environ = append(environ, e.Name+"="+e.Value)
 	}
 	s, asked, stderr := read(t, environ)
-	if s == nil || asked != verbRun {
+	if s == nil || asked != opRun {
 		t.Fatalf("it is to %q, and says %q", asked, stderr)
 	}
 	if c := s.config(); len(c.Selection.Names) != 2 || c.Pace.Surge != 2 || c.MaxAge.Hours() != 720 {
@@ -171,8 +171,8 @@ func TestACronJobIsUnderstood(t *testing.T) {
 	}
 }
 
-// TestTheExitCodesOfTheChart: each code that the trigger ends a rollout with by itself fails the Job at once; a
-// pod that is interrupted is repeated.
+// TestTheExitCodesOfTheChart: each code that the trigger ends a rollout with by itself fails the Job at
+// once; a pod that is interrupted is repeated.
 func TestTheExitCodesOfTheChart(t *testing.T) {
 	t.Parallel()
 	var want []int32

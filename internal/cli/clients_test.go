@@ -14,7 +14,7 @@ import (
 // TestRetries: in a rollout of hours the patience with AWS is not used up.
 func TestRetries(t *testing.T) {
 	t.Parallel()
-	r := patient()
+	r := newRetryer()
 	if got := r.MaxAttempts(); got != 10 {
 		t.Errorf("%d attempts", got)
 	}
@@ -44,7 +44,7 @@ func TestWithoutACluster(t *testing.T) {
 		name, args string
 		note, err  string
 	}{
-		{"none is configured", "", "going on without Kubernetes: no cluster is configured", ""},
+		{"none is configured", "", "continuing without Kubernetes: no cluster is configured", ""},
 		{"none is wanted", "--no-kubernetes", "", ""},
 		{"a file that is not there", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
 		{"a context that is not there", "--context prod", "", `context "prod" does not exist`},
@@ -59,15 +59,15 @@ func TestWithoutACluster(t *testing.T) {
 			}
 			p := newProgram(nil, nil, &stderr)
 			p.settings = s
-			w := &world{config: rollout.Config{}}
-			err := p.connectKubernetes(t.Context(), w)
+			c := &clients{config: rollout.Config{}}
+			err := p.connectKubernetes(t.Context(), c)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
 			if !strings.Contains(stderr.String(), tt.note) || (tt.note == "") != (stderr.Len() == 0) {
 				t.Errorf("the note is %q, want %q", stderr.String(), tt.note)
 			}
-			if w.view != nil {
+			if c.view != nil {
 				t.Error("there is a view of no cluster")
 			}
 		})

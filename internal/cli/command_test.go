@@ -27,11 +27,11 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 }
 
 // read reads a command line as the program does, and does nothing.
-func read(t *testing.T, environ []string, args ...string) (s *settings, asked verb, stderr string) {
+func read(t *testing.T, environ []string, args ...string) (s *settings, asked operation, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := newProgram(environ, &out, &errs)
-	p.perform = func(_ context.Context, v verb) (int, error) {
+	p.perform = func(_ context.Context, v operation) (int, error) {
 		s, asked = p.settings, v
 		return 0, nil
 	}
@@ -159,20 +159,21 @@ func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, args string
-		want       verb
+		want       operation
 		refused    string
 	}{
-		{"without a command it replaces", "--asg workers", verbRun, ""},
-		{"plan", "plan --asg workers", verbPlan, ""},
-		{"flags may come before the command", "--asg workers plan", verbPlan, ""},
-		{"--plan is plan", "--asg workers --plan", verbPlan, ""},
-		{"plan takes the flags of what it plans", "plan --asg workers --mode unhealthy --max-age 24h --timeout 1h --detailed-exitcode", verbPlan, ""},
-		{"status", "status --asg workers -o json", verbStatus, ""},
+		{"without a command it replaces", "--asg workers", opRun, ""},
+		{"plan", "plan --asg workers", opPlan, ""},
+		{"flags may come before the command", "--asg workers plan", opPlan, ""},
+		{"--plan is plan", "--asg workers --plan", opPlan, ""},
+		{"plan takes the flags of what it plans", "plan --asg workers --mode unhealthy --max-age 24h --timeout 1h --detailed-exitcode", opPlan, ""},
+		{"status", "status --asg workers -o json", opStatus, ""},
 		{"cancel", "cancel --asg workers --no-wait", "cancel", ""},
 		{"rollback", "rollback --asg workers --timeout 1h", "rollback", ""},
 		{"pause", "pause --cluster prod", "pause", ""},
 		{"resume", "resume --tag role=worker", "resume", ""},
-		{"status follows nothing", "status --asg workers --timeout 1h", "", "unknown flag: --timeout"},
+		{"status follows nothing", "status --asg workers --timeout 1h", "", "unknown flag: --timeout: trigger status --help lists them"},
+		{"a mistyped flag", "--asg workers --paralel-asgs 2", "", "unknown flag: --paralel-asgs: did you mean --parallel-asgs?"},
 		{"cancel has no preferences", "cancel --asg workers --surge 1", "", "unknown flag: --surge"},
 		{"a command that is not there", "plann --asg workers", "", `unknown command "plann" for "trigger"`},
 		{"a command that resembles one", "stat --asg workers", "", "status"},
@@ -201,28 +202,28 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"a word that is no mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh or unhealthy`}},
 		{"a variable", "", []string{"TRIGGER_ON_CONFLICT=stop"}, []string{`TRIGGER_ON_CONFLICT is "stop": must be attach, wait, cancel or fail`}},
-		{"a duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, as 90s, 15m or 2h, from 0s to 336h`}},
-		{"a duration that AWS does not take", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, as 90s, 15m or 2h, from 0s to 48h`}},
+		{"a duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 336h`}},
+		{"a duration that AWS does not take", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 48h`}},
 		{"half a second of warmup", "--warmup 1500ms", nil, []string{`--warmup is "1500ms": must be whole seconds`}},
 		{"a percentage that AWS does not take", "--max-healthy 90 --min-healthy 101", nil, []string{
 			`--min-healthy is "101": must be a whole number from 0 to 100`, `--max-healthy is "90": must be a whole number from 100 to 200`,
 		}},
-		{"checkpoints that fall", "--checkpoints 10,5", nil, []string{`--checkpoints is "5": must be percentages from 1 to 100 that rise, as 1,10,50,100`}},
+		{"checkpoints that fall", "--checkpoints 10,5", nil, []string{`--checkpoints is "5": must be ascending percentages from 1 to 100, for example 1,10,50,100`}},
 		{"a checkpoint twice", "--checkpoints 10,10", nil, []string{`--checkpoints is "10": must be`}},
 		{"no number of instances", "--surge none --batch 0", nil, []string{
-			`--surge is "none": must be a number of instances or a share of them, as 2 or 20%, and more than nothing`, `--batch is "0": must be`,
+			`--surge is "none": must be a number of instances or a percentage of them, such as 2 or 20%, and more than 0`, `--batch is "0": must be`,
 		}},
 		{"neither true nor false", "--pin=maybe", nil, []string{`--pin is "maybe": must be true or false`}},
 		{"an empty name, as of a variable that a script did not set", "--cluster=", nil, []string{`--cluster is "": must be a name`}},
 		{"an empty name in a list", "--asg a,,b", nil, []string{`--asg is "": must be a name`}},
 		{"a tag without a key", "--tag =worker", nil, []string{`--tag is "=worker": must be KEY or KEY=VALUE`}},
-		{"an instance that is none", "--mode unhealthy --instance node-1", nil, []string{`--instance is "node-1": must be the id of an instance, as i-0123456789abcdef0`}},
+		{"an instance that is none", "--mode unhealthy --instance node-1", nil, []string{`--instance is "node-1": must be the id of an instance, for example i-0123456789abcdef0`}},
 		{"a version that the shell has eaten", "--launch-template-version=", nil, []string{`--launch-template-version is "": must be a number, '$Latest' or '$Default', in single quotes for the shell`}},
 		{"version zero", "--launch-template-version 0", nil, []string{`--launch-template-version is "0": must be`}},
 		{"a role that is no ARN", "--role-arn rollouts", nil, []string{`--role-arn is "rollouts": must be an ARN`}},
 		{"a form that is not there", "-o yaml", nil, []string{`--output is "yaml": must be auto, text, json or ndjson`}},
 		{"all mistakes are told at once", "--mode rolling --bake long", []string{"TRIGGER_UNTIL=done", "TRIGGER_ASGS=a"}, []string{
-			"--mode is", "--bake is", "TRIGGER_UNTIL is", "TRIGGER_ASGS is",
+			"--mode is", "--bake is", "TRIGGER_UNTIL is", "unknown variable TRIGGER_ASGS",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -256,38 +257,38 @@ func TestContradictions(t *testing.T) {
 		name, args string
 		want       []string
 	}{
-		{"a batch in mode refresh", "--batch 2", []string{"--batch is for mode unhealthy alone: leave it out, or set --mode unhealthy"}},
-		{"an age in mode refresh", "--max-age 24h", []string{"--max-age is for mode unhealthy alone"}},
+		{"a batch in mode refresh", "--batch 2", []string{"--batch is for mode unhealthy only: leave it out, or set --mode unhealthy"}},
+		{"an age in mode refresh", "--max-age 24h", []string{"--max-age is for mode unhealthy only"}},
 		{"all that only mode unhealthy has", "--instance i-0a --exclude-node-label pet --between 1m --order zone", []string{
 			"--instance is", "--exclude-node-label is", "--between is", "--order is",
 		}},
 		{"all that only mode refresh has", "--mode unhealthy --bake 1m --pin=false --checkpoints 100 --alarm a --warmup 1m --no-wait --launch-template-version 3 --skip-matching", []string{
-			"--bake is for mode refresh alone: leave it out, or set --mode refresh", "--pin is", "--checkpoints is", "--alarm is",
-			"--warmup is", "--no-wait is", "--launch-template-version is for", "--skip-matching is", "--launch-template-version is given",
+			"--bake is for mode refresh only: leave it out, or set --mode refresh", "--pin is", "--checkpoints is", "--alarm is",
+			"--warmup is", "--no-wait is", "--launch-template-version is for", "--skip-matching is", "--launch-template-version is pinned",
 		}},
 		{"a surge and percentages", "--surge 1 --min-healthy 90", []string{"--surge stands for --min-healthy and --max-healthy: set it, or them"}},
-		{"a strategy and percentages", "--strategy launch-first --min-healthy 90", []string{"--strategy says how --surge is meant: with --min-healthy leave it out"}},
+		{"a strategy and percentages", "--strategy launch-first --min-healthy 90", []string{"--strategy applies to --surge: with --min-healthy leave it out"}},
 		{"a most without a least", "--max-healthy 120", []string{"--max-healthy needs --min-healthy"}},
-		{"a most too far above the least", "--min-healthy 50 --max-healthy 151", []string{"--max-healthy must be no more than 100 above --min-healthy"}},
+		{"a most too far above the least", "--min-healthy 50 --max-healthy 151", []string{"--max-healthy must be at most 100 above --min-healthy"}},
 		{"a share of a surge in mode unhealthy", "--mode unhealthy --surge 20%", []string{"--surge must be a number in mode unhealthy"}},
 		{"a delay without checkpoints", "--checkpoint-delay 1m", []string{"--checkpoint-delay needs --checkpoints"}},
 		{"eleven alarms", "--alarm 1,2,3,4,5,6,7,8,9,10,11", []string{"--alarm is given more than ten times"}},
 		{"a rollback to nowhere", "--auto-rollback --pin=false --on-interrupt rollback", []string{
 			"--auto-rollback needs a desired configuration", "--on-interrupt rollback needs a desired configuration",
 		}},
-		{"a version that is not told to the refresh", "--launch-template-version 3 --pin=false", []string{"--launch-template-version is given to the refresh by its number: leave --pin=false out"}},
+		{"a version that is not told to the refresh", "--launch-template-version 3 --pin=false", []string{"--launch-template-version is pinned by its number: leave --pin=false out"}},
 		{"a rollback in mode unhealthy", "--mode unhealthy --on-interrupt rollback", []string{"--on-interrupt rollback is for mode refresh"}},
 		{"following what is not waited for", "--no-wait --until drained --timeout 1h --stall-timeout 1h --on-interrupt cancel --fail-fast", []string{
-			"--until needs that the refresh is waited for: leave it or --no-wait out", "--timeout needs", "--stall-timeout needs", "--on-interrupt needs", "--fail-fast needs",
+			"--until has no effect with --no-wait: leave one of them out", "--timeout has no effect", "--stall-timeout has", "--on-interrupt has", "--fail-fast has",
 		}},
-		{"the exit code of a plan without one", "--detailed-exitcode", []string{"--detailed-exitcode is for a plan: add --plan, or leave it out"}},
-		{"all, but what matches", "--all --skip-matching", []string{"--all replaces what matches too: leave it or --skip-matching out"}},
-		{"two values of one tag", "--tag role=worker --tag role=infra", []string{"--tag gives one key two values"}},
-		{"all, and some", "--mode unhealthy --all --instance i-0a", []string{"--all and --instance say different things"}},
+		{"the exit code of a plan without one", "--detailed-exitcode", []string{"--detailed-exitcode is for plans only: add --plan, or leave it out"}},
+		{"all, but what matches", "--all --skip-matching", []string{"--all also replaces matching instances: leave it or --skip-matching out"}},
+		{"two values of one tag", "--tag role=worker --tag role=infra", []string{"--tag sets two values for one key"}},
+		{"all, and some", "--mode unhealthy --all --instance i-0a", []string{"--all and --instance exclude each other"}},
 		{"labels of nodes without Kubernetes", "--mode unhealthy --exclude-node-label pet --no-kubernetes", []string{"--exclude-node-label needs Kubernetes"}},
 		{"taints without Kubernetes", "--taint-outdated soft --no-kubernetes", []string{"--taint-outdated needs Kubernetes: leave it or --no-kubernetes out"}},
 		{"a taint that evicts", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
-		{"a cluster without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes asks no cluster"}},
+		{"a cluster without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +298,7 @@ func TestContradictions(t *testing.T) {
 	t.Run("one that is given by its variable is called by that", func(t *testing.T) {
 		t.Parallel()
 		refusals(t, []string{"TRIGGER_BATCH=2", "TRIGGER_CHECKPOINT_DELAY=1m"}, "--asg workers", []string{
-			"TRIGGER_BATCH is for mode unhealthy alone", "TRIGGER_CHECKPOINT_DELAY needs --checkpoints",
+			"TRIGGER_BATCH is for mode unhealthy only", "TRIGGER_CHECKPOINT_DELAY needs --checkpoints",
 		})
 	})
 }
@@ -308,9 +309,9 @@ func TestVariables(t *testing.T) {
 	for _, tt := range []struct {
 		name, variable, want string
 	}{
-		{"a letter too many", "TRIGGER_ASGS", ": is TRIGGER_ASG meant?"},
-		{"a letter too few", "TRIGGER_MAX_HEALTY", ": is TRIGGER_MAX_HEALTHY meant?"},
-		{"the beginning of several", "TRIGGER_CHECKPOINT", ": is TRIGGER_CHECKPOINTS or TRIGGER_CHECKPOINT_DELAY meant?"},
+		{"a letter too many", "TRIGGER_ASGS", ": did you mean TRIGGER_ASG?"},
+		{"a letter too few", "TRIGGER_MAX_HEALTY", ": did you mean TRIGGER_MAX_HEALTHY?"},
+		{"the beginning of several", "TRIGGER_CHECKPOINT", ": did you mean TRIGGER_CHECKPOINTS or TRIGGER_CHECKPOINT_DELAY?"},
 		{"nothing like it", "TRIGGER_HAPPY", ": trigger --help lists them"},
 		{"what Kubernetes injects for a Service", "TRIGGER_SERVICE_HOST", ""},
 		{"its port", "TRIGGER_SERVICE_PORT", ""},
@@ -327,7 +328,7 @@ func TestVariables(t *testing.T) {
 			_, _, stderr := read(t, []string{tt.variable + "=1"}, "status", "--asg", "workers")
 			want := ""
 			if tt.want != "" {
-				want = "\n  " + tt.variable + " is no variable of the trigger" + tt.want + "\n"
+				want = "\n  unknown variable " + tt.variable + tt.want + "\n"
 			}
 			if !strings.HasSuffix(stderr, want) || want == "" && stderr != "" {
 				t.Errorf("it says %q, want %q", stderr, want)
@@ -367,7 +368,7 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			var stdout, stderr bytes.Buffer
 			p := newProgram(nil, &stdout, &stderr)
-			p.perform = func(context.Context, verb) (int, error) { return tt.code, tt.err }
+			p.perform = func(context.Context, operation) (int, error) { return tt.code, tt.err }
 			if code := p.run(tt.ctx, []string{"--asg", "workers"}); code != tt.want {
 				t.Errorf("exit code %d, want %d", code, tt.want)
 			}
@@ -435,9 +436,6 @@ func TestOptions(t *testing.T) {
 		seen = append(seen, o.name)
 		if o.help == "" || !strings.HasSuffix(o.help, ".") {
 			t.Errorf("%s: the help is no sentence: %q", o.flag(), o.help)
-		}
-		if o.kind == "" && !strings.HasPrefix(o.help, "Whether ") {
-			t.Errorf("%s is true or false, and its help asks no question: %q", o.flag(), o.help)
 		}
 		if strings.ContainsAny(o.help+o.initial, "|`") {
 			t.Errorf("%s: the help would break a table: %q", o.flag(), o.help)

@@ -143,7 +143,8 @@ func TestTheCronJobsOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestThePermissionsOfTheDocs: the table has what the trigger calls, and nothing else; the policies are deploy's.
+// TestThePermissionsOfTheDocs: the table has what the trigger calls, and nothing else; the policies are
+// deploy's.
 func TestThePermissionsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	called := map[string]bool{}
@@ -188,7 +189,8 @@ func TestTheExitCodesOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan has them.
+// TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan
+// has them.
 func TestTheChecksOfTheDocs(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Preflight\n")
@@ -206,7 +208,7 @@ func TestTheChecksOfTheDocs(t *testing.T) {
 func TestAllowKnowsTheChecks(t *testing.T) {
 	t.Parallel()
 	s, _, stderr := read(t, nil, "--asg", "workers", "--allow", "hook-timout")
-	if s != nil || !strings.Contains(stderr, "is hook-timeout meant?") {
+	if s != nil || !strings.Contains(stderr, "did you mean hook-timeout?") {
 		t.Errorf("it was taken: %t; it said %q", s != nil, stderr)
 	}
 	understood(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})

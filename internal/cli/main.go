@@ -30,8 +30,8 @@ func Main(version string) (code int) {
 	return p.run(ctx, os.Args[1:])
 }
 
-// interruptions are the signals that ask the trigger to stop. SIGHUP is one only if it is not ignored already:
-// nohup ignores it so that the program outlives its terminal.
+// interruptions are the signals that ask the trigger to stop. SIGHUP is one only if it is not ignored
+// already: nohup ignores it so that the program outlives its terminal.
 func interruptions() <-chan os.Signal {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -62,7 +62,7 @@ func (t told) Err() error             { return t.lost }
 func TestLostOutput(t *testing.T) {
 	t.Parallel()
 	p := newProgram(nil, nil, nil)
-	_, err := p.tell(told{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
+	_, err := p.reportTo(told{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error is %v", err)
 	}
@@ -75,7 +75,7 @@ func TestFailureBeforeTheGroups(t *testing.T) {
 	p := newProgram(nil, nil, nil)
 	p.settings.summaryFile = file
 	denied := errors.New("AccessDenied")
-	_, err := p.tell(told{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
+	_, err := p.reportTo(told{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
 	if !errors.Is(err, denied) {
 		t.Errorf("the error is %v", err)
 	}
@@ -106,7 +106,7 @@ func TestTruthy(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "false": false, "0": false, "true": true, "1": true, "yes": true, "woodpecker": true,
 	} {
-		if got := truthy(text); got != want {
+		if got := isTrue(text); got != want {
 			t.Errorf("CI=%s is %v", text, got)
 		}
 	}

@@ -27,7 +27,7 @@ func TestDetailedExitCode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := detailed([]report.Plan{{}, tt.plan}, tt.allowed); got != tt.want {
+			if got := detailedExitCode([]report.Plan{{}, tt.plan}, tt.allowed); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
