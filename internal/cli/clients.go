@@ -119,7 +119,8 @@ func (p *program) watch(
 		return nil, nil, nil, err
 	}
 	view = cluster.New(client)
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the cleanup after an interrupt reads it too
+	// An interrupt does not stop it, because the cleanup after that reads it too.
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	failed, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)

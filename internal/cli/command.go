@@ -37,7 +37,8 @@ const (
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
 	p := &program{
-		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s, sections: sections(s),
+		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr,
+		settings: s, sections: sections(s),
 	}
 	p.perform = p.execute
 	return p
@@ -76,7 +77,7 @@ func (p *program) commands() *cobra.Command {
 		p.action(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
 		p.action(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
 		p.action(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
-		p.action(rollout.ActResume, "Resume paused Instance Refreshes, and processes that the trigger has suspended"),
+		p.action(rollout.ActResume, "Resume paused Instance Refreshes, and processes suspended by the trigger"),
 		p.markdownCommand(),
 	)
 	p.addFlags(root)
@@ -109,7 +110,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
-	return fmt.Errorf("%w%s", err, suggestion("--"+unknown.GetSpecifiedName(), known, cmd.CommandPath()+" --help"))
+	flag := "--" + unknown.GetSpecifiedName()
+	return fmt.Errorf("%w%s", err, suggestion(flag, known, cmd.CommandPath()+" --help"))
 }
 
 // reaches reports whether a command has the flags of the section.

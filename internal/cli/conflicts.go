@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/rollout"
@@ -36,36 +35,36 @@ func (s *settings) namesGroups() bool {
 	return len(s.Selection.Names) > 0 || s.Selection.Cluster != "" || len(s.tags) > 0
 }
 
-// conflicts returns an error for each combination of settings that contradicts itself.
-func (s *settings) conflicts() []error {
-	errs := s.wrongModeFlags()
-	all := slices.Concat(
-		s.planConflicts(), s.waitConflicts(), s.selectionConflicts(), s.paceConflicts(), s.refreshConflicts(),
-	)
-	for _, c := range all {
-		if c.applies {
-			errs = append(errs, errors.New(c.text))
-		}
+// conflicts collects the combinations of settings that contradict themselves.
+type conflicts []error
+
+func (c *conflicts) addIf(applies bool, text string) {
+	if applies {
+		*c = append(*c, errors.New(text))
 	}
-	return errs
 }
 
-// conflict is a combination of settings that contradicts itself, if it applies.
-type conflict struct {
-	applies bool
-	text    string
+// conflicts returns an error for each combination that contradicts itself.
+func (s *settings) conflicts() []error {
+	var c conflicts
+	s.addModeConflicts(&c)
+	s.addWaitConflicts(&c)
+	s.addSelectionConflicts(&c)
+	s.addPaceConflicts(&c)
+	s.addPinConflicts(&c)
+	return c
 }
 
 // flagName is the flag or variable by which an option was given, for a message.
 func (s *settings) flagName(name string) string {
-	if as := s.given[name]; as != "" {
-		return as
+	if source := s.given[name]; source != "" {
+		return source
 	}
 	return "--" + name
 }
 
-// wrongModeFlags returns an error for each option that the mode does not have.
-func (s *settings) wrongModeFlags() []error {
+// addModeConflicts adds the options that the mode does not have.
+func (s *settings) addModeConflicts(c *conflicts) {
 	other, names := refresh.ModeRefresh, []string{
 		"launch-template-version", "skip-matching", "strategy", "min-healthy", "max-healthy", "warmup",
 		"checkpoints", "checkpoint-delay", "bake", "alarm", "auto-rollback", "pin", "standby",
@@ -76,69 +75,42 @@ func (s *settings) wrongModeFlags() []error {
 			"max-age", "instance", "exclude-node-label", "batch", "between", "order",
 		}
 	}
-	var errs []error
 	for _, name := range names {
-		if as, given := s.given[name]; given {
-			errs = append(errs, fmt.Errorf("%s is for mode %s only: leave it out, or set --mode %s",
-				as, other, other))
-		}
-	}
-	return errs
-}
-
-func (s *settings) planConflicts() []conflict {
-	return []conflict{
-		{s.detailed && !s.plan, s.flagName("detailed-exitcode") + " is for plans only: add --plan, or leave it out"},
+		source, given := s.given[name]
+		c.addIf(given, fmt.Sprintf("%s is for mode %s only: leave it out, or set --mode %s", source, other, other))
 	}
 }
 
-func (s *settings) waitConflicts() []conflict {
-	var errs []conflict
+func (s *settings) addWaitConflicts(c *conflicts) {
+	c.addIf(s.detailed && !s.plan,
+		s.flagName("detailed-exitcode")+" is for plans only: add --plan, or leave it out")
 	for _, name := range []string{"until", "timeout", "stall-timeout", "on-interrupt", "fail-fast", "suspend"} {
-		as, given := s.given[name]
-		errs = append(errs, conflict{
-			s.noWait && given, as + " has no effect with --no-wait: leave one of them out",
-		})
+		source, given := s.given[name]
+		c.addIf(s.noWait && given, source+" has no effect with --no-wait: leave one of them out")
 	}
-	back := s.OnInterrupt == rollout.Rollback
-	return append(errs, conflict{
-		back && s.Mode == refresh.ModeUnhealthy,
-		s.flagName("on-interrupt") + " rollback is for mode refresh: in mode unhealthy nothing can be rolled back",
-	}, conflict{
-		back && !s.Pin && s.Mode == refresh.ModeRefresh,
-		s.flagName("on-interrupt") + " rollback needs a desired configuration: leave --pin=false out",
-	})
+	rollback, unhealthy := s.OnInterrupt == rollout.Rollback, s.Mode == refresh.ModeUnhealthy
+	c.addIf(rollback && unhealthy,
+		s.flagName("on-interrupt")+" rollback is for mode refresh: in mode unhealthy nothing can be rolled back")
+	c.addIf(rollback && !unhealthy && !s.Pin,
+		s.flagName("on-interrupt")+" rollback needs a desired configuration: leave --pin=false out")
 }
 
-func (s *settings) selectionConflicts() []conflict {
+func (s *settings) addSelectionConflicts(c *conflicts) {
 	_, explicit := s.given["skip-matching"]
-	return []conflict{
-		{
-			hasContradictingTags(s.tags),
-			s.flagName("tag") + " sets two values for one key: no group matches both",
-		},
-		{
-			s.All && explicit && s.Preferences.SkipMatching,
-			"--all also replaces matching instances: leave it or --skip-matching out",
-		},
-		{s.All && len(s.Only) > 0, "--all and --instance exclude each other: leave one of them out"},
-		{
-			len(s.Exclude) > 0 && s.noKubernetes,
-			s.flagName("exclude-node-label") + " needs Kubernetes: leave it or --no-kubernetes out",
-		},
-		{
-			s.taintsNodes() && s.noKubernetes,
-			s.flagName("taint-outdated") + " needs Kubernetes: leave it or --no-kubernetes out",
-		},
-		{
-			s.noKubernetes && (s.kubeconfig != "" || s.context != ""),
-			"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out",
-		},
-	}
+	c.addIf(hasContradictingTags(s.tags),
+		s.flagName("tag")+" sets two values for one key: no group matches both")
+	c.addIf(s.All && explicit && s.Preferences.SkipMatching,
+		"--all also replaces matching instances: leave it or --skip-matching out")
+	c.addIf(s.All && len(s.Only) > 0, "--all and --instance exclude each other: leave one of them out")
+	c.addIf(len(s.Exclude) > 0 && s.noKubernetes,
+		s.flagName("exclude-node-label")+" needs Kubernetes: leave it or --no-kubernetes out")
+	c.addIf(s.taintsNodes() && s.noKubernetes,
+		s.flagName("taint-outdated")+" needs Kubernetes: leave it or --no-kubernetes out")
+	c.addIf(s.noKubernetes && (s.kubeconfig != "" || s.context != ""),
+		"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out")
 }
 
-// hasContradictingTags reports whether a key is among the tags with two values. A key alone matches any
-// value.
+// hasContradictingTags reports whether a key is among the tags with two values. A key alone matches any value.
 func hasContradictingTags(tags []string) bool {
 	values := map[string]string{}
 	for _, t := range tags {
@@ -151,41 +123,28 @@ func hasContradictingTags(tags []string) bool {
 	return false
 }
 
-// paceConflicts holds rules of RefreshPreferences in the API reference, and what --surge stands for.
-func (s *settings) paceConflicts() []conflict {
+// addPaceConflicts adds what breaks the rules of RefreshPreferences in the API reference, and what contradicts
+// --surge, which stands for two of them.
+func (s *settings) addPaceConflicts(c *conflicts) {
 	low, high := s.Preferences.MinHealthy, s.Preferences.MaxHealthy
 	_, strategy := s.given["strategy"]
 	percent := low != nil || high != nil
-	return []conflict{
-		{percent && s.surge != nil, "--surge stands for --min-healthy and --max-healthy: set it, or them"},
-		{percent && strategy, "--strategy applies to --surge: with --min-healthy leave it out"},
-		{high != nil && low == nil, s.flagName("max-healthy") + " needs --min-healthy: AWS does not accept it alone"},
-		{
-			low != nil && high != nil && *high-*low > 100,
-			"--max-healthy must be at most 100 above --min-healthy: AWS accepts no more",
-		},
-		{
-			s.Mode == refresh.ModeUnhealthy && s.surge != nil && s.surge.Percent,
-			s.flagName("surge") + " must be a number in mode unhealthy: the desired capacity is raised by it",
-		},
-	}
+	c.addIf(percent && s.surge != nil, "--surge stands for --min-healthy and --max-healthy: set it, or them")
+	c.addIf(percent && strategy, "--strategy applies to --surge: with --min-healthy leave it out")
+	c.addIf(high != nil && low == nil,
+		s.flagName("max-healthy")+" needs --min-healthy: AWS does not accept it alone")
+	c.addIf(low != nil && high != nil && *high-*low > 100,
+		"--max-healthy must be at most 100 above --min-healthy: AWS accepts no more")
+	c.addIf(s.Mode == refresh.ModeUnhealthy && s.surge != nil && s.surge.Percent,
+		s.flagName("surge")+" must be a number in mode unhealthy: the desired capacity is raised by it")
+	c.addIf(s.Preferences.CheckpointDelay != nil && len(s.Preferences.Checkpoints) == 0,
+		s.flagName("checkpoint-delay")+" needs --checkpoints, for example --checkpoints 10,50,100")
+	c.addIf(len(s.Preferences.Alarms) > 10, s.flagName("alarm")+" is given more than ten times: AWS accepts ten")
 }
 
-func (s *settings) refreshConflicts() []conflict {
-	p := s.Preferences
-	return []conflict{
-		{
-			p.CheckpointDelay != nil && len(p.Checkpoints) == 0,
-			s.flagName("checkpoint-delay") + " needs --checkpoints, for example --checkpoints 10,50,100",
-		},
-		{len(p.Alarms) > 10, s.flagName("alarm") + " is given more than ten times: AWS accepts ten"},
-		{
-			p.AutoRollback && !s.Pin,
-			s.flagName("auto-rollback") + " needs a desired configuration: leave --pin=false out",
-		},
-		{
-			s.Version != "" && !s.Pin,
-			s.flagName("launch-template-version") + " is pinned by its number: leave --pin=false out",
-		},
-	}
+func (s *settings) addPinConflicts(c *conflicts) {
+	c.addIf(s.Preferences.AutoRollback && !s.Pin,
+		s.flagName("auto-rollback")+" needs a desired configuration: leave --pin=false out")
+	c.addIf(s.Version != "" && !s.Pin,
+		s.flagName("launch-template-version")+" is pinned by its number: leave --pin=false out")
 }

@@ -92,7 +92,7 @@ func outdatedOptions(s *settings) []*option {
 			time.Minute, 10*365*24*time.Hour),
 		list(&s.Only, "instance", "ID",
 			"Replace only these instances, outdated or not. Mode unhealthy only.").
-			checked(regexp.MustCompile(`^i-[0-9a-f]+$`).MatchString, "the id of an instance, for example i-0123456789abcdef0"),
+			checked(regexp.MustCompile(`^i-[0-9a-f]+$`).MatchString, "an instance id, such as i-0123456789abcdef0"),
 		list(&s.Exclude, "exclude-node-label", "KEY[=VALUE]",
 			"Do not replace instances whose node has this label. Mode unhealthy only; it needs Kubernetes.").
 			checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
@@ -127,7 +127,8 @@ func replacementOptions(s *settings) []*option {
 
 // allowOption accepts names of checks only: a mistyped one would else be noticed when the preflight refuses.
 func allowOption(p *[]string) *option {
-	o := list(p, "allow", "CHECK", "Proceed even if this preflight check fails: "+alternatives(refresh.Checks())+".")
+	help := "Proceed even if this preflight check fails: " + alternatives(refresh.Checks()) + "."
+	o := list(p, "allow", "CHECK", help)
 	o.values = refresh.Checks()
 	o.read = func(text string) error {
 		if !slices.Contains(o.values, text) {
@@ -235,7 +236,8 @@ func unhealthyOptions(s *settings) []*option {
 		duration(into(&p.Between), "", "between",
 			"Time between the end of a batch and the next one.", 0, 24*time.Hour),
 		choice(into(&p.Order), p.Order, "order",
-			`Which instances are replaced first: the oldest, or one Availability Zone after the other.`, refresh.ByAge, refresh.ByZone),
+			"Which instances are replaced first: the oldest, or one Availability Zone after the other.",
+			refresh.ByAge, refresh.ByZone),
 	}
 }
 

@@ -172,7 +172,8 @@ func duration(set func(time.Duration), initial, name, help string, least, most t
 	return &option{name: name, kind: "DURATION", initial: initial, help: help, read: func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > most {
-			return fmt.Errorf("a duration with a unit, such as 90s, 15m or 2h, from %s to %s", shortDuration(least), shortDuration(most))
+			return fmt.Errorf("a duration with a unit, such as 90s, 15m or 2h, from %s to %s",
+				shortDuration(least), shortDuration(most))
 		}
 		set(d)
 		return nil
