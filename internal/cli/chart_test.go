@@ -17,7 +17,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/chart"
 )
 
-//go:generate go test -run ^TestTheOptionsOfTheChart$ . -update
+//go:generate go test -run ^TestChartOptions$ . -update
 
 // camel writes a flag as the chart's values are written: max-age is maxAge.
 func camel(name string) string {
@@ -52,9 +52,9 @@ func property(o *option) map[string]any {
 	return p
 }
 
-// TestTheOptionsOfTheChart: values.schema.json has each flag of the trigger as an option of a CronJob, and
+// TestChartOptions: values.schema.json has each flag of the trigger as an option of a CronJob, and
 // nothing else. Write it anew with make generate.
-func TestTheOptionsOfTheChart(t *testing.T) {
+func TestChartOptions(t *testing.T) {
 	properties := map[string]any{}
 	p := newProgram(nil, nil, nil)
 	p.commands() // adds the flags, which puts the helps in order
@@ -124,7 +124,7 @@ func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 
 // TestEachOptionIsItsVariable: an option of a CronJob reaches the trigger by the variable of its flag, in a
 // form that it takes. One that is false, or 0, is one that is set.
-func TestEachOptionIsItsVariable(t *testing.T) {
+func TestChartOptionsSetVariables(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
 	p := newProgram(nil, nil, nil)
@@ -153,7 +153,7 @@ func TestEachOptionIsItsVariable(t *testing.T) {
 }
 
 // TestACronJobIsUnderstood: what a CronJob is told is a command line of the trigger.
-func TestACronJobIsUnderstood(t *testing.T) {
+func TestChartCronJob(t *testing.T) {
 	t.Parallel()
 	var environ []string
 	made := cronJob(t, map[string]any{
@@ -173,7 +173,7 @@ func TestACronJobIsUnderstood(t *testing.T) {
 
 // TestTheExitCodesOfTheChart: each code that the trigger ends a rollout with by itself fails the Job at
 // once; a pod that is interrupted is repeated.
-func TestTheExitCodesOfTheChart(t *testing.T) {
+func TestChartExitCodes(t *testing.T) {
 	t.Parallel()
 	var want []int32
 	for _, m := range regexp.MustCompile(`(?m)^ *([0-9]+)  `).FindAllStringSubmatch(report.ExitCodes(), -1) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRetries: in a rollout of hours the patience with AWS is not used up.
-func TestRetries(t *testing.T) {
+func TestRetryer(t *testing.T) {
 	t.Parallel()
 	r := newRetryer()
 	if got := r.MaxAttempts(); got != 10 {
@@ -37,7 +37,7 @@ func TestRetries(t *testing.T) {
 }
 
 // TestWithoutACluster: a rollout goes on without Kubernetes and says so, but not if it was asked for.
-func TestWithoutACluster(t *testing.T) {
+func TestWithoutCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for _, tt := range []struct {
@@ -75,7 +75,7 @@ func TestWithoutACluster(t *testing.T) {
 }
 
 // TestWithoutARegion: what the SDK lacks is told, and nothing is begun.
-func TestWithoutARegion(t *testing.T) {
+func TestWithoutRegion(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for name, value := range map[string]string{
 		"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": none,

@@ -192,7 +192,7 @@ func TestCommands(t *testing.T) {
 }
 
 // TestMistakes: each is told by the name that it was given by, with what it must be.
-func TestMistakes(t *testing.T) {
+func TestInvalidValues(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -228,13 +228,13 @@ func TestMistakes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			refusals(t, tt.environ, "--asg workers "+tt.args, tt.want)
+			expectErrors(t, tt.environ, "--asg workers "+tt.args, tt.want)
 		})
 	}
 }
 
-// refusals holds if a command line is refused for these reasons, and for no other.
-func refusals(t *testing.T, environ []string, args string, want []string) {
+// expectErrors holds if a command line is refused for these reasons, and for no other.
+func expectErrors(t *testing.T, environ []string, args string, want []string) {
 	t.Helper()
 	_, _, stderr := read(t, environ, strings.Fields(args)...)
 	for _, w := range want {
@@ -251,7 +251,7 @@ func refusals(t *testing.T, environ []string, args string, want []string) {
 }
 
 // TestContradictions: what cannot be meant together is refused, with what to do about it.
-func TestContradictions(t *testing.T) {
+func TestConflicts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, args string
@@ -292,12 +292,12 @@ func TestContradictions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			refusals(t, nil, "--asg workers "+tt.args, tt.want)
+			expectErrors(t, nil, "--asg workers "+tt.args, tt.want)
 		})
 	}
 	t.Run("one that is given by its variable is called by that", func(t *testing.T) {
 		t.Parallel()
-		refusals(t, []string{"TRIGGER_BATCH=2", "TRIGGER_CHECKPOINT_DELAY=1m"}, "--asg workers", []string{
+		expectErrors(t, []string{"TRIGGER_BATCH=2", "TRIGGER_CHECKPOINT_DELAY=1m"}, "--asg workers", []string{
 			"TRIGGER_BATCH is for mode unhealthy only", "TRIGGER_CHECKPOINT_DELAY needs --checkpoints",
 		})
 	})

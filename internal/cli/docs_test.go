@@ -21,7 +21,7 @@ import (
 )
 
 // TestTheReference: the generated page is what the flags are.
-func TestTheReference(t *testing.T) {
+func TestReferencePage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "flags.md")
 	var stdout, stderr bytes.Buffer
@@ -43,7 +43,7 @@ func TestTheReference(t *testing.T) {
 }
 
 // TestTheCommandsOfTheDocs: what a reader copies from a page is understood.
-func TestTheCommandsOfTheDocs(t *testing.T) {
+func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for page, text := range docs.Pages(t) {
@@ -51,7 +51,7 @@ func TestTheCommandsOfTheDocs(t *testing.T) {
 			for _, command := range block.Commands() {
 				if args, ours := strings.CutPrefix(command, "trigger "); ours {
 					found++
-					understood(t, page, nil, strings.Fields(args))
+					accepted(t, page, nil, strings.Fields(args))
 				}
 			}
 		}
@@ -59,7 +59,7 @@ func TestTheCommandsOfTheDocs(t *testing.T) {
 	for line := range strings.Lines(examples) {
 		if args, ours := strings.CutPrefix(strings.TrimSpace(line), "trigger "); ours {
 			found++
-			understood(t, "--help", nil, strings.Fields(args))
+			accepted(t, "--help", nil, strings.Fields(args))
 		}
 	}
 	if found < 15 {
@@ -67,7 +67,7 @@ func TestTheCommandsOfTheDocs(t *testing.T) {
 	}
 }
 
-func understood(t *testing.T, page string, environ, args []string) {
+func accepted(t *testing.T, page string, environ, args []string) {
 	t.Helper()
 	if s, _, stderr := read(t, environ, args...); s == nil {
 		t.Errorf("%s: trigger %s, with %q: %s", page, strings.Join(args, " "), environ, stderr)
@@ -101,7 +101,7 @@ func (e *example) add(node any) {
 }
 
 // TestTheExamplesOfTheDocs: each YAML example is YAML, and the trigger understands what it is told there.
-func TestTheExamplesOfTheDocs(t *testing.T) {
+func TestDocsExamples(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, block := range docs.Blocks(docs.Pages(t)["docs/trigger.md"], "yaml") {
@@ -114,7 +114,7 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 		e.add(document)
 		for _, line := range e.lines {
 			found++
-			understood(t, "docs/trigger.md", e.environ, strings.Fields(line))
+			accepted(t, "docs/trigger.md", e.environ, strings.Fields(line))
 		}
 	}
 	if found < 4 {
@@ -123,7 +123,7 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 }
 
 // TestTheCronJobsOfTheDocs: the trigger understands what the chart makes of the CronJobs that pages show.
-func TestTheCronJobsOfTheDocs(t *testing.T) {
+func TestDocsCronJobs(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, install := range docs.Installs(t) {
@@ -135,7 +135,7 @@ func TestTheCronJobsOfTheDocs(t *testing.T) {
 				t.Fatal(err)
 			}
 			found++
-			understood(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
+			accepted(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
 		}
 	}
 	if found < 2 {
@@ -145,7 +145,7 @@ func TestTheCronJobsOfTheDocs(t *testing.T) {
 
 // TestThePermissionsOfTheDocs: the table has what the trigger calls, and nothing else; the policies are
 // deploy's.
-func TestThePermissionsOfTheDocs(t *testing.T) {
+func TestDocsPermissions(t *testing.T) {
 	t.Parallel()
 	called := map[string]bool{}
 	for _, api := range []struct {
@@ -171,7 +171,7 @@ func TestThePermissionsOfTheDocs(t *testing.T) {
 }
 
 // TestTheExitCodesOfTheDocs: docs/trigger.md says what to do about each.
-func TestTheExitCodesOfTheDocs(t *testing.T) {
+func TestDocsExitCodes(t *testing.T) {
 	t.Parallel()
 	code := regexp.MustCompile(`(?m)^ *([0-9]+)  `)
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Exit codes\n")
@@ -191,7 +191,7 @@ func TestTheExitCodesOfTheDocs(t *testing.T) {
 
 // TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan
 // has them.
-func TestTheChecksOfTheDocs(t *testing.T) {
+func TestDocsChecks(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Preflight\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -205,11 +205,11 @@ func TestTheChecksOfTheDocs(t *testing.T) {
 }
 
 // TestAllowKnowsTheChecks: a check that there is not is told at once, with the one that was meant.
-func TestAllowKnowsTheChecks(t *testing.T) {
+func TestAllowRejectsUnknownChecks(t *testing.T) {
 	t.Parallel()
 	s, _, stderr := read(t, nil, "--asg", "workers", "--allow", "hook-timout")
 	if s != nil || !strings.Contains(stderr, "did you mean hook-timeout?") {
 		t.Errorf("it was taken: %t; it said %q", s != nil, stderr)
 	}
-	understood(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
+	accepted(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
 }

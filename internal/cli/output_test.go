@@ -39,8 +39,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestSummaryThatCannotBeWritten is told at the start, before anything is changed.
-func TestSummaryThatCannotBeWritten(t *testing.T) {
+// TestUnwritableSummary is told at the start, before anything is changed.
+func TestUnwritableSummary(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	file := filepath.Join(t.TempDir(), "missing", "summary.md")
@@ -50,32 +50,32 @@ func TestSummaryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// told is a Reporter that may have lost what it was told.
-type told struct{ lost error }
+// fakeReporter is a Reporter that may have lost what it was told.
+type fakeReporter struct{ lost error }
 
-func (told) Plan([]report.Plan) error { return nil }
-func (told) Show(report.Rollout)      {}
-func (told) End(report.Rollout)       {}
-func (t told) Err() error             { return t.lost }
+func (fakeReporter) Plan([]report.Plan) error { return nil }
+func (fakeReporter) Show(report.Rollout)      {}
+func (fakeReporter) End(report.Rollout)       {}
+func (t fakeReporter) Err() error             { return t.lost }
 
 // TestLostOutput: a rollout whose output could not be written does not end as if all were well.
 func TestLostOutput(t *testing.T) {
 	t.Parallel()
 	p := newProgram(nil, nil, nil)
-	_, err := p.reportTo(told{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
+	_, err := p.reportTo(fakeReporter{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 // TestFailureBeforeTheGroups: there is no rollout to tell of, and the summary says why.
-func TestFailureBeforeTheGroups(t *testing.T) {
+func TestFailureSummary(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "summary.md")
 	p := newProgram(nil, nil, nil)
 	p.settings.summaryFile = file
 	denied := errors.New("AccessDenied")
-	_, err := p.reportTo(told{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
+	_, err := p.reportTo(fakeReporter{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
 	if !errors.Is(err, denied) {
 		t.Errorf("the error is %v", err)
 	}
@@ -101,7 +101,7 @@ func TestNoTerminal(t *testing.T) {
 	}
 }
 
-func TestTruthy(t *testing.T) {
+func TestIsTrue(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"": false, "false": false, "0": false, "true": true, "1": true, "yes": true, "woodpecker": true,
