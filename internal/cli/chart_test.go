@@ -19,7 +19,7 @@ import (
 
 //go:generate go test -run ^TestChartOptions$ . -update
 
-// camel writes a flag as the chart's values are written: max-age is maxAge.
+// camel returns the name of a flag in the values of the chart: maxAge for max-age.
 func camel(name string) string {
 	words := strings.Split(name, "-")
 	for i, word := range words[1:] {
@@ -28,7 +28,7 @@ func camel(name string) string {
 	return strings.Join(words, "")
 }
 
-// property is the JSON schema of an option as a value of the chart.
+// property returns the JSON schema of an option as a value of the chart.
 func property(o *option) map[string]any {
 	p := map[string]any{"type": "string"}
 	switch {
@@ -53,7 +53,7 @@ func property(o *option) map[string]any {
 }
 
 // TestChartOptions: values.schema.json has each flag of the trigger as an option of a CronJob, and
-// nothing else. Write it anew with make generate.
+// nothing else. make generate updates it.
 func TestChartOptions(t *testing.T) {
 	properties := map[string]any{}
 	p := newProgram(nil, nil, nil)
@@ -93,7 +93,7 @@ func sample(o *option) any {
 	return one
 }
 
-// cronJob is what the chart makes of options.
+// cronJob returns the CronJob that the chart renders for options.
 func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{
@@ -122,8 +122,8 @@ func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	return made
 }
 
-// TestEachOptionIsItsVariable: an option of a CronJob reaches the trigger by the variable of its flag, in a
-// form that it takes. One that is false, or 0, is one that is set.
+// TestChartOptionsSetVariables: an option of a CronJob sets the variable of its flag, in a valid form, also if it
+// is false or 0.
 func TestChartOptionsSetVariables(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
@@ -144,15 +144,15 @@ func TestChartOptionsSetVariables(t *testing.T) {
 	}
 	for _, o := range p.options() {
 		if as, err := o.parse(environ); err != nil || as != o.variable() {
-			t.Errorf("of %s=%s is said: %v", o.variable(), environ[o.variable()], err)
+			t.Errorf("%s=%s: %v", o.variable(), environ[o.variable()], err)
 		}
 	}
 	if environ["TRIGGER_PIN"] != "false" || environ["TRIGGER_PARALLEL_ASGS"] != "0" {
-		t.Errorf("what is false or 0 is lost: %q", environ)
+		t.Errorf("false or 0 is lost: %q", environ)
 	}
 }
 
-// TestACronJobIsUnderstood: what a CronJob is told is a command line of the trigger.
+// TestChartCronJob: the variables of a CronJob make up the configuration.
 func TestChartCronJob(t *testing.T) {
 	t.Parallel()
 	var environ []string
@@ -164,15 +164,15 @@ func TestChartCronJob(t *testing.T) {
 	}
 	s, asked, stderr := read(t, environ)
 	if s == nil || asked != opRun {
-		t.Fatalf("it is to %q, and says %q", asked, stderr)
+		t.Fatalf("operation %q, error %q", asked, stderr)
 	}
 	if c := s.config(); len(c.Selection.Names) != 2 || c.Pace.Surge != 2 || c.MaxAge.Hours() != 720 {
-		t.Errorf("it is understood as %+v", c)
+		t.Errorf("configuration %+v", c)
 	}
 }
 
-// TestTheExitCodesOfTheChart: each code that the trigger ends a rollout with by itself fails the Job at
-// once; a pod that is interrupted is repeated.
+// TestChartExitCodes: every exit code of a rollout fails the Job at once, except that of an interrupt: that pod is
+// started again.
 func TestChartExitCodes(t *testing.T) {
 	t.Parallel()
 	var want []int32

@@ -11,7 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/rollout"
 )
 
-// TestRetries: in a rollout of hours the patience with AWS is not used up.
+// TestRetryer: retries are not used up in a rollout of hours.
 func TestRetryer(t *testing.T) {
 	t.Parallel()
 	r := newRetryer()
@@ -36,7 +36,7 @@ func TestRetryer(t *testing.T) {
 	}
 }
 
-// TestWithoutACluster: a rollout goes on without Kubernetes and says so, but not if it was asked for.
+// TestWithoutCluster: the trigger continues without Kubernetes, unless a flag needs it.
 func TestWithoutCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -44,12 +44,12 @@ func TestWithoutCluster(t *testing.T) {
 		name, args string
 		note, err  string
 	}{
-		{"none is configured", "", "continuing without Kubernetes: no cluster is configured", ""},
-		{"none is wanted", "--no-kubernetes", "", ""},
-		{"a file that is not there", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
-		{"a context that is not there", "--context prod", "", `context "prod" does not exist`},
-		{"nodes' labels are to be looked at", "--mode unhealthy --exclude-node-label pet", "", "no cluster is configured"},
-		{"nodes are to be tainted", "--taint-outdated soft", "", "no cluster is configured"},
+		{"no cluster configured", "", "continuing without Kubernetes: no cluster is configured", ""},
+		{"disabled", "--no-kubernetes", "", ""},
+		{"missing file", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
+		{"missing context", "--context prod", "", `context "prod" does not exist`},
+		{"labels exclude nodes", "--mode unhealthy --exclude-node-label pet", "", "no cluster is configured"},
+		{"taints", "--taint-outdated soft", "", "no cluster is configured"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -74,7 +74,7 @@ func TestWithoutCluster(t *testing.T) {
 	}
 }
 
-// TestWithoutARegion: what the SDK lacks is told, and nothing is begun.
+// TestWithoutRegion: the error names what the SDK lacks.
 func TestWithoutRegion(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for name, value := range map[string]string{

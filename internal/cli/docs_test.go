@@ -20,7 +20,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 
-// TestTheReference: the generated page is what the flags are.
+// TestReferencePage: the generated page is up to date, and has every flag.
 func TestReferencePage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "flags.md")
@@ -42,7 +42,7 @@ func TestReferencePage(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfTheDocs: what a reader copies from a page is understood.
+// TestDocsCommands: the commands of all pages and of the help are valid.
 func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -74,10 +74,10 @@ func accepted(t *testing.T, page string, environ, args []string) {
 	}
 }
 
-// example is what a YAML example has for the trigger.
+// example has the variables and command lines of a YAML example.
 type example struct{ environ, lines []string }
 
-// add looks through a document for variables, scripts, and containers of the trigger.
+// add collects them from a document.
 func (e *example) add(node any) {
 	switch n := node.(type) {
 	case []any:
@@ -100,7 +100,7 @@ func (e *example) add(node any) {
 	}
 }
 
-// TestTheExamplesOfTheDocs: each YAML example is YAML, and the trigger understands what it is told there.
+// TestDocsExamples: the YAML examples are valid, and so are their commands and variables.
 func TestDocsExamples(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -122,7 +122,7 @@ func TestDocsExamples(t *testing.T) {
 	}
 }
 
-// TestTheCronJobsOfTheDocs: the trigger understands what the chart makes of the CronJobs that pages show.
+// TestDocsCronJobs: the variables of the CronJobs of the pages are valid.
 func TestDocsCronJobs(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -143,8 +143,7 @@ func TestDocsCronJobs(t *testing.T) {
 	}
 }
 
-// TestThePermissionsOfTheDocs: the table has what the trigger calls, and nothing else; the policies are
-// deploy's.
+// TestDocsPermissions: the table has the calls of the trigger, and nothing else.
 func TestDocsPermissions(t *testing.T) {
 	t.Parallel()
 	called := map[string]bool{}
@@ -170,46 +169,45 @@ func TestDocsPermissions(t *testing.T) {
 	}
 }
 
-// TestTheExitCodesOfTheDocs: docs/trigger.md says what to do about each.
+// TestDocsExitCodes: docs/trigger.md explains each exit code.
 func TestDocsExitCodes(t *testing.T) {
 	t.Parallel()
 	code := regexp.MustCompile(`(?m)^ *([0-9]+)  `)
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Exit codes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(section, -1)
-	var told, there []string
+	var explained, existing []string
 	for _, row := range rows {
-		told = append(told, row[1])
+		explained = append(explained, row[1])
 	}
 	for _, line := range code.FindAllStringSubmatch(report.ExitCodes(), -1) {
-		there = append(there, line[1])
+		existing = append(existing, line[1])
 	}
-	if !slices.Equal(told, there) {
-		t.Errorf("docs/trigger.md explains %q, there are %q", told, there)
+	if !slices.Equal(explained, existing) {
+		t.Errorf("docs/trigger.md explains %q, want %q", explained, existing)
 	}
 }
 
-// TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan
-// has them.
+// TestDocsChecks: docs/trigger.md explains each check of the preflight, in the order of a plan.
 func TestDocsChecks(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Preflight\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	var told []string
+	var explained []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
-		told = append(told, row[1])
+		explained = append(explained, row[1])
 	}
-	if !slices.Equal(told, refresh.Checks()) {
-		t.Errorf("docs/trigger.md explains %q, there are %q", told, refresh.Checks())
+	if !slices.Equal(explained, refresh.Checks()) {
+		t.Errorf("docs/trigger.md explains %q, want %q", explained, refresh.Checks())
 	}
 }
 
-// TestAllowKnowsTheChecks: a check that there is not is told at once, with the one that was meant.
+// TestAllowRejectsUnknownChecks: the error suggests the check that is most likely meant.
 func TestAllowRejectsUnknownChecks(t *testing.T) {
 	t.Parallel()
 	s, _, stderr := read(t, nil, "--asg", "workers", "--allow", "hook-timout")
 	if s != nil || !strings.Contains(stderr, "did you mean hook-timeout?") {
-		t.Errorf("it was taken: %t; it said %q", s != nil, stderr)
+		t.Errorf("accepted: %t; error %q", s != nil, stderr)
 	}
 	accepted(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
-// TestSummaries: a file of one's own is written anew, and that of GitHub Actions is added to.
+// TestSummaries: --summary-file is overwritten, and the file of GitHub Actions is appended to.
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestUnwritableSummary is told at the start, before anything is changed.
+// TestUnwritableSummary: the trigger fails at the start, before anything is changed.
 func TestUnwritableSummary(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
@@ -50,15 +50,15 @@ func TestUnwritableSummary(t *testing.T) {
 	}
 }
 
-// fakeReporter is a Reporter that may have lost what it was told.
-type fakeReporter struct{ lost error }
+// fakeReporter is a Reporter that may have failed to write.
+type fakeReporter struct{ err error }
 
 func (fakeReporter) Plan([]report.Plan) error { return nil }
 func (fakeReporter) Show(report.Rollout)      {}
 func (fakeReporter) End(report.Rollout)       {}
-func (t fakeReporter) Err() error             { return t.lost }
+func (t fakeReporter) Err() error             { return t.err }
 
-// TestLostOutput: a rollout whose output could not be written does not end as if all were well.
+// TestLostOutput: a rollout whose output could not be written ends with an error.
 func TestLostOutput(t *testing.T) {
 	t.Parallel()
 	p := newProgram(nil, nil, nil)
@@ -68,7 +68,7 @@ func TestLostOutput(t *testing.T) {
 	}
 }
 
-// TestFailureBeforeTheGroups: there is no rollout to tell of, and the summary says why.
+// TestFailureSummary: the summary has an error that happened before the groups were known.
 func TestFailureSummary(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "summary.md")
@@ -84,7 +84,7 @@ func TestFailureSummary(t *testing.T) {
 	}
 }
 
-// TestNoTerminal: what is no terminal has no size.
+// TestNoTerminal: a file is not a terminal, and a buffer has no size.
 func TestNoTerminal(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
