@@ -9,8 +9,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// newAWS returns a simulated AWS with the group workers, whose only instance is outdated. The SDK of this process
-// uses it.
+// newAWS returns a simulated AWS with the group workers, whose only instance is outdated. The SDK of this
+// process uses it.
 func newAWS(t *testing.T) *awsim.Server {
 	t.Helper()
 	must := func(err error) {

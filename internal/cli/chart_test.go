@@ -122,8 +122,8 @@ func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	return made
 }
 
-// TestChartOptionsSetVariables: an option of a CronJob sets the variable of its flag, in a valid form, also if it
-// is false or 0.
+// TestChartOptionsSetVariables: an option of a CronJob sets the variable of its flag, in a valid form, also
+// if it is false or 0.
 func TestChartOptionsSetVariables(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
@@ -171,8 +171,8 @@ func TestChartCronJob(t *testing.T) {
 	}
 }
 
-// TestChartExitCodes: every exit code of a rollout fails the Job at once, except that of an interrupt: that pod is
-// started again.
+// TestChartExitCodes: every exit code of a rollout fails the Job at once, except that of an interrupt: that
+// pod is started again.
 func TestChartExitCodes(t *testing.T) {
 	t.Parallel()
 	var want []int32

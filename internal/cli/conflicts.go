@@ -77,7 +77,8 @@ func (s *settings) addModeConflicts(c *conflicts) {
 	}
 	for _, name := range names {
 		source, given := s.given[name]
-		c.addIf(given, fmt.Sprintf("%s is for mode %s only: leave it out, or set --mode %s", source, other, other))
+		c.addIf(given,
+			fmt.Sprintf("%s is for mode %s only: leave it out, or set --mode %s", source, other, other))
 	}
 }
 
@@ -110,7 +111,8 @@ func (s *settings) addSelectionConflicts(c *conflicts) {
 		"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out")
 }
 
-// hasContradictingTags reports whether a key is among the tags with two values. A key alone matches any value.
+// hasContradictingTags reports whether a key is among the tags with two values. A key alone matches any
+// value.
 func hasContradictingTags(tags []string) bool {
 	values := map[string]string{}
 	for _, t := range tags {
@@ -123,8 +125,8 @@ func hasContradictingTags(tags []string) bool {
 	return false
 }
 
-// addPaceConflicts adds what breaks the rules of RefreshPreferences in the API reference, and what contradicts
-// --surge, which stands for two of them.
+// addPaceConflicts adds what breaks the rules of RefreshPreferences in the API reference, and what
+// contradicts --surge, which stands for two of them.
 func (s *settings) addPaceConflicts(c *conflicts) {
 	low, high := s.Preferences.MinHealthy, s.Preferences.MaxHealthy
 	_, strategy := s.given["strategy"]

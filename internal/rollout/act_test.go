@@ -101,8 +101,8 @@ func (s *slowAWS) Rollback(context.Context, string) (string, error) { return s.a
 func (s *slowAWS) Pause(context.Context, string) error              { _, err := s.act(); return err }
 func (s *slowAWS) Resume(context.Context, string) error             { _, err := s.act(); return err }
 
-// TestStatusComparesWithRefresh: the instances that the refresh replaces are old, although the group still has
-// the old version.
+// TestStatusComparesWithRefresh: the instances that the refresh replaces are old, although the group still
+// has the old version.
 func TestStatusComparesWithRefresh(t *testing.T) {
 	t.Parallel()
 	a := newFakeAWS(3)

@@ -16,8 +16,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// fakeAWS has a group at version 2 of its template, whose instances have version 1. Its script runs before each
-// read of the group, and changes it.
+// fakeAWS has a group at version 2 of its template, whose instances have version 1. Its script runs before
+// each read of the group, and changes it.
 type fakeAWS struct {
 	mu           sync.Mutex
 	group        refresh.Group

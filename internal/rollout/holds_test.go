@@ -130,8 +130,8 @@ func setStatus(status string) func(*fakeAWS, int) {
 	}
 }
 
-// TestCancelAndRollbackRelease: processes are resumed when trigger cancel or rollback has seen the end of the
-// refresh.
+// TestCancelAndRollbackRelease: processes are resumed when trigger cancel or rollback has seen the end of
+// the refresh.
 func TestCancelAndRollbackRelease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do    Action

@@ -25,7 +25,8 @@ func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) 
 	}
 }
 
-// TestRefresh rolls out by an Instance Refresh. A script plays AWS: its argument is how often the group was read.
+// TestRefresh rolls out by an Instance Refresh. A script plays AWS: its argument is how often the group was
+// read.
 func TestRefresh(t *testing.T) {
 	broken := errors.New("connection refused")
 	for name, tt := range map[string]struct {

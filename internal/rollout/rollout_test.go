@@ -11,8 +11,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// TestStalledDrainSaysWhy: a drain that makes progress does not stall; a stalled one is named with what its node
-// waits for.
+// TestStalledDrainSaysWhy: a drain that makes progress does not stall; a stalled one is named with what its
+// node waits for.
 func TestStalledDrainSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(1), defaults()
@@ -41,8 +41,8 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 	})
 }
 
-// TestQueuedGroupsAreReadAgain: what was read of a group when the run began is stale when its turn comes, hours
-// later.
+// TestQueuedGroupsAreReadAgain: what was read of a group when the run began is stale when its turn comes,
+// hours later.
 func TestQueuedGroupsAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, told := newFakeAWS(1), &recorder{}
@@ -109,8 +109,8 @@ func TestInterruptedWhileDraining(t *testing.T) {
 	}
 }
 
-// TestRefreshInProgressButNotListed: AWS refuses a start because a refresh is in progress, but lists none yet.
-// The start is retried a few times.
+// TestRefreshInProgressButNotListed: AWS refuses a start because a refresh is in progress, but lists none
+// yet. The start is retried a few times.
 func TestRefreshInProgressButNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(3), defaults()
@@ -125,8 +125,8 @@ func TestRefreshInProgressButNotListed(t *testing.T) {
 	})
 }
 
-// TestRefreshEndsBetweenTwoReads: a refresh was under way when the group was described, and had ended when the
-// refreshes were read. What it has replaced is not replaced again.
+// TestRefreshEndsBetweenTwoReads: a refresh was under way when the group was described, and had ended when
+// the refreshes were read. What it has replaced is not replaced again.
 func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 	for name, all := range map[string]bool{"what is outdated": false, "all": true} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 	}
 }
 
-// endingAWS is an AWS whose refresh ends just before refreshes are read for the first time. One old instance is
-// still draining.
+// endingAWS is an AWS whose refresh ends just before refreshes are read for the first time. One old instance
+// is still draining.
 type endingAWS struct {
 	*fakeAWS
 	ended bool
@@ -178,8 +178,8 @@ func (h *endingAWS) Refreshes(ctx context.Context, group string) ([]refresh.Refr
 	return h.fakeAWS.Refreshes(ctx, group)
 }
 
-// TestAllAfterKill: a trigger with --all was killed and is started again. Instances that were launched for it are
-// neither replaced again nor counted as left.
+// TestAllAfterKill: a trigger with --all was killed and is started again. Instances that were launched for
+// it are neither replaced again nor counted as left.
 func TestAllAfterKill(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(a *fakeAWS, begun time.Time)

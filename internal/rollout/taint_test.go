@@ -118,8 +118,8 @@ func replaceOne(a *fakeAWS, reads int) {
 	}
 }
 
-// TestTaints: outdated nodes are tainted when a rollout begins, and untainted when it ends, unless AWS continues
-// without the trigger.
+// TestTaints: outdated nodes are tainted when a rollout begins, and untainted when it ends, unless AWS
+// continues without the trigger.
 func TestTaints(t *testing.T) {
 	const all = "i-1 i-2 i-3"
 	gone := errors.New("connection refused")

@@ -50,13 +50,14 @@ func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
 	if err != nil {
 		return report.Error, err
 	}
-	return t.each(ctx, s.groups, t.cfg.Parallel, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+	rollOut := func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		return t.newRollout(t.newGroup(p, g, s.templates)).run(ctx, s.at)
-	}), nil
+	}
+	return t.each(ctx, s.groups, t.cfg.Parallel, rollOut), nil
 }
 
-// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns the worst
-// outcome.
+// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns the
+// worst outcome.
 func (t *Trigger) each(
 	ctx context.Context, groups []refresh.Group, parallel int,
 	do func(context.Context, groupProgress, refresh.Group) ending,
