@@ -62,9 +62,7 @@ func TestTiming(t *testing.T) {
 }
 
 func TestTimingIsKeptForFiveMinutes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
-		h, _ := newHooks(f)
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		for _, tt := range []struct {
 			after time.Duration
 			calls int
@@ -89,15 +87,13 @@ func TestTimingIsKeptForFiveMinutes(t *testing.T) {
 }
 
 func TestErrorsAreNotKept(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
 			if n == 0 {
 				return nil, errThrottled
 			}
 			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30)}, nil
 		}
-		h, _ := newHooks(f)
 		if _, err := h.Timing(t.Context(), action); !errors.Is(err, errThrottled) || errors.Is(err, ErrGone) {
 			t.Errorf("got %v", err)
 		}
@@ -108,13 +104,11 @@ func TestErrorsAreNotKept(t *testing.T) {
 }
 
 func TestReadersShareACall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(_ context.Context, _ int) ([]types.LifecycleHook, error) {
 			time.Sleep(time.Second)
 			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30)}, nil
 		}
-		h, _ := newHooks(f)
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
@@ -132,10 +126,8 @@ func TestReadersShareACall(t *testing.T) {
 
 // TestReaderWhoseContextEndsLeaves: a process that stops must not wait for an endpoint that does not answer.
 func TestReaderWhoseContextEndsLeaves(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
-		h, _ := newHooks(f)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
 		defer cancel()
 		_, err := h.Timing(ctx, action)
@@ -146,8 +138,7 @@ func TestReaderWhoseContextEndsLeaves(t *testing.T) {
 }
 
 func TestHookOfAnotherName(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h, _ := newHooks(newAPI())
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		other := action
 		other.Hook = "notify"
 		if _, err := h.Timing(t.Context(), other); !errors.Is(err, ErrGone) {
@@ -161,12 +152,10 @@ func TestHookOfAnotherName(t *testing.T) {
 
 // TestHookThatIsNew: the hooks of a group are kept for some minutes, in which one may be added.
 func TestHookThatIsNew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
 			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30), lifecycleHook("new", terminating, 90)}[:min(n+1, 2)], nil
 		}
-		h, _ := newHooks(f)
 		if _, err := h.Timing(t.Context(), action); err != nil {
 			t.Fatal(err)
 		}
@@ -191,16 +180,12 @@ func TestShared(t *testing.T) {
 		{"a hook without a name", []types.LifecycleHook{{}, drain}, nil, false},
 		{"nobody knows", nil, errThrottled, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
-				h, _ := newHooks(f)
-				if got := h.hasSiblings(t.Context(), action); got != tt.want {
-					t.Errorf("got %v, want %v", got, tt.want)
-				}
-			})
-		})
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
+			if got := h.hasSiblings(t.Context(), action); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		}))
 	}
 }
 
@@ -216,22 +201,19 @@ func TestDeadline(t *testing.T) {
 		{"both the same", 30, 300, 30 * time.Second, 270 * time.Second},
 		{"no margin", 30, 3000, 0, 50 * time.Minute},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) {
-					hook := lifecycleHook("drain", terminating, tt.heartbeat)
-					hook.GlobalTimeout = aws.Int32(tt.global)
-					return []types.LifecycleHook{hook}, nil
-				}
-				h := New(f, Config{Margin: tt.margin}, queueURL, &watcher{})
-				began := time.Now().Add(-time.Minute)
-				got, err := h.Deadline(t.Context(), action, began)
-				if err != nil || got.Sub(began) != tt.want {
-					t.Errorf("got %v after the beginning, %v; want %v", got.Sub(began), err, tt.want)
-				}
-			})
-		})
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) {
+				hook := lifecycleHook("drain", terminating, tt.heartbeat)
+				hook.GlobalTimeout = aws.Int32(tt.global)
+				return []types.LifecycleHook{hook}, nil
+			}
+			h.cfg = Config{Margin: tt.margin}
+			began := time.Now().Add(-time.Minute)
+			got, err := h.Deadline(t.Context(), action, began)
+			if err != nil || got.Sub(began) != tt.want {
+				t.Errorf("got %v after the beginning, %v; want %v", got.Sub(began), err, tt.want)
+			}
+		}))
 	}
 }
 
@@ -252,32 +234,27 @@ func TestDeadlineThatCannotBeRead(t *testing.T) {
 		{"throttled: asked for again", errThrottled, time.Minute, 0},
 		{"no answer: asked for again", errDropped, time.Minute, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return nil, tt.err }
-				h, w := newHooks(f)
-				got, err := h.Deadline(t.Context(), action, time.Now().Add(-tt.began))
-				if tt.want == 0 {
-					if !errors.Is(err, tt.err) {
-						t.Errorf("got %v, %v", got, err)
-					}
-					return
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return nil, tt.err }
+			got, err := h.Deadline(t.Context(), action, time.Now().Add(-tt.began))
+			if tt.want == 0 {
+				if !errors.Is(err, tt.err) {
+					t.Errorf("got %v, %v", got, err)
 				}
-				if left := time.Until(got); err != nil || left != tt.want {
-					t.Errorf("got %v from now, %v; want %v", left, err, tt.want)
-				}
-				if len(w.fails) != 1 || !strings.Contains(w.fails[0], tt.err.Error()) {
-					t.Errorf("nobody was told: %q", w.fails)
-				}
-			})
-		})
+				return
+			}
+			if left := time.Until(got); err != nil || left != tt.want {
+				t.Errorf("got %v from now, %v; want %v", left, err, tt.want)
+			}
+			if len(f.fails) != 1 || !strings.Contains(f.fails[0], tt.err.Error()) {
+				t.Errorf("nobody was told: %q", f.fails)
+			}
+		}))
 	}
 }
 
 func TestClusters(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		tag := func(key, value string) types.TagDescription {
 			return types.TagDescription{Key: aws.String(key), Value: aws.String(value)}
 		}
@@ -295,7 +272,6 @@ func TestClusters(t *testing.T) {
 				tag("kubernetes.io/cluster/blue", "owned"),
 			}}, nil
 		}
-		h, _ := newHooks(f)
 		if got, err := h.Clusters(t.Context(), groupName); !errors.Is(err, errThrottled) || got != nil {
 			t.Errorf("got %q, %v", got, err)
 		}
@@ -316,8 +292,7 @@ func TestClusters(t *testing.T) {
 }
 
 func TestClustersOfAnUntaggedGroup(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h, _ := newHooks(newAPI())
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		if got, err := h.Clusters(t.Context(), groupName); err != nil || len(got) > 0 {
 			t.Errorf("got %q, %v", got, err)
 		}

@@ -19,15 +19,13 @@ var errWork = errors.New("the node is not empty yet")
 const longestPause = longestRetry * 6 / 5
 
 func TestHoldBeatsAtOnceAndBeforeHalfOfTheTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
-		h, w := newHooks(f)
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		if err := h.Hold(t.Context(), action, waits(10*time.Minute)); err != nil {
 			t.Error(err)
 		}
 		beats := f.called("beat")
-		if beats[0] != 0 || beats[len(beats)-1] < 9*time.Minute+30*time.Second || w.beats != len(beats) {
-			t.Errorf("beats at %v, %d told of", beats, w.beats)
+		if beats[0] != 0 || beats[len(beats)-1] < 9*time.Minute+30*time.Second || f.beats != len(beats) {
+			t.Errorf("beats at %v, %d told of", beats, f.beats)
 		}
 		for i, at := range beats[1:] {
 			if d := at - beats[i]; d > 30*time.Second || d < 27*time.Second {
@@ -43,14 +41,12 @@ func TestHoldBeatsAtOnceAndBeforeHalfOfTheTimeout(t *testing.T) {
 
 // TestHoldCountsFromTheBeat: what calls take is part of the hook's timeout.
 func TestHoldCountsFromTheBeat(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
 			time.Sleep(5 * time.Second)
 			return nil
 		}
 		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
-		h, _ := newHooks(f)
 		if err := h.Hold(t.Context(), action, waits(5*time.Minute)); err != nil {
 			t.Error(err)
 		}
@@ -64,9 +60,7 @@ func TestHoldCountsFromTheBeat(t *testing.T) {
 }
 
 func TestHoldReturnsTheErrorOfWork(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
-		h, _ := newHooks(f)
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		err := h.Hold(t.Context(), action, func(context.Context) error { time.Sleep(time.Minute); return errWork })
 		if !errors.Is(err, errWork) {
 			t.Errorf("got %v", err)
@@ -80,9 +74,7 @@ func TestHoldReturnsTheErrorOfWork(t *testing.T) {
 }
 
 func TestHoldEndsWithWorkThatPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
-		h, _ := newHooks(f)
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -100,30 +92,26 @@ func TestHoldEndsWithWorkThatPanics(t *testing.T) {
 }
 
 func TestHoldWaitsForTheBeatUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		var ended time.Duration
 		f.beat = func(ctx context.Context, _ int, _ *sdk.RecordLifecycleActionHeartbeatInput) error {
 			<-ctx.Done()
 			ended = time.Since(f.start)
 			return ctx.Err()
 		}
-		h, w := newHooks(f)
 		if err := h.Hold(t.Context(), action, waits(time.Second)); err != nil {
 			t.Error(err)
 		}
-		if ended != time.Second || time.Since(f.start) != time.Second || len(w.fails) > 0 {
-			t.Errorf("the beat ended after %v, Hold after %v, failures %v", ended, time.Since(f.start), w.fails)
+		if ended != time.Second || time.Since(f.start) != time.Second || len(f.fails) > 0 {
+			t.Errorf("the beat ended after %v, Hold after %v, failures %v", ended, time.Since(f.start), f.fails)
 		}
 	})
 }
 
 // TestHoldStopsAtOnce: a process that stops must not wait for an endpoint that does not answer.
 func TestHoldStopsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
-		h, _ := newHooks(f)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
 		defer cancel()
 		err := h.Hold(ctx, action, waits(time.Hour))
@@ -134,8 +122,7 @@ func TestHoldStopsAtOnce(t *testing.T) {
 }
 
 func TestHoldSaysWhatItHolds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		var got []string
 		f.beat = func(_ context.Context, n int, in *sdk.RecordLifecycleActionHeartbeatInput) error {
 			got = append(got, aws.ToString(in.AutoScalingGroupName), aws.ToString(in.LifecycleHookName),
@@ -148,7 +135,6 @@ func TestHoldSaysWhatItHolds(t *testing.T) {
 			}
 			return nil
 		}
-		h, _ := newHooks(f)
 		if err := h.Hold(t.Context(), action, waits(time.Second)); err != nil {
 			t.Error(err)
 		}
@@ -182,31 +168,27 @@ func TestHoldGivesUp(t *testing.T) {
 		{"no group knows the instance", errNotActive, "", 2 * time.Minute},
 		{"throttled, and no group knows the instance", errThrottled, "", 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return tt.err }
-				f.state = always(tt.state)
-				h, w := newHooks(f)
-				err := h.Hold(t.Context(), action, waits(patience))
-				took := time.Since(f.start)
-				if tt.gone == 0 {
-					if err != nil || took != patience {
-						t.Errorf("work ended after %v with %v", took, err)
-					}
-					if n := len(f.called("beat")); n < int(patience/longestPause) {
-						t.Errorf("tried only %d times", n)
-					}
-					return
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return tt.err }
+			f.state = always(tt.state)
+			err := h.Hold(t.Context(), action, waits(patience))
+			took := time.Since(f.start)
+			if tt.gone == 0 {
+				if err != nil || took != patience {
+					t.Errorf("work ended after %v with %v", took, err)
 				}
-				if !errors.Is(err, ErrGone) || !errors.Is(err, tt.err) {
-					t.Errorf("got %v, want ErrGone and why", err)
+				if n := len(f.called("beat")); n < int(patience/longestPause) {
+					t.Errorf("tried only %d times", n)
 				}
-				if took < tt.gone || took > tt.gone+longestPause+time.Second || w.beats > 0 {
-					t.Errorf("gave up after %v", took)
-				}
-			})
-		})
+				return
+			}
+			if !errors.Is(err, ErrGone) || !errors.Is(err, tt.err) {
+				t.Errorf("got %v, want ErrGone and why", err)
+			}
+			if took < tt.gone || took > tt.gone+longestPause+time.Second || f.beats > 0 {
+				t.Errorf("gave up after %v", took)
+			}
+		}))
 	}
 }
 
@@ -220,25 +202,20 @@ func TestHoldDoesNotGiveUpUnlessItKnows(t *testing.T) {
 			return "Terminating:Wait", nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
-					return errNotActive
-				}
-				f.state = func(context.Context, string) (string, error) { return state(f.start) }
-				h, _ := newHooks(f)
-				if err := h.Hold(t.Context(), action, waits(time.Hour)); err != nil {
-					t.Errorf("gave up after %v: %v", time.Since(f.start), err)
-				}
-			})
-		})
+		t.Run(name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
+				return errNotActive
+			}
+			f.state = func(context.Context, string) (string, error) { return state(f.start) }
+			if err := h.Hold(t.Context(), action, waits(time.Hour)); err != nil {
+				t.Errorf("gave up after %v: %v", time.Since(f.start), err)
+			}
+		}))
 	}
 }
 
 func TestHoldForgetsOldTrouble(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.state = always("")
 		f.beat = func(_ context.Context, n int, _ *sdk.RecordLifecycleActionHeartbeatInput) error {
 			if n%2 == 0 {
@@ -246,7 +223,6 @@ func TestHoldForgetsOldTrouble(t *testing.T) {
 			}
 			return nil
 		}
-		h, _ := newHooks(f)
 		if err := h.Hold(t.Context(), action, waits(time.Hour)); err != nil {
 			t.Errorf("gave up after %v: %v", time.Since(f.start), err)
 		}
@@ -267,35 +243,31 @@ func TestInterval(t *testing.T) {
 		{"never longer than half, whatever is configured", time.Hour, 60, 30 * time.Second},
 		{"the least", time.Second, 7200, time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) {
-					if tt.timeout == 0 {
-						return nil, errThrottled
-					}
-					return []types.LifecycleHook{lifecycleHook("drain", terminating, tt.timeout)}, nil
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) {
+				if tt.timeout == 0 {
+					return nil, errThrottled
 				}
-				h := New(f, Config{HeartbeatInterval: tt.configured}, queueURL, &watcher{})
-				seen := map[time.Duration]bool{}
-				for range 200 {
-					got := h.interval(t.Context(), action)
-					if got > tt.want || got < tt.want*9/10 {
-						t.Fatalf("got %v, want from %v to %v", got, tt.want*9/10, tt.want)
-					}
-					seen[got] = true
+				return []types.LifecycleHook{lifecycleHook("drain", terminating, tt.timeout)}, nil
+			}
+			h.cfg = Config{HeartbeatInterval: tt.configured}
+			seen := map[time.Duration]bool{}
+			for range 200 {
+				got := h.interval(t.Context(), action)
+				if got > tt.want || got < tt.want*9/10 {
+					t.Fatalf("got %v, want from %v to %v", got, tt.want*9/10, tt.want)
 				}
-				if len(seen) < 100 {
-					t.Errorf("only %d intervals of 200 differ", len(seen))
-				}
-			})
-		})
+				seen[got] = true
+			}
+			if len(seen) < 100 {
+				t.Errorf("only %d intervals of 200 differ", len(seen))
+			}
+		}))
 	}
 }
 
 func TestComplete(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.complete = func(_ context.Context, _ int, in *sdk.CompleteLifecycleActionInput) error {
 			want := &sdk.CompleteLifecycleActionInput{
 				AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
@@ -309,8 +281,7 @@ func TestComplete(t *testing.T) {
 			}
 			return nil
 		}
-		h, w := newHooks(f)
-		if err := h.Complete(t.Context(), action, Abandon); err != nil || len(f.tokens) != 1 || len(w.fails) > 0 {
+		if err := h.Complete(t.Context(), action, Abandon); err != nil || len(f.tokens) != 1 || len(f.fails) > 0 {
 			t.Errorf("got %v after %d calls", err, len(f.tokens))
 		}
 	})
@@ -364,39 +335,33 @@ func TestCompleteUntilItIsProven(t *testing.T) {
 			append(repeat(errThrottled, 20), errNotActive), "Terminating:Wait", nil, twoHooks, 22, 3 * time.Minute,
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.complete, f.hooks = script(tt.errs...), tt.hooks
-				f.state = func(context.Context, string) (string, error) { return tt.state, tt.stateErr }
-				h, w := newHooks(f)
-				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errStop)
-				defer cancel()
-				err := h.Complete(ctx, action, Continue)
-				took := time.Since(f.start)
-				if tt.calls == 0 {
-					if !errors.Is(err, errStop) || took != time.Hour || len(f.tokens) < 200 {
-						t.Errorf("got %v after %v and %d calls, want it to try on", err, took, len(f.tokens))
-					}
-					return
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.complete, f.hooks = script(tt.errs...), tt.hooks
+			f.state = func(context.Context, string) (string, error) { return tt.state, tt.stateErr }
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errStop)
+			defer cancel()
+			err := h.Complete(ctx, action, Continue)
+			took := time.Since(f.start)
+			if tt.calls == 0 {
+				if !errors.Is(err, errStop) || took != time.Hour || len(f.tokens) < 200 {
+					t.Errorf("got %v after %v and %d calls, want it to try on", err, took, len(f.tokens))
 				}
-				if err != nil || len(f.tokens) != tt.calls || took < tt.least || took > tt.least+2*time.Minute {
-					t.Errorf("got %v after %v and %d calls, want %d calls in %v or somewhat more",
-						err, took, len(f.tokens), tt.calls, tt.least)
-				}
-				if len(w.fails) < tt.calls-1 {
-					t.Errorf("told of %d failures", len(w.fails))
-				}
-			})
-		})
+				return
+			}
+			if err != nil || len(f.tokens) != tt.calls || took < tt.least || took > tt.least+2*time.Minute {
+				t.Errorf("got %v after %v and %d calls, want %d calls in %v or somewhat more",
+					err, took, len(f.tokens), tt.calls, tt.least)
+			}
+			if len(f.fails) < tt.calls-1 {
+				t.Errorf("told of %d failures", len(f.fails))
+			}
+		}))
 	}
 }
 
 func TestCompleteIsTriedWithoutTheToken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.complete = script(errThrottled, errNotActive, errThrottled)
-		h, _ := newHooks(f)
 		if err := h.Complete(t.Context(), action, Continue); err != nil {
 			t.Error(err)
 		}
@@ -411,33 +376,28 @@ func TestCompleteEndsWithItsContext(t *testing.T) {
 		"between two calls": func(context.Context) error { return errThrottled },
 		"in a call":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.complete = func(ctx context.Context, _ int, _ *sdk.CompleteLifecycleActionInput) error {
-					return answer(ctx)
-				}
-				h, _ := newHooks(f)
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Second, errStop)
-				defer cancel()
-				err := h.Complete(ctx, action, Continue)
-				if took := time.Since(f.start); !errors.Is(err, errStop) || took != 100*time.Second {
-					t.Errorf("got %v after %v", err, took)
-				}
-				if n := len(f.tokens); n < 5 {
-					t.Errorf("tried %d times: an endpoint that does not answer is to be asked again", n)
-				}
-			})
-		})
+		t.Run(name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.complete = func(ctx context.Context, _ int, _ *sdk.CompleteLifecycleActionInput) error {
+				return answer(ctx)
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Second, errStop)
+			defer cancel()
+			err := h.Complete(ctx, action, Continue)
+			if took := time.Since(f.start); !errors.Is(err, errStop) || took != 100*time.Second {
+				t.Errorf("got %v after %v", err, took)
+			}
+			if n := len(f.tokens); n < 5 {
+				t.Errorf("tried %d times: an endpoint that does not answer is to be asked again", n)
+			}
+		}))
 	}
 }
 
 // TestHoldTriesAgainInTime: a pause after trouble is never longer than the one between two beats.
 func TestHoldTriesAgainInTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return errDropped }
-		h := New(f, Config{HeartbeatInterval: 2 * time.Second}, queueURL, &watcher{})
+		h.cfg = Config{HeartbeatInterval: 2 * time.Second}
 		if err := h.Hold(t.Context(), action, waits(time.Minute)); err != nil {
 			t.Error(err)
 		}
@@ -462,19 +422,15 @@ func TestHeld(t *testing.T) {
 		{"it does not answer", errDropped, false, errDropped},
 		{"it knows no such hook", errNoHook, false, errNoHook},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return tt.answer }
-				h, _ := newHooks(f)
-				held, err := h.IsPending(t.Context(), launchAction())
-				if held != tt.held || !errors.Is(err, tt.err) {
-					t.Errorf("got %v, %v", held, err)
-				}
-				if n := len(f.called("beat")); n != 1 {
-					t.Errorf("%d heartbeats", n)
-				}
-			})
-		})
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return tt.answer }
+			held, err := h.IsPending(t.Context(), launchAction())
+			if held != tt.held || !errors.Is(err, tt.err) {
+				t.Errorf("got %v, %v", held, err)
+			}
+			if n := len(f.called("beat")); n != 1 {
+				t.Errorf("%d heartbeats", n)
+			}
+		}))
 	}
 }

@@ -57,20 +57,16 @@ func TestHoldOfALaunch(t *testing.T) {
 		{"ends when the group has given it up", "Terminating:Wait", ErrGone},
 		{"goes on while the instance waits, whatever is said of the action", "Pending:Wait", nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.state = always(tt.state)
-				f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
-					return errNotActive
-				}
-				h, _ := newHooks(f)
-				err := h.Hold(t.Context(), launchAction(), waits(10*time.Minute))
-				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-					t.Errorf("got %v, want %v", err, tt.want)
-				}
-			})
-		})
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.state = always(tt.state)
+			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
+				return errNotActive
+			}
+			err := h.Hold(t.Context(), launchAction(), waits(10*time.Minute))
+			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		}))
 	}
 }
 
@@ -86,20 +82,16 @@ func TestCompleteOfALaunch(t *testing.T) {
 		{"is tried on while the only hook waits", "Pending:Wait", nil, time.Hour, time.Hour},
 		{"is done after a minute if other hooks wait", "Pending:Wait", twoHooks, time.Minute, 2 * time.Minute},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.state, f.hooks = always(tt.state), tt.hooks
-				f.complete = func(context.Context, int, *sdk.CompleteLifecycleActionInput) error { return errNotActive }
-				h, _ := newHooks(f)
-				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errStop)
-				defer cancel()
-				err := h.Complete(ctx, launchAction(), Continue)
-				if took := time.Since(f.start); took < tt.least || took > tt.most || (err == nil) != (tt.least < time.Hour) {
-					t.Errorf("got %v after %v", err, took)
-				}
-			})
-		})
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.state, f.hooks = always(tt.state), tt.hooks
+			f.complete = func(context.Context, int, *sdk.CompleteLifecycleActionInput) error { return errNotActive }
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errStop)
+			defer cancel()
+			err := h.Complete(ctx, launchAction(), Continue)
+			if took := time.Since(f.start); took < tt.least || took > tt.most || (err == nil) != (tt.least < time.Hour) {
+				t.Errorf("got %v after %v", err, took)
+			}
+		}))
 	}
 }
 
@@ -122,12 +114,10 @@ func TestRefreshActive(t *testing.T) {
 		if !known {
 			t.Errorf("%s is new: say here what it means", status)
 		}
-		bubble(t, func(t *testing.T) {
-			f := newAPI()
+		bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.refreshes = func(int, string) (*sdk.DescribeInstanceRefreshesOutput, error) {
 				return refreshes("Successful", status, "Cancelled"), nil
 			}
-			h, _ := newHooks(f)
 			if got, err := h.RefreshActive(t.Context(), groupName); got != active || err != nil {
 				t.Errorf("%s: active %v, %v", status, got, err)
 			}
@@ -136,8 +126,7 @@ func TestRefreshActive(t *testing.T) {
 }
 
 func TestRefreshIsAskedAfterOnceInHalfAMinute(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.refreshes = func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
 			switch {
 			case group != groupName:
@@ -147,7 +136,6 @@ func TestRefreshIsAskedAfterOnceInHalfAMinute(t *testing.T) {
 			}
 			return refreshes("InProgress"), nil
 		}
-		h, _ := newHooks(f)
 		if _, err := h.RefreshActive(t.Context(), groupName); !errors.Is(err, errThrottled) {
 			t.Errorf("got %v, want the failure", err)
 		}

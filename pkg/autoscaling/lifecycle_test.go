@@ -149,15 +149,13 @@ func ask(h *Hooks, n int, each func(i int, s State, err error)) {
 }
 
 func TestStateIsAskedForInBatches(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		states := []string{"InService", "Terminating:Wait", "Terminated", ""}
 		f.state = func(_ context.Context, id string) (string, error) {
 			var i int
 			_, err := fmt.Sscanf(id, "i-%x", &i)
 			return states[i%len(states)], err
 		}
-		h, _ := newHooks(f)
 		ask(h, 60, func(i int, s State, err error) {
 			if err != nil || string(s) != states[i%len(states)] {
 				t.Errorf("instance %d is %q, %v; want %q", i, s, err, states[i%len(states)])
@@ -175,9 +173,7 @@ func TestStateIsAskedForInBatches(t *testing.T) {
 }
 
 func TestStateOfOneInstanceAskedTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
-		h, _ := newHooks(f)
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -194,10 +190,8 @@ func TestStateOfOneInstanceAskedTwice(t *testing.T) {
 }
 
 func TestStateErrorReachesAll(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.state = func(context.Context, string) (string, error) { return "", errThrottled }
-		h, _ := newHooks(f)
 		var mu sync.Mutex
 		told := 0
 		ask(h, 60, func(i int, s State, err error) {
@@ -215,10 +209,8 @@ func TestStateErrorReachesAll(t *testing.T) {
 }
 
 func TestStateFromADeadEndpoint(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.state = func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() }
-		h, _ := newHooks(f)
 		_, err := h.State(t.Context(), instanceID)
 		if took := time.Since(f.start); err == nil || took > callTimeout+time.Second {
 			t.Errorf("got %v after %v", err, took)

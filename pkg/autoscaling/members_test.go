@@ -23,8 +23,7 @@ func groupOf(name string, states ...string) types.AutoScalingGroup {
 }
 
 func TestMembers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.groups = func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error) {
 			out := &sdk.DescribeAutoScalingGroupsOutput{}
 			switch {
@@ -40,7 +39,6 @@ func TestMembers(t *testing.T) {
 		f.state = func(_ context.Context, id string) (string, error) {
 			return map[string]string{"other-1": "Terminating:Wait"}[id], nil
 		}
-		h, _ := newHooks(f)
 		got, err := h.Members(t.Context(), "blue", []string{"a-0", "other-1", "b-1", "other-2"})
 		if err != nil {
 			t.Fatal(err)
@@ -63,13 +61,11 @@ func TestMembers(t *testing.T) {
 }
 
 func TestMembersOfManyInstances(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		var known []string
 		for i := range 120 {
 			known = append(known, fmt.Sprint("i-", i))
 		}
-		h, _ := newHooks(f)
 		if got, err := h.Members(t.Context(), "blue", known); err != nil || len(got) < 120 {
 			t.Errorf("got %d members, %v", len(got), err)
 		}
@@ -80,12 +76,10 @@ func TestMembersOfManyInstances(t *testing.T) {
 }
 
 func TestMembersThatCannotBeListed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newAPI()
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.groups = func(types.Filter, string) (*sdk.DescribeAutoScalingGroupsOutput, error) {
 			return nil, errThrottled
 		}
-		h, _ := newHooks(f)
 		if got, err := h.Members(t.Context(), "blue", nil); got != nil || !errors.Is(err, errThrottled) {
 			t.Errorf("got %v, %v: a part must not be taken for the whole", got, err)
 		}
@@ -117,17 +111,14 @@ func TestOwn(t *testing.T) {
 		{"of the transition asked for", nil, Launching, []string{"launch"}},
 		{"if names are given, those alone", []string{"logs", "launch"}, Terminating, []string{"logs"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return all, nil }
-				h := New(f, Config{Names: tt.names}, queueURL, &watcher{})
-				got, err := h.OwnHooks(t.Context(), groupName, tt.of)
-				if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
-					t.Errorf("%v\n%s", err, diff)
-				}
-			})
-		})
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return all, nil }
+			h.names = tt.names
+			got, err := h.OwnHooks(t.Context(), groupName, tt.of)
+			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		}))
 	}
 }
 
@@ -141,21 +132,17 @@ func TestMarkUnhealthy(t *testing.T) {
 		{"an instance of no group", errNoInstance, ErrGone, nil},
 		{"a failure is none", errThrottled, errThrottled, ErrGone},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newAPI()
-				f.health = func(in *sdk.SetInstanceHealthInput) error {
-					if aws.ToString(in.HealthStatus) != "Unhealthy" || aws.ToBool(in.ShouldRespectGracePeriod) {
-						t.Errorf("got %+v", in)
-					}
-					return tt.answer
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.health = func(in *sdk.SetInstanceHealthInput) error {
+				if aws.ToString(in.HealthStatus) != "Unhealthy" || aws.ToBool(in.ShouldRespectGracePeriod) {
+					t.Errorf("got %+v", in)
 				}
-				h, _ := newHooks(f)
-				err := h.MarkUnhealthy(t.Context(), instanceID)
-				if !errors.Is(err, tt.want) || tt.never != nil && errors.Is(err, tt.never) {
-					t.Errorf("got %v, want %v", err, tt.want)
-				}
-			})
-		})
+				return tt.answer
+			}
+			err := h.MarkUnhealthy(t.Context(), instanceID)
+			if !errors.Is(err, tt.want) || tt.never != nil && errors.Is(err, tt.never) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		}))
 	}
 }
