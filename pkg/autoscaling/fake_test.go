@@ -35,12 +35,12 @@ var (
 	errNotActive = &smithy.GenericAPIError{
 		Code: "ValidationError", Message: "No active Lifecycle Action found with token " + token,
 	}
-	errNoHook    = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
+	errNoHook     = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
 	errNoInstance = &smithy.GenericAPIError{Code: "ValidationError", Message: "Instance Id not found - No managed instance found"}
-	errThrottled = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
-	errDenied    = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
-	errDropped   = errors.New("connection reset by peer")
-	errStop      = errors.New("the process is asked to stop")
+	errThrottled  = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
+	errDenied     = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
+	errDropped    = errors.New("connection reset by peer")
+	errStop       = errors.New("the process is asked to stop")
 )
 
 // fakeAPI is Auto Scaling as each test wants it, in the time of the bubble that it was made in. What is not set
