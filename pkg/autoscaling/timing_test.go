@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/smithy-go"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestTiming(t *testing.T) {
@@ -21,17 +20,15 @@ func TestTiming(t *testing.T) {
 		want              Timing
 	}{
 		{"as described", aws.Int32(60), aws.Int32(6000), Timing{time.Minute, 100 * time.Minute}},
-		{"no global timeout: 100 times the other", aws.Int32(30), nil, Timing{30 * time.Second, 50 * time.Minute}},
+		{"no global timeout: 100 times the heartbeat timeout", aws.Int32(30), nil, Timing{30 * time.Second, 50 * time.Minute}},
 		{"no global timeout: 48 hours at most", aws.Int32(7200), nil, Timing{2 * time.Hour, 48 * time.Hour}},
-		{"nothing described: an hour, as by default", nil, nil, Timing{time.Hour, 48 * time.Hour}},
-		{"nonsense described", aws.Int32(-1), aws.Int32(0), Timing{time.Hour, 48 * time.Hour}},
+		{"empty: the default of an hour", nil, nil, Timing{time.Hour, 48 * time.Hour}},
+		{"invalid", aws.Int32(-1), aws.Int32(0), Timing{time.Hour, 48 * time.Hour}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := timingOf(types.LifecycleHook{HeartbeatTimeout: tt.heartbeat, GlobalTimeout: tt.global})
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+		got := timingOf(types.LifecycleHook{HeartbeatTimeout: tt.heartbeat, GlobalTimeout: tt.global})
+		if got != tt.want {
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -55,12 +52,12 @@ func TestTimingIsKeptForFiveMinutes(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if _, err := h.Timing(t.Context(), action); err != nil || len(h.hooks.entries) != 1 {
-			t.Errorf("%d answers kept, one of them used of late; %v", len(h.hooks.entries), err)
+			t.Errorf("%d entries, one of which has not expired; %v", len(h.hooks.entries), err)
 		}
 	})
 }
 
-func TestErrorsAreNotKept(t *testing.T) {
+func TestErrorsAreNotCached(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
 			if n == 0 {
@@ -77,7 +74,7 @@ func TestErrorsAreNotKept(t *testing.T) {
 	})
 }
 
-func TestReadersShareACall(t *testing.T) {
+func TestConcurrentReadsShareACall(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(_ context.Context, _ int) ([]types.LifecycleHook, error) {
 			time.Sleep(time.Second)
@@ -93,25 +90,25 @@ func TestReadersShareACall(t *testing.T) {
 		}
 		wg.Wait()
 		if n := len(f.called("hooks")); n != 1 {
-			t.Errorf("%d calls for 20 readers", n)
+			t.Errorf("%d calls for 20 reads", n)
 		}
 	})
 }
 
-// TestReaderWhoseContextEndsLeaves: a process that stops must not wait for an endpoint that does not answer.
-func TestReaderWhoseContextEndsLeaves(t *testing.T) {
+// TestReadEndsWithItsContext: a process that stops does not wait for an endpoint that does not answer.
+func TestReadEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
 		defer cancel()
 		_, err := h.Timing(ctx, action)
 		if took := time.Since(f.start); !errors.Is(err, errStop) || took != time.Second {
-			t.Errorf("left after %v with %v", took, err)
+			t.Errorf("returned after %v: %v", took, err)
 		}
 	})
 }
 
-func TestHookOfAnotherName(t *testing.T) {
+func TestUnknownHook(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		other := action
 		other.Hook = "notify"
@@ -124,8 +121,8 @@ func TestHookOfAnotherName(t *testing.T) {
 	})
 }
 
-// TestHookThatIsNew: the hooks of a group are kept for some minutes, in which one may be added.
-func TestHookThatIsNew(t *testing.T) {
+// TestNewHook: a hook may be created while the group's hooks are cached.
+func TestNewHook(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
 			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30), lifecycleHook("new", terminating, 90)}[:min(n+1, 2)], nil
@@ -140,7 +137,7 @@ func TestHookThatIsNew(t *testing.T) {
 	})
 }
 
-func TestShared(t *testing.T) {
+func TestHasSiblings(t *testing.T) {
 	drain := lifecycleHook("drain", terminating, 60)
 	for _, tt := range []struct {
 		name  string
@@ -149,10 +146,10 @@ func TestShared(t *testing.T) {
 		want  bool
 	}{
 		{"the only hook", []types.LifecycleHook{drain}, nil, false},
-		{"a hook of launches beside it", []types.LifecycleHook{lifecycleHook("l", launching, 60), drain}, nil, false},
-		{"another hook of terminations", []types.LifecycleHook{drain, lifecycleHook("o", terminating, 60)}, nil, true},
-		{"a hook without a name", []types.LifecycleHook{{}, drain}, nil, false},
-		{"nobody knows", nil, errThrottled, false},
+		{"and a launching hook", []types.LifecycleHook{lifecycleHook("l", launching, 60), drain}, nil, false},
+		{"and another terminating hook", []types.LifecycleHook{drain, lifecycleHook("o", terminating, 60)}, nil, true},
+		{"and a hook without a name", []types.LifecycleHook{{}, drain}, nil, false},
+		{"the hooks cannot be read", nil, errThrottled, false},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
@@ -168,11 +165,11 @@ func TestDeadline(t *testing.T) {
 		name              string
 		heartbeat, global int32
 		margin            time.Duration
-		want              time.Duration // after the beginning
+		want              time.Duration // after the action began
 	}{
 		{"the margin before the global timeout", 3600, 172_800, 30 * time.Second, 48*time.Hour - 30*time.Second},
 		{"at most a tenth of the global timeout", 30, 100, 30 * time.Second, 90 * time.Second},
-		{"both the same", 30, 300, 30 * time.Second, 270 * time.Second},
+		{"the margin is a tenth", 30, 300, 30 * time.Second, 270 * time.Second},
 		{"no margin", 30, 3000, 0, 50 * time.Minute},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
@@ -191,9 +188,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineThatCannotBeRead: only for want of an answer is it asked for again. An agent that may not read the
-// hook must not hold instances for as long as the hook could.
-func TestDeadlineThatCannotBeRead(t *testing.T) {
+// TestDeadlineOfAHookThatCannotBeRead: a call without an answer is an error. An agent that is not allowed to read the
+// hook assumes the shortest one.
+func TestDeadlineOfAHookThatCannotBeRead(t *testing.T) {
 	errNoGroup := &smithy.GenericAPIError{Code: "ValidationError", Message: "AutoScalingGroup name not found"}
 	for _, tt := range []struct {
 		name  string
@@ -203,10 +200,10 @@ func TestDeadlineThatCannotBeRead(t *testing.T) {
 	}{
 		{"denied: that of the shortest hook there can be", errDenied, time.Minute, 49*time.Minute - 30*time.Second},
 		{"denied, of an action that waits for longer: as if it began now", errDenied, 3 * time.Hour, 50*time.Minute - 30*time.Second},
-		{"denied, of an action that comes up to it: the same", errDenied, 50*time.Minute - 30*time.Second, 50*time.Minute - 30*time.Second},
+		{"denied, of an action that reaches it: as if it began now", errDenied, 50*time.Minute - 30*time.Second, 50*time.Minute - 30*time.Second},
 		{"no such group: the same", errNoGroup, time.Minute, 49*time.Minute - 30*time.Second},
-		{"throttled: asked for again", errThrottled, time.Minute, 0},
-		{"no answer: asked for again", errDropped, time.Minute, 0},
+		{"throttled: an error", errThrottled, time.Minute, 0},
+		{"no answer: an error", errDropped, time.Minute, 0},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return nil, tt.err }
@@ -221,7 +218,7 @@ func TestDeadlineThatCannotBeRead(t *testing.T) {
 				t.Errorf("got %v from now, %v; want %v", left, err, tt.want)
 			}
 			if len(f.fails) != 1 || !strings.Contains(f.fails[0], tt.err.Error()) {
-				t.Errorf("nobody was told: %q", f.fails)
+				t.Errorf("the failures reported are %q", f.fails)
 			}
 		}))
 	}
