@@ -126,7 +126,7 @@ func TestMistake(t *testing.T) {
 		{"HOOK_HEARTBEAT_INTERVAL=3h", "HOOK_HEARTBEAT_INTERVAL is 3h0m0s: must be 0s, or from 1s to 2h"},
 		{"HOOK_CONFIRM_TIMEOUT=0s", "HOOK_CONFIRM_TIMEOUT is 0s: must be from 1s to 10m"},
 		{"HOOK_MARGIN=-1s", "HOOK_MARGIN is -1s: must be from 0s to 1h"},
-		{"HOOK_NAMES=drain,a:b", `HOOK_NAMES is "drain,a:b": "a:b" is no name of a lifecycle hook: must be 1 to 255`},
+		{"HOOK_NAMES=drain,a:b", `HOOK_NAMES is "drain,a:b": "a:b" is not the name of a lifecycle hook: must be 1 to 255`},
 		{"NODE_TAINT_KEY=a b", `NODE_TAINT_KEY is "a b": `},
 		{"NODE_TAINT_EFFECT=Sometimes", `NODE_TAINT_EFFECT is "Sometimes": must be NoSchedule, PreferNoSchedule or NoExecute`},
 		{"NODE_CORDON=yes", `NODE_CORDON is "yes": must be true or false`},
