@@ -662,3 +662,20 @@ func TestTheLedgerRecoversFromWhatOthersTake(t *testing.T) {
 		})
 	}
 }
+
+func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
+	full := pdb(3)
+	full.Annotations = map[string]string{"long": "text"}
+	got, err := trimBudget(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pdb(3)
+	want.Spec.MaxUnavailable = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if other, err := trimBudget("no budget"); err != nil || other != "no budget" {
+		t.Errorf("got %v, %v", other, err)
+	}
+}
