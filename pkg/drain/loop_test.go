@@ -13,6 +13,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // after returns when each request of the verb was decided, in order.
@@ -261,36 +264,6 @@ func TestCanceledDrainGivesUpItsDemands(t *testing.T) {
 	})
 }
 
-// TestAHundredPods of one node share five budgets with pods elsewhere.
-func TestAHundredPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.answers, c.watches = between(2*time.Millisecond, 20*time.Millisecond), between(time.Millisecond, 10*time.Millisecond)
-		c.counts, c.starts = between(5*time.Millisecond, 50*time.Millisecond), between(time.Second, 3*time.Second)
-		for i := range 5 {
-			c.addBudget(fmt.Sprint("app-", i), 19, 2)
-		}
-		for i := range 110 {
-			app := fmt.Sprint("app-", i%5)
-			if i >= 100 {
-				app = ""
-			}
-			c.addPod("n", fmt.Sprint("pod-", i), app, gracePeriod(2))
-		}
-		c.start(defaults)
-		report, err := c.drain(c.ctx, "n", time.Hour)()
-		if err != nil || report.Total != 110 || len(report.Left)+report.Forced > 0 {
-			t.Errorf("got %+v, %v", report, err)
-		}
-		if n := len(c.requests); n != 110 {
-			t.Errorf("%d requests for 110 pods", n)
-		}
-		if report.Took > time.Minute {
-			t.Errorf("it took %v", report.Took)
-		}
-	})
-}
-
 // TestPodsOfAnUnreachableNode: no kubelet reports the end of the pod.
 func TestPodsOfAnUnreachableNode(t *testing.T) {
 	for _, tt := range []struct {
@@ -335,6 +308,28 @@ func TestTighterDeadline(t *testing.T) {
 		}
 		if got, want := c.after("delete"), 3*time.Minute-30*time.Second; len(got) != 1 || got[0] != want {
 			t.Errorf("deleted after %v, want once, after %v", got, want)
+		}
+	})
+}
+
+// TestADeletionThatTheAPIServerCannotDo does not hold up the drain for ever: a webhook that is broken answers
+// 500 to whoever asks.
+func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t, defaults, running("a"), pdb(0))
+		asked := 0
+		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if asked++; asked > 1000 {
+				panic("a hot loop, or no end")
+			}
+			return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
+		})
+		report, err := w.drain(time.Minute)()
+		if err != nil || len(report.Left) != 1 || report.Took > 90*time.Second {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		if asked < 3 || asked > 20 {
+			t.Errorf("it was asked for %d times", asked)
 		}
 	})
 }
