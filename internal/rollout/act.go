@@ -33,8 +33,7 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Outcome, error) {
 	if err != nil && len(s.groups) == 0 {
 		return report.Error, err
 	} // Stopping a refresh needs no launch template, so that those may be unknown.
-	turns := newTurns(0, len(s.groups), false)
-	return t.each(ctx, s.groups, turns, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+	return t.each(ctx, s.groups, 0, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		act := t.endRefresh
 		if a == ActPause || a == ActResume {
 			act = t.pauseOrResume

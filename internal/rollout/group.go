@@ -64,7 +64,7 @@ func (g *group) show(status *refresh.Refresh) {
 		for n, i := range g.state.group.Instances {
 			p.Instances[n].Old = g.state.isOld(i, a)
 		}
-		p.Gone = g.state.gone()
+		p.Gone = g.state.replaced()
 		if status != nil {
 			p.Status, p.Reason, p.Percent = status.Status, status.Reason, status.Percent
 		} else if p.Total > 0 && p.Refresh == "" {

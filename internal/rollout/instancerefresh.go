@@ -30,7 +30,7 @@ type instanceRefresh struct {
 	ended bool   // That refresh was seen to have ended.
 }
 
-// attach handles a refresh that is under way, also one that another client starts meanwhile, as
+// attach handles a refresh that is under way, whichever client has started it, as
 // Config.OnConflict says. It returns when one is attached to, or none is under way.
 func (r *instanceRefresh) attach(ctx context.Context) (attached bool, err error) {
 	for {

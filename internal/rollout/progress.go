@@ -16,7 +16,7 @@ const showInterval = time.Second
 
 // progress is how far all groups are. The reporter is given each change, from one goroutine at a time.
 type progress struct {
-	reporter report.Reporter
+	reporter report.Reporter // nil if nothing is shown
 	nodes    nodeIndex
 
 	mu sync.Mutex
@@ -54,7 +54,7 @@ func (p groupProgress) set(change func(*report.Group)) {
 	p.all.mu.Lock()
 	defer p.all.mu.Unlock()
 	change(&p.all.r.Groups[p.i])
-	p.all.reporter.Show(p.all.snapshot())
+	p.all.show()
 }
 
 // note adds a note on what was done or found.
@@ -85,6 +85,13 @@ func (p *progress) snapshot() report.Rollout {
 	return r
 }
 
+// show needs mu.
+func (p *progress) show() {
+	if p.reporter != nil {
+		p.reporter.Show(p.snapshot())
+	}
+}
+
 // start shows the progress every showInterval until it is stopped.
 func (p *progress) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,7 +106,7 @@ func (p *progress) start(ctx context.Context) (stop func()) {
 				return
 			case <-tick.C:
 				p.mu.Lock()
-				p.reporter.Show(p.snapshot())
+				p.show()
 				p.mu.Unlock()
 			}
 		}

@@ -75,8 +75,8 @@ func (s *state) isOld(i refresh.Instance, a assessment) bool {
 	return v.Outdated && !s.policy.cfg.All && !v.KeptFor(refresh.CodeExcluded)
 }
 
-// isGone reports whether an old instance counts as replaced, as Config.Until says.
-func (s *state) isGone(i refresh.Instance) bool {
+// isReplaced reports whether an old instance counts as replaced, as Config.Until says.
+func (s *state) isReplaced(i refresh.Instance) bool {
 	switch {
 	case !i.Terminating():
 		return false
@@ -89,11 +89,11 @@ func (s *state) isGone(i refresh.Instance) bool {
 	}
 }
 
-// gone is how many of the instances that were counted are replaced.
-func (s *state) gone() int {
+// replaced is how many of the instances that were counted are replaced.
+func (s *state) replaced() int {
 	n := len(s.old)
 	for _, i := range s.group.Instances {
-		if s.old[i.ID] && !s.isGone(i) {
+		if s.old[i.ID] && !s.isReplaced(i) {
 			n--
 		}
 	}
@@ -106,7 +106,7 @@ func (s *state) leaving() []string {
 	a := s.assess()
 	var ids []string
 	for _, i := range s.group.Instances {
-		if s.isOld(i, a) && i.Terminating() && !i.Retained() && !s.isGone(i) {
+		if s.isOld(i, a) && i.Terminating() && !i.Retained() && !s.isReplaced(i) {
 			ids = append(ids, i.ID)
 		}
 	}

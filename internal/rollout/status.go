@@ -15,7 +15,7 @@ func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
 	if err != nil {
 		return report.Rollout{}, err
 	}
-	p := newProgress(s.groups, t.cfg.Mode, discard{}, t.planner.policy.nodes)
+	p := newProgress(s.groups, t.cfg.Mode, nil, t.planner.policy.nodes)
 	var work errgroup.Group
 	work.SetLimit(concurrency)
 	for i, g := range s.groups {
@@ -24,7 +24,7 @@ func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
 	if err := work.Wait(); err != nil {
 		return report.Rollout{}, err
 	}
-	return p.close(), nil
+	return p.snapshot(), nil
 }
 
 // status shows the newest refresh of the group, and its instances. They are compared with what the refresh
@@ -64,15 +64,3 @@ func leadsToDesired(f refresh.Refresh) bool {
 	}
 	return f.Status == refresh.StatusSuccessful
 }
-
-// discard is a Reporter that shows nothing.
-type discard struct{}
-
-// Plan shows nothing.
-func (discard) Plan([]report.Plan) error { return nil }
-
-// Show shows nothing.
-func (discard) Show(report.Rollout) {}
-
-// End shows nothing.
-func (discard) End(report.Rollout) {}

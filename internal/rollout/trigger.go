@@ -4,9 +4,13 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"errors"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -46,15 +50,16 @@ func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
 	if err != nil {
 		return report.Error, err
 	}
-	turns := newTurns(t.cfg.Parallel, len(s.groups), t.cfg.FailFast)
-	return t.each(ctx, s.groups, turns, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+	rollOut := func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		return t.newRollout(t.newGroup(p, g, s.templates)).run(ctx, s.at)
-	}), nil
+	}
+	return t.each(ctx, s.groups, t.cfg.Parallel, rollOut), nil
 }
 
-// each calls do for each group when its turn comes, and returns the worst outcome.
+// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns the
+// worst outcome.
 func (t *Trigger) each(
-	ctx context.Context, groups []refresh.Group, turns *turns,
+	ctx context.Context, groups []refresh.Group, parallel int,
 	do func(context.Context, groupProgress, refresh.Group) ending,
 ) report.Outcome {
 	if t.cfg.Timeout > 0 {
@@ -64,22 +69,41 @@ func (t *Trigger) each(
 	}
 	all := newProgress(groups, t.cfg.Mode, t.reporter, t.planner.policy.nodes)
 	stop := all.start(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
+	var work errgroup.Group
+	work.SetLimit(cmp.Or(parallel, -1))
+	var failed atomic.Bool
 	for i, g := range groups {
 		p := groupProgress{all, i}
-		if !turns.next(ctx) {
-			p.end(turns.skipped(ctx))
-			continue
-		}
-		work.Go(func() {
-			end := do(ctx, p, g)
+		work.Go(func() error {
+			end := skipped(ctx, t.cfg.FailFast && failed.Load())
+			if end.outcome == "" {
+				end = do(ctx, p, g)
+			}
+			if end.outcome.ExitCode() != 0 {
+				failed.Store(true)
+			}
 			p.end(end)
-			turns.done(end)
+			return nil
 		})
 	}
-	work.Wait()
+	_ = work.Wait()
 	stop()
 	return report.Worst(all.close().Groups)
+}
+
+// skipped is the ending of a group that is not started any more; without an outcome if it is.
+func skipped(ctx context.Context, otherFailed bool) ending {
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return ending{report.TimedOut, "not started: " + errTimeout.Error() + "; run the same command again to " +
+			"continue"}
+	case ctx.Err() != nil:
+		return ending{report.Interrupted, "not started"}
+	case otherFailed:
+		return ending{report.Skipped, "not started, because another group failed (--fail-fast)"}
+	default:
+		return ending{}
+	}
 }
 
 func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.Templates) *group {

@@ -44,7 +44,7 @@ func TestToGroup(t *testing.T) {
 		g    group
 		want refresh.Group
 	}{
-		{"nothing is said", group{}, refresh.Group{}},
+		{"empty", group{}, refresh.Group{}},
 		{"a launch configuration", group{LaunchConfigurationName: aws.String("lc")}, refresh.Group{Source: refresh.Source{Configuration: "lc"}}},
 		{
 			"a launch template without a version",
@@ -72,7 +72,7 @@ func TestToGroup(t *testing.T) {
 		{"a capacity in vCPUs", group{DesiredCapacityType: aws.String("vcpu")}, refresh.Group{Weighted: true}},
 		{"the grace period is the warmup", group{HealthCheckGracePeriod: aws.Int32(300)}, refresh.Group{Warmup: 5 * time.Minute}},
 		{
-			"the group's own warmup comes before it, also one of 0",
+			"the group's default warmup has priority, also one of 0",
 			group{HealthCheckGracePeriod: aws.Int32(300), DefaultInstanceWarmup: aws.Int32(0)},
 			refresh.Group{},
 		},
@@ -86,11 +86,11 @@ func TestToGroup(t *testing.T) {
 			group{InstanceMaintenancePolicy: &types.InstanceMaintenancePolicy{MinHealthyPercentage: aws.Int32(-1), MaxHealthyPercentage: aws.Int32(-1)}},
 			refresh.Group{},
 		},
-		{"a service manages it", group{Operator: &types.Operator{Principal: aws.String("eks.amazonaws.com")}}, refresh.Group{Operator: "eks.amazonaws.com"}},
+		{"managed by a service", group{Operator: &types.Operator{Principal: aws.String("eks.amazonaws.com")}}, refresh.Group{Operator: "eks.amazonaws.com"}},
 		{"a warm pool", group{WarmPoolConfiguration: &types.WarmPoolConfiguration{}}, refresh.Group{WarmPool: true}},
 		{"a suspended process", group{SuspendedProcesses: []types.SuspendedProcess{{ProcessName: aws.String("Launch")}}}, refresh.Group{Suspended: []string{"Launch"}}},
 		{"a tag", group{Tags: []types.TagDescription{{Key: aws.String("team"), Value: aws.String("x")}}}, refresh.Group{Tags: map[string]string{"team": "x"}}},
-		{"an instance of which nothing is said", group{Instances: []types.Instance{{}}}, refresh.Group{Instances: []refresh.Instance{{}}}},
+		{"an empty instance", group{Instances: []types.Instance{{}}}, refresh.Group{Instances: []refresh.Instance{{}}}},
 		{
 			"instances",
 			group{Instances: []types.Instance{
@@ -116,23 +116,6 @@ func TestToGroup(t *testing.T) {
 	}
 }
 
-func TestToHook(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		h    types.LifecycleHook
-		want refresh.Hook
-	}{
-		{"nothing is said", types.LifecycleHook{}, refresh.Hook{GlobalTimeout: 48 * time.Hour}},
-		{"of a launch", types.LifecycleHook{LifecycleTransition: aws.String("autoscaling:EC2_INSTANCE_LAUNCHING"), HeartbeatTimeout: aws.Int32(30)}, refresh.Hook{GlobalTimeout: 50 * time.Minute}},
-		{"the API's own bound", types.LifecycleHook{HeartbeatTimeout: aws.Int32(30), GlobalTimeout: aws.Int32(60)}, refresh.Hook{GlobalTimeout: time.Minute}},
-	} {
-		if got := toHook(tt.h); got != tt.want {
-			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestToRefresh(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -142,12 +125,12 @@ func TestToRefresh(t *testing.T) {
 		r    described
 		want refresh.Refresh
 	}{
-		{"nothing is said", described{}, refresh.Refresh{}},
+		{"empty", described{}, refresh.Refresh{}},
 		{"a desired configuration that is empty", described{DesiredConfiguration: &types.DesiredConfiguration{}}, refresh.Refresh{}},
 		{"of a launch template", described{DesiredConfiguration: &types.DesiredConfiguration{LaunchTemplate: spec("lt-1", "node", "7")}}, refresh.Refresh{Desired: &refresh.Source{Template: template("lt-1", "node", "7")}}},
 		{"of a mixed instances policy", described{DesiredConfiguration: &types.DesiredConfiguration{MixedInstancesPolicy: &types.MixedInstancesPolicy{}}}, refresh.Refresh{Desired: &refresh.Source{Mixed: &refresh.Mixed{Policy: types.MixedInstancesPolicy{}}}}},
 		{
-			"under way",
+			"in progress",
 			described{Status: types.InstanceRefreshStatusInProgress, StatusReason: aws.String("Waiting."), StartTime: &start, PercentageComplete: aws.Int32(20), InstancesToUpdate: aws.Int32(4)},
 			refresh.Refresh{Status: refresh.StatusInProgress, Reason: "Waiting.", Started: start, Percent: 20, ToUpdate: 4},
 		},

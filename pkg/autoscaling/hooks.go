@@ -84,9 +84,9 @@ var ErrGone = refresh.ErrGone
 // Config is what a user can set, by environment variables that begin with HOOK_.
 type Config struct {
 	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats of a lifecycle action. 0s: half of the hook's own HeartbeatTimeout, which is right for every hook."`
-	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long Auto Scaling may contradict a message (the instance is not terminating) before the message counts as forged. Auto Scaling's answers are eventually consistent."`
-	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent answers, separated by commas; others are neither held nor completed. Empty: every hook that a message tells of, and, for instances that no message tells of, the hooks that send to the queue or have no target of their own (EventBridge)."`
-	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must have ended, so that it is completed by the agent and not by the timeout. At most a tenth of the global timeout is used."`
+	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long Auto Scaling may contradict a message (the instance is not terminating) before the message counts as unconfirmed. Auto Scaling's answers are eventually consistent."`
+	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent handles, separated by commas; it ignores all others. Empty: every hook that a message names, and, for instances without a message, the hooks that notify the queue or have no target of their own (EventBridge)."`
+	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must end, so that the agent completes the lifecycle action, and not the timeout. At most a tenth of the global timeout is used."`
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -104,7 +104,7 @@ func (c Config) Validate() error {
 	}
 	for _, name := range c.Names {
 		if !isHookName(name) {
-			errs = append(errs, fmt.Errorf("HOOK_NAMES is %q: %q is no name of a lifecycle hook: "+
+			errs = append(errs, fmt.Errorf("HOOK_NAMES is %q: %q is not the name of a lifecycle hook: "+
 				"must be 1 to 255 letters, digits, hyphens, underscores and slashes", strings.Join(c.Names, ","), name))
 			break
 		}

@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,11 +19,14 @@ func recorded(t *testing.T, s *awsim.Server, hook string) awsim.Action {
 			return a
 		}
 	}
-	t.Fatalf("the ledger knows no action of %s", hook)
+	t.Fatalf("the ledger has no action of %s", hook)
 	return awsim.Action{}
 }
 
-func named(a awsim.Action) Action {
+// actionOf is the action of the hook as a message names it.
+func actionOf(t *testing.T, s *awsim.Server, hook string) Action {
+	t.Helper()
+	a := recorded(t, s, hook)
 	return Action{
 		Group: a.Group, Hook: a.Hook, InstanceID: a.InstanceID, Token: a.Token, Launch: a.Transition == awsim.Launching,
 	}
@@ -30,13 +34,13 @@ func named(a awsim.Action) Action {
 
 func TestHTTPHoldAndComplete(t *testing.T) {
 	t.Parallel()
-	s, h, w := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 3 * time.Second, GlobalTimeout: time.Minute})
+	s, h, f := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 3 * time.Second, GlobalTimeout: time.Minute})
 	h.cfg.HeartbeatInterval = 300 * time.Millisecond
-	a := named(recorded(t, s, "drain"))
+	a := actionOf(t, s, "drain")
 	must(t, h.Hold(bounded(t), a, waits(3200*time.Millisecond)))
 	got := recorded(t, s, "drain")
-	if beats := len(got.Heartbeats); !got.ClosedAt.IsZero() || beats < 2 || w.beats > beats || w.beats < beats-1 {
-		t.Fatalf("after more than its timeout, the action is %+v; %d beats told of", got, w.beats)
+	if beats := len(got.Heartbeats); !got.ClosedAt.IsZero() || beats < 2 || f.beats > beats || f.beats < beats-1 {
+		t.Fatalf("after more than its timeout, the action is %+v; %d heartbeats were reported", got, f.beats)
 	}
 	must(t, h.Complete(bounded(t), a, Continue))
 	got = recorded(t, s, "drain")
@@ -53,7 +57,7 @@ func TestHTTPHoldAndComplete(t *testing.T) {
 func TestHTTPDescriptions(t *testing.T) {
 	t.Parallel()
 	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute})
-	a := named(recorded(t, s, "drain"))
+	a := actionOf(t, s, "drain")
 	if got, err := h.Timing(bounded(t), a); err != nil || got != (Timing{time.Minute, 100 * time.Minute}) {
 		t.Errorf("timing %v, %v", got, err)
 	}
@@ -72,29 +76,26 @@ func TestHTTPDescriptions(t *testing.T) {
 	}
 }
 
-// TestHTTPErrorTexts: what the SDK makes of Auto Scaling's refusals is what the decisions stand on.
-func TestHTTPErrorTexts(t *testing.T) {
+// TestHTTPErrors: which of Auto Scaling's errors mean that no action is active.
+func TestHTTPErrors(t *testing.T) {
 	t.Parallel()
 	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
-	a := named(recorded(t, s, "drain"))
-	stray, byInstance, noHook, noGroup := a, a, a, a
-	stray.Token = token
-	byInstance.Token, byInstance.InstanceID = "", "i-00000000000000000"
-	noHook.Hook = "other"
-	noGroup.Group = "other"
+	a := actionOf(t, s, "drain")
 	for _, tt := range []struct {
 		name      string
-		action    Action
+		change    func(*Action)
 		notActive bool
 	}{
-		{"an unknown token", stray, true},
-		{"an unknown instance", byInstance, true},
-		{"an unknown hook", noHook, false},
-		{"an unknown group", noGroup, false},
+		{"an unknown token", func(a *Action) { a.Token = token }, true},
+		{"an unknown instance", func(a *Action) { a.Token, a.InstanceID = "", "i-00000000000000000" }, true},
+		{"an unknown hook", func(a *Action) { a.Hook = "other" }, false},
+		{"an unknown group", func(a *Action) { a.Group = "other" }, false},
 	} {
+		wrong := a
+		tt.change(&wrong)
 		for call, err := range map[string]error{
-			"heartbeat":  h.heartbeat(bounded(t), tt.action),
-			"completion": h.complete(bounded(t), tt.action, Continue),
+			"heartbeat":  h.heartbeat(bounded(t), wrong),
+			"completion": h.complete(bounded(t), wrong, Continue),
 		} {
 			if !isValidation(err) || isNotActive(err) != tt.notActive {
 				t.Errorf("%s: %s: %v", tt.name, call, err)
@@ -103,16 +104,16 @@ func TestHTTPErrorTexts(t *testing.T) {
 	}
 	s.Inject(awsim.Fault{Action: "RecordLifecycleActionHeartbeat", Status: 500, Code: "InternalFailure"})
 	if err := h.heartbeat(bounded(t), a); err == nil || isValidation(err) {
-		t.Errorf("an outage gives %v", err)
+		t.Errorf("a server error gives %v", err)
 	}
 }
 
 func TestHTTPTimedOutActionIsGone(t *testing.T) {
 	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: 2 * time.Second})
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: time.Second})
 	h.cfg.HeartbeatInterval = 200 * time.Millisecond
-	h.cfg.ConfirmTimeout = time.Second // until an instance that no group knows any more counts as gone
-	err := h.Hold(bounded(t), named(recorded(t, s, "drain")), waits(time.Minute))
+	h.cfg.ConfirmTimeout = 500 * time.Millisecond // half of how long an unknown instance is not gone
+	err := h.Hold(bounded(t), actionOf(t, s, "drain"), waits(time.Minute))
 	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "No active Lifecycle Action found") {
 		t.Errorf("got %v", err)
 	}
@@ -121,47 +122,42 @@ func TestHTTPTimedOutActionIsGone(t *testing.T) {
 	}
 }
 
-func TestHTTPTakenButAnsweredWithAnError(t *testing.T) {
+func TestHTTPComplete(t *testing.T) {
 	t.Parallel()
-	s, h, w := simulateHooks(t, awsim.Hook{Name: "drain"})
-	s.Inject(awsim.Fault{Action: "CompleteLifecycleAction", AfterApply: true, Status: 400, Code: "Throttling", Times: 1})
-	must(t, h.Complete(bounded(t), named(recorded(t, s, "drain")), Continue))
-	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByCompletion || len(got.Completions) != 2 {
-		t.Errorf("the action is %+v; failures %v", got, w.fails)
+	for _, tt := range []struct {
+		name        string
+		fault       awsim.Fault
+		token       string // instead of the action's own
+		completions int
+		by          string // what the last completion named
+	}{
+		{"executed, but answered with an error", awsim.Fault{AfterApply: true, Status: 400, Code: "Throttling", Times: 1}, "", 2, "token"},
+		{"dropped calls", awsim.Fault{Drop: true, Times: 2}, "", 1, "token"},
+		{"an old token", awsim.Fault{Service: "none"}, token, 1, "instance"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, h, f := simulateHooks(t, awsim.Hook{Name: "drain"})
+			tt.fault.Action = "CompleteLifecycleAction"
+			s.Inject(tt.fault)
+			a := actionOf(t, s, "drain")
+			a.Token = cmp.Or(tt.token, a.Token)
+			must(t, h.Complete(bounded(t), a, Continue))
+			got := recorded(t, s, "drain")
+			if got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" || len(got.Completions) != tt.completions ||
+				got.Completions[tt.completions-1].By != tt.by {
+				t.Errorf("the action is %+v; failures %v", got, f.fails)
+			}
+		})
 	}
 }
 
-func TestHTTPFailuresThenSuccess(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
-	s.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Drop: true, Times: 2})
-	must(t, h.Complete(bounded(t), named(recorded(t, s, "drain")), Continue))
-	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" {
-		t.Errorf("the action is %+v", got)
-	}
-}
-
-func TestHTTPStaleTokenIsReplacedByTheInstance(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
-	a := named(recorded(t, s, "drain"))
-	a.Token = token
-	must(t, h.Complete(bounded(t), a, Continue))
-	got := recorded(t, s, "drain")
-	if got.ClosedBy != awsim.ByCompletion || got.Completions[len(got.Completions)-1].By != "instance" {
-		t.Errorf("the action is %+v", got)
-	}
-}
-
-func TestHTTPOtherHookGoesOn(t *testing.T) {
+func TestHTTPCompleteLeavesOtherHooks(t *testing.T) {
 	t.Parallel()
 	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"}, awsim.Hook{Name: "other"})
-	a := named(recorded(t, s, "drain"))
+	a := actionOf(t, s, "drain")
 	must(t, h.Complete(bounded(t), a, Continue))
-	if got := recorded(t, s, "other"); !got.ClosedAt.IsZero() {
+	if got := recorded(t, s, "other"); !got.ClosedAt.IsZero() || !h.hasSiblings(bounded(t), a) {
 		t.Errorf("the other hook's action is %+v", got)
-	}
-	if !h.hasSiblings(bounded(t), a) {
-		t.Error("the group's other hook is overlooked")
 	}
 }

@@ -28,10 +28,10 @@ func TestHTTPFind(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		s     refresh.Selection
-		want  string // The names, or a part of the error.
+		want  string // the names, or a part of the error
 		calls int
 	}{
-		{"by names, each once", refresh.Selection{Names: []string{"blue-b", "blue-a", "blue-b"}}, "blue-a blue-b", 1},
+		{"by names, without duplicates", refresh.Selection{Names: []string{"blue-b", "blue-a", "blue-b"}}, "blue-a blue-b", 1},
 		{"by a cluster, whatever tag names it", refresh.Selection{Cluster: "blue"}, "blue-a blue-b blue-c", 1},
 		{"by a tag", refresh.Selection{Tags: map[string]string{"team": "x"}}, "blue-a green-a", 1},
 		{"by a tag of any value", refresh.Selection{Tags: map[string]string{"team": ""}}, "blue-a blue-b green-a", 1},
@@ -47,8 +47,8 @@ func TestHTTPFind(t *testing.T) {
 			"blue-c", 1,
 		},
 		{"by names and a cluster", refresh.Selection{Names: []string{"blue-a", "green-a"}, Cluster: "blue"}, "blue-a", 1},
-		{"names of which one is wrong", refresh.Selection{Names: []string{"blue", "blue-a"}}, "no such Auto Scaling group: blue; there is blue-a, blue-b, blue-c", 2},
-		{"a name like no other", refresh.Selection{Names: []string{"prod"}}, "no such Auto Scaling group: prod; is this the right account and Region?", 2},
+		{"names of which one does not exist", refresh.Selection{Names: []string{"blue", "blue-a"}}, "no such Auto Scaling group: blue; there is blue-a, blue-b, blue-c", 2},
+		{"a name that no other resembles", refresh.Selection{Names: []string{"prod"}}, "no such Auto Scaling group: prod; is this the right account and Region?", 2},
 		{"a cluster without groups", refresh.Selection{Cluster: "red"}, "none is of the cluster red", 1},
 		{"nothing", refresh.Selection{}, "no group is selected", 0},
 	} {
@@ -65,17 +65,10 @@ func TestHTTPFind(t *testing.T) {
 			t.Errorf("%s: %d calls, want %d", tt.name, calls, tt.calls)
 		}
 	}
-}
-
-func TestHTTPFindSuggestsWithoutInstances(t *testing.T) {
-	t.Parallel()
-	s, r, _ := simulateTrigger(t)
-	if _, err := r.Find(bounded(t), refresh.Selection{Names: []string{"blue"}}); !errors.Is(err, refresh.ErrNoGroup) {
-		t.Errorf("a group that is not there: %v", err)
-	}
+	_, err := r.Find(bounded(t), refresh.Selection{Names: []string{"blue"}})
 	calls := s.Calls("autoscaling", "DescribeAutoScalingGroups")
-	if last := calls[len(calls)-1].Values; last.Get("IncludeInstances") != "false" {
-		t.Errorf("similar names are asked for with %v", last)
+	if last := calls[len(calls)-1].Values; !errors.Is(err, refresh.ErrNoGroup) || last.Get("IncludeInstances") != "false" {
+		t.Errorf("%v: similar names are read with %v", err, last)
 	}
 }
 
@@ -94,14 +87,14 @@ func TestHTTPGroup(t *testing.T) {
 		t.Errorf("the instance is %+v", i)
 	}
 	if _, err := r.Group(bounded(t), "other"); !errors.Is(err, refresh.ErrNoGroup) || !strings.Contains(err.Error(), "other") {
-		t.Errorf("a group that is not there: %v", err)
+		t.Errorf("a group that does not exist: %v", err)
 	}
 }
 
 func TestHTTPGroupsShareACall(t *testing.T) {
 	t.Parallel()
 	s, r, _ := simulateTrigger(t)
-	r.described.Max, r.described.Window = 5, time.Minute // The fifth question has them all asked.
+	r.described.Max, r.described.Window = 5, time.Minute // the fifth question starts the call
 	for n, name := range []string{"a", "b", "c"} {
 		must(t, s.CreateGroup(awsim.Group{Name: name, Max: 1}))
 		must(t, s.AddInstance(name, machineID(n), ""))
@@ -114,12 +107,12 @@ func TestHTTPGroupsShareACall(t *testing.T) {
 				t.Errorf("group %s is %+v, %v", name, g, err)
 				return
 			}
-			g.Instances[0].Launched = time.Now() // As Complete does: those who asked for the same must not see it.
+			g.Instances[0].Launched = time.Now() // as Complete does: callers with the same question must not see it
 		})
 	}
 	wg.Wait()
 	if calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"]; calls != 1 {
-		t.Errorf("%d calls for groups that were asked for together", calls)
+		t.Errorf("%d calls for concurrent questions", calls)
 	}
 }
 
@@ -128,14 +121,17 @@ func TestHTTPHooks(t *testing.T) {
 	s, r, _ := simulateTrigger(t)
 	must(t, s.CreateGroup(awsim.Group{Name: "workers", Max: 1}))
 	must(t, s.PutHook("workers", awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute}))
+	must(t, s.PutHook("workers", awsim.Hook{Name: "ready", Transition: awsim.Launching, GlobalTimeout: time.Minute}))
 	hooks, err := r.Hooks(bounded(t), "workers")
 	must(t, err)
-	want := []refresh.Hook{{Name: "drain", Terminating: true, GlobalTimeout: 100 * time.Minute}}
+	want := []refresh.Hook{
+		{Name: "drain", Terminating: true, GlobalTimeout: 100 * time.Minute}, {Name: "ready", GlobalTimeout: time.Minute},
+	}
 	if !slices.Equal(hooks, want) {
 		t.Errorf("the hooks are %+v", hooks)
 	}
 	if _, err := r.Hooks(bounded(t), "other"); err == nil || !strings.Contains(err.Error(), "other") {
-		t.Errorf("the hooks of a group that is not there: %v", err)
+		t.Errorf("the hooks of a group that does not exist: %v", err)
 	}
 }
 
@@ -143,7 +139,7 @@ func TestHTTPRefresh(t *testing.T) {
 	t.Parallel()
 	s, r, w := simulateTrigger(t)
 	createWorkers(t, s, "workers", 2, nil)
-	must(t, s.PutHook("workers", awsim.Hook{Name: "drain"})) // So that the refresh does not end.
+	must(t, s.PutHook("workers", awsim.Hook{Name: "drain"})) // so that the refresh does not end
 	g, err := r.Group(bounded(t), "workers")
 	must(t, err)
 	target := refresh.Target{Source: refresh.Source{Template: &refresh.Template{ID: g.Source.Template.ID, Version: "1"}}}
@@ -167,7 +163,7 @@ func TestHTTPRefresh(t *testing.T) {
 		t.Errorf("its preferences are %+v", p)
 	}
 	if _, err := r.Refresh(bounded(t), "workers", "other"); err == nil || !strings.Contains(err.Error(), "other") {
-		t.Errorf("a refresh that is not there: %v", err)
+		t.Errorf("a refresh that does not exist: %v", err)
 	}
 	if _, err := w.Rollback(bounded(t), "workers"); !errors.Is(err, refresh.ErrIrreversible) {
 		t.Errorf("a rollback to $Default: %v", err)
@@ -175,22 +171,16 @@ func TestHTTPRefresh(t *testing.T) {
 	if got, err := w.Cancel(bounded(t), "workers"); err != nil || got != id {
 		t.Errorf("cancelled %s, %v", got, err)
 	}
-}
-
-func TestHTTPNoRefresh(t *testing.T) {
-	t.Parallel()
-	s, r, w := simulateTrigger(t)
-	must(t, s.CreateGroup(awsim.Group{Name: "workers", Max: 1}))
-	if _, err := w.Cancel(bounded(t), "workers"); !errors.Is(err, refresh.ErrNoRefresh) {
-		t.Errorf("cancel: %v", err)
-	}
-	if _, err := w.Rollback(bounded(t), "workers"); !errors.Is(err, refresh.ErrNoRefresh) {
-		t.Errorf("rollback: %v", err)
+	must(t, s.CreateGroup(awsim.Group{Name: "idle", Max: 1}))
+	_, cancelErr := w.Cancel(bounded(t), "idle")
+	_, rollbackErr := w.Rollback(bounded(t), "idle")
+	if !errors.Is(cancelErr, refresh.ErrNoRefresh) || !errors.Is(rollbackErr, refresh.ErrNoRefresh) {
+		t.Errorf("without a refresh: %v, %v", cancelErr, rollbackErr)
 	}
 	if _, err := w.Rollback(bounded(t), "other"); err == nil || errors.Is(err, refresh.ErrNoRefresh) {
-		t.Errorf("rollback of a group that is not there: %v", err)
+		t.Errorf("rollback of a group that does not exist: %v", err)
 	}
-	if all, err := r.Refreshes(bounded(t), "workers"); err != nil || len(all) > 0 {
+	if all, err := r.Refreshes(bounded(t), "idle"); err != nil || len(all) > 0 {
 		t.Errorf("the refreshes are %v, %v", all, err)
 	}
 }
@@ -203,7 +193,7 @@ func TestHTTPRefreshesNewestFirst(t *testing.T) {
 	for range 3 {
 		id, err := w.Start(bounded(t), refresh.Group{Name: "workers"}, refresh.Target{}, false, refresh.Preferences{})
 		must(t, err)
-		_, _ = w.Cancel(bounded(t), "workers") // It may be over already: there is nothing to replace.
+		_, _ = w.Cancel(bounded(t), "workers") // it may have ended already: there is nothing to replace
 		want = append([]string{id}, want...)
 	}
 	all, err := r.Refreshes(bounded(t), "workers")
@@ -214,23 +204,6 @@ func TestHTTPRefreshesNewestFirst(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestHTTPStartAlwaysSaysWhatTheConsoleWould(t *testing.T) {
-	t.Parallel()
-	s, _, w := simulateTrigger(t)
-	must(t, s.CreateGroup(awsim.Group{Name: "workers", Max: 1}))
-	_, err := w.Start(bounded(t), refresh.Group{Name: "workers"}, refresh.Target{}, true, refresh.Preferences{})
-	must(t, err)
-	sent := s.Calls("autoscaling", "StartInstanceRefresh")[0].Values
-	for key, want := range map[string]string{
-		"SkipMatching": "false", "ScaleInProtectedInstances": "Ignore", "StandbyInstances": "Ignore", "AutoRollback": "false",
-		"MinHealthyPercentage": "", "MaxHealthyPercentage": "", "InstanceWarmup": "", "BakeTime": "",
-	} {
-		if got := sent.Get("Preferences." + key); got != want {
-			t.Errorf("%s is sent as %q, want %q", key, got, want)
-		}
 	}
 }
 
@@ -245,11 +218,11 @@ func TestHTTPPauseAndResume(t *testing.T) {
 	}
 	must(t, w.Pause(bounded(t), "workers"))
 	if got := suspended(); !slices.Equal(got, []string{"InstanceRefresh"}) {
-		t.Errorf("after the pause %v is suspended", got)
+		t.Errorf("after Pause %v is suspended", got)
 	}
 	must(t, w.Resume(bounded(t), "workers"))
 	if got := suspended(); len(got) > 0 {
-		t.Errorf("after it %v is suspended", got)
+		t.Errorf("after Resume %v is suspended", got)
 	}
 }
 
@@ -257,7 +230,7 @@ func TestHTTPMarkAndTerminate(t *testing.T) {
 	t.Parallel()
 	s, r, w := simulateTrigger(t)
 	createWorkers(t, s, "workers", 3, nil)
-	must(t, w.MarkUnhealthy(bounded(t), machineID(0))) // In its grace period.
+	must(t, w.MarkUnhealthy(bounded(t), machineID(0))) // in its grace period
 	must(t, s.WaitInstances(bounded(t), "workers", func(all []awsim.Instance) bool {
 		return !slices.ContainsFunc(all, func(i awsim.Instance) bool { return i.ID == machineID(0) })
 	}))
@@ -269,7 +242,7 @@ func TestHTTPMarkAndTerminate(t *testing.T) {
 		"mark": w.MarkUnhealthy(bounded(t), machineID(99)), "terminate": w.Terminate(bounded(t), machineID(99)),
 	} {
 		if !errors.Is(err, refresh.ErrGone) || !strings.Contains(err.Error(), machineID(99)) {
-			t.Errorf("%s an instance that is not there: %v", call, err)
+			t.Errorf("%s an instance that does not exist: %v", call, err)
 		}
 	}
 	s.Inject(awsim.Fault{
@@ -277,7 +250,7 @@ func TestHTTPMarkAndTerminate(t *testing.T) {
 		Message: "Currently, desiredSize equals minSize (2).",
 	})
 	if err := w.Terminate(bounded(t), machineID(2)); err == nil || errors.Is(err, refresh.ErrGone) {
-		t.Errorf("a group at its least: %v", err)
+		t.Errorf("a group at its minimum: %v", err)
 	}
 }
 
@@ -313,23 +286,7 @@ func TestHTTPSurge(t *testing.T) {
 	}
 }
 
-func TestHTTPThrottledCallsAreRetried(t *testing.T) {
-	t.Parallel()
-	s, r, w := simulateTrigger(t)
-	createWorkers(t, s, "workers", 1, nil)
-	for _, action := range []string{"DescribeAutoScalingGroups", "StartInstanceRefresh"} {
-		s.Inject(awsim.Fault{Action: action, Code: "Throttling", Message: "Rate exceeded", Times: 2})
-	}
-	found, err := r.Find(bounded(t), refresh.Selection{Names: []string{"workers"}})
-	must(t, err)
-	_, err = w.Start(bounded(t), found[0], refresh.Target{}, false, refresh.Preferences{})
-	must(t, err)
-	if got := s.Requests()["autoscaling.DescribeAutoScalingGroups"]; got != 3 {
-		t.Errorf("%d calls, two of them throttled", got)
-	}
-}
-
-func TestHTTPTerminateIsSentAgainOnlyIfItWasRefused(t *testing.T) {
+func TestHTTPTerminateIsRetriedOnlyIfThrottled(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -337,10 +294,10 @@ func TestHTTPTerminateIsSentAgainOnlyIfItWasRefused(t *testing.T) {
 		calls int
 		lost  bool
 	}{
-		{"nothing is wrong", awsim.Fault{Action: "none"}, 1, false},
+		{"no fault", awsim.Fault{Action: "none"}, 1, false},
 		{"throttled twice", awsim.Fault{Code: "Throttling", Times: 2}, 3, false},
-		{"the answer is lost", awsim.Fault{Drop: true, AfterApply: true, Times: 1}, 1, true},
-		{"the answer is an error of the server", awsim.Fault{Status: http.StatusInternalServerError, AfterApply: true, Times: 1}, 1, true},
+		{"the response is lost", awsim.Fault{Drop: true, AfterApply: true, Times: 1}, 1, true},
+		{"the response is a server error", awsim.Fault{Status: http.StatusInternalServerError, AfterApply: true, Times: 1}, 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -348,7 +305,7 @@ func TestHTTPTerminateIsSentAgainOnlyIfItWasRefused(t *testing.T) {
 			createWorkers(t, s, "workers", 2, nil)
 			s.Inject(tt.fault)
 			if err := w.Terminate(bounded(t), machineID(0)); (err != nil) != tt.lost || errors.Is(err, refresh.ErrGone) {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("got %v", err)
 			}
 			if got := s.Requests()["autoscaling.TerminateInstanceInAutoScalingGroup"]; got != tt.calls {
 				t.Errorf("%d calls", got)

@@ -44,7 +44,7 @@ func simulateTrigger(t *testing.T) (*awsim.Server, *Reader, *Writer) {
 
 // simulateHooks returns Hooks of a group with one terminating instance that waits for these hooks. Their client
 // does not retry.
-func simulateHooks(t *testing.T, hooks ...awsim.Hook) (*awsim.Server, *Hooks, *watcher) {
+func simulateHooks(t *testing.T, hooks ...awsim.Hook) (*awsim.Server, *Hooks, *fakeAPI) {
 	t.Helper()
 	s, client := simulate(t, func(o *sdk.Options) { o.RetryMaxAttempts = 1 })
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 3, Tags: map[string]string{
@@ -55,8 +55,8 @@ func simulateHooks(t *testing.T, hooks ...awsim.Hook) (*awsim.Server, *Hooks, *w
 		must(t, s.PutHook(groupName, hook))
 	}
 	must(t, s.Terminate(instanceID, true))
-	h, w := newHooks(client)
-	return s, h, w
+	observer := newAPI()
+	return s, newHooks(client, observer), observer
 }
 
 func must(t *testing.T, err error) {

@@ -38,23 +38,23 @@ func TestSuspend(t *testing.T) {
 		failed    string
 	}{
 		{
-			name: "the tag comes first", ask: []string{"AZRebalance", "AlarmNotification"},
+			name: "the tag is set first", ask: []string{"AZRebalance", "AlarmNotification"},
 			want: []string{"AZRebalance", "AlarmNotification"},
 			done: []string{"tag AZRebalance AlarmNotification", "suspend AZRebalance,AlarmNotification"},
 		},
 		{
-			name: "what somebody else has suspended stays theirs", suspended: []string{"AZRebalance"},
+			name: "what another client has suspended is not tagged", suspended: []string{"AZRebalance"},
 			ask: []string{"AZRebalance", "ScheduledActions"}, want: []string{"ScheduledActions"},
 			done: []string{"tag ScheduledActions", "suspend ScheduledActions"},
 		},
-		{name: "all are suspended by somebody else", suspended: []string{"AZRebalance"}, ask: []string{"AZRebalance"}},
-		{name: "suspended by a run before", suspended: []string{"AZRebalance"}, tag: "AZRebalance", ask: []string{"AZRebalance"}},
+		{name: "another client has suspended all", suspended: []string{"AZRebalance"}, ask: []string{"AZRebalance"}},
+		{name: "suspended by an earlier run", suspended: []string{"AZRebalance"}, tag: "AZRebalance", ask: []string{"AZRebalance"}},
 		{
-			name: "a run before was ended between tag and process", tag: "AZRebalance", ask: []string{"AZRebalance"},
+			name: "an earlier run ended between tag and call", tag: "AZRebalance", ask: []string{"AZRebalance"},
 			want: []string{"AZRebalance"}, done: []string{"suspend AZRebalance"},
 		},
 		{
-			name: "one more than a run before", suspended: []string{"AZRebalance"}, tag: "AZRebalance",
+			name: "one more than an earlier run", suspended: []string{"AZRebalance"}, tag: "AZRebalance",
 			ask: []string{"AZRebalance", "ScheduledActions"}, want: []string{"ScheduledActions"},
 			done: []string{"tag AZRebalance ScheduledActions", "suspend ScheduledActions"},
 		},

@@ -19,7 +19,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// changes notes what a Writer asks for. A call whose name is in fails is refused.
+// changes records the calls of a Writer. A call whose name is in fails returns that error.
 type changes struct {
 	ChangesAPI
 	fails map[string]error
@@ -70,21 +70,21 @@ func TestRaise(t *testing.T) {
 		done    []string
 		failed  string
 	}{
-		{name: "the tag comes before the capacity", desired: 3, by: 2, want: refresh.Surge{From: 3, To: 5}, done: []string{"tag 3-5", "set 5"}},
-		{name: "more than the group's most changes nothing", desired: 3, by: 3, failed: "from 3 to 6: its maximum is 5"},
+		{name: "the tag is set before the capacity", desired: 3, by: 2, want: refresh.Surge{From: 3, To: 5}, done: []string{"tag 3-5", "set 5"}},
+		{name: "above the group's maximum: nothing is changed", desired: 3, by: 3, failed: "from 3 to 6: its maximum is 5"},
 		{name: "by nothing", desired: 3, failed: "by 0"},
-		{name: "interrupted behind the tag: it goes on", desired: 3, tag: "3-4", by: 2, want: refresh.Surge{From: 3, To: 4}, done: []string{"set 4"}},
+		{name: "an earlier run ended between tag and call", desired: 3, tag: "3-4", by: 2, want: refresh.Surge{From: 3, To: 4}, done: []string{"set 4"}},
 		{name: "raised already", desired: 4, tag: "3-4", by: 1, want: refresh.Surge{From: 3, To: 4}},
-		{name: "given back in part already", desired: 4, tag: "3-5", by: 2, want: refresh.Surge{From: 3, To: 5}},
-		{name: "lowered by somebody since: raised from there", desired: 2, tag: "3-4", by: 1, want: refresh.Surge{From: 2, To: 3}, done: []string{"tag 2-3", "set 3"}},
-		{name: "the group's most has fallen behind the tag", desired: 4, tag: "4-6", by: 2, failed: "from 4 to 6: its maximum is 5"},
+		{name: "a part is undone already", desired: 4, tag: "3-5", by: 2, want: refresh.Surge{From: 3, To: 5}},
+		{name: "lowered by another client since: raised from there", desired: 2, tag: "3-4", by: 1, want: refresh.Surge{From: 2, To: 3}, done: []string{"tag 2-3", "set 3"}},
+		{name: "the group's maximum is below the tag", desired: 4, tag: "4-6", by: 2, failed: "from 4 to 6: its maximum is 5"},
 		{name: "without a tag nothing is raised", desired: 3, by: 1, fails: map[string]error{"tag": errors.New("denied")}, done: []string{"tag 3-4"}, failed: "denied"},
 		{
-			name: "refused: the tag goes again", desired: 3, by: 1, fails: map[string]error{"set": refused},
+			name: "refused: the tag is removed", desired: 3, by: 1, fails: map[string]error{"set": refused},
 			want: refresh.Surge{From: 3, To: 4}, done: []string{"tag 3-4", "set 4", "untag workers"}, failed: "above max value",
 		},
 		{
-			name: "no answer: the tag stays, for it may have been raised", desired: 3, by: 1, fails: map[string]error{"set": errors.New("timeout")},
+			name: "no answer: the tag stays, since the capacity may have been raised", desired: 3, by: 1, fails: map[string]error{"set": errors.New("timeout")},
 			want: refresh.Surge{From: 3, To: 4}, done: []string{"tag 3-4", "set 4"}, failed: "timeout",
 		},
 	} {
@@ -100,7 +100,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// fails tells whether the error has the text in it, or is none if there is to be none.
+// fails reports whether the error contains the text, or is nil if the text is empty.
 func fails(err error, text string) bool {
 	if text == "" || err == nil {
 		return text == "" && err == nil
@@ -119,13 +119,13 @@ func TestLower(t *testing.T) {
 		done    []string
 		failed  string
 	}{
-		{name: "the tag goes last", desired: 5, tag: "3-5", want: true, done: []string{"set 3", "untag workers"}},
-		{name: "never below the group's least", desired: 5, tag: "1-5", want: true, done: []string{"set 2", "untag workers"}},
-		{name: "given back in part already", desired: 4, tag: "3-5", want: true, done: []string{"set 3", "untag workers"}},
-		{name: "given back wholly: only the tag goes", desired: 3, tag: "3-5", done: []string{"untag workers"}},
-		{name: "raised by somebody: only the tag goes", desired: 5, tag: "3-4", done: []string{"untag workers"}},
-		{name: "lowered by somebody: only the tag goes", desired: 2, tag: "3-5", done: []string{"untag workers"}},
-		{name: "a tag that says nothing goes", desired: 4, tag: "x", done: []string{"untag workers"}},
+		{name: "the tag is removed last", desired: 5, tag: "3-5", want: true, done: []string{"set 3", "untag workers"}},
+		{name: "not below the group's minimum", desired: 5, tag: "1-5", want: true, done: []string{"set 2", "untag workers"}},
+		{name: "a part is undone already", desired: 4, tag: "3-5", want: true, done: []string{"set 3", "untag workers"}},
+		{name: "undone already: only the tag is removed", desired: 3, tag: "3-5", done: []string{"untag workers"}},
+		{name: "raised by another client: only the tag is removed", desired: 5, tag: "3-4", done: []string{"untag workers"}},
+		{name: "lowered by another client: only the tag is removed", desired: 2, tag: "3-5", done: []string{"untag workers"}},
+		{name: "an invalid tag is removed", desired: 4, tag: "x", done: []string{"untag workers"}},
 		{name: "no tag", desired: 4},
 		{name: "refused: the tag stays", desired: 5, tag: "3-5", fails: map[string]error{"set": errors.New("denied")}, done: []string{"set 3"}, failed: "denied"},
 	} {
@@ -160,14 +160,14 @@ func TestStartDesiredConfiguration(t *testing.T) {
 		want   *types.DesiredConfiguration
 		failed string
 	}{
-		{name: "a template goes by its id alone", source: refresh.Source{Template: template("lt-1", "node", "7")}, want: &types.DesiredConfiguration{LaunchTemplate: byID("lt-1", "7")}},
+		{name: "a template is named by its id only", source: refresh.Source{Template: template("lt-1", "node", "7")}, want: &types.DesiredConfiguration{LaunchTemplate: byID("lt-1", "7")}},
 		{
-			name: "a template that only its name is known of", source: refresh.Source{Template: &refresh.Template{Name: "node"}},
+			name: "a template without an id", source: refresh.Source{Template: &refresh.Template{Name: "node"}},
 			want: &types.DesiredConfiguration{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("node"), Version: aws.String("$Default")}},
 		},
 		{name: "not pinned", source: refresh.Source{Template: template("lt-1", "node", "7")}, free: true},
 		{name: "a launch configuration cannot be desired", source: refresh.Source{Configuration: "lc"}},
-		{name: "a mixed instances policy is sent whole, but for the versions", group: mixed, source: refresh.Source{Mixed: &target}, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
+		{name: "a mixed instances policy is sent as it was described, with other versions", group: mixed, source: refresh.Source{Mixed: &target}, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
 		{name: "a policy that was not described", group: refresh.Group{Name: "workers"}, source: refresh.Source{Mixed: &target}, failed: "group workers"},
 		{name: "another policy", group: mixed, source: refresh.Source{Mixed: &refresh.Mixed{}}, failed: "is not made of"},
 	} {
@@ -184,7 +184,7 @@ func TestStartDesiredConfiguration(t *testing.T) {
 	}
 }
 
-func TestPreferencesWire(t *testing.T) {
+func TestFromPreferences(t *testing.T) {
 	t.Parallel()
 	always := func(change func(*types.RefreshPreferences)) *types.RefreshPreferences {
 		p := &types.RefreshPreferences{
@@ -199,14 +199,14 @@ func TestPreferencesWire(t *testing.T) {
 		p    refresh.Preferences
 		want *types.RefreshPreferences
 	}{
-		{"what is sent always", refresh.Preferences{}, always(func(*types.RefreshPreferences) {})},
+		{"sent always", refresh.Preferences{}, always(func(*types.RefreshPreferences) {})},
 		{"matching, protected, standby", refresh.Preferences{SkipMatching: true, Protected: "Wait", Standby: "Terminate"}, always(func(p *types.RefreshPreferences) {
 			p.SkipMatching, p.ScaleInProtectedInstances, p.StandbyInstances = aws.Bool(true), "Wait", "Terminate"
 		})},
-		{"a warmup of 0 is not none", refresh.Preferences{Warmup: new(time.Duration(0))}, always(func(p *types.RefreshPreferences) {
+		{"a warmup of 0 is sent", refresh.Preferences{Warmup: new(time.Duration(0))}, always(func(p *types.RefreshPreferences) {
 			p.InstanceWarmup = aws.Int32(0)
 		})},
-		{"parts of a second count as one", refresh.Preferences{Bake: new(1500 * time.Millisecond)}, always(func(p *types.RefreshPreferences) {
+		{"parts of a second are rounded up", refresh.Preferences{Bake: new(1500 * time.Millisecond)}, always(func(p *types.RefreshPreferences) {
 			p.BakeTime = aws.Int32(2)
 		})},
 		{"percentages, checkpoints and alarms", refresh.Preferences{
@@ -223,7 +223,7 @@ func TestPreferencesWire(t *testing.T) {
 	}
 }
 
-func TestVerdicts(t *testing.T) {
+func TestWrap(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		code, message string
@@ -252,4 +252,8 @@ func TestVerdicts(t *testing.T) {
 	if err := wrap(nil, "do it"); err != nil {
 		t.Errorf("success is %v", err)
 	}
+}
+
+func policyOf(s *refresh.Source) types.MixedInstancesPolicy {
+	return s.Mixed.Policy.(types.MixedInstancesPolicy)
 }

@@ -53,7 +53,7 @@ func BenchmarkPass(b *testing.B) {
 		p.Spec.Selector.MatchLabels["app"] = fmt.Sprint("app-", i)
 		l.update(p)
 	}
-	d := &Drainer{client: fake.NewClientset(), cfg: defaults, policy: defaults.policy(), observer: &recorder{}, pdbs: l}
+	d := &Drainer{client: fake.NewClientset(), cfg: defaults, policy: defaults.policy(), observer: newRecorder(), pdbs: l}
 	if d.rules, err = newRules(defaults, Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}); err != nil {
 		b.Fatal(err)
 	}

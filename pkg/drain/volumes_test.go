@@ -109,31 +109,23 @@ func TestADrainWaitsForTheVolumesOfItsPods(t *testing.T) {
 			objects: []runtime.Object{daemon("data"), bound("data", "pv-d")},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newFixture(t, tt.cfg, append(tt.objects, running("a"))...)
-				wait := w.drain(tt.timeout)
-				if tt.detach > 0 {
-					elapse(tt.detach)
-					w.detach("a")
-				}
-				report, err := wait()
-				if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
-					t.Errorf("got %+v, %v, want %v", report, err, tt.want)
-				}
-				if w.reported("volumes left") != tt.left {
-					t.Errorf("the observer was told %q", w.reports)
-				}
-				claims := 0
-				for _, a := range w.client.Actions() {
-					if a.Matches("get", "persistentvolumeclaims") {
-						claims++
-					}
-				}
-				if claims != tt.requests {
-					t.Errorf("claims were read %d times, want %d", claims, tt.requests)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			w := newFixture(t, tt.cfg, append(tt.objects, running("a"))...)
+			wait := w.drain(tt.timeout)
+			if tt.detach > 0 {
+				elapse(tt.detach)
+				w.detach("a")
+			}
+			report, err := wait()
+			if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
+				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
+			}
+			if left := w.countRecords("volumes left") > 0; left != tt.left {
+				t.Errorf("volumes were left: %v, want %v", left, tt.left)
+			}
+			if claims := w.countRequests("get", "persistentvolumeclaims"); claims != tt.requests {
+				t.Errorf("claims were read %d times, want %d", claims, tt.requests)
+			}
 		})
 	}
 }
@@ -143,16 +135,12 @@ func TestVolumesAreWaitedForFromTheInstantWhenTheNodeIsEmpty(t *testing.T) {
 		w := newFixture(t, volumeConfig, running("a"), attachment("a", "n", "pv-a"))
 		wait := w.drain(time.Hour)
 		elapse(time.Minute)
-		if err := w.client.Tracker().Add(running("late")); err != nil {
-			t.Fatal(err)
-		}
+		w.add(running("late"))
 		report, err := wait()
 		if err != nil || report.Total != 2 || report.Took.Round(time.Second) != 190*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.reported("0 of 1 left [1 volumes are still attached]") {
-			t.Errorf("the observer was told %q", w.reports)
-		}
+		w.expect(t, "0 of 1 left [1 volumes are still attached]")
 	})
 }
 
@@ -165,9 +153,7 @@ func TestALoadBalancerAndVolumesAreWaitedForTogether(t *testing.T) {
 		if err != nil || report.Took.Round(time.Second) != 130*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.reported("[waiting for load balancers to deregister the node 1 volumes are still attached]") {
-			t.Errorf("the observer was told %q", w.reports)
-		}
+		w.expect(t, "[waiting for load balancers to deregister the node 1 volumes are still attached]")
 	})
 }
 
@@ -177,25 +163,23 @@ func TestADrainBeginsWithoutTheRightToWatchVolumesOnlyIfItWaitsForNone(t *testin
 		cfg  Config
 		want bool
 	}{{"volumes are waited for", volumeConfig, false}, {"they are not", defaults, true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newFixture(t, defaults)
-				w.cancel(nil)
-				w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewForbidden(podResource, "", nil)
-				})
-				d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
-				if err != nil {
-					t.Fatal(err)
-				}
-				done := make(chan struct{})
-				go func() { d.Run(t.Context()); close(done) }()
-				t.Cleanup(func() { <-done })
-				elapse(time.Second)
-				if got := d.Synced(); got != tt.want {
-					t.Errorf("synced: got %v", got)
-				}
+		virtual(t, tt.name, func(t *testing.T) {
+			w := newFixture(t, defaults)
+			w.cancel(nil)
+			w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(podResource, "", nil)
 			})
+			d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() { d.Run(t.Context()); close(done) }()
+			t.Cleanup(func() { <-done })
+			elapse(time.Second)
+			if got := d.Synced(); got != tt.want {
+				t.Errorf("synced: got %v", got)
+			}
 		})
 	}
 }

@@ -290,6 +290,9 @@ func TestPreflight(t *testing.T) {
 					got = f
 				}
 			}
+			if !slices.Contains(Checks(), tt.check) {
+				t.Errorf("there is no check %s", tt.check)
+			}
 			if got.Level != tt.want || !strings.Contains(got.Text, tt.text) {
 				t.Errorf("got %+v, want %q: %q", got, tt.want, tt.text)
 			}

@@ -105,7 +105,7 @@ func TestWithoutKubernetes(t *testing.T) {
 			run := runTrigger(t, a.Server, []string{
 				"KUBECONFIG=" + tt.kubeconfig(w), "TRIGGER_POLL_INTERVAL=200ms", "TRIGGER_ASG=" + group,
 			})
-			run.ends(0, `going on without Kubernetes: .*`+tt.says, `2 instances replaced`)
+			run.ends(0, `continuing without Kubernetes: .*`+tt.says, `2 instances replaced`)
 			if n := strings.Count(run.output(), "without Kubernetes"); n != 1 {
 				t.Errorf("it was told %d times", n)
 			}

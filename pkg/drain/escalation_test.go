@@ -270,3 +270,20 @@ func TestDecideForcesUnhealthyPods(t *testing.T) {
 		},
 	})
 }
+
+func TestTurnsBehindOnes(t *testing.T) {
+	behind := func(n int) func(*Budget) { return func(b *Budget) { b.PodsOnLaterNodes = n } }
+	runRows(t, []row{
+		{
+			name: "pods of later drains have their turns after it", policy: func(p *Policy) { p.ForceSpacing = m },
+			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(3, behind(2))), now: 7*m + 29*s,
+			want: "wait a blocked-by-budget x/b; again 7m30s",
+		},
+		{
+			name: "and of two budgets the one that holds more counts", policy: func(p *Policy) { p.ForceSpacing = m },
+			pods:    []Pod{pod("a", budgeted("x/b", "x/c"))},
+			budgets: map[string]Budget{"x/b": budget(3, behind(1)), "x/c": budget(3, behind(3))}, now: 6*m + 30*s,
+			want: "delete a in 30s",
+		},
+	})
+}

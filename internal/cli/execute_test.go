@@ -7,7 +7,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// TestDetailedExitCode: a plan ends with 2 if a run would have something to do, to leave, or to refuse.
+// TestDetailedExitCode: the code is 2 if a run would replace, keep or refuse something.
 func TestDetailedExitCode(t *testing.T) {
 	t.Parallel()
 	refused := []refresh.Finding{{Check: "target", Level: refresh.Refuse}}
@@ -20,14 +20,14 @@ func TestDetailedExitCode(t *testing.T) {
 	}{
 		{"nothing is outdated", report.Plan{}, nil, 0},
 		{"something is outdated", report.Plan{Outdated: 1}, nil, 2},
-		{"all that is outdated is kept", report.Plan{Kept: 1}, nil, 2},
+		{"everything outdated is kept", report.Plan{Kept: 1}, nil, 2},
 		{"a run would be refused", report.Plan{Findings: refused}, nil, 2},
-		{"a run would be refused, but for what is allowed", report.Plan{Findings: refused}, []string{"target"}, 0},
-		{"a run would be warned", report.Plan{Findings: warned}, nil, 0},
+		{"a run would be refused, and is allowed", report.Plan{Findings: refused}, []string{"target"}, 0},
+		{"a run would have a warning", report.Plan{Findings: warned}, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := detailed([]report.Plan{{}, tt.plan}, tt.allowed); got != tt.want {
+			if got := detailedExitCode([]report.Plan{{}, tt.plan}, tt.allowed); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
