@@ -29,7 +29,7 @@ func groupClient(t testing.TB, s *awsim.Server) *autoscaling.Client {
 	t.Helper()
 	return autoscaling.New(autoscaling.Options{
 		Region:       "eu-central-1",
-		BaseEndpoint: aws.String(s.URL()),
+		BaseEndpoint: new(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
 		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
@@ -61,6 +61,16 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// do calls an action of an SDK client, which must succeed.
+func do[In, Out, Opt any](
+	t testing.TB, call func(context.Context, *In, ...func(*Opt)) (*Out, error), in *In,
+) *Out {
+	t.Helper()
+	out, err := call(t.Context(), in)
+	must(t, err)
+	return out
 }
 
 // said is the message of an error as the SDK reports it.
@@ -116,14 +126,14 @@ func TestAutoScalingErrors(t *testing.T) {
 	const token = "12345678-1234-1234-1234-123456789012"
 	complete := func(group, hook, token, instance, result string) error {
 		in := autoscaling.CompleteLifecycleActionInput{
-			AutoScalingGroupName: aws.String(group), LifecycleHookName: aws.String(hook),
-			LifecycleActionResult: aws.String(result),
+			AutoScalingGroupName: new(group), LifecycleHookName: new(hook),
+			LifecycleActionResult: new(result),
 		}
 		if token != "" {
-			in.LifecycleActionToken = aws.String(token)
+			in.LifecycleActionToken = new(token)
 		}
 		if instance != "" {
-			in.InstanceId = aws.String(instance)
+			in.InstanceId = new(instance)
 		}
 		_, err := c.CompleteLifecycleAction(t.Context(), &in)
 		return err
@@ -160,8 +170,8 @@ func TestAutoScalingErrors(t *testing.T) {
 		"heartbeat for an action that is not active": {
 			call: func() error {
 				_, err := c.RecordLifecycleActionHeartbeat(t.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
-					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
-					LifecycleActionToken: aws.String(token),
+					AutoScalingGroupName: new(groupName), LifecycleHookName: new("drain"),
+					LifecycleActionToken: new(token),
 				})
 				return err
 			},
@@ -171,7 +181,7 @@ func TestAutoScalingErrors(t *testing.T) {
 			call: func() error {
 				_, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
 					&autoscaling.TerminateInstanceInAutoScalingGroupInput{
-						InstanceId: aws.String("i-1"), ShouldDecrementDesiredCapacity: aws.Bool(false),
+						InstanceId: new("i-1"), ShouldDecrementDesiredCapacity: new(false),
 					})
 				return err
 			},
@@ -184,8 +194,8 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a hook that is too short": {
 			call: func() error {
 				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("short"),
-					LifecycleTransition: aws.String(awsim.Terminating), HeartbeatTimeout: aws.Int32(29),
+					AutoScalingGroupName: new(groupName), LifecycleHookName: new("short"),
+					LifecycleTransition: new(awsim.Terminating), HeartbeatTimeout: new(int32(29)),
 				})
 				return err
 			},
@@ -195,10 +205,10 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a hook whose queue does not exist": {
 			call: func() error {
 				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("deaf"),
-					LifecycleTransition:   aws.String(awsim.Terminating),
-					NotificationTargetARN: aws.String("arn:aws:sqs:eu-central-1:123456789012:nowhere"),
-					RoleARN:               aws.String("arn:aws:iam::123456789012:role/r"),
+					AutoScalingGroupName: new(groupName), LifecycleHookName: new("deaf"),
+					LifecycleTransition:   new(awsim.Terminating),
+					NotificationTargetARN: new("arn:aws:sqs:eu-central-1:123456789012:nowhere"),
+					RoleARN:               new("arn:aws:iam::123456789012:role/r"),
 				})
 				return err
 			},
@@ -209,7 +219,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a group that has instances is deleted": {
 			call: func() error {
 				_, err := c.DeleteAutoScalingGroup(t.Context(),
-					&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String(groupName)})
+					&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: new(groupName)})
 				return err
 			},
 			code: "ResourceInUse",
@@ -224,7 +234,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a page that is not there": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingGroups(t.Context(),
-					&autoscaling.DescribeAutoScalingGroupsInput{NextToken: aws.String("***")})
+					&autoscaling.DescribeAutoScalingGroupsInput{NextToken: new("***")})
 				return err
 			},
 			code: "InvalidNextToken",
@@ -242,7 +252,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"more groups on a page than a hundred": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingGroups(t.Context(),
-					&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: aws.Int32(101)})
+					&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: new(int32(101))})
 				return err
 			},
 			want: "1 validation error detected: Value '101' at 'maxRecords' failed to satisfy constraint: " +
@@ -251,7 +261,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"groups by a filter that there is not": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
-					Filters: []types.Filter{{Name: aws.String("key"), Values: []string{"team"}}},
+					Filters: []types.Filter{{Name: new("key"), Values: []string{"team"}}},
 				})
 				return err
 			},
@@ -289,7 +299,7 @@ func orValidation(code string) string {
 
 func desire(ctx context.Context, c *autoscaling.Client, n int32) error {
 	_, err := c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-		AutoScalingGroupName: aws.String(groupName), DesiredCapacity: aws.Int32(n),
+		AutoScalingGroupName: new(groupName), DesiredCapacity: new(int32(n)),
 	})
 	return err
 }
@@ -317,12 +327,12 @@ func TestGroupsByPage(t *testing.T) {
 		must(t, s.CreateGroup(awsim.Group{Name: fmt.Sprintf("g%03d", i), Tags: map[string]string{"team": "blue"}}))
 	}
 	c := groupClient(t, s)
-	tagged := []types.Filter{{Name: aws.String("tag:team"), Values: []string{"blue"}}}
+	tagged := []types.Filter{{Name: new("tag:team"), Values: []string{"blue"}}}
 	for name, row := range map[string]struct {
 		most  *int32
 		pages int
 	}{
-		"fifty on a page": {pages: 5}, "a hundred at most": {most: aws.Int32(100), pages: 3},
+		"fifty on a page": {pages: 5}, "a hundred at most": {most: new(int32(100)), pages: 3},
 	} {
 		got, pages := groupNames(t, c, &autoscaling.DescribeAutoScalingGroupsInput{
 			MaxRecords: row.most, Filters: tagged,
@@ -342,7 +352,7 @@ func TestGroupsByTag(t *testing.T) {
 	}
 	c := groupClient(t, s)
 	by := func(name string, values ...string) types.Filter {
-		return types.Filter{Name: aws.String(name), Values: values}
+		return types.Filter{Name: new(name), Values: values}
 	}
 	for name, row := range map[string]struct {
 		filters []types.Filter
@@ -390,9 +400,8 @@ func TestInstancesByPage(t *testing.T) {
 
 func TestUnknownInstanceIsAbsent(t *testing.T) {
 	s := workers(t, awsim.Options{})
-	out, err := groupClient(t, s).DescribeAutoScalingInstances(t.Context(),
+	out := do(t, groupClient(t, s).DescribeAutoScalingInstances,
 		&autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{"i-1", instanceID}})
-	must(t, err)
 	if len(out.AutoScalingInstances) != 1 {
 		t.Fatalf("got %v", out.AutoScalingInstances)
 	}
@@ -408,25 +417,22 @@ func TestTags(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	c := groupClient(t, s)
 	tag := types.Tag{
-		Key: aws.String("kubernetes.io/cluster/blue"), Value: aws.String("owned"),
-		PropagateAtLaunch: aws.Bool(true),
-		ResourceId:        aws.String(groupName), ResourceType: aws.String("auto-scaling-group"),
+		Key: new("kubernetes.io/cluster/blue"), Value: new("owned"),
+		PropagateAtLaunch: new(true),
+		ResourceId:        new(groupName), ResourceType: new("auto-scaling-group"),
 	}
-	_, err := c.CreateOrUpdateTags(t.Context(), &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{tag}})
-	must(t, err)
+	do(t, c.CreateOrUpdateTags, &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{tag}})
 	read := func() []types.TagDescription {
-		out, err := c.DescribeTags(t.Context(), &autoscaling.DescribeTagsInput{Filters: []types.Filter{
-			{Name: aws.String("auto-scaling-group"), Values: []string{groupName}},
-			{Name: aws.String("key"), Values: []string{*tag.Key}},
+		out := do(t, c.DescribeTags, &autoscaling.DescribeTagsInput{Filters: []types.Filter{
+			{Name: new("auto-scaling-group"), Values: []string{groupName}},
+			{Name: new("key"), Values: []string{*tag.Key}},
 		}})
-		must(t, err)
 		return out.Tags
 	}
 	if got := read(); len(got) != 1 || *got[0].Value != "owned" || !*got[0].PropagateAtLaunch {
 		t.Errorf("got %v", got)
 	}
-	_, err = c.DeleteTags(t.Context(), &autoscaling.DeleteTagsInput{Tags: []types.Tag{tag}})
-	must(t, err)
+	do(t, c.DeleteTags, &autoscaling.DeleteTagsInput{Tags: []types.Tag{tag}})
 	if got := read(); len(got) != 0 {
 		t.Errorf("still there: %v", got)
 	}
