@@ -364,12 +364,12 @@ func TestRefreshSkipsWhatMatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, Group{Desired: 4, LaunchTemplateVersion: "2"})
-				before := f.s.asg.born
+				before := f.s.asg.launches
 				f.refresh(row.prefs...)
 				if got := f.ends(refreshSuccessful); got.Percent != 100 {
 					t.Errorf("got %+v", got)
 				}
-				if launched := f.s.asg.born - before; launched != row.want {
+				if launched := f.s.asg.launches - before; launched != row.want {
 					t.Errorf("%d launched", launched)
 				}
 			})
@@ -591,7 +591,7 @@ func TestRollbackThatFails(t *testing.T) {
 	})
 }
 
-// At no time do fewer serve, nor more live, than the percentages allow, whatever becomes of the newcomers.
+// At no time do fewer serve, nor more live, than the percentages allow, whatever becomes of the new instances.
 func TestRefreshKeepsItsBounds(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -610,7 +610,7 @@ func TestRefreshKeepsItsBounds(t *testing.T) {
 				synctest.Wait()
 				f.s.asg.mu.Lock()
 				r := g.refreshes[0]
-				c, over := r.look(time.Now()), r.over()
+				c, over := r.count(time.Now()), r.ended()
 				fewest, most := r.prefs.bounds(g.desired)
 				f.s.asg.mu.Unlock()
 				if !over && (c.ready < fewest || c.live > most) {

@@ -19,7 +19,8 @@ const (
 	heartbeatTimeout = 5 * time.Minute
 )
 
-// agent is the product. The messages of a lifecycle hook report to it that all instances are being terminated.
+// agent is the product. The messages of a lifecycle hook report to it that all instances are being
+// terminated.
 type agent struct {
 	*round
 	measured

@@ -63,8 +63,8 @@ func (b *bench) progress(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.log, "%6s  %s\n", since, fmt.Sprintf(format, args...))
 }
 
-// runScenario runs a scenario on a control plane of its own. Its contestants drain one after the other, each round
-// beginning with another one.
+// runScenario runs a scenario on a control plane of its own. Its contestants drain one after the other, each
+// round beginning with another one.
 func (b *bench) runScenario(ctx context.Context, s scenario) (err error) {
 	names := b.contestants
 	if s.AgentOnly {

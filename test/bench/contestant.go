@@ -50,7 +50,8 @@ func (r *round) newContestant() contestant {
 	}
 }
 
-// sampleInterval is how often the peak of a process's memory is read: /proc has it only while the process runs.
+// sampleInterval is how often the peak of a process's memory is read: /proc has it only while the process
+// runs.
 const sampleInterval = 200 * time.Millisecond
 
 // process is a program of a contestant, whose use of memory and CPU is measured.

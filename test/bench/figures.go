@@ -100,11 +100,11 @@ func share(part, of int) float64 {
 	return float64(part) / float64(of)
 }
 
-// releases returns, for each time that a budget began to allow an eviction, the time until the next accepted eviction
-// under it, if one followed. apps has the budget of each pod.
+// releases returns, for each time that a budget began to allow an eviction, the time until the next accepted
+// eviction under it, if one followed. apps has the budget of each pod.
 //
-// The watch of the budgets may lag by some milliseconds, so an eviction may appear to precede the release that allowed
-// it. It counts as immediate: a closed budget accepts no eviction.
+// The watch of the budgets may lag by some milliseconds, so an eviction may appear to precede the release
+// that allowed it. It counts as immediate: a closed budget accepts no eviction.
 func releases(crossings []crossing, requests []cluster.Request, apps map[string]string) []time.Duration {
 	accepted := map[string][]time.Time{}
 	for _, r := range requests {
@@ -172,8 +172,8 @@ func median[T cmp.Ordered](values []T) T {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// medianRounds returns the round with the median makespan of each scenario and contestant, in the order of the input,
-// and divides its makespan by the limit's.
+// medianRounds returns the round with the median makespan of each scenario and contestant, in the order of
+// the input, and divides its makespan by the limit's.
 func medianRounds(all []figures) []figures {
 	type key struct{ scenario, contestant string }
 	spans, shown := map[key][]float64{}, map[key]bool{}

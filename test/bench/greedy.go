@@ -28,13 +28,14 @@ import (
 const (
 	// retryDelay is the time until a refused eviction is sent again.
 	retryDelay = 50 * time.Millisecond
-	// maxInFlight bounds the evictions that wait for a response. With 1,500 at once the API server's flow control
-	// refuses hundreds, and the drain is slower by a third.
+	// maxInFlight bounds the evictions that wait for a response. With 1,500 at once the API server's flow
+	// control refuses hundreds, and the drain is slower by a third.
 	maxInFlight = 100
 )
 
-// greedy empties nodes as fast as the API server allows, at any cost: it cordons all nodes at once, then sends all
-// evictions as fast as they are answered, and each refused one again after 50 ms, whatever Retry-After says.
+// greedy empties nodes as fast as the API server allows, at any cost: it cordons all nodes at once, then
+// sends all evictions as fast as they are answered, and each refused one again after 50 ms, whatever
+// Retry-After says.
 type greedy struct {
 	client kubernetes.Interface
 	job    job

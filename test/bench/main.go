@@ -1,6 +1,6 @@
-// Command bench measures how nodes are drained: by kubectl drain, by the agent, and by a greedy evictor that shows what
-// is possible at all, on the same real control plane. docs/performance.md explains the figures. It leaves nothing
-// behind. A figure that misses its target is reported, and is no failure.
+// Command bench measures how nodes are drained: by kubectl drain, by the agent, and by a greedy evictor that
+// shows what is possible at all, on the same real control plane. docs/performance.md explains the figures.
+// It leaves nothing behind. A figure that misses its target is reported, and is no failure.
 package main
 
 import (

@@ -64,7 +64,9 @@ func observe(
 	nodes := harness.Source{Client: core, Resource: "nodes", Labels: cluster.PoolLabel + "=" + namespace}
 	budgets := harness.Source{Client: policy, Resource: "poddisruptionbudgets", Namespace: namespace}
 	return o, errors.Join(
-		harness.Follow(ctx, pods, o.pod), harness.Follow(ctx, nodes, o.node), harness.Follow(ctx, budgets, o.budget))
+		harness.Follow(ctx, pods, o.pod),
+		harness.Follow(ctx, nodes, o.node),
+		harness.Follow(ctx, budgets, o.budget))
 }
 
 // shrinkPod clears what the benchmark does not read, to save memory.
@@ -120,7 +122,8 @@ func (o *observer) node(n *corev1.Node, gone bool) {
 	})
 }
 
-// isMarked reports whether the node was made unschedulable, by a cordon or by a taint that is not Kubernetes' own.
+// isMarked reports whether the node was made unschedulable, by a cordon or by a taint that is not
+// Kubernetes' own.
 func isMarked(n *corev1.Node) bool {
 	for _, t := range n.Spec.Taints {
 		if t.Effect == corev1.TaintEffectNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
@@ -150,7 +153,8 @@ func (o *observer) wait(ctx context.Context, what string, done func() bool) erro
 	for {
 		o.mu.Lock()
 		ok, changed := done(), o.changed
-		now := fmt.Sprintf("%d pods exist, %d are ready, %d are on the nodes to drain", len(o.pods), o.ready, o.left)
+		now := fmt.Sprintf("%d pods exist, %d are ready, %d are on the nodes to drain",
+			len(o.pods), o.ready, o.left)
 		o.mu.Unlock()
 		if ok {
 			return nil

@@ -30,7 +30,8 @@ func (b *bench) report(to io.Writer) error {
 		return nil
 	}
 	d := document{
-		At: b.startedAt.UTC(), CPUs: runtime.NumCPU(), Scale: b.scale, Shown: medianRounds(b.figures), Rounds: b.figures,
+		At: b.startedAt.UTC(), CPUs: runtime.NumCPU(), Scale: b.scale,
+		Shown: medianRounds(b.figures), Rounds: b.figures,
 	}
 	d.Targets = compare(d.Shown)
 	if _, err := io.WriteString(to, d.text()); err != nil {

@@ -18,8 +18,8 @@ const (
 	accountNamespace = "node-drainer" // Of the contestants' ServiceAccounts.
 	// roundTimeout bounds a round: a drain that takes so long never ends.
 	roundTimeout = 20 * time.Minute
-	// lateTimeout is how long the observer's watch may lag behind a contestant that reports to be done. A pod that is
-	// on the nodes after that was left behind.
+	// lateTimeout is how long the observer's watch may lag behind a contestant that reports to be done. A pod
+	// that is on the nodes after that was left behind.
 	lateTimeout = 5 * time.Second
 )
 

@@ -48,7 +48,7 @@ func scenarios() []scenario {
 		{
 			Name: "freed", Nodes: 20, PodsPerNode: 5, Stop: 5 * time.Second, Guarded: 1,
 			Blocked: 30 * time.Second, Usually: usually(42, 37, 37),
-			Description: "20 nodes of 5 pods, all with budgets that allow nothing for 30 s, then everything; 5 s to stop",
+			Description: "20 nodes of 5 pods, all with budgets that allow nothing for 30 s, then all; 5 s to stop",
 		},
 		{
 			Name: "long", Nodes: 10, PodsPerNode: 20, Stop: time.Minute, Usually: usually(80, 65, 65),
@@ -117,7 +117,8 @@ type workload struct {
 	Budget   string // maxUnavailable of the budget over it; none if empty.
 }
 
-// workloads splits the pods into Deployments: first those with a budget, whose maxUnavailable is 1 or 2 in turn.
+// workloads splits the pods into Deployments: first those with a budget, whose maxUnavailable is 1 or 2 in
+// turn.
 func (s scenario) workloads() []workload {
 	const most = 50 // Pods of a Deployment without a budget.
 	size := s.Replicas

@@ -46,8 +46,8 @@ func each[T any](ctx context.Context, all []T, do func(context.Context, T) error
 	return group.Wait()
 }
 
-// deploy creates the scenario's pods while the nodes to drain are the only ones, then the other nodes, then the
-// budgets. It returns when every pod is ready and counted by its budget.
+// deploy creates the scenario's pods while the nodes to drain are the only ones, then the other nodes, then
+// the budgets. It returns when every pod is ready and counted by its budget.
 func (r *round) deploy(ctx context.Context) error {
 	all := r.scenario.workloads()
 	for _, w := range all {
@@ -116,8 +116,8 @@ func (r *round) free(ctx context.Context) error {
 	})
 }
 
-// fill puts the scenario's background pods on the other nodes, and returns when they are ready. They are created with
-// a node name, which is faster than scheduling them.
+// fill puts the scenario's background pods on the other nodes, and returns when they are ready. They are
+// created with a node name, which is faster than scheduling them.
 func (r *round) fill(ctx context.Context) error {
 	if r.scenario.Background == 0 {
 		return nil

@@ -86,8 +86,8 @@ func (a *agent) run() error {
 	return nil
 }
 
-// restart ends the agent's process by killing or stopping it, and starts the next one after the pause. It does nothing,
-// and returns false, while the agent is being restarted already.
+// restart ends the agent's process by killing or stopping it, and starts the next one after the pause. It
+// does nothing, and returns false, while the agent is being restarted already.
 func (a *agent) restart(ctx context.Context, how string, pause time.Duration) (bool, error) {
 	if !a.turn.TryLock() {
 		return false, nil
@@ -118,7 +118,8 @@ func (a *agent) end(how string) {
 	a.record(p, how)
 }
 
-// record records a process that has exited. One that was stopped must exit with 0, unless it did not handle signals yet.
+// record records a process that has exited. One that was stopped must exit with 0, unless it did not handle
+// signals yet.
 func (a *agent) record(p *process, how string) {
 	r := processRecord{Name: p.name, span: span{p.startedAt, p.endedAt}, Signaled: p.signaled, Ended: how}
 	if how == stopped && p.Cmd.ProcessState.ExitCode() != 0 && !p.stoppedEarly() || how == "" {
@@ -138,8 +139,8 @@ func (a *agent) record(p *process, how string) {
 	}
 }
 
-// stoppedEarly reports whether SIGTERM ended the process before it logged that it had started: it had no message that
-// it could have returned to the queue.
+// stoppedEarly reports whether SIGTERM ended the process before it logged that it had started: it had no
+// message that it could have returned to the queue.
 func (p *process) stoppedEarly() bool {
 	state, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus)
 	text, err := os.ReadFile(p.log)

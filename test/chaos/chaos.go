@@ -54,8 +54,8 @@ func chaos(ctx context.Context, o options, out io.Writer) (err error) {
 	return w.run(ctx, o, dir, out)
 }
 
-// remove removes the folder. It retries for some seconds: a part of the control plane that was killed while it started
-// may still write a file.
+// remove removes the folder. It retries for some seconds: a part of the control plane that was killed while
+// it started may still write a file.
 func remove(ctx context.Context, dir string) error {
 	var err error
 	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true,
@@ -121,7 +121,8 @@ func (w *fixture) environment(o options) func(number int) []string {
 	}
 }
 
-// settle waits until nothing is left to do. It returns how long that took, and what is missing after settleTimeout.
+// settle waits until nothing is left to do. It returns how long that took, and what is missing after
+// settleTimeout.
 func (x *execution) settle(ctx context.Context, r *recorder) string {
 	const enough = 4 // Checks in a row, because what ends may start something else.
 	start := time.Now()

@@ -46,7 +46,8 @@ type execution struct {
 
 func newExecution(w *fixture, f *fleet) *execution {
 	return &execution{
-		fixture: w, fleet: f, used: map[string]time.Time{}, foreignInstances: map[string]bool{}, done: map[string]int{},
+		fixture: w, fleet: f, used: map[string]time.Time{}, foreignInstances: map[string]bool{},
+		done: map[string]int{},
 	}
 }
 
@@ -165,7 +166,9 @@ func (x *execution) release(instanceID string) {
 func (x *execution) terminating(instanceID string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.ContainsFunc(x.removals, func(f removal) bool { return f.InstanceID == instanceID && f.To.IsZero() })
+	return slices.ContainsFunc(x.removals, func(f removal) bool {
+		return f.InstanceID == instanceID && f.To.IsZero()
+	})
 }
 
 // scaleIn makes Auto Scaling terminate an instance and launch another one.
@@ -269,7 +272,9 @@ func (x *execution) console(ctx context.Context, a step) error {
 		return err
 	}
 	x.count(a.What)
-	client := ec2.NewFromConfig(harness.AWSConfig(x.aws.URL(), "admin"), func(o *ec2.Options) { o.RetryMaxAttempts = 10 })
+	client := ec2.NewFromConfig(harness.AWSConfig(x.aws.URL(), "admin"), func(o *ec2.Options) {
+		o.RetryMaxAttempts = 10
+	})
 	x.post.Lock()
 	defer x.post.Unlock()
 	_, err = client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{i.ID}})

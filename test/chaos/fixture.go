@@ -31,8 +31,8 @@ const (
 	heartbeatTimeout = time.Minute
 	// margin is the agents' EVENT_MARGIN, and settle their DRAIN_SETTLE.
 	margin, settle = 3 * time.Second, time.Second
-	// shutdown is how long a machine takes to shut down. It must be longer than lag, so that judge can distinguish
-	// what ended its pods.
+	// shutdown is how long a machine takes to shut down. It must be longer than lag, so that judge can
+	// distinguish what ended its pods.
 	shutdown = 3 * time.Second
 )
 
@@ -119,7 +119,8 @@ func (w *fixture) account(ctx context.Context) error {
 		}
 	}
 	var err error
-	w.kubeconfig, err = w.cluster.ServiceAccount(ctx, agentNamespace, "agent", agentrules.All(), agentrules.Own())
+	w.kubeconfig, err = w.cluster.ServiceAccount(ctx, agentNamespace, "agent",
+		agentrules.All(), agentrules.Own())
 	return err
 }
 

@@ -38,8 +38,8 @@ const (
 	cancelGrace = 15 * time.Second
 	// handOver is the longest time until an agent leads and has its watches after an outage.
 	handoverTime = 10 * time.Second
-	// presence is how long before EC2 takes an instance an agent must have been able to evict: it deletes the last
-	// pods when the deadline is near, and may have to be elected first.
+	// presence is how long before EC2 takes an instance an agent must have been able to evict: it deletes the
+	// last pods when the deadline is near, and may have to be elected first.
 	noticeCover = handoverTime + 5*time.Second
 )
 
@@ -115,8 +115,8 @@ func (j *verdict) action(a awsim.Action) {
 	}
 }
 
-// excused reports whether no agent could complete the action: EC2 took the machine while the hook was pending, or no
-// agent could send heartbeats.
+// excused reports whether no agent could complete the action: EC2 took the machine while the hook was
+// pending, or no agent could send heartbeats.
 func (j *verdict) excused(a awsim.Action) bool {
 	return a.ClosedBy == awsim.ByInterruption && j.taken(a.InstanceID) || j.excusedByOutage(a)
 }
@@ -141,8 +141,8 @@ func (j *verdict) foreignInstances(a awsim.Action) {
 	}
 }
 
-// checkPods judges whether the node was empty when the action was completed. If the API server was down at that moment,
-// it judges by the pods that the termination of the machine killed.
+// checkPods judges whether the node was empty when the action was completed. If the API server was down at
+// that moment, it judges by the pods that the termination of the machine killed.
 func (j *verdict) checkPods(a awsim.Action) {
 	pods := a.PodsAtClose
 	switch {
@@ -166,8 +166,8 @@ func (j *verdict) checkPods(a awsim.Action) {
 // taken reports whether the instance's machine did not wait for any hook.
 func (j *verdict) taken(instanceID string) bool {
 	return slices.ContainsFunc(j.Removals, func(f removal) bool {
-		return f.InstanceID == instanceID && (f.Kind == spot || f.Kind == spotDuringDrain || f.Kind == reservation ||
-			f.Kind == console)
+		return f.InstanceID == instanceID &&
+			slices.Contains([]string{spot, spotDuringDrain, reservation, console}, f.Kind)
 	})
 }
 
@@ -198,8 +198,8 @@ func (j *verdict) mark(instanceID string, at time.Time) (m mark) {
 	return m
 }
 
-// due returns the mark that the drain of the instance's node follows at a time. A node that could not be marked because
-// the API server was down is drained without: from its event on, until the earliest deadline.
+// due returns the mark that the drain of the instance's node follows at a time. A node that could not be
+// marked because the API server was down is drained without: from its event on, until the earliest deadline.
 func (j *verdict) due(instanceID string, at time.Time) mark {
 	m := j.mark(instanceID, at)
 	unmarked := func(f removal) bool {
@@ -215,7 +215,8 @@ func (j *verdict) due(instanceID string, at time.Time) mark {
 	return m
 }
 
-// end returns the earliest deadline that the instance's node ever had, or should have had, or else when it was deleted.
+// end returns the earliest deadline that the instance's node ever had, or should have had, or else when it
+// was deleted.
 func (j *verdict) end(instanceID string) time.Time {
 	var all []time.Time
 	for _, m := range j.nodes[instanceID].Marks {
@@ -248,7 +249,8 @@ func (j *verdict) request(r cluster.Request) {
 	}
 	what := fmt.Sprintf("pod %s/%s of node %s, at %s", p.Namespace, p.Name, p.Node, clock(r.At))
 	if !j.terminating(harness.InstanceOf(p.Node), r.At) {
-		j.violated(onlyTerminating, "%s %s: its instance was not terminating %v", r.Verb, what, j.removalsOf(harness.InstanceOf(p.Node)))
+		j.violated(onlyTerminating, "%s %s: its instance was not terminating %v",
+			r.Verb, what, j.removalsOf(harness.InstanceOf(p.Node)))
 	}
 	if deletes {
 		j.deletion(p, r.At, what)
@@ -265,8 +267,8 @@ func isDeletion(r cluster.Request) bool {
 	return r.Verb == "delete" && r.Resource == "pods" && r.Code == http.StatusOK
 }
 
-// deletion judges the deletion of a pod: it must not be sent before half of the drain's time has passed. A pod without a
-// budget must not be deleted before its grace period has to begin, if that is later.
+// deletion judges the deletion of a pod: it must not be sent before half of the drain's time has passed. A
+// pod without a budget must not be deleted before its grace period has to begin, if that is later.
 func (j *verdict) deletion(p pod, at time.Time, what string) {
 	m := j.due(harness.InstanceOf(p.Node), at)
 	half := m.Deadline.Sub(m.Since) / 2
@@ -280,8 +282,8 @@ func (j *verdict) deletion(p pod, at time.Time, what string) {
 	}
 }
 
-// podAt returns the pod that had the name at the time of the request: the last that the watch had shown by then, or else
-// the first, which it showed late.
+// podAt returns the pod that had the name at the time of the request: the last that the watch had shown by
+// then, or else the first, which it showed late.
 func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
 	for _, p := range j.podsByName[r.Namespace+"/"+r.Name] { // The oldest first.
 		if p.Seen.has(r.At, j.late(r.At)) && (!ok || !p.Seen.From.After(r.At)) {
@@ -291,8 +293,8 @@ func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
 	return found, ok
 }
 
-// terminating reports whether an instance was terminating at a time. A canceled event counts until the agents know. An
-// instance whose launch was abandoned terminates too.
+// terminating reports whether an instance was terminating at a time. A canceled event counts until the
+// agents know. An instance whose launch was abandoned terminates too.
 func (j *verdict) terminating(instanceID string, at time.Time) bool {
 	removed := func(f removal) bool {
 		silence := span{f.To, at}.covered(0, j.unavailable())
@@ -324,14 +326,15 @@ func (j *verdict) interruption(i awsim.Interruption) {
 	}
 }
 
-// boundLate reports whether a scheduler that lags behind has put the pod on a node that had been marked for longer than
-// drains wait for such pods.
+// boundLate reports whether a scheduler that lags behind has put the pod on a node that had been marked for
+// longer than drains wait for such pods.
 func (j *verdict) boundLate(p pod) bool {
 	marks := j.nodes[harness.InstanceOf(p.Node)].Marks
 	return len(marks) > 0 && p.Bound.After(marks[0].Seen.Add(settle+j.late(p.Bound)))
 }
 
-// excusedNotice reports whether at any moment shortly before EC2 took the instance no agent could evict its pods.
+// excusedNotice reports whether at any moment shortly before EC2 took the instance no agent could evict its
+// pods.
 func (f facts) excusedNotice(i awsim.Interruption) bool {
 	return span{i.TakenAt.Add(-noticeCover), i.TakenAt}.covered(0, f.noAgentOrServer()) > 0
 }

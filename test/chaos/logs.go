@@ -19,9 +19,9 @@ type line struct {
 	Outcome  string
 }
 
-// handovers returns the longest time from the end of an agent until another one continued its drains, and from the end
-// of the leader until another agent led, by how the agent was ended. Handovers during an outage of the API server are
-// left out.
+// handovers returns the longest time from the end of an agent until another one continued its drains, and
+// from the end of the leader until another agent led, by how the agent was ended. Handovers during an outage
+// of the API server are left out.
 func handovers(dir string, f facts) (work, lead map[string]time.Duration, err error) {
 	lives := f.Processes
 	logs := map[string][]line{}
@@ -59,7 +59,8 @@ func led(lines []line, at time.Time) (leads bool) {
 	return leads
 }
 
-// next returns the time from the signal that ended an agent to the first such line in the log of another one, or zero.
+// next returns the time from the signal that ended an agent to the first such line in the log of another
+// one, or zero.
 func next(l processRecord, logs map[string][]line, is func(line) bool) (took time.Duration) {
 	for name, lines := range logs {
 		for _, one := range lines {

@@ -16,7 +16,7 @@ const (
 	spot            = "spot"              // EC2 takes it back after a short notice.
 	spotDuringDrain = "spot-during-drain" // The same, a moment after the group began to terminate it.
 	rebalance       = "rebalance"         // EC2 recommends to replace it, and later its group does.
-	scheduled       = "scheduled-change"  // AWS Health announces its retirement, and later its group replaces it.
+	scheduled       = "scheduled-change"  // AWS Health announces its retirement, and its group replaces it.
 	reservation     = "reservation"       // EC2 takes back the capacity that it runs in.
 	console         = "console-terminate" // A user terminates it in EC2, bypassing its group.
 )
@@ -109,8 +109,8 @@ func (p *planner) terminations(n int, each time.Duration) {
 	p.now = whole
 }
 
-// kinds returns the kinds of n terminations, shuffled: some of every kind if n is large enough, and one decoy for each
-// eight of them.
+// kinds returns the kinds of n terminations, shuffled: some of every kind if n is large enough, and one
+// decoy for each eight of them.
 func (p *planner) kinds(n int) []string {
 	weights := []string{
 		scaleIn, scaleIn, scaleIn, scaleIn, scaleIn, scaleIn, lost, lost, twice,
@@ -162,8 +162,8 @@ func (p *planner) endAgent() {
 	}
 }
 
-// outages plans outages of the API server: one, and one more for each two minutes. They are short in a short plan,
-// because the controllers may need as long again to recover.
+// outages plans outages of the API server: one, and one more for each two minutes. They are short in a short
+// plan, because the controllers may need as long again to recover.
 func (p *planner) outages(end time.Duration) {
 	n := 1 + int(end/(2*time.Minute))
 	for i := range n {

@@ -100,8 +100,9 @@ func readMark(o *corev1.Node, now time.Time) (mark, bool) {
 	return m, true
 }
 
-// daemonSetStalled reports whether a node has had no pod of the DaemonSet for so long that the controller must have
-// stalled: after an outage it may wait for five minutes for the watch to show a pod that it has created.
+// daemonSetStalled reports whether a node has had no pod of the DaemonSet for so long that the controller
+// must have stalled: after an outage it may wait for five minutes for the watch to show a pod that it has
+// created.
 func (r *recorder) daemonSetStalled() bool {
 	const timeout = 20 * time.Second
 	r.mu.Lock()

@@ -21,7 +21,7 @@ func (x *execution) printProgress(ctx context.Context, o options, out io.Writer)
 		}
 		closed, open := x.hooks()
 		kills, terms := x.fleet.signals()
-		const format = "%5.0fs  %d of %d terminations started, hooks: %d open, %d closed; %d kills, %d TERMs, %d calls hit faults\n"
+		const format = "%5.0fs  %d of %d started, hooks: %d open, %d closed; %d kills, %d TERMs, %d faulty calls\n"
 		_, _ = fmt.Fprintf(out, format,
 			time.Since(x.start).Seconds(), x.started(), o.terminations, open, closed, kills, terms, x.hits.Load())
 	}

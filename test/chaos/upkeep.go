@@ -34,8 +34,8 @@ const (
 	stallThreshold = time.Second
 )
 
-// recordStalls records when the whole machine did not run, as a virtual machine may. It compares wall clocks, because
-// the monotonic clock may stop with the machine.
+// recordStalls records when the whole machine did not run, as a virtual machine may. It compares wall
+// clocks, because the monotonic clock may stop with the machine.
 func (x *execution) recordStalls(ctx context.Context) {
 	for last := time.Now().Round(0); harness.Sleep(ctx, tick); {
 		now := time.Now().Round(0)

@@ -69,8 +69,8 @@ func podsOf(i int) cluster.Pods {
 	return p
 }
 
-// budgets gives two of three Deployments and each StatefulSet a budget, and one Deployment a budget that never allows a
-// disruption.
+// budgets gives two of three Deployments and each StatefulSet a budget, and one Deployment a budget that
+// never allows a disruption.
 func (w *fixture) budgets(ctx context.Context, nodes int) error {
 	for i := range nodes / 2 {
 		var err error

@@ -26,8 +26,8 @@ type UsageError struct{ error }
 // NewUsageError returns an error that ends a command with ExitUsage.
 func NewUsageError(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Main runs a command and ends the program with its exit code. SIGINT and SIGTERM end ctx. A second one ends even a
-// cleanup that hangs; the control plane's reaper then ends what is left.
+// Main runs a command and ends the program with its exit code. SIGINT and SIGTERM end ctx. A second one ends
+// even a cleanup that hangs; the control plane's reaper then ends what is left.
 func Main(run func(ctx context.Context) int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
