@@ -64,7 +64,7 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	if err := c.prepare(ctx); err != nil {
 		return f, err
 	}
-	r.progress("ready after %.0f s, draining%s", time.Since(start).Seconds(), r.usually())
+	r.progress("ready after %.0f s, draining%s", time.Since(start).Seconds(), r.scenario.usually(r.contestant))
 	asked, finished, err := r.drain(ctx, c)
 	if err != nil {
 		return f, err
@@ -76,9 +76,9 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	return f, err
 }
 
-// usually returns how long the drain takes, if that is known.
-func (r *round) usually() string {
-	if d := r.scenario.Usually[r.contestant]; d > 0 {
+// usually returns how long a contestant drains, if that is known.
+func (s scenario) usually(contestant string) string {
+	if d := s.Usually[contestant]; d > 0 {
 		return fmt.Sprintf(" (usually %.0f s)", d.Seconds())
 	}
 	return ""

@@ -25,11 +25,9 @@ type scenario struct {
 
 // scenarios returns all scenarios in the order in which they run.
 func scenarios() []scenario {
-	usually := func(kubectl, agent, limit int) map[string]time.Duration {
-		return map[string]time.Duration{
-			kubectlName: time.Duration(kubectl) * time.Second, agentName: time.Duration(agent) * time.Second,
-			limitName: time.Duration(limit) * time.Second,
-		}
+	usually := func(kubectl, agent, limit time.Duration) map[string]time.Duration {
+		const s = time.Second
+		return map[string]time.Duration{kubectlName: kubectl * s, agentName: agent * s, limitName: limit * s}
 	}
 	return []scenario{
 		{

@@ -53,7 +53,7 @@ func (r *round) deploy(ctx context.Context) error {
 	for _, w := range all {
 		err := r.cluster.Deploy(ctx, cluster.Deployment{
 			Namespace: r.namespace, Name: w.Name, Replicas: int32(w.Replicas),
-			Pods: r.pods(),
+			Pods: podsOf(r.namespace, r.scenario.Stop),
 		})
 		if err != nil {
 			return err
@@ -70,10 +70,10 @@ func (r *round) deploy(ctx context.Context) error {
 	return r.createBudgets(ctx, all)
 }
 
-// pods returns pods of a realistic size, since it is part of the cost in memory and in requests.
-func (r *round) pods() cluster.Pods {
+// podsOf returns pods of a realistic size, since it is part of the cost in memory and in requests.
+func podsOf(pool string, stop time.Duration) cluster.Pods {
 	return cluster.Pods{
-		Pool: r.namespace, Stop: r.scenario.Stop, GracePeriod: max(r.scenario.Stop+10*time.Second, 30*time.Second),
+		Pool: pool, Stop: stop, GracePeriod: max(stop+10*time.Second, 30*time.Second),
 		Change: func(t *corev1.PodTemplateSpec) {
 			const variables = 20
 			for i := range variables {
@@ -136,8 +136,7 @@ func (r *round) fill(ctx context.Context) error {
 	for i := range numbers {
 		numbers[i] = i
 	}
-	pods := r.pods()
-	pods.Pool = ""
+	pods := podsOf("", r.scenario.Stop)
 	err = each(ctx, numbers, func(ctx context.Context, i int) error {
 		pods := pods
 		change := pods.Change

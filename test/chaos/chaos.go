@@ -83,7 +83,7 @@ func (w *fixture) run(ctx context.Context, o options, dir string, out io.Writer)
 	go x.recordStalls(watching)
 	go x.completeForOtherTeam(watching)
 	go x.restartParts(watching, r)
-	go x.printProgress(watching, o, out)
+	go report{x}.printProgress(watching, o, out)
 	if err := x.run(ctx, newPlan(o.seed, o.terminations, o.each)); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (w *fixture) run(ctx context.Context, o options, dir string, out io.Writer)
 		return err
 	}
 	violations := judge(all)
-	x.summary(out, o, all, violations, dir, settled)
+	report{x}.summary(out, o, all, violations, dir, settled)
 	if len(violations) > 0 {
 		return errViolation
 	}
@@ -144,7 +144,7 @@ func (x *execution) settle(ctx context.Context, r *recorder) string {
 
 // missing returns what is left to do, or "".
 func (x *execution) missing(r *recorder) string {
-	_, open := x.hooks()
+	_, open := report{x}.hooks()
 	changing := 0
 	for group := range sizes() {
 		changing += len(x.aws.Instances(group)) - len(x.inServiceInstances(group))

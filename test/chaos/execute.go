@@ -71,13 +71,21 @@ func (x *execution) run(ctx context.Context, steps plan) error {
 	return context.Cause(ctx)
 }
 
+// The steps of a plan, and what is reported about them.
+type (
+	terminations struct{ *execution }
+	faults       struct{ *execution }
+	report       struct{ *execution }
+)
+
 func (x *execution) do(ctx context.Context, a step) error {
+	t, f := terminations{x}, faults{x}
 	known := map[string]func(context.Context, step) error{
-		scaleIn: x.scaleIn, lost: x.scaleIn, twice: x.scaleIn, spot: x.interrupt, spotDuringDrain: x.interrupt,
-		rebalance: x.recommend, scheduled: x.schedule, canceled: x.schedule, reservation: x.reclaim,
-		console: x.console, forgedSpot: x.sendForged, forgedHook: x.sendForged, foreignMessage: x.terminateForeign,
-		killAgent: x.kill, termAgent: x.kill, killAll: x.killAll, stopAPI: x.stopAPI,
-		fault: x.fault, duplicate: x.queueFault, reorder: x.queueFault, delay: x.queueFault,
+		scaleIn: t.scaleIn, lost: t.scaleIn, twice: t.scaleIn, spot: t.interrupt, spotDuringDrain: t.interrupt,
+		rebalance: t.recommend, scheduled: t.schedule, canceled: t.schedule, reservation: t.reclaim,
+		console: t.console, forgedSpot: t.sendForged, forgedHook: t.sendForged, foreignMessage: t.terminateForeign,
+		killAgent: f.kill, termAgent: f.kill, killAll: f.killAll, stopAPI: f.stopAPI,
+		fault: f.fault, duplicate: f.queueFault, reorder: f.queueFault, delay: f.queueFault,
 	}
 	return known[a.What](ctx, a)
 }
@@ -112,7 +120,7 @@ func groupsOf(what string) []string {
 }
 
 // take picks an instance in service that no step uses, and records its removal before that starts.
-func (x *execution) take(ctx context.Context, a step) (awsim.Instance, error) {
+func (x terminations) take(ctx context.Context, a step) (awsim.Instance, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pickTimeout, errors.New("no instance is free"))
 	defer cancel()
 	for {
@@ -125,7 +133,7 @@ func (x *execution) take(ctx context.Context, a step) (awsim.Instance, error) {
 	}
 }
 
-func (x *execution) find(a step) (awsim.Instance, bool) {
+func (x terminations) find(a step) (awsim.Instance, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var free []awsim.Instance
@@ -150,7 +158,7 @@ func (x *execution) find(a step) (awsim.Instance, bool) {
 }
 
 // release ends the removal of an instance that stays in service.
-func (x *execution) release(instanceID string) {
+func (x terminations) release(instanceID string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, f := range slices.Backward(x.removals) {
@@ -172,7 +180,7 @@ func (x *execution) terminating(instanceID string) bool {
 }
 
 // scaleIn makes Auto Scaling terminate an instance and launch another one.
-func (x *execution) scaleIn(ctx context.Context, a step) error {
+func (x terminations) scaleIn(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -192,7 +200,7 @@ func (x *execution) scaleIn(ctx context.Context, a step) error {
 }
 
 // interrupt makes EC2 take a Spot Instance back, perhaps while its hooks are pending.
-func (x *execution) interrupt(ctx context.Context, a step) error {
+func (x terminations) interrupt(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -214,7 +222,7 @@ func (x *execution) interrupt(ctx context.Context, a step) error {
 }
 
 // recommend makes EC2 recommend to replace an instance, and replaces it some time later.
-func (x *execution) recommend(ctx context.Context, a step) error {
+func (x terminations) recommend(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -230,7 +238,7 @@ func (x *execution) recommend(ctx context.Context, a step) error {
 }
 
 // schedule announces the retirement of an instance, and later replaces it or cancels the change.
-func (x *execution) schedule(ctx context.Context, a step) error {
+func (x terminations) schedule(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -252,7 +260,7 @@ func (x *execution) schedule(ctx context.Context, a step) error {
 }
 
 // reclaim makes EC2 take an instance of a reservation back.
-func (x *execution) reclaim(ctx context.Context, a step) error {
+func (x terminations) reclaim(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -266,7 +274,7 @@ func (x *execution) reclaim(ctx context.Context, a step) error {
 }
 
 // console terminates an instance in EC2, bypassing its group. A fault may hit the call.
-func (x *execution) console(ctx context.Context, a step) error {
+func (x terminations) console(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -282,7 +290,7 @@ func (x *execution) console(ctx context.Context, a step) error {
 }
 
 // sendForged sends a message that an attacker or a mistake could send about an instance in service.
-func (x *execution) sendForged(ctx context.Context, a step) error {
+func (x terminations) sendForged(ctx context.Context, a step) error {
 	i, err := x.take(ctx, a)
 	if err != nil {
 		return err
@@ -301,7 +309,7 @@ func (x *execution) sendForged(ctx context.Context, a step) error {
 	return nil
 }
 
-func (x *execution) groupOf(instanceID string) string {
+func (x terminations) groupOf(instanceID string) string {
 	for group := range sizes() {
 		for _, i := range x.aws.Instances(group) {
 			if i.ID == instanceID {
@@ -313,7 +321,7 @@ func (x *execution) groupOf(instanceID string) string {
 }
 
 // terminateForeign terminates an instance of another cluster, whose hook sends to our queue.
-func (x *execution) terminateForeign(_ context.Context, a step) error {
+func (x terminations) terminateForeign(_ context.Context, a step) error {
 	x.count(a.What)
 	id := fmt.Sprintf("i-0f%015x", a.Pick%(1<<60))
 	x.mu.Lock()

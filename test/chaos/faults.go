@@ -12,7 +12,7 @@ import (
 )
 
 // kill ends an agent, which is restarted after a pause.
-func (x *execution) kill(ctx context.Context, a step) error {
+func (x faults) kill(ctx context.Context, a step) error {
 	how := killed
 	if a.What == termAgent {
 		how = stopped
@@ -25,7 +25,7 @@ func (x *execution) kill(ctx context.Context, a step) error {
 }
 
 // killAll kills all agents at the same moment.
-func (x *execution) killAll(ctx context.Context, a step) error {
+func (x faults) killAll(ctx context.Context, a step) error {
 	x.count(a.What)
 	errs := make(chan error, len(x.fleet.agents))
 	for _, agent := range x.fleet.agents {
@@ -44,7 +44,7 @@ func (x *execution) killAll(ctx context.Context, a step) error {
 }
 
 // stopAPI kills the API server, and starts it again some time later.
-func (x *execution) stopAPI(ctx context.Context, a step) error {
+func (x faults) stopAPI(ctx context.Context, a step) error {
 	x.apiServer.Lock()
 	defer x.apiServer.Unlock()
 	x.count(a.What)
@@ -65,7 +65,7 @@ func (x *execution) stopAPI(ctx context.Context, a step) error {
 }
 
 // fault makes AWS fail for some time, in one of many ways.
-func (x *execution) fault(ctx context.Context, a step) error {
+func (x faults) fault(ctx context.Context, a step) error {
 	x.count(a.What)
 	all := []awsim.Fault{
 		{Service: "autoscaling", Code: "Throttling", Message: "Rate exceeded", Times: 12},
@@ -101,7 +101,7 @@ func (x *execution) fault(ctx context.Context, a step) error {
 }
 
 // queueFault makes the queue duplicate, reorder or delay messages, as a standard queue may.
-func (x *execution) queueFault(ctx context.Context, a step) error {
+func (x faults) queueFault(ctx context.Context, a step) error {
 	x.count(a.What)
 	switch a.What {
 	case duplicate:

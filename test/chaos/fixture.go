@@ -134,7 +134,6 @@ func (w *fixture) groups(nodes int) error {
 		awsim.ReservationWarning, awsim.LaunchSuccessful, awsim.TerminateSuccessful)
 	w.aws.AddRule(topic, awsim.RebalanceAdvice, awsim.HealthChanged)
 	w.aws.SetDelays(awsim.Delays{Launch: 300 * time.Millisecond, Terminate: shutdown, Visible: time.Second})
-
 	var errs []error
 	for name, share := range sizes() {
 		g := awsim.Group{

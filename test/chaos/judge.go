@@ -45,7 +45,7 @@ const (
 
 // judge returns the promises that were broken. It is a pure function of the facts.
 func judge(f facts) []violation {
-	j := &verdict{facts: f, podsByName: map[string][]pod{}, nodes: map[string]node{}}
+	j := &verdict{history: history{facts: f, podsByName: map[string][]pod{}, nodes: map[string]node{}}}
 	for _, p := range f.Pods {
 		key := p.Namespace + "/" + p.Name
 		j.podsByName[key] = append(j.podsByName[key], p)
@@ -79,10 +79,15 @@ func judge(f facts) []violation {
 
 // verdict collects the violations.
 type verdict struct {
+	history
+	all []violation
+}
+
+// history is the facts by pod and by instance.
+type history struct {
 	facts
 	podsByName map[string][]pod
 	nodes      map[string]node // By instance.
-	all        []violation
 }
 
 func (j *verdict) violated(promise, format string, args ...any) {
@@ -164,7 +169,7 @@ func (j *verdict) checkPods(a awsim.Action) {
 }
 
 // taken reports whether the instance's machine did not wait for any hook.
-func (j *verdict) taken(instanceID string) bool {
+func (j *history) taken(instanceID string) bool {
 	return slices.ContainsFunc(j.Removals, func(f removal) bool {
 		return f.InstanceID == instanceID &&
 			slices.Contains([]string{spot, spotDuringDrain, reservation, console}, f.Kind)
@@ -172,12 +177,12 @@ func (j *verdict) taken(instanceID string) bool {
 }
 
 // outage reports whether the API server was down at a time, or had just been started.
-func (j *verdict) outage(at time.Time) bool {
+func (j *history) outage(at time.Time) bool {
 	return slices.ContainsFunc(j.unavailable(), func(s span) bool { return s.has(at, lag) })
 }
 
 // late returns how late the watches may show what happened at a time.
-func (j *verdict) late(at time.Time) time.Duration {
+func (j *history) late(at time.Time) time.Duration {
 	late := lag
 	for _, s := range j.Stalls {
 		if s.has(at, lag) {
@@ -188,7 +193,7 @@ func (j *verdict) late(at time.Time) time.Duration {
 }
 
 // mark returns the tightest mark that the instance's node had at a time.
-func (j *verdict) mark(instanceID string, at time.Time) (m mark) {
+func (j *history) mark(instanceID string, at time.Time) (m mark) {
 	for _, one := range j.nodes[instanceID].Marks {
 		early := m.Deadline.IsZero() || one.Deadline.Before(m.Deadline)
 		if one.Seen.Before(at.Add(j.late(at))) && !one.Deadline.IsZero() && early {
@@ -200,7 +205,7 @@ func (j *verdict) mark(instanceID string, at time.Time) (m mark) {
 
 // due returns the mark that the drain of the instance's node follows at a time. A node that could not be
 // marked because the API server was down is drained without: from its event on, until the earliest deadline.
-func (j *verdict) due(instanceID string, at time.Time) mark {
+func (j *history) due(instanceID string, at time.Time) mark {
 	m := j.mark(instanceID, at)
 	unmarked := func(f removal) bool {
 		until := at
@@ -217,7 +222,7 @@ func (j *verdict) due(instanceID string, at time.Time) mark {
 
 // end returns the earliest deadline that the instance's node ever had, or should have had, or else when it
 // was deleted.
-func (j *verdict) end(instanceID string) time.Time {
+func (j *history) end(instanceID string) time.Time {
 	var all []time.Time
 	for _, m := range j.nodes[instanceID].Marks {
 		if !m.Deadline.IsZero() {
@@ -284,7 +289,7 @@ func (j *verdict) deletion(p pod, at time.Time, what string) {
 
 // podAt returns the pod that had the name at the time of the request: the last that the watch had shown by
 // then, or else the first, which it showed late.
-func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
+func (j *history) podAt(r cluster.Request) (found pod, ok bool) {
 	for _, p := range j.podsByName[r.Namespace+"/"+r.Name] { // The oldest first.
 		if p.Seen.has(r.At, j.late(r.At)) && (!ok || !p.Seen.From.After(r.At)) {
 			found, ok = p, true
@@ -295,7 +300,7 @@ func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
 
 // terminating reports whether an instance was terminating at a time. A canceled event counts until the
 // agents know. An instance whose launch was abandoned terminates too.
-func (j *verdict) terminating(instanceID string, at time.Time) bool {
+func (j *history) terminating(instanceID string, at time.Time) bool {
 	removed := func(f removal) bool {
 		silence := span{f.To, at}.covered(0, j.unavailable())
 		return f.InstanceID == instanceID && !at.Before(f.From.Add(-lag)) &&
@@ -328,7 +333,7 @@ func (j *verdict) interruption(i awsim.Interruption) {
 
 // boundLate reports whether a scheduler that lags behind has put the pod on a node that had been marked for
 // longer than drains wait for such pods.
-func (j *verdict) boundLate(p pod) bool {
+func (j *history) boundLate(p pod) bool {
 	marks := j.nodes[harness.InstanceOf(p.Node)].Marks
 	return len(marks) > 0 && p.Bound.After(marks[0].Seen.Add(settle+j.late(p.Bound)))
 }
@@ -339,7 +344,7 @@ func (f facts) excusedNotice(i awsim.Interruption) bool {
 	return span{i.TakenAt.Add(-noticeCover), i.TakenAt}.covered(0, f.noAgentOrServer()) > 0
 }
 
-func (j *verdict) removalsOf(instanceID string) (all []string) {
+func (j *history) removalsOf(instanceID string) (all []string) {
 	for _, f := range j.Removals {
 		if f.InstanceID == instanceID {
 			all = append(all, fmt.Sprintf("%s from %s to %s", f.Kind, clock(f.From), clock(f.To)))

@@ -14,7 +14,7 @@ import (
 )
 
 // printProgress writes a line of progress every five seconds.
-func (x *execution) printProgress(ctx context.Context, o options, out io.Writer) {
+func (x report) printProgress(ctx context.Context, o options, out io.Writer) {
 	for harness.Sleep(ctx, 5*time.Second) {
 		if err := x.fleet.restartExited(); err != nil {
 			_, _ = fmt.Fprintln(out, err)
@@ -27,7 +27,7 @@ func (x *execution) printProgress(ctx context.Context, o options, out io.Writer)
 	}
 }
 
-func (x *execution) hooks() (closed, open int) {
+func (x report) hooks() (closed, open int) {
 	for _, a := range x.aws.Ledger() {
 		switch {
 		case a.Group == otherCluster:
@@ -41,7 +41,7 @@ func (x *execution) hooks() (closed, open int) {
 }
 
 // started counts the terminations so far.
-func (x *execution) started() int {
+func (x report) started() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := 0
@@ -54,7 +54,7 @@ func (x *execution) started() int {
 }
 
 // summary prints what was done, and which promises were broken.
-func (x *execution) summary(out io.Writer, o options, f facts, violations []violation, dir, settled string) {
+func (x report) summary(out io.Writer, o options, f facts, violations []violation, dir, settled string) {
 	line := func(what, format string, args ...any) {
 		_, _ = fmt.Fprintf(out, "  %-18s %s\n", what, fmt.Sprintf(format, args...))
 	}
@@ -105,7 +105,7 @@ func printViolations(out io.Writer, violations []violation) {
 }
 
 // kinds formats how often each kind of step was done.
-func (x *execution) kinds(of map[string]int) string {
+func (x report) kinds(of map[string]int) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var all []string
