@@ -34,7 +34,7 @@ func (a groupAPI) createAutoScalingGroup(r *reader) (any, error) {
 	r.each("LifecycleHookSpecificationList.member", func(prefix string) {
 		hooks = append(hooks, readHook(r, prefix, Hook{}).withDefaults())
 	})
-	if r.err == nil && !g.source.given() {
+	if r.err == nil && !g.source.isSet() {
 		r.fail(errorf("ValidationError", "Valid requests must contain either launchTemplate, "+
 			"launchConfigurationName, mixedInstancesPolicy or instanceId parameter."))
 	}
@@ -135,7 +135,7 @@ func readMaintenancePolicy(r *reader, g *group) {
 
 func (a groupAPI) deleteAutoScalingGroup(r *reader) (any, error) {
 	force := r.flag("ForceDelete", false)
-	return nil, r.changeGroup(a.engine, func(g *group) error { return a.capacity.drop(g, force) })
+	return nil, r.changeGroup(a.engine, func(g *group) error { return a.capacity.deleteGroup(g, force) })
 }
 
 type groupXML struct {
@@ -216,7 +216,7 @@ func (a groupAPI) groupWire(g *group) groupXML {
 	return out
 }
 
-// addOptions tells what a group may do without.
+// addOptions adds the optional parts of a group.
 func addOptions(g *group, out *groupXML) {
 	if g.pool != nil {
 		out.WarmPoolConfiguration, out.WarmPoolSize = g.pool.wire(), new(len(g.pooled()))

@@ -55,7 +55,7 @@ func (a hookAPI) deleteLifecycleHook(r *reader) (any, error) {
 		if i < 0 {
 			return errNoHook(name)
 		}
-		a.capacity.dropHook(g, i)
+		a.capacity.deleteHook(g, i)
 		return nil
 	})
 }
@@ -105,7 +105,7 @@ func (h Hook) wire(group string) hookXML {
 	}
 }
 
-// seconds rounds up: a hook of a fraction of a second must not be told as one without a timeout.
+// seconds rounds up, so that a timeout of a fraction of a second is not shown as 0.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 func (a hookAPI) describeLifecycleHookTypes(*reader) (any, error) {

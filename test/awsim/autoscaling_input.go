@@ -67,7 +67,7 @@ func (r *reader) fail(err error) {
 
 func (r *reader) has(key string) bool { return r.values.Has(key) }
 
-// any says whether the call has parameters that begin so.
+// any reports whether the call has parameters with this prefix.
 func (r *reader) any(prefix string) bool {
 	for key := range r.values {
 		if strings.HasPrefix(key, prefix) {
@@ -202,8 +202,11 @@ func errConstraint(key, value, constraint string) *Error {
 }
 
 // paginate is the page of items after token, and the token of the next page. The items must be in the order
-// of their keys; the token names the last one given out, so that pages stay right while items come and go.
-func paginate[T any](items []T, key func(T) string, token string, most int) (page []T, next string, err error) {
+// of their keys. The token names the last item of the page, so that pages stay right while items are added
+// and removed.
+func paginate[T any](
+	items []T, key func(T) string, token string, most int,
+) (page []T, next string, err error) {
 	if token != "" {
 		last, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
@@ -219,7 +222,9 @@ func paginate[T any](items []T, key func(T) string, token string, most int) (pag
 }
 
 // paginateEC2 is paginate with the error code of EC2.
-func paginateEC2[T any](r *reader, items []T, key func(T) string, most int) (page []T, next string, err error) {
+func paginateEC2[T any](
+	r *reader, items []T, key func(T) string, most int,
+) (page []T, next string, err error) {
 	if page, next, err = paginate(items, key, r.text("NextToken"), most); err != nil {
 		err = errorf("InvalidPaginationToken", "The pagination token is not valid.")
 	}

@@ -53,7 +53,8 @@ func (a *engine) membersWire(g *group) []memberXML {
 	return out
 }
 
-// shown is the state that the API tells, which is as old as Delays.Visible says. Empty: not in the group yet.
+// shown returns the state that the API shows, which is Delays.Visible old. It is empty for an instance that
+// was not in the group then.
 func (a *engine) shown(inst *instance) string {
 	if a.delays.Visible == 0 {
 		return inst.state()
@@ -86,7 +87,8 @@ func (a instanceAPI) describeAutoScalingInstances(r *reader) (any, error) {
 				all = append(all, detailXML{memberWire(inst, state), inst.groupName})
 			}
 		}
-		page, next, err := paginate(all, func(d detailXML) string { return d.InstanceID }, r.text("NextToken"), most)
+		id := func(d detailXML) string { return d.InstanceID }
+		page, next, err := paginate(all, id, r.text("NextToken"), most)
 		return describeInstancesXML{AutoScalingInstances: page, NextToken: next}, err
 	})
 }
@@ -168,21 +170,21 @@ func (a instanceAPI) setInstanceHealth(r *reader) (any, error) {
 		if !ok || inst.group == nil {
 			return errNoInstance(id)
 		}
-		if grace && health == unhealthy && inst.inGrace(time.Now()) {
+		if grace && health == unhealthy && inst.inGracePeriod(time.Now()) {
 			return nil
 		}
 		inst.health = health
 		if health == healthy {
-			a.capacity.withdraw(inst.group)
+			a.capacity.cancelReplacements(inst.group)
 		}
 		a.capacity.reconcile(inst.group)
 		return nil
 	})
 }
 
-// inGrace: the grace period is counted from when the instance came into service, so that one on its way
+// inGracePeriod: the grace period is counted from when the instance came into service, so that one on its way
 // there is still in it.
-func (i *instance) inGrace(now time.Time) bool {
+func (i *instance) inGracePeriod(now time.Time) bool {
 	return i.group.gracePeriod > 0 && (i.inServiceAt.IsZero() || now.Sub(i.inServiceAt) < i.group.gracePeriod)
 }
 
@@ -226,8 +228,8 @@ func (a instanceAPI) enterStandby(r *reader) (any, error) {
 			return err
 		}
 		for _, inst := range all {
-			inst.enter(stateEnteringStandby)
-			inst.enter(stateStandby)
+			inst.setState(stateEnteringStandby)
+			inst.setState(stateStandby)
 			out.Activities = append(out.Activities, a.done(g, inst, "Moving EC2 instance to Standby: "))
 		}
 		a.capacity.reconcile(g)
@@ -243,8 +245,8 @@ func (a instanceAPI) exitStandby(r *reader) (any, error) {
 			return err
 		}
 		for _, inst := range all {
-			inst.enter(statePending)
-			inst.enter(stateInService)
+			inst.setState(statePending)
+			inst.setState(stateInService)
 			inst.inServiceAt = time.Now()
 			out.Activities = append(out.Activities, a.done(g, inst, "Moving EC2 instance out of Standby: "))
 		}
@@ -263,9 +265,9 @@ func (a instanceAPI) detachInstances(r *reader) (any, error) {
 			return err
 		}
 		for _, inst := range all {
-			inst.enter(stateDetaching)
+			inst.setState(stateDetaching)
 			out.Activities = append(out.Activities, a.done(g, inst, "Detaching EC2 instance: "))
-			inst.enter(stateDetached)
+			inst.setState(stateDetached)
 			g.remove(inst)
 			inst.group = nil
 		}
@@ -290,8 +292,8 @@ func (a instanceAPI) attachInstances(r *reader) (any, error) {
 			inst := a.instances[id]
 			inst.group, inst.groupName, inst.health = g, g.name, healthy
 			g.members = append(g.members, inst)
-			inst.enter(statePending)
-			inst.enter(stateInService)
+			inst.setState(statePending)
+			inst.setState(stateInService)
 			inst.inServiceAt = time.Now()
 			a.done(g, inst, "Attaching an existing EC2 instance: ")
 		}
@@ -301,7 +303,8 @@ func (a instanceAPI) attachInstances(r *reader) (any, error) {
 
 // done records a change that needed no time. It needs mu.
 func (a instanceAPI) done(g *group, inst *instance, description string) activityXML {
-	v := g.beginActivity(a.rand, description+inst.id, "an instance was moved in response to a user request.", inst)
+	v := g.beginActivity(a.rand, description+inst.id,
+		"an instance was moved in response to a user request.", inst)
 	v.end("Successful", "")
 	return v.wire()
 }

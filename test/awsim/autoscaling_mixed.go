@@ -2,8 +2,8 @@ package awsim
 
 import "strconv"
 
-// readSource reads what a group is to launch from over what it launched from before. Of a mixed instances policy
-// it reads only the parts that the call names: a part that it names replaces the old one whole.
+// readSource reads what a group is to launch from over what it launched from before. Of a mixed instances
+// policy it reads only the parts that the call names: a part that it names replaces the old one whole.
 func readSource(r *reader, prefix string, before source) source {
 	template, mixed := prefix+"LaunchTemplate.", prefix+"MixedInstancesPolicy."
 	switch {
@@ -19,7 +19,7 @@ func readSource(r *reader, prefix string, before source) source {
 }
 
 // readTemplateSpec reads a launch template specification. One with both an id and a name is refused, although
-// DescribeAutoScalingGroups tells both.
+// DescribeAutoScalingGroups returns both.
 func readTemplateSpec(r *reader, prefix string) templateChoice {
 	c := templateChoice{
 		id:      r.text(prefix + "LaunchTemplateId"),
@@ -48,7 +48,7 @@ func readMixedPolicy(r *reader, prefix string, before source) source {
 	if d := readDocument(r, prefix+"InstancesDistribution"); d != nil || out.policy.distribution == nil {
 		out.policy.distribution = distribution(d)
 	}
-	if !out.given() {
+	if !out.isSet() {
 		r.fail(errorf("ValidationError", "You must specify a launch template in the mixed instances policy."))
 	}
 	return out
@@ -109,7 +109,7 @@ type overrideXML struct {
 	InstanceRequirements *document        `xml:",omitempty"`
 }
 
-// sourceWire is the source as AWS tells it: either a launch template or a policy. It needs mu.
+// sourceWire returns the source as AWS describes it: either a launch template or a policy. It needs mu.
 func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 	base := a.templateWire(c.template)
 	if c.policy == nil {
@@ -132,14 +132,14 @@ func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 // says.
 type Override struct {
 	InstanceType   string
-	Weight         int // WeightedCapacity, which is told and not counted.
+	Weight         int // WeightedCapacity, which is described and not counted.
 	ImageID        string
 	LaunchTemplate string // Its name or id.
 	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
 	LaunchTemplateVersion string
 }
 
-// readSource is what the group launches from.
+// source returns what the group launches from.
 func (spec Group) source() source {
 	out := source{template: choice(spec.LaunchTemplate, spec.LaunchTemplateVersion)}
 	if len(spec.Overrides) == 0 {

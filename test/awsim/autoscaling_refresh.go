@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What an Instance Refresh does when nobody says it.
+// Defaults and limits of an Instance Refresh.
 const (
 	defaultMinHealthy      = 90
 	defaultCheckpointDelay = time.Hour
@@ -17,7 +17,7 @@ const (
 func (a refreshAPI) startInstanceRefresh(r *reader) (any, error) {
 	r.oneOf("Strategy", "Rolling", "Rolling")
 	var desired *source
-	if c := readSource(r, "DesiredConfiguration.", source{}); c.given() {
+	if c := readSource(r, "DesiredConfiguration.", source{}); c.isSet() {
 		desired = &c
 	}
 	return a.changeRefresh(r, func(g *group) (*refresh, error) {
@@ -36,7 +36,7 @@ type refreshIDXML struct {
 	InstanceRefreshID string `xml:"InstanceRefreshId"`
 }
 
-// readPreferences reads those of a refresh; what they leave open is as the group says, or AWS.
+// readPreferences reads those of a refresh. The defaults come from the group, or else from AWS.
 func readPreferences(r *reader, g *group) preferences {
 	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod}
 	if g.policy != nil {
@@ -202,9 +202,9 @@ func (a refreshAPI) refreshWire(f *refresh) refreshXML {
 		PercentageComplete:   f.percent,
 		InstancesToUpdate:    f.toUpdate,
 		Strategy:             "Rolling",
-		Preferences:          f.asked.wire(),
+		Preferences:          f.requested.wire(),
 	}
-	if f.over() {
+	if f.ended() {
 		out.EndTime = stamp(f.endedAt)
 	}
 	if f.desired != nil {

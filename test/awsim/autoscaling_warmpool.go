@@ -32,7 +32,7 @@ func (a warmPoolAPI) deleteWarmPool(r *reader) (any, error) {
 		if g.pool == nil {
 			return errorf("ValidationError", "No warm pool found for the Auto Scaling group %s.", g.name)
 		}
-		a.pools.dropPool(g, force)
+		a.pools.deletePool(g, force)
 		return nil
 	})
 }

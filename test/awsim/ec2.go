@@ -210,7 +210,7 @@ func (a ec2API) terminateInstances(r *reader) (any, error) {
 		}
 		for _, inst := range found {
 			before := inst.machine
-			a.hardware.strike(inst)
+			a.hardware.terminateMachine(inst)
 			out.Changes = append(out.Changes, stateChangeXML{
 				InstanceID: inst.id, Current: machineWire(inst.machine), Previous: machineWire(before),
 			})
@@ -220,16 +220,18 @@ func (a ec2API) terminateInstances(r *reader) (any, error) {
 	return out, err
 }
 
-// strike starts the end of a machine that lives. It needs mu.
-func (a machineEngine) strike(inst *instance) { a.strikeFor(inst, "Client.UserInitiatedShutdown") }
+// terminateMachine terminates a machine. It needs mu.
+func (a machineEngine) terminateMachine(inst *instance) {
+	a.terminateMachineFor(inst, "Client.UserInitiatedShutdown")
+}
 
-// strikeFor is strike for another reason. It needs mu.
-func (a machineEngine) strikeFor(inst *instance, reason string) {
-	if inst.dying {
+// terminateMachineFor is strike for another reason. It needs mu.
+func (a machineEngine) terminateMachineFor(inst *instance, reason string) {
+	if inst.terminatingMachine {
 		return
 	}
-	inst.dying = true
+	inst.terminatingMachine = true
 	inst.reason = reason
 	a.enterMachine(inst, "shutting-down")
-	a.spawn(func() { a.kill(inst) })
+	a.spawn(func() { a.shutDown(inst) })
 }

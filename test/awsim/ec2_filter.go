@@ -22,7 +22,9 @@ func pass(filters []criterion, fields map[string][]string) (bool, error) {
 }
 
 // filtered returns the items that all filters allow.
-func filtered[T interface{ fields() map[string][]string }](filters []criterion, items []T) (out []T, err error) {
+func filtered[T interface{ fields() map[string][]string }](
+	filters []criterion, items []T,
+) (out []T, err error) {
 	for _, item := range items {
 		ok, err := pass(filters, item.fields())
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What an instance is made of when nothing says it.
+// What an instance is launched from without a launch template.
 const (
 	defaultImage = "ami-00000000000000000"
 	defaultType  = "m5.large"
@@ -38,14 +38,14 @@ type templateVersion struct {
 	createdAt    time.Time
 }
 
-// templateChoice is what a group is told to launch from: a template by id or name, and a version.
+// templateChoice selects what a group launches from: a template by id or name, and a version.
 type templateChoice struct {
 	id      string
 	name    string
 	version string
 }
 
-// readTemplateChoice is the template of this name or id, in this version.
+// choice returns the template of this name or id, in this version.
 func choice(nameOrID, version string) templateChoice {
 	if strings.HasPrefix(nameOrID, "lt-") {
 		return templateChoice{id: nameOrID, version: version}
@@ -53,7 +53,7 @@ func choice(nameOrID, version string) templateChoice {
 	return templateChoice{name: nameOrID, version: version}
 }
 
-func (c templateChoice) given() bool { return c.id != "" || c.name != "" }
+func (c templateChoice) isSet() bool { return c.id != "" || c.name != "" }
 
 type templateSpecXML struct {
 	LaunchTemplateID   string `xml:"LaunchTemplateId"`
@@ -111,7 +111,7 @@ func (t *template) version(name string) (templateVersion, error) {
 
 // checkTemplate is Auto Scaling's answer to a launch template that EC2 does not know. It needs mu.
 func (a templateEngine) checkTemplate(c templateChoice) error {
-	if !c.given() {
+	if !c.isSet() {
 		return nil
 	}
 	t, err := a.template(c)
@@ -138,7 +138,7 @@ func (a templateEngine) resolve(c templateChoice) templateVersion {
 	return v
 }
 
-// templateWire is the group's choice, told with both id and name as AWS does. It needs mu.
+// templateWire returns the group's choice with both id and name, as AWS does. It needs mu.
 func (a templateEngine) templateWire(c templateChoice) *templateSpecXML {
 	t, err := a.template(c)
 	if err != nil {
@@ -188,7 +188,7 @@ func (a templateAPI) wireVersion(t *template, v templateVersion) versionXML {
 	}
 }
 
-// add appends a version made of what the call says over what the source has.
+// add appends a version with the parameters of the call, and those of the source for the others.
 func (t *template) add(r *reader, source templateVersion) templateVersion {
 	v := templateVersion{
 		id:           t.id,
@@ -208,7 +208,8 @@ func (t *template) add(r *reader, source templateVersion) templateVersion {
 func (s EC2) CreateLaunchTemplate(name, imageID string) (string, error) {
 	var id string
 	err := s.asg.updateErr(func() error {
-		t, err := s.asg.catalog.addTemplate(name, &reader{values: url.Values{"LaunchTemplateData.ImageId": {imageID}}})
+		values := url.Values{"LaunchTemplateData.ImageId": {imageID}}
+		t, err := s.asg.catalog.addTemplate(name, &reader{values: values})
 		if err == nil {
 			id = t.id
 		}

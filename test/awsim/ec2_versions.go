@@ -17,11 +17,11 @@ func (s EC2) SetParameter(name, imageID string) {
 	s.asg.update(func() { s.asg.parameters[name] = imageID })
 }
 
-// alias: the image is whatever a parameter says at the time.
-func (v templateVersion) alias() bool { return strings.HasPrefix(v.image, aliasPrefix) }
+// isParameter: the image is whatever a parameter says at the time.
+func (v templateVersion) isParameter() bool { return strings.HasPrefix(v.image, aliasPrefix) }
 
-// image is the image that a template's word means now. That an unknown parameter is refused with this code is
-// taken from what EC2 says of a parameter of the wrong type; it is not documented. It needs mu.
+// image resolves the image of a template. The error code for an unknown parameter is not documented: it is
+// the one that EC2 returns for a parameter of the wrong type. It needs mu.
 func (a templateEngine) image(word string) (string, error) {
 	name, isAlias := strings.CutPrefix(word, aliasPrefix)
 	if !isAlias {
@@ -34,7 +34,7 @@ func (a templateEngine) image(word string) (string, error) {
 	return "", errorf("SsmInvalidParameter", "The parameter %s was not found.", name)
 }
 
-// readVersionQuery is which versions DescribeLaunchTemplateVersions is asked for.
+// readVersionQuery reads which versions DescribeLaunchTemplateVersions is to return.
 type versionQuery struct {
 	template templateChoice
 	names    []string
@@ -52,7 +52,7 @@ func readVersionQuery(r *reader) versionQuery {
 		resolve:  r.flag("ResolveAlias", false),
 	}
 	if q.resolve && len(q.names) != 1 {
-		// The limit is told of by those who met it; the code is a guess.
+		// The limit is not documented, but known from users; the code is a guess.
 		r.fail(errorf("InvalidParameterCombination",
 			"You must specify a single launch template version to resolve its aliases."))
 	}
@@ -63,7 +63,7 @@ func readVersionQuery(r *reader) versionQuery {
 // versions are asked for. It needs mu.
 func (q versionQuery) among(a *engine) ([]*template, error) {
 	general := func(name string) bool { return name == "$Latest" || name == "$Default" }
-	if !q.template.given() && len(q.names) > 0 && !slices.ContainsFunc(q.names, func(name string) bool {
+	if !q.template.isSet() && len(q.names) > 0 && !slices.ContainsFunc(q.names, func(name string) bool {
 		return !general(name)
 	}) {
 		return a.templates, nil

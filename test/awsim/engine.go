@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Delays slow down what otherwise happens at once, to be nearer to AWS, or cut short what takes long. All are
-// zero at first.
+// Delays slow down what otherwise happens at once, as in AWS, or shorten what takes long.
 type Delays struct {
 	// Launch is how long an instance is Pending before its hooks, or its service, begin.
 	Launch time.Duration
@@ -26,7 +25,7 @@ type Delays struct {
 	RefreshGiveUp time.Duration
 }
 
-// errClosing says that the server was closed before what was waited for came.
+// errClosing is the error of a wait that the end of the server interrupts.
 var errClosing = errors.New("awsim: the server was closed")
 
 // autoscaling is the state of Auto Scaling and of the machines of EC2, and what moves it: API calls, timers
@@ -38,27 +37,28 @@ type engine struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu         sync.Mutex
-	closed     bool
-	changed    chan struct{} // Closed, and replaced, by every update.
-	after      []func()      // What update runs once it has let go of mu.
-	delays     Delays
-	rand       *rand.Rand
-	groups     map[string]*group
-	instances  map[string]*instance // All that ever were, by id.
-	actions    []*action            // All that ever were, in order of their start.
-	topics     map[string][]subscription
-	rules      []rule
-	templates  []*template
-	parameters map[string]string  // Of Systems Manager, by name.
-	taken      []*interruption    // All interruptions that ever were announced, in order.
-	scheduled  []*scheduledChange // The same for changes.
-	born       int                // Counts instances, so that each has an address of its own.
+	mu            sync.Mutex
+	closed        bool
+	changed       chan struct{} // Closed, and replaced, by every update.
+	after         []func()      // What update calls after it has released mu.
+	delays        Delays
+	rand          *rand.Rand
+	groups        map[string]*group
+	instances     map[string]*instance // All that ever were, by id.
+	actions       []*action            // All that ever were, in order of their start.
+	topics        map[string][]subscription
+	rules         []rule
+	templates     []*template
+	parameters    map[string]string  // Of Systems Manager, by name.
+	interruptions []*interruption    // All interruptions that ever were announced, in order.
+	changes       []*scheduledChange // The same for changes.
+	launches      int                // Counts instances, so that each has its own address.
 
 	components
 }
 
-// components are the parts of the engine. Each has all of the engine's state, and the methods for one concern.
+// components are the parts of the engine. Each has all of the engine's state, and the methods for one
+// concern.
 type components struct {
 	capacity  groupEngine
 	fleet     fleetEngine
@@ -112,7 +112,7 @@ func (a *engine) close() {
 	a.work.Wait()
 }
 
-// update changes the state, wakes whoever waits for it, and then runs what change left in after.
+// update changes the state, wakes all waits, and then runs what change has added to after.
 func (a *engine) update(change func()) {
 	a.mu.Lock()
 	change()
@@ -156,7 +156,7 @@ func (a *engine) changeInstance(id string, change func(inst *instance)) error {
 	})
 }
 
-// wait blocks until done says so. done is asked with mu held, at once and after every update.
+// wait blocks until done returns true. It calls done with mu held, at once and after every update.
 func (a *engine) wait(ctx context.Context, done func() bool) error {
 	for {
 		a.mu.Lock()
@@ -175,11 +175,10 @@ func (a *engine) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// later has do run without mu, when the update that is going on has changed the state and before it returns.
-// It needs mu.
+// later makes the current update call do after it has released mu, and before it returns. It needs mu.
 func (a *engine) later(do func()) { a.after = append(a.after, do) }
 
-// spawn has do run in a goroutine that close waits for. It needs mu.
+// spawn runs do in a goroutine that close waits for. It needs mu.
 func (a *engine) spawn(do func()) {
 	if a.closed {
 		return
@@ -187,12 +186,12 @@ func (a *engine) spawn(do func()) {
 	a.work.Go(do)
 }
 
-// pause blocks for d and says whether the engine is still to go on.
+// pause blocks for d, and reports whether the engine is still open.
 func (a *engine) pause(d time.Duration) bool { return wait(a.ctx, d) }
 
-// insist calls a machine's world until it answers: a control plane that is down for a while must not lose
-// an instance half way.
-func (a *engine) insist(what, instanceID string, call func() error) bool {
+// retry calls a method of Machines until it succeeds: an outage of the control plane must not leave an
+// instance half launched or terminated.
+func (a *engine) retry(what, instanceID string, call func() error) bool {
 	for {
 		err := call()
 		if err == nil {

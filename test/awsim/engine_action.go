@@ -53,7 +53,7 @@ type action struct {
 	hook    Hook
 	inst    *instance
 	beatAt  time.Time     // The start, or the last heartbeat: what the heartbeat timeout counts from.
-	claimed ClosedBy      // Who is about to close it, while the pods are asked for.
+	claimed ClosedBy      // What is closing it, while the pods are listed.
 	done    chan struct{} // Closed with the action.
 }
 
@@ -88,15 +88,15 @@ func (a hookEngine) beginHooks(inst *instance, transition string) {
 	case len(inst.waiting) == 0:
 		a.endHooks(inst, transition)
 		return
-	case transition == Launching, inst.returning():
-		inst.move(statePendingWait)
+	case transition == Launching, inst.isReturning():
+		inst.setGroupState(statePendingWait)
 	default:
-		inst.move(stateTerminatingWait)
+		inst.setGroupState(stateTerminatingWait)
 	}
 	inst.activity.midway()
 	for _, act := range inst.waiting {
-		a.notify(act)
-		a.spawn(func() { a.watch(act) })
+		a.sendLater(act)
+		a.spawn(func() { a.waitForTimeout(act) })
 	}
 }
 
@@ -125,12 +125,12 @@ func (a hookEngine) begin(inst *instance, h Hook) *action {
 	return act
 }
 
-// notify tells of the action as soon as the update that is going on has ended. It needs mu.
-func (a hookEngine) notify(act *action) { a.later(func() { a.tell(act) }) }
+// sendLater sends the notifications of the action after the current update. It needs mu.
+func (a hookEngine) sendLater(act *action) { a.later(func() { a.sendNotifications(act) }) }
 
-// tell tells the hook's target and the bus of the action, with its one token, and counts the messages that
-// came of it. It must be called without mu.
-func (a hookEngine) tell(act *action) int {
+// sendNotifications sends the action, with its token, to the hook's target and to the bus. It returns the
+// number of messages. It must be called without mu.
+func (a hookEngine) sendNotifications(act *action) int {
 	n := act.notification()
 	detailType, subject := LaunchAction, "LAUNCHING"
 	if act.Transition == Terminating {
@@ -163,8 +163,8 @@ func (act *action) notification() Notification {
 	}
 }
 
-// watch closes the action when it times out.
-func (a hookEngine) watch(act *action) {
+// waitForTimeout closes the action when it times out.
+func (a hookEngine) waitForTimeout(act *action) {
 	for {
 		a.mu.Lock()
 		at, why := act.deadline()
@@ -185,8 +185,8 @@ func (a hookEngine) watch(act *action) {
 	}
 }
 
-// expire closes the action as its timeout says, unless a heartbeat has moved the deadline meanwhile. Who
-// asked for its completion before the deadline goes first.
+// expire closes the action with its default result, unless a heartbeat has moved the deadline or a
+// completion that was requested before the deadline is closing it.
 func (a hookEngine) expire(act *action, why ClosedBy) bool {
 	a.mu.Lock()
 	due := act.timedOut(time.Now())
@@ -201,8 +201,8 @@ func (a hookEngine) expire(act *action, why ClosedBy) bool {
 	return due
 }
 
-// finish closes an action that the caller has claimed. Its pods are asked for first, so that the ledger's
-// word on them is older than any answer. It must be called without mu.
+// finish closes an action that the caller has claimed. It lists the pods first, so that the ledger has them
+// before any caller gets an answer. It must be called without mu.
 func (a hookEngine) finish(act *action, by ClosedBy, result string) {
 	pods, problem := a.hardware.pods(act.InstanceID)
 	a.update(func() {
@@ -210,13 +210,13 @@ func (a hookEngine) finish(act *action, by ClosedBy, result string) {
 			return
 		}
 		act.PodsAtClose, act.PodsError = pods, problem
-		a.shut(act, by, result)
-		a.settle(act)
+		a.closeAction(act, by, result)
+		a.afterAction(act)
 	})
 }
 
-// shut closes the action and nothing else. It needs mu.
-func (a hookEngine) shut(act *action, by ClosedBy, result string) {
+// closeAction closes the action and nothing else. It needs mu.
+func (a hookEngine) closeAction(act *action, by ClosedBy, result string) {
 	if !act.open() {
 		return
 	}
@@ -224,15 +224,15 @@ func (a hookEngine) shut(act *action, by ClosedBy, result string) {
 	close(act.done)
 }
 
-// settle moves the instance on when an action of it has closed: an abandoned one stops the others at once,
-// and the last one lets the instance go. It needs mu.
-func (a hookEngine) settle(closed *action) {
+// afterAction continues after an action has closed: an abandoned one closes the others at once, and after
+// the last one the instance proceeds. It needs mu.
+func (a hookEngine) afterAction(closed *action) {
 	inst := closed.inst
 	if closed.Result == abandon {
 		for _, act := range inst.waiting {
 			if act.open() {
 				act.PodsAtClose, act.PodsError = closed.PodsAtClose, closed.PodsError
-				a.shut(act, ByAbandon, abandon)
+				a.closeAction(act, ByAbandon, abandon)
 			}
 		}
 	}
@@ -248,14 +248,14 @@ func (a hookEngine) settle(closed *action) {
 	}
 }
 
-// endHooks lets an instance go on after its last action. It needs mu.
+// endHooks lets an instance proceed after its last action. It needs mu.
 func (a hookEngine) endHooks(inst *instance, transition string) {
 	abandoned := slices.ContainsFunc(inst.waiting, func(act *action) bool { return act.Result == abandon })
 	switch {
 	case inst.group == nil:
 	case transition == Launching:
 		a.endLaunch(inst, abandoned)
-	case inst.returning():
+	case inst.isReturning():
 		a.pools.endReturn(inst, abandoned)
 	case abandoned && inst.group.retain:
 		a.pools.retain(inst, stateRetained)
@@ -274,14 +274,14 @@ func (a hookEngine) endLaunch(inst *instance, abandoned bool) {
 		a.fleet.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
 		a.capacity.reconcile(g)
 	case inst.warm:
-		a.pools.rest(inst)
+		a.pools.settleInPool(inst)
 	default:
-		a.fleet.serve(inst)
+		a.fleet.putInService(inst)
 	}
 }
 
-// find is the action that a caller means, and whether it is still open to him. A closed one is found too,
-// for the ledger. It needs mu.
+// find returns the action that a call names, and whether it still accepts calls. A closed one is returned
+// too, for the ledger. It needs mu.
 func (a hookEngine) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
 	for _, one := range a.actions {
 		named := one.InstanceID == instanceID
@@ -314,7 +314,8 @@ func (a hookEngine) heartbeat(groupName, hookName, token, instanceID string) err
 	})
 }
 
-// complete ends the action. Of two that complete it at once, the second is told that there is none.
+// complete ends the action. Of two calls at the same time, the second gets the error of an action that is
+// not active.
 func (a hookEngine) complete(groupName, hookName, token, instanceID, result string) error {
 	completion := Completion{At: time.Now(), By: "token", Result: result}
 	if token == "" {

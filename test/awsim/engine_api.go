@@ -64,7 +64,8 @@ func (s AutoScaling) newGroup(spec Group) *group {
 		warmup:      -1,
 	}
 	if len(g.zones) == 0 {
-		g.zones = []string{s.asg.server.opts.Region + "a", s.asg.server.opts.Region + "b", s.asg.server.opts.Region + "c"}
+		region := s.asg.server.opts.Region
+		g.zones = []string{region + "a", region + "b", region + "c"}
 	}
 	if spec.MinHealthy != 0 || spec.MaxHealthy != 0 {
 		g.policy = &maintenancePolicy{min: spec.MinHealthy, max: spec.MaxHealthy}
@@ -133,8 +134,8 @@ func (s AutoScaling) PutHook(groupName string, h Hook) error {
 // maxHooks is how many lifecycle hooks a group may have.
 const maxHooks = 50
 
-// putHook must be called without mu. The test notification comes first: a target that cannot be reached
-// leaves the group as it was.
+// putHook must be called without mu. It sends the test notification first: a target that cannot be reached
+// leaves the group unchanged.
 func (a hookEngine) putHook(groupName string, h Hook) error {
 	a.mu.Lock()
 	g, err := a.group(groupName)
@@ -166,9 +167,9 @@ func (a hookEngine) putHook(groupName string, h Hook) error {
 	})
 }
 
-// AddInstance puts an instance into service that is there already: its node was made by the test, so
-// Machines.Launch is not called and no launch hook runs. The group's desired capacity, and its maximum when
-// that is reached, grow by one. Without a zone it gets the group's next.
+// AddInstance puts an existing instance into service: the test has created its node, so Machines.Launch is
+// not called and no launch hook runs. The group's desired capacity, and its maximum when that is reached,
+// grow by one. Without a zone it gets the group's next.
 func (s AutoScaling) AddInstance(groupName, instanceID, zone string) error {
 	a := s.asg
 	return a.changeGroup(groupName, func(g *group) error {
@@ -185,7 +186,7 @@ func (s AutoScaling) AddInstance(groupName, instanceID, zone string) error {
 		a.hardware.enterMachine(inst, "running")
 		inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
 			"an instance was added by hand.", inst)
-		a.fleet.serve(inst)
+		a.fleet.putInService(inst)
 		return nil
 	})
 }
@@ -197,12 +198,12 @@ func (s AutoScaling) Terminate(instanceID string, decrement bool) error {
 	return err
 }
 
-// SetState gives an instance any lifecycle state, for tests of what is rare. It starts and ends nothing.
+// SetState gives an instance any lifecycle state, for tests of rare ones. Nothing else changes.
 func (s AutoScaling) SetState(instanceID, state string) error {
-	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.enter(state) })
+	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.setState(state) })
 }
 
-// Forget makes EC2 and Auto Scaling know an instance no more, as EC2 does some time after it was terminated.
+// Forget removes an instance from EC2 and Auto Scaling, as EC2 does some time after its termination.
 func (s EC2) Forget(instanceID string) {
 	a := s.asg
 	a.update(func() {
@@ -225,8 +226,8 @@ func (s AutoScaling) Instances(groupName string) []Instance {
 	return s.list(groupName)
 }
 
-// WaitInstances blocks until done is true of the group's instances. What done is given it may keep; it must
-// not call the Server.
+// WaitInstances blocks until done returns true for the group's instances. done may keep its argument; it
+// must not call the Server.
 func (s AutoScaling) WaitInstances(ctx context.Context, groupName string, done func([]Instance) bool) error {
 	var last []Instance
 	err := s.asg.wait(ctx, func() bool {
@@ -269,7 +270,7 @@ func (s Lifecycle) ResendMessages(instanceID string) int {
 	a.mu.Unlock()
 	sent := 0
 	for _, act := range open {
-		sent += a.lifecycle.tell(act)
+		sent += a.lifecycle.sendNotifications(act)
 	}
 	return sent
 }

@@ -133,15 +133,15 @@ func (g *group) nextZone() string {
 func (g *roster) live() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
-		if inst.is(statePending) || inst.state() == stateInService {
+		if inst.hasStatePrefix(statePending) || inst.state() == stateInService {
 			out = append(out, inst)
 		}
 	}
 	return out
 }
 
-// marked are the members in service that somebody has marked as unhealthy.
-func (g *roster) marked() []*instance {
+// unhealthyInService returns the members in service whose health was set to Unhealthy.
+func (g *roster) unhealthyInService() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
 		if inst.state() == stateInService && inst.health == unhealthy {
@@ -198,15 +198,15 @@ func (a groupEngine) reconcile(g *group) {
 	if g.deleting {
 		return
 	}
-	a.buryDead(g)
-	a.replaceMarked(g)
+	a.terminateDead(g)
+	a.replaceUnhealthy(g)
 	a.refreshes.advance(g)
 	want := g.wanted()
 	for len(g.live()) < want && !g.suspended["Launch"] {
 		a.pools.scaleOut(g)
 	}
 	for len(g.live()) > want && !g.suspended["Terminate"] {
-		victim := g.victim()
+		victim := g.scaleInCandidate()
 		if victim == nil {
 			break
 		}
@@ -221,7 +221,7 @@ func (a groupEngine) reconcile(g *group) {
 func (g *group) wanted() int {
 	want := g.desired
 	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
-		want = max(want, min(g.desired+len(g.marked()), most))
+		want = max(want, min(g.desired+len(g.unhealthyInService()), most))
 	}
 	if f := g.refreshing(); f != nil {
 		want = max(want, f.wanted(time.Now()))
@@ -229,13 +229,13 @@ func (g *group) wanted() int {
 	return want
 }
 
-// buryDead ends the members whose machine is gone: EC2 or somebody at its console took it.
-func (a groupEngine) buryDead(g *group) {
+// terminateDead terminates the members whose machine EC2, or a user of its console, has terminated.
+func (a groupEngine) terminateDead(g *group) {
 	if g.suspended["HealthCheck"] || g.suspended["ReplaceUnhealthy"] || g.suspended["Terminate"] {
 		return
 	}
 	for _, inst := range slices.Clone(g.members) {
-		if inst.machine == "terminated" && !inst.ending() {
+		if inst.machine == "terminated" && !inst.isTerminating() {
 			inst.health = unhealthy
 			a.fleet.terminate(inst, "an instance was taken out of service in response to an EC2 health check "+
 				"indicating it has been terminated or stopped.")
@@ -243,14 +243,14 @@ func (a groupEngine) buryDead(g *group) {
 	}
 }
 
-// replaceMarked terminates marked instances: all at once without a maintenance policy, else as many as leave
-// enough in service. What is missing then is launched like any missing capacity.
-func (a groupEngine) replaceMarked(g *group) {
+// replaceUnhealthy terminates marked instances: all at once without a maintenance policy, else as many as
+// leave enough in service. What is missing then is launched like any missing capacity.
+func (a groupEngine) replaceUnhealthy(g *group) {
 	if g.suspended["ReplaceUnhealthy"] || g.suspended["Terminate"] {
 		return
 	}
 	fewest, _ := g.limits()
-	for _, inst := range g.marked() {
+	for _, inst := range g.unhealthyInService() {
 		if g.policy != nil && g.inService()-1 < fewest {
 			return
 		}
@@ -258,19 +258,20 @@ func (a groupEngine) replaceMarked(g *group) {
 	}
 }
 
-// withdraw ends what was launched in advance of instances that are not to be replaced any more, before a
-// scale-in might take an older one. It needs mu.
-func (a groupEngine) withdraw(g *group) {
+// cancelReplacements terminates launching replacements of instances that are healthy again, before a
+// scale-in selects an older instance. It needs mu.
+func (a groupEngine) cancelReplacements(g *group) {
 	for _, inst := range slices.Backward(g.live()) {
-		if inst.is(statePending) && len(g.live()) > g.wanted() && !g.suspended["Terminate"] {
-			a.fleet.terminate(inst, "an instance was taken out of service because what it was to replace is healthy again.")
+		if inst.hasStatePrefix(statePending) && len(g.live()) > g.wanted() && !g.suspended["Terminate"] {
+			a.fleet.terminate(inst,
+				"an instance was taken out of service because what it was to replace is healthy again.")
 		}
 	}
 }
 
-// victim is whom a scale-in takes: an instance that is not protected, in the zone with the most of them, and
-// there the oldest; marked ones first.
-func (g *group) victim() *instance {
+// scaleInCandidate returns the instance that a scale-in terminates: unhealthy ones first, then the oldest in
+// the zone with the most instances. Protected instances are left out.
+func (g *group) scaleInCandidate() *instance {
 	perZone := map[string]int{}
 	var open []*instance
 	for _, inst := range g.live() {
@@ -287,7 +288,7 @@ func (g *group) victim() *instance {
 			-cmp.Compare(score(x.health == unhealthy), score(y.health == unhealthy)),
 			-cmp.Compare(perZone[x.zone], perZone[y.zone]),
 			x.launchedAt.Compare(y.launchedAt),
-			cmp.Compare(x.number, y.number),
+			cmp.Compare(x.index, y.index),
 		)
 	})
 }
@@ -314,8 +315,8 @@ func (a groupEngine) resize(g *group, desired int) error {
 	return nil
 }
 
-// drop deletes the group. By force it takes its instances along, without a hook. It needs mu.
-func (a groupEngine) drop(g *group, force bool) error {
+// deleteGroup deletes the group, with force including its instances, without a hook. It needs mu.
+func (a groupEngine) deleteGroup(g *group, force bool) error {
 	if !force && len(g.members) > 0 {
 		return errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or "+
 			"pending Spot instance request(s) still in the group.")
@@ -331,7 +332,7 @@ func (a groupEngine) drop(g *group, force bool) error {
 	}
 	for _, inst := range slices.Clone(g.members) {
 		for _, act := range inst.waiting {
-			a.lifecycle.shut(act, ByHookDeletion, abandon)
+			a.lifecycle.closeAction(act, ByHookDeletion, abandon)
 		}
 		if inst.activity == nil || inst.activity.ended() {
 			inst.activity = g.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id,
@@ -342,9 +343,9 @@ func (a groupEngine) drop(g *group, force bool) error {
 	return nil
 }
 
-// dropHook deletes a hook; what waits for it goes on: a termination continues, a launch is abandoned. It
+// deleteHook deletes a hook. Its open actions are closed: a termination continues, a launch is abandoned. It
 // needs mu.
-func (a groupEngine) dropHook(g *group, index int) {
+func (a groupEngine) deleteHook(g *group, index int) {
 	name := g.hooks[index].Name
 	g.hooks = slices.Delete(g.hooks, index, index+1)
 	for _, act := range slices.Clone(a.actions) {

@@ -25,15 +25,15 @@ type Interruption struct {
 	Warning  string
 	WarnedAt time.Time
 	DueAt    time.Time
-	// Sent counts the messages that told of it.
+	// Sent counts the messages about it.
 	Sent int
-	// TakenAt is when EC2 took the machine: zero until then, and for ever if the machine had gone before.
+	// TakenAt is when EC2 took the machine. It stays zero if the machine was terminated before.
 	TakenAt time.Time
-	// GoneAt is when the machine was gone, whoever ended it; zero until then.
+	// GoneAt is when the machine was terminated, by whatever; zero until then.
 	GoneAt time.Time
 	// PodsAtEnd are the pods on the instance's node just before the machine went.
 	PodsAtEnd []string
-	// PodsError is why PodsAtEnd is not known. A test must not take it for an empty node.
+	// PodsError is why PodsAtEnd is not known. A test must not read it as an empty node.
 	PodsError string
 	// Killed are the pods that were still running when the machine went.
 	Killed []string
@@ -44,7 +44,7 @@ type interruption struct {
 	inst *instance
 }
 
-// SetMarket says how an instance was bought and, if in a capacity market, in which Capacity Reservation
+// SetMarket sets how an instance was bought and, if in a capacity market, in which Capacity Reservation
 // (cr-...) it runs.
 func (s Notices) SetMarket(instanceID string, market Market, reservationID string) error {
 	return s.asg.changeInstance(instanceID, func(inst *instance) {
@@ -59,9 +59,9 @@ const (
 	blockLead   = 30 * time.Minute // From there to the block's end.
 )
 
-// Interrupt has EC2 announce at once that it takes a Spot instance back, and take it after the notice,
-// whatever waits. The warning bears a time two minutes before the end, because that is how the end is known:
-// a shorter notice is a warning that comes late. When Interrupt returns, the warning has been sent.
+// Interrupt makes EC2 announce a Spot interruption at once, and take the instance after the notice, whatever
+// hooks are pending. The time of the warning is two minutes before the end, as in AWS: a shorter notice is a
+// late warning. When Interrupt returns, the warning has been sent.
 func (s Notices) Interrupt(instanceID string, notice time.Duration) error {
 	return s.asg.notices.interrupt(instanceID, SpotWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
@@ -70,8 +70,8 @@ func (s Notices) Interrupt(instanceID string, notice time.Duration) error {
 		})
 }
 
-// ReclaimReservation is Interrupt for an instance that runs in a Capacity Reservation. The warning names the
-// time of the end, in whole seconds.
+// ReclaimReservation is Interrupt for an instance in a Capacity Reservation. The warning has the time of the
+// end, in whole seconds.
 func (s Notices) ReclaimReservation(instanceID string, notice time.Duration) error {
 	return s.asg.notices.interrupt(instanceID, ReservationWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
@@ -79,14 +79,14 @@ func (s Notices) ReclaimReservation(instanceID string, notice time.Duration) err
 		})
 }
 
-// ExpireBlock has EC2 announce the end of a Capacity Block, and take every instance in it after the notice.
-// The warning names the block alone, and an end half an hour after the machines go.
+// ExpireBlock makes EC2 announce the end of a Capacity Block, and take every instance in it after the
+// notice. The warning names the block alone, and an end half an hour after the termination of the machines.
 func (s Notices) ExpireBlock(reservationID string, notice time.Duration) error {
 	a := s.asg
 	return a.updateErr(func() error {
 		var members []*instance
 		for _, id := range sortedKeys(a.instances) {
-			if inst := a.instances[id]; inst.reservation == reservationID && !inst.dying {
+			if inst := a.instances[id]; inst.reservation == reservationID && !inst.terminatingMachine {
 				members = append(members, inst)
 			}
 		}
@@ -102,7 +102,7 @@ func (s Notices) ExpireBlock(reservationID string, notice time.Duration) error {
 	})
 }
 
-// Recommend has EC2 advise to replace a Spot instance. Nothing else happens to it.
+// Recommend makes EC2 recommend to replace a Spot instance. Nothing else happens to it.
 func (s Notices) Recommend(instanceID string) error {
 	a := s.asg
 	return a.changeInstance(instanceID, func(inst *instance) {
@@ -115,8 +115,8 @@ func (s Notices) Recommend(instanceID string) error {
 func (s Notices) Interruptions() []Interruption {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
-	out := make([]Interruption, 0, len(s.asg.taken))
-	for _, one := range s.asg.taken {
+	out := make([]Interruption, 0, len(s.asg.interruptions))
+	for _, one := range s.asg.interruptions {
 		out = append(out, one.clone())
 	}
 	return out
@@ -128,7 +128,7 @@ func (s Notices) WaitInterrupted(ctx context.Context, instanceID string) (Interr
 	var out Interruption
 	err := s.asg.wait(ctx, func() bool {
 		last := Interruption{}
-		for _, one := range s.asg.taken {
+		for _, one := range s.asg.interruptions {
 			if one.InstanceID == instanceID {
 				last = one.clone()
 			}
@@ -154,7 +154,7 @@ func (a noticeEngine) interrupt(
 ) error {
 	return a.updateErr(func() error {
 		inst, ok := a.instances[instanceID]
-		if !ok || inst.dying {
+		if !ok || inst.terminatingMachine {
 			return errNoInstance(instanceID)
 		}
 		due := time.Now().Add(notice)
@@ -163,7 +163,7 @@ func (a noticeEngine) interrupt(
 	})
 }
 
-// announceEnd sends a warning, and takes the instances when it is due. It needs mu.
+// announceEnd sends a warning, and takes the instances when the notice has passed. It needs mu.
 func (a noticeEngine) announceEnd(members []*instance, warning string, due time.Time, body string) {
 	var records []*interruption
 	for _, inst := range members {
@@ -171,7 +171,7 @@ func (a noticeEngine) announceEnd(members []*instance, warning string, due time.
 			InstanceID: inst.id, Warning: warning, WarnedAt: time.Now(), DueAt: due,
 		}})
 	}
-	a.taken = append(a.taken, records...)
+	a.interruptions = append(a.interruptions, records...)
 	a.later(func() {
 		sent := a.bus.publish(warning, body)
 		a.update(func() {
@@ -182,74 +182,74 @@ func (a noticeEngine) announceEnd(members []*instance, warning string, due time.
 	})
 	a.spawn(func() {
 		if a.pause(time.Until(due)) {
-			a.update(func() { a.seize(records) })
+			a.update(func() { a.takeInstances(records) })
 		}
 	})
 }
 
-// seize takes the machines that still live. It needs mu.
-func (a noticeEngine) seize(records []*interruption) {
+// takeInstances takes the machines that are not terminated yet. It needs mu.
+func (a noticeEngine) takeInstances(records []*interruption) {
 	for _, one := range records {
-		if one.inst.dying {
+		if one.inst.terminatingMachine {
 			continue
 		}
 		one.TakenAt = time.Now()
-		one.inst.seized = true
+		one.inst.interrupted = true
 		reason := ""
 		if one.Warning == SpotWarning {
 			reason = "Server.SpotInstanceTermination"
 		}
-		a.hardware.strikeFor(one.inst, reason)
+		a.hardware.terminateMachineFor(one.inst, reason)
 	}
 }
 
-// witness asks for the pods of a machine that is about to go, if its end was announced. It must be called
-// without mu.
-func (a noticeEngine) witness(inst *instance) {
+// recordPods records the pods of a machine that is about to be terminated, if an interruption was announced.
+// It must be called without mu.
+func (a noticeEngine) recordPods(inst *instance) {
 	a.mu.Lock()
-	announced := len(a.endsOf(inst)) > 0
+	announced := len(a.interruptionsOf(inst)) > 0
 	a.mu.Unlock()
 	if !announced {
 		return
 	}
 	pods, problem := a.hardware.pods(inst.id)
 	a.update(func() {
-		for _, one := range a.endsOf(inst) {
+		for _, one := range a.interruptionsOf(inst) {
 			one.PodsAtEnd, one.PodsError = pods, problem
 		}
 	})
 }
 
-// reckon writes the end of a machine into the records of its interruption. Hooks that wait for an instance
-// which EC2 has taken are over: Auto Scaling knows no such action any more. One that is being completed at
-// this moment stays with whoever completes it. It needs mu.
-func (a noticeEngine) reckon(inst *instance) {
+// recordEnd writes the end of a machine into the records of its interruption. Actions of an instance that
+// EC2 has taken are closed: Auto Scaling no longer knows them. One that is being completed at this moment is
+// left to its completion. It needs mu.
+func (a noticeEngine) recordEnd(inst *instance) {
 	var last Interruption
-	for _, one := range a.endsOf(inst) {
+	for _, one := range a.interruptionsOf(inst) {
 		one.GoneAt, one.Killed = time.Now(), inst.killed
 		last = one.Interruption
 	}
-	if !inst.seized || inst.state() != stateTerminatingWait {
+	if !inst.interrupted || inst.state() != stateTerminatingWait {
 		return
 	}
 	over := true
 	for _, act := range inst.waiting {
 		if act.open() && act.claimed == "" {
 			act.PodsAtClose, act.PodsError = last.PodsAtEnd, last.PodsError
-			a.lifecycle.shut(act, ByInterruption, abandon)
+			a.lifecycle.closeAction(act, ByInterruption, abandon)
 		}
 		over = over && !act.open()
 	}
 	if over {
 		inst.waiting = nil
-		inst.enter(stateTerminatingProceed)
+		inst.setState(stateTerminatingProceed)
 	}
 }
 
-// endsOf are the announcements of the instance's end. It needs mu.
-func (a noticeEngine) endsOf(inst *instance) []*interruption {
+// interruptionsOf returns the interruptions of the instance. It needs mu.
+func (a noticeEngine) interruptionsOf(inst *instance) []*interruption {
 	var out []*interruption
-	for _, one := range a.taken {
+	for _, one := range a.interruptions {
 		if one.inst == inst {
 			out = append(out, one)
 		}

@@ -14,7 +14,7 @@ type RefreshSpec struct {
 	MaxHealthy int // Percent.
 }
 
-// StartRefresh starts an Instance Refresh as StartInstanceRefresh does, which can be asked for more.
+// StartRefresh starts an Instance Refresh as StartInstanceRefresh does, which takes more parameters.
 func (s AutoScaling) StartRefresh(groupName string, spec RefreshSpec) (id string, err error) {
 	values := url.Values{"AutoScalingGroupName": {groupName}}
 	if spec.Version != "" {

@@ -3,9 +3,9 @@ package awsim
 import "time"
 
 // CreateServing creates a group as CreateGroup does, but when it returns all that the group desires is in
-// service: the machines are taken to be there, so Machines is not called, no hook runs and nobody is told. If
+// service: Machines is not called, no hook runs and no event is sent. If
 // versions are given, each instance is of the next of these versions of the launch template, and the group
-// is, as always, of the version that its spec says.
+// has, as always, the version of its spec.
 func (s AutoScaling) CreateServing(spec Group, versions ...string) error {
 	a := s.asg
 	return a.updateErr(func() error {
@@ -33,16 +33,16 @@ func (s AutoScaling) CreateServing(spec Group, versions ...string) error {
 // addServing needs mu.
 func (a groupEngine) addServing(g *group, from source, i int) {
 	inst := a.fleet.newInstance(g, a.newInstanceID(), g.zones[i%len(g.zones)])
-	inst.template, inst.override = a.catalog.choose(from, i)
+	inst.template, inst.override = a.catalog.nextLaunch(from, i)
 	inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
 		"an instance was created together with its group.", inst)
 	inst.activity.end("Successful", "")
 	inst.machine, inst.inServiceAt = "running", time.Now()
-	inst.enter(stateInService)
+	inst.setState(stateInService)
 	close(inst.booted)
 }
 
-// SetLaunchTime has an instance be as old as a test needs it.
+// SetLaunchTime sets the launch time of an instance.
 func (s EC2) SetLaunchTime(instanceID string, at time.Time) error {
 	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.launchedAt = at })
 }

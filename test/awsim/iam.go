@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// free is the action that nobody can be denied.
+// free is the action that IAM cannot deny.
 const free = "sts:GetCallerIdentity"
 
 // IAM is what access keys may do. A key without policies may do everything.
@@ -43,7 +43,7 @@ func (s *IAM) Allow(accessKey string, policies ...string) error {
 	return nil
 }
 
-// Unauthorized tells each call so far that a policy did not allow, by its key, action and resource.
+// Unauthorized returns each call so far that no policy allowed, as "key action resource".
 func (s *IAM) Unauthorized() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,15 +92,16 @@ func permission(service, action string) string {
 	return service + ":" + action
 }
 
-// accessDenied is what the service answers. Auto Scaling and SQS say it alike, SQS with the action in small
-// letters.
+// accessDenied is the answer of the service. Auto Scaling and SQS word it alike, SQS with the action in
+// lower case.
 func (s *IAM) accessDenied(req request, on resource) *Error {
 	action := permission(req.service.name, req.action)
 	if req.service.name == "sqs" {
 		action = strings.ToLower(action)
 	}
 	text := fmt.Sprintf("User: arn:aws:iam::%s:user/%s is not authorized to perform: %s on resource: %s "+
-		"because no identity-based policy allows the %s action", s.server.opts.Account, req.key, action, on.arn, action)
+		"because no identity-based policy allows the %s action",
+		s.server.opts.Account, req.key, action, on.arn, action)
 	code := "AccessDenied"
 	switch req.service.name {
 	case "ec2":
@@ -142,7 +143,7 @@ func queueName(in input) string {
 	return url[strings.LastIndex(url, "/")+1:]
 }
 
-// resources are the groups that the call names, be it by the ids of instances.
+// groupResources returns the groups that the call names, directly or by the ids of instances.
 func groupResources(a *engine, r *reader) []resource {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,13 +170,13 @@ func groupResources(a *engine, r *reader) []resource {
 	return all
 }
 
-// allows tells whether the statement alone allows the action on the resource.
+// allows reports whether the statement alone allows the action on the resource.
 func (st statement) allows(action string, on resource) bool {
 	return slices.Contains(st.Action, action) &&
 		slices.ContainsFunc(st.Resource, func(p string) bool { return like(p, on.arn) }) && st.holds(on)
 }
 
-// holds tells whether all conditions hold.
+// holds reports whether all conditions are met.
 func (st statement) holds(on resource) bool {
 	for operator, keys := range st.Condition {
 		for key, wanted := range keys {
@@ -197,7 +198,7 @@ func (on resource) satisfies(operator, key string, wanted []string) bool {
 	})
 }
 
-// like tells whether text fits a pattern of IAM: * is any text and ? any character.
+// like reports whether text fits a pattern of IAM: * is any text and ? any character.
 func like(pattern, text string) bool {
 	quoted := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern))
 	return regexp.MustCompile("(?s)^" + quoted + "$").MatchString(text)

@@ -37,7 +37,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// readMaintenancePolicy is the policy's statements, or an error if anything in it is not simulated.
+// readPolicy returns the policy's statements, or an error if anything in it is not simulated.
 func (s *IAM) readPolicy(policy string) ([]statement, error) {
 	var document struct {
 		Version   string
@@ -98,7 +98,7 @@ func (s *IAM) checkAction(action string, st statement) error {
 	return nil
 }
 
-// simulated tells whether a condition is, for an action.
+// simulated reports whether a condition is simulated for an action.
 func simulated(operator, key, action string) bool {
 	switch operator {
 	case "StringEquals", "StringLike":
@@ -109,7 +109,7 @@ func simulated(operator, key, action string) bool {
 	return false
 }
 
-// knows tells whether there is such an action in a policy.
+// knows reports whether a simulated call needs the action.
 func (s *IAM) knows(action string) bool {
 	for _, service := range s.server.services {
 		for name := range service.actions {
@@ -121,7 +121,7 @@ func (s *IAM) knows(action string) bool {
 	return false
 }
 
-// onGroups tells whether the action is about an Auto Scaling group, so that it can be limited to some. What
+// onGroups reports whether the action is about an Auto Scaling group, so that it can be limited to some. What
 // describes is about all (Service Authorization Reference, Amazon EC2 Auto Scaling).
 func onGroups(action string) bool {
 	name, ours := strings.CutPrefix(action, "autoscaling:")

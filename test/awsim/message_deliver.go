@@ -28,15 +28,15 @@ func (s EventBridge) SubscribeTopic(topicARN, queueARN string, raw bool) {
 	})
 }
 
-// AddRule makes the account's event bus send its events to a queue, or to a topic and so to that topic's
-// queues. Without detail types the rule matches every event.
+// AddRule makes the account's event bus send events to a queue, or to a topic and so to its queues. Without
+// detail types the rule matches every event.
 func (s EventBridge) AddRule(targetARN string, detailTypes ...string) {
 	s.asg.update(func() {
 		s.asg.rules = append(s.asg.rules, rule{target: targetARN, detailTypes: slices.Clone(detailTypes)})
 	})
 }
 
-// Publish puts an event, such as SpotInterruption makes, on the bus, and returns how many messages that made.
+// Publish sends an event, such as that of SpotInterruption, to the bus. It returns the number of messages.
 func (s EventBridge) Publish(event string) int {
 	var head struct {
 		DetailType string `json:"detail-type"`
@@ -71,8 +71,8 @@ func (a eventBus) envelope() Envelope {
 	}
 }
 
-// publish sends an event to every rule that matches it, and counts the messages. It must be called without
-// mu.
+// publish sends an event to every rule that matches it, and returns the number of messages. It must be
+// called without mu.
 func (a eventBus) publish(detailType, event string) int {
 	a.mu.Lock()
 	rules := slices.Clone(a.rules)
@@ -87,8 +87,8 @@ func (a eventBus) publish(detailType, event string) int {
 	return sent
 }
 
-// deliver brings a message to a queue, or to all queues of a topic, and counts the copies. It must be
-// called without mu.
+// deliver sends a message to a queue, or to all queues of a topic, and returns the number of copies. It must
+// be called without mu.
 func (a eventBus) deliver(targetARN, subject, body string) (int, error) {
 	if !strings.HasPrefix(targetARN, "arn:aws:sns:") {
 		if err := a.server.sendMessage(targetARN, body); err != nil {

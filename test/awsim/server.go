@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// Options says how a server is set up. The zero value is a server on a free port of the loopback device.
+// Options configures a server. The zero value is a server on a free port of the loopback device.
 type Options struct {
 	Address string // Where to listen; 127.0.0.1:0 if empty.
 	Region  string // Part of every ARN; eu-central-1 if empty.
 	Account string // Part of every ARN and queue URL; 123456789012 if empty.
-	// Queues are made with the server, with default attributes.
+	// Queues are created with the server, with default attributes.
 	Queues []string
-	// Machines is where simulated instances show up; nil means nowhere.
+	// Machines creates the nodes of instances; nil means no nodes.
 	Machines Machines
-	// Seed decides the order in which a reordered queue is received: 0 is newest first, else shuffled.
+	// Seed determines the order of a reordered queue: 0 is newest first, anything else shuffles.
 	Seed uint64
-	// Log is told of every request; nil means silence.
+	// Log is called for every request; nil means no log.
 	Log func(format string, args ...any)
 }
 
-// Machines is where simulated instances show up, as nodes of a cluster.
+// Machines creates and removes the nodes of instances in a cluster.
 type Machines interface {
-	// Launch makes the instance's node join.
+	// Launch creates the instance's node.
 	Launch(ctx context.Context, instanceID, zone string) error
-	// Terminate takes the instance's node away and names the pods that were still running on it.
+	// Terminate removes the instance's node and returns the pods that were still running on it.
 	Terminate(ctx context.Context, instanceID string) (killed []string, err error)
-	// Pods names the pods that are on the instance's node now.
+	// Pods returns the pods on the instance's node.
 	Pods(ctx context.Context, instanceID string) ([]string, error)
 }
 
-// Error is an answer other than success, as AWS gives it: a code, a message and an HTTP status.
+// Error is an error response of AWS.
 type Error struct {
 	Code    string
 	Message string
@@ -48,7 +48,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// errorf is an error of the client's making, which is what nearly all of AWS's are: status 400.
+// errorf returns a client error: status 400.
 func errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
 }
@@ -75,8 +75,8 @@ type input struct {
 	Body   []byte
 }
 
-// Server is one AWS account in one region. Its methods may be called from many goroutines. Those of the embedded
-// types are what a test can do and see without an API call.
+// Server is one AWS account in one region. Its methods may be called from many goroutines. Those of the
+// embedded types are what a test can do and see without an API call.
 type Server struct {
 	AutoScaling
 	Lifecycle
@@ -240,7 +240,7 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// wait blocks for d, or until ctx ends, and says whether it waited the whole time.
+// wait blocks for d or until ctx ends, and reports whether it waited the whole time.
 func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

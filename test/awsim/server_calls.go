@@ -33,7 +33,7 @@ type CallLog struct {
 	byAction map[string][]*Call
 	counts   map[string]int
 	byKey    map[string]map[string]int
-	changed  chan struct{} // Closed at the next call, if somebody waits for it.
+	changed  chan struct{} // Closed at the next call; nil without a wait.
 }
 
 func (c *CallLog) begin(req request, now time.Time) *Call {
@@ -80,7 +80,7 @@ func (s *CallLog) Requests() map[string]int {
 	return nonNil(maps.Clone(s.counts))
 }
 
-// RequestsBy is Requests of one access key: clients with keys of their own are told apart by it.
+// RequestsBy is Requests of one access key.
 func (s *CallLog) RequestsBy(accessKey string) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

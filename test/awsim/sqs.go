@@ -15,7 +15,7 @@ type sqs struct {
 
 	mu      sync.Mutex
 	queues  map[string]*queue
-	changed chan struct{} // Closed, and made anew, at every change.
+	changed chan struct{} // Closed and replaced at every change.
 }
 
 func newSQS(s *Server) *sqs {
@@ -72,15 +72,15 @@ func onQueue[In interface{ queueURL() string }](
 	})
 }
 
-// signal lets everyone who waits look again. The lock is held.
+// signal wakes all waits. It needs mu.
 func (s *sqs) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// await calls look, with the lock held, until it is done: at once, after every change, when time alone may
-// have changed the queue, and at the deadline, which ends it; the zero deadline never comes. An error
-// means that ctx ended first.
+// await calls look, with mu held, until it returns true: at once, after every change, when time alone may
+// have changed the queue, and at the deadline, which ends it; a zero deadline is none. An error means that
+// ctx ended first.
 func (s *sqs) await(ctx context.Context, deadline time.Time, q *queue, look func(now time.Time) bool) error {
 	for {
 		s.mu.Lock()
@@ -99,12 +99,12 @@ func (s *sqs) await(ctx context.Context, deadline time.Time, q *queue, look func
 			again = next
 		}
 		s.mu.Unlock()
-		pause(ctx, changed, again, now)
+		waitForChange(ctx, changed, again, now)
 	}
 }
 
-// pause ends with ctx, at a change, or at a time, if that is not zero.
-func pause(ctx context.Context, changed <-chan struct{}, again, now time.Time) {
+// waitForChange ends with ctx, at a change, or at a time, if that is not zero.
+func waitForChange(ctx context.Context, changed <-chan struct{}, again, now time.Time) {
 	var alarm <-chan time.Time
 	if !again.IsZero() {
 		timer := time.NewTimer(again.Sub(now))
@@ -155,7 +155,7 @@ func (s *sqs) create(now time.Time, name string, changes map[string]string) (*qu
 		return nil, errorf("InvalidParameterValue", "Can only include alphanumeric characters, hyphens, or "+
 			"underscores. 1 to 80 in length. FIFO queues are not known here.")
 	}
-	attrs, err := s.amend(defaultAttributes(), changes)
+	attrs, err := s.changeAttributes(defaultAttributes(), changes)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (s *sqs) create(now time.Time, name string, changes map[string]string) (*qu
 	return q, nil
 }
 
-// amend is attributes after changes; a dead-letter queue must exist.
-func (s *sqs) amend(a queueAttributes, changes map[string]string) (queueAttributes, error) {
+// changeAttributes is attributes after changes; a dead-letter queue must exist.
+func (s *sqs) changeAttributes(a queueAttributes, changes map[string]string) (queueAttributes, error) {
 	a, err := a.with(changes)
 	if err == nil && a.deadLetters != "" && s.queues[a.deadLetters] == nil {
 		err = errorf("InvalidParameterValue", "Value %s for parameter RedrivePolicy is invalid. "+

@@ -69,7 +69,7 @@ func checkBatch[E batchEntry](entries []E) error {
 	return nil
 }
 
-// only is the answer to an entry that has nothing to tell but its id.
+// only is the answer to an entry that has nothing but its id.
 type only struct {
 	ID string `json:"Id"`
 }

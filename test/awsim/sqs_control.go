@@ -57,7 +57,7 @@ func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
 	return answer.MessageID, err
 }
 
-// Queue tells a queue's state. It panics if there is no such queue, as the methods below do.
+// Queue returns a queue's state. It panics if there is no such queue, as the methods below do.
 func (s SQS) Queue(url string) (stats QueueStats) {
 	s.sqs.with(url, func(now time.Time, q *queue) {
 		q.advance(now)
@@ -78,31 +78,31 @@ func (s SQS) Held(url string) (bodies []string) {
 	return bodies
 }
 
-// Duplicate has the next n sends delivered twice: two copies with one message id, each of which has to be
+// Duplicate delivers the next n messages twice: two copies with one message id, each of which has to be
 // deleted.
 func (s SQS) Duplicate(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.duplicate = n })
 }
 
-// Lose has the next n deliveries of Send and of AWS itself vanish, as with a queue whose policy does not let
-// AWS send to it.
+// Lose drops the next n messages of Send and of AWS itself, as with a queue whose policy does not allow AWS
+// to send.
 func (s SQS) Lose(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.lose = n })
 }
 
-// Reorder has a queue hand out its newest message first or, if the server has a seed, in an order that
-// the seed decides.
+// Reorder makes a queue deliver its newest message first or, if the server has a seed, in an order that the
+// seed determines.
 func (s SQS) Reorder(url string, on bool) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.reorder = on })
 }
 
-// Delay has what is sent to a queue from now on arrive so much later, as with the queue's DelaySeconds but in
-// any fraction of a second.
+// Delay delays messages that are sent to a queue from now on, as DelaySeconds does but in any fraction of a
+// second.
 func (s SQS) Delay(url string, d time.Duration) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.attrs.delay = d })
 }
 
-// ExpireVisibility shows all messages in flight again, as if their visibility timeout had passed.
+// ExpireVisibility ends the visibility timeout of all messages in flight.
 func (s SQS) ExpireVisibility(url string) {
 	s.sqs.with(url, func(now time.Time, q *queue) { q.expireVisibility(now) })
 }

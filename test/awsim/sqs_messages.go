@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// unkept are the parameters of a message that are part of the API but are not kept here. A client
-// that sends one is told so, rather than left to wonder where it went.
+// unkept are the parameters of a message that the API has but that are not kept here. Some of them are
+// refused, so that a client does not miss them later.
 type unkept struct {
 	MessageAttributes       map[string]any
 	MessageDeduplicationID  string `json:"MessageDeduplicationId"`
@@ -124,7 +124,7 @@ func (s queueAPI) receive(ctx context.Context, raw input) (any, error) {
 	var failure error
 	deadline := time.Now().Add(time.Duration(*in.WaitTimeSeconds) * time.Second)
 	err = s.await(ctx, deadline, q, func(now time.Time) bool {
-		receipts, failure = s.hand(now, q, in)
+		receipts, failure = s.receiveFrom(now, q, in)
 		return failure != nil || len(receipts) > 0
 	})
 	if err != nil || failure != nil {
@@ -157,8 +157,8 @@ func (in *receiveRequest) fill(attrs queueAttributes) error {
 	return nil
 }
 
-// hand receives from a queue that may have been deleted since the poll began. The lock is held.
-func (s queueAPI) hand(now time.Time, q *queue, in receiveRequest) ([]receipt, error) {
+// receiveFrom receives from a queue that may have been deleted since the poll began. It needs mu.
+func (s queueAPI) receiveFrom(now time.Time, q *queue, in receiveRequest) ([]receipt, error) {
 	if s.queues[q.name] != q {
 		return nil, errorf("QueueDoesNotExist", "The specified queue does not exist.")
 	}

@@ -317,10 +317,7 @@ func TestAttributeErrors(t *testing.T) {
 		{"RedrivePolicy", "", ""},
 		{"RedrivePolicy", "{", "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":3}`, ""},
-		{
-			"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":0}`,
-			"InvalidAttributeValue",
-		},
+		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":0}`, "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"d","maxReceiveCount":3}`, "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d"}`, "InvalidAttributeValue"},
 		{"Policy", "anything", ""},

@@ -123,7 +123,7 @@ type setQueueAttributesRequest struct {
 }
 
 func (s queueAPI) setQueueAttributes(now time.Time, q *queue, in setQueueAttributesRequest) (any, error) {
-	attrs, err := s.amend(q.attrs, in.Attributes)
+	attrs, err := s.changeAttributes(q.attrs, in.Attributes)
 	if err != nil {
 		return nil, err
 	}

@@ -56,9 +56,10 @@ func (e *env) drainOne(ctx context.Context) (result, error) {
 // scaleIn terminates the instance as a user would, with an access key of its own.
 func (e *env) scaleIn(ctx context.Context) error {
 	client := autoscaling.NewFromConfig(harness.AWSConfig(e.aws.URL(), byYou))
-	_, err := client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+	in := autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: aws.String(e.instance), ShouldDecrementDesiredCapacity: aws.Bool(true),
-	})
+	}
+	_, err := client.TerminateInstanceInAutoScalingGroup(ctx, &in)
 	return err
 }
 
@@ -202,8 +203,8 @@ func (d *drain) logLine(ctx context.Context, at time.Time, l harness.Line) error
 	return nil
 }
 
-// finishPods ends the bar: on a terminal its last state becomes a line. The agent has asked the API server, so the
-// watch here may lag behind.
+// finishPods ends the bar: on a terminal its last state becomes a line. The agent has asked the API server,
+// so the watch here may lag behind.
 func (d *drain) finishPods(at time.Time, forced int) {
 	late := time.After(setupTimeout)
 	for v, waiting := d.pods.view(), true; waiting && v.Gone < v.Total; v = d.pods.view() {

@@ -162,7 +162,8 @@ func (e *env) buildAgent(ctx context.Context) (_ string, err error) {
 	return "agent           built from ./cmd/agent", err
 }
 
-// startAgent returns when the agent is ready and has deleted the test notification of the hook from the queue.
+// startAgent returns when the agent is ready and has deleted the test notification of the hook from the
+// queue.
 func (e *env) startAgent(ctx context.Context) (string, error) {
 	kubeconfig, err := e.cluster.ServiceAccount(ctx, agentNamespace, "agent", agentrules.All(), agentrules.Own())
 	if err != nil {
@@ -170,7 +171,8 @@ func (e *env) startAgent(ctx context.Context) (string, error) {
 	}
 	dir, cmd := e.cluster.Dir(), exec.Command(e.binary)
 	cmd.Env = append(harness.Environ(dir, e.aws.URL(), agentKey),
-		"QUEUE_URL="+e.queue, "CLUSTER_NAME=demo", "LISTEN_ADDRESS=127.0.0.1:0", "LOG_LEVEL=debug", "KUBECONFIG="+kubeconfig,
+		"QUEUE_URL="+e.queue, "CLUSTER_NAME=demo", "LISTEN_ADDRESS=127.0.0.1:0",
+		"LOG_LEVEL=debug", "KUBECONFIG="+kubeconfig,
 		"LEADER_ELECTION=false",  // There is one agent.
 		"DRAIN_BLOCKED_AFTER=1s", // The default is a minute.
 		"HOOK_HEARTBEAT_INTERVAL="+heartbeatInterval.String())
@@ -189,7 +191,8 @@ func (e *env) startAgent(ctx context.Context) (string, error) {
 
 func (e *env) agentLog() string { return filepath.Join(e.cluster.Dir(), "agent.log") }
 
-// stopAgent returns an error if the agent does not exit with 0 after SIGTERM. One that exited before has failed a step.
+// stopAgent returns an error if the agent does not exit with 0 after SIGTERM. One that exited before has
+// failed a step.
 func (e *env) stopAgent() error {
 	select {
 	case <-e.agent.Ended():

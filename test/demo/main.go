@@ -1,6 +1,6 @@
-// Command demo shows on one screen what the agent does: it starts a real Kubernetes control plane, a simulated AWS and
-// the agent, terminates one instance by scaling in, and prints what happens until the instance is gone. It leaves
-// nothing behind, and exits with 0 only if every check passed.
+// Command demo shows on one screen what the agent does: it starts a real Kubernetes control plane, a
+// simulated AWS and the agent, terminates one instance by scaling in, and prints what happens until the
+// instance is gone. It leaves nothing behind, and exits with 0 only if every check passed.
 //
 // DEMO_KEEP=1 keeps everything running until Ctrl-C.
 package main
@@ -51,7 +51,8 @@ func run(ctx context.Context, s *screen, errs io.Writer) int {
 // errKept is the error of an environment that was kept after a successful demo until the user ended it.
 var errKept = errors.New("ended by the user")
 
-// demonstrate sets up the environment, drains a node, and prints the summary. cleanup ends what it has started.
+// demonstrate sets up the environment, drains a node, and prints the summary. cleanup ends what it has
+// started.
 func demonstrate(ctx context.Context, s *screen, cleanup *cleanups, log io.Writer) error {
 	binaries, err := cluster.Binaries(ctx, log) // The first run builds them for minutes, and says so.
 	if err != nil {

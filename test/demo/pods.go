@@ -23,7 +23,8 @@ type view struct {
 	Stays    bool // The DaemonSet's pod is on the node, and not terminating.
 }
 
-// pods follows the pods by a watch. Every change is checked, so that no short violation of a budget is missed.
+// pods follows the pods by a watch. Every change is checked, so that no short violation of a budget is
+// missed.
 type pods struct {
 	node    string
 	changed chan struct{}

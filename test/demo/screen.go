@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen writes lines and, on a terminal, a status line below them. Elsewhere it writes neither a status line nor
-// control characters.
+// screen writes lines and, on a terminal, a status line below them. Elsewhere it writes neither a status
+// line nor control characters.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer

@@ -35,7 +35,8 @@ type result struct {
 func (d *drain) result(ctx context.Context) (result, error) {
 	r := result{
 		Pods: d.pods.view(), Stayed: d.stayed, Min: minAvailable, Forced: d.forced,
-		Tainted: d.taintedAt.Sub(d.startedAt), Drained: d.drainedAt.Sub(d.startedAt), Whole: time.Since(d.startedAt),
+		Tainted: d.taintedAt.Sub(d.startedAt), Drained: d.drainedAt.Sub(d.startedAt),
+		Whole:      time.Since(d.startedAt),
 		Kubernetes: map[string]int{}, AWS: d.aws.RequestsBy(agentKey),
 	}
 	for _, a := range d.aws.Ledger() {

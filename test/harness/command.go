@@ -20,11 +20,14 @@ const (
 	ExitInterrupted = 130
 )
 
-// ErrUsage is the error of arguments that a command does not take.
-var ErrUsage = errors.New("usage")
+// UsageError is the error of arguments that a command does not take.
+type UsageError struct{ error }
 
-// Main runs a command and ends the program with its exit code. SIGINT and SIGTERM end ctx. A second one ends even a
-// cleanup that hangs; the control plane's reaper then ends what is left.
+// NewUsageError returns an error that ends a command with ExitUsage.
+func NewUsageError(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Main runs a command and ends the program with its exit code. SIGINT and SIGTERM end ctx. A second one ends
+// even a cleanup that hangs; the control plane's reaper then ends what is left.
 func Main(run func(ctx context.Context) int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -38,10 +41,11 @@ func Main(run func(ctx context.Context) int) {
 
 // ExitCode returns the exit code of a command that returned err, and reports the error to out.
 func ExitCode(ctx context.Context, out io.Writer, err error) int {
+	_, usage := errors.AsType[UsageError](err)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.Is(err, ErrUsage):
+	case usage:
 		_, _ = fmt.Fprintln(out, err)
 		return ExitUsage
 	case ctx.Err() != nil:

@@ -14,8 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// rewatchDelay is the time between the end of a watch and the next one. An informer of client-go waits for up to half a
-// minute after an outage of the API server, and misses what appears and disappears during that time.
+// rewatchDelay is the time between the end of a watch and the next one. An informer of client-go waits for
+// up to half a minute after an outage of the API server, and misses what appears and disappears during that
+// time.
 const rewatchDelay = 100 * time.Millisecond
 
 // Object is any object of the Kubernetes API.
@@ -32,13 +33,12 @@ type Source struct {
 	Labels    string
 }
 
-// Follow calls changed for each object that exists and for each change of one, one at a time, until ctx ends. It
-// returns when all objects that exist have been listed. Watches go on through outages of the API server. changed may
-// clear fields that nobody reads, to save memory.
+// Follow calls changed for each object that exists and for each change of one, one at a time, until ctx
+// ends. It returns when all objects that exist have been listed. Watches go on through outages of the API
+// server. changed may clear fields that nobody reads, to save memory.
 func Follow[T Object](ctx context.Context, s Source, changed func(o T, deleted bool)) error {
-	source := cache.NewFilteredListWatchFromClient(s.Client, s.Resource, s.Namespace, func(o *metav1.ListOptions) {
-		o.LabelSelector = s.Labels
-	})
+	labels := func(o *metav1.ListOptions) { o.LabelSelector = s.Labels }
+	source := cache.NewFilteredListWatchFromClient(s.Client, s.Resource, s.Namespace, labels)
 	f := &follower[T]{
 		source: cache.ToListerWatcherWithContext(source), changed: changed, known: map[string]T{},
 	}
@@ -100,7 +100,8 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	return accessor.GetResourceVersion(), err
 }
 
-// watch reports changes until the watch ends. It returns the version to watch from, or "" if a list is needed.
+// watch reports changes until the watch ends. It returns the version to watch from, or "" if a list is
+// needed.
 func (f *follower[T]) watch(ctx context.Context, version string) string {
 	w, err := f.source.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {

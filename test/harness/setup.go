@@ -15,8 +15,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// CreateNamespace creates a namespace, and returns when its default ServiceAccount exists: without it no pod is
-// admitted.
+// CreateNamespace creates a namespace, and returns when its default ServiceAccount exists: without it no pod
+// is admitted.
 func CreateNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

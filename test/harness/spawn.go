@@ -16,9 +16,10 @@ import (
 // StopTimeout is how long a process may take to exit after SIGTERM.
 const StopTimeout = 20 * time.Second
 
-// Spawn starts cmd in a process group of its own, so that Ctrl-C in a terminal reaches the caller alone. What it writes
-// is in the file log and in the Process; only in the file if cmd.Stdout is io.Discard. The file pid holds its process
-// number while it runs: in the folder of a control plane, the reaper there ends the process if the caller is killed.
+// Spawn starts cmd in a process group of its own, so that Ctrl-C in a terminal reaches the caller alone.
+// What it writes is in the file log and in the Process; only in the file if cmd.Stdout is io.Discard. The
+// file pid holds its process number while it runs: in the folder of a control plane, the reaper there ends
+// the process if the caller is killed.
 func Spawn(cmd *exec.Cmd, log, pid string) (*Process, error) {
 	file, err := os.Create(log)
 	if err != nil {
@@ -46,7 +47,8 @@ func Spawn(cmd *exec.Cmd, log, pid string) (*Process, error) {
 	return p, nil
 }
 
-// Terminate ends the process with SIGTERM, and with SIGKILL if it has not exited after StopTimeout, which is an error.
+// Terminate ends the process with SIGTERM, and with SIGKILL if it has not exited after StopTimeout, which is
+// an error.
 func (p *Process) Terminate() error {
 	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
 	defer cancel()
@@ -57,7 +59,8 @@ func (p *Process) Terminate() error {
 	return fmt.Errorf("%s had not exited %v after SIGTERM", p.Cmd.Path, StopTimeout)
 }
 
-// Failure returns the error of a process that should not have exited: how it did, and its last lines of output.
+// Failure returns the error of a process that should not have exited: how it did, and its last lines of
+// output.
 func (p *Process) Failure() error {
 	const most = 5
 	<-p.Ended()
@@ -89,8 +92,8 @@ func (p *Process) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Stream returns a channel with every line of output, from the first one on. It is closed when the process has exited
-// or ctx has ended.
+// Stream returns a channel with every line of output, from the first one on. It is closed when the process
+// has exited or ctx has ended.
 func (p *Process) Stream(ctx context.Context) <-chan Line {
 	out := make(chan Line)
 	go func() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -12,35 +13,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// What the agent puts on a node, written apart from the product on purpose.
+// What the agent sets on a node. It is not imported from the product, so that a change is found.
 const (
-	markAnnotation = "node-drainer.io/termination"
-	goingTaint     = "node-drainer.io/terminating"
-	drainCondition = "node-drainer.io/Drained"
+	markAnnotation   = "node-drainer.io/termination"
+	terminatingTaint = "node-drainer.io/terminating"
+	drainCondition   = "node-drainer.io/Drained"
 )
 
-// recorder keeps what the watches of pods and nodes show. They outlive the API server.
+// recorder records what the watches of pods and nodes show, through outages of the API server.
 type recorder struct {
 	guarded map[string]bool // Apps with a budget.
 
 	mu    sync.Mutex
-	pods  map[string]*pod // By UID, as nodes.
+	pods  map[string]*pod // By UID.
 	nodes map[string]*node
-	last  map[string]*corev1.Node // The living ones, as they are now.
+	last  map[string]*corev1.Node // Current nodes by name.
 }
 
-// record begins to watch, and returns when all that there is has been seen.
+// record begins to watch, and returns when everything has been listed once.
 func record(ctx context.Context, client kubernetes.Interface, guarded map[string]bool) (*recorder, error) {
 	r := &recorder{
 		guarded: guarded, pods: map[string]*pod{}, nodes: map[string]*node{}, last: map[string]*corev1.Node{},
 	}
-	err := follow(ctx, client.CoreV1().RESTClient(), "pods", r.pod)
-	if err != nil {
-		return nil, err
-	}
-	return r, follow(ctx, client.CoreV1().RESTClient(), "nodes", r.node)
+	core := client.CoreV1().RESTClient()
+	return r, errors.Join(
+		harness.Follow(ctx, harness.Source{Client: core, Resource: "pods"}, r.pod),
+		harness.Follow(ctx, harness.Source{Client: core, Resource: "nodes"}, r.node))
 }
 
 func (r *recorder) pod(o *corev1.Pod, gone bool) {
@@ -63,8 +64,8 @@ func (r *recorder) pod(o *corev1.Pod, gone bool) {
 	switch {
 	case gone:
 		p.Seen.To = now
-	case o.DeletionTimestamp != nil && p.Told.IsZero():
-		p.Told = now
+	case o.DeletionTimestamp != nil && p.SignaledAt.IsZero():
+		p.SignaledAt = now
 	}
 }
 
@@ -73,7 +74,7 @@ func (r *recorder) node(o *corev1.Node, gone bool) {
 	defer r.mu.Unlock()
 	now, n := time.Now(), r.nodes[string(o.UID)]
 	if n == nil {
-		n = &node{Name: o.Name, InstanceID: instanceOf(o.Name)}
+		n = &node{Name: o.Name, InstanceID: harness.InstanceOf(o.Name)}
 		r.nodes[string(o.UID)] = n
 	}
 	if gone {
@@ -99,33 +100,34 @@ func readMark(o *corev1.Node, now time.Time) (mark, bool) {
 	return m, true
 }
 
-// neglected tells whether a node has been without the DaemonSet's pod for so long that its controller must
-// have stopped: after the API server was away it may wait for five minutes to hear of a pod that it has made.
-func (r *recorder) neglected() bool {
-	const patience = 20 * time.Second
+// daemonSetStalled reports whether a node has had no pod of the DaemonSet for so long that the controller
+// must have stalled: after an outage it may wait for five minutes for the watch to show a pod that it has
+// created.
+func (r *recorder) daemonSetStalled() bool {
+	const timeout = 20 * time.Second
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	served := map[string]bool{}
+	covered := map[string]bool{}
 	for _, p := range r.pods {
 		if p.Seen.To.IsZero() && strings.HasPrefix(p.Name, daemonSet+"-") {
-			served[p.Node] = true
+			covered[p.Node] = true
 		}
 	}
 	for name, o := range r.last {
-		if !served[name] && time.Since(o.CreationTimestamp.Time) > patience {
+		if !covered[name] && time.Since(o.CreationTimestamp.Time) > timeout {
 			return true
 		}
 	}
 	return false
 }
 
-// remains tells what of the agent's is on nodes for which going is false.
-func (r *recorder) remains(going func(instanceID string) bool) []string {
+// leftovers returns what the agents have left on nodes that are not terminating.
+func (r *recorder) leftovers(terminating func(instanceID string) bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []string
 	for name, o := range r.last {
-		if left := left(o); left != "" && !going(instanceOf(name)) {
+		if left := left(o); left != "" && !terminating(harness.InstanceOf(name)) {
 			all = append(all, name+": "+left)
 		}
 	}
@@ -133,7 +135,7 @@ func (r *recorder) remains(going func(instanceID string) bool) []string {
 	return all
 }
 
-// left tells what of the agent's is on a node; "" if nothing is.
+// left returns what the agents have set on a node, or "".
 func left(o *corev1.Node) string {
 	text := ""
 	if _, ok := o.Annotations[markAnnotation]; ok {
@@ -145,7 +147,7 @@ func left(o *corev1.Node) string {
 	if o.Spec.Unschedulable {
 		text += " cordon"
 	}
-	if slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == goingTaint }) {
+	if slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == terminatingTaint }) {
 		text += " taint"
 	}
 	isOurs := func(c corev1.NodeCondition) bool { return c.Type == drainCondition }
@@ -155,7 +157,7 @@ func left(o *corev1.Node) string {
 	return text
 }
 
-// seen returns all pods and nodes that ever were.
+// seen returns all pods and nodes that ever existed.
 func (r *recorder) seen() (pods []pod, nodes []node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

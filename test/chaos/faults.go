@@ -8,33 +8,34 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// kill ends an agent, which comes back after a pause.
-func (p *play) kill(ctx context.Context, a act) error {
+// kill ends an agent, which is restarted after a pause.
+func (x faults) kill(ctx context.Context, a step) error {
 	how := killed
 	if a.What == termAgent {
 		how = stopped
 	}
-	did, err := p.fleet.agents[a.Pick%uint64(len(p.fleet.agents))].end(ctx, how, a.For)
+	did, err := x.fleet.agents[a.Pick%uint64(len(x.fleet.agents))].restart(ctx, how, a.For)
 	if did {
-		p.count(a.What)
+		x.count(a.What)
 	}
 	return err
 }
 
-// killAll ends all agents at the same moment.
-func (p *play) killAll(ctx context.Context, a act) error {
-	p.count(a.What)
-	errs := make(chan error, len(p.fleet.agents))
-	for _, agent := range p.fleet.agents {
+// killAll kills all agents at the same moment.
+func (x faults) killAll(ctx context.Context, a step) error {
+	x.count(a.What)
+	errs := make(chan error, len(x.fleet.agents))
+	for _, agent := range x.fleet.agents {
 		go func() {
-			_, err := agent.end(ctx, killed, a.For)
+			_, err := agent.restart(ctx, killed, a.For)
 			errs <- err
 		}()
 	}
 	var err error
-	for range p.fleet.agents {
+	for range x.fleet.agents {
 		if e := <-errs; e != nil {
 			err = e
 		}
@@ -42,30 +43,30 @@ func (p *play) killAll(ctx context.Context, a act) error {
 	return err
 }
 
-// stopAPI kills the API server, and starts it again after a while.
-func (p *play) stopAPI(ctx context.Context, a act) error {
-	p.apiServer.Lock()
-	defer p.apiServer.Unlock()
-	p.count(a.What)
-	p.mu.Lock()
-	p.outages = append(p.outages, span{From: time.Now()})
-	this := len(p.outages) - 1
-	p.mu.Unlock()
-	if err := p.cluster.Stop(ctx); err != nil {
+// stopAPI kills the API server, and starts it again some time later.
+func (x faults) stopAPI(ctx context.Context, a step) error {
+	x.apiServer.Lock()
+	defer x.apiServer.Unlock()
+	x.count(a.What)
+	x.mu.Lock()
+	x.outages = append(x.outages, span{From: time.Now()})
+	this := len(x.outages) - 1
+	x.mu.Unlock()
+	if err := x.cluster.Stop(ctx); err != nil {
 		return err
 	}
-	pause(ctx, a.For)
-	err := p.cluster.StartAgain(ctx)
-	p.mu.Lock()
-	p.outages[this].To = time.Now()
-	p.mu.Unlock()
-	// The controllers' own leader election would have ended them, and a kubelet have started them again.
-	return errors.Join(err, p.cluster.Restart(ctx, controllers))
+	harness.Sleep(ctx, a.For)
+	err := x.cluster.StartAgain(ctx)
+	x.mu.Lock()
+	x.outages[this].To = time.Now()
+	x.mu.Unlock()
+	// Their leader election would have ended the controllers, and a kubelet would have restarted them.
+	return errors.Join(err, x.cluster.Restart(ctx, controllers))
 }
 
-// fault has AWS fail for a while, each time in another way.
-func (p *play) fault(ctx context.Context, a act) error {
-	p.count(a.What)
+// fault makes AWS fail for some time, in one of many ways.
+func (x faults) fault(ctx context.Context, a step) error {
+	x.count(a.What)
 	all := []awsim.Fault{
 		{Service: "autoscaling", Code: "Throttling", Message: "Rate exceeded", Times: 12},
 		{Service: "autoscaling", Code: "InternalFailure", Status: http.StatusInternalServerError, Times: 6},
@@ -89,34 +90,34 @@ func (p *play) fault(ctx context.Context, a act) error {
 		{Service: "ec2", Drop: true, Times: 1},
 	}
 	f := all[a.Pick%uint64(len(all))]
-	f.Match = func(url.Values, []byte) bool { // It is asked last, so it counts hits.
-		p.hits.Add(1)
+	f.Match = func(url.Values, []byte) bool { // It is evaluated last, so it counts hits.
+		x.hits.Add(1)
 		return true
 	}
-	remove := p.aws.Inject(f)
+	remove := x.aws.Inject(f)
 	defer remove()
-	pause(ctx, a.For)
+	harness.Sleep(ctx, a.For)
 	return nil
 }
 
-// trouble has the queue behave as badly as a standard queue may.
-func (p *play) trouble(ctx context.Context, a act) error {
-	p.count(a.What)
+// queueFault makes the queue duplicate, reorder or delay messages, as a standard queue may.
+func (x faults) queueFault(ctx context.Context, a step) error {
+	x.count(a.What)
 	switch a.What {
 	case duplicate:
 		n := int(3 + a.Pick%12)
-		p.aws.Duplicate(p.queue, n)
-		p.mu.Lock()
-		p.copies += n
-		p.mu.Unlock()
+		x.aws.Duplicate(x.queue, n)
+		x.mu.Lock()
+		x.copies += n
+		x.mu.Unlock()
 	case reorder:
-		p.aws.Reorder(p.queue, true)
-		pause(ctx, a.For)
-		p.aws.Reorder(p.queue, false)
+		x.aws.Reorder(x.queue, true)
+		harness.Sleep(ctx, a.For)
+		x.aws.Reorder(x.queue, false)
 	case delay:
-		p.aws.Delay(p.queue, time.Duration(500+a.Pick%2500)*time.Millisecond)
-		pause(ctx, a.For)
-		p.aws.Delay(p.queue, 0)
+		x.aws.Delay(x.queue, time.Duration(500+a.Pick%2500)*time.Millisecond)
+		harness.Sleep(ctx, a.For)
+		x.aws.Delay(x.queue, 0)
 	}
 	return nil
 }
