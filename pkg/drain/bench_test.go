@@ -48,7 +48,7 @@ func BenchmarkPass(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range 500 {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Name = fmt.Sprint("b-", i)
 		p.Spec.Selector.MatchLabels["app"] = fmt.Sprint("app-", i)
 		l.update(p)
@@ -64,7 +64,7 @@ func BenchmarkPass(b *testing.B) {
 	}
 	var records []*record
 	for i := range 100 {
-		p := running(fmt.Sprint("pod-", i))
+		p := runningPod(fmt.Sprint("pod-", i))
 		p.Labels["app"] = fmt.Sprint("app-", i%5)
 		records = append(records, d.rules.record(p))
 	}

@@ -92,7 +92,7 @@ func (c *cluster) addBudget(name string, desired, elsewhere int) {
 
 // addPod has a pod run on a node, for an app or, if that is empty, without a budget.
 func (c *cluster) addPod(node, name, app string, changes ...func(*corev1.Pod)) {
-	p := running(name)
+	p := runningPod(name)
 	p.Spec.NodeName, p.Labels = node, map[string]string{"app": app}
 	for _, change := range changes {
 		change(p)

@@ -74,7 +74,7 @@ func randomPolicy(r *rand.Rand) Policy {
 	return p
 }
 
-func TestDecideHoldsItsPromises(t *testing.T) {
+func TestDecideKeepsItsInvariants(t *testing.T) {
 	for seed := range uint64(5_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		now := at(time.Duration(r.IntN(800)) * time.Second)
@@ -98,9 +98,9 @@ func TestDecideHoldsItsPromises(t *testing.T) {
 	}
 }
 
-// TestNothingBecomesPossibleUnseen holds that a drain which does nothing need not look again before the
+// TestNextDecisionIsEarlyEnough holds that a drain which does nothing need not look again before the
 // instant that the step names: at every instant before it there is nothing to do either.
-func TestNothingBecomesPossibleUnseen(t *testing.T) {
+func TestNextDecisionIsEarlyEnough(t *testing.T) {
 	idle := 0
 	for seed := range uint64(15_000) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -225,7 +225,7 @@ func elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-func running(name string) *corev1.Pod {
+func runningPod(name string) *corev1.Pod {
 	seconds := int64(10)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -238,8 +238,8 @@ func running(name string) *corev1.Pod {
 	}
 }
 
-// pdb is a PodDisruptionBudget over three pods that asks for two of them.
-func pdb(allowed int32) *policyv1.PodDisruptionBudget {
+// newPDB is a PodDisruptionBudget over three pods that asks for two of them.
+func newPDB(allowed int32) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "b"},

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestAThousandDrains drains a thousand nodes at once: apps whose pods are spread over the nodes, of each of
+// TestManyDrains drains a thousand nodes at once: apps whose pods are spread over the nodes, of each of
 // which two may be disrupted at a time.
-func TestAThousandDrains(t *testing.T) {
+func TestManyDrains(t *testing.T) {
 	const nodes, perNode, apps = 1_000, 3, 60
 	began := time.Now()
 	synctest.Test(t, func(t *testing.T) {

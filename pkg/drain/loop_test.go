@@ -275,7 +275,7 @@ func TestPodsOfAnUnreachableNode(t *testing.T) {
 		{"reachable: wait for StuckAfter", false, 5*time.Minute + 10*time.Second},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, defaults, running("a"))
+			w := newFixture(t, defaults, runningPod("a"))
 			w.drainer.rules.Unreachable = func(node string) bool { return tt.unreachable && node == "n" }
 			w.mu.Lock()
 			w.podsEnd = false
@@ -312,11 +312,11 @@ func TestTighterDeadline(t *testing.T) {
 	})
 }
 
-// TestADeletionThatTheAPIServerCannotDo does not hold up the drain for ever: a webhook that is broken answers
+// TestDeletionsThatAlwaysFailEndAtTheDeadline does not hold up the drain for ever: a webhook that is broken answers
 // 500 to whoever asks.
-func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
+func TestDeletionsThatAlwaysFailEndAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults, running("a"), pdb(0))
+		w := newFixture(t, defaults, runningPod("a"), newPDB(0))
 		asked := 0
 		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if asked++; asked > 1000 {

@@ -39,7 +39,7 @@ func (r *waiter) woken() bool {
 
 // disrupting is the budget of pdb after evictions of these pods, as the API server writes it.
 func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
-	p := pdb(allowed)
+	p := newPDB(allowed)
 	p.Status.DisruptedPods = map[string]metav1.Time{}
 	for _, name := range pods {
 		p.Status.DisruptedPods[name] = metav1.Now()
@@ -83,9 +83,9 @@ func expectAllowed(t *testing.T, got, want int, when string) {
 	}
 }
 
-func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
+func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(3)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(3)), newWaiter("n", 0)
 		expectAllowed(t, l.allows(t, r), 3, "at first")
 		l.mustReserve(t, "a")
 		expectAllowed(t, l.allows(t, r), 2, "with one under way")
@@ -108,10 +108,10 @@ func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
 	})
 }
 
-func TestADisruptionThatCameToNothingIsGivenBack(t *testing.T) {
+func TestFailedRemovalsReleaseTheirReservation(t *testing.T) {
 	for _, outcome := range []Outcome{Deferred, Refused, None} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+			l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 			l.mustReserve(t, "a")
 			expectAllowed(t, l.allows(t, r), 0, "with one under way")
 			r.woken()
@@ -124,9 +124,9 @@ func TestADisruptionThatCameToNothingIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
+func TestReservationsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 		l.mustReserve(t, "a")
 		l.release("x/b", "a", Accepted)
 		if b, _ := l.budget("x/b", r); !b.StaleUntil.Equal(time.Now().Add(pdbUpdateTimeout)) {
@@ -142,9 +142,9 @@ func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
 	})
 }
 
-func TestADisruptionByForceCountsUntilItShowsInHowManyAreHealthy(t *testing.T) {
+func TestForcedDisruptionsCountForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 		l.release("x/b", "a", Forced)
 		expectAllowed(t, l.allows(t, r), 0, "at first")
 		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
@@ -158,9 +158,9 @@ func TestADisruptionByForceCountsUntilItShowsInHowManyAreHealthy(t *testing.T) {
 	})
 }
 
-func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
+func TestEarlyDeletionsAreReservedOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 		force := func(pod string, early, want bool) {
 			t.Helper()
 			if got := l.reserveForced([]string{"x/b", "x/gone"}, pod, early); got != want {
@@ -183,9 +183,9 @@ func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
 	})
 }
 
-func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
+func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newTracker(t, pdb(2))
+		l := newTracker(t, newPDB(2))
 		first, second, third := newWaiter("c", 10*time.Minute), newWaiter("a", 20*time.Minute), newWaiter("b", 20*time.Minute)
 		for _, r := range []*waiter{third, second, first} {
 			expectAllowed(t, l.allows(t, r), 2, r.name+" before anybody waits")
@@ -208,29 +208,29 @@ func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	})
 }
 
-func TestADrainThatIsLookingIsWokenByWhateverHappens(t *testing.T) {
+func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
-		l.update(pdb(0))
+		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
+		l.update(newPDB(0))
 		if r.woken() {
 			t.Error("woken before it has looked")
 		}
 		l.allows(t, r)
-		l.update(pdb(0))
+		l.update(newPDB(0))
 		if !r.woken() {
 			t.Error("not woken between looking and saying what it waits for")
 		}
 		l.waitFor(r, -1)
-		l.update(pdb(1))
+		l.update(newPDB(1))
 		if r.woken() {
 			t.Error("woken though it does not want to know")
 		}
 	})
 }
 
-func TestADrainWhoseWaitingIsDoneWakesNobodyIfNothingIsLeft(t *testing.T) {
+func TestEndOfADemandWakesNoDrainIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, second := newTracker(t, pdb(1)), newWaiter("a", 0), newWaiter("b", 0)
+		l, first, second := newTracker(t, newPDB(1)), newWaiter("a", 0), newWaiter("b", 0)
 		l.allows(t, first)
 		l.waitFor(first, 1)
 		l.allows(t, second)
@@ -245,9 +245,9 @@ func TestADrainWhoseWaitingIsDoneWakesNobodyIfNothingIsLeft(t *testing.T) {
 	})
 }
 
-func TestARefusalIsNewerThanTheWatch(t *testing.T) {
+func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(2)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
 		pause := firstProbe
 		l.mustReserve(t, "a")
 		for range 12 {
@@ -270,7 +270,7 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 			}
 			pause = min(2*pause, lastProbe)
 		}
-		l.update(pdb(1))
+		l.update(newPDB(1))
 		expectAllowed(t, l.allows(t, r), 0, "with one still under way, after news")
 		l.release("x/b", "a", Deferred)
 		expectAllowed(t, l.allows(t, r), 1, "after news")
@@ -282,11 +282,11 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 	})
 }
 
-// TestABudgetThatNothingIsHeardOfIsAskedNowAndThen is about a refusal that the watch foretold: it is no reason
+// TestProbesOfABudgetThatAllowsNothing is about a refusal that the watch foretold: it is no reason
 // to ask again soon.
-func TestABudgetThatNothingIsHeardOfIsAskedNowAndThen(t *testing.T) {
+func TestProbesOfABudgetThatAllowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 		for range 5 {
 			b, _ := l.budget("x/b", r)
 			until := time.Until(b.ProbeAt)

@@ -13,15 +13,15 @@ import (
 )
 
 // TestWhoIsWokenByNews: those whose turn it is, and nobody for nothing.
-func TestWhoIsWokenByNews(t *testing.T) {
+func TestWhichDrainsAChangeWakes(t *testing.T) {
 	rigidly := func(healthy int32) *policyv1.PodDisruptionBudget {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Status.CurrentHealthy, p.Status.DesiredHealthy = healthy, 3
 		return p
 	}
-	lenient := pdb(0)
+	lenient := newPDB(0)
 	lenient.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
-	reselecting := pdb(0)
+	reselecting := newPDB(0)
 	reselecting.Spec.Selector = &metav1.LabelSelector{}
 	for _, tt := range []struct {
 		name string
@@ -29,16 +29,16 @@ func TestWhoIsWokenByNews(t *testing.T) {
 		news *policyv1.PodDisruptionBudget
 		want string
 	}{
-		{"nothing is new", pdb(0), pdb(0), ""},
-		{"others take of it", pdb(0), disrupting(0, "c"), ""},
-		{"one disruption is for the drain that must be over first", pdb(0), pdb(1), "a"},
-		{"so are two: it has two pods", pdb(0), pdb(2), "a"},
-		{"however many there are: the next is woken when the first has taken", pdb(0), pdb(9), "a"},
-		{"fewer are healthy than it asks for: pods that are not Ready are held now", pdb(0), pdb(-1), "abc"},
-		{"as many are healthy as it asks for", pdb(-1), pdb(0), "abc"},
-		{"it allows pods that are not Ready to go", pdb(0), lenient, "abc"},
-		{"it will never allow anything", rigidly(2), rigidly(3), "abc"},
-		{"it may select other pods", pdb(0), reselecting, "abc"},
+		{"nothing has changed", newPDB(0), newPDB(0), ""},
+		{"another client evicts a pod", newPDB(0), disrupting(0, "c"), ""},
+		{"one disruption wakes the drain with the earliest deadline", newPDB(0), newPDB(1), "a"},
+		{"two disruptions wake the same drain, which has two pods", newPDB(0), newPDB(2), "a"},
+		{"more disruptions wake the same drain: the next one is woken after its reservation", newPDB(0), newPDB(9), "a"},
+		{"the budget is no longer satisfied: pods that are not Ready are blocked now", newPDB(0), newPDB(-1), "abc"},
+		{"the budget is satisfied again", newPDB(-1), newPDB(0), "abc"},
+		{"unhealthyPodEvictionPolicy changes to AlwaysAllow", newPDB(0), lenient, "abc"},
+		{"the budget is misconfigured now", rigidly(2), rigidly(3), "abc"},
+		{"the selector changes", newPDB(0), reselecting, "abc"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,10 +66,10 @@ func TestWhoIsWokenByNews(t *testing.T) {
 	}
 }
 
-func TestABudgetThatHasGoneHoldsNothing(t *testing.T) {
-	for _, gone := range []any{pdb(0), cache.DeletedFinalStateUnknown{Key: "x/b", Obj: pdb(0)}} {
+func TestADeletedBudgetBlocksNothing(t *testing.T) {
+	for _, gone := range []any{newPDB(0), cache.DeletedFinalStateUnknown{Key: "x/b", Obj: newPDB(0)}} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+			l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 			l.allows(t, r)
 			l.waitFor(r, 1)
 			r.woken()
@@ -93,20 +93,20 @@ func TestABudgetThatHasGoneHoldsNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBudgetIsNoMatter(t *testing.T) {
+func TestOtherObjectsAreIgnored(t *testing.T) {
 	l := newTracker(t)
 	l.update("no budget")
 	l.delete("no budget")
 	l.delete(cache.DeletedFinalStateUnknown{})
-	l.delete(pdb(0))
+	l.delete(newPDB(0))
 	if len(l.pdbs) > 0 {
 		t.Errorf("got %v", l.pdbs)
 	}
 }
 
-func TestWhichBudgetsProtectAPod(t *testing.T) {
+func TestBudgetsOfAPod(t *testing.T) {
 	named := func(namespace, name string, selector *metav1.LabelSelector) *policyv1.PodDisruptionBudget {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Namespace, p.Name, p.Spec.Selector = namespace, name, selector
 		return p
 	}
@@ -142,14 +142,14 @@ func TestWhichBudgetsProtectAPod(t *testing.T) {
 	}
 }
 
-func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
-	full := pdb(3)
+func TestTrimBudget(t *testing.T) {
+	full := newPDB(3)
 	full.Annotations = map[string]string{"long": "text"}
 	got, err := trimBudget(full)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := pdb(3)
+	want := newPDB(3)
 	want.Spec.MaxUnavailable = nil
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -44,8 +44,8 @@ type sample struct {
 	pod       *corev1.Pod
 }
 
-// samples returns a pod for each combination of what might matter.
-func samples() []sample {
+// allSamples returns a pod for each combination of what might matter.
+func allSamples() []sample {
 	var all []sample
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		for _, mirror := range []bool{false, true} {
@@ -54,7 +54,7 @@ func samples() []sample {
 			} {
 				for bits := range 32 {
 					s := sample{owner: owner, mirror: mirror, phase: phase, tolerates: bits&16 > 0}
-					s.pod = build(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
+					s.pod = newSamplePod(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
 					all = append(all, s)
 				}
 			}
@@ -63,7 +63,7 @@ func samples() []sample {
 	return all
 }
 
-func build(s sample, i int, emptyDir, deleted, system, important bool) *corev1.Pod {
+func newSamplePod(s sample, i int, emptyDir, deleted, system, important bool) *corev1.Pod {
 	name := fmt.Sprintf("pod-%d", i)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -142,7 +142,7 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := samples()
+	all := allSamples()
 	for _, s := range all {
 		if err := client.Tracker().Add(s.pod); err != nil {
 			t.Fatal(err)
@@ -178,9 +178,9 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptOfAPod(t *testing.T) {
+func TestTransformPods(t *testing.T) {
 	r := newTestRules(t)
-	for _, s := range samples() {
+	for _, s := range allSamples() {
 		kept, err := r.transform(s.pod)
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestConditionThatCannotBeWritten(t *testing.T) {
+func TestConditionRetries(t *testing.T) {
 	outage := errors.New("no answer")
 	forbidden := apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
 	other := apierrors.NewInvalid(nodeKind, "n", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "uid-1", "immutable")})
@@ -38,7 +38,7 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 		told   []string
 	}{
 		{
-			name: "is tried again after a pause that doubles", answer: failing(3, outage), do: (*conditionFixture).drained,
+			name: "an error is retried after a pause that doubles", answer: failing(3, outage), do: (*conditionFixture).drained,
 			wrote: []string{
 				"0s True Drained: empty (since 0s)", "250ms True Drained: empty (since 0s)",
 				"750ms True Drained: empty (since 0s)", "1.75s True Drained: empty (since 0s)",
@@ -46,7 +46,7 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 			told: []string{"0s" + operation, "250ms" + operation, "750ms" + operation},
 		},
 		{
-			name: "meanwhile the latest wins, and does not jump the pause", answer: failing(1, outage),
+			name: "the latest report is written after the pause", answer: failing(1, outage),
 			do: func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.drained() },
 			wrote: []string{
 				"0s False Draining: 3 left (since 0s)", "250ms True Drained: empty (since 0s)",
@@ -54,7 +54,7 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 			told: []string{"0s" + operation},
 		},
 		{
-			name: "is given up after half a minute, and told", answer: failing(8, outage),
+			name: "a write is given up after half a minute", answer: failing(8, outage),
 			do: func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.writes = nil; b.draining(3) },
 			// What is told afterwards is written, be it the same.
 			wrote: []string{"1m0s False Draining: 3 left (since 0s)"},
@@ -64,7 +64,7 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 			},
 		},
 		{
-			name: "is given up at once if it is forbidden, and not asked for all the time", answer: failing(1, forbidden),
+			name: "a forbidden write is given up at once, and others wait", answer: failing(1, forbidden),
 			do: func(b *conditionFixture) {
 				for left := 5; left > 0; left-- {
 					b.draining(left)
@@ -75,20 +75,20 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 			told:  []string{`0s lost of n: nodes "n" is forbidden: no`},
 		},
 		{
-			name: "is given up at once if the API server finds fault with it", answer: failing(1, invalid), do: (*conditionFixture).drained,
+			name: "an invalid write is given up at once", answer: failing(1, invalid), do: (*conditionFixture).drained,
 			wrote: []string{"0s True Drained: empty (since 0s)"},
 			told:  []string{"0s lost of n: " + invalid.Error()},
 		},
 		{
-			name: "is forgotten if the node is gone", answer: failing(1, apierrors.NewNotFound(nodeResource, "n")),
+			name: "a node that is gone is forgotten", answer: failing(1, apierrors.NewNotFound(nodeResource, "n")),
 			do: (*conditionFixture).drained, wrote: []string{"0s True Drained: empty (since 0s)"},
 		},
 		{
-			name: "is forgotten if the node is another", answer: failing(1, other),
+			name: "a node with another UID is forgotten", answer: failing(1, other),
 			do: (*conditionFixture).drained, wrote: []string{"0s True Drained: empty (since 0s)"},
 		},
 		{
-			name: "is removed in the end", answer: failing(2, outage),
+			name: "a removal is retried", answer: failing(2, outage),
 			do:    func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.uncordon() },
 			wrote: []string{"0s False Draining: 3 left (since 0s)", "250ms removed", "750ms removed"},
 			told:  []string{"0s" + operation, "250ms" + operation},
@@ -114,7 +114,7 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 }
 
 // TestConditionWaitsForTheWriteBefore: what is told while a write is under way comes after it, in one write.
-func TestConditionWaitsForTheWriteBefore(t *testing.T) {
+func TestConditionWritesAreSequential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
 		b.answer = func() error { time.Sleep(3 * time.Second); return nil }
@@ -130,7 +130,7 @@ func TestConditionWaitsForTheWriteBefore(t *testing.T) {
 	})
 }
 
-func TestConditionAtTheEndOfTheProcess(t *testing.T) {
+func TestConditionsAtTheEndOfRun(t *testing.T) {
 	outage := errors.New("no answer")
 	tests := []struct {
 		name  string
@@ -139,12 +139,12 @@ func TestConditionAtTheEndOfTheProcess(t *testing.T) {
 		told  []string
 	}{
 		{
-			name:  "what is final is written",
+			name:  "a final condition is written",
 			do:    func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.drained() },
 			wrote: []string{"0s False Draining: 3 left (since 0s)", "0s True Drained: empty (since 0s)"},
 		},
 		{
-			name: "even if it waits to be tried again",
+			name: "a final condition that waits for a retry is written",
 			do: func(b *conditionFixture) {
 				b.answer = func() error { b.answer = func() error { return nil }; return outage }
 				b.drained()
@@ -154,7 +154,7 @@ func TestConditionAtTheEndOfTheProcess(t *testing.T) {
 			told:  []string{"0s write the condition of node n: no answer"},
 		},
 		{
-			name: "and told to be lost if that fails as well",
+			name: "a final condition that fails again is given up",
 			do: func(b *conditionFixture) {
 				b.answer = func() error { return outage }
 				b.drained()
@@ -164,11 +164,11 @@ func TestConditionAtTheEndOfTheProcess(t *testing.T) {
 			told:  []string{"0s write the condition of node n: no answer", "0s lost of n: no answer"},
 		},
 		{
-			name:  "what is not final is left to the next process",
+			name:  "a condition that is not final is left to the next process",
 			do:    func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.draining(2) },
 			wrote: []string{"0s False Draining: 3 left (since 0s)"},
 		},
-		{name: "what is told afterwards is not written", do: func(b *conditionFixture) { b.stop(); b.drained() }, wrote: nil},
+		{name: "a report after the end is not written", do: func(b *conditionFixture) { b.stop(); b.drained() }, wrote: nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -199,8 +199,8 @@ func (unresponsive) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, context.Cause(r.Context())
 }
 
-// TestConditionDoesNotHoldUpTheEnd of the process when the API server does not answer.
-func TestConditionDoesNotHoldUpTheEnd(t *testing.T) {
+// TestConditionsDoNotDelayTheEndForLong of the process when the API server does not answer.
+func TestConditionsDoNotDelayTheEndForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://silent", Transport: unresponsive{}, QPS: -1})
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestEventsAreRecorded(t *testing.T) {
+func TestEventsAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -51,8 +51,8 @@ func TestEventsAreRecorded(t *testing.T) {
 	})
 }
 
-// TestEventsDoNotHoldUpTheEnd of the process when the API server does not answer.
-func TestEventsDoNotHoldUpTheEnd(t *testing.T) {
+// TestCloseDoesNotBlock of the process when the API server does not answer.
+func TestCloseDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -57,7 +57,7 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
-func TestStripKeepsWhatIsRead(t *testing.T) {
+func TestTrim(t *testing.T) {
 	mark := Mark{Since: t0, Added: []string{addedTaint}}
 	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 	for _, tt := range []struct {
@@ -92,7 +92,7 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 			}
 			reason := Reason{Kind: "spot", Deadline: at(time.Hour)}
 			for name, made := range map[string][2]patch{
-				"retire":  {first(cordonPatch(tt.node, defaults, reason, t0)), first(cordonPatch(kept, defaults, reason, t0))},
+				"retire":  {patchOnly(cordonPatch(tt.node, defaults, reason, t0)), patchOnly(cordonPatch(kept, defaults, reason, t0))},
 				"restore": {uncordonPatch(tt.node, defaults), uncordonPatch(kept, defaults)},
 				"exclude": {excludePatch(tt.node), excludePatch(kept)},
 			} {
@@ -110,7 +110,7 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 	}
 }
 
-func first(p patch, _ Mark) patch { return p }
+func patchOnly(p patch, _ Mark) patch { return p }
 
 // watched returns Nodes over client that have seen all there is.
 func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
@@ -181,7 +181,7 @@ func TestAwait(t *testing.T) {
 		n.waiters.mu.Unlock()
 		return got
 	}
-	t.Run("a node that is there", func(t *testing.T) {
+	t.Run("the node has registered already", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
 			if got.err != nil || got.node.Name != "n" {
@@ -189,7 +189,7 @@ func TestAwait(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a node that registers, and gets its provider id later", func(t *testing.T) {
+	t.Run("the node registers, and gets its provider id later", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client := fake.NewClientset()
 			got := await(t, client, func(context.CancelCauseFunc) {
@@ -207,7 +207,7 @@ func TestAwait(t *testing.T) {
 			}
 		})
 	})
-	t.Run("nobody waits for ever", func(t *testing.T) {
+	t.Run("the context ends", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cause := errors.New("never registered")
 			got := await(t, fake.NewClientset(), func(cancel context.CancelCauseFunc) { cancel(cause) })

@@ -20,7 +20,7 @@ import (
 
 // TestOwnPatchBeforeTheWatchShowsIt: the second of two changes begins where the first has left the Node, with no
 // conflict and no read, although the watch has yet to show it.
-func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
+func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newNode()
 		first.ResourceVersion = "7"
@@ -61,7 +61,7 @@ func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 	})
 }
 
-func TestRetireAndRestoreOverTheAPI(t *testing.T) {
+func TestCordonAndUncordon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode(ready(corev1.ConditionTrue)))
 		n := watched(t, client, defaults)
@@ -105,8 +105,8 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsBehindHidesNothing takes a mark off that the watch does not show yet.
-func TestAWatchThatIsBehindHidesNothing(t *testing.T) {
+// TestUncordonWithAStaleWatch takes a mark off that the watch does not show yet.
+func TestUncordonWithAStaleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode(cordoned, markOf(Mark{Since: t0, Added: []string{addedCordon}})))
 		n := watched(t, client, defaults)
@@ -140,7 +140,7 @@ func conflicts(client *fake.Clientset, n int, bodies *[]string) {
 	})
 }
 
-func TestAConflictIsReadAgain(t *testing.T) {
+func TestConflictsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		n := watched(t, client, defaults)
@@ -159,16 +159,16 @@ func TestAConflictIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsGone(t *testing.T) {
+func TestCordonANodeThatIsGone(t *testing.T) {
 	renewed := func(o *corev1.Node) { o.UID = "uid-2" }
 	tests := []struct {
 		name  string
 		stale bool // the watch does not show it yet
 		get   func() (runtime.Object, error)
 	}{
-		{"the watch shows none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"the name is another instance's by now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
+		{"the watch does not show it, and the API has none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
+		{"the watch shows it, and the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
+		{"another instance has its name now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestANodeThatIsGone(t *testing.T) {
 	}
 }
 
-func TestAnotherErrorIsToldAsItIs(t *testing.T) {
+func TestOtherErrorsAreReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		n := watched(t, client, defaults)
@@ -208,7 +208,7 @@ func TestAnotherErrorIsToldAsItIs(t *testing.T) {
 	})
 }
 
-func TestExcludeIsForLateOnly(t *testing.T) {
+func TestExcludeIfConfiguredLate(t *testing.T) {
 	for _, tt := range []struct {
 		when string
 		want string
