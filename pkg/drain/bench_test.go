@@ -41,7 +41,7 @@ func unwatchedRun(b *testing.B, d *Drainer, t Target) *run {
 	return r
 }
 
-// BenchmarkPass is a pass of the loop over 100 pods that five of 500 budgets hold: what each wake-up costs.
+// BenchmarkPass is one decision about 100 pods that five of 500 budgets block: the cost of each wake-up.
 func BenchmarkPass(b *testing.B) {
 	l, err := newPDBTracker(fake.NewClientset())
 	if err != nil {

@@ -135,7 +135,7 @@ func nodeIn(o metav1.ListOptions) (string, error) {
 	}
 	node, ok := selector.RequiresExactMatch("spec.nodeName")
 	if !ok {
-		return "", fmt.Errorf("the pods of all nodes were asked for, by %q", o.FieldSelector)
+		return "", fmt.Errorf("got a request for the pods of all nodes, by %q", o.FieldSelector)
 	}
 	return node, nil
 }

@@ -20,10 +20,10 @@ import (
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
-// A cluster is many nodes in a synctest bubble, behind a client that serves list and watch by node, evicts as
+// A cluster is many nodes in virtual time, behind a client that serves list and watch by node, evicts as
 // the API server does (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go), counts disruptions as the
-// controller does (k8s.io/kubernetes/pkg/controller/disruption), and runs evicted pods anew elsewhere. Its
-// answers, its watch and its controller take their time.
+// controller does (k8s.io/kubernetes/pkg/controller/disruption), and replaces evicted pods on other nodes. Its
+// answers, watches and controller are as slow as the test says.
 type cluster struct {
 	kubernetes.Interface
 	t       *testing.T
@@ -152,7 +152,7 @@ func (c *cluster) requestLog() (all []string) {
 	return all
 }
 
-// store keeps a pod, or takes it away, and tells those who watch. The lock is held.
+// store stores or deletes a pod, and publishes the event. The lock is held.
 func (c *cluster) store(event watch.EventType, p *corev1.Pod) {
 	c.version++
 	p.ResourceVersion = strconv.Itoa(c.version)
@@ -235,7 +235,7 @@ func (c *cluster) setDesired(app string, desired int) {
 	c.count(a)
 }
 
-// decrement takes of the budget, as the API server does.
+// decrement uses up a disruption, as the API server does.
 func (c *cluster) decrement(a *app, pod string) error {
 	status := *a.pdb.Status.DeepCopy()
 	if status.DisruptionsAllowed <= 0 {

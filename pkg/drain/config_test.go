@@ -117,6 +117,6 @@ func TestPolicy(t *testing.T) {
 	}
 	cfg.AtDeadline = Leave
 	if cfg.policy().Force {
-		t.Error("leave forces")
+		t.Error("leave forces deletions")
 	}
 }

@@ -175,7 +175,7 @@ func TestDecideExplainsWhyAPodIsBlocked(t *testing.T) {
 	}
 }
 
-// TestDecideNamesTheDisruptedBudget holds what the ledger goes by.
+// TestDecideNamesTheDisruptedBudget tests what reservations are made by.
 func TestDecideNamesTheDisruptedBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name string

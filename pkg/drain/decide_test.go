@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every drain of these tests begins at t0, and must be over ten minutes later.
+// Every drain of these tests starts at t0, and its deadline is ten minutes later.
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const window = 10 * time.Minute
 
 func at(offset time.Duration) time.Time { return t0.Add(offset) }
 
-// pod returns a Ready pod with a grace of 30 s, which the changes make what the row needs.
+// pod returns a Ready pod with a grace period of 30 s, with changes.
 func pod(name string, changes ...func(*Pod)) Pod {
 	p := Pod{Namespace: "x", Name: name, UID: "uid-" + name, Ready: true, Grace: 30 * time.Second}
 	for _, change := range changes {
@@ -46,14 +46,14 @@ func unready(p *Pod) { p.Ready, p.UnreadySince = false, t0 }
 
 func sent(p *Pod) { p.Try.Last = Sent }
 
-// blocked is what is noted of a pod that its budget's account had seem free, and the API server refused.
+// blocked is the Try of a pod whose budget seemed to allow an eviction that the API server refused.
 func blocked(p *Pod) { p.Try = Try{Last: Blocked, Message: "the API server says so"} }
 
 func tried(last Outcome, next time.Duration) func(*Pod) {
 	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), Failures: 1, Message: "the API server says so"} }
 }
 
-// budget is a PodDisruptionBudget over five pods that asks for three, and allows as many disruptions as it can.
+// budget is a PodDisruptionBudget over five pods that requires three.
 func budget(healthy int, changes ...func(*Budget)) Budget {
 	b := Budget{Allowed: max(healthy-3, 0), Healthy: healthy, Desired: 3, Expected: 5}
 	for _, change := range changes {
@@ -125,15 +125,15 @@ func format(s Step) string {
 	return strings.Join(parts, "; ")
 }
 
-// A row is a state, an instant, and what is to be done then.
+// A row is a state, an instant, and the expected step.
 type row struct {
 	name    string
 	pods    []Pod
 	budgets map[string]Budget
 	now     time.Duration
-	leave   bool          // at the deadline, instead of deleting
-	policy  func(*Policy) // what else differs from plain
-	state   func(*State)  // the same of the state
+	leave   bool          // instead of deleting at the deadline
+	policy  func(*Policy) // changes of defaultPolicy
+	state   func(*State)  // changes of the state
 	want    string
 }
 

@@ -76,23 +76,23 @@ func TestDrainWithoutAListOfBudgets(t *testing.T) {
 		name    string
 		pods    []runtime.Object
 		listed  time.Duration // when they are
-		tighter time.Duration // a deadline that comes after a second
-		guarded bool          // the API server allows no eviction
+		tighter time.Duration // a deadline that arrives after a second
+		guarded bool          // the API server refuses evictions
 		begins  time.Duration
-		asked   string // more than once, if it must
+		want    string // requests, without repetitions
 	}{
-		{name: "listed in time: the drain starts then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, asked: "evict a uid-a"},
+		{name: "listed in time: the drain starts then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, want: "evict a uid-a"},
 		{
 			name: "not listed: it starts after a tenth of the time until the first latest deletion", pods: a, listed: time.Hour,
-			begins: 59 * time.Second, asked: "evict a uid-a",
+			begins: 59 * time.Second, want: "evict a uid-a",
 		},
 		{
 			name: "not listed, and the API server refuses the eviction: deleted at its latest deletion", pods: a, listed: time.Hour,
-			guarded: true, begins: 59 * time.Second, asked: "evict a uid-a, delete a uid-a in 10s",
+			guarded: true, begins: 59 * time.Second, want: "evict a uid-a, delete a uid-a in 10s",
 		},
 		{
 			name: "not listed, and an earlier deadline arrives: a tenth of that", pods: a, listed: time.Hour,
-			tighter: 110 * time.Second, begins: 10 * time.Second, asked: "evict a uid-a",
+			tighter: 110 * time.Second, begins: 10 * time.Second, want: "evict a uid-a",
 		},
 		{name: "not listed, and no pod must leave: over after the settle time", listed: time.Hour},
 	} {
@@ -131,18 +131,18 @@ func TestDrainWithoutAListOfBudgets(t *testing.T) {
 			if err != nil || len(report.Left) > 0 || report.Total != len(tt.pods) {
 				t.Errorf("got %+v, %v", report, err)
 			}
-			asked := w.requests()
+			requests := w.requests()
 			if len(tt.pods) == 0 {
-				if len(asked) > 0 || report.Took > 6*time.Second {
-					t.Errorf("asked %q, in %v", asked, report.Took)
+				if len(requests) > 0 || report.Took > 6*time.Second {
+					t.Errorf("requested %q in %v", requests, report.Took)
 				}
 				return
 			}
 			if began.Round(time.Second) != tt.begins {
 				t.Errorf("began after %v, want %v", began, tt.begins)
 			}
-			if got := strings.Join(slices.Compact(asked), ", "); got != tt.asked {
-				t.Errorf("asked %q, want %q", got, tt.asked)
+			if got := strings.Join(slices.Compact(requests), ", "); got != tt.want {
+				t.Errorf("requested %q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -208,9 +208,9 @@ func TestAtTheDeadline(t *testing.T) {
 		name, at string
 		forced   int
 		left     []string
-		asked    []string
+		want     []string
 	}{
-		{name: "delete", at: Delete, forced: 1, asked: []string{"delete a uid-a in 10s"}},
+		{name: "delete", at: Delete, forced: 1, want: []string{"delete a uid-a in 10s"}},
 		{name: "leave", at: Leave, left: []string{"x/a"}},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestAtTheDeadline(t *testing.T) {
 			if diff := cmp.Diff(want, report); diff != "" {
 				t.Error(diff)
 			}
-			w.expectRequests(tt.asked...)
+			w.expectRequests(tt.want...)
 			if got := w.countRecords("forced a in 10s: deadline"); got != tt.forced {
 				t.Errorf("forced %d times, want %d", got, tt.forced)
 			}

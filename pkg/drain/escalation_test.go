@@ -130,8 +130,8 @@ func TestDecideWithLeave(t *testing.T) {
 	})
 }
 
-// TestDecideSpacesDeletions is about pods that one budget holds as the deadline comes near. With a
-// grace of 30 s their last call is at 9m30s; three of them have their turns at 7m30s, 8m30s and 9m30s.
+// TestDecideSpacesDeletions of pods that one budget blocks. With a grace period of 30 s their latest deletion is at
+// 9m30s; three of them are deleted at 7m30s, 8m30s and 9m30s.
 func TestDecideSpacesDeletions(t *testing.T) {
 	spaced := func(p *Policy) { p.ForceSpacing = m }
 	three := []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))}

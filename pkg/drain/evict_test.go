@@ -99,14 +99,14 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// refusedConnection is the error that the real client makes of a port at which nobody listens.
+// refusedConnection is the error of the real client for a port without a listener.
 func refusedConnection(t *testing.T) error {
 	t.Helper()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	err := realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")})
 	if err == nil {
-		t.Fatal("got an answer from nobody")
+		t.Fatal("got an answer without a server")
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func TestManyDrains(t *testing.T) {
 		}
 		for name, a := range c.apps {
 			if a.least < int(a.pdb.Status.DesiredHealthy) {
-				t.Errorf("%s: only %d pods were healthy, %d were asked for", name, a.least, a.pdb.Status.DesiredHealthy)
+				t.Errorf("%s: only %d pods were healthy, %d are required", name, a.least, a.pdb.Status.DesiredHealthy)
 			}
 		}
 		if evictions > nodes*perNode || refused > 0 {

@@ -172,7 +172,7 @@ func TestBlockedPodsCauseFewRequests(t *testing.T) {
 		}
 		for _, what := range asked {
 			if !strings.HasSuffix(what, " refused") {
-				t.Errorf("asked: %s", what)
+				t.Errorf("accepted: %s", what)
 			}
 		}
 		if len(c.blockedPods()) != 10 || c.countRecords("refused ") != len(asked) || c.countRecords("failed ") > 0 {
@@ -312,7 +312,7 @@ func TestTighterDeadline(t *testing.T) {
 	})
 }
 
-// TestDeletionsThatAlwaysFailEndAtTheDeadline does not hold up the drain for ever: a webhook that is broken answers
+// TestDeletionsThatAlwaysFailEndAtTheDeadline: a broken admission webhook answers
 // 500 to whoever asks.
 func TestDeletionsThatAlwaysFailEndAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestDeletionsThatAlwaysFailEndAtTheDeadline(t *testing.T) {
 		asked := 0
 		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if asked++; asked > 1000 {
-				panic("a hot loop, or no end")
+				panic("deletions are retried without a pause or an end")
 			}
 			return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
 		})
@@ -329,7 +329,7 @@ func TestDeletionsThatAlwaysFailEndAtTheDeadline(t *testing.T) {
 			t.Errorf("got %+v, %v", report, err)
 		}
 		if asked < 3 || asked > 20 {
-			t.Errorf("it was asked for %d times", asked)
+			t.Errorf("requested %d times", asked)
 		}
 	})
 }

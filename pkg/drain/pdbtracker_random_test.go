@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// simulation is the ledger between drains and a model of the API server, of which the watch and the answers come
+// simulation is a pdbTracker between drains and a model of the API server, whose watch and answers arrive
 // late, each in its order.
 type simulation struct {
 	t       *testing.T
@@ -23,7 +23,7 @@ type simulation struct {
 	watch   []*policyv1.PodDisruptionBudget
 	asked   []simulatedRequest
 	answers []func()
-	refused int // requests for what the ledger had said was there
+	refused int // requests for what the tracker had allowed
 	granted int
 }
 
@@ -57,7 +57,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	return mk
 }
 
-// publish has the API server tell what it has, sooner or later.
+// publish sends the state of the API server to the watch.
 func (mk *simulation) publish() {
 	p := newPDB(mk.allowed)
 	p.Status.DisruptedPods = map[string]metav1.Time{}
@@ -171,7 +171,7 @@ func (mk *simulation) waiting() (n int) {
 }
 
 // TestReservationsNeverExceedWhatABudgetAllows has drains in any order with answers and a watch that come late.
-// As long as nobody else takes of the budget, the API server refuses nothing that the ledger gave; and nobody
+// Without other clients, the API server refuses nothing that the tracker allowed, and no drain
 // sleeps while there is something for him.
 func TestReservationsNeverExceedWhatABudgetAllows(t *testing.T) {
 	for seed := range uint64(1_200) {
@@ -189,7 +189,7 @@ func TestReservationsNeverExceedWhatABudgetAllows(t *testing.T) {
 					break
 				}
 				if mk.allowed > 0 {
-					t.Fatalf("seed %d: everybody sleeps while %d wait, and %d are allowed", seed, mk.waiting(), mk.allowed)
+					t.Fatalf("seed %d: no drain is woken while %d pods wait, and %d disruptions are allowed", seed, mk.waiting(), mk.allowed)
 				}
 				mk.raiseAllowance()
 			}
@@ -200,15 +200,15 @@ func TestReservationsNeverExceedWhatABudgetAllows(t *testing.T) {
 	}
 }
 
-// TestTrackerRecoversFromDisruptionsOfOthers has somebody else take of the budget, and the watch tell of it late.
-// Then requests are refused, but at most one at a time, and still nobody sleeps for ever.
+// TestTrackerRecoversFromDisruptionsOfOthers has another client evict pods, which the watch shows late.
+// Then requests are refused, one at a time, and still no drain waits forever.
 func TestTrackerRecoversFromDisruptionsOfOthers(t *testing.T) {
 	for seed := range uint64(1_000) {
 		synctest.Test(t, func(t *testing.T) {
 			mk := newSimulation(t, seed)
 			for turns := 0; mk.waiting()+len(mk.asked)+len(mk.answers) > 0; turns++ {
 				if turns > 5_000 {
-					t.Fatalf("seed %d: %d wait for ever", seed, mk.waiting())
+					t.Fatalf("seed %d: %d wait forever", seed, mk.waiting())
 				}
 				switch n := mk.r.IntN(20); {
 				case n == 0:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// newTracker is a ledger whose watch is the test.
+// newTracker returns a pdbTracker whose watch is the test.
 func newTracker(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker {
 	t.Helper()
 	l, err := newPDBTracker(fake.NewClientset())
@@ -27,7 +27,7 @@ func newWaiter(name string, deadline time.Duration) *waiter {
 	return &waiter{name: name, deadline: at(deadline), changed: make(chan struct{}, 1)}
 }
 
-// woken tells whether the drain was woken since this was last asked.
+// woken reports whether the drain was woken since the last call.
 func (r *waiter) woken() bool {
 	select {
 	case <-r.changed:
@@ -52,7 +52,7 @@ func (l *pdbTracker) allows(t *testing.T, r *waiter) int {
 	t.Helper()
 	b, ok := l.budget("x/b", r)
 	if !ok {
-		t.Fatal("the ledger does not know the budget")
+		t.Fatal("the tracker does not know the budget")
 	}
 	return b.Allowed
 }
@@ -71,7 +71,7 @@ func (l *pdbTracker) mustReserve(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
 		if !l.reserve("x/b", pod) {
-			t.Fatalf("nothing is left for %s", pod)
+			t.Fatalf("no reservation for %s", pod)
 		}
 	}
 }
@@ -88,13 +88,13 @@ func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 		l, r := newTracker(t, newPDB(3)), newWaiter("n", 0)
 		expectAllowed(t, l.allows(t, r), 3, "at first")
 		l.mustReserve(t, "a")
-		expectAllowed(t, l.allows(t, r), 2, "with one under way")
+		expectAllowed(t, l.allows(t, r), 2, "with one in flight")
 		if b, _ := l.budget("x/b", r); !b.EvictionInFlight || l.reserve("x/b", "b") {
-			t.Error("a second one is sent before the first is answered")
+			t.Error("a second eviction is sent before the first is answered")
 		}
 		l.release("x/b", "a", Accepted)
 		l.mustReserve(t, "b")
-		expectAllowed(t, l.allows(t, r), 1, "with one accepted and one under way")
+		expectAllowed(t, l.allows(t, r), 1, "with one accepted and one in flight")
 		l.update(disrupting(2, "a"))
 		expectAllowed(t, l.allows(t, r), 1, "when the watch shows it")
 		l.update(disrupting(1, "a", "b"))
@@ -103,7 +103,7 @@ func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 		expectAllowed(t, l.allows(t, r), 1, "when the answer has come")
 		l.mustReserve(t, "c")
 		if l.reserve("x/b", "d") {
-			t.Error("more was taken than there is")
+			t.Error("reserved more than the budget allows")
 		}
 	})
 }
@@ -113,12 +113,12 @@ func TestFailedRemovalsReleaseTheirReservation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 			l.mustReserve(t, "a")
-			expectAllowed(t, l.allows(t, r), 0, "with one under way")
+			expectAllowed(t, l.allows(t, r), 0, "with one in flight")
 			r.woken()
 			l.release("x/b", "a", outcome)
 			expectAllowed(t, l.allows(t, r), 1, string(outcome))
 			if !r.woken() {
-				t.Errorf("%s: nobody is woken", outcome)
+				t.Errorf("%s: no drain is woken", outcome)
 			}
 		})
 	}
@@ -148,12 +148,12 @@ func TestForcedDisruptionsCountForAMoment(t *testing.T) {
 		l.release("x/b", "a", Forced)
 		expectAllowed(t, l.allows(t, r), 0, "at first")
 		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
-			t.Error("the budget is calm while the figures miss what was done")
+			t.Error("the budget is satisfied while its numbers lag behind")
 		}
 		elapse(terminationLag)
 		expectAllowed(t, l.allows(t, r), 1, "then the watch is right")
 		if b, _ := l.budget("x/b", r); !b.satisfied(time.Now()) {
-			t.Error("the budget is not calm")
+			t.Error("the budget is not satisfied")
 		}
 	})
 }
@@ -169,9 +169,9 @@ func TestEarlyDeletionsAreReservedOneAtATime(t *testing.T) {
 		}
 		force("a", true, true)
 		force("b", true, false)
-		force("c", false, true) // its last call
+		force("c", false, true) // its latest deletion
 		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
-			t.Error("the budget is calm while requests are under way")
+			t.Error("the budget is satisfied while requests are in flight")
 		}
 		l.release("x/b", "a", Forced)
 		l.release("x/b", "c", Denied)
@@ -188,7 +188,7 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 		l := newTracker(t, newPDB(2))
 		first, second, third := newWaiter("c", 10*time.Minute), newWaiter("a", 20*time.Minute), newWaiter("b", 20*time.Minute)
 		for _, r := range []*waiter{third, second, first} {
-			expectAllowed(t, l.allows(t, r), 2, r.name+" before anybody waits")
+			expectAllowed(t, l.allows(t, r), 2, r.name+" before any pod waits")
 			l.waitFor(r, 1)
 		}
 		expectAllowed(t, l.allows(t, first), 2, "the first")
@@ -203,7 +203,7 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 		expectAllowed(t, l.allows(t, second), 2, "the second, when the first has ended")
 		expectAllowed(t, l.allows(t, third), 1, "the third then")
 		if !second.woken() || !third.woken() {
-			t.Error("those who get what the first gave up are not woken")
+			t.Error("the drains that may use what the first gave up are not woken")
 		}
 	})
 }
@@ -213,17 +213,17 @@ func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
 		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 		l.update(newPDB(0))
 		if r.woken() {
-			t.Error("woken before it has looked")
+			t.Error("woken before it has read the budget")
 		}
 		l.allows(t, r)
 		l.update(newPDB(0))
 		if !r.woken() {
-			t.Error("not woken between looking and saying what it waits for")
+			t.Error("not woken between reading the budget and setting its demand")
 		}
 		l.waitFor(r, -1)
 		l.update(newPDB(1))
 		if r.woken() {
-			t.Error("woken though it does not want to know")
+			t.Error("woken without a demand")
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestEndOfADemandWakesNoDrainIfNothingIsLeft(t *testing.T) {
 		l.mustReserve(t, "a")
 		l.waitFor(first, -1)
 		if second.woken() {
-			t.Error("woken for nothing")
+			t.Error("woken although nothing is left")
 		}
 	})
 }
@@ -258,32 +258,31 @@ func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 			}
 			until := time.Until(b.ProbeAt)
 			if until < pause || until > pause+pause/4 {
-				t.Fatalf("is asked again after %v, want %v and up to a quarter more", until, pause)
+				t.Fatalf("probed after %v, want %v and up to a quarter more", until, pause)
 			}
 			if l.reserve("x/b", "a") {
-				t.Fatal("was taken at once")
+				t.Fatal("reserved without a pause")
 			}
 			elapse(until)
 			l.mustReserve(t, "a")
 			if l.reserve("x/b", "b") {
-				t.Fatal("is asked about two pods at once")
+				t.Fatal("reserved for two pods at once")
 			}
 			pause = min(2*pause, lastProbe)
 		}
 		l.update(newPDB(1))
-		expectAllowed(t, l.allows(t, r), 0, "with one still under way, after news")
+		expectAllowed(t, l.allows(t, r), 0, "with one in flight, after a change")
 		l.release("x/b", "a", Deferred)
-		expectAllowed(t, l.allows(t, r), 1, "after news")
+		expectAllowed(t, l.allows(t, r), 1, "after a change")
 		l.mustReserve(t, "a")
 		l.release("x/b", "a", Blocked)
 		if b, _ := l.budget("x/b", r); time.Until(b.ProbeAt) > firstProbe+firstProbe/4 {
-			t.Errorf("after news it is asked only after %v", time.Until(b.ProbeAt))
+			t.Errorf("after a change the probe is only after %v", time.Until(b.ProbeAt))
 		}
 	})
 }
 
-// TestProbesOfABudgetThatAllowsNothing is about a refusal that the watch foretold: it is no reason
-// to ask again soon.
+// TestProbesOfABudgetThatAllowsNothing: a refusal that agrees with the watch is no reason to probe soon.
 func TestProbesOfABudgetThatAllowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
@@ -291,11 +290,11 @@ func TestProbesOfABudgetThatAllowsNothing(t *testing.T) {
 			b, _ := l.budget("x/b", r)
 			until := time.Until(b.ProbeAt)
 			if until < lastProbe || until > lastProbe+lastProbe/4 {
-				t.Fatalf("is asked after %v, want %v and up to a quarter more", until, lastProbe)
+				t.Fatalf("probed after %v, want %v and up to a quarter more", until, lastProbe)
 			}
 			elapse(until - 1)
 			if l.reserve("x/b", "a") {
-				t.Fatal("was taken before that")
+				t.Fatal("reserved before that")
 			}
 			elapse(1)
 			l.mustReserve(t, "a")

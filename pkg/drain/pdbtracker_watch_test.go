@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestWhoIsWokenByNews: those whose turn it is, and nobody for nothing.
+// TestWhichDrainsAChangeWakes: those that may act on it, and no others.
 func TestWhichDrainsAChangeWakes(t *testing.T) {
 	rigidly := func(healthy int32) *policyv1.PodDisruptionBudget {
 		p := newPDB(0)
@@ -76,18 +76,18 @@ func TestADeletedBudgetBlocksNothing(t *testing.T) {
 			before := l.generation.Load()
 			l.delete(gone)
 			if !r.woken() {
-				t.Error("nobody is woken")
+				t.Error("no drain is woken")
 			}
 			if l.generation.Load() == before {
-				t.Error("those who know which budgets protect a pod are not told")
+				t.Error("the generation is the same")
 			}
 			if _, ok := l.budget("x/b", r); ok || !l.reserve("x/b", "a") || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
-				t.Error("it still holds pods")
+				t.Error("it still blocks pods")
 			}
-			l.release("x/b", "a", Accepted) // of which nobody knows any more
+			l.release("x/b", "a", Accepted) // of a budget that is not known any more
 			l.waitFor(r, 1)
 			if len(l.pdbs) > 0 {
-				t.Errorf("accounts are left: %v", l.pdbs)
+				t.Errorf("budgets are left: %v", l.pdbs)
 			}
 		})
 	}
@@ -134,11 +134,11 @@ func TestBudgetsOfAPod(t *testing.T) {
 	before := l.generation.Load()
 	l.update(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}))
 	if l.generation.Load() != before {
-		t.Error("the same selector makes another edition")
+		t.Error("the same selector changes the generation")
 	}
 	l.update(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}))
 	if l.generation.Load() == before {
-		t.Error("another selector makes no other edition")
+		t.Error("another selector does not change the generation")
 	}
 }
 

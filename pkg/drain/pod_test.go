@@ -213,7 +213,7 @@ func TestDaemonSetPodsStayWithPreferNoSchedule(t *testing.T) {
 	r := newTestRules(t)
 	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
 	if got := r.pod(p).StayReason; got != DaemonSet {
-		t.Errorf("got %q: the DaemonSet would put its pod back", got)
+		t.Errorf("got %q: the DaemonSet would create the pod again", got)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestReadGracePeriodAndReadiness(t *testing.T) {
 		t.Errorf("never Ready:\n%s", diff)
 	}
 	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, newTestRules(t).pod(&corev1.Pod{})); diff != "" {
-		t.Errorf("a pod that says nothing of itself:\n%s", diff)
+		t.Errorf("an empty pod (-want +got):\n%s", diff)
 	}
 }
 

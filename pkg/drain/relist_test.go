@@ -85,7 +85,7 @@ func TestAWatchThatNeverShowsTheEndOfPods(t *testing.T) {
 	}
 }
 
-// TestAPodThatStartsDuringAList is not taken for gone because the list does not contain it.
+// TestAPodThatStartsDuringAList is on the node although the list does not contain it.
 func TestAPodThatStartsDuringAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := runningPod("slow")

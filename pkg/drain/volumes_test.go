@@ -63,7 +63,7 @@ func TestVolumeWait(t *testing.T) {
 		objects  []runtime.Object
 		detach   time.Duration // of pv-a, after the beginning
 		timeout  time.Duration
-		want     time.Duration // how long it takes; the pod takes 10s
+		want     time.Duration // duration of the drain; the pod ends after 10s
 		left     bool
 		requests int // for claims
 	}{

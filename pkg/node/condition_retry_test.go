@@ -31,11 +31,11 @@ func TestConditionRetries(t *testing.T) {
 	}
 	const operation = " write the condition of node n: no answer"
 	tests := []struct {
-		name   string
-		answer func() error
-		do     func(b *conditionFixture)
-		wrote  []string
-		told   []string
+		name    string
+		answer  func() error
+		do      func(b *conditionFixture)
+		wrote   []string
+		reports []string
 	}{
 		{
 			name: "an error is retried after a pause that doubles", answer: failing(3, outage), do: (*conditionFixture).drained,
@@ -43,7 +43,7 @@ func TestConditionRetries(t *testing.T) {
 				"0s True Drained: empty (since 0s)", "250ms True Drained: empty (since 0s)",
 				"750ms True Drained: empty (since 0s)", "1.75s True Drained: empty (since 0s)",
 			},
-			told: []string{"0s" + operation, "250ms" + operation, "750ms" + operation},
+			reports: []string{"0s" + operation, "250ms" + operation, "750ms" + operation},
 		},
 		{
 			name: "the latest report is written after the pause", answer: failing(1, outage),
@@ -51,16 +51,16 @@ func TestConditionRetries(t *testing.T) {
 			wrote: []string{
 				"0s False Draining: 3 left (since 0s)", "250ms True Drained: empty (since 0s)",
 			},
-			told: []string{"0s" + operation},
+			reports: []string{"0s" + operation},
 		},
 		{
 			name: "a write is given up after half a minute", answer: failing(8, outage),
 			do: func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.writes = nil; b.draining(3) },
-			// What is told afterwards is written, be it the same.
+			// A later report is written, even the same one.
 			wrote: []string{"1m0s False Draining: 3 left (since 0s)"},
-			told: []string{
+			reports: []string{
 				"0s" + operation, "250ms" + operation, "750ms" + operation, "1.75s" + operation, "3.75s" + operation,
-				"7.75s" + operation, "15.75s" + operation, "31.75s lost of n: no answer",
+				"7.75s" + operation, "15.75s" + operation, "31.75s gave up n: no answer",
 			},
 		},
 		{
@@ -71,13 +71,13 @@ func TestConditionRetries(t *testing.T) {
 					synctest.Wait()
 				}
 			},
-			wrote: []string{"0s False Draining: 5 left (since 0s)", "10s False Draining: 1 left (since 0s)"},
-			told:  []string{`0s lost of n: nodes "n" is forbidden: no`},
+			wrote:   []string{"0s False Draining: 5 left (since 0s)", "10s False Draining: 1 left (since 0s)"},
+			reports: []string{`0s gave up n: nodes "n" is forbidden: no`},
 		},
 		{
 			name: "an invalid write is given up at once", answer: failing(1, invalid), do: (*conditionFixture).drained,
-			wrote: []string{"0s True Drained: empty (since 0s)"},
-			told:  []string{"0s lost of n: " + invalid.Error()},
+			wrote:   []string{"0s True Drained: empty (since 0s)"},
+			reports: []string{"0s gave up n: " + invalid.Error()},
 		},
 		{
 			name: "a node that is gone is forgotten", answer: failing(1, apierrors.NewNotFound(nodeResource, "n")),
@@ -89,9 +89,9 @@ func TestConditionRetries(t *testing.T) {
 		},
 		{
 			name: "a removal is retried", answer: failing(2, outage),
-			do:    func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.uncordon() },
-			wrote: []string{"0s False Draining: 3 left (since 0s)", "250ms removed", "750ms removed"},
-			told:  []string{"0s" + operation, "250ms" + operation},
+			do:      func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.uncordon() },
+			wrote:   []string{"0s False Draining: 3 left (since 0s)", "250ms removed", "750ms removed"},
+			reports: []string{"0s" + operation, "250ms" + operation},
 		},
 	}
 	for _, tt := range tests {
@@ -105,15 +105,15 @@ func TestConditionRetries(t *testing.T) {
 				if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
 					t.Errorf("the writes (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tt.told, b.reports); diff != "" {
-					t.Errorf("what was told of them (-want +got):\n%s", diff)
+				if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
+					t.Errorf("the failures (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// TestConditionWaitsForTheWriteBefore: what is told while a write is under way comes after it, in one write.
+// TestConditionWritesAreSequential: what is reported during a write is written after it, at once.
 func TestConditionWritesAreSequential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
@@ -121,7 +121,7 @@ func TestConditionWritesAreSequential(t *testing.T) {
 		b.draining(3)
 		elapse(time.Second)
 		b.draining(2)
-		b.Conditions.remove("n", "uid-1") // as Restore does; the fake client does one thing at a time
+		b.Conditions.remove("n", "uid-1") // as Uncordon does; the fake client serves one request at a time
 		elapse(time.Hour)
 		want := []string{"0s False Draining: 3 left (since 0s)", "3s removed"}
 		if diff := cmp.Diff(want, b.writes); diff != "" {
@@ -133,10 +133,10 @@ func TestConditionWritesAreSequential(t *testing.T) {
 func TestConditionsAtTheEndOfRun(t *testing.T) {
 	outage := errors.New("no answer")
 	tests := []struct {
-		name  string
-		do    func(b *conditionFixture)
-		wrote []string
-		told  []string
+		name    string
+		do      func(b *conditionFixture)
+		wrote   []string
+		reports []string
 	}{
 		{
 			name:  "a final condition is written",
@@ -150,8 +150,8 @@ func TestConditionsAtTheEndOfRun(t *testing.T) {
 				b.drained()
 				synctest.Wait()
 			},
-			wrote: []string{"0s True Drained: empty (since 0s)", "0s True Drained: empty (since 0s)"},
-			told:  []string{"0s write the condition of node n: no answer"},
+			wrote:   []string{"0s True Drained: empty (since 0s)", "0s True Drained: empty (since 0s)"},
+			reports: []string{"0s write the condition of node n: no answer"},
 		},
 		{
 			name: "a final condition that fails again is given up",
@@ -160,8 +160,8 @@ func TestConditionsAtTheEndOfRun(t *testing.T) {
 				b.drained()
 				synctest.Wait()
 			},
-			wrote: []string{"0s True Drained: empty (since 0s)", "0s True Drained: empty (since 0s)"},
-			told:  []string{"0s write the condition of node n: no answer", "0s lost of n: no answer"},
+			wrote:   []string{"0s True Drained: empty (since 0s)", "0s True Drained: empty (since 0s)"},
+			reports: []string{"0s write the condition of node n: no answer", "0s gave up n: no answer"},
 		},
 		{
 			name:  "a condition that is not final is left to the next process",
@@ -183,8 +183,8 @@ func TestConditionsAtTheEndOfRun(t *testing.T) {
 				if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
 					t.Errorf("the writes (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tt.told, b.reports); diff != "" {
-					t.Errorf("what was told of them (-want +got):\n%s", diff)
+				if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
+					t.Errorf("the failures (-want +got):\n%s", diff)
 				}
 			})
 		})
@@ -220,7 +220,7 @@ func TestConditionsDoNotDelayTheEndForLong(t *testing.T) {
 		b.began = time.Now()
 		b.Conditions.Run(ctx, b)
 		if took := time.Since(b.began); took != time.Second+flushTime || len(b.reports) != 1 {
-			t.Errorf("ended after %v, and told %q", took, b.reports)
+			t.Errorf("ended after %v, reported %q", took, b.reports)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// conditionFixture is a Node whose condition is written in a bubble: what is written, and what is told of it.
+// conditionFixture is a Node whose condition is written in a bubble: the writes, and the failures that are reported.
 type conditionFixture struct {
 	*Nodes
 	t      *testing.T
@@ -45,11 +45,11 @@ func newConditionFixture(t *testing.T, node *corev1.Node) *conditionFixture {
 	return b
 }
 
-// patched notes when which condition is written, and since when it says that it has its status.
+// patched records each write of the condition, with its transition time.
 func (b *conditionFixture) patched(action clienttesting.Action) (bool, runtime.Object, error) {
 	p, ok := action.(clienttesting.PatchActionImpl)
 	if !ok || p.GetPatchType() == types.MergePatchType {
-		return false, nil, nil // of Retire and Restore
+		return false, nil, nil // of Cordon and Uncordon
 	}
 	var body struct {
 		Metadata struct{ UID string }
@@ -94,7 +94,7 @@ func (b *conditionFixture) KubernetesFailed(operation string, err error) {
 func (b *conditionFixture) ConditionFailed(node string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reports = append(b.reports, fmt.Sprintf("%v lost of %s: %v", time.Since(b.began), node, err))
+	b.reports = append(b.reports, fmt.Sprintf("%v gave up %s: %v", time.Since(b.began), node, err))
 }
 
 func (b *conditionFixture) draining(left int) {
@@ -136,7 +136,7 @@ func (b *conditionFixture) conditionsNow() map[corev1.NodeConditionType]string {
 	return out
 }
 
-// showing gives a Node the condition that an earlier process has written, an hour before.
+// showing adds a condition that an earlier process has written an hour ago.
 func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
@@ -268,14 +268,14 @@ func TestConditionWrites(t *testing.T) {
 					t.Errorf("the writes (-want +got):\n%s", diff)
 				}
 				if len(b.reports) > 0 {
-					t.Errorf("told %q", b.reports)
+					t.Errorf("reported %q", b.reports)
 				}
 			})
 		})
 	}
 }
 
-// TestConditionIsMerged: the conditions of others stay, and ours goes alone.
+// TestConditionIsMerged: the conditions of other writers are kept.
 func TestConditionIsMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
@@ -291,7 +291,7 @@ func TestConditionIsMerged(t *testing.T) {
 		synctest.Wait()
 		delete(want, ConditionType)
 		if diff := cmp.Diff(want, b.conditionsNow()); diff != "" {
-			t.Errorf("when it is restored (-want +got):\n%s", diff)
+			t.Errorf("after the uncordon (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -313,14 +313,14 @@ func TestConditionReportedBeforeRun(t *testing.T) {
 	})
 }
 
-// TestConditionsWrittenAgain: what one leader has not come to tell is not told later, when another may have
-// told more; and what it has told is told again when it leads again.
+// TestConditionsRunAgain: a report that was not written before the end of Run is dropped, since another process may
+// have written a later one. The same report is written again after that.
 func TestConditionsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newConditionFixture(t, newNode())
 		b.draining(3)
 		synctest.Wait()
-		b.draining(2) // in ten seconds
+		b.draining(2) // to be written in ten seconds
 		b.stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -332,7 +332,7 @@ func TestConditionsRunAgain(t *testing.T) {
 		running.Wait()
 		want := []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 3 left (since 0s)"}
 		if diff := cmp.Diff(want, b.writes); diff != "" || len(b.reports) > 0 {
-			t.Errorf("wrote (-want +got):\n%s\ntold %q", diff, b.reports)
+			t.Errorf("wrote (-want +got):\n%s\nreported %q", diff, b.reports)
 		}
 	})
 }

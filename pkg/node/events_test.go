@@ -19,8 +19,8 @@ func TestEventsAreWritten(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, cancel := context.WithCancel(t.Context())
 		events := NewEvents(ctx, client, "node-drainer")
-		synctest.Wait() // The recorder listens.
-		cancel()        // The process is about to end, which is not to be missed.
+		synctest.Wait() // the recorder is ready
+		cancel()        // Events are written after the end of the context as well
 		events.OnNode("n", "uid-1", "Draining", "draining node n", false)
 		events.OnPod("x", "a", "uid-a", "Blocked", "held by b", true)
 		events.Close()

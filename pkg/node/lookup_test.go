@@ -68,7 +68,7 @@ func TestLookupANodeThatDoesNotExist(t *testing.T) {
 			return true, nil, apierrors.NewServiceUnavailable("away")
 		})
 		if _, err := n.Lookup(t.Context(), instance); errors.Is(err, ErrGone) || !apierrors.IsServiceUnavailable(err) {
-			t.Errorf("got %v: no answer is no proof", err)
+			t.Errorf("got %v: want the error of the API server", err)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestConcurrentLookupsShareOneList(t *testing.T) {
 	})
 }
 
-// TestTheReadyOneOfTwoNodesIsPreferred the one that is Ready is it, wherever it is looked for.
+// TestTheReadyOneOfTwoNodesIsPreferred Find and Lookup return the one that is Ready.
 func TestTheReadyOneOfTwoNodesIsPreferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watched(t, fake.NewClientset(

@@ -142,7 +142,7 @@ func TestCordonPatch(t *testing.T) {
 			before := tt.node.DeepCopy()
 			p, mark := cordonPatch(tt.node, tt.cfg, reason, t0)
 			if diff := cmp.Diff(before, tt.node); diff != "" {
-				t.Errorf("the watch's own copy has changed:\n%s", diff)
+				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 			golden(t, p, tt.want)
 			if mark.InstanceID != instance || !mark.Since.Equal(t0) || !mark.Deadline.Equal(at(time.Hour)) {
@@ -187,7 +187,7 @@ func TestUncordonPatch(t *testing.T) {
 			before := tt.node.DeepCopy()
 			golden(t, uncordonPatch(tt.node, defaults), tt.want)
 			if diff := cmp.Diff(before, tt.node); diff != "" {
-				t.Errorf("the watch's own copy has changed:\n%s", diff)
+				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 		})
 	}

@@ -44,8 +44,8 @@ func TestInstanceOf(t *testing.T) {
 			}
 		})
 	}
-	if _, err := instanceIndex("no Node"); err == nil {
-		t.Error("indexed what is no Node")
+	if _, err := instanceIndex("not a Node"); err == nil {
+		t.Error("indexed an object that is not a Node")
 	}
 }
 
@@ -85,10 +85,10 @@ func TestTrim(t *testing.T) {
 			if diff := cmp.Diff(nodeOf(tt.node), nodeOf(kept)); diff != "" {
 				t.Error(diff)
 			}
-			told, shown := conditionOf(tt.node), conditionOf(kept)
-			if (told == nil) != (shown == nil) ||
-				told != nil && (told.Status != shown.Status || !told.LastTransitionTime.Equal(&shown.LastTransitionTime)) {
-				t.Errorf("of the condition %v is kept %v", told, shown)
+			want, got := conditionOf(tt.node), conditionOf(kept)
+			if (want == nil) != (got == nil) ||
+				want != nil && (want.Status != got.Status || !want.LastTransitionTime.Equal(&got.LastTransitionTime)) {
+				t.Errorf("got the condition %v, want %v", got, want)
 			}
 			reason := Reason{Kind: "spot", Deadline: at(time.Hour)}
 			for name, made := range map[string][2]patch{
@@ -101,18 +101,18 @@ func TestTrim(t *testing.T) {
 				}
 			}
 			if kept.ResourceVersion != "7" || len(kept.Status.Images) > 0 || kept.Labels["zone"] != "" {
-				t.Error("too much or too little is kept")
+				t.Error("kept the wrong fields")
 			}
 		})
 	}
-	if other, err := trim("no Node"); err != nil || other != "no Node" {
+	if other, err := trim("not a Node"); err != nil || other != "not a Node" {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
 
 func patchOnly(p patch, _ Mark) patch { return p }
 
-// watched returns Nodes over client that have seen all there is.
+// watched returns Nodes that have synced.
 func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
 	t.Helper()
 	n, err := New(client, cfg)
@@ -126,7 +126,7 @@ func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
 	if err := n.WaitForSync(ctx); err != nil || !n.Synced() {
 		t.Fatalf("not synced: %v", err)
 	}
-	synctest.Wait() // Reactors are added between requests only.
+	synctest.Wait() // reactors must not be added during requests
 	return n
 }
 
@@ -140,7 +140,7 @@ func verbs(client *fake.Clientset) string {
 	return strings.Join(all, " ")
 }
 
-// TestSelector: Nodes that the selector leaves out are neither seen nor looked up.
+// TestSelector: Nodes that the selector does not match are neither watched nor looked up.
 func TestSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs := newNode()

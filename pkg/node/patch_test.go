@@ -18,8 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestOwnPatchBeforeTheWatchShowsIt: the second of two changes begins where the first has left the Node, with no
-// conflict and no read, although the watch has yet to show it.
+// TestPatchesBuildOnOurOwnLastPatch: the second of two patches builds on the result of the first, without a conflict
+// or a read, although the watch does not show it yet.
 func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newNode()
@@ -56,7 +56,7 @@ func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, ok := n.patcher.written.Load("n"); ok {
-			t.Error("our own patch is remembered although the watch shows what came after it")
+			t.Error("our own patch is kept although the watch shows a newer state")
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestCordonAndUncordon(t *testing.T) {
 			t.Errorf("news: %v, %v", news, err)
 		}
 		if got := verbs(client); got != "patch get" {
-			t.Errorf("got %q, want one patch, and a look before the second is left out", got)
+			t.Errorf("got %q, want one patch, and a read before the second is omitted", got)
 		}
 		reason.Deadline = reason.Deadline.Add(-time.Minute)
 		if mark, news, err := n.Cordon(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
@@ -115,12 +115,12 @@ func TestUncordonWithAStaleWatch(t *testing.T) {
 		}
 		found, _ := n.Find(instance)
 		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
-			t.Errorf("got %v, %v, want it restored", restored, err)
+			t.Errorf("got %v, %v, want it uncordoned", restored, err)
 		}
 	})
 }
 
-// conflicts has the first n patches refused, as of a Node that has changed, and keeps the bodies of all.
+// conflicts answers the first n patches with a conflict, and records the versions in all of them.
 func conflicts(client *fake.Clientset, n int, bodies *[]string) {
 	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p, ok := action.(clienttesting.PatchActionImpl)

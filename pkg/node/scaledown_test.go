@@ -104,7 +104,7 @@ func TestProtectAndUnprotect(t *testing.T) {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
 		if got := verbs(client); got != "patch get patch get" {
-			t.Errorf("got %q, want a patch for each change, and a look before a second is left out", got)
+			t.Errorf("got %q, want a patch for each change, and a read before a second is omitted", got)
 		}
 	})
 }
