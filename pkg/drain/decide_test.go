@@ -205,10 +205,7 @@ func TestDecideTiers(t *testing.T) {
 			name: "tiers start one after another", pods: []Pod{pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3))},
 			want: "evict a; wait b later-tier, c later-tier; again 9m30s",
 		},
-		{
-			name: "a tier without pods is skipped", pods: []Pod{pod("a", tier(2)), pod("b", tier(3))},
-			want: "evict a; wait b later-tier; again 9m30s",
-		},
+		{name: "a tier without pods is skipped", pods: []Pod{pod("a", tier(2)), pod("b", tier(3))}, want: "evict a; wait b later-tier; again 9m30s"},
 		{
 			name: "a CSI node plugin is evicted after all others, and the agent's own pod after it",
 			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2))},

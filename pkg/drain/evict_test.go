@@ -56,10 +56,7 @@ func TestOutcomes(t *testing.T) {
 			evict: Accepted, delete: Forced, pause: podUpdateTimeout,
 		},
 		{name: "429 with the cause DisruptionBudget", err: blockedError(0), evict: Blocked, delete: Deferred},
-		{
-			name: "429 with the cause DisruptionBudget and a delay", err: blockedError(10),
-			evict: Blocked, delete: Deferred, pause: 10 * time.Second,
-		},
+		{name: "429 with the cause DisruptionBudget and a delay", err: blockedError(10), evict: Blocked, delete: Deferred, pause: 10 * time.Second},
 		{name: "429 without the cause: rate limit of the API server", err: apierrors.NewTooManyRequests("busy", 0), evict: Deferred, delete: Deferred},
 		{name: "429 with a delay", err: apierrors.NewTooManyRequests("busy", 7), evict: Deferred, delete: Deferred, pause: 7 * time.Second},
 		{name: "500: two budgets", err: twoBudgets(), evict: Blocked, delete: Deferred},

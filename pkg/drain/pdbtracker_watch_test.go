@@ -40,28 +40,26 @@ func TestWhichDrainsAChangeWakes(t *testing.T) {
 		{"the budget is misconfigured now", rigidly(2), rigidly(3), "abc"},
 		{"the selector changes", newPDB(0), reselecting, "abc"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newTracker(t, tt.from)
-				drains := []*waiter{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
-				for i, r := range drains { // c waits with none of its pods, yet wants to know
-					l.allows(t, r)
-					l.waitFor(r, i)
+		virtual(t, tt.name, func(t *testing.T) {
+			l := newTracker(t, tt.from)
+			drains := []*waiter{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
+			for i, r := range drains { // c waits with none of its pods, yet wants to know
+				l.allows(t, r)
+				l.waitFor(r, i)
+			}
+			for _, r := range drains {
+				r.woken()
+			}
+			l.update(tt.news)
+			got := ""
+			for _, r := range slices.Backward(drains) {
+				if r.woken() {
+					got += r.name
 				}
-				for _, r := range drains {
-					r.woken()
-				}
-				l.update(tt.news)
-				got := ""
-				for _, r := range slices.Backward(drains) {
-					if r.woken() {
-						got += r.name
-					}
-				}
-				if got != tt.want {
-					t.Errorf("woken: %q, want %q", got, tt.want)
-				}
-			})
+			}
+			if got != tt.want {
+				t.Errorf("woken: %q, want %q", got, tt.want)
+			}
 		})
 	}
 }

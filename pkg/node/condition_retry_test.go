@@ -95,20 +95,18 @@ func TestConditionRetries(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
-				b.answer = tt.answer
-				synctest.Wait()
-				tt.do(b)
-				elapse(time.Hour)
-				if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
-					t.Errorf("the failures (-want +got):\n%s", diff)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
+			b.answer = tt.answer
+			synctest.Wait()
+			tt.do(b)
+			elapse(time.Hour)
+			if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
+				t.Errorf("the writes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
+				t.Errorf("the failures (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -171,22 +169,20 @@ func TestConditionsAtTheEndOfRun(t *testing.T) {
 		{name: "a report after the end is not written", do: func(b *conditionFixture) { b.stop(); b.drained() }, wrote: nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newConditionFixture(t, newNode())
-				synctest.Wait()
-				tt.do(b)
-				b.stop()
-				if took := time.Since(b.began); took > 0 {
-					t.Errorf("took %v", took)
-				}
-				if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
-					t.Errorf("the failures (-want +got):\n%s", diff)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			b := newConditionFixture(t, newNode())
+			synctest.Wait()
+			tt.do(b)
+			b.stop()
+			if took := time.Since(b.began); took > 0 {
+				t.Errorf("took %v", took)
+			}
+			if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
+				t.Errorf("the writes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
+				t.Errorf("the failures (-want +got):\n%s", diff)
+			}
 		})
 	}
 }

@@ -254,23 +254,21 @@ func TestConditionWrites(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				node := newNode(ready(corev1.ConditionTrue))
-				if tt.node != nil {
-					node = tt.node()
-				}
-				b := newConditionFixture(t, node)
-				synctest.Wait()
-				tt.do(b)
-				elapse(time.Hour)
-				if diff := cmp.Diff(tt.want, b.writes); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if len(b.reports) > 0 {
-					t.Errorf("reported %q", b.reports)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			node := newNode(ready(corev1.ConditionTrue))
+			if tt.node != nil {
+				node = tt.node()
+			}
+			b := newConditionFixture(t, node)
+			synctest.Wait()
+			tt.do(b)
+			elapse(time.Hour)
+			if diff := cmp.Diff(tt.want, b.writes); diff != "" {
+				t.Errorf("the writes (-want +got):\n%s", diff)
+			}
+			if len(b.reports) > 0 {
+				t.Errorf("reported %q", b.reports)
+			}
 		})
 	}
 }

@@ -112,6 +112,12 @@ func TestTrim(t *testing.T) {
 
 func patchOnly(p patch, _ Mark) patch { return p }
 
+// virtual runs a subtest in virtual time.
+func virtual(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // watched returns Nodes that have synced.
 func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
 	t.Helper()
@@ -176,40 +182,34 @@ func TestAwait(t *testing.T) {
 		meanwhile(cancel)
 		return <-done
 	}
-	t.Run("the node has registered already", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
-			if got.err != nil || got.node.Name != "n" {
-				t.Errorf("got %+v", got)
-			}
-		})
+	virtual(t, "the node has registered already", func(t *testing.T) {
+		got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
+		if got.err != nil || got.node.Name != "n" {
+			t.Errorf("got %+v", got)
+		}
 	})
-	t.Run("the node registers, and gets its provider id later", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			client := fake.NewClientset()
-			got := await(t, client, func(context.CancelCauseFunc) {
-				nameless := newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" })
-				if err := client.Tracker().Add(nameless); err != nil {
-					t.Error(err)
-				}
-				synctest.Wait()
-				if err := client.Tracker().Update(nodesResource, newNode(), ""); err != nil {
-					t.Error(err)
-				}
-			})
-			if got.err != nil || got.node.InstanceID != instance {
-				t.Errorf("got %+v", got)
+	virtual(t, "the node registers, and gets its provider id later", func(t *testing.T) {
+		client := fake.NewClientset()
+		got := await(t, client, func(context.CancelCauseFunc) {
+			nameless := newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" })
+			if err := client.Tracker().Add(nameless); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if err := client.Tracker().Update(nodesResource, newNode(), ""); err != nil {
+				t.Error(err)
 			}
 		})
+		if got.err != nil || got.node.InstanceID != instance {
+			t.Errorf("got %+v", got)
+		}
 	})
-	t.Run("the context ends", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			cause := errors.New("never registered")
-			got := await(t, fake.NewClientset(), func(cancel context.CancelCauseFunc) { cancel(cause) })
-			if !errors.Is(got.err, cause) {
-				t.Errorf("got %+v", got)
-			}
-		})
+	virtual(t, "the context ends", func(t *testing.T) {
+		cause := errors.New("never registered")
+		got := await(t, fake.NewClientset(), func(cancel context.CancelCauseFunc) { cancel(cause) })
+		if !errors.Is(got.err, cause) {
+			t.Errorf("got %+v", got)
+		}
 	})
 }
 

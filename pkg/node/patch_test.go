@@ -171,24 +171,22 @@ func TestCordonANodeThatIsGone(t *testing.T) {
 		{"another instance has its name now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				if tt.stale {
-					client = fake.NewClientset(newNode())
-				}
-				n := watched(t, client, defaults)
-				var versions []string
-				conflicts(client, 1, &versions)
-				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-					obj, err := tt.get()
-					return true, obj, err
-				})
-				_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
-				if !errors.Is(err, ErrGone) {
-					t.Errorf("got %v, want %v", err, ErrGone)
-				}
+		virtual(t, tt.name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tt.stale {
+				client = fake.NewClientset(newNode())
+			}
+			n := watched(t, client, defaults)
+			var versions []string
+			conflicts(client, 1, &versions)
+			client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				obj, err := tt.get()
+				return true, obj, err
 			})
+			_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
+			if !errors.Is(err, ErrGone) {
+				t.Errorf("got %v, want %v", err, ErrGone)
+			}
 		})
 	}
 }
@@ -213,18 +211,16 @@ func TestExcludeIfConfiguredLate(t *testing.T) {
 		when string
 		want string
 	}{{Early, ""}, {Off, ""}, {Late, "patch"}} {
-		t.Run(tt.when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(newNode(markOf(Mark{Since: t0})))
-				n := watched(t, client, with(func(c *Config) { c.ExcludeFromLB = tt.when }))
-				found, _ := n.Find(instance)
-				if err := n.Exclude(t.Context(), found); err != nil {
-					t.Error(err)
-				}
-				if got := verbs(client); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			})
+		virtual(t, tt.when, func(t *testing.T) {
+			client := fake.NewClientset(newNode(markOf(Mark{Since: t0})))
+			n := watched(t, client, with(func(c *Config) { c.ExcludeFromLB = tt.when }))
+			found, _ := n.Find(instance)
+			if err := n.Exclude(t.Context(), found); err != nil {
+				t.Error(err)
+			}
+			if got := verbs(client); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
 		})
 	}
 }
