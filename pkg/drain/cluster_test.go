@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubectl/pkg/util/podutils"
 )
@@ -25,7 +24,6 @@ import (
 // controller does (k8s.io/kubernetes/pkg/controller/disruption), and replaces evicted pods on other nodes. Its
 // answers, watches and controller are as slow as the test says.
 type cluster struct {
-	kubernetes.Interface
 	t       *testing.T
 	drainer *Drainer
 	since   time.Time
@@ -71,7 +69,7 @@ func between(from, to time.Duration) func() time.Duration {
 
 func newCluster(t *testing.T) *cluster {
 	return &cluster{
-		Interface: fake.NewClientset(), recorder: newRecorder(), t: t, since: time.Now(),
+		recorder: newRecorder(), t: t, since: time.Now(),
 		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay,
 		pods: map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string]map[*stream]struct{}{},
@@ -115,7 +113,7 @@ func (c *cluster) start(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	if c.drainer, err = New(c, cfg, Environment{Taint: ourTaint}, c); err != nil {
+	if c.drainer, err = New(clusterClient{fake.NewClientset(), c}, cfg, Environment{Taint: ourTaint}, c); err != nil {
 		c.t.Fatal(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.t.Context())
@@ -299,9 +297,4 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 			c.countSoon(a)
 		})
 	}
-}
-
-// meta is the version of a list. The lock is held.
-func (c *cluster) meta() metav1.ListMeta {
-	return metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}
 }

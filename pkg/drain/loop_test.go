@@ -18,8 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// after returns when each request of the verb was decided, in order.
-func (c *cluster) after(verb string) (all []time.Duration) {
+// requestTimes returns when each request of the verb was decided, in order.
+func requestTimes(c *cluster, verb string) (all []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.requests {
@@ -28,13 +28,6 @@ func (c *cluster) after(verb string) (all []time.Duration) {
 		}
 	}
 	return all
-}
-
-func (c *cluster) expectRequests(want ...string) {
-	c.t.Helper()
-	if diff := gocmp.Diff(want, c.requestLog()); diff != "" {
-		c.t.Errorf("requests about pods:\n%s", diff)
-	}
 }
 
 // TestForcedDeletionsOfOneBudgetAreSpaced has a budget that allows nothing and a grace period of 10 s: the latest
@@ -144,7 +137,7 @@ func TestOneBudgetOverThreeDrains(t *testing.T) {
 		if diff := gocmp.Diff(want, nodes); diff != "" {
 			t.Errorf("the earliest deadline is not served first:\n%s", diff)
 		}
-		if diff := gocmp.Diff([]time.Duration{0, 3e9, 6e9, 9e9, 12e9, 15e9}, c.after("evict")); diff != "" {
+		if diff := gocmp.Diff([]time.Duration{0, 3e9, 6e9, 9e9, 12e9, 15e9}, requestTimes(c, "evict")); diff != "" {
 			t.Errorf("time passes between a replacement and the next eviction:\n%s", diff)
 		}
 	})
@@ -306,7 +299,7 @@ func TestTighterDeadline(t *testing.T) {
 		if report, err := wait(); err != nil || len(report.Left) > 0 || report.Forced != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if got, want := c.after("delete"), 3*time.Minute-30*time.Second; len(got) != 1 || got[0] != want {
+		if got, want := requestTimes(c, "delete"), 3*time.Minute-30*time.Second; len(got) != 1 || got[0] != want {
 			t.Errorf("deleted after %v, want once, after %v", got, want)
 		}
 	})

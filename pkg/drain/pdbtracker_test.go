@@ -48,29 +48,28 @@ func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
 }
 
 // allows is what the budget x/b allows to the drain, and nothing more.
-func (l *pdbTracker) allows(t *testing.T, r *waiter) int {
+func (p *pdbTracker) allows(t *testing.T, r *waiter) int {
 	t.Helper()
-	b, ok := l.budget("x/b", r)
+	b, ok := p.budget("x/b", r)
 	if !ok {
 		t.Fatal("the tracker does not know the budget")
 	}
 	return b.Allowed
 }
 
-// waitFor says that so many pods of the drain wait for x/b; below zero is that none does, and that the drain
-// does not want to know of it.
-func (l *pdbTracker) waitFor(r *waiter, pods int) {
+// waitFor sets how many pods of the drain wait for x/b; with a negative number the drain has no demand.
+func (p *pdbTracker) waitFor(r *waiter, pods int) {
 	wants := map[string]int{}
 	if pods >= 0 {
 		wants["x/b"] = pods
 	}
-	l.setDemand(r, map[string]struct{}{"x/b": {}}, demands{waiting: wants})
+	p.setDemand(r, map[string]struct{}{"x/b": {}}, demands{waiting: wants})
 }
 
-func (l *pdbTracker) mustReserve(t *testing.T, pods ...string) {
+func (p *pdbTracker) mustReserve(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
-		if !l.reserve("x/b", pod) {
+		if !p.reserve("x/b", pod) {
 			t.Fatalf("no reservation for %s", pod)
 		}
 	}

@@ -42,7 +42,9 @@ func TestAPodThatOnlyAListShows(t *testing.T) {
 		if err != nil || report.Total != 1 || len(report.Left) > 0 {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		c.expectRequests("evict n/late")
+		if log := c.requestLog(); len(log) != 1 || log[0] != "evict n/late" {
+			t.Errorf("requested %q", log)
+		}
 	})
 }
 
