@@ -76,6 +76,6 @@ func BenchmarkPass(b *testing.B) {
 	for b.Loop() {
 		step := r.decide(b.Context(), records)
 		r.act(b.Context(), step)
-		r.progress.report(step, r.removals.total())
+		r.progress.report(step, r.removals.report().Total)
 	}
 }

@@ -162,14 +162,10 @@ func (w *fixture) expectRequests(want ...string) {
 	}
 }
 
-// update changes an object of the cluster.
-func (w *fixture) update(obj metav1.Object) {
+// update changes the budget.
+func (w *fixture) update(pdb *policyv1.PodDisruptionBudget) {
 	w.t.Helper()
-	resource := podsResource
-	if _, ok := obj.(*policyv1.PodDisruptionBudget); ok {
-		resource = pdbsResource
-	}
-	if err := w.client.Tracker().Update(resource, obj.(runtime.Object), obj.GetNamespace()); err != nil {
+	if err := w.client.Tracker().Update(pdbsResource, pdb, pdb.Namespace); err != nil {
 		w.t.Fatal(err)
 	}
 }
