@@ -41,14 +41,14 @@ func unwatchedRun(b *testing.B, d *Drainer, t Target) *run {
 	return r
 }
 
-// BenchmarkPass is a pass of the loop over 100 pods that five of 500 budgets hold: what each wake-up costs.
+// BenchmarkPass is one decision about 100 pods that five of 500 budgets block: the cost of each wake-up.
 func BenchmarkPass(b *testing.B) {
 	l, err := newPDBTracker(fake.NewClientset())
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range 500 {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Name = fmt.Sprint("b-", i)
 		p.Spec.Selector.MatchLabels["app"] = fmt.Sprint("app-", i)
 		l.update(p)
@@ -64,7 +64,7 @@ func BenchmarkPass(b *testing.B) {
 	}
 	var records []*record
 	for i := range 100 {
-		p := running(fmt.Sprint("pod-", i))
+		p := runningPod(fmt.Sprint("pod-", i))
 		p.Labels["app"] = fmt.Sprint("app-", i%5)
 		records = append(records, d.rules.record(p))
 	}
@@ -76,6 +76,6 @@ func BenchmarkPass(b *testing.B) {
 	for b.Loop() {
 		step := r.decide(b.Context(), records)
 		r.act(b.Context(), step)
-		r.progress.report(step, r.removals.total())
+		r.progress.report(step, r.removals.report().Total)
 	}
 }

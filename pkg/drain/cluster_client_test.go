@@ -9,10 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -104,14 +102,20 @@ func (s *stream) pump() {
 	}
 }
 
-// The client, as far as this package uses it.
+// clusterClient is the client of a cluster, as far as this package uses it.
+type clusterClient struct {
+	kubernetes.Interface
+	c *cluster
+}
 
 // IsWatchListSemanticsUnSupported has informers list before they watch.
-func (c *cluster) IsWatchListSemanticsUnSupported() bool { return true }
+func (clusterClient) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (c *cluster) CoreV1() typedcore.CoreV1Interface { return core{c.Interface.CoreV1(), c} }
+func (k clusterClient) CoreV1() typedcore.CoreV1Interface { return core{k.Interface.CoreV1(), k.c} }
 
-func (c *cluster) PolicyV1() typedpolicy.PolicyV1Interface { return policy{c.Interface.PolicyV1(), c} }
+func (k clusterClient) PolicyV1() typedpolicy.PolicyV1Interface {
+	return policy{k.Interface.PolicyV1(), k.c}
+}
 
 type core struct {
 	typedcore.CoreV1Interface
@@ -135,7 +139,7 @@ func nodeIn(o metav1.ListOptions) (string, error) {
 	}
 	node, ok := selector.RequiresExactMatch("spec.nodeName")
 	if !ok {
-		return "", fmt.Errorf("the pods of all nodes were asked for, by %q", o.FieldSelector)
+		return "", fmt.Errorf("got a request for the pods of all nodes, by %q", o.FieldSelector)
 	}
 	return node, nil
 }
@@ -147,7 +151,7 @@ func (k podClient) List(_ context.Context, o metav1.ListOptions) (*corev1.PodLis
 	}
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
-	list := &corev1.PodList{ListMeta: k.c.meta()}
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(k.c.version)}}
 	for _, e := range k.c.history[node] {
 		p := e.Object.(*corev1.Pod)
 		if now := k.c.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]; now == p {
@@ -166,22 +170,22 @@ func (k podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfa
 }
 
 func (k podClient) EvictV1(ctx context.Context, e *policyv1.Eviction) error {
-	return k.c.slowly(ctx, func() error {
+	return slowly(ctx, k.c.answers, func() error {
 		return k.c.remove("evict", types.NamespacedName{Namespace: e.Namespace, Name: e.Name}, *e.DeleteOptions)
 	})
 }
 
 func (k podClient) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return k.c.slowly(ctx, func() error {
+	return slowly(ctx, k.c.answers, func() error {
 		return k.c.remove("delete", types.NamespacedName{Namespace: k.namespace, Name: name}, o)
 	})
 }
 
-// slowly has a request under way for a while before it is decided, and after.
-func (c *cluster) slowly(ctx context.Context, do func() error) error {
+// slowly delays a request before it is decided, and its answer.
+func slowly(ctx context.Context, delay func() time.Duration, do func() error) error {
 	var err error
 	for _, then := range []func(){func() { err = do() }, func() {}} {
-		if d := c.answers() / 2; d > 0 {
+		if d := delay() / 2; d > 0 {
 			select {
 			case <-time.After(d):
 			case <-ctx.Done():
@@ -210,7 +214,7 @@ type pdbClient struct {
 func (k pdbClient) List(context.Context, metav1.ListOptions) (*policyv1.PodDisruptionBudgetList, error) {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
-	list := &policyv1.PodDisruptionBudgetList{ListMeta: k.c.meta()}
+	list := &policyv1.PodDisruptionBudgetList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(k.c.version)}}
 	for _, a := range k.c.apps {
 		list.Items = append(list.Items, *a.pdb)
 	}
@@ -220,8 +224,3 @@ func (k pdbClient) List(context.Context, metav1.ListOptions) (*policyv1.PodDisru
 func (k pdbClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	return k.c.watch("", o.ResourceVersion)
 }
-
-var (
-	_ kubernetes.Interface = (*cluster)(nil)
-	_ runtime.Object       = (*storagev1.VolumeAttachment)(nil)
-)

@@ -15,17 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
-// A cluster is many nodes in a synctest bubble, behind a client that serves list and watch by node, evicts as
+// A cluster is many nodes in virtual time, behind a client that serves list and watch by node, evicts as
 // the API server does (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go), counts disruptions as the
-// controller does (k8s.io/kubernetes/pkg/controller/disruption), and runs evicted pods anew elsewhere. Its
-// answers, its watch and its controller take their time.
+// controller does (k8s.io/kubernetes/pkg/controller/disruption), and replaces evicted pods on other nodes. Its
+// answers, watches and controller are as slow as the test says.
 type cluster struct {
-	kubernetes.Interface
 	t       *testing.T
 	drainer *Drainer
 	since   time.Time
@@ -71,7 +69,7 @@ func between(from, to time.Duration) func() time.Duration {
 
 func newCluster(t *testing.T) *cluster {
 	return &cluster{
-		Interface: fake.NewClientset(), recorder: newRecorder(), t: t, since: time.Now(),
+		recorder: newRecorder(), t: t, since: time.Now(),
 		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay,
 		pods: map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string]map[*stream]struct{}{},
@@ -92,7 +90,7 @@ func (c *cluster) addBudget(name string, desired, elsewhere int) {
 
 // addPod has a pod run on a node, for an app or, if that is empty, without a budget.
 func (c *cluster) addPod(node, name, app string, changes ...func(*corev1.Pod)) {
-	p := running(name)
+	p := runningPod(name)
 	p.Spec.NodeName, p.Labels = node, map[string]string{"app": app}
 	for _, change := range changes {
 		change(p)
@@ -115,7 +113,7 @@ func (c *cluster) start(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	if c.drainer, err = New(c, cfg, Environment{Taint: ourTaint}, c); err != nil {
+	if c.drainer, err = New(clusterClient{fake.NewClientset(), c}, cfg, Environment{Taint: ourTaint}, c); err != nil {
 		c.t.Fatal(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.t.Context())
@@ -152,7 +150,7 @@ func (c *cluster) requestLog() (all []string) {
 	return all
 }
 
-// store keeps a pod, or takes it away, and tells those who watch. The lock is held.
+// store stores or deletes a pod, and publishes the event. The lock is held.
 func (c *cluster) store(event watch.EventType, p *corev1.Pod) {
 	c.version++
 	p.ResourceVersion = strconv.Itoa(c.version)
@@ -235,7 +233,7 @@ func (c *cluster) setDesired(app string, desired int) {
 	c.count(a)
 }
 
-// decrement takes of the budget, as the API server does.
+// decrement uses up a disruption, as the API server does.
 func (c *cluster) decrement(a *app, pod string) error {
 	status := *a.pdb.Status.DeepCopy()
 	if status.DisruptionsAllowed <= 0 {
@@ -299,9 +297,4 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 			c.countSoon(a)
 		})
 	}
-}
-
-// meta is the version of a list. The lock is held.
-func (c *cluster) meta() metav1.ListMeta {
-	return metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}
 }

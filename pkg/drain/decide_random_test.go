@@ -74,7 +74,7 @@ func randomPolicy(r *rand.Rand) Policy {
 	return p
 }
 
-func TestDecideHoldsItsPromises(t *testing.T) {
+func TestDecideKeepsItsInvariants(t *testing.T) {
 	for seed := range uint64(5_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		now := at(time.Duration(r.IntN(800)) * time.Second)
@@ -98,9 +98,9 @@ func TestDecideHoldsItsPromises(t *testing.T) {
 	}
 }
 
-// TestNothingBecomesPossibleUnseen holds that a drain which does nothing need not look again before the
+// TestNextDecisionIsEarlyEnough holds that a drain which does nothing need not look again before the
 // instant that the step names: at every instant before it there is nothing to do either.
-func TestNothingBecomesPossibleUnseen(t *testing.T) {
+func TestNextDecisionIsEarlyEnough(t *testing.T) {
 	idle := 0
 	for seed := range uint64(15_000) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -141,7 +141,7 @@ func clone(s State) State {
 	return c
 }
 
-// A fleet is a node without an API, on which time goes from one instant of interest to the next.
+// A simulatedNode is a node without an API, on which time jumps from one instant of interest to the next.
 type simulatedNode struct {
 	r     *rand.Rand
 	state State
@@ -166,10 +166,10 @@ func newSimulatedNode(r *rand.Rand) *simulatedNode {
 	return f
 }
 
-// stop lets a pod end by goneBy; one in ten is held by a finalizer for ever.
-func (f *simulatedNode) stop(p *Pod, goneBy time.Time) {
-	if p.GraceEndsAt.IsZero() || goneBy.Before(p.GraceEndsAt) {
-		p.GraceEndsAt = goneBy
+// stop ends a pod when its grace period ends; one in ten never ends, because of a finalizer.
+func (f *simulatedNode) stop(p *Pod, graceEndsAt time.Time) {
+	if p.GraceEndsAt.IsZero() || graceEndsAt.Before(p.GraceEndsAt) {
+		p.GraceEndsAt = graceEndsAt
 	}
 	if _, stuck := f.gone[p.UID]; !stuck && f.r.IntN(10) == 0 {
 		f.gone[p.UID] = time.Time{}
@@ -209,7 +209,7 @@ func (f *simulatedNode) outcome(r Removal, force bool, now time.Time) Outcome {
 		return Accepted
 	}
 	b := f.state.Budgets[r.Budget]
-	b.ProbeAt = now.Add(time.Duration(1+f.r.IntN(60)) * time.Second) // as the account does
+	b.ProbeAt = now.Add(time.Duration(1+f.r.IntN(60)) * time.Second) // as the pdbTracker does
 	defer func() { f.state.Budgets[r.Budget] = b }()
 	if b.Allowed <= 0 {
 		return Blocked
@@ -219,7 +219,7 @@ func (f *simulatedNode) outcome(r Removal, force bool, now time.Time) Outcome {
 	return Accepted
 }
 
-// elapse removes the pods that are gone at now, and returns the next instant at which one goes.
+// elapse removes the pods that are gone at now, and returns the next instant at which one ends.
 func (f *simulatedNode) elapse(now time.Time) (next time.Time) {
 	kept := f.state.Pods[:0]
 	for _, p := range f.state.Pods {

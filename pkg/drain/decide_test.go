@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every drain of these tests begins at t0, and must be over ten minutes later.
+// Every drain of these tests starts at t0, and its deadline is ten minutes later.
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const window = 10 * time.Minute
 
 func at(offset time.Duration) time.Time { return t0.Add(offset) }
 
-// pod returns a Ready pod with a grace of 30 s, which the changes make what the row needs.
+// pod returns a Ready pod with a grace period of 30 s, with changes.
 func pod(name string, changes ...func(*Pod)) Pod {
 	p := Pod{Namespace: "x", Name: name, UID: "uid-" + name, Ready: true, Grace: 30 * time.Second}
 	for _, change := range changes {
@@ -46,14 +46,14 @@ func unready(p *Pod) { p.Ready, p.UnreadySince = false, t0 }
 
 func sent(p *Pod) { p.Try.Last = Sent }
 
-// blocked is what is noted of a pod that its budget's account had seem free, and the API server refused.
+// blocked is the Try of a pod whose budget seemed to allow an eviction that the API server refused.
 func blocked(p *Pod) { p.Try = Try{Last: Blocked, Message: "the API server says so"} }
 
 func tried(last Outcome, next time.Duration) func(*Pod) {
 	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), Failures: 1, Message: "the API server says so"} }
 }
 
-// budget is a PodDisruptionBudget over five pods that asks for three, and allows as many disruptions as it can.
+// budget is a PodDisruptionBudget over five pods that requires three.
 func budget(healthy int, changes ...func(*Budget)) Budget {
 	b := Budget{Allowed: max(healthy-3, 0), Healthy: healthy, Desired: 3, Expected: 5}
 	for _, change := range changes {
@@ -125,15 +125,15 @@ func format(s Step) string {
 	return strings.Join(parts, "; ")
 }
 
-// A row is a state, an instant, and what is to be done then.
+// A row is a state, an instant, and the expected step.
 type row struct {
 	name    string
 	pods    []Pod
 	budgets map[string]Budget
 	now     time.Duration
-	leave   bool          // at the deadline, instead of deleting
-	policy  func(*Policy) // what else differs from plain
-	state   func(*State)  // the same of the state
+	leave   bool          // instead of deleting at the deadline
+	policy  func(*Policy) // changes of defaultPolicy
+	state   func(*State)  // changes of the state
 	want    string
 }
 
@@ -168,23 +168,23 @@ func runRows(t *testing.T, rows []row) {
 
 const s, m = time.Second, time.Minute
 
-func TestDecideWhatMustGo(t *testing.T) {
+func TestDecidePodsThatMustLeave(t *testing.T) {
 	runRows(t, []row{
 		{name: "an empty node is done", want: "done"},
 		{name: "a pod is evicted, with its own grace", pods: []Pod{pod("a")}, want: "evict a"},
 		{
-			name: "daemons, mirrors and finished pods stay, and hold nothing up",
+			name: "pods of DaemonSets, mirror pods and finished pods stay",
 			pods: []Pod{pod("a", stays(DaemonSet)), pod("b", stays(Mirror)), pod("c", stays(Finished))}, want: "done",
 		},
 		{
-			name: "a finished pod stays, whatever it asked for",
+			name: "a finished pod stays, whatever its annotations and state",
 			pods: []Pod{pod("a", stays(Finished), waiting(OptedOut), terminating(20*m), budgeted("x/b"))}, want: "done",
 		},
 		{
-			name: "the longest grace goes first, then names decide",
+			name: "the longest grace period comes first, then the names in order",
 			pods: []Pod{pod("c"), pod("b"), pod("a", grace(5*s)), pod("d", grace(m))}, want: "evict d, b, c, a",
 		},
-		{name: "of two namespaces the first goes first", pods: []Pod{pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b")}, want: "evict b, a"},
+		{name: "namespaces are in order", pods: []Pod{pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b")}, want: "evict b, a"},
 	})
 }
 
@@ -193,58 +193,55 @@ func TestDecideTiers(t *testing.T) {
 	runRows(t, []row{
 		{name: "a tier waits for the one before it", pods: []Pod{pod("dns", tier(1)), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s"},
 		{
-			name: "it waits for the other's pods to be gone, not only to be asked",
+			name: "a tier waits until the pods before it are gone, not only terminating",
 			pods: []Pod{pod("dns", tier(1)), pod("a", terminating(20*s))},
 			want: "wait a terminating, dns later-tier; again 9m30s",
 		},
 		{
-			name: "it begins when the tier before it has gone; pods that stay are of none",
+			name: "a tier starts when the tier before it is gone; pods that stay belong to no tier",
 			pods: []Pod{pod("dns", tier(1)), pod("d", stays(DaemonSet))}, want: "evict dns",
 		},
 		{
-			name: "tiers begin one after another", pods: []Pod{pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3))},
+			name: "tiers start one after another", pods: []Pod{pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3))},
 			want: "evict a; wait b later-tier, c later-tier; again 9m30s",
 		},
+		{name: "a tier without pods is skipped", pods: []Pod{pod("a", tier(2)), pod("b", tier(3))}, want: "evict a; wait b later-tier; again 9m30s"},
 		{
-			name: "a tier without pods holds up nothing", pods: []Pod{pod("a", tier(2)), pod("b", tier(3))},
-			want: "evict a; wait b later-tier; again 9m30s",
-		},
-		{
-			name: "the node part of a CSI driver goes after all others, the agent's own pod after it",
+			name: "a CSI node plugin is evicted after all others, and the agent's own pod after it",
 			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2))},
 			want: "evict dns; wait agent later-tier, csi later-tier; again 9m30s",
 		},
 		{
-			name: "when the others have gone, the CSI driver goes",
+			name: "the CSI node plugin is evicted when the others are gone",
 			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3))}, want: "evict csi; wait agent later-tier; again 9m30s",
 		},
-		{name: "and last the agent", pods: []Pod{pod("agent", tier(4))}, want: "evict agent"},
+		{name: "the agent's own pod is evicted last", pods: []Pod{pod("agent", tier(4))}, want: "evict agent"},
 		{
-			name: "a pod does not wait for its tier past the time that it needs", budgets: onlyBudget(budget(3)),
+			name: "a pod of a later tier is deleted at its latest deletion", budgets: onlyBudget(budget(3)),
 			pods: []Pod{pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b"))},
 			now:  9*m + 30*s, want: "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s",
 		},
 		{
-			name: "nor do the CSI driver and the agent",
+			name: "so are the CSI node plugin and the agent",
 			pods: []Pod{pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut))},
 			now:  9*m + 30*s, want: "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
 		},
 		{
-			name: "a pod that is stuck holds up no later tier", now: 7 * m,
+			name: "a stuck pod does not delay later tiers", now: 7 * m,
 			pods:   []Pod{pod("a", terminating(m)), pod("dns", tier(1))},
 			policy: func(p *Policy) { p.StuckAfter = 5 * m },
 			want:   "evict dns; wait a terminating; again 10m0s",
 		},
 		{
-			name: "a pod that is waited for holds up the later tiers", pods: []Pod{pod("a", waiting(OptedOut)), pod("dns", tier(1))},
+			name: "a pod that has opted out delays later tiers", pods: []Pod{pod("a", waiting(OptedOut)), pod("dns", tier(1))},
 			want: "wait a opted-out, dns later-tier; again 9m30s",
 		},
 		{
-			name: "a bounded tier holds up the next one no longer than that", policy: bounded, now: 2*m - 1,
+			name: "a tier with a bound delays the next one until then", policy: bounded, now: 2*m - 1,
 			pods: []Pod{pod("a", terminating(5*m)), pod("dns", tier(1))}, want: "wait a terminating, dns later-tier; again 2m0s",
 		},
 		{
-			name: "then the next one begins", policy: bounded, now: 2 * m,
+			name: "the next tier starts at the bound", policy: bounded, now: 2 * m,
 			pods: []Pod{pod("a", terminating(5*m)), pod("dns", tier(1))}, want: "evict dns; wait a terminating; again 10m0s",
 		},
 		{
@@ -253,18 +250,18 @@ func TestDecideTiers(t *testing.T) {
 			want: "evict dns; wait a terminating, net later-tier; again 3m0s",
 		},
 		{
-			name: "a tier that begins early does not make the ones after it begin by time", policy: bounded, now: m,
+			name: "bounds count from the start of the drain even if a tier starts early", policy: bounded, now: m,
 			pods: []Pod{pod("dns", tier(1), terminating(5*m)), pod("net", tier(2))},
 			want: "wait dns terminating, net later-tier; again 3m0s",
 		},
 		{
-			name: "a tier without a bound stops the clock: those after it wait for its pods", now: 8 * m,
+			name: "tiers after one without a bound wait for its pods", now: 8 * m,
 			policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} },
 			pods:   []Pod{pod("a", tier(1), terminating(9*m)), pod("b", tier(2))},
 			want:   "wait a terminating, b later-tier; again 9m30s",
 		},
 		{
-			name: "when its bound is over, the last tier holds up no CSI driver", now: 3 * m,
+			name: "the bound of the last tier applies to the CSI node plugin", now: 3 * m,
 			policy: func(p *Policy) { p.Tiers = []time.Duration{3 * m} },
 			pods:   []Pod{pod("a", terminating(5*m)), pod("csi", tier(1)), pod("agent", tier(2))},
 			want:   "evict csi; wait a terminating, agent later-tier; again 9m30s",
@@ -272,40 +269,40 @@ func TestDecideTiers(t *testing.T) {
 	})
 }
 
-func TestDecideWhatIsWaitedFor(t *testing.T) {
+func TestDecideOptedOutPods(t *testing.T) {
 	runRows(t, []row{
-		{name: "a pod that asks not to be evicted is waited for", pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 9m30s"},
+		{name: "the drain waits for a pod that has opted out", pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 9m30s"},
 		{
-			name: "so is a pod that the configuration names",
+			name: "the drain waits for a pod that the configuration selects",
 			pods: []Pod{pod("a", waiting(WaitedFor)), pod("b")}, want: "evict b; wait a waited-for; again 9m30s",
 		},
-		{name: "until its grace must begin", now: 9*m + 30*s, pods: []Pod{pod("a", waiting(OptedOut))}, want: "delete a in 30s"},
+		{name: "a pod that has opted out is deleted at its latest deletion", now: 9*m + 30*s, pods: []Pod{pod("a", waiting(OptedOut))}, want: "delete a in 30s"},
 		{
-			name: "with leave, until the deadline", leave: true, now: 10*m - 1,
+			name: "with leave it is waited for until the deadline", leave: true, now: 10*m - 1,
 			pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 10m0s",
 		},
-		{name: "with leave, it is left then", leave: true, now: 10 * m, pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; done"},
+		{name: "with leave it is left at the deadline", leave: true, now: 10 * m, pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; done"},
 		{
-			name: "a pod that asks for some time is waited for so long", now: 3*m - 1,
+			name: "a pod that has opted out until an instant is waited for until then", now: 3*m - 1,
 			pods: []Pod{pod("a", waitingUntil(OptedOut, 3*m))}, want: "wait a opted-out; again 3m0s",
 		},
-		{name: "and then evicted", now: 3 * m, pods: []Pod{pod("a", waitingUntil(OptedOut, 3*m))}, want: "evict a"},
+		{name: "it is evicted at that instant", now: 3 * m, pods: []Pod{pod("a", waitingUntil(OptedOut, 3*m))}, want: "evict a"},
 		{
-			name: "but not past the deadline's claim", now: 9 * m,
+			name: "its latest deletion may come before that instant", now: 9 * m,
 			pods: []Pod{pod("a", waitingUntil(OptedOut, 20*m))}, want: "wait a opted-out; again 9m30s",
 		},
 		{
-			name: "a pod that is waited for takes nothing of its budget", budgets: onlyBudget(budget(4)),
+			name: "a pod that has opted out uses no disruption of its budget", budgets: onlyBudget(budget(4)),
 			pods: []Pod{pod("a", waiting(OptedOut), budgeted("x/b")), pod("b", budgeted("x/b"))},
 			want: "evict b; wait a opted-out; again 9m30s",
 		},
 		{
-			name: "a pod that is waited for is not evicted because it is not Ready", now: 9 * m,
+			name: "a pod that is waited for is not deleted for being unhealthy", now: 9 * m,
 			policy: func(p *Policy) { p.ForceUnhealthy = m }, budgets: onlyBudget(budget(2)),
 			pods: []Pod{pod("a", waiting(WaitedFor), budgeted("x/b"), unready)}, want: "wait a waited-for; again 9m30s",
 		},
 		{
-			name: "a pod that somebody else deletes is terminating, whatever it asked for",
+			name: "a pod that is terminating for another reason is waited for, even if it has opted out",
 			pods: []Pod{pod("a", waiting(OptedOut), terminating(30*s))}, want: "wait a terminating; again 10m0s",
 		},
 	})

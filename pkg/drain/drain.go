@@ -85,11 +85,11 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 	for {
 		step := r.decide(ctx, r.pods.list())
 		if t.DryRun {
-			r.progress.report(step, r.removals.total())
+			r.progress.report(step, r.removals.report().Total)
 			return r.report(Step{}), nil
 		}
 		r.act(ctx, step)
-		r.wakeBy(r.progress.report(step, r.removals.total()))
+		r.wakeBy(r.progress.report(step, r.removals.report().Total))
 		if r.needsRelist(step) {
 			if verified, ok := r.relist(ctx); ok && verified.Done {
 				return r.report(verified), nil

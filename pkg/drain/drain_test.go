@@ -22,9 +22,9 @@ var errUnavailable = apierrors.NewServiceUnavailable("the API server is starting
 
 func TestDrainEvictsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		finished := running("finished")
+		finished := runningPod("finished")
 		finished.Status.Phase = corev1.PodSucceeded
-		w := newFixture(t, defaults, running("a"), running("b"), finished)
+		w := newFixture(t, defaults, runningPod("a"), runningPod("b"), finished)
 		report := w.expectDrained(w.drain(time.Hour), 2)
 		if report.Forced > 0 || report.Took.Round(time.Second) != 10*time.Second {
 			t.Errorf("got %+v, want no forced pod after the grace period of 10s", report)
@@ -43,7 +43,7 @@ func TestDrainWaitsForTheSettleTime(t *testing.T) {
 		w := newFixture(t, defaults)
 		wait := w.drain(time.Hour)
 		elapse(3 * time.Second)
-		w.add(running("late"))
+		w.add(runningPod("late"))
 		w.expectDrained(wait, 1)
 		w.expectRequests("evict late uid-late")
 	})
@@ -52,7 +52,7 @@ func TestDrainWaitsForTheSettleTime(t *testing.T) {
 func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 	for name, failure := range map[string]error{"during the drain": nil, "before the pods have been listed": errUnavailable} {
 		virtual(t, name, func(t *testing.T) {
-			w := newFixture(t, defaults, running("a"), pdb(0))
+			w := newFixture(t, defaults, runningPod("a"), newPDB(0))
 			w.failRequests("list", "pods", func() error { return failure })
 			wait := w.drain(time.Hour)
 			elapse(time.Minute)
@@ -71,30 +71,30 @@ func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 // TestDrainWithoutAListOfBudgets waits for the list for a part of its time, and then leaves it to the API server to
 // check the budgets.
 func TestDrainWithoutAListOfBudgets(t *testing.T) {
-	a := []runtime.Object{running("a")}
+	a := []runtime.Object{runningPod("a")}
 	for _, tt := range []struct {
 		name    string
 		pods    []runtime.Object
 		listed  time.Duration // when they are
-		tighter time.Duration // a deadline that comes after a second
-		guarded bool          // the API server allows no eviction
+		tighter time.Duration // a deadline that arrives after a second
+		guarded bool          // the API server refuses evictions
 		begins  time.Duration
-		asked   string // more than once, if it must
+		want    string // requests, without repetitions
 	}{
-		{name: "listed in time: the drain begins then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, asked: "evict a uid-a"},
+		{name: "listed in time: the drain starts then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, want: "evict a uid-a"},
 		{
-			name: "not listed: it begins after a tenth of the time to the first last call", pods: a, listed: time.Hour,
-			begins: 59 * time.Second, asked: "evict a uid-a",
+			name: "not listed: it starts after a tenth of the time until the first latest deletion", pods: a, listed: time.Hour,
+			begins: 59 * time.Second, want: "evict a uid-a",
 		},
 		{
-			name: "not listed, and the API server guards the pod: deleted at its last call", pods: a, listed: time.Hour,
-			guarded: true, begins: 59 * time.Second, asked: "evict a uid-a, delete a uid-a in 10s",
+			name: "not listed, and the API server refuses the eviction: deleted at its latest deletion", pods: a, listed: time.Hour,
+			guarded: true, begins: 59 * time.Second, want: "evict a uid-a, delete a uid-a in 10s",
 		},
 		{
-			name: "not listed, and an earlier deadline comes: a tenth of that", pods: a, listed: time.Hour,
-			tighter: 110 * time.Second, begins: 10 * time.Second, asked: "evict a uid-a",
+			name: "not listed, and an earlier deadline arrives: a tenth of that", pods: a, listed: time.Hour,
+			tighter: 110 * time.Second, begins: 10 * time.Second, want: "evict a uid-a",
 		},
-		{name: "not listed, and nothing is to be moved: over when it has settled", listed: time.Hour},
+		{name: "not listed, and no pod must leave: over after the settle time", listed: time.Hour},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
 			w := newFixture(t, defaults, tt.pods...)
@@ -131,38 +131,36 @@ func TestDrainWithoutAListOfBudgets(t *testing.T) {
 			if err != nil || len(report.Left) > 0 || report.Total != len(tt.pods) {
 				t.Errorf("got %+v, %v", report, err)
 			}
-			asked := w.requests()
+			requests := w.requests()
 			if len(tt.pods) == 0 {
-				if len(asked) > 0 || report.Took > 6*time.Second {
-					t.Errorf("asked %q, in %v", asked, report.Took)
+				if len(requests) > 0 || report.Took > 6*time.Second {
+					t.Errorf("requested %q in %v", requests, report.Took)
 				}
 				return
 			}
 			if began.Round(time.Second) != tt.begins {
 				t.Errorf("began after %v, want %v", began, tt.begins)
 			}
-			if got := strings.Join(slices.Compact(asked), ", "); got != tt.asked {
-				t.Errorf("asked %q, want %q", got, tt.asked)
+			if got := strings.Join(slices.Compact(requests), ", "); got != tt.want {
+				t.Errorf("requested %q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
 func TestABlockedPodIsEvictedWhenItsBudgetChanges(t *testing.T) {
-	for name, change := range map[string]func(w *fixture) error{
-		"it allows a disruption": func(w *fixture) error { return w.client.Tracker().Update(pdbsResource, pdb(1), "x") },
-		"it is deleted":          func(w *fixture) error { return w.client.Tracker().Delete(pdbsResource, "x", "b") },
+	for name, change := range map[string]func(w *fixture){
+		"it allows a disruption": func(w *fixture) { w.update(newPDB(1)) },
+		"it is deleted":          func(w *fixture) { _ = w.client.Tracker().Delete(pdbsResource, "x", "b") },
 	} {
 		virtual(t, name, func(t *testing.T) {
-			w := newFixture(t, defaults, running("a"), pdb(0))
+			w := newFixture(t, defaults, runningPod("a"), newPDB(0))
 			wait := w.drain(time.Hour)
 			elapse(90 * time.Second)
 			w.expectRequests()
 			w.expect(t, "1 of 1 left [1 wait for PodDisruptionBudget x/b]", "blocked a since 0s: blocked-by-budget x/b, "+
 				"it allows 0 disruptions now: 2 of its 3 pods are healthy, and it requires 2")
-			if err := change(w); err != nil {
-				t.Fatal(err)
-			}
+			change(w)
 			synctest.Wait() // no time passes
 			w.expectRequests("evict a uid-a")
 			w.expectDrained(wait, 1)
@@ -172,7 +170,7 @@ func TestABlockedPodIsEvictedWhenItsBudgetChanges(t *testing.T) {
 
 func TestDrainSendsNoRequestsWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := running("a")
+		a := runningPod("a")
 		*a.Spec.TerminationGracePeriodSeconds = 1200
 		w := newFixture(t, defaults, a)
 		wait := w.drain(time.Hour)
@@ -208,13 +206,13 @@ func TestAtTheDeadline(t *testing.T) {
 		name, at string
 		forced   int
 		left     []string
-		asked    []string
+		want     []string
 	}{
-		{name: "delete", at: Delete, forced: 1, asked: []string{"delete a uid-a in 10s"}},
+		{name: "delete", at: Delete, forced: 1, want: []string{"delete a uid-a in 10s"}},
 		{name: "leave", at: Leave, left: []string{"x/a"}},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, withConfig(func(c *Config) { c.AtDeadline, c.Settle = tt.at, 0 }), running("a"), pdb(0))
+			w := newFixture(t, withConfig(func(c *Config) { c.AtDeadline, c.Settle = tt.at, 0 }), runningPod("a"), newPDB(0))
 			report, err := w.drain(time.Minute)()
 			if err != nil {
 				t.Fatal(err)
@@ -224,7 +222,7 @@ func TestAtTheDeadline(t *testing.T) {
 			if diff := cmp.Diff(want, report); diff != "" {
 				t.Error(diff)
 			}
-			w.expectRequests(tt.asked...)
+			w.expectRequests(tt.want...)
 			if got := w.countRecords("forced a in 10s: deadline"); got != tt.forced {
 				t.Errorf("forced %d times, want %d", got, tt.forced)
 			}
@@ -234,8 +232,8 @@ func TestAtTheDeadline(t *testing.T) {
 
 func TestEvictionsSetAGracePeriodOnlyToShortenIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, withConfig(func(c *Config) { c.Settle = 0 }), running("a"))
-		long := running("long")
+		w := newFixture(t, withConfig(func(c *Config) { c.Settle = 0 }), runningPod("a"))
+		long := runningPod("long")
 		*long.Spec.TerminationGracePeriodSeconds = 3600
 		w.add(long)
 		if _, err := w.drain(time.Minute)(); err != nil {
@@ -251,7 +249,7 @@ func TestEvictionsSetAGracePeriodOnlyToShortenIt(t *testing.T) {
 
 func TestEvictionsAreRetriedAfterErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults, running("a"))
+		w := newFixture(t, defaults, runningPod("a"))
 		w.answer = func(string) error {
 			if len(w.requested) <= 3 {
 				return errUnavailable
@@ -266,7 +264,7 @@ func TestEvictionsAreRetriedAfterErrors(t *testing.T) {
 
 func TestDryRunOnlyReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults, running("a"), pdb(0))
+		w := newFixture(t, defaults, runningPod("a"), newPDB(0))
 		target := Target{Name: "n", UID: "uid-n", Since: w.since, Deadline: w.since.Add(time.Hour), DryRun: true}
 		w.expectDrained(startDrain(w.ctx, w.drainer, target), 1)
 		w.expectRequests()
@@ -286,22 +284,22 @@ func TestTwoDrainsThatDecideAtTheSameInstant(t *testing.T) {
 		{"early deletion", 0, 10 * time.Minute, "delete a uid-a in 10s"},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, withConfig(func(c *Config) { c.ForceSpacing = time.Hour }), pdb(tt.allowed))
+			w := newFixture(t, withConfig(func(c *Config) { c.ForceSpacing = time.Hour }), newPDB(tt.allowed))
 			elapse(tt.passed)
-			w.update(pdb(tt.allowed)) // the next probe is far away
+			w.update(newPDB(tt.allowed)) // the next probe is far away
 			synctest.Wait()
 			runs, steps := map[string]*run{}, map[string]Step{}
 			for _, name := range []string{"a", "b", "c"} {
-				w.add(running(name))
+				w.add(runningPod(name))
 				r, err := newRun(w.drainer, Target{Name: name, Since: w.since, Deadline: w.since.Add(20 * time.Minute)})
 				if err != nil {
 					t.Fatal(err)
 				}
 				runs[name] = r
-				r.act(w.ctx, Step{Wait: r.decide(w.ctx, []*record{w.drainer.rules.record(running(name))}).Wait})
+				r.act(w.ctx, Step{Wait: r.decide(w.ctx, []*record{w.drainer.rules.record(runningPod(name))}).Wait})
 			}
 			for name, r := range runs {
-				steps[name] = r.decide(w.ctx, []*record{w.drainer.rules.record(running(name))})
+				steps[name] = r.decide(w.ctx, []*record{w.drainer.rules.record(runningPod(name))})
 			}
 			for _, name := range []string{"a", "b"} {
 				runs[name].act(w.ctx, steps[name])

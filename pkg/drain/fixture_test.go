@@ -162,14 +162,10 @@ func (w *fixture) expectRequests(want ...string) {
 	}
 }
 
-// update changes an object of the cluster.
-func (w *fixture) update(obj metav1.Object) {
+// update changes the budget.
+func (w *fixture) update(pdb *policyv1.PodDisruptionBudget) {
 	w.t.Helper()
-	resource := podsResource
-	if _, ok := obj.(*policyv1.PodDisruptionBudget); ok {
-		resource = pdbsResource
-	}
-	if err := w.client.Tracker().Update(resource, obj.(runtime.Object), obj.GetNamespace()); err != nil {
+	if err := w.client.Tracker().Update(pdbsResource, pdb, pdb.Namespace); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -225,7 +221,7 @@ func elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-func running(name string) *corev1.Pod {
+func runningPod(name string) *corev1.Pod {
 	seconds := int64(10)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -238,8 +234,8 @@ func running(name string) *corev1.Pod {
 	}
 }
 
-// pdb is a PodDisruptionBudget over three pods that asks for two of them.
-func pdb(allowed int32) *policyv1.PodDisruptionBudget {
+// newPDB is a PodDisruptionBudget over three pods that asks for two of them.
+func newPDB(allowed int32) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "b"},

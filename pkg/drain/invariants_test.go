@@ -45,7 +45,7 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 		}
 	}
 	if left != len(step.Left) || left != len(named) {
-		return fmt.Sprintf("%d pods are left, %d are told, %d are named", left, len(step.Left), len(named))
+		return fmt.Sprintf("%d pods must leave, %d are in Left, %d are in the lists", left, len(step.Left), len(named))
 	}
 	if !step.Again.IsZero() && !step.Again.After(now) {
 		return "again is in the past"
@@ -76,7 +76,7 @@ func evictionViolation(s State, step Step, now time.Time, policy Policy) string 
 	return ""
 }
 
-// bounded tells whether each of the tiers before the tier has a bound.
+// bounded reports whether each of the tiers before the tier has a bound.
 func bounded(policy Policy, tier int) bool {
 	for i := range tier {
 		if i >= len(policy.Tiers) || policy.Tiers[i] == 0 {
@@ -158,7 +158,7 @@ func budgetViolation(s State, step Step, now time.Time) string {
 		for _, name := range r.Pod.Budgets {
 			b := s.Budgets[name]
 			if r.Pod.Ready || (!b.AlwaysAllow && (b.Desired == 0 || b.Healthy < b.Desired)) {
-				return r.Pod.Name + " takes of " + name + ", and does not say so"
+				return r.Pod.Name + " disrupts " + name + ", and does not name it"
 			}
 		}
 	}

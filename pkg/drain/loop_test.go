@@ -18,8 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// after returns when each request of the verb was decided, in order.
-func (c *cluster) after(verb string) (all []time.Duration) {
+// requestTimes returns when each request of the verb was decided, in order.
+func requestTimes(c *cluster, verb string) (all []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.requests {
@@ -28,13 +28,6 @@ func (c *cluster) after(verb string) (all []time.Duration) {
 		}
 	}
 	return all
-}
-
-func (c *cluster) expectRequests(want ...string) {
-	c.t.Helper()
-	if diff := gocmp.Diff(want, c.requestLog()); diff != "" {
-		c.t.Errorf("requests about pods:\n%s", diff)
-	}
 }
 
 // TestForcedDeletionsOfOneBudgetAreSpaced has a budget that allows nothing and a grace period of 10 s: the latest
@@ -144,7 +137,7 @@ func TestOneBudgetOverThreeDrains(t *testing.T) {
 		if diff := gocmp.Diff(want, nodes); diff != "" {
 			t.Errorf("the earliest deadline is not served first:\n%s", diff)
 		}
-		if diff := gocmp.Diff([]time.Duration{0, 3e9, 6e9, 9e9, 12e9, 15e9}, c.after("evict")); diff != "" {
+		if diff := gocmp.Diff([]time.Duration{0, 3e9, 6e9, 9e9, 12e9, 15e9}, requestTimes(c, "evict")); diff != "" {
 			t.Errorf("time passes between a replacement and the next eviction:\n%s", diff)
 		}
 	})
@@ -172,7 +165,7 @@ func TestBlockedPodsCauseFewRequests(t *testing.T) {
 		}
 		for _, what := range asked {
 			if !strings.HasSuffix(what, " refused") {
-				t.Errorf("asked: %s", what)
+				t.Errorf("accepted: %s", what)
 			}
 		}
 		if len(c.blockedPods()) != 10 || c.countRecords("refused ") != len(asked) || c.countRecords("failed ") > 0 {
@@ -275,7 +268,7 @@ func TestPodsOfAnUnreachableNode(t *testing.T) {
 		{"reachable: wait for StuckAfter", false, 5*time.Minute + 10*time.Second},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, defaults, running("a"))
+			w := newFixture(t, defaults, runningPod("a"))
 			w.drainer.rules.Unreachable = func(node string) bool { return tt.unreachable && node == "n" }
 			w.mu.Lock()
 			w.podsEnd = false
@@ -306,21 +299,21 @@ func TestTighterDeadline(t *testing.T) {
 		if report, err := wait(); err != nil || len(report.Left) > 0 || report.Forced != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if got, want := c.after("delete"), 3*time.Minute-30*time.Second; len(got) != 1 || got[0] != want {
+		if got, want := requestTimes(c, "delete"), 3*time.Minute-30*time.Second; len(got) != 1 || got[0] != want {
 			t.Errorf("deleted after %v, want once, after %v", got, want)
 		}
 	})
 }
 
-// TestADeletionThatTheAPIServerCannotDo does not hold up the drain for ever: a webhook that is broken answers
+// TestDeletionsThatAlwaysFailEndAtTheDeadline: a broken admission webhook answers
 // 500 to whoever asks.
-func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
+func TestDeletionsThatAlwaysFailEndAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults, running("a"), pdb(0))
+		w := newFixture(t, defaults, runningPod("a"), newPDB(0))
 		asked := 0
 		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if asked++; asked > 1000 {
-				panic("a hot loop, or no end")
+				panic("deletions are retried without a pause or an end")
 			}
 			return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
 		})
@@ -329,7 +322,7 @@ func TestADeletionThatTheAPIServerCannotDo(t *testing.T) {
 			t.Errorf("got %+v, %v", report, err)
 		}
 		if asked < 3 || asked > 20 {
-			t.Errorf("it was asked for %d times", asked)
+			t.Errorf("requested %d times", asked)
 		}
 	})
 }

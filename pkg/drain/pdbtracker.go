@@ -27,46 +27,46 @@ type pdbTracker struct {
 }
 
 func newPDBTracker(client kubernetes.Interface) (*pdbTracker, error) {
-	l := &pdbTracker{pdbs: map[string]map[string]*trackedPDB{}}
-	l.informer = informers.NewFilteredPodDisruptionBudgetInformer(
+	p := &pdbTracker{pdbs: map[string]map[string]*trackedPDB{}}
+	p.informer = informers.NewFilteredPodDisruptionBudgetInformer(
 		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
-	if err := l.informer.SetTransform(trimBudget); err != nil {
+	if err := p.informer.SetTransform(trimBudget); err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
 	var err error
-	l.listed, err = l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    l.update,
-		UpdateFunc: func(_, obj any) { l.update(obj) },
-		DeleteFunc: l.delete,
+	p.listed, err = p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    p.update,
+		UpdateFunc: func(_, obj any) { p.update(obj) },
+		DeleteFunc: p.delete,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
-	return l, nil
+	return p, nil
 }
 
 // update takes over what the watch shows, and wakes the drains that it matters to.
-func (l *pdbTracker) update(obj any) {
+func (p *pdbTracker) update(obj any) {
 	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
 	if !ok {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pdbs[pdb.Namespace] == nil {
-		l.pdbs[pdb.Namespace] = map[string]*trackedPDB{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pdbs[pdb.Namespace] == nil {
+		p.pdbs[pdb.Namespace] = map[string]*trackedPDB{}
 	}
-	t := l.pdbs[pdb.Namespace][pdb.Name]
+	t := p.pdbs[pdb.Namespace][pdb.Name]
 	if t == nil {
 		t = &trackedPDB{
 			reserved: map[string]time.Time{}, demands: map[*waiter]demand{}, blocked: map[*waiter]int{},
 		}
-		l.pdbs[pdb.Namespace][pdb.Name] = t
+		p.pdbs[pdb.Namespace][pdb.Name] = t
 	}
 	before := t.budget.state()
 	switch selectsOthers := t.update(pdb); {
 	case selectsOthers:
-		l.generation.Add(1)
+		p.generation.Add(1)
 		t.wakeAll()
 	case t.budget.state() != before:
 		t.wakeAll()
@@ -75,7 +75,7 @@ func (l *pdbTracker) update(obj any) {
 	}
 }
 
-func (l *pdbTracker) delete(obj any) {
+func (p *pdbTracker) delete(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
@@ -83,25 +83,25 @@ func (l *pdbTracker) delete(obj any) {
 	if !ok {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t := l.pdbs[pdb.Namespace][pdb.Name]; t != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.pdbs[pdb.Namespace][pdb.Name]; t != nil {
 		t.wakeAll()
 	}
-	delete(l.pdbs[pdb.Namespace], pdb.Name)
-	if len(l.pdbs[pdb.Namespace]) == 0 {
-		delete(l.pdbs, pdb.Namespace)
+	delete(p.pdbs[pdb.Namespace], pdb.Name)
+	if len(p.pdbs[pdb.Namespace]) == 0 {
+		delete(p.pdbs, pdb.Namespace)
 	}
-	l.generation.Add(1)
+	p.generation.Add(1)
 }
 
 // budgetsOf returns the budgets that select a pod of the namespace with these labels. The result holds for as
 // long as the generation is the same.
-func (l *pdbTracker) budgetsOf(namespace string, podLabels map[string]string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pdbTracker) budgetsOf(namespace string, podLabels map[string]string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var names []string
-	for name, t := range l.pdbs[namespace] {
+	for name, t := range p.pdbs[namespace] {
 		if t.selects.Matches(labels.Set(podLabels)) {
 			names = append(names, namespace+"/"+name)
 		}
@@ -112,10 +112,10 @@ func (l *pdbTracker) budgetsOf(namespace string, podLabels map[string]string) []
 // budget returns the budget as it is for one drain: less what the watch does not show yet, and less what
 // drains with an earlier deadline wait for. Until the drain calls setDemand, every change of the budget wakes
 // it.
-func (l *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.find(name)
+func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
 	if t == nil {
 		return Budget{}, false
 	}
@@ -143,10 +143,10 @@ func (l *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
 
 // reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. After
 // a reservation the caller must call release.
-func (l *pdbTracker) reserve(name, pod string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.find(name)
+func (p *pdbTracker) reserve(name, pod string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
 	if t == nil {
 		return true // it was deleted, and protects nothing
 	}
@@ -167,17 +167,17 @@ func (l *pdbTracker) reserve(name, pod string) bool {
 // reserveForced records a disruption by a deletion, which needs no permission of the budgets. It refuses an
 // early one while another disruption is not visible yet: two drains that decide at the same instant do not
 // see each other's.
-func (l *pdbTracker) reserveForced(names []string, pod string, early bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pdbTracker) reserveForced(names []string, pod string, early bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := time.Now()
 	for _, name := range names {
-		if t := l.find(name); early && t != nil && t.reservations(now) > 0 {
+		if t := p.find(name); early && t != nil && t.reservations(now) > 0 {
 			return false
 		}
 	}
 	for _, name := range names {
-		if t := l.find(name); t != nil {
+		if t := p.find(name); t != nil {
 			t.reserved[pod] = now.Add(2 * callTimeout)
 		}
 	}
@@ -186,10 +186,10 @@ func (l *pdbTracker) reserveForced(names []string, pod string, early bool) bool 
 
 // release ends a reservation by the outcome of the removal. That of an accepted one is kept until the watch
 // shows the disruption.
-func (l *pdbTracker) release(name, pod string, outcome Outcome) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.find(name)
+func (p *pdbTracker) release(name, pod string, outcome Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
 	if t == nil {
 		return
 	}
@@ -203,8 +203,8 @@ func (l *pdbTracker) release(name, pod string, outcome Outcome) {
 		if _, reserved := t.reserved[pod]; reserved {
 			t.reserved[pod] = now.Add(pdbUpdateTimeout)
 			time.AfterFunc(pdbUpdateTimeout, func() {
-				l.mu.Lock()
-				defer l.mu.Unlock()
+				p.mu.Lock()
+				defer p.mu.Unlock()
 				t.wakeNext()
 			})
 		}
@@ -222,11 +222,11 @@ func (l *pdbTracker) release(name, pod string, outcome Outcome) {
 
 // setDemand sets how many pods of the drain wait for each of the budgets in names, and how many each blocks.
 // Changes of budgets that d.waiting does not name no longer wake the drain.
-func (l *pdbTracker) setDemand(w *waiter, names map[string]struct{}, d demands) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pdbTracker) setDemand(w *waiter, names map[string]struct{}, d demands) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for name := range names {
-		if t := l.find(name); t != nil {
+		if t := p.find(name); t != nil {
 			pods, wanted := d.waiting[name]
 			t.setDemand(w, pods, wanted)
 			t.setBlocked(w, d.blocked[name])
@@ -235,24 +235,24 @@ func (l *pdbTracker) setDemand(w *waiter, names map[string]struct{}, d demands) 
 }
 
 // tighten brings the deadline of the drain forward.
-func (l *pdbTracker) tighten(w *waiter, deadline time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pdbTracker) tighten(w *waiter, deadline time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if deadline.Before(w.deadline) {
 		w.deadline = deadline
 	}
 }
 
 // deadlineOf returns the deadline of the drain. The goroutine of the drain may read it without this.
-func (l *pdbTracker) deadlineOf(w *waiter) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pdbTracker) deadlineOf(w *waiter) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return w.deadline
 }
 
-func (l *pdbTracker) find(name string) *trackedPDB {
+func (p *pdbTracker) find(name string) *trackedPDB {
 	namespace, short, _ := strings.Cut(name, "/")
-	return l.pdbs[namespace][short]
+	return p.pdbs[namespace][short]
 }
 
 // trimBudget is the informer's transform: it keeps only what this package reads, to save memory.

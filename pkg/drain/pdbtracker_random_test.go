@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// simulation is the ledger between drains and a model of the API server, of which the watch and the answers come
+// simulation is a pdbTracker between drains and a model of the API server, whose watch and answers arrive
 // late, each in its order.
 type simulation struct {
 	t       *testing.T
@@ -23,7 +23,7 @@ type simulation struct {
 	watch   []*policyv1.PodDisruptionBudget
 	asked   []simulatedRequest
 	answers []func()
-	refused int // requests for what the ledger had said was there
+	refused int // requests for what the tracker had allowed
 	granted int
 }
 
@@ -31,7 +31,7 @@ type simulation struct {
 type simulatedDrain struct {
 	*waiter
 	waiting []string
-	looked  bool // and has nothing to do until it is woken
+	decided bool // and has nothing to do until it is woken
 	again   time.Time
 }
 
@@ -57,9 +57,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	return mk
 }
 
-// publish has the API server tell what it has, sooner or later.
+// publish sends the state of the API server to the watch.
 func (mk *simulation) publish() {
-	p := pdb(mk.allowed)
+	p := newPDB(mk.allowed)
 	p.Status.DisruptedPods = map[string]metav1.Time{}
 	for pod := range mk.status {
 		p.Status.DisruptedPods[pod] = metav1.Now()
@@ -67,10 +67,10 @@ func (mk *simulation) publish() {
 	mk.watch = append(mk.watch, p)
 }
 
-// look is a pass of a drain, as run.decide and run.act make it.
-func (mk *simulation) look(s *simulatedDrain) {
+// decide is a pass of a drain, as run.decide and run.act make it.
+func (mk *simulation) decide(s *simulatedDrain) {
 	s.woken()
-	s.looked = true
+	s.decided = true
 	b, ok := mk.l.budget("x/b", s.waiter)
 	if !ok {
 		mk.t.Fatal("the budget has gone")
@@ -131,8 +131,8 @@ func (mk *simulation) answer(a simulatedRequest, outcome Outcome) {
 func (mk *simulation) step() bool {
 	var may []func()
 	for _, s := range mk.drains {
-		if len(s.changed) > 0 || !s.looked {
-			may = append(may, func() { mk.look(s) })
+		if len(s.changed) > 0 || !s.decided {
+			may = append(may, func() { mk.decide(s) })
 		}
 	}
 	if n := len(mk.asked); n > 0 {
@@ -156,8 +156,8 @@ func (mk *simulation) step() bool {
 	return true
 }
 
-// rise has a replacement become healthy; the pods that were disrupted have gone from the status.
-func (mk *simulation) rise() {
+// raiseAllowance has a replacement become healthy; the pods that were disrupted have gone from the status.
+func (mk *simulation) raiseAllowance() {
 	mk.allowed++
 	clear(mk.status)
 	mk.publish()
@@ -170,16 +170,16 @@ func (mk *simulation) waiting() (n int) {
 	return n
 }
 
-// TestTheLedgerNeverAsksForMoreThanThereIs has drains in any order with answers and a watch that come late.
-// As long as nobody else takes of the budget, the API server refuses nothing that the ledger gave; and nobody
+// TestReservationsNeverExceedWhatABudgetAllows has drains in any order with answers and a watch that come late.
+// Without other clients, the API server refuses nothing that the tracker allowed, and no drain
 // sleeps while there is something for him.
-func TestTheLedgerNeverAsksForMoreThanThereIs(t *testing.T) {
+func TestReservationsNeverExceedWhatABudgetAllows(t *testing.T) {
 	for seed := range uint64(1_200) {
 		synctest.Test(t, func(t *testing.T) {
 			mk := newSimulation(t, seed)
 			for rises := 0; ; {
 				if mk.r.IntN(15) == 0 && rises < 40 {
-					mk.rise()
+					mk.raiseAllowance()
 					rises++
 				}
 				if mk.step() {
@@ -189,9 +189,9 @@ func TestTheLedgerNeverAsksForMoreThanThereIs(t *testing.T) {
 					break
 				}
 				if mk.allowed > 0 {
-					t.Fatalf("seed %d: everybody sleeps while %d wait, and %d are allowed", seed, mk.waiting(), mk.allowed)
+					t.Fatalf("seed %d: no drain is woken while %d pods wait, and %d disruptions are allowed", seed, mk.waiting(), mk.allowed)
 				}
-				mk.rise()
+				mk.raiseAllowance()
 			}
 			if mk.refused > 0 {
 				t.Fatalf("seed %d: %d of %d requests were refused", seed, mk.refused, mk.refused+mk.granted)
@@ -200,19 +200,19 @@ func TestTheLedgerNeverAsksForMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// TestTheLedgerRecoversFromWhatOthersTake has somebody else take of the budget, and the watch tell of it late.
-// Then requests are refused, but at most one at a time, and still nobody sleeps for ever.
-func TestTheLedgerRecoversFromWhatOthersTake(t *testing.T) {
+// TestTrackerRecoversFromDisruptionsOfOthers has another client evict pods, which the watch shows late.
+// Then requests are refused, one at a time, and still no drain waits forever.
+func TestTrackerRecoversFromDisruptionsOfOthers(t *testing.T) {
 	for seed := range uint64(1_000) {
 		synctest.Test(t, func(t *testing.T) {
 			mk := newSimulation(t, seed)
 			for turns := 0; mk.waiting()+len(mk.asked)+len(mk.answers) > 0; turns++ {
 				if turns > 5_000 {
-					t.Fatalf("seed %d: %d wait for ever", seed, mk.waiting())
+					t.Fatalf("seed %d: %d wait forever", seed, mk.waiting())
 				}
 				switch n := mk.r.IntN(20); {
 				case n == 0:
-					mk.rise()
+					mk.raiseAllowance()
 				case n == 1 && mk.allowed > 0:
 					mk.allowed--
 					mk.publish()
@@ -221,7 +221,7 @@ func TestTheLedgerRecoversFromWhatOthersTake(t *testing.T) {
 					continue
 				}
 				if mk.r.IntN(2) == 0 {
-					mk.rise()
+					mk.raiseAllowance()
 					continue
 				}
 				for _, s := range mk.drains { // The loop looks again by itself.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// newTracker is a ledger whose watch is the test.
+// newTracker returns a pdbTracker whose watch is the test.
 func newTracker(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker {
 	t.Helper()
 	l, err := newPDBTracker(fake.NewClientset())
@@ -27,7 +27,7 @@ func newWaiter(name string, deadline time.Duration) *waiter {
 	return &waiter{name: name, deadline: at(deadline), changed: make(chan struct{}, 1)}
 }
 
-// woken tells whether the drain was woken since this was last asked.
+// woken reports whether the drain was woken since the last call.
 func (r *waiter) woken() bool {
 	select {
 	case <-r.changed:
@@ -39,7 +39,7 @@ func (r *waiter) woken() bool {
 
 // disrupting is the budget of pdb after evictions of these pods, as the API server writes it.
 func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
-	p := pdb(allowed)
+	p := newPDB(allowed)
 	p.Status.DisruptedPods = map[string]metav1.Time{}
 	for _, name := range pods {
 		p.Status.DisruptedPods[name] = metav1.Now()
@@ -48,30 +48,29 @@ func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
 }
 
 // allows is what the budget x/b allows to the drain, and nothing more.
-func (l *pdbTracker) allows(t *testing.T, r *waiter) int {
+func (p *pdbTracker) allows(t *testing.T, r *waiter) int {
 	t.Helper()
-	b, ok := l.budget("x/b", r)
+	b, ok := p.budget("x/b", r)
 	if !ok {
-		t.Fatal("the ledger does not know the budget")
+		t.Fatal("the tracker does not know the budget")
 	}
 	return b.Allowed
 }
 
-// waitFor says that so many pods of the drain wait for x/b; below zero is that none does, and that the drain
-// does not want to know of it.
-func (l *pdbTracker) waitFor(r *waiter, pods int) {
+// waitFor sets how many pods of the drain wait for x/b; with a negative number the drain has no demand.
+func (p *pdbTracker) waitFor(r *waiter, pods int) {
 	wants := map[string]int{}
 	if pods >= 0 {
 		wants["x/b"] = pods
 	}
-	l.setDemand(r, map[string]struct{}{"x/b": {}}, demands{waiting: wants})
+	p.setDemand(r, map[string]struct{}{"x/b": {}}, demands{waiting: wants})
 }
 
-func (l *pdbTracker) mustReserve(t *testing.T, pods ...string) {
+func (p *pdbTracker) mustReserve(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
-		if !l.reserve("x/b", pod) {
-			t.Fatalf("nothing is left for %s", pod)
+		if !p.reserve("x/b", pod) {
+			t.Fatalf("no reservation for %s", pod)
 		}
 	}
 }
@@ -83,18 +82,18 @@ func expectAllowed(t *testing.T, got, want int, when string) {
 	}
 }
 
-func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
+func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(3)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(3)), newWaiter("n", 0)
 		expectAllowed(t, l.allows(t, r), 3, "at first")
 		l.mustReserve(t, "a")
-		expectAllowed(t, l.allows(t, r), 2, "with one under way")
+		expectAllowed(t, l.allows(t, r), 2, "with one in flight")
 		if b, _ := l.budget("x/b", r); !b.EvictionInFlight || l.reserve("x/b", "b") {
-			t.Error("a second one is sent before the first is answered")
+			t.Error("a second eviction is sent before the first is answered")
 		}
 		l.release("x/b", "a", Accepted)
 		l.mustReserve(t, "b")
-		expectAllowed(t, l.allows(t, r), 1, "with one accepted and one under way")
+		expectAllowed(t, l.allows(t, r), 1, "with one accepted and one in flight")
 		l.update(disrupting(2, "a"))
 		expectAllowed(t, l.allows(t, r), 1, "when the watch shows it")
 		l.update(disrupting(1, "a", "b"))
@@ -103,30 +102,30 @@ func TestWhatABudgetAllowsIsWhatTheWatchShowsLessWhatWasTaken(t *testing.T) {
 		expectAllowed(t, l.allows(t, r), 1, "when the answer has come")
 		l.mustReserve(t, "c")
 		if l.reserve("x/b", "d") {
-			t.Error("more was taken than there is")
+			t.Error("reserved more than the budget allows")
 		}
 	})
 }
 
-func TestADisruptionThatCameToNothingIsGivenBack(t *testing.T) {
+func TestFailedRemovalsReleaseTheirReservation(t *testing.T) {
 	for _, outcome := range []Outcome{Deferred, Refused, None} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+			l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 			l.mustReserve(t, "a")
-			expectAllowed(t, l.allows(t, r), 0, "with one under way")
+			expectAllowed(t, l.allows(t, r), 0, "with one in flight")
 			r.woken()
 			l.release("x/b", "a", outcome)
 			expectAllowed(t, l.allows(t, r), 1, string(outcome))
 			if !r.woken() {
-				t.Errorf("%s: nobody is woken", outcome)
+				t.Errorf("%s: no drain is woken", outcome)
 			}
 		})
 	}
 }
 
-func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
+func TestReservationsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 		l.mustReserve(t, "a")
 		l.release("x/b", "a", Accepted)
 		if b, _ := l.budget("x/b", r); !b.StaleUntil.Equal(time.Now().Add(pdbUpdateTimeout)) {
@@ -142,25 +141,25 @@ func TestADisruptionThatTheWatchNeverShowsIsForgotten(t *testing.T) {
 	})
 }
 
-func TestADisruptionByForceCountsUntilItShowsInHowManyAreHealthy(t *testing.T) {
+func TestForcedDisruptionsCountForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(1)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
 		l.release("x/b", "a", Forced)
 		expectAllowed(t, l.allows(t, r), 0, "at first")
 		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
-			t.Error("the budget is calm while the figures miss what was done")
+			t.Error("the budget is satisfied while its numbers lag behind")
 		}
 		elapse(terminationLag)
 		expectAllowed(t, l.allows(t, r), 1, "then the watch is right")
 		if b, _ := l.budget("x/b", r); !b.satisfied(time.Now()) {
-			t.Error("the budget is not calm")
+			t.Error("the budget is not satisfied")
 		}
 	})
 }
 
-func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
+func TestEarlyDeletionsAreReservedOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 		force := func(pod string, early, want bool) {
 			t.Helper()
 			if got := l.reserveForced([]string{"x/b", "x/gone"}, pod, early); got != want {
@@ -169,9 +168,9 @@ func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
 		}
 		force("a", true, true)
 		force("b", true, false)
-		force("c", false, true) // its last call
+		force("c", false, true) // its latest deletion
 		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
-			t.Error("the budget is calm while requests are under way")
+			t.Error("the budget is satisfied while requests are in flight")
 		}
 		l.release("x/b", "a", Forced)
 		l.release("x/b", "c", Denied)
@@ -183,12 +182,12 @@ func TestOneIsForcedAtATimeAsLongAsItCanWait(t *testing.T) {
 	})
 }
 
-func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
+func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newTracker(t, pdb(2))
+		l := newTracker(t, newPDB(2))
 		first, second, third := newWaiter("c", 10*time.Minute), newWaiter("a", 20*time.Minute), newWaiter("b", 20*time.Minute)
 		for _, r := range []*waiter{third, second, first} {
-			expectAllowed(t, l.allows(t, r), 2, r.name+" before anybody waits")
+			expectAllowed(t, l.allows(t, r), 2, r.name+" before any pod waits")
 			l.waitFor(r, 1)
 		}
 		expectAllowed(t, l.allows(t, first), 2, "the first")
@@ -203,34 +202,34 @@ func TestTheDrainWithTheEarliestDeadlineIsServedFirst(t *testing.T) {
 		expectAllowed(t, l.allows(t, second), 2, "the second, when the first has ended")
 		expectAllowed(t, l.allows(t, third), 1, "the third then")
 		if !second.woken() || !third.woken() {
-			t.Error("those who get what the first gave up are not woken")
+			t.Error("the drains that may use what the first gave up are not woken")
 		}
 	})
 }
 
-func TestADrainThatIsLookingIsWokenByWhateverHappens(t *testing.T) {
+func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
-		l.update(pdb(0))
+		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
+		l.update(newPDB(0))
 		if r.woken() {
-			t.Error("woken before it has looked")
+			t.Error("woken before it has read the budget")
 		}
 		l.allows(t, r)
-		l.update(pdb(0))
+		l.update(newPDB(0))
 		if !r.woken() {
-			t.Error("not woken between looking and saying what it waits for")
+			t.Error("not woken between reading the budget and setting its demand")
 		}
 		l.waitFor(r, -1)
-		l.update(pdb(1))
+		l.update(newPDB(1))
 		if r.woken() {
-			t.Error("woken though it does not want to know")
+			t.Error("woken without a demand")
 		}
 	})
 }
 
-func TestADrainWhoseWaitingIsDoneWakesNobodyIfNothingIsLeft(t *testing.T) {
+func TestEndOfADemandWakesNoDrainIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, second := newTracker(t, pdb(1)), newWaiter("a", 0), newWaiter("b", 0)
+		l, first, second := newTracker(t, newPDB(1)), newWaiter("a", 0), newWaiter("b", 0)
 		l.allows(t, first)
 		l.waitFor(first, 1)
 		l.allows(t, second)
@@ -240,14 +239,14 @@ func TestADrainWhoseWaitingIsDoneWakesNobodyIfNothingIsLeft(t *testing.T) {
 		l.mustReserve(t, "a")
 		l.waitFor(first, -1)
 		if second.woken() {
-			t.Error("woken for nothing")
+			t.Error("woken although nothing is left")
 		}
 	})
 }
 
-func TestARefusalIsNewerThanTheWatch(t *testing.T) {
+func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(2)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
 		pause := firstProbe
 		l.mustReserve(t, "a")
 		for range 12 {
@@ -258,44 +257,43 @@ func TestARefusalIsNewerThanTheWatch(t *testing.T) {
 			}
 			until := time.Until(b.ProbeAt)
 			if until < pause || until > pause+pause/4 {
-				t.Fatalf("is asked again after %v, want %v and up to a quarter more", until, pause)
+				t.Fatalf("probed after %v, want %v and up to a quarter more", until, pause)
 			}
 			if l.reserve("x/b", "a") {
-				t.Fatal("was taken at once")
+				t.Fatal("reserved without a pause")
 			}
 			elapse(until)
 			l.mustReserve(t, "a")
 			if l.reserve("x/b", "b") {
-				t.Fatal("is asked about two pods at once")
+				t.Fatal("reserved for two pods at once")
 			}
 			pause = min(2*pause, lastProbe)
 		}
-		l.update(pdb(1))
-		expectAllowed(t, l.allows(t, r), 0, "with one still under way, after news")
+		l.update(newPDB(1))
+		expectAllowed(t, l.allows(t, r), 0, "with one in flight, after a change")
 		l.release("x/b", "a", Deferred)
-		expectAllowed(t, l.allows(t, r), 1, "after news")
+		expectAllowed(t, l.allows(t, r), 1, "after a change")
 		l.mustReserve(t, "a")
 		l.release("x/b", "a", Blocked)
 		if b, _ := l.budget("x/b", r); time.Until(b.ProbeAt) > firstProbe+firstProbe/4 {
-			t.Errorf("after news it is asked only after %v", time.Until(b.ProbeAt))
+			t.Errorf("after a change the probe is only after %v", time.Until(b.ProbeAt))
 		}
 	})
 }
 
-// TestABudgetThatNothingIsHeardOfIsAskedNowAndThen is about a refusal that the watch foretold: it is no reason
-// to ask again soon.
-func TestABudgetThatNothingIsHeardOfIsAskedNowAndThen(t *testing.T) {
+// TestProbesOfABudgetThatAllowsNothing: a refusal that agrees with the watch is no reason to probe soon.
+func TestProbesOfABudgetThatAllowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 		for range 5 {
 			b, _ := l.budget("x/b", r)
 			until := time.Until(b.ProbeAt)
 			if until < lastProbe || until > lastProbe+lastProbe/4 {
-				t.Fatalf("is asked after %v, want %v and up to a quarter more", until, lastProbe)
+				t.Fatalf("probed after %v, want %v and up to a quarter more", until, lastProbe)
 			}
 			elapse(until - 1)
 			if l.reserve("x/b", "a") {
-				t.Fatal("was taken before that")
+				t.Fatal("reserved before that")
 			}
 			elapse(1)
 			l.mustReserve(t, "a")

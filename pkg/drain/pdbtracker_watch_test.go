@@ -12,16 +12,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestWhoIsWokenByNews: those whose turn it is, and nobody for nothing.
-func TestWhoIsWokenByNews(t *testing.T) {
+// TestWhichDrainsAChangeWakes: those that may act on it, and no others.
+func TestWhichDrainsAChangeWakes(t *testing.T) {
 	rigidly := func(healthy int32) *policyv1.PodDisruptionBudget {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Status.CurrentHealthy, p.Status.DesiredHealthy = healthy, 3
 		return p
 	}
-	lenient := pdb(0)
+	lenient := newPDB(0)
 	lenient.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
-	reselecting := pdb(0)
+	reselecting := newPDB(0)
 	reselecting.Spec.Selector = &metav1.LabelSelector{}
 	for _, tt := range []struct {
 		name string
@@ -29,84 +29,82 @@ func TestWhoIsWokenByNews(t *testing.T) {
 		news *policyv1.PodDisruptionBudget
 		want string
 	}{
-		{"nothing is new", pdb(0), pdb(0), ""},
-		{"others take of it", pdb(0), disrupting(0, "c"), ""},
-		{"one disruption is for the drain that must be over first", pdb(0), pdb(1), "a"},
-		{"so are two: it has two pods", pdb(0), pdb(2), "a"},
-		{"however many there are: the next is woken when the first has taken", pdb(0), pdb(9), "a"},
-		{"fewer are healthy than it asks for: pods that are not Ready are held now", pdb(0), pdb(-1), "abc"},
-		{"as many are healthy as it asks for", pdb(-1), pdb(0), "abc"},
-		{"it allows pods that are not Ready to go", pdb(0), lenient, "abc"},
-		{"it will never allow anything", rigidly(2), rigidly(3), "abc"},
-		{"it may select other pods", pdb(0), reselecting, "abc"},
+		{"nothing has changed", newPDB(0), newPDB(0), ""},
+		{"another client evicts a pod", newPDB(0), disrupting(0, "c"), ""},
+		{"one disruption wakes the drain with the earliest deadline", newPDB(0), newPDB(1), "a"},
+		{"two disruptions wake the same drain, which has two pods", newPDB(0), newPDB(2), "a"},
+		{"more disruptions wake the same drain: the next one is woken after its reservation", newPDB(0), newPDB(9), "a"},
+		{"the budget is no longer satisfied: pods that are not Ready are blocked now", newPDB(0), newPDB(-1), "abc"},
+		{"the budget is satisfied again", newPDB(-1), newPDB(0), "abc"},
+		{"unhealthyPodEvictionPolicy changes to AlwaysAllow", newPDB(0), lenient, "abc"},
+		{"the budget is misconfigured now", rigidly(2), rigidly(3), "abc"},
+		{"the selector changes", newPDB(0), reselecting, "abc"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newTracker(t, tt.from)
-				drains := []*waiter{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
-				for i, r := range drains { // c waits with none of its pods, yet wants to know
-					l.allows(t, r)
-					l.waitFor(r, i)
+		virtual(t, tt.name, func(t *testing.T) {
+			l := newTracker(t, tt.from)
+			drains := []*waiter{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
+			for i, r := range drains { // c waits with none of its pods, yet wants to know
+				l.allows(t, r)
+				l.waitFor(r, i)
+			}
+			for _, r := range drains {
+				r.woken()
+			}
+			l.update(tt.news)
+			got := ""
+			for _, r := range slices.Backward(drains) {
+				if r.woken() {
+					got += r.name
 				}
-				for _, r := range drains {
-					r.woken()
-				}
-				l.update(tt.news)
-				got := ""
-				for _, r := range slices.Backward(drains) {
-					if r.woken() {
-						got += r.name
-					}
-				}
-				if got != tt.want {
-					t.Errorf("woken: %q, want %q", got, tt.want)
-				}
-			})
+			}
+			if got != tt.want {
+				t.Errorf("woken: %q, want %q", got, tt.want)
+			}
 		})
 	}
 }
 
-func TestABudgetThatHasGoneHoldsNothing(t *testing.T) {
-	for _, gone := range []any{pdb(0), cache.DeletedFinalStateUnknown{Key: "x/b", Obj: pdb(0)}} {
+func TestADeletedBudgetBlocksNothing(t *testing.T) {
+	for _, gone := range []any{newPDB(0), cache.DeletedFinalStateUnknown{Key: "x/b", Obj: newPDB(0)}} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := newTracker(t, pdb(0)), newWaiter("n", 0)
+			l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
 			l.allows(t, r)
 			l.waitFor(r, 1)
 			r.woken()
 			before := l.generation.Load()
 			l.delete(gone)
 			if !r.woken() {
-				t.Error("nobody is woken")
+				t.Error("no drain is woken")
 			}
 			if l.generation.Load() == before {
-				t.Error("those who know which budgets protect a pod are not told")
+				t.Error("the generation is the same")
 			}
 			if _, ok := l.budget("x/b", r); ok || !l.reserve("x/b", "a") || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
-				t.Error("it still holds pods")
+				t.Error("it still blocks pods")
 			}
-			l.release("x/b", "a", Accepted) // of which nobody knows any more
+			l.release("x/b", "a", Accepted) // of a budget that is not known any more
 			l.waitFor(r, 1)
 			if len(l.pdbs) > 0 {
-				t.Errorf("accounts are left: %v", l.pdbs)
+				t.Errorf("budgets are left: %v", l.pdbs)
 			}
 		})
 	}
 }
 
-func TestWhatIsNoBudgetIsNoMatter(t *testing.T) {
+func TestOtherObjectsAreIgnored(t *testing.T) {
 	l := newTracker(t)
 	l.update("no budget")
 	l.delete("no budget")
 	l.delete(cache.DeletedFinalStateUnknown{})
-	l.delete(pdb(0))
+	l.delete(newPDB(0))
 	if len(l.pdbs) > 0 {
 		t.Errorf("got %v", l.pdbs)
 	}
 }
 
-func TestWhichBudgetsProtectAPod(t *testing.T) {
+func TestBudgetsOfAPod(t *testing.T) {
 	named := func(namespace, name string, selector *metav1.LabelSelector) *policyv1.PodDisruptionBudget {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Namespace, p.Name, p.Spec.Selector = namespace, name, selector
 		return p
 	}
@@ -134,22 +132,22 @@ func TestWhichBudgetsProtectAPod(t *testing.T) {
 	before := l.generation.Load()
 	l.update(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}))
 	if l.generation.Load() != before {
-		t.Error("the same selector makes another edition")
+		t.Error("the same selector changes the generation")
 	}
 	l.update(named("x", "web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}))
 	if l.generation.Load() == before {
-		t.Error("another selector makes no other edition")
+		t.Error("another selector does not change the generation")
 	}
 }
 
-func TestStripBudgetKeepsWhatIsRead(t *testing.T) {
-	full := pdb(3)
+func TestTrimBudget(t *testing.T) {
+	full := newPDB(3)
 	full.Annotations = map[string]string{"long": "text"}
 	got, err := trimBudget(full)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := pdb(3)
+	want := newPDB(3)
 	want.Spec.MaxUnavailable = nil
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -23,7 +23,7 @@ func newTestRules(t *testing.T, changes ...func(*Config)) rules {
 	return r
 }
 
-func TestReadAPod(t *testing.T) {
+func TestClassifyPods(t *testing.T) {
 	controlled := func(by *metav1.OwnerReference) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*by} }
 	}
@@ -58,61 +58,61 @@ func TestReadAPod(t *testing.T) {
 		cfg     func(*Config)
 		want    Pod // its Stays, Tier, Waits and WaitUntil
 	}{
-		{name: "a pod that says nothing of itself must leave", want: nothing},
+		{name: "a pod without anything special must leave", want: nothing},
 
 		// What stays.
 		{name: "a mirror pod", changes: []func(*corev1.Pod){annotated(corev1.MirrorPodAnnotationKey, "x")}, want: Pod{StayReason: Mirror}},
 		{name: "a pod that has succeeded", changes: []func(*corev1.Pod){phase(corev1.PodSucceeded)}, want: Pod{StayReason: Finished}},
 		{name: "a pod that has failed", changes: []func(*corev1.Pod){phase(corev1.PodFailed)}, want: Pod{StayReason: Finished}},
-		{name: "not a pod that nobody knows the phase of", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
+		{name: "a pod in phase Unknown must leave", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
 		{
 			name:    "a finished pod of a DaemonSet is finished: its volumes are not in use",
 			changes: []func(*corev1.Pod){daemon, phase(corev1.PodFailed)}, want: Pod{StayReason: Finished},
 		},
 		{name: "a pod of a DaemonSet that does not tolerate our taint must leave", changes: []func(*corev1.Pod){daemon}, want: nothing},
 		{
-			name: "one that tolerates all stays", want: Pod{StayReason: DaemonSet},
+			name: "a pod of a DaemonSet that tolerates all taints stays", want: Pod{StayReason: DaemonSet},
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
 		},
 		{
-			name: "one that tolerates our taint stays", want: Pod{StayReason: DaemonSet},
+			name: "a pod of a DaemonSet that tolerates our taint stays", want: Pod{StayReason: DaemonSet},
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"})},
 		},
 		{
-			name: "one that tolerates another effect must leave", want: nothing,
+			name: "a pod of a DaemonSet that tolerates another effect must leave", want: nothing,
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"})},
 		},
 		{
-			name: "one that tolerates other taints must leave", want: nothing,
+			name: "a pod of a DaemonSet that tolerates other taints must leave", want: nothing,
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists})},
 		},
 		{
-			name: "a pod that is no DaemonSet's must leave, whatever it tolerates", want: nothing,
+			name: "a pod of another controller must leave, whatever it tolerates", want: nothing,
 			changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"]), tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
 		},
 
 		// Tiers.
-		{name: "the first tier takes what is below it", changes: []func(*corev1.Pod){priority(-5)}, cfg: threeTiers, want: nothing},
+		{name: "a priority below the first tier is in the first tier", changes: []func(*corev1.Pod){priority(-5)}, cfg: threeTiers, want: nothing},
 		{name: "the last priority before the next tier", changes: []func(*corev1.Pod){priority(999)}, cfg: threeTiers, want: nothing},
-		{name: "the priority that a tier begins with", changes: []func(*corev1.Pod){priority(1000)}, cfg: threeTiers, want: Pod{Tier: 1}},
+		{name: "the lowest priority of a tier", changes: []func(*corev1.Pod){priority(1000)}, cfg: threeTiers, want: Pod{Tier: 1}},
 		{name: "the last tier", changes: []func(*corev1.Pod){priority(2_000_001_000)}, cfg: threeTiers, want: Pod{Tier: 2}},
 		{name: "system-cluster-critical", changes: []func(*corev1.Pod){priority(2_000_000_000)}, want: Pod{Tier: 1}},
 		{name: "system-node-critical", changes: []func(*corev1.Pod){priority(2_000_001_000)}, want: Pod{Tier: 2}},
 		{
-			name: "the node part of a CSI driver", want: Pod{Tier: 3},
+			name: "the node plugin of a CSI driver", want: Pod{Tier: 3},
 			changes: []func(*corev1.Pod){priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/")},
 		},
-		{name: "whatever folder the kubelet has", changes: []func(*corev1.Pod){path("/data/kubelet/plugins_registry")}, want: Pod{Tier: 3}},
+		{name: "the node plugin of a CSI driver, with another kubelet directory", changes: []func(*corev1.Pod){path("/data/kubelet/plugins_registry")}, want: Pod{Tier: 3}},
 		{
-			name: "not a pod that mounts another folder of the host", want: nothing,
+			name: "a pod that mounts another directory of the host", want: nothing,
 			changes: []func(*corev1.Pod){path("/var/lib/kubelet/plugins_registry/own"), path("/var/log")},
 		},
 		{
-			name: "our own pod goes last", want: Pod{Tier: 4},
+			name: "our own pod", want: Pod{Tier: 4},
 			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry")},
 		},
 		{
-			name: "not one of its name elsewhere", want: nothing,
+			name: "a pod of the same name in another namespace", want: nothing,
 			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name, p.Namespace = "agent", "y" }},
 		},
 
@@ -123,12 +123,12 @@ func TestReadAPod(t *testing.T) {
 			want: Pod{WaitReason: OptedOut, WaitUntil: at(90 * time.Minute)},
 		},
 		{
-			name: "which is its creation as long as no kubelet has it", want: Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)},
+			name: "a duration after the pod's creation, before a kubelet has started it", want: Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)},
 			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m"), func(p *corev1.Pod) { p.Status.StartTime = nil }},
 		},
-		{name: "a duration of nothing is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
-		{name: "nor is one below it", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
-		{name: "what is no word of ours is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
+		{name: "a duration of zero is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
+		{name: "a negative duration is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
+		{name: "an unknown value is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
 		{name: "Karpenter's true", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "true")}, want: Pod{WaitReason: OptedOut}},
 		{
 			name: "Karpenter's duration", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "30s")},
@@ -138,7 +138,7 @@ func TestReadAPod(t *testing.T) {
 		{name: "cluster-autoscaler's false", changes: []func(*corev1.Pod){annotated(safeToEvict, "false")}, want: Pod{WaitReason: OptedOut}},
 		{name: "cluster-autoscaler's true", changes: []func(*corev1.Pod){annotated(safeToEvict, "true")}, want: nothing},
 		{
-			name: "evict overrides all of them, and the configuration", want: nothing,
+			name: "evict overrides other annotations and the configuration", want: nothing,
 			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitSelector = Wait, Wait, "app" },
 			changes: []func(*corev1.Pod){
 				annotated(DrainAnnotation, "evict"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"), disk,
@@ -149,48 +149,48 @@ func TestReadAPod(t *testing.T) {
 			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false")},
 		},
 		{
-			name: "an annotation comes before the configuration", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
+			name: "an annotation overrides the configuration", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
 			cfg: bareWaits, changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m")},
 		},
 
 		// The configuration.
 		{name: "bare pods are evicted", want: nothing},
-		{name: "or waited for", cfg: bareWaits, want: Pod{WaitReason: WaitedFor}},
+		{name: "bare pods are waited for if so configured", cfg: bareWaits, want: Pod{WaitReason: WaitedFor}},
 		{name: "a pod with a controller is not bare", cfg: bareWaits, changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"])}, want: nothing},
 		{
-			name: "one whose owner does not control it is", cfg: bareWaits, want: Pod{WaitReason: WaitedFor},
+			name: "a pod whose owner is not its controller is bare", cfg: bareWaits, want: Pod{WaitReason: WaitedFor},
 			changes: []func(*corev1.Pod){controlled(owners["DaemonSet, no ctrl."])},
 		},
 		{name: "pods with an emptyDir are evicted", changes: []func(*corev1.Pod){disk}, want: nothing},
-		{name: "or waited for", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{WaitReason: WaitedFor}},
+		{name: "pods with an emptyDir are waited for if so configured", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{WaitReason: WaitedFor}},
 		{
-			name: "an emptyDir in memory is gone with any restart, and holds nothing up", cfg: dirsWait, want: nothing,
+			name: "an emptyDir in memory does not count", cfg: dirsWait, want: nothing,
 			changes: []func(*corev1.Pod){with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})},
 		},
-		{name: "a volume that is none is no matter", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
-		{name: "pods of a Job are evicted", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
-		{name: "or waited for", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{WaitReason: WaitedFor}},
-		{name: "not other pods", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
-		{name: "nor bare ones", cfg: jobsWait, want: nothing},
+		{name: "another volume does not count", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
+		{name: "pods of a Job are evicted by default", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
+		{name: "pods of a Job are waited for if so configured", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{WaitReason: WaitedFor}},
+		{name: "WAIT_FOR_JOBS does not apply to other controllers", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
+		{name: "WAIT_FOR_JOBS does not apply to bare pods", cfg: jobsWait, want: nothing},
 		{name: "pods that a selector selects are waited for", cfg: func(c *Config) { c.WaitSelector = "app in (web, db)" }, want: Pod{WaitReason: WaitedFor}},
-		{name: "and those that it does not are not", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
-		{name: "no selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
+		{name: "pods that the selector does not match are evicted", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
+		{name: "an empty selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
 		{
-			name: "of these namespaces only", want: nothing, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			name: "WAIT_NAMESPACES without the pod's namespace", want: nothing, changes: []func(*corev1.Pod){controlled(owners["Job"])},
 			cfg: func(c *Config) { c.WaitForJobs, c.WaitSelector, c.WaitNamespaces = true, "app", "y, z" },
 		},
 		{
-			name: "of which the pod's is one", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			name: "WAIT_NAMESPACES with the pod's namespace", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
 			cfg: func(c *Config) { c.WaitForJobs, c.WaitNamespaces = true, "y, x" },
 		},
 		{
-			name: "which is nothing to bare pods and those with an emptyDir", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){disk},
+			name: "WAIT_NAMESPACES does not apply to bare pods and those with an emptyDir", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){disk},
 			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitNamespaces = Wait, Wait, "y" },
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := running("a")
+			p := runningPod("a")
 			p.CreationTimestamp, p.Status.StartTime = metav1.Time{Time: t0.Add(-time.Minute)}, &metav1.Time{Time: t0}
 			for _, change := range tt.changes {
 				change(p)
@@ -207,17 +207,17 @@ func TestReadAPod(t *testing.T) {
 	}
 }
 
-func TestATaintThatKeepsNobodyAwayLeavesDaemonSetsAlone(t *testing.T) {
-	p := running("a")
+func TestDaemonSetPodsStayWithPreferNoSchedule(t *testing.T) {
+	p := runningPod("a")
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 	r := newTestRules(t)
 	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
 	if got := r.pod(p).StayReason; got != DaemonSet {
-		t.Errorf("got %q: the DaemonSet would put its pod back", got)
+		t.Errorf("got %q: the DaemonSet would create the pod again", got)
 	}
 }
 
-func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
+func TestReadGracePeriodAndReadiness(t *testing.T) {
 	seconds := int64(90)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -247,26 +247,26 @@ func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
 		t.Errorf("never Ready:\n%s", diff)
 	}
 	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, newTestRules(t).pod(&corev1.Pod{})); diff != "" {
-		t.Errorf("a pod that says nothing of itself:\n%s", diff)
+		t.Errorf("an empty pod (-want +got):\n%s", diff)
 	}
 }
 
-func TestClaimsAreKeptOfPodsThatStay(t *testing.T) {
+func TestClaimsOfPodsThatStay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*corev1.Pod)
 		want   []string
 	}{
-		{"of a mirror pod", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"data", "a-scratch"}},
-		{"of a pod of a DaemonSet", func(p *corev1.Pod) {
+		{"a mirror pod", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"data", "a-scratch"}},
+		{"a pod of a DaemonSet", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, []string{"data", "a-scratch"}},
-		{"not of one that has finished: the kubelet unmounts them", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
-		{"not of one that must leave", func(*corev1.Pod) {}, nil},
+		{"a finished pod: the kubelet has unmounted them", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
+		{"a pod that must leave", func(*corev1.Pod) {}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := running("a")
+			p := runningPod("a")
 			p.Spec.Volumes = []corev1.Volume{
 				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},

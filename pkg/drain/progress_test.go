@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatAHoldSays(t *testing.T) {
+func TestWaitCountString(t *testing.T) {
 	for _, tt := range []struct {
 		hold WaitCount
 		want string

@@ -40,13 +40,7 @@ func (a *removals) fillTries(pods []Pod, leaving map[string]struct{}) {
 	}
 }
 
-// total counts the pods that had to leave.
-func (a *removals) total() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.seen)
-}
-
+// report returns how many pods had to leave, and how many of them were deleted.
 func (a *removals) report() Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()

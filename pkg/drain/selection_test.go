@@ -18,7 +18,7 @@ import (
 
 // owners are the kinds of owner that a pod may have. The DaemonSets "daemons" exist, "missing" does not.
 var owners = map[string]*metav1.OwnerReference{
-	"nobody":              nil,
+	"none":                nil,
 	"ReplicaSet":          owner("apps/v1", "ReplicaSet", "web", true),
 	"StatefulSet":         owner("apps/v1", "StatefulSet", "db", true),
 	"Job":                 owner("batch/v1", "Job", "job", true),
@@ -44,8 +44,8 @@ type sample struct {
 	pod       *corev1.Pod
 }
 
-// samples returns a pod for each combination of what might matter.
-func samples() []sample {
+// allSamples returns a pod for each combination of what might matter.
+func allSamples() []sample {
 	var all []sample
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		for _, mirror := range []bool{false, true} {
@@ -54,7 +54,7 @@ func samples() []sample {
 			} {
 				for bits := range 32 {
 					s := sample{owner: owner, mirror: mirror, phase: phase, tolerates: bits&16 > 0}
-					s.pod = build(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
+					s.pod = newSamplePod(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
 					all = append(all, s)
 				}
 			}
@@ -63,7 +63,7 @@ func samples() []sample {
 	return all
 }
 
-func build(s sample, i int, emptyDir, deleted, system, important bool) *corev1.Pod {
+func newSamplePod(s sample, i int, emptyDir, deleted, system, important bool) *corev1.Pod {
 	name := fmt.Sprintf("pod-%d", i)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -112,19 +112,19 @@ type difference struct {
 
 var differences = []difference{
 	{
-		why: "nothing of a finished pod runs any more; its logs and its result go with the node, not before it",
+		why: "no container of a finished pod runs any more; its logs and its result are kept until the node is deleted",
 		is:  func(s sample) bool { return !s.mirror && finished(s) },
 	},
 	{
-		why: "a pod of a DaemonSet that is gone is the garbage collector's, and costs kubectl one request for each pod",
+		why: "a pod of a DaemonSet that does not exist is left to the garbage collector; kubectl sends one request for each such pod",
 		is:  func(s sample) bool { return !s.mirror && s.owner == "missing DaemonSet" && s.tolerates },
 	},
 	{
-		why: "a DaemonSet of another API group puts its pods back on a tainted node as well: eviction would never end",
+		why: "a DaemonSet of another API group creates its pods again on a tainted node as well: eviction would never end",
 		is:  func(s sample) bool { return !s.mirror && s.owner == "custom DaemonSet" && s.tolerates },
 	},
 	{
-		why:  "a pod of a DaemonSet that does not tolerate our taint does not come back, and may end in peace",
+		why:  "a pod of a DaemonSet that does not tolerate our taint is not created again",
 		ours: true,
 		is:   func(s sample) bool { return !s.mirror && !finished(s) && s.owner == "DaemonSet" && !s.tolerates },
 	},
@@ -142,7 +142,7 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := samples()
+	all := allSamples()
 	for _, s := range all {
 		if err := client.Tracker().Add(s.pod); err != nil {
 			t.Fatal(err)
@@ -173,14 +173,14 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	}
 	for i, n := range used {
 		if n == 0 {
-			t.Errorf("no difference any more: %s", differences[i].why)
+			t.Errorf("no sample for the difference: %s", differences[i].why)
 		}
 	}
 }
 
-func TestWhatIsKeptOfAPod(t *testing.T) {
+func TestTransformPods(t *testing.T) {
 	r := newTestRules(t)
-	for _, s := range samples() {
+	for _, s := range allSamples() {
 		kept, err := r.transform(s.pod)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// conditionFixture is a Node whose condition is written in a bubble: what is written, and what is told of it.
+// conditionFixture is a Node whose condition is written in a bubble: the writes, and the failures that are reported.
 type conditionFixture struct {
 	*Nodes
 	t      *testing.T
@@ -45,11 +45,11 @@ func newConditionFixture(t *testing.T, node *corev1.Node) *conditionFixture {
 	return b
 }
 
-// patched notes when which condition is written, and since when it says that it has its status.
+// patched records each write of the condition, with its transition time.
 func (b *conditionFixture) patched(action clienttesting.Action) (bool, runtime.Object, error) {
 	p, ok := action.(clienttesting.PatchActionImpl)
 	if !ok || p.GetPatchType() == types.MergePatchType {
-		return false, nil, nil // of Retire and Restore
+		return false, nil, nil // of Cordon and Uncordon
 	}
 	var body struct {
 		Metadata struct{ UID string }
@@ -94,7 +94,7 @@ func (b *conditionFixture) KubernetesFailed(operation string, err error) {
 func (b *conditionFixture) ConditionFailed(node string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reports = append(b.reports, fmt.Sprintf("%v lost of %s: %v", time.Since(b.began), node, err))
+	b.reports = append(b.reports, fmt.Sprintf("%v gave up %s: %v", time.Since(b.began), node, err))
 }
 
 func (b *conditionFixture) draining(left int) {
@@ -136,7 +136,7 @@ func (b *conditionFixture) conditionsNow() map[corev1.NodeConditionType]string {
 	return out
 }
 
-// showing gives a Node the condition that an earlier process has written, an hour before.
+// showing adds a condition that an earlier process has written an hour ago.
 func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
@@ -145,16 +145,16 @@ func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
-func TestConditionIsWrittenInTime(t *testing.T) {
+func TestConditionWrites(t *testing.T) {
 	tests := []struct {
 		name string
 		node func() *corev1.Node
 		do   func(b *conditionFixture)
 		want []string
 	}{
-		{name: "the first state at once", do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"}},
+		{name: "the first condition is written at once", do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"}},
 		{
-			name: "further ones every ten seconds, the latest of them",
+			name: "further ones are written every ten seconds, the latest of them",
 			do: func(b *conditionFixture) {
 				b.draining(30)
 				elapse(time.Second / 2)
@@ -169,12 +169,12 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 			},
 		},
 		{
-			name: "after a pause there is nothing to wait for",
+			name: "after ten seconds without a write the next one does not wait",
 			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.draining(2) },
 			want: []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 2 left (since 0s)"},
 		},
 		{
-			name: "a drain of less than ten seconds takes two: the first and the final one, which does not wait",
+			name: "a drain of less than ten seconds takes two writes: the final one does not wait",
 			do: func(b *conditionFixture) {
 				for left := 9; left >= 0; left-- {
 					b.draining(left)
@@ -185,34 +185,34 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 			want: []string{"0s False Draining: 9 left (since 0s)", "9s True Drained: empty (since 9s)"},
 		},
 		{
-			name: "pods that are left behind do not change the status, nor since when it is so",
+			name: "pods left behind do not change the status, nor its transition time",
 			do:   func(b *conditionFixture) { b.draining(3); elapse(5 * time.Second); b.leftBehind() },
 			want: []string{"0s False Draining: 3 left (since 0s)", "5s False PodsLeftBehind: 2 left (since 0s)"},
 		},
 		{
-			name: "a drain with nothing to move takes one, however many tell of its end",
+			name: "a drain without pods takes one write, however often its end is reported",
 			do:   func(b *conditionFixture) { b.drained(); synctest.Wait(); b.drained(); elapse(time.Minute); b.drained() },
 			want: []string{"0s True Drained: empty (since 0s)"},
 		},
 		{
-			name: "what was shown by an earlier process is written on, and is as old as it was",
+			name: "a condition of an earlier process keeps its transition time",
 			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
 			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.drained() },
 			want: []string{"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)"},
 		},
 		{
-			name: "a second drain of a node begins anew",
+			name: "a second drain of a node has a new transition time",
 			node: func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
 			do:   func(b *conditionFixture) { b.draining(3) },
 			want: []string{"0s False Draining: 3 left (since 0s)"},
 		},
 		{
-			name: "another node of the name gets nothing",
+			name: "another node with the same name is ignored",
 			do:   func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) },
 		},
-		{name: "nor one that is not there", do: func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }},
+		{name: "a node that does not exist is ignored", do: func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }},
 		{
-			name: "a node that goes is forgotten, with what it was to show",
+			name: "a deleted node is forgotten",
 			do: func(b *conditionFixture) {
 				b.draining(3)
 				synctest.Wait()
@@ -228,19 +228,19 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 			want: []string{"0s False Draining: 3 left (since 0s)"},
 		},
 		{
-			name: "a node that is restored shows none, at once",
+			name: "uncordoning removes the condition at once",
 			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() },
 			want: []string{"0s False Draining: 3 left (since 0s)", "1s removed"},
 		},
 		{
-			name: "also if an earlier process has written it, and once only",
+			name: "uncordoning removes the condition of an earlier process once",
 			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
 			do:   func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() },
 			want: []string{"0s removed"},
 		},
-		{name: "one that shows none costs nothing", do: func(b *conditionFixture) { b.uncordon() }},
+		{name: "uncordoning a node without a condition writes nothing", do: func(b *conditionFixture) { b.uncordon() }},
 		{
-			name: "a node that is drained again after that shows it",
+			name: "a node that is drained again after that gets a condition",
 			do: func(b *conditionFixture) {
 				b.draining(3)
 				elapse(time.Second)
@@ -254,28 +254,26 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				node := newNode(ready(corev1.ConditionTrue))
-				if tt.node != nil {
-					node = tt.node()
-				}
-				b := newConditionFixture(t, node)
-				synctest.Wait()
-				tt.do(b)
-				elapse(time.Hour)
-				if diff := cmp.Diff(tt.want, b.writes); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if len(b.reports) > 0 {
-					t.Errorf("told %q", b.reports)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			node := newNode(ready(corev1.ConditionTrue))
+			if tt.node != nil {
+				node = tt.node()
+			}
+			b := newConditionFixture(t, node)
+			synctest.Wait()
+			tt.do(b)
+			elapse(time.Hour)
+			if diff := cmp.Diff(tt.want, b.writes); diff != "" {
+				t.Errorf("the writes (-want +got):\n%s", diff)
+			}
+			if len(b.reports) > 0 {
+				t.Errorf("reported %q", b.reports)
+			}
 		})
 	}
 }
 
-// TestConditionIsMerged: the conditions of others stay, and ours goes alone.
+// TestConditionIsMerged: the conditions of other writers are kept.
 func TestConditionIsMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
@@ -291,13 +289,13 @@ func TestConditionIsMerged(t *testing.T) {
 		synctest.Wait()
 		delete(want, ConditionType)
 		if diff := cmp.Diff(want, b.conditionsNow()); diff != "" {
-			t.Errorf("when it is restored (-want +got):\n%s", diff)
+			t.Errorf("after the uncordon (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestConditionToldBeforeTheWriting waits for it.
-func TestConditionToldBeforeTheWriting(t *testing.T) {
+// TestConditionReportedBeforeRun waits for it.
+func TestConditionReportedBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		b := &conditionFixture{Nodes: watched(t, client, defaults), t: t, client: client, answer: func() error { return nil }}
@@ -313,14 +311,14 @@ func TestConditionToldBeforeTheWriting(t *testing.T) {
 	})
 }
 
-// TestConditionsWrittenAgain: what one leader has not come to tell is not told later, when another may have
-// told more; and what it has told is told again when it leads again.
-func TestConditionsWrittenAgain(t *testing.T) {
+// TestConditionsRunAgain: a report that was not written before the end of Run is dropped, since another process may
+// have written a later one. The same report is written again after that.
+func TestConditionsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newConditionFixture(t, newNode())
 		b.draining(3)
 		synctest.Wait()
-		b.draining(2) // in ten seconds
+		b.draining(2) // to be written in ten seconds
 		b.stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -332,7 +330,7 @@ func TestConditionsWrittenAgain(t *testing.T) {
 		running.Wait()
 		want := []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 3 left (since 0s)"}
 		if diff := cmp.Diff(want, b.writes); diff != "" || len(b.reports) > 0 {
-			t.Errorf("wrote (-want +got):\n%s\ntold %q", diff, b.reports)
+			t.Errorf("wrote (-want +got):\n%s\nreported %q", diff, b.reports)
 		}
 	})
 }

@@ -12,10 +12,10 @@ func TestValidate(t *testing.T) {
 		cfg  Config
 		want []string // in the error, all at once
 	}{
-		{"the usual", defaults, nil},
+		{"the defaults", defaults, nil},
 		{"no waiting for registration", with(late, func(c *Config) { c.RegistrationTimeout = 0 }), nil},
 		{"NoExecute", with(off, func(c *Config) { c.TaintEffect = "NoExecute" }), nil},
-		{"nothing set", Config{}, []string{`NODE_TAINT_KEY is ""`, `NODE_TAINT_EFFECT is ""`, `NODE_EXCLUDE_FROM_LOAD_BALANCERS is ""`}},
+		{"all unset", Config{}, []string{`NODE_TAINT_KEY is ""`, `NODE_TAINT_EFFECT is ""`, `NODE_EXCLUDE_FROM_LOAD_BALANCERS is ""`}},
 		{
 			"everything wrong",
 			Config{
@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 				`NODE_EXCLUDE_FROM_LOAD_BALANCERS is "sometimes"`, "NODE_REGISTRATION_TIMEOUT is 2h0m0s",
 			},
 		},
-		{"time runs backwards", with(func(c *Config) { c.RegistrationTimeout = -1 }), []string{"NODE_REGISTRATION_TIMEOUT is -1ns"}},
+		{"a negative timeout", with(func(c *Config) { c.RegistrationTimeout = -1 }), []string{"NODE_REGISTRATION_TIMEOUT is -1ns"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.cfg.Validate()

@@ -14,13 +14,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestEventsAreRecorded(t *testing.T) {
+func TestEventsAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, cancel := context.WithCancel(t.Context())
 		events := NewEvents(ctx, client, "node-drainer")
-		synctest.Wait() // The recorder listens.
-		cancel()        // The process is about to end, which is not to be missed.
+		synctest.Wait() // the recorder is ready
+		cancel()        // Events are written after the end of the context as well
 		events.OnNode("n", "uid-1", "Draining", "draining node n", false)
 		events.OnPod("x", "a", "uid-a", "Blocked", "held by b", true)
 		events.Close()
@@ -51,8 +51,8 @@ func TestEventsAreRecorded(t *testing.T) {
 	})
 }
 
-// TestEventsDoNotHoldUpTheEnd of the process when the API server does not answer.
-func TestEventsDoNotHoldUpTheEnd(t *testing.T) {
+// TestCloseDoesNotBlock of the process when the API server does not answer.
+func TestCloseDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {

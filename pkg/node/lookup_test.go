@@ -36,8 +36,8 @@ func withStaleWatch(t *testing.T, nodes ...*corev1.Node) (*Nodes, *fake.Clientse
 	return n, client
 }
 
-// TestANodeThatTheWatchDoesNotShow is found and changed all the same.
-func TestANodeThatTheWatchDoesNotShow(t *testing.T) {
+// TestLookupANodeThatTheWatchDoesNotShow is found and changed all the same.
+func TestLookupANodeThatTheWatchDoesNotShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := withStaleWatch(t, newNode(ready(corev1.ConditionTrue)), newNode(named("other"), func(n *corev1.Node) {
 			n.Spec.ProviderID = "aws:///eu-west-1a/i-0ffffffffffffffff"
@@ -58,7 +58,7 @@ func TestANodeThatTheWatchDoesNotShow(t *testing.T) {
 	})
 }
 
-func TestLookupProvesThatThereIsNone(t *testing.T) {
+func TestLookupANodeThatDoesNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, client := withStaleWatch(t)
 		if _, err := n.Lookup(t.Context(), instance); !errors.Is(err, ErrGone) {
@@ -68,12 +68,12 @@ func TestLookupProvesThatThereIsNone(t *testing.T) {
 			return true, nil, apierrors.NewServiceUnavailable("away")
 		})
 		if _, err := n.Lookup(t.Context(), instance); errors.Is(err, ErrGone) || !apierrors.IsServiceUnavailable(err) {
-			t.Errorf("got %v: no answer is no proof", err)
+			t.Errorf("got %v: want the error of the API server", err)
 		}
 	})
 }
 
-func TestLookupsOfABurstShareOneList(t *testing.T) {
+func TestConcurrentLookupsShareOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, client := withStaleWatch(t, newNode())
 		var all sync.WaitGroup
@@ -91,8 +91,8 @@ func TestLookupsOfABurstShareOneList(t *testing.T) {
 	})
 }
 
-// TestOfTwoNodesOfOneInstance the one that is Ready is it, wherever it is looked for.
-func TestOfTwoNodesOfOneInstance(t *testing.T) {
+// TestTheReadyOneOfTwoNodesIsPreferred Find and Lookup return the one that is Ready.
+func TestTheReadyOneOfTwoNodesIsPreferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watched(t, fake.NewClientset(
 			newNode(named("a"), ready(corev1.ConditionUnknown)), newNode(named("b"), ready(corev1.ConditionTrue)),

@@ -88,7 +88,7 @@ func golden(t *testing.T, p patch, want string) {
 	}
 }
 
-func TestRetire(t *testing.T) {
+func TestCordonPatch(t *testing.T) {
 	const (
 		label  = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}`
 		taint  = `{"key":"node-drainer.io/terminating","value":"lifecycle-terminating","effect":"NoSchedule"}`
@@ -117,22 +117,22 @@ func TestRetire(t *testing.T) {
 			"other taints stay", newNode(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
 			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},` + taint + `]}}`,
 		},
-		{"what was there before is not put", newNode(cordoned, labelled, ours), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
+		{"what the node has already is not recorded as added", newNode(cordoned, labelled, ours), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
 		{
-			"the label is not put when it is put late", newNode(cordoned), with(late),
+			"the label is not added if the configuration says late", newNode(cordoned), with(late),
 			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[` + taint + `]}}`,
 		},
-		{"a node that has all of it is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, ""},
+		{"a cordoned node is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, ""},
 		{
-			"what somebody took off is put again", newNode(labelled, ours, markOf(done)), defaults,
+			"what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
 			`{"metadata":{` + mark(`["taint","cordon"]`) + `},"spec":{` + cordon + `}}`,
 		},
 		{
-			"a mark that cannot be read is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults,
+			"a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults,
 			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
 		},
 		{
-			"the mark of an instance that had the name before is replaced",
+			"the mark of another instance with the same node name is replaced",
 			newNode(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","added":["taint"]}`)), defaults,
 			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
 		},
@@ -142,7 +142,7 @@ func TestRetire(t *testing.T) {
 			before := tt.node.DeepCopy()
 			p, mark := cordonPatch(tt.node, tt.cfg, reason, t0)
 			if diff := cmp.Diff(before, tt.node); diff != "" {
-				t.Errorf("the watch's own copy has changed:\n%s", diff)
+				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 			golden(t, p, tt.want)
 			if mark.InstanceID != instance || !mark.Since.Equal(t0) || !mark.Deadline.Equal(at(time.Hour)) {
@@ -152,7 +152,7 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-func TestRestore(t *testing.T) {
+func TestUncordonPatch(t *testing.T) {
 	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 	all := Mark{Since: t0, Added: []string{addedTaint, addedCordon, addedLabel}}
 	tests := []struct {
@@ -160,21 +160,21 @@ func TestRestore(t *testing.T) {
 		node *corev1.Node
 		want string
 	}{
-		{"a node without a mark is left alone", newNode(cordoned, labelled, ours), ""},
-		{"so is one whose mark cannot be read", newNode(cordoned, marked("?")), ""},
-		{"so is one with the mark of another instance", newNode(cordoned, marked(`{"instance":"i-old"}`)), ""},
+		{"a node without a mark is not patched", newNode(cordoned, labelled, ours), ""},
+		{"a node whose mark cannot be parsed is not patched", newNode(cordoned, marked("?")), ""},
+		{"a node with the mark of another instance is not patched", newNode(cordoned, marked(`{"instance":"i-old"}`)), ""},
 		{
-			"all that was put is taken off", newNode(cordoned, labelled, ours, markOf(all)),
+			"all that was added is removed", newNode(cordoned, labelled, ours, markOf(all)),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null},` +
 				`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null}},` +
 				`"spec":{"taints":[],"unschedulable":null}}`,
 		},
 		{
-			"nothing else is", newNode(cordoned, labelled, ours, markOf(Mark{Since: t0})),
+			"what was not added is kept", newNode(cordoned, labelled, ours, markOf(Mark{Since: t0})),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{}}`,
 		},
 		{
-			"nor are other taints, be it of the same key with another effect",
+			"other taints are kept, even with the same key and another effect",
 			newNode(tainted(defaults.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule),
 				markOf(Mark{Since: t0, Added: []string{addedTaint}})),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[` +
@@ -187,23 +187,23 @@ func TestRestore(t *testing.T) {
 			before := tt.node.DeepCopy()
 			golden(t, uncordonPatch(tt.node, defaults), tt.want)
 			if diff := cmp.Diff(before, tt.node); diff != "" {
-				t.Errorf("the watch's own copy has changed:\n%s", diff)
+				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestExclude(t *testing.T) {
+func TestExcludePatch(t *testing.T) {
 	mark := Mark{Since: t0, Added: []string{addedTaint}}
 	tests := []struct {
 		name string
 		node *corev1.Node
 		want string
 	}{
-		{"a node without a mark is left alone", newNode(), ""},
-		{"so is one that has the label", newNode(labelled, markOf(mark)), ""},
+		{"a node without a mark is not patched", newNode(), ""},
+		{"a node that has the label is not patched", newNode(labelled, markOf(mark)), ""},
 		{
-			"the label is put, and noted", newNode(markOf(mark)),
+			"the label is added, and recorded", newNode(markOf(mark)),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":{"instance":"` + instance + `","reason":"",` +
 				`"since":"2026-01-02T03:04:05Z","added":["taint","label"]}},` +
 				`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},"spec":{}}`,
@@ -214,7 +214,7 @@ func TestExclude(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergeMarks(t *testing.T) {
 	first := Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{addedTaint}}
 	change := func(changes ...func(*Mark)) Mark {
 		m := first
@@ -231,7 +231,7 @@ func TestMerge(t *testing.T) {
 		want   Mark
 	}{
 		{
-			"a first mark begins now, in whole seconds",
+			"a first mark starts now, in whole seconds",
 			Mark{},
 			Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
 			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour)},
@@ -247,47 +247,47 @@ func TestMerge(t *testing.T) {
 		{"another hook of the same termination", first, Reason{Hook: "g/two", Token: "t9", Deadline: at(2 * time.Hour)}, first},
 		{"the same hook without a token", first, Reason{Hook: "g/h"}, first},
 		{
-			"the same hook with another token is a new termination", first,
+			"another token of the same hook is a new termination", first,
 			Reason{Kind: "again", Hook: "g/h", Token: "t2", Deadline: at(3 * time.Hour)},
 			Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}},
 		},
 		{
-			"a hook joins a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
+			"a hook is added to a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
 			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
 			first,
 		},
 		{
-			"when an instance goes is kept, the earlier of two",
+			"the earlier termination time is kept",
 			change(func(m *Mark) { m.TerminatesAt = at(3 * time.Hour) }),
 			Reason{Hook: "g/h", Token: "t1", TerminatesAt: at(2 * time.Hour)},
 			change(func(m *Mark) { m.TerminatesAt = at(2 * time.Hour) }),
 		},
 		{
-			"a deadline begins anew what was marked without one: a cordon of hours ago is no part of the drain",
+			"the first deadline restarts Since, if the node was cordoned hours ago",
 			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
 			Reason{Kind: "spot", Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)},
 			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour), Added: []string{addedTaint}},
 		},
 		{
-			"so does that of the event itself, once it is confirmed",
+			"the first deadline restarts Since after the confirmation of the same event",
 			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: t0},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)},
 			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(time.Hour)},
 		},
-		{"another cordon begins nothing", Mark{Reason: "maintenance", Since: t0}, Reason{Kind: "rebalance"}, Mark{Reason: "maintenance", Since: t0}},
+		{"a second cordon without a deadline changes nothing", Mark{Reason: "maintenance", Since: t0}, Reason{Kind: "rebalance"}, Mark{Reason: "maintenance", Since: t0}},
 		{
-			"a hook after the time to be drained for maintenance that is yet to come is a new termination",
+			"a hook after the deadline of maintenance in the future is a new termination",
 			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
 			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}},
 		},
 		{
-			"a hook of an instance that is being taken back does not loosen",
+			"a hook of an instance that AWS is terminating does not loosen",
 			Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
 			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 		},
-		{"a token joins its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
+		{"a token is added to its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

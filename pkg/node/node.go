@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,32 @@ type Nodes struct {
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
 	patcher  *patcher
-	waiters  waiters
+	changed  broadcast // sent when the watch shows a new or changed Node
+}
+
+// broadcast wakes all that wait for the next event.
+type broadcast struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+// wait returns a channel that the next send closes.
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = make(chan struct{})
+	}
+	return b.next
+}
+
+func (b *broadcast) send() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next != nil {
+		close(b.next)
+		b.next = nil
+	}
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
@@ -43,7 +69,7 @@ const byInstance = "instance"
 
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
-	n := &Nodes{cfg: cfg, waiters: waiters{byInstance: map[string][]chan struct{}{}}}
+	n := &Nodes{cfg: cfg}
 	n.lookups = batch.Batcher[string, Node]{
 		Max: lookupMax, Window: lookupWindow, Call: lister{client, cfg.Selector}.lookup,
 	}
@@ -62,15 +88,15 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 
 // handler keeps what is derived from the watch up to date.
 func (n *Nodes) handler() cache.ResourceEventHandler {
-	updated := func(obj any) {
+	shown := func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok {
 			n.patcher.observe(node)
-			n.waiters.notify(instanceOf(node))
+			n.changed.send()
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    updated,
-		UpdateFunc: func(_, obj any) { updated(obj) },
+		AddFunc:    shown,
+		UpdateFunc: func(_, obj any) { shown(obj) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
@@ -144,15 +170,13 @@ func (n *Nodes) Unreachable(name string) bool {
 // Await returns the Node of an EC2 instance as soon as it has registered, or the cause of ctx's end.
 func (n *Nodes) Await(ctx context.Context, instanceID string) (Node, error) {
 	for {
-		registered := n.waiters.add(instanceID)
+		changed := n.changed.wait()
 		if found, ok := n.Find(instanceID); ok {
-			n.waiters.remove(instanceID, registered)
 			return found, nil
 		}
 		select {
-		case <-registered:
+		case <-changed:
 		case <-ctx.Done():
-			n.waiters.remove(instanceID, registered)
 			return Node{}, context.Cause(ctx)
 		}
 	}

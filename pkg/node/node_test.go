@@ -44,8 +44,8 @@ func TestInstanceOf(t *testing.T) {
 			}
 		})
 	}
-	if _, err := instanceIndex("no Node"); err == nil {
-		t.Error("indexed what is no Node")
+	if _, err := instanceIndex("not a Node"); err == nil {
+		t.Error("indexed an object that is not a Node")
 	}
 }
 
@@ -57,7 +57,7 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
-func TestStripKeepsWhatIsRead(t *testing.T) {
+func TestTrim(t *testing.T) {
 	mark := Mark{Since: t0, Added: []string{addedTaint}}
 	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 	for _, tt := range []struct {
@@ -85,14 +85,14 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 			if diff := cmp.Diff(nodeOf(tt.node), nodeOf(kept)); diff != "" {
 				t.Error(diff)
 			}
-			told, shown := conditionOf(tt.node), conditionOf(kept)
-			if (told == nil) != (shown == nil) ||
-				told != nil && (told.Status != shown.Status || !told.LastTransitionTime.Equal(&shown.LastTransitionTime)) {
-				t.Errorf("of the condition %v is kept %v", told, shown)
+			want, got := conditionOf(tt.node), conditionOf(kept)
+			if (want == nil) != (got == nil) ||
+				want != nil && (want.Status != got.Status || !want.LastTransitionTime.Equal(&got.LastTransitionTime)) {
+				t.Errorf("got the condition %v, want %v", got, want)
 			}
 			reason := Reason{Kind: "spot", Deadline: at(time.Hour)}
 			for name, made := range map[string][2]patch{
-				"retire":  {first(cordonPatch(tt.node, defaults, reason, t0)), first(cordonPatch(kept, defaults, reason, t0))},
+				"retire":  {patchOnly(cordonPatch(tt.node, defaults, reason, t0)), patchOnly(cordonPatch(kept, defaults, reason, t0))},
 				"restore": {uncordonPatch(tt.node, defaults), uncordonPatch(kept, defaults)},
 				"exclude": {excludePatch(tt.node), excludePatch(kept)},
 			} {
@@ -101,18 +101,24 @@ func TestStripKeepsWhatIsRead(t *testing.T) {
 				}
 			}
 			if kept.ResourceVersion != "7" || len(kept.Status.Images) > 0 || kept.Labels["zone"] != "" {
-				t.Error("too much or too little is kept")
+				t.Error("kept the wrong fields")
 			}
 		})
 	}
-	if other, err := trim("no Node"); err != nil || other != "no Node" {
+	if other, err := trim("not a Node"); err != nil || other != "not a Node" {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
 
-func first(p patch, _ Mark) patch { return p }
+func patchOnly(p patch, _ Mark) patch { return p }
 
-// watched returns Nodes over client that have seen all there is.
+// virtual runs a subtest in virtual time.
+func virtual(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// watched returns Nodes that have synced.
 func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
 	t.Helper()
 	n, err := New(client, cfg)
@@ -126,7 +132,7 @@ func watched(t *testing.T, client *fake.Clientset, cfg Config) *Nodes {
 	if err := n.WaitForSync(ctx); err != nil || !n.Synced() {
 		t.Fatalf("not synced: %v", err)
 	}
-	synctest.Wait() // Reactors are added between requests only.
+	synctest.Wait() // reactors must not be added during requests
 	return n
 }
 
@@ -140,7 +146,7 @@ func verbs(client *fake.Clientset) string {
 	return strings.Join(all, " ")
 }
 
-// TestSelector: Nodes that the selector leaves out are neither seen nor looked up.
+// TestSelector: Nodes that the selector does not match are neither watched nor looked up.
 func TestSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs := newNode()
@@ -174,47 +180,36 @@ func TestAwait(t *testing.T) {
 		}()
 		synctest.Wait()
 		meanwhile(cancel)
-		got := <-done
-		if n.waiters.mu.Lock(); len(n.waiters.byInstance) > 0 {
-			t.Errorf("still waiting: %v", n.waiters.byInstance)
-		}
-		n.waiters.mu.Unlock()
-		return got
+		return <-done
 	}
-	t.Run("a node that is there", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
-			if got.err != nil || got.node.Name != "n" {
-				t.Errorf("got %+v", got)
-			}
-		})
+	virtual(t, "the node has registered already", func(t *testing.T) {
+		got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
+		if got.err != nil || got.node.Name != "n" {
+			t.Errorf("got %+v", got)
+		}
 	})
-	t.Run("a node that registers, and gets its provider id later", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			client := fake.NewClientset()
-			got := await(t, client, func(context.CancelCauseFunc) {
-				nameless := newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" })
-				if err := client.Tracker().Add(nameless); err != nil {
-					t.Error(err)
-				}
-				synctest.Wait()
-				if err := client.Tracker().Update(nodesResource, newNode(), ""); err != nil {
-					t.Error(err)
-				}
-			})
-			if got.err != nil || got.node.InstanceID != instance {
-				t.Errorf("got %+v", got)
+	virtual(t, "the node registers, and gets its provider id later", func(t *testing.T) {
+		client := fake.NewClientset()
+		got := await(t, client, func(context.CancelCauseFunc) {
+			nameless := newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" })
+			if err := client.Tracker().Add(nameless); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if err := client.Tracker().Update(nodesResource, newNode(), ""); err != nil {
+				t.Error(err)
 			}
 		})
+		if got.err != nil || got.node.InstanceID != instance {
+			t.Errorf("got %+v", got)
+		}
 	})
-	t.Run("nobody waits for ever", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			cause := errors.New("never registered")
-			got := await(t, fake.NewClientset(), func(cancel context.CancelCauseFunc) { cancel(cause) })
-			if !errors.Is(got.err, cause) {
-				t.Errorf("got %+v", got)
-			}
-		})
+	virtual(t, "the context ends", func(t *testing.T) {
+		cause := errors.New("never registered")
+		got := await(t, fake.NewClientset(), func(cancel context.CancelCauseFunc) { cancel(cause) })
+		if !errors.Is(got.err, cause) {
+			t.Errorf("got %+v", got)
+		}
 	})
 }
 

@@ -18,9 +18,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestOwnPatchBeforeTheWatchShowsIt: the second of two changes begins where the first has left the Node, with no
-// conflict and no read, although the watch has yet to show it.
-func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
+// TestPatchesBuildOnOurOwnLastPatch: the second of two patches builds on the result of the first, without a conflict
+// or a read, although the watch does not show it yet.
+func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newNode()
 		first.ResourceVersion = "7"
@@ -56,12 +56,12 @@ func TestOwnPatchBeforeTheWatchShowsIt(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, ok := n.patcher.written.Load("n"); ok {
-			t.Error("our own patch is remembered although the watch shows what came after it")
+			t.Error("our own patch is kept although the watch shows a newer state")
 		}
 	})
 }
 
-func TestRetireAndRestoreOverTheAPI(t *testing.T) {
+func TestCordonAndUncordon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode(ready(corev1.ConditionTrue)))
 		n := watched(t, client, defaults)
@@ -82,7 +82,7 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 			t.Errorf("news: %v, %v", news, err)
 		}
 		if got := verbs(client); got != "patch get" {
-			t.Errorf("got %q, want one patch, and a look before the second is left out", got)
+			t.Errorf("got %q, want one patch, and a read before the second is omitted", got)
 		}
 		reason.Deadline = reason.Deadline.Add(-time.Minute)
 		if mark, news, err := n.Cordon(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
@@ -105,8 +105,8 @@ func TestRetireAndRestoreOverTheAPI(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsBehindHidesNothing takes a mark off that the watch does not show yet.
-func TestAWatchThatIsBehindHidesNothing(t *testing.T) {
+// TestUncordonWithAStaleWatch takes a mark off that the watch does not show yet.
+func TestUncordonWithAStaleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode(cordoned, markOf(Mark{Since: t0, Added: []string{addedCordon}})))
 		n := watched(t, client, defaults)
@@ -115,12 +115,12 @@ func TestAWatchThatIsBehindHidesNothing(t *testing.T) {
 		}
 		found, _ := n.Find(instance)
 		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
-			t.Errorf("got %v, %v, want it restored", restored, err)
+			t.Errorf("got %v, %v, want it uncordoned", restored, err)
 		}
 	})
 }
 
-// conflicts has the first n patches refused, as of a Node that has changed, and keeps the bodies of all.
+// conflicts answers the first n patches with a conflict, and records the versions in all of them.
 func conflicts(client *fake.Clientset, n int, bodies *[]string) {
 	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p, ok := action.(clienttesting.PatchActionImpl)
@@ -140,7 +140,7 @@ func conflicts(client *fake.Clientset, n int, bodies *[]string) {
 	})
 }
 
-func TestAConflictIsReadAgain(t *testing.T) {
+func TestConflictsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		n := watched(t, client, defaults)
@@ -159,41 +159,39 @@ func TestAConflictIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsGone(t *testing.T) {
+func TestCordonANodeThatIsGone(t *testing.T) {
 	renewed := func(o *corev1.Node) { o.UID = "uid-2" }
 	tests := []struct {
 		name  string
 		stale bool // the watch does not show it yet
 		get   func() (runtime.Object, error)
 	}{
-		{"the watch shows none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"the name is another instance's by now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
+		{"the watch does not show it, and the API has none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
+		{"the watch shows it, and the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
+		{"another instance has its name now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				if tt.stale {
-					client = fake.NewClientset(newNode())
-				}
-				n := watched(t, client, defaults)
-				var versions []string
-				conflicts(client, 1, &versions)
-				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-					obj, err := tt.get()
-					return true, obj, err
-				})
-				_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
-				if !errors.Is(err, ErrGone) {
-					t.Errorf("got %v, want %v", err, ErrGone)
-				}
+		virtual(t, tt.name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tt.stale {
+				client = fake.NewClientset(newNode())
+			}
+			n := watched(t, client, defaults)
+			var versions []string
+			conflicts(client, 1, &versions)
+			client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				obj, err := tt.get()
+				return true, obj, err
 			})
+			_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
+			if !errors.Is(err, ErrGone) {
+				t.Errorf("got %v, want %v", err, ErrGone)
+			}
 		})
 	}
 }
 
-func TestAnotherErrorIsToldAsItIs(t *testing.T) {
+func TestOtherErrorsAreReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		n := watched(t, client, defaults)
@@ -208,23 +206,21 @@ func TestAnotherErrorIsToldAsItIs(t *testing.T) {
 	})
 }
 
-func TestExcludeIsForLateOnly(t *testing.T) {
+func TestExcludeIfConfiguredLate(t *testing.T) {
 	for _, tt := range []struct {
 		when string
 		want string
 	}{{Early, ""}, {Off, ""}, {Late, "patch"}} {
-		t.Run(tt.when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(newNode(markOf(Mark{Since: t0})))
-				n := watched(t, client, with(func(c *Config) { c.ExcludeFromLB = tt.when }))
-				found, _ := n.Find(instance)
-				if err := n.Exclude(t.Context(), found); err != nil {
-					t.Error(err)
-				}
-				if got := verbs(client); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			})
+		virtual(t, tt.when, func(t *testing.T) {
+			client := fake.NewClientset(newNode(markOf(Mark{Since: t0})))
+			n := watched(t, client, with(func(c *Config) { c.ExcludeFromLB = tt.when }))
+			found, _ := n.Find(instance)
+			if err := n.Exclude(t.Context(), found); err != nil {
+				t.Error(err)
+			}
+			if got := verbs(client); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
 		})
 	}
 }

@@ -17,7 +17,7 @@ func annotated(pairs ...string) func(*corev1.Node) {
 	}
 }
 
-func TestProtect(t *testing.T) {
+func TestProtectPatch(t *testing.T) {
 	const both = `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true",` +
 		`"node-drainer.io/scale-down-disabled":"workers"}},"spec":{}}`
 	for _, tt := range []struct {
@@ -26,10 +26,10 @@ func TestProtect(t *testing.T) {
 		want string
 	}{
 		{"a new node", newNode(), both},
-		{"a node that is protected is not patched", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
-		{"what somebody else has put stays", newNode(annotated(scaleDownDisabled, "true")), ""},
-		{"also if it allows it", newNode(annotated(scaleDownDisabled, "false")), ""},
-		{"what somebody has taken off is put again", newNode(annotated(ScaleDownOwner, "old")), both},
+		{"a protected node is not patched", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
+		{"an annotation of another owner is kept", newNode(annotated(scaleDownDisabled, "true")), ""},
+		{"an annotation of another owner that allows scale-down is kept", newNode(annotated(scaleDownDisabled, "false")), ""},
+		{"a removed annotation is added again", newNode(annotated(ScaleDownOwner, "old")), both},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			golden(t, protectPatch(tt.node, "workers"), tt.want)
@@ -42,21 +42,21 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-func TestUnprotect(t *testing.T) {
+func TestUnprotectPatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		node *corev1.Node
 		want string
 	}{
 		{
-			"both annotations go", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
+			"both annotations are removed", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
 			`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
 		},
 		{
-			"a value that somebody has changed stays", newNode(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
+			"a value that another client has changed is kept", newNode(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
 			`{"metadata":{"annotations":{"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
 		},
-		{"what somebody else has put stays", newNode(annotated(scaleDownDisabled, "true")), ""},
+		{"an annotation of another owner is kept", newNode(annotated(scaleDownDisabled, "true")), ""},
 		{"a node that is not protected is not patched", newNode(), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestUnprotect(t *testing.T) {
 	}
 }
 
-func TestProtectAndUnprotectOverTheAPI(t *testing.T) {
+func TestProtectAndUnprotect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(
 			newNode(annotated("other", "x")),
@@ -104,7 +104,7 @@ func TestProtectAndUnprotectOverTheAPI(t *testing.T) {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
 		if got := verbs(client); got != "patch get patch get" {
-			t.Errorf("got %q, want a patch for each change, and a look before a second is left out", got)
+			t.Errorf("got %q, want a patch for each change, and a read before a second is omitted", got)
 		}
 	})
 }
