@@ -321,7 +321,7 @@ func TestHTTPTerminateIsRetriedOnlyIfThrottled(t *testing.T) {
 func TestHTTPFindManyGroups(t *testing.T) {
 	t.Parallel()
 	s, r, _ := simulateTrigger(t)
-	const groups, instances = 200, 1000
+	const groups, instances = 200, 200
 	var names []string
 	for n := range groups {
 		names = append(names, fmt.Sprintf("workers-%03d", n))
