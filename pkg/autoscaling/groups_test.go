@@ -215,7 +215,7 @@ func refreshes(statuses ...types.InstanceRefreshStatus) *sdk.DescribeInstanceRef
 	return out
 }
 
-// TestRefreshActive says of every status that the SDK knows whether instances may still be launched.
+// TestRefreshActive covers every status that the SDK knows.
 func TestRefreshActive(t *testing.T) {
 	want := map[types.InstanceRefreshStatus]bool{
 		"Pending": true, "InProgress": true, "Baking": true, "Cancelling": true, "RollbackInProgress": true,
@@ -224,7 +224,7 @@ func TestRefreshActive(t *testing.T) {
 	for _, status := range types.InstanceRefreshStatus("").Values() {
 		active, known := want[status]
 		if !known {
-			t.Errorf("%s is new: say here what it means", status)
+			t.Errorf("%s is new: add it here", status)
 		}
 		bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.refreshes = func(int, string) (*sdk.DescribeInstanceRefreshesOutput, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// fromPreferences returns the preferences as the API takes them. What to do about matching, protected and standby
+// fromPreferences returns the preferences in the API's type. What to do about matching, protected and standby
 // instances is sent always, since the API's defaults differ from the console's; the rest is sent if it is set.
 func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 	out := &types.RefreshPreferences{
@@ -50,7 +50,7 @@ func wholeSeconds(d *time.Duration) int32 {
 // toInt32 keeps a number within what the API can express. AWS refuses what is out of its own bounds.
 func toInt32(n *int) int32 { return int32(min(max(*n, math.MinInt32), math.MaxInt32)) }
 
-// desiredConfiguration is the target as StartInstanceRefresh takes it; nil for a launch configuration.
+// desiredConfiguration is the target in the API's type; nil for a launch configuration.
 func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConfiguration, error) {
 	switch {
 	case t.Source.Mixed != nil:
@@ -63,8 +63,8 @@ func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConf
 	}
 }
 
-// specification names a template by its id alone, or its name alone, and the version. Auto Scaling describes
-// templates by both, and takes one. Source: LaunchTemplateSpecification in the API reference.
+// specification names a template by its id, or by its name if it has no id, and the version. Auto Scaling describes
+// templates by both, and accepts only one. Source: LaunchTemplateSpecification in the API reference.
 func specification(t refresh.Template) *types.LaunchTemplateSpecification {
 	out := &types.LaunchTemplateSpecification{Version: aws.String(cmp.Or(t.Version, refresh.DefaultVersion))}
 	if t.ID != "" {
