@@ -171,6 +171,11 @@ func TestHTTPRefresh(t *testing.T) {
 	if got, err := w.Cancel(bounded(t), "workers"); err != nil || got != id {
 		t.Errorf("cancelled %s, %v", got, err)
 	}
+}
+
+func TestHTTPNoRefresh(t *testing.T) {
+	t.Parallel()
+	s, r, w := simulateTrigger(t)
 	must(t, s.CreateGroup(awsim.Group{Name: "idle", Max: 1}))
 	_, cancelErr := w.Cancel(bounded(t), "idle")
 	_, rollbackErr := w.Rollback(bounded(t), "idle")
