@@ -32,7 +32,7 @@ const (
 	metadataTimeout = 500 * time.Millisecond
 )
 
-// reader reads groups from Auto Scaling, and what their instances are launched from from EC2.
+// reader reads groups from Auto Scaling, and from EC2 what their instances are launched from.
 type reader struct {
 	*autoscaling.Reader
 	*ec2.LaunchReader
