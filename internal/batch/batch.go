@@ -13,6 +13,17 @@ type Result[Out any] struct {
 	Err   error
 }
 
+// Results returns for each input its value, which is zero if it is not in values, or the error of all.
+func Results[In comparable, Out any](inputs []In, values map[In]Out, err error) []Result[Out] {
+	results := make([]Result[Out], len(inputs))
+	for i, in := range inputs {
+		if results[i].Err = err; err == nil {
+			results[i].Value = values[in]
+		}
+	}
+	return results
+}
+
 // Call processes a batch. It returns one result for each input, in the order of the inputs.
 type Call[In, Out any] func(ctx context.Context, inputs []In) []Result[Out]
 

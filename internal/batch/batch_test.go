@@ -39,9 +39,9 @@ func TestBatcher(t *testing.T) {
 		inputs int
 		want   []int
 	}{
-		"one input waits for the window": {inputs: 1, want: []int{1}},
-		"inputs of one window are one batch":              {inputs: 9, want: []int{9}},
-		"a full batch is processed at once, the rest later":   {inputs: 23, want: []int{3, 10, 10}},
+		"one input waits for the window":                    {inputs: 1, want: []int{1}},
+		"inputs of one window are one batch":                {inputs: 9, want: []int{9}},
+		"a full batch is processed at once, the rest later": {inputs: 23, want: []int{3, 10, 10}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -86,4 +86,14 @@ func TestBatcherCallerIsCancelled(t *testing.T) {
 			t.Errorf("batches of %v: the input of a cancelled caller is processed nevertheless", r.sizes)
 		}
 	})
+}
+
+func TestResults(t *testing.T) {
+	values := map[string]int{"a": 1}
+	if got := batch.Results([]string{"a", "b"}, values, nil); !slices.Equal(got, []batch.Result[int]{{Value: 1}, {}}) {
+		t.Errorf("got %v", got)
+	}
+	if got := batch.Results([]string{"a"}, values, errOdd); !slices.Equal(got, []batch.Result[int]{{Err: errOdd}}) {
+		t.Errorf("with an error: %v", got)
+	}
 }

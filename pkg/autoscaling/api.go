@@ -167,8 +167,6 @@ func describeHooks(
 	return out.LifecycleHooks, nil
 }
 
-// describeRefreshes returns the group's instance refreshes, the newest first: all of the last six weeks, or as many
-// of the newest as most says. With ids it returns those alone.
 func describeRefreshes(
 	ctx context.Context, api GroupsAPI, limit time.Duration, in *sdk.DescribeInstanceRefreshesInput,
 ) ([]refresh.Refresh, error) {

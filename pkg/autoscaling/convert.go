@@ -182,11 +182,11 @@ func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
 		return refresh.Preferences{}
 	}
 	out := refresh.Preferences{
-		MinHealthy:      optional(p.MinHealthyPercentage),
-		MaxHealthy:      optional(p.MaxHealthyPercentage),
-		Warmup:          optionalSeconds(p.InstanceWarmup),
-		CheckpointDelay: optionalSeconds(p.CheckpointDelay),
-		Bake:            optionalSeconds(p.BakeTime),
+		MinHealthy:      optional(p.MinHealthyPercentage, whole),
+		MaxHealthy:      optional(p.MaxHealthyPercentage, whole),
+		Warmup:          optional(p.InstanceWarmup, seconds),
+		CheckpointDelay: optional(p.CheckpointDelay, seconds),
+		Bake:            optional(p.BakeTime, seconds),
 		AutoRollback:    aws.ToBool(p.AutoRollback),
 		SkipMatching:    aws.ToBool(p.SkipMatching),
 		Protected:       string(p.ScaleInProtectedInstances),
@@ -203,16 +203,10 @@ func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
 
 func whole(n *int32) int { return int(aws.ToInt32(n)) }
 
-func optional(n *int32) *int {
-	if n == nil {
+// optional converts a value that may be missing.
+func optional[In, Out any](in *In, convert func(*In) Out) *Out {
+	if in == nil {
 		return nil
 	}
-	return new(int(*n))
-}
-
-func optionalSeconds(n *int32) *time.Duration {
-	if n == nil {
-		return nil
-	}
-	return new(seconds(n))
+	return new(convert(in))
 }

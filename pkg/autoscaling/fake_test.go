@@ -40,11 +40,12 @@ var (
 	errThrottled  = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
 	errDenied     = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
 	errDropped    = errors.New("connection reset by peer")
-	errStop       = errors.New("the process is asked to stop")
+	errStop       = errors.New("the process stops")
 )
 
-// fakeAPI is Auto Scaling as each test wants it, in the time of the bubble that it was made in. What is not set
-// answers for an instance that waits for the one hook of its group, which has a timeout of a minute.
+// fakeAPI is Auto Scaling as each test wants it, in the time of the bubble that it was created in, and the observer of
+// its Hooks. What is not set answers for an instance that waits for the only hook of its group, which has a timeout of
+// a minute.
 type fakeAPI struct {
 	start    time.Time
 	beat     func(ctx context.Context, n int, in *sdk.RecordLifecycleActionHeartbeatInput) error
@@ -68,56 +69,48 @@ type fakeAPI struct {
 
 func newAPI() *fakeAPI { return &fakeAPI{start: time.Now(), calls: map[string][]time.Duration{}} }
 
-func (f *fakeAPI) note(op string) int {
+// record returns how many calls of the kind came before. During it, note may write into the fake.
+func (f *fakeAPI) record(call string, note func()) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls[op] = append(f.calls[op], time.Since(f.start))
-	return len(f.calls[op]) - 1
+	f.calls[call] = append(f.calls[call], time.Since(f.start))
+	note()
+	return len(f.calls[call]) - 1
 }
 
-func (f *fakeAPI) called(op string) []time.Duration {
+func (f *fakeAPI) called(call string) []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.calls[op])
+	return slices.Clone(f.calls[call])
 }
+
+func nothing() {}
 
 func (f *fakeAPI) RecordLifecycleActionHeartbeat(
 	ctx context.Context, in *sdk.RecordLifecycleActionHeartbeatInput, _ ...func(*sdk.Options),
 ) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {
-	n := f.note("beat")
+	n := f.record("beat", nothing)
 	if f.beat != nil {
-		if err := f.beat(ctx, n, in); err != nil {
-			return nil, err
-		}
+		return nil, f.beat(ctx, n, in)
 	}
-	return &sdk.RecordLifecycleActionHeartbeatOutput{}, ctx.Err()
+	return nil, ctx.Err()
 }
 
 func (f *fakeAPI) CompleteLifecycleAction(
 	ctx context.Context, in *sdk.CompleteLifecycleActionInput, _ ...func(*sdk.Options),
 ) (*sdk.CompleteLifecycleActionOutput, error) {
-	n := f.note("complete")
-	f.mu.Lock()
-	f.tokens = append(f.tokens, aws.ToString(in.LifecycleActionToken))
-	f.mu.Unlock()
+	n := f.record("complete", func() { f.tokens = append(f.tokens, aws.ToString(in.LifecycleActionToken)) })
 	if f.complete != nil {
-		if err := f.complete(ctx, n, in); err != nil {
-			return nil, err
-		}
+		return nil, f.complete(ctx, n, in)
 	}
-	return &sdk.CompleteLifecycleActionOutput{}, ctx.Err()
+	return nil, ctx.Err()
 }
 
 func (f *fakeAPI) DescribeAutoScalingInstances(
 	ctx context.Context, in *sdk.DescribeAutoScalingInstancesInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeAutoScalingInstancesOutput, error) {
-	f.note("state")
-	f.mu.Lock()
-	f.asked = append(f.asked, in.InstanceIds)
-	f.mu.Unlock()
-	out := &sdk.DescribeAutoScalingInstancesOutput{
-		AutoScalingInstances: []types.AutoScalingInstanceDetails{{}}, // nothing is known of it, not even an id
-	}
+	f.record("state", func() { f.asked = append(f.asked, in.InstanceIds) })
+	all := []types.AutoScalingInstanceDetails{{}} // one without an id
 	for _, id := range in.InstanceIds {
 		state, err := "Terminating:Wait", error(nil)
 		if f.state != nil {
@@ -127,35 +120,29 @@ func (f *fakeAPI) DescribeAutoScalingInstances(
 			return nil, err
 		}
 		if state != "" {
-			out.AutoScalingInstances = append(out.AutoScalingInstances, types.AutoScalingInstanceDetails{
+			all = append(all, types.AutoScalingInstanceDetails{
 				InstanceId: aws.String(id), LifecycleState: aws.String(state), AutoScalingGroupName: aws.String(groupName),
 			})
 		}
 	}
-	return out, nil
+	return &sdk.DescribeAutoScalingInstancesOutput{AutoScalingInstances: all}, nil
 }
 
 func (f *fakeAPI) DescribeLifecycleHooks(
 	ctx context.Context, _ *sdk.DescribeLifecycleHooksInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeLifecycleHooksOutput, error) {
-	n := f.note("hooks")
+	n := f.record("hooks", nothing)
 	hooks, err := []types.LifecycleHook{lifecycleHook("drain", terminating, 60)}, error(nil)
 	if f.hooks != nil {
 		hooks, err = f.hooks(ctx, n)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &sdk.DescribeLifecycleHooksOutput{LifecycleHooks: hooks}, nil
+	return &sdk.DescribeLifecycleHooksOutput{LifecycleHooks: hooks}, err
 }
 
 func (f *fakeAPI) DescribeTags(
 	ctx context.Context, in *sdk.DescribeTagsInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeTagsOutput, error) {
-	f.note("tags")
-	f.mu.Lock()
-	f.filter = in.Filters
-	f.mu.Unlock()
+	f.record("tags", func() { f.filter = in.Filters })
 	if f.tags == nil {
 		return &sdk.DescribeTagsOutput{}, nil
 	}
@@ -165,7 +152,6 @@ func (f *fakeAPI) DescribeTags(
 func (f *fakeAPI) DescribeAutoScalingGroups(
 	_ context.Context, in *sdk.DescribeAutoScalingGroupsInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeAutoScalingGroupsOutput, error) {
-	f.note("groups")
 	if f.groups == nil {
 		return &sdk.DescribeAutoScalingGroupsOutput{}, nil
 	}
@@ -175,18 +161,13 @@ func (f *fakeAPI) DescribeAutoScalingGroups(
 func (f *fakeAPI) SetInstanceHealth(
 	_ context.Context, in *sdk.SetInstanceHealthInput, _ ...func(*sdk.Options),
 ) (*sdk.SetInstanceHealthOutput, error) {
-	f.note("health")
-	return &sdk.SetInstanceHealthOutput{}, f.health(in)
+	return nil, f.health(in)
 }
 
 func (f *fakeAPI) DescribeInstanceRefreshes(
 	_ context.Context, in *sdk.DescribeInstanceRefreshesInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeInstanceRefreshesOutput, error) {
-	n := f.note("refreshes")
-	if f.refreshes == nil {
-		return &sdk.DescribeInstanceRefreshesOutput{}, nil
-	}
-	return f.refreshes(n, aws.ToString(in.AutoScalingGroupName))
+	return f.refreshes(f.record("refreshes", nothing), aws.ToString(in.AutoScalingGroupName))
 }
 
 func lifecycleHook(name, transition string, heartbeat int32) types.LifecycleHook {

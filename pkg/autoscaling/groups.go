@@ -45,7 +45,7 @@ type Groups struct {
 	names []string // of the hooks that the agent answers; none for all of them
 	queue string   // the end of its ARN
 
-	instances batch.Batcher[string, State]
+	instances batch.Batcher[string, Member]
 	hooks     cache[[]types.LifecycleHook] // by group
 	clusters  cache[[]string]
 	refreshes cache[bool]
@@ -53,7 +53,7 @@ type Groups struct {
 
 func newGroups(api API, cfg Config, queueURL string) *Groups {
 	g := &Groups{api: api, names: cfg.Names, queue: arnSuffix(queueURL)}
-	g.instances = batch.Batcher[string, State]{Max: describeMax, Window: describeWindow, Call: g.describe}
+	g.instances = batch.Batcher[string, Member]{Max: describeMax, Window: describeWindow, Call: g.describe}
 	g.hooks.read, g.hooks.keep = g.readHooks, keepGroup
 	g.clusters.read, g.clusters.keep = g.readClusters, keepGroup
 	g.refreshes.read, g.refreshes.keep = g.readRefreshActive, keepRefresh
@@ -71,17 +71,14 @@ func arnSuffix(queueURL string) string {
 
 // State returns the state of an instance. Concurrent questions share a call.
 func (g *Groups) State(ctx context.Context, instanceID string) (State, error) {
-	return g.instances.Do(ctx, instanceID)
+	member, err := g.instances.Do(ctx, instanceID)
+	return member.State, err
 }
 
-func (g *Groups) describe(ctx context.Context, ids []string) []batch.Result[State] {
+func (g *Groups) describe(ctx context.Context, ids []string) []batch.Result[Member] {
 	members := map[string]Member{}
 	err := g.describeMembers(ctx, slices.Compact(slices.Sorted(slices.Values(ids))), members)
-	results := make([]batch.Result[State], len(ids))
-	for i, id := range ids {
-		results[i] = batch.Result[State]{Value: members[id].State, Err: err}
-	}
-	return results
+	return batch.Results(ids, members, err)
 }
 
 func (g *Groups) describeMembers(ctx context.Context, ids []string, members map[string]Member) error {

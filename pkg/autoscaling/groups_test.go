@@ -207,15 +207,7 @@ func TestMarkUnhealthy(t *testing.T) {
 	}
 }
 
-func refreshes(statuses ...types.InstanceRefreshStatus) *sdk.DescribeInstanceRefreshesOutput {
-	out := &sdk.DescribeInstanceRefreshesOutput{}
-	for _, s := range statuses {
-		out.InstanceRefreshes = append(out.InstanceRefreshes, types.InstanceRefresh{Status: s})
-	}
-	return out
-}
-
-// TestRefreshActive says of every status that the SDK knows whether instances may still be launched.
+// TestRefreshActive covers every status that the SDK knows.
 func TestRefreshActive(t *testing.T) {
 	want := map[types.InstanceRefreshStatus]bool{
 		"Pending": true, "InProgress": true, "Baking": true, "Cancelling": true, "RollbackInProgress": true,
@@ -224,44 +216,23 @@ func TestRefreshActive(t *testing.T) {
 	for _, status := range types.InstanceRefreshStatus("").Values() {
 		active, known := want[status]
 		if !known {
-			t.Errorf("%s is new: say here what it means", status)
+			t.Errorf("%s is new: add it here", status)
 		}
 		bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.refreshes = func(int, string) (*sdk.DescribeInstanceRefreshesOutput, error) {
-				return refreshes("Successful", status, "Cancelled"), nil
+			f.refreshes = func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
+				if n == 0 || group != groupName {
+					return nil, errThrottled
+				}
+				return &sdk.DescribeInstanceRefreshesOutput{
+					InstanceRefreshes: []types.InstanceRefresh{{Status: "Successful"}, {Status: status}, {Status: "Cancelled"}},
+				}, nil
+			}
+			if _, err := h.RefreshActive(t.Context(), groupName); !errors.Is(err, errThrottled) {
+				t.Errorf("got %v, want the error of the call", err)
 			}
 			if got, err := h.RefreshActive(t.Context(), groupName); got != active || err != nil {
 				t.Errorf("%s: active %v, %v", status, got, err)
 			}
 		})
 	}
-}
-
-func TestRefreshActiveIsKeptFor30Seconds(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.refreshes = func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
-			switch {
-			case group != groupName:
-				return refreshes(), nil
-			case n == 0:
-				return nil, errThrottled // not kept
-			}
-			return refreshes("InProgress"), nil
-		}
-		if _, err := h.RefreshActive(t.Context(), groupName); !errors.Is(err, errThrottled) {
-			t.Errorf("got %v, want the failure", err)
-		}
-		for range 60 {
-			if active, err := h.RefreshActive(t.Context(), groupName); !active || err != nil {
-				t.Errorf("active %v, %v", active, err)
-			}
-			time.Sleep(time.Second)
-		}
-		if n := len(f.called("refreshes")); n < 3 || n > 4 {
-			t.Errorf("%d calls in a minute, want one for the failure and two or three", n)
-		}
-		if active, err := h.RefreshActive(t.Context(), "other"); active || err != nil {
-			t.Errorf("the other group: active %v, %v", active, err)
-		}
-	})
 }

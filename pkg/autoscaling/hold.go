@@ -179,7 +179,7 @@ func (h *Hooks) isOver(ctx context.Context, a Action, err error, unknown *time.T
 	return a.over(state) || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
 }
 
-// isRefused reports whether Auto Scaling understood the call and will not do it, for what it names or for want of a
+// isRefused reports whether Auto Scaling understood the call and will not do it, because of what it names or of a missing
 // permission. Retries may fail forever, so the state of the instance decides.
 func isRefused(err error) bool { return isValidation(err) || cloud.ErrorCode(err) == "AccessDenied" }
 

@@ -41,7 +41,7 @@ func (a Action) over(s State) bool {
 	return s.Gone()
 }
 
-// token is the action's token as the API takes it: nil without one.
+// token is the action's token, or nil without one.
 func (a Action) token() *string {
 	if a.Token == "" {
 		return nil
@@ -49,7 +49,7 @@ func (a Action) token() *string {
 	return &a.Token
 }
 
-// afterError is the action as the next call names it: by its instance alone if Auto Scaling does not know the token.
+// afterError is the action as the next call names it: without its token if Auto Scaling does not know that.
 func (a Action) afterError(err error) Action {
 	if isNotActive(err) {
 		a.Token = ""

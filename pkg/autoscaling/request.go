@@ -13,15 +13,15 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// fromPreferences returns the preferences as the API takes them. What to do about matching, protected and standby
+// fromPreferences returns the preferences in the API's type. What to do about matching, protected and standby
 // instances is sent always, since the API's defaults differ from the console's; the rest is sent if it is set.
 func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 	out := &types.RefreshPreferences{
-		MinHealthyPercentage:      fromOptional(p.MinHealthy),
-		MaxHealthyPercentage:      fromOptional(p.MaxHealthy),
-		InstanceWarmup:            fromDuration(p.Warmup),
-		CheckpointDelay:           fromDuration(p.CheckpointDelay),
-		BakeTime:                  fromDuration(p.Bake),
+		MinHealthyPercentage:      optional(p.MinHealthy, toInt32),
+		MaxHealthyPercentage:      optional(p.MaxHealthy, toInt32),
+		InstanceWarmup:            optional(p.Warmup, wholeSeconds),
+		CheckpointDelay:           optional(p.CheckpointDelay, wholeSeconds),
+		BakeTime:                  optional(p.Bake, wholeSeconds),
 		AutoRollback:              aws.Bool(p.AutoRollback),
 		SkipMatching:              aws.Bool(p.SkipMatching),
 		ScaleInProtectedInstances: types.ScaleInProtectedInstancesIgnore,
@@ -34,7 +34,7 @@ func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 		out.StandbyInstances = types.StandbyInstances(p.Standby)
 	}
 	for _, percent := range p.Checkpoints {
-		out.CheckpointPercentages = append(out.CheckpointPercentages, toInt32(percent))
+		out.CheckpointPercentages = append(out.CheckpointPercentages, toInt32(&percent))
 	}
 	if len(p.Alarms) > 0 {
 		out.AlarmSpecification = &types.AlarmSpecification{Alarms: p.Alarms}
@@ -42,27 +42,15 @@ func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 	return out
 }
 
-func fromOptional(n *int) *int32 {
-	if n == nil {
-		return nil
-	}
-	return new(toInt32(*n))
-}
-
-// fromDuration rounds up, so that AWS never waits for less than was requested.
-func fromDuration(d *time.Duration) *int32 {
-	if d == nil {
-		return nil
-	}
-	return new(toInt32(int((*d + time.Second - 1) / time.Second)))
+// wholeSeconds rounds up, so that AWS never waits for less than was requested.
+func wholeSeconds(d *time.Duration) int32 {
+	return toInt32(new(int((*d + time.Second - 1) / time.Second)))
 }
 
 // toInt32 keeps a number within what the API can express. AWS refuses what is out of its own bounds.
-func toInt32(n int) int32 {
-	return int32(min(max(n, math.MinInt32), math.MaxInt32))
-}
+func toInt32(n *int) int32 { return int32(min(max(*n, math.MinInt32), math.MaxInt32)) }
 
-// desiredConfiguration is the target as StartInstanceRefresh takes it; nil for a launch configuration.
+// desiredConfiguration is the target in the API's type; nil for a launch configuration.
 func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConfiguration, error) {
 	switch {
 	case t.Source.Mixed != nil:
@@ -75,8 +63,8 @@ func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConf
 	}
 }
 
-// specification names a template by its id alone, or its name alone, and the version. Auto Scaling describes
-// templates by both, and takes one. Source: LaunchTemplateSpecification in the API reference.
+// specification names a template by its id, or by its name if it has no id, and the version. Auto Scaling describes
+// templates by both, and accepts only one. Source: LaunchTemplateSpecification in the API reference.
 func specification(t refresh.Template) *types.LaunchTemplateSpecification {
 	out := &types.LaunchTemplateSpecification{Version: aws.String(cmp.Or(t.Version, refresh.DefaultVersion))}
 	if t.ID != "" {

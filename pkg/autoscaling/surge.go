@@ -61,7 +61,7 @@ func (w *Writer) Lower(ctx context.Context, g refresh.Group) (restored bool, err
 
 func (w *Writer) setDesired(ctx context.Context, group string, desired int) error {
 	_, err := call(ctx, retriedTimeout, w.api.SetDesiredCapacity, &sdk.SetDesiredCapacityInput{
-		AutoScalingGroupName: &group, DesiredCapacity: new(toInt32(desired)), HonorCooldown: aws.Bool(false),
+		AutoScalingGroupName: &group, DesiredCapacity: new(toInt32(&desired)), HonorCooldown: aws.Bool(false),
 	})
 	return wrap(err, "set the desired capacity of group %s to %d", group, desired)
 }

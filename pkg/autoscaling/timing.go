@@ -38,8 +38,8 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 }
 
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's global
-// timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example for want of a
-// permission. The deadline is then that of the shortest hook there can be; an action that has waited for longer
+// timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example if a
+// permission is missing. The deadline is then that of the shortest hook there can be; an action that has waited for longer
 // has another hook, and counts as one that begins now.
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,82 +29,6 @@ func TestTiming(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
-}
-
-func TestTimingIsKeptForFiveMinutes(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		for _, tt := range []struct {
-			after time.Duration
-			calls int
-		}{{0, 1}, {0, 1}, {5*time.Minute - 1, 1}, {1, 2}, {time.Minute, 2}, {time.Hour, 3}} {
-			time.Sleep(tt.after)
-			got, err := h.Timing(t.Context(), action)
-			if want := (Timing{time.Minute, 100 * time.Minute}); err != nil || got != want {
-				t.Errorf("got %v, %v", got, err)
-			}
-			if n := len(f.called("hooks")); n != tt.calls {
-				t.Errorf("%d calls after another %v, want %d", n, tt.after, tt.calls)
-			}
-		}
-		if _, err := h.Timing(t.Context(), Action{Group: "other", Hook: "drain"}); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Hour)
-		if _, err := h.Timing(t.Context(), action); err != nil || len(h.hooks.entries) != 1 {
-			t.Errorf("%d entries, one of which has not expired; %v", len(h.hooks.entries), err)
-		}
-	})
-}
-
-func TestErrorsAreNotCached(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.hooks = func(_ context.Context, n int) ([]types.LifecycleHook, error) {
-			if n == 0 {
-				return nil, errThrottled
-			}
-			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30)}, nil
-		}
-		if _, err := h.Timing(t.Context(), action); !errors.Is(err, errThrottled) || errors.Is(err, ErrGone) {
-			t.Errorf("got %v", err)
-		}
-		if got, err := h.Timing(t.Context(), action); err != nil || got.Heartbeat != 30*time.Second {
-			t.Errorf("got %v, %v", got, err)
-		}
-	})
-}
-
-func TestConcurrentReadsShareACall(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.hooks = func(_ context.Context, _ int) ([]types.LifecycleHook, error) {
-			time.Sleep(time.Second)
-			return []types.LifecycleHook{lifecycleHook("drain", terminating, 30)}, nil
-		}
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				if got, err := h.Timing(t.Context(), action); err != nil || got.Heartbeat != 30*time.Second {
-					t.Errorf("got %v, %v", got, err)
-				}
-			})
-		}
-		wg.Wait()
-		if n := len(f.called("hooks")); n != 1 {
-			t.Errorf("%d calls for 20 reads", n)
-		}
-	})
-}
-
-// TestReadEndsWithItsContext: a process that stops does not wait for an endpoint that does not answer.
-func TestReadEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
-		defer cancel()
-		_, err := h.Timing(ctx, action)
-		if took := time.Since(f.start); !errors.Is(err, errStop) || took != time.Second {
-			t.Errorf("returned after %v: %v", took, err)
-		}
-	})
 }
 
 func TestUnknownHook(t *testing.T) {

@@ -57,45 +57,99 @@ func (c *changes) DeleteTags(
 	return nil, c.note("untag", *in.Tags[0].ResourceId)
 }
 
-func TestRaise(t *testing.T) {
+func (c *changes) SuspendProcesses(
+	_ context.Context, in *sdk.SuspendProcessesInput, _ ...func(*sdk.Options),
+) (*sdk.SuspendProcessesOutput, error) {
+	return nil, c.note("suspend", strings.Join(in.ScalingProcesses, ","))
+}
+
+func (c *changes) ResumeProcesses(
+	_ context.Context, in *sdk.ResumeProcessesInput, _ ...func(*sdk.Options),
+) (*sdk.ResumeProcessesOutput, error) {
+	return nil, c.note("resume", strings.Join(in.ScalingProcesses, ","))
+}
+
+var errDeny = errors.New("denied")
+
+// surgedGroup has a maximum of 5 and a minimum of 2.
+func surgedGroup(desired int, surge string) refresh.Group {
+	g := refresh.Group{Name: "workers", Desired: desired, Min: 2, Max: 5, Tags: map[string]string{}}
+	if surge != "" {
+		g.Tags[refresh.SurgeTag] = surge
+	}
+	return g
+}
+
+func suspendedGroup(ours string, suspended ...string) refresh.Group {
+	return refresh.Group{Name: "workers", Suspended: suspended, Tags: map[string]string{refresh.SuspendedTag: ours}}
+}
+
+func raise(by int) func(context.Context, *Writer, refresh.Group) (any, error) {
+	return func(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Raise(ctx, g, by) }
+}
+
+func lower(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Lower(ctx, g) }
+
+func suspend(processes ...string) func(context.Context, *Writer, refresh.Group) (any, error) {
+	return func(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+		return w.Suspend(ctx, g, processes)
+	}
+}
+
+func release(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Release(ctx, g) }
+
+// TestChangesThatCanBeUndone: a tag says what the trigger changed, from before the change until it is undone.
+func TestChangesThatCanBeUndone(t *testing.T) {
 	t.Parallel()
 	refused := &smithy.GenericAPIError{Code: "ValidationError", Message: "above max value"}
 	for _, tt := range []struct {
-		name    string
-		desired int
-		tag     string
-		by      int
-		fails   map[string]error
-		want    refresh.Surge
-		done    []string
-		failed  string
+		name   string
+		group  refresh.Group
+		do     func(context.Context, *Writer, refresh.Group) (any, error)
+		fails  map[string]error
+		want   string
+		calls  string
+		failed string
 	}{
-		{name: "the tag is set before the capacity", desired: 3, by: 2, want: refresh.Surge{From: 3, To: 5}, done: []string{"tag 3-5", "set 5"}},
-		{name: "above the group's maximum: nothing is changed", desired: 3, by: 3, failed: "from 3 to 6: its maximum is 5"},
-		{name: "by nothing", desired: 3, failed: "by 0"},
-		{name: "an earlier run ended between tag and call", desired: 3, tag: "3-4", by: 2, want: refresh.Surge{From: 3, To: 4}, done: []string{"set 4"}},
-		{name: "raised already", desired: 4, tag: "3-4", by: 1, want: refresh.Surge{From: 3, To: 4}},
-		{name: "a part is undone already", desired: 4, tag: "3-5", by: 2, want: refresh.Surge{From: 3, To: 5}},
-		{name: "lowered by another client since: raised from there", desired: 2, tag: "3-4", by: 1, want: refresh.Surge{From: 2, To: 3}, done: []string{"tag 2-3", "set 3"}},
-		{name: "the group's maximum is below the tag", desired: 4, tag: "4-6", by: 2, failed: "from 4 to 6: its maximum is 5"},
-		{name: "without a tag nothing is raised", desired: 3, by: 1, fails: map[string]error{"tag": errors.New("denied")}, done: []string{"tag 3-4"}, failed: "denied"},
-		{
-			name: "refused: the tag is removed", desired: 3, by: 1, fails: map[string]error{"set": refused},
-			want: refresh.Surge{From: 3, To: 4}, done: []string{"tag 3-4", "set 4", "untag workers"}, failed: "above max value",
-		},
-		{
-			name: "no answer: the tag stays, since the capacity may have been raised", desired: 3, by: 1, fails: map[string]error{"set": errors.New("timeout")},
-			want: refresh.Surge{From: 3, To: 4}, done: []string{"tag 3-4", "set 4"}, failed: "timeout",
-		},
+		{"raise: the tag is set first", surgedGroup(3, ""), raise(2), nil, "3-5", "tag 3-5, set 5", ""},
+		{"raise: above the group's maximum", surgedGroup(3, ""), raise(3), nil, "0-0", "", "from 3 to 6: its maximum is 5"},
+		{"raise: by nothing", surgedGroup(3, ""), raise(0), nil, "0-0", "", "by 0"},
+		{"raise: an earlier run ended between tag and call", surgedGroup(3, "3-4"), raise(2), nil, "3-4", "set 4", ""},
+		{"raise: raised already", surgedGroup(4, "3-4"), raise(1), nil, "3-4", "", ""},
+		{"raise: a part is undone already", surgedGroup(4, "3-5"), raise(2), nil, "3-5", "", ""},
+		{"raise: another client has lowered it since", surgedGroup(2, "3-4"), raise(1), nil, "2-3", "tag 2-3, set 3", ""},
+		{"raise: the group's maximum is below the tag", surgedGroup(4, "4-6"), raise(2), nil, "0-0", "", "from 4 to 6: its maximum is 5"},
+		{"raise: without a tag nothing is raised", surgedGroup(3, ""), raise(1), map[string]error{"tag": errDeny}, "0-0", "tag 3-4", "denied"},
+		{"raise: refused, the tag is removed", surgedGroup(3, ""), raise(1), map[string]error{"set": refused}, "3-4", "tag 3-4, set 4, untag workers", "above max value"},
+		{"raise: no answer, the tag stays", surgedGroup(3, ""), raise(1), map[string]error{"set": errDropped}, "3-4", "tag 3-4, set 4", "connection reset"},
+
+		{"lower: the tag is removed last", surgedGroup(5, "3-5"), lower, nil, "true", "set 3, untag workers", ""},
+		{"lower: not below the group's minimum", surgedGroup(5, "1-5"), lower, nil, "true", "set 2, untag workers", ""},
+		{"lower: a part is undone already", surgedGroup(4, "3-5"), lower, nil, "true", "set 3, untag workers", ""},
+		{"lower: all is undone already", surgedGroup(3, "3-5"), lower, nil, "false", "untag workers", ""},
+		{"lower: another client has raised it", surgedGroup(5, "3-4"), lower, nil, "false", "untag workers", ""},
+		{"lower: another client has lowered it", surgedGroup(2, "3-5"), lower, nil, "false", "untag workers", ""},
+		{"lower: an invalid tag", surgedGroup(4, "x"), lower, nil, "false", "untag workers", ""},
+		{"lower: no tag", surgedGroup(4, ""), lower, nil, "false", "", ""},
+		{"lower: refused, the tag stays", surgedGroup(5, "3-5"), lower, map[string]error{"set": errDeny}, "false", "set 3", "denied"},
+
+		{"suspend: the tag is set first", suspendedGroup(""), suspend("A", "B"), nil, "[A B]", "tag A B, suspend A,B", ""},
+		{"suspend: another client has suspended one", suspendedGroup("", "A"), suspend("A", "C"), nil, "[C]", "tag C, suspend C", ""},
+		{"suspend: another client has suspended all", suspendedGroup("", "A"), suspend("A"), nil, "[]", "", ""},
+		{"suspend: an earlier run has suspended all", suspendedGroup("A", "A"), suspend("A"), nil, "[]", "", ""},
+		{"suspend: an earlier run ended between tag and call", suspendedGroup("A"), suspend("A"), nil, "[A]", "suspend A", ""},
+		{"suspend: one more than an earlier run", suspendedGroup("A", "A"), suspend("A", "C"), nil, "[C]", "tag A C, suspend C", ""},
+		{"suspend: without a tag nothing is suspended", suspendedGroup(""), suspend("A"), map[string]error{"tag": errDeny}, "[]", "tag A", "denied"},
+		{"suspend: refused, the tag stays", suspendedGroup(""), suspend("A"), map[string]error{"suspend": errDeny}, "[]", "tag A, suspend A", "denied"},
+
+		{"release: the tag is removed last", suspendedGroup("A C"), release, nil, "[A C]", "resume A,C, untag workers", ""},
+		{"release: no tag", suspendedGroup(""), release, nil, "[]", "", ""},
+		{"release: refused, the tag stays", suspendedGroup("A"), release, map[string]error{"resume": errDeny}, "[]", "resume A", "denied"},
 	} {
-		g := refresh.Group{Name: "workers", Desired: tt.desired, Max: 5, Tags: map[string]string{}}
-		if tt.tag != "" {
-			g.Tags[refresh.SurgeTag] = tt.tag
-		}
 		api := &changes{fails: tt.fails}
-		got, err := NewWriter(api).Raise(t.Context(), g, tt.by)
-		if got != tt.want || !slices.Equal(api.done, tt.done) || !fails(err, tt.failed) {
-			t.Errorf("%s: got %v, %v, done %v", tt.name, got, err, api.done)
+		got, err := tt.do(t.Context(), NewWriter(api), tt.group)
+		if fmt.Sprint(got) != tt.want || strings.Join(api.done, ", ") != tt.calls || !fails(err, tt.failed) {
+			t.Errorf("%s: got %v, %v, calls %v", tt.name, got, err, api.done)
 		}
 	}
 }
@@ -106,39 +160,6 @@ func fails(err error, text string) bool {
 		return text == "" && err == nil
 	}
 	return strings.Contains(err.Error(), text)
-}
-
-func TestLower(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		desired int
-		tag     string
-		fails   map[string]error
-		want    bool
-		done    []string
-		failed  string
-	}{
-		{name: "the tag is removed last", desired: 5, tag: "3-5", want: true, done: []string{"set 3", "untag workers"}},
-		{name: "not below the group's minimum", desired: 5, tag: "1-5", want: true, done: []string{"set 2", "untag workers"}},
-		{name: "a part is undone already", desired: 4, tag: "3-5", want: true, done: []string{"set 3", "untag workers"}},
-		{name: "undone already: only the tag is removed", desired: 3, tag: "3-5", done: []string{"untag workers"}},
-		{name: "raised by another client: only the tag is removed", desired: 5, tag: "3-4", done: []string{"untag workers"}},
-		{name: "lowered by another client: only the tag is removed", desired: 2, tag: "3-5", done: []string{"untag workers"}},
-		{name: "an invalid tag is removed", desired: 4, tag: "x", done: []string{"untag workers"}},
-		{name: "no tag", desired: 4},
-		{name: "refused: the tag stays", desired: 5, tag: "3-5", fails: map[string]error{"set": errors.New("denied")}, done: []string{"set 3"}, failed: "denied"},
-	} {
-		g := refresh.Group{Name: "workers", Desired: tt.desired, Min: 2, Max: 5, Tags: map[string]string{}}
-		if tt.tag != "" {
-			g.Tags[refresh.SurgeTag] = tt.tag
-		}
-		api := &changes{fails: tt.fails}
-		got, err := NewWriter(api).Lower(t.Context(), g)
-		if got != tt.want || !slices.Equal(api.done, tt.done) || !fails(err, tt.failed) {
-			t.Errorf("%s: got %v, %v, done %v", tt.name, got, err, api.done)
-		}
-	}
 }
 
 func TestStartDesiredConfiguration(t *testing.T) {

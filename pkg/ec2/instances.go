@@ -82,11 +82,7 @@ func (i *Instances) Describe(ctx context.Context, id string) (Instance, error) {
 
 func (i *Instances) describe(ctx context.Context, ids []string) []batch.Result[Instance] {
 	found, err := i.matching(ctx, "instance-id", ids)
-	results := make([]batch.Result[Instance], len(ids))
-	for n, id := range ids {
-		results[n] = batch.Result[Instance]{Value: found[id], Err: err}
-	}
-	return results
+	return batch.Results(ids, found, err)
 }
 
 // InReservation returns the ids of the instances that run in a Capacity Reservation or a Capacity Block.
@@ -108,7 +104,10 @@ func (i *Instances) matching(ctx context.Context, filter string, values []string
 	err := eachInstance(ctx, i.api, callTimeout, filter, values, func(one types.Instance) {
 		found[aws.ToString(one.InstanceId)] = toInstance(one)
 	})
-	return found, err
+	if err != nil {
+		return nil, err // what the pages before had is incomplete
+	}
+	return found, nil
 }
 
 // eachInstance calls visit with every instance for which the filter has one of the values. Each page may take as long
@@ -120,18 +119,35 @@ func eachInstance(
 	pages := sdk.NewDescribeInstancesPaginator(api, &sdk.DescribeInstancesInput{
 		Filters: []types.Filter{{Name: aws.String(filter), Values: unique(values)}},
 	})
-	for pages.HasMorePages() {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		out, err := pages.NextPage(ctx)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("describe instances: %w", err)
-		}
+	err := eachPage(ctx, limit, pages, func(out *sdk.DescribeInstancesOutput) {
 		for _, r := range out.Reservations {
 			for _, one := range r.Instances {
 				visit(one)
 			}
 		}
+	})
+	if err != nil {
+		return fmt.Errorf("describe instances: %w", err)
+	}
+	return nil
+}
+
+// paginator is implemented by the SDK's paginators.
+type paginator[Out any] interface {
+	HasMorePages() bool
+	NextPage(ctx context.Context, options ...func(*sdk.Options)) (*Out, error)
+}
+
+// eachPage calls visit with every page. Each may take as long as limit.
+func eachPage[Out any](ctx context.Context, limit time.Duration, pages paginator[Out], visit func(*Out)) error {
+	for pages.HasMorePages() {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		out, err := pages.NextPage(ctx)
+		cancel()
+		if err != nil {
+			return err
+		}
+		visit(out)
 	}
 	return nil
 }
@@ -159,16 +175,10 @@ func (i *Instances) HasScheduledEvent(ctx context.Context, id string) (bool, err
 // schedule answers all questions by one list of the events in the Region: there are few, often at the same time.
 func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[bool] {
 	scheduled, err := i.allScheduled(ctx)
-	results := make([]batch.Result[bool], len(ids))
-	for n, id := range ids {
-		results[n] = batch.Result[bool]{Value: scheduled[id], Err: err}
-	}
-	return results
+	return batch.Results(ids, scheduled, err)
 }
 
 func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	var codes []string
 	for _, code := range types.EventCode("").Values() {
 		codes = append(codes, string(code))
@@ -178,16 +188,15 @@ func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
 		IncludeAllInstances: aws.Bool(true),
 		Filters:             []types.Filter{{Name: aws.String("event.code"), Values: codes}},
 	})
-	for pages.HasMorePages() {
-		out, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("describe scheduled events: %w", err)
-		}
+	err := eachPage(ctx, callTimeout, pages, func(out *sdk.DescribeInstanceStatusOutput) {
 		for _, one := range out.InstanceStatuses {
 			if slices.ContainsFunc(one.Events, isUnfinished) {
 				scheduled[aws.ToString(one.InstanceId)] = true
 			}
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe scheduled events: %w", err)
 	}
 	return scheduled, nil
 }

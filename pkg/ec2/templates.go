@@ -192,16 +192,13 @@ func (r *LaunchReader) readVersions(
 		in.LaunchTemplateName = aws.String(out.Name)
 	}
 	pages := sdk.NewDescribeLaunchTemplateVersionsPaginator(r.api, in)
-	for pages.HasMorePages() {
-		ctx, cancel := context.WithTimeout(ctx, retriedTimeout)
-		page, err := pages.NextPage(ctx)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("describe versions of launch template %s: %w", cmp.Or(out.Name, out.ID), err)
-		}
+	err := eachPage(ctx, retriedTimeout, pages, func(page *sdk.DescribeLaunchTemplateVersionsOutput) {
 		for _, v := range page.LaunchTemplateVersions {
 			addVersion(out, v)
 		}
+	})
+	if err != nil {
+		return fmt.Errorf("describe versions of launch template %s: %w", cmp.Or(out.Name, out.ID), err)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package ec2
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -65,40 +65,26 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// TestAddVersion: versions are listed in any order, some of them twice, and may lack everything but a number.
 func TestAddVersion(t *testing.T) {
 	t.Parallel()
-	version := func(number int64, image string, preferred bool) types.LaunchTemplateVersion {
-		return types.LaunchTemplateVersion{
-			LaunchTemplateId: aws.String("lt-1"), LaunchTemplateName: aws.String("node"), VersionNumber: aws.Int64(number),
-			DefaultVersion: aws.Bool(preferred), LaunchTemplateData: &types.ResponseLaunchTemplateData{ImageId: aws.String(image)},
+	got := refresh.LaunchTemplate{Images: map[int]string{}}
+	for number, isDefault := range map[int64]bool{2: false, 9: false, 3: true} {
+		for range 2 {
+			addVersion(&got, types.LaunchTemplateVersion{
+				LaunchTemplateId: aws.String("lt-1"), LaunchTemplateName: aws.String("node"), VersionNumber: aws.Int64(number),
+				DefaultVersion:     aws.Bool(isDefault),
+				LaunchTemplateData: &types.ResponseLaunchTemplateData{ImageId: aws.String(fmt.Sprint("ami-", number))},
+			})
 		}
 	}
-	one := refresh.LaunchTemplate{ID: "lt-1", Name: "node", Latest: 1, Default: 1, Images: map[int]string{1: "ami-1"}}
-	for _, tt := range []struct {
-		name     string
-		versions []types.LaunchTemplateVersion
-		want     refresh.LaunchTemplate
-	}{
-		{"one version that is both", []types.LaunchTemplateVersion{version(1, "ami-1", true)}, one},
-		{"a version that is listed twice", []types.LaunchTemplateVersion{version(1, "ami-1", true), version(1, "ami-1", true)}, one},
-		{
-			"in any order",
-			[]types.LaunchTemplateVersion{version(2, "ami-2", false), version(9, "ami-9", false), version(3, "ami-3", true)},
-			refresh.LaunchTemplate{ID: "lt-1", Name: "node", Latest: 9, Default: 3, Images: map[int]string{2: "ami-2", 3: "ami-3", 9: "ami-9"}},
-		},
-		{
-			"a version without data", []types.LaunchTemplateVersion{{VersionNumber: aws.Int64(4)}},
-			refresh.LaunchTemplate{Latest: 4, Images: map[int]string{4: ""}},
-		},
-		{"an empty version", []types.LaunchTemplateVersion{{}}, refresh.LaunchTemplate{Images: map[int]string{}}},
-	} {
-		got := refresh.LaunchTemplate{Images: map[int]string{}}
-		for _, v := range tt.versions {
-			addVersion(&got, v)
-		}
-		if !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
-		}
+	addVersion(&got, types.LaunchTemplateVersion{VersionNumber: aws.Int64(4)})
+	addVersion(&got, types.LaunchTemplateVersion{})
+	want := refresh.LaunchTemplate{
+		ID: "lt-1", Name: "node", Latest: 9, Default: 3, Images: map[int]string{2: "ami-2", 3: "ami-3", 4: "", 9: "ami-9"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -177,28 +163,6 @@ func TestTemplatesResolveOnlyWhatIsLaunched(t *testing.T) {
 	}
 }
 
-func TestErrorCodes(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		code                  string
-		noTemplate, noVersion bool
-	}{
-		{"InvalidLaunchTemplateId.NotFound", true, false},
-		{"InvalidLaunchTemplateName.NotFoundException", true, false},
-		{"InvalidLaunchTemplateId.VersionNotFound", false, true},
-		{"InvalidLaunchTemplateId.Malformed", false, false},
-		{"UnauthorizedOperation", false, false},
-	} {
-		err := error(&smithy.GenericAPIError{Code: tt.code})
-		if isNoTemplate(err) != tt.noTemplate || isNoVersion(err) != tt.noVersion {
-			t.Errorf("%s: no template %v, no version %v", tt.code, isNoTemplate(err), isNoVersion(err))
-		}
-	}
-	if err := errors.New("no answer"); isNoTemplate(err) || isNoVersion(err) {
-		t.Error("an error without a code has a meaning")
-	}
-}
-
 // createVersions creates a template with the images ami-1, ami-2 and so on.
 func createVersions(t *testing.T, client *sdk.Client, name string, images ...string) (id string) {
 	t.Helper()
@@ -220,7 +184,8 @@ func TestHTTPTemplates(t *testing.T) {
 	s, client := simulate(t)
 	r := NewLaunchReader(client)
 	id := createVersions(t, client, "node", "ami-1", "ami-2", "ami-3")
-	known, err := r.Templates(bounded(t), []refresh.Group{on(id, "$Latest"), on(id, "2")}, "")
+	groups := []refresh.Group{on(id, "$Latest"), on(id, "2"), on(id, "$Latest"), on(id, "")}
+	known, err := r.Templates(bounded(t), groups, "")
 	must(t, err)
 	want := refresh.NewTemplates(refresh.LaunchTemplate{
 		ID: id, Name: "node", Latest: 3, Default: 1, Images: map[int]string{1: "ami-1", 2: "ami-2", 3: "ami-3"},
@@ -230,7 +195,7 @@ func TestHTTPTemplates(t *testing.T) {
 		t.Errorf("got %+v, want %+v", known, want)
 	}
 	if calls := s.Calls("ec2", "DescribeLaunchTemplateVersions"); len(calls) != 1 {
-		t.Errorf("%d calls for one template", len(calls))
+		t.Errorf("%d calls for one template of %d groups", len(calls), len(groups))
 	}
 }
 
@@ -251,29 +216,12 @@ func TestHTTPMissingTemplates(t *testing.T) {
 			t.Errorf("a template that does not exist is %+v, %v", got, err)
 		}
 	}
-	s.Inject(awsim.Fault{Action: "DescribeLaunchTemplateVersions", Code: "UnauthorizedOperation", Status: 403})
-	if _, err := r.Templates(bounded(t), []refresh.Group{on("lt-00000000000000000", "")}, ""); err == nil ||
-		!strings.Contains(err.Error(), "launch template lt-00000000000000000") {
-		t.Errorf("a call that is denied returns %v", err)
-	}
-}
-
-// TestHTTPTemplatesOfManyGroups: the number of calls grows with the templates, not with the groups.
-func TestHTTPTemplatesOfManyGroups(t *testing.T) {
-	t.Parallel()
-	s, client := simulate(t)
-	const templates = 20
-	ids := make([]string, templates)
-	for n := range templates {
-		ids[n] = createVersions(t, client, "node-"+string(rune('a'+n)), "ami-1")
-	}
-	var groups []refresh.Group
-	for n := range 10 * templates {
-		groups = append(groups, on(ids[n%templates], ""))
-	}
-	_, err := NewLaunchReader(client).Templates(bounded(t), groups, "")
-	must(t, err)
-	if calls := s.Requests()["ec2.DescribeLaunchTemplateVersions"]; calls != templates {
-		t.Errorf("%d calls for %d templates", calls, templates)
+	for _, code := range []string{"UnauthorizedOperation", "InvalidLaunchTemplateId.Malformed"} {
+		remove := s.Inject(awsim.Fault{Action: "DescribeLaunchTemplateVersions", Code: code, Status: 403})
+		_, err := r.Templates(bounded(t), []refresh.Group{on("lt-00000000000000000", "")}, "")
+		if cloud.ErrorCode(err) != code || !strings.Contains(err.Error(), "launch template lt-00000000000000000") {
+			t.Errorf("a call that is refused by %s returns %v", code, err)
+		}
+		remove()
 	}
 }

@@ -16,26 +16,33 @@ type candidate struct {
 
 // sourceReasons is how the instance differs from what the group would launch instead of it.
 func (t Templates) sourceReasons(i Instance, target Target) []Reason {
-	s := target.Source
-	switch {
-	case s.Mixed == nil && s.Template == nil && s.Configuration == "":
+	switch s := target.Source; {
+	case s == (Source{}):
 		return nil
 	case i.Template == nil && i.Configuration == "":
 		// An instance refresh does not skip these. Source: AutoScalingInstanceDetails in the API reference, of
 		// instances that were attached.
 		return []Reason{{CodeUnknown, "what it was launched from is unknown, as of an attached instance; " +
 			target.intro() + target.Text}}
-	case i.Template == nil && (s.Mixed != nil || s.Template != nil):
+	case s.Configuration != "":
+		return configurationReasons(i, target)
+	case i.Template == nil:
 		return []Reason{{CodeSource, fmt.Sprintf("launched from launch configuration %s, %s%s",
 			i.Configuration, target.intro(), target.Text)}}
-	case s.Mixed != nil || s.Template != nil:
+	default:
 		return t.templateReasons(i, target)
+	}
+}
+
+// configurationReasons is how the instance differs from one of the target's launch configuration.
+func configurationReasons(i Instance, target Target) []Reason {
+	switch {
 	case i.Template != nil:
 		return []Reason{{CodeSource, fmt.Sprintf("launched from launch template %s, %s%s",
 			i.Template.describe(i.Template.Version), target.intro(), target.Text)}}
-	case i.Configuration != s.Configuration:
+	case i.Configuration != target.Source.Configuration:
 		return []Reason{{CodeConfiguration, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.intro(), s.Configuration)}}
+			i.Configuration, target.intro(), target.Source.Configuration)}}
 	default:
 		return nil
 	}

@@ -1,0 +1,85 @@
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newCache returns a cache whose reads take a second and return their number. The first one fails.
+func newCache() *cache[int] {
+	reads := 0
+	return &cache[int]{keep: time.Minute, read: func(context.Context, string) (int, error) {
+		time.Sleep(time.Second)
+		if reads++; reads == 1 {
+			return 0, errThrottled
+		}
+		return reads, nil
+	}}
+}
+
+func TestCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache()
+		if _, err := c.get(t.Context(), groupName); !errors.Is(err, errThrottled) {
+			t.Errorf("got %v, want the error of read", err)
+		}
+		for _, tt := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 2}, {0, 2}, {time.Minute - 1, 2}, {1, 3}, {30 * time.Second, 3}, {time.Hour, 4}} {
+			time.Sleep(tt.after)
+			if got, err := c.get(t.Context(), groupName); got != tt.want || err != nil {
+				t.Errorf("after another %v: read %d, %v; want read %d", tt.after, got, err, tt.want)
+			}
+		}
+		c.forget(groupName)
+		if got, _ := c.get(t.Context(), groupName); got != 5 {
+			t.Errorf("after forget: read %d", got)
+		}
+		time.Sleep(time.Hour)
+		if _, err := c.get(t.Context(), "other"); err != nil || len(c.entries) != 1 {
+			t.Errorf("%d entries, one of which has not expired; %v", len(c.entries), err)
+		}
+	})
+}
+
+func TestConcurrentReadsShareACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache()
+		_, _ = c.get(t.Context(), groupName)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if got, err := c.get(t.Context(), groupName); got != 2 || err != nil {
+					t.Errorf("read %d, %v", got, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestReadEndsWithItsContext: a process that stops does not wait for an endpoint that does not answer.
+func TestReadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errStop)
+		defer cancel()
+		_, err := newCache().get(ctx, groupName)
+		if took := time.Since(start); !errors.Is(err, errStop) || took != time.Millisecond {
+			t.Errorf("returned after %v: %v", took, err)
+		}
+		time.Sleep(time.Second) // the call continues
+	})
+}
+
+func TestHowLongAnswersAreKept(t *testing.T) {
+	g := newGroups(newAPI(), Config{}, queueURL)
+	if g.hooks.keep != 5*time.Minute || g.clusters.keep != 5*time.Minute || g.refreshes.keep != 30*time.Second {
+		t.Errorf("hooks are kept for %v, clusters for %v, refreshes for %v", g.hooks.keep, g.clusters.keep, g.refreshes.keep)
+	}
+}
