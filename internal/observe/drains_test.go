@@ -132,7 +132,7 @@ func podFacts() []fact {
 		}, "info", "EvictionPostponed", false, "has been waiting since "+since+", because its annotation forbids the eviction"),
 		blocked("by configuration", func(s subject) drain.Waiting {
 			return s.held(drain.WaitedFor, "", "a Job's")
-		}, "info", "EvictionPostponed", false, "has been waiting since "+since+", because the agent is configured to let it finish: a Job's"),
+		}, "info", "EvictionPostponed", false, "has been waiting since "+since+", because the agent is configured to wait: a Job's"),
 		{
 			name: "PodForced, at the deadline", record: func(r *recorder, s subject) {
 				r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Why: drain.AtDeadline})

@@ -65,14 +65,15 @@ func New(
 	m.startAtZero(outcomes)
 	m.launches.register(registry)
 	return &Observer{
-		log: log, metrics: m, events: events, conditions: conditions, drains: drains{byUID: map[string]*recordedDrain{}},
+		log: log, metrics: m, events: events, conditions: conditions,
+		drains: drains{byUID: map[string]*recordedDrain{}},
 	}
 }
 
 func newMetrics() metrics {
 	return metrics{
 		messages:     counters("messages_total", "Deliveries of SQS messages, by outcome.", "outcome"),
-		refused:      counters("messages_refused_total", "Messages that the agent cannot handle, by reason.", "reason"),
+		refused:      counters("messages_refused_total", "Messages that the agent refused, by reason.", "reason"),
 		events:       counters("events_total", "Events received, by kind.", "kind"),
 		terminations: counters("terminations_total", "Terminations, by outcome.", "outcome"),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -82,8 +83,8 @@ func newMetrics() metrics {
 			1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4*3600, 12*3600, 48*3600),
 		results:  counters("drains_total", "Drains of nodes, by result.", "result"),
 		pods:     counters("pods_total", "Pods that were evicted, or whose eviction was blocked.", "action"),
-		forced:   counters("pods_forced_total", "Pods deleted despite their budget or their opt-out, by reason.", "reason"),
-		refusals: counters("evictions_refused_total", "Evictions and deletions that the API server refused, by reason.", "reason"),
+		forced:   counters("pods_forced_total", "Pods deleted despite a budget or opt-out, by reason.", "reason"),
+		refusals: counters("evictions_refused_total", "Evictions that failed, by reason.", "reason"),
 		waits: histogram("eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",
 			0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 4*3600, 12*3600, 48*3600),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
