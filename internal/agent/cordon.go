@@ -111,8 +111,8 @@ func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (
 	return mark, err
 }
 
-// keepTrying goes on trying to cordon the node during its drain, until the returned function is called.
-func (c *cordoner) keepTrying(
+// cordonDuringDrain continues to try to cordon the node, until the returned function is called.
+func (c *cordoner) cordonDuringDrain(
 	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
 ) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
