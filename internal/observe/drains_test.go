@@ -21,10 +21,7 @@ func podFacts() []fact {
 		figures  = "it allows 0 disruptions now: 2 of its 3 pods are healthy, and it asks for 2"
 		never    = "it never allows a disruption: 1 of its 1 pods are healthy, and it asks for 1"
 	)
-	line := func(more fields) fields {
-		more["node"] = "node-1"
-		return more
-	}
+	line := func(more fields) fields { more["node"] = "node-1"; return more }
 	budgets := make([]drain.WaitCount, 7)
 	for i := range budgets {
 		budgets[i] = drain.WaitCount{Reason: drain.BlockedByBudget, Budget: fmt.Sprintf("shop/%d", i), Pods: 9 - i}
@@ -86,8 +83,7 @@ func podFacts() []fact {
 			name: "DrainProgressed, waiting for volumes", record: func(r *recorder, s subject) {
 				r.DrainProgressed(s.progress(0, drain.WaitCount{Reason: drain.VolumesAttached, Pods: 2}))
 			},
-			line:    line(fields{"left": 0.0, "blocked": 0.0}),
-			metrics: samples{`pods_waiting{reason="volumes-attached"}`: 2},
+			line: line(fields{"left": 0.0, "blocked": 0.0}), metrics: samples{`pods_waiting{reason="volumes-attached"}`: 2},
 			conditions: []string{"node-1 (uid-1) drained=false final=false Draining: 0 of 5 pods left; " +
 				drain.WaitCount{Reason: drain.VolumesAttached, Pods: 2}.String()},
 		},

@@ -51,8 +51,7 @@ func facts() []fact {
 		},
 		{
 			name: "MessageSettled, dropped", record: func(r *recorder, s subject) { r.MessageSettled(s.message, queue.Dropped, errOutage) },
-			line:    fields{"level": "warn", "message_id": "m-1", "outcome": "dropped"},
-			metrics: samples{`messages_total{outcome="dropped"}`: 1},
+			line: fields{"level": "warn", "message_id": "m-1", "outcome": "dropped"}, metrics: samples{`messages_total{outcome="dropped"}`: 1},
 		},
 		{
 			name: "MessageRefused", record: func(r *recorder, s subject) {
@@ -81,8 +80,7 @@ func facts() []fact {
 		},
 		{
 			name: "LeadershipStarted", record: func(r *recorder, _ subject) { r.LeadershipStarted() },
-			line:    fields{"level": "info", "message": "started leading"},
-			metrics: samples{"leader": 1},
+			line: fields{"level": "info", "message": "started leading"}, metrics: samples{"leader": 1},
 		},
 		{
 			name: "LeadershipEnded", record: func(r *recorder, _ subject) { r.LeadershipEnded(errOutage) },
@@ -90,8 +88,7 @@ func facts() []fact {
 		},
 		{
 			name: "LeaderChanged", record: func(r *recorder, _ subject) { r.LeaderChanged("agent-b") },
-			line:    fields{"level": "info", "message": "leader changed", "leader": "agent-b"},
-			metrics: samples{"leader_transitions_total": 1},
+			line: fields{"level": "info", "message": "leader changed", "leader": "agent-b"}, metrics: samples{"leader_transitions_total": 1},
 		},
 		{
 			name: "LeaderChanged, none", record: func(r *recorder, _ subject) { r.LeaderChanged("") },
@@ -110,12 +107,10 @@ func facts() []fact {
 		},
 		{
 			name: "TerminationStarted", record: func(r *recorder, s subject) { r.TerminationStarted(s.event) },
-			line:    action(fields{"level": "info"}),
-			metrics: samples{"terminations_active": 1},
+			line: action(fields{"level": "info"}), metrics: samples{"terminations_active": 1},
 		},
 		{
-			name: "NodeAwaited", record: func(r *recorder, s subject) { r.NodeAwaited(s.event) },
-			line: action(fields{"level": "info"}),
+			name: "NodeAwaited", record: func(r *recorder, s subject) { r.NodeAwaited(s.event) }, line: action(fields{"level": "info"}),
 		},
 		{
 			name: "NodeCordoned", record: func(r *recorder, s subject) { r.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline}) },
@@ -147,8 +142,7 @@ func facts() []fact {
 		},
 		{
 			name: "Resynced, and messages were lost", record: func(r *recorder, _ subject) { r.Resynced(40, 0, 2) },
-			line:    fields{"level": "debug", "instances": 40.0, "found": 0.0},
-			metrics: samples{"messages_lost_total": 2},
+			line: fields{"level": "debug", "instances": 40.0, "found": 0.0}, metrics: samples{"messages_lost_total": 2},
 		},
 		{
 			name: "Resynced, and found nothing", record: func(r *recorder, _ subject) { r.Resynced(40, 0, 0) },
@@ -156,8 +150,7 @@ func facts() []fact {
 		},
 		{
 			name: "ResyncFailed", record: func(r *recorder, _ subject) { r.ResyncFailed(errOutage) },
-			line:    fields{"level": "warn", "api": "autoscaling", "error": "no answer"},
-			metrics: samples{`api_errors_total{api="autoscaling"}`: 1},
+			line: fields{"level": "warn", "api": "autoscaling", "error": "no answer"}, metrics: samples{`api_errors_total{api="autoscaling"}`: 1},
 		},
 		{
 			name: "NodeUncordoned", record: func(r *recorder, s subject) { r.NodeUncordoned(s.node, "it is not terminating") },
@@ -228,8 +221,7 @@ func facts() []fact {
 		},
 		{
 			name: "Retrying", record: func(r *recorder, s subject) { r.Retrying(s.event, "mark node "+s.node.Name, errOutage) },
-			line:    action(fields{"level": "warn", "operation": "mark node node-1", "error": "no answer"}),
-			metrics: samples{"step_retries_total": 1},
+			line: action(fields{"level": "warn", "operation": "mark node node-1", "error": "no answer"}), metrics: samples{"step_retries_total": 1},
 		},
 		{
 			name: "HeartbeatSent", record: func(r *recorder, s subject) { r.HeartbeatSent(s.action) },

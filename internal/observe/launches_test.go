@@ -26,15 +26,13 @@ func launchFacts() []fact {
 		maps.Copy(moved, metrics)
 		return fact{
 			name: "LaunchEnded, " + string(outcome), record: func(r *recorder, s subject) { r.LaunchEnded(s.event, outcome, time.Minute) },
-			line:    action(fields{"level": level, "message": "launch ended", "outcome": string(outcome)}),
-			metrics: moved,
+			line: action(fields{"level": level, "message": "launch ended", "outcome": string(outcome)}), metrics: moved,
 		}
 	}
 	return []fact{
 		{
 			name: "LaunchStarted", record: func(r *recorder, s subject) { r.LaunchStarted(s.event) },
-			line:    action(fields{"level": "info", "message": "launch started"}),
-			metrics: samples{"launches_active": 1},
+			line: action(fields{"level": "info", "message": "launch started"}), metrics: samples{"launches_active": 1},
 		},
 		{
 			name: "LaunchWaiting", record: func(r *recorder, s subject) { r.LaunchWaiting(s.event, s.node.Name, missing) },
