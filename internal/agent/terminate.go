@@ -99,7 +99,8 @@ func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, err
 	return outcome, nil
 }
 
-// drainInstance moves the pods of a terminating instance to other nodes.
+// drainInstance evicts the pods of a terminating instance. It evicts none before AWS has confirmed the event,
+// and before all nodes that terminate at the same time are cordoned.
 func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome, error) {
 	cordoned := t.announceCordon(e)
 	defer cordoned()
