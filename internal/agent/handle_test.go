@@ -193,7 +193,8 @@ func TestDryRun(t *testing.T) {
 	}{
 		{
 			"hook", func(f *fixture) queue.Message { return message("drain", f.start) },
-			[]string{"drain node-1 until 1h0m0s"}, "ended drained",
+			[]string{"drain node-1 until 1h0m0s"},
+			"ended drained",
 		},
 		{"Spot interruption", spotWarning, []string{"drain node-1 until 1m55s"}, "ended drained"},
 		{"replacement", rebalance, nil, "ended replaced"},

@@ -99,7 +99,8 @@ func facts() []fact {
 // waiting are what pods wait for: two budgets and a tier, seven budgets, volumes.
 func waiting() (some, many, volumes []drain.WaitCount) {
 	some = []drain.WaitCount{
-		{Reason: drain.BlockedByBudget, Budget: "shop/api", Pods: 2}, {Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1},
+		{Reason: drain.BlockedByBudget, Budget: "shop/api", Pods: 2},
+		{Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1},
 		{Reason: drain.LaterTier, Pods: 1},
 	}
 	for i := range 7 {
