@@ -18,7 +18,8 @@ var version = "dev"
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// run returns the exit code: 0 after SIGINT or SIGTERM, 1 after a failure, 2 for wrong usage or configuration.
+// run returns the exit code: 0 after SIGINT or SIGTERM, 1 after a failure, 2 for wrong usage or
+// configuration.
 func run(args, environ []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		return app.Answer(args, version, stdout, stderr)

@@ -119,40 +119,31 @@ func New(
 		groups, nodes, drainer = dryAutoScaling{groups}, dryNodes{nodes}, dryDrainer{drainer}
 		cfg.HandOver = nil
 	}
-	var (
-		retries   = retrier{o}
-		inflight  = new(inflight)
-		drains    = new(sharedDrains)
-		history   = new(drainHistory)
-		completed = new(completedActions)
-		lost      = new(lostMessages)
-		protector = &protector{groups: groups, nodes: nodes, observer: o}
-		confirmer = &confirmer{cfg: cfg, groups: groups, instances: instances, nodes: nodes, retries: retries}
-		cordoner  = &cordoner{
-			cfg: cfg, actions: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
-			drains: drains, history: history,
-		}
-		terminator = &terminator{
-			cfg: cfg, actions: groups, nodes: nodes, drainer: drainer, observer: o, retries: retries,
-			confirmer: confirmer, cordoner: cordoner, inflight: inflight, drains: drains, history: history,
-			completed: completed,
-		}
-	)
-	a := &Agent{
-		dryRun: cfg.DryRun, hooks: groups, observer: o, lost: lost, terminator: terminator,
-		notices: &noticeHandler{
-			cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
-			terminator: terminator,
-		},
-		launcher: &launcher{
-			cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, launches: launches, observer: o,
-			retries: retries, confirmer: confirmer, protector: protector, inflight: inflight, completed: completed,
-		},
+	retries := retrier{o}
+	confirmer := &confirmer{cfg: cfg, groups: groups, instances: instances, nodes: nodes, retries: retries}
+	t := &terminator{
+		cfg: cfg, actions: groups, nodes: nodes, drainer: drainer, observer: o, retries: retries,
+		confirmer: confirmer, inflight: new(inflight), drains: new(sharedDrains), history: new(drainHistory),
+		completed: new(completedActions),
+	}
+	t.cordoner = &cordoner{
+		cfg: cfg, actions: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
+		drains: t.drains, history: t.history,
+	}
+	l := &launcher{
+		cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, launches: launches, observer: o,
+		retries: retries, confirmer: confirmer, inflight: t.inflight, completed: t.completed,
+		protector: &protector{groups: groups, nodes: nodes, observer: o},
+	}
+	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l}
+	a.lost = new(lostMessages)
+	a.notices = &noticeHandler{
+		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries, terminator: t,
 	}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
-		confirmer: confirmer, cordoner: cordoner, protector: protector, inflight: inflight, drains: drains,
-		history: history, completed: completed, lost: lost,
+		confirmer: confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
+		history: t.history, completed: t.completed, lost: a.lost,
 	}
 	return a
 }

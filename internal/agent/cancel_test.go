@@ -23,45 +23,38 @@ func TestDuringADrain(t *testing.T) {
 		steps         []string // until the second is handled
 	}{
 		{
-			name:  "the maintenance is canceled: uncordoned",
-			first: maintenance, second: canceledMaintenance,
+			name: "the maintenance is canceled: uncordoned", first: maintenance, second: canceledMaintenance,
 			steps: []string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s", "uncordon"},
 		},
 		{
 			name: "the maintenance is canceled after the drain: uncordoned", given: func(f *fixture) { f.drainTakes = time.Second },
-			first: maintenance, second: canceledMaintenance,
-			steps: append(drainedWithoutHook("1h0m0s"), "uncordon"),
+			first: maintenance, second: canceledMaintenance, steps: append(drainedWithoutHook("1h0m0s"), "uncordon"),
 		},
 		{
 			name: "the canceled maintenance is still scheduled: the drain continues", given: func(f *fixture) {
 				f.scheduled = func(time.Duration) (bool, error) { return true, nil }
 			},
-			first: maintenance, second: canceledMaintenance,
-			steps: []string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
+			first: maintenance, second: canceledMaintenance, steps: []string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
 		},
 		{
-			name: "canceled maintenance of a node that is not cordoned", second: canceledMaintenance,
-			steps: []string{},
+			name: "canceled maintenance of a node that is not cordoned", second: canceledMaintenance, steps: []string{},
 		},
 		{
 			name: "canceled maintenance of an instance without a node", given: func(f *fixture) { f.registers = never },
 			second: canceledMaintenance, steps: []string{},
 		},
 		{
-			name:  "canceled maintenance during the drain of a hook: the drain continues",
-			first: hook, second: canceledMaintenance,
+			name: "canceled maintenance during the drain of a hook: the drain continues", first: hook, second: canceledMaintenance,
 			steps: []string{"hold drain", "cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
 		},
 		{
 			name: "a forged event during the drain of a hook: the drain continues", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: running}) },
-			first: hook, second: spotWarning,
-			steps: []string{"hold drain", "cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
+			first: hook, second: spotWarning, steps: []string{"hold drain", "cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
 		},
 		{
 			name: "a Spot interruption during the drain of a hook: the drain is tightened",
 			// No label is wanted here: which of the two events would set it last is not defined.
-			given: func(f *fixture) { f.excludeErrs = repeat(node.ErrGone, 2) },
-			first: hook, second: spotWarning,
+			given: func(f *fixture) { f.excludeErrs = repeat(node.ErrGone, 2) }, first: hook, second: spotWarning,
 			steps: []string{
 				"hold drain", "cordon until 1h0m0s", "drain node-1 until 1h0m0s", "cordon until 1m55s", "tighten node-1 until 1m55s",
 				"release drain", "complete drain with CONTINUE",

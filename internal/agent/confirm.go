@@ -194,8 +194,6 @@ func checkState(state autoscaling.State) error {
 
 // checkInstance compares an event of EC2 with EC2's description of the instance.
 func checkInstance(e event.Event, i ec2.Instance, now time.Time) error {
-	overdue := !e.Deadline.IsZero() && now.After(e.Deadline.Add(overdueAfter))
-	spot := e.Kind == event.SpotInterruption || e.Kind == event.RebalanceRecommendation
 	switch {
 	case i.State.Stopped() && e.Kind != event.StateChange:
 		return autoscaling.ErrGone
@@ -203,13 +201,19 @@ func checkInstance(e event.Event, i ec2.Instance, now time.Time) error {
 		return nil
 	case e.Kind == event.StateChange:
 		return fmt.Errorf("%w: the instance is %s", errContradicted, i.State)
-	case spot && !i.Spot:
-		return fmt.Errorf("%w: the instance is not a Spot Instance", errContradicted)
-	case !spot && !i.Reserved:
-		return fmt.Errorf("%w: the instance runs in no Capacity Reservation", errContradicted)
-	case overdue:
+	case !isReclaimable(e.Kind, i):
+		return fmt.Errorf("%w: EC2 sends no %s for an instance of this type", errContradicted, e.Kind)
+	case !e.Deadline.IsZero() && now.After(e.Deadline.Add(overdueAfter)):
 		return fmt.Errorf("%w: the instance is still running, long after %s, when EC2 was to terminate it",
 			errContradicted, e.Deadline.Format(time.RFC3339))
 	}
 	return nil
+}
+
+// isReclaimable reports whether EC2 sends events of the kind for instances like this one.
+func isReclaimable(k event.Kind, i ec2.Instance) bool {
+	if k == event.SpotInterruption || k == event.RebalanceRecommendation {
+		return i.Spot
+	}
+	return i.Reserved
 }

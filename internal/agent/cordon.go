@@ -47,21 +47,22 @@ type cordoner struct {
 	history   *drainHistory
 }
 
-// cordonWhileUnconfirmed cordons the node of the instance, without a deadline, after cordonUnconfirmedAfter.
-// The returned function is called at the first answer of AWS: it stops that, or waits for its end.
+// cordonWhileUnconfirmed cordons the node of the instance, without a deadline, unless AWS answers within
+// cordonUnconfirmedAfter. The caller calls the returned function at the first answer: it prevents the cordon,
+// or waits until one in progress has ended.
 func (c *cordoner) cordonWhileUnconfirmed(ctx context.Context, e event.Event) (answered func()) {
 	n, ok := c.nodes.Find(e.InstanceID)
 	if !ok {
 		return func() {}
 	}
-	silent, cancel := context.WithCancel(ctx)
+	waiting, cancel := context.WithCancel(ctx)
 	var cordoning sync.WaitGroup
 	cordoning.Go(func() {
-		if !retry.Sleep(silent, cordonUnconfirmedAfter) {
+		if !retry.Sleep(waiting, cordonUnconfirmedAfter) {
 			return
 		}
 		if _, _, err := c.nodes.Cordon(ctx, n, reasonOf(e, time.Time{})); err != nil {
-			c.observer.Retrying(e, "cordon node "+n.Name, err) // after the confirmation
+			c.observer.Retrying(e, "cordon node "+n.Name, err) // by cordon, after the confirmation
 		}
 	})
 	return func() {
@@ -89,7 +90,7 @@ func (c *cordoner) cordon(ctx context.Context, e event.Event, n node.Node) (node
 	}
 }
 
-// cordonNode cordons the node, without a deadline while the deadline is not known, until both have succeeded.
+// cordonNode tries until the node is cordoned and its deadline is known. Until then the mark has no deadline.
 func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
 	start, changed := time.Now(), false
 	err = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
@@ -111,8 +112,8 @@ func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (
 	return mark, err
 }
 
-// keepTrying goes on trying to cordon the node during its drain, until the returned function is called.
-func (c *cordoner) keepTrying(
+// cordonDuringDrain continues to try to cordon the node, until the returned function is called.
+func (c *cordoner) cordonDuringDrain(
 	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
 ) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -305,6 +305,7 @@ func (f observer) NodeDrained(event.Event, node.Node, drain.Report) { f.fact("dr
 func (f observer) Retrying(_ event.Event, operation string, err error) {
 	f.fact("retrying to %s: %v", operation, err)
 }
+
 func (f observer) Resynced(_, found, lost int) { f.fact("resynced: found %d, lost %d", found, lost) }
 func (f observer) ResyncFailed(err error)      { f.fact("resync failed: %v", err) }
 

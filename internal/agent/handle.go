@@ -51,10 +51,6 @@ func (a *Agent) handleEvent(ctx context.Context, e event.Event) error {
 		return nil
 	case event.LifecycleTerminating, event.LifecycleLaunching:
 		return a.handleHook(ctx, e)
-	case event.CapacityBlockExpiration:
-		if e.InstanceID == "" {
-			return a.notices.expandCapacityBlock(ctx, e)
-		}
 	case event.ScheduledChangeCanceled:
 		return a.notices.cancel(ctx, e)
 	}

@@ -28,14 +28,12 @@ func TestMessagesWithoutATermination(t *testing.T) {
 		err        string // part of the error; empty: the message is deleted
 	}{
 		{
-			name: "not JSON", body: "hello",
-			facts: []string{"refused as malformed: malformed notification: body is not a JSON object"},
-			err:   "malformed notification",
+			name: "not JSON", body: "hello", facts: []string{"refused as malformed: malformed notification: body is not a JSON object"},
+			err: "malformed notification",
 		},
 		{
 			name: "unknown source", body: `{"a":1}`,
-			facts: []string{"refused as unknown-source: notification from an unknown source: no known form"},
-			err:   "unknown source",
+			facts: []string{"refused as unknown-source: notification from an unknown source: no known form"}, err: "unknown source",
 		},
 		{
 			name: "unknown transition", body: strings.Replace(string(body("launch", "2027-03-01T10:00:00Z")), "TERMINATING", "DREAMING", 1),
@@ -44,8 +42,7 @@ func TestMessagesWithoutATermination(t *testing.T) {
 		},
 		{
 			name: "too large", body: strings.Repeat("x", 1<<20+1),
-			facts: []string{"refused as too-large: notification too large: more than 1048576 bytes"},
-			err:   "too large",
+			facts: []string{"refused as too-large: notification too large: more than 1048576 bytes"}, err: "too large",
 		},
 		{
 			name:  "the test notification of a new hook",
@@ -53,8 +50,7 @@ func TestMessagesWithoutATermination(t *testing.T) {
 			facts: []string{"received test-notification of ", "ignored test-notification of : requires no action"},
 		},
 		{
-			name:  "a notice",
-			body:  string(fromBridge(&fixture{}, "aws.autoscaling", "EC2 Instance Terminate Successful", "{}").Body),
+			name: "a notice", body: string(fromBridge(&fixture{}, "aws.autoscaling", "EC2 Instance Terminate Successful", "{}").Body),
 			facts: []string{"received notice of ", "ignored notice of : requires no action"},
 		},
 		{
@@ -90,10 +86,7 @@ func (f *fixture) handleAll(ctx context.Context, hooks ...string) []error {
 	a := f.agent()
 	var messages sync.WaitGroup
 	for i, hook := range hooks {
-		messages.Go(func() {
-			time.Sleep(time.Duration(i) * time.Second)
-			errs[i] = a.Handle(ctx, message(hook, f.start))
-		})
+		messages.Go(func() { time.Sleep(time.Duration(i) * time.Second); errs[i] = a.Handle(ctx, message(hook, f.start)) })
 	}
 	messages.Wait()
 	return errs
@@ -144,17 +137,14 @@ func TestTwoHooksShareADrain(t *testing.T) {
 		},
 		{
 			name:  "the first is given up: the drain continues for the second",
-			given: func(f *fixture) { f.givesUp["a"] = 5 * time.Second }, drains: once,
-			completes: []string{"complete b with CONTINUE"},
+			given: func(f *fixture) { f.givesUp["a"] = 5 * time.Second }, drains: once, completes: []string{"complete b with CONTINUE"},
 		},
 		{
 			name:  "the second is given up: the drain continues for the first",
-			given: func(f *fixture) { f.givesUp["b"] = 5 * time.Second }, drains: once,
-			completes: []string{"complete a with CONTINUE"},
+			given: func(f *fixture) { f.givesUp["b"] = 5 * time.Second }, drains: once, completes: []string{"complete a with CONTINUE"},
 		},
 		{
-			name:      "the second has an earlier deadline: it tightens the drain",
-			given:     func(f *fixture) { f.timeout["b"] = 10 * time.Minute },
+			name: "the second has an earlier deadline: it tightens the drain", given: func(f *fixture) { f.timeout["b"] = 10 * time.Minute },
 			drains:    []string{"drain node-1 until 1h0m0s", "tighten node-1 until 10m0s"},
 			completes: []string{"complete a with CONTINUE", "complete b with CONTINUE"},
 		},
@@ -203,7 +193,8 @@ func TestDryRun(t *testing.T) {
 	}{
 		{
 			"hook", func(f *fixture) queue.Message { return message("drain", f.start) },
-			[]string{"drain node-1 until 1h0m0s"}, "ended drained",
+			[]string{"drain node-1 until 1h0m0s"},
+			"ended drained",
 		},
 		{"Spot interruption", spotWarning, []string{"drain node-1 until 1m55s"}, "ended drained"},
 		{"replacement", rebalance, nil, "ended replaced"},

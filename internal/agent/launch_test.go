@@ -71,8 +71,7 @@ func TestLaunch(t *testing.T) {
 			facts: []string{started, waits, overdue + "continued", "launch ended continued"}, took: 15 * time.Minute,
 		},
 		{
-			name: "the instance never registers", given: func(f *fixture) { f.registers = never },
-			steps: completed("ABANDON", "await", "look up"),
+			name: "the instance never registers", given: func(f *fixture) { f.registers = never }, steps: completed("ABANDON", "await", "look up"),
 			facts: []string{
 				started, unregistered, `"" is overdue, lacks a registered Node: abandoned`, "launch ended abandoned",
 			},
@@ -104,9 +103,8 @@ func TestLaunch(t *testing.T) {
 				f.ready = 0
 				f.node.Mark = node.Mark{InstanceID: instance, Since: f.start.Add(-time.Hour)}
 			},
-			destination: "AutoScalingGroup",
-			steps:       completed("CONTINUE", "await", "uncordon", "wait for node-1"),
-			facts:       []string{started, "launch uncordoned", "launch ended ready"},
+			destination: "AutoScalingGroup", steps: completed("CONTINUE", "await", "uncordon", "wait for node-1"),
+			facts: []string{started, "launch uncordoned", "launch ended ready"},
 		},
 		{
 			name: "with a cordon of a later termination",

@@ -44,6 +44,13 @@ type noticeHandler struct {
 // handle does what is configured for the event. It calls no API for an instance that is not a Node of this
 // cluster.
 func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
+	if h.cfg.Events.Action(e.Kind) == event.Ignore {
+		h.observer.EventIgnored(e, "events of this kind are configured to be ignored")
+		return nil
+	}
+	if e.InstanceID == "" {
+		return h.expandCapacityBlock(ctx, e)
+	}
 	e, why := withDeadline(e)
 	if why == "" {
 		why = h.reasonToIgnore(e)
@@ -81,11 +88,8 @@ func withDeadline(e event.Event) (dated event.Event, reasonToIgnore string) {
 	return e, ""
 }
 
-// reasonToIgnore returns why the event requires no action; "" if it does.
+// reasonToIgnore returns why the node of the instance requires no action; "" if it does.
 func (h *noticeHandler) reasonToIgnore(e event.Event) string {
-	if h.cfg.Events.Action(e.Kind) == event.Ignore {
-		return "events of this kind are configured to be ignored"
-	}
 	n, ok := h.nodes.Find(e.InstanceID)
 	switch {
 	case !ok:
@@ -131,10 +135,6 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 
 // expandCapacityBlock handles the end of a Capacity Block as one event for each instance in it.
 func (h *noticeHandler) expandCapacityBlock(ctx context.Context, e event.Event) error {
-	if h.cfg.Events.Action(e.Kind) == event.Ignore {
-		h.observer.EventIgnored(e, "events of this kind are configured to be ignored")
-		return nil
-	}
 	var ids []string
 	listing, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoAnswer)
 	defer cancel()

@@ -124,10 +124,8 @@ func TestNotices(t *testing.T) {
 			message: maintenance, outcome: agent.Unconfirmed,
 		},
 		{
-			name: "configured to replace, and in no group: drained",
-			given: func(f *fixture) {
-				f.cfg.Events.ScheduledChange, f.unhealthyErr = event.Replace, autoscaling.ErrGone
-			},
+			name:    "configured to replace, and in no group: drained",
+			given:   func(f *fixture) { f.cfg.Events.ScheduledChange, f.unhealthyErr = event.Replace, autoscaling.ErrGone },
 			message: maintenance, steps: append([]string{marked}, drainedWithoutHook("1h0m0s")...), outcome: agent.Drained,
 		},
 		{
@@ -138,14 +136,12 @@ func TestNotices(t *testing.T) {
 			message: maintenance, steps: append([]string{marked, marked}, drainedWithoutHook("1h0m0.5s")...), outcome: agent.Drained,
 		},
 		{
-			name:    "Spot interruption of an On-Demand Instance",
-			given:   func(f *fixture) { f.ec2 = describes(ec2.Instance{State: running}) },
+			name: "Spot interruption of an On-Demand Instance", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: running}) },
 			message: spotWarning, outcome: agent.Unconfirmed,
 		},
 		{
-			name:    "Spot interruption of a terminated instance",
-			given:   func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "terminated", Spot: true}) },
-			message: spotWarning, outcome: agent.Gone,
+			name:  "Spot interruption of a terminated instance",
+			given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "terminated", Spot: true}) }, message: spotWarning, outcome: agent.Gone,
 		},
 		{
 			name: "EC2 does not answer: cordoned after 2 s, drained after 10 % of the notice",
@@ -164,8 +160,7 @@ func TestNotices(t *testing.T) {
 			message: stateChange("stopped"), steps: drainedWithoutHook("-5s"), outcome: agent.Drained,
 		},
 		{
-			name:    "state change of a running instance",
-			message: stateChange("stopping"), outcome: agent.Unconfirmed,
+			name: "state change of a running instance", message: stateChange("stopping"), outcome: agent.Unconfirmed,
 		},
 		{
 			name:    "state change to running",
@@ -278,8 +273,7 @@ func TestNoticeWithoutAnswer(t *testing.T) {
 			message: canceledMaintenance, fails: true, took: time.Minute,
 		},
 		{
-			name:    "end of a Capacity Block: fails after HOOK_CONFIRM_TIMEOUT",
-			given:   func(f *fixture) { f.reservedErr = errOutage },
+			name: "end of a Capacity Block: fails after HOOK_CONFIRM_TIMEOUT", given: func(f *fixture) { f.reservedErr = errOutage },
 			message: capacityBlock, fails: true, took: time.Minute,
 		},
 	} {
@@ -319,8 +313,7 @@ func TestDrainedNode(t *testing.T) {
 	}{
 		{
 			name: "Spot interruption, its copy, and a hook", given: func(f *fixture) { f.report = drain.Report{Took: time.Second} },
-			messages: []func(f *fixture) queue.Message{spotWarning, spotWarning, hook},
-			drains:   2, observed: 1, fact: "ended drained",
+			messages: []func(f *fixture) queue.Message{spotWarning, spotWarning, hook}, drains: 2, observed: 1, fact: "ended drained",
 		},
 		{
 			name: "EC2 reports the shutdown after the hook", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "shutting-down"}) },

@@ -111,7 +111,7 @@ func TestUnprotect(t *testing.T) {
 func TestTerminationAfterTheWarmPool(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(f *fixture) queue.Message{
-		"into the warm pool again": func(f *fixture) queue.Message { return message("drain", time.Now()) },
+		"into the warm pool again": func(*fixture) queue.Message { return message("drain", time.Now()) },
 		"by a Spot interruption":   spotWarning,
 	} {
 		t.Run(name, func(t *testing.T) {

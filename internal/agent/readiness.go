@@ -130,7 +130,7 @@ func (w *readinessWait) askServer(ctx context.Context) (calls int, err error) {
 		return err
 	})
 	if errors.Is(err, errNotReady) {
-		w.missing = []string{"an answer of the API server"}
+		w.missing = []string{"an answer from the API server"}
 		return calls, nil
 	}
 	return calls, err

@@ -204,15 +204,17 @@ func (r *resyncer) checkCordonedNodes(
 	var mu sync.Mutex
 	var healthy []node.Node
 	err := forEach(cordoned, func(n node.Node) error {
-		e := eventOfMark(n)
-		status, err := r.statusOf(ctx, e, members[n.InstanceID])
-		mu.Lock()
-		defer mu.Unlock()
+		err := r.check(ctx, eventOfMark(n), members[n.InstanceID])
 		switch {
-		case status == alive:
+		case errors.Is(err, autoscaling.ErrGone):
+			return nil
+		case errors.Is(err, errContradicted):
+			mu.Lock()
+			defer mu.Unlock()
 			healthy = append(healthy, n)
-		case status == terminating && !n.Mark.Deadline.IsZero() && !r.history.isDrained(n):
-			r.start(ctx, e)
+			return nil
+		case err == nil && !n.Mark.Deadline.IsZero() && !r.history.isDrained(n):
+			r.start(ctx, eventOfMark(n))
 		}
 		return err
 	})
@@ -220,6 +222,28 @@ func (r *resyncer) checkCordonedNodes(
 	return errors.Join(err, forEach(r.healthyLongEnough(healthy), func(n node.Node) error {
 		return r.cordoner.uncordon(ctx, eventOfMark(n), fmt.Sprintf("instance %s is not terminating", n.InstanceID))
 	}))
+}
+
+// check asks AWS whether the event that a node was cordoned for is still true. The error is errContradicted
+// if the instance does not terminate, and autoscaling.ErrGone if its group or EC2 terminates it without this
+// agent.
+func (r *resyncer) check(ctx context.Context, e event.Event, m autoscaling.Member) error {
+	switch {
+	case m.State != "InService" && !m.State.Unknown():
+		return autoscaling.ErrGone
+	case e.Kind != event.LifecycleTerminating:
+		return r.confirmer.check(ctx, e)
+	case m.State == "InService":
+		return errContradicted
+	}
+	i, err := r.instances.Describe(ctx, e.InstanceID) // it is terminated, or was detached from its group
+	switch {
+	case err != nil:
+		return err
+	case i.State == "running":
+		return errContradicted
+	}
+	return autoscaling.ErrGone
 }
 
 // eventOfMark returns the event that a node was cordoned for.
@@ -241,42 +265,4 @@ func (r *resyncer) healthyLongEnough(healthy []node.Node) []node.Node {
 		r.healthySince[n.UID] = since
 		return time.Since(since) < r.cfg.ConfirmTimeout
 	})
-}
-
-// instanceStatus is what AWS says about the instance of a cordoned node.
-type instanceStatus int
-
-const (
-	unsettled   instanceStatus = iota // its group or EC2 is about to end it, or the status is not known
-	alive                             // it does not terminate
-	terminating                       // by an event without a hook
-)
-
-// statusOf asks AWS about the instance of a node that was cordoned for the event.
-func (r *resyncer) statusOf(
-	ctx context.Context, e event.Event, m autoscaling.Member,
-) (instanceStatus, error) {
-	inService := m.State == "InService"
-	switch {
-	case !inService && !m.State.Unknown():
-		return unsettled, nil
-	case e.Kind == event.LifecycleTerminating && inService:
-		return alive, nil
-	case e.Kind == event.LifecycleTerminating: // it is terminated, or was detached from its group
-		i, err := r.instances.Describe(ctx, e.InstanceID)
-		if i.State == "running" {
-			return alive, err
-		}
-		return unsettled, err
-	}
-	err := r.confirmer.check(ctx, e)
-	switch {
-	case err == nil:
-		return terminating, nil
-	case errors.Is(err, errContradicted):
-		return alive, nil
-	case errors.Is(err, autoscaling.ErrGone):
-		return unsettled, nil
-	}
-	return unsettled, err
 }

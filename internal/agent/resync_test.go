@@ -51,11 +51,8 @@ func TestResync(t *testing.T) {
 		steps []string
 	}{
 		{
-			name: "the instance waits for our hook, and then for the hooks of others: drained once",
-			given: func(f *fixture) {
-				f.members, f.ownHooks = inGroup(terminating), []string{"drain"}
-			},
-			steps: drainedBy("1h0m0s"),
+			name:  "the instance waits for our hook, and then for the hooks of others: drained once",
+			given: func(f *fixture) { f.members, f.ownHooks = inGroup(terminating), []string{"drain"} }, steps: drainedBy("1h0m0s"),
 		},
 		{
 			name: "the instance has returned from the warm pool, and waits again: drained again",
@@ -166,8 +163,7 @@ func TestResync(t *testing.T) {
 		},
 		{
 			name:  "cordoned for a hook, detached from its group, and running: uncordoned",
-			given: func(f *fixture) { cordonedFor(f, "lifecycle-terminating", time.Hour, 0) },
-			steps: []string{"uncordon"},
+			given: func(f *fixture) { cordonedFor(f, "lifecycle-terminating", time.Hour, 0) }, steps: []string{"uncordon"},
 		},
 		{
 			name: "the drain for a Spot interruption continues, with its deadline",
@@ -200,8 +196,7 @@ func TestResync(t *testing.T) {
 			steps: []string{"cordon until 25s", "drain node-1 until 20s", "exclude"},
 		},
 		{
-			name:  "cordoned without a drain",
-			given: func(f *fixture) { cordonedFor(f, "rebalance-recommendation", 0, 0) },
+			name: "cordoned without a drain", given: func(f *fixture) { cordonedFor(f, "rebalance-recommendation", 0, 0) },
 		},
 		{
 			name: "a Spot Instance is running long after its interruption: uncordoned",

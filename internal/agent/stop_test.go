@@ -40,9 +40,7 @@ func TestStop(t *testing.T) {
 		{"confirming", termination, func(f *fixture) { f.state = silent(never, "") }},
 		{"being contradicted", termination, func(f *fixture) { f.state = always(inService) }},
 		{"awaiting the node", termination, func(f *fixture) { f.registers = never }},
-		{"looking up the node", termination, func(f *fixture) {
-			f.cordonErrs = repeat(node.ErrGone, 1000)
-		}},
+		{"looking up the node", termination, func(f *fixture) { f.cordonErrs = repeat(node.ErrGone, 1000) }},
 		{"cordoning", termination, func(f *fixture) { f.cordonErrs = repeat(errOutage, 1000) }},
 		{"uncordoning", termination, func(f *fixture) {
 			f.state = always(inNoGroup)

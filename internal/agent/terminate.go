@@ -99,7 +99,8 @@ func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, err
 	return outcome, nil
 }
 
-// drainInstance moves the pods of a terminating instance to other nodes.
+// drainInstance evicts the pods of a terminating instance. It evicts none before AWS has confirmed the event,
+// and before all nodes that terminate at the same time are cordoned.
 func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome, error) {
 	cordoned := t.announceCordon(e)
 	defer cordoned()
@@ -110,7 +111,7 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 	}
 	n, mark, err := t.cordoner.cordon(ctx, e, n)
 	if errors.Is(err, errCordonLate) {
-		defer t.cordoner.keepTrying(ctx, e, n, mark.Deadline)()
+		defer t.cordoner.cordonDuringDrain(ctx, e, n, mark.Deadline)()
 	} else if err != nil {
 		return notDrained(err)
 	}
@@ -120,13 +121,18 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 		return Interrupted, err
 	}
 	report, err := t.drain(ctx, e, n, mark)
-	if err != nil {
-		return cutShort(err)
+	if errors.Is(err, autoscaling.ErrGone) {
+		return CutShort, err
+	} else if err != nil {
+		return Interrupted, err
 	}
 	if err := t.excludeFromLoadBalancers(ctx, e, n, mark.Deadline); err != nil {
 		return Interrupted, err
 	}
-	return outcomeOf(report), nil
+	if len(report.Left) > 0 {
+		return LeftBehind, nil
+	}
+	return Drained, nil
 }
 
 // cordonInstance cordons the node of an instance whose event is configured to leave the pods where they are.
@@ -258,21 +264,6 @@ func notDrained(err error) (Outcome, error) {
 		return Unregistered, nil
 	}
 	return Interrupted, err
-}
-
-// cutShort is the outcome of a termination whose drain failed.
-func cutShort(err error) (Outcome, error) {
-	if errors.Is(err, autoscaling.ErrGone) {
-		return CutShort, err
-	}
-	return Interrupted, err
-}
-
-func outcomeOf(report drain.Report) Outcome {
-	if len(report.Left) > 0 {
-		return LeftBehind
-	}
-	return Drained
 }
 
 func actionOf(e event.Event) autoscaling.Action {

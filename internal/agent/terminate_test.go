@@ -56,22 +56,16 @@ func TestTermination(t *testing.T) {
 			steps: drainedBy("1h0m0s"), outcome: agent.LeftBehind,
 		},
 		{
-			name:    "the group gives up during the drain: not completed",
-			given:   func(f *fixture) { f.givesUp["drain"] = 5 * time.Second },
-			steps:   neverDrained("cordon until 1h0m0s", "drain node-1 until 1h0m0s"),
-			outcome: agent.CutShort,
+			name: "the group gives up during the drain: not completed", given: func(f *fixture) { f.givesUp["drain"] = 5 * time.Second },
+			steps: neverDrained("cordon until 1h0m0s", "drain node-1 until 1h0m0s"), outcome: agent.CutShort,
 		},
 		{
-			name: "the group gives up during the confirmation: not completed",
-			given: func(f *fixture) {
-				f.state = silent(never, "")
-				f.givesUp["drain"] = 5 * time.Second
-			},
+			name:  "the group gives up during the confirmation: not completed",
+			given: func(f *fixture) { f.state = silent(never, ""); f.givesUp["drain"] = 5 * time.Second },
 			steps: neverDrained("cordon"), outcome: agent.Gone,
 		},
 		{
-			name:  "the completion fails",
-			given: func(f *fixture) { f.complete = func(context.Context) error { return errOutage } },
+			name: "the completion fails", given: func(f *fixture) { f.complete = func(context.Context) error { return errOutage } },
 			steps: drainedBy("1h0m0s")[:5], outcome: agent.Interrupted, err: errOutage,
 		},
 		{
@@ -80,23 +74,18 @@ func TestTermination(t *testing.T) {
 		},
 		{
 			name: "the node is deleted after the drain", given: func(f *fixture) { f.excludeErrs = []error{node.ErrGone} },
-			steps:   append(neverDrained("cordon until 1h0m0s", "drain node-1 until 1h0m0s"), "complete drain with CONTINUE"),
-			outcome: agent.Drained,
+			steps: append(neverDrained("cordon until 1h0m0s", "drain node-1 until 1h0m0s"), "complete drain with CONTINUE"), outcome: agent.Drained,
 		},
 
 		// The confirmation.
 		{
-			name:    "Auto Scaling does not answer: cordoned without a deadline, drained after the confirmation",
-			given:   func(f *fixture) { f.state = silent(5*time.Second, terminating) },
-			steps:   slices.Insert(drainedBy("1h0m7.75s..1h0m9.3s"), 1, "cordon"),
-			outcome: agent.Drained,
+			name:  "Auto Scaling does not answer: cordoned without a deadline, drained after the confirmation",
+			given: func(f *fixture) { f.state = silent(5*time.Second, terminating) },
+			steps: slices.Insert(drainedBy("1h0m7.75s..1h0m9.3s"), 1, "cordon"), outcome: agent.Drained,
 		},
 		{
-			name: "Auto Scaling does not answer, and the first cordon fails",
-			given: func(f *fixture) {
-				f.state = silent(5*time.Second, terminating)
-				f.cordonErrs = []error{errOutage}
-			},
+			name:  "Auto Scaling does not answer, and the first cordon fails",
+			given: func(f *fixture) { f.state = silent(5*time.Second, terminating); f.cordonErrs = []error{errOutage} },
 			steps: drainedBy("1h0m7.75s..1h0m9.3s"), outcome: agent.Drained,
 		},
 		{
@@ -119,11 +108,8 @@ func TestTermination(t *testing.T) {
 			steps: append(neverDrained("cordon"), "uncordon"), outcome: agent.Unconfirmed,
 		},
 		{
-			name: "the node of an unconfirmed termination is deleted",
-			given: func(f *fixture) {
-				f.state = silent(5*time.Second, inService)
-				f.uncordonErrs = []error{node.ErrGone}
-			},
+			name:  "the node of an unconfirmed termination is deleted",
+			given: func(f *fixture) { f.state = silent(5*time.Second, inService); f.uncordonErrs = []error{node.ErrGone} },
 			steps: neverDrained("cordon"), outcome: agent.Unconfirmed,
 		},
 		{
@@ -140,8 +126,7 @@ func TestTermination(t *testing.T) {
 			steps: drainedBy("1h0m45.75s..1h0m54.9s"), outcome: agent.Drained,
 		},
 		{
-			name:  "contradicted for longer than the timeout",
-			given: func(f *fixture) { f.state = changes(inService, 61*time.Second, terminating) },
+			name: "contradicted for longer than the timeout", given: func(f *fixture) { f.state = changes(inService, 61*time.Second, terminating) },
 			steps: neverDrained(), outcome: agent.Unconfirmed,
 		},
 		{
@@ -165,8 +150,7 @@ func TestTermination(t *testing.T) {
 			steps: neverDrained(), outcome: agent.Gone,
 		},
 		{
-			name:  "the group has no such hook",
-			given: func(f *fixture) { f.noHook = true }, steps: neverDrained(), outcome: agent.Gone,
+			name: "the group has no such hook", given: func(f *fixture) { f.noHook = true }, steps: neverDrained(), outcome: agent.Gone,
 		},
 
 		// The node and its cluster.
@@ -191,25 +175,17 @@ func TestTermination(t *testing.T) {
 			steps: unregistered, outcome: agent.Unregistered,
 		},
 		{
-			name: "never registers, and the API server does not answer at first",
-			given: func(f *fixture) {
-				f.registers = never
-				f.lookupErrs = repeat(errOutage, 20)
-			},
-			steps: unregistered, outcome: agent.Unregistered,
+			name:  "never registers, and the API server does not answer at first",
+			given: func(f *fixture) { f.registers = never; f.lookupErrs = repeat(errOutage, 20) }, steps: unregistered, outcome: agent.Unregistered,
 		},
 		{
-			name: "terminated at the console: its node never registers",
-			given: func(f *fixture) {
-				f.registers, f.ec2 = never, describes(ec2.Instance{State: "terminated"})
-			},
+			name:  "terminated at the console: its node never registers",
+			given: func(f *fixture) { f.registers, f.ec2 = never, describes(ec2.Instance{State: "terminated"}) },
 			steps: append(neverDrained("look up"), "complete drain with CONTINUE"), outcome: agent.Unregistered,
 		},
 		{
-			name: "a node of this cluster in a group that names another",
-			given: func(f *fixture) {
-				f.clusters = func(time.Duration) ([]string, error) { return []string{"other"}, nil }
-			},
+			name:  "a node of this cluster in a group that names another",
+			given: func(f *fixture) { f.clusters = func(time.Duration) ([]string, error) { return []string{"other"}, nil } },
 			steps: drainedBy("1h0m0s"), outcome: agent.Drained,
 		},
 		{
@@ -257,23 +233,18 @@ func TestTermination(t *testing.T) {
 			steps: slices.Insert(drainedBy("1h0m0.25s..1h0m0.3s"), 1, "cordon"), outcome: agent.Drained,
 		},
 		{
-			name: "neither the timeout nor the cordon succeed at first",
-			given: func(f *fixture) {
-				f.deadlineErrs, f.cordonErrs = repeat(errOutage, 2), []error{errOutage}
-			},
+			name:  "neither the timeout nor the cordon succeed at first",
+			given: func(f *fixture) { f.deadlineErrs, f.cordonErrs = repeat(errOutage, 2), []error{errOutage} },
 			steps: slices.Insert(drainedBy("1h0m0.75s..1h0m0.9s"), 1, "cordon"), outcome: agent.Drained,
 		},
 		{
-			name:    "the node cannot be changed: drained after 10 % of the time",
-			given:   func(f *fixture) { f.cordonErrs, f.excludeErrs = repeat(errOutage, 1000), repeat(errOutage, 1000) },
-			steps:   append(neverDrained("drain node-1 until 1h6m40s..1h6m58s"), "complete drain with CONTINUE"),
-			outcome: agent.Drained,
+			name:  "the node cannot be changed: drained after 10 % of the time",
+			given: func(f *fixture) { f.cordonErrs, f.excludeErrs = repeat(errOutage, 1000), repeat(errOutage, 1000) },
+			steps: append(neverDrained("drain node-1 until 1h6m40s..1h6m58s"), "complete drain with CONTINUE"), outcome: agent.Drained,
 		},
 		{
-			name: "the node can be changed during its drain: cordoned with the deadline of the drain",
-			given: func(f *fixture) {
-				f.cordonErrs, f.drainTakes = repeat(errOutage, 35), 10*time.Minute
-			},
+			name:  "the node can be changed during its drain: cordoned with the deadline of the drain",
+			given: func(f *fixture) { f.cordonErrs, f.drainTakes = repeat(errOutage, 35), 10*time.Minute },
 			steps: append(neverDrained("drain node-1 until 1h6m40s..1h6m58s", "cordon until 1h6m40s..1h6m58s", "exclude"),
 				"complete drain with CONTINUE"),
 			outcome: agent.Drained,

@@ -1,240 +1,157 @@
 package observe_test
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
+	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-type (
-	fields  = map[string]any
-	samples = map[string]float64
-)
-
-// fact is a call of the Observer, and what it must write.
+// fact is a call of the Observer. What it writes is in testdata/facts.txt.
 type fact struct {
-	name       string
-	record     func(r *recorder, s subject)
-	line       fields  // of the log line, among others
-	metrics    samples // by how much each one grows, without buckets
-	events     []string
-	conditions []string
+	name   string
+	record func(r *recorder, s subject)
 }
 
 func facts() []fact {
-	action := func(more fields) fields {
-		out := fields{"event": "lifecycle-terminating", "instance": "i-00000000000000001", "group": "group-1", "hook": "hook-1"}
-		maps.Copy(out, more)
-		return out
-	}
 	deadline := time.Date(2027, 3, 1, 10, 0, 0, 0, time.UTC)
-	left := make([]string, 12)
-	for i := range left {
-		left[i] = fmt.Sprintf("web/%d", i)
+	many := make([]string, 12)
+	for i := range many {
+		many[i] = fmt.Sprintf("web/%d", i)
 	}
-	const manyLeft = "The drain ended with 12 of 12 pods left on the node: " +
-		"web/0, web/1, web/2, web/3, web/4, web/5, web/6, web/7, web/8, web/9 and 2 more"
-	return append(append(podFacts(), launchFacts()...), []fact{
-		{
-			name: "MessageReceived", record: func(r *recorder, s subject) { r.MessageReceived(s.message) },
-			line: fields{"level": "debug", "message_id": "m-1", "receives": 2.0, "bytes": float64(len(private))},
-		},
-		{
-			name: "MessageSettled", record: func(r *recorder, s subject) { r.MessageSettled(s.message, queue.Retried, errOutage) },
-			line:    fields{"level": "debug", "message_id": "m-1", "outcome": "retried", "reason": "no answer"},
-			metrics: samples{`messages_total{outcome="retried"}`: 1},
-		},
-		{
-			name: "MessageSettled, dropped", record: func(r *recorder, s subject) { r.MessageSettled(s.message, queue.Dropped, errOutage) },
-			line:    fields{"level": "warn", "message_id": "m-1", "outcome": "dropped"},
-			metrics: samples{`messages_total{outcome="dropped"}`: 1},
-		},
-		{
-			name: "MessageRefused", record: func(r *recorder, s subject) {
-				_, err := event.Parse(s.message.Body)
-				r.MessageRefused(s.message, event.Reason(err), err)
-			},
-			line:    fields{"level": "warn", "message_id": "m-1", "reason": "malformed", "receives": 2.0},
-			metrics: samples{`messages_refused_total{reason="malformed"}`: 1},
-		},
-		{
-			name: "QueueFailed", record: func(r *recorder, s subject) { r.QueueFailed("settle message "+s.message.ID, errOutage) },
-			line:    fields{"level": "warn", "api": "sqs", "operation": "settle message m-1", "error": "no answer"},
-			metrics: samples{`api_errors_total{api="sqs"}`: 1},
-		},
-		{
-			name: "AutoScalingFailed", record: func(r *recorder, s subject) { r.AutoScalingFailed("complete "+s.action.String(), errOutage) },
-			line: fields{
-				"level": "warn", "api": "autoscaling", "operation": "complete group-1/hook-1 for i-00000000000000001", "error": "no answer",
-			},
-			metrics: samples{`api_errors_total{api="autoscaling"}`: 1},
-		},
-		{
-			name: "KubernetesFailed", record: func(r *recorder, s subject) { r.KubernetesFailed("list the pods of "+s.node.Name, errOutage) },
-			line:    fields{"level": "warn", "api": "kubernetes", "operation": "list the pods of node-1", "error": "no answer"},
-			metrics: samples{`api_errors_total{api="kubernetes"}`: 1},
-		},
-		{
-			name: "LeadershipStarted", record: func(r *recorder, _ subject) { r.LeadershipStarted() },
-			line:    fields{"level": "info", "message": "started leading"},
-			metrics: samples{"leader": 1},
-		},
-		{
-			name: "LeadershipEnded", record: func(r *recorder, _ subject) { r.LeadershipEnded(errOutage) },
-			line: fields{"level": "info", "message": "stopped leading", "reason": "no answer"},
-		},
-		{
-			name: "LeaderChanged", record: func(r *recorder, _ subject) { r.LeaderChanged("agent-b") },
-			line:    fields{"level": "info", "message": "leader changed", "leader": "agent-b"},
-			metrics: samples{"leader_transitions_total": 1},
-		},
-		{
-			name: "LeaderChanged, none", record: func(r *recorder, _ subject) { r.LeaderChanged("") },
-			line: fields{"level": "info", "message": "no leader"},
-		},
-		{
-			name: "EventReceived", record: func(r *recorder, s subject) { r.EventReceived(s.message, s.event) },
-			line: fields{
-				"level": "debug", "event": "lifecycle-terminating", "event_id": "e-1", "instance": "i-00000000000000001", "message_id": "m-1",
-			},
-			metrics: samples{`events_total{kind="lifecycle-terminating"}`: 1},
-		},
-		{
-			name: "EventIgnored", record: func(r *recorder, s subject) { r.EventIgnored(s.event, "requires no action") },
-			line: fields{"level": "debug", "event": "lifecycle-terminating", "reason": "requires no action"},
-		},
-		{
-			name: "TerminationStarted", record: func(r *recorder, s subject) { r.TerminationStarted(s.event) },
-			line:    action(fields{"level": "info"}),
-			metrics: samples{"terminations_active": 1},
-		},
-		{
-			name: "NodeAwaited", record: func(r *recorder, s subject) { r.NodeAwaited(s.event) },
-			line: action(fields{"level": "info"}),
-		},
-		{
-			name: "NodeCordoned", record: func(r *recorder, s subject) { r.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline}) },
-			line: action(fields{"level": "info", "node": "node-1", "deadline": "2027-03-01T10:00:00.000Z"}),
-			events: []string{"node node-1 (uid-1) Draining warning=false: Instance i-00000000000000001 is terminating " +
-				"(hook hook-1 of group group-1): draining until 2027-03-01T10:00:00Z"},
-		},
-		{
-			name: "NodeCordoned, for maintenance", record: func(r *recorder, s subject) {
-				s.event.Kind, s.event.Hook = event.ScheduledChange, event.Hook{}
-				r.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline})
-			},
-			line: fields{"level": "info", "event": "scheduled-change", "deadline": "2027-03-01T10:00:00.000Z"},
-			events: []string{"node node-1 (uid-1) Draining warning=false: AWS has scheduled maintenance of instance " +
-				"i-00000000000000001: draining until 2027-03-01T10:00:00Z"},
-		},
-		{
-			name: "NodeCordoned, cordoned only", record: func(r *recorder, s subject) {
-				s.event.Kind, s.event.Hook = event.RebalanceRecommendation, event.Hook{}
-				r.NodeCordoned(s.event, s.node, node.Mark{})
-			},
-			line: fields{"level": "info", "event": "rebalance-recommendation", "node": "node-1"},
-			events: []string{"node node-1 (uid-1) Cordoned warning=false: Spot Instance i-00000000000000001 is at elevated risk " +
-				"of interruption: cordoned; its pods stay on the node"},
-		},
-		{
-			name: "Resynced, and found something", record: func(r *recorder, _ subject) { r.Resynced(40, 2, 0) },
-			line: fields{"level": "info", "instances": 40.0, "found": 2.0},
-		},
-		{
-			name: "Resynced, and messages were lost", record: func(r *recorder, _ subject) { r.Resynced(40, 0, 2) },
-			line:    fields{"level": "debug", "instances": 40.0, "found": 0.0},
-			metrics: samples{"messages_lost_total": 2},
-		},
-		{
-			name: "Resynced, and found nothing", record: func(r *recorder, _ subject) { r.Resynced(40, 0, 0) },
-			line: fields{"level": "debug", "instances": 40.0, "found": 0.0},
-		},
-		{
-			name: "ResyncFailed", record: func(r *recorder, _ subject) { r.ResyncFailed(errOutage) },
-			line:    fields{"level": "warn", "api": "autoscaling", "error": "no answer"},
-			metrics: samples{`api_errors_total{api="autoscaling"}`: 1},
-		},
-		{
-			name: "NodeUncordoned", record: func(r *recorder, s subject) { r.NodeUncordoned(s.node, "it is not terminating") },
-			line:   fields{"level": "warn", "node": "node-1", "instance": "i-00000000000000001", "reason": "it is not terminating"},
-			events: []string{"node node-1 (uid-1) Uncordoned warning=true: Uncordoned: it is not terminating"},
-		},
-		{
-			name: "NodeDrained", record: func(r *recorder, s subject) {
-				r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Took: 20 * time.Second})
-			},
-			line:       action(fields{"level": "info", "message": "node drained", "node": "node-1", "pods": 3.0, "forced": 0.0}),
-			metrics:    samples{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 20},
-			events:     []string{"node node-1 (uid-1) Drained warning=false: All 3 pods have left the node"},
-			conditions: []string{"node-1 (uid-1) drained=true final=true Drained: All 3 pods have left the node"},
-		},
-		{
-			name: "NodeDrained, by force", record: func(r *recorder, s subject) {
-				r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
-			},
-			line:       action(fields{"level": "info", "message": "node drained", "node": "node-1", "pods": 3.0, "forced": 1.0}),
-			metrics:    samples{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 20},
-			events:     []string{"node node-1 (uid-1) Drained warning=false: All 3 pods have left the node, 1 of them by deletion"},
-			conditions: []string{"node-1 (uid-1) drained=true final=true Drained: All 3 pods have left the node, 1 of them by deletion"},
-		},
-		{
-			name: "NodeDrained, with nothing to move", record: func(r *recorder, s subject) {
-				r.NodeDrained(s.event, s.node, drain.Report{Took: time.Second})
-			},
-			line:       action(fields{"level": "info", "message": "node drained", "node": "node-1", "pods": 0.0}),
-			metrics:    samples{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
-			events:     []string{"node node-1 (uid-1) Drained warning=false: No pod had to leave the node"},
-			conditions: []string{"node-1 (uid-1) drained=true final=true Drained: No pod had to leave the node"},
-		},
-		{
-			name: "NodeDrained, with pods left", record: func(r *recorder, s subject) {
-				r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second})
-			},
-			line: action(fields{
-				"level": "warn", "message": "drain ended with pods left on the node", "node": "node-1", "pods": 3.0,
-				"left": []any{"web/a", "web/b"},
-			}),
-			metrics: samples{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
-			events: []string{
-				"node node-1 (uid-1) PodsLeftBehind warning=true: The drain ended with 2 of 3 pods left on the node: web/a, web/b",
-			},
-			conditions: []string{
-				"node-1 (uid-1) drained=false final=true PodsLeftBehind: The drain ended with 2 of 3 pods left on the node: web/a, web/b",
-			},
-		},
-		{
-			name: "NodeDrained, with many pods left", record: func(r *recorder, s subject) {
-				r.NodeDrained(s.event, s.node, drain.Report{Total: 12, Left: left, Took: time.Second})
-			},
-			line:       action(fields{"node": "node-1", "pods": 12.0}),
-			metrics:    samples{"drain_duration_seconds_count": 1, "drain_duration_seconds_sum": 1},
-			events:     []string{"node node-1 (uid-1) PodsLeftBehind warning=true: " + manyLeft},
-			conditions: []string{"node-1 (uid-1) drained=false final=true PodsLeftBehind: " + manyLeft},
-		},
-		{
-			name: "TerminationEnded", record: func(r *recorder, s subject) { r.TerminationEnded(s.event, "drained", time.Second) },
-			line:    action(fields{"level": "info", "outcome": "drained"}),
-			metrics: samples{`terminations_total{outcome="drained"}`: 1, "terminations_active": -1},
-		},
-		{
-			name: "TerminationEnded, unconfirmed", record: func(r *recorder, s subject) { r.TerminationEnded(s.event, "unconfirmed", time.Second) },
-			line:    action(fields{"level": "warn", "outcome": "unconfirmed"}),
-			metrics: samples{`terminations_total{outcome="unconfirmed"}`: 1, "terminations_active": -1},
-		},
-		{
-			name: "Retrying", record: func(r *recorder, s subject) { r.Retrying(s.event, "mark node "+s.node.Name, errOutage) },
-			line:    action(fields{"level": "warn", "operation": "mark node node-1", "error": "no answer"}),
-			metrics: samples{"step_retries_total": 1},
-		},
-		{
-			name: "HeartbeatSent", record: func(r *recorder, s subject) { r.HeartbeatSent(s.action) },
-			line:    fields{"level": "debug", "instance": "i-00000000000000001", "group": "group-1", "hook": "hook-1"},
-			metrics: samples{"heartbeats_total": 1},
-		},
+	missing := []string{"Ready", "DaemonSet kube-system/cni"}
+	ofKind := func(s subject, k event.Kind) event.Event { return event.Event{Kind: k, InstanceID: s.event.InstanceID} }
+	all := append(drainFacts(), []fact{
+		{"MessageReceived", func(r *recorder, s subject) { r.MessageReceived(s.message) }},
+		{"MessageSettled", func(r *recorder, s subject) { r.MessageSettled(s.message, queue.Retried, errOutage) }},
+		{"MessageSettled, dropped", func(r *recorder, s subject) { r.MessageSettled(s.message, queue.Dropped, errOutage) }},
+		{"MessageRefused", func(r *recorder, s subject) {
+			_, err := event.Parse(s.message.Body)
+			r.MessageRefused(s.message, event.Reason(err), err)
+		}},
+		{"QueueFailed", func(r *recorder, s subject) { r.QueueFailed("settle message "+s.message.ID, errOutage) }},
+		{"AutoScalingFailed", func(r *recorder, s subject) { r.AutoScalingFailed("complete "+s.action.Hook, errOutage) }},
+		{"KubernetesFailed", func(r *recorder, s subject) { r.KubernetesFailed("list the pods of "+s.node.Name, errOutage) }},
+		{"LeadershipStarted", func(r *recorder, _ subject) { r.LeadershipStarted() }},
+		{"LeadershipEnded", func(r *recorder, _ subject) { r.LeadershipEnded(errOutage) }},
+		{"LeaderChanged", func(r *recorder, _ subject) { r.LeaderChanged("agent-b") }},
+		{"LeaderChanged, none", func(r *recorder, _ subject) { r.LeaderChanged("") }},
+		{"EventReceived", func(r *recorder, s subject) { r.EventReceived(s.message, s.event) }},
+		{"EventIgnored", func(r *recorder, s subject) { r.EventIgnored(s.event, "requires no action") }},
+		{"TerminationStarted", func(r *recorder, s subject) { r.TerminationStarted(s.event) }},
+		{"NodeAwaited", func(r *recorder, s subject) { r.NodeAwaited(s.event) }},
+		{"NodeUncordoned", func(r *recorder, s subject) { r.NodeUncordoned(s.node, "it is not terminating") }},
+		{"TerminationEnded", func(r *recorder, s subject) { r.TerminationEnded(s.event, "drained", time.Second) }},
+		{"TerminationEnded, unconfirmed", func(r *recorder, s subject) { r.TerminationEnded(s.event, "unconfirmed", time.Second) }},
+		{"Retrying", func(r *recorder, s subject) { r.Retrying(s.event, "cordon node "+s.node.Name, errOutage) }},
+		{"HeartbeatSent", func(r *recorder, s subject) { r.HeartbeatSent(s.action) }},
+		{"Resynced, found", func(r *recorder, _ subject) { r.Resynced(40, 2, 0) }},
+		{"Resynced, lost", func(r *recorder, _ subject) { r.Resynced(40, 0, 2) }},
+		{"Resynced, nothing", func(r *recorder, _ subject) { r.Resynced(40, 0, 0) }},
+		{"ResyncFailed", func(r *recorder, _ subject) { r.ResyncFailed(errOutage) }},
+		{"NodeProtected", func(r *recorder, s subject) { r.NodeProtected(s.node, s.action.Group) }},
+		{"NodeUnprotected", func(r *recorder, s subject) { r.NodeUnprotected(s.node, s.action.Group) }},
+		{"ProtectionFailed", func(r *recorder, s subject) { r.ProtectionFailed(s.node.Name, s.action.Group, errOutage) }},
+		{"LaunchStarted", func(r *recorder, s subject) { r.LaunchStarted(s.event) }},
+		{"LaunchWaiting", func(r *recorder, s subject) { r.LaunchWaiting(s.event, s.node.Name, missing) }},
+		{"LaunchOverdue", func(r *recorder, s subject) { r.LaunchOverdue(s.event, s.node, missing, launch.Abandoned) }},
+		{"LaunchOverdue, continued", func(r *recorder, s subject) { r.LaunchOverdue(s.event, s.node, many, launch.Continued) }},
+		{"LaunchOverdue, no node", func(r *recorder, s subject) { r.LaunchOverdue(s.event, node.Node{}, missing, launch.Abandoned) }},
+		{"LaunchUncordoned", func(r *recorder, s subject) { r.LaunchUncordoned(s.event, s.node) }},
+		{"NodeDrained", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Took: 20 * time.Second})
+		}},
+		{"NodeDrained, forced", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
+		}},
+		{"NodeDrained, no pods", func(r *recorder, s subject) { r.NodeDrained(s.event, s.node, drain.Report{Took: time.Second}) }},
+		{"NodeDrained, pods left", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second})
+		}},
+		{"NodeDrained, many pods left", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 12, Left: many, Took: time.Second})
+		}},
+		{"NodeCordoned, without a deadline", func(r *recorder, s subject) {
+			r.NodeCordoned(ofKind(s, event.RebalanceRecommendation), s.node, node.Mark{})
+		}},
+		{"NodeCordoned, hook", func(r *recorder, s subject) { r.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline}) }},
 	}...)
+	for _, k := range []event.Kind{
+		event.SpotInterruption, event.ScheduledChange, event.StateChange, event.CapacityReservationInterruption,
+		event.CapacityBlockExpiration, "new-kind",
+	} {
+		all = append(all, fact{"NodeCordoned, " + string(k), func(r *recorder, s subject) {
+			r.NodeCordoned(ofKind(s, k), s.node, node.Mark{Deadline: deadline})
+		}})
+	}
+	for _, o := range launch.Outcomes() {
+		all = append(all, fact{"LaunchEnded, " + string(o), func(r *recorder, s subject) { r.LaunchEnded(s.event, o, time.Minute) }})
+	}
+	return all
+}
+
+// waiting are what pods wait for: two budgets and a tier, seven budgets, volumes.
+func waiting() (some, many, volumes []drain.WaitCount) {
+	some = []drain.WaitCount{
+		{Reason: drain.BlockedByBudget, Budget: "shop/api", Pods: 2},
+		{Reason: drain.Misconfigured, Budget: "shop/db", Pods: 1},
+		{Reason: drain.LaterTier, Pods: 1},
+	}
+	for i := range 7 {
+		many = append(many, drain.WaitCount{Reason: drain.BlockedByBudget, Budget: fmt.Sprintf("shop/%d", i), Pods: 9 - i})
+	}
+	return some, many, []drain.WaitCount{{Reason: drain.VolumesAttached, Pods: 2}}
+}
+
+// drainFacts returns the facts about drains and their pods. The drain started five minutes ago and has an hour left.
+func drainFacts() []fact {
+	blocked := func(name string, reason drain.WaitReason, budget, why string, budgets ...string) fact {
+		return fact{"PodBlocked, " + name, func(r *recorder, s subject) {
+			s.pod.Budgets = budgets
+			r.PodBlocked(s.target, s.held(reason, budget, why))
+		}}
+	}
+	some, many, volumes := waiting()
+	return []fact{
+		{"DrainProgressed", func(r *recorder, s subject) { r.DrainProgressed(s.progress(3)) }},
+		{"DrainProgressed, blocked", func(r *recorder, s subject) { r.DrainProgressed(s.progress(5, some...)) }},
+		{"DrainProgressed, many budgets", func(r *recorder, s subject) { r.DrainProgressed(s.progress(5, many...)) }},
+		{"DrainProgressed, volumes", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0, volumes...)) }},
+		{"DrainProgressed, at the end", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0)) }},
+		{"DrainEnded", func(r *recorder, s subject) { r.DrainEnded(s.target, drain.ByForce) }},
+		{"PodEvicted", func(r *recorder, s subject) { r.PodEvicted(s.target, s.pod, 3*time.Second) }},
+		blocked("budget", drain.BlockedByBudget, "web/budget", "it allows 0 disruptions now", "web/budget"),
+		blocked("budget of the pod", drain.BlockedByBudget, "", "figures", "web/budget"),
+		blocked("unknown budget", drain.BlockedByBudget, "", "the budget x needs 2 healthy pods"),
+		blocked("misconfigured budget", drain.Misconfigured, "web/budget", "it never allows a disruption", "web/budget"),
+		blocked("two budgets", drain.Misconfigured, "web/a and web/b", "2 PodDisruptionBudgets select the pod", "web/a", "web/b"),
+		blocked("annotation", drain.OptedOut, "", ""),
+		blocked("configuration", drain.WaitedFor, "", "a Job's"),
+		{"PodForced, deadline", func(r *recorder, s subject) {
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline})
+		}},
+		{"PodForced, with the pod's grace period", func(r *recorder, s subject) {
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: drain.Unhealthy})
+		}},
+		{"EvictionRefused", func(r *recorder, s subject) { r.EvictionRefused(s.target, s.pod, drain.Blocked) }},
+		{"VolumesStillAttached", func(r *recorder, s subject) { r.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) }},
+		{"ConditionFailed", func(r *recorder, s subject) { r.ConditionFailed(s.node.Name, errOutage) }},
+	}
+}
+
+// masked replaces texts of other packages, which their own tests check.
+func masked(text string) string {
+	_, err := event.Parse([]byte(private))
+	pairs := []string{err.Error(), "PARSE ERROR"}
+	some, many, volumes := waiting()
+	for _, w := range append(append(some, many...), volumes...) {
+		pairs = append(pairs, w.String(), fmt.Sprintf("%d PODS WAIT FOR %s", w.Pods, cmp.Or(w.Budget, string(w.Reason))))
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
 }

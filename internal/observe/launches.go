@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -19,35 +18,9 @@ const (
 	reasonLaunchUncordoned = "Uncordoned"
 )
 
-// launchMetrics are the metrics of launches.
-type launchMetrics struct {
-	ended  *prometheus.CounterVec
-	active prometheus.Gauge
-	took   prometheus.Histogram
-}
-
-func newLaunchMetrics() launchMetrics {
-	return launchMetrics{
-		ended: counters("launches_total", "Launches, by outcome.", "outcome"),
-		active: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "launches_active", Help: "Launches in progress.",
-		}),
-		took: histogram("launch_duration_seconds", "Time until the node of a launching instance was ready.",
-			1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
-	}
-}
-
-// register starts each counter at zero, so that rate() sees its first increase.
-func (m launchMetrics) register(registry *prometheus.Registry) {
-	registry.MustRegister(m.ended, m.active, m.took)
-	for _, o := range launch.Outcomes() {
-		m.ended.WithLabelValues(string(o))
-	}
-}
-
 // LaunchStarted records that the agent handles a launch.
 func (o *Observer) LaunchStarted(e event.Event) {
-	o.metrics.launches.active.Inc()
+	o.metrics.activeLaunches.Inc()
 	o.withEvent(o.log.Info(), e).Msg("launch started")
 }
 
@@ -83,11 +56,10 @@ func (o *Observer) LaunchUncordoned(e event.Event, n node.Node) {
 
 // LaunchEnded records the outcome of a launch.
 func (o *Observer) LaunchEnded(e event.Event, outcome launch.Outcome, took time.Duration) {
-	m := o.metrics.launches
-	m.active.Dec()
-	m.ended.WithLabelValues(string(outcome)).Inc()
+	o.metrics.activeLaunches.Dec()
+	o.metrics.launches.WithLabelValues(string(outcome)).Inc()
 	if outcome == launch.Ready {
-		m.took.Observe(took.Seconds())
+		o.metrics.launchTook.Observe(took.Seconds())
 	}
 	level := zerolog.InfoLevel
 	switch outcome {

@@ -7,31 +7,34 @@ import (
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // metrics have no label for a node, a pod or an instance: the number of series must not grow with the
 // cluster.
 type metrics struct {
-	messages     *prometheus.CounterVec
-	refused      *prometheus.CounterVec
-	events       *prometheus.CounterVec
-	terminations *prometheus.CounterVec
-	active       prometheus.Gauge
-	drains       prometheus.Histogram
-	results      *prometheus.CounterVec
-	pods         *prometheus.CounterVec
-	forced       *prometheus.CounterVec
-	refusals     *prometheus.CounterVec
-	waits        prometheus.Histogram
-	waiting      *prometheus.GaugeVec
-	heartbeats   prometheus.Counter
-	lost         prometheus.Counter
-	retries      prometheus.Counter
-	apiErrors    *prometheus.CounterVec
-	launches     launchMetrics
-	leader       prometheus.Gauge
-	transitions  prometheus.Counter
+	messages       *prometheus.CounterVec
+	refused        *prometheus.CounterVec
+	events         *prometheus.CounterVec
+	terminations   *prometheus.CounterVec
+	active         prometheus.Gauge
+	drains         prometheus.Histogram
+	results        *prometheus.CounterVec
+	pods           *prometheus.CounterVec
+	forced         *prometheus.CounterVec
+	refusals       *prometheus.CounterVec
+	waits          prometheus.Histogram
+	waiting        *prometheus.GaugeVec
+	heartbeats     prometheus.Counter
+	lost           prometheus.Counter
+	retries        prometheus.Counter
+	apiErrors      *prometheus.CounterVec
+	launches       *prometheus.CounterVec
+	activeLaunches prometheus.Gauge
+	launchTook     prometheus.Histogram
+	leader         prometheus.Gauge
+	transitions    prometheus.Counter
 }
 
 const namespace = "node_drainer"
@@ -39,6 +42,10 @@ const namespace = "node_drainer"
 func counters(name, help, label string) *prometheus.CounterVec {
 	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
 	return prometheus.NewCounterVec(opts, []string{label})
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 }
 
 func counter(name, help string) prometheus.Counter {
@@ -60,30 +67,29 @@ func New(
 	registry.MustRegister(
 		m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.results, m.pods, m.forced,
 		m.refusals, m.waits, m.waiting, m.heartbeats, m.lost, m.retries, m.apiErrors, m.leader, m.transitions,
+		m.launches, m.activeLaunches, m.launchTook,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.startAtZero(outcomes)
-	m.launches.register(registry)
 	return &Observer{
-		log: log, metrics: m, events: events, conditions: conditions, drains: drains{byUID: map[string]*recordedDrain{}},
+		log: log, metrics: m, events: events, conditions: conditions,
+		drains: drains{byUID: map[string]*recordedDrain{}},
 	}
 }
 
 func newMetrics() metrics {
 	return metrics{
 		messages:     counters("messages_total", "Deliveries of SQS messages, by outcome.", "outcome"),
-		refused:      counters("messages_refused_total", "Messages that the agent cannot handle, by reason.", "reason"),
+		refused:      counters("messages_refused_total", "Messages that the agent refused, by reason.", "reason"),
 		events:       counters("events_total", "Events received, by kind.", "kind"),
 		terminations: counters("terminations_total", "Terminations, by outcome.", "outcome"),
-		active: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "terminations_active", Help: "Terminations in progress.",
-		}),
+		active:       gauge("terminations_active", "Terminations in progress."),
 		drains: histogram("drain_duration_seconds", "Time to drain a node.",
 			1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4*3600, 12*3600, 48*3600),
 		results:  counters("drains_total", "Drains of nodes, by result.", "result"),
 		pods:     counters("pods_total", "Pods that were evicted, or whose eviction was blocked.", "action"),
-		forced:   counters("pods_forced_total", "Pods deleted despite their budget or their opt-out, by reason.", "reason"),
-		refusals: counters("evictions_refused_total", "Evictions and deletions that the API server refused, by reason.", "reason"),
+		forced:   counters("pods_forced_total", "Pods deleted despite a budget or opt-out, by reason.", "reason"),
+		refusals: counters("evictions_refused_total", "Evictions that failed, by reason.", "reason"),
 		waits: histogram("eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",
 			0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 4*3600, 12*3600, 48*3600),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -95,11 +101,12 @@ func newMetrics() metrics {
 			"Lifecycle actions that a resync found, and that ended without a message."),
 		retries: counter("step_retries_total",
 			"Failed steps of terminations and launches, which are retried."),
-		apiErrors: counters("api_errors_total", "Failed calls, which are retried, by API.", "api"),
-		launches:  newLaunchMetrics(),
-		leader: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "leader", Help: "1 if this replica is the leader, else 0.",
-		}),
+		apiErrors:      counters("api_errors_total", "Failed calls, which are retried, by API.", "api"),
+		launches:       counters("launches_total", "Launches, by outcome.", "outcome"),
+		activeLaunches: gauge("launches_active", "Launches in progress."),
+		launchTook: histogram("launch_duration_seconds", "Time until the node of a launching instance was ready.",
+			1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
+		leader:      gauge("leader", "1 if this replica is the leader, else 0."),
 		transitions: counter("leader_transitions_total", "Changes of the leader that this replica has observed."),
 	}
 }
@@ -116,6 +123,7 @@ func (m metrics) startAtZero(outcomes []string) {
 	create(m.results, drain.Results())
 	create(m.pods, []string{"evicted", "blocked"})
 	create(m.forced, drain.ForceReasons())
+	create(m.launches, launch.Outcomes())
 	create(m.refusals, []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied})
 	create(m.apiErrors, []string{"sqs", "autoscaling", "kubernetes"})
 }

@@ -86,18 +86,18 @@ type Observer struct {
 
 // The reasons of Events and of the condition.
 const (
-	reasonDraining            = "Draining"
-	reasonCordoned            = "Cordoned"
-	reasonBlocked             = "Blocked"
-	reasonDrained             = "Drained"
-	reasonLeftBehind          = "PodsLeftBehind"
-	reasonVolumesLeft         = "VolumesLeftAttached"
-	reasonUncordoned          = "Uncordoned"
-	reasonEvictionBlocked     = "EvictionBlocked"
-	reasonMisconfiguredBudget = "BudgetMisconfigured"
-	reasonPostponed           = "EvictionPostponed"
-	reasonAtDeadline          = "DeletedAtDeadline"
-	reasonUnhealthy           = "DeletedUnhealthy"
+	reasonDraining        = "Draining"
+	reasonCordoned        = "Cordoned"
+	reasonBlocked         = "Blocked"
+	reasonDrained         = "Drained"
+	reasonLeftBehind      = "PodsLeftBehind"
+	reasonVolumesLeft     = "VolumesLeftAttached"
+	reasonUncordoned      = "Uncordoned"
+	reasonEvictionBlocked = "EvictionBlocked"
+	reasonBudget          = "BudgetMisconfigured"
+	reasonPostponed       = "EvictionPostponed"
+	reasonAtDeadline      = "DeletedAtDeadline"
+	reasonUnhealthy       = "DeletedUnhealthy"
 )
 
 // MessageReceived records that a message was received.

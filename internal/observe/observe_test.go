@@ -2,12 +2,16 @@ package observe_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,36 +53,22 @@ func newRecorder(level string) *recorder {
 }
 
 func (r *recorder) OnNode(name, uid, reason, message string, warning bool) {
-	r.events = append(r.events, fmt.Sprintf("node %s (%s) %s warning=%v: %s", name, uid, reason, warning, message))
+	r.events = append(r.events, fmt.Sprintf("event node %s (%s) %s warning=%v: %s", name, uid, reason, warning, message))
 }
 
 func (r *recorder) OnPod(namespace, name, uid, reason, message string, warning bool) {
-	r.events = append(r.events, fmt.Sprintf("pod %s/%s (%s) %s warning=%v: %s", namespace, name, uid, reason, warning, message))
+	r.events = append(r.events, fmt.Sprintf("event pod %s/%s (%s) %s warning=%v: %s", namespace, name, uid, reason, warning, message))
 }
 
 func (r *recorder) Report(name, uid string, c node.Condition) {
-	r.conditions = append(r.conditions, fmt.Sprintf("%s (%s) drained=%v final=%v %s: %s", name, uid, c.Drained, c.Final, c.Reason, c.Message))
-}
-
-// lines returns the fields of each log line.
-func (r *recorder) lines(t *testing.T) []fields {
-	t.Helper()
-	var out []fields
-	for line := range strings.Lines(r.log.String()) {
-		var fields fields
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Fatalf("%v in the line %s", err, line)
-		}
-		out = append(out, fields)
-	}
-	return out
+	r.conditions = append(r.conditions, fmt.Sprintf("condition %s (%s) drained=%v final=%v %s: %s", name, uid, c.Drained, c.Final, c.Reason, c.Message))
 }
 
 // scrape returns the agent's own samples as a monitoring system reads them, by name and labels.
-func (r *recorder) scrape(t *testing.T) samples {
+func (r *recorder) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
 	_, body := get(t, observe.Handler(r.registry, status{}), "/metrics")
-	out := samples{}
+	out := map[string]float64{}
 	for line := range strings.Lines(body) {
 		i := strings.LastIndexByte(line, ' ')
 		if !strings.HasPrefix(line, "node_drainer_") {
@@ -137,7 +127,7 @@ func newSubject(i int) subject {
 		node:   node.Node{Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i), InstanceID: id},
 		target: drain.Target{
 			Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i),
-			Since: time.Now().Add(-5 * time.Minute), Deadline: time.Now().Add(time.Hour),
+			Since: time.Now().UTC().Add(-5 * time.Minute), Deadline: time.Now().Add(time.Hour),
 		},
 		pod: drain.Pod{
 			Namespace: "web", Name: fmt.Sprintf("pod-%d", i), UID: fmt.Sprintf("pod-uid-%d", i),
@@ -146,47 +136,52 @@ func newSubject(i int) subject {
 	}
 }
 
-// TestFacts: each fact is one log line, changes its metrics and no others, and has its Events and conditions.
+var update = flag.Bool("update", false, "write testdata/facts.txt again")
+
+// TestFacts: testdata/facts.txt has for each fact its log line, the growth of its metrics, its Events and conditions.
 func TestFacts(t *testing.T) {
+	const golden = "testdata/facts.txt"
+	var all strings.Builder
 	for _, f := range facts() {
-		t.Run(f.name, func(t *testing.T) {
-			r := newRecorder("debug")
-			before := r.scrape(t)
-			synctest.Test(t, func(*testing.T) { f.record(r, newSubject(1)) }) // on 2000-01-01
-			lines := r.lines(t)
-			if len(lines) != 1 || lines[0]["message"] == "" || lines[0]["time"] == "" {
-				t.Fatalf("logged in %d lines: %v", len(lines), lines)
-			}
-			for field, want := range f.line {
-				if diff := cmp.Diff(want, lines[0][field]); diff != "" {
-					t.Errorf("field %s of the line %v (-want +got):\n%s", field, lines[0], diff)
-				}
-			}
-			if diff := cmp.Diff(f.metrics, growth(before, r.scrape(t))); diff != "" {
-				t.Errorf("metrics (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(f.events, r.events); diff != "" {
-				t.Errorf("Events (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(f.conditions, r.conditions); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			if text := r.log.String() + strings.Join(r.events, ""); strings.Contains(text, "wJalrXUtnFEMI") {
-				t.Errorf("the body of the message was recorded: %s", text)
-			}
-		})
+		r := newRecorder("debug")
+		before := r.scrape(t)
+		synctest.Test(t, func(*testing.T) { f.record(r, newSubject(1)) }) // on 2000-01-01
+		fmt.Fprintf(&all, "# %s\n%s", f.name, timeField.ReplaceAllString(r.log.String(), ""))
+		grown := growth(before, r.scrape(t))
+		for _, name := range slices.Sorted(maps.Keys(grown)) {
+			fmt.Fprintf(&all, "metric %s %+v\n", name, grown[name])
+		}
+		for _, line := range append(r.events, r.conditions...) {
+			fmt.Fprintln(&all, line)
+		}
+		fmt.Fprintln(&all)
+	}
+	got := masked(all.String())
+	if strings.Contains(got, "wJalrXUtnFEMI") {
+		t.Error("the body of a message was recorded")
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(strings.Split(read(t, golden), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("go test ./internal/observe -run TestFacts -update writes %s again (-want +got):\n%s", golden, diff)
 	}
 }
 
+// timeField is that of each log line.
+var timeField = regexp.MustCompile(`"time":"[^"]*",`)
+
 // growth returns the differences of all samples that have changed, without buckets.
-func growth(before, after samples) samples {
-	var out samples
+func growth(before, after map[string]float64) map[string]float64 {
+	var out map[string]float64
 	for name, v := range after {
 		if v == before[name] || strings.Contains(name, "_bucket{") {
 			continue
 		}
 		if out == nil {
-			out = samples{}
+			out = map[string]float64{}
 		}
 		out[name] = v - before[name]
 	}

@@ -31,30 +31,30 @@ func (o *Observer) PodBlocked(t drain.Target, w drain.Waiting) {
 	o.log.WithLevel(level).Str("node", t.Name).Str("pod", nameOf(w.Pod)).Str("because", string(w.Reason)).
 		Strs("budgets", w.Pod.Budgets).Str("reason", w.Message).Time("since", w.Since).Msg("eviction blocked")
 	reason, what := obstacle(w)
+	warning := reason != reasonPostponed
 	o.events.OnPod(w.Pod.Namespace, w.Pod.Name, w.Pod.UID, reason, fmt.Sprintf(
-		"Node %s is being drained until %s; the pod %s", t.Name, stamp(t.Deadline), what), reason != reasonPostponed)
+		"Node %s is being drained until %s; the pod %s", t.Name, stamp(t.Deadline), what), warning)
 	if o.drains.addObstacle(t.UID, w) {
-		o.events.OnNode(t.Name, t.UID, reason,
-			fmt.Sprintf("Pod %s %s", nameOf(w.Pod), what), reason != reasonPostponed)
+		o.events.OnNode(t.Name, t.UID, reason, fmt.Sprintf("Pod %s %s", nameOf(w.Pod), what), warning)
 	}
 }
 
 // obstacle returns the reason of the Event for a pod that waits, and the predicate of a sentence about the
 // pod.
 func obstacle(w drain.Waiting) (reason, what string) {
-	since := " since " + stamp(w.Since)
+	since, why := " since "+stamp(w.Since), because(w)
 	budgets := cmp.Or(w.Budget, strings.Join(w.Pod.Budgets, " and "))
 	switch {
 	case w.Reason == drain.OptedOut:
-		return reasonPostponed, "has been waiting" + since + ", because its annotation forbids the eviction" + because(w)
+		return reasonPostponed, "has been waiting" + since + ", because its annotation forbids the eviction" + why
 	case w.Reason == drain.WaitedFor:
-		return reasonPostponed, "has been waiting" + since + ", because the agent is configured to let it finish" + because(w)
+		return reasonPostponed, "has been waiting" + since + ", because the agent is configured to wait" + why
 	case w.Reason == drain.Misconfigured:
-		return reasonMisconfiguredBudget, "cannot be evicted because of PodDisruptionBudget " + budgets + because(w) + remedy(w)
+		return reasonBudget, "cannot be evicted because of PodDisruptionBudget " + budgets + why + remedy(w)
 	case budgets == "":
-		return reasonEvictionBlocked, "has been waiting" + since + because(w)
+		return reasonEvictionBlocked, "has been waiting" + since + why
 	}
-	return reasonEvictionBlocked, "has been waiting for PodDisruptionBudget " + budgets + since + because(w)
+	return reasonEvictionBlocked, "has been waiting for PodDisruptionBudget " + budgets + since + why
 }
 
 // remedy returns what the user can change so that the pod can be evicted.
