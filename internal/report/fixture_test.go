@@ -118,7 +118,7 @@ func rollouts() []Rollout {
 	return all
 }
 
-// report has a reporter tell the whole story.
+// report passes all snapshots to a Reporter.
 func report(r Reporter) {
 	all := rollouts()
 	for _, moment := range all[:len(all)-1] {
