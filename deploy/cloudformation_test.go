@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// template is a CloudFormation template, its functions in their long form.
+// template is a CloudFormation template, with its functions in the long form.
 type template struct {
 	Parameters map[string]map[string]any
 	Conditions map[string]any
@@ -56,7 +56,7 @@ func loadTemplate(t *testing.T, file string) template {
 	return read
 }
 
-// long is a node with !Ref as {Ref: ...} and any other tag as {Fn::...: ...}.
+// long returns a node with !Ref as {Ref: ...} and any other tag as {Fn::...: ...}.
 func long(t *testing.T, node *yaml.Node) any {
 	t.Helper()
 	name, short := strings.CutPrefix(node.Tag, "!")
@@ -107,10 +107,10 @@ type stack struct {
 	parameters map[string]any
 }
 
-// noValue is what takes a property away.
+// noValue is AWS::NoValue, which removes a property.
 type noValue struct{}
 
-// deploy gives the template its parameters, and checks them as CloudFormation does.
+// deploy checks the parameters as CloudFormation does, and returns the stack.
 func (c template) deploy(t *testing.T, name string, parameters map[string]any) *stack {
 	t.Helper()
 	s := &stack{t, c, name, map[string]any{}}
@@ -132,7 +132,7 @@ func (c template) deploy(t *testing.T, name string, parameters map[string]any) *
 	return s
 }
 
-// resources are those of a type that are made, by their logical names.
+// resources returns the created resources of a type, by logical name.
 func (s *stack) resources(kind string) map[string]map[string]any {
 	s.t.Helper()
 	found := map[string]map[string]any{}
@@ -260,7 +260,7 @@ func (s *stack) ref(name string) any {
 	return s.physical(name)
 }
 
-// physical is the name of a resource in AWS.
+// physical returns the name of a resource in AWS.
 func (s *stack) physical(name string) string {
 	s.t.Helper()
 	r := s.template.Resources[name]

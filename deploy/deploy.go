@@ -1,6 +1,6 @@
-// Package deploy holds what an AWS account is set up with: IAM policies and patterns of EventBridge rules,
-// one file each. The Terraform module and the CloudFormation template beside it are made of these files,
-// docs/iam.md shows them, and the end-to-end tests run the agent and the trigger under them.
+// Package deploy contains the IAM policies and the patterns of EventBridge rules that an AWS account needs,
+// one file each. The Terraform module and the CloudFormation template in this folder use these files,
+// docs/iam.md shows them, and the end-to-end tests run the agent and the trigger with them.
 package deploy
 
 import (
@@ -17,11 +17,11 @@ import (
 //go:embed iam/*.json events/*.json
 var files embed.FS
 
-// place is where a value goes in a document. Terraform's templatefile and CloudFormation's Fn::Sub read it
-// alike.
-var place = regexp.MustCompile(`\$\{(\w+)\}`)
+// placeholder is the syntax of placeholders, which Terraform's templatefile and CloudFormation's Fn::Sub
+// share.
+var placeholder = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// Read returns a document as it lies here, by its path without the ending: iam/agent-queue.
+// Read returns a document with its placeholders. Its name is the path without the extension: iam/agent-queue.
 func Read(name string) (string, error) {
 	text, err := files.ReadFile(name + ".json")
 	if err != nil {
@@ -30,14 +30,14 @@ func Read(name string) (string, error) {
 	return string(text), nil
 }
 
-// Places lists what a document has places for, each once, in the order in which they come.
-func Places(name string) ([]string, error) {
+// Placeholders returns the names of the placeholders in a document, each once, in order.
+func Placeholders(name string) ([]string, error) {
 	text, err := Read(name)
 	if err != nil {
 		return nil, err
 	}
 	var places []string
-	for _, found := range place.FindAllStringSubmatch(text, -1) {
+	for _, found := range placeholder.FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(places, found[1]) {
 			places = append(places, found[1])
 		}
@@ -45,35 +45,35 @@ func Places(name string) ([]string, error) {
 	return places, nil
 }
 
-// Fill returns a document with values in its places. A place without a value is an error.
+// Fill returns a document with values for its placeholders. It is an error if one has no value.
 func Fill(name string, values map[string]string) (string, error) {
-	places, err := Places(name)
+	places, err := Placeholders(name)
 	if err != nil {
 		return "", err
 	}
 	for _, p := range places {
 		if _, ok := values[p]; !ok {
-			return "", fmt.Errorf("deploy: %s has a place for %s, which has no value", name, p)
+			return "", fmt.Errorf("deploy: fill %s: no value for ${%s}", name, p)
 		}
 	}
 	text, err := Read(name)
 	if err != nil {
 		return "", err
 	}
-	return place.ReplaceAllStringFunc(text, func(p string) string { return values[strings.Trim(p, "${}")] }), nil
+	return placeholder.ReplaceAllStringFunc(text, func(p string) string { return values[strings.Trim(p, "${}")] }), nil
 }
 
-// Names lists the documents whose paths begin so: iam/agent- for the policies of the agent, each of which is
-// for one of its features.
+// Names returns the documents whose paths have the prefix: iam/agent- for the policies of the agent, one for
+// each feature.
 func Names(prefix string) []string {
-	found, _ := fs.Glob(files, prefix+"*.json") // Its error is that of a pattern that is none.
+	found, _ := fs.Glob(files, prefix+"*.json") // It only fails for an invalid pattern.
 	for i := range found {
 		found[i] = strings.TrimSuffix(found[i], ".json")
 	}
 	return found
 }
 
-// Example are the values that the docs show: account 123456789012, Region eu-central-1, cluster prod.
+// Example returns the values in the documentation: account 123456789012, Region eu-central-1, cluster prod.
 func Example() map[string]string {
 	const here = "eu-central-1:123456789012:"
 	return map[string]string{

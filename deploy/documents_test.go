@@ -3,9 +3,7 @@ package deploy_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -13,17 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/node-drainer/node-drainer/deploy"
-	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// policy is a document of IAM.
+// policy is an IAM policy document.
 type policy struct {
 	Version   string
 	Statement []struct {
@@ -49,7 +44,7 @@ func readPolicy(t *testing.T, name string) policy {
 	return read
 }
 
-// list is what a policy has as a text or a list.
+// list returns the values of a field that is a string or a list.
 func list(v any) (all []string) {
 	if text, is := v.(string); is {
 		return []string{text}
@@ -60,7 +55,7 @@ func list(v any) (all []string) {
 	return all
 }
 
-// actions are those of a policy.
+// actions returns the actions of a policy.
 func (p policy) actions() (all []string) {
 	for _, st := range p.Statement {
 		all = append(all, list(st.Action)...)
@@ -68,8 +63,8 @@ func (p policy) actions() (all []string) {
 	return all
 }
 
-// calls are the actions of IAM that an interface of an SDK client needs. A batch is permitted by the action for one
-// (Amazon SQS developer guide, "Amazon SQS API permissions").
+// calls returns the IAM actions that an interface of an SDK client needs. The action for one item permits
+// batches (Amazon SQS developer guide, "Amazon SQS API permissions").
 func calls[T any](service string) (all []string) {
 	for method := range reflect.TypeFor[T]().Methods() {
 		all = append(all, service+":"+strings.TrimSuffix(method.Name, "Batch"))
@@ -77,13 +72,13 @@ func calls[T any](service string) (all []string) {
 	return all
 }
 
-// TestThePoliciesAllowWhatIsCalled: the policies of a program, taken together, have each action that its interfaces
-// have, and no other.
-func TestThePoliciesAllowWhatIsCalled(t *testing.T) {
+// TestPoliciesAllowAllCalls: together, the policies of a program allow the actions that its interfaces need,
+// and no others.
+func TestPoliciesAllowAllCalls(t *testing.T) {
 	t.Parallel()
 	for program, called := range map[string][]string{
 		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
-			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, for a queue that has a key.
+			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
 			calls[ec2.LaunchAPI]("ec2")),
 	} {
@@ -96,15 +91,15 @@ func TestThePoliciesAllowWhatIsCalled(t *testing.T) {
 		}
 	}
 	if plan := readPolicy(t, "iam/trigger-plan").actions(); slices.ContainsFunc(plan, func(a string) bool { return !strings.Contains(a, ":Describe") }) {
-		t.Errorf("a plan may change something: %q", plan)
+		t.Errorf("a plan has actions that change something: %q", plan)
 	}
 }
 
 func sortedSet(all []string) []string { return slices.Compact(slices.Sorted(slices.Values(all))) }
 
-// TestThePoliciesAreNarrow: what can be limited to a queue, a key or groups with the cluster's tag is, and nothing that
-// changes anything is allowed on all. Tags of a group are the trigger's own.
-func TestThePoliciesAreNarrow(t *testing.T) {
+// TestPoliciesAreLimited: actions are limited to the queue, the key, or groups with the cluster's tag where
+// this is possible, and only the trigger's own tags may be written.
+func TestPoliciesAreLimited(t *testing.T) {
 	t.Parallel()
 	values := deploy.Example()
 	for _, name := range slices.Concat(deploy.Names("iam/agent-"), deploy.Names("iam/trigger-"), deploy.Names("iam/hooks")) {
@@ -141,9 +136,9 @@ func TestThePoliciesAreNarrow(t *testing.T) {
 	}
 }
 
-// TestWhoIsTrusted: a role is for pods of one ServiceAccount of one cluster, or for Auto Scaling of one account; nobody but rules of
-// this name sends to the queue, and nothing that is not encrypted reaches it.
-func TestWhoIsTrusted(t *testing.T) {
+// TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, or by Auto Scaling of one
+// account. Only rules with the stack's name may send to the queue, and only encrypted.
+func TestTrustPolicies(t *testing.T) {
 	t.Parallel()
 	type conditions = map[string]map[string]any
 	values := deploy.Example()
@@ -190,7 +185,7 @@ func TestWhoIsTrusted(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentIsUsed: what lies in iam and events is what the template has, and the module reads each.
+// TestEveryDocumentIsUsed: the template and the module use every document.
 func TestEveryDocumentIsUsed(t *testing.T) {
 	t.Parallel()
 	template, err := os.ReadFile("cloudformation/node-drainer.yaml")
@@ -203,164 +198,16 @@ func TestEveryDocumentIsUsed(t *testing.T) {
 			t.Error(err)
 		}
 		if !json.Valid([]byte(document)) {
-			t.Errorf("%s is no JSON", name)
+			t.Errorf("%s is not JSON", name)
 		}
-		if !strings.Contains(string(template), " # "+name+".json") && name != "iam/key" { // Nobody's key is made here.
+		if !strings.Contains(string(template), " # "+name+".json") && name != "iam/key" { // The template creates no key.
 			t.Errorf("the template does not have %s", name)
 		}
 	}
 }
 
-// matches tells whether EventBridge would hand the event to a rule with the pattern.
-func matches(t *testing.T, pattern, event map[string]any) bool {
-	t.Helper()
-	for key, wanted := range pattern {
-		switch wanted := wanted.(type) {
-		case map[string]any:
-			inner, is := event[key].(map[string]any)
-			if !is || !matches(t, wanted, inner) {
-				return false
-			}
-		case []any:
-			if !slices.Contains(wanted, event[key]) {
-				return false
-			}
-		default:
-			t.Fatalf("%s is neither a list nor an object", key)
-		}
-	}
-	return true
-}
-
-// kindOf is the kind of event whose rule is to deliver a message; none for what nobody needs to hear of.
-func kindOf(events []event.Event) string {
-	switch kind := events[0].Kind; kind {
-	case event.Notice:
-		return ""
-	case event.ScheduledChangeCanceled:
-		return string(event.ScheduledChange)
-	case event.LifecycleTerminating, event.LifecycleLaunching:
-		return "lifecycle"
-	default:
-		return string(kind)
-	}
-}
-
-// TestTheRulesDeliverWhatTheAgentReads: each message that EventBridge sends is delivered by the rule of its kind, and by
-// no other; what asks for nothing is not delivered.
-func TestTheRulesDeliverWhatTheAgentReads(t *testing.T) {
-	t.Parallel()
-	inputs, _ := everything()
-	inputs["delivery"] = cty.StringVal("eventbridge")
-	p, err := loadModule(t, "terraform").evaluate(t, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, delivered := map[string]map[string]any{}, map[string]bool{}
-	for _, r := range p.plain("aws_cloudwatch_event_rule.this") {
-		var pattern map[string]any
-		if err := json.Unmarshal([]byte(r["event_pattern"].(string)), &pattern); err != nil {
-			t.Fatal(err)
-		}
-		rules[r["key"].(string)] = pattern
-	}
-	samples, err := filepath.Glob("../pkg/event/testdata/bridge-*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range samples {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		events, err := event.Parse(text)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		var message map[string]any
-		if err := json.Unmarshal(text, &message); err != nil {
-			t.Fatal(err)
-		}
-		if detail := message["detail"].(map[string]any); detail["AutoScalingGroupName"] != nil {
-			detail["AutoScalingGroupName"] = "workers"
-		}
-		var by []string
-		for kind, pattern := range rules {
-			if matches(t, pattern, message) {
-				by = append(by, kind)
-			}
-		}
-		var want []string
-		if kind := kindOf(events); kind != "" {
-			want, delivered[kind] = []string{kind}, true
-		}
-		if !slices.Equal(by, want) {
-			t.Errorf("%s is delivered by %q, want %q", file, by, want)
-		}
-	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(rules)), slices.Sorted(maps.Keys(delivered))); diff != "" {
-		t.Errorf("rules that no sample shows (-rules +samples):\n%s", diff)
-	}
-}
-
-// TestTheRulesLeaveTheRest: events of the same services that are not for the agent are not delivered.
-func TestTheRulesLeaveTheRest(t *testing.T) {
-	t.Parallel()
-	for name, message := range map[string]string{
-		"an instance that runs":    `{"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "running"}}`,
-		"an instance that begins":  `{"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "pending"}}`,
-		"maintenance of databases": `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "RDS", "eventTypeCategory": "scheduledChange"}}`,
-		"an outage of EC2":         `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "EC2", "eventTypeCategory": "issue"}}`,
-		"somebody's own event":     `{"source": "com.example", "detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}`,
-	} {
-		var read map[string]any
-		if err := json.Unmarshal([]byte(message), &read); err != nil {
-			t.Fatal(err)
-		}
-		for _, document := range deploy.Names("events/") {
-			text, err := deploy.Read(document)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var pattern map[string]any
-			if err := json.Unmarshal([]byte(text), &pattern); err != nil {
-				t.Fatal(err)
-			}
-			if matches(t, pattern, read) {
-				t.Errorf("%s is delivered by %s", name, document)
-			}
-		}
-	}
-}
-
-// TestTheRulesOfTheDefaults: without being told otherwise both twins deliver the kinds that the agent by default does
-// something about.
-func TestTheRulesOfTheDefaults(t *testing.T) {
-	t.Parallel()
-	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{"cluster_name": cty.StringVal("prod")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, want := slices.Sorted(maps.Keys(p.instances["aws_cloudwatch_event_rule.this"])), []string{}
-	kinds := []string{}
-	for _, name := range deploy.Names("events/") {
-		kinds = append(kinds, strings.TrimPrefix(name, "events/"))
-	}
-	for _, v := range config.Variables() {
-		kind := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.Name, "EVENT_"), "_", "-"))
-		if strings.HasPrefix(v.Name, "EVENT_") && slices.Contains(kinds, kind) && v.Default != string(event.Ignore) {
-			want = append(want, kind)
-		}
-	}
-	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
-		t.Errorf("rules by default (-the agent's defaults +the module):\n%s", diff)
-	}
-}
-
-// TestTheTablesOfTheDocs: docs/iam.md has a row for each action of each program, with the features that it is for and
-// what it is limited to.
-func TestTheTablesOfTheDocs(t *testing.T) {
+// TestTablesInDocs: docs/iam.md has a row for each action of each program, with its features and its limits.
+func TestTablesInDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/iam.md")
 	if err != nil {
@@ -371,11 +218,11 @@ func TestTheTablesOfTheDocs(t *testing.T) {
 	for _, program := range []string{"agent", "trigger"} {
 		_, section, _ := strings.Cut(string(page), "\n## What the "+program+" may do\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		told := map[string][2]string{}
+		documented := map[string][2]string{}
 		for _, r := range row.FindAllStringSubmatch(section, -1) {
-			told[r[1]] = [2]string{r[2], r[3]}
+			documented[r[1]] = [2]string{r[2], r[3]}
 		}
-		there := map[string][2]string{}
+		granted := map[string][2]string{}
 		for _, name := range deploy.Names("iam/" + program + "-") {
 			feature := strings.TrimPrefix(name, "iam/"+program+"-")
 			if !regexp.MustCompile("<!-- deploy [a-z/ -]*\\b" + name + "( [a-z/ -]*)?-->").Match(page) {
@@ -389,15 +236,15 @@ func TestTheTablesOfTheDocs(t *testing.T) {
 					limit += ", and its own tag"
 				}
 				for _, action := range list(st.Action) {
-					if before, twice := there[action]; twice {
-						there[action] = [2]string{before[0] + ", " + feature, limit}
+					if before, twice := granted[action]; twice {
+						granted[action] = [2]string{before[0] + ", " + feature, limit}
 					} else {
-						there[action] = [2]string{feature, limit}
+						granted[action] = [2]string{feature, limit}
 					}
 				}
 			}
 		}
-		if diff := cmp.Diff(there, told); diff != "" {
+		if diff := cmp.Diff(granted, documented); diff != "" {
 			t.Errorf("the %s (-deploy/iam +docs/iam.md):\n%s", program, diff)
 		}
 	}

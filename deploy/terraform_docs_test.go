@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 )
 
-// source is an expression as it is written, in one line.
+// source returns the source of an expression, on one line.
 func source(t *testing.T, a *hclsyntax.Attribute) string {
 	t.Helper()
 	if a == nil {
@@ -30,7 +30,7 @@ func source(t *testing.T, a *hclsyntax.Attribute) string {
 	return strings.Join(strings.Fields(string(span.SliceBytes(text))), " ")
 }
 
-// TestTerraformIsFormatted: as terraform fmt would.
+// TestTerraformIsFormatted: terraform fmt would change nothing.
 func TestTerraformIsFormatted(t *testing.T) {
 	t.Parallel()
 	var files []string
@@ -52,8 +52,8 @@ func TestTerraformIsFormatted(t *testing.T) {
 	}
 }
 
-// TestVariablesAndOutputs: each has a description and, if a variable, a type, is used, and stands in the README with
-// what it is by default.
+// TestVariablesAndOutputs: each has a description, is used, and is documented in the README with its default.
+// Variables have a type.
 func TestVariablesAndOutputs(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "terraform")
@@ -107,8 +107,8 @@ func TestVariablesAndOutputs(t *testing.T) {
 	}
 }
 
-// TestTheExamples: they give the module what it asks for, nothing else, and read outputs that it has.
-func TestTheExamples(t *testing.T) {
+// TestExamples: they set only variables that exist, all required ones, and read only outputs that exist.
+func TestExamples(t *testing.T) {
 	t.Parallel()
 	m, variables, outputs := loadModule(t, "terraform"), map[string]bool{}, map[string]bool{}
 	for _, b := range m.all("variable") {
@@ -136,7 +136,7 @@ func TestTheExamples(t *testing.T) {
 	}
 }
 
-// checkArguments holds what a call gives the module to its variables, which are required or not.
+// checkArguments checks the arguments of a module call against the variables, which are required or not.
 func checkArguments(t *testing.T, variables map[string]bool, where string, call hclsyntax.Attributes) {
 	t.Helper()
 	for name := range call {
@@ -151,7 +151,7 @@ func checkArguments(t *testing.T, variables map[string]bool, where string, call 
 	}
 }
 
-// readmeCall is the call that the README shows.
+// readmeCall returns the module call in the README.
 func readmeCall(t *testing.T) hclsyntax.Attributes {
 	t.Helper()
 	readme, err := os.ReadFile("terraform/README.md")
@@ -167,9 +167,9 @@ func readmeCall(t *testing.T) hclsyntax.Attributes {
 	return parsed.Body.(*hclsyntax.Body).Blocks[0].Body.Attributes
 }
 
-// TestTheParameters: each parameter of a template is described, used, and has the name of a variable, in
-// CloudFormation's style; a set is one parameter for each of its members.
-func TestTheParameters(t *testing.T) {
+// TestParameters: each parameter of a template is described, used, and has the name of a variable in
+// CloudFormation's style. A set has one parameter for each member.
+func TestParameters(t *testing.T) {
 	t.Parallel()
 	var variables []string
 	for _, b := range loadModule(t, "terraform").all("variable") {

@@ -21,10 +21,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// hashicorp/hcl and zclconf/go-cty are the language that Terraform is written in, as libraries: they format, parse and
-// evaluate as Terraform does, without its binary and without a provider, neither of which every machine can have.
+// hashicorp/hcl and zclconf/go-cty implement Terraform's language: they format, parse and evaluate it as
+// Terraform does, but need neither its binary nor a provider.
 
-// module is the Terraform module as it is written.
+// module is a parsed Terraform module.
 type module struct {
 	dir    string
 	blocks []*hclsyntax.Block
@@ -48,28 +48,29 @@ func loadModule(t *testing.T, dir string) module {
 	return m
 }
 
-// all are the blocks of a type, in the order of the files.
+// all returns the blocks of a type, in the order of the files.
 func (m module) all(kind string) []*hclsyntax.Block {
 	return slices.DeleteFunc(slices.Clone(m.blocks), func(b *hclsyntax.Block) bool { return b.Type != kind })
 }
 
-// plan is what the module makes of some inputs: the part of Terraform's evaluation that this module uses, with HCL's
-// own expressions and functions. Providers are not asked; what they compute is put together in computed.
+// plan is the module evaluated with inputs. It implements the part of Terraform's evaluation that the module
+// uses, with HCL's own expressions and functions, and without providers: computed returns what they would
+// compute.
 type plan struct {
 	t         *testing.T
 	module    module
 	variables map[string]cty.Value
 	locals    map[string]cty.Value
 	instances map[string]map[string]map[string]cty.Value // by type.name, then by the key of for_each or count
-	shapes    map[string]cty.Value                       // by type.name, what an expression gets to see
+	shapes    map[string]cty.Value                       // by type.name, the values that expressions see
 	outputs   map[string]cty.Value
 }
 
-// errRefused is that a validation or a precondition does not hold.
+// errRefused is the error of a validation or precondition that fails.
 var errRefused = errors.New("the module refuses the inputs")
 
-// evaluate plans the module. Its error is that the module refuses the inputs; what is wrong with the module fails the
-// test.
+// evaluate plans the module. It returns an error if the module refuses the inputs. Errors in the module fail
+// the test.
 func (m module) evaluate(t *testing.T, inputs map[string]cty.Value) (*plan, error) {
 	t.Helper()
 	p := &plan{
@@ -81,7 +82,7 @@ func (m module) evaluate(t *testing.T, inputs map[string]cty.Value) (*plan, erro
 	}
 	pending := p.work()
 	for len(pending) > 0 {
-		rest := slices.DeleteFunc(slices.Clone(pending), func(w work) bool {
+		rest := slices.DeleteFunc(slices.Clone(pending), func(w pendingWork) bool {
 			ready := p.ready(w.needs)
 			if ready {
 				w.do()
@@ -119,19 +120,19 @@ func (p *plan) readVariables(inputs map[string]cty.Value) error {
 	}
 	for name := range inputs {
 		if _, ok := p.variables[name]; !ok {
-			p.t.Fatalf("there is no variable %s", name)
+			p.t.Fatalf("unknown variable %s", name)
 		}
 	}
 	for _, b := range p.module.all("variable") {
-		if err := p.hold(b.Body, "validation"); err != nil {
+		if err := p.checkConditions(b.Body, "validation"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold checks the conditions of a block.
-func (p *plan) hold(body *hclsyntax.Body, kind string) error {
+// checkConditions checks the conditions of a block.
+func (p *plan) checkConditions(body *hclsyntax.Body, kind string) error {
 	p.t.Helper()
 	for _, check := range body.Blocks {
 		if check.Type == kind && p.value(check.Body.Attributes["condition"].Expr, nil).False() {
@@ -145,7 +146,7 @@ func (p *plan) preconditions() error {
 	p.t.Helper()
 	for _, b := range p.module.all("resource") {
 		for _, lifecycle := range b.Body.Blocks {
-			if err := p.hold(lifecycle.Body, "precondition"); err != nil {
+			if err := p.checkConditions(lifecycle.Body, "precondition"); err != nil {
 				return err
 			}
 		}
@@ -153,17 +154,17 @@ func (p *plan) preconditions() error {
 	return nil
 }
 
-// work is one thing to be evaluated as soon as what it needs has been.
-type work struct {
+// pendingWork is a local or resource that is evaluated after what it refers to.
+type pendingWork struct {
 	what  string
 	needs []hcl.Traversal
 	do    func()
 }
 
-func (p *plan) work() (all []work) {
+func (p *plan) work() (all []pendingWork) {
 	for _, b := range p.module.all("locals") {
 		for name, a := range b.Body.Attributes {
-			all = append(all, work{"local." + name, a.Expr.Variables(), func() { p.locals[name] = p.value(a.Expr, nil) }})
+			all = append(all, pendingWork{"local." + name, a.Expr.Variables(), func() { p.locals[name] = p.value(a.Expr, nil) }})
 		}
 	}
 	for _, b := range p.module.all("resource") {
@@ -173,16 +174,16 @@ func (p *plan) work() (all []work) {
 				needs = append(needs, a.Expr.Variables()...)
 			}
 		}
-		all = append(all, work{strings.Join(b.Labels, "."), needs, func() { p.resource(b) }})
+		all = append(all, pendingWork{strings.Join(b.Labels, "."), needs, func() { p.resource(b) }})
 	}
 	for _, b := range p.module.all("output") {
 		value := b.Body.Attributes["value"].Expr
-		all = append(all, work{"output." + b.Labels[0], value.Variables(), func() { p.outputs[b.Labels[0]] = p.value(value, nil) }})
+		all = append(all, pendingWork{"output." + b.Labels[0], value.Variables(), func() { p.outputs[b.Labels[0]] = p.value(value, nil) }})
 	}
 	return all
 }
 
-// ready tells whether all that is referred to has been evaluated.
+// ready reports whether all references have been evaluated.
 func (p *plan) ready(needs []hcl.Traversal) bool {
 	for _, need := range needs {
 		if len(need) < 2 {
@@ -204,7 +205,7 @@ func (p *plan) ready(needs []hcl.Traversal) bool {
 	return true
 }
 
-// resource evaluates a resource, once for each of its instances.
+// resource evaluates all instances of a resource.
 func (p *plan) resource(b *hclsyntax.Block) {
 	p.t.Helper()
 	address, attrs := strings.Join(b.Labels, "."), b.Body.Attributes
@@ -239,7 +240,7 @@ func (p *plan) resource(b *hclsyntax.Block) {
 	}
 }
 
-// computed adds what the provider would.
+// computed adds the attributes that the provider computes.
 func computed(kind string, instance map[string]cty.Value) map[string]cty.Value {
 	all := maps.Clone(instance)
 	if all["name"] == cty.NilVal {
@@ -261,7 +262,7 @@ func queueURL(name string) string {
 }
 func roleARN(name string) string { return "arn:aws:iam::123456789012:role/" + name }
 
-// value evaluates an expression with all that is known by now.
+// value evaluates an expression with the values known so far.
 func (p *plan) value(expr hcl.Expression, more map[string]cty.Value) cty.Value {
 	p.t.Helper()
 	one := func(name, attribute, value string) cty.Value {
@@ -295,7 +296,7 @@ func (p *plan) value(expr hcl.Expression, more map[string]cty.Value) cty.Value {
 	return value
 }
 
-// functions are those of Terraform's that the module calls.
+// functions returns the functions of Terraform that the module calls.
 func functions() map[string]function.Function {
 	text := func(do func(args []cty.Value) (cty.Value, error), params ...function.Parameter) function.Function {
 		return function.New(&function.Spec{
@@ -337,7 +338,7 @@ func functions() map[string]function.Function {
 	}
 }
 
-// templateFile fills a file as Terraform does: it is an HCL template.
+// templateFile evaluates a file as an HCL template, as Terraform does.
 func templateFile(file string, values map[string]cty.Value) (cty.Value, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// installation is what stands in AWS in the end, whichever way it was made, in plain data.
+// installation is what Terraform or CloudFormation creates in AWS, as plain data.
 type installation struct {
 	Queues       map[string]map[string]any // by name
 	Rules        map[string]map[string]any // by name
@@ -26,28 +25,28 @@ type installation struct {
 	Outputs      map[string]any
 }
 
-// generic is a value as it reads back from JSON. Policies, patterns and the like, which either twin may give as text,
-// become data; numbers become text, which is what CloudFormation makes of some.
-func generic(v any) any {
+// normalize converts a value for comparison: JSON documents in strings, such as policies and patterns, become
+// data, and numbers become strings, because CloudFormation converts some of them.
+func normalize(v any) any {
 	switch v := v.(type) {
 	case string:
 		var document map[string]any
 		if json.Unmarshal([]byte(v), &document) == nil {
-			return generic(document)
+			return normalize(document)
 		}
 		return v
 	case map[string]any:
 		object := map[string]any{}
 		for key, item := range v {
 			if item != nil {
-				object[key] = generic(item)
+				object[key] = normalize(item)
 			}
 		}
 		return object
 	case []any:
 		list := []any{}
 		for _, item := range v {
-			list = append(list, generic(item))
+			list = append(list, normalize(item))
 		}
 		return list
 	case []string:
@@ -64,18 +63,18 @@ func generic(v any) any {
 	return fmt.Sprint(v)
 }
 
-// pick are the named values of an object under other names, those that are there.
+// pick returns the named values of an object under other names, without missing ones.
 func pick(from map[string]any, names map[string]string) map[string]any {
 	picked := map[string]any{}
 	for old, name := range names {
-		if value := generic(from[old]); value != nil {
+		if value := normalize(from[old]); value != nil {
 			picked[name] = value
 		}
 	}
 	return picked
 }
 
-// plain are all instances of a resource.
+// plain returns all instances of a resource.
 func (p *plan) plain(address string) []map[string]any {
 	p.t.Helper()
 	var all []map[string]any
@@ -101,8 +100,8 @@ func data(t *testing.T, value cty.Value) (v any) {
 	return v
 }
 
-// byTerraform is what the plan makes.
-func byTerraform(p *plan) installation {
+// terraformInstallation returns what the plan creates.
+func terraformInstallation(p *plan) installation {
 	p.t.Helper()
 	in := installation{
 		Queues: map[string]map[string]any{}, Rules: map[string]map[string]any{}, Roles: map[string]map[string]any{},
@@ -114,9 +113,9 @@ func byTerraform(p *plan) installation {
 			"message_retention_seconds": "retention", "receive_wait_time_seconds": "wait", "sqs_managed_sse_enabled": "sse",
 			"kms_master_key_id": "key", "redrive_policy": "redrive",
 		})
-		queue["policy"] = generic(p.plain("aws_sqs_queue_policy." + name)[0]["policy"])
+		queue["policy"] = normalize(p.plain("aws_sqs_queue_policy." + name)[0]["policy"])
 		if name == "dead" {
-			queue["allow"] = generic(p.plain("aws_sqs_queue_redrive_allow_policy.dead")[0]["redrive_allow_policy"])
+			queue["allow"] = normalize(p.plain("aws_sqs_queue_redrive_allow_policy.dead")[0]["redrive_allow_policy"])
 		}
 		in.Queues[q["name"].(string)] = queue
 	}
@@ -136,7 +135,7 @@ func byTerraform(p *plan) installation {
 			})
 		}
 		for _, policy := range p.plain("aws_iam_role_policy." + kind) {
-			in.Policies[fmt.Sprint(policy["role"], "/", policy["name"])] = generic(policy["policy"])
+			in.Policies[fmt.Sprint(policy["role"], "/", policy["name"])] = normalize(policy["policy"])
 		}
 		for _, a := range p.plain("aws_eks_pod_identity_association." + kind) {
 			in.Associations = append(in.Associations, fmt.Sprint(a["cluster_name"], " ", a["namespace"], " ", a["service_account"], " ", a["role_arn"]))
@@ -159,8 +158,9 @@ func byTerraform(p *plan) installation {
 	return in
 }
 
-// byCloudFormation is what the stacks make: one for all, and one with the hooks of each group.
-func byCloudFormation(s *stack, hooks ...*stack) installation {
+// cloudFormationInstallation returns what the stacks create: the main one, and one with the hooks of each
+// group.
+func cloudFormationInstallation(s *stack, hooks ...*stack) installation {
 	s.t.Helper()
 	in := installation{
 		Queues: map[string]map[string]any{}, Rules: map[string]map[string]any{}, Roles: map[string]map[string]any{},
@@ -174,7 +174,7 @@ func byCloudFormation(s *stack, hooks ...*stack) installation {
 	}
 	for _, policy := range s.resources("AWS::SQS::QueuePolicy") {
 		url := policy["Queues"].([]any)[0].(string)
-		in.Queues[url[strings.LastIndex(url, "/")+1:]]["policy"] = generic(policy["PolicyDocument"])
+		in.Queues[url[strings.LastIndex(url, "/")+1:]]["policy"] = normalize(policy["PolicyDocument"])
 	}
 	for _, r := range s.resources("AWS::Events::Rule") {
 		rule := pick(r, map[string]string{"Description": "description", "EventPattern": "pattern"})
@@ -187,7 +187,7 @@ func byCloudFormation(s *stack, hooks ...*stack) installation {
 		})
 	}
 	for _, policy := range s.resources("AWS::IAM::RolePolicy") {
-		in.Policies[fmt.Sprint(policy["RoleName"], "/", policy["PolicyName"])] = generic(policy["PolicyDocument"])
+		in.Policies[fmt.Sprint(policy["RoleName"], "/", policy["PolicyName"])] = normalize(policy["PolicyDocument"])
 	}
 	for _, a := range s.resources("AWS::EKS::PodIdentityAssociation") {
 		in.Associations = append(in.Associations, fmt.Sprint(a["ClusterName"], " ", a["Namespace"], " ", a["ServiceAccount"], " ", a["RoleArn"]))
@@ -209,7 +209,7 @@ func byCloudFormation(s *stack, hooks ...*stack) installation {
 	return in
 }
 
-// snake is a CloudFormation name in Terraform's style.
+// snake converts a CloudFormation name to Terraform's style.
 func snake(name string) string {
 	var out strings.Builder
 	for i, r := range name {
@@ -242,7 +242,7 @@ const (
 	keyARN  = "arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 )
 
-// everything are the inputs of both twins that ask for all there is.
+// everything returns inputs for Terraform and CloudFormation that enable all features.
 func everything() (map[string]cty.Value, map[string]any) {
 	inputs := map[string]cty.Value{
 		"cluster_name": cty.StringVal("prod"), "groups": object("one", "workers", "two", "batch"),
@@ -266,8 +266,8 @@ func everything() (map[string]cty.Value, map[string]any) {
 	return inputs, parameters
 }
 
-// TestTheTwinsAgree: the Terraform module and the CloudFormation templates make the same of the same inputs.
-func TestTheTwinsAgree(t *testing.T) {
+// TestTerraformEqualsCloudFormation: both create the same for the same inputs.
+func TestTerraformEqualsCloudFormation(t *testing.T) {
 	t.Parallel()
 	all, allParameters := everything()
 	for name, tt := range map[string]struct {
@@ -276,7 +276,7 @@ func TestTheTwinsAgree(t *testing.T) {
 		hooks      map[string]any
 		groups     []string
 	}{
-		"the least": {
+		"only required inputs": {
 			map[string]cty.Value{"cluster_name": cty.StringVal("prod")}, map[string]any{"ClusterName": "prod"}, nil, nil,
 		},
 		"groups and defaults": {
@@ -312,7 +312,7 @@ func TestTheTwinsAgree(t *testing.T) {
 				t.Fatal(err)
 			}
 			main := loadTemplate(t, "cloudformation/node-drainer.yaml").deploy(t, "node-drainer-prod", tt.parameters)
-			outputs := byCloudFormation(main).Outputs
+			outputs := cloudFormationInstallation(main).Outputs
 			var hooks []*stack
 			for _, group := range tt.groups {
 				parameters := map[string]any{"Group": group, "QueueArn": outputs["queue_arn"]}
@@ -322,99 +322,8 @@ func TestTheTwinsAgree(t *testing.T) {
 				maps.Copy(parameters, tt.hooks)
 				hooks = append(hooks, loadTemplate(t, "cloudformation/hooks.yaml").deploy(t, "hooks", parameters))
 			}
-			if diff := cmp.Diff(byTerraform(p), byCloudFormation(main, hooks...)); diff != "" {
+			if diff := cmp.Diff(terraformInstallation(p), cloudFormationInstallation(main, hooks...)); diff != "" {
 				t.Errorf("-Terraform +CloudFormation:\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestTheInstallation: the queue, the rules and the roles are what the agent needs, and what a security team asks for.
-func TestTheInstallation(t *testing.T) {
-	t.Parallel()
-	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{
-		"cluster_name": cty.StringVal("prod"), "groups": object("w", "workers"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := byTerraform(p)
-	queue, dead := in.Queues["node-drainer-prod"], in.Queues["node-drainer-prod-dead"]
-	for name, q := range map[string]map[string]any{"queue": queue, "dead-letter queue": dead} {
-		if q["retention"] != "1209600" || q["sse"] != "true" || q["key"] != nil {
-			t.Errorf("the %s is %v", name, q)
-		}
-		if statements := fmt.Sprint(q["policy"]); !strings.Contains(statements, "Effect:Deny") || !strings.Contains(statements, "aws:SecureTransport:false") {
-			t.Errorf("the %s takes what is not encrypted on its way: %s", name, statements)
-		}
-	}
-	if want := map[string]any{"deadLetterTargetArn": queueARN("node-drainer-prod-dead"), "maxReceiveCount": "100"}; !cmp.Equal(queue["redrive"], any(want)) {
-		t.Errorf("redrive policy: %s", cmp.Diff(queue["redrive"], any(want)))
-	}
-	for name := range in.Rules {
-		arn := "arn:aws:events:eu-central-1:123456789012:rule/" + name
-		if prefix := "arn:aws:events:eu-central-1:123456789012:rule/node-drainer-prod-"; !strings.HasPrefix(arn, prefix) ||
-			!strings.Contains(fmt.Sprint(queue["policy"]), "aws:SourceArn:"+prefix+"*") {
-			t.Errorf("the queue's policy does not let %s send", arn)
-		}
-	}
-	want := map[string]any{
-		"transition": "autoscaling:EC2_INSTANCE_TERMINATING", "timeout": "300", "result": "CONTINUE",
-		"target": queueARN("node-drainer-prod"), "role": roleARN("node-drainer-prod-hooks"),
-	}
-	if diff := cmp.Diff(want, in.Hooks["workers/node-drainer-terminating"]); diff != "" || len(in.Hooks) != 1 {
-		t.Errorf("%d hooks; the terminating one (-want +got):\n%s", len(in.Hooks), diff)
-	}
-	if in.Associations[0] != "prod kube-system node-drainer "+roleARN("node-drainer-prod") || len(in.Associations) != 1 {
-		t.Errorf("associated: %q", in.Associations)
-	}
-}
-
-// TestAClusterWithDots: the name of a cluster may have dots, as kOps has it, and that of a queue may not.
-func TestAClusterWithDots(t *testing.T) {
-	t.Parallel()
-	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{"cluster_name": cty.StringVal("prod.example.com")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := byTerraform(p)
-	if in.Queues["node-drainer-prod-example-com"] == nil {
-		t.Errorf("the queues are %q", slices.Sorted(maps.Keys(in.Queues)))
-	}
-	if policies := fmt.Sprint(in.Policies); !strings.Contains(policies, "aws:ResourceTag/kubernetes.io/cluster/prod.example.com:owned") {
-		t.Errorf("the groups have another tag: %s", policies)
-	}
-}
-
-// TestInputsThatAreRefused: a mistake is told when planning, and not by AWS half way through.
-func TestInputsThatAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		variable string
-		value    cty.Value
-	}{
-		"no name of a cluster":       {"cluster_name", cty.StringVal("")},
-		"a name that is too long":    {"name", cty.StringVal(strings.Repeat("n", 53))},
-		"a name that no queue has":   {"name", cty.StringVal("prod.example")},
-		"a cluster's that is":        {"cluster_name", cty.StringVal(strings.Repeat("n", 40))},
-		"another delivery":           {"delivery", cty.StringVal("sns")},
-		"a timeout that is short":    {"heartbeat_timeout", cty.NumberIntVal(29)},
-		"a timeout that is long":     {"launch_heartbeat_timeout", cty.NumberIntVal(7201)},
-		"another result":             {"default_result", cty.StringVal("continue")},
-		"another result of a launch": {"launch_default_result", cty.StringVal("")},
-		"a kind that is none":        {"events", texts("spot")},
-		"few receives":               {"max_receive_count", cty.NumberIntVal(3)},
-		"a feature that is none":     {"trigger", texts("plan")},
-		"another identity":           {"identity", cty.StringVal("kiam")},
-		"irsa without a provider":    {"identity", cty.StringVal("irsa")},
-		"a provider without irsa":    {"oidc_provider_arn", cty.StringVal(oidcARN)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inputs := map[string]cty.Value{"cluster_name": cty.StringVal("prod")}
-			inputs[tt.variable] = tt.value
-			if _, err := loadModule(t, "terraform").evaluate(t, inputs); !errors.Is(err, errRefused) {
-				t.Errorf("%s = %#v was taken: %v", tt.variable, tt.value, err)
 			}
 		})
 	}

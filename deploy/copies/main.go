@@ -1,5 +1,5 @@
-// Command copies writes the documents of deploy into the files that show them: the CloudFormation template,
-// below each comment that names one, and pages, below each such comment with values for examples.
+// Command copies copies the documents of deploy into other files: into the CloudFormation template, below
+// each comment that names one, and into pages, below each such comment, with the values of an example.
 package main
 
 import (
@@ -14,28 +14,28 @@ import (
 
 func main() {
 	for _, file := range os.Args[1:] {
-		if err := renew(file); err != nil {
+		if err := update(file); err != nil {
 			fmt.Fprintln(os.Stderr, "copies:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-// renew writes the copies in a file anew.
-func renew(file string) error {
-	text, err := os.ReadFile(file) //nolint:gosec // The caller names the files, in go:generate.
+// update updates the copies in a file.
+func update(file string) error {
+	text, err := os.ReadFile(file) //nolint:gosec // go:generate passes the files.
 	if err != nil {
 		return err
 	}
-	write := intoPage
+	write := updatePage
 	if filepath.Ext(file) == ".yaml" {
-		write = intoTemplate
+		write = updateTemplate
 	}
 	renewed, err := write(string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return os.WriteFile(file, []byte(renewed), 0o644) //nolint:gosec // It is checked in, and for all to read.
+	return os.WriteFile(file, []byte(renewed), 0o644) //nolint:gosec // The file is checked in.
 }
 
 var (
@@ -43,11 +43,10 @@ var (
 	inPage     = regexp.MustCompile("(?s)(<!-- deploy((?: (?:iam|events)/[a-z-]+)+) -->\n```json\n).*?(```\n)")
 )
 
-// intoTemplate replaces what stands below each comment, which is all that is indented deeper than the
-// comment's line.
-func intoTemplate(text string) (string, error) {
+// updateTemplate replaces the lines below each comment that are indented more than the comment's line.
+func updateTemplate(text string) (string, error) {
 	var out strings.Builder
-	below := -1 // The indentation of the comment whose old copy is being left out.
+	below := -1 // The indentation of the comment whose old copy is being removed; -1: none.
 	for line := range strings.Lines(text) {
 		indent := len(line) - len(strings.TrimLeft(line, " "))
 		if below >= 0 && (indent > below && strings.TrimSpace(line) != "") {
@@ -60,23 +59,23 @@ func intoTemplate(text string) (string, error) {
 			continue
 		}
 		below = indent
-		document, err := substituted(found[2], strings.Fields(found[3]))
+		document, err := asValue(found[2], strings.Fields(found[3]))
 		if err != nil {
 			return "", err
 		}
-		out.WriteString(indented(document, len(found[1])+2-len(strings.TrimLeft(found[1], " "))))
+		out.WriteString(indentLines(document, len(found[1])+2-len(strings.TrimLeft(found[1], " "))))
 	}
 	return out.String(), nil
 }
 
-// substituted is a document as a value in the template. Where it has places, it is a text for Fn::Sub, as no
-// key of a mapping can have any in CloudFormation.
-func substituted(name string, others []string) (string, error) {
+// asValue returns a document as a value in the template. With placeholders it is a string for Fn::Sub,
+// because CloudFormation does not substitute in the keys of mappings.
+func asValue(name string, others []string) (string, error) {
 	document, err := deploy.Read(name)
 	if err != nil {
 		return "", err
 	}
-	places, err := deploy.Places(name)
+	places, err := deploy.Placeholders(name)
 	if err != nil || len(places) == 0 {
 		return document, err
 	}
@@ -86,11 +85,11 @@ func substituted(name string, others []string) (string, error) {
 		values[place] = "!Ref " + parameter
 	}
 	var out strings.Builder
-	out.WriteString("Fn::Sub:\n  - |\n" + indented(document, 4))
+	out.WriteString("Fn::Sub:\n  - |\n" + indentLines(document, 4))
 	begin := "  - "
 	for _, place := range places {
 		if values[place] == "" {
-			return "", fmt.Errorf("%s has a place for %s, which the template has no value for", name, place)
+			return "", fmt.Errorf("%s: the template has no value for ${%s}", name, place)
 		}
 		out.WriteString(begin + place + ": " + values[place] + "\n")
 		begin = "    "
@@ -98,7 +97,7 @@ func substituted(name string, others []string) (string, error) {
 	return out.String(), nil
 }
 
-func indented(text string, by int) string {
+func indentLines(text string, by int) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		out.WriteString(strings.Repeat(" ", by) + line)
@@ -106,7 +105,7 @@ func indented(text string, by int) string {
 	return out.String()
 }
 
-// expressions are what CloudFormation puts into the places.
+// expressions returns the values of the placeholders in CloudFormation.
 func expressions() map[string]string {
 	arn := func(rest string) string { return `!Sub "arn:${AWS::Partition}:` + rest + `"` }
 	here := "${AWS::Region}:${AWS::AccountId}:"
@@ -127,12 +126,12 @@ func expressions() map[string]string {
 	}
 }
 
-// intoPage fills each block with the documents that its comment names, with values for examples.
-func intoPage(text string) (string, error) {
+// updatePage fills each block with the documents that its comment names, with the values of the example.
+func updatePage(text string) (string, error) {
 	var failed error
 	renewed := inPage.ReplaceAllStringFunc(text, func(block string) string {
 		parts := inPage.FindStringSubmatch(block)
-		document, err := joined(strings.Fields(parts[2]))
+		document, err := join(strings.Fields(parts[2]))
 		if err != nil {
 			failed = err
 		}
@@ -141,8 +140,8 @@ func intoPage(text string) (string, error) {
 	return renewed, failed
 }
 
-// joined is one policy with the statements of several.
-func joined(names []string) (string, error) {
+// join returns one policy with the statements of all.
+func join(names []string) (string, error) {
 	const begin, end = "\"Statement\": [\n", "\n  ]\n}\n"
 	var head string
 	var statements []string

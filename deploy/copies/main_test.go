@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestCopiesAreRenewed: what stands below a comment is replaced, whatever it was, and nothing else is touched.
-func TestCopiesAreRenewed(t *testing.T) {
+// TestCopiesAreUpdated: only the lines below a comment are replaced.
+func TestCopiesAreUpdated(t *testing.T) {
 	t.Parallel()
 	for file, write := range map[string]func(string) (string, error){
-		"../cloudformation/node-drainer.yaml": intoTemplate, "../../docs/iam.md": intoPage, "../../docs/events.md": intoPage,
+		"../cloudformation/node-drainer.yaml": updateTemplate, "../../docs/iam.md": updatePage, "../../docs/events.md": updatePage,
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -31,13 +31,13 @@ func TestCopiesAreRenewed(t *testing.T) {
 	}
 }
 
-// TestCopiesThatCannotBeMade: a document that there is not, or a place that has no value, is an error.
-func TestCopiesThatCannotBeMade(t *testing.T) {
+// TestInvalidCopies: a missing document, or a placeholder without a value, is an error.
+func TestInvalidCopies(t *testing.T) {
 	t.Parallel()
 	for text, write := range map[string]func(string) (string, error){
-		"    PolicyDocument: # iam/agent-nothing.json\n":    intoTemplate,
-		"    PolicyDocument: # iam/key.json\n":              intoTemplate, // Nobody's key is made by the template.
-		"<!-- deploy iam/agent-nothing -->\n```json\n```\n": intoPage,
+		"    PolicyDocument: # iam/agent-nothing.json\n":    updateTemplate,
+		"    PolicyDocument: # iam/key.json\n":              updateTemplate, // The template creates no key.
+		"<!-- deploy iam/agent-nothing -->\n```json\n```\n": updatePage,
 	} {
 		if renewed, err := write(text); err == nil {
 			t.Errorf("%q became %q", text, renewed)

@@ -105,7 +105,7 @@ KUBECONFIG.
 func WriteHelp(w io.Writer) error {
 	_, _ = fmt.Fprintf(w, "%s\nUsage:\n  agent [--help | --version]\n\nEnvironment variables:\n", intro)
 	for _, v := range Variables() {
-		title, help := text.Wrap(v.Name+" ("+v.status()+")", "  ", 100), text.Wrap(v.Help, "      ", 100)
+		title, help := text.Indent(v.Name+" ("+v.status()+")", "  ", 100), text.Indent(v.Help, "      ", 100)
 		if _, err := fmt.Fprintf(w, "\n%s%s", title, help); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ func TestWrap(t *testing.T) {
 	t.Parallel()
 	for _, v := range Variables() {
 		for width := range 120 {
-			if got := strings.Join(strings.Fields(text.Wrap(v.Help, "", width)), " "); got != v.Help {
+			if got := strings.Join(strings.Fields(text.Indent(v.Help, "", width)), " "); got != v.Help {
 				t.Errorf("a width of %d changes the words of %s:\n%s", width, v.Name, got)
 			}
 		}

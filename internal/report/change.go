@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -16,17 +17,17 @@ type kind string
 
 // The kinds of changes.
 const (
-	kindStarted  kind = "started"  // A refresh was started, or is followed; or the first batch begins.
+	kindStarted  kind = "started"  // A refresh or the first batch was started, or an active refresh is followed.
 	kindStatus   kind = "status"   // The status of the refresh, or its reason.
-	kindPhase    kind = "phase"    // Where the rollout is, as far as the status does not tell.
+	kindPhase    kind = "phase"    // The phase of the rollout, if the status does not show it.
 	kindNote     kind = "note"     // A Note.
-	kindInstance kind = "instance" // An instance came, went, or is in another state.
-	kindDrain    kind = "drain"    // What holds up the drain of a node.
-	kindProgress kind = "progress" // How many are replaced.
-	kindOutcome  kind = "outcome"  // How it ended.
+	kindInstance kind = "instance" // An instance appeared, left, or changed its state.
+	kindDrain    kind = "drain"    // What blocks the drain of a node.
+	kindProgress kind = "progress" // The number of replaced instances.
+	kindOutcome  kind = "outcome"  // The outcome.
 )
 
-// change is one fact that one snapshot tells and the one before did not.
+// change is one difference between two snapshots.
 type change struct {
 	at       time.Time
 	group    Group // As it is now.
@@ -36,8 +37,9 @@ type change struct {
 	text     string
 }
 
-// changes tells what is new in a snapshot. Before the first one is the zero Rollout. How many pods are left
-// on a node is no change, or a drain would be told of every few seconds; what holds it up is one.
+// changes returns the changes between two snapshots; the one before the first is the zero Rollout. The number
+// of pods left on a node is not a change, because it would be reported every few seconds; what blocks the
+// drain is.
 func changes(before, after Rollout) []change {
 	known := map[string]Group{}
 	for _, g := range before.Groups {
@@ -45,8 +47,8 @@ func changes(before, after Rollout) []change {
 	}
 	var all []change
 	for _, g := range after.Groups {
-		earlier, seen := known[g.Name]
-		all = append(all, groupChanges(earlier, g, seen, after.At)...)
+		previous, seen := known[g.Name]
+		all = append(all, groupChanges(previous, g, seen, after.At)...)
 	}
 	return all
 }
@@ -71,12 +73,12 @@ func groupChanges(before, after Group, seen bool, at time.Time) []change {
 }
 
 func startChanges(before, after Group) []change {
-	rest := fmt.Sprintf("%s, %s", after.Target, count(after.Total, "instance"))
+	rest := fmt.Sprintf("%s, %s", after.Target, text.Count(after.Total, "instance"))
 	switch {
 	case after.Refresh != before.Refresh && after.Refresh != "":
 		what := "started"
 		if after.Attached {
-			what = "was under way and is followed"
+			what = "was active and is followed"
 		}
 		words := fmt.Sprintf("instance refresh %s %s: %s", after.Refresh, what, rest)
 		return []change{{kind: kindStarted, text: words}}
@@ -88,18 +90,18 @@ func startChanges(before, after Group) []change {
 
 func statusChanges(before, after Group) []change {
 	if before.Refresh != after.Refresh {
-		before.Status, before.Reason = refresh.StatusPending, "" // What every refresh begins with.
+		before.Status, before.Reason = refresh.StatusPending, "" // The first status of every refresh.
 	}
 	if after.Refresh == "" || after.Status == "" ||
 		(after.Status == before.Status && (after.Reason == before.Reason || after.Reason == "")) {
 		return nil
 	}
 	c := change{kind: kindStatus, level: levelOf(after.Status)}
-	c.text = joined(": ", "instance refresh "+after.Status, after.Reason)
+	c.text = joinNonEmpty(": ", "instance refresh "+after.Status, after.Reason)
 	return []change{c}
 }
 
-// levelOf is how grave a status of a refresh is.
+// levelOf returns the level of a refresh status.
 func levelOf(status string) refresh.Level {
 	switch status {
 	case refresh.StatusPending, refresh.StatusInProgress, refresh.StatusBaking, refresh.StatusSuccessful:
@@ -116,9 +118,9 @@ func phaseChanges(before, after Group) []change {
 	}
 	switch after.Phase {
 	case Queued:
-		return []change{{kind: kindPhase, text: "waiting for its turn"}}
+		return []change{{kind: kindPhase, text: "queued"}}
 	case Draining:
-		return []change{{kind: kindPhase, text: "AWS has done its part, old nodes are still to be drained"}}
+		return []change{{kind: kindPhase, text: "the refresh has ended, old nodes are still being drained"}}
 	default:
 		return nil
 	}
@@ -132,8 +134,7 @@ func noteChanges(before, after Group) []change {
 	return found
 }
 
-// instanceChanges tells of instances. Those that are simply in service when the group is first seen are no
-// news.
+// instanceChanges returns the changes of instances. It skips those that are in service in the first snapshot.
 func instanceChanges(before, after Group, seen bool) []change {
 	known := map[string]Instance{}
 	for _, i := range before.Instances {
@@ -141,14 +142,14 @@ func instanceChanges(before, after Group, seen bool) []change {
 	}
 	var found []change
 	for _, i := range after.Instances {
-		earlier, there := known[i.ID]
+		previous, ok := known[i.ID]
 		delete(known, i.ID)
 		switch {
-		case there:
-			found = append(found, instanceChange(earlier, i)...)
+		case ok:
+			found = append(found, instanceChange(previous, i)...)
 		case seen:
 			found = append(found, i.change(i.describe()+", new in "+i.Zone))
-		case !i.serving():
+		case !i.inService():
 			found = append(found, i.change(i.describe()))
 		}
 	}
@@ -158,20 +159,20 @@ func instanceChanges(before, after Group, seen bool) []change {
 	return found
 }
 
-// change is one of the instance.
+// change returns a change of the instance.
 func (i Instance) change(text string) change {
 	return change{kind: kindInstance, instance: i, level: drainLevel(i), text: text}
 }
 
-// instanceChange tells what is new of one instance: the most important fact says the others too.
+// instanceChange returns the most important change of one instance, whose text covers the others.
 func instanceChange(before, after Instance) []change {
 	c := after.change("")
 	switch {
 	case after.State != before.State:
 		c.text = after.describe()
-	case after.going() && drainNews(before, after):
+	case after.terminating() && drainChanged(before, after):
 		c.kind, c.text = kindDrain, after.describe()
-	case after.Unhealthy && !before.Unhealthy && !after.going():
+	case after.Unhealthy && !before.Unhealthy && !after.terminating():
 		c.text = after.ID + " is unhealthy and will be replaced"
 	case !after.Old && ready(after) && !ready(before):
 		c.text = fmt.Sprintf("%s node %s is Ready", after.ID, after.nodeName())
@@ -183,23 +184,22 @@ func instanceChange(before, after Instance) []change {
 
 func ready(i Instance) bool { return i.Node != nil && i.Node.Ready }
 
-// drainLevel warns of a drain that something holds up, and of an instance that stays although it should be
-// gone.
+// drainLevel is Warn for a blocked drain and for a retained instance.
 func drainLevel(i Instance) refresh.Level {
-	if i.going() && i.blocked() || i.retained() {
+	if i.terminating() && i.blocked() || i.retained() {
 		return refresh.Warn
 	}
 	return refresh.OK
 }
 
-// drainNews tells whether the drain says something else, numbers apart.
-func drainNews(before, after Instance) bool {
-	return after.drain() != "" &&
-		(before.blocked() != after.blocked() || wordsOf(before.drain()) != wordsOf(after.drain()))
+// drainChanged reports whether the drain has another message, apart from numbers.
+func drainChanged(before, after Instance) bool {
+	return after.drainMessage() != "" &&
+		(before.blocked() != after.blocked() || withoutNumbers(before.drainMessage()) != withoutNumbers(after.drainMessage()))
 }
 
-// wordsOf is the text without the words that are numbers.
-func wordsOf(text string) string {
+// withoutNumbers removes the numbers from the text.
+func withoutNumbers(text string) string {
 	number := func(word string) bool {
 		return !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsDigit(r) })
 	}
@@ -219,14 +219,14 @@ func outcomeChanges(before, after Group) []change {
 	}
 	return []change{{
 		at: after.Ended, kind: kindOutcome, level: after.Outcome.level(),
-		text: joined(": ", string(after.Outcome), after.Message),
+		text: joinNonEmpty(": ", string(after.Outcome), after.Message),
 	}}
 }
 
-// level is how grave the outcome is.
+// level returns the level of the outcome.
 func (o Outcome) level() refresh.Level {
 	switch {
-	case o.good():
+	case o.isSuccess():
 		return refresh.OK
 	case o == Skipped:
 		return refresh.Warn

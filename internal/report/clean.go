@@ -7,9 +7,9 @@ import (
 	"unicode/utf16"
 )
 
-// clean returns the text without anything that a terminal would obey instead of show, on one line: names and
-// reasons come from AWS and Kubernetes, where others write them. Control characters (C0, DEL, C1) and those
-// of format, such as the ones that turn the direction of writing, are dropped; white space becomes a space.
+// clean returns the text on one line, without characters that a terminal would interpret: names and reasons
+// come from AWS and Kubernetes, where others can write them. It removes control characters (C0, DEL, C1) and
+// format characters, for example those that change the direction of writing. White space becomes a space.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -22,14 +22,14 @@ func clean(text string) string {
 	}, text)
 }
 
-// unsafeRune tells whether the rune may change how a terminal shows the rest. A selector of variants changes
-// how wide the rune before it is.
+// unsafeRune reports whether the rune may change how a terminal shows other text. A variation selector
+// changes the width of the rune before it.
 func unsafeRune(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector)
 }
 
-// cleanJSON returns the JSON with everything that clean would drop as an escape: it says the same. Such
-// characters can stand in strings alone; line feeds, which the encoder writes between values, stay.
+// cleanJSON escapes the characters that clean would remove, which does not change the meaning of the JSON.
+// They can only be in strings, except for the line feeds that the encoder writes between values.
 func cleanJSON(encoded []byte) []byte {
 	var b strings.Builder
 	for _, r := range string(encoded) {

@@ -6,24 +6,25 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// block is what a frame shows of a group: one line, and more where there is room.
+// block is the part of a frame for one group: one line, and details if there is space.
 type block struct {
 	bar     line
 	details []line
 }
 
-// frame is what a terminal of that size shows of a rollout: for each group how far it is, then the nodes that
-// are draining, then the newest of the recent changes. It has rows-1 lines at most, as the cursor stands
-// below it, and its lines have cols-1 cells at most, as some terminals wrap a line that is full. Where there
-// is not room for all, groups that are over or wait are counted first, then details are left out, then nodes,
-// then changes.
+// frame returns a live view of a rollout: the progress of each group, the draining nodes, and the newest
+// changes. It has at most rows-1 lines, because the cursor is below it, and lines of at most cols-1 cells,
+// because some terminals wrap a full line. If there is too little space, it first counts the finished and
+// queued groups instead of listing them, and then leaves out details, nodes and changes, in this order.
 func frame(r Rollout, recent []change, cols, rows int) []line {
 	cols, room := max(cols-1, 1), max(rows-1, 1)
 	all := []line{heading(r)}
 	room--
-	shown, rest := selected(r.Groups, room)
+	shown, rest := selectGroups(r.Groups, room)
 	blocks := make([]block, 0, len(shown))
 	name := nameCells(shown, cols)
 	for _, g := range shown {
@@ -33,12 +34,12 @@ func frame(r Rollout, recent []change, cols, rows int) []line {
 		room--
 	}
 	drains := drainLines(r, cols)
-	room -= unfold(blocks, room-min(len(drains), leastDrains)-min(len(recent), leastRecent)-1)
+	room -= showDetails(blocks, room-min(len(drains), minDrains)-min(len(recent), minRecent)-1)
 	for _, b := range blocks {
 		all = append(append(all, b.bar), b.details...)
 	}
 	all = append(all, restLine(rest)...)
-	some := fewer(drains, room-min(len(recent), leastRecent)-1)
+	some := limitDrains(drains, room-min(len(recent), minRecent)-1)
 	all = append(append(all, some...), recentLines(recent, room-len(some))...)
 	for n := range all {
 		all[n] = all[n].clean().fit(cols)
@@ -47,8 +48,8 @@ func frame(r Rollout, recent []change, cols, rows int) []line {
 }
 
 const (
-	leastDrains = 4 // So many draining nodes come before the details of groups.
-	leastRecent = 3 // So many changes come before further draining nodes.
+	minDrains = 4 // Draining nodes that are shown rather than the details of groups.
+	minRecent = 3 // Changes that are shown rather than further draining nodes.
 )
 
 func heading(r Rollout) line {
@@ -57,39 +58,38 @@ func heading(r Rollout) line {
 		gone, total = gone+g.Gone, total+g.Total
 	}
 	return line{
-		{bold, duration(r.At.Sub(r.Started))},
-		{plain, fmt.Sprintf("  %s, %d of %d old instances gone", count(len(r.Groups), "group"), gone, total)},
+		{bold, formatDuration(r.At.Sub(r.Started))},
+		{plain, fmt.Sprintf("  %s, %d of %d old instances gone", text.Count(len(r.Groups), "group"), gone, total)},
 	}
 }
 
-// selected are the groups that are shown on so many lines, in their order, and the others. Two thirds of the
-// lines are for groups. Where that does not do for all, those that wait or went well have one third at most.
-func selected(groups []Group, room int) (shown, rest []Group) {
+// selectGroups returns the groups that are shown, sorted by name, and the others. Two thirds of the lines are
+// for groups. If there are more groups, those that are queued or succeeded get at most one third.
+func selectGroups(groups []Group, room int) (shown, rest []Group) {
 	most := max(room*2/3, 1)
 	if len(groups) <= most {
 		return groups, nil
 	}
 	byInterest := slices.Clone(groups)
-	slices.SortStableFunc(byInterest, func(a, b Group) int { return cmp.Compare(a.interest(), b.interest()) })
-	telling := 0
+	slices.SortStableFunc(byInterest, func(a, b Group) int { return cmp.Compare(a.priority(), b.priority()) })
+	important := 0
 	for _, g := range groups {
-		if g.interest() <= 1 {
-			telling++
+		if g.priority() <= 1 {
+			important++
 		}
 	}
-	most = min(most-1, max(telling, room/3))
+	most = min(most-1, max(important, room/3))
 	shown, rest = byInterest[:most], byInterest[most:]
 	slices.SortFunc(shown, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
 	return shown, rest
 }
 
-// interest is how much a group is to be shown: the smaller, the more. 0 and 1 are of groups that have news to
-// tell.
-func (g Group) interest() int {
+// priority is the order in which groups are shown: the smallest first. 0 and 1 are running and failed groups.
+func (g Group) priority() int {
 	switch {
 	case g.Outcome == "" && g.Phase != Queued:
 		return 0
-	case g.Outcome != "" && !g.Outcome.good():
+	case g.Outcome != "" && !g.Outcome.isSuccess():
 		return 1
 	case g.Outcome == "":
 		return 2
@@ -97,7 +97,7 @@ func (g Group) interest() int {
 	return 3
 }
 
-// restLine counts the groups that are not shown, by their outcome or phase.
+// restLine counts the groups that are not shown, by outcome or phase.
 func restLine(rest []Group) []line {
 	if len(rest) == 0 {
 		return nil
@@ -110,11 +110,12 @@ func restLine(rest []Group) []line {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		words = append(words, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	return []line{aside(fmt.Sprintf("… and %s: %s", count(len(rest), "group"), strings.Join(words, ", ")))}
+	return []line{faintLine(fmt.Sprintf("… and %s: %s", text.Count(len(rest), "group"), strings.Join(words, ", ")))}
 }
 
-// unfold keeps the details of as many blocks as there is room for, and returns how many lines they take.
-func unfold(blocks []block, room int) int {
+// showDetails removes the details of the blocks for which there is no space, and returns how many lines the
+// others take.
+func showDetails(blocks []block, room int) int {
 	used := 0
 	for n, b := range blocks {
 		if used+len(b.details) > room {
@@ -126,7 +127,7 @@ func unfold(blocks []block, room int) int {
 	return used
 }
 
-// nameCells is how wide the column of the names is: up to a third of the whole.
+// nameCells returns the width of the column of names: up to a third of the line.
 func nameCells(groups []Group, cols int) int {
 	widest := 0
 	for _, g := range groups {
@@ -144,22 +145,22 @@ func (g Group) block(name, cols int) block {
 		return b
 	}
 	indent := strings.Repeat(" ", name+2)
-	b.details = append(b.details, text(indent, g.counts()))
+	b.details = append(b.details, plainLine(indent, g.counts()))
 	for _, part := range []string{g.Target, g.Reason} {
 		if part != "" {
-			b.details = append(b.details, aside(indent, part))
+			b.details = append(b.details, faintLine(indent, part))
 		}
 	}
 	return b
 }
 
-// bar draws how many of the old instances are gone and how many are going, in that many cells.
+// bar draws how many of the old instances are replaced, and how many are terminating, in that many cells.
 func bar(g Group, cells int) line {
 	full, half := 0, 0
 	if g.Total > 0 {
-		going := len(g.find(func(i Instance) bool { return i.Old && i.going() && !i.retained() }))
-		full = within(g.Gone*cells/g.Total, cells)
-		half = within((g.Gone+going)*cells/g.Total, cells) - full
+		going := len(g.find(func(i Instance) bool { return i.Old && i.terminating() && !i.retained() }))
+		full = clamp(g.Gone*cells/g.Total, cells)
+		half = clamp((g.Gone+going)*cells/g.Total, cells) - full
 	}
 	return line{
 		{green, strings.Repeat("█", full)},
@@ -168,23 +169,23 @@ func bar(g Group, cells int) line {
 	}
 }
 
-// within is n, but no less than nothing and no more than most.
-func within(n, most int) int { return min(max(n, 0), most) }
+// clamp limits n to 0 to limit.
+func clamp(n, limit int) int { return min(max(n, 0), limit) }
 
-// state says where the group is, in a word or two.
+// state returns the outcome, status or phase of the group.
 func (g Group) state() span {
 	switch {
-	case g.Outcome.good():
+	case g.Outcome.isSuccess():
 		return span{green, string(g.Outcome)}
 	case g.Outcome != "":
-		return span{styleOf(g.Outcome.level()), joined(": ", string(g.Outcome), g.Message)}
+		return span{styleOf(g.Outcome.level()), joinNonEmpty(": ", string(g.Outcome), g.Message)}
 	case g.Status == "" || g.Phase == Queued || g.Phase == Draining:
 		return span{plain, string(g.Phase)}
 	}
 	return span{styleOf(levelOf(g.Status)), g.Status}
 }
 
-// drainLines are the nodes that are draining, those first that something holds up.
+// drainLines returns the draining nodes, the blocked ones first.
 func drainLines(r Rollout, cols int) []line {
 	var all []Instance
 	for _, g := range r.Groups {
@@ -197,12 +198,12 @@ func drainLines(r Rollout, cols int) []line {
 	}
 	var lines []line
 	for _, d := range all {
-		said := span{plain, cmp.Or(d.drain(), d.State)}
+		said := span{plain, cmp.Or(d.drainMessage(), d.State)}
 		if d.blocked() {
 			said.style = yellow
 		}
 		whose := fmt.Sprintf("  %s  %s  ", pad(clean(d.ID), id), pad(clean(d.nodeName()), min(node, cols/3)))
-		if cols < roomy { // What holds it up matters more than both of its names.
+		if cols < wideTerminal { // The reason matters more than both names.
 			whose = fmt.Sprintf("  %s  ", pad(clean(cmp.Or(d.nodeName(), d.ID)), min(max(node, id), cols/4)))
 		}
 		lines = append(lines, line{{plain, whose}, said})
@@ -210,34 +211,34 @@ func drainLines(r Rollout, cols int) []line {
 	return lines
 }
 
-// roomy is how many columns there must be for a draining node to be told with the id of its instance.
-const roomy = 110
+// wideTerminal is the columns from which a draining node is shown with its instance id.
+const wideTerminal = 110
 
-// fewer is as many of the nodes' lines as there is room for, below an empty one.
-func fewer(drains []line, room int) []line {
+// limitDrains returns an empty line, and as many lines of nodes as there is space for.
+func limitDrains(drains []line, room int) []line {
 	if len(drains) == 0 || room < 2 {
 		return nil
 	}
-	all := append([]line{text()}, drains...)
+	all := append([]line{plainLine()}, drains...)
 	if len(all) <= room {
 		return all
 	}
 	left := len(all) - (room - 1)
-	return append(all[:room-1:room-1], aside("  … and ", count(left, "more draining node")))
+	return append(all[:room-1:room-1], faintLine("  … and ", text.Count(left, "more draining node")))
 }
 
-// shortID is how much of the id of a refresh is shown, where room is scarce.
-const shortID = 8
+// shortIDLength is the length of a shortened refresh id.
+const shortIDLength = 8
 
-// recentLines are the newest of the changes, as many as there is room for, below an empty line.
+// recentLines returns an empty line, and as many of the newest changes as there is space for.
 func recentLines(recent []change, room int) []line {
 	if len(recent) == 0 || room < 2 {
 		return nil
 	}
-	all := []line{text()}
+	all := []line{plainLine()}
 	for _, c := range recent[max(len(recent)-(room-1), 0):] {
-		if id := c.group.Refresh; len(id) > shortID {
-			c.text = strings.ReplaceAll(c.text, id, id[:shortID]+ellipsis)
+		if id := c.group.Refresh; len(id) > shortIDLength {
+			c.text = strings.ReplaceAll(c.text, id, id[:shortIDLength]+ellipsis)
 		}
 		all = append(all, c.line())
 	}

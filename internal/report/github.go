@@ -8,31 +8,31 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// github writes what Text writes, and workflow commands.
-type github struct {
+// githubReporter writes the output of Text, and workflow commands.
+type githubReporter struct {
 	*textReporter
-	raw *sink // What is written here may be a workflow command.
+	raw *writer // Its output may contain workflow commands.
 }
 
-// GitHub returns a Reporter like Text for a workflow of GitHub Actions: findings and notes that are not well,
-// and outcomes, are annotations besides, and the plan can be folded.
+// GitHub returns a Reporter like Text for a workflow of GitHub Actions. It also writes warnings, errors and
+// outcomes as annotations, and the plan as a group that can be folded.
 //
-// Other notes are none: GitHub shows ten annotations of a kind for each step. Source: Workflow commands for
-// GitHub Actions, and the limits of annotations, in the documentation of GitHub Actions.
+// Other notes are not annotations, because GitHub shows only ten of a kind for each step. Source: Workflow
+// commands for GitHub Actions, and the limits of annotations, in the documentation of GitHub Actions.
 func GitHub(w io.Writer) Reporter {
-	raw := &sink{out: w}
-	return &github{textReporter: newText(&sink{out: inert{raw}}), raw: raw}
+	raw := &writer{out: w}
+	return &githubReporter{textReporter: newText(&writer{out: commandEscaper{raw}}), raw: raw}
 }
 
-// Plan writes the plan in a fold, and its findings as annotations.
-func (g *github) Plan(plans []Plan) error {
+// Plan writes the plan as a group, and its findings as annotations.
+func (g *githubReporter) Plan(plans []Plan) error {
 	g.command("group", "", "Plan")
 	g.lines(planLines(plans, 0), false)
 	g.command("endgroup", "", "")
 	g.lines(planTotal(plans), false)
 	for _, p := range plans {
 		if len(plans) == 1 {
-			g.lines([]line{text(p.sentence())}, false)
+			g.lines([]line{plainLine(p.summary())}, false)
 		}
 		for _, f := range p.Findings {
 			g.annotate(f.Level, p.Group+": "+f.Check, f.Text)
@@ -41,17 +41,17 @@ func (g *github) Plan(plans []Plan) error {
 	return g.Err()
 }
 
-// Show writes what is new, and annotations of notes.
-func (g *github) Show(r Rollout) { g.tell(g.next(r)) }
+// Show writes the changes, and annotations for notes.
+func (g *githubReporter) Show(r Rollout) { g.report(g.next(r)) }
 
-// End writes what is new and how each group ended, the latter as annotations too.
-func (g *github) End(r Rollout) {
-	g.tell(g.final(r))
+// End writes the last changes and the outcome of each group, the latter also as annotations.
+func (g *githubReporter) End(r Rollout) {
+	g.report(g.final(r))
 	g.lines(endLines(r, 0), false)
 	for _, group := range r.Groups {
-		title := joined(": ", group.Name, string(group.Outcome))
-		message := joined(" ", group.Message, r.closing(group))
-		if group.Outcome.good() {
+		title := joinNonEmpty(": ", group.Name, string(group.Outcome))
+		message := joinNonEmpty(" ", group.Message, r.closing(group))
+		if group.Outcome.isSuccess() {
 			g.command("notice", title, message)
 			continue
 		}
@@ -59,8 +59,8 @@ func (g *github) End(r Rollout) {
 	}
 }
 
-func (g *github) tell(found []change) {
-	g.textReporter.tell(found)
+func (g *githubReporter) report(found []change) {
+	g.textReporter.report(found)
 	for _, c := range found {
 		if c.kind == kindNote {
 			g.annotate(c.level, c.group.Name, c.text)
@@ -68,8 +68,8 @@ func (g *github) tell(found []change) {
 	}
 }
 
-// annotate writes a warning or an error; what is well needs neither.
-func (g *github) annotate(level refresh.Level, title, message string) {
+// annotate writes a warning or an error, and nothing for OK.
+func (g *githubReporter) annotate(level refresh.Level, title, message string) {
 	switch level {
 	case refresh.Refuse:
 		g.command("error", title, message)
@@ -80,7 +80,7 @@ func (g *github) annotate(level refresh.Level, title, message string) {
 }
 
 // command writes a workflow command.
-func (g *github) command(name, title, message string) {
+func (g *githubReporter) command(name, title, message string) {
 	if title != "" {
 		name += " title=" + escapeProperty(title)
 	}
@@ -88,24 +88,25 @@ func (g *github) command(name, title, message string) {
 }
 
 // Err returns the first error of writing.
-func (g *github) Err() error { return g.raw.err }
+func (g *githubReporter) Err() error { return g.raw.err }
 
-// escapeData escapes what stands behind a workflow command. Source: @actions/core, which does the same.
-func escapeData(text string) string {
-	return clean(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text))
+// escapeData escapes the data of a workflow command. Source: @actions/core, which does the same.
+func escapeData(data string) string {
+	return clean(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(data))
 }
 
-// escapeProperty escapes a value of a workflow command's property. Source: as of escapeData.
-func escapeProperty(text string) string {
-	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(text))
+// escapeProperty escapes the value of a property of a workflow command. Source: @actions/core.
+func escapeProperty(value string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(value))
 }
 
-// inert writes lines so that none of them is a workflow command: a name or a reason must not give one. The
-// runner takes a line for one that begins with two colons behind white space, or that has ##[ anywhere.
-type inert struct{ out *sink }
+// commandEscaper writes lines so that none of them is a workflow command, because names and reasons come from
+// others. The runner treats a line as a command if it begins with two colons, after white space, or contains
+// ##[.
+type commandEscaper struct{ out *writer }
 
 // Write writes whole lines, as sink.lines gives them.
-func (i inert) Write(lines []byte) (int, error) {
+func (i commandEscaper) Write(lines []byte) (int, error) {
 	for l := range strings.Lines(string(lines)) {
 		l = strings.ReplaceAll(l, "##[", "## [")
 		if rest := strings.TrimLeft(l, " "); strings.HasPrefix(rest, "::") {

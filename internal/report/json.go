@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// object writes a value as JSON, on one line if there is no indent. All control characters in it are escaped.
-func (s *sink) object(value any, indent string) {
+// object writes a value as JSON, on one line without an indent, with all control characters escaped.
+func (s *writer) object(value any, indent string) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -21,47 +21,46 @@ func (s *sink) object(value any, indent string) {
 	s.write(string(cleanJSON(b.Bytes())))
 }
 
-// document writes whole answers.
-type document struct{ *sink }
+// jsonReporter writes documents.
+type jsonReporter struct{ *writer }
 
-// JSON returns a Reporter that writes documents: for a plan one array of Plan, at the end of a rollout one
-// Rollout, and nothing in between.
-func JSON(w io.Writer) Reporter { return &document{&sink{out: w}} }
+// JSON returns a Reporter that writes an array of Plan for a plan, and one Rollout at the end of a rollout.
+func JSON(w io.Writer) Reporter { return &jsonReporter{&writer{out: w}} }
 
 const jsonIndent = "  "
 
 // Plan writes an array. It is empty, not null, without plans.
-func (d *document) Plan(plans []Plan) error {
+func (d *jsonReporter) Plan(plans []Plan) error {
 	all := make([]Plan, 0, len(plans))
 	for _, p := range plans {
-		all = append(all, p.whole())
+		all = append(all, p.withLists())
 	}
 	d.object(all, jsonIndent)
 	return d.Err()
 }
 
 // Show writes nothing.
-func (d *document) Show(Rollout) {}
+func (d *jsonReporter) Show(Rollout) {}
 
 // End writes the rollout.
-func (d *document) End(r Rollout) { d.object(r.whole(), jsonIndent) }
+func (d *jsonReporter) End(r Rollout) { d.object(r.withLists(), jsonIndent) }
 
-// whole is the plan with empty lists, where they would be null in JSON.
-func (p Plan) whole() Plan {
-	p.Instances, p.Findings = filled(p.Instances), filled(p.Findings)
+// withLists returns the plan with empty lists instead of nil, which would be null in JSON.
+func (p Plan) withLists() Plan {
+	p.Instances, p.Findings = nonNil(p.Instances), nonNil(p.Findings)
 	return p
 }
 
-// whole is the rollout with empty lists, where they would be null in JSON.
-func (r Rollout) whole() Rollout {
+// withLists returns the rollout with empty lists instead of nil, which would be null in JSON.
+func (r Rollout) withLists() Rollout {
 	r.Groups = append([]Group{}, r.Groups...)
 	for n := range r.Groups {
-		r.Groups[n].Instances = filled(r.Groups[n].Instances)
+		r.Groups[n].Instances = nonNil(r.Groups[n].Instances)
 	}
 	return r
 }
 
-func filled[T any](list []T) []T {
+func nonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}

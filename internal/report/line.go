@@ -4,12 +4,14 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// style is how a piece of text looks where there are colours.
+// style is the style of text where colors are allowed.
 type style string
 
-// The styles, by what they are sent as: SGR parameters of ECMA-48.
+// The styles, as SGR parameters of ECMA-48.
 const (
 	plain  style = ""
 	bold   style = "1"
@@ -27,20 +29,20 @@ type span struct {
 	text  string
 }
 
-// line is what stands on one line.
+// line is one line of output.
 type line []span
 
-func text(parts ...string) line { return line{{plain, strings.Join(parts, "")}} }
+func plainLine(parts ...string) line { return line{{plain, strings.Join(parts, "")}} }
 
-// aside is a line that matters less than the others.
-func aside(parts ...string) line { return line{{faint, strings.Join(parts, "")}} }
+// faintLine returns a line that is less important than others.
+func faintLine(parts ...string) line { return line{{faint, strings.Join(parts, "")}} }
 
-// width is how many cells of a terminal the text takes. Characters of ambiguous width take one cell.
+// width returns the cells of a terminal that the text takes. Characters of ambiguous width take one.
 func width(text string) int {
 	return (&runewidth.Condition{}).StringWidth(text)
 }
 
-// cut returns the text in that many cells at most, with an ellipsis where something is missing.
+// cut truncates the text to cells, with an ellipsis if it is longer.
 func cut(text string, cells int) string {
 	if cells <= 0 {
 		return ""
@@ -48,13 +50,13 @@ func cut(text string, cells int) string {
 	return (&runewidth.Condition{}).Truncate(text, cells, ellipsis)
 }
 
-// pad returns the text in exactly that many cells.
+// pad truncates or pads the text to exactly that many cells.
 func pad(text string, cells int) string {
 	text = cut(text, cells)
 	return text + strings.Repeat(" ", cells-width(text))
 }
 
-// width is how many cells the line takes.
+// width returns the cells that the line takes.
 func (l line) width() int {
 	all := 0
 	for _, s := range l {
@@ -72,7 +74,7 @@ func (l line) clean() line {
 	return cleaned
 }
 
-// fit returns the line in that many cells at most. The rest of a line that is too long is dropped.
+// fit truncates the line to cells.
 func (l line) fit(cells int) line {
 	if l.width() <= cells {
 		return l
@@ -81,7 +83,7 @@ func (l line) fit(cells int) line {
 	for _, s := range l {
 		of := width(s.text)
 		if of >= cells {
-			s.text = cut(s.text+" ", cells) // The space has it cut in any case: something is missing.
+			s.text = cut(s.text+" ", cells) // With the space it is always too long, so that the ellipsis is added.
 			return append(fitted, s)
 		}
 		fitted = append(fitted, s)
@@ -90,11 +92,11 @@ func (l line) fit(cells int) line {
 	return fitted
 }
 
-// render returns the text of the line, without anything that would end it.
-func (l line) render(colours bool) string {
+// render returns the text of the line, without its end.
+func (l line) render(colors bool) string {
 	var b strings.Builder
 	for _, s := range l {
-		if !colours || s.style == plain || s.text == "" {
+		if !colors || s.style == plain || s.text == "" {
 			b.WriteString(s.text)
 			continue
 		}
@@ -103,50 +105,27 @@ func (l line) render(colours bool) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// leastWrapped is how many cells a column needs for its text to be broken into lines there.
-const leastWrapped = 30
+// minWrapped is the fewest cells that a column needs for its text to be wrapped within it.
+const minWrapped = 30
 
-// wrap breaks the text between its words into lines of that many cells at most; 0 and less is no limit. A
-// word that is longer is left whole.
-func wrap(text string, cells int) []string {
-	if cells <= 0 || width(text) <= cells {
-		return []string{text}
-	}
-	var lines []string
-	current := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case current == "":
-			current = word
-		case width(current)+1+width(word) <= cells:
-			current += " " + word
-		default:
-			lines = append(lines, current)
-			current = word
-		}
-	}
-	return append(lines, current)
-}
-
-// paragraph is the text behind an indent, broken into lines of that many cells; 0 is no limit.
-func paragraph(indent int, s style, text string, cells int) []line {
+// paragraph returns the text after an indent, wrapped to cells; 0 is no limit.
+func paragraph(indent int, s style, content string, cells int) []line {
 	var lines []line
-	for _, part := range wrap(clean(text), cells-indent) {
+	for _, part := range text.Wrap(clean(content), cells-indent, width) {
 		lines = append(lines, line{{plain, strings.Repeat(" ", indent)}, {s, part}})
 	}
 	return lines
 }
 
-// table lays rows out in columns, two spaces apart. Where the whole would be wider than that many cells, the
-// last column is broken into lines; where not even that leaves room to read, it stands below its row. 0 is no
-// limit.
+// table lays out rows in columns, two spaces apart. If the table would be wider than cells, it wraps the last
+// column, or writes it below its row if there is too little space. 0 is no limit.
 func table(rows [][]span, cells int) []line {
 	widths := columns(rows)
 	used := 0
 	for _, width := range widths[:len(widths)-1] {
 		used += width + 2
 	}
-	below := cells > 0 && cells-used < min(leastWrapped, widths[len(widths)-1])
+	below := cells > 0 && cells-used < min(minWrapped, widths[len(widths)-1])
 	var lines []line
 	for _, row := range rows {
 		l := columned(row, widths)
@@ -165,7 +144,7 @@ func table(rows [][]span, cells int) []line {
 	return lines
 }
 
-// columned is a row of a table but for its last column.
+// columned returns a row of a table without its last column.
 func columned(row []span, widths []int) line {
 	var l line
 	for n, cell := range row[:len(row)-1] {
@@ -174,6 +153,7 @@ func columned(row []span, widths []int) line {
 	return l
 }
 
+// columns returns the widths of the columns.
 func columns(rows [][]span) []int {
 	var widths []int
 	for _, row := range rows {

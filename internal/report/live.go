@@ -6,89 +6,89 @@ import (
 	"strings"
 )
 
-// Control sequences of ECMA-48 and DEC's terminals, which all terminals of today know.
+// Control sequences of ECMA-48 and DEC terminals, which all current terminals support.
 const (
 	hideCursor = "\x1b[?25l"
 	showCursor = "\x1b[?25h"
 	noWrap     = "\x1b[?7l"
-	mayWrap    = "\x1b[?7h"
+	wrapLines  = "\x1b[?7h"
 	clearLine  = "\x1b[K"
 	clearBelow = "\x1b[J"
 )
 
-// Restore gives a terminal back what a view takes while it is being written: for who cuts it off there.
-const Restore = mayWrap + showCursor
+// Restore resets what a view changes while it is being written, for a program that stops in between.
+const Restore = wrapLines + showCursor
 
 const (
-	usualCols, usualRows = 80, 24
-	mostRecent           = 8 // So many changes are kept to be shown.
+	defaultCols, defaultRows = 80, 24
+	maxRecent                = 8 // Changes that are kept for the view.
 )
 
-// live redraws a frame in place.
-type live struct {
-	*sink
-	follower
-	size    func() (cols, rows int)
-	colours bool
-	recent  []change
-	drawn   []int // The widths of the lines of the frame that stands on the terminal.
+// liveReporter redraws a frame in place. It does not use a library for this: the layout of a frame is our own
+// in any case, and draw, the only function that writes control sequences, is shorter than the code that would
+// connect a library to a Reporter.
+type liveReporter struct {
+	*writer
+	changeTracker
+	size   func() (cols, rows int)
+	colors bool
+	recent []change
+	drawn  []int // The widths of the lines of the frame on the terminal.
 }
 
-// Live returns a Reporter for a terminal. It redraws a view in place each time that Show is called, which
-// should be once a second for the time to go on, and leaves the last one standing at the end, with what
-// became of each group. Nobody else may write to the terminal meanwhile. Size is asked before each view; nil,
-// or 0, is 80 columns and 24 rows.
+// Live returns a Reporter for a terminal. Each call of Show redraws a view in place; call it once a second to
+// update the elapsed time. End leaves the last view, followed by the outcome of each group. Nothing else may
+// write to the terminal meanwhile. size is called before each view; nil, or 0, is 80 columns and 24 rows.
 //
-// The cursor is hidden only while a view is being written, so that it is there when the program is killed.
-func Live(w io.Writer, size func() (cols, rows int), colours bool) Reporter {
-	return &live{sink: &sink{out: w}, size: size, colours: colours}
+// The cursor is hidden only while a view is being written, so that it is visible if the program is killed.
+func Live(w io.Writer, size func() (cols, rows int), colors bool) Reporter {
+	return &liveReporter{writer: &writer{out: w}, size: size, colors: colors}
 }
 
-// Plan writes the plan, as Text does, in the width of the terminal. It stays above the view.
-func (l *live) Plan(plans []Plan) error {
+// Plan writes the plan in the width of the terminal, above the view.
+func (l *liveReporter) Plan(plans []Plan) error {
 	cols, _ := l.dimensions()
-	l.lines(planLines(plans, cols-1), l.colours)
-	l.lines(append(planTotal(plans), text()), l.colours)
+	l.lines(planLines(plans, cols-1), l.colors)
+	l.lines(append(planTotal(plans), plainLine()), l.colors)
 	return l.Err()
 }
 
 // Show draws the view.
-func (l *live) Show(r Rollout) {
+func (l *liveReporter) Show(r Rollout) {
 	l.recent = append(l.recent, changes(l.last, r)...)
-	l.recent = l.recent[max(len(l.recent)-mostRecent, 0):]
+	l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
 	l.last = snapshot(r)
 	cols, rows := l.dimensions()
 	l.draw(frame(r, l.recent, cols, rows), cols, rows)
 }
 
-// End draws the last view, without the changes that led to it, and how each group ended.
-func (l *live) End(r Rollout) {
+// End draws the last view, without changes, and the outcome of each group.
+func (l *liveReporter) End(r Rollout) {
 	cols, rows := l.dimensions()
 	l.draw(frame(r, nil, cols, rows), cols, rows)
 	end := endLines(r, cols-1)
 	for n := range end {
 		end[n] = end[n].clean().fit(cols - 1)
 	}
-	l.lines(end, l.colours)
+	l.lines(end, l.colors)
 	l.drawn = nil
 }
 
-func (l *live) dimensions() (cols, rows int) {
+func (l *liveReporter) dimensions() (cols, rows int) {
 	if l.size != nil {
 		cols, rows = l.size()
 	}
 	if cols <= 0 {
-		cols = usualCols
+		cols = defaultCols
 	}
 	if rows <= 0 {
-		rows = usualRows
+		rows = defaultRows
 	}
 	return cols, rows
 }
 
-// draw writes the lines over the frame that stands there, in one piece. The cursor ends below them, at the
-// left.
-func (l *live) draw(lines []line, cols, rows int) {
+// draw writes the lines over the last frame, in one write. It leaves the cursor at the left below them.
+func (l *liveReporter) draw(lines []line, cols, rows int) {
 	var b strings.Builder
 	b.WriteString(hideCursor + noWrap + "\r")
 	if up := min(height(l.drawn, cols), rows-1); up > 0 {
@@ -96,15 +96,14 @@ func (l *live) draw(lines []line, cols, rows int) {
 	}
 	l.drawn = l.drawn[:0]
 	for _, each := range lines {
-		b.WriteString(each.render(l.colours) + clearLine + "\r\n")
+		b.WriteString(each.render(l.colors) + clearLine + "\r\n")
 		l.drawn = append(l.drawn, each.width())
 	}
 	b.WriteString(clearBelow + Restore)
 	l.write(b.String())
 }
 
-// height is how many rows lines of these widths take. On a terminal that has become narrower since they were
-// written they may be wrapped by now.
+// height returns the rows that lines of these widths take. A terminal that has become narrower wraps them.
 func height(widths []int, cols int) int {
 	rows := 0
 	for _, width := range widths {

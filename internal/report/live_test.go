@@ -17,7 +17,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-func sized(cols, rows int) func() (int, int) { return func() (int, int) { return cols, rows } }
+func fixedSize(cols, rows int) func() (int, int) { return func() (int, int) { return cols, rows } }
 
 func rendered(lines []line) []string {
 	var all []string
@@ -27,17 +27,17 @@ func rendered(lines []line) []string {
 	return all
 }
 
-// Golden frames: what stands on a terminal after each moment of the story.
+// TestLiveGolden compares the terminal after each snapshot.
 func TestLiveGolden(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int{{80, 24}, {200, 50}, {80, 10}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			screen := newTerminal(size[0], size[1])
-			r := Live(crlf{screen}, sized(size[0], size[1]), true)
+			r := Live(crlf{screen}, fixedSize(size[0], size[1]), true)
 			var all []string
-			for n, moment := range story() {
-				if n == len(story())-1 {
+			for n, moment := range rollouts() {
+				if n == len(rollouts())-1 {
 					r.End(moment)
 				} else {
 					r.Show(moment)
@@ -53,13 +53,13 @@ func TestLiveGolden(t *testing.T) {
 	}
 }
 
-func TestLiveColours(t *testing.T) {
+func TestLiveColors(t *testing.T) {
 	t.Parallel()
-	for name, colours := range map[string]bool{"colours": true, "none": false} {
+	for name, colors := range map[string]bool{"colors": true, "none": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			Live(&out, sized(80, 24), colours).Show(story()[5])
+			Live(&out, fixedSize(80, 24), colors).Show(rollouts()[5])
 			golden(t, "live-"+name, strings.ReplaceAll(strings.ReplaceAll(out.String(), "\x1b", "␛"), "\r\n", "\n"))
 		})
 	}
@@ -68,7 +68,7 @@ func TestLiveColours(t *testing.T) {
 func TestLivePlanGolden(t *testing.T) {
 	t.Parallel()
 	screen := newTerminal(80, 60)
-	if err := Live(crlf{screen}, sized(80, 60), false).Plan(plans()); err != nil {
+	if err := Live(crlf{screen}, fixedSize(80, 60), false).Plan(plans()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "plan.live-80", strings.Join(screen.screen(), "\n")+"\n")
@@ -77,8 +77,8 @@ func TestLivePlanGolden(t *testing.T) {
 	}
 }
 
-// On a real pseudo-terminal the screen is the last frame, and below it how the groups ended; no line was
-// wrapped, no line was drawn twice, and the cursor is there.
+// TestLiveOnAPseudoTerminal: at the end the screen shows the last frame and the outcomes. No line was wrapped or drawn
+// twice, and the cursor is visible.
 func TestLiveOnAPseudoTerminal(t *testing.T) {
 	t.Parallel()
 	for _, size := range []pty.Winsize{{Cols: 80, Rows: 24}, {Cols: 200, Rows: 40}} {
@@ -105,12 +105,12 @@ func TestLiveOnAPseudoTerminal(t *testing.T) {
 			seen := make(chan string)
 			go func() {
 				all, err := io.ReadAll(ours)
-				if err != nil && !errors.Is(err, syscall.EIO) { // What Linux says when the other end is closed.
+				if err != nil && !errors.Is(err, syscall.EIO) { // Linux returns EIO when the other end is closed.
 					t.Error(err)
 				}
 				seen <- string(all)
 			}()
-			tell(r)
+			report(r)
 			if err := Err(r); err != nil {
 				t.Error(err)
 			}
@@ -118,7 +118,7 @@ func TestLiveOnAPseudoTerminal(t *testing.T) {
 			screen := newTerminal(int(size.Cols), int(size.Rows))
 			_, _ = screen.Write([]byte(<-seen))
 
-			last := story()[len(story())-1]
+			last := rollouts()[len(rollouts())-1]
 			want := rendered(append(frame(last, nil, screen.cols, screen.rows), endLines(last, screen.cols-1)...))
 			if diff := cmp.Diff(want, screen.screen()); diff != "" {
 				t.Errorf("the screen (-want +got):\n%s", diff)
@@ -131,12 +131,12 @@ func TestLiveOnAPseudoTerminal(t *testing.T) {
 	}
 }
 
-// Each frame leaves the terminal as a program that is killed should leave it.
-func TestEachFrameLeavesTheCursorThere(t *testing.T) {
+// TestCursorAfterEachFrame: it is visible and at the left, in case the program is killed.
+func TestCursorAfterEachFrame(t *testing.T) {
 	t.Parallel()
 	screen := newTerminal(80, 24)
-	r := Live(screen, sized(80, 24), true)
-	for _, moment := range story() {
+	r := Live(screen, fixedSize(80, 24), true)
+	for _, moment := range rollouts() {
 		r.Show(moment)
 		if screen.hidden || !screen.wraps || screen.col != 0 {
 			t.Fatalf("cursor hidden: %v, wraps: %v, column %d", screen.hidden, screen.wraps, screen.col)
@@ -144,16 +144,16 @@ func TestEachFrameLeavesTheCursorThere(t *testing.T) {
 	}
 }
 
-func TestLiveObeysNobodyElse(t *testing.T) {
+func TestLiveHostileText(t *testing.T) {
 	t.Parallel()
 	rollout, plans := hostile()
 	screen := newTerminal(80, 60)
-	r := Live(crlf{screen}, sized(80, 60), true)
+	r := Live(crlf{screen}, fixedSize(80, 60), true)
 	if err := r.Plan(plans[:1]); err != nil {
 		t.Fatal(err)
 	}
 	for n, fault := range screen.faults {
-		if !strings.Contains(fault, "does not fit") { // A plan's words may be longer than a line: the terminal wraps it.
+		if !strings.Contains(fault, "does not fit") { // A word of a plan may be longer than a line: the terminal wraps it.
 			t.Fatal(screen.faults[n:])
 		}
 	}
@@ -165,7 +165,7 @@ func TestLiveObeysNobodyElse(t *testing.T) {
 	}
 }
 
-// crlf does what a terminal's line discipline does.
+// crlf converts line ends as the line discipline of a terminal does.
 type crlf struct{ to io.Writer }
 
 func (c crlf) Write(p []byte) (int, error) {
@@ -173,13 +173,13 @@ func (c crlf) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// A frame never has more lines than the terminal, nor wider ones, and with room it shows what matters most.
+// TestFrameFits: a frame never has more lines than the terminal, nor wider ones.
 func TestFrameFits(t *testing.T) {
 	t.Parallel()
-	dice := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		cols, rows := 1+dice.IntN(220), 1+dice.IntN(60)
-		r := randomRollout(dice)
+		cols, rows := 1+rng.IntN(220), 1+rng.IntN(60)
+		r := randomRollout(rng)
 		lines := frame(r, changes(Rollout{}, r), cols, rows)
 		if len(lines) > max(rows-1, 1) {
 			t.Fatalf("%d lines on %d rows", len(lines), rows)
@@ -192,21 +192,21 @@ func TestFrameFits(t *testing.T) {
 	}
 }
 
-func randomRollout(dice *rand.Rand) Rollout {
-	pick := func(all ...string) string { return all[dice.IntN(len(all))] }
-	r := Rollout{At: at(dice.IntN(9000)), Started: began}
-	for n := range dice.IntN(30) {
+func randomRollout(rng *rand.Rand) Rollout {
+	pick := func(all ...string) string { return all[rng.IntN(len(all))] }
+	r := Rollout{At: at(rng.IntN(9000)), Started: started}
+	for n := range rng.IntN(30) {
 		g := Group{
 			Name: fmt.Sprintf("%s-%d", pick("workers", "日本語のグループ", strings.Repeat("long", 30)), n), Mode: refresh.ModeRefresh,
 			Phase:  Phase(pick("queued", "replacing", "draining", "baking", "over")),
 			Target: pick("", "launch template node (lt-1) version 7", strings.Repeat("漢字 ", 90)), Status: pick("", "InProgress"),
-			Reason: pick("", "waiting", strings.Repeat("because ", 40)), Percent: dice.IntN(120) - 10, Gone: dice.IntN(9), Total: dice.IntN(9),
+			Reason: pick("", "waiting", strings.Repeat("because ", 40)), Percent: rng.IntN(120) - 10, Gone: rng.IntN(9), Total: rng.IntN(9),
 			Outcome: Outcome(pick("", "", "", "done", "failed")), Message: pick("", strings.Repeat("see ", 99)), Refresh: pick("", "1"),
 		}
-		for m := range dice.IntN(6) {
-			i := Instance{ID: fmt.Sprintf("i-%d-%d", n, m), State: pick("InService", "Pending", "Terminating:Wait"), Old: dice.IntN(2) > 0}
-			if dice.IntN(2) > 0 {
-				i.Node = drainOf(pick("ip-10-0-1-1", strings.Repeat("node", 40)), pick("Blocked", "Draining"), strings.Repeat("pods 漢 ", dice.IntN(30)))
+		for m := range rng.IntN(6) {
+			i := Instance{ID: fmt.Sprintf("i-%d-%d", n, m), State: pick("InService", "Pending", "Terminating:Wait"), Old: rng.IntN(2) > 0}
+			if rng.IntN(2) > 0 {
+				i.Node = drainOf(pick("ip-10-0-1-1", strings.Repeat("node", 40)), pick("Blocked", "Draining"), strings.Repeat("pods 漢 ", rng.IntN(30)))
 			}
 			g.Instances = append(g.Instances, i)
 		}
@@ -217,7 +217,7 @@ func randomRollout(dice *rand.Rand) Rollout {
 
 func TestFrameOfManyGroups(t *testing.T) {
 	t.Parallel()
-	r := Rollout{At: at(61), Started: began}
+	r := Rollout{At: at(61), Started: started}
 	for n := range 20 {
 		g := Group{Name: fmt.Sprintf("group-%02d", n), Mode: refresh.ModeRefresh, Phase: Queued, Total: 6}
 		switch {
@@ -226,7 +226,7 @@ func TestFrameOfManyGroups(t *testing.T) {
 		case n == 6:
 			g.Phase, g.Outcome, g.Message = Finished, Failed, "An alarm went off."
 		case n == 18:
-			g.Phase, g.Status, g.Instances, g.Target = Replacing, "InProgress", oldOnes("Terminating:Wait", 1, 2, 3, 4, 5, 6), "version 7"
+			g.Phase, g.Status, g.Instances, g.Target = Replacing, "InProgress", oldInstances("Terminating:Wait", 1, 2, 3, 4, 5, 6), "version 7"
 		}
 		r.Groups = append(r.Groups, g)
 	}
@@ -239,7 +239,7 @@ func TestFrameOfManyGroups(t *testing.T) {
 	}
 }
 
-// A terminal that becomes narrower wraps what stands there: the next frame takes the place of all of it.
+// TestHeightAfterAResize: a terminal that becomes narrower wraps the last frame, and the next one replaces all of it.
 func TestHeightAfterAResize(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -247,10 +247,10 @@ func TestHeightAfterAResize(t *testing.T) {
 		cols   int
 		want   int
 	}{
-		"nothing was drawn":               {nil, 80, 0},
+		"no lines":                        {nil, 80, 0},
 		"as wide as before":               {[]int{79, 10, 0}, 80, 3},
 		"half as wide":                    {[]int{79, 10, 0}, 40, 4},
-		"a line that just fits":           {[]int{40}, 40, 1},
+		"a full line":                     {[]int{40}, 40, 1},
 		"a third as wide, all are longer": {[]int{79, 60, 30}, 27, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,16 +269,16 @@ func TestBar(t *testing.T) {
 		going       int
 		want        string
 	}{
-		"nothing to do":     {0, 0, 0, "░░░░░░░░░░"},
-		"nothing done":      {0, 5, 0, "░░░░░░░░░░"},
-		"some go":           {0, 5, 2, "▒▒▒▒░░░░░░"},
-		"some are gone":     {2, 5, 1, "████▒▒░░░░"},
-		"all":               {5, 5, 0, "██████████"},
-		"more than thought": {6, 5, 2, "██████████"},
+		"no old instances":   {0, 0, 0, "░░░░░░░░░░"},
+		"none replaced":      {0, 5, 0, "░░░░░░░░░░"},
+		"some terminating":   {0, 5, 2, "▒▒▒▒░░░░░░"},
+		"some replaced":      {2, 5, 1, "████▒▒░░░░"},
+		"all":                {5, 5, 0, "██████████"},
+		"more than expected": {6, 5, 2, "██████████"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := Group{Gone: row.gone, Total: row.total, Instances: oldOnes("Terminating", slices.Repeat([]int{1}, row.going)...)}
+			g := Group{Gone: row.gone, Total: row.total, Instances: oldInstances("Terminating", slices.Repeat([]int{1}, row.going)...)}
 			if got := bar(g, 10).render(false); got != row.want {
 				t.Errorf("%s, want %s", got, row.want)
 			}

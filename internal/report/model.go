@@ -1,5 +1,5 @@
-// Package report tells people and machines of rollouts: of plans, of how far they are, and of how they ended.
-// What it tells is given to it as plain data.
+// Package report writes plans, the progress of rollouts, and their outcomes, for people and for machines. It
+// gets them as plain data.
 package report
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Plan is what would be done to a group, and why.
+// Plan is what a rollout of a group would do, and why.
 type Plan struct {
 	Group     string            `json:"group"`
 	Mode      refresh.Mode      `json:"mode"`
-	Target    string            `json:"target"` // What its instances should have been launched from, in words.
+	Target    string            `json:"target"` // What its instances should have been launched from, as text.
 	Desired   int               `json:"desired"`
 	Outdated  int               `json:"outdated"`                // How many will be replaced.
-	Kept      int               `json:"kept"`                    // How many are outdated and will not be.
-	Active    string            `json:"activeRefresh,omitempty"` // The id of the refresh that is under way.
+	Kept      int               `json:"kept"`                    // How many are outdated and will not be replaced.
+	Active    string            `json:"activeRefresh,omitempty"` // The id of the active refresh.
 	Instances []Planned         `json:"instances"`
 	Findings  []refresh.Finding `json:"findings"`
 }
@@ -33,18 +33,18 @@ type Planned struct {
 	Outdated bool             `json:"outdated"`
 	Reasons  []refresh.Reason `json:"reasons,omitempty"`
 	Kept     []refresh.Reason `json:"kept,omitempty"`
-	Node     *cluster.Node    `json:"node,omitempty"` // nil if the cluster was not asked, or does not know it.
+	Node     *cluster.Node    `json:"node,omitempty"` // nil if not known.
 	Load     *cluster.Load    `json:"load,omitempty"`
 }
 
-// Rollout is how the replacement of instances stands, in all groups, at one moment.
+// Rollout is the state of a rollout in all groups at one moment.
 type Rollout struct {
 	At      time.Time `json:"at"`
 	Started time.Time `json:"started"`
 	Groups  []Group   `json:"groups"` // By name; always the same ones.
 }
 
-// Group is how it stands in one group.
+// Group is the state of a rollout in one group.
 type Group struct {
 	Name      string       `json:"group"`
 	Mode      refresh.Mode `json:"mode"`
@@ -53,19 +53,19 @@ type Group struct {
 	Desired   int          `json:"desired"`
 	Refresh   string       `json:"refresh,omitempty"`  // The id of the Instance Refresh.
 	Attached  bool         `json:"attached,omitempty"` // It was not started by this run.
-	Status    string       `json:"status,omitempty"`   // Of the refresh, in the API's words.
-	Reason    string       `json:"reason,omitempty"`   // Of that status, in the API's words.
+	Status    string       `json:"status,omitempty"`   // Of the refresh, from the API.
+	Reason    string       `json:"reason,omitempty"`   // Of that status, from the API.
 	Percent   int          `json:"percent"`            // Of the refresh.
-	Total     int          `json:"total"`              // The instances to be replaced, as they were counted at the start.
-	Gone      int          `json:"gone"`               // How many of them are out of the way, as --until says.
-	Instances []Instance   `json:"instances"`          // All of the group, and those that left it during the run are not in it.
-	Notes     []Note       `json:"notes,omitempty"`    // What was done and found, the oldest first. It only grows.
-	Outcome   Outcome      `json:"outcome,omitempty"`  // How it ended; empty until then.
-	Message   string       `json:"message,omitempty"`  // Of the outcome: what is so and what to do.
+	Total     int          `json:"total"`              // The number of instances to be replaced, counted at the start.
+	Gone      int          `json:"gone"`               // How many of them count as replaced, depending on --until.
+	Instances []Instance   `json:"instances"`          // All that are in the group now.
+	Notes     []Note       `json:"notes,omitempty"`    // Actions and findings, oldest first. Notes are only appended.
+	Outcome   Outcome      `json:"outcome,omitempty"`  // Empty until it has ended.
+	Message   string       `json:"message,omitempty"`  // Of the outcome: the state, and what to do.
 	Ended     time.Time    `json:"ended,omitzero"`
 }
 
-// Note is something that was done or found, and is not to be seen from the rest.
+// Note is an action or a finding that the other fields do not show.
 type Note struct {
 	At    time.Time     `json:"at"`
 	Level refresh.Level `json:"level"`
@@ -82,15 +82,15 @@ type Instance struct {
 	Node      *cluster.Node `json:"node,omitempty"`
 }
 
-// Phase is where a group's rollout is.
+// Phase is the phase of a group's rollout.
 type Phase string
 
 // The phases, in their order.
 const (
-	Queued    Phase = "queued"    // Other groups come first, or another refresh does.
-	Replacing Phase = "replacing" // New instances come, old ones go.
-	Baking    Phase = "baking"    // All are replaced; alarms are watched.
-	Draining  Phase = "draining"  // AWS has done its part; old nodes still have pods to move.
+	Queued    Phase = "queued"    // It waits for other groups, or for another refresh.
+	Replacing Phase = "replacing" // New instances are launched, old ones terminated.
+	Baking    Phase = "baking"    // All instances are replaced; alarms are watched.
+	Draining  Phase = "draining"  // The refresh has ended; old nodes still have pods.
 	Finished  Phase = "over"
 )
 
@@ -101,22 +101,22 @@ type Outcome string
 const (
 	Done        Outcome = "done"    // No outdated instance is left.
 	Nothing     Outcome = "nothing" // There was none.
-	Detached    Outcome = "left"    // The refresh goes on; it was not to be waited for.
-	Refused     Outcome = "refused" // By the preflight: nothing was changed.
-	Failed      Outcome = "failed"  // Failed, or cancelled by somebody.
+	Detached    Outcome = "left"    // The refresh continues; the trigger does not wait for it.
+	Refused     Outcome = "refused" // By the preflight; nothing was changed.
+	Failed      Outcome = "failed"  // Failed or cancelled.
 	RolledBack  Outcome = "rolled-back"
 	TimedOut    Outcome = "timed-out"
 	Stalled     Outcome = "stalled"
-	Conflict    Outcome = "conflict"   // Another refresh is under way.
+	Conflict    Outcome = "conflict"   // Another refresh is active.
 	Incomplete  Outcome = "incomplete" // It ended, but outdated or retained instances remain.
 	Interrupted Outcome = "interrupted"
-	Error       Outcome = "error"   // AWS refused a call, or the like.
-	Skipped     Outcome = "skipped" // Not begun, since another group failed.
+	Error       Outcome = "error"   // A call failed.
+	Skipped     Outcome = "skipped" // Not started, because another group failed.
 )
 
-// Reporter is told of a rollout. It is called from one goroutine at a time.
+// Reporter reports a rollout. It is called from one goroutine at a time.
 type Reporter interface {
 	Plan(plans []Plan) error
-	Show(r Rollout) // As often as something has changed, and once a second in a live view.
+	Show(r Rollout) // After each change, and once a second for a live view.
 	End(r Rollout)  // Once.
 }

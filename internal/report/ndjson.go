@@ -18,7 +18,7 @@ const (
 	typeStatus   = "status"
 )
 
-// head is what every line begins with.
+// head is the beginning of every line.
 type head struct {
 	At    time.Time `json:"at"`
 	Group string    `json:"group,omitempty"`
@@ -65,15 +65,15 @@ type outcomeLine struct {
 	Message  string  `json:"message,omitempty"`
 }
 
-// ndjson writes an object for each change.
-type ndjson struct {
-	*sink
-	follower
+// ndjsonReporter writes an object for each change.
+type ndjsonReporter struct {
+	*writer
+	changeTracker
 	now func() time.Time
 }
 
 // NDJSON returns a Reporter for machines: one JSON object on each line. Each has "at" (RFC 3339), "type",
-// and, but for the last, "group". By type there are besides:
+// and, except for the last, "group". Other fields depend on the type:
 //
 //	plan      "plan": a Plan
 //	change    "kind": started, status, phase, instance or drain; "text";
@@ -81,39 +81,39 @@ type ndjson struct {
 //	          of instance and drain "instance", "state" (its last, if it left the group), "node", "old"
 //	note      "level": ok, warn or refuse; "text"
 //	progress  "phase", "percent", "total", "gone"; "states": how many instances are in each lifecycle state;
-//	          "text". It comes with each change of these numbers, and once a minute when there is no change.
+//	          "text". It is written for each change of these numbers, and once a minute without changes.
 //	outcome   "outcome", "exitCode", "message"
 //	end       "outcome" and "exitCode" of all groups together. It is the last line.
 //
-// Fields may be added, and no others are taken away. What has no value is left out. Now is the clock for
-// plans, which have no time of their own.
+// Fields may be added, but not removed. Fields without a value are left out. now is the clock for plans,
+// which have no time of their own.
 func NDJSON(w io.Writer, now func() time.Time) Reporter {
-	return &ndjson{sink: &sink{out: w}, now: now}
+	return &ndjsonReporter{writer: &writer{out: w}, now: now}
 }
 
 // Plan writes a line for each group.
-func (n *ndjson) Plan(plans []Plan) error {
+func (n *ndjsonReporter) Plan(plans []Plan) error {
 	for _, p := range plans {
-		n.object(planLine{head{n.now(), p.Group, typePlan}, p.whole()}, "")
+		n.object(planLine{head{n.now(), p.Group, typePlan}, p.withLists()}, "")
 	}
 	return n.Err()
 }
 
 // Show writes a line for each change.
-func (n *ndjson) Show(r Rollout) {
+func (n *ndjsonReporter) Show(r Rollout) {
 	for _, c := range n.next(r) {
 		n.object(c.object(), "")
 	}
 }
 
-// End writes what is new, and the last line.
-func (n *ndjson) End(r Rollout) {
+// End writes the last changes, and the end.
+func (n *ndjsonReporter) End(r Rollout) {
 	n.Show(r)
 	worst := Worst(r.Groups)
 	n.object(outcomeLine{head: head{At: r.At, Type: typeEnd}, Outcome: worst, ExitCode: worst.ExitCode()}, "")
 }
 
-// object is the change as a line of its type.
+// object returns the change as a line of its type.
 func (c change) object() any {
 	h := head{c.at, c.group.Name, typeChange}
 	switch c.kind {

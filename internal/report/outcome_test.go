@@ -9,11 +9,11 @@ func TestExitCode(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[Outcome]int{
 		Done: 0, Nothing: 0, Detached: 0,
-		Refused: 1, Error: 1, Skipped: 1, "": 1, "unheard of": 1,
+		Refused: 1, Error: 1, Skipped: 1, "": 1, "unknown": 1,
 		Failed: 3, RolledBack: 4, TimedOut: 5, Stalled: 5, Conflict: 6, Incomplete: 7, Interrupted: 130,
 	} {
 		if got := outcome.ExitCode(); got != want {
-			t.Errorf("%q ends with %d, want %d", outcome, got, want)
+			t.Errorf("%q has the code %d, want %d", outcome, got, want)
 		}
 	}
 }
@@ -27,14 +27,14 @@ func TestWorst(t *testing.T) {
 		"no groups":                                        {nil, Nothing},
 		"one group":                                        {[]Outcome{Stalled}, Stalled},
 		"all done":                                         {[]Outcome{Done, Done}, Done},
-		"done is more than nothing":                        {[]Outcome{Nothing, Done, Nothing}, Done},
-		"left behind is less than done":                    {[]Outcome{Done, Detached, Nothing}, Detached},
+		"done is worse than nothing":                       {[]Outcome{Nothing, Done, Nothing}, Done},
+		"detached is worse than done":                      {[]Outcome{Done, Detached, Nothing}, Detached},
 		"interrupted is worse than an error":               {[]Outcome{Error, Interrupted, Failed}, Interrupted},
 		"an error is worse than a failure":                 {[]Outcome{Failed, Error, RolledBack}, Error},
 		"refused is worse than a failure":                  {[]Outcome{Refused, Failed}, Refused},
 		"failed is worse than rolled back":                 {[]Outcome{RolledBack, Failed}, Failed},
-		"rolled back is worse than out of time":            {[]Outcome{TimedOut, RolledBack, Stalled}, RolledBack},
-		"out of time is worse than a conflict":             {[]Outcome{Conflict, TimedOut}, TimedOut},
+		"rolled back is worse than timed out":              {[]Outcome{TimedOut, RolledBack, Stalled}, RolledBack},
+		"timed out is worse than a conflict":               {[]Outcome{Conflict, TimedOut}, TimedOut},
 		"stalled is worse than a conflict":                 {[]Outcome{Stalled, Conflict}, Stalled},
 		"a conflict is worse than incomplete":              {[]Outcome{Incomplete, Conflict}, Conflict},
 		"incomplete is worse than done":                    {[]Outcome{Done, Incomplete, Detached}, Incomplete},
@@ -61,23 +61,23 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	want := `    0  nothing: there was no outdated instance
        done: no outdated instance is left
-       left: the refresh goes on; it was not to be waited for
-    1  skipped: the group was not begun, since another one failed
-       refused: the preflight found what would do harm; nothing was changed
+       left: the refresh continues; the trigger did not wait for it
+    1  skipped: the group was not started, because another one failed
+       refused: the preflight refused the rollout; nothing was changed
        error: AWS or Kubernetes refused a call, or a flag is wrong
     2  plan with --detailed-exitcode: there are outdated instances, or a run would be refused
-    3  failed: the refresh failed, or somebody cancelled it
+    3  failed: the refresh failed or was cancelled
     4  rolled-back: the refresh was rolled back
-    5  stalled: nothing moved for the time of --stall-timeout
-       timed-out: the time of --timeout was over
-    6  conflict: another refresh of the group is under way
+    5  stalled: no progress for the time of --stall-timeout
+       timed-out: timed out (--timeout)
+    6  conflict: another refresh of the group is active
     7  incomplete: it ended, but outdated or retained instances remain
   130  interrupted: the trigger was stopped
 `
 	if got := ExitCodes(); got != want {
 		t.Errorf("%s, want\n%s", got, want)
 	}
-	if n := strings.Count(want, "\n"); n != len(endings())+1 {
-		t.Errorf("%d lines for %d outcomes and the plan's", n, len(endings()))
+	if n := strings.Count(want, "\n"); n != len(outcomes())+1 {
+		t.Errorf("%d lines for %d outcomes and the plan's", n, len(outcomes()))
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// planLines tells of plans as a person reads them: a table of the instances that are outdated, what the
-// preflight found, and a sentence for each group. Instances that are up to date are counted. Lines are broken
-// after that many cells; 0 is no limit.
+// planLines returns plans for people: for each group a table of the outdated instances, the findings of the
+// preflight, and a summary. It counts the other instances. Lines are wrapped to cells; 0 is no limit.
 func planLines(plans []Plan, cells int) []line {
 	var all []line
 	for _, p := range plans {
@@ -21,48 +21,48 @@ func planLines(plans []Plan, cells int) []line {
 }
 
 func (p Plan) lines(cells int) []line {
-	if p.outdated() == 0 && !p.alarming() {
-		return []line{text(p.sentence())}
+	if p.outdated() == 0 && !p.hasProblems() {
+		return []line{plainLine(p.summary())}
 	}
 	all := []line{{{bold, p.Group}, {plain, " (mode " + string(p.Mode) + ")"}}}
 	if p.Target != "" {
 		all = append(all, paragraph(2, plain, "target: "+p.Target, cells)...)
 	}
 	if p.Active != "" {
-		all = append(all, paragraph(2, yellow, "instance refresh "+p.Active+" is under way", cells)...)
+		all = append(all, paragraph(2, yellow, "instance refresh "+p.Active+" is active", cells)...)
 	}
-	all = append(all, text())
+	all = append(all, plainLine())
 	if p.outdated() > 0 {
 		rows := p.rows()
 		all = append(all, indented(table(rows, max(cells-2, 0)))...)
 		if more := len(p.Instances) - (len(rows) - 1); more > 0 {
-			all = append(all, aside(fmt.Sprintf("  %s up to date", count(more, "more instance"))))
+			all = append(all, faintLine(fmt.Sprintf("  %s up to date", text.Count(more, "more instance"))))
 		}
-		all = append(all, text())
+		all = append(all, plainLine())
 	}
 	if len(p.Findings) > 0 {
 		all = append(all, indented(table(p.findingRows(), max(cells-2, 0)))...)
-		all = append(all, text())
+		all = append(all, plainLine())
 	}
-	return append(all, line{{bold, p.sentence()}}, text())
+	return append(all, line{{bold, p.summary()}}, plainLine())
 }
 
 func indented(lines []line) []line {
 	for n := range lines {
-		lines[n] = append(text("  "), lines[n]...)
+		lines[n] = append(plainLine("  "), lines[n]...)
 	}
 	return lines
 }
 
-// outdated is how many instances are outdated, whether they will be replaced or not.
+// outdated returns the number of outdated instances, replaced or kept.
 func (p Plan) outdated() int { return p.Outdated + p.Kept }
 
-// alarming tells whether the preflight found anything that is not well.
-func (p Plan) alarming() bool {
+// hasProblems reports whether the preflight found anything but OK.
+func (p Plan) hasProblems() bool {
 	return slices.ContainsFunc(p.Findings, func(f refresh.Finding) bool { return f.Level != refresh.OK })
 }
 
-// rows are the outdated instances, and those that would be kept, below the names of the columns.
+// rows returns the headings, the outdated instances, and those that would be kept.
 func (p Plan) rows() [][]span {
 	shown := slices.DeleteFunc(slices.Clone(p.Instances), func(i Planned) bool {
 		return !i.Outdated && len(i.Kept) == 0
@@ -87,7 +87,7 @@ func headings(nodes bool) []span {
 	return append(names, span{plain, "VERDICT"})
 }
 
-// cells are cells of a table; what is empty is shown as a dash.
+// cells returns cells of a table; an empty text becomes a dash.
 func cells(texts ...string) []span {
 	var row []span
 	for _, text := range texts {
@@ -96,7 +96,7 @@ func cells(texts ...string) []span {
 	return row
 }
 
-// nodeCells are the cells NODE, READY and PODS.
+// nodeCells returns the cells NODE, READY and PODS.
 func (i Planned) nodeCells() []span {
 	name, ready, pods := span{yellow, "none"}, span{plain, "-"}, span{plain, "-"}
 	if i.Node != nil {
@@ -111,22 +111,23 @@ func (i Planned) nodeCells() []span {
 	return []span{name, ready, pods}
 }
 
-// verdict says what becomes of the instance and why, and which disruption budgets allow nothing on its node.
+// verdict returns what would happen to the instance and why, and the budgets that block the drain of its
+// node.
 func (i Planned) verdict() span {
 	var parts []string
 	style := plain
 	if i.Outdated {
-		parts = append(parts, joined(": ", "outdated", joined(", ", reasonTexts(i.Reasons)...)))
+		parts = append(parts, joinNonEmpty(": ", "outdated", joinNonEmpty(", ", reasonTexts(i.Reasons)...)))
 	}
 	if len(i.Kept) > 0 {
 		style = yellow
-		parts = append(parts, "kept: "+joined(", ", reasonTexts(i.Kept)...))
+		parts = append(parts, "kept: "+joinNonEmpty(", ", reasonTexts(i.Kept)...))
 	}
 	if i.Load != nil && len(i.Load.Blocking) > 0 {
 		style = yellow
 		parts = append(parts, "no disruption allowed by "+strings.Join(i.Load.Blocking, ", "))
 	}
-	return span{style, joined("; ", parts...)}
+	return span{style, joinNonEmpty("; ", parts...)}
 }
 
 func reasonTexts(reasons []refresh.Reason) []string {
@@ -137,7 +138,7 @@ func reasonTexts(reasons []refresh.Reason) []string {
 	return texts
 }
 
-// findingRows are what the preflight found, the gravest first.
+// findingRows returns the findings of the preflight, the most severe first.
 func (p Plan) findingRows() [][]span {
 	var rows [][]span
 	for _, level := range []refresh.Level{refresh.Refuse, refresh.Warn, refresh.OK} {
@@ -150,7 +151,7 @@ func (p Plan) findingRows() [][]span {
 	return rows
 }
 
-// styleOf is how text of the level looks.
+// styleOf returns the style of text of the level.
 func styleOf(level refresh.Level) style {
 	switch level {
 	case refresh.Refuse:
@@ -161,21 +162,25 @@ func styleOf(level refresh.Level) style {
 	return plain
 }
 
-// sentence says how many of the group's instances are outdated.
-func (p Plan) sentence() string {
-	return p.Group + ": " + tally(len(p.Instances), p.Outdated, p.Kept)
+// summary returns how many of the group's instances are outdated, as a sentence.
+func (p Plan) summary() string {
+	return p.Group + ": " + outdatedCount(len(p.Instances), p.Outdated, p.Kept)
 }
 
-// tally says how many of some instances are outdated, and how many of these will not be replaced.
-func tally(all, replaced, kept int) string {
-	said := fmt.Sprintf("%d of %d instances %s outdated", replaced+kept, all, are(replaced+kept))
+// outdatedCount returns how many instances are outdated, and how many of these are kept, as a sentence.
+func outdatedCount(all, replaced, kept int) string {
+	verb := "are"
+	if replaced+kept == 1 {
+		verb = "is"
+	}
+	said := fmt.Sprintf("%d of %d instances %s outdated", replaced+kept, all, verb)
 	if kept > 0 {
 		said += fmt.Sprintf(": %d will be replaced, %d kept", replaced, kept)
 	}
 	return said + "."
 }
 
-// planTotal is a sentence for all groups together, if there are several.
+// planTotal returns the summary of all groups, if there are several.
 func planTotal(plans []Plan) []line {
 	if len(plans) == 1 {
 		return nil
@@ -184,5 +189,5 @@ func planTotal(plans []Plan) []line {
 	for _, p := range plans {
 		instances, replaced, kept = instances+len(p.Instances), replaced+p.Outdated, kept+p.Kept
 	}
-	return []line{{{bold, "In " + count(len(plans), "group") + ": " + tally(instances, replaced, kept)}}}
+	return []line{{{bold, "In " + text.Count(len(plans), "group") + ": " + outdatedCount(instances, replaced, kept)}}}
 }

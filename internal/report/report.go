@@ -6,29 +6,30 @@ import (
 	"slices"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // The formats.
 const (
-	FormatAuto   = "auto"   // A view that redraws itself on a terminal, else text.
+	FormatAuto   = "auto"   // A live view on a terminal, otherwise text.
 	FormatText   = "text"   // A line for each change.
-	FormatJSON   = "json"   // A document for each answer.
+	FormatJSON   = "json"   // One JSON document.
 	FormatNDJSON = "ndjson" // A JSON object on each line, for each change.
 )
 
-// Options say where and how a rollout is told of.
+// Options say where and how a rollout is reported.
 type Options struct {
 	Format   string // One of the formats; empty is FormatAuto.
 	Out      io.Writer
 	Terminal bool                    // Out is a terminal that understands control sequences.
-	Size     func() (cols, rows int) // Of that terminal. What is not known is 0; nil is 80 columns and 24 rows.
-	Color    bool                    // Colours may be used there. Who fills this in honours NO_COLOR.
+	Size     func() (cols, rows int) // Of that terminal; 0 if not known. nil: 80 columns and 24 rows.
+	Color    bool                    // Colors are allowed there. The caller honors NO_COLOR.
 	GitHub   bool                    // Text is written with the workflow commands of GitHub Actions.
 }
 
-// New returns a Reporter of the format. It never writes a control character to what is no terminal. Whether
-// all could be written is told by Err.
+// New returns a Reporter for the format. It writes control characters only to a terminal. Err returns errors
+// of writing.
 func New(o Options) (Reporter, error) {
 	switch o.Format {
 	case FormatNDJSON:
@@ -54,11 +55,11 @@ func (o Options) text() Reporter {
 }
 
 func unknownFormat(format string) error {
-	return fmt.Errorf("there is no format %q: it is %s, %s, %s or %s",
+	return fmt.Errorf("unknown format %q: must be %s, %s, %s or %s",
 		format, FormatAuto, FormatText, FormatJSON, FormatNDJSON)
 }
 
-// Err returns the first error that the Reporter had writing, nil for one that had none or does not keep it.
+// Err returns the first error of writing of the Reporter, or nil.
 func Err(r Reporter) error {
 	if keeper, ok := r.(interface{ Err() error }); ok {
 		return keeper.Err()
@@ -66,60 +67,60 @@ func Err(r Reporter) error {
 	return nil
 }
 
-// sink writes until that fails, and keeps the error.
-type sink struct {
+// writer writes until an error, and keeps the error.
+type writer struct {
 	out io.Writer
 	err error
 }
 
-func (s *sink) write(text string) {
+func (s *writer) write(text string) {
 	if s.err == nil {
 		_, s.err = io.WriteString(s.out, text)
 	}
 }
 
 // lines writes each of the lines, without control characters of its content.
-func (s *sink) lines(lines []line, colours bool) {
+func (s *writer) lines(lines []line, colors bool) {
 	for _, l := range lines {
-		s.write(l.clean().render(colours) + "\n")
+		s.write(l.clean().render(colors) + "\n")
 	}
 }
 
-// Err returns the first error of writing. After it nothing more was written.
-func (s *sink) Err() error { return s.err }
+// Err returns the first error of writing. Nothing was written after it.
+func (s *writer) Err() error { return s.err }
 
-// heartbeat is how long nothing may be told before what is known is told again.
+// heartbeat is the time without changes after which the progress is reported again.
 const heartbeat = time.Minute
 
-// follower tells what is new from snapshot to snapshot, for the reporters that write it down line by line.
-type follower struct {
-	last Rollout
-	told time.Time // When there was something to tell.
+// changeTracker finds the changes between snapshots, for the reporters that write line by line.
+type changeTracker struct {
+	last       Rollout
+	reportedAt time.Time // When something was last reported.
 }
 
-// next returns what is new. When there was nothing for a minute, it is how far the groups are that are under
-// way.
-func (f *follower) next(r Rollout) []change {
+// next returns the changes since the last snapshot. After a minute without changes, it returns the progress
+// of the running groups.
+func (f *changeTracker) next(r Rollout) []change {
 	found := changes(f.last, r)
-	if f.told.IsZero() {
-		f.told = r.At
+	if f.reportedAt.IsZero() {
+		f.reportedAt = r.At
 	}
-	if len(found) == 0 && r.At.Sub(f.told) >= heartbeat {
-		found = beats(r)
+	if len(found) == 0 && r.At.Sub(f.reportedAt) >= heartbeat {
+		found = heartbeats(r)
 	}
 	f.last = snapshot(r)
 	if len(found) > 0 {
-		f.told = r.At
+		f.reportedAt = r.At
 	}
 	return found
 }
 
-// final returns what is new at the end, but for the outcomes, which are about to be told at length.
-func (f *follower) final(r Rollout) []change {
+// final returns the last changes, without the outcomes, which are reported in detail.
+func (f *changeTracker) final(r Rollout) []change {
 	return slices.DeleteFunc(changes(f.last, r), func(c change) bool { return c.kind == kindOutcome })
 }
 
-// snapshot is a copy that stays as it is when its origin is changed in place.
+// snapshot returns a copy that does not share instances with r.
 func snapshot(r Rollout) Rollout {
 	r.Groups = slices.Clone(r.Groups)
 	for n := range r.Groups {
@@ -128,8 +129,8 @@ func snapshot(r Rollout) Rollout {
 	return r
 }
 
-// beats says how far each group is that is under way, and what its drains wait for.
-func beats(r Rollout) []change {
+// heartbeats returns the progress of each running group, and of its drains.
+func heartbeats(r Rollout) []change {
 	var all []change
 	for _, g := range r.Groups {
 		if g.Outcome != "" || g.Phase == Queued || g.Phase == "" {
@@ -137,26 +138,26 @@ func beats(r Rollout) []change {
 		}
 		all = append(all, change{
 			at: r.At, group: g, kind: kindProgress, level: refresh.OK,
-			text: joined("; ", g.progress(), g.counts(), g.Reason, g.holdUps()),
+			text: joinNonEmpty("; ", g.progress(), g.counts(), g.Reason, g.drainProgress()),
 		})
 	}
 	return all
 }
 
-// mostHoldUps is how many drains are named on one line.
-const mostHoldUps = 3
+// maxDrains is the most drains on one line.
+const maxDrains = 3
 
-// holdUps says of the nodes that are draining how far they are: of many, the blocked ones, and how many
-// others.
-func (g Group) holdUps() string {
-	draining := g.find(func(i Instance) bool { return i.draining() && i.drain() != "" })
+// drainProgress describes the progress of the draining nodes, blocked ones first, and counts those above
+// maxDrains.
+func (g Group) drainProgress() string {
+	draining := g.find(func(i Instance) bool { return i.draining() && i.drainMessage() != "" })
 	slices.SortStableFunc(draining, blockedFirst)
 	var words []string
-	for _, i := range draining[:min(len(draining), mostHoldUps)] {
-		words = append(words, fmt.Sprintf("%s (node %s): %s", i.ID, i.nodeName(), i.drain()))
+	for _, i := range draining[:min(len(draining), maxDrains)] {
+		words = append(words, fmt.Sprintf("%s (node %s): %s", i.ID, i.nodeName(), i.drainMessage()))
 	}
-	if more := len(draining) - mostHoldUps; more > 0 {
-		words = append(words, fmt.Sprintf("and %s more", count(more, "draining node")))
+	if more := len(draining) - maxDrains; more > 0 {
+		words = append(words, fmt.Sprintf("and %s more", text.Count(more, "draining node")))
 	}
-	return joined("; ", words...)
+	return joinNonEmpty("; ", words...)
 }

@@ -14,7 +14,7 @@ import (
 
 func reporters(out *strings.Builder) map[string]Reporter {
 	return map[string]Reporter{
-		"text": Text(out), "json": JSON(out), "ndjson": NDJSON(out, func() time.Time { return began }), "github": GitHub(out),
+		"text": Text(out), "json": JSON(out), "ndjson": NDJSON(out, func() time.Time { return started }), "github": GitHub(out),
 	}
 }
 
@@ -30,7 +30,7 @@ func TestGolden(t *testing.T) {
 			}
 			golden(t, "plan."+name, out.String())
 			out.Reset()
-			tell(r)
+			report(r)
 			golden(t, "rollout."+name, out.String())
 			if err := Err(r); err != nil {
 				t.Error(err)
@@ -41,7 +41,7 @@ func TestGolden(t *testing.T) {
 
 func TestSummaryGolden(t *testing.T) {
 	t.Parallel()
-	all := story()
+	all := rollouts()
 	var out strings.Builder
 	if err := Summary(&out, all[len(all)-1]); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestStatusGolden(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			for _, moment := range []int{5, 9} {
-				if err := WriteStatus(&out, format, story()[moment]); err != nil {
+				if err := WriteStatus(&out, format, rollouts()[moment]); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -65,8 +65,8 @@ func TestStatusGolden(t *testing.T) {
 	}
 }
 
-// What is no terminal gets no control characters but line feeds, whatever names and reasons hold. (What a
-// terminal gets is held by TestLiveObeysNobodyElse.)
+// TestNoControlCharacters: without a terminal, no control characters but line feeds are written, whatever names and
+// reasons contain. TestLiveHostileText checks what is written to a terminal.
 func TestNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	rollout, plans := hostile()
@@ -82,7 +82,7 @@ func TestNoControlCharacters(t *testing.T) {
 			if err := r.Plan(plans); err != nil {
 				return err
 			}
-			r.Show(Rollout{At: at(0), Groups: []Group{{Name: evil}}})
+			r.Show(Rollout{At: at(0), Groups: []Group{{Name: hostileText}}})
 			r.Show(rollout)
 			r.End(rollout)
 			return Err(r)
@@ -96,7 +96,7 @@ func TestNoControlCharacters(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), "forged") {
-				t.Fatal("the names were not told at all")
+				t.Fatal("the names are missing")
 			}
 			for _, r := range out.String() {
 				if r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
@@ -107,7 +107,7 @@ func TestNoControlCharacters(t *testing.T) {
 	}
 }
 
-func TestJSONKeepsWhatItEscapes(t *testing.T) {
+func TestJSONEscapes(t *testing.T) {
 	t.Parallel()
 	odd := "a\x1b[2J\u009bb\u202ec\u2028d\x7fe\U000e0001f 日本 <b>"
 	var out strings.Builder
@@ -121,7 +121,7 @@ func TestJSONKeepsWhatItEscapes(t *testing.T) {
 	}
 }
 
-func TestNDJSONIsOneObjectOnEachLine(t *testing.T) {
+func TestNDJSONLines(t *testing.T) {
 	t.Parallel()
 	rollout, plans := hostile()
 	var out strings.Builder
@@ -132,7 +132,7 @@ func TestNDJSONIsOneObjectOnEachLine(t *testing.T) {
 	r.Show(rollout)
 	r.End(rollout)
 	var last map[string]any
-	for _, l := range linesOf(out.String()) {
+	for _, l := range splitLines(out.String()) {
 		last = nil
 		if err := json.Unmarshal([]byte(l), &last); err != nil {
 			t.Fatalf("%v in %s", err, l)
@@ -146,7 +146,7 @@ func TestNDJSONIsOneObjectOnEachLine(t *testing.T) {
 	}
 }
 
-func TestEmptyPlanIsAnArray(t *testing.T) {
+func TestEmptyLists(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	if err := JSON(&out).Plan(nil); err != nil || out.String() != "[]\n" {
@@ -160,26 +160,26 @@ func TestEmptyPlanIsAnArray(t *testing.T) {
 
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
-	g := Group{Name: "workers", Mode: refresh.ModeRefresh, Phase: Replacing, Refresh: "1", Status: "InProgress", Total: 2, Instances: oldOnes("InService", 1)}
+	g := Group{Name: "workers", Mode: refresh.ModeRefresh, Phase: Replacing, Refresh: "1", Status: "InProgress", Total: 2, Instances: oldInstances("InService", 1)}
 	idle := Group{Name: "later", Phase: Queued, Total: 5}
 	show := func(seconds ...int) []string {
 		var out strings.Builder
 		r := Text(&out)
 		for _, second := range seconds {
-			r.Show(Rollout{At: at(second), Started: began, Groups: []Group{idle, g}})
+			r.Show(Rollout{At: at(second), Started: started, Groups: []Group{idle, g}})
 		}
-		return linesOf(out.String())
+		return splitLines(out.String())
 	}
 	first := len(show(0))
 	for name, row := range map[string]struct {
 		seconds []int
 		more    int
 	}{
-		"not before a minute":                  {[]int{0, 1, 30, 59}, 0},
-		"after a minute, of what is under way": {[]int{0, 59, 60}, 1},
+		"within a minute":                      {[]int{0, 1, 30, 59}, 0},
+		"after a minute, only running groups":  {[]int{0, 59, 60}, 1},
 		"once":                                 {[]int{0, 60, 61, 119}, 1},
-		"again after another minute":           {[]int{0, 60, 119, 120}, 2},
-		"once, however long nobody called":     {[]int{0, 600}, 1},
+		"after another minute":                 {[]int{0, 60, 119, 120}, 2},
+		"once after ten minutes without calls": {[]int{0, 600}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,35 +194,35 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-func TestWriteErrorsAreKept(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	size := func() (int, int) { return 80, 24 }
-	for name, make := range map[string]func(*broken) Reporter{
-		"text":   func(b *broken) Reporter { return Text(b) },
-		"live":   func(b *broken) Reporter { return Live(b, size, true) },
-		"json":   func(b *broken) Reporter { return JSON(b) },
-		"ndjson": func(b *broken) Reporter { return NDJSON(b, time.Now) },
-		"github": func(b *broken) Reporter { return GitHub(b) },
+	for name, make := range map[string]func(*brokenWriter) Reporter{
+		"text":   func(b *brokenWriter) Reporter { return Text(b) },
+		"live":   func(b *brokenWriter) Reporter { return Live(b, size, true) },
+		"json":   func(b *brokenWriter) Reporter { return JSON(b) },
+		"ndjson": func(b *brokenWriter) Reporter { return NDJSON(b, time.Now) },
+		"github": func(b *brokenWriter) Reporter { return GitHub(b) },
 	} {
 		for _, after := range []int{0, 2500} {
 			t.Run(fmt.Sprintf("%s after %d bytes", name, after), func(t *testing.T) {
 				t.Parallel()
-				out := &broken{left: after}
+				out := &brokenWriter{left: after}
 				r := make(out)
 				if err := r.Plan(plans()); after == 0 && !errors.Is(err, errGone) {
 					t.Errorf("Plan returned %v", err)
 				}
-				tell(r)
+				report(r)
 				if !errors.Is(Err(r), errGone) || out.later > 0 {
-					t.Errorf("Err is %v, and %d bytes came later", Err(r), out.later)
+					t.Errorf("Err is %v, and %d bytes were written later", Err(r), out.later)
 				}
 			})
 		}
 	}
 	for name, err := range map[string]error{
-		"summary":     Summary(&broken{}, story()[0]),
-		"status text": WriteStatus(&broken{}, FormatText, story()[0]),
-		"status json": WriteStatus(&broken{}, FormatJSON, story()[0]),
+		"summary":     Summary(&brokenWriter{}, rollouts()[0]),
+		"status text": WriteStatus(&brokenWriter{}, FormatText, rollouts()[0]),
+		"status json": WriteStatus(&brokenWriter{}, FormatJSON, rollouts()[0]),
 	} {
 		if !errors.Is(err, errGone) {
 			t.Errorf("%s returned %v", name, err)
@@ -237,13 +237,13 @@ func TestNew(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"a pipe gets text":                         {Options{}, "*report.textReporter"},
-		"a terminal gets a view":                   {Options{Format: "auto", Terminal: true}, "*report.live"},
-		"text was asked for on a terminal":         {Options{Format: "text", Terminal: true}, "*report.textReporter"},
-		"text on a terminal of GitHub":             {Options{Format: "text", Terminal: true, GitHub: true}, "*report.github"},
-		"GitHub Actions gets annotations":          {Options{Format: "auto", GitHub: true}, "*report.github"},
-		"machines are not bothered by annotations": {Options{Format: "ndjson", GitHub: true}, "*report.ndjson"},
-		"json": {Options{Format: "json", Terminal: true}, "*report.document"},
+		"a pipe":                               {Options{}, "*report.textReporter"},
+		"a terminal":                           {Options{Format: "auto", Terminal: true}, "*report.liveReporter"},
+		"text on a terminal":                   {Options{Format: "text", Terminal: true}, "*report.textReporter"},
+		"text on a terminal of GitHub Actions": {Options{Format: "text", Terminal: true, GitHub: true}, "*report.githubReporter"},
+		"GitHub Actions":                       {Options{Format: "auto", GitHub: true}, "*report.githubReporter"},
+		"NDJSON in GitHub Actions":             {Options{Format: "ndjson", GitHub: true}, "*report.ndjsonReporter"},
+		"json":                                 {Options{Format: "json", Terminal: true}, "*report.jsonReporter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,14 +254,14 @@ func TestNew(t *testing.T) {
 		})
 	}
 	if _, err := New(Options{Format: "yaml"}); err == nil {
-		t.Error("there is a format yaml")
+		t.Error("New accepts the format yaml")
 	}
 	if err := WriteStatus(&strings.Builder{}, "yaml", Rollout{}); err == nil {
-		t.Error("there is a format yaml for the status")
+		t.Error("WriteStatus accepts the format yaml")
 	}
 }
 
-// A plan of a large group lists what is outdated, and counts the rest.
+// TestPlanOfALargeGroup: it lists the outdated instances, and counts the others.
 func TestPlanOfALargeGroup(t *testing.T) {
 	t.Parallel()
 	p := Plan{Group: "workers", Outdated: 3}
@@ -272,7 +272,7 @@ func TestPlanOfALargeGroup(t *testing.T) {
 	if err := Text(&out).Plan([]Plan{p}); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(linesOf(out.String())); n > 12 {
+	if n := len(splitLines(out.String())); n > 12 {
 		t.Errorf("%d lines:\n%s", n, out.String())
 	}
 	for _, want := range []string{"i-4999", "4997 more instances up to date", "workers: 3 of 5000 instances are outdated."} {

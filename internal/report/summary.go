@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// Summary writes how a rollout ended as Markdown, for a file or the summary of a step in GitHub Actions. Its
-// first line says it all; then there is a table for each group. It returns the first error of writing.
+// Summary writes the outcome of a rollout as Markdown, for a file or the step summary of GitHub Actions: a
+// headline, and a table for each group. It returns the first error of writing.
 func Summary(w io.Writer, r Rollout) error {
-	s := &sink{out: w}
+	s := &writer{out: w}
 	s.write(headline(r) + "\n")
 	for _, g := range r.Groups {
 		s.write(fmt.Sprintf("\n### %s: %s\n\n", escape(g.Name), escape(string(g.Outcome))))
@@ -29,31 +31,31 @@ func Summary(w io.Writer, r Rollout) error {
 
 // PlanSummary writes a plan as Markdown, a line for each group. It returns the first error of writing.
 func PlanSummary(w io.Writer, plans []Plan) error {
-	s := &sink{out: w}
+	s := &writer{out: w}
 	for _, p := range plans {
-		s.write("- " + escape(p.sentence()) + "\n")
+		s.write("- " + escape(p.summary()) + "\n")
 	}
 	return s.Err()
 }
 
-// StatusSummary writes how the newest refresh of each group stands as Markdown, a line for each group. It
+// StatusSummary writes the status of the newest refresh of each group as Markdown, a line for each group. It
 // returns the first error of writing.
 func StatusSummary(w io.Writer, r Rollout) error {
-	s := &sink{out: w}
+	s := &writer{out: w}
 	for _, g := range r.Groups {
-		s.write("- " + escape(g.Name+": "+joined("; ", g.newest(), g.Reason, g.counts(), retainedText(g))) + "\n")
+		s.write("- " + escape(g.Name+": "+joinNonEmpty("; ", g.newestRefresh(), g.Reason, g.counts(), retainedText(g))) + "\n")
 	}
 	return s.Err()
 }
 
-// FailureSummary writes as Markdown why there was no rollout. It returns the first error of writing.
+// FailureSummary writes as Markdown why no rollout was started. It returns the first error of writing.
 func FailureSummary(w io.Writer, failed error) error {
-	s := &sink{out: w}
+	s := &writer{out: w}
 	s.write("**trigger failed**: " + escape(failed.Error()) + "\n")
 	return s.Err()
 }
 
-// notes is a list of what was done and found.
+// notes returns the notes as a list.
 func notes(g Group) string {
 	if len(g.Notes) == 0 {
 		return ""
@@ -65,7 +67,7 @@ func notes(g Group) string {
 	return b.String() + "\n"
 }
 
-// headline says on one line how the rollout ended: worst outcome, instances, groups, time.
+// headline returns the outcome on one line: worst outcome, instances, groups, time.
 func headline(r Rollout) string {
 	gone, total := 0, 0
 	var names []string
@@ -73,29 +75,25 @@ func headline(r Rollout) string {
 		gone, total = gone+g.Gone, total+g.Total
 		names = append(names, fmt.Sprintf("%s: %s", escape(g.Name), escape(string(g.Outcome))))
 	}
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		names = append(names[:most], fmt.Sprintf("and %d more", more))
-	}
 	in := ""
 	switch {
 	case len(r.Groups) == 1:
 		in = " in " + escape(r.Groups[0].Name)
 	case len(r.Groups) > 1:
-		in = fmt.Sprintf(" in %d groups (%s)", len(r.Groups), strings.Join(names, ", "))
+		in = fmt.Sprintf(" in %d groups (%s)", len(r.Groups), text.First(names, 5))
 	}
 	replaced := fmt.Sprintf("%d of %d outdated instances replaced", gone, total)
 	if total == 0 {
 		replaced = "no instance replaced"
 	}
-	return fmt.Sprintf("**%s**: %s%s, %s", Worst(r.Groups), replaced, in, duration(r.At.Sub(r.Started)))
+	return fmt.Sprintf("**%s**: %s%s, %s", Worst(r.Groups), replaced, in, formatDuration(r.At.Sub(r.Started)))
 }
 
-// facts are the rows of a group's table. Those without a value are left out.
+// facts returns the rows of a group's table. Those without a value are left out.
 func (r Rollout) facts(g Group) [][2]string {
-	refresh := joined(", ", joined(" ", g.Refresh, g.Status), g.Reason)
+	refresh := joinNonEmpty(", ", joinNonEmpty(" ", g.Refresh, g.Status), g.Reason)
 	if g.Attached {
-		refresh += " (it was under way before)"
+		refresh += " (it was active before)"
 	}
 	return [][2]string{
 		{"Mode", string(g.Mode)},
@@ -104,11 +102,11 @@ func (r Rollout) facts(g Group) [][2]string {
 		{"Replaced", g.replaced()},
 		{"Instances", g.counts()},
 		{"Retained", retainedText(g)},
-		{"Took", duration(r.took(g))},
+		{"Took", formatDuration(r.duration(g))},
 	}
 }
 
-// replaced says how many of the instances that were to go are gone.
+// replaced describes how many of the old instances are replaced.
 func (g Group) replaced() string {
 	if g.Total == 0 {
 		return ""
@@ -116,10 +114,10 @@ func (g Group) replaced() string {
 	return fmt.Sprintf("%d of %d old instances gone", g.Gone, g.Total)
 }
 
-// escape returns the text so that Markdown shows it as it is, on one line.
-func escape(text string) string {
+// escape returns the text for Markdown, unformatted and on one line.
+func escape(content string) string {
 	var b strings.Builder
-	for _, r := range clean(text) {
+	for _, r := range clean(content) {
 		if strings.ContainsRune("\\`*_[]<>#|&~$!@", r) {
 			b.WriteByte('\\')
 		}

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// terminal is a model of one, as far as the view uses it: what it does not know is a fault.
+// terminal simulates a terminal. It records what it does not support as a fault.
 type terminal struct {
 	cols, rows int
 	cells      [][]string // By row and column; the second cell of a wide character is empty.
 	row, col   int
-	wraps      bool // It goes on in the next line when a line is full.
-	hidden     bool // The cursor.
+	wraps      bool // It continues on the next line when a line is full.
+	hidden     bool // The cursor is hidden.
 	faults     []string
-	scrolled   []string // The lines that left it at the top.
+	scrolled   []string // The lines that were scrolled off the top.
 }
 
 func newTerminal(cols, rows int) *terminal {
@@ -38,7 +38,7 @@ func (t *terminal) fault(format string, args ...any) {
 	t.faults = append(t.faults, fmt.Sprintf(format, args...))
 }
 
-// Write takes whole sequences and characters.
+// Write accepts only complete sequences and characters.
 func (t *terminal) Write(p []byte) (int, error) {
 	for rest := string(p); rest != ""; {
 		if sequence, ok := strings.CutPrefix(rest, "\x1b["); ok {
@@ -47,7 +47,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 				t.fault("an unfinished sequence %q", rest)
 				break
 			}
-			t.obey(sequence[:end], sequence[end])
+			t.execute(sequence[:end], sequence[end])
 			rest = sequence[end+1:]
 			continue
 		}
@@ -58,7 +58,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *terminal) obey(parameter string, final byte) {
+func (t *terminal) execute(parameter string, final byte) {
 	switch {
 	case final == 'm':
 	case final == 'A':
@@ -113,17 +113,17 @@ func (t *terminal) feed() {
 		return
 	}
 	t.row--
-	t.scrolled = append(t.scrolled, line1(t.cells[0]))
+	t.scrolled = append(t.scrolled, joinCells(t.cells[0]))
 	t.cells = append(t.cells[1:], blank(t.cols))
 }
 
-func line1(cells []string) string { return strings.TrimRight(strings.Join(cells, ""), " ") }
+func joinCells(cells []string) string { return strings.TrimRight(strings.Join(cells, ""), " ") }
 
-// screen is what stands there, without the empty lines at the end.
+// screen returns the lines on the terminal, without empty ones at the end.
 func (t *terminal) screen() []string {
 	var all []string
 	for _, row := range t.cells {
-		all = append(all, line1(row))
+		all = append(all, joinCells(row))
 	}
 	for len(all) > 0 && all[len(all)-1] == "" {
 		all = all[:len(all)-1]

@@ -8,16 +8,16 @@ import (
 
 // textReporter writes lines.
 type textReporter struct {
-	*sink
-	follower
+	*writer
+	changeTracker
 }
 
-// Text returns a Reporter for people where nothing can be redrawn: pipes, files and CI. It writes a line for
-// each change, one a minute where there is none, as long as Show is called, and at the end what became of
-// each group. It writes no control characters.
-func Text(w io.Writer) Reporter { return newText(&sink{out: w}) }
+// Text returns a Reporter for people without a terminal: for pipes, files and CI. It writes a line for each
+// change, one a minute without changes as long as Show is called, and the outcome of each group at the end.
+// It writes no control characters.
+func Text(w io.Writer) Reporter { return newText(&writer{out: w}) }
 
-func newText(s *sink) *textReporter { return &textReporter{sink: s} }
+func newText(s *writer) *textReporter { return &textReporter{writer: s} }
 
 // Plan writes tables of the outdated instances and the findings, and a summary.
 func (t *textReporter) Plan(plans []Plan) error {
@@ -26,22 +26,22 @@ func (t *textReporter) Plan(plans []Plan) error {
 	return t.Err()
 }
 
-// Show writes what is new.
-func (t *textReporter) Show(r Rollout) { t.tell(t.next(r)) }
+// Show writes the changes.
+func (t *textReporter) Show(r Rollout) { t.report(t.next(r)) }
 
-func (t *textReporter) tell(found []change) {
+func (t *textReporter) report(found []change) {
 	for _, c := range found {
 		t.lines([]line{c.line()}, false)
 	}
 }
 
-// End writes what is new, and then how each group ended.
+// End writes the last changes, and the outcome of each group.
 func (t *textReporter) End(r Rollout) {
-	t.tell(t.final(r))
+	t.report(t.final(r))
 	t.lines(endLines(r, 0), false)
 }
 
-// line is the change on one line: when, where, what.
+// line returns the change as one line: time, group, text.
 func (c change) line() line {
 	l := line{{faint, c.at.Format("15:04:05")}, {plain, " " + c.group.Name + "  "}, {styleOf(c.level), c.text}}
 	if c.kind == kindNote && c.level != refresh.OK {
@@ -50,16 +50,16 @@ func (c change) line() line {
 	return l
 }
 
-// endLines are a block for each group: how it ended, what that means, and how long it took. Lines are broken
-// after that many cells; 0 is no limit.
+// endLines returns the outcome of each group, its message, and how long it took. Lines are wrapped to cells;
+// 0 is no limit.
 func endLines(r Rollout, cells int) []line {
 	var all []line
 	for _, g := range r.Groups {
 		style := styleOf(g.Outcome.level())
-		if g.Outcome.good() {
+		if g.Outcome.isSuccess() {
 			style = green
 		}
-		all = append(all, text(), line{{bold, g.Name + ": "}, {style, string(g.Outcome)}})
+		all = append(all, plainLine(), line{{bold, g.Name + ": "}, {style, string(g.Outcome)}})
 		if g.Message != "" {
 			all = append(all, paragraph(2, plain, g.Message, cells)...)
 		}
@@ -68,7 +68,7 @@ func endLines(r Rollout, cells int) []line {
 	return all
 }
 
-// closing says how many instances were replaced and how long that took.
+// closing describes how many instances were replaced and how long that took.
 func (r Rollout) closing(g Group) string {
-	return joined(", ", g.replaced(), "took "+duration(r.took(g)), retainedText(g))
+	return joinNonEmpty(", ", g.replaced(), "took "+formatDuration(r.duration(g)), retainedText(g))
 }

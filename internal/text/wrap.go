@@ -1,22 +1,36 @@
-// Package text splits lists, wraps lines, and writes numbers of things as sentences have them.
+// Package text counts, lists and wraps text for people.
 package text
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
-// Wrap breaks text into lines of at most width characters, each after indent.
-func Wrap(text, indent string, width int) string {
-	var b strings.Builder
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width && line != indent {
-			b.WriteString(line + "\n")
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += word
+// Wrap splits text between words into lines of at most limit, as measured by width. A longer word is a line
+// of its own. A limit of 0 or less is no limit.
+func Wrap(text string, limit int, width func(string) int) []string {
+	if limit <= 0 || width(text) <= limit {
+		return []string{text}
 	}
-	b.WriteString(line + "\n")
-	return b.String()
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case width(line)+1+width(word) <= limit:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// Indent wraps text into lines of at most width characters, each after indent.
+func Indent(text, indent string, width int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	lines := Wrap(text, max(width-len(indent), 1), utf8.RuneCountInString)
+	return indent + strings.Join(lines, "\n"+indent) + "\n"
 }

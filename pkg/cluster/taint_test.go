@@ -33,8 +33,7 @@ func changes(client *fake.Clientset) (verbs []string) {
 	return verbs
 }
 
-// TestTaint: the node has what is asked for, everything else is as it was, and what is so already is not done
-// again.
+// TestTaint: the node gets the taint, everything else is unchanged, and a node that has it already is not patched.
 func TestTaint(t *testing.T) {
 	t.Parallel()
 	theirs := corev1.Taint{Key: "theirs", Value: "x", Effect: corev1.TaintEffectNoExecute}
@@ -86,7 +85,7 @@ func TestTaint(t *testing.T) {
 	}
 }
 
-// TestTaintOfAChangingNode: a taint that somebody else puts on at the same moment is not lost.
+// TestTaintOfAChangingNode: a taint that is added at the same time is kept.
 func TestTaintOfAChangingNode(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(withTaints())

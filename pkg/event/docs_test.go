@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// page is docs/events.md.
+// page returns docs/events.md.
 func page(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/events.md")
@@ -22,8 +22,8 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// TestTheKindsOfTheDocs: the first table of docs/events.md has a row for each kind, and no others.
-func TestTheKindsOfTheDocs(t *testing.T) {
+// TestKindsInDocs: the first table of docs/events.md has a row for each kind, and no others.
+func TestKindsInDocs(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(page(t), "\n## Kinds\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -39,9 +39,9 @@ func TestTheKindsOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestTheRulesOfTheDocs: whoever makes the EventBridge rules of docs/events.md is sent every sample that asks
-// for something, and none that does not; and each name in a rule has a sample.
-func TestTheRulesOfTheDocs(t *testing.T) {
+// TestRulesInDocs: the EventBridge rules of docs/events.md match every sample that needs action, and no other. Each
+// detail-type in a rule has a sample.
+func TestRulesInDocs(t *testing.T) {
 	t.Parallel()
 	rules := patterns(t)
 	if len(rules) == 0 {
@@ -50,8 +50,8 @@ func TestTheRulesOfTheDocs(t *testing.T) {
 	seen := map[string]bool{}
 	for name, sample := range bridgeSamples(t) {
 		sent := slices.ContainsFunc(rules, func(rule map[string]any) bool { return matches(rule, sample) })
-		if asks := asksForSomething(t, name); sent != asks {
-			t.Errorf("%s: sent by a rule: %v, asks for something: %v", name, sent, asks)
+		if wanted := needsAction(t, name); sent != wanted {
+			t.Errorf("%s: sent by a rule: %v, needs action: %v", name, sent, wanted)
 		}
 		detailType, _ := sample["detail-type"].(string)
 		seen[detailType] = true
@@ -104,7 +104,7 @@ func bridgeSamples(t *testing.T) map[string]map[string]any {
 	return samples
 }
 
-func asksForSomething(t *testing.T, file string) bool {
+func needsAction(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -117,8 +117,8 @@ func asksForSomething(t *testing.T, file string) bool {
 	return slices.ContainsFunc(events, func(e event.Event) bool { return e.Kind != event.Notice })
 }
 
-// matches is EventBridge's comparison as far as the page uses it: an object wants each of its fields, a list
-// wants one of its values (Amazon EventBridge user guide, "Creating event patterns").
+// matches implements the part of EventBridge's matching that the page uses: all fields of an object must match,
+// and one value of a list (Amazon EventBridge user guide, "Creating event patterns").
 func matches(pattern, value any) bool {
 	switch want := pattern.(type) {
 	case map[string]any:
@@ -142,11 +142,11 @@ func TestMatches(t *testing.T) {
 		{"one of the values", `{"a": ["x", "y"]}`, `{"a": "y", "b": 1}`, true},
 		{"none of the values", `{"a": ["x", "y"]}`, `{"a": "z"}`, false},
 		{"no such field", `{"a": ["x"]}`, `{"b": "x"}`, false},
-		{"every field is wanted", `{"a": ["x"], "b": ["x"]}`, `{"a": "x", "b": "y"}`, false},
+		{"one of two fields", `{"a": ["x"], "b": ["x"]}`, `{"a": "x", "b": "y"}`, false},
 		{"a field within", `{"a": {"b": ["x"]}}`, `{"a": {"b": "x"}}`, true},
 		{"another field within", `{"a": {"b": ["x"]}}`, `{"a": {"b": "y"}}`, false},
-		{"text where an object is wanted", `{"a": {"b": ["x"]}}`, `{"a": "x"}`, false},
-		{"a value that is no list is no pattern", `{"a": "x"}`, `{"a": "x"}`, false},
+		{"text instead of an object", `{"a": {"b": ["x"]}}`, `{"a": "x"}`, false},
+		{"a value that is not a list", `{"a": "x"}`, `{"a": "x"}`, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

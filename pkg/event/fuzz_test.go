@@ -11,7 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// FuzzParse holds what Parse promises for any bytes. Its corpus is testdata/fuzz/FuzzParse and the shapes
+// FuzzParse checks what Parse promises for any bytes. Its corpus is testdata/fuzz/FuzzParse and the shapes
 // in testdata, each also in an SNS envelope.
 func FuzzParse(f *testing.F) {
 	for _, shape := range shapes(f) {
@@ -76,7 +76,7 @@ func checkEvent(t *testing.T, e event.Event) {
 	checkWords(t, e)
 }
 
-// checkWords: a state and a code belong to the kinds that have one.
+// checkWords: only some kinds have a state or a code.
 func checkWords(t *testing.T, e event.Event) {
 	t.Helper()
 	stated := []event.Kind{event.StateChange, event.SpotInterruption, event.CapacityReservationInterruption}
@@ -111,8 +111,8 @@ func checkDeadline(t *testing.T, e event.Event) {
 	}
 }
 
-// checkWrapped asks for the same events from the body in an SNS envelope, unless that is too large or one
-// envelope too many.
+// checkWrapped: the body in an SNS envelope gives the same events, unless that is too large or has too many
+// envelopes.
 func checkWrapped(t *testing.T, body []byte, events []event.Event) {
 	t.Helper()
 	var outer map[string]json.RawMessage

@@ -23,7 +23,7 @@ const (
 	rebootCode = "AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED"
 )
 
-// read returns one of the message shapes in testdata, which are as AWS sends them save for the names.
+// read returns one of the messages in testdata, which are as AWS sends them except for names.
 func read(t testing.TB, name string) []byte {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", name))
@@ -79,7 +79,7 @@ func edit(t testing.TB, body []byte, path string, value any) []byte {
 
 func at(second int) time.Time { return time.Date(2027, 3, 1, 10, 0, second, 0, time.UTC) }
 
-// action is the lifecycle action that the shapes in testdata tell of.
+// action returns the lifecycle action in the samples of testdata.
 func action(kind event.Kind, change ...func(*event.Event)) event.Event {
 	e := event.Event{
 		Kind:        kind,
@@ -160,17 +160,17 @@ func TestParse(t *testing.T) {
 		},
 		{"test message", "test.json", []event.Event{action("", test)}},
 		{"test message that names itself in LifecycleTransition", "test-transition.json", []event.Event{action("", test)}},
-		{"Auto Scaling notification asks for nothing", "notification-terminate.json", []event.Event{action("", notice)}},
+		{"Auto Scaling notification is a notice", "notification-terminate.json", []event.Event{action("", notice)}},
 		{
 			"termination by EventBridge", "bridge-terminating.json",
 			[]event.Event{bridged(event.LifecycleTerminating, asAction)},
 		},
 		{"launch by EventBridge", "bridge-launching.json", []event.Event{bridged(event.LifecycleLaunching, asAction)}},
 		{
-			"successful termination asks for nothing", "bridge-terminate-successful.json",
+			"successful termination is a notice", "bridge-terminate-successful.json",
 			[]event.Event{bridged(event.Notice)},
 		},
-		{"Instance Refresh asks for nothing", "bridge-refresh-started.json", []event.Event{bridged(event.Notice)}},
+		{"Instance Refresh is a notice", "bridge-refresh-started.json", []event.Event{bridged(event.Notice)}},
 		{
 			"Spot interruption ends two minutes after its own time, whatever zone its ARN names", "bridge-spot.json",
 			[]event.Event{bridged(event.SpotInterruption, ofInstance, func(e *event.Event) {
@@ -192,14 +192,14 @@ func TestParse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			body := read(t, tt.file)
-			expect(t, "as it comes", body, tt.want)
+			expect(t, "as sent", body, tt.want)
 			expect(t, "in an SNS envelope", sns(t, body), tt.want)
 			expect(t, "indented", indented(t, body), tt.want)
 		})
 	}
 }
 
-// TestParseLeniency holds the rows in which a message is odd but means what it says.
+// TestParseLeniency: unusual messages that are valid.
 func TestParseLeniency(t *testing.T) {
 	terminating, bridge := read(t, "terminating.json"), read(t, "bridge-terminating.json")
 	health := read(t, "bridge-health.json")
@@ -221,7 +221,7 @@ func TestParseLeniency(t *testing.T) {
 		},
 		{"no Service, but a transition", with(terminating, "Service", nil), want(same)},
 		{"no RequestId", with(terminating, "RequestId", nil), want(func(e *event.Event) { e.ID = "" })},
-		{"fields that we do not know are passed over", with(terminating, "Surprise", []any{map[string]any{"a": 1}}), want(same)},
+		{"unknown fields are ignored", with(terminating, "Surprise", []any{map[string]any{"a": 1}}), want(same)},
 		{
 			"a null is an absent field", []byte(strings.Replace(string(terminating), "{", `{"NotificationMetadata":null,`, 1)),
 			want(same),
@@ -245,11 +245,11 @@ func TestParseLeniency(t *testing.T) {
 			[]event.Event{bridged(event.LifecycleTerminating, asAction)},
 		},
 		{
-			"Health: an event of another service asks for nothing", with(health, "detail.service", "RDS"),
+			"Health: an event of another service is a notice", with(health, "detail.service", "RDS"),
 			[]event.Event{bridged(event.Notice)},
 		},
 		{
-			"Health: another category asks for nothing", with(health, "detail.eventTypeCategory", "issue"),
+			"Health: another category is a notice", with(health, "detail.eventTypeCategory", "issue"),
 			[]event.Event{bridged(event.Notice)},
 		},
 		{
@@ -257,16 +257,16 @@ func TestParseLeniency(t *testing.T) {
 			[]event.Event{bridged(event.Notice)},
 		},
 		{
-			"Health: an abuse event asks for nothing", with(health, "detail-type", "AWS Health Abuse Event"),
+			"Health: an abuse event is a notice", with(health, "detail-type", "AWS Health Abuse Event"),
 			[]event.Event{bridged(event.Notice)},
 		},
 		{
-			"EC2: an event that we do not know asks for nothing", with(bridge, "source", "aws.ec2"),
+			"EC2: an event of an unknown type is a notice", with(bridge, "source", "aws.ec2"),
 			[]event.Event{bridged(event.Notice)},
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { expect(t, "as it comes", tt.body, tt.want) })
+		t.Run(tt.name, func(t *testing.T) { expect(t, "as sent", tt.body, tt.want) })
 	}
 }
 

@@ -21,7 +21,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// refuse also holds the promise that an error never quotes the body: all rows put "s3cr3t" where it might.
+// refuse also checks that an error never quotes the body: all rows contain "s3cr3t".
 func refuse(t *testing.T, tt refusal) {
 	t.Helper()
 	events, err := event.Parse(tt.body)
@@ -139,16 +139,16 @@ func malformedFields(t *testing.T) []refusal {
 func strangers(t *testing.T) []refusal {
 	bridge, envelope := read(t, "bridge-terminating.json"), sns(t, read(t, "terminating.json"))
 	return []refusal{
-		{"an object of nobody", []byte(`{"hello":"s3cr3t"}`), event.ErrUnknownSource},
+		{"an unknown object", []byte(`{"hello":"s3cr3t"}`), event.ErrUnknownSource},
 		{"an empty object", []byte(`{}`), event.ErrUnknownSource},
 		{"an S3 notification", []byte(`{"Records":[{"eventSource":"aws:s3"}]}`), event.ErrUnknownSource},
 		{"S3's own test message", []byte(`{"Service":"Amazon S3","Event":"s3:TestEvent","Time":"2027-03-01T10:00:00.123Z",` +
 			`"Bucket":"s3cr3t","RequestId":"5582815E1AEA5ADF"}`), event.ErrUnknownSource},
-		{"an event of something else", []byte(`{"Event":"s3cr3t"}`), event.ErrUnknownSource},
+		{"an event of another service", []byte(`{"Event":"s3cr3t"}`), event.ErrUnknownSource},
 		{"an EventBridge event of another service", edit(t, bridge, "source", "aws.s3cr3t"), event.ErrUnknownSource},
 		{"an EventBridge event of a custom source", edit(t, bridge, "source", "com.example"), event.ErrUnknownSource},
 		{"an SNS subscription to confirm", edit(t, envelope, "Type", "SubscriptionConfirmation"), event.ErrUnknownSource},
-		{"a stranger in an SNS envelope", sns(t, []byte(`{"AlarmName":"s3cr3t"}`)), event.ErrUnknownSource},
+		{"an alarm in an SNS envelope", sns(t, []byte(`{"AlarmName":"s3cr3t"}`)), event.ErrUnknownSource},
 	}
 }
 
@@ -158,13 +158,13 @@ func unknownTransitions(t *testing.T) []refusal {
 	return []refusal{
 		{"root volume replacement", replaced, event.ErrUnknownTransition},
 		{"root volume replacement in an SNS envelope", sns(t, replaced), event.ErrUnknownTransition},
-		{"unknown transition with fields of its own", edit(t, replaced, "EC2InstanceId", nil), event.ErrUnknownTransition},
+		{"unknown transition with other fields", edit(t, replaced, "EC2InstanceId", nil), event.ErrUnknownTransition},
 		{
 			"known transition in another case", edit(t, direct, "LifecycleTransition", "autoscaling:ec2_instance_terminating"),
 			event.ErrUnknownTransition,
 		},
-		{"from a place that we do not know", edit(t, direct, "Origin", "s3cr3t"), event.ErrUnknownTransition},
-		{"to a place that we do not know", edit(t, direct, "Destination", "ColdPool"), event.ErrUnknownTransition},
+		{"unknown origin", edit(t, direct, "Origin", "s3cr3t"), event.ErrUnknownTransition},
+		{"unknown destination", edit(t, direct, "Destination", "ColdPool"), event.ErrUnknownTransition},
 		{
 			"unknown transition by EventBridge", edit(t, bridge, "detail.LifecycleTransition", "autoscaling:s3cr3t"),
 			event.ErrUnknownTransition,

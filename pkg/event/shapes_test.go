@@ -21,7 +21,7 @@ func wrappings() map[string]func(testing.TB, []byte) []byte {
 	}
 }
 
-// TestParseInterruptions holds what EC2 and AWS Health say of instances that go without Auto Scaling.
+// TestParseInterruptions: the events of EC2 and AWS Health about instances that are terminated without Auto Scaling.
 func TestParseInterruptions(t *testing.T) {
 	until := func(deadline time.Time) func(*event.Event) {
 		return func(e *event.Event) { e.InstanceID, e.State, e.Deadline = instance, "terminate", deadline }
@@ -38,7 +38,7 @@ func TestParseInterruptions(t *testing.T) {
 		want []event.Event
 	}{
 		{
-			"reservation interrupted: the instance goes at the time told, whatever form resources has",
+			"reservation interrupted: the instance is terminated at the given time, whatever the form of resources",
 			"bridge-reservation.json",
 			[]event.Event{bridged(event.CapacityReservationInterruption, until(at(120)))},
 		},
@@ -83,7 +83,7 @@ func TestParseInterruptions(t *testing.T) {
 	}
 }
 
-// TestParseNotices holds what must never start anything: notifications that only tell.
+// TestParseNotices: notifications that only inform must never cause an action.
 func TestParseNotices(t *testing.T) {
 	direct := action(event.Notice, func(e *event.Event) {
 		*e = event.Event{Kind: e.Kind, ID: e.ID, At: e.At, AccountID: account}
@@ -111,7 +111,7 @@ func TestParseNotices(t *testing.T) {
 	}
 }
 
-// TestParseOddInterruptions holds the rows in which a warning is odd but good.
+// TestParseOddInterruptions: unusual warnings that are valid.
 func TestParseOddInterruptions(t *testing.T) {
 	reservation, block := read(t, "bridge-reservation.json"), read(t, "bridge-block.json")
 	health := read(t, "bridge-health-closed.json")
@@ -144,14 +144,14 @@ func TestParseOddInterruptions(t *testing.T) {
 			edit(t, reservation, "detail.instance-termination-time", "2027-03-01T10:01Z"), at(60),
 		},
 		{
-			"a time that is over is told as it is",
+			"a time in the past is returned unchanged",
 			edit(t, reservation, "detail.instance-termination-time", "2027-03-01T09:59:00Z"), at(-60),
 		},
 		{"a reservation's warning without resources", edit(t, reservation, "resources", nil), at(120)},
-		{"a Capacity Block whose end is not told ends in forty minutes", edit(t, block, "detail.end-date", nil), at(600)},
+		{"a Capacity Block without an end ends in forty minutes", edit(t, block, "detail.end-date", nil), at(600)},
 		{"a Capacity Block without a Region", edit(t, block, "region", nil), at(600)},
-		{"a change that is over needs no start", edit(t, health, "detail.startTime", nil), time.Time{}},
-		{"a change that is over may have a start", edit(t, health, "detail.startTime", "s3cr3t"), time.Time{}},
+		{"an ended change without a start", edit(t, health, "detail.startTime", nil), time.Time{}},
+		{"an ended change with an invalid start", edit(t, health, "detail.startTime", "s3cr3t"), time.Time{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestResolvedTwice(t *testing.T) {
 		entities []any
 		want     event.Kind
 	}{
-		{"resolved twice is over", []any{resolved, resolved}, event.ScheduledChangeCanceled},
+		{"resolved twice", []any{resolved, resolved}, event.ScheduledChangeCanceled},
 		{"resolved, then pending", []any{resolved, pending}, event.ScheduledChange},
 		{"pending, then resolved", []any{pending, resolved}, event.ScheduledChange},
 		{"no status", []any{map[string]any{"entityValue": instance}}, event.ScheduledChange},
@@ -185,8 +185,7 @@ func TestResolvedTwice(t *testing.T) {
 	}
 }
 
-// TestEveryKindHasAShape makes sure that no kind is without a message in testdata, which all of the tests
-// and the fuzzing begin with.
+// TestEveryKindHasAShape: each kind has a message in testdata, which the tests and the fuzzing use.
 func TestEveryKindHasAShape(t *testing.T) {
 	var seen []event.Kind
 	for _, file := range shapes(t) {

@@ -99,7 +99,7 @@ func block(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		comment := text.Wrap("-- "+about(v), indent+"# ", 118)
+		comment := text.Indent("-- "+about(v), indent+"# ", 118)
 		fmt.Fprintf(&b, "%s%s%s: %s\n", comment, indent, at[len(at)-1], value)
 	}
 	return b.String()

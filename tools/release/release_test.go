@@ -28,7 +28,7 @@ func TestGoreleaser(t *testing.T) {
 	for _, archive := range project.Archives {
 		for _, id := range archive.IDs {
 			if !slices.Contains(ids, id) {
-				t.Errorf("the archive %s is to hold %q, which nobody builds", archive.ID, id)
+				t.Errorf("the archive %s contains %q, which is not built", archive.ID, id)
 			}
 		}
 	}
@@ -69,8 +69,8 @@ var (
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
 
-// faults tells what is wrong with a workflow: an action that is named by a tag, which its owner, or whoever robs
-// them, can move; and a target that make does not have.
+// faults returns the problems of a workflow: actions that are not pinned by commit, because a tag can be moved, and
+// targets that the Makefile does not have.
 func faults(workflow string, targets []string) []string {
 	var found []string
 	for line := range strings.Lines(workflow) {

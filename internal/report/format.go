@@ -11,29 +11,29 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// draining tells whether the instance's node may still have pods to move.
+// draining reports whether the instance's node may still be drained.
 func (i Instance) draining() bool { return refresh.Instance{State: i.State}.Draining() }
 
-func (i Instance) serving() bool { return refresh.Instance{State: i.State}.InService() }
+func (i Instance) inService() bool { return refresh.Instance{State: i.State}.InService() }
 
-func (i Instance) going() bool { return refresh.Instance{State: i.State}.Terminating() }
+func (i Instance) terminating() bool { return refresh.Instance{State: i.State}.Terminating() }
 
 func (i Instance) retained() bool { return refresh.Instance{State: i.State}.Retained() }
 
-// blocked tells whether the agent says that something holds the drain of the instance's node up.
+// blocked reports whether the agent has reported that the drain of the instance's node is blocked.
 func (i Instance) blocked() bool {
 	return i.Node != nil && i.Node.Drain != nil && !i.Node.Drain.Done && i.Node.Drain.Reason != "Draining"
 }
 
-// drain is what the agent says of the drain of the instance's node, or empty.
-func (i Instance) drain() string {
+// drainMessage returns the agent's message about the drain of the instance's node, or empty.
+func (i Instance) drainMessage() string {
 	if i.Node == nil || i.Node.Drain == nil {
 		return ""
 	}
 	return i.Node.Drain.Message
 }
 
-// nodeName is the name of the instance's node, or empty.
+// nodeName returns the name of the instance's node, or empty.
 func (i Instance) nodeName() string {
 	if i.Node == nil {
 		return ""
@@ -41,13 +41,13 @@ func (i Instance) nodeName() string {
 	return i.Node.Name
 }
 
-// describe says what state the instance is in, on which node, and how far that is drained.
+// describe returns the state of the instance, its node, and the progress of the drain.
 func (i Instance) describe() string {
 	words := i.ID + " " + i.State
 	if node := i.nodeName(); node != "" {
 		words += " (node " + node + ")"
 	}
-	if drain := i.drain(); drain != "" && i.going() {
+	if drain := i.drainMessage(); drain != "" && i.terminating() {
 		words += ": " + drain
 	}
 	return words
@@ -62,7 +62,7 @@ func (g Group) states() map[string]int {
 	return counts
 }
 
-// counts says how many of the group's instances are in which state, those in service first.
+// counts describes how many of the group's instances are in each state, those in service first.
 func (g Group) counts() string {
 	states := g.states()
 	names := slices.Sorted(maps.Keys(states))
@@ -86,7 +86,7 @@ func (g Group) counts() string {
 	return strings.Join(words, ", ")
 }
 
-// boolRank puts what is so before what is not.
+// boolRank sorts true before false.
 func boolRank(first bool) int {
 	if first {
 		return 0
@@ -94,19 +94,18 @@ func boolRank(first bool) int {
 	return 1
 }
 
-// find returns the group's instances for which something is so.
-func (g Group) find(so func(Instance) bool) []Instance {
+// find returns the group's instances that match.
+func (g Group) find(match func(Instance) bool) []Instance {
 	var found []Instance
 	for _, i := range g.Instances {
-		if so(i) {
+		if match(i) {
 			found = append(found, i)
 		}
 	}
 	return found
 }
 
-// percent is how much has been replaced: in a refresh what AWS says, else the share of the old instances that
-// are gone.
+// percent returns the progress: that of the refresh, or the share of the old instances that are replaced.
 func (g Group) percent() int {
 	switch {
 	case g.Mode == refresh.ModeRefresh:
@@ -117,13 +116,13 @@ func (g Group) percent() int {
 	return 100 * g.Gone / g.Total
 }
 
-// progress says how much has been replaced.
+// progress describes the progress.
 func (g Group) progress() string {
 	return fmt.Sprintf("%d %% replaced: %d of %d old instances gone", g.percent(), g.Gone, g.Total)
 }
 
-// took is how long the group's rollout has gone on, or went on.
-func (r Rollout) took(g Group) time.Duration {
+// duration returns how long the group's rollout has taken.
+func (r Rollout) duration(g Group) time.Duration {
 	end := g.Ended
 	if end.IsZero() {
 		end = r.At
@@ -131,24 +130,8 @@ func (r Rollout) took(g Group) time.Duration {
 	return end.Sub(r.Started)
 }
 
-// count is a number with its noun: 1 pod, 2 pods.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// are is the verb of so many things.
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
-
-// duration is a time in words that are not more exact than people need: 42s, 4m12s, 1h05m.
-func duration(d time.Duration) string {
+// formatDuration rounds a duration for people: 42s, 4m12s, 1h05m.
+func formatDuration(d time.Duration) string {
 	d = max(d, 0).Round(time.Second)
 	hours, minutes, seconds := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
 	switch {
@@ -160,10 +143,10 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%ds", seconds)
 }
 
-// blockedFirst is the order of draining instances: those first that something holds up.
+// blockedFirst sorts draining instances: the blocked ones first.
 func blockedFirst(a, b Instance) int { return boolRank(a.blocked()) - boolRank(b.blocked()) }
 
-// joined puts what is not empty together.
-func joined(separator string, parts ...string) string {
+// joinNonEmpty joins the parts that are not empty.
+func joinNonEmpty(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), separator)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
-// golden compares what was written with a file of testdata.
+// golden compares the output with a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -36,15 +36,15 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-var began = time.Date(2026, 11, 21, 12, 3, 4, 0, time.UTC)
+var started = time.Date(2026, 11, 21, 12, 3, 4, 0, time.UTC)
 
-func at(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+func at(seconds int) time.Time { return started.Add(time.Duration(seconds) * time.Second) }
 
 func drainOf(node, reason, message string) *cluster.Node {
 	return &cluster.Node{Name: node, Marked: true, Drain: &cluster.Drain{Done: reason == "Drained", Reason: reason, Message: message}}
 }
 
-func oldOnes(state string, numbers ...int) []Instance {
+func oldInstances(state string, numbers ...int) []Instance {
 	var all []Instance
 	for _, n := range numbers {
 		all = append(all, Instance{
@@ -55,7 +55,7 @@ func oldOnes(state string, numbers ...int) []Instance {
 	return all
 }
 
-func newOne(n int, state string, ready bool) Instance {
+func newInstance(n int, state string, ready bool) Instance {
 	i := Instance{ID: fmt.Sprintf("i-0b%02d", n), Zone: "eu-central-1b", State: state}
 	if ready {
 		i.Node = &cluster.Node{Name: fmt.Sprintf("ip-10-0-2-%d", n), Ready: true}
@@ -68,59 +68,59 @@ func with(i Instance, change func(*Instance)) Instance {
 	return i
 }
 
-// story is a rollout of two groups from the start to the end.
-func story() []Rollout {
+// rollouts returns the snapshots of a rollout of two groups, from its start to its end.
+func rollouts() []Rollout {
 	workers := Group{
 		Name: "workers", Mode: refresh.ModeRefresh, Phase: Replacing, Desired: 4, Total: 3,
-		Target: "launch template node (lt-1) version 7 ($Latest)", Instances: append(oldOnes("InService", 1, 2, 3), newOne(1, "InService", true)),
+		Target: "launch template node (lt-1) version 7 ($Latest)", Instances: append(oldInstances("InService", 1, 2, 3), newInstance(1, "InService", true)),
 	}
 	spot := Group{
 		Name: "spot", Mode: refresh.ModeUnhealthy, Phase: Queued, Desired: 1, Total: 1,
-		Target: "launch template spot (lt-2) version 3", Instances: oldOnes("InService", 9),
+		Target: "launch template spot (lt-2) version 3", Instances: oldInstances("InService", 9),
 	}
 	var all []Rollout
-	tell := func(second int) {
-		all = append(all, snapshot(Rollout{At: at(second), Started: began, Groups: []Group{spot, workers}}))
+	add := func(second int) {
+		all = append(all, snapshot(Rollout{At: at(second), Started: started, Groups: []Group{spot, workers}}))
 	}
-	tell(0)
+	add(0)
 	workers.Refresh, workers.Status = "1b2c3d4e-0000-4000-8000-000000000001", refresh.StatusPending
 	workers.Notes = []Note{{at(1), refresh.Warn, "the hook can hold an instance for 10m at most"}}
-	tell(1)
+	add(1)
 	workers.Status, workers.Reason = refresh.StatusInProgress, "Waiting for instances to warm up. For example: i-0b02"
-	workers.Instances = append(oldOnes("InService", 1, 2, 3), newOne(1, "InService", true), newOne(2, "Pending:Wait", false))
-	tell(20)
-	workers.Instances = append(oldOnes("InService", 2, 3), newOne(1, "InService", true), newOne(2, "InService", true),
-		with(oldOnes("Terminating:Wait", 1)[0], func(i *Instance) { i.Node = drainOf("ip-10-0-1-1", "Draining", "14 of 14 pods left") }))
+	workers.Instances = append(oldInstances("InService", 1, 2, 3), newInstance(1, "InService", true), newInstance(2, "Pending:Wait", false))
+	add(20)
+	workers.Instances = append(oldInstances("InService", 2, 3), newInstance(1, "InService", true), newInstance(2, "InService", true),
+		with(oldInstances("Terminating:Wait", 1)[0], func(i *Instance) { i.Node = drainOf("ip-10-0-1-1", "Draining", "14 of 14 pods left") }))
 	workers.Percent = 33
-	tell(60)
+	add(60)
 	workers.Instances[4].Node = drainOf("ip-10-0-1-1", "Draining", "9 of 14 pods left")
-	tell(70)
+	add(70)
 	workers.Instances[4].Node = drainOf("ip-10-0-1-1", "Blocked", "2 of 14 pods left; 2 wait for PodDisruptionBudget shop/api")
-	tell(80)
-	tell(139)
-	tell(140)
+	add(80)
+	add(139)
+	add(140)
 	workers.Instances = []Instance{
-		newOne(1, "InService", true), newOne(2, "InService", true), newOne(3, "InService", true),
-		newOne(4, "InService", true), with(oldOnes("Terminating:Wait", 3)[0], func(i *Instance) { i.Node = drainOf("ip-10-0-1-3", "Drained", "All 9 pods have left the node") }),
+		newInstance(1, "InService", true), newInstance(2, "InService", true), newInstance(3, "InService", true),
+		newInstance(4, "InService", true), with(oldInstances("Terminating:Wait", 3)[0], func(i *Instance) { i.Node = drainOf("ip-10-0-1-3", "Drained", "All 9 pods have left the node") }),
 	}
 	workers.Status, workers.Reason, workers.Percent, workers.Gone, workers.Phase = refresh.StatusSuccessful, "", 100, 2, Draining
 	spot.Phase = Replacing
 	spot.Notes = []Note{{at(200), refresh.OK, "marked unhealthy: i-0a09"}}
-	spot.Instances = []Instance{with(oldOnes("InService", 9)[0], func(i *Instance) { i.Unhealthy = true })}
-	tell(200)
+	spot.Instances = []Instance{with(oldInstances("InService", 9)[0], func(i *Instance) { i.Unhealthy = true })}
+	add(200)
 	workers.Instances, workers.Gone, workers.Phase = workers.Instances[:4], 3, Finished
 	workers.Outcome, workers.Message, workers.Ended = Done, "All 3 outdated instances were replaced.", at(215)
-	spot.Instances = []Instance{with(oldOnes("Terminating:Retained", 9)[0], func(i *Instance) { i.Unhealthy = true })}
-	tell(215)
+	spot.Instances = []Instance{with(oldInstances("Terminating:Retained", 9)[0], func(i *Instance) { i.Unhealthy = true })}
+	add(215)
 	spot.Phase, spot.Outcome, spot.Ended = Finished, Incomplete, at(3905)
 	spot.Message = "The drain of i-0a09 was abandoned and the instance is retained. Look at its pods, then terminate it."
-	tell(3905)
+	add(3905)
 	return all
 }
 
-// tell has a reporter tell the whole story.
-func tell(r Reporter) {
-	all := story()
+// report passes all snapshots to a Reporter.
+func report(r Reporter) {
+	all := rollouts()
 	for _, moment := range all[:len(all)-1] {
 		r.Show(moment)
 	}
@@ -157,47 +157,48 @@ func plans() []Plan {
 	}
 }
 
-// evil is text that would do something to a terminal, to a line of a log, to Markdown or to a workflow.
-const evil = "\x1b[2J\x1b]0;title\a\r\n::error::forged\n##[add-mask]x \u009b31m\u202e\u2028|`<b>\x7f\xff\x9b end"
+// hostileText is text that would do something to a terminal, to a line of a log, to Markdown or to a
+// workflow.
+const hostileText = "\x1b[2J\x1b]0;title\a\r\n::error::forged\n##[add-mask]x \u009b31m\u202e\u2028|`<b>\x7f\xff\x9b end"
 
-// hostile has such text everywhere that a name or a reason from elsewhere can stand.
+// hostile returns a rollout and plans with hostileText in all fields that are not our own.
 func hostile() (Rollout, []Plan) {
-	i := Instance{ID: evil, Zone: evil, State: evil, Old: true, Node: drainOf(evil, "Blocked", evil)}
+	i := Instance{ID: hostileText, Zone: hostileText, State: hostileText, Old: true, Node: drainOf(hostileText, "Blocked", hostileText)}
 	waiting := with(i, func(i *Instance) { i.State = "Terminating:Wait" })
 	g := Group{
-		Name: evil, Mode: refresh.ModeRefresh, Phase: Replacing, Target: evil, Total: 2, Refresh: evil, Status: evil, Reason: evil,
-		Instances: []Instance{i, waiting, {ID: evil + "2", State: "Terminating:Retained"}},
-		Notes:     []Note{{at(0), refresh.Warn, evil}}, Message: evil, Outcome: Failed, Ended: at(1),
+		Name: hostileText, Mode: refresh.ModeRefresh, Phase: Replacing, Target: hostileText, Total: 2, Refresh: hostileText, Status: hostileText, Reason: hostileText,
+		Instances: []Instance{i, waiting, {ID: hostileText + "2", State: "Terminating:Retained"}},
+		Notes:     []Note{{at(0), refresh.Warn, hostileText}}, Message: hostileText, Outcome: Failed, Ended: at(1),
 	}
 	p := Plan{
-		Group: evil, Target: evil, Active: evil, Outdated: 1, Findings: []refresh.Finding{{Check: evil, Level: refresh.Refuse, Text: evil}},
+		Group: hostileText, Target: hostileText, Active: hostileText, Outdated: 1, Findings: []refresh.Finding{{Check: hostileText, Level: refresh.Refuse, Text: hostileText}},
 		Instances: []Planned{{
-			ID: evil, Zone: evil, Type: evil, State: evil, Outdated: true, Reasons: []refresh.Reason{{Text: evil}},
-			Kept: []refresh.Reason{{Text: evil}}, Node: i.Node, Load: &cluster.Load{Blocking: []string{evil}},
+			ID: hostileText, Zone: hostileText, Type: hostileText, State: hostileText, Outdated: true, Reasons: []refresh.Reason{{Text: hostileText}},
+			Kept: []refresh.Reason{{Text: hostileText}}, Node: i.Node, Load: &cluster.Load{Blocking: []string{hostileText}},
 		}},
 	}
-	return Rollout{At: at(1), Started: began, Groups: []Group{g}}, []Plan{p, p}
+	return Rollout{At: at(1), Started: started, Groups: []Group{g}}, []Plan{p, p}
 }
 
-// broken is a writer that fails once, after some bytes. What comes later would stand behind a gap.
-type broken struct {
-	left  int
-	later int // How many bytes came after the failure.
-	gone  bool
+// brokenWriter fails once, after some bytes. Anything written later would follow a gap.
+type brokenWriter struct {
+	left   int
+	later  int // Bytes written after the failure.
+	failed bool
 }
 
 var errGone = errors.New("the pipe is broken")
 
-func (b *broken) Write(p []byte) (int, error) {
-	if b.gone {
+func (b *brokenWriter) Write(p []byte) (int, error) {
+	if b.failed {
 		b.later += len(p)
 		return len(p), nil
 	}
 	if b.left -= len(p); b.left < 0 {
-		b.gone = true
+		b.failed = true
 		return 0, errGone
 	}
 	return len(p), nil
 }
 
-func linesOf(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

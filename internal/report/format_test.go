@@ -8,20 +8,22 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ text, want string }{
-		"plain text":                       {"workers-1 (lt-0a)", "workers-1 (lt-0a)"},
-		"other scripts":                    {"日本 é ü 🚀", "日本 é ü 🚀"},
-		"an escape sequence is mere text":  {"\x1b[31mred\x1b[0m", "[31mred[0m"},
-		"C1, as a character":               {"a\u009b31mb", "a31mb"},
-		"C1, as a byte, is no text at all": {"a\x9bb", "a\ufffdb"},
-		"DEL and BEL":                      {"a\x7f\x07b", "ab"},
-		"all white space is a space":       {"a\r\n\tb\u2028c\u0085d", "a   b c d"},
-		"the direction of writing stays":   {"a\u202eb\u2066c", "abc"},
-		"what changes the width before it": {"a\ufe0fb\u200dc", "abc"},
+		"plain text":           {"workers-1 (lt-0a)", "workers-1 (lt-0a)"},
+		"other scripts":        {"日本 é ü 🚀", "日本 é ü 🚀"},
+		"an escape sequence":   {"\x1b[31mred\x1b[0m", "[31mred[0m"},
+		"C1, as a character":   {"a\u009b31mb", "a31mb"},
+		"C1, as a byte":        {"a\x9bb", "a\ufffdb"},
+		"DEL and BEL":          {"a\x7f\x07b", "ab"},
+		"white space":          {"a\r\n\tb\u2028c\u0085d", "a   b c d"},
+		"direction of writing": {"a\u202eb\u2066c", "abc"},
+		"variation selector":   {"a\ufe0fb\u200dc", "abc"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,15 +41,15 @@ func TestFit(t *testing.T) {
 		cells int
 		want  string
 	}{
-		"it fits":                             {text("abc"), 3, "abc"},
-		"it is too long":                      {text("abcd"), 3, "ab…"},
-		"it ends with the first part":         {line{{plain, "abc"}, {red, "d"}}, 3, "ab…"},
-		"it ends in the second part":          {line{{plain, "ab"}, {red, "cde"}}, 4, "abc…"},
-		"a wide character has two cells":      {text("日本語"), 5, "日本…"},
-		"a wide character that does not fit":  {text("日本語"), 4, "日…"},
-		"a mark over a letter takes no cell":  {text("e\u0301e\u0301"), 2, "e\u0301e\u0301"},
-		"one cell":                            {text("abc"), 1, "…"},
-		"spaces at the end are of no account": {text("ab   "), 9, "ab"},
+		"text that fits":                     {plainLine("abc"), 3, "abc"},
+		"text that is too long":              {plainLine("abcd"), 3, "ab…"},
+		"truncated in the first span":        {line{{plain, "abc"}, {red, "d"}}, 3, "ab…"},
+		"truncated in the second span":       {line{{plain, "ab"}, {red, "cde"}}, 4, "abc…"},
+		"wide characters":                    {plainLine("日本語"), 5, "日本…"},
+		"a wide character that does not fit": {plainLine("日本語"), 4, "日…"},
+		"combining marks":                    {plainLine("e\u0301e\u0301"), 2, "e\u0301e\u0301"},
+		"one cell":                           {plainLine("abc"), 1, "…"},
+		"trailing spaces":                    {plainLine("ab   "), 9, "ab"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +68,7 @@ func TestWrap(t *testing.T) {
 		want  []string
 	}{
 		"no limit":            {"one two three", 0, []string{"one two three"}},
-		"it fits":             {"one two", 7, []string{"one two"}},
+		"text that fits":      {"one two", 7, []string{"one two"}},
 		"between words":       {"one two three", 8, []string{"one two", "three"}},
 		"wide characters":     {"日本 日本 日本", 9, []string{"日本 日本", "日本"}},
 		"a word is too long":  {"a waytoolongword b", 5, []string{"a", "waytoolongword", "b"}},
@@ -75,7 +77,7 @@ func TestWrap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(row.want, wrap(row.text, row.cells)); diff != "" {
+			if diff := cmp.Diff(row.want, text.Wrap(row.text, row.cells, width)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -88,8 +90,8 @@ func TestDuration(t *testing.T) {
 		-time.Second: "0s", 0: "0s", 1600 * time.Millisecond: "2s", 59 * time.Second: "59s", 60 * time.Second: "1m00s",
 		252 * time.Second: "4m12s", 59*time.Minute + 59*time.Second: "59m59s", 65*time.Minute + 5*time.Second: "1h05m", 49 * time.Hour: "49h00m",
 	} {
-		if got := duration(took); got != want {
-			t.Errorf("%v is told as %s, want %s", took, got, want)
+		if got := formatDuration(took); got != want {
+			t.Errorf("%v is formatted as %s, want %s", took, got, want)
 		}
 	}
 }
@@ -100,13 +102,13 @@ func TestWorkflowCommands(t *testing.T) {
 		"no title":              {"", "all is well", "::warning::all is well\n"},
 		"colons and commas":     {"a: b, c", "d: e, f", "::warning title=a%3A b%2C c::d: e, f\n"},
 		"percent signs":         {"50%", "100%25", "::warning title=50%25::100%2525\n"},
-		"lines stay lines":      {"a\r\nb", "c\r\nd", "::warning title=a%0D%0Ab::c%0D%0Ad\n"},
+		"line breaks":           {"a\r\nb", "c\r\nd", "::warning title=a%0D%0Ab::c%0D%0Ad\n"},
 		"no control characters": {"a\x1b[1m", "b\u009bc", "::warning title=a[1m::bc\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			(&github{raw: &sink{out: &out}}).command("warning", row.title, row.message)
+			(&githubReporter{raw: &writer{out: &out}}).command("warning", row.title, row.message)
 			if out.String() != row.want {
 				t.Errorf("%q, want %q", out.String(), row.want)
 			}
@@ -114,20 +116,20 @@ func TestWorkflowCommands(t *testing.T) {
 	}
 }
 
-// What others wrote stands in a workflow's log as text.
-func TestNobodyElseGivesWorkflowCommands(t *testing.T) {
+// TestCommandEscaper: text of others cannot be a workflow command.
+func TestCommandEscaper(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ text, want string }{
-		"a command":                {"::error::x", ": :error::x\n"},
-		"behind an indent":         {"   ::error::x", "   : :error::x\n"},
-		"colons inside are text":   {"a ::error::x", "a ::error::x\n"},
-		"the old form, anywhere":   {"a ##[add-mask]x", "a ## [add-mask]x\n"},
-		"behind a space of others": {"\u00a0::error::x", " : :error::x\n"},
+		"a command":                  {"::error::x", ": :error::x\n"},
+		"after an indent":            {"   ::error::x", "   : :error::x\n"},
+		"colons within the text":     {"a ::error::x", "a ::error::x\n"},
+		"the old form, anywhere":     {"a ##[add-mask]x", "a ## [add-mask]x\n"},
+		"after a non-breaking space": {"\u00a0::error::x", " : :error::x\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			(&sink{out: inert{&sink{out: &out}}}).lines([]line{text(row.text)}, false)
+			(&writer{out: commandEscaper{&writer{out: &out}}}).lines([]line{plainLine(row.text)}, false)
 			if out.String() != row.want {
 				t.Errorf("%q, want %q", out.String(), row.want)
 			}
@@ -156,7 +158,7 @@ func TestMarkdownIsEscaped(t *testing.T) {
 	}
 }
 
-func TestSummaryBeginsWithItsConclusion(t *testing.T) {
+func TestHeadline(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		groups []Group
@@ -165,13 +167,13 @@ func TestSummaryBeginsWithItsConclusion(t *testing.T) {
 		"one group":             {[]Group{{Name: "a_b", Outcome: Done, Total: 6, Gone: 6}}, `**done**: 6 of 6 outdated instances replaced in a\_b, 4m12s`},
 		"nothing to do":         {[]Group{{Name: "a", Outcome: Nothing}}, "**nothing**: no instance replaced in a, 4m12s"},
 		"the worst of several":  {[]Group{{Name: "a", Outcome: Done, Total: 2, Gone: 2}, {Name: "b", Outcome: Failed, Total: 4, Gone: 1}}, "**failed**: 3 of 6 outdated instances replaced in 2 groups (a: done, b: failed), 4m12s"},
-		"many groups are cut":   {slicesOf(7), "**done**: 7 of 7 outdated instances replaced in 7 groups (a: done, a: done, a: done, a: done, a: done, and 2 more), 4m12s"},
+		"many groups":           {doneGroups(7), "**done**: 7 of 7 outdated instances replaced in 7 groups (a: done, a: done, a: done, a: done, a: done and 2 more), 4m12s"},
 		"no group was selected": {nil, "**nothing**: no instance replaced, 4m12s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			if err := Summary(&out, Rollout{At: at(252), Started: began, Groups: row.groups}); err != nil {
+			if err := Summary(&out, Rollout{At: at(252), Started: started, Groups: row.groups}); err != nil {
 				t.Fatal(err)
 			}
 			if first, _, _ := strings.Cut(out.String(), "\n"); first != row.want {
@@ -181,8 +183,8 @@ func TestSummaryBeginsWithItsConclusion(t *testing.T) {
 	}
 }
 
-// Of a plan and of a status a summary has a line for each group, in which nothing is Markdown.
-func TestSummariesInLines(t *testing.T) {
+// TestLineSummaries: the summaries of a plan and of a status have a line for each group, with Markdown escaped.
+func TestLineSummaries(t *testing.T) {
 	t.Parallel()
 	three := make([]Planned, 3)
 	plans := []Plan{{Group: "work_ers", Outdated: 1, Kept: 1, Instances: three}, {Group: "batch", Instances: three}}
@@ -217,7 +219,7 @@ func TestSummariesInLines(t *testing.T) {
 	}
 }
 
-func slicesOf(n int) []Group {
+func doneGroups(n int) []Group {
 	var all []Group
 	for range n {
 		all = append(all, Group{Name: "a", Outcome: Done, Total: 1, Gone: 1})

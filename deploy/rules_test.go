@@ -1,0 +1,165 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/node-drainer/node-drainer/deploy"
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/pkg/event"
+)
+
+// matches reports whether EventBridge would send the event to a rule with the pattern.
+func matches(t *testing.T, pattern, event map[string]any) bool {
+	t.Helper()
+	for key, wanted := range pattern {
+		switch wanted := wanted.(type) {
+		case map[string]any:
+			inner, is := event[key].(map[string]any)
+			if !is || !matches(t, wanted, inner) {
+				return false
+			}
+		case []any:
+			if !slices.Contains(wanted, event[key]) {
+				return false
+			}
+		default:
+			t.Fatalf("%s is neither a list nor an object", key)
+		}
+	}
+	return true
+}
+
+// kindOf returns the kind of the rule that should deliver the events, or "" if none should.
+func kindOf(events []event.Event) string {
+	switch kind := events[0].Kind; kind {
+	case event.Notice:
+		return ""
+	case event.ScheduledChangeCanceled:
+		return string(event.ScheduledChange)
+	case event.LifecycleTerminating, event.LifecycleLaunching:
+		return "lifecycle"
+	default:
+		return string(kind)
+	}
+}
+
+// TestRulesDeliverEvents: each event is delivered by the rule of its kind only, and notices are not
+// delivered.
+func TestRulesDeliverEvents(t *testing.T) {
+	t.Parallel()
+	inputs, _ := everything()
+	inputs["delivery"] = cty.StringVal("eventbridge")
+	p, err := loadModule(t, "terraform").evaluate(t, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, delivered := map[string]map[string]any{}, map[string]bool{}
+	for _, r := range p.plain("aws_cloudwatch_event_rule.this") {
+		var pattern map[string]any
+		if err := json.Unmarshal([]byte(r["event_pattern"].(string)), &pattern); err != nil {
+			t.Fatal(err)
+		}
+		rules[r["key"].(string)] = pattern
+	}
+	samples, err := filepath.Glob("../pkg/event/testdata/bridge-*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range samples {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := event.Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		var message map[string]any
+		if err := json.Unmarshal(text, &message); err != nil {
+			t.Fatal(err)
+		}
+		if detail := message["detail"].(map[string]any); detail["AutoScalingGroupName"] != nil {
+			detail["AutoScalingGroupName"] = "workers"
+		}
+		var by []string
+		for kind, pattern := range rules {
+			if matches(t, pattern, message) {
+				by = append(by, kind)
+			}
+		}
+		var want []string
+		if kind := kindOf(events); kind != "" {
+			want, delivered[kind] = []string{kind}, true
+		}
+		if !slices.Equal(by, want) {
+			t.Errorf("%s is delivered by %q, want %q", file, by, want)
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(rules)), slices.Sorted(maps.Keys(delivered))); diff != "" {
+		t.Errorf("rules that no sample shows (-rules +samples):\n%s", diff)
+	}
+}
+
+// TestRulesIgnoreOtherEvents: other events of the same services are not delivered.
+func TestRulesIgnoreOtherEvents(t *testing.T) {
+	t.Parallel()
+	for name, message := range map[string]string{
+		"a running instance":         `{"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "running"}}`,
+		"a pending instance":         `{"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "pending"}}`,
+		"maintenance of databases":   `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "RDS", "eventTypeCategory": "scheduledChange"}}`,
+		"an outage of EC2":           `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "EC2", "eventTypeCategory": "issue"}}`,
+		"an event of another source": `{"source": "com.example", "detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}`,
+	} {
+		var read map[string]any
+		if err := json.Unmarshal([]byte(message), &read); err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range deploy.Names("events/") {
+			text, err := deploy.Read(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pattern map[string]any
+			if err := json.Unmarshal([]byte(text), &pattern); err != nil {
+				t.Fatal(err)
+			}
+			if matches(t, pattern, read) {
+				t.Errorf("%s is delivered by %s", name, document)
+			}
+		}
+	}
+}
+
+// TestDefaultRules: by default, Terraform and CloudFormation deliver the kinds that the agent handles by
+// default.
+func TestDefaultRules(t *testing.T) {
+	t.Parallel()
+	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{"cluster_name": cty.StringVal("prod")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := slices.Sorted(maps.Keys(p.instances["aws_cloudwatch_event_rule.this"])), []string{}
+	kinds := []string{}
+	for _, name := range deploy.Names("events/") {
+		kinds = append(kinds, strings.TrimPrefix(name, "events/"))
+	}
+	for _, v := range config.Variables() {
+		kind := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.Name, "EVENT_"), "_", "-"))
+		if strings.HasPrefix(v.Name, "EVENT_") && slices.Contains(kinds, kind) && v.Default != string(event.Ignore) {
+			want = append(want, kind)
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+		t.Errorf("rules by default (-the agent's defaults +the module):\n%s", diff)
+	}
+}
