@@ -93,12 +93,16 @@ type aliased struct {
 	LaunchAPI
 	refusal string     // the code that parameters are refused with
 	read    [][]string // the versions of each call
+	errs    []string   // the codes that the first calls are refused with
 }
 
 func (a *aliased) DescribeLaunchTemplateVersions(
 	_ context.Context, in *sdk.DescribeLaunchTemplateVersionsInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeLaunchTemplateVersionsOutput, error) {
 	a.read = append(a.read, in.Versions)
+	if n := len(a.read); n <= len(a.errs) {
+		return nil, &smithy.GenericAPIError{Code: a.errs[n-1]}
+	}
 	images := map[int64]string{1: "ami-1", 2: "resolve:ssm:/node/ami"}
 	if aws.ToBool(in.ResolveAlias) {
 		if a.refusal != "" {
@@ -150,6 +154,15 @@ func TestTemplatesUnreadableParameter(t *testing.T) {
 		if cloud.ErrorCode(err) != code {
 			t.Errorf("%s, which is transient, is returned as %v", code, err)
 		}
+	}
+}
+
+func TestTemplatesFailsAfterAMissingVersion(t *testing.T) {
+	t.Parallel()
+	api := &aliased{errs: []string{"InvalidLaunchTemplateId.VersionNotFound", "UnauthorizedOperation"}}
+	_, err := NewLaunchReader(api).Templates(t.Context(), []refresh.Group{on("lt-1", "9")}, "")
+	if cloud.ErrorCode(err) != "UnauthorizedOperation" || len(api.read) != 2 {
+		t.Errorf("got %v after the calls %v", err, api.read)
 	}
 }
 
