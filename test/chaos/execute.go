@@ -309,7 +309,7 @@ func (x terminations) terminateForeign(_ context.Context, a step) error {
 	return errors.Join(x.aws.AddInstance(otherCluster, id, ""), x.aws.Terminate(id, true))
 }
 
-// otherTeam completes the actions of its own hook, each some seconds after it has begun.
+// completeForOtherTeam completes the actions of the other team's hook, each some seconds after its start.
 func (x *execution) completeForOtherTeam(ctx context.Context) {
 	client := autoscaling.NewFromConfig(harness.AWSConfig(x.aws.URL(), "other-team"))
 	for harness.Sleep(ctx, 500*time.Millisecond) {
