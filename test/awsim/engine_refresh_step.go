@@ -149,7 +149,8 @@ func (f *refresh) wanted(now time.Time) int {
 	c, desired := f.count(now), f.group.desired
 	_, most := f.prefs.bounds(desired)
 	switch {
-	case contains([]string{refreshCancelling, refreshPending, refreshBaking}, f.status), f.suspendedProcess() != "":
+	case f.suspendedProcess() != "",
+		contains([]string{refreshCancelling, refreshPending, refreshBaking}, f.status):
 		return max(desired, min(c.live, most))
 	case now.Before(f.holdUntil):
 		return desired
