@@ -288,7 +288,7 @@ func checkGroupFilters(r *reader, filters []criterion) {
 	}
 }
 
-// passes: all filters must allow the group, each by any of its tags.
+// passes reports whether all filters allow the group, each by any of its tags.
 func (g *group) passes(filters []criterion) bool {
 	for _, f := range filters {
 		if !slices.ContainsFunc(g.tags, func(t tag) bool {

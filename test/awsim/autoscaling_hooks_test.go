@@ -24,8 +24,8 @@ func complete(t testing.TB, c *autoscaling.Client, hook, instanceID, result stri
 }
 
 func TestTerminationWaitsForItsHook(t *testing.T) {
-	world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
-	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
+	machines := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
+	s := workers(t, awsim.Options{Machines: machines}, awsim.Hook{Name: "drain"})
 	c := groupClient(t, s)
 	out := do(t, c.TerminateInstanceInAutoScalingGroup,
 		&autoscaling.TerminateInstanceInAutoScalingGroupInput{
@@ -65,14 +65,14 @@ func TestTerminationWaitsForItsHook(t *testing.T) {
 	case !slices.Equal(got.PodsAtClose, []string{"default/a"}), !slices.Equal(got.Killed, []string{"default/a"}):
 		t.Errorf("pods: %+v", got)
 	}
-	if len(s.Instances(groupName)) != 0 || len(world.launched) != 0 {
-		t.Errorf("the capacity was not lowered: %v, launched %v", s.Instances(groupName), world.launched)
+	if len(s.Instances(groupName)) != 0 || len(machines.launched) != 0 {
+		t.Errorf("the capacity was not lowered: %v, launched %v", s.Instances(groupName), machines.launched)
 	}
 }
 
-func TestPodsThatAreNotKnownAreNoEmptyNode(t *testing.T) {
-	world := &cluster{err: errors.New("the API server is down")}
-	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
+func TestUnknownPodsAreNoEmptyNode(t *testing.T) {
+	machines := &cluster{err: errors.New("the API server is down")}
+	s := workers(t, awsim.Options{Machines: machines}, awsim.Hook{Name: "drain"})
 	must(t, s.Terminate(instanceID, true))
 	must(t, complete(t, groupClient(t, s), "drain", instanceID, "CONTINUE"))
 	if got := only(t, s); got.PodsError != "the API server is down" {
@@ -138,7 +138,7 @@ func TestAbandonedLaunchIsReplaced(t *testing.T) {
 	}
 }
 
-func TestDeletedHookLetsGo(t *testing.T) {
+func TestDeletedHookContinuesTermination(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	must(t, s.Terminate(instanceID, true))
 	do(t, groupClient(t, s).DeleteLifecycleHook, &autoscaling.DeleteLifecycleHookInput{
@@ -166,7 +166,7 @@ func TestRetainedWhenAbandoned(t *testing.T) {
 	}
 }
 
-func TestHookTimeoutsAsTold(t *testing.T) {
+func TestDescribedHookTimeouts(t *testing.T) {
 	s := workers(t, awsim.Options{},
 		awsim.Hook{Name: "half", HeartbeatTimeout: 500 * time.Millisecond},
 		awsim.Hook{Name: "long", HeartbeatTimeout: 2 * time.Hour},
@@ -178,24 +178,24 @@ func TestHookTimeoutsAsTold(t *testing.T) {
 	})
 	out := do(t, c.DescribeLifecycleHooks,
 		&autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: new(groupName)})
-	type told struct {
+	type timeouts struct {
 		heartbeat, global int32
 		result            string
 	}
-	want := map[string]told{
+	want := map[string]timeouts{
 		"half":  {1, 50, "ABANDON"},
 		"long":  {7200, 172800, "ABANDON"},
 		"two":   {2, 200, "CONTINUE"},
 		"plain": {3600, 172800, "ABANDON"},
 	}
 	for _, h := range out.LifecycleHooks {
-		got := told{*h.HeartbeatTimeout, *h.GlobalTimeout, *h.DefaultResult}
+		got := timeouts{*h.HeartbeatTimeout, *h.GlobalTimeout, *h.DefaultResult}
 		if got != want[*h.LifecycleHookName] {
 			t.Errorf("%s: got %v, want %v", *h.LifecycleHookName, got, want[*h.LifecycleHookName])
 		}
 		delete(want, *h.LifecycleHookName)
 	}
 	if len(want) != 0 {
-		t.Errorf("not told: %v", want)
+		t.Errorf("not described: %v", want)
 	}
 }

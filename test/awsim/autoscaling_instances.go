@@ -182,8 +182,8 @@ func (a instanceAPI) setInstanceHealth(r *reader) (any, error) {
 	})
 }
 
-// inGracePeriod: the grace period is counted from when the instance came into service, so that one on its way
-// there is still in it.
+// inGracePeriod reports whether the health check grace period runs. It starts when the instance is in
+// service, so one on its way there is still in it.
 func (i *instance) inGracePeriod(now time.Time) bool {
 	return i.group.gracePeriod > 0 && (i.inServiceAt.IsZero() || now.Sub(i.inServiceAt) < i.group.gracePeriod)
 }

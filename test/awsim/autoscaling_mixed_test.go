@@ -51,8 +51,8 @@ func groupOf(t *testing.T, c *autoscaling.Client) types.AutoScalingGroup {
 	return out.AutoScalingGroups[0]
 }
 
-// told writes out a policy's overrides as "type weight template:version image", with - for what it has not.
-func told(p *types.MixedInstancesPolicy) string {
+// overridesOf writes out a policy's overrides as "type weight template:version image", with - for empty parts.
+func overridesOf(p *types.MixedInstancesPolicy) string {
 	or := func(s *string) string {
 		if s == nil {
 			return "-"
@@ -88,7 +88,7 @@ func TestMixedInstancesPolicy(t *testing.T) {
 	if *base.LaunchTemplateName != "node" || *base.Version != "1" || !strings.HasPrefix(*base.LaunchTemplateId, "lt-") {
 		t.Errorf("the base is %+v", base)
 	}
-	if got, want := told(g.MixedInstancesPolicy),
+	if got, want := overridesOf(g.MixedInstancesPolicy),
 		"c5.large 1 - -, c7g.large 2 arm:$Latest -, m5.large 3 - ami-own"; got != want {
 		t.Errorf("the overrides are %s", got)
 	}
@@ -184,15 +184,15 @@ func TestMixedInstancesPolicyIsUpdated(t *testing.T) {
 			do(t, c.UpdateAutoScalingGroup, &row.update)
 			got := groupOf(t, c).MixedInstancesPolicy
 			base := got.LaunchTemplate.LaunchTemplateSpecification
-			if *base.LaunchTemplateName+":"+*base.Version != row.base || told(got) != row.overrides ||
+			if *base.LaunchTemplateName+":"+*base.Version != row.base || overridesOf(got) != row.overrides ||
 				*got.InstancesDistribution.OnDemandBaseCapacity != row.distribution {
-				t.Errorf("got %+v with %s", base, told(got))
+				t.Errorf("got %+v with %s", base, overridesOf(got))
 			}
 		})
 	}
 }
 
-func TestMixedInstancesPolicyGivesWayToATemplate(t *testing.T) {
+func TestTemplateReplacesMixedInstancesPolicy(t *testing.T) {
 	_, c := mixedGroup(t, policy(types.LaunchTemplateOverrides{InstanceType: new("c5.large")}))
 	do(t, c.UpdateAutoScalingGroup, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: new(groupName), LaunchTemplate: specification("node", "$Default"),
@@ -202,7 +202,7 @@ func TestMixedInstancesPolicyGivesWayToATemplate(t *testing.T) {
 	}
 }
 
-func TestSourcesThatAreRefused(t *testing.T) {
+func TestInvalidSources(t *testing.T) {
 	override := func(o ...types.LaunchTemplateOverrides) *types.MixedInstancesPolicy { return policy(o...) }
 	both := &types.LaunchTemplateSpecification{
 		LaunchTemplateName: new("node"), LaunchTemplateId: new("lt-1"), Version: new("1"),
@@ -263,11 +263,11 @@ func TestRefreshToAMixedInstancesPolicy(t *testing.T) {
 			_, err := s.WaitRefresh(within(t), groupName, "Successful")
 			must(t, err)
 			got := refreshes(t, c)[0].DesiredConfiguration
-			if got.LaunchTemplate != nil || told(got.MixedInstancesPolicy) != told(row.desired) {
-				t.Errorf("the refresh tells %+v", got)
+			if got.LaunchTemplate != nil || overridesOf(got.MixedInstancesPolicy) != overridesOf(row.desired) {
+				t.Errorf("the refresh has %+v", got)
 			}
-			if g := groupOf(t, c); told(g.MixedInstancesPolicy) != told(row.desired) {
-				t.Errorf("afterwards the group has %s", told(g.MixedInstancesPolicy))
+			if g := groupOf(t, c); overridesOf(g.MixedInstancesPolicy) != overridesOf(row.desired) {
+				t.Errorf("afterwards the group has %s", overridesOf(g.MixedInstancesPolicy))
 			}
 			gone := 0
 			for _, i := range before {
@@ -310,8 +310,8 @@ func TestRollbackToAMixedInstancesPolicy(t *testing.T) {
 				return
 			}
 			must(t, err)
-			if g := groupOf(t, c); told(g.MixedInstancesPolicy) != "c5.large - - -, c7g.large - arm:1 -" {
-				t.Errorf("got %s", told(g.MixedInstancesPolicy))
+			if g := groupOf(t, c); overridesOf(g.MixedInstancesPolicy) != "c5.large - - -, c7g.large - arm:1 -" {
+				t.Errorf("got %s", overridesOf(g.MixedInstancesPolicy))
 			}
 		})
 	}
@@ -332,7 +332,7 @@ func TestOverridesOfAGroup(t *testing.T) {
 			{Weight: 3, ImageID: "ami-own"},
 		},
 	}))
-	if got, want := told(groupOf(t, groupClient(t, s)).MixedInstancesPolicy),
+	if got, want := overridesOf(groupOf(t, groupClient(t, s)).MixedInstancesPolicy),
 		"c5.large 1 - -, c7g.large 2 arm:1 -, - 3 - ami-own"; got != want {
 		t.Errorf("got %s", got)
 	}

@@ -54,7 +54,7 @@ func refreshes(t testing.TB, c *autoscaling.Client, ids ...string) []types.Insta
 	return out
 }
 
-func TestRefreshAsTheSDKSeesIt(t *testing.T) {
+func TestDescribedRefresh(t *testing.T) {
 	s, c := templated(t, 2, "1")
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 	began := do(t, c.StartInstanceRefresh, toVersion2(&types.RefreshPreferences{
@@ -212,7 +212,7 @@ func TestRefreshErrors(t *testing.T) {
 	}
 }
 
-func TestRefreshTellsTheBus(t *testing.T) {
+func TestRefreshEvents(t *testing.T) {
 	s, c := templated(t, 4, "1")
 	url := s.CreateQueue("bus", nil)
 	s.AddRule(s.QueueARN(url), awsim.RefreshStarted, awsim.RefreshCheckpoint, awsim.RefreshSucceeded)

@@ -38,7 +38,7 @@ func groupClient(t testing.TB, s *awsim.Server) *autoscaling.Client {
 // within bounds what a test waits for: it fails long before the package's own deadline.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -90,7 +90,7 @@ func only(t testing.TB, s *awsim.Server) awsim.Action {
 	return all[0]
 }
 
-// cluster is a world of machines that remembers what it was told.
+// cluster records the calls of Machines.
 type cluster struct {
 	mu       sync.Mutex
 	launched []string

@@ -81,5 +81,5 @@ func (a warmPoolAPI) describeWarmPool(r *reader) (any, error) {
 	})
 }
 
-// isWarmed: instances of the warm pool are described with it, those of the group with the group.
+// isWarmed reports whether the instance is described with the warm pool, and not with its group.
 func (m memberXML) isWarmed() bool { return strings.HasPrefix(m.LifecycleState, warmed) }

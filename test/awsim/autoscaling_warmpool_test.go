@@ -10,7 +10,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-func TestWarmPoolAsTheSDKSeesIt(t *testing.T) {
+func TestDescribedWarmPool(t *testing.T) {
 	s, c := templated(t, 1, "1")
 	url := s.CreateQueue("events", nil)
 	must(t, s.PutHook(groupName, awsim.Hook{
@@ -69,7 +69,7 @@ func poolOf(t testing.TB, c *autoscaling.Client) (pool *types.WarmPoolConfigurat
 	return pool, ids
 }
 
-func TestWarmPoolThatIsDeletedSlowly(t *testing.T) {
+func TestWarmPoolPendingDelete(t *testing.T) {
 	s, c := templated(t, 1, "1")
 	in := &autoscaling.DeleteWarmPoolInput{AutoScalingGroupName: new(groupName)}
 	if _, err := c.DeleteWarmPool(t.Context(), in); code(err) != "ValidationError" {

@@ -9,12 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 )
 
-// debianClient is the client of Debian's package. It is preferred, so that the tests run alike everywhere,
-// and because it speaks to SQS in the Query protocol, which nobody else here does.
+// debianClient is the client of Debian's package. It is preferred because it uses the Query protocol for SQS, and
+// the SDK does not.
 const debianClient = "/usr/bin/aws"
 
 // clientPath finds the client: the one that AWSCLI names, Debian's, or any on PATH.
@@ -28,25 +27,14 @@ func clientPath() (string, error) {
 	return exec.LookPath("aws")
 }
 
-// together calls functions at the same time, and returns when all are done.
-func together(calls ...func()) {
-	var all sync.WaitGroup
-	for _, call := range calls {
-		all.Go(call)
-	}
-	all.Wait()
-}
-
-// awscli runs the aws command-line client, which nobody here wrote, against a server. Debian's is older than
-// some of the API: testdata/botocore adds to its model what it lacks and is needed here, and changes nothing
-// for a client that knows it. An error holds what
-// the client said. The test fails where the client is missing: without it, nobody but the SDK checks us. It
-// may be called by many goroutines of a test.
+// awscli runs the aws command-line client against a server: a client that is not the SDK. Debian's version lacks
+// some of the API: testdata/botocore adds that to its model, and changes nothing for a newer client. An error has
+// the client's error output. The test fails if there is no client. Several goroutines may call it.
 func awscli(t testing.TB, url string, args ...string) (stdout string, err error) {
 	t.Helper()
 	path, err := clientPath()
 	if err != nil {
-		t.Errorf("the AWS command-line client is not here (%v): apt-get install awscli", err)
+		t.Errorf("there is no AWS command-line client (%v): apt-get install awscli", err)
 		return "", err
 	}
 	models, err := filepath.Abs("testdata/botocore")
@@ -55,7 +43,7 @@ func awscli(t testing.TB, url string, args ...string) (stdout string, err error)
 		return "", err
 	}
 	home := t.TempDir()
-	// The first version of the client heeds AWS_ENDPOINT_URL for every service but SQS.
+	// The first version of the client reads AWS_ENDPOINT_URL for every service but SQS.
 	cmd := exec.CommandContext(t.Context(), path, append([]string{"--endpoint-url", url}, args...)...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"),

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// pass: all filters must allow what is described by its fields, each of which may have several values. A
+// pass reports whether all filters allow an item with these fields, each of which may have several values. A
 // filter that is not simulated is refused, never passed over.
 func pass(filters []criterion, fields map[string][]string) (bool, error) {
 	ok := true

@@ -76,7 +76,7 @@ func (a ec2API) statusWire(inst *instance) statusXML {
 		out.Events = append(out.Events, plannedXML{
 			ID:          change.id,
 			Code:        change.code,
-			Description: change.told(inst.id),
+			Description: change.describe(inst.id),
 			NotBefore:   stamp(change.Start),
 			NotAfter:    stamp(change.Start.Add(time.Hour)),
 		})

@@ -73,9 +73,9 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-func TestTerminationBehindAutoScalingsBack(t *testing.T) {
-	world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
-	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
+func TestTerminateInstances(t *testing.T) {
+	machines := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
+	s := workers(t, awsim.Options{Machines: machines}, awsim.Hook{Name: "drain"})
 	c := machineClient(t, s)
 	out := do(t, c.TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
 	if len(out.TerminatingInstances) != 1 || out.TerminatingInstances[0].CurrentState.Name != "shutting-down" {
@@ -88,8 +88,8 @@ func TestTerminationBehindAutoScalingsBack(t *testing.T) {
 	}
 	must(t, complete(t, groupClient(t, s), "drain", instanceID, "CONTINUE"))
 	must(t, s.WaitState(within(t), instanceID, "Terminated"))
-	if got := only(t, s); !slices.Equal(got.Killed, []string{"default/a"}) || len(world.ended) != 1 {
-		t.Errorf("killed %v, ended %v", got.Killed, world.ended)
+	if got := only(t, s); !slices.Equal(got.Killed, []string{"default/a"}) || len(machines.ended) != 1 {
+		t.Errorf("killed %v, ended %v", got.Killed, machines.ended)
 	}
 	s.Forget(instanceID)
 	_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})

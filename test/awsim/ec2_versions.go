@@ -17,7 +17,7 @@ func (s EC2) SetParameter(name, imageID string) {
 	s.asg.update(func() { s.asg.parameters[name] = imageID })
 }
 
-// isParameter: the image is whatever a parameter says at the time.
+// isParameter reports whether the image is the value of a parameter of Systems Manager.
 func (v templateVersion) isParameter() bool { return strings.HasPrefix(v.image, aliasPrefix) }
 
 // image resolves the image of a template. The error code for an unknown parameter is not documented: it is

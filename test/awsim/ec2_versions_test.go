@@ -86,7 +86,7 @@ func TestTemplateVersions(t *testing.T) {
 	}
 }
 
-func TestTemplateVersionNotFoundSaysWhich(t *testing.T) {
+func TestTemplateVersionNotFound(t *testing.T) {
 	_, c, id := versioned(t)
 	_, err := c.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{
 		LaunchTemplateName: new("node"), Versions: []string{"7"},
@@ -124,7 +124,7 @@ func TestImageThatIsAParameter(t *testing.T) {
 		want     string
 		code     string
 	}{
-		"told as it is":                   {versions: []string{"1"}, want: alias},
+		"not resolved":                    {versions: []string{"1"}, want: alias},
 		"resolved":                        {resolve: true, versions: []string{"$Default"}, want: "ami-1"},
 		"a version of the parameter":      {resolve: true, versions: []string{"$Latest"}, want: "ami-3"},
 		"only of one version at a time":   {resolve: true, versions: []string{"1", "2"}, code: "InvalidParameterCombination"},
@@ -143,7 +143,7 @@ func TestImageThatIsAParameter(t *testing.T) {
 	}
 }
 
-func TestNoRollbackToWhatAParameterSays(t *testing.T) {
+func TestNoRollbackToImageParameter(t *testing.T) {
 	s, c := templated(t, 1, "1")
 	s.SetParameter("image", "ami-3")
 	_, err := s.AddTemplateVersion("node", "resolve:ssm:image")

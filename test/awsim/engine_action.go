@@ -68,8 +68,8 @@ func (act *action) deadline() (time.Time, ClosedBy) {
 	return global, ByGlobalTimeout
 }
 
-// timedOut: from its deadline on an action takes neither heartbeat nor completion, though it may still be
-// closing.
+// timedOut reports whether the deadline has passed. The action then takes neither heartbeat nor completion,
+// though it may still be closing.
 func (act *action) timedOut(now time.Time) bool {
 	at, _ := act.deadline()
 	return !now.Before(at)

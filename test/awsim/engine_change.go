@@ -118,8 +118,8 @@ func (a noticeEngine) changesOf(inst *instance) []*scheduledChange {
 	return out
 }
 
-// told returns the description of the change for one instance.
-func (c *scheduledChange) told(instanceID string) string {
+// describe returns the description of the change for one instance.
+func (c *scheduledChange) describe(instanceID string) string {
 	if c.Status != "closed" && slices.Contains(c.Resolved, instanceID) {
 		return "[Completed] " + c.description
 	}

@@ -23,19 +23,19 @@ func plans(t testing.TB, c *ec2.Client, instanceID string) []types.InstanceStatu
 	return out.InstanceStatuses[0].Events
 }
 
-// health is the last scheduled change that the bus told of: its status, and each entity's.
-func health(t testing.TB, s *awsim.Server, url string) (arn, told string) {
+// health returns the last scheduled change on the bus: its status, and each entity's.
+func health(t testing.TB, s *awsim.Server, url string) (arn, statuses string) {
 	t.Helper()
 	all := warnings(t, s, url, awsim.HealthChanged)
 	if len(all) != 1 {
 		t.Fatalf("got %v", all)
 	}
 	detail := unwrap(t, all[0])
-	told = detail["statusCode"].(string)
+	statuses = detail["statusCode"].(string)
 	for _, entity := range detail["affectedEntities"].([]any) {
-		told += " " + entity.(map[string]any)["status"].(string)
+		statuses += " " + entity.(map[string]any)["status"].(string)
 	}
-	return detail["eventArn"].(string), told
+	return detail["eventArn"].(string), statuses
 }
 
 func TestScheduledChange(t *testing.T) {
@@ -50,9 +50,9 @@ func TestScheduledChange(t *testing.T) {
 	start := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	id, err := s.ScheduleChange("instance-reboot", start, instanceID, secondID)
 	must(t, err)
-	arn, told := health(t, s, url)
-	if told != "upcoming PENDING PENDING" {
-		t.Errorf("told of %s", told)
+	arn, statuses := health(t, s, url)
+	if statuses != "upcoming PENDING PENDING" {
+		t.Errorf("got %s", statuses)
 	}
 	got := plans(t, c, instanceID)
 	if len(got) != 1 || *got[0].InstanceEventId != id || got[0].Code != types.EventCodeInstanceReboot ||
@@ -60,15 +60,15 @@ func TestScheduledChange(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	must(t, s.ResolveChange(id, secondID))
-	if again, told := health(t, s, url); told != "upcoming PENDING RESOLVED" || again != arn {
-		t.Errorf("told of %s, %s", again, told)
+	if again, statuses := health(t, s, url); statuses != "upcoming PENDING RESOLVED" || again != arn {
+		t.Errorf("got %s, %s", again, statuses)
 	}
 	if got := plans(t, c, secondID); !strings.HasPrefix(*got[0].Description, "[Completed] ") {
 		t.Errorf("got %s", *got[0].Description)
 	}
 	must(t, s.CancelChange(id))
-	if again, told := health(t, s, url); told != "closed RESOLVED RESOLVED" || again != arn {
-		t.Errorf("told of %s, %s", again, told)
+	if again, statuses := health(t, s, url); statuses != "closed RESOLVED RESOLVED" || again != arn {
+		t.Errorf("got %s, %s", again, statuses)
 	}
 	if got := plans(t, c, instanceID); len(got) != 1 || !strings.HasPrefix(*got[0].Description, "[Canceled] ") {
 		t.Errorf("got %+v", got)
@@ -81,7 +81,7 @@ func TestScheduledChange(t *testing.T) {
 	}
 }
 
-func TestEveryCodeOfAChange(t *testing.T) {
+func TestScheduledChangeCodes(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	c := machineClient(t, s)
 	for _, code := range types.EventCode("").Values() {

@@ -29,7 +29,7 @@ func warnings(t testing.TB, s *awsim.Server, url, detailType string) (out []map[
 	return out
 }
 
-// states waits for n states of the instance that the bus tells of. The bus keeps no order, so that they are
+// states waits for n states of the instance on the bus. The bus keeps no order, so that they are
 // sorted.
 func states(t testing.TB, s *awsim.Server, url string, n int) (out []string) {
 	t.Helper()
@@ -59,9 +59,9 @@ func moment(t testing.TB, text any) time.Time {
 }
 
 // near: events tell whole seconds, rounded down.
-func near(told, due time.Time) bool { return !told.After(due) && due.Sub(told) < time.Second }
+func near(got, due time.Time) bool { return !got.After(due) && due.Sub(got) < time.Second }
 
-func TestInterruptionDoesNotWait(t *testing.T) {
+func TestInterruptionIgnoresHooks(t *testing.T) {
 	for name, row := range map[string]struct {
 		hooks    []awsim.Hook
 		prepare  func(*testing.T, *awsim.Server)
@@ -82,8 +82,8 @@ func TestInterruptionDoesNotWait(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
-			s := workers(t, awsim.Options{Machines: world}, row.hooks...)
+			machines := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
+			s := workers(t, awsim.Options{Machines: machines}, row.hooks...)
 			url, changes := s.CreateQueue("warnings", nil), s.CreateQueue("changes", nil)
 			s.AddRule(s.QueueARN(url), awsim.SpotWarning)
 			s.AddRule(s.QueueARN(changes), awsim.StateChanged)
@@ -107,7 +107,7 @@ func TestInterruptionDoesNotWait(t *testing.T) {
 			}
 			must(t, s.WaitState(within(t), instanceID, row.state))
 			if got := states(t, s, changes, 2); !slices.Equal(got, []string{"shutting-down", "terminated"}) {
-				t.Errorf("the bus told of %v", got)
+				t.Errorf("the bus sent %v", got)
 			}
 			if len(row.hooks) == 0 {
 				return
@@ -126,7 +126,7 @@ func TestInterruptionDoesNotWait(t *testing.T) {
 	}
 }
 
-func TestInterruptionOfAMachineThatIsGone(t *testing.T) {
+func TestInterruptionOfTerminatedMachine(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	must(t, s.Interrupt(instanceID, time.Hour))
 	must(t, s.Terminate(instanceID, true))
@@ -141,7 +141,7 @@ func TestInterruptionOfAMachineThatIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.WaitInterrupted(ctx, "i-00000000"); err == nil {
-		t.Error("an interruption that nobody announced came")
+		t.Error("an instance without announcement was interrupted")
 	}
 }
 
@@ -184,7 +184,7 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-func TestMarketsAreShown(t *testing.T) {
+func TestMarkets(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 3, Market: awsim.Spot}))
 	must(t, s.AddInstance(groupName, instanceID, ""))
@@ -237,7 +237,7 @@ func TestFilters(t *testing.T) {
 		"by another reservation":       {"capacity-reservation-id", []string{"cr-00000000"}, false},
 		"by tag":                       {"tag:kubernetes.io/cluster/blue", []string{"owned"}, true},
 		"by tag, in another case":      {"tag:kubernetes.io/cluster/blue", []string{"Owned"}, false},
-		"by a tag that nobody has":     {"tag:kubernetes.io/cluster/red", []string{"owned", "*"}, false},
+		"by a tag of no instance":      {"tag:kubernetes.io/cluster/red", []string{"owned", "*"}, false},
 		"by tag key":                   {"tag-key", []string{"kubernetes.io/cluster/blue"}, true},
 		"by tag key, with a wildcard":  {"tag-key", []string{"kubernetes.io/cluster/*"}, true},
 		"a wildcard for nothing":       {"tag:kubernetes.io/cluster/blue", []string{"owned*"}, true},

@@ -293,7 +293,7 @@ func errNoRefresh(g *group) *Error {
 		"No in progress or pending Instance Refresh found for Auto Scaling group %s", g.name)
 }
 
-// reversible: there is something to go back to that is still what it was. It needs mu.
+// reversible reports whether the refresh can be rolled back. It needs mu.
 func (a refreshEngine) reversible(f *refresh) bool {
 	return f.desired != nil && f.before.isPinned() && !a.catalog.usesParameter(f.before)
 }

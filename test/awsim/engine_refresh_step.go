@@ -78,7 +78,7 @@ func (f *refresh) count(now time.Time) census {
 	return c
 }
 
-// addOld: a target may go when it serves, or while it launches, for then it is not ready for anything.
+// addOld counts a target. It may be terminated in service, and also while it launches.
 func (c *census) addOld(f *refresh, inst *instance) {
 	c.old++
 	switch {
@@ -149,7 +149,8 @@ func (f *refresh) wanted(now time.Time) int {
 	c, desired := f.count(now), f.group.desired
 	_, most := f.prefs.bounds(desired)
 	switch {
-	case contains([]string{refreshCancelling, refreshPending, refreshBaking}, f.status), f.suspendedProcess() != "":
+	case f.suspendedProcess() != "",
+		contains([]string{refreshCancelling, refreshPending, refreshBaking}, f.status):
 		return max(desired, min(c.live, most))
 	case now.Before(f.holdUntil):
 		return desired
@@ -189,7 +190,7 @@ func (a refreshEngine) advance(g *group) {
 	}
 }
 
-// isTransitioning: an instance on its way in or out, whose hooks count too.
+// isTransitioning reports whether the instance is launching or terminating, hooks included.
 func (i *instance) isTransitioning() bool {
 	return i.hasStatePrefix(statePending) || i.hasStatePrefix("Terminating") && i.state() != stateRetained
 }

@@ -17,15 +17,15 @@ func TestRefreshBounds(t *testing.T) {
 		desired, min, max int
 		fewest, most      int
 	}{
-		"the default of ninety percent":                      {desired: 10, min: 90, fewest: 9, most: 10},
-		"the minimum is rounded up":                          {desired: 15, min: 90, fewest: 14, most: 15},
-		"the maximum is rounded down":                        {desired: 15, min: 90, max: 110, fewest: 14, most: 16},
-		"a small group by default: one goes first":           {desired: 3, min: 90, fewest: 2, most: 3},
-		"a single instance by default: it goes first":        {desired: 1, min: 90, fewest: 0, most: 1},
-		"a small group whose surge is rounded away":          {desired: 3, min: 100, max: 110, fewest: 3, most: 4},
-		"all must stay: one is launched first":               {desired: 10, min: 100, fewest: 10, most: 11},
-		"a maximum of 100 that was given is exceeded":        {desired: 10, min: 100, max: 100, fewest: 10, most: 11},
-		"a small group with a maximum of 100 that was given": {desired: 3, min: 90, max: 100, fewest: 3, most: 4},
+		"the default of ninety percent":                        {desired: 10, min: 90, fewest: 9, most: 10},
+		"the minimum is rounded up":                            {desired: 15, min: 90, fewest: 14, most: 15},
+		"the maximum is rounded down":                          {desired: 15, min: 90, max: 110, fewest: 14, most: 16},
+		"a small group by default: one is terminated first":    {desired: 3, min: 90, fewest: 2, most: 3},
+		"a single instance by default: it is terminated first": {desired: 1, min: 90, fewest: 0, most: 1},
+		"a small group whose surge is rounded away":            {desired: 3, min: 100, max: 110, fewest: 3, most: 4},
+		"all must stay: one is launched first":                 {desired: 10, min: 100, fewest: 10, most: 11},
+		"a maximum of 100 that was given is exceeded":          {desired: 10, min: 100, max: 100, fewest: 10, most: 11},
+		"a small group with a maximum of 100 that was given":   {desired: 3, min: 90, max: 100, fewest: 3, most: 4},
 		"double":             {desired: 1, min: 100, max: 200, fewest: 1, most: 2},
 		"everything at once": {desired: 10, min: 0, fewest: 0, most: 10},
 		"an empty group":     {desired: 0, min: 90, fewest: 0, most: 0},
@@ -87,17 +87,17 @@ func TestRefreshTerminatesFirstWithoutMaximum(t *testing.T) {
 
 // What never becomes ready must not eat the group: the launch hook abandons it each time, and after an hour
 // the refresh is over.
-func TestRefreshToWhatNeverBecomesReady(t *testing.T) {
+func TestRefreshFailsWithoutProgress(t *testing.T) {
 	for name, row := range map[string]struct {
 		prefs []string
 		gone  int // Old instances that had to go for it.
 	}{
-		"launch first: no old instance goes":           {prefs: []string{"MinHealthyPercentage", "100", "MaxHealthyPercentage", "120"}},
-		"by default one in ten goes":                   {gone: 1},
-		"a third goes if the percentages allow":        {prefs: []string{"MinHealthyPercentage", "66"}, gone: 3},
-		"all go if the percentages allow":              {prefs: []string{"MinHealthyPercentage", "0"}, gone: 10},
-		"launch first, one by one: no old one goes":    {prefs: []string{"MinHealthyPercentage", "100"}},
-		"up to the first checkpoint, though all could": {prefs: []string{"MinHealthyPercentage", "0", "CheckpointPercentages.member.1", "20", "CheckpointPercentages.member.2", "100"}, gone: 2},
+		"launch first: no old instance is terminated":        {prefs: []string{"MinHealthyPercentage", "100", "MaxHealthyPercentage", "120"}},
+		"by default one in ten is terminated":                {gone: 1},
+		"a third is terminated if the percentages allow":     {prefs: []string{"MinHealthyPercentage", "66"}, gone: 3},
+		"all go if the percentages allow":                    {prefs: []string{"MinHealthyPercentage", "0"}, gone: 10},
+		"launch first, one by one: no old one is terminated": {prefs: []string{"MinHealthyPercentage", "100"}},
+		"up to the first checkpoint, though all could":       {prefs: []string{"MinHealthyPercentage", "0", "CheckpointPercentages.member.1", "20", "CheckpointPercentages.member.2", "100"}, gone: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestRefreshToWhatNeverBecomesReady(t *testing.T) {
 	}
 }
 
-func TestRefreshGivesUpInTheTimeThatATestSets(t *testing.T) {
+func TestRefreshGiveUpDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 2}, launchHook)
 		f.s.SetDelays(Delays{RefreshGiveUp: 5 * time.Second})
@@ -148,7 +148,7 @@ func TestRefreshGivesUpInTheTimeThatATestSets(t *testing.T) {
 	})
 }
 
-func TestRefreshOfTheProtectedAndTheStandingBy(t *testing.T) {
+func TestRefreshOfProtectedAndStandbyInstances(t *testing.T) {
 	for name, row := range map[string]struct {
 		pref, word string
 		standby    bool
@@ -186,7 +186,7 @@ func TestRefreshOfTheProtectedAndTheStandingBy(t *testing.T) {
 	}
 }
 
-func TestRefreshWaitsForTheProtectedToBeReleased(t *testing.T) {
+func TestRefreshWaitsForProtectedInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 3})
 		id := f.ids(stateInService)[0]
@@ -200,7 +200,7 @@ func TestRefreshWaitsForTheProtectedToBeReleased(t *testing.T) {
 	})
 }
 
-func TestRefreshSkipsWhatMatches(t *testing.T) {
+func TestRefreshSkipsMatching(t *testing.T) {
 	for name, row := range map[string]struct {
 		prefs []string
 		want  int // Machines that were launched for it.
@@ -224,9 +224,9 @@ func TestRefreshSkipsWhatMatches(t *testing.T) {
 	}
 }
 
-// TestRefreshToAVersionThatMoves: of three instances of version 1 one has been replaced when the template's
+// TestRefreshToMovingVersion: of three instances of version 1 one has been replaced when the template's
 // $Latest or $Default becomes another.
-func TestRefreshToAVersionThatMoves(t *testing.T) {
+func TestRefreshToMovingVersion(t *testing.T) {
 	newVersion := func(f fleet) {
 		f.call("CreateLaunchTemplateVersion", "LaunchTemplateName", fleetTemplate, "LaunchTemplateData.ImageId", "ami-3")
 	}

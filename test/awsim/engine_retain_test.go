@@ -58,7 +58,7 @@ func TestInstancesAreRetained(t *testing.T) {
 					return
 				}
 				elapse(240 * time.Hour)
-				f.must(f.s.WaitState(t.Context(), id, row.want)) // It stays until somebody ends it.
+				f.must(f.s.WaitState(t.Context(), id, row.want)) // It stays until it is terminated.
 				before := len(f.s.asg.actions)
 				f.call("TerminateInstanceInAutoScalingGroup", "InstanceId", id, "ShouldDecrementDesiredCapacity", "false")
 				f.must(f.s.WaitState(t.Context(), id, "Terminated"))

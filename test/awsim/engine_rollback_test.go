@@ -34,7 +34,7 @@ func TestRefreshWithCheckpointsAndBakeTime(t *testing.T) {
 }
 
 // The new ones are there and warm, so that the old ones that go bring the refresh to its checkpoint at once.
-func TestRefreshHaltsAtACheckpointAfterLaunchingFirst(t *testing.T) {
+func TestRefreshCheckpointAfterLaunchingFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 4})
 		f.refresh("MinHealthyPercentage", "100", "MaxHealthyPercentage", "150", "InstanceWarmup", "60",
@@ -49,7 +49,7 @@ func TestRefreshHaltsAtACheckpointAfterLaunchingFirst(t *testing.T) {
 	})
 }
 
-func TestRefreshOfAPart(t *testing.T) {
+func TestPartialRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 10})
 		f.refresh("CheckpointPercentages.member.1", "35")
@@ -58,7 +58,7 @@ func TestRefreshOfAPart(t *testing.T) {
 	})
 }
 
-func TestRefreshPausesWithItsProcesses(t *testing.T) {
+func TestRefreshWithSuspendedProcesses(t *testing.T) {
 	for _, process := range []string{"InstanceRefresh", "Launch", "Terminate"} {
 		t.Run(process, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestRefreshIsCancelledAtOnce(t *testing.T) {
 		f.want("3 InService v1, 1 Pending:Wait v2")
 		f.call("CancelInstanceRefresh", "WaitForTransitioningInstances", "false")
 		f.ends(refreshCancelled)
-		f.want("3 InService v1, 1 Terminating:Wait v2") // What had not served goes, no old one does.
+		f.want("3 InService v1, 1 Terminating:Wait v2") // Only instances that were not in service are terminated.
 		_, err := f.try("CancelInstanceRefresh")
 		if err == nil || asError(err).Code != "ActiveInstanceRefreshNotFound" {
 			t.Errorf("cancelled twice: %v", err)
@@ -142,7 +142,7 @@ func TestRefreshIsRolledBack(t *testing.T) {
 	})
 }
 
-func TestRefreshRollsItselfBack(t *testing.T) {
+func TestAutoRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 10}, launchHook)
 		f.refresh("AutoRollback", "true")
@@ -159,7 +159,7 @@ func TestRefreshRollsItselfBack(t *testing.T) {
 	})
 }
 
-func TestRollbackThatFails(t *testing.T) {
+func TestFailedRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 2}, launchHook)
 		f.refresh("AutoRollback", "true")

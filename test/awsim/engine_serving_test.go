@@ -66,9 +66,9 @@ func TestManyGroups(t *testing.T) {
 	}
 }
 
-func TestGroupsThatServeAtOnce(t *testing.T) {
-	world := &cluster{}
-	s := start(t, awsim.Options{Machines: world, Queues: []string{"events"}})
+func TestCreateServing(t *testing.T) {
+	machines := &cluster{}
+	s := start(t, awsim.Options{Machines: machines, Queues: []string{"events"}})
 	s.AddRule(s.QueueARN(s.CreateQueue("events", nil)), awsim.StateChanged, awsim.LaunchSuccessful)
 	_, err := s.CreateLaunchTemplate("node", "ami-1")
 	must(t, err)
@@ -80,11 +80,11 @@ func TestGroupsThatServeAtOnce(t *testing.T) {
 			t.Errorf("got %+v", i)
 		}
 	}
-	if len(got) != 4 || len(zones) != 3 || len(world.launched) != 0 {
-		t.Errorf("%d instances in %v, launched %v", len(got), zones, world.launched)
+	if len(got) != 4 || len(zones) != 3 || len(machines.launched) != 0 {
+		t.Errorf("%d instances in %v, launched %v", len(got), zones, machines.launched)
 	}
 	if m := receive(t, queueClient(t, s), s.CreateQueue("events", nil), 0); len(m) != 0 {
-		t.Errorf("somebody was told: %v", m)
+		t.Errorf("events were sent: %v", m)
 	}
 	longAgo := time.Now().Add(-240 * time.Hour).Truncate(time.Second)
 	must(t, s.SetLaunchTime(got[0].ID, longAgo))

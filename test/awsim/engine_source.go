@@ -52,10 +52,10 @@ func (c source) templates() []templateChoice {
 	return out
 }
 
-// isPinned: each template has a version that stays what it is.
+// isPinned reports whether no template of the source has a version that can move.
 func (c source) isPinned() bool { return !slices.ContainsFunc(c.templates(), templateChoice.isMoving) }
 
-// isMoving: a number stays what it is, $Latest and $Default may mean another version by now.
+// isMoving reports whether the version is $Latest or $Default, which can become another version.
 func (c templateChoice) isMoving() bool {
 	return !c.isSet() || contains([]string{"", "$Latest", "$Default"}, c.version)
 }
@@ -70,7 +70,7 @@ func (a templateEngine) check(c source) error {
 	return nil
 }
 
-// usesParameter: the image of a template is whatever a parameter says. It needs mu.
+// usesParameter reports whether the image of a template is a parameter of Systems Manager. It needs mu.
 func (a templateEngine) usesParameter(c source) bool {
 	return slices.ContainsFunc(c.templates(), func(choice templateChoice) bool {
 		t, err := a.template(choice)
@@ -116,8 +116,9 @@ func (o override) exampleType() string {
 	return ""
 }
 
-// matchesSource: skip matching compares launch template, version and instance type, not what they make of a
-// machine. With overrides any of them may be the one that the instance was launched by. It needs mu.
+// matchesSource implements skip matching, which compares launch template, version and instance type, not
+// what they make of a machine. With overrides any of them may be the one that the instance was launched by.
+// It needs mu.
 func (a templateEngine) matchesSource(c source, v templateVersion) bool {
 	return slices.ContainsFunc(c.overrides(), func(o override) bool {
 		want := a.resolve(o.templateIn(c))

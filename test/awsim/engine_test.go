@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// mark sets an instance's health as somebody outside Auto Scaling does.
+// mark sets an instance's health.
 func mark(t testing.TB, c *autoscaling.Client, instanceID, health string, grace *bool) {
 	t.Helper()
 	do(t, c.SetInstanceHealth, &autoscaling.SetInstanceHealthInput{
@@ -41,8 +41,8 @@ func settled(t testing.TB, s *awsim.Server) []awsim.Instance {
 }
 
 func TestCapacityIsKept(t *testing.T) {
-	world := &cluster{}
-	s := start(t, awsim.Options{Machines: world, Seed: 7})
+	machines := &cluster{}
+	s := start(t, awsim.Options{Machines: machines, Seed: 7})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 9, Desired: 6}))
 	c := groupClient(t, s)
 	perZone := map[string]int{}
@@ -65,12 +65,12 @@ func TestCapacityIsKept(t *testing.T) {
 	if after := settled(t, s); len(after) != 5 || after[0].ID != before[0].ID {
 		t.Errorf("got %v", after)
 	}
-	if len(world.launched) != 7 || len(world.ended) != 2 {
-		t.Errorf("launched %v, ended %v", world.launched, world.ended)
+	if len(machines.launched) != 7 || len(machines.ended) != 2 {
+		t.Errorf("launched %v, ended %v", machines.launched, machines.ended)
 	}
 }
 
-func TestMarkedInstancesGoAtOnceWithoutPolicy(t *testing.T) {
+func TestUnhealthyInstancesWithoutPolicy(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 3, Desired: 3}))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
@@ -90,7 +90,7 @@ func TestMarkedInstancesGoAtOnceWithoutPolicy(t *testing.T) {
 	}
 }
 
-func TestPolicyLaunchesFirst(t *testing.T) {
+func TestUnhealthyInstancesWithPolicy(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 2, Desired: 2, MinHealthy: 100, MaxHealthy: 110}))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
@@ -116,7 +116,7 @@ func TestPolicyLaunchesFirst(t *testing.T) {
 	}
 }
 
-func TestMarksThatChangeNothing(t *testing.T) {
+func TestUnhealthyInstancesThatStay(t *testing.T) {
 	for name, row := range map[string]struct {
 		group   awsim.Group
 		suspend string
@@ -152,7 +152,7 @@ func TestMarksThatChangeNothing(t *testing.T) {
 	}
 }
 
-func TestMarkIsTakenBack(t *testing.T) {
+func TestHealthIsRestored(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1, Desired: 1, MinHealthy: 100, MaxHealthy: 200}))
 	id := settled(t, s)[0].ID
@@ -171,8 +171,8 @@ func TestMarkIsTakenBack(t *testing.T) {
 	}
 }
 
-// Once its termination has begun, no mark brings an instance back.
-func TestMarkIsTakenBackTooLate(t *testing.T) {
+// After the start of its termination, no call makes an instance healthy.
+func TestHealthIsRestoredTooLate(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	c := groupClient(t, s)
 	mark(t, c, instanceID, "Unhealthy", new(false))
@@ -182,7 +182,7 @@ func TestMarkIsTakenBackTooLate(t *testing.T) {
 	must(t, s.WaitState(within(t), instanceID, "Terminated"))
 }
 
-func TestManyAreTerminatedTogether(t *testing.T) {
+func TestTerminateManyInstances(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateServing(awsim.Group{Name: groupName, Max: 150, Desired: 150}))
 	must(t, s.CreateServing(awsim.Group{Name: "other", Max: 1, Desired: 1}))
@@ -229,7 +229,7 @@ func TestManyAreTerminatedTogether(t *testing.T) {
 }
 
 // An instance that has not come into service yet is in its grace period too, however long it takes.
-func TestMarkOfAnInstanceThatLaunches(t *testing.T) {
+func TestUnhealthyPendingInstance(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1, GracePeriod: time.Hour}))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
@@ -273,7 +273,7 @@ func TestStandbyAndDetach(t *testing.T) {
 	}
 }
 
-func TestForcedDeletionAsksNoHook(t *testing.T) {
+func TestForcedDeletionRunsNoHook(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	do(t, groupClient(t, s).DeleteAutoScalingGroup, &autoscaling.DeleteAutoScalingGroupInput{
 		AutoScalingGroupName: new(groupName), ForceDelete: new(true),
@@ -284,7 +284,7 @@ func TestForcedDeletionAsksNoHook(t *testing.T) {
 	}
 }
 
-func TestActivitiesTellTheStory(t *testing.T) {
+func TestScalingActivities(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	must(t, s.Terminate(instanceID, true))
 	c := groupClient(t, s)
@@ -306,7 +306,7 @@ func TestActivitiesTellTheStory(t *testing.T) {
 	}
 }
 
-func TestWaitsEnd(t *testing.T) {
+func TestWaitsEndWithContextAndServer(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -324,8 +324,8 @@ func TestWaitsEnd(t *testing.T) {
 	}
 }
 
-// While nobody looks after an instance's health, its launch may be abandoned when its machine is long gone.
-func TestLaunchOfADeadMachineIsAbandoned(t *testing.T) {
+// Without health checks, a launch can be abandoned after its machine was terminated.
+func TestAbandonedLaunchOfTerminatedMachine(t *testing.T) {
 	s := start(t, awsim.Options{})
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1}))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))

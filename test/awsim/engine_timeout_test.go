@@ -1,7 +1,6 @@
 package awsim
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,13 +9,7 @@ import (
 // timed is an engine without a network, so that a bubble's clock drives it, with one waiting instance.
 func timed(t *testing.T, h Hook) *Server {
 	t.Helper()
-	s := &Server{opts: Options{}.withDefaults()}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.startEngine()
-	t.Cleanup(func() {
-		s.cancel()
-		s.asg.close()
-	})
+	s := offline(t)
 	h.Name = "drain"
 	for _, err := range []error{
 		s.CreateGroup(Group{Name: "g"}), s.AddInstance("g", "i-1", "a"), s.PutHook("g", h),
@@ -86,7 +79,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-func TestWhatIsVisibleIsLate(t *testing.T) {
+func TestEventualConsistency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := timed(t, Hook{})
 		s.SetDelays(Delays{Visible: 5 * time.Second})

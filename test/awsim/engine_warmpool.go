@@ -51,18 +51,18 @@ func (i *instance) setGroupState(state string) {
 	i.setState(state)
 }
 
-// isTerminating: past the point from which no instance comes back.
+// isTerminating reports whether the instance is being terminated, or was.
 func (i *instance) isTerminating() bool { return strings.HasPrefix(i.phase(), "Terminat") }
 
-// isRetained: its terminate hook was abandoned, and the group keeps it for whoever looks into that.
+// isRetained reports whether the group keeps the instance because its terminate hook was abandoned.
 func (i *instance) isRetained() bool { return strings.HasSuffix(i.state(), ":Retained") }
 
-// isReturning: on its way from the group into the warm pool.
+// isReturning reports whether the instance is moving from the group into the warm pool.
 func (i *instance) isReturning() bool {
 	return i.warm && i.returnedToPool && strings.HasPrefix(i.phase(), statePending)
 }
 
-// isInPool: in the warm pool, and ready to be drawn.
+// isInPool reports whether the instance is in the warm pool and ready to be taken from it.
 func (i *instance) isInPool() bool {
 	return i.warm && !i.terminatingMachine &&
 		contains([]string{poolStopped, poolRunning, "Hibernated"}, i.phase())

@@ -119,7 +119,7 @@ func TestScaleInWithAWarmPool(t *testing.T) {
 				f.call("SetDesiredCapacity", "DesiredCapacity", "2")
 				id := f.ids(row.state)[0]
 				if got := f.routes(); got != row.route {
-					t.Errorf("the hook tells of %s", got)
+					t.Errorf("the hook sends %s", got)
 				}
 				f.answer(row.state, "drain", row.result)
 				if got := f.path(id); got != row.path {
@@ -232,42 +232,42 @@ func TestRefreshWithAWarmPool(t *testing.T) {
 	})
 }
 
-// diary is a world of machines that writes down what it was told, and takes a while for it.
-type diary struct {
+// recorder is Machines that records its calls, and can block.
+type recorder struct {
 	mu    sync.Mutex
-	told  []string
-	stuck chan struct{} // Stop waits for it.
+	calls []string
+	block chan struct{} // Stop waits for it.
 }
 
-func (d *diary) tell(what string) error {
+func (d *recorder) record(what string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.told = append(d.told, what)
+	d.calls = append(d.calls, what)
 	return nil
 }
 
-func (d *diary) Launch(context.Context, string, string) error { return d.tell("launch") }
-func (d *diary) LaunchVersion(_ context.Context, _, _ string, version int) error {
-	return d.tell(fmt.Sprintf("launch v%d", version))
+func (d *recorder) Launch(context.Context, string, string) error { return d.record("launch") }
+func (d *recorder) LaunchVersion(_ context.Context, _, _ string, version int) error {
+	return d.record(fmt.Sprintf("launch v%d", version))
 }
-func (d *diary) Start(context.Context, string) error            { return d.tell("start") }
-func (d *diary) Pods(context.Context, string) ([]string, error) { return nil, nil }
-func (d *diary) Terminate(context.Context, string) ([]string, error) {
-	return nil, d.tell("terminate")
+func (d *recorder) Start(context.Context, string) error            { return d.record("start") }
+func (d *recorder) Pods(context.Context, string) ([]string, error) { return nil, nil }
+func (d *recorder) Terminate(context.Context, string) ([]string, error) {
+	return nil, d.record("terminate")
 }
 
-func (d *diary) Stop(context.Context, string) error {
-	if d.stuck != nil {
-		<-d.stuck
+func (d *recorder) Stop(context.Context, string) error {
+	if d.block != nil {
+		<-d.block
 	}
-	return d.tell("stop")
+	return d.record("stop")
 }
 
 func TestMachinesAreStoppedAndStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Max: 1})
-		world := &diary{}
-		f.s.opts.Machines = world
+		machines := &recorder{}
+		f.s.opts.Machines = machines
 		f.s.SetDelays(Delays{Launch: time.Minute})
 		f.pool("InstanceReusePolicy.ReuseOnScaleIn", "true")
 		for _, desired := range []string{"0", "1", "0"} {
@@ -277,25 +277,25 @@ func TestMachinesAreStoppedAndStarted(t *testing.T) {
 		f.call("DeleteWarmPool")
 		f.want("")
 		want := []string{"launch v1", "stop", "start", "stop", "terminate"}
-		if !slices.Equal(world.told, want) {
-			t.Errorf("told %v", world.told)
+		if !slices.Equal(machines.calls, want) {
+			t.Errorf("got %v", machines.calls)
 		}
 	})
 }
 
-func TestMachineIsNotStoppedBehindItsEnd(t *testing.T) {
+func TestTerminatingMachineIsNotStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Max: 1})
-		world := &diary{stuck: make(chan struct{})}
-		f.s.opts.Machines = world
+		machines := &recorder{block: make(chan struct{})}
+		f.s.opts.Machines = machines
 		f.pool()
 		f.want("1 Warmed:Pending v1")
 		f.call("DeleteWarmPool", "ForceDelete", "true")
 		f.want("1 Warmed:Terminating:Proceed v1")
-		close(world.stuck)
+		close(machines.block)
 		f.want("")
-		if want := []string{"launch v1", "stop", "terminate"}; !slices.Equal(world.told, want) {
-			t.Errorf("told %v", world.told)
+		if want := []string{"launch v1", "stop", "terminate"}; !slices.Equal(machines.calls, want) {
+			t.Errorf("got %v", machines.calls)
 		}
 	})
 }

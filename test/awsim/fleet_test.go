@@ -10,6 +10,20 @@ import (
 	"time"
 )
 
+// offline is a server without a network, which a synctest bubble can drive.
+func offline(t *testing.T) *Server {
+	t.Helper()
+	s := &Server{opts: Options{}.withDefaults()}
+	s.ctx, s.cancel = context.WithCancel(t.Context())
+	s.startQueues()
+	s.startEngine()
+	t.Cleanup(func() {
+		s.cancel()
+		s.asg.close()
+	})
+	return s
+}
+
 // fleet is an engine without a network, so that a bubble's clock drives it, with one group of instances of the
 // launch template's version 1. The template has a version 2.
 type fleet struct {
@@ -21,13 +35,7 @@ const fleetTemplate = "node"
 
 func newFleet(t *testing.T, g Group, hooks ...Hook) fleet {
 	t.Helper()
-	s := &Server{opts: Options{}.withDefaults()}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.startEngine()
-	t.Cleanup(func() {
-		s.cancel()
-		s.asg.close()
-	})
+	s := offline(t)
 	f := fleet{t, s}
 	_, err := s.CreateLaunchTemplate(fleetTemplate, "ami-1")
 	f.must(err)

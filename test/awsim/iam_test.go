@@ -178,8 +178,8 @@ func TestOtherKeysAreNotLimited(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatAreRefused: nothing in a policy is passed over.
-func TestPoliciesThatAreRefused(t *testing.T) {
+// TestInvalidPolicies: nothing in a policy is passed over.
+func TestInvalidPolicies(t *testing.T) {
 	t.Parallel()
 	s := start(t, awsim.Options{})
 	for name, tt := range map[string]struct{ policy, want string }{

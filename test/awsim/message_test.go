@@ -51,7 +51,7 @@ func unwrap(t testing.TB, m map[string]any) map[string]any {
 	return m
 }
 
-func TestEveryFormOfANotification(t *testing.T) {
+func TestNotificationRoutes(t *testing.T) {
 	for name, row := range map[string]struct {
 		route  func(s *awsim.Server, queueARN string) (target string)
 		test   bool     // Whether the hook's target gets a test notification.
@@ -152,7 +152,7 @@ func assertNotification(t testing.TB, got map[string]any, token string) {
 	}
 }
 
-func TestBusTellsOfInstances(t *testing.T) {
+func TestInstanceEvents(t *testing.T) {
 	s := start(t, awsim.Options{})
 	url := s.CreateQueue("events", nil)
 	s.AddRule(s.QueueARN(url))
@@ -178,7 +178,7 @@ func TestBusTellsOfInstances(t *testing.T) {
 	}
 }
 
-func TestOneSeedOneMessage(t *testing.T) {
+func TestSeedDeterminesMessage(t *testing.T) {
 	e := awsim.Envelope{Account: "1", Region: "r", At: time.Unix(1700000000, 0), Seed: 5}
 	n := awsim.Notification{Token: "t", Group: "g", Hook: "h", InstanceID: "i-1", Transition: awsim.Terminating}
 	one := awsim.DirectMessage(e, n)

@@ -11,9 +11,9 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// TestWarningsMeanWhatTheySay has the product's own parser read what EC2 sends here: an end that it
+// TestWarningsAreParsed has the product's own parser read what EC2 sends here: an end that it
 // understands is the end that comes.
-func TestWarningsMeanWhatTheySay(t *testing.T) {
+func TestWarningsAreParsed(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	url := s.CreateQueue("events", nil)
 	topic := topicARN

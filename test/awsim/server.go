@@ -135,8 +135,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.sqs = newSQS(s)
-	s.SQS = SQS{s.sqs}
+	s.startQueues()
 	s.IAM.server = s
 	for _, name := range opts.Queues {
 		s.CreateQueue(name, nil)
@@ -158,6 +157,11 @@ func New(opts Options) (*Server, error) {
 	}
 	s.tasks.Go(func() { _ = s.http.Serve(listener) })
 	return s, nil
+}
+
+func (s *Server) startQueues() {
+	s.sqs = newSQS(s)
+	s.SQS = SQS{s.sqs}
 }
 
 func (s *Server) startEngine() {

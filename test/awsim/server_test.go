@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -216,14 +215,10 @@ func TestCloseEndsPolls(t *testing.T) {
 		polled <- err
 	}()
 	must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1))
-	begun := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := <-polled; err == nil {
 		t.Error("the poll ended as if nothing had happened")
-	}
-	if took := time.Since(begun); took > 15*time.Second {
-		t.Errorf("closing took %v", took)
 	}
 }

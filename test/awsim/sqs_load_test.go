@@ -49,8 +49,8 @@ func drain(t testing.TB, s *awsim.Server, url string, receivers int) {
 	all.Wait()
 }
 
-// TestLateMessages: a queue's delay holds back what is sent from then on, AWS's own messages included.
-func TestLateMessages(t *testing.T) {
+// TestDelayedMessages: a queue's delay holds back what is sent from then on, AWS's own messages included.
+func TestDelayedMessages(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	url := s.CreateQueue("events", nil)
 	s.AddRule(s.QueueARN(url))

@@ -118,7 +118,8 @@ func (q *queue) hideUntil(m *message, until time.Time) {
 	q.wakeups.prune(q.inFlight+q.delayed, func(at moment) bool { return at.m.wakes(at.at) })
 }
 
-// wakes: a later change of the visibility leaves the earlier moment behind, to be ignored.
+// wakes reports whether the message becomes visible at that moment. A later change of its visibility leaves
+// the earlier moment behind.
 func (m *message) wakes(at time.Time) bool {
 	return (m.state == inFlight || m.state == delayed) && m.wakeAt.Equal(at)
 }

@@ -350,8 +350,8 @@ func FuzzReceiptHandle(f *testing.F) {
 	})
 }
 
-// TestQueueForgets: what has passed through a queue is not kept, however much that was.
-func TestQueueForgets(t *testing.T) {
+// TestQueueFreesMemory: what has passed through a queue is not kept, however much that was.
+func TestQueueFreesMemory(t *testing.T) {
 	q, now := testQueue(t, nil), began()
 	const most = 300
 	for range 1000 {

@@ -47,8 +47,8 @@ func polling(t *testing.T, client *sqs.Client, url string) <-chan int {
 	return got
 }
 
-// TestMessageLife walks through a message's life as the agent leads it.
-func TestMessageLife(t *testing.T) {
+// TestReceiveAndDelete walks through a message's life as the agent leads it.
+func TestReceiveAndDelete(t *testing.T) {
 	t.Parallel()
 	s, ctx := start(t, awsim.Options{}), t.Context()
 	client := queueClient(t, s)
@@ -88,53 +88,28 @@ func TestMessageLife(t *testing.T) {
 	}
 }
 
-// TestLongPoll shows what ends a poll: a message, whatever way it comes, or the end of the client.
-func TestLongPoll(t *testing.T) {
+func TestLongPollEndsWithItsClient(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name string
-		wake func(s *awsim.Server, url string)
-	}{
-		{"a message that is sent", func(s *awsim.Server, url string) { s.Send(url, "b") }},
-		{"a message that comes back", func(s *awsim.Server, url string) { s.ExpireVisibility(url) }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t, awsim.Options{})
-			url, client := s.CreateQueue("jobs", nil), queueClient(t, s)
-			s.Send(url, "a")
-			receive(t, client, url, 0)
-			begun, got := time.Now(), polling(t, client, url)
-			must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 2))
-			c.wake(s, url)
-			if n, took := <-got, time.Since(begun); n != 1 || took > 18*time.Second {
-				t.Errorf("received %d after %v", n, took)
-			}
-		})
+	s := start(t, awsim.Options{})
+	url, client := s.CreateQueue("jobs", nil), queueClient(t, s)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &url, WaitTimeSeconds: 20})
+		left <- err
+	}()
+	must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1))
+	leave()
+	if err := <-left; err == nil {
+		t.Fatal("the poll ended as if nothing had happened")
 	}
-	t.Run("a client that goes away", func(t *testing.T) {
-		t.Parallel()
-		s := start(t, awsim.Options{})
-		url, client := s.CreateQueue("jobs", nil), queueClient(t, s)
-		ctx, leave := context.WithCancel(t.Context())
-		left := make(chan error, 1)
-		go func() {
-			_, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &url, WaitTimeSeconds: 20})
-			left <- err
-		}()
-		must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1))
-		leave()
-		if err := <-left; err == nil {
-			t.Fatal("the poll ended as if nothing had happened")
-		}
-		for s.Calls("sqs", "ReceiveMessage")[0].Code != "Dropped" {
-			receive(t, client, url, 0) // The server learns of it by itself; this only passes the time.
-		}
-		s.Send(url, "a")
-		if got := receive(t, client, url, 0); len(got) != 1 || got[0].Attributes["ApproximateReceiveCount"] != "1" {
-			t.Errorf("the message had been handed to nobody: %+v", got)
-		}
-	})
+	for s.Calls("sqs", "ReceiveMessage")[0].Code != "Dropped" {
+		receive(t, client, url, 0) // The server learns of it by itself; this only passes the time.
+	}
+	s.Send(url, "a")
+	if got := receive(t, client, url, 0); len(got) != 1 || got[0].Attributes["ApproximateReceiveCount"] != "1" {
+		t.Errorf("the message had been handed to nobody: %+v", got)
+	}
 }
 
 func TestBatches(t *testing.T) {
@@ -332,8 +307,8 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// TestQueueTroubles are what a queue of the standard kind may do to its consumer, on demand.
-func TestQueueTroubles(t *testing.T) {
+// TestQueueFaults are what a queue of the standard kind may do to its consumer, on demand.
+func TestQueueFaults(t *testing.T) {
 	t.Parallel()
 	s := start(t, awsim.Options{})
 	client, url := queueClient(t, s), s.CreateQueue("jobs", nil)

@@ -80,14 +80,25 @@ type (
 
 func (x *execution) do(ctx context.Context, a step) error {
 	t, f := terminations{x}, faults{x}
-	known := map[string]func(context.Context, step) error{
+	onInstance := map[string]func(context.Context, step, awsim.Instance) error{
 		scaleIn: t.scaleIn, lost: t.scaleIn, twice: t.scaleIn, spot: t.interrupt, spotDuringDrain: t.interrupt,
 		rebalance: t.recommend, scheduled: t.schedule, canceled: t.schedule, reservation: t.reclaim,
-		console: t.console, forgedSpot: t.sendForged, forgedHook: t.sendForged, foreignMessage: t.terminateForeign,
-		killAgent: f.kill, termAgent: f.kill, killAll: f.killAll, stopAPI: f.stopAPI,
+		console: t.console, forgedSpot: t.sendForged, forgedHook: t.sendForged,
+	}
+	others := map[string]func(context.Context, step) error{
+		foreignMessage: t.terminateForeign,
+		killAgent:      f.kill, termAgent: f.kill, killAll: f.killAll, stopAPI: f.stopAPI,
 		fault: f.fault, duplicate: f.queueFault, reorder: f.queueFault, delay: f.queueFault,
 	}
-	return known[a.What](ctx, a)
+	if do := onInstance[a.What]; do != nil {
+		i, err := t.take(ctx, a)
+		if err != nil {
+			return err
+		}
+		x.count(a.What)
+		return do(ctx, a, i)
+	}
+	return others[a.What](ctx, a)
 }
 
 func (x *execution) count(what string) {
@@ -180,19 +191,14 @@ func (x *execution) terminating(instanceID string) bool {
 }
 
 // scaleIn makes Auto Scaling terminate an instance and launch another one.
-func (x terminations) scaleIn(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
+func (x terminations) scaleIn(ctx context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
 	if a.What == lost {
 		x.aws.Lose(x.queue, 1000)
 	}
-	err = x.aws.Terminate(i.ID, false) //nolint:contextcheck // What it starts lives until Close.
+	err := x.aws.Terminate(i.ID, false) //nolint:contextcheck // What it starts lives until Close.
 	x.aws.Lose(x.queue, 0)
 	x.post.Unlock()
-	x.count(a.What)
 	if a.What == twice && err == nil && harness.Sleep(ctx, a.For) {
 		x.aws.ResendMessages(i.ID)
 	}
@@ -200,12 +206,7 @@ func (x terminations) scaleIn(ctx context.Context, a step) error {
 }
 
 // interrupt makes EC2 take a Spot Instance back, perhaps while its hooks are pending.
-func (x terminations) interrupt(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
-	x.count(a.What)
+func (x terminations) interrupt(ctx context.Context, a step, i awsim.Instance) error {
 	if a.What == spotDuringDrain {
 		//nolint:contextcheck // What it starts lives until Close.
 		if err := x.aws.Terminate(i.ID, false); err != nil || !harness.Sleep(ctx, a.For/10) {
@@ -214,7 +215,7 @@ func (x terminations) interrupt(ctx context.Context, a step) error {
 	}
 	x.post.Lock()
 	defer x.post.Unlock()
-	err = x.aws.Interrupt(i.ID, a.For) //nolint:contextcheck // See above.
+	err := x.aws.Interrupt(i.ID, a.For) //nolint:contextcheck // See above.
 	if a.What == spotDuringDrain {
 		return nil // It may be terminated already.
 	}
@@ -222,14 +223,9 @@ func (x terminations) interrupt(ctx context.Context, a step) error {
 }
 
 // recommend makes EC2 recommend to replace an instance, and replaces it some time later.
-func (x terminations) recommend(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
-	x.count(a.What)
+func (x terminations) recommend(ctx context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
-	err = x.aws.Recommend(i.ID)
+	err := x.aws.Recommend(i.ID)
 	x.post.Unlock()
 	if err != nil || !harness.Sleep(ctx, a.For) {
 		return err
@@ -238,12 +234,7 @@ func (x terminations) recommend(ctx context.Context, a step) error {
 }
 
 // schedule announces the retirement of an instance, and later replaces it or cancels the change.
-func (x terminations) schedule(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
-	x.count(a.What)
+func (x terminations) schedule(ctx context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
 	change, err := x.aws.ScheduleChange("instance-retirement", time.Now().Add(time.Hour), i.ID)
 	x.post.Unlock()
@@ -260,12 +251,7 @@ func (x terminations) schedule(ctx context.Context, a step) error {
 }
 
 // reclaim makes EC2 take an instance of a reservation back.
-func (x terminations) reclaim(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
-	x.count(a.What)
+func (x terminations) reclaim(_ context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
 	defer x.post.Unlock()
 	return errors.Join(
@@ -274,28 +260,18 @@ func (x terminations) reclaim(ctx context.Context, a step) error {
 }
 
 // console terminates an instance in EC2, bypassing its group. A fault may hit the call.
-func (x terminations) console(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
-	x.count(a.What)
+func (x terminations) console(ctx context.Context, a step, i awsim.Instance) error {
 	client := ec2.NewFromConfig(harness.AWSConfig(x.aws.URL(), "admin"), func(o *ec2.Options) {
 		o.RetryMaxAttempts = 10
 	})
 	x.post.Lock()
 	defer x.post.Unlock()
-	_, err = client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{i.ID}})
+	_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{i.ID}})
 	return err
 }
 
 // sendForged sends a message that an attacker or a mistake could send about an instance in service.
-func (x terminations) sendForged(ctx context.Context, a step) error {
-	i, err := x.take(ctx, a)
-	if err != nil {
-		return err
-	}
-	x.count(a.What)
+func (x terminations) sendForged(_ context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
 	defer x.post.Unlock()
 	if a.What == forgedSpot {
@@ -333,7 +309,7 @@ func (x terminations) terminateForeign(_ context.Context, a step) error {
 	return errors.Join(x.aws.AddInstance(otherCluster, id, ""), x.aws.Terminate(id, true))
 }
 
-// otherTeam completes the actions of its own hook, each some seconds after it has begun.
+// completeForOtherTeam completes the actions of the other team's hook, each some seconds after its start.
 func (x *execution) completeForOtherTeam(ctx context.Context) {
 	client := autoscaling.NewFromConfig(harness.AWSConfig(x.aws.URL(), "other-team"))
 	for harness.Sleep(ctx, 500*time.Millisecond) {
