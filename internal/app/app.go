@@ -25,8 +25,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// NewLogger returns a logger that writes to w, and makes client-go log warnings to it. It changes variables of the
-// process that are not protected against concurrent use: call it once, before Run.
+// NewLogger returns a logger that writes to w, and makes client-go log warnings to it. It changes variables
+// of the process that are not protected against concurrent use: call it once, before Run.
 func NewLogger(cfg config.Agent, w io.Writer) zerolog.Logger {
 	log := observe.NewLogger(cfg.Log, w)
 	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel))))
