@@ -31,7 +31,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := app.Run(ctx, cfg, version, stdout); err != nil {
+	if err := app.Run(ctx, cfg, version, app.NewLogger(cfg, stdout)); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1
 	}

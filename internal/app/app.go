@@ -25,10 +25,16 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// Run runs the agent until ctx ends or a component fails, and returns that failure. It logs to stdout.
-func Run(ctx context.Context, cfg config.Agent, version string, stdout io.Writer) error {
-	log := observe.NewLogger(cfg.Log, stdout)
-	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel)))) // for client-go
+// NewLogger returns a logger that writes to w, and makes client-go log warnings to it. It changes variables
+// of the process that are not protected against concurrent use: call it once, before Run.
+func NewLogger(cfg config.Agent, w io.Writer) zerolog.Logger {
+	log := observe.NewLogger(cfg.Log, w)
+	klog.SetSlogLogger(slog.New(zerolog.NewSlogHandler(log.Level(zerolog.WarnLevel))))
+	return log
+}
+
+// Run runs the agent until ctx ends or a component fails, and returns that failure.
+func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logger) error {
 	awsConfig, err := cloud.Load(ctx, cloud.Config{})
 	if err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/node-drainer/node-drainer/internal/app"
 	"github.com/node-drainer/node-drainer/internal/config"
 )
@@ -75,7 +77,7 @@ func TestRunFailsToStart(t *testing.T) {
 			setenv(t, "http://127.0.0.1:1")
 			t.Setenv(tt.variable, tt.value)
 			cfg := configFor(t, "POD_NAMESPACE=agents", "POD_NAME=agent-1", "LISTEN_ADDRESS="+tt.listen)
-			if err := app.Run(t.Context(), cfg, "dev", io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := app.Run(t.Context(), cfg, "dev", zerolog.Nop()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got the error %v, want %q", err, tt.want)
 			}
 		})
@@ -94,7 +96,7 @@ func start(t *testing.T, api http.HandlerFunc, more ...string) (address string, 
 	log = new(safeBuffer)
 	done := make(chan error, 1)
 	cfg := configFor(t, append(more, "LEADER_ELECTION=false")...)
-	go func() { done <- app.Run(ctx, cfg, "dev", log) }()
+	go func() { done <- app.Run(ctx, cfg, "dev", zerolog.New(log)) }()
 	return listenAddress(t, log), log, func() error {
 		cancel()
 		return <-done
