@@ -114,7 +114,7 @@ func TestDecideBudgets(t *testing.T) {
 			budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)}, want: "wait a misconfigured-budget x/b and x/c; again 9m30s",
 		},
 		{
-			name: "nor is an unready pod of two budgets, and there is no probe", now: m, pods: []Pod{pod("a", budgeted("x/b", "x/c"), unready)},
+			name: "an unready pod of two budgets is not evicted, and there is no probe", now: m, pods: []Pod{pod("a", budgeted("x/b", "x/c"), unready)},
 			budgets: map[string]Budget{"x/b": budget(5, alwaysAllow), "x/c": budget(3, probeAt(30*s))},
 			want:    "wait a misconfigured-budget x/b and x/c; again 9m30s",
 		},

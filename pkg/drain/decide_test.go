@@ -221,7 +221,7 @@ func TestDecideTiers(t *testing.T) {
 			now:  9*m + 30*s, want: "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s",
 		},
 		{
-			name: "so are the CSI node plugin and the agent",
+			name: "the CSI node plugin and the agent are deleted at their latest deletion",
 			pods: []Pod{pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut))},
 			now:  9*m + 30*s, want: "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
 		},
