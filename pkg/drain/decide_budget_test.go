@@ -19,9 +19,8 @@ func TestDecideBudgets(t *testing.T) {
 			budgets: onlyBudget(budget(5)), want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "no eviction is sent while another one of the budget is in flight",
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(5, func(b *Budget) { b.EvictionInFlight = true })),
-			want: "wait a blocked-by-budget x/b; again 9m30s",
+			name: "no eviction is sent while another one of the budget is in flight", pods: []Pod{pod("a", budgeted("x/b"))},
+			budgets: onlyBudget(budget(5, func(b *Budget) { b.EvictionInFlight = true })), want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "an eviction that needs no disruption is sent at the same time", pods: []Pod{pod("a", budgeted("x/b"), unready)},
@@ -64,22 +63,19 @@ func TestDecideBudgets(t *testing.T) {
 			now: 5 * s, want: "wait a blocked-by-budget x/b; again 20s",
 		},
 		{
-			name:    "a probe evicts one pod only",
-			pods:    []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))},
+			name: "a probe evicts one pod only", pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))},
 			budgets: onlyBudget(budget(3, probeAt(20*s))), now: 20 * s,
 			want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "the next decision is when a reservation that the watch does not show expires",
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(4, allowing(0), staleUntil(7*s))), now: 5 * s,
-			want: "wait a blocked-by-budget x/b; again 7s",
+			name: "the next decision is when a reservation that the watch does not show expires", pods: []Pod{pod("a", budgeted("x/b"))},
+			budgets: onlyBudget(budget(4, allowing(0), staleUntil(7*s))), now: 5 * s, want: "wait a blocked-by-budget x/b; again 7s",
 		},
 
 		// Pods that are not Ready, as the API server has it.
 		{
-			name:    "an unready pod of a satisfied budget is evicted without a disruption",
-			pods:    []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))},
-			budgets: onlyBudget(budget(4)), want: "evict a, b",
+			name: "an unready pod of a satisfied budget is evicted without a disruption",
+			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: onlyBudget(budget(4)), want: "evict a, b",
 		},
 		{
 			name: "an unready pod of a satisfied budget is evicted even if the budget allows nothing",
@@ -87,9 +83,8 @@ func TestDecideBudgets(t *testing.T) {
 			want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "an unready pod of an unsatisfied budget waits, without a probe",
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, budgets: onlyBudget(budget(2)),
-			want: "wait a blocked-by-budget x/b; again 9m30s",
+			name: "an unready pod of an unsatisfied budget waits, without a probe", pods: []Pod{pod("a", budgeted("x/b"), unready)},
+			budgets: onlyBudget(budget(2)), want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
 			name: "AlwaysAllow: an unready pod of an unsatisfied budget is evicted",
@@ -97,16 +92,14 @@ func TestDecideBudgets(t *testing.T) {
 			want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "a budget that requires no healthy pod treats unready pods like ready ones",
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, budgets: onlyBudget(Budget{Expected: 1}),
-			want: "wait a blocked-by-budget x/b; again 9m30s",
+			name: "a budget that requires no healthy pod treats unready pods like ready ones", pods: []Pod{pod("a", budgeted("x/b"), unready)},
+			budgets: onlyBudget(Budget{Expected: 1}), want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 
 		// Budgets that never allow anything.
 		{
-			name: "a budget that requires all of its pods, which are healthy, is misconfigured",
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(fullBudget(2)),
-			want: "wait a misconfigured-budget x/b; again 9m30s",
+			name: "a budget that requires all of its pods, which are healthy, is misconfigured", pods: []Pod{pod("a", budgeted("x/b"))},
+			budgets: onlyBudget(fullBudget(2)), want: "wait a misconfigured-budget x/b; again 9m30s",
 		},
 		{
 			name: "while one of its pods is unhealthy it is not reported as misconfigured", budgets: onlyBudget(fullBudget(2, func(b *Budget) { b.Healthy = 1 })),
@@ -117,13 +110,11 @@ func TestDecideBudgets(t *testing.T) {
 			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
 		},
 		{
-			name: "a pod of two budgets is not evicted, whatever they allow",
-			pods: []Pod{pod("a", budgeted("x/b", "x/c"))}, budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)},
-			want: "wait a misconfigured-budget x/b and x/c; again 9m30s",
+			name: "a pod of two budgets is not evicted, whatever they allow", pods: []Pod{pod("a", budgeted("x/b", "x/c"))},
+			budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)}, want: "wait a misconfigured-budget x/b and x/c; again 9m30s",
 		},
 		{
-			name: "nor is an unready pod of two budgets, and there is no probe", now: m,
-			pods:    []Pod{pod("a", budgeted("x/b", "x/c"), unready)},
+			name: "an unready pod of two budgets is not evicted, and there is no probe", now: m, pods: []Pod{pod("a", budgeted("x/b", "x/c"), unready)},
 			budgets: map[string]Budget{"x/b": budget(5, alwaysAllow), "x/c": budget(3, probeAt(30*s))},
 			want:    "wait a misconfigured-budget x/b and x/c; again 9m30s",
 		},
@@ -133,9 +124,8 @@ func TestDecideBudgets(t *testing.T) {
 			want: "evict b, c; wait a misconfigured-budget x/b and x/c; again 9m30s",
 		},
 		{
-			name: "a pod of two budgets is deleted at its latest deletion", now: 9*m + 30*s,
-			pods: []Pod{pod("a", budgeted("x/b", "x/c"))}, budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)},
-			want: "delete a in 30s",
+			name: "a pod of two budgets is deleted at its latest deletion", now: 9*m + 30*s, pods: []Pod{pod("a", budgeted("x/b", "x/c"))},
+			budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)}, want: "delete a in 30s",
 		},
 	})
 }

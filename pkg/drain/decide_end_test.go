@@ -19,14 +19,10 @@ func TestDecideAttempts(t *testing.T) {
 		{name: "an eviction that shows no effect is repeated", pods: []Pod{pod("a", tried(Accepted, 15*s))}, now: 15 * s, want: "evict a"},
 		{name: "a deferred eviction is not retried before its pause", pods: []Pod{pod("a", tried(Deferred, 10*s))}, now: s, want: "wait a backing-off; again 10s"},
 		{name: "a deferred eviction is retried after its pause", pods: []Pod{pod("a", tried(Deferred, 10*s))}, now: 10 * s, want: "evict a"},
-		{
-			name: "a refused eviction is retried after a pause", pods: []Pod{pod("a", tried(Refused, 10*s))}, now: s,
-			want: "wait a backing-off; again 10s",
-		},
+		{name: "a refused eviction is retried after a pause", pods: []Pod{pod("a", tried(Refused, 10*s))}, now: s, want: "wait a backing-off; again 10s"},
 		{
 			name: "a pod that backs off uses no disruption of its budget", budgets: onlyBudget(budget(4)), now: s,
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 10*s)), pod("b", budgeted("x/b"))},
-			want: "evict b; wait a backing-off; again 10s",
+			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 10*s)), pod("b", budgeted("x/b"))}, want: "evict b; wait a backing-off; again 10s",
 		},
 		{name: "a terminating pod is waited for", pods: []Pod{pod("a", terminating(30*s))}, now: s, want: "wait a terminating; again 10m0s"},
 		{
@@ -54,8 +50,7 @@ func TestDecideStuckPods(t *testing.T) {
 		},
 		{
 			name: "the drain still waits for other pods", now: 6 * m, policy: five,
-			pods: []Pod{pod("a", terminating(30*s)), pod("b", terminating(6*m+10*s))},
-			want: "wait a terminating, b terminating; again 10m0s",
+			pods: []Pod{pod("a", terminating(30*s)), pod("b", terminating(6*m+10*s))}, want: "wait a terminating, b terminating; again 10m0s",
 		},
 		{
 			name: "StuckAfter is at least the time that the kubelet needs", pods: []Pod{pod("a", terminating(30*s))},
@@ -127,8 +122,7 @@ func TestDecideWhetherTheDrainIsOver(t *testing.T) {
 		},
 		{
 			name: "all waits end at the deadline", now: 10 * m, state: attached(10*m-1, "pv-1"),
-			policy: func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = time.Hour, time.Hour, time.Hour },
-			want:   "done",
+			policy: func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = time.Hour, time.Hour, time.Hour }, want: "done",
 		},
 	})
 }

@@ -194,8 +194,7 @@ func TestDecideTiers(t *testing.T) {
 		{name: "a tier waits for the one before it", pods: []Pod{pod("dns", tier(1)), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s"},
 		{
 			name: "a tier waits until the pods before it are gone, not only terminating",
-			pods: []Pod{pod("dns", tier(1)), pod("a", terminating(20*s))},
-			want: "wait a terminating, dns later-tier; again 9m30s",
+			pods: []Pod{pod("dns", tier(1)), pod("a", terminating(20*s))}, want: "wait a terminating, dns later-tier; again 9m30s",
 		},
 		{
 			name: "a tier starts when the tier before it is gone; pods that stay belong to no tier",
@@ -222,15 +221,13 @@ func TestDecideTiers(t *testing.T) {
 			now:  9*m + 30*s, want: "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s",
 		},
 		{
-			name: "so are the CSI node plugin and the agent",
+			name: "the CSI node plugin and the agent are deleted at their latest deletion",
 			pods: []Pod{pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut))},
 			now:  9*m + 30*s, want: "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
 		},
 		{
-			name: "a stuck pod does not delay later tiers", now: 7 * m,
-			pods:   []Pod{pod("a", terminating(m)), pod("dns", tier(1))},
-			policy: func(p *Policy) { p.StuckAfter = 5 * m },
-			want:   "evict dns; wait a terminating; again 10m0s",
+			name: "a stuck pod does not delay later tiers", now: 7 * m, pods: []Pod{pod("a", terminating(m)), pod("dns", tier(1))},
+			policy: func(p *Policy) { p.StuckAfter = 5 * m }, want: "evict dns; wait a terminating; again 10m0s",
 		},
 		{
 			name: "a pod that has opted out delays later tiers", pods: []Pod{pod("a", waiting(OptedOut)), pod("dns", tier(1))},
@@ -251,14 +248,11 @@ func TestDecideTiers(t *testing.T) {
 		},
 		{
 			name: "bounds count from the start of the drain even if a tier starts early", policy: bounded, now: m,
-			pods: []Pod{pod("dns", tier(1), terminating(5*m)), pod("net", tier(2))},
-			want: "wait dns terminating, net later-tier; again 3m0s",
+			pods: []Pod{pod("dns", tier(1), terminating(5*m)), pod("net", tier(2))}, want: "wait dns terminating, net later-tier; again 3m0s",
 		},
 		{
-			name: "tiers after one without a bound wait for its pods", now: 8 * m,
-			policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} },
-			pods:   []Pod{pod("a", tier(1), terminating(9*m)), pod("b", tier(2))},
-			want:   "wait a terminating, b later-tier; again 9m30s",
+			name: "tiers after one without a bound wait for its pods", now: 8 * m, policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} },
+			pods: []Pod{pod("a", tier(1), terminating(9*m)), pod("b", tier(2))}, want: "wait a terminating, b later-tier; again 9m30s",
 		},
 		{
 			name: "the bound of the last tier applies to the CSI node plugin", now: 3 * m,
@@ -293,8 +287,7 @@ func TestDecideOptedOutPods(t *testing.T) {
 		},
 		{
 			name: "a pod that has opted out uses no disruption of its budget", budgets: onlyBudget(budget(4)),
-			pods: []Pod{pod("a", waiting(OptedOut), budgeted("x/b")), pod("b", budgeted("x/b"))},
-			want: "evict b; wait a opted-out; again 9m30s",
+			pods: []Pod{pod("a", waiting(OptedOut), budgeted("x/b")), pod("b", budgeted("x/b"))}, want: "evict b; wait a opted-out; again 9m30s",
 		},
 		{
 			name: "a pod that is waited for is not deleted for being unhealthy", now: 9 * m,

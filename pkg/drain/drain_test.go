@@ -83,18 +83,18 @@ func TestDrainWithoutAListOfBudgets(t *testing.T) {
 	}{
 		{name: "listed in time: the drain starts then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, want: "evict a uid-a"},
 		{
-			name: "not listed: it starts after a tenth of the time until the first latest deletion", pods: a, listed: time.Hour,
+			name: "never listed: the drain starts after a tenth of the time until the first latest deletion", pods: a, listed: time.Hour,
 			begins: 59 * time.Second, want: "evict a uid-a",
 		},
 		{
-			name: "not listed, and the API server refuses the eviction: deleted at its latest deletion", pods: a, listed: time.Hour,
+			name: "never listed, and the API server refuses the eviction: deleted at its latest deletion", pods: a, listed: time.Hour,
 			guarded: true, begins: 59 * time.Second, want: "evict a uid-a, delete a uid-a in 10s",
 		},
 		{
-			name: "not listed, and an earlier deadline arrives: a tenth of that", pods: a, listed: time.Hour,
+			name: "never listed, and an earlier deadline arrives: a tenth of that", pods: a, listed: time.Hour,
 			tighter: 110 * time.Second, begins: 10 * time.Second, want: "evict a uid-a",
 		},
-		{name: "not listed, and no pod must leave: over after the settle time", listed: time.Hour},
+		{name: "never listed, and no pod must leave: over after the settle time", listed: time.Hour},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
 			w := newFixture(t, defaults, tt.pods...)

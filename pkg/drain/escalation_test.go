@@ -29,10 +29,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 			name: "a grace period longer than half of the drain is cut to that half", now: 5 * m, budgets: held,
 			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "delete a in 5m0s",
 		},
-		{
-			name: "the remaining grace period is in whole seconds", now: 9*m + 45*s + 600*time.Millisecond,
-			pods: []Pod{pod("a")}, want: "delete a in 14s",
-		},
+		{name: "the remaining grace period is in whole seconds", now: 9*m + 45*s + 600*time.Millisecond, pods: []Pod{pod("a")}, want: "delete a in 14s"},
 		{name: "the remaining grace period is never below a second", now: 10*m - 200*time.Millisecond, pods: []Pod{pod("a")}, want: "delete a in 1s"},
 		{
 			// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
@@ -51,10 +48,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 			name: "a forced deletion is not repeated while the watch may be behind",
 			pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 31*s, want: "wait a terminating; again 9m45s",
 		},
-		{
-			name: "a forced deletion that shows no effect is repeated",
-			pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 45*s, want: "delete a in 15s",
-		},
+		{name: "a forced deletion that shows no effect is repeated", pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 45*s, want: "delete a in 15s"},
 		{
 			name: "a pod whose eviction was just accepted is not deleted",
 			pods: []Pod{pod("a", tried(Accepted, 9*m+44*s))}, now: 9*m + 30*s, want: "wait a terminating; again 9m44s",
@@ -76,10 +70,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		{name: "after a denied deletion the pod is given up at the deadline", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 10 * m, want: "wait a backing-off; done"},
 
 		// After the deadline: the API server was away.
-		{
-			name: "a pod whose deletion failed is deleted after the deadline", now: 20 * m,
-			pods: []Pod{pod("a", tried(Deferred, 19*m))}, want: "delete a in 1s",
-		},
+		{name: "a pod whose deletion failed is deleted after the deadline", now: 20 * m, pods: []Pod{pod("a", tried(Deferred, 19*m))}, want: "delete a in 1s"},
 		{
 			name: "a deferred deletion waits for its pause after the deadline", now: 20 * m,
 			pods: []Pod{pod("a", tried(Deferred, 20*m+5*s))}, want: "wait a backing-off; again 20m5s",
@@ -94,8 +85,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		},
 		{
 			name: "the drain is over when the last grace period of all pods is", now: 10 * m,
-			pods: []Pod{pod("a", terminating(10*m+s)), pod("b", terminating(9*m))},
-			want: "wait a terminating, b terminating; again 10m3s",
+			pods: []Pod{pod("a", terminating(10*m+s)), pod("b", terminating(9*m))}, want: "wait a terminating, b terminating; again 10m3s",
 		},
 		{
 			name: "a deadline before the taint is honored", pods: []Pod{pod("a", budgeted("x/b"))}, budgets: held,
@@ -122,10 +112,9 @@ func TestDecideWithLeave(t *testing.T) {
 			want: "wait a blocked-by-budget x/b, b backing-off, c backing-off, d opted-out; done",
 		},
 		{
-			name: "spacing does not apply", leave: true, now: 9 * m, budgets: held,
-			policy: func(p *Policy) { p.ForceSpacing = m },
-			pods:   []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b"))},
-			want:   "wait a blocked-by-budget x/b, b blocked-by-budget x/b; again 10m0s",
+			name: "spacing does not apply", leave: true, now: 9 * m, budgets: held, policy: func(p *Policy) { p.ForceSpacing = m },
+			pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b"))},
+			want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b; again 10m0s",
 		},
 	})
 }
@@ -281,9 +270,8 @@ func TestDecideSpacesDeletionsAcrossNodes(t *testing.T) {
 		},
 		{
 			name: "of two budgets the one that blocks more pods counts", policy: func(p *Policy) { p.ForceSpacing = m },
-			pods:    []Pod{pod("a", budgeted("x/b", "x/c"))},
-			budgets: map[string]Budget{"x/b": budget(3, behind(1)), "x/c": budget(3, behind(3))}, now: 6*m + 30*s,
-			want: "delete a in 30s",
+			pods: []Pod{pod("a", budgeted("x/b", "x/c"))}, budgets: map[string]Budget{"x/b": budget(3, behind(1)), "x/c": budget(3, behind(3))},
+			now: 6*m + 30*s, want: "delete a in 30s",
 		},
 	})
 }

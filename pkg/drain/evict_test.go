@@ -64,8 +64,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "400", err: apierrors.NewBadRequest("not an Eviction"), evict: Refused, delete: Denied},
 		{
 			name: "403: missing permission or an admission webhook",
-			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused,
-			delete: Denied,
+			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused, delete: Denied,
 		},
 		{name: "422", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), evict: Refused, delete: Denied},
 		{name: "401: expired token", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},

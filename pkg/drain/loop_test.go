@@ -42,13 +42,11 @@ func TestForcedDeletionsOfOneBudgetAreSpaced(t *testing.T) {
 		want            []time.Duration
 	}{
 		{
-			name: "one node, replacements start at once", nodes: []string{"n", "n", "n"},
-			answers: noDelay, starts: noDelay,
+			name: "one node, replacements start at once", nodes: []string{"n", "n", "n"}, answers: noDelay, starts: noDelay,
 			want: []time.Duration{7*time.Minute + 50*time.Second, 8*time.Minute + 50*time.Second, 9*time.Minute + 50*time.Second},
 		},
 		{
-			name: "slow answers of the API server", nodes: []string{"n", "n", "n"},
-			answers: slow, starts: noDelay,
+			name: "slow answers of the API server", nodes: []string{"n", "n", "n"}, answers: slow, starts: noDelay,
 			want: []time.Duration{7*time.Minute + 55*time.Second, 8*time.Minute + 55*time.Second, 9*time.Minute + 55*time.Second},
 		},
 		{

@@ -124,9 +124,8 @@ var differences = []difference{
 		is:  func(s sample) bool { return !s.mirror && s.owner == "custom DaemonSet" && s.tolerates },
 	},
 	{
-		why:  "a pod of a DaemonSet that does not tolerate our taint is not created again",
-		ours: true,
-		is:   func(s sample) bool { return !s.mirror && !finished(s) && s.owner == "DaemonSet" && !s.tolerates },
+		why: "a pod of a DaemonSet that does not tolerate our taint is not created again", ours: true,
+		is: func(s sample) bool { return !s.mirror && !finished(s) && s.owner == "DaemonSet" && !s.tolerates },
 	},
 }
 

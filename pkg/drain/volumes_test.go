@@ -87,10 +87,7 @@ func TestVolumeWait(t *testing.T) {
 			name: "a volume that is never detached, until the deadline", cfg: volumeConfig, timeout: time.Minute, want: time.Minute, left: true,
 			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
 		},
-		{
-			name: "VolumeTimeout 0", cfg: defaults, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
-		},
+		{name: "VolumeTimeout 0", cfg: defaults, timeout: time.Hour, want: 10 * time.Second, objects: []runtime.Object{newAttachment("a", "n", "pv-a")}},
 		{
 			name: "a volume of a pod that stays", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second, requests: 1,
 			objects: []runtime.Object{newAttachment("d", "n", "pv-d"), newDaemonPod("data"), newClaim("data", "pv-d")},

@@ -76,8 +76,7 @@ func TestConditionRetries(t *testing.T) {
 		},
 		{
 			name: "an invalid write is given up at once", answer: failing(1, invalid), do: (*conditionFixture).drained,
-			wrote:   []string{"0s True Drained: empty (since 0s)"},
-			reports: []string{"0s gave up n: " + invalid.Error()},
+			wrote: []string{"0s True Drained: empty (since 0s)"}, reports: []string{"0s gave up n: " + invalid.Error()},
 		},
 		{
 			name: "a node that is gone is forgotten", answer: failing(1, apierrors.NewNotFound(nodeResource, "n")),
@@ -137,8 +136,7 @@ func TestConditionsAtTheEndOfRun(t *testing.T) {
 		reports []string
 	}{
 		{
-			name:  "a final condition is written",
-			do:    func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.drained() },
+			name: "a final condition is written", do: func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.drained() },
 			wrote: []string{"0s False Draining: 3 left (since 0s)", "0s True Drained: empty (since 0s)"},
 		},
 		{
@@ -162,9 +160,8 @@ func TestConditionsAtTheEndOfRun(t *testing.T) {
 			reports: []string{"0s write the condition of node n: no answer", "0s gave up n: no answer"},
 		},
 		{
-			name:  "a condition that is not final is left to the next process",
-			do:    func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.draining(2) },
-			wrote: []string{"0s False Draining: 3 left (since 0s)"},
+			name: "a condition that is not final is left to the next process",
+			do:   func(b *conditionFixture) { b.draining(3); synctest.Wait(); b.draining(2) }, wrote: []string{"0s False Draining: 3 left (since 0s)"},
 		},
 		{name: "a report after the end is not written", do: func(b *conditionFixture) { b.stop(); b.drained() }, wrote: nil},
 	}

@@ -201,10 +201,8 @@ func TestConditionWrites(t *testing.T) {
 			want: []string{"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)"},
 		},
 		{
-			name: "a second drain of a node has a new transition time",
-			node: func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
-			do:   func(b *conditionFixture) { b.draining(3) },
-			want: []string{"0s False Draining: 3 left (since 0s)"},
+			name: "a second drain of a node has a new transition time", node: func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
+			do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"},
 		},
 		{
 			name: "another node with the same name is ignored",
@@ -235,8 +233,7 @@ func TestConditionWrites(t *testing.T) {
 		{
 			name: "uncordoning removes the condition of an earlier process once",
 			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
-			do:   func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() },
-			want: []string{"0s removed"},
+			do:   func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() }, want: []string{"0s removed"},
 		},
 		{name: "uncordoning a node without a condition writes nothing", do: func(b *conditionFixture) { b.uncordon() }},
 		{

@@ -127,10 +127,7 @@ func TestCordonPatch(t *testing.T) {
 			"what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
 			`{"metadata":{` + mark(`["taint","cordon"]`) + `},"spec":{` + cordon + `}}`,
 		},
-		{
-			"a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults,
-			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
-		},
+		{"a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
 		{
 			"the mark of another instance with the same node name is replaced",
 			newNode(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","added":["taint"]}`)), defaults,
