@@ -73,14 +73,6 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "trigger version dev\n" {
-		t.Errorf("exit code %d: %q, %q", code, stdout.String(), stderr.String())
-	}
-}
-
 // TestFailures: an error is printed, and sets the exit code.
 func TestFailures(t *testing.T) {
 	t.Parallel()

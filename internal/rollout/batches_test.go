@@ -199,9 +199,7 @@ func TestBatches(t *testing.T) {
 				tt.change(&cfg)
 			}
 			expect(t, runGroup(t.Context(), t, cfg, a, view), tt.want, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			a.expectCalls(t, tt.calls)
 		})
 	}
 }
@@ -216,9 +214,7 @@ func TestInterruptedWhileACallFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was restored")
-		if got := strings.Join(a.calls, " "); got != "Mark i-1 Lower" {
-			t.Errorf("unexpected calls %q", got)
-		}
+		a.expectCalls(t, "Mark i-1 Lower")
 	})
 }
 

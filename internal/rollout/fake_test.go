@@ -60,6 +60,13 @@ func instance(id, version string) refresh.Instance {
 	}
 }
 
+// draining is an outdated instance whose node is draining.
+func draining(id string) refresh.Instance {
+	i := instance(id, "1")
+	i.State = "Terminating:Wait"
+	return i
+}
+
 // called records a call, and returns its error.
 func (a *fakeAWS) called(method string, args ...any) error {
 	method = fmt.Sprint(append([]any{method}, args...)...)
@@ -332,4 +339,57 @@ func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, view Cl
 func runInBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// scenario is a rollout of three instances, and what is expected of it. Only want must be set.
+type scenario struct {
+	change func(*Config)
+	before func(*fakeAWS)
+	script func(a *fakeAWS, reads int) // runs before each read of the group
+	stop   time.Duration               // until the interrupt
+	want   report.Outcome
+	words  []string // in the message
+	calls  string
+}
+
+func (s scenario) run(t *testing.T, cfg Config) {
+	t.Helper()
+	a := newFakeAWS(3)
+	if s.before != nil {
+		s.before(a)
+	}
+	if s.script != nil {
+		a.script = func(reads int) { s.script(a, reads) }
+	}
+	if s.change != nil {
+		s.change(&cfg)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if s.stop > 0 {
+		defer time.AfterFunc(s.stop, cancel).Stop()
+	}
+	expect(t, runGroup(ctx, t, cfg, a, nil), s.want, s.words...)
+	a.expectCalls(t, s.calls)
+}
+
+// expectCalls fails the test unless these calls were made, in this order. Reads are not among them.
+func (a *fakeAWS) expectCalls(t *testing.T, want string) {
+	t.Helper()
+	if got := strings.Join(a.calls, " "); got != want {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+}
+
+// expect fails the test unless the group ended so, with all of the words in its message.
+func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) {
+	t.Helper()
+	if g.Outcome != want {
+		t.Errorf("outcome %q (%s), want %q", g.Outcome, g.Message, want)
+	}
+	for _, word := range words {
+		if !strings.Contains(g.Message, word) {
+			t.Errorf("message lacks %q: %s", word, g.Message)
+		}
+	}
 }

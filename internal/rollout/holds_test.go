@@ -1,9 +1,7 @@
 package rollout
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,25 +13,13 @@ import (
 func TestSuspend(t *testing.T) {
 	earlier := map[string]string{"node-drainer.io/suspended": "AZRebalance"}
 	stays := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
-	for name, tt := range map[string]struct {
-		change func(*Config)
-		before func(*fakeAWS)
-		script func(*fakeAWS, int)
-		stop   time.Duration
-		want   report.Outcome
-		words  []string
-		calls  string
-	}{
+	for name, s := range map[string]scenario{
 		"until the end": {
 			script: succeedAt(4), want: report.Done, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"until it has failed": {
-			script: func(a *fakeAWS, reads int) {
-				if reads == 4 {
-					a.status(refresh.StatusFailed, "no progress")
-				}
-			},
-			want: report.Failed, calls: "Suspend AZRebalance Start Release AZRebalance",
+			script: statusAt(4, refresh.StatusFailed),
+			want:   report.Failed, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"not allowed: the rollout continues": {
 			before: func(a *fakeAWS) { a.errs["Suspend AZRebalance"] = []error{errors.New("AccessDenied")} },
@@ -50,9 +36,7 @@ func TestSuspend(t *testing.T) {
 			change: func(c *Config) { c.Timeout = time.Minute },
 			script: func(a *fakeAWS, reads int) {
 				if succeedAt(4)(a, reads); reads == 4 {
-					old := instance("i-1", "1")
-					old.State = "Terminating:Wait"
-					a.group.Instances = append(a.group.Instances, old)
+					a.group.Instances = append(a.group.Instances, draining("i-1"))
 				}
 			},
 			want: report.TimedOut, calls: "Suspend AZRebalance Start Release AZRebalance",
@@ -72,11 +56,11 @@ func TestSuspend(t *testing.T) {
 			stop: time.Minute, want: report.Interrupted, words: stays, calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is rolled back": {
-			script: setStatus(refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: stays,
+			script: statusAt(4, refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: stays,
 			calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is cancelled: nothing more is replaced": {
-			script: setStatus(refresh.StatusCancelling), stop: time.Minute, want: report.Interrupted,
+			script: statusAt(4, refresh.StatusCancelling), stop: time.Minute, want: report.Interrupted,
 			calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"another refresh continues, for which it was suspended": {
@@ -97,36 +81,10 @@ func TestSuspend(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg := newFakeAWS(3), defaults()
+			cfg := defaults()
 			cfg.Suspend = []string{"AZRebalance"}
-			if tt.before != nil {
-				tt.before(a)
-			}
-			if tt.change != nil {
-				tt.change(&cfg)
-			}
-			if tt.script != nil {
-				a.script = func(reads int) { tt.script(a, reads) }
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if tt.stop > 0 {
-				defer time.AfterFunc(tt.stop, cancel).Stop()
-			}
-			expect(t, runGroup(ctx, t, cfg, a, nil), tt.want, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			s.run(t, cfg)
 		})
-	}
-}
-
-// setStatus is the script of a refresh that has the status from the fourth read.
-func setStatus(status string) func(*fakeAWS, int) {
-	return func(a *fakeAWS, reads int) {
-		if reads == 4 {
-			a.status(status, "")
-		}
 	}
 }
 
@@ -151,9 +109,7 @@ func TestCancelAndRollbackRelease(t *testing.T) {
 			if _, err := New(cfg, a, a, nil, told).Act(t.Context(), tt.do); err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			a.expectCalls(t, tt.calls)
 			expect(t, told.last.Groups[0], told.last.Groups[0].Outcome, tt.words...)
 		})
 	}
@@ -167,7 +123,5 @@ func TestResumeReleases(t *testing.T) {
 	if got, err := New(defaults(), a, a, nil, &recorder{}).Act(t.Context(), ActResume); got != report.Done || err != nil {
 		t.Errorf("outcome %q, %v", got, err)
 	}
-	if got := strings.Join(a.calls, " "); got != "Resume Release AZRebalance,ScheduledActions" {
-		t.Errorf("unexpected calls %q", got)
-	}
+	a.expectCalls(t, "Resume Release AZRebalance,ScheduledActions")
 }

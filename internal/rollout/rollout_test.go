@@ -20,9 +20,8 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 		view := &fakeCluster{drains: map[string]string{}}
 		a.script = func(reads int) {
 			succeedAt(3)(a, reads)
-			if old := instance("i-1", "1"); reads >= 3 {
-				old.State = "Terminating:Wait"
-				a.group.Instances = append(a.group.Instances[:1], old)
+			if reads >= 3 {
+				a.group.Instances = append(a.group.Instances[:1], draining("i-1"))
 			}
 			view.mu.Lock()
 			defer view.mu.Unlock()
@@ -65,21 +64,6 @@ func TestQueuedGroupsAreReadAgain(t *testing.T) {
 	})
 }
 
-// TestInterruptedWhileWaitingForAnother: the refresh of another client is not cancelled.
-func TestInterruptedWhileWaitingForAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, cfg := newFakeAWS(3), defaults()
-		cfg.OnConflict, cfg.OnInterrupt = Wait, Cancel
-		a.begin("r-9", &refresh.Source{Template: template("1")})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "no instance refresh was started")
-		if len(a.calls) > 0 {
-			t.Errorf("unexpected calls %q", a.calls)
-		}
-	})
-}
-
 // TestInterruptedWhileDraining: the refresh has ended, and one that was started after it is not cancelled.
 func TestInterruptedWhileDraining(t *testing.T) {
 	for _, how := range []Interrupt{Cancel, Rollback, Detach} {
@@ -89,9 +73,7 @@ func TestInterruptedWhileDraining(t *testing.T) {
 			a.group.Source.Template.Version = "1"
 			a.script = func(reads int) {
 				if succeedAt(3)(a, reads); reads == 3 {
-					old := instance("i-1", "1")
-					old.State = "Terminating:Wait"
-					a.group.Instances = append(a.group.Instances, old)
+					a.group.Instances = append(a.group.Instances, draining("i-1"))
 					a.begin("r-9", &refresh.Source{Template: template("1")})
 				}
 			}
@@ -102,27 +84,9 @@ func TestInterruptedWhileDraining(t *testing.T) {
 			if strings.Contains(g.Message, "r-1 continues") {
 				t.Errorf("the message says that a refresh continues: %s", g.Message)
 			}
-			if got := strings.Join(a.calls, " "); got != "Start" {
-				t.Errorf("unexpected calls %q", got)
-			}
+			a.expectCalls(t, "Start")
 		})
 	}
-}
-
-// TestRefreshInProgressButNotListed: AWS refuses a start because a refresh is in progress, but lists none
-// yet. The start is retried a few times.
-func TestRefreshInProgressButNotListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, cfg := newFakeAWS(3), defaults()
-		cfg.Timeout = time.Minute
-		for range 100 {
-			a.errs["Start"] = append(a.errs["Start"], refresh.ErrInProgress)
-		}
-		expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Error, "in progress")
-		if n := len(a.calls); n > maxFailures {
-			t.Errorf("%d attempts to start", n)
-		}
-	})
 }
 
 // TestRefreshEndsBetweenTwoReads: a refresh was under way when the group was described, and had ended when
@@ -148,9 +112,7 @@ func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 				t.Fatal(err)
 			}
 			expect(t, told.last.Groups[0], report.Done, "1 instance replaced")
-			if len(a.calls) > 0 {
-				t.Errorf("unexpected calls %q", a.calls)
-			}
+			a.expectCalls(t, "")
 		})
 	}
 }
@@ -233,9 +195,7 @@ func TestAllAfterKill(t *testing.T) {
 				a.status(refresh.StatusSuccessful, "")
 			}
 			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			a.expectCalls(t, tt.calls)
 		})
 	}
 }
