@@ -57,10 +57,8 @@ func TestWithoutCluster(t *testing.T) {
 			if s == nil {
 				t.Fatal(refused)
 			}
-			p := newProgram(nil, nil, &stderr)
-			p.settings = s
 			c := &clients{config: rollout.Config{}}
-			err := p.connectKubernetes(t.Context(), c)
+			err := connector{stderr: &stderr, settings: s}.connectKubernetes(t.Context(), c)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}

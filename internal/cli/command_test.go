@@ -27,7 +27,7 @@ func read(t *testing.T, environ []string, args ...string) (s *settings, asked op
 	var out, errs bytes.Buffer
 	p := newProgram(environ, &out, &errs)
 	p.perform = func(_ context.Context, v operation) (int, error) {
-		s, asked = p.settings, v
+		s, asked = p.executor.settings, v
 		return 0, nil
 	}
 	if code := p.run(t.Context(), args); (code == 0) != (s != nil) || (code == 0) != (errs.Len() == 0) {
