@@ -11,6 +11,38 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
+// scenario is a rollout of three instances, and what is expected of it. Only want must be set.
+type scenario struct {
+	change func(*Config)
+	before func(*fakeAWS)
+	script func(a *fakeAWS, reads int) // runs before each read of the group
+	stop   time.Duration               // until the interrupt
+	want   report.Outcome
+	words  []string // in the message
+	calls  string
+}
+
+func (s scenario) run(t *testing.T, cfg Config) {
+	t.Helper()
+	a := newFakeAWS(3)
+	if s.before != nil {
+		s.before(a)
+	}
+	if s.script != nil {
+		a.script = func(reads int) { s.script(a, reads) }
+	}
+	if s.change != nil {
+		s.change(&cfg)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if s.stop > 0 {
+		defer time.AfterFunc(s.stop, cancel).Stop()
+	}
+	expect(t, runGroup(ctx, t, cfg, a, nil), s.want, s.words...)
+	a.expectCalls(t, s.calls)
+}
+
 // TestStalledDrainSaysWhy: a drain that makes progress does not stall; a stalled one is named with what its
 // node waits for.
 func TestStalledDrainSaysWhy(t *testing.T) {
