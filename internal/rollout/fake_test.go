@@ -333,16 +333,16 @@ func defaults() Config {
 }
 
 // runGroup runs the trigger, and returns how the group ended.
-func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, view Cluster) report.Group {
+func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, nodes Cluster) report.Group {
 	t.Helper()
-	told := &recorder{}
-	got, err := New(cfg, a, a, view, told).Run(ctx)
+	reports := &recorder{}
+	got, err := New(cfg, a, a, nodes, reports).Run(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := told.last.Groups[0]
-	if got != g.Outcome || told.ends != 1 {
-		t.Errorf("Run returned %q, the reporter got %q, %d times", got, g.Outcome, told.ends)
+	g := reports.last.Groups[0]
+	if got != g.Outcome || reports.ends != 1 {
+		t.Errorf("Run returned %q, the reporter got %q, %d times", got, g.Outcome, reports.ends)
 	}
 	return g
 }

@@ -12,7 +12,7 @@ import (
 // TestSuspend: processes are suspended for as long as the rollout runs.
 func TestSuspend(t *testing.T) {
 	earlier := map[string]string{"node-drainer.io/suspended": "AZRebalance"}
-	stays := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
+	suspended := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
 	for name, s := range map[string]scenario{
 		"until the end": {
 			script: succeedAt(4), want: report.Done, calls: "Suspend AZRebalance Start Release AZRebalance",
@@ -42,21 +42,21 @@ func TestSuspend(t *testing.T) {
 			want: report.TimedOut, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"timed out, and the refresh continues": {
-			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut, words: stays,
+			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut, words: suspended,
 			calls: "Suspend AZRebalance Start",
 		},
 		"detached": {
-			change: func(c *Config) { c.Wait = false }, want: report.Detached, words: stays, calls: "Suspend AZRebalance Start",
+			change: func(c *Config) { c.Wait = false }, want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"detached, and AWS does not list the refresh yet": {
 			change: func(c *Config) { c.Wait = false }, before: func(a *fakeAWS) { a.hidden = true },
-			want: report.Detached, words: stays, calls: "Suspend AZRebalance Start",
+			want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"interrupted, and the refresh continues": {
-			stop: time.Minute, want: report.Interrupted, words: stays, calls: "Suspend AZRebalance Start",
+			stop: time.Minute, want: report.Interrupted, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is rolled back": {
-			script: statusAt(4, refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: stays,
+			script: statusAt(4, refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: suspended,
 			calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is cancelled: nothing more is replaced": {
@@ -68,7 +68,7 @@ func TestSuspend(t *testing.T) {
 				a.begin("r-9", &refresh.Source{Template: template("1")})
 				a.group.Tags = earlier
 			},
-			want: report.Conflict, words: stays, calls: "",
+			want: report.Conflict, words: suspended, calls: "",
 		},
 		"interrupted, and the refresh is cancelled": {
 			change: func(c *Config) { c.OnInterrupt = Cancel }, stop: time.Minute, want: report.Interrupted,
@@ -102,15 +102,15 @@ func TestCancelAndRollbackRelease(t *testing.T) {
 		"without waiting for the end": {ActRollback, false, "Rollback", []string{"still suspended: AZRebalance;"}},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, told := newFakeAWS(1), defaults(), &recorder{}
+			a, cfg, reports := newFakeAWS(1), defaults(), &recorder{}
 			cfg.Wait = tt.wait
 			a.begin("r-1", &refresh.Source{Template: template("2")})
 			a.group.Tags = map[string]string{"node-drainer.io/suspended": "AZRebalance"}
-			if _, err := New(cfg, a, a, nil, told).Act(t.Context(), tt.do); err != nil {
+			if _, err := New(cfg, a, a, nil, reports).Act(t.Context(), tt.do); err != nil {
 				t.Fatal(err)
 			}
 			a.expectCalls(t, tt.calls)
-			expect(t, told.last.Groups[0], told.last.Groups[0].Outcome, tt.words...)
+			expect(t, reports.last.Groups[0], reports.last.Groups[0].Outcome, tt.words...)
 		})
 	}
 }

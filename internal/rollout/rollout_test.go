@@ -49,24 +49,24 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(1), defaults()
 		cfg.StallTimeout = 10 * time.Minute
-		view := &fakeCluster{drains: map[string]string{}}
+		nodes := &fakeCluster{drains: map[string]string{}}
 		a.script = func(reads int) {
 			succeedAt(3)(a, reads)
 			if reads >= 3 {
 				a.group.Instances = append(a.group.Instances[:1], draining("i-1"))
 			}
-			view.mu.Lock()
-			defer view.mu.Unlock()
+			nodes.mu.Lock()
+			defer nodes.mu.Unlock()
 			if left := 500 - reads; left > 3 { // 40 minutes
-				view.drains["i-1"] = strings.Repeat("x", left) + " pods left"
+				nodes.drains["i-1"] = strings.Repeat("x", left) + " pods left"
 			} else {
-				view.drains["i-1"] = "3 pods left: 3 wait for budget shop/api"
+				nodes.drains["i-1"] = "3 pods left: 3 wait for budget shop/api"
 			}
 		}
-		begun := time.Now()
-		expect(t, runGroup(t.Context(), t, cfg, a, view), report.Stalled,
+		started := time.Now()
+		expect(t, runGroup(t.Context(), t, cfg, a, nodes), report.Stalled,
 			"nothing has changed for 10m0s", "i-1 (node node-i-1: 3 pods left: 3 wait for budget shop/api)")
-		if took := time.Since(begun); took < 50*time.Minute {
+		if took := time.Since(started); took < 50*time.Minute {
 			t.Errorf("stalled after %v, although the drain made progress for 41 minutes", took)
 		}
 	})
@@ -76,7 +76,7 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 // hours later.
 func TestQueuedGroupsAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, told := newFakeAWS(1), &recorder{}
+		a, reports := newFakeAWS(1), &recorder{}
 		s := manyGroups{a, []string{"a", "b"}}
 		a.script = func(reads int) {
 			if reads == 10 { // group a is done, and there is a new version
@@ -87,7 +87,7 @@ func TestQueuedGroupsAreReadAgain(t *testing.T) {
 		}
 		cfg := defaults()
 		cfg.Timeout = time.Hour
-		if _, err := New(cfg, s, a, nil, told).Run(t.Context()); err != nil {
+		if _, err := New(cfg, s, a, nil, reports).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(a.targets); got != 2 || a.targets[1].Template.Version != "3" {
@@ -126,24 +126,24 @@ func TestInterruptedWhileDraining(t *testing.T) {
 func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 	for name, all := range map[string]bool{"what is outdated": false, "all": true} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, told := newFakeAWS(3), defaults(), &recorder{}
+			a, cfg, reports := newFakeAWS(3), defaults(), &recorder{}
 			cfg.All, cfg.Preferences.SkipMatching, cfg.Timeout = all, !all, time.Hour
-			begun := time.Now().Add(-time.Hour)
+			started := time.Now().Add(-time.Hour)
 			for n := range a.group.Instances {
-				a.group.Instances[n].Launched = begun.Add(-time.Hour)
+				a.group.Instances[n].Launched = started.Add(-time.Hour)
 			}
 			a.begin("r-1", &refresh.Source{Template: template("2")})
-			a.refreshes[0].Started = begun
+			a.refreshes[0].Started = started
 			a.script = func(reads int) {
 				if reads == 5 {
 					a.group.Instances = a.group.Instances[:3] // the last old instance has drained
 				}
 			}
 			s := &endingAWS{fakeAWS: a}
-			if _, err := New(cfg, s, a, nil, told).Run(t.Context()); err != nil {
+			if _, err := New(cfg, s, a, nil, reports).Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			expect(t, told.last.Groups[0], report.Done, "1 instance replaced")
+			expect(t, reports.last.Groups[0], report.Done, "1 instance replaced")
 			a.expectCalls(t, "")
 		})
 	}
@@ -176,24 +176,24 @@ func (h *endingAWS) Refreshes(ctx context.Context, group string) ([]refresh.Refr
 // it are neither replaced again nor counted as left.
 func TestAllAfterKill(t *testing.T) {
 	for name, tt := range map[string]struct {
-		before func(a *fakeAWS, begun time.Time)
+		before func(a *fakeAWS, started time.Time)
 		calls  string
 		words  []string
 	}{
 		"while the refresh runs": {
-			before: func(a *fakeAWS, begun time.Time) {
+			before: func(a *fakeAWS, started time.Time) {
 				a.begin("r-1", &refresh.Source{Template: template("2")})
-				a.refreshes[0].Started = begun
+				a.refreshes[0].Started = started
 			},
 			words: []string{"2 instances replaced"},
 		},
 		"while old instances drain": {
-			before: func(a *fakeAWS, begun time.Time) {
+			before: func(a *fakeAWS, started time.Time) {
 				a.begin("r-1", &refresh.Source{Template: template("2")})
-				a.refreshes[0].Started = begun
+				a.refreshes[0].Started = started
 				a.status(refresh.StatusSuccessful, "")
 				for n := range a.group.Instances {
-					if a.group.Instances[n].Launched.Before(begun) {
+					if a.group.Instances[n].Launched.Before(started) {
 						a.group.Instances[n].State = "Terminating:Wait"
 					}
 				}
@@ -207,19 +207,19 @@ func TestAllAfterKill(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg := newFakeAWS(3), defaults()
 			cfg.All, cfg.Preferences.SkipMatching, cfg.Timeout = true, false, time.Hour
-			begun := time.Now().Add(-time.Hour)
+			started := time.Now().Add(-time.Hour)
 			a.replaceAll("2")
 			for n := range a.group.Instances {
-				a.group.Instances[n].Launched = begun.Add(-24 * time.Hour)
+				a.group.Instances[n].Launched = started.Add(-24 * time.Hour)
 			}
-			a.group.Instances[0].Launched = begun.Add(time.Minute)
-			tt.before(a, begun)
+			a.group.Instances[0].Launched = started.Add(time.Minute)
+			tt.before(a, started)
 			a.script = func(reads int) {
 				if reads < 4 {
 					return
 				}
 				for n := range a.group.Instances {
-					if i := &a.group.Instances[n]; tt.calls != "" || i.Launched.Before(begun) {
+					if i := &a.group.Instances[n]; tt.calls != "" || i.Launched.Before(started) {
 						*i = instance(i.ID+"-new", "2")
 						i.Launched = time.Now()
 					}
