@@ -53,9 +53,9 @@ func TestWithoutCluster(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			s, _, refused := read(t, nil, strings.Fields("--asg workers "+tt.args)...)
+			s, _, rejected := read(t, nil, strings.Fields("--asg workers "+tt.args)...)
 			if s == nil {
-				t.Fatal(refused)
+				t.Fatal(rejected)
 			}
 			c := &clients{config: rollout.Config{}}
 			err := connector{stderr: &stderr, settings: s}.connectKubernetes(t.Context(), c)
