@@ -11,9 +11,9 @@ IMAGE       ?= node-drainer:$(VERSION)
 # The registry that the packed chart takes its image from, and where it is packed to.
 REGISTRY    ?=
 DIST        ?= dist
-# Flags of the benchmark; BENCH=--help tells them.
+# Flags of the benchmark; BENCH=--help lists them.
 BENCH       ?=
-# Flags of the chaos test; CHAOS=--help tells them.
+# Flags of the chaos test; CHAOS=--help lists them.
 CHAOS       ?=
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 # For another platform than this machine's, or for several.
@@ -34,10 +34,13 @@ LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 # Where the programs run; what is linked differs.
 SYSTEMS  := linux darwin windows
 
+# The packages with tests that need more than Go. The files of these tests begin with //go:build e2e.
+E2E = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd internal pkg test | sed 's|^|./|')))
+
 comma := ,
 space := $() $()
-# How each builder builds IMAGE. Several platforms are a manifest to buildah. It is told them one after the other,
-# because it would take several in any order, and the order is part of the digest.
+# How each builder builds IMAGE. For several platforms buildah makes a manifest. Its platforms are built one after the
+# other: built at once they would be added in any order, and the order is part of the digest.
 image_flags    = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg CREATED=$(CREATED) \
 	--build-arg SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(IMAGE_FLAGS)
 image_docker   = docker buildx build --tag $(IMAGE) $(addprefix --platform=,$(PLATFORM)) $(image_flags) .
@@ -57,17 +60,26 @@ image_manifest = buildah rmi $(IMAGE) 2>/dev/null || true; \
 help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the programs into bin/.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
-# Not from Go's cache of results, which does not know that some tests build and run the programs.
+# Go reuses a result while neither the test nor a file that it reads has changed. That is sound here: these tests run no
+# program but themselves.
 .PHONY: test
-test: deps-test cluster ## Run all tests, with the race detector. The first run builds a control plane.
-	$(GO) test -race -count=1 -p 2 -timeout 60m ./...
-	$(GO) -C test/alerts test -count=1 ./...
+test: ## Run the tests that need nothing but Go, with the race detector.
+	$(GO) test -race ./...
+	$(GO) -C test/alerts test ./...
+
+# Not from Go's cache of results, which does not know what these tests run.
+.PHONY: test-e2e
+test-e2e: deps-test cluster ## Run what needs a control plane, Helm, the AWS CLI or buildah. The first run builds the control plane.
+	$(GO) test -race -tags e2e -count=1 -p 2 -timeout 20m $(E2E)
+
+.PHONY: test-all
+test-all: test test-e2e ## Run all tests.
 
 .PHONY: lint
 lint: ## Run golangci-lint. The first run compiles it, for some minutes.
@@ -76,10 +88,10 @@ lint: ## Run golangci-lint. The first run compiles it, for some minutes.
 	cd test/alerts && $(GO) tool -modfile=../../tools/go.mod golangci-lint run ./...
 
 .PHONY: verify
-verify: verify-tidy verify-format verify-generated verify-licenses verify-release vet arch lint vuln ## Check all that is no test: modules, format, lint, licenses, generated files.
+verify: verify-tidy verify-format verify-generated verify-licenses verify-release vet arch lint vuln ## Check modules, format, lint, licenses and generated files.
 
 .PHONY: demo
-demo: ## Drain a node before your eyes: a real control plane, a simulated AWS, the agent.
+demo: ## Watch a node being drained: a real control plane, a simulated AWS, the agent.
 	@$(GO) run ./test/demo
 
 ##@ More
@@ -101,10 +113,12 @@ image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux
 	@test -n "$(CONTAINER)" || { echo "make image: install buildah or docker" >&2; exit 1; }
 	$(image_$(CONTAINER))
 
+# The flags are those of .goreleaser.yaml.
 .PHONY: sbom
-sbom: build bin/tools/sbom ## Write what is in the programs into dist/, as CycloneDX bills of materials.
+sbom: build bin/tools/cyclonedx-gomod ## Write what is linked into the programs to dist/, as CycloneDX SBOMs.
 	mkdir -p dist
-	for program in agent trigger; do bin/tools/sbom bin/$$program dist/$$program.cdx.json $(VERSION); done
+	for program in agent trigger; do bin/tools/cyclonedx-gomod bin -json -std -noserial -notimestamp \
+		-version=$(VERSION) -output=dist/$$program.cdx.json bin/$$program; done
 
 .PHONY: notices
 notices: bin/tools/go-licenses ## Collect the licenses of what is linked into bin/licenses, for the archives of a release.
@@ -131,11 +145,11 @@ terraform: ## Check the Terraform module against the AWS provider, which is down
 	done
 
 .PHONY: generate
-generate: ## Write the generated files anew.
+generate: ## Write the generated files again.
 	$(GO) generate ./...
 
 .PHONY: cluster
-cluster: ## Build the control plane that tests and demo run (20 minutes the first time), or find it.
+cluster: ## Build the control plane of the e2e tests and the demo (20 minutes the first time), or find it.
 	$(GO) run ./test/cluster/cmd/cluster build
 
 .PHONY: clean
@@ -145,13 +159,13 @@ clean: ## Remove what was built here; the control plane stays in the user's cach
 ##@ Parts of the above
 
 .PHONY: deps-test
-deps-test: ## Install what tests run beside Go: the AWS CLI, and buildah.
+deps-test: ## Install what make test-e2e runs: the AWS CLI, and buildah.
 	@missing=; test -x /usr/bin/aws || missing=awscli; command -v buildah >/dev/null || missing="$$missing buildah"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get install -y $$missing || { apt-get update && apt-get install -y $$missing; } || true; \
 	fi; \
 	if [ ! -x /usr/bin/aws ] && ! aws --version >/dev/null 2>&1; then \
-		echo "make test: the tests run the AWS CLI (aws), which is not on PATH: apt-get install awscli" >&2; \
+		echo "make test-e2e: the tests run the AWS CLI (aws), which is not on PATH: apt-get install awscli" >&2; \
 		exit 1; \
 	fi
 
@@ -161,7 +175,7 @@ arch: ## Hold the import table.
 
 .PHONY: vet
 vet: ## Run go vet.
-	$(GO) vet ./...
+	$(GO) vet -tags e2e ./...
 
 .PHONY: format
 format: ## Format all Go files and sort their imports.
@@ -177,14 +191,14 @@ verify-format:
 	@unformatted=$$($(TOOL) gofumpt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not formatted, run make format:\n%s\n' "$$unformatted" >&2; exit 1; fi
 
-# Compares all files as they lie here before and after, so that it does not mind work that is not committed, and needs
-# no list of what is generated.
+# Compares all files before and after, so that uncommitted work does not matter, and no list of generated files is
+# needed.
 .PHONY: verify-generated
 verify-generated:
 	@old=$$(mktemp) new=$$(mktemp); trap 'rm -f "$$old" "$$new"' EXIT; \
 	sums() { git ls-files -z --cached --others --exclude-standard | xargs -0 sha256sum 2>/dev/null || true; }; \
 	sums >"$$old"; $(MAKE) --no-print-directory generate; sums >"$$new"; \
-	diff "$$old" "$$new" >/dev/null || { diff "$$old" "$$new" | sed -n 's/^> [0-9a-f]*  /stale, written anew, commit it: /p' >&2; exit 1; }
+	diff "$$old" "$$new" >/dev/null || { diff "$$old" "$$new" | sed -n 's/^> [0-9a-f]*  /stale, written again, commit it: /p' >&2; exit 1; }
 
 .PHONY: verify-licenses
 verify-licenses: bin/tools/go-licenses
@@ -198,16 +212,15 @@ verify-release:
 	$(GO) tool -modfile=tools/actionlint/go.mod actionlint
 	$(GO) -C tools/release test ./...
 
-# Built, because what it says depends on GOOS, and so would how go tool builds it.
+# Built first, because GOOS changes what it reports, and go tool would build it for that GOOS.
 bin/tools/go-licenses: tools/licenses/go.mod tools/licenses/go.sum
 	$(GO) build -modfile=tools/licenses/go.mod -o $@ github.com/google/go-licenses/v2
 
-.PHONY: bin/tools/sbom
-bin/tools/sbom:
-	$(GO) -C tools/release build -o $(CURDIR)/$@ ./sbom
+bin/tools/cyclonedx-gomod: tools/sbom/go.mod tools/sbom/go.sum
+	$(GO) build -modfile=tools/sbom/go.mod -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
-# govulncheck ends with 3 when it has found something; any other failure is that it cannot be had, or cannot reach its
-# database. The hosted CI sets VULN=required, so that there it is never skipped.
+# govulncheck exits with 3 when it has found something. With any other code it could not be installed, or could not reach
+# its database. The hosted CI sets VULN=required, so that it is never skipped there.
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities, where their database can be reached.
 	@echo "govulncheck $(GOVULNCHECK)"; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; status=0; \

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -22,8 +22,9 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 )
 
 // How long Kubernetes and the instance metadata may take to answer at the start.
@@ -32,11 +33,17 @@ const (
 	metadataTimeout = 500 * time.Millisecond
 )
 
+// reader reads groups from Auto Scaling, and what their instances are launched from, from EC2.
+type reader struct {
+	*autoscaling.Reader
+	*ec2.LaunchReader
+}
+
 // clients are those of AWS and Kubernetes, and the configuration completed from them.
 type clients struct {
 	config  rollout.Config
-	reader  *refresh.Reader
-	groups  *autoscaling.Client
+	reader  reader
+	writer  *autoscaling.Writer
 	view    rollout.Cluster // nil without Kubernetes.
 	tainter rollout.Tainter // nil without Kubernetes.
 	close   func()
@@ -60,8 +67,9 @@ func (k connector) connect(ctx context.Context, op operation) (*clients, error) 
 	}
 	cfg.Logger = logging.Nop{}
 	cfg.Retryer = newRetryer
-	c := &clients{config: k.settings.config(), groups: autoscaling.NewFromConfig(cfg), close: func() {}}
-	c.reader = refresh.NewReader(c.groups, ec2.NewFromConfig(cfg))
+	groups := awsautoscaling.NewFromConfig(cfg)
+	c := &clients{config: k.settings.config(), writer: autoscaling.NewWriter(groups), close: func() {}}
+	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
 	if op != opRun && op != opPlan && op != opStatus {
 		return c, nil
 	}

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
-	"github.com/node-drainer/node-drainer/test/chart"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 
@@ -122,27 +122,6 @@ func TestDocsExamples(t *testing.T) {
 	}
 }
 
-// TestDocsCronJobs: the variables of the CronJobs of the pages are valid.
-func TestDocsCronJobs(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for _, install := range docs.Installs(t) {
-		for _, o := range install.Objects {
-			var job batchv1.CronJob
-			if o.GetKind() != "CronJob" {
-				continue
-			} else if err := chart.Find(install.Objects, "CronJob", o.GetName(), &job); err != nil {
-				t.Fatal(err)
-			}
-			found++
-			accepted(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
-		}
-	}
-	if found < 2 {
-		t.Errorf("only %d CronJobs were found", found)
-	}
-}
-
 // TestDocsPermissions: the table has the calls of the trigger, and nothing else.
 func TestDocsPermissions(t *testing.T) {
 	t.Parallel()
@@ -151,21 +130,21 @@ func TestDocsPermissions(t *testing.T) {
 		service string
 		calls   reflect.Type
 	}{
-		{"autoscaling", reflect.TypeFor[refresh.GroupsAPI]()},
-		{"autoscaling", reflect.TypeFor[refresh.ChangesAPI]()},
-		{"ec2", reflect.TypeFor[refresh.InstancesAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.GroupsAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.ChangesAPI]()},
+		{"ec2", reflect.TypeFor[ec2.LaunchAPI]()},
 	} {
 		for method := range api.calls.Methods() {
 			called[api.service+":"+method.Name] = true
 		}
 	}
 	want := slices.Sorted(maps.Keys(called))
-	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Permissions\n")
-	table, _, _ := strings.Cut(section, "\n\nWhat ")
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/iam.md"], "\n## What the trigger may do\n")
+	table, _, _ := strings.Cut(section, "\n\nFor ")
 	named := regexp.MustCompile(`\b(?:autoscaling|ec2):[A-Z]\w+`).FindAllString(table, -1)
 	slices.Sort(named)
 	if named = slices.Compact(named); !slices.Equal(named, want) {
-		t.Errorf("the table in docs/trigger.md has %q, the trigger calls %q", named, want)
+		t.Errorf("the table in docs/iam.md has %q, the trigger calls %q", named, want)
 	}
 }
 

@@ -132,7 +132,7 @@ func (k *recorder) End(r report.Rollout) {
 
 // trigger returns a Trigger, which can change groups.
 func (c *clients) trigger(r report.Reporter) *rollout.Trigger {
-	t := rollout.New(c.config, c.reader, refresh.NewWriter(c.groups), c.view, r)
+	t := rollout.New(c.config, c.reader, c.writer, c.view, r)
 	t.Taints(c.tainter)
 	return t
 }

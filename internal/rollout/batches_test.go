@@ -124,7 +124,7 @@ func TestBatches(t *testing.T) {
 					a.group.Instances[0].Healthy = false
 				}
 			},
-			want: report.Stalled, words: []string{"1 old instance to go: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
+			want: report.Stalled, words: []string{"1 old instance to terminate: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
 		},
 		"every launch is abandoned": {
 			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
@@ -136,7 +136,7 @@ func TestBatches(t *testing.T) {
 				old.Healthy, abandoned.State, coming.State = false, "Terminating", "Pending:Wait"
 				a.group.Instances = append([]refresh.Instance{old}, a.group.Instances[1], a.group.Instances[2], abandoned, coming)
 			},
-			want: report.Stalled, words: []string{"1 new instance to come"}, calls: "Mark i-1",
+			want: report.Stalled, words: []string{"1 new instance to enter service"}, calls: "Mark i-1",
 		},
 		"the cluster is not the group's": {
 			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true }, change: func(c *Config) { c.Timeout = time.Hour },
@@ -181,7 +181,7 @@ func TestBatches(t *testing.T) {
 			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
 			want:   report.Stalled, calls: "Mark i-1",
-			words: []string{"waiting for 1 node to be ready: i-1-new", "no further ones are marked"},
+			words: []string{"waiting for 1 node to become ready: i-1-new", "no further ones are marked"},
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// held is what the eviction API answers for a pod whose budget allows no disruption.
-func held(retryAfter int) error {
+// blockedError is what the eviction API answers for a pod whose budget allows no disruption.
+func blockedError(retryAfter int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type:    policyv1.DisruptionBudgetCause,
@@ -48,64 +48,46 @@ func TestAnswers(t *testing.T) {
 		delete Outcome
 		pause  time.Duration // after the first failure; the default is a second
 	}{
-		{name: "accepted", evict: Accepted, delete: Forced, pause: settleTime},
-		{name: "404: gone", err: apierrors.NewNotFound(podResource, "a"), evict: Accepted, delete: Forced, pause: settleTime},
+		{name: "accepted", evict: Accepted, delete: Forced, pause: podUpdateTimeout},
+		{name: "404: gone", err: apierrors.NewNotFound(podResource, "a"), evict: Accepted, delete: Forced, pause: podUpdateTimeout},
 		{
 			name:  "409: another pod has its name now",
 			err:   apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")),
-			evict: Accepted, delete: Forced, pause: settleTime,
+			evict: Accepted, delete: Forced, pause: podUpdateTimeout,
 		},
-		{name: "429 with the cause: its budget", err: held(0), evict: Blocked, delete: Deferred},
+		{name: "429 with the cause: its budget", err: blockedError(0), evict: Blocked, delete: Deferred},
 		{
-			name: "429 with the cause, of a budget still being processed", err: held(10),
+			name: "429 with the cause, of a budget still being processed", err: blockedError(10),
 			evict: Blocked, delete: Deferred, pause: 10 * time.Second,
 		},
-		{
-			name: "429 without the cause: the API server's own limits", err: apierrors.NewTooManyRequests("busy", 0),
-			evict: Deferred, delete: Deferred,
-		},
-		{
-			name: "429 that says for how long", err: apierrors.NewTooManyRequests("busy", 7),
-			evict: Deferred, delete: Deferred, pause: 7 * time.Second,
-		},
+		{name: "429 without the cause: the API server's own limits", err: apierrors.NewTooManyRequests("busy", 0), evict: Deferred, delete: Deferred},
+		{name: "429 that says for how long", err: apierrors.NewTooManyRequests("busy", 7), evict: Deferred, delete: Deferred, pause: 7 * time.Second},
 		{name: "500: two budgets", err: twoBudgets(), evict: Blocked, delete: Deferred},
-		{
-			name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")),
-			evict: Deferred, delete: Deferred,
-		},
-		{
-			name: "400: the server takes no such eviction", err: apierrors.NewBadRequest("not an Eviction"),
-			evict: Refused, delete: Denied,
-		},
+		{name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")), evict: Deferred, delete: Deferred},
+		{name: "400: the server takes no such eviction", err: apierrors.NewBadRequest("not an Eviction"), evict: Refused, delete: Denied},
 		{
 			name: "403: the agent may not, or a webhook forbids it",
 			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused,
 			delete: Denied,
 		},
-		{
-			name:  "422: the pod cannot be",
-			err:   apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil),
-			evict: Refused, delete: Denied,
-		},
+		{name: "422: the pod cannot be", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), evict: Refused, delete: Denied},
 		{name: "401: a token was being renewed", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},
 		{name: "408", err: apierrors.NewTimeoutError("slow", 0), evict: Deferred, delete: Deferred},
 		{
 			name: "504 after too many conflicts on a budget", err: apierrors.NewTimeoutError("conflicts", 10),
 			evict: Deferred, delete: Deferred, pause: 10 * time.Second,
 		},
-		{
-			name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred,
-		},
+		{name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred},
 		{name: "no answer in time", err: fmt.Errorf("post: %w", expired.Err()), evict: Deferred, delete: Deferred},
 		{name: "connection refused", err: refusedConnection(t), evict: Deferred, delete: Deferred},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			outcome, why := evicted(tt.err)
+			outcome, why := evictionOutcome(tt.err)
 			if outcome != tt.evict {
 				t.Errorf("eviction: got %s (%s), want %s", outcome, why, tt.evict)
 			}
-			if got, _ := forced(tt.err); got != tt.delete {
+			if got, _ := deletionOutcome(tt.err); got != tt.delete {
 				t.Errorf("deletion: got %s, want %s", got, tt.delete)
 			}
 			next := Removal{}.next(outcome, why, tt.err, t0)
@@ -160,9 +142,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 				`"The disruption budget b needs 2 healthy pods and has 2 currently"}]},"code":429}`,
 			Blocked, "The disruption budget b needs 2 healthy pods and has 2 currently",
 		},
-		{
-			"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, "",
-		},
+		{"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,7 +155,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 				_, _ = w.Write([]byte(tt.body))
 			}))
 			defer server.Close()
-			outcome, why := evicted(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
+			outcome, why := evictionOutcome(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
 			if outcome != tt.want || why != tt.why {
 				t.Errorf("got %s %q, want %s %q", outcome, why, tt.want, tt.why)
 			}
@@ -194,14 +174,14 @@ func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
 		}
 		now = try.Next
 	}
-	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Why != "" {
+	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Message != "" {
 		t.Errorf("success does not forgive: %+v", try)
 	}
 }
 
 func TestAPodThatItsBudgetHoldsHasNoPauseOfItsOwn(t *testing.T) {
 	r := Removal{Pod: Pod{Try: Try{Failures: 3}}, Budget: "x/b"}
-	if diff := cmp.Diff(Try{Last: Blocked, Why: "held"}, r.next(Blocked, "held", held(10), t0)); diff != "" {
+	if diff := cmp.Diff(Try{Last: Blocked, Message: "held"}, r.next(Blocked, "held", blockedError(10), t0)); diff != "" {
 		t.Error(diff)
 	}
 }

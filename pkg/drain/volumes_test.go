@@ -46,9 +46,9 @@ func bound(claim, volume string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-var withVolumes = but(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
+var volumeConfig = withConfig(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
 
-func (w *world) detach(name string) {
+func (w *fixture) detach(name string) {
 	w.t.Helper()
 	resource := storagev1.SchemeGroupVersion.WithResource("volumeattachments")
 	if err := w.client.Tracker().Delete(resource, "", name); err != nil {
@@ -68,106 +68,92 @@ func TestADrainWaitsForTheVolumesOfItsPods(t *testing.T) {
 		requests int // for claims
 	}{
 		{
-			name: "until they are detached", cfg: withVolumes, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
+			name: "until they are detached", cfg: volumeConfig, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
 			objects: []runtime.Object{attachment("a", "n", "pv-a")},
 		},
 		{
-			name: "but not for those of other nodes", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
+			name: "but not for those of other nodes", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
 			objects: []runtime.Object{attachment("a", "other", "pv-a")},
 		},
 		{
-			name: "nor for those that no PersistentVolume stands for", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
+			name: "nor for those that no PersistentVolume stands for", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
 			objects: []runtime.Object{attachment("a", "n", "")},
 		},
 		{
-			name: "not longer than configured", cfg: withVolumes, timeout: time.Hour, want: 130 * time.Second, left: true,
+			name: "not longer than configured", cfg: volumeConfig, timeout: time.Hour, want: 130 * time.Second, left: true,
 			objects: []runtime.Object{attachment("a", "n", "pv-a")},
 		},
 		{
-			name: "not beyond the deadline", cfg: withVolumes, timeout: time.Minute, want: time.Minute, left: true,
+			name: "not beyond the deadline", cfg: volumeConfig, timeout: time.Minute, want: time.Minute, left: true,
 			objects: []runtime.Object{attachment("a", "n", "pv-a")},
 		},
 		{
-			name: "not at all if that is configured", cfg: usual, timeout: time.Hour, want: 10 * time.Second,
+			name: "not at all if that is configured", cfg: defaults, timeout: time.Hour, want: 10 * time.Second,
 			objects: []runtime.Object{attachment("a", "n", "pv-a")},
 		},
 		{
-			name: "not for those of pods that stay", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second, requests: 1,
+			name: "not for those of pods that stay", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second, requests: 1,
 			objects: []runtime.Object{attachment("d", "n", "pv-d"), daemon("data"), bound("data", "pv-d")},
 		},
 		{
-			name: "but for the others beside them", cfg: withVolumes, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
+			name: "but for the others beside them", cfg: volumeConfig, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
 			objects:  []runtime.Object{attachment("d", "n", "pv-d"), attachment("a", "n", "pv-a"), daemon("data"), bound("data", "pv-d")},
 			requests: 1,
 		},
 		{
-			name: "and for one whose claim cannot be read", cfg: withVolumes, timeout: time.Hour, want: 130 * time.Second, left: true,
+			name: "and for one whose claim cannot be read", cfg: volumeConfig, timeout: time.Hour, want: 130 * time.Second, left: true,
 			objects: []runtime.Object{attachment("d", "n", "pv-d"), daemon("lost")}, requests: 1,
 		},
 		{
-			name: "no claim is read if nothing is attached", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
+			name: "no claim is read if nothing is attached", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
 			objects: []runtime.Object{daemon("data"), bound("data", "pv-d")},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tt.cfg, append(tt.objects, running("a"))...)
-				wait := w.drain(tt.timeout)
-				if tt.detach > 0 {
-					elapse(tt.detach)
-					w.detach("a")
-				}
-				report, err := wait()
-				if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
-					t.Errorf("got %+v, %v, want %v", report, err, tt.want)
-				}
-				if w.was("volumes left") != tt.left {
-					t.Errorf("the observer was told %q", w.told)
-				}
-				claims := 0
-				for _, a := range w.client.Actions() {
-					if a.Matches("get", "persistentvolumeclaims") {
-						claims++
-					}
-				}
-				if claims != tt.requests {
-					t.Errorf("claims were read %d times, want %d", claims, tt.requests)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			w := newFixture(t, tt.cfg, append(tt.objects, running("a"))...)
+			wait := w.drain(tt.timeout)
+			if tt.detach > 0 {
+				elapse(tt.detach)
+				w.detach("a")
+			}
+			report, err := wait()
+			if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
+				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
+			}
+			if left := w.countRecords("volumes left") > 0; left != tt.left {
+				t.Errorf("volumes were left: %v, want %v", left, tt.left)
+			}
+			if claims := w.countRequests("get", "persistentvolumeclaims"); claims != tt.requests {
+				t.Errorf("claims were read %d times, want %d", claims, tt.requests)
+			}
 		})
 	}
 }
 
 func TestVolumesAreWaitedForFromTheInstantWhenTheNodeIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withVolumes, running("a"), attachment("a", "n", "pv-a"))
+		w := newFixture(t, volumeConfig, running("a"), attachment("a", "n", "pv-a"))
 		wait := w.drain(time.Hour)
 		elapse(time.Minute)
-		if err := w.client.Tracker().Add(running("late")); err != nil {
-			t.Fatal(err)
-		}
+		w.add(running("late"))
 		report, err := wait()
 		if err != nil || report.Total != 2 || report.Took.Round(time.Second) != 190*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.was("0 of 1 left [1 volumes are still attached]") {
-			t.Errorf("the observer was told %q", w.told)
-		}
+		w.expect(t, "0 of 1 left [1 volumes are still attached]")
 	})
 }
 
 func TestALoadBalancerAndVolumesAreWaitedForTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := withVolumes
+		cfg := volumeConfig
 		cfg.LoadBalancerWait = 2 * time.Minute
-		w := newWorld(t, cfg, running("a"), attachment("a", "n", "pv-a"))
+		w := newFixture(t, cfg, running("a"), attachment("a", "n", "pv-a"))
 		report, err := w.drain(time.Hour)()
 		if err != nil || report.Took.Round(time.Second) != 130*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.was("[load balancers are given time to let the node go 1 volumes are still attached]") {
-			t.Errorf("the observer was told %q", w.told)
-		}
+		w.expect(t, "[waiting for load balancers to deregister the node 1 volumes are still attached]")
 	})
 }
 
@@ -176,32 +162,30 @@ func TestADrainBeginsWithoutTheRightToWatchVolumesOnlyIfItWaitsForNone(t *testin
 		name string
 		cfg  Config
 		want bool
-	}{{"volumes are waited for", withVolumes, false}, {"they are not", usual, true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, usual)
-				w.cancel(nil)
-				w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewForbidden(podResource, "", nil)
-				})
-				d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
-				if err != nil {
-					t.Fatal(err)
-				}
-				done := make(chan struct{})
-				go func() { d.Run(t.Context()); close(done) }()
-				t.Cleanup(func() { <-done })
-				elapse(time.Second)
-				if got := d.Synced(); got != tt.want {
-					t.Errorf("synced: got %v", got)
-				}
+	}{{"volumes are waited for", volumeConfig, false}, {"they are not", defaults, true}} {
+		virtual(t, tt.name, func(t *testing.T) {
+			w := newFixture(t, defaults)
+			w.cancel(nil)
+			w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(podResource, "", nil)
 			})
+			d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() { d.Run(t.Context()); close(done) }()
+			t.Cleanup(func() { <-done })
+			elapse(time.Second)
+			if got := d.Synced(); got != tt.want {
+				t.Errorf("synced: got %v", got)
+			}
 		})
 	}
 }
 
 func TestStripAttachmentKeepsWhatIsRead(t *testing.T) {
-	got, err := stripAttachment(attachment("a", "n", "pv-a"))
+	got, err := trimAttachment(attachment("a", "n", "pv-a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +194,7 @@ func TestStripAttachmentKeepsWhatIsRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if other, err := stripAttachment("no attachment"); err != nil || other != "no attachment" {
+	if other, err := trimAttachment("no attachment"); err != nil || other != "no attachment" {
 		t.Errorf("got %v, %v", other, err)
 	}
 }

@@ -25,19 +25,19 @@ func TestProtect(t *testing.T) {
 		node *corev1.Node
 		want string
 	}{
-		{"a new node", object(), both},
-		{"a node that is protected is not patched", object(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
-		{"what somebody else has put stays", object(annotated(scaleDownDisabled, "true")), ""},
-		{"also if it allows it", object(annotated(scaleDownDisabled, "false")), ""},
-		{"what somebody has taken off is put again", object(annotated(ScaleDownOwner, "old")), both},
+		{"a new node", newNode(), both},
+		{"a node that is protected is not patched", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
+		{"what somebody else has put stays", newNode(annotated(scaleDownDisabled, "true")), ""},
+		{"also if it allows it", newNode(annotated(scaleDownDisabled, "false")), ""},
+		{"what somebody has taken off is put again", newNode(annotated(ScaleDownOwner, "old")), both},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			golden(t, protect(tt.node, "workers"), tt.want)
-			kept, err := strip(tt.node)
+			golden(t, protectPatch(tt.node, "workers"), tt.want)
+			kept, err := trim(tt.node)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, protect(kept.(*corev1.Node), "workers"), tt.want)
+			golden(t, protectPatch(kept.(*corev1.Node), "workers"), tt.want)
 		})
 	}
 }
@@ -49,23 +49,23 @@ func TestUnprotect(t *testing.T) {
 		want string
 	}{
 		{
-			"both annotations go", object(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
+			"both annotations go", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
 			`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
 		},
 		{
-			"a value that somebody has changed stays", object(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
+			"a value that somebody has changed stays", newNode(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
 			`{"metadata":{"annotations":{"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
 		},
-		{"what somebody else has put stays", object(annotated(scaleDownDisabled, "true")), ""},
-		{"a node that is not protected is not patched", object(), ""},
+		{"what somebody else has put stays", newNode(annotated(scaleDownDisabled, "true")), ""},
+		{"a node that is not protected is not patched", newNode(), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			golden(t, unprotect(tt.node), tt.want)
-			kept, err := strip(tt.node)
+			golden(t, unprotectPatch(tt.node), tt.want)
+			kept, err := trim(tt.node)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, unprotect(kept.(*corev1.Node)), tt.want)
+			golden(t, unprotectPatch(kept.(*corev1.Node)), tt.want)
 		})
 	}
 }
@@ -73,10 +73,10 @@ func TestUnprotect(t *testing.T) {
 func TestProtectAndUnprotectOverTheAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(
-			object(annotated("other", "x")),
-			object(annotated(scaleDownDisabled, "true"), func(n *corev1.Node) { n.Name, n.UID, n.Spec.ProviderID = "theirs", "uid-2", "" }),
+			newNode(annotated("other", "x")),
+			newNode(annotated(scaleDownDisabled, "true"), func(n *corev1.Node) { n.Name, n.UID, n.Spec.ProviderID = "theirs", "uid-2", "" }),
 		)
-		n := watched(t, client, usual)
+		n := watched(t, client, defaults)
 		found, _ := n.Find(instance)
 		for _, want := range []bool{true, false} {
 			if news, err := n.Protect(t.Context(), found, "workers"); news != want || err != nil {

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package chart_test
 
 import (
@@ -23,16 +25,6 @@ const (
 	least    = "config.clusterName=prod,image.registry=registry.example.com,config.queue.url=" + queueURL
 )
 
-// ours is the chart's folder.
-func ours(t *testing.T) string {
-	t.Helper()
-	path, err := chart.Path()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // render returns what the chart makes as the release node-drainer in the namespace agents.
 func render(t *testing.T, args ...string) []unstructured.Unstructured {
 	t.Helper()
@@ -41,20 +33,6 @@ func render(t *testing.T, args ...string) []unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return objects
-}
-
-// setups are the values files of the chart, by their names.
-func setups(t *testing.T) map[string]string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(ours(t), "ci", "*-values.yaml"))
-	if err != nil || len(files) < 2 {
-		t.Fatalf("%d values files, %v", len(files), err)
-	}
-	named := map[string]string{}
-	for _, file := range files {
-		named[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = file
-	}
-	return named
 }
 
 func TestLint(t *testing.T) {
@@ -132,15 +110,6 @@ func TestThePackedChart(t *testing.T) {
 		"config.clusterName=prod,config.queue.url="+queueURL)
 	if want := `image: "registry.example.com:5000/x/node-drainer/node-drainer:`; err != nil || !strings.Contains(out, want) {
 		t.Errorf("the packed chart has no %s; %v", want, err)
-	}
-}
-
-// TestNoSetupIsMissing: each file in testdata is of a set-up that is there.
-func TestNoSetupIsMissing(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("testdata/*")
-	if err != nil || len(files) != 2*len(setups(t)) {
-		t.Errorf("%q, for %d set-ups; %v", files, len(setups(t)), err)
 	}
 }
 

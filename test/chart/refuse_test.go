@@ -1,16 +1,14 @@
+//go:build e2e
+
 package chart_test
 
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/test/chart"
 )
@@ -25,8 +23,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"nothing is set", "", []string{
 			"config.clusterName is required: the name of this cluster, as the tags",
-			"config.queue.url is required: the URL of the SQS queue, as https://",
-			"image.registry is required: the registry that has the image, as registry.example.com",
+			"config.queue.url is required: the URL of the SQS queue, such as https://",
+			"image.registry is required: the registry of the image, such as registry.example.com",
 		}},
 		{"an image of no registry", least + ",image.registry=", []string{"image.registry is required"}},
 		{"a value that there is not", least + ",config.drain.atDeadlin=leave", []string{
@@ -46,26 +44,26 @@ func TestRefusals(t *testing.T) {
 		{"no ARN", least + ",serviceAccount.roleARN=node-drainer", []string{"at '/serviceAccount/roleARN': 'node-drainer' does not match pattern"}},
 		{"no digest", least + ",image.digest=latest", []string{"at '/image/digest': 'latest' does not match pattern"}},
 		{"replicas that all work", least + ",config.leader.election=false", []string{
-			"config.leader.election is false: with more than one of replicas, all would do the same work",
+			"config.leader.election is false, and replicas is more than 1: all replicas would do the same work",
 		}},
 		{"a toleration of everything", least + ",tolerations[0].operator=Exists", []string{
-			"tolerations[0] has no key, so it tolerates every taint, also that of a node that is going: name a key",
+			"tolerations[0] has no key, so it tolerates every taint, including that of terminating nodes: set a key",
 		}},
 		{"a toleration of our taint", least + ",tolerations[0].key=node-drainer.io/terminating", []string{
 			"tolerations[0] tolerates config.node.taintKey",
 		}},
 		{"a ServiceAccount that nobody names", least + ",serviceAccount.create=false", []string{
-			"serviceAccount.create is false, and serviceAccount.name does not say which ServiceAccount there is",
+			"serviceAccount.create is false: set serviceAccount.name to an existing ServiceAccount",
 		}},
 		{"a role for a ServiceAccount of others", least + ",serviceAccount.create=false,serviceAccount.name=x," +
 			"serviceAccount.roleARN=arn:aws:iam::123456789012:role/x", []string{
-			"serviceAccount.create is false: roleARN and annotations are only for a ServiceAccount that the chart makes",
+			"serviceAccount.create is false: roleARN and annotations apply only to a ServiceAccount that the chart creates",
 		}},
 		{"the same for the trigger", least + ",trigger.enabled=true,trigger.tolerations[0].operator=Exists", []string{
 			"trigger.tolerations[0] has no key",
 		}},
 		{"no alert", least + ",metrics.prometheusRule.disabled[0]=NodeDrainerAbsend", []string{
-			"metrics.prometheusRule.disabled names NodeDrainerAbsend, which is none of NodeDrainerAbsent, ",
+			"metrics.prometheusRule.disabled: unknown alert NodeDrainerAbsend; the alerts are NodeDrainerAbsent, ",
 		}},
 		{"a flag that there is not", least + "," + cronJob + "asgs=workers", []string{
 			"at '/trigger/cronJobs/x/options': additional properties 'asgs' not allowed",
@@ -74,16 +72,16 @@ func TestRefusals(t *testing.T) {
 			"at '/trigger/cronJobs/x/options/mode': value must be one of 'refresh', 'unhealthy'",
 		}},
 		{"a rollout of nothing", least + "," + cronJob + "mode=refresh", []string{
-			"trigger.cronJobs.x.options names no groups: set asg, cluster or tag",
+			"trigger.cronJobs.x.options selects no groups: set asg, cluster or tag",
 		}},
 		{"taints without the right to", least + "," + cronJob + "cluster=prod," + cronJob + "taintOutdated=soft", []string{
-			"trigger.cronJobs.x.options.taintOutdated needs trigger.taintNodes: true",
+			"trigger.cronJobs.x.options.taintOutdated requires trigger.taintNodes: true",
 		}},
 		{
 			"a CronJob's name that is too long",
 			least + "," + strings.ReplaceAll(cronJob, ".x.", ".replace-old-nodes-of-batch.") + "cluster=prod",
 			[]string{
-				"trigger.cronJobs.replace-old-nodes-of-batch: its name must be of lower-case letters, digits and hyphens, and no more",
+				"trigger.cronJobs.replace-old-nodes-of-batch: the name must consist of at most 20 lower-case letters, digits and hyphens",
 			},
 		},
 		{"a CronJob without a schedule", least + ",trigger.cronJobs.x.options.cluster=prod", []string{
@@ -189,90 +187,4 @@ func changed(value any) any {
 		return []any{map[string]any{"name": "other"}}
 	}
 	return "other"
-}
-
-// leaves returns the paths of all values that are no maps with something in them.
-func leaves(values map[string]any, above []string) [][]string {
-	var all [][]string
-	for key, value := range values {
-		at := append(slices.Clone(above), key)
-		if below, ok := value.(map[string]any); ok && len(below) > 0 {
-			all = append(all, leaves(below, at)...)
-		} else {
-			all = append(all, at)
-		}
-	}
-	return all
-}
-
-func lookup(values map[string]any, at []string) (value any, ok bool) {
-	for i, key := range at {
-		if value, ok = values[key]; !ok || i == len(at)-1 {
-			return value, ok
-		}
-		values, _ = value.(map[string]any)
-	}
-	return nil, false
-}
-
-func readYAML(t *testing.T, file string) map[string]any {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.UnmarshalStrict(text, &values); err != nil {
-		t.Fatal(err)
-	}
-	return values
-}
-
-// TestEachValueThereIs: a value that a template asks for is in values.yaml.
-func TestEachValueThereIs(t *testing.T) {
-	t.Parallel()
-	values := readYAML(t, filepath.Join(ours(t), "values.yaml"))
-	templates, err := filepath.Glob(filepath.Join(ours(t), "templates", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := 0
-	for _, file := range templates {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`\.Values\.([A-Za-z.]+)`).FindAllStringSubmatch(string(text), -1) {
-			asked++
-			if _, ok := lookup(values, strings.Split(m[1], ".")); !ok {
-				t.Errorf("%s asks for %s", filepath.Base(file), m[1])
-			}
-		}
-	}
-	if asked < 30 {
-		t.Errorf("the templates ask for %d values", asked)
-	}
-}
-
-// TestEachValueIsDocumented: each value has a row in the chart's README that says what it is for.
-func TestEachValueIsDocumented(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(ours(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := regexp.MustCompile(`(?m)^\| ([a-zA-Z.]+) \| (\w+) \| .* \| (.*) \|$`).FindAllStringSubmatch(string(page), -1)
-	described := map[string]bool{}
-	for _, row := range rows {
-		described[row[1]] = len(row[3]) > 5
-	}
-	for _, at := range leaves(readYAML(t, filepath.Join(ours(t), "values.yaml")), nil) {
-		documented := false
-		for i := range at {
-			documented = documented || described[strings.Join(at[:i+1], ".")]
-		}
-		if !documented {
-			t.Errorf("%s is not documented", strings.Join(at, "."))
-		}
-	}
 }

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/node-drainer/node-drainer/internal/config"
-	"github.com/node-drainer/node-drainer/test/chart"
+	"github.com/node-drainer/node-drainer/test/agentrules"
 )
 
 // guides are the pages that a newcomer follows from the first line to the last.
@@ -42,27 +41,6 @@ func TestEveryCommandIsAccountedFor(t *testing.T) {
 					guide, block.Mark, block.Text)
 			}
 		}
-	}
-}
-
-// TestTheHelmCommands: the chart takes the values that pages give it, from the command line and in files, and what
-// it makes of them is a configuration of the agent without mistakes.
-func TestTheHelmCommands(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for _, install := range Installs(t) {
-		var agent appsv1.Deployment
-		if chart.Find(install.Objects, "Deployment", "node-drainer", &agent) != nil {
-			continue // a command that shows only a part
-		}
-		found++
-		env := append(Environment(agent.Spec.Template.Spec), "POD_NAMESPACE=agents")
-		if _, err := config.ReadAgent(env); err != nil {
-			t.Errorf("%s: %v", install.Page, err)
-		}
-	}
-	if found < 4 {
-		t.Errorf("only %d installations were found", found)
 	}
 }
 
@@ -131,26 +109,12 @@ func TestTheSettings(t *testing.T) {
 // trigger do, and no other.
 func TestTheRules(t *testing.T) {
 	t.Parallel()
-	objects, err := chart.Render(t.Context(), "node-drainer", "node-drainer", "--set",
-		"config.clusterName=prod,image.registry=registry.example.com,config.queue.url="+queue+
-			",trigger.enabled=true,trigger.taintNodes=true")
-	if err != nil {
-		t.Fatal(err)
-	}
 	granted := set{}
-	for _, o := range objects {
-		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
-			continue
-		}
-		var role rbacv1.ClusterRole
-		if err := chart.Find(objects, o.GetKind(), o.GetName(), &role); err != nil {
-			t.Fatal(err)
-		}
-		who := "agent"
-		if strings.Contains(o.GetName(), "-trigger:") {
-			who = "trigger"
-		}
-		for _, rule := range role.Rules {
+	for who, rules := range map[string][]rbacv1.PolicyRule{ // test/chart compares them with the chart.
+		"agent":   append(agentrules.All(), agentrules.Own()...),
+		"trigger": append(agentrules.Trigger(), agentrules.TriggerTaints()...),
+	} {
+		for _, rule := range rules {
 			for _, verb := range rule.Verbs {
 				granted.with(who + " " + verb + " " + rule.Resources[0])
 			}

@@ -95,7 +95,7 @@ func TestEveryVariableExists(t *testing.T) {
 	for _, v := range config.Variables() {
 		known[v.Name] = true
 	}
-	prefixed := regexp.MustCompile(`\b(?:TRIGGER|CLUSTER|LISTEN|POD|SWEEP|DRY|QUEUE|EVENT|HOOK|NODE|DRAIN|LAUNCH|LEADER|LOG)` +
+	prefixed := regexp.MustCompile(`\b(?:TRIGGER|CLUSTER|LISTEN|POD|RESYNC|DRY|QUEUE|EVENT|HOOK|NODE|DRAIN|LAUNCH|LEADER|LOG)` +
 		`_[A-Z_]*[A-Z]\b`)
 	spelled := regexp.MustCompile(`^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$`)
 	held(t, func(name, page string, spans []string) {
@@ -210,8 +210,8 @@ func TestEveryValueExists(t *testing.T) {
 // TestEveryTargetExists: what a page tells make to do is a target.
 func TestEveryTargetExists(t *testing.T) {
 	t.Parallel()
-	there := find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([a-z-]+):`)
-	command := regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
+	there := find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([a-z0-9-]+):`)
+	command := regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)`)
 	held(t, func(name, page string, spans []string) {
 		for _, block := range append(Blocks(page, "sh"), Blocks(page, "")...) {
 			spans = append(spans, block.Commands()...)

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -246,7 +248,7 @@ func TestLaunchFromTheWarmPool(t *testing.T) {
 	node, a := w.launch()
 	w.change(node, func(n *corev1.Node) {
 		n.Annotations[mark] = fmt.Sprintf(`{"instance":%q,"reason":"lifecycle-terminating","hook":"workers/drain",`+
-			`"since":"2026-01-02T03:04:05Z","put":["taint","cordon"]}`, a.InstanceID)
+			`"since":"2026-01-02T03:04:05Z","added":["taint","cordon"]}`, a.InstanceID)
 		n.Spec.Unschedulable = true
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: taint, Effect: corev1.TaintEffectNoSchedule},
 			corev1.Taint{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule})
@@ -305,7 +307,7 @@ func TestLaunchWhileTheAPIServerIsStopped(t *testing.T) {
 	node, a := w.launch()
 	agent.waitLog("waiting for the node to become ready", "node", node)
 	w.must(w.cluster.Stop(w.ctx))
-	agent.waitLog("step failed, retrying", "operation", "ask what the node lacks")
+	agent.waitLog("step failed, retrying", "operation", "check the readiness of the node")
 	w.assertHeld()
 	w.must(w.cluster.StartAgain(w.ctx))
 	w.must(w.cluster.MarkReady(w.ctx, node))

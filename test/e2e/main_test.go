@@ -1,3 +1,5 @@
+//go:build e2e
+
 // Package e2e runs the built programs as processes against a real control plane and a simulated AWS.
 package e2e
 

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -336,7 +338,7 @@ func TestMarkOnALivingNode(t *testing.T) {
 	node, instance := w.node()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"unschedulable":true,"taints":[`+
 		`{"key":%q,"value":"lifecycle-terminating","effect":"NoSchedule"},{"key":"theirs","effect":"NoSchedule"}]}}`, mark,
-		fmt.Sprintf(`{"instance":%q,"reason":"lifecycle-terminating","since":"2026-01-02T03:04:05Z","put":["taint"]}`, instance), taint)
+		fmt.Sprintf(`{"instance":%q,"reason":"lifecycle-terminating","since":"2026-01-02T03:04:05Z","added":["taint"]}`, instance), taint)
 	_, err := w.cluster.Client().CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.must(err)
 	w.startAgent("RESYNC_INTERVAL=1s").waitLog("node uncordoned", "node", node)

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -308,7 +310,7 @@ func TestUnhealthyWaitsForReady(t *testing.T) {
 	run := f.trigger("--asg", group, "--mode", "unhealthy")
 	f.waitGone(1)
 	f.waitCompleted(f.gone()[0])
-	run.waitOutput(`1 node to be ready`)
+	run.waitOutput(`1 node to become ready`)
 	if n := changing(f.aws)["SetInstanceHealth"]; n != 1 {
 		t.Errorf("%d instances were marked while the new node was not ready", n)
 	}

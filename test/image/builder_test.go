@@ -1,3 +1,5 @@
+//go:build e2e
+
 package image
 
 import (
@@ -23,7 +25,7 @@ RUN go version
 
 // newBuilder makes the storage and, as localhost/go, a stand-in for the image that Go builds in: this machine's own
 // Go and /usr, mounted. It shares Go's caches, which are what makes building twice affordable. The test is skipped
-// where buildah is not installed or may not do its work; make test installs it where it can.
+// where buildah is not installed or may not do its work; make test-e2e installs it where it can.
 func newBuilder(t *testing.T) *builder {
 	t.Helper()
 	if _, err := exec.LookPath("buildah"); err != nil {

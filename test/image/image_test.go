@@ -1,3 +1,5 @@
+//go:build e2e
+
 // Package image holds the tests of the container image: built from the Dockerfile as a release builds it, looked
 // into, and run.
 package image

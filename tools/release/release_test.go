@@ -37,6 +37,20 @@ func TestGoreleaser(t *testing.T) {
 	}
 }
 
+// TestSBOM: make sbom writes the same as a release does.
+func TestSBOM(t *testing.T) {
+	project, err := config.Load("../../.goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`\B-\w+`)
+	recipe := regexp.MustCompile(`(?s)bin/tools/cyclonedx-gomod (bin .*?); done`).FindString(read(t, "../../Makefile"))
+	args := strings.Join(project.SBOMs[0].Args, " ")
+	if got, want := flags.FindAllString(args, -1), flags.FindAllString(recipe, -1); !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("the flags of a release are %q, those of make sbom %q", got, want)
+	}
+}
+
 // TestGoreleaserVersion holds the goreleaser that releases to the one that the configuration is checked with.
 func TestGoreleaserVersion(t *testing.T) {
 	m := regexp.MustCompile(`goreleaser/v2 (v\S+)`).FindStringSubmatch(read(t, "go.mod"))
@@ -51,8 +65,8 @@ func TestGoreleaserVersion(t *testing.T) {
 var (
 	uses   = regexp.MustCompile(`uses:\s*(.*)`)
 	pinned = regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	makes  = regexp.MustCompile(`\bmake ([a-z-]+)`)
-	target = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	makes  = regexp.MustCompile(`\bmake ([a-z0-9-]+)`)
+	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
 
 // faults tells what is wrong with a workflow: an action that is named by a tag, which its owner, or whoever robs

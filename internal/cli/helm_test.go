@@ -1,0 +1,166 @@
+//go:build e2e
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/test/chart"
+	"github.com/node-drainer/node-drainer/test/docs"
+)
+
+// sample returns a value that the option takes, as the chart's values have it.
+func sample(o *option) any {
+	var one any = "i-0123456789abcdef0" // which is a name, and a key, and an id
+	switch {
+	case len(o.values) > 0:
+		one = o.values[0]
+	case o.kind == "":
+		one = true
+	case o.kind == "DURATION":
+		one = "5m"
+	case o.kind == "N" || o.kind == "VERSION":
+		one = 3
+	case strings.HasPrefix(o.kind, "PERCENT"):
+		one = 100
+	case o.kind == "N|N%":
+		one = "20%"
+	case o.kind == "ARN":
+		one = "arn:aws:iam::123456789012:role/rollouts"
+	case o.kind == "PROCESS":
+		one = "AZRebalance"
+	}
+	if o.many {
+		return []any{one}
+	}
+	return one
+}
+
+// cronJob returns the CronJob that the chart renders for options.
+func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
+	t.Helper()
+	values, err := json.Marshal(map[string]any{
+		"config": map[string]any{"clusterName": "prod", "queue": map[string]any{"url": "https://sqs.example.com/1/q"}},
+		"image":  map[string]any{"registry": "registry.example.com"},
+		"trigger": map[string]any{
+			"enabled": true, "taintNodes": true,
+			"cronJobs": map[string]any{"x": map[string]any{"schedule": "@daily", "options": options}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.json")
+	if err := os.WriteFile(file, values, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := chart.Render(t.Context(), "node-drainer", "agents", "--values", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made batchv1.CronJob
+	if err := chart.Find(objects, "CronJob", "node-drainer-x", &made); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestChartOptionsSetVariables: an option of a CronJob sets the variable of its flag, in a valid form, also
+// if it is false or 0.
+func TestChartOptionsSetVariables(t *testing.T) {
+	t.Parallel()
+	options, want := map[string]any{}, map[string]bool{}
+	p := newProgram(nil, nil, nil)
+	for _, o := range p.options() {
+		options[camel(o.name)] = sample(o)
+		want[o.variable()] = true
+	}
+	options["pin"], options["parallelAsgs"] = false, 0
+	got, environ := map[string]bool{}, map[string]string{}
+	for _, e := range cronJob(t, options).Spec.JobTemplate.Spec.Template.Spec.Containers[0].Env {
+		if strings.HasPrefix(e.Name, prefix) {
+			got[e.Name], environ[e.Name] = true, e.Value
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the variables (-want +got):\n%s", diff)
+	}
+	for _, o := range p.options() {
+		if as, err := o.parse(environ); err != nil || as != o.variable() {
+			t.Errorf("%s=%s: %v", o.variable(), environ[o.variable()], err)
+		}
+	}
+	if environ["TRIGGER_PIN"] != "false" || environ["TRIGGER_PARALLEL_ASGS"] != "0" {
+		t.Errorf("false or 0 is lost: %q", environ)
+	}
+}
+
+// TestChartCronJob: the variables of a CronJob make up the configuration.
+func TestChartCronJob(t *testing.T) {
+	t.Parallel()
+	var environ []string
+	made := cronJob(t, map[string]any{
+		"asg": []string{"workers", "batch"}, "mode": "unhealthy", "maxAge": "720h", "batch": 2, "surge": 2, "timeout": "4h",
+	})
+	for _, e := range made.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Env {
+		environ = append(environ, e.Name+"="+e.Value)
+	}
+	s, op, stderr := read(t, environ)
+	if s == nil || op != opRun {
+		t.Fatalf("operation %q, error %q", op, stderr)
+	}
+	if c := s.config(); len(c.Selection.Names) != 2 || c.Pace.Surge != 2 || c.MaxAge.Hours() != 720 {
+		t.Errorf("configuration %+v", c)
+	}
+}
+
+// TestChartExitCodes: every exit code of a rollout fails the Job at once, except that of an interrupt: that
+// pod is started again.
+func TestChartExitCodes(t *testing.T) {
+	t.Parallel()
+	var want []int32
+	for _, m := range regexp.MustCompile(`(?m)^ *([0-9]+)  `).FindAllStringSubmatch(report.ExitCodes(), -1) {
+		code, err := strconv.ParseInt(m[1], 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code != 0 && code != int64(report.Interrupted.ExitCode()) {
+			want = append(want, int32(code))
+		}
+	}
+	policy := cronJob(t, map[string]any{"cluster": "prod"}).Spec.JobTemplate.Spec.PodFailurePolicy
+	if diff := cmp.Diff(want, policy.Rules[1].OnExitCodes.Values); diff != "" {
+		t.Errorf("the codes that fail a Job (-the trigger's +the chart's):\n%s", diff)
+	}
+}
+
+// TestDocsCronJobs: the variables of the CronJobs of the pages are valid.
+func TestDocsCronJobs(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, install := range docs.Installs(t) {
+		for _, o := range install.Objects {
+			var job batchv1.CronJob
+			if o.GetKind() != "CronJob" {
+				continue
+			} else if err := chart.Find(install.Objects, "CronJob", o.GetName(), &job); err != nil {
+				t.Fatal(err)
+			}
+			found++
+			accepted(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d CronJobs were found", found)
+	}
+}

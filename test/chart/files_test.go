@@ -1,0 +1,133 @@
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+// ours is the chart's folder.
+func ours(t *testing.T) string {
+	t.Helper()
+	path, err := chart.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// setups are the values files of the chart, by their names.
+func setups(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(ours(t), "ci", "*-values.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d values files, %v", len(files), err)
+	}
+	named := map[string]string{}
+	for _, file := range files {
+		named[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = file
+	}
+	return named
+}
+
+// TestNoSetupIsMissing: each file in testdata is of a set-up that is there.
+func TestNoSetupIsMissing(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*")
+	if err != nil || len(files) != 2*len(setups(t)) {
+		t.Errorf("%q, for %d set-ups; %v", files, len(setups(t)), err)
+	}
+}
+
+// TestEachValueThereIs: a value that a template asks for is in values.yaml.
+func TestEachValueThereIs(t *testing.T) {
+	t.Parallel()
+	values := readYAML(t, filepath.Join(ours(t), "values.yaml"))
+	templates, err := filepath.Glob(filepath.Join(ours(t), "templates", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, file := range templates {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\.Values\.([A-Za-z.]+)`).FindAllStringSubmatch(string(text), -1) {
+			asked++
+			if _, ok := lookup(values, strings.Split(m[1], ".")); !ok {
+				t.Errorf("%s asks for %s", filepath.Base(file), m[1])
+			}
+		}
+	}
+	if asked < 30 {
+		t.Errorf("the templates ask for %d values", asked)
+	}
+}
+
+// TestEachValueIsDocumented: each value has a row in the chart's README that says what it is for.
+func TestEachValueIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(ours(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| ([a-zA-Z.]+) \| (\w+) \| .* \| (.*) \|$`).FindAllStringSubmatch(string(page), -1)
+	described := map[string]bool{}
+	for _, row := range rows {
+		described[row[1]] = len(row[3]) > 5
+	}
+	for _, at := range leaves(readYAML(t, filepath.Join(ours(t), "values.yaml")), nil) {
+		documented := false
+		for i := range at {
+			documented = documented || described[strings.Join(at[:i+1], ".")]
+		}
+		if !documented {
+			t.Errorf("%s is not documented", strings.Join(at, "."))
+		}
+	}
+}
+
+// leaves returns the paths of all values that are no maps with something in them.
+func leaves(values map[string]any, above []string) [][]string {
+	var all [][]string
+	for key, value := range values {
+		at := append(slices.Clone(above), key)
+		if below, ok := value.(map[string]any); ok && len(below) > 0 {
+			all = append(all, leaves(below, at)...)
+		} else {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+func lookup(values map[string]any, at []string) (value any, ok bool) {
+	for i, key := range at {
+		if value, ok = values[key]; !ok || i == len(at)-1 {
+			return value, ok
+		}
+		values, _ = value.(map[string]any)
+	}
+	return nil, false
+}
+
+func readYAML(t *testing.T, file string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}

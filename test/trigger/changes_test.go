@@ -1,0 +1,170 @@
+package trigger
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
+)
+
+func (a *account) resize(n int32) {
+	a.t.Helper()
+	_, err := a.autoScaling().SetDesiredCapacity(a.t.Context(), &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String(group), DesiredCapacity: aws.Int32(n),
+	})
+	a.must(err)
+}
+
+func (a *account) deleteGroup() {
+	a.t.Helper()
+	_, err := a.autoScaling().DeleteAutoScalingGroup(a.t.Context(), &autoscaling.DeleteAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(group), ForceDelete: aws.Bool(true),
+	})
+	a.must(err)
+}
+
+// TestGroupChangesDuringARollout: the rollout follows a group that another user scales, and reports one that another
+// user deletes. No launch ends before the change, so that the rollout cannot.
+func TestGroupChangesDuringARollout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(a *account)
+		code   int
+		says   string
+		size   int
+	}{
+		"scaled in":         {func(a *account) { a.resize(2) }, 0, `replaced`, 2},
+		"scaled out":        {func(a *account) { a.resize(6) }, 0, `replaced`, 6},
+		"scaled in to none": {func(a *account) { a.resize(0) }, 0, `replaced|outdated`, 0},
+		"deleted":           {(*account).deleteGroup, 1, group, 0},
+	} {
+		for _, mode := range []string{"refresh", "unhealthy"} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				t.Parallel()
+				a := newAccount(t, launchFirst(4))
+				a.holdLaunches()
+				r := a.trigger("--mode", mode)
+				r.waitOutput(`Pending:Wait`)
+				tt.change(a)
+				if tt.code == 0 {
+					a.releaseLaunches()
+				}
+				r.waitExit(tt.code, tt.says)
+				for _, i := range a.waitInService(group, tt.size) {
+					if i.Version != 2 {
+						t.Errorf("instance %s of version %d is in service", i.ID, i.Version)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestAWSFails: calls that fail are repeated, and a refresh is started once. What cannot be repeated is reported.
+func TestAWSFails(t *testing.T) {
+	expired := awsim.Fault{Code: "ExpiredToken", Message: "The security token included in the request is expired", Status: 403}
+	start := func(f awsim.Fault) awsim.Fault {
+		f.Action, f.Times = "StartInstanceRefresh", 1
+		return f
+	}
+	for name, tt := range map[string]struct {
+		fault  awsim.Fault
+		later  bool // The fault begins when the refresh is in progress.
+		code   int
+		says   []string
+		starts int
+	}{
+		"calls are throttled": {
+			fault: awsim.Fault{Service: "autoscaling", Code: "Throttling", Times: 6}, says: []string{`4 instances replaced`}, starts: 1,
+		},
+		"the credentials have expired": {fault: expired, code: 1, says: []string{`ExpiredToken`}},
+		"the credentials expire during the refresh": {
+			fault: expired, later: true, code: 1, says: []string{`ExpiredToken`, `goes on`, `run the same command again`}, starts: 1,
+		},
+		"the start is not answered": {
+			fault: start(awsim.Fault{Drop: true}), says: []string{`4 instances replaced`}, starts: 2,
+		},
+		"the start succeeds, and is not answered": {
+			fault: start(awsim.Fault{Drop: true, AfterApply: true}), says: []string{`4 instances replaced`}, starts: 2,
+		},
+		"the start succeeds, and is answered with an error": {
+			fault: start(awsim.Fault{Code: "InternalFailure", Status: 500, AfterApply: true}),
+			says:  []string{`4 instances replaced`}, starts: 2,
+		},
+		"the start is forbidden": {
+			fault: start(awsim.Fault{Code: "AccessDenied", Message: "is not authorized to perform", Status: 403}),
+			code:  1, says: []string{`not authorized`}, starts: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t, latest(4))
+			a.holdLaunches() // so that the refresh is in progress when a call is repeated
+			if !tt.later {
+				a.Inject(tt.fault)
+			}
+			r := a.trigger("--surge", "2")
+			if tt.later || tt.code == 0 {
+				r.waitOutput(`InProgress`)
+			}
+			if tt.later {
+				a.Inject(tt.fault)
+			} else if tt.code == 0 {
+				a.releaseLaunches()
+			}
+			r.waitExit(tt.code, tt.says...)
+			if n := a.RequestsBy(triggerKey)["autoscaling.StartInstanceRefresh"]; n != tt.starts {
+				t.Errorf("StartInstanceRefresh was called %d times, want %d", n, tt.starts)
+			}
+			if tt.code == 0 {
+				a.assertOneRefresh()
+			}
+		})
+	}
+}
+
+func (a *account) assertOneRefresh() {
+	a.t.Helper()
+	out, err := a.autoScaling().DescribeInstanceRefreshes(a.t.Context(), &autoscaling.DescribeInstanceRefreshesInput{
+		AutoScalingGroupName: aws.String(group),
+	})
+	a.must(err)
+	if n := len(out.InstanceRefreshes); n != 1 {
+		a.t.Errorf("%d refreshes were started, want 1", n)
+	}
+}
+
+// TestPolicies: what docs/iam.md gives the trigger for a feature is enough for it, without the other features.
+func TestPolicies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group     awsim.Group
+		documents []string
+		args      []string
+		says      string
+	}{
+		"plan":    {latest(2), nil, []string{"plan"}, `outdated`},
+		"refresh": {latest(2), []string{"iam/trigger-refresh"}, nil, `2 instances replaced`},
+		"refresh, suspend": {
+			latest(2), []string{"iam/trigger-refresh", "iam/trigger-suspend"}, []string{"--suspend", "AZRebalance"}, `resumed`,
+		},
+		"unhealthy": {launchFirst(2), []string{"iam/trigger-unhealthy"}, []string{"--mode", "unhealthy"}, `2 instances replaced`},
+		"unhealthy, surge": {
+			latest(2),
+			[]string{"iam/trigger-unhealthy", "iam/trigger-surge"},
+			[]string{"--mode", "unhealthy", "--surge", "1"},
+			`2 instances replaced`,
+		},
+		"pause": {latest(2), []string{"iam/trigger-suspend"}, []string{"pause"}, `InstanceRefresh`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t, tt.group)
+			granted, err := harness.FillPolicies("", append([]string{"iam/trigger-plan"}, tt.documents...)...)
+			a.must(err)
+			a.must(a.Allow("limited", granted...))
+			a.triggerWith([]string{"AWS_ACCESS_KEY_ID=limited"}, tt.args...).waitExit(0, tt.says)
+		})
+	}
+}

@@ -1,0 +1,322 @@
+package trigger
+
+import (
+	"bufio"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// TestExitCodes has one case for each exit code of docs/trigger.md, but 130: see TestInterrupts.
+func TestExitCodes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group  awsim.Group // at $Latest, if empty
+		args   []string
+		before func(a *account)
+		during func(a *account, r *run)
+		code   int
+		says   []string
+	}{
+		"done": {code: 0, says: []string{`4 instances replaced`}},
+		"nothing is outdated": {
+			args: []string{"--launch-template-version", "1"}, code: 0, says: []string{`no instance is outdated`},
+		},
+		"not waited for": {
+			args: []string{"--no-wait"}, before: (*account).holdLaunches, code: 0, says: []string{`goes on`, `trigger status`},
+		},
+		"refused by the preflight": {
+			before: func(a *account) { a.deleteHook(terminatingHook) }, code: 1, says: []string{`nothing was changed`, `hook`},
+		},
+		"no such group": {args: []string{"--asg", "wokers"}, code: 1, says: []string{`wokers`}},
+		"one group of two is refused, the other is replaced": {
+			args: []string{"--asg", "batch,workers", "--launch-template-version", "2"},
+			before: func(a *account) {
+				a.createGroup(awsim.Group{
+					Name: "batch", Max: 4, Desired: 1, LaunchTemplate: template, LaunchTemplateVersion: "1",
+				})
+				a.deleteHook(terminatingHook)
+			},
+			code: 1, says: []string{`batch.*replaced`, `workers.*hook`},
+		},
+		"the refresh fails": {
+			before: func(a *account) { a.SetDelays(awsim.Delays{RefreshGiveUp: time.Second}); a.holdLaunches() },
+			code:   3, says: []string{`Failed`, `no progress`, `run the same command again`},
+		},
+		"the refresh is cancelled by another user": {
+			before: (*account).holdLaunches,
+			during: func(a *account, _ *run) {
+				a.waitRefresh("InProgress")
+				a.trigger("cancel", "--no-wait").waitExit(0)
+				a.releaseLaunches()
+			},
+			code: 3, says: []string{`Cancelled`, `run the same command again`},
+		},
+		"the refresh is rolled back by another user": {
+			group: awsim.Group{LaunchTemplateVersion: "1"}, args: []string{"--launch-template-version", "2"},
+			before: (*account).holdLaunches,
+			during: func(a *account, _ *run) {
+				a.waitRefresh("InProgress")
+				a.trigger("rollback", "--no-wait").waitExit(0)
+				a.releaseLaunches()
+			},
+			code: 4, says: []string{`RollbackSuccessful`},
+		},
+		"nothing moves": {
+			before: (*account).holdLaunches, args: []string{"--stall-timeout", "2s"},
+			code: 5, says: []string{`nothing has moved for 2s`, `goes on`, `trigger cancel`},
+		},
+		"another refresh runs": {
+			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
+			code:   6, says: []string{`under way`, `--on-conflict`},
+		},
+		"another refresh is waited for": {
+			args:   []string{"--on-conflict", "wait"},
+			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
+			during: func(a *account, r *run) { r.waitOutput(`it is waited for`); a.releaseLaunches() },
+			code:   0, says: []string{`replaced`},
+		},
+		"another refresh is cancelled": {
+			args:   []string{"--on-conflict", "cancel"},
+			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
+			during: func(a *account, r *run) { r.waitOutput(`it is cancelled`); a.releaseLaunches() },
+			code:   0, says: []string{`replaced`},
+		},
+		"an instance in standby is left": {
+			before: func(a *account) { a.must(a.SetState(a.Instances(group)[0].ID, "Standby")) },
+			code:   7, says: []string{`still outdated`, `(?i)standby`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tt.group.LaunchTemplateVersion == "" {
+				tt.group = latest(4)
+			}
+			a := newAccount(t, tt.group)
+			if tt.before != nil {
+				tt.before(a)
+			}
+			summary := filepath.Join(t.TempDir(), "summary.md")
+			r := a.trigger(append(tt.args, "--summary-file", summary)...)
+			if tt.during != nil {
+				tt.during(a, r)
+			}
+			r.waitExit(tt.code, tt.says...)
+			text, err := os.ReadFile(summary)
+			if name != "no such group" && (err != nil || !strings.Contains(string(text), group)) {
+				t.Errorf("the summary is %q, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestInterrupts: --on-interrupt decides what becomes of the refresh.
+func TestInterrupts(t *testing.T) {
+	for _, tt := range []struct{ how, status, says string }{
+		{"detach", "InProgress", `goes on; run the same command again`},
+		{"cancel", "Cancelling", `is cancelled`},
+		{"rollback", "RollbackSuccessful", `is rolled back`},
+	} {
+		t.Run(tt.how, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t, awsim.Group{LaunchTemplateVersion: "1"})
+			a.holdLaunches()
+			r := a.trigger("--on-interrupt", tt.how, "--launch-template-version", "2")
+			a.waitRefresh("InProgress")
+			r.waitOutput(`started`)
+			r.interrupt()
+			r.waitExit(130, tt.says)
+			if f := a.waitRefresh("InProgress", "Cancelling", "RollbackInProgress", "RollbackSuccessful"); f.Status != tt.status {
+				t.Errorf("the refresh is %s, want %s", f.Status, tt.status)
+			}
+		})
+	}
+}
+
+// TestKilledAndRunAgain: a trigger that is killed during a rollout is run again and finishes it. Nothing is done twice.
+func TestKilledAndRunAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group awsim.Group
+		args  []string
+		calls map[string]int
+	}{
+		"an Instance Refresh": {latest(4), []string{"--surge", "1"}, map[string]int{"StartInstanceRefresh": 1}},
+		"batches that are marked unhealthy": {
+			launchFirst(4), []string{"--mode", "unhealthy"}, map[string]int{"SetInstanceHealth": 4},
+		},
+		"batches with a surge": {
+			latest(4), []string{"--mode", "unhealthy", "--surge", "1"}, map[string]int{
+				"SetInstanceHealth": 3, "SetDesiredCapacity": 1, "CreateOrUpdateTags": 1, "DeleteTags": 1,
+				"TerminateInstanceInAutoScalingGroup": 1,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t, tt.group)
+			for n := range 3 {
+				r := a.trigger(tt.args...)
+				a.waitTerminating(n + 1)
+				r.Kill()
+			}
+			a.trigger(tt.args...).waitExit(0)
+			for _, i := range a.waitInService(group, 4) {
+				if i.Version != 2 {
+					t.Errorf("instance %s of version %d is in service", i.ID, i.Version)
+				}
+			}
+			if calls := a.changes(); !maps.Equal(calls, tt.calls) {
+				t.Errorf("the triggers called %v, want %v", calls, tt.calls)
+			}
+		})
+	}
+}
+
+// TestKilledWhileProcessesAreSuspended: the next run resumes the processes that a killed one has suspended.
+func TestKilledWhileProcessesAreSuspended(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(4))
+	a.holdLaunches()
+	r := a.trigger("--suspend", "AZRebalance,ScheduledActions")
+	r.waitOutput(`suspended meanwhile: AZRebalance, ScheduledActions`)
+	a.waitRefresh("InProgress")
+	r.Kill()
+	r = a.trigger()
+	r.waitOutput(`it is followed`)
+	a.releaseLaunches()
+	r.waitExit(0, `resumed: AZRebalance, ScheduledActions`)
+	want := map[string]int{
+		"StartInstanceRefresh": 1, "SuspendProcesses": 1, "ResumeProcesses": 1, "CreateOrUpdateTags": 1, "DeleteTags": 1,
+	}
+	if calls := a.changes(); !maps.Equal(calls, want) {
+		t.Errorf("the triggers called %v, want %v", calls, want)
+	}
+}
+
+// TestRunningRefreshIsFollowed: a refresh that was not waited for is followed to its end by the same command. It has a
+// checkpoint and bakes.
+func TestRunningRefreshIsFollowed(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(4))
+	a.holdLaunches()
+	args := []string{
+		"--surge", "2", "--pin=false", "--checkpoints", "50,100", "--checkpoint-delay", "5s", "--bake", "5s", "--warmup", "1s",
+	}
+	a.trigger(append(args, "--no-wait")...).waitExit(0, `goes on`)
+	a.waitRefresh("InProgress")
+	a.trigger("status").waitExit(0, `InProgress`)
+	r := a.trigger(args...)
+	r.waitOutput(`it is followed`)
+	a.releaseLaunches()
+	r.waitExit(0, `checkpoint of 50 percent`, `Baking`, `replaced`)
+	if calls := a.changes(); !maps.Equal(calls, map[string]int{"StartInstanceRefresh": 1}) {
+		t.Errorf("the triggers called %v", calls)
+	}
+	if version := a.launchVersion(); version != "$Latest" {
+		t.Errorf("the group is at %s: the refresh was pinned", version)
+	}
+}
+
+// TestPauseAndResume: a paused refresh terminates nothing until it is resumed. By default it pins the group to the
+// number of the version.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(3))
+	a.holdLaunches()
+	r := a.trigger("--surge", "1")
+	r.waitOutput(`Pending:Wait`)
+	a.trigger("pause").waitExit(0)
+	a.completeLaunch()
+	a.waitInService(group, 4)
+	a.trigger("status").waitExit(0, `InProgress`)
+	if n := len(a.Ledger()); n > 1 {
+		t.Errorf("there were %d lifecycle actions while the refresh was paused, want the first launch alone", n)
+	}
+	a.releaseLaunches()
+	a.trigger("resume").waitExit(0)
+	r.waitExit(0, `3 instances replaced`)
+	if version := a.launchVersion(); version != strconv.Itoa(2) {
+		t.Errorf("the group is at version %s: the refresh was not pinned", version)
+	}
+}
+
+// completeLaunch lets the only instance that is being launched go into service.
+func (a *account) completeLaunch() {
+	a.t.Helper()
+	action := a.Ledger()[0]
+	_, err := a.autoScaling().CompleteLifecycleAction(a.t.Context(), &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: aws.String(group), LifecycleHookName: aws.String(launchHook),
+		InstanceId: aws.String(action.InstanceID), LifecycleActionResult: aws.String("CONTINUE"),
+	})
+	a.must(err)
+}
+
+// launchVersion returns the version of the launch template that the group launches from.
+func (a *account) launchVersion() string {
+	a.t.Helper()
+	out, err := a.autoScaling().DescribeAutoScalingGroups(a.t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{})
+	a.must(err)
+	return aws.ToString(out.AutoScalingGroups[0].LaunchTemplate.Version)
+}
+
+// TestReaderOfTheOutputExits: the rollout goes on to its end, and the trigger reports that it could not write.
+func TestReaderOfTheOutputExits(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	summary := filepath.Join(t.TempDir(), "summary.md")
+	r := a.newRun(nil, "--mode", "unhealthy", "--surge", "1", "--summary-file", summary)
+	read, write, err := os.Pipe()
+	a.must(err)
+	r.Cmd.Stdout = write
+	a.must(r.Start())
+	r.killAtEnd()
+	a.must(write.Close())
+	for lines := bufio.NewScanner(read); lines.Scan() && !strings.Contains(lines.Text(), "desired capacity raised"); {
+	}
+	a.must(read.Close())
+	r.waitExit(1, `(?m)^trigger: write the output: .*broken pipe$`)
+	text, err := os.ReadFile(summary)
+	if err != nil || !strings.Contains(string(text), "2 instances replaced") {
+		t.Errorf("the summary is %q, %v", text, err)
+	}
+	inService := slices.DeleteFunc(a.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
+	if len(inService) != 2 {
+		t.Errorf("%d instances are in service: the surge is left", len(inService))
+	}
+}
+
+// TestMachineOutput: with -o ndjson each line is an object, and the last one has the outcome.
+func TestMachineOutput(t *testing.T) {
+	t.Parallel()
+	r := newAccount(t, latest(2)).trigger("-o", "ndjson")
+	r.waitExit(0)
+	lines := r.Lines()
+	last := lines[len(lines)-1]
+	if last.Text("type") != "end" || last.Text("outcome") != "done" || last["exitCode"] != 0.0 || r.Count("not JSON") > 0 {
+		t.Errorf("the last of %v is %v", lines, last)
+	}
+}
+
+// TestWithoutKubernetes: an API server that does not answer is reported once, and the rollout goes on.
+func TestWithoutKubernetes(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	a.must(os.WriteFile(file, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600))
+	r := a.triggerWith([]string{"KUBECONFIG=" + file})
+	r.waitExit(0, `going on without Kubernetes: .*connection refused`, `2 instances replaced`)
+	if n := strings.Count(r.Output(), "without Kubernetes"); n != 1 {
+		t.Errorf("it was reported %d times", n)
+	}
+}
