@@ -51,6 +51,7 @@ func TestCommandsAgainstAWS(t *testing.T) {
 		code int
 		want string
 	}{
+		{"--version", 0, "trigger version dev\n"},
 		{"plan --detailed-exitcode", 2, "1 of 1 instances is outdated"},
 		{"status", 0, "workers"},
 		{"--plan -o json", 0, `"outdated": 1`},

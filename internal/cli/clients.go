@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -48,9 +49,17 @@ type clients struct {
 	close   func()
 }
 
+// connector makes the clients.
+type connector struct {
+	version  string
+	environ  map[string]string
+	stderr   io.Writer
+	settings *settings
+}
+
 // connect makes the clients. An operation that shows no nodes does without Kubernetes.
-func (p *program) connect(ctx context.Context, op operation) (*clients, error) {
-	settings := p.settings.cloud
+func (k connector) connect(ctx context.Context, op operation) (*clients, error) {
+	settings := k.settings.cloud
 	settings.AnswerTimeout = time.Minute
 	cfg, err := cloud.Load(ctx, settings)
 	if err != nil {
@@ -59,14 +68,14 @@ func (p *program) connect(ctx context.Context, op operation) (*clients, error) {
 	cfg.Logger = logging.Nop{}
 	cfg.Retryer = newRetryer
 	groups := awsautoscaling.NewFromConfig(cfg)
-	c := &clients{config: p.settings.config(), writer: autoscaling.NewWriter(groups), close: func() {}}
+	c := &clients{config: k.settings.config(), writer: autoscaling.NewWriter(groups), close: func() {}}
 	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
 	if op != opRun && op != opPlan && op != opStatus {
 		return c, nil
 	}
 	own := make(chan string, 1)
 	go func() { own <- ownInstance(ctx, cfg) }()
-	err = p.connectKubernetes(ctx, c)
+	err = k.connectKubernetes(ctx, c)
 	if id := <-own; id != "" {
 		c.config.Self = id
 	}
@@ -97,32 +106,32 @@ func ownInstance(ctx context.Context, cfg aws.Config) string {
 
 // connectKubernetes adds what needs Kubernetes. If the cluster cannot be reached, it prints a note, and
 // returns an error only if a setting requires Kubernetes.
-func (p *program) connectKubernetes(ctx context.Context, c *clients) error {
-	s := p.settings
+func (k connector) connectKubernetes(ctx context.Context, c *clients) error {
+	s := k.settings
 	if s.noKubernetes {
 		return nil
 	}
-	client, view, stop, err := p.watch(ctx)
+	client, view, stop, err := k.watch(ctx)
 	switch {
 	case err == nil:
 		c.view, c.tainter, c.close = view, cluster.NewTainter(client), stop
-		c.config.Self = p.podInstance(ctx, view)
+		c.config.Self = k.podInstance(ctx, view)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes():
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	_, _ = fmt.Fprintf(p.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
+	_, _ = fmt.Fprintf(k.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
 		"are not shown. --no-kubernetes omits this note.\n", err)
 	return nil
 }
 
 // watch returns a View that watches the nodes until stop is called.
-func (p *program) watch(
+func (k connector) watch(
 	ctx context.Context,
 ) (client kubernetes.Interface, view *cluster.View, stop func(), err error) {
-	client, err = p.kubernetesClient()
+	client, err = k.kubernetesClient()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -150,10 +159,10 @@ func (p *program) watch(
 }
 
 // kubernetesClient follows kubectl's rules, and in a pod its ServiceAccount.
-func (p *program) kubernetesClient() (kubernetes.Interface, error) {
+func (k connector) kubernetesClient() (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = p.settings.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: p.settings.context}
+	rules.ExplicitPath = k.settings.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: k.settings.context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
@@ -164,7 +173,7 @@ func (p *program) kubernetesClient() (kubernetes.Interface, error) {
 	cfg.QPS = -1 // the API server limits requests by priority and fairness
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + p.version
+	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + k.version
 	cfg.WarningHandler = rest.NoWarnings{}
 	return kubernetes.NewForConfig(cfg)
 }
@@ -175,8 +184,8 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // podInstance returns the instance that the trigger's pod runs on, or an empty string if it runs in no pod,
 // or the pod cannot be read.
-func (p *program) podInstance(ctx context.Context, view *cluster.View) string {
-	namespace, pod := p.environ["POD_NAMESPACE"], p.environ["POD_NAME"]
+func (k connector) podInstance(ctx context.Context, view *cluster.View) string {
+	namespace, pod := k.environ["POD_NAMESPACE"], k.environ["POD_NAME"]
 	if namespace == "" {
 		text, err := os.ReadFile(namespaceFile)
 		if err != nil {
@@ -185,7 +194,7 @@ func (p *program) podInstance(ctx context.Context, view *cluster.View) string {
 		namespace = strings.TrimSpace(string(text))
 	}
 	if pod == "" {
-		pod = p.environ["HOSTNAME"] // which is the pod's name, unless it is on the host's network
+		pod = k.environ["HOSTNAME"] // which is the pod's name, unless it is on the host's network
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()

@@ -53,14 +53,12 @@ func TestWithoutCluster(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			s, _, refused := read(t, nil, strings.Fields("--asg workers "+tt.args)...)
+			s, _, rejected := read(t, nil, strings.Fields("--asg workers "+tt.args)...)
 			if s == nil {
-				t.Fatal(refused)
+				t.Fatal(rejected)
 			}
-			p := newProgram(nil, nil, &stderr)
-			p.settings = s
 			c := &clients{config: rollout.Config{}}
-			err := p.connectKubernetes(t.Context(), c)
+			err := connector{stderr: &stderr, settings: s}.connectKubernetes(t.Context(), c)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}

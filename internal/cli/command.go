@@ -13,15 +13,12 @@ import (
 	"github.com/node-drainer/node-drainer/internal/rollout"
 )
 
-// program is one run of the trigger.
+// program is the command line of the trigger.
 type program struct {
-	version        string
-	environ        map[string]string
-	stdout, stderr io.Writer
-	settings       *settings
-	sections       []section
-	perform        func(context.Context, operation) (code int, err error) // runs after all options were read
-	code           int
+	executor executor
+	sections []section
+	perform  func(context.Context, operation) (code int, err error) // runs after all options were read
+	code     int
 }
 
 // operation is what a command does: one of these, or a rollout.Action.
@@ -36,11 +33,11 @@ const (
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
-	p := &program{
-		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr,
-		settings: s, sections: sections(s),
+	e := executor{
+		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s,
 	}
-	p.perform = p.execute
+	p := &program{executor: e, sections: sections(s)}
+	p.perform = p.executor.execute
 	return p
 }
 
@@ -52,7 +49,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return p.code
 	}
-	_, _ = fmt.Fprintln(p.stderr, "trigger:", err)
+	_, _ = fmt.Fprintln(p.executor.stderr, "trigger:", err)
 	if ctx.Err() != nil {
 		return report.Interrupted.ExitCode()
 	}
@@ -66,9 +63,9 @@ func (p *program) commands() *cobra.Command {
 	root.Args = nil // so that cobra suggests commands for an unknown one
 	// No template of cobra's is set: text/template calls methods by name, so that the linker would keep all
 	// methods of the SDK, and the program would be more than twice as large.
-	root.Version = p.version
-	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
+	root.Version = p.executor.version
+	root.SetOut(p.executor.stdout)
+	root.SetErr(p.executor.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(p.help(root.HelpFunc()))
 	root.AddCommand(
@@ -131,7 +128,7 @@ func (p *program) command(name string, v operation, about string) *cobra.Command
 			if err := p.readOptions(cmd, v); err != nil {
 				return err
 			}
-			if v == opRun && p.settings.plan {
+			if v == opRun && p.executor.settings.plan {
 				v = opPlan
 			}
 			p.code, err = p.perform(cmd.Context(), v)
@@ -168,13 +165,13 @@ func (p *program) options() []*option {
 func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 	var errs usageErrors
 	var known []string
-	s := p.settings
+	s := p.executor.settings
 	for _, o := range p.options() {
 		known = append(known, o.variable())
 		if cmd.Flag(o.name) == nil {
 			continue
 		}
-		source, err := o.parse(p.environ)
+		source, err := o.parse(p.executor.environ)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -182,7 +179,7 @@ func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 			s.given[o.name] = source
 		}
 	}
-	errs = append(errs, unknownVariables(p.environ, known)...)
+	errs = append(errs, unknownVariables(p.executor.environ, known)...)
 	s.plan = s.plan || v == opPlan
 	if len(errs) == 0 {
 		errs = s.conflicts()

@@ -22,18 +22,18 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 }
 
 // read parses a command line, and returns what would be executed, or the error on stderr.
-func read(t *testing.T, environ []string, args ...string) (s *settings, asked operation, stderr string) {
+func read(t *testing.T, environ []string, args ...string) (s *settings, op operation, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := newProgram(environ, &out, &errs)
 	p.perform = func(_ context.Context, v operation) (int, error) {
-		s, asked = p.settings, v
+		s, op = p.executor.settings, v
 		return 0, nil
 	}
 	if code := p.run(t.Context(), args); (code == 0) != (s != nil) || (code == 0) != (errs.Len() == 0) {
 		t.Fatalf("exit code %d, settings %v, and %q", code, s, errs.String())
 	}
-	return s, asked, errs.String()
+	return s, op, errs.String()
 }
 
 // TestCommands: each command has its operation and its flags.
@@ -42,7 +42,7 @@ func TestCommands(t *testing.T) {
 	for _, tt := range []struct {
 		name, args string
 		want       operation
-		refused    string
+		err        string
 	}{
 		{"no command", "--asg workers", opRun, ""},
 		{"plan", "plan --asg workers", opPlan, ""},
@@ -66,18 +66,10 @@ func TestCommands(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, got, stderr := read(t, nil, strings.Fields(tt.args)...)
-			if got != tt.want || !strings.Contains(stderr, tt.refused) {
-				t.Errorf("operation %q and error %q, want %q and %q", got, stderr, tt.want, tt.refused)
+			if got != tt.want || !strings.Contains(stderr, tt.err) {
+				t.Errorf("operation %q and error %q, want %q and %q", got, stderr, tt.want, tt.err)
 			}
 		})
-	}
-}
-
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "trigger version dev\n" {
-		t.Errorf("exit code %d: %q, %q", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -118,10 +110,10 @@ func TestFailures(t *testing.T) {
 // TestSignals: the first signal stops the trigger in order, and only the second one ends the program.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	signals, asked, ended := make(chan os.Signal), make(chan bool, 1), make(chan bool)
-	go handleSignals(signals, func() { asked <- true }, func() { close(ended) })
+	signals, stopped, ended := make(chan os.Signal), make(chan bool, 1), make(chan bool)
+	go handleSignals(signals, func() { stopped <- true }, func() { close(ended) })
 	signals <- os.Interrupt
-	<-asked
+	<-stopped
 	select {
 	case <-ended:
 		t.Fatal("the first signal has ended it")

@@ -12,45 +12,55 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// execute runs an operation, and returns the exit code. If it returns an error too, the exit code is at
-// least 1.
-func (p *program) execute(ctx context.Context, op operation) (code int, err error) {
-	if err := p.checkSummary(); err != nil {
+// executor runs operations.
+type executor struct {
+	version        string
+	environ        map[string]string
+	stdout, stderr io.Writer
+	settings       *settings
+}
+
+// execute runs an operation, and returns the exit code, which is at least 1 with an error.
+func (e *executor) execute(ctx context.Context, op operation) (code int, err error) {
+	if err := e.checkSummary(); err != nil {
 		return 0, err
 	}
-	c, err := p.connect(ctx, op)
+	c, err := connector{e.version, e.environ, e.stderr, e.settings}.connect(ctx, op)
 	if err != nil {
 		return 0, err
 	}
 	defer c.close()
-	switch op {
-	case opPlan:
-		return p.plan(ctx, c)
-	case opStatus:
-		return p.status(ctx, c)
-	case opRun:
-		return p.rollOut(ctx, c)
+	if op == opStatus {
+		return e.status(ctx, c)
 	}
-	return p.act(ctx, c, rollout.Action(op))
+	reporter, err := e.reporter()
+	switch {
+	case err != nil:
+		return 0, err
+	case op == opPlan:
+		return e.plan(ctx, c, reporter)
+	}
+	return e.change(reporter, func(r report.Reporter) (report.Outcome, error) {
+		if op == opRun {
+			return c.trigger(r).Run(ctx)
+		}
+		return c.trigger(r).Act(ctx, rollout.Action(op))
+	})
 }
 
 // plan shows what would be done. It has no Writer, and so cannot change anything.
-func (p *program) plan(ctx context.Context, c *clients) (code int, err error) {
-	reporter, err := p.reporter()
-	if err != nil {
-		return 0, err
-	}
+func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (code int, err error) {
 	plans, err := rollout.NewPlanner(c.config, c.reader, c.view).Plan(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := reporter.Plan(plans); err != nil {
+	if err := r.Plan(plans); err != nil {
 		return 0, fmt.Errorf("write the plan: %w", err)
 	}
-	if err := p.summarize(func(w io.Writer) error { return report.PlanSummary(w, plans) }); err != nil {
+	if err := e.summarize(func(w io.Writer) error { return report.PlanSummary(w, plans) }); err != nil {
 		return 0, err
 	}
-	if p.settings.detailed {
+	if e.settings.detailed {
 		code = detailedExitCode(plans, c.config.Allow)
 	}
 	return code, nil
@@ -67,35 +77,19 @@ func detailedExitCode(plans []report.Plan, allowed []string) int {
 	return 0
 }
 
-func (p *program) status(ctx context.Context, c *clients) (code int, err error) {
+func (e *executor) status(ctx context.Context, c *clients) (code int, err error) {
 	r, err := rollout.New(c.config, c.reader, nil, c.view, nil).Status(ctx) // without a Writer
 	if err != nil {
 		return 0, err
 	}
-	if err := report.WriteStatus(p.stdout, p.settings.output, r); err != nil {
+	if err := report.WriteStatus(e.stdout, e.settings.output, r); err != nil {
 		return 0, fmt.Errorf("write the status: %w", err)
 	}
-	return 0, p.summarize(func(w io.Writer) error { return report.StatusSummary(w, r) })
+	return 0, e.summarize(func(w io.Writer) error { return report.StatusSummary(w, r) })
 }
 
-func (p *program) rollOut(ctx context.Context, c *clients) (code int, err error) {
-	return p.report(func(r report.Reporter) (report.Outcome, error) { return c.trigger(r).Run(ctx) })
-}
-
-func (p *program) act(ctx context.Context, c *clients, a rollout.Action) (code int, err error) {
-	return p.report(func(r report.Reporter) (report.Outcome, error) { return c.trigger(r).Act(ctx, a) })
-}
-
-// report runs do with a reporter, and writes the summaries, also after an error.
-func (p *program) report(do func(report.Reporter) (report.Outcome, error)) (code int, err error) {
-	reporter, err := p.reporter()
-	if err != nil {
-		return 0, err
-	}
-	return p.reportTo(reporter, do)
-}
-
-func (p *program) reportTo(
+// change runs do with the reporter, and writes the summaries, also after an error.
+func (e *executor) change(
 	reporter report.Reporter, do func(report.Reporter) (report.Outcome, error),
 ) (code int, err error) {
 	kept := &recorder{Reporter: reporter}
@@ -103,7 +97,7 @@ func (p *program) reportTo(
 	if err == nil {
 		code = outcome.ExitCode()
 	}
-	if unwritten := p.summarize(func(w io.Writer) error { return kept.summary(w, err) }); err == nil {
+	if unwritten := e.summarize(func(w io.Writer) error { return kept.summary(w, err) }); err == nil {
 		err = unwritten
 	}
 	if unwritten := report.Err(reporter); err == nil && unwritten != nil {

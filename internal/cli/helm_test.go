@@ -115,9 +115,9 @@ func TestChartCronJob(t *testing.T) {
 	for _, e := range made.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Env {
 		environ = append(environ, e.Name+"="+e.Value)
 	}
-	s, asked, stderr := read(t, environ)
-	if s == nil || asked != opRun {
-		t.Fatalf("operation %q, error %q", asked, stderr)
+	s, op, stderr := read(t, environ)
+	if s == nil || op != opRun {
+		t.Fatalf("operation %q, error %q", op, stderr)
 	}
 	if c := s.config(); len(c.Selection.Names) != 2 || c.Pace.Surge != 2 || c.MaxAge.Hours() != 720 {
 		t.Errorf("configuration %+v", c)

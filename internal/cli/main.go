@@ -26,7 +26,7 @@ func Main(version string, exit func(code int)) (code int) {
 		exit(report.Interrupted.ExitCode())
 	})
 	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
-	p.version = version
+	p.executor.version = version
 	return p.run(ctx, os.Args[1:])
 }
 

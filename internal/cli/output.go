@@ -18,16 +18,16 @@ import (
 
 // reporter returns the reporter for stdout, in the format that the settings, stdout and the environment ask
 // for.
-func (p *program) reporter() (report.Reporter, error) {
-	size, terminal := terminalOf(p.stdout)
-	live := terminal && p.environ["TERM"] != "dumb" && !isTrue(p.environ["CI"])
+func (e *executor) reporter() (report.Reporter, error) {
+	size, terminal := terminalOf(e.stdout)
+	live := terminal && e.environ["TERM"] != "dumb" && !isTrue(e.environ["CI"])
 	return report.New(report.Options{
-		Format:   p.settings.output,
-		Out:      p.stdout,
+		Format:   e.settings.output,
+		Out:      e.stdout,
 		Terminal: live,
 		Size:     size,
-		Color:    live && p.environ["NO_COLOR"] == "", // Source: no-color.org.
-		GitHub:   isTrue(p.environ["GITHUB_ACTIONS"]),
+		Color:    live && e.environ["NO_COLOR"] == "", // Source: no-color.org.
+		GitHub:   isTrue(e.environ["GITHUB_ACTIONS"]),
 	})
 }
 
@@ -80,25 +80,25 @@ func isTrue(text string) bool {
 const stepSummary = "GITHUB_STEP_SUMMARY"
 
 // checkSummary fails at the start if the summary cannot be written, and not after hours.
-func (p *program) checkSummary() error {
-	if p.settings.summaryFile == "" {
+func (e *executor) checkSummary() error {
+	if e.settings.summaryFile == "" {
 		return nil
 	}
-	if err := write(p.settings.summaryFile, os.O_TRUNC, ""); err != nil {
-		return fmt.Errorf("%s: %w", p.settings.flagName("summary-file"), err)
+	if err := write(e.settings.summaryFile, os.O_TRUNC, ""); err != nil {
+		return fmt.Errorf("%s: %w", e.settings.flagName("summary-file"), err)
 	}
 	return nil
 }
 
 // summarize writes the summary of a rollout, a status or a plan to --summary-file, and appends it to the
 // file of GitHub Actions.
-func (p *program) summarize(summary func(io.Writer) error) error {
+func (e *executor) summarize(summary func(io.Writer) error) error {
 	var b strings.Builder
 	errs := []error{summary(&b)}
-	if name := p.settings.summaryFile; name != "" {
+	if name := e.settings.summaryFile; name != "" {
 		errs = append(errs, write(name, os.O_TRUNC, b.String()))
 	}
-	if name := p.environ[stepSummary]; name != "" {
+	if name := e.environ[stepSummary]; name != "" {
 		errs = append(errs, write(name, os.O_APPEND, b.String()))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -22,13 +22,13 @@ func TestSummaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := newProgram([]string{"GITHUB_STEP_SUMMARY=" + step}, nil, nil)
-	p.settings.summaryFile = own
-	if err := p.checkSummary(); err != nil {
+	e := newProgram([]string{"GITHUB_STEP_SUMMARY=" + step}, nil, nil).executor
+	e.settings.summaryFile = own
+	if err := e.checkSummary(); err != nil {
 		t.Fatal(err)
 	}
 	failed := errors.New("AccessDenied: <no> *access*\nfor you")
-	if err := p.summarize(func(w io.Writer) error { return report.FailureSummary(w, failed) }); err != nil {
+	if err := e.summarize(func(w io.Writer) error { return report.FailureSummary(w, failed) }); err != nil {
 		t.Fatal(err)
 	}
 	const text = "**trigger failed**: AccessDenied: \\<no\\> \\*access\\* for you\n"
@@ -61,8 +61,8 @@ func (t fakeReporter) Err() error             { return t.err }
 // TestLostOutput: a rollout whose output could not be written ends with an error.
 func TestLostOutput(t *testing.T) {
 	t.Parallel()
-	p := newProgram(nil, nil, nil)
-	_, err := p.reportTo(fakeReporter{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
+	e := newProgram(nil, nil, nil).executor
+	_, err := e.change(fakeReporter{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error is %v", err)
 	}
@@ -72,10 +72,10 @@ func TestLostOutput(t *testing.T) {
 func TestFailureSummary(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "summary.md")
-	p := newProgram(nil, nil, nil)
-	p.settings.summaryFile = file
+	e := newProgram(nil, nil, nil).executor
+	e.settings.summaryFile = file
 	denied := errors.New("AccessDenied")
-	_, err := p.reportTo(fakeReporter{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
+	_, err := e.change(fakeReporter{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
 	if !errors.Is(err, denied) {
 		t.Errorf("the error is %v", err)
 	}

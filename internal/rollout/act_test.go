@@ -46,15 +46,15 @@ func TestAct(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, told := newFakeAWS(3), &recorder{}
+			a, reports := newFakeAWS(3), &recorder{}
 			a.begin("r-1", &refresh.Source{Template: template("2")})
 			tt.before(a)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			if _, err := New(defaults(), a, a, nil, told).Act(ctx, tt.do); err != nil {
+			if _, err := New(defaults(), a, a, nil, reports).Act(ctx, tt.do); err != nil {
 				t.Fatal(err)
 			}
-			expect(t, told.last.Groups[0], tt.want, tt.words...)
+			expect(t, reports.last.Groups[0], tt.want, tt.words...)
 		})
 	}
 }
@@ -76,7 +76,7 @@ func TestActOnSeveral(t *testing.T) {
 	}
 }
 
-// slowAWS is an AWS that takes a minute for what is asked of it, and counts how much that is at a time.
+// slowAWS is an AWS that takes a minute for each call, and counts how many run at a time.
 type slowAWS struct {
 	manyGroups
 	now, most int
@@ -99,7 +99,8 @@ func (s *slowAWS) add(n int) {
 func (s *slowAWS) Cancel(context.Context, string) (string, error)   { return s.act() }
 func (s *slowAWS) Rollback(context.Context, string) (string, error) { return s.act() }
 func (s *slowAWS) Pause(context.Context, string) error              { _, err := s.act(); return err }
-func (s *slowAWS) Resume(context.Context, string) error             { _, err := s.act(); return err }
+
+func (s *slowAWS) Resume(context.Context, string) error { _, err := s.act(); return err }
 
 // TestStatusComparesWithRefresh: the instances that the refresh replaces are old, although the group still
 // has the old version.
@@ -127,10 +128,10 @@ func TestPlanWithoutPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := slices.ContainsFunc(plans[0].Findings, func(f refresh.Finding) bool {
+	warned := slices.ContainsFunc(plans[0].Findings, func(f refresh.Finding) bool {
 		return f.Level == refresh.Warn && strings.Contains(f.Text, "pods is forbidden")
 	})
-	if plans[0].Outdated != 3 || !told {
+	if plans[0].Outdated != 3 || !warned {
 		t.Errorf("the plan is %+v", plans[0])
 	}
 }

@@ -45,7 +45,7 @@ func TestBatches(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*Config)
 		before func(*fakeAWS, *fakeCluster)
-		script func(a *fakeAWS, view *fakeCluster, reads int)
+		script func(a *fakeAWS, nodes *fakeCluster, reads int)
 		want   report.Outcome
 		words  []string
 		calls  string
@@ -185,23 +185,21 @@ func TestBatches(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, view, cfg := newFakeAWS(3), &fakeCluster{}, unhealthyDefaults()
+			a, nodes, cfg := newFakeAWS(3), &fakeCluster{}, unhealthyDefaults()
 			if tt.before != nil {
-				tt.before(a, view)
+				tt.before(a, nodes)
 			}
 			replace := replaceUnhealthy(a)
 			a.script = func(reads int) {
 				if replace(reads); tt.script != nil {
-					tt.script(a, view, reads)
+					tt.script(a, nodes, reads)
 				}
 			}
 			if tt.change != nil {
 				tt.change(&cfg)
 			}
-			expect(t, runGroup(t.Context(), t, cfg, a, view), tt.want, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			expect(t, runGroup(t.Context(), t, cfg, a, nodes), tt.want, tt.words...)
+			a.expectCalls(t, tt.calls)
 		})
 	}
 }
@@ -216,9 +214,7 @@ func TestInterruptedWhileACallFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was restored")
-		if got := strings.Join(a.calls, " "); got != "Mark i-1 Lower" {
-			t.Errorf("unexpected calls %q", got)
-		}
+		a.expectCalls(t, "Mark i-1 Lower")
 	})
 }
 
@@ -228,9 +224,9 @@ func TestPauseBetweenBatches(t *testing.T) {
 		a, cfg := newFakeAWS(3), unhealthyDefaults()
 		cfg.Pace.Between, cfg.StallTimeout = time.Hour, 10*time.Minute
 		a.script = replaceUnhealthy(a)
-		begun := time.Now()
+		started := time.Now()
 		expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done)
-		if took := time.Since(begun).Round(10 * time.Minute); took != 2*time.Hour {
+		if took := time.Since(started).Round(10 * time.Minute); took != 2*time.Hour {
 			t.Errorf("three batches of one with an hour between them took %v", took)
 		}
 	})
@@ -276,14 +272,14 @@ func TestSeveralGroups(t *testing.T) {
 			a := newFakeAWS(1)
 			a.replaceAll("2")
 			s := failingGroup{manyGroups{a, []string{"a", "b", "c"}}}
-			cfg, told := defaults(), &recorder{}
+			cfg, reports := defaults(), &recorder{}
 			cfg.Parallel, cfg.FailFast = tt.parallel, tt.failFast
-			worst, err := New(cfg, s, a, nil, told).Run(t.Context())
+			worst, err := New(cfg, s, a, nil, reports).Run(t.Context())
 			if err != nil || worst != tt.worst {
 				t.Errorf("outcome %q, %v, want %q", worst, err, tt.worst)
 			}
 			var got []report.Outcome
-			for _, g := range told.last.Groups {
+			for _, g := range reports.last.Groups {
 				got = append(got, g.Outcome)
 			}
 			if !slices.Equal(got, tt.want) {

@@ -19,6 +19,18 @@ import (
 // fakeAWS has a group at version 2 of its template, whose instances have version 1. Its script runs before
 // each read of the group, and changes it.
 type fakeAWS struct {
+	*fakeState
+	fakeReads
+	fakeWrites
+}
+
+type (
+	fakeReads  struct{ *fakeState }
+	fakeWrites struct{ *fakeState }
+)
+
+// fakeState is the state of a fakeAWS, and the calls that were made.
+type fakeState struct {
 	mu           sync.Mutex
 	group        refresh.Group
 	refreshes    []refresh.Refresh // the newest first
@@ -39,7 +51,7 @@ func template(version string) *refresh.Template {
 }
 
 func newFakeAWS(instances int) *fakeAWS {
-	a := &fakeAWS{latest: 2, errs: map[string][]error{}, hooks: []refresh.Hook{
+	a := &fakeState{latest: 2, errs: map[string][]error{}, hooks: []refresh.Hook{
 		{Name: "drain", Terminating: true, GlobalTimeout: 48 * time.Hour},
 		{Name: "ready", GlobalTimeout: 48 * time.Hour},
 	}}
@@ -51,7 +63,7 @@ func newFakeAWS(instances int) *fakeAWS {
 	for i := range instances {
 		a.group.Instances = append(a.group.Instances, instance(fmt.Sprintf("i-%d", i+1), "1"))
 	}
-	return a
+	return &fakeAWS{a, fakeReads{a}, fakeWrites{a}}
 }
 
 func instance(id, version string) refresh.Instance {
@@ -60,8 +72,15 @@ func instance(id, version string) refresh.Instance {
 	}
 }
 
+// draining is an outdated instance whose node is draining.
+func draining(id string) refresh.Instance {
+	i := instance(id, "1")
+	i.State = "Terminating:Wait"
+	return i
+}
+
 // called records a call, and returns its error.
-func (a *fakeAWS) called(method string, args ...any) error {
+func (a *fakeState) called(method string, args ...any) error {
 	method = fmt.Sprint(append([]any{method}, args...)...)
 	a.calls = append(a.calls, method)
 	if errs := a.errs[method]; len(errs) > 0 {
@@ -71,12 +90,12 @@ func (a *fakeAWS) called(method string, args ...any) error {
 	return nil
 }
 
-func (a *fakeAWS) Find(ctx context.Context, _ refresh.Selection) ([]refresh.Group, error) {
+func (a fakeReads) Find(ctx context.Context, _ refresh.Selection) ([]refresh.Group, error) {
 	g, err := a.Group(ctx, "workers")
 	return []refresh.Group{g}, err
 }
 
-func (a *fakeAWS) Group(context.Context, string) (refresh.Group, error) {
+func (a fakeReads) Group(context.Context, string) (refresh.Group, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.reads++; a.script != nil {
@@ -95,7 +114,7 @@ func (a *fakeAWS) Group(context.Context, string) (refresh.Group, error) {
 	return g, nil
 }
 
-func (a *fakeAWS) Templates(context.Context, []refresh.Group, string) (refresh.Templates, error) {
+func (a fakeReads) Templates(context.Context, []refresh.Group, string) (refresh.Templates, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.templatesErr != nil {
@@ -104,7 +123,7 @@ func (a *fakeAWS) Templates(context.Context, []refresh.Group, string) (refresh.T
 	return refresh.NewTemplates(refresh.LaunchTemplate{ID: "lt-1", Name: "node", Latest: a.latest, Default: 1}), nil
 }
 
-func (a *fakeAWS) Complete(_ context.Context, groups []refresh.Group) error {
+func (a fakeReads) Complete(_ context.Context, groups []refresh.Group) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, g := range groups {
@@ -119,9 +138,9 @@ func (a *fakeAWS) Complete(_ context.Context, groups []refresh.Group) error {
 	return nil
 }
 
-func (a *fakeAWS) Hooks(context.Context, string) ([]refresh.Hook, error) { return a.hooks, nil }
+func (a fakeReads) Hooks(context.Context, string) ([]refresh.Hook, error) { return a.hooks, nil }
 
-func (a *fakeAWS) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
+func (a fakeReads) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.hidden {
@@ -130,7 +149,7 @@ func (a *fakeAWS) Refreshes(context.Context, string) ([]refresh.Refresh, error) 
 	return slices.Clone(a.refreshes), nil
 }
 
-func (a *fakeAWS) Refresh(_ context.Context, _, id string) (refresh.Refresh, error) {
+func (a fakeReads) Refresh(_ context.Context, _, id string) (refresh.Refresh, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.refreshes {
@@ -141,7 +160,7 @@ func (a *fakeAWS) Refresh(_ context.Context, _, id string) (refresh.Refresh, err
 	return refresh.Refresh{}, errors.New("no such refresh")
 }
 
-func (a *fakeAWS) Start(
+func (a fakeWrites) Start(
 	_ context.Context, _ refresh.Group, t refresh.Target, _ bool, p refresh.Preferences,
 ) (string, error) {
 	a.mu.Lock()
@@ -156,32 +175,32 @@ func (a *fakeAWS) Start(
 }
 
 // begin starts a refresh. It needs mu once the trigger runs.
-func (a *fakeAWS) begin(id string, to *refresh.Source) {
+func (a *fakeState) begin(id string, to *refresh.Source) {
 	a.refreshes = append([]refresh.Refresh{{ID: id, Group: "workers", Status: refresh.StatusInProgress, Desired: to}},
 		a.refreshes...)
 }
 
 // status sets the status of the newest refresh. It needs mu.
-func (a *fakeAWS) status(status, reason string) {
+func (a *fakeState) status(status, reason string) {
 	a.refreshes[0].Status, a.refreshes[0].Reason = status, reason
 }
 
 // replaceAll replaces the instances by new ones of a version. It needs mu.
-func (a *fakeAWS) replaceAll(version string) {
+func (a *fakeState) replaceAll(version string) {
 	for n := range a.group.Instances {
 		a.group.Instances[n] = instance(fmt.Sprintf("i-%d%d", n+1, n+1), version)
 	}
 }
 
-func (a *fakeAWS) Cancel(context.Context, string) (string, error) {
+func (a fakeWrites) Cancel(context.Context, string) (string, error) {
 	return a.endRefresh("Cancel", refresh.StatusCancelled)
 }
 
-func (a *fakeAWS) Rollback(context.Context, string) (string, error) {
+func (a fakeWrites) Rollback(context.Context, string) (string, error) {
 	return a.endRefresh("Rollback", refresh.StatusRollbackSuccessful)
 }
 
-func (a *fakeAWS) endRefresh(method, status string) (string, error) {
+func (a *fakeState) endRefresh(method, status string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.called(method); err != nil {
@@ -194,14 +213,14 @@ func (a *fakeAWS) endRefresh(method, status string) (string, error) {
 	return a.refreshes[0].ID, nil
 }
 
-func (a *fakeAWS) Pause(ctx context.Context, _ string) error { return a.call(ctx, "Pause") }
+func (a fakeWrites) Pause(ctx context.Context, _ string) error { return a.call(ctx, "Pause") }
 
-func (a *fakeAWS) Resume(ctx context.Context, _ string) error { return a.call(ctx, "Resume") }
+func (a fakeWrites) Resume(ctx context.Context, _ string) error { return a.call(ctx, "Resume") }
 
 // errHangs makes a call hang until its context ends.
 var errHangs = errors.New("no answer")
 
-func (a *fakeAWS) call(ctx context.Context, method string, args ...any) error {
+func (a *fakeState) call(ctx context.Context, method string, args ...any) error {
 	a.mu.Lock()
 	err := a.called(method, args...)
 	a.mu.Unlock()
@@ -213,7 +232,7 @@ func (a *fakeAWS) call(ctx context.Context, method string, args ...any) error {
 }
 
 // MarkUnhealthy marks the instance. See replaceUnhealthy.
-func (a *fakeAWS) MarkUnhealthy(ctx context.Context, id string) error {
+func (a fakeWrites) MarkUnhealthy(ctx context.Context, id string) error {
 	if err := a.call(ctx, "Mark ", id); err != nil {
 		return err
 	}
@@ -227,19 +246,19 @@ func (a *fakeAWS) MarkUnhealthy(ctx context.Context, id string) error {
 	return nil
 }
 
-func (a *fakeAWS) Terminate(ctx context.Context, id string) error {
+func (a fakeWrites) Terminate(ctx context.Context, id string) error {
 	return a.call(ctx, "Terminate ", id)
 }
 
-func (a *fakeAWS) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
+func (a fakeWrites) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
 	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.call(ctx, "Raise ", by)
 }
 
-func (a *fakeAWS) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
+func (a fakeWrites) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
 	return true, a.call(ctx, "Lower")
 }
 
-func (a *fakeAWS) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {
+func (a fakeWrites) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {
 	if err := a.call(ctx, "Suspend ", strings.Join(processes, ",")); err != nil {
 		return nil, err
 	}
@@ -249,7 +268,7 @@ func (a *fakeAWS) Suspend(ctx context.Context, _ refresh.Group, processes []stri
 	return processes, nil
 }
 
-func (a *fakeAWS) Release(ctx context.Context, g refresh.Group) ([]string, error) {
+func (a fakeWrites) Release(ctx context.Context, g refresh.Group) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
 	if len(ours) == 0 {
 		return nil, nil
@@ -314,16 +333,16 @@ func defaults() Config {
 }
 
 // runGroup runs the trigger, and returns how the group ended.
-func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, view Cluster) report.Group {
+func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, nodes Cluster) report.Group {
 	t.Helper()
-	told := &recorder{}
-	got, err := New(cfg, a, a, view, told).Run(ctx)
+	reports := &recorder{}
+	got, err := New(cfg, a, a, nodes, reports).Run(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := told.last.Groups[0]
-	if got != g.Outcome || told.ends != 1 {
-		t.Errorf("Run returned %q, the reporter got %q, %d times", got, g.Outcome, told.ends)
+	g := reports.last.Groups[0]
+	if got != g.Outcome || reports.ends != 1 {
+		t.Errorf("Run returned %q, the reporter got %q, %d times", got, g.Outcome, reports.ends)
 	}
 	return g
 }
@@ -332,4 +351,25 @@ func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, view Cl
 func runInBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// expectCalls fails the test unless these calls were made, in this order. Reads are not among them.
+func (a *fakeState) expectCalls(t *testing.T, want string) {
+	t.Helper()
+	if got := strings.Join(a.calls, " "); got != want {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+}
+
+// expect fails the test unless the group ended so, with all of the words in its message.
+func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) {
+	t.Helper()
+	if g.Outcome != want {
+		t.Errorf("outcome %q (%s), want %q", g.Outcome, g.Message, want)
+	}
+	for _, word := range words {
+		if !strings.Contains(g.Message, word) {
+			t.Errorf("message lacks %q: %s", word, g.Message)
+		}
+	}
 }

@@ -1,9 +1,7 @@
 package rollout
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,26 +12,14 @@ import (
 // TestSuspend: processes are suspended for as long as the rollout runs.
 func TestSuspend(t *testing.T) {
 	earlier := map[string]string{"node-drainer.io/suspended": "AZRebalance"}
-	stays := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
-	for name, tt := range map[string]struct {
-		change func(*Config)
-		before func(*fakeAWS)
-		script func(*fakeAWS, int)
-		stop   time.Duration
-		want   report.Outcome
-		words  []string
-		calls  string
-	}{
+	suspended := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
+	for name, s := range map[string]scenario{
 		"until the end": {
 			script: succeedAt(4), want: report.Done, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"until it has failed": {
-			script: func(a *fakeAWS, reads int) {
-				if reads == 4 {
-					a.status(refresh.StatusFailed, "no progress")
-				}
-			},
-			want: report.Failed, calls: "Suspend AZRebalance Start Release AZRebalance",
+			script: statusAt(4, refresh.StatusFailed),
+			want:   report.Failed, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"not allowed: the rollout continues": {
 			before: func(a *fakeAWS) { a.errs["Suspend AZRebalance"] = []error{errors.New("AccessDenied")} },
@@ -50,33 +36,31 @@ func TestSuspend(t *testing.T) {
 			change: func(c *Config) { c.Timeout = time.Minute },
 			script: func(a *fakeAWS, reads int) {
 				if succeedAt(4)(a, reads); reads == 4 {
-					old := instance("i-1", "1")
-					old.State = "Terminating:Wait"
-					a.group.Instances = append(a.group.Instances, old)
+					a.group.Instances = append(a.group.Instances, draining("i-1"))
 				}
 			},
 			want: report.TimedOut, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"timed out, and the refresh continues": {
-			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut, words: stays,
+			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut, words: suspended,
 			calls: "Suspend AZRebalance Start",
 		},
 		"detached": {
-			change: func(c *Config) { c.Wait = false }, want: report.Detached, words: stays, calls: "Suspend AZRebalance Start",
+			change: func(c *Config) { c.Wait = false }, want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"detached, and AWS does not list the refresh yet": {
 			change: func(c *Config) { c.Wait = false }, before: func(a *fakeAWS) { a.hidden = true },
-			want: report.Detached, words: stays, calls: "Suspend AZRebalance Start",
+			want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"interrupted, and the refresh continues": {
-			stop: time.Minute, want: report.Interrupted, words: stays, calls: "Suspend AZRebalance Start",
+			stop: time.Minute, want: report.Interrupted, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is rolled back": {
-			script: setStatus(refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: stays,
+			script: statusAt(4, refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: suspended,
 			calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is cancelled: nothing more is replaced": {
-			script: setStatus(refresh.StatusCancelling), stop: time.Minute, want: report.Interrupted,
+			script: statusAt(4, refresh.StatusCancelling), stop: time.Minute, want: report.Interrupted,
 			calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"another refresh continues, for which it was suspended": {
@@ -84,7 +68,7 @@ func TestSuspend(t *testing.T) {
 				a.begin("r-9", &refresh.Source{Template: template("1")})
 				a.group.Tags = earlier
 			},
-			want: report.Conflict, words: stays, calls: "",
+			want: report.Conflict, words: suspended, calls: "",
 		},
 		"interrupted, and the refresh is cancelled": {
 			change: func(c *Config) { c.OnInterrupt = Cancel }, stop: time.Minute, want: report.Interrupted,
@@ -97,36 +81,10 @@ func TestSuspend(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg := newFakeAWS(3), defaults()
+			cfg := defaults()
 			cfg.Suspend = []string{"AZRebalance"}
-			if tt.before != nil {
-				tt.before(a)
-			}
-			if tt.change != nil {
-				tt.change(&cfg)
-			}
-			if tt.script != nil {
-				a.script = func(reads int) { tt.script(a, reads) }
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if tt.stop > 0 {
-				defer time.AfterFunc(tt.stop, cancel).Stop()
-			}
-			expect(t, runGroup(ctx, t, cfg, a, nil), tt.want, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			s.run(t, cfg)
 		})
-	}
-}
-
-// setStatus is the script of a refresh that has the status from the fourth read.
-func setStatus(status string) func(*fakeAWS, int) {
-	return func(a *fakeAWS, reads int) {
-		if reads == 4 {
-			a.status(status, "")
-		}
 	}
 }
 
@@ -144,17 +102,15 @@ func TestCancelAndRollbackRelease(t *testing.T) {
 		"without waiting for the end": {ActRollback, false, "Rollback", []string{"still suspended: AZRebalance;"}},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, told := newFakeAWS(1), defaults(), &recorder{}
+			a, cfg, reports := newFakeAWS(1), defaults(), &recorder{}
 			cfg.Wait = tt.wait
 			a.begin("r-1", &refresh.Source{Template: template("2")})
 			a.group.Tags = map[string]string{"node-drainer.io/suspended": "AZRebalance"}
-			if _, err := New(cfg, a, a, nil, told).Act(t.Context(), tt.do); err != nil {
+			if _, err := New(cfg, a, a, nil, reports).Act(t.Context(), tt.do); err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
-			expect(t, told.last.Groups[0], told.last.Groups[0].Outcome, tt.words...)
+			a.expectCalls(t, tt.calls)
+			expect(t, reports.last.Groups[0], reports.last.Groups[0].Outcome, tt.words...)
 		})
 	}
 }
@@ -167,7 +123,5 @@ func TestResumeReleases(t *testing.T) {
 	if got, err := New(defaults(), a, a, nil, &recorder{}).Act(t.Context(), ActResume); got != report.Done || err != nil {
 		t.Errorf("outcome %q, %v", got, err)
 	}
-	if got := strings.Join(a.calls, " "); got != "Resume Release AZRebalance,ScheduledActions" {
-		t.Errorf("unexpected calls %q", got)
-	}
+	a.expectCalls(t, "Resume Release AZRebalance,ScheduledActions")
 }

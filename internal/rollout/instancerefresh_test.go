@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,31 +12,11 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// expect fails the test unless the group ended so, with all of the words in its message.
-func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) {
-	t.Helper()
-	if g.Outcome != want {
-		t.Errorf("outcome %q (%s), want %q", g.Outcome, g.Message, want)
-	}
-	for _, word := range words {
-		if !strings.Contains(g.Message, word) {
-			t.Errorf("message lacks %q: %s", word, g.Message)
-		}
-	}
-}
-
 // TestRefresh rolls out by an Instance Refresh. A script plays AWS: its argument is how often the group was
 // read.
 func TestRefresh(t *testing.T) {
 	broken := errors.New("connection refused")
-	for name, tt := range map[string]struct {
-		change func(*Config)
-		script func(a *fakeAWS, reads int)
-		before func(a *fakeAWS)
-		want   report.Outcome
-		words  []string
-		calls  string
-	}{
+	for name, s := range map[string]scenario{
 		"all are replaced": {
 			script: succeedAt(3), want: report.Done, words: []string{"3 instances replaced"}, calls: "Start",
 		},
@@ -46,10 +26,8 @@ func TestRefresh(t *testing.T) {
 		"succeeds, and an old instance drains for an hour": {
 			script: func(a *fakeAWS, reads int) {
 				succeedAt(3)(a, reads)
-				old := instance("i-1", "1")
-				old.State = "Terminating:Wait"
 				if reads >= 3 && reads < 720 {
-					a.group.Instances = append(a.group.Instances[:3], old)
+					a.group.Instances = append(a.group.Instances[:3], draining("i-1"))
 				} else if reads == 720 {
 					a.group.Instances = a.group.Instances[:3]
 				}
@@ -60,9 +38,8 @@ func TestRefresh(t *testing.T) {
 			change: func(c *Config) { c.Until = Replaced },
 			script: func(a *fakeAWS, reads int) {
 				succeedAt(3)(a, reads)
-				if old := instance("i-1", "1"); reads >= 3 {
-					old.State = "Terminating:Wait"
-					a.group.Instances = append(a.group.Instances[:3], old)
+				if reads >= 3 {
+					a.group.Instances = append(a.group.Instances[:3], draining("i-1"))
 				}
 			},
 			want: report.Done, calls: "Start",
@@ -70,9 +47,7 @@ func TestRefresh(t *testing.T) {
 		"a drain was under way when an earlier trigger was killed": {
 			before: func(a *fakeAWS) {
 				a.replaceAll("2")
-				old := instance("i-1", "1")
-				old.State = "Terminating:Wait"
-				a.group.Instances = append(a.group.Instances, old)
+				a.group.Instances = append(a.group.Instances, draining("i-1"))
 			},
 			script: func(a *fakeAWS, reads int) {
 				if reads == 4 {
@@ -174,17 +149,26 @@ func TestRefresh(t *testing.T) {
 			words: []string{"--timeout", "r-1 continues", "run the same command again"}, calls: "Start",
 		},
 		"fails": {
-			script: func(a *fakeAWS, reads int) { a.setStatusAtThird(reads, refresh.StatusFailed) }, want: report.Failed,
+			script: statusAt(3, refresh.StatusFailed), want: report.Failed,
 			words: []string{"r-1 is Failed: no progress", "run the same command again"}, calls: "Start",
 		},
 		"rolled back": {
-			script: func(a *fakeAWS, reads int) { a.setStatusAtThird(reads, refresh.StatusRollbackSuccessful) }, want: report.RolledBack,
+			script: statusAt(3, refresh.StatusRollbackSuccessful), want: report.RolledBack,
 			words: []string{"RollbackSuccessful"}, calls: "Start",
 		},
 		"waits for another, which replaced everything": {
 			change: func(c *Config) { c.OnConflict = Wait },
 			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
 			script: succeedAt(4), want: report.Nothing,
+		},
+		"a refresh is in progress that AWS does not list": {
+			before: func(a *fakeAWS) { a.errs["Start"] = slices.Repeat([]error{refresh.ErrInProgress}, 100) },
+			want:   report.Error, words: []string{"in progress"}, calls: "Start Start Start Start Start",
+		},
+		"interrupted while waiting for another, which is not cancelled": {
+			change: func(c *Config) { c.OnConflict, c.OnInterrupt = Wait, Cancel },
+			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
+			stop:   time.Minute, want: report.Interrupted, words: []string{"no instance refresh was started"},
 		},
 		"another is being rolled back": {
 			before: func(a *fakeAWS) {
@@ -194,22 +178,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Conflict, words: []string{"r-9", "--on-conflict"},
 		},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a, cfg := newFakeAWS(3), defaults()
-			if tt.before != nil {
-				tt.before(a)
-			}
-			if tt.script != nil {
-				a.script = func(reads int) { tt.script(a, reads) }
-			}
-			if tt.change != nil {
-				tt.change(&cfg)
-			}
-			expect(t, runGroup(t.Context(), t, cfg, a, nil), tt.want, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
-		})
+		runInBubble(t, name, func(t *testing.T) { s.run(t, defaults()) })
 	}
 }
 
@@ -223,9 +192,12 @@ func succeedAt(at int) func(*fakeAWS, int) {
 	}
 }
 
-func (a *fakeAWS) setStatusAtThird(reads int, status string) {
-	if reads == 3 {
-		a.status(status, "no progress")
+// statusAt is the script of a refresh that has a status from one read on.
+func statusAt(at int, status string) func(*fakeAWS, int) {
+	return func(a *fakeAWS, reads int) {
+		if reads == at {
+			a.status(status, "no progress")
+		}
 	}
 }
 
@@ -253,9 +225,7 @@ func TestInterrupted(t *testing.T) {
 			defer cancel()
 			g := runGroup(ctx, t, cfg, a, nil)
 			expect(t, g, report.Interrupted, tt.words)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			a.expectCalls(t, tt.calls)
 		})
 	}
 }

@@ -11,31 +11,62 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
+// scenario is a rollout of three instances, and what is expected of it. Only want must be set.
+type scenario struct {
+	change func(*Config)
+	before func(*fakeAWS)
+	script func(a *fakeAWS, reads int) // runs before each read of the group
+	stop   time.Duration               // until the interrupt
+	want   report.Outcome
+	words  []string // in the message
+	calls  string
+}
+
+func (s scenario) run(t *testing.T, cfg Config) {
+	t.Helper()
+	a := newFakeAWS(3)
+	if s.before != nil {
+		s.before(a)
+	}
+	if s.script != nil {
+		a.script = func(reads int) { s.script(a, reads) }
+	}
+	if s.change != nil {
+		s.change(&cfg)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if s.stop > 0 {
+		defer time.AfterFunc(s.stop, cancel).Stop()
+	}
+	expect(t, runGroup(ctx, t, cfg, a, nil), s.want, s.words...)
+	a.expectCalls(t, s.calls)
+}
+
 // TestStalledDrainSaysWhy: a drain that makes progress does not stall; a stalled one is named with what its
 // node waits for.
 func TestStalledDrainSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(1), defaults()
 		cfg.StallTimeout = 10 * time.Minute
-		view := &fakeCluster{drains: map[string]string{}}
+		nodes := &fakeCluster{drains: map[string]string{}}
 		a.script = func(reads int) {
 			succeedAt(3)(a, reads)
-			if old := instance("i-1", "1"); reads >= 3 {
-				old.State = "Terminating:Wait"
-				a.group.Instances = append(a.group.Instances[:1], old)
+			if reads >= 3 {
+				a.group.Instances = append(a.group.Instances[:1], draining("i-1"))
 			}
-			view.mu.Lock()
-			defer view.mu.Unlock()
+			nodes.mu.Lock()
+			defer nodes.mu.Unlock()
 			if left := 500 - reads; left > 3 { // 40 minutes
-				view.drains["i-1"] = strings.Repeat("x", left) + " pods left"
+				nodes.drains["i-1"] = strings.Repeat("x", left) + " pods left"
 			} else {
-				view.drains["i-1"] = "3 pods left: 3 wait for budget shop/api"
+				nodes.drains["i-1"] = "3 pods left: 3 wait for budget shop/api"
 			}
 		}
-		begun := time.Now()
-		expect(t, runGroup(t.Context(), t, cfg, a, view), report.Stalled,
+		started := time.Now()
+		expect(t, runGroup(t.Context(), t, cfg, a, nodes), report.Stalled,
 			"nothing has changed for 10m0s", "i-1 (node node-i-1: 3 pods left: 3 wait for budget shop/api)")
-		if took := time.Since(begun); took < 50*time.Minute {
+		if took := time.Since(started); took < 50*time.Minute {
 			t.Errorf("stalled after %v, although the drain made progress for 41 minutes", took)
 		}
 	})
@@ -45,7 +76,7 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 // hours later.
 func TestQueuedGroupsAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, told := newFakeAWS(1), &recorder{}
+		a, reports := newFakeAWS(1), &recorder{}
 		s := manyGroups{a, []string{"a", "b"}}
 		a.script = func(reads int) {
 			if reads == 10 { // group a is done, and there is a new version
@@ -56,26 +87,11 @@ func TestQueuedGroupsAreReadAgain(t *testing.T) {
 		}
 		cfg := defaults()
 		cfg.Timeout = time.Hour
-		if _, err := New(cfg, s, a, nil, told).Run(t.Context()); err != nil {
+		if _, err := New(cfg, s, a, nil, reports).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(a.targets); got != 2 || a.targets[1].Template.Version != "3" {
 			t.Errorf("%d refreshes were started, to %+v; want two, the second to version 3", got, a.targets)
-		}
-	})
-}
-
-// TestInterruptedWhileWaitingForAnother: the refresh of another client is not cancelled.
-func TestInterruptedWhileWaitingForAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, cfg := newFakeAWS(3), defaults()
-		cfg.OnConflict, cfg.OnInterrupt = Wait, Cancel
-		a.begin("r-9", &refresh.Source{Template: template("1")})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "no instance refresh was started")
-		if len(a.calls) > 0 {
-			t.Errorf("unexpected calls %q", a.calls)
 		}
 	})
 }
@@ -89,9 +105,7 @@ func TestInterruptedWhileDraining(t *testing.T) {
 			a.group.Source.Template.Version = "1"
 			a.script = func(reads int) {
 				if succeedAt(3)(a, reads); reads == 3 {
-					old := instance("i-1", "1")
-					old.State = "Terminating:Wait"
-					a.group.Instances = append(a.group.Instances, old)
+					a.group.Instances = append(a.group.Instances, draining("i-1"))
 					a.begin("r-9", &refresh.Source{Template: template("1")})
 				}
 			}
@@ -102,27 +116,9 @@ func TestInterruptedWhileDraining(t *testing.T) {
 			if strings.Contains(g.Message, "r-1 continues") {
 				t.Errorf("the message says that a refresh continues: %s", g.Message)
 			}
-			if got := strings.Join(a.calls, " "); got != "Start" {
-				t.Errorf("unexpected calls %q", got)
-			}
+			a.expectCalls(t, "Start")
 		})
 	}
-}
-
-// TestRefreshInProgressButNotListed: AWS refuses a start because a refresh is in progress, but lists none
-// yet. The start is retried a few times.
-func TestRefreshInProgressButNotListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, cfg := newFakeAWS(3), defaults()
-		cfg.Timeout = time.Minute
-		for range 100 {
-			a.errs["Start"] = append(a.errs["Start"], refresh.ErrInProgress)
-		}
-		expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Error, "in progress")
-		if n := len(a.calls); n > maxFailures {
-			t.Errorf("%d attempts to start", n)
-		}
-	})
 }
 
 // TestRefreshEndsBetweenTwoReads: a refresh was under way when the group was described, and had ended when
@@ -130,27 +126,25 @@ func TestRefreshInProgressButNotListed(t *testing.T) {
 func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 	for name, all := range map[string]bool{"what is outdated": false, "all": true} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, told := newFakeAWS(3), defaults(), &recorder{}
+			a, cfg, reports := newFakeAWS(3), defaults(), &recorder{}
 			cfg.All, cfg.Preferences.SkipMatching, cfg.Timeout = all, !all, time.Hour
-			begun := time.Now().Add(-time.Hour)
+			started := time.Now().Add(-time.Hour)
 			for n := range a.group.Instances {
-				a.group.Instances[n].Launched = begun.Add(-time.Hour)
+				a.group.Instances[n].Launched = started.Add(-time.Hour)
 			}
 			a.begin("r-1", &refresh.Source{Template: template("2")})
-			a.refreshes[0].Started = begun
+			a.refreshes[0].Started = started
 			a.script = func(reads int) {
 				if reads == 5 {
 					a.group.Instances = a.group.Instances[:3] // the last old instance has drained
 				}
 			}
 			s := &endingAWS{fakeAWS: a}
-			if _, err := New(cfg, s, a, nil, told).Run(t.Context()); err != nil {
+			if _, err := New(cfg, s, a, nil, reports).Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			expect(t, told.last.Groups[0], report.Done, "1 instance replaced")
-			if len(a.calls) > 0 {
-				t.Errorf("unexpected calls %q", a.calls)
-			}
+			expect(t, reports.last.Groups[0], report.Done, "1 instance replaced")
+			a.expectCalls(t, "")
 		})
 	}
 }
@@ -182,24 +176,24 @@ func (h *endingAWS) Refreshes(ctx context.Context, group string) ([]refresh.Refr
 // it are neither replaced again nor counted as left.
 func TestAllAfterKill(t *testing.T) {
 	for name, tt := range map[string]struct {
-		before func(a *fakeAWS, begun time.Time)
+		before func(a *fakeAWS, started time.Time)
 		calls  string
 		words  []string
 	}{
 		"while the refresh runs": {
-			before: func(a *fakeAWS, begun time.Time) {
+			before: func(a *fakeAWS, started time.Time) {
 				a.begin("r-1", &refresh.Source{Template: template("2")})
-				a.refreshes[0].Started = begun
+				a.refreshes[0].Started = started
 			},
 			words: []string{"2 instances replaced"},
 		},
 		"while old instances drain": {
-			before: func(a *fakeAWS, begun time.Time) {
+			before: func(a *fakeAWS, started time.Time) {
 				a.begin("r-1", &refresh.Source{Template: template("2")})
-				a.refreshes[0].Started = begun
+				a.refreshes[0].Started = started
 				a.status(refresh.StatusSuccessful, "")
 				for n := range a.group.Instances {
-					if a.group.Instances[n].Launched.Before(begun) {
+					if a.group.Instances[n].Launched.Before(started) {
 						a.group.Instances[n].State = "Terminating:Wait"
 					}
 				}
@@ -213,19 +207,19 @@ func TestAllAfterKill(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg := newFakeAWS(3), defaults()
 			cfg.All, cfg.Preferences.SkipMatching, cfg.Timeout = true, false, time.Hour
-			begun := time.Now().Add(-time.Hour)
+			started := time.Now().Add(-time.Hour)
 			a.replaceAll("2")
 			for n := range a.group.Instances {
-				a.group.Instances[n].Launched = begun.Add(-24 * time.Hour)
+				a.group.Instances[n].Launched = started.Add(-24 * time.Hour)
 			}
-			a.group.Instances[0].Launched = begun.Add(time.Minute)
-			tt.before(a, begun)
+			a.group.Instances[0].Launched = started.Add(time.Minute)
+			tt.before(a, started)
 			a.script = func(reads int) {
 				if reads < 4 {
 					return
 				}
 				for n := range a.group.Instances {
-					if i := &a.group.Instances[n]; tt.calls != "" || i.Launched.Before(begun) {
+					if i := &a.group.Instances[n]; tt.calls != "" || i.Launched.Before(started) {
 						*i = instance(i.ID+"-new", "2")
 						i.Launched = time.Now()
 					}
@@ -233,9 +227,7 @@ func TestAllAfterKill(t *testing.T) {
 				a.status(refresh.StatusSuccessful, "")
 			}
 			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done, tt.words...)
-			if got := strings.Join(a.calls, " "); got != tt.calls {
-				t.Errorf("calls %q, want %q", got, tt.calls)
-			}
+			a.expectCalls(t, tt.calls)
 		})
 	}
 }

@@ -94,13 +94,13 @@ func (p *fakeTainter) dropGone(a *fakeAWS) {
 // run runs the trigger with the cluster, and returns how the group ended.
 func (p *fakeTainter) run(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS) report.Group {
 	t.Helper()
-	told := &recorder{}
-	trigger := New(cfg, a, a, p, told)
+	reports := &recorder{}
+	trigger := New(cfg, a, a, p, reports)
 	trigger.Taints(p)
 	if _, err := trigger.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return told.last.Groups[0]
+	return reports.last.Groups[0]
 }
 
 func notes(g report.Group) string {
@@ -125,64 +125,40 @@ func TestTaints(t *testing.T) {
 	gone := errors.New("connection refused")
 	cancelling := func(c *Config) { c.OnInterrupt = Cancel }
 	for name, tt := range map[string]struct {
-		had    []string
-		change func(*Config)
-		before func(*fakeAWS)
-		script func(a *fakeAWS, reads int)
-		limit  time.Duration // until the interrupt
-		stale  bool
-		puts   string
-		want   report.Outcome
-		stays  string
-		says   string
+		tainted []string
+		change  func(*Config)
+		before  func(*fakeAWS)
+		script  func(a *fakeAWS, reads int)
+		limit   time.Duration // until the interrupt
+		stale   bool
+		added   string
+		want    report.Outcome
+		remain  string
+		note    string
 	}{
-		"fails: remaining nodes are untainted": {
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.status(refresh.StatusFailed, "no progress")
-				}
-			}, puts: all, want: report.Failed, says: "2 nodes: untainted",
-		},
-		"fails before the watch shows the taints": {
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.status(refresh.StatusFailed, "no progress")
-				}
-			}, stale: true, puts: all, want: report.Failed, says: "2 nodes: untainted",
-		},
-		"rolled back": {
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.status(refresh.StatusRollbackSuccessful, "")
-				}
-			}, puts: all, want: report.RolledBack,
-		},
-		"ends, and instances remain": {
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.status(refresh.StatusSuccessful, "")
-				}
-			}, puts: all, want: report.Incomplete,
-		},
-		"interrupted and detached":                      {limit: time.Minute, puts: all, want: report.Interrupted, stays: "i-2 i-3", says: "node-drainer.io/outdated stays on 2 nodes"},
-		"interrupted and cancelled":                     {change: cancelling, limit: time.Minute, puts: all, want: report.Interrupted},
-		"interrupted and rolled back":                   {change: func(c *Config) { c.OnInterrupt, c.Version = Rollback, "2" }, before: func(a *fakeAWS) { a.group.Source.Template.Version = "1" }, limit: time.Minute, puts: all, want: report.Interrupted},
-		"timed out":                                     {change: func(c *Config) { c.Timeout = time.Minute }, puts: all, want: report.TimedOut, stays: "i-2 i-3"},
-		"nothing changes":                               {change: func(c *Config) { c.StallTimeout = time.Minute }, puts: all, want: report.Stalled, stays: "i-2 i-3"},
-		"AWS stops answering":                           {before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, nil, gone, gone, gone, gone, gone} }, puts: all, want: report.Error, stays: "i-2 i-3"},
-		"without waiting":                               {change: func(c *Config) { c.Wait = false }, puts: all, want: report.Detached, stays: all},
-		"attached to another refresh":                   {before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("2")}) }, script: succeedAt(3), puts: all, want: report.Done},
-		"conflict with another refresh":                 {had: []string{"i-1"}, before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) }, want: report.Conflict, stays: "i-1"},
+		"fails: remaining nodes are untainted":    {script: statusAt(3, refresh.StatusFailed), added: all, want: report.Failed, note: "2 nodes: untainted"},
+		"fails before the watch shows the taints": {script: statusAt(3, refresh.StatusFailed), stale: true, added: all, want: report.Failed, note: "2 nodes: untainted"},
+		"rolled back":                                   {script: statusAt(3, refresh.StatusRollbackSuccessful), added: all, want: report.RolledBack},
+		"ends, and instances remain":                    {script: statusAt(3, refresh.StatusSuccessful), added: all, want: report.Incomplete},
+		"interrupted and detached":                      {limit: time.Minute, added: all, want: report.Interrupted, remain: "i-2 i-3", note: "node-drainer.io/outdated stays on 2 nodes"},
+		"interrupted and cancelled":                     {change: cancelling, limit: time.Minute, added: all, want: report.Interrupted},
+		"interrupted and rolled back":                   {change: func(c *Config) { c.OnInterrupt, c.Version = Rollback, "2" }, before: func(a *fakeAWS) { a.group.Source.Template.Version = "1" }, limit: time.Minute, added: all, want: report.Interrupted},
+		"timed out":                                     {change: func(c *Config) { c.Timeout = time.Minute }, added: all, want: report.TimedOut, remain: "i-2 i-3"},
+		"nothing changes":                               {change: func(c *Config) { c.StallTimeout = time.Minute }, added: all, want: report.Stalled, remain: "i-2 i-3"},
+		"AWS stops answering":                           {before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, nil, gone, gone, gone, gone, gone} }, added: all, want: report.Error, remain: "i-2 i-3"},
+		"without waiting":                               {change: func(c *Config) { c.Wait = false }, added: all, want: report.Detached, remain: all, note: "outdated stays on 3 nodes"},
+		"attached to another refresh":                   {before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("2")}) }, script: succeedAt(3), added: all, want: report.Done},
+		"conflict with another refresh":                 {tainted: []string{"i-1"}, before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) }, want: report.Conflict, remain: "i-1"},
 		"the preflight refuses":                         {before: func(a *fakeAWS) { a.hooks = nil }, want: report.Refused},
 		"starting is not allowed":                       {before: func(a *fakeAWS) { a.errs["Start"] = []error{gone} }, want: report.Error},
-		"nothing is outdated, and an old taint remains": {had: []string{"i-22"}, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, says: "untainted"},
-		"none: an old taint remains":                    {had: []string{"i-22"}, change: func(c *Config) { c.Taint = cluster.NoTaint }, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, stays: "i-22"},
+		"nothing is outdated, and an old taint remains": {tainted: []string{"i-22"}, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, note: "untainted"},
+		"none: an old taint remains":                    {tainted: []string{"i-22"}, change: func(c *Config) { c.Taint = cluster.NoTaint }, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, remain: "i-22"},
 		"unset: nothing is tainted":                     {change: func(c *Config) { c.Taint, c.Wait = "", false }, want: report.Detached},
-		"a kept instance is not tainted":                {had: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].Protected = true }, change: func(c *Config) { c.Wait = false }, puts: "i-1 i-3", want: report.Detached, stays: "i-1 i-3"},
-		"a terminating instance is left alone":          {had: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].State = "Terminating:Wait" }, change: cancelling, limit: time.Minute, puts: "i-1 i-3", want: report.Interrupted, stays: "i-2"},
+		"a kept instance is not tainted":                {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].Protected = true }, change: func(c *Config) { c.Wait = false }, added: "i-1 i-3", want: report.Detached, remain: "i-1 i-3"},
+		"a terminating instance is left alone":          {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].State = "Terminating:Wait" }, change: cancelling, limit: time.Minute, added: "i-1 i-3", want: report.Interrupted, remain: "i-2"},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, p, cfg := newFakeAWS(3), newFakeTainter(tt.had...), defaults()
+			a, p, cfg := newFakeAWS(3), newFakeTainter(tt.tainted...), defaults()
 			cfg.Taint, p.stale = cluster.SoftTaint, tt.stale
 			if tt.before != nil {
 				tt.before(a)
@@ -191,7 +167,7 @@ func TestTaints(t *testing.T) {
 				tt.change(&cfg)
 			}
 			a.script = func(reads int) {
-				if len(a.group.Instances) == 3 && tt.puts == all {
+				if len(a.group.Instances) == 3 && tt.added == all {
 					replaceOne(a, reads)
 				}
 				if tt.script != nil {
@@ -208,11 +184,11 @@ func TestTaints(t *testing.T) {
 			expect(t, g, tt.want)
 			p.dropGone(a)
 			slices.Sort(p.added)
-			if puts := strings.Join(p.added, " "); puts != tt.puts || p.taintedIDs() != tt.stays {
-				t.Errorf("tainted %q, want %q; remaining %q, want %q", puts, tt.puts, p.taintedIDs(), tt.stays)
+			if added := strings.Join(p.added, " "); added != tt.added || p.taintedIDs() != tt.remain {
+				t.Errorf("tainted %q, want %q; remaining %q, want %q", added, tt.added, p.taintedIDs(), tt.remain)
 			}
-			if !strings.Contains(notes(g), tt.says) {
-				t.Errorf("notes lack %q:\n%s", tt.says, notes(g))
+			if !strings.Contains(notes(g), tt.note) {
+				t.Errorf("notes lack %q:\n%s", tt.note, notes(g))
 			}
 		})
 	}
