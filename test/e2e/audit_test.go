@@ -82,7 +82,7 @@ func inGroup(resource, group string) string {
 func (r right) covers(q cluster.Request) bool {
 	home := homeOf(q.User)
 	return r.verb == q.Verb && r.group == q.Group && r.resource == q.FullResource() &&
-		(r.name == "" || strings.ReplaceAll(r.name, anyWorld, home) == q.Name) &&
+		(r.name == "" || strings.ReplaceAll(r.name, anyNamespace, home) == q.Name) &&
 		(!r.own || q.Namespace == home)
 }
 
@@ -130,7 +130,7 @@ func judgeAccess(shared *cluster.Cluster) error {
 		if err != nil {
 			return err
 		}
-		rights, err := rightsOf(cluster.UserName(anyWorld, account), objects)
+		rights, err := rightsOf(cluster.UserName(anyNamespace, account), objects)
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights, err := rightsOf(cluster.UserName(anyWorld, agentAccount), objects)
+	rights, err := rightsOf(cluster.UserName(anyNamespace, agentAccount), objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestJudge(t *testing.T) {
 				if q.Resource == "leases" && q.Verb == "update" {
 					q.Name = "kube-scheduler"
 				}
-			}), []string{"update leases.coordination.k8s.io: not granted", "update leases.coordination.k8s.io " + anyWorld},
+			}), []string{"update leases.coordination.k8s.io: not granted", "update leases.coordination.k8s.io " + anyNamespace},
 		},
 		"a Lease elsewhere": {
 			rights, change(func(q *cluster.Request) {

@@ -18,139 +18,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/chart"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
-
-// release is the chart as helm installs it in a namespace of its own, whose pods run.
-type release struct {
-	*kubelet
-	name   string
-	base   string // a file of values that only a test needs
-	before map[object]bool
-}
-
-// object is one thing in the cluster: its resource, its namespace and its name.
-type object struct{ resource, namespace, name string }
 
 // release makes the namespace, which takes only what the Pod Security Standard "restricted" allows. Its pods may read the
 // queue.
-func (w *world) release(name, home, queue string) *release {
-	w.t.Helper()
-	_, err := w.cluster.Client().CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+func (f *fixture) release(name, home, queue string) *release {
+	f.t.Helper()
+	_, err := f.cluster.Client().CoreV1().Namespaces().Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: home, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
-	w.must(err)
-	r := &release{name: name, kubelet: w.startKubelet(home)}
+	f.must(err)
+	r := &release{name: name, kubelet: f.startKubelet(home)}
 	r.before = r.inventory()
 	r.base = r.values(map[string]any{
 		"image":          map[string]any{"registry": "registry.example.com"}, // as a release has it
-		"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(agentKey, queue),
-		"trigger": map[string]any{"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(triggerKey, queue)},
+		"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(harness.Agent, queue),
+		"trigger": map[string]any{"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(harness.Trigger, queue)},
 	})
 	return r
-}
-
-// credentials are what EKS gives a pod of the release to reach AWS, with the rights of deploy/iam, and where the AWS of
-// this world is.
-func (r *release) credentials(program, queue string) []corev1.EnvVar {
-	key := program + "-" + r.name
-	limit(r.t, r.aws, program, key, r.aws.QueueARN(queue))
-	return []corev1.EnvVar{
-		{Name: "AWS_REGION", Value: "eu-central-1"},
-		{Name: "AWS_ENDPOINT_URL", Value: r.aws.URL()},
-		{Name: "AWS_ACCESS_KEY_ID", Value: key},
-		{Name: "AWS_SECRET_ACCESS_KEY", Value: "test"},
-		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
-	}
-}
-
-// values is a file with the values.
-func (r *release) values(values map[string]any) string {
-	r.t.Helper()
-	text, err := yaml.Marshal(values)
-	r.must(err)
-	file := filepath.Join(r.t.TempDir(), "values.yaml")
-	r.must(os.WriteFile(file, text, 0o600))
-	return file
-}
-
-// helm runs helm on the release's cluster and namespace.
-func (r *release) helm(args ...string) (string, error) {
-	return chart.Helm(r.ctx, []string{"KUBECONFIG=" + r.cluster.Kubeconfig()},
-		append(args, "--namespace", r.home)...)
-}
-
-// apply installs or upgrades the release, and waits until its agents are ready.
-func (r *release) apply(verb string, values ...string) error {
-	path, err := chart.Path()
-	r.must(err)
-	values = append([]string{"--values", r.base}, values...)
-	_, err = r.helm(append([]string{verb, r.name, path, "--wait", "--timeout", patience.String()}, values...)...)
-	return err
-}
-
-// waitAgents waits until so many agents run, and all of them have the setting and are ready, and returns them.
-func (r *release) waitAgents(n int, setting string) (agents []*container) {
-	r.t.Helper()
-	eventually(r.t, patience, func() (wrong string) {
-		agents = r.agents()
-		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool {
-			return !slices.Contains(a.cmd.Env, setting) || !a.isReady()
-		})
-		if len(agents) != n || len(ready) != n {
-			return fmt.Sprintf("%d agents run, of which %d have %s and are ready, want %d", len(agents), len(ready), setting, n)
-		}
-		return ""
-	})
-	return agents
-}
-
-// leader waits until one of the agents holds the Lease, and returns it.
-func (r *release) leader() (leader *process) {
-	r.t.Helper()
-	eventually(r.t, patience, func() (wrong string) {
-		lease, err := r.cluster.Client().CoordinationV1().Leases(r.home).Get(r.ctx, r.fullName(), metav1.GetOptions{})
-		if err != nil || lease.Spec.HolderIdentity == nil {
-			return fmt.Sprintf("nobody has had the Lease: %v", err)
-		}
-		holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-		for _, a := range r.agents() {
-			if a.pod.Name == holder {
-				leader = a.agent
-				return ""
-			}
-		}
-		return fmt.Sprintf("%q holds the Lease, which is no agent that runs", holder)
-	})
-	return leader
-}
-
-// fullName is how the chart calls what it makes.
-func (r *release) fullName() string {
-	if strings.Contains(r.name, "node-drainer") {
-		return r.name
-	}
-	return r.name + "-node-drainer"
-}
-
-// idle returns a node, and its instance, that no agent runs on.
-func (r *release) idle() (node, instance string) {
-	r.t.Helper()
-	for _, i := range r.serving() {
-		node := cluster.NodeName(i.ID)
-		if !slices.ContainsFunc(r.agents(), func(a *container) bool { return a.pod.Spec.NodeName == node }) {
-			return node, i.ID
-		}
-	}
-	r.t.Fatal("there is an agent on each node")
-	return "", ""
 }
 
 // roleARN is the IAM role that the agent takes by IRSA.
@@ -199,7 +90,7 @@ func TestHelm(t *testing.T) {
 	r.rollsOut("node-drainer-nightly")
 	r.assertLawful()
 
-	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", patience.String())
+	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", waitTimeout.String())
 	f.must(err)
 	r.waitAgents(2, terse)
 
@@ -229,7 +120,7 @@ func (r *release) uninstalls() {
 	r.t.Helper()
 	_, err := r.helm("uninstall", r.name)
 	r.must(err)
-	eventually(r.t, patience, func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
+	eventually(r.t, waitTimeout, func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
 }
 
 // assertServes holds if the release is what its user expects: one agent leads, probes and Service find them, and the
@@ -252,7 +143,7 @@ func (r *release) assertServes(replicas int) {
 		r.t.Errorf("the ServiceAccount has the role %q", role)
 	}
 	agents := r.waitAgents(replicas, terse)
-	eventually(r.t, patience, func() (wrong string) { // The Lease is had before the leader knows.
+	eventually(r.t, waitTimeout, func() (wrong string) { // The Lease is had before the leader knows.
 		leader := r.leader()
 		for _, a := range agents {
 			if leads := a.agent.metric("node_drainer_leader", "") == 1; leads != (a.agent == leader) {
@@ -267,7 +158,7 @@ func (r *release) assertServes(replicas int) {
 		r.assertProbes(a)
 	}
 	slices.Sort(ips)
-	eventually(r.t, patience, func() (wrong string) {
+	eventually(r.t, waitTimeout, func() (wrong string) {
 		got, port := r.endpoints()
 		if !slices.Equal(got, ips) || port != agents[0].pod.Spec.Containers[0].Ports[0].ContainerPort {
 			return fmt.Sprintf("the Service leads to port %d of %q, want %q", port, got, ips)
@@ -284,7 +175,7 @@ func (r *release) assertProbes(a *container) {
 		if probe.HTTPGet.Port.String() != c.Ports[0].Name {
 			r.t.Errorf("the %s probe asks port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
 		}
-		if code := a.agent.answers(probe.HTTPGet.Path); code != 200 {
+		if code := a.answers(probe.HTTPGet.Path); code != 200 {
 			r.t.Errorf("the agent answers the %s probe, %s, with %d", name, probe.HTTPGet.Path, code)
 		}
 	}
@@ -349,7 +240,7 @@ func (r *release) drains() (evicted []string) {
 	r.assertEvictedOnce(evicted)
 	leader := r.leader()
 	leader.waitLog("node drained", "node", node)
-	if n := leader.count("pod evicted"); n > 0 {
+	if n := leader.Count("pod evicted"); n > 0 {
 		r.t.Errorf("%d lines of level debug were logged, and the level is info", n)
 	}
 	return evicted
@@ -398,7 +289,7 @@ func (r *release) rollsOut(cronJob string) {
 	_, err = r.cluster.Kubectl(r.ctx, "create", "job", "at-once", "--from=cronjob/"+cronJob, "--namespace", r.home)
 	r.must(err)
 	var job *batchv1.Job
-	eventually(r.t, rollingOut, func() (wrong string) {
+	eventually(r.t, rolloutTimeout, func() (wrong string) {
 		job, err = r.cluster.Client().BatchV1().Jobs(r.home).Get(r.ctx, "at-once", metav1.GetOptions{})
 		r.must(err)
 		for _, c := range job.Status.Conditions {
@@ -418,71 +309,8 @@ func (r *release) rollsOut(cronJob string) {
 }
 
 // serving are the instances of the group that are in service.
-func (w *world) serving() []awsim.Instance {
-	return slices.DeleteFunc(w.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
-}
-
-// assertLawful holds if neither program has asked for what the release does not grant it.
-func (r *release) assertLawful() {
-	r.t.Helper()
-	manifest, err := r.helm("get", "manifest", r.name)
-	r.must(err)
-	objects, err := chart.Parse(manifest)
-	r.must(err)
-	for _, account := range []string{r.fullName(), r.fullName() + "-trigger"} {
-		user := cluster.UserName(r.home, account)
-		rights, err := rightsOf(user, objects)
-		r.must(err)
-		requests, err := r.cluster.Requests(r.ctx, user)
-		r.must(err)
-		if len(rights) == 0 || len(requests) == 0 {
-			r.t.Errorf("%s has %d rights and has sent %d requests", user, len(rights), len(requests))
-		}
-		r.must(judge(account, rights, requests, false))
-	}
-}
-
-// inventory is what is in the cluster without a namespace, in the release's own, or with its labels. Events are left
-// out, which go by themselves; so are nodes and namespaces, which no release makes.
-func (r *release) inventory() map[object]bool {
-	r.t.Helper()
-	lists, err := r.cluster.Client().Discovery().ServerPreferredResources()
-	r.must(err)
-	resources, err := discovery.GroupVersionResources(
-		discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists))
-	r.must(err)
-	config := r.cluster.Config()
-	config.WarningHandler = rest.NoWarnings{}
-	client, err := metadata.NewForConfig(config)
-	r.must(err)
-	all := map[object]bool{}
-	for resource := range resources {
-		if slices.Contains([]string{"events", "nodes", "namespaces"}, resource.Resource) {
-			continue
-		}
-		objects, err := client.Resource(resource).List(r.ctx, metav1.ListOptions{})
-		r.must(err)
-		for _, o := range objects.Items {
-			ours := o.Labels["app.kubernetes.io/instance"] == r.name
-			if ours || o.Namespace == "" || o.Namespace == r.home {
-				all[object{resource.GroupResource().String(), o.Namespace, o.Name}] = true
-			}
-		}
-	}
-	return all
-}
-
-// leftovers are what has come since the release was to be installed, but for what Kubernetes makes in each namespace.
-func (r *release) leftovers() (left []string) {
-	r.t.Helper()
-	given := []object{{"configmaps", r.home, "kube-root-ca.crt"}, {"serviceaccounts", r.home, "default"}}
-	for o := range r.inventory() {
-		if !r.before[o] && !slices.Contains(given, o) {
-			left = append(left, fmt.Sprint(o))
-		}
-	}
-	slices.Sort(left)
-	return left
+func (f *fixture) serving() []awsim.Instance {
+	return slices.DeleteFunc(f.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
 }
 
 // TestKubectlTakesTheChart: the API server admits every object of the chart, and knows each of its fields.
@@ -523,34 +351,4 @@ func TestKubectlTakesTheChart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// defineMonitors makes the kinds known that the Prometheus Operator brings.
-func defineMonitors(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	files, err := chart.Definitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := []string{"-f", strings.Join(files, ",")}
-	if _, err := c.Kubectl(t.Context(), append(flags, "apply", "--server-side")...); err != nil {
-		t.Fatal(err)
-	}
-	await := append(flags, "wait", "--for=condition=Established", "--timeout="+patience.String())
-	if _, err := c.Kubectl(t.Context(), await...); err != nil {
-		t.Fatal(err)
-	}
-	// They are established before the API server tells of them, and it does not tell of both at once.
-	eventually(t, patience, func() string {
-		known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
-		if err != nil {
-			return err.Error()
-		}
-		for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
-			if !slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
-				return "the API server does not tell of kind " + kind
-			}
-		}
-		return ""
-	})
 }

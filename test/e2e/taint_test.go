@@ -16,11 +16,10 @@ import (
 const outdatedTaint = "node-drainer.io/outdated"
 
 // tainting starts the trigger with the rights to taint nodes as well.
-func (w *world) tainting(args ...string) *triggering {
-	w.t.Helper()
-	w.install(renderTainting)
-	return runTrigger(w.t, w.aws,
-		[]string{"KUBECONFIG=" + w.token(taintingAccount), "TRIGGER_POLL_INTERVAL=500ms"}, args...)
+func (f *fixture) tainting(args ...string) *triggerRun {
+	f.t.Helper()
+	f.install(renderTainting)
+	return f.runTrigger([]string{"KUBECONFIG=" + f.token(taintingAccount), "TRIGGER_POLL_INTERVAL=500ms"}, args...)
 }
 
 // effectOn is the effect of the taint for outdated nodes on the node, or empty.
@@ -71,7 +70,7 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
 	run.waitOutput(`3 nodes: tainted node-drainer.io/outdated`)
 	f.letServe(group)
-	run.completes(`3 instances replaced`)
+	run.waitExit(0, `3 instances replaced`)
 	f.assertRolled(lowest)
 	pods := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(before))...)))
 	if got := slices.Sorted(slices.Values(f.evicted())); !slices.Equal(got, pods) { // None was put on an old node again.
@@ -98,14 +97,14 @@ func TestTaintsAreTakenOff(t *testing.T) {
 	run := f.trigger(args...)
 	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
 	run.interrupt()
-	run.ends(130, `goes on`)
+	run.waitExit(130, `goes on`)
 	run = f.tainting(append(args, "--on-interrupt", "cancel")...)
 	for _, node := range nodesOf(f.old) {
 		f.waitNode(node, func(n *corev1.Node) bool { return effectOn(n) == corev1.TaintEffectNoSchedule })
 	}
 	run.waitOutput(`2 nodes: tainted`)
 	run.interrupt()
-	run.ends(130, `is cancelled`, `2 nodes: untainted`)
+	run.waitExit(130, `is cancelled`, `2 nodes: untainted`)
 	for _, node := range nodesOf(f.old) {
 		if effect := effectOn(f.getNode(node)); effect != "" {
 			t.Errorf("node %s is still tainted %s", node, effect)

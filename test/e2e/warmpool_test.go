@@ -42,7 +42,7 @@ func (f *fleet) scale(size int32) {
 // waitPooled waits until an instance rests in the warm pool, and returns its id.
 func (f *fleet) waitPooled() (id string) {
 	f.t.Helper()
-	f.must(f.aws.WaitInstances(patient(f.t), group, func(all []awsim.Instance) bool {
+	f.must(f.aws.WaitInstances(waits(f.t), group, func(all []awsim.Instance) bool {
 		i := slices.IndexFunc(all, func(i awsim.Instance) bool { return i.State == "Warmed:Stopped" })
 		if i >= 0 {
 			id = all[i].ID
@@ -71,7 +71,6 @@ func TestBackFromTheWarmPool(t *testing.T) {
 	}{
 		{"a launch hook tells of it", true, "1h", "Uncordoned"},
 		{"the sweep finds it", false, "1s", ""},
-		{"both", true, "1s", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,39 +158,27 @@ func (f *fleet) assertBack(node string) {
 	}
 }
 
-// TestIntoTheWarmPoolAndOut: an instance that the warm pool launches is let into it at once, whether its node can
-// serve or not, and waited for when it leaves the pool for the group.
+// TestIntoTheWarmPoolAndOut: an instance that is launched into the warm pool is not waited for. It is when it leaves the
+// pool for the group.
 func TestIntoTheWarmPoolAndOut(t *testing.T) {
-	for name, lost := range map[string]bool{"messages tell": false, "no message tells": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t, 1)
-			f.launchHook(time.Minute)
-			if lost {
-				f.aws.Delay(f.queue, time.Hour)
-			}
-			f.machines.Boot(1, cluster.BootUnready)
-			agent := f.startAgent("RESYNC_INTERVAL=1s")
-			began := time.Now()
-			f.pool(1, 1)
-			id := f.waitPooled()
-			t.Logf("in the pool after %v", time.Since(began))
-			node := cluster.NodeName(id)
-			agent.waitLog("launch ended", "instance", id, "outcome", "pooled")
-			f.assertUnmarked(node)
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.launchHook(hookTimeout)
+	f.machines.Boot(1, cluster.BootUnready)
+	agent := f.startAgent("RESYNC_INTERVAL=1s")
+	f.pool(1, 1)
+	id := f.waitPooled()
+	node := cluster.NodeName(id)
+	agent.waitLog("launch ended", "instance", id, "outcome", "pooled")
+	f.assertUnmarked(node)
 
-			f.scale(2)
-			agent.waitLog("waiting for the node to become ready", "instance", id)
-			t.Logf("waited for after %v", time.Since(began))
-			f.assertOpen(id)
-			f.must(f.cluster.MarkReady(f.ctx, node))
-			t.Logf("schedulable after %v", time.Since(began))
-			f.waitCompleted(id)
-			t.Logf("completed after %v", time.Since(began))
-			agent.waitLog("launch ended", "instance", id, "outcome", "ready")
-			f.assertUnmarked(node)
-		})
-	}
+	f.scale(2)
+	agent.waitLog("waiting for the node to become ready", "instance", id)
+	f.assertOpen(id)
+	f.must(f.cluster.MarkReady(f.ctx, node))
+	f.waitCompleted(id)
+	agent.waitLog("launch ended", "instance", id, "outcome", "ready")
+	f.assertUnmarked(node)
 }
 
 // assertOpen holds if the instance waits for its last action.
