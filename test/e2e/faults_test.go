@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -108,37 +107,6 @@ func TestOneEventID(t *testing.T) {
 		f.waitCompleted(instance)
 	}
 	f.waitQueueEmpty()
-}
-
-// TestPodsThatCannotBeWatched: lists do, and are not asked for without a pause.
-func TestPodsThatCannotBeWatched(t *testing.T) {
-	t.Parallel()
-	f := newFixtureWithHook(t)
-	old, instance := f.node()
-	f.node()
-	f.deploy("api", old, 4, cluster.Pods{Stop: 2 * time.Second})
-	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "2"))
-	before := f.podsOf("api")
-	f.without("watch", "pods")
-	f.startAgent()
-	f.terminate(instance)
-	f.waitCompleted(instance)
-	all, err := f.cluster.Requests(f.ctx, f.user)
-	f.must(err)
-	var evicted []string
-	for _, r := range all {
-		if r.Subresource == "eviction" && r.Code < 300 {
-			evicted = append(evicted, r.Name)
-		}
-	}
-	slices.Sort(before)
-	slices.Sort(evicted)
-	if !slices.Equal(slices.Compact(evicted), before) {
-		t.Errorf("evicted %q, want %q", evicted, before)
-	}
-	if len(all) > 300 {
-		t.Errorf("the agent has sent %d requests", len(all))
-	}
 }
 
 // TestDuplicates: however often and in whatever order SQS hands a message out, there is one drain and one

@@ -52,7 +52,7 @@ func TestAgentsFeatures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixtureWithRule(t)
-			f.addHook(time.Minute)
+			f.addHook(hookTimeout)
 			newFixtureWithHook, first := f.node()
 			_, second := f.node()
 			f.node()
@@ -77,7 +77,7 @@ func (f *fixture) maintain(instance string) {
 // TestAgentsLaunches: the same of launch hooks.
 func TestAgentsLaunches(t *testing.T) {
 	t.Parallel()
-	f := newFixtureThatLaunches(t, cluster.Shared(t), time.Minute, cluster.Node{})
+	f := newFixtureThatLaunches(t, cluster.Shared(t), hookTimeout, cluster.Node{})
 	_, a := f.launch()
 	agent := f.startAgent(narrow(t, f.aws, agentKey, f.aws.QueueARN(f.queue),
 		"iam/agent-queue", "iam/agent-terminations", "iam/agent-launches"))

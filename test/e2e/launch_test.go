@@ -184,7 +184,7 @@ func TestLaunch(t *testing.T) {
 // TestLaunchThatNeverServes: the launch is abandoned when its time is over, and says why.
 func TestLaunchThatNeverServes(t *testing.T) {
 	t.Parallel()
-	f := newFixtureThatLaunches(t, cluster.Shared(t), time.Minute, cluster.Node{Unready: true})
+	f := newFixtureThatLaunches(t, cluster.Shared(t), hookTimeout, cluster.Node{Unready: true})
 	agent := f.startAgent("LAUNCH_TIMEOUT=5s")
 	_, a := f.launch()
 	closed := f.waitClosed(a.InstanceID)
@@ -200,22 +200,6 @@ func TestLaunchThatNeverServes(t *testing.T) {
 	if n := agent.metric("node_drainer_launches_total", "abandoned"); n != 1 {
 		t.Errorf("%v launches are counted as abandoned, want 1", n)
 	}
-}
-
-// TestLaunchAndKilled: an agent that is killed while it waits costs nothing: another goes on.
-func TestLaunchAndKilled(t *testing.T) {
-	t.Parallel()
-	f := newFixtureThatLaunches(t, cluster.Shared(t), time.Minute, cluster.Node{Unready: true})
-	first := f.startAgent()
-	node, a := f.launch()
-	first.waitLog("waiting for the node to become ready", "node", node)
-	first.Kill()
-	second := f.startAgent()
-	second.waitLog("waiting for the node to become ready", "node", node)
-	f.assertHeld()
-	f.must(f.cluster.MarkReady(f.ctx, node))
-	f.waitCompleted(a.InstanceID)
-	f.waitQueueEmpty()
 }
 
 // TestLaunchWithoutMessage: the resync finds a launch whose message was lost.

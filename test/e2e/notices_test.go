@@ -129,7 +129,7 @@ func TestNotices(t *testing.T) {
 func TestTerminatedAtTheConsole(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)
-	f.addHook(time.Minute)
+	f.addHook(hookTimeout)
 	f.mayKill = true // EC2 waits for nobody
 	f.aws.SetDelays(awsim.Delays{Terminate: 15 * time.Second})
 	old, instance := f.node()
@@ -154,7 +154,7 @@ func TestTerminatedAtTheConsole(t *testing.T) {
 func TestSpotAmidASlowDrain(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)
-	f.addHook(time.Minute)
+	f.addHook(hookTimeout)
 	old, instance := f.node()
 	f.must(f.aws.SetMarket(instance, awsim.Spot, ""))
 	f.node()
@@ -169,31 +169,6 @@ func TestSpotAmidASlowDrain(t *testing.T) {
 	f.waitQueueEmpty()
 	agent.logs(1, "node drained")
 	agent.waitLog("node cordoned", "event", "spot-interruption")
-}
-
-// TestManyInstancesOfOneChange: one event of AWS Health names several instances. All are drained before its message
-// goes.
-func TestManyInstancesOfOneChange(t *testing.T) {
-	t.Parallel()
-	f := newFixtureWithRule(t)
-	var names, ids []string
-	for i := range 3 {
-		name, id := f.node()
-		names, ids = append(names, name), append(ids, id)
-		f.deploy(fmt.Sprint("api-", i), name, 1, cluster.Pods{})
-	}
-	f.node()
-	agent := f.startAgent()
-	f.waitQueueEmpty()
-	_, err := f.aws.ScheduleChange("system-reboot", time.Now().Add(time.Hour), ids...)
-	f.must(err)
-	f.waitQueueEmpty()
-	agent.waitCount(len(names), "node drained")
-	for _, name := range names {
-		if agent.Count("node drained", "node", name) != 1 {
-			t.Errorf("node %s was not drained once when the message was deleted", name)
-		}
-	}
 }
 
 // TestCanceledChange: maintenance is called off, and the nodes go back into service, with a message or without.
@@ -232,7 +207,7 @@ func TestCanceledChange(t *testing.T) {
 func TestNoMessage(t *testing.T) {
 	for name, lose := range map[string]func(f *fixture){
 		"the queue holds everything back": func(f *fixture) {
-			f.addHook(time.Minute)
+			f.addHook(hookTimeout)
 			f.aws.Delay(f.queue, time.Hour)
 		},
 		"the hook speaks to EventBridge, which has no rule": func(f *fixture) {
@@ -269,35 +244,11 @@ func TestNoMessage(t *testing.T) {
 	}
 }
 
-// TestResumedNotice: an agent that is killed amid the drain of a Spot interruption leaves it to the next one, which
-// has no message of it yet. The deadline stays the first one's.
-func TestResumedNotice(t *testing.T) {
-	t.Parallel()
-	f := newFixtureWithRule(t)
-	old, instance := f.node()
-	f.must(f.aws.SetMarket(instance, awsim.Spot, ""))
-	f.node()
-	f.deploy("db", old, 1, cluster.Pods{Stop: time.Second})
-	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "db", "1"))
-	first := f.startAgent("QUEUE_VISIBILITY_TIMEOUT=10m")
-	f.waitQueueEmpty()
-	f.must(f.aws.Interrupt(instance, 75*time.Second))
-	first.waitLog("eviction blocked")
-	deadline := first.waitLog("node cordoned").Text("deadline")
-	first.Kill()
-	second := f.startAgent("QUEUE_VISIBILITY_TIMEOUT=10m")
-	second.waitLog("node drained", "node", old)
-	f.interrupted(instance)
-	if again := second.Count("node cordoned"); again != 0 {
-		t.Errorf("the second agent gave the node another deadline than %s", deadline)
-	}
-}
-
 // TestDryRun: everything is read and told, and nothing is changed.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)
-	f.addHook(time.Minute)
+	f.addHook(hookTimeout)
 	old, instance := f.node()
 	spot, second := f.node()
 	f.must(f.aws.SetMarket(second, awsim.Spot, ""))
@@ -335,6 +286,31 @@ func TestDryRun(t *testing.T) {
 	for _, a := range f.aws.Ledger() {
 		if !a.ClosedAt.IsZero() {
 			t.Errorf("hook %s was closed by %q", a.Hook, a.ClosedBy)
+		}
+	}
+}
+
+// TestManyInstancesOfOneChange: one event of AWS Health names several instances. All are drained before its message
+// goes.
+func TestManyInstancesOfOneChange(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithRule(t)
+	var names, ids []string
+	for i := range 3 {
+		name, id := f.node()
+		names, ids = append(names, name), append(ids, id)
+		f.deploy(fmt.Sprint("api-", i), name, 1, cluster.Pods{})
+	}
+	f.node()
+	agent := f.startAgent()
+	f.waitQueueEmpty()
+	_, err := f.aws.ScheduleChange("system-reboot", time.Now().Add(time.Hour), ids...)
+	f.must(err)
+	f.waitQueueEmpty()
+	agent.waitCount(len(names), "node drained")
+	for _, name := range names {
+		if agent.Count("node drained", "node", name) != 1 {
+			t.Errorf("node %s was not drained once when the message was deleted", name)
 		}
 	}
 }

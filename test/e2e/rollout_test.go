@@ -79,7 +79,7 @@ func TestRollout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleetOf(t, tt.group)
-			f.launchHook(time.Minute)
+			f.launchHook(hookTimeout)
 			f.serve(cluster.Pods{Stop: time.Second})
 			lowest := f.watchReady("api")
 			f.startAgent("RESYNC_INTERVAL=1s")
@@ -115,12 +115,6 @@ func (f *fleet) mostGoing() (most int) {
 		most = max(most, n)
 	}
 	return most
-}
-
-// waitGone waits until so many old instances have been told to go.
-func (f *fleet) waitGone(n int) {
-	f.t.Helper()
-	f.must(f.aws.WaitLedger(waits(f.t), func(all []awsim.Action) bool { return len(f.goneOf(all)) >= n }))
 }
 
 // TestDrainedAndNotOnlyReplaced: AWS calls the refresh successful while the last node still drains. The trigger waits

@@ -61,7 +61,7 @@ func nodesOf(ids []string) (names []string) {
 func TestTaintedPodsMoveOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(3))
-	f.launchHook(time.Minute)
+	f.launchHook(hookTimeout)
 	before := f.serve(cluster.Pods{Stop: time.Second, Change: clinging(nodesOf(f.old)...)})
 	lowest := f.watchReady("api")
 	f.startAgent("RESYNC_INTERVAL=1s")
@@ -89,7 +89,7 @@ func TestTaintsAreTakenOff(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(2))
 	f.startAgent("RESYNC_INTERVAL=1s")
-	f.launchHook(time.Minute)
+	f.launchHook(hookTimeout)
 	f.outdate()
 	f.machines.Boot(2, cluster.BootUnready)
 	args := []string{"--asg", group, "--surge", "1", "--taint-outdated", "hard"}

@@ -127,7 +127,7 @@ func TestManyNodes(t *testing.T) {
 	const nodes = 40
 	f := newFixture(t)
 	names, instances := make([]string, nodes), make([]string, nodes)
-	f.addHook(time.Minute)
+	f.addHook(hookTimeout)
 	for i := range nodes {
 		names[i], instances[i] = f.node()
 		f.must(f.aws.SetMarket(instances[i], awsim.Spot, ""))

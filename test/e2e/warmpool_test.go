@@ -76,7 +76,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, 2)
 			if tt.hook {
-				f.launchHook(time.Minute)
+				f.launchHook(hookTimeout)
 			}
 			f.pool(0, 2)
 			bearing := []corev1.Toleration{{Key: theirTaint, Operator: corev1.TolerationOpExists}}
