@@ -28,7 +28,7 @@ const (
 
 // anyNamespace stands for a fixture's namespace in what is rendered once for all fixtures. It is the release's name as well, as
 // the Lease of a fixture is called after the fixture.
-const anyNamespace = "node-drainer-in-any-fixture"
+const anyNamespace = "node-drainer-in-any-namespace"
 
 var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {

@@ -32,9 +32,8 @@ func (f *fixture) assertNothingKilled() {
 	}
 }
 
-// assertEvictedOnce holds if every pod of before was evicted once, and no other pod: none was followed to its new
-// place, or evicted again after a restart. A pod that a scheduler which lags behind has put on the node again, after
-// it was marked, is another matter.
+// assertEvictedOnce expects that every pod of before was evicted once, and no other pod. It allows one exception: the
+// scheduler may have bound another pod to the node before it saw the taint.
 func (f *fixture) assertEvictedOnce(before []string) {
 	f.t.Helper()
 	got, want := slices.Sorted(slices.Values(f.evicted())), slices.Sorted(slices.Values(before))
@@ -55,7 +54,7 @@ func (f *fixture) assertEvictedOnce(before []string) {
 }
 
 // assertEvictedDuringOutage is assertEvicted, less one pod: the ReplicaSet controller, back from an outage of the API
-// server with an old picture, may count a pod too many and delete it by itself.
+// server whose cache is stale, may count a pod too many and delete it by itself.
 func (f *fixture) assertEvictedDuringOutage(before []string) {
 	f.t.Helper()
 	got := slices.Compact(slices.Sorted(slices.Values(f.evicted())))
@@ -69,7 +68,7 @@ func (f *fixture) assertEvictedDuringOutage(before []string) {
 	}
 }
 
-// assertUnmarked holds if nothing of ours is on the node.
+// assertUnmarked expects that no taint, label, annotation or cordon of the agent is on the node.
 func (f *fixture) assertUnmarked(name string) {
 	f.t.Helper()
 	if n := f.getNode(name); isMarked(n) {
@@ -78,23 +77,23 @@ func (f *fixture) assertUnmarked(name string) {
 	}
 }
 
-// assertEvicted holds if every pod of before was evicted, and no other pod. A process that was killed, or was cut
-// off from the API server, may have asked twice for one pod; never for one in its new place.
+// assertEvicted expects that every pod of before was evicted, and no other pod. An agent that was killed, or had lost the
+// API server, may have evicted a pod twice.
 func (f *fixture) assertEvicted(before []string) {
 	f.t.Helper()
-	var asked []string
+	var evicted []string
 	for _, r := range f.requests("create", "pods/eviction") {
 		if r.Code != http.StatusTooManyRequests {
-			asked = append(asked, r.Name)
+			evicted = append(evicted, r.Name)
 		}
 	}
-	got := slices.Compact(slices.Sorted(slices.Values(asked)))
+	got := slices.Compact(slices.Sorted(slices.Values(evicted)))
 	if want := slices.Sorted(slices.Values(before)); !slices.Equal(got, want) {
 		f.t.Errorf("evicted:\n%q\nwant the pods of the node:\n%q", got, want)
 	}
 }
 
-// isMarked tells whether anything of ours is on the node.
+// isMarked reports whether a taint, label, annotation or cordon of the agent is on the node.
 func isMarked(n *corev1.Node) bool {
 	_, annotated := n.Annotations[mark]
 	_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
@@ -102,7 +101,7 @@ func isMarked(n *corev1.Node) bool {
 		func(t corev1.Taint) bool { return t.Key == taint })
 }
 
-// bound is the node that the scheduler put each pod on, by its own Events.
+// bound returns the node that each pod was bound to, by the scheduler's Events.
 func (f *fixture) bound() map[string]string {
 	f.t.Helper()
 	events, err := f.cluster.Client().CoreV1().Events(f.namespace).List(f.ctx, metav1.ListOptions{

@@ -66,7 +66,7 @@ func TestDrain(t *testing.T) {
 
 			f.assertEvictedOnce(before)
 			if n := lowest(); n < 5 {
-				t.Errorf("only %d pods of api were ready at one time, its budget asks for 5", n)
+				t.Errorf("only %d pods of api were ready at one time, its budget requires 5", n)
 			}
 			if patches := f.requests("patch", "nodes"); len(patches) != 1 {
 				t.Errorf("the node was patched %d times, want one patch", len(patches))
@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// assertMarked holds if the one patch has put everything on the node.
+// assertMarked expects that the patch has put everything on the node.
 func assertMarked(f *fixture, name, instance string) {
 	f.t.Helper()
 	n := f.getNode(name)

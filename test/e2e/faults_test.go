@@ -12,9 +12,9 @@ import (
 
 // The faults that are tested here have been found in other drainers.
 
-// TestKilledAmidManyDrains: the agent is killed without warning while three nodes drain, and the next one goes on.
+// TestKilledDuringManyDrains: the agent is killed while three nodes drain, and the next one continues.
 // Every pod is evicted, no budget is broken, and nothing hangs.
-func TestKilledAmidManyDrains(t *testing.T) {
+func TestKilledDuringManyDrains(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
 	var instances []string
@@ -49,7 +49,7 @@ func TestKilledAmidManyDrains(t *testing.T) {
 	f.assertEvicted(before)
 	for name, replicas := range map[string]int{"api": 9, "db": 3} {
 		if n := lowest[name](); n < replicas-1 {
-			t.Errorf("only %d pods of %s were ready at one time, its budget asks for %d", n, name, replicas-1)
+			t.Errorf("only %d pods of %s were ready at one time, its budget requires %d", n, name, replicas-1)
 		}
 	}
 	if n := second.Count("pod deleted at the deadline"); n > 0 {
@@ -57,8 +57,8 @@ func TestKilledAmidManyDrains(t *testing.T) {
 	}
 }
 
-// TestOneMessageAtATime: a message that comes to its turn when the node has been drained for another one is served
-// like any other.
+// TestOneMessageAtATime: a message that is received when its node has been drained for another hook has its own hook
+// completed.
 func TestOneMessageAtATime(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
@@ -81,7 +81,7 @@ func TestOneMessageAtATime(t *testing.T) {
 	}
 }
 
-// TestOneEventID: messages about two instances that bear the same id are two.
+// TestOneEventID: two messages with the same id about two instances are both handled.
 func TestOneEventID(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -126,7 +126,7 @@ func TestDuplicates(t *testing.T) {
 			before: func(f *fixture) { f.aws.Reorder(f.queue, true) },
 			during: func(f *fixture, instance string) { f.aws.ResendMessages(instance) },
 		},
-		"the message comes back with a new receipt handle": {
+		"the message is received again with a new receipt handle": {
 			during: func(f *fixture, _ string) { f.aws.ExpireVisibility(f.queue) },
 		},
 	}
@@ -187,7 +187,7 @@ func TestKilledAndRestarted(t *testing.T) {
 		"after the taint": {
 			until: func(p *agentProcess) { p.waitLog("node cordoned") },
 		},
-		"amid the evictions": {
+		"during the evictions": {
 			until: func(p *agentProcess) { p.waitLog("pod evicted") },
 		},
 		"before the completion": {
@@ -231,7 +231,7 @@ func TestKilledAndRestarted(t *testing.T) {
 	}
 }
 
-// TestStopped: SIGTERM gives what is in hand back at once, and the next agent goes on.
+// TestStopped: on SIGTERM the agent makes its messages visible at once, and the next one continues.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)

@@ -19,9 +19,9 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// waitTimeout is how long a test waits for what must come. It is no measure of speed, and longer than the two minutes
-// for which the disruption controller counts a pod as disrupted whose eviction was granted and then broken off: what
-// an agent that is killed amid its requests can leave behind.
+// waitTimeout bounds each wait of a test. It does not measure speed. It is longer than the two minutes for which the
+// disruption controller counts a pod as disrupted whose eviction was allowed and then not carried out, which an agent
+// that is killed can cause.
 const waitTimeout = 4 * time.Minute
 
 const (
@@ -29,7 +29,7 @@ const (
 	hook  = "drain"
 )
 
-// fixture is what a test plays in: its own AWS, and its own nodes and namespace of the shared control plane.
+// fixture is what one test has for itself: a simulated AWS, and nodes and a namespace of the shared control plane.
 type fixture struct {
 	t          testing.TB
 	ctx        context.Context
@@ -37,14 +37,14 @@ type fixture struct {
 	cluster    *cluster.Cluster
 	namespace  string
 	kubeconfig string // of the agent
-	viewer     string // of the trigger, which only looks
+	viewer     string // of the trigger, which may only read
 	user       string // of the agent
 	queue      string
 	nodes      map[string]bool
 	mayKill    bool // pods may be left on a node when its hook completes
 }
 
-// newFixture makes a fixture with a queue, and a group that has no instances and no hooks.
+// newFixture returns a fixture with a queue, and a group without instances and hooks.
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	return newFixtureOn(t, cluster.Shared(t))
@@ -56,7 +56,7 @@ func newFixtureOn(t testing.TB, c *cluster.Cluster) *fixture {
 	f.namespace = f.cluster.Namespace(t)
 	aws, err := awsim.New(awsim.Options{
 		Machines: f.cluster.Machines(cluster.Node{Pool: f.namespace}),
-		Seed:     rand.Uint64(), // of the instance ids, which become names of nodes that all tests see
+		Seed:     rand.Uint64(), // of the instance ids, which become names of nodes in the shared cluster
 	})
 	f.must(err)
 	t.Cleanup(f.removeNodes)
@@ -78,7 +78,7 @@ func newFixtureOn(t testing.TB, c *cluster.Cluster) *fixture {
 	return f
 }
 
-// dump shows how the cluster is, when a test has failed.
+// dump logs the objects of a test that has failed.
 func (f *fixture) dump() {
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
@@ -204,8 +204,8 @@ func (f *fixture) getNode(name string) *corev1.Node {
 	return n
 }
 
-// watchReady watches the pods of a workload, and returns a function that tells the lowest number of ready pods,
-// not counting those that are being deleted, that there ever was.
+// watchReady watches the pods of a workload, and returns a function that returns the lowest number of ready pods
+// since then. Pods that are being deleted do not count.
 func (f *fixture) watchReady(name string) (lowest func() int) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -278,7 +278,7 @@ func (f *fixture) waitNode(name string, done func(*corev1.Node) bool) {
 			return
 		}
 	}
-	f.t.Fatalf("node %s is not as it should become within %v", name, waitTimeout)
+	f.t.Fatalf("node %s is not in the expected state after %v", name, waitTimeout)
 }
 
 // waitReceived waits until SQS has handed out so many messages.

@@ -49,7 +49,7 @@ const roleARN = "arn:aws:iam::123456789012:role/node-drainer"
 
 // How much an agent logs, as its environment says.
 const (
-	terse   = "LOG_LEVEL=info" // unless it is told otherwise
+	terse   = "LOG_LEVEL=info" // the default
 	verbose = "LOG_LEVEL=debug"
 )
 
@@ -76,7 +76,7 @@ func TestHelm(t *testing.T) {
 	nightly := map[string]any{"schedule": "0 2 * * *", "options": map[string]any{
 		"asg": []string{group}, "surge": 1, "pollInterval": "500ms",
 	}}
-	evicted = append(evicted, r.drainsAmid(func() {
+	evicted = append(evicted, r.drainsDuring(func() {
 		f.must(r.apply("upgrade", append(three,
 			"--set", "config.log.level=debug,config.node.cordon=false,replicas=3",
 			"--set", "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
@@ -88,22 +88,21 @@ func TestHelm(t *testing.T) {
 	f.assertEvicted(evicted)
 	r.assertScraped()
 	r.rollsOut("node-drainer-nightly")
-	r.assertLawful()
+	r.assertAuthorized()
 
 	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", waitTimeout.String())
 	f.must(err)
 	r.waitAgents(2, terse)
 
-	r.bearsAnother()
+	r.assertSecondRelease()
 	r.uninstalls()
 	for _, i := range f.waitServing(2) {
 		f.assertUnmarked(cluster.NodeName(i.ID))
 	}
 }
 
-// bearsAnother holds if a second release, for another queue, works in the same cluster beside this one, and can go
-// alone.
-func (r *release) bearsAnother() {
+// assertSecondRelease expects that a second release, for another queue, works beside this one and can be uninstalled alone.
+func (r *release) assertSecondRelease() {
 	r.t.Helper()
 	queue := r.aws.CreateQueue("spots", nil)
 	other := r.release("spots", "agents-for-spots", queue)
@@ -115,7 +114,7 @@ func (r *release) bearsAnother() {
 	r.leader()
 }
 
-// uninstalls holds if the release goes, and leaves nothing that was not there before.
+// uninstalls expects that helm uninstall leaves no object that was not there before.
 func (r *release) uninstalls() {
 	r.t.Helper()
 	_, err := r.helm("uninstall", r.name)
@@ -123,8 +122,8 @@ func (r *release) uninstalls() {
 	eventually(r.t, waitTimeout, func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
 }
 
-// assertServes holds if the release is what its user expects: one agent leads, probes and Service find them, and the
-// namespace holds them to the standard.
+// assertServes expects that one agent leads, that probes and Service reach all of them, and that the namespace enforces
+// its Pod Security Standard.
 func (r *release) assertServes(replicas int) {
 	r.t.Helper()
 	out, err := r.helm("status", r.name, "--output", "json")
@@ -167,13 +166,13 @@ func (r *release) assertServes(replicas int) {
 	})
 }
 
-// assertProbes holds if the probes ask for what the agent serves, where it was told to.
+// assertProbes expects that the paths and ports of the probes are those that the agent serves.
 func (r *release) assertProbes(a *container) {
 	r.t.Helper()
 	c := a.pod.Spec.Containers[0]
 	for name, probe := range map[string]*corev1.Probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.HTTPGet.Port.String() != c.Ports[0].Name {
-			r.t.Errorf("the %s probe asks port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
+			r.t.Errorf("the %s probe uses port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
 		}
 		if code := a.answers(probe.HTTPGet.Path); code != 200 {
 			r.t.Errorf("the agent answers the %s probe, %s, with %d", name, probe.HTTPGet.Path, code)
@@ -201,7 +200,7 @@ func (r *release) endpoints() (ips []string, port int32) {
 	return slices.Sorted(slices.Values(ips)), port
 }
 
-// assertScraped holds if the ServiceMonitor leads to the Service, and the port of it that the agents listen on.
+// assertScraped expects that the ServiceMonitor selects the Service, and the port on which the agents listen.
 func (r *release) assertScraped() {
 	r.t.Helper()
 	out, err := r.cluster.Kubectl(r.ctx, "get", "servicemonitors,prometheusrules", r.fullName(), "-n", r.home, "-o", "yaml")
@@ -228,7 +227,7 @@ func (r *release) assertScraped() {
 	}
 }
 
-// drains holds if a node is drained from end to end. It returns the pods that this moved.
+// drains terminates an instance, and expects that its node is drained. It returns the pods that were evicted.
 func (r *release) drains() (evicted []string) {
 	r.t.Helper()
 	node, instance := r.idle()
@@ -246,9 +245,9 @@ func (r *release) drains() (evicted []string) {
 	return evicted
 }
 
-// drainsAmid holds if a drain that runs while the release changes goes on to its end, and no new agent is put on the
-// node that goes. It returns the pods that this moved.
-func (r *release) drainsAmid(change func()) (evicted []string) {
+// drainsDuring expects that a drain continues while the release changes, and that no new agent is scheduled to the node.
+// It returns the pods that were evicted.
+func (r *release) drainsDuring(change func()) (evicted []string) {
 	r.t.Helper()
 	node, instance := r.idle()
 	r.deploy("db", node, 2, cluster.Pods{Stop: time.Second})
@@ -256,7 +255,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	evicted = r.podsOn(node)
 	r.terminate(instance)
 	r.leader().waitLog("node cordoned", "node", node)
-	// The taint alone is to keep the agents away. An agent of before the change may lead amid it, and cordon the node again.
+	// Only the taint should keep the agents away. An old agent may lead during the change and cordon the node again.
 	_, err := r.cluster.Client().CoreV1().Nodes().Patch(r.ctx, node, types.MergePatchType,
 		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
 	r.must(err)
@@ -268,7 +267,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	}
 	for _, a := range r.agents() {
 		if a.pod.Spec.NodeName == node {
-			r.t.Errorf("agent %s is on node %s, which is going", a.pod.Name, node)
+			r.t.Errorf("agent %s is on node %s, which is terminating", a.pod.Name, node)
 		}
 	}
 	leader := r.leader() // one of after the change, which alone is to evict
@@ -279,8 +278,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	return evicted
 }
 
-// rollsOut holds if the CronJob, run at once, replaces all nodes: also those that the agents and the trigger itself run
-// on.
+// rollsOut runs the CronJob at once, and expects that all nodes are replaced, also those of the agents and the trigger.
 func (r *release) rollsOut(cronJob string) {
 	r.t.Helper()
 	size := len(r.serving())

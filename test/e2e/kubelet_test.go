@@ -33,7 +33,7 @@ var leaveToKubelet = map[string]string{
 
 // kubelet does for the pods of one namespace, on all nodes, what kwok only pretends: it runs the program of each pod
 // as long as there is the pod, in the environment that the pod gives it and with a token that is bound to the pod, and
-// reports how that goes. It changes one thing: the agent listens on a free port of the loopback.
+// reports its state. It changes one thing: the agent listens on a free port of the loopback.
 type kubelet struct {
 	*fixture
 	home string
@@ -133,18 +133,18 @@ func (k *kubelet) start(ctx context.Context, p *corev1.Pod) (*container, error) 
 	return r, nil
 }
 
-// follow reports how the program of a pod goes.
+// follow reports the state of a pod's program until it has exited.
 func (k *kubelet) follow(ctx context.Context, r *container) {
 	probe := time.NewTicker(50 * time.Millisecond)
 	defer probe.Stop()
-	var told, ready bool
+	var reported, ready bool
 	for ended := false; !ended; {
 		select {
 		case <-r.process.Ended():
 			ended = true
 		case <-probe.C:
-			if is := r.isReady(); !told || is != ready {
-				told, ready = true, is
+			if is := r.isReady(); !reported || is != ready {
+				reported, ready = true, is
 				k.report(ctx, r, running(ready))
 			}
 		}
@@ -161,10 +161,10 @@ func (k *kubelet) follow(ctx context.Context, r *container) {
 	}
 }
 
-// hasStarted tells whether the agent has said so. One that is told to stop before may not have begun to listen for it.
+// hasStarted reports whether the agent has logged that it has started. Before that it may not handle SIGTERM.
 func (r *container) hasStarted() bool { return r.agent.Count("agent started") > 0 }
 
-// isReady tells whether the pod's readiness probe is answered as it asks for.
+// isReady reports whether the pod's readiness probe succeeds.
 func (r *container) isReady() bool {
 	probe := r.pod.Spec.Containers[0].ReadinessProbe
 	return probe == nil || r.answers(probe.HTTPGet.Path) == http.StatusOK
@@ -242,7 +242,7 @@ func (k *kubelet) remove(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// agents are the agents that run and have not been told to stop.
+// agents returns the agents that run and have had no SIGTERM.
 func (k *kubelet) agents() (agents []*container) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

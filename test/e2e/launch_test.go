@@ -47,7 +47,7 @@ func withMachines(t testing.TB, c *cluster.Cluster, template cluster.Node) (*fix
 	f.must(f.aws.Close())
 	template.Pool = f.namespace
 	machines := c.Machines(template)
-	seed := rand.Uint64() // of the instance ids, which become names of nodes that all tests see
+	seed := rand.Uint64() // of the instance ids, which become names of nodes in the shared cluster
 	server, err := awsim.New(awsim.Options{Machines: machines, Seed: seed})
 	f.must(err)
 	f.aws = server
@@ -106,7 +106,7 @@ func (f *fixture) launch() (node string, a awsim.Action) {
 	return node, f.aws.Ledger()[0]
 }
 
-// change changes the node as somebody else does.
+// change changes the node as another client.
 func (f *fixture) change(name string, change func(*corev1.Node)) {
 	f.t.Helper()
 	nodes := f.cluster.Client().CoreV1().Nodes()
@@ -125,7 +125,7 @@ func untaint(n *corev1.Node) {
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == startupTaint })
 }
 
-// assertHeld holds if the only action is still open.
+// assertHeld expects that the only lifecycle action is not completed yet.
 func (f *fixture) assertHeld() {
 	f.t.Helper()
 	if a := f.aws.Ledger()[0]; !a.ClosedAt.IsZero() {

@@ -37,7 +37,7 @@ func (f *fixture) ec2() *ec2.Client {
 	})
 }
 
-// interrupted waits until the machine has been taken back, and holds that no pod was left on it.
+// interrupted waits until EC2 has reclaimed the instance, and expects that no pod was left on it.
 func (f *fixture) interrupted(instanceID string) {
 	f.t.Helper()
 	i, err := f.aws.WaitInterrupted(waits(f.t), instanceID)
@@ -88,7 +88,7 @@ func TestNotices(t *testing.T) {
 			},
 		},
 		{
-			name: "a rebalance recommendation, where that is asked for", kind: "rebalance-recommendation",
+			name: "a rebalance recommendation, where it is enabled", kind: "rebalance-recommendation",
 			env: []string{"EVENT_REBALANCE_RECOMMENDATION=drain"},
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.Spot, ""))
@@ -118,14 +118,14 @@ func TestNotices(t *testing.T) {
 			f.assertEvictedOnce(before)
 			f.assertUnmarked(other)
 			if n := lowest(); n < 2 {
-				t.Errorf("only %d pods of api were ready at one time, its budget asks for 2", n)
+				t.Errorf("only %d pods of api were ready at one time, its budget requires 2", n)
 			}
 		})
 	}
 }
 
-// TestTerminatedAtTheConsole: EC2 is told to terminate the instance, past its group. Its pods are moved while it
-// shuts down, and the hook that comes afterwards, for a dead instance, is completed.
+// TestTerminatedAtTheConsole: a user terminates the instance with EC2, bypassing its Auto Scaling group. Its pods are
+// evicted while it shuts down, and the hook that starts afterwards is completed.
 func TestTerminatedAtTheConsole(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)
@@ -149,9 +149,9 @@ func TestTerminatedAtTheConsole(t *testing.T) {
 	}
 }
 
-// TestSpotAmidASlowDrain: EC2 takes an instance back while its hook waits for pods that a budget holds. The drain
-// is tightened, every pod is told to stop in time, and hook and messages are done with.
-func TestSpotAmidASlowDrain(t *testing.T) {
+// TestSpotInterruptionDuringADrain: EC2 takes an instance back while its hook waits for pods that a budget holds. The drain
+// gets the earlier deadline, every pod is deleted in time, the hook is completed and the messages are deleted.
+func TestSpotInterruptionDuringADrain(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)
 	f.addHook(hookTimeout)
@@ -174,8 +174,8 @@ func TestSpotAmidASlowDrain(t *testing.T) {
 // TestCanceledChange: maintenance is called off, and the nodes go back into service, with a message or without.
 func TestCanceledChange(t *testing.T) {
 	for name, env := range map[string][]string{
-		"a message tells":    {"RESYNC_INTERVAL=1h"},
-		"no message tells":   {"RESYNC_INTERVAL=1s"},
+		"with a message":     {"RESYNC_INTERVAL=1h"},
+		"without a message":  {"RESYNC_INTERVAL=1s"},
 		"it has taken place": {"RESYNC_INTERVAL=1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestCanceledChange(t *testing.T) {
 			f.must(err)
 			agent.waitLog("termination ended", "outcome", "drained")
 			switch name {
-			case "no message tells":
+			case "without a message":
 				f.aws.Delay(f.queue, time.Hour)
 				f.must(f.aws.CancelChange(change))
 			case "it has taken place":
@@ -203,7 +203,7 @@ func TestCanceledChange(t *testing.T) {
 	}
 }
 
-// TestNoMessage: no message tells of a termination, and the node is drained and its hook completed all the same.
+// TestNoMessage: the resync finds a termination whose message was lost, and the hook is completed.
 func TestNoMessage(t *testing.T) {
 	for name, lose := range map[string]func(f *fixture){
 		"the queue holds everything back": func(f *fixture) {
@@ -219,7 +219,7 @@ func TestNoMessage(t *testing.T) {
 			f := newFixture(t)
 			lose(f)
 			f.aws.SubscribeTopic(topic, f.aws.QueueARN(f.aws.CreateQueue("theirs", nil)), false)
-			f.must(f.aws.PutHook(group, awsim.Hook{ // somebody else's
+			f.must(f.aws.PutHook(group, awsim.Hook{ // of another program
 				Name: "theirs", HeartbeatTimeout: 10 * time.Second, NotificationTargetARN: topic, DefaultResult: "CONTINUE",
 			}))
 			old, instance := f.node()
@@ -236,7 +236,7 @@ func TestNoMessage(t *testing.T) {
 				case a.Hook == hook && (a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE"):
 					t.Errorf("our hook was closed by %q with %q", a.ClosedBy, a.Result)
 				case a.Hook != hook && (len(a.Heartbeats)+len(a.Completions) > 0):
-					t.Errorf("somebody else's hook had %d heartbeats and %d completions of ours", len(a.Heartbeats), len(a.Completions))
+					t.Errorf("the hook of another program had %d heartbeats and %d completions of ours", len(a.Heartbeats), len(a.Completions))
 				}
 			}
 			agent.waitMetric("node_drainer_messages_lost_total", "", 1) // a look later
@@ -244,7 +244,7 @@ func TestNoMessage(t *testing.T) {
 	}
 }
 
-// TestDryRun: everything is read and told, and nothing is changed.
+// TestDryRun: the agent reads and logs everything, and changes nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)

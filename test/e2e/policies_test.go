@@ -16,7 +16,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// assertOrder holds if the pods were evicted in this order.
+// assertOrder expects that the pods were evicted in this order.
 func (f *fixture) assertOrder(want ...string) {
 	f.t.Helper()
 	if got := f.evicted(); !slices.Equal(got, want) {
@@ -33,7 +33,7 @@ func (f *fixture) pod(name, node string, pods cluster.Pods) {
 }
 
 // TestOrder: pods go tier by tier, those that serve the others' volumes after them, and the agent's own pod last.
-// Pods of DaemonSets that would come back stay.
+// Pods of DaemonSets that tolerate the taint stay.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
@@ -70,7 +70,7 @@ func TestWaitedFor(t *testing.T) {
 		"a pod that is not safe to evict": {
 			pods: annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), forced: true,
 		},
-		"for as long as the pod asks": {pods: annotated("karpenter.sh/do-not-disrupt", "8s")},
+		"a pod that is waited for as long as its annotation says": {pods: annotated("karpenter.sh/do-not-disrupt", "8s")},
 		"unless it says evict": {
 			env: []string{"DRAIN_BARE_PODS=wait"}, pods: annotated("node-drainer.io/drain", "evict"),
 		},
@@ -132,7 +132,7 @@ func TestMisconfiguredBudget(t *testing.T) {
 	}
 }
 
-// TestOneBudgetOverManyNodes: drains share what a budget allows, and ask for no more.
+// TestOneBudgetOverManyNodes: drains share what a budget allows, and evict no more.
 func TestOneBudgetOverManyNodes(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
@@ -167,7 +167,7 @@ func TestOneBudgetOverManyNodes(t *testing.T) {
 		t.Errorf("%d evictions were refused", refused)
 	}
 	if n := lowest(); n < 10 {
-		t.Errorf("only %d pods of api were ready at one time, its budget asks for 10", n)
+		t.Errorf("only %d pods of api were ready at one time, its budget requires 10", n)
 	}
 }
 

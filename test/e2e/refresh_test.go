@@ -85,7 +85,7 @@ func (f *fleet) serve(pods cluster.Pods) map[string][]string {
 	return on
 }
 
-// refresh begins to replace all nodes by some of another version, which come up as said. A maximum of zero is not
+// refresh starts an Instance Refresh to another version, whose nodes boot as said. A maximum of zero is not
 // given.
 func (f *fleet) refresh(how cluster.Boot, minHealthy, maxHealthy int32) {
 	f.t.Helper()
@@ -105,7 +105,7 @@ func (f *fleet) refresh(how cluster.Boot, minHealthy, maxHealthy int32) {
 	f.must(err)
 }
 
-// waitRefreshed waits until the refresh has ended, and returns it as the API tells of it.
+// waitRefreshed waits until the refresh has ended, and returns its description.
 func (f *fleet) waitRefreshed() types.InstanceRefresh {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, rolloutTimeout)
@@ -182,7 +182,7 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 }
 
 // TestRefresh: old nodes go one by one, drained, and none before the new one of the one before can serve. While it is
-// on, the cluster autoscaler is kept off the new nodes; what somebody else has asked of it stays.
+// on, the cluster autoscaler is kept off the new nodes; an annotation of another user stays.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	const size = 4
@@ -222,14 +222,14 @@ func TestRefresh(t *testing.T) {
 		agent.waitLog("scale-down enabled after the instance refresh", "node", node)
 	}
 	if n := f.getNode(theirs); n.Annotations[scaleDownDisabled] != "true" || n.Annotations[scaleDownOwner] != "" {
-		t.Errorf("somebody else's annotation has become %v", n.Annotations)
+		t.Errorf("the annotation of another user has become %v", n.Annotations)
 	}
 	if n := lowest(); n < 2*size-1 {
-		t.Errorf("only %d pods of api were ready at one time, its budget asks for %d", n, 2*size-1)
+		t.Errorf("only %d pods of api were ready at one time, its budget requires %d", n, 2*size-1)
 	}
 }
 
-// assertRefreshed holds if all old nodes were drained and completed, and all new ones are in service with nothing of a
+// assertRefreshed expects that all old nodes were drained and completed, and all new ones are in service with nothing of a
 // termination on them.
 func (f *fleet) assertRefreshed(size int) {
 	f.t.Helper()

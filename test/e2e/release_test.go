@@ -63,7 +63,7 @@ func (r *release) leader() (leader *agentProcess) {
 	eventually(r.t, waitTimeout, func() (wrong string) {
 		lease, err := r.cluster.Client().CoordinationV1().Leases(r.home).Get(r.ctx, r.fullName(), metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
-			return fmt.Sprintf("nobody has had the Lease: %v", err)
+			return fmt.Sprintf("the Lease has no holder: %v", err)
 		}
 		holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 		for _, a := range r.agents() {
@@ -128,7 +128,7 @@ func (r *release) inventory() map[object]bool {
 	return all
 }
 
-// leftovers are what has come since the release was to be installed, but for what Kubernetes makes in each namespace.
+// leftovers returns the objects that were not there before the release, except those that Kubernetes makes in each namespace.
 func (r *release) leftovers() (left []string) {
 	r.t.Helper()
 	given := []object{{"configmaps", r.home, "kube-root-ca.crt"}, {"serviceaccounts", r.home, "default"}}
@@ -171,8 +171,8 @@ func (r *release) helm(args ...string) (string, error) {
 		append(args, "--namespace", r.home)...)
 }
 
-// assertLawful holds if neither program has asked for what the release does not grant it.
-func (r *release) assertLawful() {
+// assertAuthorized expects that neither program has sent a request that the release does not allow it.
+func (r *release) assertAuthorized() {
 	r.t.Helper()
 	manifest, err := r.helm("get", "manifest", r.name)
 	r.must(err)
@@ -206,7 +206,7 @@ func defineMonitors(t *testing.T, c *cluster.Cluster) {
 	if _, err := c.Kubectl(t.Context(), await...); err != nil {
 		t.Fatal(err)
 	}
-	// They are established before the API server tells of them, and it does not tell of both at once.
+	// Discovery lists them later than they are established, and not both at once.
 	eventually(t, waitTimeout, func() string {
 		known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
 		if err != nil {
@@ -214,7 +214,7 @@ func defineMonitors(t *testing.T, c *cluster.Cluster) {
 		}
 		for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
 			if !slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
-				return "the API server does not tell of kind " + kind
+				return "discovery does not list the kind " + kind
 			}
 		}
 		return ""

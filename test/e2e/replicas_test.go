@@ -74,8 +74,7 @@ func TestStandby(t *testing.T) {
 	one.waitReadyz(http.StatusOK, "ready: leading")
 }
 
-// TestHandOver: however the leader goes, the other goes on with the drain that is running, until the same
-// deadline.
+// TestHandOver: when the leader is stopped or killed, the standby continues the drain until the same deadline.
 func TestHandOver(t *testing.T) {
 	tests := map[string]struct {
 		env []string
@@ -105,7 +104,7 @@ func TestHandOver(t *testing.T) {
 			ended := time.Now()
 			tt.end(one)
 			began := two.waitLog("started leading").at(t)
-			two.waitLog("pod evicted") // More pods are on the node, which goes when it is empty.
+			two.waitLog("pod evicted") // More pods are on the node, so that its hook is not completed yet.
 			if after := f.deadline(old); after != deadline {
 				t.Errorf("the deadline was %s, and is %s", deadline, after)
 			}
@@ -208,7 +207,7 @@ func TestTwoLeaders(t *testing.T) {
 	f.waitQueueEmpty() // of the hook's test notification
 	eventually(t, waitTimeout, func() string {
 		if f.aws.RequestsBy("second")["sqs.ReceiveMessage"] == 0 {
-			return "the second agent has not asked for messages"
+			return "the second agent has not polled the queue"
 		}
 		return ""
 	})
@@ -221,19 +220,19 @@ func TestTwoLeaders(t *testing.T) {
 		f.waitCompleted(instance)
 	}
 	f.waitQueueEmpty()
-	asked := map[string]int{}
+	evictions := map[string]int{}
 	for _, r := range f.requests("create", "pods/eviction") {
 		if r.Code == http.StatusCreated {
-			asked[r.Name]++
+			evictions[r.Name]++
 		}
 	}
-	for pod, n := range asked {
+	for pod, n := range evictions {
 		if n > 2 || !slices.Contains(before, pod) {
 			t.Errorf("the eviction of %s was granted %d times", pod, n)
 		}
 	}
-	if len(asked) != len(before) {
-		t.Errorf("%d pods were evicted, want %d", len(asked), len(before))
+	if len(evictions) != len(before) {
+		t.Errorf("%d pods were evicted, want %d", len(evictions), len(before))
 	}
 	one.waitLog("termination started")
 	two.waitLog("termination started")

@@ -22,14 +22,14 @@ func (f *fleet) outdate() {
 	f.must(err)
 }
 
-// rolled holds if all nodes of the fleet are new, and were drained, and the workload kept its budget.
+// assertRolled expects that all nodes are new, that the old ones were drained, and that the workload kept its budget.
 func (f *fleet) assertRolled(lowest func() int) {
 	f.t.Helper()
 	size := len(f.old)
 	f.assertRefreshed(size)
 	f.assertDesired(group, size)
 	if n := lowest(); n < 2*size-1 {
-		f.t.Errorf("only %d pods of api were ready at one time, its budget asks for %d", n, 2*size-1)
+		f.t.Errorf("only %d pods of api were ready at one time, its budget requires %d", n, 2*size-1)
 	}
 }
 
@@ -38,31 +38,31 @@ func latest(size int) awsim.Group {
 	return awsim.Group{Desired: size, LaunchTemplateVersion: "$Latest"}
 }
 
-// launchingFirst is the same with a policy by which Auto Scaling replaces what is unhealthy only when another has come.
+// launchingFirst is latest with a maintenance policy by which Auto Scaling launches before it terminates.
 func launchingFirst(size int) awsim.Group {
 	g := latest(size)
 	g.MinHealthy, g.MaxHealthy = 100, 150
 	return g
 }
 
-// letServe has the machines of the second version come up Ready from now on, and makes those Ready that are up.
-func (f *fleet) letServe(groups ...string) {
+// makeReady has nodes of the second version boot Ready from now on, and makes those Ready that have booted.
+func (f *fleet) makeReady(groups ...string) {
 	f.t.Helper()
 	ctx := waits(f.t)
 	f.machines.Boot(2, cluster.BootReady)
 	for _, name := range groups {
-		var come []awsim.Instance
+		var booted []awsim.Instance
 		f.must(f.aws.WaitInstances(ctx, name, func(all []awsim.Instance) bool {
-			come = slices.DeleteFunc(all, func(i awsim.Instance) bool { return i.Version != 2 })
-			return !slices.ContainsFunc(come, func(i awsim.Instance) bool { return i.State == "Pending" })
+			booted = slices.DeleteFunc(all, func(i awsim.Instance) bool { return i.Version != 2 })
+			return !slices.ContainsFunc(booted, func(i awsim.Instance) bool { return i.State == "Pending" })
 		}))
-		for _, i := range come {
+		for _, i := range booted {
 			f.must(f.cluster.MarkReady(ctx, cluster.NodeName(i.ID)))
 		}
 	}
 }
 
-// TestRollout: the group becomes new, a Deployment keeps its budget, and the desired capacity stays what it was.
+// TestRollout: the trigger replaces all nodes, a Deployment keeps its budget, and the desired capacity does not change.
 func TestRollout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		group awsim.Group
@@ -143,8 +143,8 @@ func TestDrainedAndNotOnlyReplaced(t *testing.T) {
 	}
 }
 
-// allow sets how many pods of api may be unavailable, and waits until the disruption controller has counted them: before,
-// the budget tells nothing.
+// allow sets how many pods of api may be unavailable, and waits until the disruption controller has counted them: before
+// that, the budget's status is empty.
 func (f *fleet) allow(most string) {
 	f.t.Helper()
 	f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
@@ -154,7 +154,7 @@ func (f *fleet) allow(most string) {
 	}))
 }
 
-// TestPlanShowsNodes: with access to the cluster a plan tells of nodes, pods and the budgets that hold them.
+// TestPlanShowsNodes: with access to the cluster a plan names nodes, pods and the budgets that block them.
 func TestPlanShowsNodes(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(2))

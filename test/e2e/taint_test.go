@@ -69,7 +69,7 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	f.machines.Boot(2, cluster.BootUnready) // No pod moves before there is the taint.
 	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
 	run.waitOutput(`3 nodes: tainted node-drainer.io/outdated`)
-	f.letServe(group)
+	f.makeReady(group)
 	run.waitExit(0, `3 instances replaced`)
 	f.assertRolled(lowest)
 	pods := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(before))...)))
@@ -83,9 +83,9 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	}
 }
 
-// TestTaintsAreTakenOff: a trigger that may not taint says so, and goes on; one that may taints what is left of the same
-// refresh. When it is cancelled the nodes that stay take pods again.
-func TestTaintsAreTakenOff(t *testing.T) {
+// TestTaintsAreRemoved: a trigger that may not taint says so, and continues; one that may taints the remaining nodes of
+// the same refresh. When the refresh is cancelled, the taints are removed.
+func TestTaintsAreRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(2))
 	f.startAgent("RESYNC_INTERVAL=1s")

@@ -78,8 +78,8 @@ func TestForeignInstance(t *testing.T) {
 	f.waitQueueEmpty()
 }
 
-// TestForeignMessagesDoNotStarveOurs: terminations of another cluster, which nobody takes out of the queue, come
-// back again and again. One of ours is served nevertheless.
+// TestForeignMessagesDoNotStarveOurs: terminations of another cluster, which no agent deletes, are
+// received again and again. A termination of this cluster is handled nevertheless.
 func TestForeignMessagesDoNotStarveOurs(t *testing.T) {
 	t.Parallel()
 	const foreign = 2_000
@@ -98,7 +98,7 @@ func TestForeignMessagesDoNotStarveOurs(t *testing.T) {
 			InstanceID: cluster.NewInstanceID(), Transition: awsim.Terminating,
 		}))
 	}
-	f.waitReceived(before.Received + 2*foreign) // each has come back once
+	f.waitReceived(before.Received + 2*foreign) // each has been received twice
 	sent := time.Now()
 	f.terminate(instance)
 	f.waitNode(old, isMarked)
@@ -110,9 +110,9 @@ func TestForeignMessagesDoNotStarveOurs(t *testing.T) {
 	if q := f.aws.Queue(f.queue); q.Visible+q.InFlight != foreign || q.Deleted != before.Deleted+1 {
 		t.Errorf("the queue is %+v: want all messages of others left in it, and ours deleted", q)
 	}
-	// The tags of a group are asked for once, and nothing is done to its instances.
+	// The tags of a group are described once, and nothing is done to its instances.
 	if n := len(f.calls("autoscaling", "DescribeTags")); n > 3 {
-		t.Errorf("the tags were asked for %d times", n)
+		t.Errorf("the tags were described %d times", n)
 	}
 	for _, call := range f.aws.Calls("autoscaling", "RecordLifecycleActionHeartbeat") {
 		if call.Values.Get("AutoScalingGroupName") == "others" {

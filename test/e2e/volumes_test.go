@@ -49,8 +49,8 @@ func TestVolumes(t *testing.T) {
 				remove()
 			}
 			f.waitCompleted(instance)
-			if told := agent.Count("volumes are still attached") > 0; told == detached {
-				t.Errorf("volumes that are left attached were told of: %v", told)
+			if logged := agent.Count("volumes are still attached") > 0; logged == detached {
+				t.Errorf("volumes that are left attached were logged: %v", logged)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestVolumeOfAPodThatStays(t *testing.T) {
 	f.terminate(instance)
 	f.waitCompleted(instance)
 	if agent.Count("volumes are still attached") > 0 || len(f.requests("get", "persistentvolumeclaims")) == 0 {
-		t.Error("the drain did not ask whose the volume is")
+		t.Error("the drain did not read the claim of the volume's pod")
 	}
 }
 
