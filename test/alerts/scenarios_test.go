@@ -18,7 +18,7 @@ const nowAndThen = "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4 9x4 10x4 11x4"
 func healthy() series {
 	s := series{
 		`leader{instance="a"}`: "1x59", `leader{instance="b"}`: "0x59",
-		`leader_transitions_total{instance="b"}`: "1x59", `swept_total{instance="a"}`: "0x59",
+		`leader_transitions_total{instance="b"}`: "1x59", `messages_lost_total{instance="a"}`: "0x59",
 		`step_retries_total{instance="a"}`:                             nowAndThen,
 		`pods_total{instance="a",action="evicted"}`:                    "0+1x59",
 		`pods_waiting{instance="a",reason="blocked-by-budget"}`:        "3x20 0x38",
@@ -187,13 +187,13 @@ func scenarios() []scenario {
 			fires(10, "NodeDrainerMessagesRefused"),
 		},
 		{
-			"messages are lost", healthy().with(series{`swept_total{instance="a"}`: "0x39 1x19"}),
+			"messages are lost", healthy().with(series{`messages_lost_total{instance="a"}`: "0x39 1x19"}),
 			fires(40, "NodeDrainerMessagesLost"),
 		},
 		{
 			"the sweep of a new leader is faster than the queue",
 			healthy().with(series{
-				`swept_total{instance="b"}`: "0x9 1x49",
+				`messages_lost_total{instance="b"}`: "0x9 1x49",
 				`leader{instance="a"}`:      "1x9 0x49", `leader{instance="b"}`: "0x9 1x49",
 			}), always(),
 		},
