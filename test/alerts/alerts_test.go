@@ -1,5 +1,5 @@
-// Package alerts holds that each alert of the chart fires on what it is for, and on nothing that is healthy,
-// by Prometheus's own engine.
+// Package alerts tests with Prometheus's own engine that each alert of the chart fires on what it is for, and never on a
+// healthy agent.
 package alerts
 
 import (

@@ -58,13 +58,13 @@ func (s series) load() string {
 	return b.String()
 }
 
-// minute is what fires after so many minutes.
+// minute names the alerts that fire after so many minutes.
 type minute struct {
 	after int
 	fires []string
 }
 
-// scenario is an hour, and what fires in it.
+// scenario is an hour of metrics, and the alerts that fire in it.
 type scenario struct {
 	name   string
 	series series
@@ -85,7 +85,7 @@ func scenarios() []scenario {
 	gone := series{`leader{instance="a"}`: "1x9 stale", `leader{instance="b"}`: "0x9 stale"}
 	return []scenario{
 		{"all is well", healthy(), always()},
-		{"nobody is scraped", healthy().with(gone), fires(15, "NodeDrainerAbsent")},
+		{"no agent is scraped", healthy().with(gone), fires(15, "NodeDrainerAbsent")},
 		{"no leader", healthy().with(series{`leader{instance="a"}`: "1x9 0x49"}), fires(12, "NodeDrainerNoLeader")},
 		{
 			"the other leads within a minute",
@@ -102,11 +102,11 @@ func scenarios() []scenario {
 			[]minute{{20, nil}, {40, []string{"NodeDrainerCallsFail"}}},
 		},
 		{
-			"one caller is refused for ever", healthy().with(series{`api_errors_total{instance="a",api="sqs"}`: refused}),
+			"one caller is always refused", healthy().with(series{`api_errors_total{instance="a",api="sqs"}`: refused}),
 			[]minute{{20, nil}, {40, []string{"NodeDrainerCallsFail"}}},
 		},
 		{
-			"one caller gets no answer for ever",
+			"one caller never gets an answer",
 			healthy().with(series{`api_errors_total{instance="a",api="sqs"}`: unanswered}),
 			[]minute{{20, nil}, {40, []string{"NodeDrainerCallsFail"}}},
 		},
@@ -115,11 +115,11 @@ func scenarios() []scenario {
 			healthy().with(series{`api_errors_total{instance="a",api="autoscaling"}`: "0x9 0+30x8 240x40"}), always(),
 		},
 		{
-			"one step is refused for ever", healthy().with(series{`step_retries_total{instance="a"}`: refused}),
+			"one step is always refused", healthy().with(series{`step_retries_total{instance="a"}`: refused}),
 			[]minute{{20, nil}, {40, []string{"NodeDrainerStepsFail"}}},
 		},
 		{
-			"one step gets no answer for ever", healthy().with(series{`step_retries_total{instance="a"}`: unanswered}),
+			"one step never gets an answer", healthy().with(series{`step_retries_total{instance="a"}`: unanswered}),
 			[]minute{{20, nil}, {40, []string{"NodeDrainerStepsFail"}}},
 		},
 		{

@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 		{"a toleration of our taint", least + ",tolerations[0].key=node-drainer.io/terminating", []string{
 			"tolerations[0] tolerates config.node.taintKey",
 		}},
-		{"a ServiceAccount that nobody names", least + ",serviceAccount.create=false", []string{
+		{"a ServiceAccount without a name", least + ",serviceAccount.create=false", []string{
 			"serviceAccount.create is false, and serviceAccount.name does not say which ServiceAccount there is",
 		}},
 		{"a role for a ServiceAccount of others", least + ",serviceAccount.create=false,serviceAccount.name=x," +

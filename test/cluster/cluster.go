@@ -208,7 +208,7 @@ func (c *Cluster) StartAgain(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
-// Mend starts what has ended by itself of the control plane, and tells whether there was anything. The
+// Mend starts the components that have exited by themselves, and reports whether there were any. The
 // scheduler does so when it finds its cache corrupted, as it may when the API server was away, and relies on
 // a kubelet to be started again. It must not run beside Stop, whose work it would undo.
 func (c *Cluster) Mend(ctx context.Context) (mended bool, err error) {

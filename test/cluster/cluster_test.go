@@ -52,7 +52,7 @@ func TestMendStartsWhatHasEnded(t *testing.T) {
 	_, err := c.Mend(ctx) // What has ended in a test before.
 	must(t, err)
 	if mended, err := c.Mend(ctx); mended || err != nil {
-		t.Errorf("all is well, and it says %v, %v", mended, err)
+		t.Errorf("everything runs, and it says %v, %v", mended, err)
 	}
 	scheduler := func() int { return processesOf(t, filepath.Join(c.Dir(), "clusters")) }
 	before := scheduler()
@@ -204,11 +204,11 @@ func TestUsersBinariesAreCheckedFirst(t *testing.T) {
 	}
 	for _, want := range []string{"kube-apiserver", " kwok,", "kwokctl", "unset KUBE_BINARIES", dir} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not tell of %q", err, want)
+			t.Errorf("%q does not contain %q", err, want)
 		}
 	}
 	if strings.Contains(err.Error(), "etcd,") {
-		t.Errorf("%q tells of etcd, which is there", err)
+		t.Errorf("%q names etcd, which exists", err)
 	}
 }
 
