@@ -194,7 +194,7 @@ func scenarios() []scenario {
 			"the sweep of a new leader is faster than the queue",
 			healthy().with(series{
 				`messages_lost_total{instance="b"}`: "0x9 1x49",
-				`leader{instance="a"}`:      "1x9 0x49", `leader{instance="b"}`: "0x9 1x49",
+				`leader{instance="a"}`:              "1x9 0x49", `leader{instance="b"}`: "0x9 1x49",
 			}), always(),
 		},
 		{

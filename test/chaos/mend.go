@@ -18,7 +18,7 @@ func (p *play) mend(ctx context.Context, r *recorder) {
 			_ = p.cluster.Restart(ctx, controllers) // Else the next time.
 			p.count(mended)
 		}
-		if did, err := p.cluster.Mend(ctx); did && err == nil {
+		if did, err := p.cluster.StartExited(ctx); did && err == nil {
 			p.count(mended)
 		}
 		p.apiServer.Unlock()

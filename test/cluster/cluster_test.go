@@ -39,7 +39,7 @@ func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
 	_, err := c.Kubectl(ctx, "scale", "deployment/web", "--replicas=2", "-n", ns)
 	must(t, err)
 	eventually(ctx, t, "two pods are Ready", func() bool {
-		_, err := c.Mend(ctx)
+		_, err := c.StartExited(ctx)
 		must(t, err)
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
@@ -47,12 +47,12 @@ func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
 	})
 }
 
-func TestMendStartsWhatHasEnded(t *testing.T) {
+func TestStartExited(t *testing.T) {
 	c, ctx := cluster.Shared(t), bounded(t)
-	_, err := c.Mend(ctx) // What has ended in a test before.
+	_, err := c.StartExited(ctx) // What has ended in a test before.
 	must(t, err)
-	if mended, err := c.Mend(ctx); mended || err != nil {
-		t.Errorf("everything runs, and it says %v, %v", mended, err)
+	if started, err := c.StartExited(ctx); started || err != nil {
+		t.Errorf("everything runs, and it says %v, %v", started, err)
 	}
 	scheduler := func() int { return processesOf(t, filepath.Join(c.Dir(), "clusters")) }
 	before := scheduler()
@@ -66,8 +66,8 @@ func TestMendStartsWhatHasEnded(t *testing.T) {
 	must(t, err)
 	must(t, exec.Command("kill", "-9", strings.TrimSpace(string(id))).Run())
 	eventually(ctx, t, "it has ended", func() bool { return scheduler() < before })
-	if mended, err := c.Mend(ctx); !mended || err != nil || scheduler() != before {
-		t.Errorf("it says %v, %v; %d processes run, before it were %d", mended, err, scheduler(), before)
+	if started, err := c.StartExited(ctx); !started || err != nil || scheduler() != before {
+		t.Errorf("it says %v, %v; %d processes run, before it were %d", started, err, scheduler(), before)
 	}
 }
 
