@@ -95,7 +95,7 @@ func TestEveryVariableExists(t *testing.T) {
 	for _, v := range config.Variables() {
 		known[v.Name] = true
 	}
-	prefixed := regexp.MustCompile(`\b(?:TRIGGER|CLUSTER|LISTEN|POD|SWEEP|DRY|QUEUE|EVENT|HOOK|NODE|DRAIN|LAUNCH|LEADER|LOG)` +
+	prefixed := regexp.MustCompile(`\b(?:TRIGGER|CLUSTER|LISTEN|POD|RESYNC|DRY|QUEUE|EVENT|HOOK|NODE|DRAIN|LAUNCH|LEADER|LOG)` +
 		`_[A-Z_]*[A-Z]\b`)
 	spelled := regexp.MustCompile(`^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$`)
 	held(t, func(name, page string, spans []string) {
