@@ -258,3 +258,38 @@ func TestStopped(t *testing.T) {
 	f.waitQueueEmpty()
 	f.assertEvicted(before)
 }
+
+// TestAWSFails: errors, throttling and dropped connections of AWS delay the end, and do not change it.
+func TestAWSFails(t *testing.T) {
+	tests := map[string][]awsim.Fault{
+		"the completion is throttled, then its answer is lost": {
+			{Action: "CompleteLifecycleAction", Code: "Throttling", Times: 1},
+			{Action: "CompleteLifecycleAction", Drop: true, AfterApply: true, Times: 1},
+		},
+		"SQS answers 500 for a while": {
+			{Service: "sqs", Code: "InternalFailure", Status: 500, Times: 12},
+		},
+		"the instance still shows as in service": {},
+	}
+	for name, faults := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixtureWithHook(t)
+			if len(faults) == 0 {
+				f.aws.SetDelays(awsim.Delays{Visible: 2 * time.Second})
+			}
+			old, instance := f.node()
+			f.node()
+			f.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+			before := f.podsOf("api")
+			f.startAgent()
+			for _, fault := range faults {
+				f.aws.Inject(fault)
+			}
+			f.terminate(instance)
+			f.waitCompleted(instance)
+			f.waitQueueEmpty()
+			f.assertEvictedOnce(before)
+		})
+	}
+}
