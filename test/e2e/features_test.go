@@ -11,19 +11,16 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// narrow has an access key limited to some documents of deploy/iam, for a program that is run with it. The test fails
-// if it asks for more.
-func narrow(t testing.TB, aws *awsim.Server, key, queueARN string, documents ...string) (environ string) {
-	t.Helper()
-	narrowed := key + "-of-some-features"
-	granted, err := harness.FillPolicies(queueARN, documents...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := aws.Allow(narrowed, granted...); err != nil {
-		t.Fatal(err)
-	}
-	return "AWS_ACCESS_KEY_ID=" + narrowed
+// limitToFeatures has awsim allow the agent some documents of deploy/iam alone, and returns the variable with which the
+// agent is held to them.
+func (f *fixture) limitToFeatures(documents ...string) (environ string) {
+	f.t.Helper()
+	const key = "agent-of-some-features"
+	granted, err := harness.FillPolicies(f.aws.QueueARN(f.queue), documents...)
+	f.must(err)
+	f.must(f.aws.Allow(key, granted...))
+	f.recordCalls(harness.Agent, key)
+	return "AWS_ACCESS_KEY_ID=" + key
 }
 
 // TestAgentsFeatures: what docs/iam.md gives the agent for a feature is enough for it, without the other features.
@@ -58,7 +55,7 @@ func TestAgentsFeatures(t *testing.T) {
 			f.node()
 			f.deploy("api", newFixtureWithHook, 2, cluster.Pods{})
 			documents := append([]string{"iam/agent-queue", "iam/agent-terminations"}, tt.documents...)
-			agent := f.startAgent(append(tt.env, narrow(t, f.aws, agentKey, f.aws.QueueARN(f.queue), documents...))...)
+			agent := f.startAgent(append(tt.env, f.limitToFeatures(documents...))...)
 			f.terminate(first)
 			f.waitCompleted(first)
 			tt.happens(f, second)
@@ -79,7 +76,7 @@ func TestAgentsLaunches(t *testing.T) {
 	t.Parallel()
 	f := newFixtureThatLaunches(t, cluster.Shared(t), hookTimeout, cluster.Node{})
 	_, a := f.launch()
-	agent := f.startAgent(narrow(t, f.aws, agentKey, f.aws.QueueARN(f.queue),
+	agent := f.startAgent(f.limitToFeatures(
 		"iam/agent-queue", "iam/agent-terminations", "iam/agent-launches"))
 	f.waitCompleted(a.InstanceID)
 	agent.waitLog("launch ended", "outcome", "ready")
