@@ -113,10 +113,12 @@ image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux
 	@test -n "$(CONTAINER)" || { echo "make image: install buildah or docker" >&2; exit 1; }
 	$(image_$(CONTAINER))
 
+# The flags are those of .goreleaser.yaml.
 .PHONY: sbom
-sbom: build bin/tools/sbom ## Write what is in the programs into dist/, as CycloneDX bills of materials.
+sbom: build bin/tools/cyclonedx-gomod ## Write what is linked into the programs to dist/, as CycloneDX SBOMs.
 	mkdir -p dist
-	for program in agent trigger; do bin/tools/sbom bin/$$program dist/$$program.cdx.json $(VERSION); done
+	for program in agent trigger; do bin/tools/cyclonedx-gomod bin -json -std -noserial -notimestamp \
+		-version=$(VERSION) -output=dist/$$program.cdx.json bin/$$program; done
 
 .PHONY: notices
 notices: bin/tools/go-licenses ## Collect the licenses of what is linked into bin/licenses, for the archives of a release.
@@ -214,9 +216,8 @@ verify-release:
 bin/tools/go-licenses: tools/licenses/go.mod tools/licenses/go.sum
 	$(GO) build -modfile=tools/licenses/go.mod -o $@ github.com/google/go-licenses/v2
 
-.PHONY: bin/tools/sbom
-bin/tools/sbom:
-	$(GO) -C tools/release build -o $(CURDIR)/$@ ./sbom
+bin/tools/cyclonedx-gomod: tools/sbom/go.mod tools/sbom/go.sum
+	$(GO) build -modfile=tools/sbom/go.mod -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 # govulncheck exits with 3 when it has found something. With any other code it could not be installed, or could not reach
 # its database. The hosted CI sets VULN=required, so that it is never skipped there.

@@ -21,7 +21,6 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // policy is a document of IAM.
@@ -85,8 +84,8 @@ func TestThePoliciesAllowWhatIsCalled(t *testing.T) {
 	for program, called := range map[string][]string{
 		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, for a queue that has a key.
-		"trigger": slices.Concat(calls[refresh.GroupsAPI]("autoscaling"), calls[refresh.ChangesAPI]("autoscaling"),
-			calls[refresh.InstancesAPI]("ec2")),
+		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
+			calls[ec2.LaunchAPI]("ec2")),
 	} {
 		var granted []string
 		for _, name := range deploy.Names("iam/" + program + "-") {

@@ -9,31 +9,28 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/node-drainer/node-drainer/internal/app"
 	"github.com/node-drainer/node-drainer/internal/config"
 )
 
-// version is stamped by the build.
+// version is set by the linker.
 var version = "dev"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// run is the program: it returns the exit code. 0: stopped as asked; 1: it could not go on; 2: wrong usage or
-// configuration.
-func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+// run returns the exit code: 0 after SIGINT or SIGTERM, 1 after a failure, 2 for wrong usage or configuration.
+func run(args, environ []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		return answer(args, stdout, stderr)
+		return app.Answer(args, version, stdout, stderr)
 	}
 	cfg, err := config.ReadAgent(environ)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 2
 	}
-	if err := serve(ctx, cfg, stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := app.Run(ctx, cfg, version, stdout); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1
 	}

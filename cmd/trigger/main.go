@@ -12,4 +12,4 @@ import (
 // version is stamped by the build.
 var version = "dev"
 
-func main() { os.Exit(cli.Main(version)) }
+func main() { os.Exit(cli.Main(version, os.Exit)) }

@@ -1,5 +1,5 @@
 locals {
-  # For hooks without a target, those of the groups alone: what a queue gets of other clusters' hooks is given back.
+  # For hooks without a target, of these groups only: the agent returns messages about other clusters' hooks to the queue.
   lifecycle_rule = {
     source        = ["aws.autoscaling"]
     "detail-type" = ["EC2 Instance-terminate Lifecycle Action", "EC2 Instance-launch Lifecycle Action"]
@@ -12,12 +12,12 @@ locals {
   )
 }
 
-# A rule's name has 64 characters at most, so it has one word of the kind. The queue's policy goes by the beginning.
+# A rule's name may have at most 64 characters, so it contains one word of the kind. The queue's policy matches its prefix.
 resource "aws_cloudwatch_event_rule" "this" {
   for_each = local.rules
 
   name          = "${local.name}-${regex("^(?:capacity-)?([a-z]+)", each.key)[0]}"
-  description   = "Tells node-drainer of ${each.key}."
+  description   = "Sends ${each.key} events to node-drainer."
   event_pattern = each.value
   tags          = var.tags
 }

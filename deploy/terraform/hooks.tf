@@ -9,7 +9,7 @@ resource "aws_autoscaling_lifecycle_hook" "terminating" {
   notification_target_arn = var.delivery == "direct" ? aws_sqs_queue.this.arn : null
   role_arn                = var.delivery == "direct" ? aws_iam_role.hooks[0].arn : null
 
-  # Auto Scaling sends a test message when a hook is made, and refuses the hook if it may not.
+  # Auto Scaling sends a test message when a hook is created, and refuses the hook if the role does not permit it.
   depends_on = [aws_iam_role_policy.hooks]
 }
 
@@ -31,7 +31,7 @@ resource "aws_iam_role" "hooks" {
   count = var.delivery == "direct" ? 1 : 0
 
   name                 = "${local.name}-hooks"
-  description          = "With this Auto Scaling tells node-drainer of its hooks."
+  description          = "Auto Scaling sends the messages of its hooks to node-drainer with this role."
   assume_role_policy   = templatefile("${path.module}/../iam/trust-hooks.json", local.values)
   permissions_boundary = var.permissions_boundary_arn
   tags                 = var.tags

@@ -1,5 +1,5 @@
 locals {
-  # One document for each feature that is asked for. docs/iam.md says what each action is for.
+  # One document for each selected feature. docs/iam.md has the purpose of each action.
   agent_policies = { for feature, granted in {
     queue              = true
     terminations       = true
@@ -15,7 +15,7 @@ locals {
 
   oidc_provider_arn = var.oidc_provider_arn == null ? "" : var.oidc_provider_arn
 
-  # Who may take a role: pods of one ServiceAccount.
+  # Who may assume a role: pods of one ServiceAccount.
   trust = { for account in [var.service_account, var.trigger_service_account] : account => templatefile(
     "${path.module}/../iam/trust-${var.identity}.json",
     merge(local.values, {
@@ -28,7 +28,7 @@ locals {
 
 resource "aws_iam_role" "agent" {
   name                 = local.name
-  description          = "What the agent of node-drainer may do."
+  description          = "Permissions of the agent of node-drainer."
   assume_role_policy   = local.trust[var.service_account]
   permissions_boundary = var.permissions_boundary_arn
   tags                 = var.tags
@@ -36,7 +36,7 @@ resource "aws_iam_role" "agent" {
   lifecycle {
     precondition {
       condition     = (var.identity == "irsa") == (var.oidc_provider_arn != null)
-      error_message = "identity irsa needs oidc_provider_arn, and pod-identity has none."
+      error_message = "identity irsa requires oidc_provider_arn, and pod-identity must not have it."
     }
   }
 }
@@ -63,7 +63,7 @@ resource "aws_iam_role" "trigger" {
   count = var.trigger == null ? 0 : 1
 
   name                 = "${local.name}-trigger"
-  description          = "What the trigger of node-drainer may do."
+  description          = "Permissions of the trigger of node-drainer."
   assume_role_policy   = local.trust[var.trigger_service_account]
   permissions_boundary = var.permissions_boundary_arn
   tags                 = var.tags

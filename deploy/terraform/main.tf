@@ -1,5 +1,5 @@
-# The queue is in queue.tf, what is sent to it in events.tf and hooks.tf, the roles are in iam.tf. What is allowed, and
-# which events are delivered, lies as JSON in ../iam and ../events.
+# queue.tf has the queue, events.tf and hooks.tf what sends to it, iam.tf the roles. The policies and event patterns are
+# JSON in ../iam and ../events.
 
 data "aws_caller_identity" "this" {}
 
@@ -13,7 +13,7 @@ locals {
   region    = data.aws_region.this.id
   account   = data.aws_caller_identity.this.account_id
 
-  # What goes into the places of the documents. The ARNs are put together here, so that a plan shows whole policies.
+  # The values for the documents' placeholders. The ARNs are computed here, so that a plan shows complete policies.
   values = {
     Account       = local.account
     QueueArn      = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}"

@@ -4,32 +4,32 @@ output "queue_url" {
 }
 
 output "queue_arn" {
-  description = "The queue, as the target of hooks that are made elsewhere."
+  description = "The queue's ARN, as the target of hooks that you create elsewhere."
   value       = aws_sqs_queue.this.arn
 }
 
 output "dead_letter_queue_arn" {
-  description = "The queue for what the agent refuses, for an alarm."
+  description = "The dead-letter queue's ARN, for an alarm."
   value       = aws_sqs_queue.dead.arn
 }
 
 output "agent_role_arn" {
-  description = "The role of the agent: for IRSA, the annotation eks.amazonaws.com/role-arn of its ServiceAccount."
+  description = "The agent's role: for IRSA, the annotation eks.amazonaws.com/role-arn of its ServiceAccount."
   value       = aws_iam_role.agent.arn
 }
 
 output "trigger_role_arn" {
-  description = "The role of the trigger; null if it gets none."
+  description = "The trigger's role, or null."
   value       = one(aws_iam_role.trigger[*].arn)
 }
 
 output "hook_role_arn" {
-  description = "The role with which Auto Scaling sends, for hooks that are made elsewhere; null for eventbridge."
+  description = "The role with which Auto Scaling sends, for hooks that you create elsewhere; null with eventbridge."
   value       = one(aws_iam_role.hooks[*].arn)
 }
 
 output "agent_policy" {
-  description = "All that the agent may do, in one document, for a role of your own."
+  description = "All permissions of the agent in one document, for your own role."
   value = jsonencode({
     Version   = "2012-10-17"
     Statement = flatten([for policy in values(local.agent_policies) : jsondecode(policy).Statement])
@@ -37,7 +37,7 @@ output "agent_policy" {
 }
 
 output "trigger_policy" {
-  description = "All that the trigger may do, in one document, for a role of your own, as in CI."
+  description = "All permissions of the trigger in one document, for your own role, for example in CI."
   value = jsonencode({
     Version   = "2012-10-17"
     Statement = flatten([for policy in values(local.trigger_policies) : jsondecode(policy).Statement])
@@ -45,6 +45,6 @@ output "trigger_policy" {
 }
 
 output "key_policy" {
-  description = "What the policy of kms_key needs: the policies of this account count, and EventBridge may send."
+  description = "The policy that kms_key needs: it enables the account's IAM policies, and lets EventBridge send."
   value       = templatefile("${path.module}/../iam/key.json", local.values)
 }

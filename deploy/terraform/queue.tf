@@ -1,9 +1,9 @@
-# A message must outlive the longest drain, and the time for which no agent runs: 14 days are the most.
+# A message must outlive the longest drain, and the time without an agent. 14 days are the maximum.
 locals {
   retention = 14 * 24 * 60 * 60
 }
 
-# The agent says with each receive how long it hides a message, so the queue's own timeout is of no account.
+# The agent sets the visibility timeout with each receive, so the queue's own does not matter.
 resource "aws_sqs_queue" "this" {
   name                      = local.name
   message_retention_seconds = local.retention
@@ -19,7 +19,7 @@ resource "aws_sqs_queue" "this" {
   lifecycle {
     precondition {
       condition     = can(regex("^[0-9A-Za-z_-]{1,52}$", local.name))
-      error_message = "name must be of letters, digits, hyphens and underscores, and no more than 52, since the names of rules begin with it."
+      error_message = "name must consist of at most 52 letters, digits, hyphens and underscores: the names of rules begin with it."
     }
   }
 }

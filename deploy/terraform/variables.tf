@@ -1,5 +1,5 @@
 variable "cluster_name" {
-  description = "The cluster: CLUSTER_NAME of the agent, and the EKS cluster for Pod Identity."
+  description = "The cluster's name: CLUSTER_NAME of the agent, and the EKS cluster for Pod Identity."
   type        = string
 
   validation {
@@ -9,19 +9,19 @@ variable "cluster_name" {
 }
 
 variable "name" {
-  description = "What the queue, the rules and the roles are called. If null: node-drainer- and the name of the cluster, with hyphens for its dots."
+  description = "Name of the queue, and prefix of the rules' and roles' names. If null: node-drainer- and the cluster's name, with hyphens for dots."
   type        = string
   default     = null
 }
 
 variable "groups" {
-  description = "Auto Scaling groups that get hooks, by name. The keys are yours, and must be known when planning."
+  description = "Names of the Auto Scaling groups that get hooks. Choose the keys; they must be known when planning."
   type        = map(string)
   default     = {}
 }
 
 variable "group_tag_key" {
-  description = "The tag of the cluster's groups. No other group can be changed. If null: kubernetes.io/cluster/ and the name of the cluster."
+  description = "Key of the tag of the cluster's groups. The roles permit changes to these groups only. If null: kubernetes.io/cluster/ and the cluster's name."
   type        = string
   default     = null
 }
@@ -33,7 +33,7 @@ variable "group_tag_value" {
 }
 
 variable "delivery" {
-  description = "How the hooks tell: direct, by Auto Scaling to the queue; or eventbridge, by a rule for the groups."
+  description = "How the hooks' messages are delivered: direct, by Auto Scaling to the queue; or eventbridge, by a rule for the groups."
   type        = string
   default     = "direct"
 
@@ -44,7 +44,7 @@ variable "delivery" {
 }
 
 variable "heartbeat_timeout" {
-  description = "Seconds for which the terminating hook holds an instance if no agent runs. The longest drain is 100 times that."
+  description = "Seconds that the terminating hook holds an instance if no agent runs. The longest drain is 100 times that."
   type        = number
   default     = 300
 
@@ -55,7 +55,7 @@ variable "heartbeat_timeout" {
 }
 
 variable "default_result" {
-  description = "What becomes of a termination when that time is over: CONTINUE or ABANDON. Either way the instance goes."
+  description = "Result of a termination when that time is over: CONTINUE or ABANDON. The instance terminates with both."
   type        = string
   default     = "CONTINUE"
 
@@ -66,13 +66,13 @@ variable "default_result" {
 }
 
 variable "launch_hooks" {
-  description = "Whether the groups get a hook for launches too, and the agent what it needs for them."
+  description = "Whether the groups also get a launch hook, and the agent its permissions."
   type        = bool
   default     = false
 }
 
 variable "launch_heartbeat_timeout" {
-  description = "Seconds for which the launch hook holds an instance if no agent runs."
+  description = "Seconds that the launch hook holds an instance if no agent runs."
   type        = number
   default     = 300
 
@@ -83,7 +83,7 @@ variable "launch_heartbeat_timeout" {
 }
 
 variable "launch_default_result" {
-  description = "What becomes of a launch when that time is over: ABANDON or CONTINUE."
+  description = "Result of a launch when that time is over: ABANDON or CONTINUE."
   type        = string
   default     = "ABANDON"
 
@@ -94,7 +94,7 @@ variable "launch_default_result" {
 }
 
 variable "events" {
-  description = "Kinds of events without a hook that get a rule."
+  description = "Kinds of events without a hook that get an EventBridge rule."
   type        = set(string)
   default = [
     "spot-interruption",
@@ -113,7 +113,7 @@ variable "events" {
       "capacity-reservation-interruption",
       "capacity-block-expiration",
     ], kind)])
-    error_message = "events has a kind that docs/events.md does not know."
+    error_message = "events contains an unknown kind; docs/events.md lists them."
   }
 }
 
@@ -124,7 +124,7 @@ variable "replace" {
 }
 
 variable "max_receive_count" {
-  description = "Deliveries after which a message goes to the dead-letter queue. A long drain takes many; that is no failure."
+  description = "Deliveries after which SQS moves a message to the dead-letter queue. A long drain needs many."
   type        = number
   default     = 100
 
@@ -135,13 +135,13 @@ variable "max_receive_count" {
 }
 
 variable "kms_key" {
-  description = "A customer managed key for the queues, by its arn, with the policy of the output key_policy. If null, SQS encrypts with its own."
+  description = "ARN of a customer managed key for the queues, with the policy of the output key_policy. If null, SQS encrypts with its own keys."
   type        = object({ arn = string })
   default     = null
 }
 
 variable "identity" {
-  description = "How pods get the roles: pod-identity, which is associated here, or irsa."
+  description = "How pods assume the roles: pod-identity, whose association this creates, or irsa."
   type        = string
   default     = "pod-identity"
 
@@ -170,7 +170,7 @@ variable "service_account" {
 }
 
 variable "trigger" {
-  description = "What the trigger may do besides planning: refresh, unhealthy, surge, suspend. If null, it gets no role."
+  description = "Features of the trigger besides planning: refresh, unhealthy, surge, suspend. If null, it gets no role."
   type        = set(string)
   default     = null
 
@@ -178,7 +178,7 @@ variable "trigger" {
     condition = var.trigger == null ? true : alltrue([
       for feature in var.trigger : contains(["refresh", "unhealthy", "surge", "suspend"], feature)
     ])
-    error_message = "trigger may have refresh, unhealthy, surge and suspend."
+    error_message = "trigger may contain refresh, unhealthy, surge and suspend."
   }
 }
 
@@ -195,7 +195,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "tags" {
-  description = "Tags of all that is made here."
+  description = "Tags of all resources."
   type        = map(string)
   default     = {}
 }

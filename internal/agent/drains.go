@@ -9,34 +9,33 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/drain"
 )
 
-// drains are those under way, by the UID of their node: one for all events of an instance. The zero value is
-// ready.
-type drains struct {
-	mu sync.Mutex
-	by map[string]*shared
+// sharedDrains are the drains that are running, one for all events of an instance. The zero value is ready.
+type sharedDrains struct {
+	mu      sync.Mutex
+	running map[string]*sharedDrain // by the UID of the node
 }
 
-// shared is a drain that goes on for as long as one of those who share it stays.
-type shared struct {
+// sharedDrain runs until its last caller has returned.
+type sharedDrain struct {
 	deadline time.Time
-	tighter  chan time.Time // brings the drain an earlier deadline
-	sharers  int
+	tighter  chan time.Time // takes earlier deadlines
+	callers  int
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed when report and err are set
 	report   drain.Report
 	err      error
 }
 
-// errAlone: everybody who shared a drain has left it.
-var errAlone = errors.New("no event needs the drain any more")
+// errNoCaller: no event needs the drain anymore.
+var errNoCaller = errors.New("no event needs the drain anymore")
 
-// drainFunc drains a node by a deadline, and by those that tighter brings if they are earlier.
+// drainFunc drains a node until a deadline, or until an earlier one that it receives from tighter.
 type drainFunc func(ctx context.Context, deadline time.Time, tighter <-chan time.Time) (drain.Report, error)
 
-// share joins the drain of a node, or begins it, and returns what it comes to. A deadline that is earlier
-// than that of the drain tightens it. When ctx ends the drain goes on for the others; if there are none it
-// has ended when share returns.
-func (d *drains) share(
+// do joins the drain of the node, or starts it, and returns its result. An earlier deadline than the drain's
+// tightens it. When ctx ends, the drain continues for the other callers; the last one waits until it has
+// stopped.
+func (d *sharedDrains) do(
 	ctx context.Context, uid string, deadline time.Time, run drainFunc,
 ) (drain.Report, error) {
 	s := d.join(ctx, uid, deadline, run)
@@ -49,34 +48,34 @@ func (d *drains) share(
 	}
 }
 
-func (d *drains) join(ctx context.Context, uid string, deadline time.Time, run drainFunc) *shared {
+func (d *sharedDrains) join(ctx context.Context, uid string, deadline time.Time, run drainFunc) *sharedDrain {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.by[uid]; s != nil {
-		s.sharers++
+	if s := d.running[uid]; s != nil {
+		s.callers++
 		s.tighten(deadline)
 		return s
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	s := &shared{
-		deadline: deadline, tighter: make(chan time.Time, 1), sharers: 1, cancel: cancel, done: make(chan struct{}),
+	s := &sharedDrain{
+		deadline: deadline, tighter: make(chan time.Time, 1), callers: 1, cancel: cancel, done: make(chan struct{}),
 	}
-	if d.by == nil {
-		d.by = map[string]*shared{}
+	if d.running == nil {
+		d.running = map[string]*sharedDrain{}
 	}
-	d.by[uid] = s
+	d.running[uid] = s
 	go func() {
 		defer close(s.done)
 		s.report, s.err = run(ctx, deadline, s.tighter)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.forget(uid, s)
+		d.remove(uid, s)
 	}()
 	return s
 }
 
-// tighten sends the drain an earlier deadline; one that it has not read yet makes room for it.
-func (s *shared) tighten(deadline time.Time) {
+// tighten sends the drain an earlier deadline, in place of one that it has not received yet.
+func (s *sharedDrain) tighten(deadline time.Time) {
 	if !deadline.Before(s.deadline) {
 		return
 	}
@@ -88,30 +87,30 @@ func (s *shared) tighten(deadline time.Time) {
 	s.tighter <- deadline
 }
 
-func (d *drains) leave(uid string, s *shared) {
+func (d *sharedDrains) leave(uid string, s *sharedDrain) {
 	d.mu.Lock()
-	s.sharers--
-	last := s.sharers == 0
+	s.callers--
+	last := s.callers == 0
 	if last {
-		d.forget(uid, s) // who comes now begins anew
+		d.remove(uid, s) // later callers start a new drain
 	}
 	d.mu.Unlock()
 	if last {
-		s.cancel(errAlone)
+		s.cancel(errNoCaller)
 		<-s.done
 	}
 }
 
-// forget needs mu.
-func (d *drains) forget(uid string, s *shared) {
-	if d.by[uid] == s {
-		delete(d.by, uid)
+// remove must be called with mu locked.
+func (d *sharedDrains) remove(uid string, s *sharedDrain) {
+	if d.running[uid] == s {
+		delete(d.running, uid)
 	}
 }
 
-// has tells whether the node is being drained.
-func (d *drains) has(uid string) bool {
+// has reports whether the node is being drained.
+func (d *sharedDrains) has(uid string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.by[uid] != nil
+	return d.running[uid] != nil
 }

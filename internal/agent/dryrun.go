@@ -9,27 +9,31 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// dryHooks, dryNodes and dryDrainer stand before Auto Scaling, the Nodes and the Drainer in a dry run:
-// questions pass, and what would change something does not.
-type dryHooks struct{ Hooks }
+// dryAutoScaling, dryNodes and dryDrainer wrap what the agent calls in a dry run: they forward the calls that
+// read, and replace those that change something.
+type dryAutoScaling struct{ AutoScaling }
 
-// Hold runs work, without heartbeats.
-func (dryHooks) Hold(ctx context.Context, _ autoscaling.Action, work func(context.Context) error) error {
+// Hold runs work without heartbeats.
+func (dryAutoScaling) Hold(
+	ctx context.Context, _ autoscaling.Action, work func(context.Context) error,
+) error {
 	return work(ctx)
 }
 
 // Complete does nothing.
-func (dryHooks) Complete(context.Context, autoscaling.Action, autoscaling.Result) error { return nil }
+func (dryAutoScaling) Complete(context.Context, autoscaling.Action, autoscaling.Result) error {
+	return nil
+}
 
-// IsPending does not ask, because a heartbeat is what it asks by.
-func (dryHooks) IsPending(context.Context, autoscaling.Action) (bool, error) { return false, nil }
+// IsPending returns false: the real one sends a heartbeat.
+func (dryAutoScaling) IsPending(context.Context, autoscaling.Action) (bool, error) { return false, nil }
 
 // MarkUnhealthy does nothing.
-func (dryHooks) MarkUnhealthy(context.Context, string) error { return nil }
+func (dryAutoScaling) MarkUnhealthy(context.Context, string) error { return nil }
 
 type dryNodes struct{ Nodes }
 
-// Cordon returns the mark that the Node would have.
+// Cordon returns the mark that the Node would get.
 func (dryNodes) Cordon(_ context.Context, n node.Node, r node.Reason) (node.Mark, bool, error) {
 	return node.Mark{
 		InstanceID: n.InstanceID, Reason: r.Kind, Hook: r.Hook, Token: r.Token,
@@ -51,7 +55,7 @@ func (dryNodes) Unprotect(context.Context, node.Node) (bool, error) { return fal
 
 type dryDrainer struct{ Drainer }
 
-// Drain tells what a drain would begin with.
+// Drain reports what a drain would start with.
 func (d dryDrainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error) {
 	t.DryRun = true
 	return d.Drainer.Drain(ctx, t)

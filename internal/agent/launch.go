@@ -3,9 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
@@ -13,84 +13,83 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// Launches know when a Node can serve.
+// Launches knows whether a new Node is ready.
 type Launches interface {
-	Wait(ctx context.Context, nodeName string, told func(missing []string)) error
+	// Wait returns nil when the node is ready. It passes changes of what the node lacks to report.
+	Wait(ctx context.Context, nodeName string, report func(missing []string)) error
+	// Missing returns what the node lacks, as the API server knows it.
 	Missing(ctx context.Context, nodeName string) ([]string, error)
 }
 
-// refreshes are the instance refreshes of Auto Scaling groups.
-type refreshes interface {
-	RefreshActive(ctx context.Context, group string) (bool, error)
+// launchingNodes are the Nodes of launching instances.
+type launchingNodes interface {
+	nodeFinder
+	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
 }
 
-// protections keep the cluster autoscaler off nodes.
-type protections interface {
-	Protect(ctx context.Context, n node.Node, group string) (protected bool, err error)
-	Unprotect(ctx context.Context, n node.Node) (unprotected bool, err error)
-	Protected() []node.ProtectedNode
-}
-
-// launchObserver is told what happens to launches.
+// launchObserver records launches.
 type launchObserver interface {
 	LaunchStarted(e event.Event)
 	LaunchWaiting(e event.Event, nodeName string, missing []string)
-	LaunchOverdue(e event.Event, n node.Node, missing []string, outcome launch.Outcome)
 	LaunchUncordoned(e event.Event, n node.Node)
+	LaunchOverdue(e event.Event, n node.Node, missing []string, outcome launch.Outcome)
 	LaunchEnded(e event.Event, outcome launch.Outcome, took time.Duration)
-	NodeProtected(n node.Node, group string)
-	NodeUnprotected(n node.Node, group string)
-	ProtectionFailed(nodeName, group string, err error)
 }
 
-// LaunchConfig is what the agent can be told of launches.
+// LaunchConfig configures how launches are handled.
 type LaunchConfig struct {
-	Timeout  time.Duration // from the hook's message until the node must serve
-	Continue bool          // what becomes of a launch then: into service as it is, or abandoned
+	Timeout  time.Duration // from the time of the event until the node must be ready
+	Continue bool          // complete a launch that timed out with CONTINUE instead of ABANDON
 }
 
-var (
-	// errNoLaunch: Auto Scaling contradicts the message for as long as it may.
-	errNoLaunch = errors.New("auto scaling knows of no such launch")
-	// errOverdue: the node cannot serve, and its time is over.
-	errOverdue = errors.New("the node could not serve in time")
-)
+// errNotReady: the node was not ready in time.
+var errNotReady = errors.New("the node was not ready in time")
 
-// launch serves the lifecycle action of a launching instance, which began at e.At, once for all copies of the
-// message.
-func (a *Agent) launch(ctx context.Context, e event.Event) error {
-	if !a.hooks.HandlesHook(e.Hook.Name) {
-		a.observer.EventIgnored(e, notAnswered)
-		return nil
-	}
-	return a.hand.take(ctx, e, func(ctx context.Context) error {
+// launcher holds launching instances until their nodes are ready.
+type launcher struct {
+	cfg       LaunchConfig
+	actions   lifecycleActions
+	groups    groupStates
+	nodes     launchingNodes
+	launches  Launches
+	observer  launchObserver
+	retries   retrier
+	confirmer *confirmer
+	protector *protector
+	inflight  *inflight
+	completed *completedActions
+}
+
+// handle handles the lifecycle action of a launching instance, once for all copies of its message.
+func (l *launcher) handle(ctx context.Context, e event.Event) error {
+	return l.inflight.do(ctx, e, func(ctx context.Context) error {
 		start := time.Now()
-		a.observer.LaunchStarted(e)
-		outcome, err := a.serveLaunch(ctx, e)
-		a.observer.LaunchEnded(e, outcome, time.Since(start))
+		l.observer.LaunchStarted(e)
+		outcome, err := l.launch(ctx, e)
+		l.observer.LaunchEnded(e, outcome, time.Since(start))
 		return err
 	})
 }
 
-// serveLaunch is the way of a launch: whose it is, the hold, the wait under it, the completion.
-func (a *Agent) serveLaunch(ctx context.Context, e event.Event) (launch.Outcome, error) {
-	if foreign, err := a.foreign(ctx, e); err != nil {
+// launch waits for the node while the lifecycle action is held, and then completes the action.
+func (l *launcher) launch(ctx context.Context, e event.Event) (launch.Outcome, error) {
+	if err := l.confirmer.checkCluster(ctx, e); errors.Is(err, errOtherCluster) {
+		return launch.OtherCluster, queue.Release(err)
+	} else if err != nil {
 		return launch.Interrupted, err
-	} else if foreign != nil {
-		return launch.OtherCluster, queue.Release(foreign)
 	}
 	outcome := launch.Interrupted
-	err := a.hooks.Hold(ctx, action(e), func(ctx context.Context) error {
-		var err error
-		outcome, err = a.welcome(ctx, e)
+	err := l.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
+		outcome, err = l.awaitReadiness(ctx, e)
 		return err
 	})
 	switch {
 	case ctx.Err() != nil:
 		return launch.Interrupted, context.Cause(ctx)
-	case errors.Is(err, errNoLaunch):
+	case errors.Is(err, errContradicted):
 		return launch.Unconfirmed, nil
-	case errors.Is(err, autoscaling.ErrGone), errors.Is(err, errUnknown):
+	case errors.Is(err, autoscaling.ErrGone):
 		return launch.Gone, nil
 	case err != nil:
 		return launch.Interrupted, err
@@ -99,126 +98,69 @@ func (a *Agent) serveLaunch(ctx context.Context, e event.Event) (launch.Outcome,
 	if outcome == launch.Abandoned {
 		result = autoscaling.Abandon
 	}
-	if err := a.hooks.Complete(ctx, action(e), result); err != nil {
+	if err := l.actions.Complete(ctx, actionOf(e), result); err != nil {
 		return launch.Interrupted, err
 	}
-	a.swept.complete(e)
+	l.completed.add(e)
 	return outcome, nil
 }
 
-// welcome confirms the launch, and waits until its node can serve, for as long as it may.
-func (a *Agent) welcome(ctx context.Context, e event.Event) (launch.Outcome, error) {
-	pooled, err := a.confirmLaunch(ctx, e)
-	switch {
-	case err != nil:
-		return launch.Interrupted, err
-	case pooled:
-		return launch.Pooled, nil // it may be stopped before it becomes a Node
-	}
-	v := vigil{Agent: a, event: e}
-	if err := v.limit(ctx); err != nil {
+// awaitReadiness confirms the launch, and waits until the node is ready or its time is over. An instance that
+// goes to the warm pool is not waited for: it may be stopped before it registers as a Node.
+func (l *launcher) awaitReadiness(ctx context.Context, e event.Event) (launch.Outcome, error) {
+	toPool, err := l.confirm(ctx, e)
+	if err != nil {
 		return launch.Interrupted, err
 	}
-	err = v.keep(ctx)
-	if !errors.Is(err, errOverdue) {
+	if toPool {
+		return launch.Pooled, nil
+	}
+	w := readinessWait{launcher: l, event: e}
+	if err = w.setDeadlines(ctx); err == nil {
+		err = w.run(ctx)
+	}
+	if !errors.Is(err, errNotReady) {
 		return launch.Ready, err
 	}
 	outcome := launch.Abandoned
-	if a.cfg.Launch.Continue {
+	if l.cfg.Continue {
 		outcome = launch.Continued
 	}
-	a.observer.LaunchOverdue(e, v.node, v.missing, outcome)
+	l.observer.LaunchOverdue(e, w.node, w.missing, outcome)
 	return outcome, nil
 }
 
-// standing is what Auto Scaling's word on an instance means for a message that tells of its launch.
-type standing int
+// confirm returns nil when Auto Scaling confirms that the instance is launching, and whether into the warm
+// pool. The error is autoscaling.ErrGone if the action is over, or neither Auto Scaling nor the cluster knows
+// the instance, and errContradicted if Auto Scaling contradicts the message for the whole timeout.
+func (l *launcher) confirm(ctx context.Context, e event.Event) (toPool bool, err error) {
+	err = l.confirmer.poll(ctx, e, "confirm the launch", func() (err error) {
+		state, err := l.groups.State(ctx, e.InstanceID)
+		if err != nil {
+			return err
+		}
+		toPool, err = checkLaunch(state, e.Destination)
+		return err
+	}, func(error) (bool, error) { return false, nil })
+	if _, ok := l.nodes.Find(e.InstanceID); errors.Is(err, errInNoGroup) && !ok {
+		return false, autoscaling.ErrGone
+	}
+	return toPool, err
+}
 
-const (
-	contradicted standing = iota // it may be an old answer, or a false message
-	intoService                  // the hook may hold the instance on its way into the group
-	intoPool                     // the same, on its way into the warm pool
-	past                         // the hook holds nothing any more
-)
-
-// standingOf compares the state of an instance with where the message says that it goes, which old messages
-// leave out. An instance comes by its launch hook twice, into the warm pool and out of it: a late copy of the
-// first message must not be taken for the second.
-func standingOf(s autoscaling.State, to event.Place) standing {
-	agree := to == "" || s.Warmed() == (to == event.PlaceWarmPool)
+// checkLaunch compares the lifecycle state of an instance with the destination in the message of its launch,
+// which may be empty in messages from before warm pools. With errContradicted the state may be an old answer.
+// An instance is held by a launch hook twice, into the warm pool and out of it, so a late copy of the first
+// message must not pass for the second.
+func checkLaunch(s autoscaling.State, destination event.Place) (toPool bool, err error) {
+	agree := destination == "" || s.Warmed() == (destination == event.PlaceWarmPool)
 	switch {
-	case s.Launching() && agree && s.Warmed():
-		return intoPool
 	case s.Launching() && agree:
-		return intoService
-	case s.Unknown(), s.Launching(), s.Warmed() && to != event.PlaceWarmPool:
-		return contradicted
+		return s.Warmed(), nil
+	case s.Unknown():
+		return false, errInNoGroup
+	case s.Launching(), s.Warmed() && destination != event.PlaceWarmPool:
+		return false, fmt.Errorf("%w: the instance is %s", errContradicted, s)
 	}
-	return past
-}
-
-// confirmLaunch returns when Auto Scaling says that the instance is launching, and whether into the warm
-// pool. The error is autoscaling.ErrGone when the instance is past its hook. Answers are eventually consistent:
-// only if they contradict the message for long enough, the error is errNoLaunch, or errUnknown for an
-// instance that neither a group nor this cluster knows.
-func (a *Agent) confirmLaunch(ctx context.Context, e event.Event) (pooled bool, err error) {
-	var doubt doubt
-	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-		state, err := a.hooks.State(ctx, e.InstanceID)
-		switch s := standingOf(state, e.Destination); {
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case err != nil:
-			a.observer.Retrying(e, "confirm the launch", err)
-		case s != contradicted:
-			return s == intoPool, over(s)
-		default:
-			left := doubt.left(a.cfg.ConfirmTimeout)
-			if left <= 0 {
-				return false, a.doubt(e, state)
-			}
-			delay = min(delay, left)
-		}
-		if !retry.Sleep(ctx, delay) {
-			return false, context.Cause(ctx)
-		}
-	}
-}
-
-func over(s standing) error {
-	if s == past {
-		return autoscaling.ErrGone
-	}
-	return nil
-}
-
-// doubt is the verdict on a launch that is contradicted: an instance that nobody knows was terminated long
-// ago.
-func (a *Agent) doubt(e event.Event, s autoscaling.State) error {
-	if _, ok := a.nodes.Find(e.InstanceID); s.Unknown() && !ok {
-		return errUnknown
-	}
-	return errNoLaunch
-}
-
-// unprotect gives back to the cluster autoscaler the nodes of groups whose instance refresh has ended. What
-// fails is told of, and left to the next time.
-func (a *Agent) unprotect(ctx context.Context) {
-	for _, p := range a.nodes.Protected() {
-		active, err := a.hooks.RefreshActive(ctx, p.Group)
-		if err == nil && active {
-			continue
-		}
-		off := false
-		if err == nil {
-			off, err = a.nodes.Unprotect(ctx, p.Node)
-		}
-		switch {
-		case errors.Is(err, node.ErrGone) || ctx.Err() != nil:
-		case err != nil:
-			a.observer.ProtectionFailed(p.Node.Name, p.Group, err)
-		case off:
-			a.observer.NodeUnprotected(p.Node, p.Group)
-		}
-	}
+	return false, autoscaling.ErrGone
 }

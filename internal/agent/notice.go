@@ -4,60 +4,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
+// replacer has Auto Scaling groups replace instances.
+type replacer interface {
+	MarkUnhealthy(ctx context.Context, instanceID string) error
+}
+
 var (
-	// errCanceled: the event has been called off.
-	errCanceled = errors.New("the event has been canceled")
-	// errSilent: EC2 has said nothing for as long as a message is confirmed. The message comes again.
-	errSilent = errors.New("EC2 does not answer")
+	// errCanceled: AWS canceled the event.
+	errCanceled = errors.New("the event was canceled")
+	// errNoAnswer: EC2 has not answered for as long as a message may take to confirm. The message is delivered
+	// again.
+	errNoAnswer = errors.New("EC2 does not answer")
+	// errNoGroup: no group replaces the instance. It is in none, or Auto Scaling does not let the agent mark it.
+	errNoGroup = errors.New("no Auto Scaling group replaces the instance")
 )
 
-// shutdownNotice is how long an instance that is being stopped or terminated past its group is taken to run
-// on. EC2 does not say how long it gives an operating system to shut down.
+// shutdownNotice is the time that an instance is assumed to run on when it is stopped or terminated bypassing
+// its group. EC2 does not document how long it gives an operating system to shut down.
 const shutdownNotice = 30 * time.Second
 
-// notice serves an event that no hook waits for. That of an instance which is no Node here, and so most
-// likely of another cluster, costs no call.
-func (a *Agent) notice(ctx context.Context, e event.Event) error {
-	if why := a.idle(&e); why != "" {
-		a.observer.EventIgnored(e, why)
+// noticeHandler handles events that no lifecycle hook waits for.
+type noticeHandler struct {
+	cfg        Config
+	groups     replacer
+	instances  Instances
+	nodes      nodeFinder
+	observer   eventObserver
+	retries    retrier
+	terminator *terminator
+}
+
+// handle does what is configured for the event. It calls no API for an instance that is not a Node of this
+// cluster.
+func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
+	e, why := withDeadline(e)
+	if why == "" {
+		why = h.reasonToIgnore(e)
+	}
+	if why != "" {
+		h.observer.EventIgnored(e, why)
 		return nil
 	}
-	return a.hand.take(ctx, e, func(ctx context.Context) error {
-		return a.tell(e, func() (Outcome, error) { return a.heed(ctx, e) })
+	return h.terminator.run(ctx, e, func(ctx context.Context) (Outcome, error) {
+		outcome, err := h.act(ctx, e)
+		if err != nil {
+			return h.terminator.abort(ctx, e, outcome, err)
+		}
+		return outcome, nil
 	})
 }
 
-// idle returns why nothing is to be done about the event, which it dates; "" if something is.
-func (a *Agent) idle(e *event.Event) string {
-	if why := date(e); why != "" {
-		return why
-	}
-	if a.cfg.Events.Action(e.Kind) == event.Ignore {
-		return "events of this kind are ignored"
-	}
-	n, ok := a.nodes.Find(e.InstanceID)
-	switch {
-	case !ok:
-		return "no node is of the instance"
-	case a.swept.isDrained(n) && !n.Mark.Deadline.IsZero():
-		return "the node has been drained" // an instance changes its state twice when its hook has let it go
-	}
-	return ""
-}
-
-// date gives a change of state the deadline that EC2 does not tell, or returns why it needs none. One without
-// a state is that of a mark, which has the deadline. Maintenance that was to begin before now has no deadline
-// any more: it may be under way, or be late, and is no reason to kill pods.
-func date(e *event.Event) (why string) {
+// withDeadline returns a state change with a deadline, which EC2 does not send, or why it can be ignored. A
+// change without a state was made from a node's mark and has its deadline. Maintenance whose start has passed
+// loses its deadline: it may be late, and is no reason to delete pods.
+func withDeadline(e event.Event) (dated event.Event, reasonToIgnore string) {
 	switch state := ec2.State(e.State); {
 	case e.Kind == event.ScheduledChange:
 		if !e.Deadline.After(time.Now()) {
@@ -69,58 +76,52 @@ func date(e *event.Event) (why string) {
 	case state.Stopped():
 		e.Deadline = e.At
 	default:
-		return "the instance is " + e.State
+		return e, "the instance is " + e.State
+	}
+	return e, ""
+}
+
+// reasonToIgnore returns why the event requires no action; "" if it does.
+func (h *noticeHandler) reasonToIgnore(e event.Event) string {
+	if h.cfg.Events.Action(e.Kind) == event.Ignore {
+		return "events of this kind are configured to be ignored"
+	}
+	n, ok := h.nodes.Find(e.InstanceID)
+	switch {
+	case !ok:
+		return "the instance is not a node of this cluster"
+	case h.terminator.history.isDrained(n) && !n.Mark.Deadline.IsZero():
+		return "the node is already drained" // EC2 reports two state changes after a hook is completed
 	}
 	return ""
 }
 
-// heed does what is configured for the event.
-func (a *Agent) heed(ctx context.Context, e event.Event) (Outcome, error) {
-	outcome, err := a.act(ctx, e)
-	if err != nil {
-		return a.verdict(ctx, e, outcome, err)
-	}
-	return outcome, nil
-}
-
-func (a *Agent) act(ctx context.Context, e event.Event) (Outcome, error) {
-	switch a.cfg.Events.Action(e.Kind) {
+func (h *noticeHandler) act(ctx context.Context, e event.Event) (Outcome, error) {
+	switch h.cfg.Events.Action(e.Kind) {
 	case event.Cordon:
-		_, _, err := a.mark(ctx, e)
-		return or(Cordoned, err)
+		return h.terminator.cordonInstance(ctx, e)
 	case event.Replace:
-		err := a.replace(ctx, e)
+		err := h.replace(ctx, e)
+		if err == nil {
+			return Replaced, nil
+		}
 		if !errors.Is(err, errNoGroup) {
-			return or(Replaced, err)
+			return Interrupted, err
 		}
 	}
-	return a.vacate(ctx, e)
+	return h.terminator.drainInstance(ctx, e)
 }
 
-// or is the outcome of what has ended with err.
-func or(outcome Outcome, err error) (Outcome, error) {
-	switch {
-	case errors.Is(err, errUnregistered):
-		return Unregistered, nil
-	case err != nil:
-		return Interrupted, err
-	}
-	return outcome, nil
-}
-
-// errNoGroup: nobody would replace the instance. It is in no Auto Scaling group, or its group cannot be told.
-var errNoGroup = errors.New("no Auto Scaling group replaces the instance")
-
-// replace has the group of the instance replace it. The error is errNoGroup if there is none, or if it could
-// not be told for as long as a message is confirmed: the permission may be missing.
-func (a *Agent) replace(ctx context.Context, e event.Event) error {
-	if err := a.confirm(ctx, e, new(atomic.Bool)); err != nil {
+// replace has the instance's group replace it. The error is errNoGroup if it is in none, or if the call fails
+// for as long as a message may take to confirm: the permission may be missing.
+func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
+	if err := h.terminator.confirmer.confirm(ctx, e, func() {}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.ConfirmTimeout, errNoGroup)
+	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoGroup)
 	defer cancel()
-	err := a.retry(ctx, e, "have the instance replaced", func() error {
-		return a.hooks.MarkUnhealthy(ctx, e.InstanceID)
+	err := h.retries.do(ctx, e, "mark the instance unhealthy", func() error {
+		return h.groups.MarkUnhealthy(ctx, e.InstanceID)
 	})
 	if errors.Is(err, autoscaling.ErrGone) {
 		return errNoGroup
@@ -128,17 +129,17 @@ func (a *Agent) replace(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// expire serves the end of a Capacity Block, for each instance in it that is a Node here.
-func (a *Agent) expire(ctx context.Context, e event.Event) error {
-	if a.cfg.Events.Action(e.Kind) == event.Ignore {
-		a.observer.EventIgnored(e, "events of this kind are ignored")
+// expandCapacityBlock handles the end of a Capacity Block as one event for each instance in it.
+func (h *noticeHandler) expandCapacityBlock(ctx context.Context, e event.Event) error {
+	if h.cfg.Events.Action(e.Kind) == event.Ignore {
+		h.observer.EventIgnored(e, "events of this kind are configured to be ignored")
 		return nil
 	}
 	var ids []string
-	asking, cancel := context.WithTimeoutCause(ctx, a.cfg.ConfirmTimeout, errSilent)
+	listing, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoAnswer)
 	defer cancel()
-	err := a.retry(asking, e, "list the instances of "+e.ReservationID, func() (err error) {
-		ids, err = a.instances.InReservation(asking, e.ReservationID)
+	err := h.retries.do(listing, e, "list the instances of "+e.ReservationID, func() (err error) {
+		ids, err = h.instances.InReservation(listing, e.ReservationID)
 		return err
 	})
 	if err != nil {
@@ -147,41 +148,42 @@ func (a *Agent) expire(ctx context.Context, e event.Event) error {
 	return forEach(ids, func(id string) error {
 		e := e
 		e.InstanceID = id
-		return a.notice(ctx, e)
+		return h.handle(ctx, e)
 	})
 }
 
-// cancel puts the node of an instance back into service if EC2 confirms that nothing is scheduled for it any
-// more.
-func (a *Agent) cancel(ctx context.Context, e event.Event) error {
-	n, ok := a.nodes.Find(e.InstanceID)
+// cancel stops the drain for scheduled maintenance and uncordons the node, once EC2 confirms that no event is
+// scheduled for the instance.
+func (h *noticeHandler) cancel(ctx context.Context, e event.Event) error {
+	n, ok := h.nodes.Find(e.InstanceID)
 	if !ok {
-		a.observer.EventIgnored(e, "no node is of the instance")
+		h.observer.EventIgnored(e, "the instance is not a node of this cluster")
 		return nil
 	}
-	since := time.Now()
-	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-		scheduled, err := a.instances.HasScheduledEvent(ctx, e.InstanceID)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			a.observer.Retrying(e, "confirm the cancellation", err)
-			if time.Since(since) >= a.cfg.ConfirmTimeout {
-				return fmt.Errorf("%w: %w", errSilent, err)
-			}
-		case !scheduled:
-			called := e
-			called.Kind = event.ScheduledChange
-			a.hand.stop(called, errCanceled)
-			why := fmt.Sprintf("what was scheduled for instance %s is off or over", n.InstanceID)
-			return a.restore(ctx, called, why)
-		case time.Since(since) >= a.cfg.ConfirmTimeout:
-			a.observer.EventIgnored(e, "EC2 has an event scheduled for the instance")
-			return nil
-		}
-		if !retry.Sleep(ctx, delay) {
-			return context.Cause(ctx)
-		}
+	err := h.confirmCancellation(ctx, e)
+	if errors.Is(err, errContradicted) {
+		h.observer.EventIgnored(e, "EC2 still has an event scheduled for the instance")
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	e.Kind = event.ScheduledChange
+	h.terminator.inflight.cancel(e, errCanceled)
+	why := fmt.Sprintf("the maintenance of instance %s was canceled, or is complete", n.InstanceID)
+	return h.terminator.cordoner.uncordon(ctx, e, why)
+}
+
+// confirmCancellation returns errContradicted while EC2 has an event scheduled for the instance.
+func (h *noticeHandler) confirmCancellation(ctx context.Context, e event.Event) error {
+	start := time.Now()
+	return h.terminator.confirmer.poll(ctx, e, "confirm the cancellation", func() error {
+		scheduled, err := h.instances.HasScheduledEvent(ctx, e.InstanceID)
+		if scheduled {
+			return errContradicted
+		}
+		return err
+	}, func(err error) (bool, error) {
+		return time.Since(start) >= h.cfg.ConfirmTimeout, fmt.Errorf("%w: %w", errNoAnswer, err)
+	})
 }

@@ -8,315 +8,296 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	ec2 "github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// ofEC2 is the message of an event that EC2 sent when the world began.
-func (w *world) ofEC2(detailType, detail string) queue.Message {
-	return w.bridged("aws.ec2", detailType, detail)
-}
-
-func (w *world) bridged(source, detailType, detail string) queue.Message {
-	return queue.Message{ID: "m", Receives: 1, SentAt: w.start, Body: fmt.Appendf(nil,
+// fromBridge returns the message of an EventBridge event at the start.
+func fromBridge(f *fixture, source, detailType, detail string) queue.Message {
+	return queue.Message{ID: "m", Receives: 1, SentAt: f.start, Body: fmt.Appendf(nil,
 		`{"id":"e-1","source":%q,"detail-type":%q,"account":"123456789012","region":"eu-west-1","time":%q,"detail":%s}`,
-		source, detailType, w.start.Format(time.RFC3339), detail)}
+		source, detailType, f.start.Format(time.RFC3339), detail)}
 }
 
-func (w *world) spotWarning() queue.Message {
-	return w.ofEC2("EC2 Spot Instance Interruption Warning", `{"instance-id":"`+instance+`","instance-action":"terminate"}`)
+func fromEC2(f *fixture, detailType, detail string) queue.Message {
+	return fromBridge(f, "aws.ec2", detailType, detail)
 }
 
-func (w *world) stateChange(state string) queue.Message {
-	return w.ofEC2("EC2 Instance State-change Notification", `{"instance-id":"`+instance+`","state":"`+state+`"}`)
+func spotWarning(f *fixture) queue.Message {
+	return fromEC2(f, "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+instance+`","instance-action":"terminate"}`)
 }
 
-func (w *world) health(status string, instances ...string) queue.Message {
+func rebalance(f *fixture) queue.Message {
+	return fromEC2(f, "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+instance+`"}`)
+}
+
+func stateChange(state string) func(f *fixture) queue.Message {
+	return func(f *fixture) queue.Message {
+		return fromEC2(f, "EC2 Instance State-change Notification", `{"instance-id":"`+instance+`","state":"`+state+`"}`)
+	}
+}
+
+func health(f *fixture, status string, instances ...string) queue.Message {
 	var entities []string
 	for _, id := range instances {
 		entities = append(entities, `{"entityValue":"`+id+`"}`)
 	}
-	return w.bridged("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange",`+
+	return fromBridge(f, "aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange",`+
 		`"eventTypeCode":"AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED","statusCode":"`+status+`",`+
-		`"startTime":"`+w.start.Add(48*time.Hour).UTC().Format("Mon, 2 Jan 2006 15:04:05 GMT")+`",`+
+		`"startTime":"`+f.start.Add(48*time.Hour).UTC().Format("Mon, 2 Jan 2006 15:04:05 GMT")+`",`+
 		`"affectedEntities":[`+strings.Join(entities, ",")+`]}`)
 }
 
-func (w *world) block() queue.Message {
-	return w.ofEC2("Capacity Block Reservation Expiration Warning",
-		`{"capacity-reservation-id":"cr-0a1b2c3d4e5f60718","end-date":"`+w.start.Add(40*time.Minute).UTC().Format(time.RFC3339)+`"}`)
+func maintenance(f *fixture) queue.Message { return health(f, "upcoming", instance) }
+
+func canceledMaintenance(f *fixture) queue.Message { return health(f, "closed", instance) }
+
+func capacityBlock(f *fixture) queue.Message {
+	return fromEC2(f, "Capacity Block Reservation Expiration Warning",
+		`{"capacity-reservation-id":"cr-0a1b2c3d4e5f60718","end-date":"`+f.start.Add(40*time.Minute).UTC().Format(time.RFC3339)+`"}`)
 }
 
-// is is EC2's description of the instance.
-func is(i ec2.Instance) func(time.Duration) (ec2.Instance, error) {
-	return func(time.Duration) (ec2.Instance, error) { return i, nil }
+func reservationInterruption(f *fixture) queue.Message {
+	return fromEC2(f, "EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+instance+
+		`","instance-action":"terminate","instance-termination-time":"`+f.start.Add(time.Minute).UTC().Format(time.RFC3339)+`"}`)
 }
 
-// TestNotices: what the agent does about events that no hook waits for, step by step.
+// drainedWithoutHook are the steps of a drain that no hook waits for; its deadline may be a range.
+func drainedWithoutHook(deadline string) []string {
+	return []string{"cordon until " + deadline, "drain node-1 until " + deadline, "exclude"}
+}
+
+// TestNotices: the steps for events that no hook waits for.
 func TestNotices(t *testing.T) {
 	t.Parallel()
+	const marked = "mark " + instance + " unhealthy"
+	ignored := "ignored spot-interruption of " + instance + ": "
 	for _, tt := range []struct {
 		name    string
-		given   func(w *world)
-		message func(w *world) queue.Message
+		given   func(f *fixture)
+		message func(f *fixture) queue.Message
 		steps   []string
-		outcome agent.Outcome // empty: nothing was taken up
-		told    string
+		outcome agent.Outcome // empty: no termination started
+		fact    string
 	}{
 		{
-			name:    "a Spot interruption: drained, with the notice less the margin",
-			message: (*world).spotWarning,
-			steps:   []string{"mark until 1m55s", "drain node-1 until 1m55s", "exclude"},
-			outcome: agent.Drained,
+			name:    "Spot interruption: drained within two minutes less the margin",
+			message: spotWarning, steps: drainedWithoutHook("1m55s"), outcome: agent.Drained,
 		},
 		{
-			name:    "pods are left when EC2 takes the instance: told",
-			given:   func(w *world) { w.report.Left = []string{"web/a"} },
-			message: (*world).spotWarning,
-			steps:   []string{"mark until 1m55s", "drain node-1 until 1m55s", "exclude"},
-			outcome: agent.LeftBehind,
+			name: "Spot interruption: pods are left", given: func(f *fixture) { f.report.Left = []string{"web/a"} },
+			message: spotWarning, steps: drainedWithoutHook("1m55s"), outcome: agent.LeftBehind,
 		},
 		{
-			name:    "of an instance that is no Node here: no call, nothing done",
-			given:   func(w *world) { w.registers = never },
-			message: (*world).spotWarning,
-			told:    "ignored spot-interruption of " + instance + ": no node is of the instance",
+			name: "instance without a node", given: func(f *fixture) { f.registers = never },
+			message: spotWarning, fact: ignored + "the instance is not a node of this cluster",
 		},
 		{
-			name:    "of a kind that is to be ignored",
-			given:   func(w *world) { w.cfg.Events.SpotInterruption = event.Ignore },
-			message: (*world).spotWarning,
-			told:    "ignored spot-interruption of " + instance + ": events of this kind are ignored",
+			name: "configured to be ignored", given: func(f *fixture) { f.cfg.Events.SpotInterruption = event.Ignore },
+			message: spotWarning, fact: ignored + "events of this kind are configured to be ignored",
 		},
 		{
-			name:    "of a kind for which nodes are cordoned: marked without a deadline, and no more",
-			given:   func(w *world) { w.cfg.Events.SpotInterruption = event.Cordon },
-			message: (*world).spotWarning,
-			steps:   []string{"mark"},
-			outcome: agent.Cordoned,
+			name: "configured to cordon", given: func(f *fixture) { f.cfg.Events.SpotInterruption = event.Cordon },
+			message: spotWarning, steps: []string{"cordon"}, outcome: agent.Cordoned,
 		},
 		{
-			name:    "of a kind for which instances are replaced: left to the group, whose hook drains",
-			given:   func(w *world) { w.cfg.Events.ScheduledChange = event.Replace },
-			message: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			steps:   []string{"mark " + instance + " unhealthy"},
-			outcome: agent.Replaced,
-		},
-		{
-			name: "an instance that nobody would replace is drained",
-			given: func(w *world) {
-				w.cfg.Events.ScheduledChange, w.unhealthy = event.Replace, autoscaling.ErrGone
+			name: "configured to cordon, and unconfirmed",
+			given: func(f *fixture) {
+				f.cfg.Events.SpotInterruption, f.ec2 = event.Cordon, describes(ec2.Instance{State: running})
 			},
-			message: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			steps:   []string{"mark " + instance + " unhealthy", "mark until 1h0m0s", "drain node-1 until 1h0m0s", "exclude"},
-			outcome: agent.Drained,
+			message: spotWarning, outcome: agent.Unconfirmed,
 		},
 		{
-			name: "and so is one whose group cannot be told: the permission may be missing",
-			given: func(w *world) {
-				w.cfg.Events.ScheduledChange, w.unhealthy, w.cfg.ConfirmTimeout = event.Replace, errOutage, 500*time.Millisecond
+			name: "configured to replace", given: func(f *fixture) { f.cfg.Events.ScheduledChange = event.Replace },
+			message: maintenance, steps: []string{marked}, outcome: agent.Replaced,
+		},
+		{
+			name: "configured to replace, and unconfirmed",
+			given: func(f *fixture) {
+				f.cfg.Events.ScheduledChange = event.Replace
+				f.scheduled = func(time.Duration) (bool, error) { return false, nil }
 			},
-			message: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			steps: []string{
-				"mark " + instance + " unhealthy", "mark " + instance + " unhealthy",
-				"mark until 1h0m0.5s", "drain node-1 until 1h0m0.5s", "exclude",
+			message: maintenance, outcome: agent.Unconfirmed,
+		},
+		{
+			name: "configured to replace, and in no group: drained",
+			given: func(f *fixture) {
+				f.cfg.Events.ScheduledChange, f.unhealthyErr = event.Replace, autoscaling.ErrGone
 			},
-			outcome: agent.Drained,
+			message: maintenance, steps: append([]string{marked}, drainedWithoutHook("1h0m0s")...), outcome: agent.Drained,
 		},
 		{
-			name:    "a Spot interruption of what is no Spot Instance: forged",
-			given:   func(w *world) { w.ec2 = is(ec2.Instance{State: runsOn}) },
-			message: (*world).spotWarning,
-			outcome: agent.Unconfirmed,
-		},
-		{
-			name:    "the instance has gone before the message came: nothing to drain",
-			given:   func(w *world) { w.ec2 = is(ec2.Instance{State: "terminated", Spot: true}) },
-			message: (*world).spotWarning,
-			outcome: agent.Gone,
-		},
-		{
-			name: "EC2 is silent: marked after 2 s, and drained after a tenth of the notice",
-			given: func(w *world) {
-				w.ec2 = func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
+			name: "configured to replace, and the call fails: drained, as the permission may be missing",
+			given: func(f *fixture) {
+				f.cfg.Events.ScheduledChange, f.unhealthyErr, f.cfg.ConfirmTimeout = event.Replace, errOutage, 500*time.Millisecond
 			},
-			message: (*world).spotWarning,
-			steps:   []string{"mark", "mark until 1m55s", "drain node-1 until 1m55s", "exclude"},
-			outcome: agent.Drained,
+			message: maintenance, steps: append([]string{marked, marked}, drainedWithoutHook("1h0m0.5s")...), outcome: agent.Drained,
 		},
 		{
-			name:    "an instance that is being terminated past its group: drained in half a minute",
-			given:   func(w *world) { w.ec2 = is(ec2.Instance{State: "shutting-down"}) },
-			message: func(w *world) queue.Message { return w.stateChange("shutting-down") },
-			steps:   []string{"mark until 25s", "drain node-1 until 25s", "exclude"},
-			outcome: agent.Drained,
+			name:    "Spot interruption of an On-Demand Instance",
+			given:   func(f *fixture) { f.ec2 = describes(ec2.Instance{State: running}) },
+			message: spotWarning, outcome: agent.Unconfirmed,
 		},
 		{
-			name:    "an instance on which nothing runs any more: its pods are moved at once",
-			given:   func(w *world) { w.ec2 = is(ec2.Instance{State: "stopped"}) },
-			message: func(w *world) queue.Message { return w.stateChange("stopped") },
-			steps:   []string{"mark until -5s", "drain node-1 until -5s", "exclude"},
-			outcome: agent.Drained,
+			name:    "Spot interruption of a terminated instance",
+			given:   func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "terminated", Spot: true}) },
+			message: spotWarning, outcome: agent.Gone,
 		},
 		{
-			name:    "EC2 says that it runs: forged",
-			message: func(w *world) queue.Message { return w.stateChange("stopping") },
-			outcome: agent.Unconfirmed,
+			name: "EC2 does not answer: cordoned after 2 s, drained after 10 % of the notice",
+			given: func(f *fixture) {
+				f.ec2 = func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
+			},
+			message: spotWarning, steps: append([]string{"cordon"}, drainedWithoutHook("1m55s")...), outcome: agent.Drained,
 		},
 		{
-			name:    "an instance that begins to run: nothing to do",
-			message: func(w *world) queue.Message { return w.stateChange("running") },
-			told:    "ignored state-change of " + instance + ": the instance is running",
+			name:    "terminated bypassing its group: drained within half a minute",
+			given:   func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "shutting-down"}) },
+			message: stateChange("shutting-down"), steps: drainedWithoutHook("25s"), outcome: agent.Drained,
 		},
 		{
-			name:    "maintenance in two days: drained within our own time",
-			message: func(w *world) queue.Message { return w.health("upcoming", instance, "i-0ffffffffffffffff") },
-			steps:   []string{"mark until 1h0m0s", "drain node-1 until 1h0m0s", "exclude"},
-			outcome: agent.Drained,
-			told:    "ignored scheduled-change of i-0ffffffffffffffff: no node is of the instance",
+			name: "stopped: no time for its pods", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "stopped"}) },
+			message: stateChange("stopped"), steps: drainedWithoutHook("-5s"), outcome: agent.Drained,
 		},
 		{
-			name: "maintenance that was to begin an hour ago: drained within our own time, not killed",
-			message: func(w *world) queue.Message {
-				w.start = w.start.Add(-49 * time.Hour)
-				m := w.health("open", instance)
-				w.start = w.start.Add(49 * time.Hour)
+			name:    "state change of a running instance",
+			message: stateChange("stopping"), outcome: agent.Unconfirmed,
+		},
+		{
+			name:    "state change to running",
+			message: stateChange("running"), fact: "ignored state-change of " + instance + ": the instance is running",
+		},
+		{
+			name:    "maintenance in two days, of one instance of this cluster: drained within the configured time",
+			message: func(f *fixture) queue.Message { return health(f, "upcoming", instance, "i-0ffffffffffffffff") },
+			steps:   drainedWithoutHook("1h0m0s"), outcome: agent.Drained,
+			fact: "ignored scheduled-change of i-0ffffffffffffffff: the instance is not a node of this cluster",
+		},
+		{
+			name: "maintenance that was to start an hour ago: drained within the configured time",
+			message: func(f *fixture) queue.Message {
+				f.start = f.start.Add(-49 * time.Hour)
+				m := health(f, "open", instance)
+				f.start = f.start.Add(49 * time.Hour)
 				return m
 			},
-			steps:   []string{"mark until 1h0m0s", "drain node-1 until 1h0m0s", "exclude"},
-			outcome: agent.Drained,
+			steps: drainedWithoutHook("1h0m0s"), outcome: agent.Drained,
 		},
 		{
-			name:    "maintenance that EC2 knows nothing of: forged",
-			given:   func(w *world) { w.scheduled = func(time.Duration) (bool, error) { return false, nil } },
-			message: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			outcome: agent.Unconfirmed,
+			name:    "maintenance that EC2 has not scheduled",
+			given:   func(f *fixture) { f.scheduled = func(time.Duration) (bool, error) { return false, nil } },
+			message: maintenance, outcome: agent.Unconfirmed,
 		},
 		{
-			name:    "the end of a Capacity Block: its instances are drained before EC2 begins to terminate them",
-			given:   func(w *world) { w.reserved = []string{"i-0ffffffffffffffff", instance} },
-			message: (*world).block,
-			steps:   []string{"mark until 9m55s", "drain node-1 until 9m55s", "exclude"},
-			outcome: agent.Drained,
+			name:    "end of a Capacity Block: drained before EC2 starts to terminate its instances",
+			given:   func(f *fixture) { f.reserved = []string{"i-0ffffffffffffffff", instance} },
+			message: capacityBlock, steps: drainedWithoutHook("9m55s"), outcome: agent.Drained,
 		},
 		{
-			name: "a reserved instance is taken back",
-			message: func(w *world) queue.Message {
-				return w.ofEC2("EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+instance+
-					`","instance-action":"terminate","instance-termination-time":"`+w.start.Add(time.Minute).UTC().Format(time.RFC3339)+`"}`)
-			},
-			steps:   []string{"mark until 55s", "drain node-1 until 55s", "exclude"},
-			outcome: agent.Drained,
+			name: "end of a Capacity Block, configured to be ignored", given: func(f *fixture) { f.cfg.Events.CapacityBlockExpiring = event.Ignore },
+			message: capacityBlock, fact: "ignored capacity-block-expiration of : events of this kind are configured to be ignored",
 		},
 		{
-			name: "of what runs in no Capacity Reservation: forged",
-			given: func(w *world) {
-				w.ec2, w.reserved = is(ec2.Instance{State: runsOn}), []string{instance}
-			},
-			message: (*world).block,
-			outcome: agent.Unconfirmed,
+			name:    "end of a Capacity Block, for an instance in no Capacity Reservation",
+			given:   func(f *fixture) { f.ec2, f.reserved = describes(ec2.Instance{State: running}), []string{instance} },
+			message: capacityBlock, outcome: agent.Unconfirmed,
+		},
+		{
+			name:    "interruption of a Capacity Reservation",
+			message: reservationInterruption, steps: drainedWithoutHook("55s"), outcome: agent.Drained,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+				f := newFixture()
 				if tt.given != nil {
-					tt.given(w)
+					tt.given(f)
 				}
-				if err := w.agent().Handle(t.Context(), tt.message(w)); err != nil {
-					t.Errorf("the message stays: %v", err)
+				if err := f.agent().Handle(t.Context(), tt.message(f)); err != nil {
+					t.Errorf("the message ended with %v", err)
 				}
-				w.wantSteps(t, tt.steps...)
+				f.wantSteps(t, tt.steps...)
 				if tt.outcome != "" {
-					w.wantOutcome(t, tt.outcome)
-				} else if n := w.told("began"); n != 0 {
-					t.Errorf("%d terminations were taken up", n)
+					f.wantOutcome(t, tt.outcome)
+				} else if n := f.observed("started"); n != 0 {
+					t.Errorf("%d terminations started", n)
 				}
-				if tt.told != "" && w.told(tt.told) != 1 {
-					t.Errorf("not told %q: %q", tt.told, w.facts)
+				if tt.fact != "" && f.observed(tt.fact) != 1 {
+					t.Errorf("%q was not observed: %q", tt.fact, f.facts)
 				}
 			})
 		})
 	}
 }
 
-// TestNoticeWithoutAnAnswer: what cannot be confirmed holds no message for ever.
-func TestNoticeWithoutAnAnswer(t *testing.T) {
+// TestNoticeWithoutAnswer: a notice that cannot be confirmed ends at some time.
+func TestNoticeWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	never := func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
-	rebalance := func(w *world) queue.Message {
-		return w.ofEC2("EC2 Instance Rebalance Recommendation", `{"instance-id":"`+instance+`"}`)
-	}
+	unanswered := func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
 	for _, tt := range []struct {
 		name    string
-		given   func(w *world)
-		message func(w *world) queue.Message
-		outcome agent.Outcome // of a termination that was taken up
-		stays   bool          // the message, to come again
+		given   func(f *fixture)
+		message func(f *fixture) queue.Message
+		outcome agent.Outcome // of a termination
+		fails   bool          // the message is delivered again
 		took    time.Duration
 	}{
 		{
-			name:    "without a deadline: over when the node has gone",
-			given:   func(w *world) { w.ec2, w.leaves, w.deleted = never, time.Minute, true },
+			name:    "no deadline: ends when the node is deleted",
+			given:   func(f *fixture) { f.ec2, f.leaves, f.deleted = unanswered, time.Minute, true },
 			message: rebalance, outcome: agent.Gone, took: time.Minute,
 		},
 		{
-			name: "the API server is asked for a node that the watch does not show, until it answers",
-			given: func(w *world) {
-				w.ec2, w.leaves, w.deleted, w.lookupErrs = never, time.Minute, true, repeat(errOutage, 4)
+			name: "the API server is asked until it answers that the node is deleted",
+			given: func(f *fixture) {
+				f.ec2, f.leaves, f.deleted, f.lookupErrs = unanswered, time.Minute, true, repeat(errOutage, 4)
 			},
 			message: rebalance, outcome: agent.Gone, took: 2 * time.Minute,
 		},
 		{
-			name: "a node that only the watch does not show is there: confirmed, and drained",
-			given: func(w *world) {
-				w.leaves = time.Minute
-				w.ec2 = func(after time.Duration) (ec2.Instance, error) {
+			name: "the watch does not show the node, but the API server has it",
+			given: func(f *fixture) {
+				f.leaves = time.Minute
+				f.ec2 = func(after time.Duration) (ec2.Instance, error) {
 					if after < 10*time.Minute {
 						return ec2.Instance{}, errOutage
 					}
-					return ec2.Instance{State: runsOn, Spot: true}, nil
+					return ec2.Instance{State: running, Spot: true}, nil
 				}
 			},
 			message: rebalance, outcome: agent.Drained, took: 10 * time.Minute,
 		},
 		{
-			name:    "a change that is called off: given back after HOOK_CONFIRM_TIMEOUT",
-			given:   func(w *world) { w.scheduled = func(time.Duration) (bool, error) { return false, errOutage } },
-			message: func(w *world) queue.Message { return w.health("closed", instance) },
-			stays:   true, took: time.Minute,
+			name:    "canceled maintenance: fails after HOOK_CONFIRM_TIMEOUT",
+			given:   func(f *fixture) { f.scheduled = func(time.Duration) (bool, error) { return false, errOutage } },
+			message: canceledMaintenance, fails: true, took: time.Minute,
 		},
 		{
-			name:    "the end of a Capacity Block: the same",
-			given:   func(w *world) { w.reservedErr = errOutage },
-			message: (*world).block,
-			stays:   true, took: time.Minute,
+			name:    "end of a Capacity Block: fails after HOOK_CONFIRM_TIMEOUT",
+			given:   func(f *fixture) { f.reservedErr = errOutage },
+			message: capacityBlock, fails: true, took: time.Minute,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.cfg.Events.Rebalance = event.Drain
-				tt.given(w)
+				f := newFixture()
+				tt.given(f)
 				ctx, cancel := contextFor(t, time.Hour)
 				defer cancel()
-				err := w.agent().Handle(ctx, tt.message(w))
-				if stays := err != nil; stays != tt.stays || errors.Is(err, errStopping) {
+				err := f.agent().Handle(ctx, tt.message(f))
+				if failed := err != nil; failed != tt.fails || errors.Is(err, errStopping) {
 					t.Errorf("the message ended with %v", err)
 				}
 				if tt.outcome != "" {
-					w.wantOutcome(t, tt.outcome)
+					f.wantOutcome(t, tt.outcome)
 				}
-				if took := w.after(); took < tt.took || took > tt.took+30*time.Second {
+				if took := f.after(); took < tt.took || took > tt.took+30*time.Second {
 					t.Errorf("took %v, want %v", took, tt.took)
 				}
 			})
@@ -324,225 +305,47 @@ func TestNoticeWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestMerged: a Spot interruption amid the drain of a hook tightens that drain, and both end with it.
-func TestMerged(t *testing.T) {
+// TestDrainedNode: after a drain, a further event of the instance is ignored or shares its result, while a hook is
+// completed only after a drain of its own: a pod may have been scheduled onto the node before the taint was seen.
+func TestDrainedNode(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.drainTakes = 10 * time.Minute
-		a := w.agent()
-		slow := make(chan error, 1)
-		go func() { slow <- a.Handle(t.Context(), message("drain", w.start)) }()
-		time.Sleep(10 * time.Second)
-		if err := a.Handle(t.Context(), w.spotWarning()); err != nil {
-			t.Error(err)
-		}
-		if err := <-slow; err != nil {
-			t.Error(err)
-		}
-		wantSame(t, []string{"drain node-1 until 1h0m0s", "tighten node-1 until 1m55s"}, append(w.did("drain"), w.did("tighten")...))
-		if took := w.after(); took < 115*time.Second || took > 2*time.Minute {
-			t.Errorf("ended after %v", took)
-		}
-		if w.when("complete drain") < 0 || w.told("drained") == 0 {
-			t.Errorf("steps %q, facts %q", w.did(""), w.facts)
-		}
-	})
-}
-
-// TestCanceled: a change that is called off stops its drain, and the node is put back into service. What
-// another event has put on the node stays.
-func TestCanceled(t *testing.T) {
-	t.Parallel()
+	hook := func(f *fixture) queue.Message { return message("drain", f.start) }
 	for _, tt := range []struct {
-		name   string
-		given  func(w *world)
-		before func(w *world) queue.Message
-		steps  []string
+		name             string
+		given            func(f *fixture)
+		messages         []func(f *fixture) queue.Message
+		drains, observed int
+		fact             string
 	}{
 		{
-			name:   "amid the drain",
-			before: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			steps:  []string{"mark until 1h0m0s", "drain node-1 until 1h0m0s", "restore"},
+			name: "Spot interruption, its copy, and a hook", given: func(f *fixture) { f.report = drain.Report{Took: time.Second} },
+			messages: []func(f *fixture) queue.Message{spotWarning, spotWarning, hook},
+			drains:   2, observed: 1, fact: "ended drained",
 		},
 		{
-			name:   "after the drain",
-			given:  func(w *world) { w.drainTakes = time.Second },
-			before: func(w *world) queue.Message { return w.health("upcoming", instance) },
-			steps:  []string{"mark until 1h0m0s", "drain node-1 until 1h0m0s", "exclude", "restore"},
-		},
-		{
-			name:  "of a node that was never marked",
-			steps: []string{},
-		},
-		{
-			name:   "amid the drain of a hook, which goes on",
-			before: func(w *world) queue.Message { return message("drain", w.start) },
-			steps:  []string{"hold drain", "mark until 1h0m0s", "drain node-1 until 1h0m0s"},
+			name: "EC2 reports the shutdown after the hook", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "shutting-down"}) },
+			messages: []func(f *fixture) queue.Message{hook, stateChange("shutting-down")},
+			drains:   1, observed: 1, fact: "ignored state-change of " + instance + ": the node is already drained",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.drainTakes = 10 * time.Minute
-				w.scheduled = func(after time.Duration) (bool, error) { return after < time.Minute, nil }
-				if tt.given != nil {
-					tt.given(w)
+				f := newFixture()
+				tt.given(f)
+				a := f.agent()
+				for _, m := range tt.messages {
+					if err := a.Handle(t.Context(), m(f)); err != nil {
+						t.Error(err)
+					}
 				}
-				a := w.agent()
-				if tt.before != nil {
-					go func() { _ = a.Handle(t.Context(), tt.before(w)) }()
+				if len(f.did("drain")) != tt.drains || f.when("complete") < f.when("drain") {
+					t.Errorf("steps %q", f.did(""))
 				}
-				time.Sleep(30 * time.Second)
-				if err := a.Handle(t.Context(), w.health("closed", instance)); err != nil {
-					t.Error(err)
-				}
-				if diff := cmp.Diff(tt.steps, w.did("")); diff != "" {
-					t.Error(diff)
-				}
-				time.Sleep(time.Hour)
-			})
-		})
-	}
-}
-
-// TestForgeryAmidADrain: a forged event must not put a node back into service that another one drains.
-func TestForgeryAmidADrain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.drainTakes = 10 * time.Minute
-		w.ec2 = is(ec2.Instance{State: runsOn})
-		a := w.agent()
-		go func() { _ = a.Handle(t.Context(), message("drain", w.start)) }()
-		time.Sleep(10 * time.Second)
-		if err := a.Handle(t.Context(), w.spotWarning()); err != nil {
-			t.Error(err)
-		}
-		w.wantSteps(t, "hold drain", "mark until 1h0m0s", "drain node-1 until 1h0m0s")
-		time.Sleep(time.Hour)
-	})
-}
-
-// TestDeadInstance: nobody will say that the pods of an instance that is gone have stopped.
-func TestDeadInstance(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name  string
-		ready bool
-		ec2   ec2.Instance
-		until string
-	}{
-		{"a node that is not Ready, on an instance that is terminated", false, ec2.Instance{State: "terminated"}, "0s"},
-		{"a node that is not Ready, on an instance that runs", false, ec2.Instance{State: runsOn}, "1h0m0s"},
-		{"a node that is Ready is not asked about", true, ec2.Instance{State: "terminated"}, "1h0m0s"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.node.Ready, w.ec2 = tt.ready, is(tt.ec2)
-				if err := w.handle(t.Context(), "drain"); err != nil {
-					t.Error(err)
-				}
-				if got := w.did("drain"); len(got) != 1 || got[0] != "drain node-1 until "+tt.until {
-					t.Errorf("got %q", got)
+				if f.observed("drained") != tt.observed || f.observed(tt.fact) == 0 {
+					t.Errorf("facts %q", f.facts)
 				}
 			})
 		})
 	}
-}
-
-// TestHookOfADrainedNode: a pod may have come to a node after it was drained for another event, by a scheduler that
-// had yet to see the taint. A hook is completed on a proof of its own.
-func TestHookOfADrainedNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.report = drain.Report{Took: time.Second}
-		a := w.agent()
-		for _, m := range []queue.Message{w.spotWarning(), w.spotWarning(), message("drain", w.start)} {
-			if err := a.Handle(t.Context(), m); err != nil {
-				t.Error(err)
-			}
-		}
-		if got := w.did("drain"); len(got) != 2 || w.when("complete") < w.when("drain") {
-			t.Errorf("steps %q", w.did(""))
-		}
-		if n := w.told("drained"); n != 1 {
-			t.Errorf("an end without a pod was told %d times", n)
-		}
-	})
-}
-
-// TestNoticeOfADrainedNode: an instance that its hook has let go is shut down, and EC2 tells of that too.
-func TestNoticeOfADrainedNode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.ec2 = is(ec2.Instance{State: "shutting-down"})
-		a := w.agent()
-		for _, m := range []queue.Message{message("drain", w.start), w.stateChange("shutting-down")} {
-			if err := a.Handle(t.Context(), m); err != nil {
-				t.Error(err)
-			}
-		}
-		if len(w.did("drain")) != 1 || w.told("ignored state-change of "+instance+": the node has been drained") != 1 {
-			t.Errorf("steps %q, facts %q", w.did(""), w.facts)
-		}
-	})
-}
-
-// TestDeadInstanceWithoutANode: the hook of an instance that was terminated at the console comes when its Node
-// may have gone; none will come any more.
-func TestDeadInstanceWithoutANode(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.registers, w.ec2 = never, is(ec2.Instance{State: "terminated"})
-		if err := w.handle(t.Context(), "drain"); err != nil {
-			t.Error(err)
-		}
-		w.wantSteps(t, "hold drain", "look up", "let go of drain", "complete drain with CONTINUE")
-		w.wantOutcome(t, agent.Unregistered)
-		if took := w.after(); took > time.Second {
-			t.Errorf("took %v", took)
-		}
-	})
-}
-
-// TestHookOfOthers: hooks that HOOK_NAMES does not list are not touched.
-func TestHookOfOthers(t *testing.T) {
-	t.Parallel()
-	w := newWorld()
-	if err := w.handle(t.Context(), "not-ours"); err != nil {
-		t.Error(err)
-	}
-	w.wantSteps(t)
-}
-
-// TestDryRun: everything is decided, nothing is changed, and the message goes back when the agent stops.
-func TestDryRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.cfg.DryRun = true
-		for _, m := range []queue.Message{message("drain", w.start), w.spotWarning(), w.health("closed", instance)} {
-			ctx, cancel := contextFor(t, time.Hour)
-			if err := w.agent().Handle(ctx, m); !errors.Is(err, errStopping) {
-				t.Errorf("the message ended with %v", err)
-			}
-			cancel()
-		}
-		wantSame(t, []string{"drain node-1 until 1h0m0s"}, w.did("")[:1])
-		for _, step := range w.did("") {
-			if !strings.HasPrefix(step, "drain node-1") {
-				t.Errorf("the dry run did this: %s", step)
-			}
-		}
-		if w.told("ended drained") == 0 || w.node.Mark.Since != (node.Mark{}).Since {
-			t.Errorf("facts: %q", w.facts)
-		}
-	})
 }

@@ -1,4 +1,4 @@
-// Package batch turns single calls that arrive together into one call for many.
+// Package batch combines concurrent calls for one input each into one call for many.
 package batch
 
 import (
@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Result is what one input of a batch came to.
+// Result is the result of one input.
 type Result[Out any] struct {
 	Value Out
 	Err   error
 }
 
-// Call serves a whole batch. It returns one result for each input, in the order of the inputs.
+// Call processes a batch. It returns one result for each input, in the order of the inputs.
 type Call[In, Out any] func(ctx context.Context, inputs []In) []Result[Out]
 
-// Batcher gathers inputs until Max of them are there or Window has passed since the first.
-// Its three settings are fixed before the first Do. It owns no goroutine while nothing waits.
+// Batcher collects inputs until there are Max of them, or Window has passed since the first. Set its exported fields
+// before the first Do. It has no goroutine while no input waits.
 type Batcher[In, Out any] struct {
 	Max    int           // most inputs of one call
-	Window time.Duration // longest time that the first input of a batch waits for company
+	Window time.Duration // how long the first input of a batch waits for others
 	Call   Call[In, Out]
 
 	mu   sync.Mutex
@@ -35,8 +35,8 @@ type pending[In, Out any] struct {
 	done    chan struct{}
 }
 
-// Do adds in to the batch that is being gathered and returns its own result. A caller whose context ends
-// leaves at once with the context's cause; its input is served all the same.
+// Do adds the input to the open batch and returns its result. If the caller's context ends first, Do returns the
+// context's cause at once; the input is processed nevertheless.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	p, i := b.add(ctx, in)
 	select {
@@ -61,24 +61,24 @@ func (b *Batcher[In, Out]) add(ctx context.Context, in In) (*pending[In, Out], i
 	if len(p.inputs) == b.Max {
 		b.open = nil
 		if p.timer.Stop() {
-			go b.serve(p)
+			go b.process(p)
 		}
 	}
 	return p, len(p.inputs) - 1
 }
 
-// flush serves a batch whose window has passed. A batch that was closed for being full at the same moment
-// left its serving to the timer.
+// flush processes a batch whose window has passed. If the batch became full at the same moment, add has left it to
+// flush, since it could not stop the timer.
 func (b *Batcher[In, Out]) flush(p *pending[In, Out]) {
 	b.mu.Lock()
 	if b.open == p {
 		b.open = nil
 	}
 	b.mu.Unlock()
-	b.serve(p)
+	b.process(p)
 }
 
-func (b *Batcher[In, Out]) serve(p *pending[In, Out]) {
+func (b *Batcher[In, Out]) process(p *pending[In, Out]) {
 	p.results = b.Call(p.ctx, p.inputs)
 	close(p.done)
 }

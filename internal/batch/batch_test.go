@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
 
-// recorder doubles its inputs, fails odd ones, and remembers the sizes of the batches it was given.
+// recorder doubles its inputs, fails odd ones, and records the sizes of its batches.
 type recorder struct {
 	mu    sync.Mutex
 	sizes []int
@@ -39,9 +39,9 @@ func TestBatcher(t *testing.T) {
 		inputs int
 		want   []int
 	}{
-		"one input waits for the window and goes alone": {inputs: 1, want: []int{1}},
-		"inputs of one window go together":              {inputs: 9, want: []int{9}},
-		"a full batch goes at once, the rest follows":   {inputs: 23, want: []int{3, 10, 10}},
+		"one input waits for the window": {inputs: 1, want: []int{1}},
+		"inputs of one window are one batch":              {inputs: 9, want: []int{9}},
+		"a full batch is processed at once, the rest later":   {inputs: 23, want: []int{3, 10, 10}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestBatcher(t *testing.T) {
 	}
 }
 
-func TestBatcherCallerLeaves(t *testing.T) {
+func TestBatcherCallerIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		b := batch.Batcher[int, int]{Max: 10, Window: time.Minute, Call: r.call}
@@ -83,7 +83,7 @@ func TestBatcherCallerLeaves(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !slices.Equal(r.sizes, []int{1}) {
-			t.Errorf("batches of %v: the input of a caller that left is served all the same", r.sizes)
+			t.Errorf("batches of %v: the input of a cancelled caller is processed nevertheless", r.sizes)
 		}
 	})
 }

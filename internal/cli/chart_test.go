@@ -8,9 +8,9 @@ import (
 	"github.com/node-drainer/node-drainer/test/chart"
 )
 
-//go:generate go test -run ^TestTheOptionsOfTheChart$ . -update
+//go:generate go test -run ^TestChartOptions$ . -update
 
-// camel writes a flag as the chart's values are written: max-age is maxAge.
+// camel returns the name of a flag in the values of the chart: maxAge for max-age.
 func camel(name string) string {
 	words := strings.Split(name, "-")
 	for i, word := range words[1:] {
@@ -19,7 +19,7 @@ func camel(name string) string {
 	return strings.Join(words, "")
 }
 
-// property is the JSON schema of an option as a value of the chart.
+// property returns the JSON schema of an option as a value of the chart.
 func property(o *option) map[string]any {
 	p := map[string]any{"type": "string"}
 	switch {
@@ -43,9 +43,9 @@ func property(o *option) map[string]any {
 	return p
 }
 
-// TestTheOptionsOfTheChart: values.schema.json has each flag of the trigger as an option of a CronJob, and
-// nothing else. Write it anew with make generate.
-func TestTheOptionsOfTheChart(t *testing.T) {
+// TestChartOptions: values.schema.json has each flag of the trigger as an option of a CronJob, and
+// nothing else. make generate updates it.
+func TestChartOptions(t *testing.T) {
 	properties := map[string]any{}
 	p := newProgram(nil, nil, nil)
 	p.commands() // adds the flags, which puts the helps in order

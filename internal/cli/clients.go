@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -21,53 +21,61 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 )
 
-// How long the world around may take to answer at the start.
+// How long Kubernetes and the instance metadata may take to answer at the start.
 const (
 	clusterTimeout  = 10 * time.Second
 	metadataTimeout = 500 * time.Millisecond
 )
 
-// world is what the trigger reaches.
-type world struct {
+// reader reads groups from Auto Scaling, and what their instances are launched from, from EC2.
+type reader struct {
+	*autoscaling.Reader
+	*ec2.LaunchReader
+}
+
+// clients are those of AWS and Kubernetes, and the configuration completed from them.
+type clients struct {
 	config  rollout.Config
-	reader  *refresh.Reader
-	groups  *autoscaling.Client
+	reader  reader
+	writer  *autoscaling.Writer
 	view    rollout.Cluster // nil without Kubernetes.
 	tainter rollout.Tainter // nil without Kubernetes.
 	close   func()
 }
 
-// connect makes the clients. A verb that tells nothing of nodes does without Kubernetes.
-func (p *program) connect(ctx context.Context, v verb) (*world, error) {
-	c := p.settings.cloud
-	c.AnswerTimeout = time.Minute
-	amazon, err := cloud.Load(ctx, c)
+// connect makes the clients. An operation that shows no nodes does without Kubernetes.
+func (p *program) connect(ctx context.Context, op operation) (*clients, error) {
+	settings := p.settings.cloud
+	settings.AnswerTimeout = time.Minute
+	cfg, err := cloud.Load(ctx, settings)
 	if err != nil {
 		return nil, err
 	}
-	amazon.Logger = logging.Nop{}
-	amazon.Retryer = patient
-	w := &world{config: p.settings.config(), groups: autoscaling.NewFromConfig(amazon), close: func() {}}
-	w.reader = refresh.NewReader(w.groups, ec2.NewFromConfig(amazon))
-	if v != verbRun && v != verbPlan && v != verbStatus {
-		return w, nil
+	cfg.Logger = logging.Nop{}
+	cfg.Retryer = newRetryer
+	groups := awsautoscaling.NewFromConfig(cfg)
+	c := &clients{config: p.settings.config(), writer: autoscaling.NewWriter(groups), close: func() {}}
+	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
+	if op != opRun && op != opPlan && op != opStatus {
+		return c, nil
 	}
 	own := make(chan string, 1)
-	go func() { own <- ownInstance(ctx, amazon) }()
-	err = p.connectKubernetes(ctx, w)
+	go func() { own <- ownInstance(ctx, cfg) }()
+	err = p.connectKubernetes(ctx, c)
 	if id := <-own; id != "" {
-		w.config.Self = id
+		c.config.Self = id
 	}
-	return w, err
+	return c, err
 }
 
-// patient retries what AWS throttles, for as long as package refresh gives a call: ten attempts fit into a
-// minute. It has no budget of retries beside that: in a rollout of hours one would be spent some time.
-func patient() aws.Retryer {
+// newRetryer returns a retryer whose ten attempts fit into the minute that a call has. It has no budget of
+// retries over all calls, because a rollout of hours would use one up.
+func newRetryer() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = 10
 		o.MaxBackoff = 5 * time.Second
@@ -75,21 +83,21 @@ func patient() aws.Retryer {
 	})
 }
 
-// ownInstance is the instance that the trigger runs on, as far as the instance metadata can be asked for
-// it.
-func ownInstance(ctx context.Context, amazon aws.Config) string {
+// ownInstance returns the instance that the trigger runs on, from the instance metadata. It returns an empty
+// string if that does not answer, because the trigger does not run on EC2, or has no access to it.
+func ownInstance(ctx context.Context, cfg aws.Config) string {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
-	id, err := cloud.InstanceID(ctx, amazon)
+	id, err := cloud.InstanceID(ctx, cfg)
 	if err != nil {
-		return "" // Not on an instance, or not allowed to know.
+		return ""
 	}
 	return id
 }
 
-// connectKubernetes fills in what needs Kubernetes. It may be that there is none; then a note says so,
-// unless it was asked for.
-func (p *program) connectKubernetes(ctx context.Context, w *world) error {
+// connectKubernetes adds what needs Kubernetes. If the cluster cannot be reached, it prints a note, and
+// returns an error only if a setting requires Kubernetes.
+func (p *program) connectKubernetes(ctx context.Context, c *clients) error {
 	s := p.settings
 	if s.noKubernetes {
 		return nil
@@ -97,20 +105,20 @@ func (p *program) connectKubernetes(ctx context.Context, w *world) error {
 	client, view, stop, err := p.watch(ctx)
 	switch {
 	case err == nil:
-		w.view, w.tainter, w.close = view, cluster.NewTainter(client), stop
-		w.config.Self = p.podInstance(ctx, view)
+		c.view, c.tainter, c.close = view, cluster.NewTainter(client), stop
+		c.config.Self = p.podInstance(ctx, view)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.tainting():
-		return fmt.Errorf("ask Kubernetes: %w", err)
+	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes():
+		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	_, _ = fmt.Fprintf(p.stderr, "trigger: going on without Kubernetes: %v. Nodes, their pods and budgets "+
-		"are not told. --no-kubernetes does without this note.\n", err)
+	_, _ = fmt.Fprintf(p.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
+		"are not shown. --no-kubernetes omits this note.\n", err)
 	return nil
 }
 
-// watch has a View follow the nodes until it is stopped.
+// watch returns a View that watches the nodes until stop is called.
 func (p *program) watch(
 	ctx context.Context,
 ) (client kubernetes.Interface, view *cluster.View, stop func(), err error) {
@@ -119,7 +127,8 @@ func (p *program) watch(
 		return nil, nil, nil, err
 	}
 	view = cluster.New(client)
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // what an interrupt does may ask it too
+	// An interrupt does not stop it, because the cleanup after that reads it too.
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	failed, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -148,11 +157,11 @@ func (p *program) kubernetesClient() (kubernetes.Interface, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, errors.New("no cluster is configured (by KUBECONFIG, --kubeconfig, or as a pod's)")
+			return nil, errors.New("no cluster is configured (KUBECONFIG, --kubeconfig, or a pod's ServiceAccount)")
 		}
 		return nil, err
 	}
-	cfg.QPS = -1 // the API server's own priority and fairness decides what it takes
+	cfg.QPS = -1 // the API server limits requests by priority and fairness
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + p.version
@@ -160,11 +169,12 @@ func (p *program) kubernetesClient() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(cfg)
 }
 
-// namespaceFile is where Kubernetes tells a pod its namespace. Source: "Accessing the Kubernetes API from
+// namespaceFile is where a pod finds its namespace. Source: "Accessing the Kubernetes API from
 // a Pod" in its documentation.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// podInstance is the instance that the trigger's pod runs on, or empty: not in a pod, or not to be known.
+// podInstance returns the instance that the trigger's pod runs on, or an empty string if it runs in no pod,
+// or the pod cannot be read.
 func (p *program) podInstance(ctx context.Context, view *cluster.View) string {
 	namespace, pod := p.environ["POD_NAMESPACE"], p.environ["POD_NAME"]
 	if namespace == "" {

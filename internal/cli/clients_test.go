@@ -11,10 +11,10 @@ import (
 	"github.com/node-drainer/node-drainer/internal/rollout"
 )
 
-// TestRetries: in a rollout of hours the patience with AWS is not used up.
-func TestRetries(t *testing.T) {
+// TestRetryer: retries are not used up in a rollout of hours.
+func TestRetryer(t *testing.T) {
 	t.Parallel()
-	r := patient()
+	r := newRetryer()
 	if got := r.MaxAttempts(); got != 10 {
 		t.Errorf("%d attempts", got)
 	}
@@ -36,20 +36,20 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestWithoutACluster: a rollout goes on without Kubernetes and says so, but not if it was asked for.
-func TestWithoutACluster(t *testing.T) {
+// TestWithoutCluster: the trigger continues without Kubernetes, unless a flag needs it.
+func TestWithoutCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for _, tt := range []struct {
 		name, args string
 		note, err  string
 	}{
-		{"none is configured", "", "going on without Kubernetes: no cluster is configured", ""},
-		{"none is wanted", "--no-kubernetes", "", ""},
-		{"a file that is not there", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
-		{"a context that is not there", "--context prod", "", `context "prod" does not exist`},
-		{"nodes' labels are to be looked at", "--mode unhealthy --exclude-node-label pet", "", "no cluster is configured"},
-		{"nodes are to be tainted", "--taint-outdated soft", "", "no cluster is configured"},
+		{"no cluster configured", "", "continuing without Kubernetes: no cluster is configured", ""},
+		{"disabled", "--no-kubernetes", "", ""},
+		{"missing file", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
+		{"missing context", "--context prod", "", `context "prod" does not exist`},
+		{"labels exclude nodes", "--mode unhealthy --exclude-node-label pet", "", "no cluster is configured"},
+		{"taints", "--taint-outdated soft", "", "no cluster is configured"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -59,23 +59,23 @@ func TestWithoutACluster(t *testing.T) {
 			}
 			p := newProgram(nil, nil, &stderr)
 			p.settings = s
-			w := &world{config: rollout.Config{}}
-			err := p.connectKubernetes(t.Context(), w)
+			c := &clients{config: rollout.Config{}}
+			err := p.connectKubernetes(t.Context(), c)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
 			if !strings.Contains(stderr.String(), tt.note) || (tt.note == "") != (stderr.Len() == 0) {
 				t.Errorf("the note is %q, want %q", stderr.String(), tt.note)
 			}
-			if w.view != nil {
+			if c.view != nil {
 				t.Error("there is a view of no cluster")
 			}
 		})
 	}
 }
 
-// TestWithoutARegion: what the SDK lacks is told, and nothing is begun.
-func TestWithoutARegion(t *testing.T) {
+// TestWithoutRegion: the error names what the SDK lacks.
+func TestWithoutRegion(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for name, value := range map[string]string{
 		"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": none,

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
@@ -18,32 +20,33 @@ type program struct {
 	stdout, stderr io.Writer
 	settings       *settings
 	sections       []section
-	perform        func(context.Context, verb) (code int, err error) // What a command does, once all is read.
+	perform        func(context.Context, operation) (code int, err error) // runs after all options were read
 	code           int
 }
 
-// verb is what a command does.
-type verb string
+// operation is what a command does: one of these, or a rollout.Action.
+type operation string
 
-// The verbs, besides the actions of package trigger.
+// The operations, besides the actions of package rollout.
 const (
-	verbRun    verb = "run"
-	verbPlan   verb = "plan"
-	verbStatus verb = "status"
+	opRun    operation = "run"
+	opPlan   operation = "plan"
+	opStatus operation = "status"
 )
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
 	p := &program{
-		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s, sections: sections(s),
+		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr,
+		settings: s, sections: sections(s),
 	}
-	p.perform = p.do
+	p.perform = p.execute
 	return p
 }
 
 // run runs the command that the arguments name, and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
-	root := p.commands() //nolint:contextcheck // cobra hands the context on
+	root := p.commands() //nolint:contextcheck // cobra passes the context on
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -58,65 +61,78 @@ func (p *program) run(ctx context.Context, args []string) int {
 
 // commands are the trigger's commands.
 func (p *program) commands() *cobra.Command {
-	root := p.command("trigger", verbRun,
+	root := p.command("trigger", opRun,
 		"Replace outdated instances of Auto Scaling groups, and follow that to its end")
-	root.Args = nil // so that an unknown command is told with those that it resembles
-	// No template of cobra's is set: text/template calls methods by name, so that the linker would have to keep
-	// all methods of the SDK, and the program be more than twice as large.
+	root.Args = nil // so that cobra suggests commands for an unknown one
+	// No template of cobra's is set: text/template calls methods by name, so that the linker would keep all
+	// methods of the SDK, and the program would be more than twice as large.
 	root.Version = p.version
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(p.help(root.HelpFunc()))
 	root.AddCommand(
-		p.command("plan", verbPlan, "Tell what is outdated, why, and whether it can be replaced; change nothing"),
-		p.command("status", verbStatus, "Tell how the newest Instance Refresh of each group stands"),
-		p.action(rollout.ActCancel, "Cancel the Instance Refresh that is under way; what it has replaced stays"),
-		p.action(rollout.ActRollback, "Roll the Instance Refresh back that is under way"),
-		p.action(rollout.ActPause, "Halt Instance Refreshes, by suspending the process InstanceRefresh"),
-		p.action(rollout.ActResume, "Let halted Instance Refreshes go on"),
-		p.page(),
+		p.command("plan", opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
+		p.command("status", opStatus, "Show the progress of the newest Instance Refresh of each group"),
+		p.action(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
+		p.action(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
+		p.action(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
+		p.action(rollout.ActResume, "Resume paused Instance Refreshes, and processes suspended by the trigger"),
+		p.markdownCommand(),
 	)
 	p.addFlags(root)
 	p.complete(root)
 	return root
 }
 
-// addFlags gives the commands the sections that reach them.
+// addFlags adds each section to the commands that it is for.
 func (p *program) addFlags(root *cobra.Command) {
 	for _, s := range p.sections {
 		flags := s.flagSet()
-		if s.reach == every {
+		if s.reach == forAll {
 			root.PersistentFlags().AddFlagSet(flags)
 			continue
 		}
 		root.Flags().AddFlagSet(flags)
 		for _, c := range root.Commands() {
-			if s.reaches(verb(c.Name())) {
+			if s.reaches(operation(c.Name())) {
 				c.Flags().AddFlagSet(flags)
 			}
 		}
 	}
 }
 
-// reaches tells whether a command has the flags of the section.
-func (s section) reaches(v verb) bool {
-	switch rollout.Action(v) {
-	case rollout.ActCancel, rollout.ActRollback, rollout.ActPause, rollout.ActResume:
-		return s.reach >= waiting
+// flagError adds to the error for an unknown flag which one may be meant, or where the flags are listed.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
 	}
-	return s.reach == every || v == verbPlan
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	flag := "--" + unknown.GetSpecifiedName()
+	return fmt.Errorf("%w%s", err, suggestion(flag, known, cmd.CommandPath()+" --help"))
 }
 
-func (p *program) command(name string, v verb, about string) *cobra.Command {
+// reaches reports whether a command has the flags of the section.
+func (s section) reaches(v operation) bool {
+	switch rollout.Action(v) {
+	case rollout.ActCancel, rollout.ActRollback, rollout.ActPause, rollout.ActResume:
+		return s.reach >= forWaiting
+	}
+	return s.reach == forAll || v == opPlan
+}
+
+func (p *program) command(name string, v operation, about string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: about, Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := p.settle(cmd, v); err != nil {
+			if err := p.readOptions(cmd, v); err != nil {
 				return err
 			}
-			if v == verbRun && p.settings.plan {
-				v = verbPlan
+			if v == opRun && p.settings.plan {
+				v = opPlan
 			}
 			p.code, err = p.perform(cmd.Context(), v)
 			return err
@@ -125,17 +141,17 @@ func (p *program) command(name string, v verb, about string) *cobra.Command {
 }
 
 func (p *program) action(a rollout.Action, about string) *cobra.Command {
-	return p.command(string(a), verb(a), about)
+	return p.command(string(a), operation(a), about)
 }
 
-// complete has shells complete the words of choices, and the names of files.
+// complete adds shell completion for choices. Names of files are completed by default.
 func (p *program) complete(root *cobra.Command) {
 	for _, o := range p.options() {
 		complete := cobra.FixedCompletions(o.values, cobra.ShellCompDirectiveNoFileComp)
 		if o.kind == "FILE" || o.kind == "" {
 			continue
 		}
-		_ = root.RegisterFlagCompletionFunc(o.name, complete) // fails for flags that are not there
+		_ = root.RegisterFlagCompletionFunc(o.name, complete) // fails only for an unknown flag
 	}
 }
 
@@ -148,9 +164,9 @@ func (p *program) options() []*option {
 	return all
 }
 
-// settle reads the options that the command has, and returns all that is wrong with them.
-func (p *program) settle(cmd *cobra.Command, v verb) error {
-	var wrong mistakes
+// readOptions reads the options that the command has, and returns everything that is wrong with them.
+func (p *program) readOptions(cmd *cobra.Command, v operation) error {
+	var errs usageErrors
 	var known []string
 	s := p.settings
 	for _, o := range p.options() {
@@ -158,23 +174,23 @@ func (p *program) settle(cmd *cobra.Command, v verb) error {
 		if cmd.Flag(o.name) == nil {
 			continue
 		}
-		as, err := o.settle(p.environ)
+		source, err := o.parse(p.environ)
 		if err != nil {
-			wrong = append(wrong, err)
+			errs = append(errs, err)
 		}
-		if as != "" {
-			s.given[o.name] = as
+		if source != "" {
+			s.given[o.name] = source
 		}
 	}
-	wrong = append(wrong, strange(p.environ, known)...)
-	s.plan = s.plan || v == verbPlan
-	if len(wrong) == 0 {
-		wrong = s.contradictions()
+	errs = append(errs, unknownVariables(p.environ, known)...)
+	s.plan = s.plan || v == opPlan
+	if len(errs) == 0 {
+		errs = s.conflicts()
 	}
 	switch {
-	case len(wrong) > 0:
-		return wrong
-	case !s.targeted():
+	case len(errs) > 0:
+		return errs
+	case !s.namesGroups():
 		return errNoTarget
 	}
 	return nil

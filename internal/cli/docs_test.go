@@ -14,12 +14,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 
-// TestTheReference: the generated page is what the flags are.
-func TestTheReference(t *testing.T) {
+// TestReferencePage: the generated page is up to date, and has every flag.
+func TestReferencePage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "flags.md")
 	var stdout, stderr bytes.Buffer
@@ -40,8 +42,8 @@ func TestTheReference(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfTheDocs: what a reader copies from a page is understood.
-func TestTheCommandsOfTheDocs(t *testing.T) {
+// TestDocsCommands: the commands of all pages and of the help are valid.
+func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for page, text := range docs.Pages(t) {
@@ -49,7 +51,7 @@ func TestTheCommandsOfTheDocs(t *testing.T) {
 			for _, command := range block.Commands() {
 				if args, ours := strings.CutPrefix(command, "trigger "); ours {
 					found++
-					understood(t, page, nil, strings.Fields(args))
+					accepted(t, page, nil, strings.Fields(args))
 				}
 			}
 		}
@@ -57,7 +59,7 @@ func TestTheCommandsOfTheDocs(t *testing.T) {
 	for line := range strings.Lines(examples) {
 		if args, ours := strings.CutPrefix(strings.TrimSpace(line), "trigger "); ours {
 			found++
-			understood(t, "--help", nil, strings.Fields(args))
+			accepted(t, "--help", nil, strings.Fields(args))
 		}
 	}
 	if found < 15 {
@@ -65,17 +67,17 @@ func TestTheCommandsOfTheDocs(t *testing.T) {
 	}
 }
 
-func understood(t *testing.T, page string, environ, args []string) {
+func accepted(t *testing.T, page string, environ, args []string) {
 	t.Helper()
 	if s, _, stderr := read(t, environ, args...); s == nil {
 		t.Errorf("%s: trigger %s, with %q: %s", page, strings.Join(args, " "), environ, stderr)
 	}
 }
 
-// example is what a YAML example has for the trigger.
+// example has the variables and command lines of a YAML example.
 type example struct{ environ, lines []string }
 
-// add looks through a document for variables, scripts, and containers of the trigger.
+// add collects them from a document.
 func (e *example) add(node any) {
 	switch n := node.(type) {
 	case []any:
@@ -98,8 +100,8 @@ func (e *example) add(node any) {
 	}
 }
 
-// TestTheExamplesOfTheDocs: each YAML example is YAML, and the trigger understands what it is told there.
-func TestTheExamplesOfTheDocs(t *testing.T) {
+// TestDocsExamples: the YAML examples are valid, and so are their commands and variables.
+func TestDocsExamples(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, block := range docs.Blocks(docs.Pages(t)["docs/trigger.md"], "yaml") {
@@ -112,7 +114,7 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 		e.add(document)
 		for _, line := range e.lines {
 			found++
-			understood(t, "docs/trigger.md", e.environ, strings.Fields(line))
+			accepted(t, "docs/trigger.md", e.environ, strings.Fields(line))
 		}
 	}
 	if found < 4 {
@@ -120,71 +122,71 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestThePermissionsOfTheDocs: the table has what the trigger calls, and nothing else; the policies are deploy's.
-func TestThePermissionsOfTheDocs(t *testing.T) {
+// TestDocsPermissions: the table has the calls of the trigger, and nothing else.
+func TestDocsPermissions(t *testing.T) {
 	t.Parallel()
 	called := map[string]bool{}
 	for _, api := range []struct {
 		service string
 		calls   reflect.Type
 	}{
-		{"autoscaling", reflect.TypeFor[refresh.GroupsAPI]()},
-		{"autoscaling", reflect.TypeFor[refresh.ChangesAPI]()},
-		{"ec2", reflect.TypeFor[refresh.InstancesAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.GroupsAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.ChangesAPI]()},
+		{"ec2", reflect.TypeFor[ec2.LaunchAPI]()},
 	} {
 		for method := range api.calls.Methods() {
 			called[api.service+":"+method.Name] = true
 		}
 	}
 	want := slices.Sorted(maps.Keys(called))
-	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Permissions\n")
-	table, _, _ := strings.Cut(section, "\n\nWhat ")
+	_, section, _ := strings.Cut(docs.Pages(t)["docs/iam.md"], "\n## What the trigger may do\n")
+	table, _, _ := strings.Cut(section, "\n\nFor ")
 	named := regexp.MustCompile(`\b(?:autoscaling|ec2):[A-Z]\w+`).FindAllString(table, -1)
 	slices.Sort(named)
 	if named = slices.Compact(named); !slices.Equal(named, want) {
-		t.Errorf("the table in docs/trigger.md has %q, the trigger calls %q", named, want)
+		t.Errorf("the table in docs/iam.md has %q, the trigger calls %q", named, want)
 	}
 }
 
-// TestTheExitCodesOfTheDocs: docs/trigger.md says what to do about each.
-func TestTheExitCodesOfTheDocs(t *testing.T) {
+// TestDocsExitCodes: docs/trigger.md explains each exit code.
+func TestDocsExitCodes(t *testing.T) {
 	t.Parallel()
 	code := regexp.MustCompile(`(?m)^ *([0-9]+)  `)
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Exit codes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := regexp.MustCompile(`(?m)^\| ([0-9]+) \|`).FindAllStringSubmatch(section, -1)
-	var told, there []string
+	var explained, existing []string
 	for _, row := range rows {
-		told = append(told, row[1])
+		explained = append(explained, row[1])
 	}
 	for _, line := range code.FindAllStringSubmatch(report.ExitCodes(), -1) {
-		there = append(there, line[1])
+		existing = append(existing, line[1])
 	}
-	if !slices.Equal(told, there) {
-		t.Errorf("docs/trigger.md explains %q, there are %q", told, there)
+	if !slices.Equal(explained, existing) {
+		t.Errorf("docs/trigger.md explains %q, want %q", explained, existing)
 	}
 }
 
-// TestTheChecksOfTheDocs: docs/trigger.md explains each check of the preflight, in the order in which a plan has them.
-func TestTheChecksOfTheDocs(t *testing.T) {
+// TestDocsChecks: docs/trigger.md explains each check of the preflight, in the order of a plan.
+func TestDocsChecks(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## Preflight\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	var told []string
+	var explained []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
-		told = append(told, row[1])
+		explained = append(explained, row[1])
 	}
-	if !slices.Equal(told, refresh.Checks()) {
-		t.Errorf("docs/trigger.md explains %q, there are %q", told, refresh.Checks())
+	if !slices.Equal(explained, refresh.Checks()) {
+		t.Errorf("docs/trigger.md explains %q, want %q", explained, refresh.Checks())
 	}
 }
 
-// TestAllowKnowsTheChecks: a check that there is not is told at once, with the one that was meant.
-func TestAllowKnowsTheChecks(t *testing.T) {
+// TestAllowRejectsUnknownChecks: the error suggests the check that is most likely meant.
+func TestAllowRejectsUnknownChecks(t *testing.T) {
 	t.Parallel()
 	s, _, stderr := read(t, nil, "--asg", "workers", "--allow", "hook-timout")
-	if s != nil || !strings.Contains(stderr, "is hook-timeout meant?") {
-		t.Errorf("it was taken: %t; it said %q", s != nil, stderr)
+	if s != nil || !strings.Contains(stderr, "did you mean hook-timeout?") {
+		t.Errorf("accepted: %t; error %q", s != nil, stderr)
 	}
-	understood(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
+	accepted(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
 }

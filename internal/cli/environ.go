@@ -6,9 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
-// environment are the variables, by their names.
+// environment returns the values of the variables by their names.
 func environment(environ []string) map[string]string {
 	values := map[string]string{}
 	for _, v := range environ {
@@ -18,65 +20,38 @@ func environment(environ []string) map[string]string {
 	return values
 }
 
-// injected are the variables that others give: Kubernetes each pod, for a Service whose name begins with
-// "trigger", and GitLab a pipeline that a webhook has triggered. Sources: "Discovering services" in the
-// Kubernetes documentation, "Predefined CI/CD variables reference" in GitLab's.
-func injected() *regexp.Regexp {
+// injectedVariables matches variables with our prefix that others set: Kubernetes in each pod, for a Service
+// whose name begins with "trigger", and GitLab in a pipeline that a webhook has triggered. Sources:
+// "Discovering services" in the Kubernetes documentation, "Predefined CI/CD variables reference" in
+// GitLab's.
+func injectedVariables() *regexp.Regexp {
 	return regexp.MustCompile(`^` + prefix + `((.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_.+)?)|PAYLOAD)$`)
 }
 
-// strange are the variables that look like ours and are not: each is a mistake, that would else go unseen.
-func strange(environ map[string]string, known []string) []error {
+// unknownVariables returns an error for each variable that has our prefix and is no option. It is most
+// likely mistyped, and would else be ignored silently.
+func unknownVariables(environ map[string]string, known []string) []error {
 	var errs []error
-	theirs := injected()
+	injected := injectedVariables()
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || theirs.MatchString(name) {
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || injected.MatchString(name) {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s is no variable of the trigger%s", name, meant(name, known)))
+		errs = append(errs, fmt.Errorf("unknown variable %s%s", name, suggestion(name, known, "trigger --help")))
 	}
 	return errs
 }
 
-// meant asks whether a name that is much like the wrong one was meant.
-func meant(wrong string, known []string) string {
-	var alike []string
-	wrong = strings.TrimPrefix(wrong, prefix)
-	nearest := 1 + len(wrong)/5 // further away it is another word
+// suggestion names the known words that a wrong one resembles, as cobra does for commands; else the command
+// that lists them.
+func suggestion(wrong string, known []string, list string) string {
+	words := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range known {
-		nearest = min(nearest, distance(wrong, strings.TrimPrefix(name, prefix)))
+		words.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	for _, name := range known {
-		ours := strings.TrimPrefix(name, prefix)
-		begins := len(wrong) > 2 && (strings.HasPrefix(ours, wrong) || strings.HasPrefix(wrong, ours))
-		if begins || distance(wrong, ours) == nearest {
-			alike = append(alike, name)
-		}
+	similar := words.SuggestionsFor(wrong)
+	if len(similar) == 0 {
+		return ": " + list + " lists them"
 	}
-	if len(alike) == 0 {
-		return ": trigger --help lists them"
-	}
-	slices.Sort(alike)
-	return ": is " + alternatives(alike) + " meant?"
-}
-
-// distance is how many letters must be put in, taken out or changed to make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ": did you mean " + alternatives(similar) + "?"
 }

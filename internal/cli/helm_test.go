@@ -46,7 +46,7 @@ func sample(o *option) any {
 	return one
 }
 
-// cronJob is what the chart makes of options.
+// cronJob returns the CronJob that the chart renders for options.
 func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{
@@ -75,9 +75,9 @@ func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	return made
 }
 
-// TestEachOptionIsItsVariable: an option of a CronJob reaches the trigger by the variable of its flag, in a form
-// that it takes. One that is false, or 0, is one that is set.
-func TestEachOptionIsItsVariable(t *testing.T) {
+// TestChartOptionsSetVariables: an option of a CronJob sets the variable of its flag, in a valid form, also
+// if it is false or 0.
+func TestChartOptionsSetVariables(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
 	p := newProgram(nil, nil, nil)
@@ -96,17 +96,17 @@ func TestEachOptionIsItsVariable(t *testing.T) {
 		t.Errorf("the variables (-want +got):\n%s", diff)
 	}
 	for _, o := range p.options() {
-		if as, err := o.settle(environ); err != nil || as != o.variable() {
-			t.Errorf("of %s=%s is said: %v", o.variable(), environ[o.variable()], err)
+		if as, err := o.parse(environ); err != nil || as != o.variable() {
+			t.Errorf("%s=%s: %v", o.variable(), environ[o.variable()], err)
 		}
 	}
 	if environ["TRIGGER_PIN"] != "false" || environ["TRIGGER_PARALLEL_ASGS"] != "0" {
-		t.Errorf("what is false or 0 is lost: %q", environ)
+		t.Errorf("false or 0 is lost: %q", environ)
 	}
 }
 
-// TestACronJobIsUnderstood: what a CronJob is told is a command line of the trigger.
-func TestACronJobIsUnderstood(t *testing.T) {
+// TestChartCronJob: the variables of a CronJob make up the configuration.
+func TestChartCronJob(t *testing.T) {
 	t.Parallel()
 	var environ []string
 	made := cronJob(t, map[string]any{
@@ -116,17 +116,17 @@ func TestACronJobIsUnderstood(t *testing.T) {
 		environ = append(environ, e.Name+"="+e.Value)
 	}
 	s, asked, stderr := read(t, environ)
-	if s == nil || asked != verbRun {
-		t.Fatalf("it is to %q, and says %q", asked, stderr)
+	if s == nil || asked != opRun {
+		t.Fatalf("operation %q, error %q", asked, stderr)
 	}
 	if c := s.config(); len(c.Selection.Names) != 2 || c.Pace.Surge != 2 || c.MaxAge.Hours() != 720 {
-		t.Errorf("it is understood as %+v", c)
+		t.Errorf("configuration %+v", c)
 	}
 }
 
-// TestTheExitCodesOfTheChart: each code that the trigger ends a rollout with by itself fails the Job at once; a
-// pod that is interrupted is repeated.
-func TestTheExitCodesOfTheChart(t *testing.T) {
+// TestChartExitCodes: every exit code of a rollout fails the Job at once, except that of an interrupt: that
+// pod is started again.
+func TestChartExitCodes(t *testing.T) {
 	t.Parallel()
 	var want []int32
 	for _, m := range regexp.MustCompile(`(?m)^ *([0-9]+)  `).FindAllStringSubmatch(report.ExitCodes(), -1) {
@@ -144,8 +144,8 @@ func TestTheExitCodesOfTheChart(t *testing.T) {
 	}
 }
 
-// TestTheCronJobsOfTheDocs: the trigger understands what the chart makes of the CronJobs that pages show.
-func TestTheCronJobsOfTheDocs(t *testing.T) {
+// TestDocsCronJobs: the variables of the CronJobs of the pages are valid.
+func TestDocsCronJobs(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, install := range docs.Installs(t) {
@@ -157,7 +157,7 @@ func TestTheCronJobsOfTheDocs(t *testing.T) {
 				t.Fatal(err)
 			}
 			found++
-			understood(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
+			accepted(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
 		}
 	}
 	if found < 2 {

@@ -12,45 +12,43 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// about is what a reader should know first.
+// about introduces the trigger.
 const about = `
-trigger has outdated instances of EC2 Auto Scaling groups replaced, and follows that until the last
-old node is empty. It drains nothing itself: the agent does, when a group terminates an instance.
+trigger replaces outdated instances of EC2 Auto Scaling groups, and follows that until the last old
+node is drained. It drains nothing itself: the agent does, when a group terminates an instance.
 
-By default it starts an Instance Refresh, which AWS carries out on its own, and which a trigger that is
-started again finds and follows. What is outdated, and why, is what "trigger plan" tells. Kubernetes is
-asked if it can be reached: for nodes, their pods, and what holds their drains up.
+By default it starts an Instance Refresh, which AWS carries out without the trigger. If the trigger is
+stopped, start it again: it finds the refresh and follows it. "trigger plan" shows what is outdated, and
+why. If Kubernetes can be reached, the trigger also shows nodes, their pods, and what blocks drains.
 `
 
-// examples are lines to begin with.
-const examples = `  Tell what would be replaced, and why; change nothing:
+// examples are commands to begin with.
+const examples = `  Show what would be replaced, and why; change nothing:
     trigger plan --asg workers
-  Replace it, and wait until the old nodes are empty:
+  Replace it, and wait until the old nodes are drained:
     trigger --asg workers
-  The same in CI: all groups of a cluster with a tag, two at a time, for three hours at most:
+  The same in CI: all groups of a cluster with a tag, two at a time, for at most three hours:
     trigger --cluster prod --tag role=worker --parallel-asgs 2 --timeout 3h --summary-file summary.md
-  A version of the launch template that the group does not have yet, with a way back:
+  Another version of the launch template, rolled back if an alarm fires:
     trigger --asg workers --launch-template-version 8 --auto-rollback --alarm errors-high --bake 10m
-  First one instance in a hundred, then half of them, with a look in between:
+  First 1 % of the instances, then half of them, waiting 30 minutes after each:
     trigger --asg workers --checkpoints 1,50,100 --checkpoint-delay 30m
-  What is older than 30 days, two at a time, by marking it unhealthy:
+  Instances older than 30 days, two at a time, by marking them unhealthy:
     trigger --asg workers --mode unhealthy --max-age 720h --batch 2 --surge 2
-  How it stands, and stop it:
+  Show the progress, and stop:
     trigger status --asg workers
     trigger cancel --asg workers
 `
 
-// variables says how the environment counts.
+// variables explains the environment variables.
 const variables = `
-Each flag can be given as a variable: --max-age as TRIGGER_MAX_AGE. Flags win over variables, and a
-variable that is empty counts as not set. A variable that begins with TRIGGER_ and is none of these is
-refused, save for those that Kubernetes injects for a Service of that name, and GitLab's
-TRIGGER_PAYLOAD. The AWS SDK and client-go read their own: AWS_REGION, AWS_PROFILE, AWS_ROLE_ARN,
-KUBECONFIG, HTTPS_PROXY and so on.
+Each flag can be set by a variable: --max-age by TRIGGER_MAX_AGE. Flags override variables, and an empty
+variable counts as not set. An unknown variable that begins with TRIGGER_ is an error, except those that
+Kubernetes injects for a Service of that name, and GitLab's TRIGGER_PAYLOAD. The AWS SDK and client-go
+read their own variables: AWS_REGION, AWS_PROFILE, AWS_ROLE_ARN, KUBECONFIG, HTTPS_PROXY and so on.
 `
 
-// help writes what a command does, and the flags that it has. Commands that are not ours have cobra's
-// help.
+// help prints what a command does, and its flags. The commands that cobra adds have its help.
 func (p *program) help(others func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(cmd *cobra.Command, args []string) {
 		if cmd.RunE == nil || cmd.Hidden || cmd.HasParent() && cmd.Parent().HasParent() {
@@ -70,7 +68,7 @@ func (p *program) help(others func(*cobra.Command, []string)) func(*cobra.Comman
 	}
 }
 
-// commandList has a line for each command.
+// commandList returns a line for each command.
 func commandList(root *cobra.Command) string {
 	var b strings.Builder
 	for _, c := range root.Commands() {
@@ -97,7 +95,7 @@ func (p *program) writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// title is the flag with its letter, its kind and its default.
+// title is the flag with its short name, its kind and its default.
 func (o *option) title() string {
 	title := o.flag()
 	if o.short != "" {
@@ -117,24 +115,24 @@ func indent(text string) string {
 	return "  " + strings.Join(lines, "\n  ") + "\n"
 }
 
-// page is the command that writes the reference for the documentation.
-func (p *program) page() *cobra.Command {
+// markdownCommand writes the reference for the documentation.
+func (p *program) markdownCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "help-markdown FILE", Short: "Write the reference of the documentation", Hidden: true,
+		Use: "help-markdown FILE", Short: "Write the reference of the flags", Hidden: true,
 		Args: cobra.ExactArgs(1), SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := p.markdown(cmd.Root())
-			return os.WriteFile(args[0], []byte(text), 0o644) //nolint:gosec // a page that all may read
+			return os.WriteFile(args[0], []byte(text), 0o644) //nolint:gosec // a public page
 		},
 	}
 }
 
-// markdown is the reference as a page.
+// markdown returns the reference of the flags.
 func (p *program) markdown(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("# Flags of the trigger\n\n" +
 		"<!-- Generated by `make generate` from the flags of internal/cli. -->\n\n" +
-		"What they are for is in [trigger.md](trigger.md).\n" + variables + "\n" +
+		"How to use them: [trigger.md](trigger.md).\n" + variables + "\n" +
 		"## Commands\n\n| Command | What it does |\n| --- | --- |\n| `trigger` | " + root.Short + " |\n")
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() && c.Name() != "help" {
@@ -142,8 +140,8 @@ func (p *program) markdown(root *cobra.Command) string {
 		}
 	}
 	for _, s := range p.sections {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.whose())
-		b.WriteString("| Flag | Variable | Default | What it is |\n| --- | --- | --- | --- |\n")
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.reachText())
+		b.WriteString("| Flag | Variable | Default | Description |\n| --- | --- | --- | --- |\n")
 		for _, o := range s.options {
 			fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", o.markdownFlag(), o.variable(), o.markdownDefault(), o.help)
 		}
@@ -152,24 +150,24 @@ func (p *program) markdown(root *cobra.Command) string {
 	return b.String()
 }
 
-func (s section) whose() string {
+func (s section) reachText() string {
 	switch s.reach {
-	case every:
+	case forAll:
 		return "All commands have these."
-	case waiting:
-		return "All commands but `trigger status` have these."
+	case forWaiting:
+		return "All commands except `trigger status` have these."
 	}
 	return "`trigger` and `trigger plan` have these."
 }
 
-// markdownFlag shows the flag with its kind, whose bars would end the cell of a table.
+// markdownFlag is the flag with its kind. The bars of a choice would end the cell of the table.
 func (o *option) markdownFlag() string {
 	flag := "`" + o.flag() + "`"
 	if o.short != "" {
 		flag = "`-" + o.short + "`, " + flag
 	}
 	switch {
-	case len(o.values) > 0 && !o.many: // Of a list the help names them.
+	case len(o.values) > 0 && !o.many: // the help of a list names them
 		return flag + " `" + strings.Join(o.values, "`, `") + "`"
 	case o.kind != "":
 		return flag + " `" + strings.ReplaceAll(o.kind, "|", "` or `") + "`"

@@ -15,23 +15,23 @@ import (
 )
 
 // Main runs the trigger with the arguments, the environment and the signals of the process, and returns the
-// exit code, as report.ExitCodes lists them.
-func Main(version string) (code int) {
+// exit code, as report.ExitCodes lists them. It calls exit, which is os.Exit, at a second signal.
+func Main(version string, exit func(code int)) (code int) {
 	surviveClosedPipes()
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's messages would break into the live view
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go handleSignals(interruptions(), cancel, func() {
 		restoreTerminal(os.Stdout)
-		os.Exit(report.Interrupted.ExitCode())
+		exit(report.Interrupted.ExitCode())
 	})
 	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
 	p.version = version
 	return p.run(ctx, os.Args[1:])
 }
 
-// interruptions are the signals that ask the trigger to stop. SIGHUP is one only if it is not ignored already:
-// nohup ignores it so that the program outlives its terminal.
+// interruptions are the signals that ask the trigger to stop. SIGHUP is one only if it is not ignored
+// already: nohup ignores it so that the program outlives its terminal.
 func interruptions() <-chan os.Signal {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

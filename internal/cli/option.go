@@ -13,30 +13,30 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// option is one thing that a user can set, by a flag or by a variable. It is the flag's pflag.Value, which
-// only keeps what was given: it is read when all is known, so that all mistakes are told at once.
+// option is one setting, by a flag or by a variable. It is the flag's pflag.Value, which only keeps the
+// texts that it is set to: they are parsed later, so that all errors are reported at once.
 type option struct {
 	name, short string
-	kind        string // What stands for the value in the help; empty if it is true or false.
-	initial     string // The default, as the help shows it; empty if there is none.
+	kind        string // the placeholder of the value in the help; empty for a boolean
+	initial     string // the default in the help; empty if there is none
 	help        string
-	values      []string // What it may be, if that is a few words.
-	many        bool     // Lists: each part of what was given is read.
+	values      []string // the allowed values, if there are only a few
+	many        bool     // a list, whose elements are read one by one
 	read        func(text string) error
 
 	given []string
 }
 
-// Set keeps what a flag was given.
+// Set keeps a value of the flag.
 func (o *option) Set(text string) error {
 	o.given = append(o.given, text)
 	return nil
 }
 
-// String is the default, as pflag wants it.
+// String returns the default, as pflag requires.
 func (o *option) String() string { return o.initial }
 
-// Type is the kind, as pflag wants it.
+// Type returns the kind, as pflag requires.
 func (o *option) Type() string { return o.kind }
 
 func (o *option) flag() string { return "--" + o.name }
@@ -46,42 +46,42 @@ func (o *option) variable() string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
 }
 
-// prefix is what the names of our variables begin with.
+// prefix is that of our variables.
 const prefix = "TRIGGER_"
 
 func (o *option) add(flags *pflag.FlagSet) {
-	o.help = strings.Join(strings.Fields(o.help), " ") // it is written over several lines
+	o.help = strings.Join(strings.Fields(o.help), " ") // the source has it on several lines
 	f := flags.VarPF(o, o.name, o.short, o.help)
 	if o.kind == "" {
 		f.NoOptDefVal = "true"
 	}
 }
 
-// shorthand gives the flag a letter.
+// shorthand sets the one-letter name of the flag.
 func (o *option) shorthand(letter string) *option {
 	o.short = letter
 	return o
 }
 
-// settle reads what was given: by the flag, else by the variable; one that is empty counts as not set. As
-// is the name by which it was given, or empty.
-func (o *option) settle(environ map[string]string) (as string, err error) {
-	as, given := o.flag(), o.given
+// parse reads the value of the flag, else of the variable; an empty variable counts as not set. It returns
+// the name of the one that was read, or an empty string.
+func (o *option) parse(environ map[string]string) (source string, err error) {
+	source, given := o.flag(), o.given
 	if len(given) == 0 {
-		as, given = o.variable(), []string{environ[o.variable()]}
+		source, given = o.variable(), []string{environ[o.variable()]}
 		if given[0] == "" {
 			return "", nil
 		}
 	}
 	for _, text := range o.parts(given) {
 		if err := o.read(text); err != nil {
-			return as, fmt.Errorf("%s is %q: must be %w", as, text, err)
+			return source, fmt.Errorf("%s is %q: must be %w", source, text, err)
 		}
 	}
-	return as, nil
+	return source, nil
 }
 
-// parts are what is read: of a list each part, else what was given last.
+// parts returns the elements of a list, or the last value of another option.
 func (o *option) parts(given []string) []string {
 	if !o.many {
 		return given[len(given)-1:]
@@ -95,14 +95,14 @@ func (o *option) parts(given []string) []string {
 	return parts
 }
 
-// errEmpty says what a name must be.
+// errEmpty is for an empty value where a name is required.
 var errEmpty = errors.New("a name")
 
 func into[T any](p *T) func(T) { return func(v T) { *p = v } }
 
 func pointer[T any](p **T) func(T) { return func(v T) { *p = &v } }
 
-// textOption is an option that is any text but none.
+// textOption is any text that is not empty.
 func textOption(p *string, name, kind, help string) *option {
 	return &option{name: name, kind: kind, initial: *p, help: help, read: func(s string) error {
 		if s == "" {
@@ -113,7 +113,7 @@ func textOption(p *string, name, kind, help string) *option {
 	}}
 }
 
-// list is an option that is several texts.
+// list is a list of texts.
 func list(p *[]string, name, kind, help string) *option {
 	return &option{name: name, kind: kind, help: help, many: true, read: func(s string) error {
 		if s == "" {
@@ -124,7 +124,7 @@ func list(p *[]string, name, kind, help string) *option {
 	}}
 }
 
-// choice is an option that is one of a few words.
+// choice is one of a few words.
 func choice[T ~string](set func(T), initial T, name, help string, values ...T) *option {
 	words := make([]string, len(values))
 	for i, v := range values {
@@ -142,7 +142,7 @@ func choice[T ~string](set func(T), initial T, name, help string, values ...T) *
 	}
 }
 
-// alternatives are words as a sentence has them: a, b or c.
+// alternatives joins words for a sentence: a, b or c.
 func alternatives(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -151,8 +151,8 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// toggle is an option that is true or false.
-func toggle(p *bool, name, help string) *option {
+// boolean is true or false.
+func boolean(p *bool, name, help string) *option {
 	initial := ""
 	if *p {
 		initial = "true"
@@ -167,21 +167,22 @@ func toggle(p *bool, name, help string) *option {
 	}}
 }
 
-// span is an option that is a duration from least to most.
-func span(set func(time.Duration), initial, name, help string, least, most time.Duration) *option {
+// duration is a duration from least to most.
+func duration(set func(time.Duration), initial, name, help string, least, most time.Duration) *option {
 	return &option{name: name, kind: "DURATION", initial: initial, help: help, read: func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > most {
-			return fmt.Errorf("a duration with a unit, as 90s, 15m or 2h, from %s to %s", short(least), short(most))
+			return fmt.Errorf("a duration with a unit, such as 90s, 15m or 2h, from %s to %s",
+				shortDuration(least), shortDuration(most))
 		}
 		set(d)
 		return nil
 	}}
 }
 
-// seconds is a span that AWS takes in seconds.
+// seconds is a duration in whole seconds, as AWS accepts it.
 func seconds(set func(time.Duration), name, help string, most time.Duration) *option {
-	o := span(set, "", name, help, 0, most)
+	o := duration(set, "", name, help, 0, most)
 	read := o.read
 	o.read = func(s string) error {
 		if d, err := time.ParseDuration(s); err == nil && d%time.Second != 0 {
@@ -192,8 +193,8 @@ func seconds(set func(time.Duration), name, help string, most time.Duration) *op
 	return o
 }
 
-// short is a duration without its zeros: 1h for 1h0m0s.
-func short(d time.Duration) string {
+// shortDuration formats a duration without trailing zeros: 1h for 1h0m0s.
+func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -204,7 +205,7 @@ func short(d time.Duration) string {
 	return s
 }
 
-// number is an option that is a whole number from least to most.
+// number is a whole number from least to most.
 func number(set func(int), initial, name, kind, help string, least, most int) *option {
 	return &option{name: name, kind: kind, initial: initial, help: help, read: func(s string) error {
 		n, err := strconv.Atoi(s)
@@ -216,23 +217,23 @@ func number(set func(int), initial, name, kind, help string, least, most int) *o
 	}}
 }
 
-// amount is an option that is a number of instances, or a share of them.
+// amount is a number of instances, or a percentage of them.
 func amount(set func(refresh.Amount), initial, name, help string) *option {
 	return &option{name: name, kind: "N|N%", initial: initial, help: help, read: func(s string) error {
 		a, err := refresh.ParseAmount(s)
 		if err != nil {
-			return errors.New("a number of instances or a share of them, as 2 or 20%, and more than nothing")
+			return errors.New("a number of instances or a percentage of them, such as 2 or 20%, and more than 0")
 		}
 		set(a)
 		return nil
 	}}
 }
 
-// checked has the option refuse what does not fit, with the words of what would.
-func (o *option) checked(fits func(string) bool, form string) *option {
+// checked makes the option reject texts that are not valid, and describes the valid ones in the error.
+func (o *option) checked(valid func(string) bool, form string) *option {
 	read := o.read
 	o.read = func(s string) error {
-		if !fits(s) {
+		if !valid(s) {
 			return errors.New(form)
 		}
 		return read(s)

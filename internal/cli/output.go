@@ -16,23 +16,23 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
-// reporter returns what tells of a plan or a rollout on stdout, in the way that stdout and the environment
-// ask for.
+// reporter returns the reporter for stdout, in the format that the settings, stdout and the environment ask
+// for.
 func (p *program) reporter() (report.Reporter, error) {
 	size, terminal := terminalOf(p.stdout)
-	live := terminal && p.environ["TERM"] != "dumb" && !truthy(p.environ["CI"])
+	live := terminal && p.environ["TERM"] != "dumb" && !isTrue(p.environ["CI"])
 	return report.New(report.Options{
 		Format:   p.settings.output,
 		Out:      p.stdout,
 		Terminal: live,
 		Size:     size,
 		Color:    live && p.environ["NO_COLOR"] == "", // Source: no-color.org.
-		GitHub:   truthy(p.environ["GITHUB_ACTIONS"]),
+		GitHub:   isTrue(p.environ["GITHUB_ACTIONS"]),
 	})
 }
 
-// terminalOf tells whether w is a terminal, and how large that is at any moment: 0 if that is not
-// known, nil of what is none.
+// terminalOf reports whether w is a terminal, and returns a function for its current size: 0 if that is
+// unknown. The function is nil if w is not a file.
 func terminalOf(w io.Writer) (size func() (cols, rows int), terminal bool) {
 	f, isFile := w.(*os.File)
 	if !isFile {
@@ -48,12 +48,12 @@ func terminalOf(w io.Writer) (size func() (cols, rows int), terminal bool) {
 	}, term.IsTerminal(fd)
 }
 
-// surviveClosedPipes makes a write to a closed pipe fail, instead of ending the program during a rollout. The
-// signal is caught, not ignored: programs that are started for credentials would inherit that.
+// surviveClosedPipes makes a write to a closed pipe fail, instead of ending the program during a rollout.
+// The signal is caught, not ignored: programs that are started for credentials would inherit that.
 func surviveClosedPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// restoreTerminal undoes what a live view that is cut off has changed in a terminal. It gives up on a terminal
-// that accepts no output, as one does that was halted by Ctrl-S.
+// restoreTerminal undoes what a live view that is cut off has changed in a terminal. It gives up on a
+// terminal that accepts no output, as one does that was halted by Ctrl-S.
 func restoreTerminal(f *os.File) {
 	const timeout = 200 * time.Millisecond
 	if !term.IsTerminal(int(f.Fd())) {
@@ -70,7 +70,7 @@ func restoreTerminal(f *os.File) {
 	}
 }
 
-func truthy(text string) bool {
+func isTrue(text string) bool {
 	b, err := strconv.ParseBool(text)
 	return b || err != nil && text != ""
 }
@@ -79,22 +79,22 @@ func truthy(text string) bool {
 // commands" in its documentation.
 const stepSummary = "GITHUB_STEP_SUMMARY"
 
-// checkSummary finds out at the start that a summary cannot be written, and not after hours.
+// checkSummary fails at the start if the summary cannot be written, and not after hours.
 func (p *program) checkSummary() error {
 	if p.settings.summaryFile == "" {
 		return nil
 	}
 	if err := write(p.settings.summaryFile, os.O_TRUNC, ""); err != nil {
-		return fmt.Errorf("%s: %w", p.settings.called("summary-file"), err)
+		return fmt.Errorf("%s: %w", p.settings.flagName("summary-file"), err)
 	}
 	return nil
 }
 
-// summarize writes what tells of a rollout, a status or a plan to the file that was asked for, and adds it to
-// the one of GitHub Actions.
-func (p *program) summarize(tell func(io.Writer) error) error {
+// summarize writes the summary of a rollout, a status or a plan to --summary-file, and appends it to the
+// file of GitHub Actions.
+func (p *program) summarize(summary func(io.Writer) error) error {
 	var b strings.Builder
-	errs := []error{tell(&b)}
+	errs := []error{summary(&b)}
 	if name := p.settings.summaryFile; name != "" {
 		errs = append(errs, write(name, os.O_TRUNC, b.String()))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
-// TestSummaries: a file of one's own is written anew, and that of GitHub Actions is added to.
+// TestSummaries: --summary-file is overwritten, and the file of GitHub Actions is appended to.
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,8 +39,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestSummaryThatCannotBeWritten is told at the start, before anything is changed.
-func TestSummaryThatCannotBeWritten(t *testing.T) {
+// TestUnwritableSummary: the trigger fails at the start, before anything is changed.
+func TestUnwritableSummary(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	file := filepath.Join(t.TempDir(), "missing", "summary.md")
@@ -50,32 +50,32 @@ func TestSummaryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// told is a Reporter that may have lost what it was told.
-type told struct{ lost error }
+// fakeReporter is a Reporter that may have failed to write.
+type fakeReporter struct{ err error }
 
-func (told) Plan([]report.Plan) error { return nil }
-func (told) Show(report.Rollout)      {}
-func (told) End(report.Rollout)       {}
-func (t told) Err() error             { return t.lost }
+func (fakeReporter) Plan([]report.Plan) error { return nil }
+func (fakeReporter) Show(report.Rollout)      {}
+func (fakeReporter) End(report.Rollout)       {}
+func (t fakeReporter) Err() error             { return t.err }
 
-// TestLostOutput: a rollout whose output could not be written does not end as if all were well.
+// TestLostOutput: a rollout whose output could not be written ends with an error.
 func TestLostOutput(t *testing.T) {
 	t.Parallel()
 	p := newProgram(nil, nil, nil)
-	_, err := p.tell(told{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
+	_, err := p.reportTo(fakeReporter{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// TestFailureBeforeTheGroups: there is no rollout to tell of, and the summary says why.
-func TestFailureBeforeTheGroups(t *testing.T) {
+// TestFailureSummary: the summary has an error that happened before the groups were known.
+func TestFailureSummary(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "summary.md")
 	p := newProgram(nil, nil, nil)
 	p.settings.summaryFile = file
 	denied := errors.New("AccessDenied")
-	_, err := p.tell(told{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
+	_, err := p.reportTo(fakeReporter{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
 	if !errors.Is(err, denied) {
 		t.Errorf("the error is %v", err)
 	}
@@ -84,7 +84,7 @@ func TestFailureBeforeTheGroups(t *testing.T) {
 	}
 }
 
-// TestNoTerminal: what is no terminal has no size.
+// TestNoTerminal: a file is not a terminal, and a buffer has no size.
 func TestNoTerminal(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -101,12 +101,12 @@ func TestNoTerminal(t *testing.T) {
 	}
 }
 
-func TestTruthy(t *testing.T) {
+func TestIsTrue(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"": false, "false": false, "0": false, "true": true, "1": true, "yes": true, "woodpecker": true,
 	} {
-		if got := truthy(text); got != want {
+		if got := isTrue(text); got != want {
 			t.Errorf("CI=%s is %v", text, got)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// settings are what a command line and the environment ask for.
+// settings are the parsed flags and variables.
 type settings struct {
-	rollout.Config // Without what is made of several options, or of the world around: see config.
+	rollout.Config // without what several options make up together: see config
 
 	tags     []string
 	strategy refresh.Strategy
@@ -30,10 +30,10 @@ type settings struct {
 	context      string
 	noKubernetes bool
 
-	given map[string]string // The options that were given, by their names: how they were called.
+	given map[string]string // the flag or variable by which each option was given, by the name of the option
 }
 
-// newSettings are the defaults.
+// newSettings returns the defaults.
 func newSettings() *settings {
 	return &settings{
 		Config: rollout.Config{
@@ -57,10 +57,10 @@ func newSettings() *settings {
 	}
 }
 
-// tainting tells whether outdated nodes are to be tainted.
-func (s *settings) tainting() bool { return s.Taint != cluster.NoTaint }
+// taintsNodes reports whether outdated nodes are to be tainted.
+func (s *settings) taintsNodes() bool { return s.Taint != cluster.NoTaint }
 
-// config is what the settings mean to package trigger. They have been checked.
+// config returns the configuration of package rollout. The settings must have no conflicts.
 func (s *settings) config() rollout.Config {
 	c := s.Config
 	c.Selection.Tags = tagsOf(s.tags)
@@ -82,7 +82,7 @@ func (s *settings) config() rollout.Config {
 	return c
 }
 
-// tagsOf reads KEY=VALUE, and KEY for any value.
+// tagsOf parses KEY=VALUE, and KEY for any value.
 func tagsOf(texts []string) map[string]string {
 	if len(texts) == 0 {
 		return nil

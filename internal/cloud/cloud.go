@@ -15,17 +15,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// Config is what the SDK's own chain (environment, shared files, the pod's or the instance's role) is to be
-// told besides. Its zero value leaves all to the chain.
+// Config overrides the SDK's own chain (environment, shared files, the pod's or the instance's role). Its zero value
+// leaves everything to the chain.
 type Config struct {
 	Region  string // Instead of the chain's.
 	Profile string // Of the shared files.
-	RoleARN string // To be assumed with the chain's credentials.
+	RoleARN string // A role to assume with the chain's credentials.
 
-	AnswerTimeout time.Duration // For AWS to begin its answer to one attempt; 0 is no limit.
+	AnswerTimeout time.Duration // Until the response to one attempt begins; 0 is no limit.
 }
 
-// Load returns the configuration of the clients. That no Region is known is an error.
+// Load returns the configuration of the clients. It is an error if no Region is configured.
 func Load(ctx context.Context, c Config) (aws.Config, error) {
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithHTTPClient(connections(c.AnswerTimeout)),
@@ -49,8 +49,8 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 	return cfg, nil
 }
 
-// connections keeps as many connections open as package queue uses in a burst: a new one for each call costs
-// more than the call.
+// connections keeps as many idle connections as package queue uses at the same time: a new connection costs more than
+// a call.
 func connections(answer time.Duration) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128

@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// InstanceID asks the instance metadata service which EC2 instance this process runs on. Elsewhere that
-// takes until ctx ends, since nobody may answer there; where AWS_EC2_METADATA_DISABLED is true, it fails
-// at once. Source: "Access instance metadata" in the EC2 user guide.
+// InstanceID returns the EC2 instance that this process runs on, from the instance metadata service. Outside of EC2
+// there may be no answer until ctx ends; if AWS_EC2_METADATA_DISABLED is true, InstanceID fails at once. Source:
+// "Access instance metadata" in the EC2 user guide.
 func InstanceID(ctx context.Context, cfg aws.Config) (string, error) {
 	out, err := imds.NewFromConfig(cfg).GetMetadata(ctx, &imds.GetMetadataInput{Path: "instance-id"})
 	if err != nil {
@@ -25,7 +25,7 @@ func InstanceID(ctx context.Context, cfg aws.Config) (string, error) {
 	}
 	id := strings.TrimSpace(string(text))
 	if !strings.HasPrefix(id, "i-") {
-		return "", fmt.Errorf("the instance metadata service tells no instance id: %q", id)
+		return "", fmt.Errorf("read the instance id from the instance metadata service: got %q", id)
 	}
 	return id, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cloud"
 )
 
-// TestInstanceID asks instance metadata services of all kinds.
 func TestInstanceID(t *testing.T) {
 	for _, tt := range []struct {
 		name, disabled, answer string
@@ -21,9 +20,9 @@ func TestInstanceID(t *testing.T) {
 		want                   string
 	}{
 		{name: "an instance", answer: "i-0123456789abcdef0\n", want: "i-0123456789abcdef0"},
-		{name: "something else that answers all", answer: "<html>welcome</html>"},
-		{name: "nobody answers", silent: true},
-		{name: "it must not be asked", disabled: "true", answer: "i-0123456789abcdef0"},
+		{name: "another web server", answer: "<html>welcome</html>"},
+		{name: "no answer", silent: true},
+		{name: "the metadata service is disabled", disabled: "true", answer: "i-0123456789abcdef0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +47,7 @@ func TestInstanceID(t *testing.T) {
 			defer cancel()
 			got, err := cloud.InstanceID(ctx, aws.Config{})
 			if got != tt.want || (err == nil) != (tt.want != "") {
-				t.Errorf("it is %q, %v, want %q", got, err, tt.want)
+				t.Errorf("InstanceID() = %q, %v, want %q", got, err, tt.want)
 			}
 		})
 	}

@@ -8,15 +8,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// InMemory returns the client, but that the bodies of its requests are kinds that net/http knows to lie in
-// memory.
+// InMemory wraps the client so that the bodies of its requests are of a type that net/http knows to be in memory.
 //
-// The SDK closes a request's body as soon as the answer's header is there. net/http's client may not have
-// finished with that body yet: having sent all of it, it looks for more. What it then finds is smithy-go's
-// safeWriteToReadCloser, whose WriteTo says io.EOF once it is closed, where nil would be right. net/http
-// takes that for a failed write and closes the connection, with the rest of the answer in it: "use of closed
-// network connection", for a call that AWS has served. A body that is known to lie in memory goes out
-// together with the header, in one packet and after that look.
+// The SDK closes a request's body as soon as it has received the response's header. net/http's client may still read
+// that body: having sent all of it, it checks for more. The body is smithy-go's safeWriteToReadCloser, whose WriteTo
+// returns io.EOF once it is closed, where nil would be right. net/http takes that for a failed write and closes the
+// connection before the rest of the response is read: "use of closed network connection", for a call that AWS has
+// executed. net/http reads a body that it knows to be in memory to its end first, and then sends it together with
+// the header.
 func InMemory(client aws.HTTPClient) aws.HTTPClient { return inMemory{client} }
 
 type inMemory struct{ client aws.HTTPClient }

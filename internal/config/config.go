@@ -1,5 +1,5 @@
-// Package config gathers the knobs of every package, reads them from the environment, checks all of them at
-// once, and prints the reference.
+// Package config reads the configuration of all packages from the environment, validates it, and prints its
+// reference.
 package config
 
 import (
@@ -27,18 +27,17 @@ import (
 
 //go:generate go run ../../cmd/agent --help-markdown ../../docs/configuration.md
 
-// Agent is everything that a user can set for the agent, by environment variables. The tag help says in plain
-// words what a variable is for; the reference is made of it.
+// Agent is the configuration of the agent. The reference is generated from the tag help of its fields.
 type Agent struct {
-	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster, as the tags of its Auto Scaling groups have it (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are left to their owner."`
+	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its Auto Scaling groups (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are released."`
 	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address that /metrics, /healthz and /readyz are served on."`
 
-	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the pod that the agent runs in, from the downward API. With POD_NAME it lets the agent move its own pod last, and it is where the replicas' Lease is. Empty outside a cluster."`
-	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. It lets a leader hand over before its own node is drained. Empty outside a cluster."`
+	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the pod that the agent runs in, from the downward API. With POD_NAME the agent finds its own pod, which it evicts last. Default namespace of the Lease. Empty outside a cluster."`
+	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. A leader hands over before this node is drained. Empty outside a cluster."`
 	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
 
-	ResyncInterval time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" help:"Time between two looks at every instance of the cluster's groups, for terminations and launches that no message told of, and for nodes whose instance lives on."`
-	DryRun         bool          `env:"DRY_RUN" envDefault:"false" help:"Whether everything is read, decided, logged and counted, and nothing is changed: no node, no pod, no lifecycle action. Messages stay in hand until the agent stops, and then return to the queue, so give a dry run a queue of its own."`
+	ResyncInterval time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
+	DryRun         bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides, logs and counts, and changes nothing: no node, no pod, no lifecycle action. Messages stay in flight until the agent stops, and then return to the queue, so use a separate queue for a dry run."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`
 	Event  event.Config       `envPrefix:"EVENT_"`
@@ -50,13 +49,13 @@ type Agent struct {
 	Log    observe.Config     `envPrefix:"LOG_"`
 }
 
-// ReadAgent returns the agent's configuration in the environment, given as KEY=VALUE. The error is Mistakes,
-// and names all of them.
+// ReadAgent reads the agent's configuration from the environment, given as KEY=VALUE. Its error is Mistakes,
+// with all of them.
 func ReadAgent(environ []string) (Agent, error) {
 	values := env.ToMap(environ)
-	unread, errs := unreadable(values)
-	for _, name := range unread {
-		delete(values, name) // its default stands in for it, so that the others can be checked
+	invalid, errs := unparsable(values)
+	for _, name := range invalid {
+		delete(values, name) // the default replaces it, so that the other variables can be validated
 	}
 	var c Agent
 	options := env.Options{Environment: values, FuncMap: parsers()}
@@ -64,7 +63,7 @@ func ReadAgent(environ []string) (Agent, error) {
 		return Agent{}, Mistakes{err}
 	}
 	for _, err := range flatten(c.validate()) {
-		if name, _, _ := strings.Cut(err.Error(), " "); !slices.Contains(unread, name) {
+		if name, _, _ := strings.Cut(err.Error(), " "); !slices.Contains(invalid, name) {
 			errs = append(errs, err)
 		}
 	}
@@ -74,8 +73,7 @@ func ReadAgent(environ []string) (Agent, error) {
 	return c, nil
 }
 
-// parsers read the types that the library would not read as we do: it takes the space after a comma for a
-// part of the name.
+// parsers returns the parser of lists. The library's would keep the space after a comma.
 func parsers() map[reflect.Type]env.ParserFunc {
 	return map[reflect.Type]env.ParserFunc{
 		reflect.TypeFor[[]string](): func(v string) (any, error) { return text.Split(v), nil },
@@ -103,7 +101,7 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// Mistakes is everything that is wrong with a configuration.
+// Mistakes are all errors of a configuration.
 type Mistakes []error
 
 // Error names each mistake on a line of its own.
@@ -115,7 +113,7 @@ func (m Mistakes) Error() string {
 	return "the configuration has mistakes (agent --help lists the variables):\n" + strings.Join(lines, "\n")
 }
 
-// flatten lists the errors that errors.Join has joined, at any depth.
+// flatten returns the errors that errors.Join has joined, at any depth.
 func flatten(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {

@@ -22,7 +22,7 @@ import (
 
 const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
 
-// environ is the least that the agent needs, and what is to be set beside it.
+// environ returns the required variables, and more.
 func environ(more ...string) []string {
 	return append([]string{"CLUSTER_NAME=demo", "QUEUE_URL=" + queueURL, "POD_NAMESPACE=agents"}, more...)
 }
@@ -77,7 +77,7 @@ func TestReadAgent(t *testing.T) {
 		environ []string
 		want    func(c *config.Agent)
 	}{
-		{"what is required is enough: the defaults are valid", environ(), func(*config.Agent) {}},
+		{"only the required variables", environ(), func(*config.Agent) {}},
 		{"an empty variable counts as unset", emptied, func(*config.Agent) {}},
 		{
 			"every kind of value is read",
@@ -88,11 +88,11 @@ func TestReadAgent(t *testing.T) {
 			},
 		},
 		{
-			"a list may have spaces and line breaks, and a comma too many",
+			"a list with spaces, line breaks and an extra comma",
 			environ("HOOK_NAMES= drain, ready,\nthird ,"),
 			func(c *config.Agent) { c.Hook.Names = []string{"drain", "ready", "third"} },
 		},
-		{"a list of nothing is empty", environ("HOOK_NAMES= ,"), func(c *config.Agent) { c.Hook.Names = []string{} }},
+		{"an empty list", environ("HOOK_NAMES= ,"), func(c *config.Agent) { c.Hook.Names = []string{} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,14 +109,14 @@ func TestReadAgent(t *testing.T) {
 	}
 }
 
-// TestMistake: a mistake names the variable, its value, and the form that it should have.
+// TestMistake: an error names the variable, its value, and the form that it should have.
 func TestMistake(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ set, want string }{
 		{"CLUSTER_NAME=", "CLUSTER_NAME is required. Name of this cluster"},
 		{"QUEUE_URL=", "QUEUE_URL is required. URL of the SQS queue"},
-		{"QUEUE_URL=node-drainer", `QUEUE_URL is "node-drainer": must be the URL of a queue, as https://`},
-		{"QUEUE_VISIBILITY_TIMEOUT=60", `QUEUE_VISIBILITY_TIMEOUT is "60": must be a duration with a unit, as 90s, 15m or 2h`},
+		{"QUEUE_URL=node-drainer", `QUEUE_URL is "node-drainer": must be the URL of a queue, for example https://`},
+		{"QUEUE_VISIBILITY_TIMEOUT=60", `QUEUE_VISIBILITY_TIMEOUT is "60": must be a duration with a unit, for example 90s, 15m or 2h`},
 		{"QUEUE_VISIBILITY_TIMEOUT=13h", "QUEUE_VISIBILITY_TIMEOUT is 13h0m0s: must be from 3s to 12h"},
 		{"QUEUE_MAX_IN_FLIGHT=many", `QUEUE_MAX_IN_FLIGHT is "many": must be a whole number`},
 		{"QUEUE_MAX_IN_FLIGHT=1.5", `QUEUE_MAX_IN_FLIGHT is "1.5": must be a whole number`},
@@ -126,19 +126,19 @@ func TestMistake(t *testing.T) {
 		{"HOOK_HEARTBEAT_INTERVAL=3h", "HOOK_HEARTBEAT_INTERVAL is 3h0m0s: must be 0s, or from 1s to 2h"},
 		{"HOOK_CONFIRM_TIMEOUT=0s", "HOOK_CONFIRM_TIMEOUT is 0s: must be from 1s to 10m"},
 		{"HOOK_MARGIN=-1s", "HOOK_MARGIN is -1s: must be from 0s to 1h"},
-		{"HOOK_NAMES=drain,a:b", `HOOK_NAMES is "drain,a:b": "a:b" is no name of a lifecycle hook: must be 1 to 255`},
+		{"HOOK_NAMES=drain,a:b", `HOOK_NAMES is "drain,a:b": "a:b" is not the name of a lifecycle hook: must be 1 to 255`},
 		{"NODE_TAINT_KEY=a b", `NODE_TAINT_KEY is "a b": `},
 		{"NODE_TAINT_EFFECT=Sometimes", `NODE_TAINT_EFFECT is "Sometimes": must be NoSchedule, PreferNoSchedule or NoExecute`},
 		{"NODE_CORDON=yes", `NODE_CORDON is "yes": must be true or false`},
 		{"NODE_EXCLUDE_FROM_LOAD_BALANCERS=on", `NODE_EXCLUDE_FROM_LOAD_BALANCERS is "on": must be early, late or off`},
 		{"NODE_REGISTRATION_TIMEOUT=2h", "NODE_REGISTRATION_TIMEOUT is 2h0m0s: must be from 0s to 1h"},
 		{"DRAIN_TIMEOUT=100h", "DRAIN_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
-		{"DRAIN_AT_DEADLINE=weep", `DRAIN_AT_DEADLINE is "weep": must be delete or leave`},
+		{"DRAIN_AT_DEADLINE=retry", `DRAIN_AT_DEADLINE is "retry": must be delete or leave`},
 		{"DRAIN_SETTLE=2m", "DRAIN_SETTLE is 2m0s: must be from 0s to 1m"},
 		{"LAUNCH_TIMEOUT=100h", "LAUNCH_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
-		{"LAUNCH_AT_TIMEOUT=weep", `LAUNCH_AT_TIMEOUT is "weep": must be abandon or continue`},
+		{"LAUNCH_AT_TIMEOUT=retry", `LAUNCH_AT_TIMEOUT is "retry": must be abandon or continue`},
 		{"LAUNCH_DAEMONSETS=some", `LAUNCH_DAEMONSETS is "some": must be true or false`},
-		{"LAUNCH_STARTUP_TAINTS=a=b", `LAUNCH_STARTUP_TAINTS is "a=b": "a=b" is no key of a taint: `},
+		{"LAUNCH_STARTUP_TAINTS=a=b", `LAUNCH_STARTUP_TAINTS is "a=b": "a=b" is not a valid taint key: `},
 		{"QUEUE_RECEIVERS=0", "QUEUE_RECEIVERS is 0: must be from 1 to 100"},
 		{"POD_NAMESPACE=", "LEADER_NAMESPACE is required where POD_NAMESPACE is not set: set one of them to the namespace"},
 		{"LEADER_ELECTION=perhaps", `LEADER_ELECTION is "perhaps": must be true or false`},
@@ -172,9 +172,8 @@ func TestMistake(t *testing.T) {
 	}
 }
 
-// TestAllMistakesAtOnce: what is missing, what cannot be read and what is out of range are told together,
-// each once.
-func TestAllMistakesAtOnce(t *testing.T) {
+// TestMistakes: missing, unparsable and invalid values are reported together, each once.
+func TestMistakes(t *testing.T) {
 	t.Parallel()
 	_, err := config.ReadAgent([]string{
 		"LISTEN_ADDRESS=here", "QUEUE_MAX_IN_FLIGHT=many", "HOOK_CONFIRM_TIMEOUT=1h", "HOOK_MARGIN=x", "NODE_CORDON=maybe",
@@ -196,6 +195,6 @@ func TestAllMistakesAtOnce(t *testing.T) {
 		t.Errorf("the variables with mistakes (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(lines[0], "agent --help") {
-		t.Errorf("the reader is not told where to look: %s", lines[0])
+		t.Errorf("the error does not mention --help: %s", lines[0])
 	}
 }

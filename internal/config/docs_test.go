@@ -10,9 +10,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 
-// TestTheActionsOfTheDocs: docs/events.md says of each kind of event which variable configures it, and what
-// its default is.
-func TestTheActionsOfTheDocs(t *testing.T) {
+// TestActionsInDocs: docs/events.md names the variable and the default of each configurable event.
+func TestActionsInDocs(t *testing.T) {
 	t.Parallel()
 	actions := []event.Action{event.Drain, event.Cordon, event.Replace, event.Ignore}
 	page, found := docs.Pages(t)["docs/events.md"], 0
@@ -22,7 +21,7 @@ func TestTheActionsOfTheDocs(t *testing.T) {
 		}
 		found++
 		if want := "`" + v.Default + "` (`" + v.Name + "`)"; strings.Count(page, want) != 1 {
-			t.Errorf("docs/events.md does not say %s, once", want)
+			t.Errorf("docs/events.md does not have %s once", want)
 		}
 	}
 	if found == 0 {

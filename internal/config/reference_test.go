@@ -22,17 +22,17 @@ func TestVariables(t *testing.T) {
 	seen := map[string]bool{}
 	for _, v := range config.Variables() {
 		if seen[v.Name] {
-			t.Errorf("%s is there twice", v.Name)
+			t.Errorf("%s is listed twice", v.Name)
 		}
 		seen[v.Name] = true
 		if v.Help == "" || !strings.HasSuffix(v.Help, ".") {
-			t.Errorf("%s: the help is no sentence: %q", v.Name, v.Help)
+			t.Errorf("%s: the help is not a sentence: %q", v.Name, v.Help)
 		}
 		switch {
 		case v.Required && v.Default != "":
 			t.Errorf("%s is required, and has the default %q", v.Name, v.Default)
 		case !v.Required && v.Default == "" && !strings.Contains(v.Help, "Empty"):
-			t.Errorf("%s has no default, and does not say what Empty means: %q", v.Name, v.Help)
+			t.Errorf("%s has no default, and does not explain Empty: %q", v.Name, v.Help)
 		}
 		if strings.ContainsAny(v.Help+v.Default, "|\n`") {
 			t.Errorf("%s: the help would break a table: %q", v.Name, v.Help)
@@ -45,32 +45,31 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestTheWords: where the structs list what a variable may be, that is what is taken, and nothing else; and no
-// other variable is one of a few words.
-func TestTheWords(t *testing.T) {
+// TestValues: the tag values lists the allowed values of each variable that has only a few.
+func TestValues(t *testing.T) {
 	t.Parallel()
 	fewWords := regexp.MustCompile(`must be [A-Za-z]+(, [A-Za-z]+)* or [A-Za-z]+$`)
 	for _, v := range config.Variables() {
 		for _, word := range v.Values {
 			if _, err := config.ReadAgent(environ(v.Name + "=" + word)); err != nil {
-				t.Errorf("the struct lists %s=%s: %v", v.Name, word, err)
+				t.Errorf("the tag lists %s=%s: %v", v.Name, word, err)
 			}
 		}
 		if v.Type.Kind() != reflect.String {
 			continue
 		}
-		_, err := config.ReadAgent(environ(v.Name + "=strange"))
+		_, err := config.ReadAgent(environ(v.Name + "=unknown"))
 		refused := err != nil && fewWords.MatchString(err.Error())
 		if refused != (len(v.Values) > 0) {
-			t.Errorf("the struct lists %q for %s, of a strange one is said: %v", v.Values, v.Name, err)
+			t.Errorf("the tag lists %q for %s, the error for an unknown value is: %v", v.Values, v.Name, err)
 		}
 		if refused && len(words(fewWords.FindString(err.Error()))) != len(v.Values) {
-			t.Errorf("the struct lists %q for %s, what is said is: %v", v.Values, v.Name, err)
+			t.Errorf("the tag lists %q for %s, the error is: %v", v.Values, v.Name, err)
 		}
 	}
 }
 
-// words are those of a list as a sentence has it, behind "must be".
+// words returns the items of the list after "must be".
 func words(sentence string) []string {
 	list := strings.ReplaceAll(strings.TrimPrefix(sentence, "must be "), " or ", ", ")
 	return strings.Split(strings.ReplaceAll(list, ", , ", ", "), ", ")
@@ -104,12 +103,12 @@ func TestHelp(t *testing.T) {
 	}
 	for _, what := range []string{"QUEUE_URL (required)", "DRAIN_TIMEOUT (default 1h)", "--version", "AWS_REGION", "KUBECONFIG"} {
 		if !strings.Contains(b.String(), what) {
-			t.Errorf("the help does not tell of %s", what)
+			t.Errorf("the help does not mention %s", what)
 		}
 	}
 }
 
-// TestDocumentation: the page in docs is what the structs say. Write it anew with `make generate`.
+// TestDocumentation: the page is up to date. Write it with `make generate`.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/configuration.md")
@@ -125,7 +124,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// full is a disk with room for some writes.
+// full is a disk that is full after some writes.
 type full struct{ writes int }
 
 var errFull = errors.New("no space left")
@@ -137,7 +136,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestReferenceCannotBeWritten(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	for writes := range 3 {
 		if err := config.WriteHelp(&full{writes}); !errors.Is(err, errFull) {

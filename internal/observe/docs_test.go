@@ -30,7 +30,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// find returns, sorted and each once, the first group of each match in the text.
+// find returns the first group of each match in the text, sorted and without duplicates.
 func find(text, pattern string) []string {
 	found := map[string]bool{}
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -39,8 +39,8 @@ func find(text, pattern string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// TestTheEventsOfTheDocs: docs/draining.md and docs/launching.md list the Events that are recorded, and no others.
-func TestTheEventsOfTheDocs(t *testing.T) {
+// TestDocumentedEvents: docs/draining.md and docs/launching.md list all Events that are recorded, and no others.
+func TestDocumentedEvents(t *testing.T) {
 	conditionOnly := []string{"Blocked"}
 	for file, page := range map[string]string{
 		"observe.go": "../../docs/draining.md", "launches.go": "../../docs/launching.md",
@@ -56,14 +56,13 @@ func TestTheEventsOfTheDocs(t *testing.T) {
 	}
 }
 
-// metric is what can be known of a metric before anything has happened.
 type metric struct {
 	kind   string              // counter, gauge or histogram
 	labels map[string][]string // the values of each label
 }
 
-// metricsOfTheAgent are the agent's own, by name.
-func metricsOfTheAgent(t *testing.T) map[string]metric {
+// agentMetrics returns the metrics of a new Observer, by name.
+func agentMetrics(t *testing.T) map[string]metric {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	observe.New(zerolog.Nop(), registry, observe.Silence{}, observe.Silence{}, agent.Outcomes())
@@ -87,11 +86,11 @@ func metricsOfTheAgent(t *testing.T) map[string]metric {
 	return own
 }
 
-// TestTheMetricsOfTheDocs: docs/operations.md has a row for each metric, with its type, its label, and every
-// value that the label can have; and no row for anything else.
-func TestTheMetricsOfTheDocs(t *testing.T) {
+// TestDocumentedMetrics: docs/operations.md has a row for each metric, with its type, its label and all values of the
+// label, and no other rows.
+func TestDocumentedMetrics(t *testing.T) {
 	page := read(t, "../../docs/operations.md")
-	own := metricsOfTheAgent(t)
+	own := agentMetrics(t)
 	_, section, _ := strings.Cut(page, "\n## Metrics\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if listed := find(section, "(?m)^\\| `(node_drainer_\\w+)` \\|"); !slices.Equal(listed, slices.Sorted(maps.Keys(own))) {
@@ -106,7 +105,7 @@ func TestTheMetricsOfTheDocs(t *testing.T) {
 		if !there {
 			t.Errorf("docs/operations.md has no row of the %s %s with the label %s", m.kind, name, label)
 		}
-		if name == "node_drainer_terminations_total" { // its outcomes have a table of their own
+		if name == "node_drainer_terminations_total" { // TestDocumentedOutcomes
 			continue
 		}
 		row, _, _ = strings.Cut(row, "\n")
@@ -118,10 +117,10 @@ func TestTheMetricsOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestEveryMetricOfTheDocsExists: a metric that a page, an alert or the dashboard names is one of the agent's,
-// and so is each value of a label that an expression selects.
-func TestEveryMetricOfTheDocsExists(t *testing.T) {
-	own := metricsOfTheAgent(t)
+// TestMetricsExist: each metric in the docs, the alerts and the dashboard exists, and so does each value of a label that
+// an expression selects.
+func TestMetricsExist(t *testing.T) {
+	own := agentMetrics(t)
 	files := []string{"../../README.md", alertsFile, "../../charts/node-drainer/files/dashboard.json"}
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -134,34 +133,34 @@ func TestEveryMetricOfTheDocsExists(t *testing.T) {
 		page := strings.ReplaceAll(read(t, file), `\"`, `"`)
 		for _, name := range find(page, `\b(node_drainer_\w+)`) {
 			if own[name].kind == "" && own[strings.TrimSuffix(name, "_bucket")].kind != "histogram" {
-				t.Errorf("%s names %s, which is no metric", file, name)
+				t.Errorf("%s names the unknown metric %s", file, name)
 			}
 		}
 		for _, m := range selector.FindAllStringSubmatch(page, -1) {
 			for _, of := range matcher.FindAllStringSubmatch(m[2], -1) {
-				if of[1] == "job" || of[1] == "namespace" { // which Prometheus adds
+				if of[1] == "job" || of[1] == "namespace" { // Prometheus adds them
 					continue
 				}
 				for value := range strings.SplitSeq(of[2], "|") {
 					selected++
 					if !slices.Contains(own[m[1]].labels[of[1]], value) {
-						t.Errorf("%s selects %s=%q of %s, which is never there", file, of[1], value, m[1])
+						t.Errorf("%s selects %s=%q of %s, which does not exist", file, of[1], value, m[1])
 					}
 				}
 			}
 		}
 	}
 	if selected == 0 {
-		t.Error("no page selects anything")
+		t.Error("no file selects a label")
 	}
 }
 
-// alertsFile has the alerts, as Prometheus reads them.
+// alertsFile contains the alerts, as Prometheus rules.
 const alertsFile = "../../charts/node-drainer/files/alerts.yaml"
 
-// TestTheAlertsOfTheDocs: each alert says how bad it is, what has happened and what to do, and leads to a
-// section of docs/operations.md that is about it; no section is about anything else.
-func TestTheAlertsOfTheDocs(t *testing.T) {
+// TestDocumentedAlerts: each alert has a severity, a summary, a description and a section in docs/operations.md, to
+// which it links; there are no other sections.
+func TestDocumentedAlerts(t *testing.T) {
 	var file struct {
 		Groups []struct {
 			Rules []struct {
@@ -188,25 +187,25 @@ func TestTheAlertsOfTheDocs(t *testing.T) {
 			}
 			for _, name := range []string{"summary", "description"} {
 				if text := r.Annotations[name]; !strings.HasSuffix(text, ".") {
-					t.Errorf("%s: the %s is no sentence: %q", r.Alert, name, text)
+					t.Errorf("%s: the %s is not a sentence: %q", r.Alert, name, text)
 				}
 			}
 			page := "https://github.com/node-drainer/node-drainer/blob/main/docs/operations.md#"
 			if want := page + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
-				t.Errorf("%s leads to %s, not to %s", r.Alert, r.Annotations["runbook_url"], want)
+				t.Errorf("%s links to %s, not to %s", r.Alert, r.Annotations["runbook_url"], want)
 			}
 			if metrics, ours := strings.Count(r.Expr, "node_drainer_"), strings.Count(r.Expr, `job="node-drainer"`); metrics != ours {
-				t.Errorf("%s selects %d of %d metrics by the job, in whose place the chart puts the release", r.Alert, ours, metrics)
+				t.Errorf("%s selects %d of %d metrics by job, which the chart replaces by the release", r.Alert, ours, metrics)
 			}
 		}
 	}
-	if told := find(section, `(?m)^### (\w+)$`); len(rules) == 0 || !slices.Equal(told, slices.Sorted(slices.Values(rules))) {
-		t.Errorf("the alerts are %q, told of are %q", rules, told)
+	if listed := find(section, `(?m)^### (\w+)$`); len(rules) == 0 || !slices.Equal(listed, slices.Sorted(slices.Values(rules))) {
+		t.Errorf("the alerts are %q, docs/operations.md has %q", rules, listed)
 	}
 }
 
-// TestTheOutcomesOfTheDocs: docs/operations.md says what each outcome of a termination means.
-func TestTheOutcomesOfTheDocs(t *testing.T) {
+// TestDocumentedOutcomes: docs/operations.md explains each outcome of a termination.
+func TestDocumentedOutcomes(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n| Outcome | Meaning |\n")
 	section, _, _ = strings.Cut(section, "\n\n")
 	want := agent.Outcomes()
@@ -216,26 +215,26 @@ func TestTheOutcomesOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestTheWarningsOfTheDocs: docs/operations.md has a row for each message that may be logged as a warning, and
-// no row for one that is not.
-func TestTheWarningsOfTheDocs(t *testing.T) {
+// TestDocumentedWarnings: docs/operations.md has a row for each message that may be logged as a warning, and no other
+// rows.
+func TestDocumentedWarnings(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n## Warnings in the log\n")
 	listed := find(section, "(?m)^\\| `([^`]+)` \\|")
 	warnings := map[string]bool{}
 	for _, file := range []string{"observe.go", "drains.go", "pods.go", "launches.go", "leader.go"} {
-		for _, message := range messagesThatWarn(t, file) {
+		for _, message := range warningsIn(t, file) {
 			warnings[message] = true
 		}
 	}
-	// Logged by a method that warns too, at another level.
+	// A method that logs warnings, too, logs this at level info.
 	delete(warnings, "node drained")
 	if want := slices.Sorted(maps.Keys(warnings)); len(want) == 0 || !slices.Equal(listed, want) {
-		t.Errorf("docs/operations.md explains %q, what may be logged as a warning is %q", listed, want)
+		t.Errorf("docs/operations.md explains %q, the warnings are %q", listed, want)
 	}
 }
 
-// messagesThatWarn are the messages of those functions of a file that log warnings.
-func messagesThatWarn(t *testing.T, file string) []string {
+// warningsIn returns the messages of those functions of a file that log warnings.
+func warningsIn(t *testing.T, file string) []string {
 	t.Helper()
 	source, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
@@ -260,7 +259,7 @@ func messagesThatWarn(t *testing.T, file string) []string {
 	return all
 }
 
-// messageOf is the text of a call of Msg.
+// messageOf returns the argument of a call of Msg.
 func messageOf(n ast.Node) (text string, ok bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) != 1 {

@@ -1,18 +1,19 @@
 package observe
 
-// LeadershipStarted tells that this replica does the work from now on.
+// LeadershipStarted records that this replica is now the leader.
 func (o *Observer) LeadershipStarted() {
 	o.metrics.leader.Set(1)
 	o.log.Info().Msg("started leading")
 }
 
-// LeadershipEnded tells that this replica does the work no longer; reason is nil if the work ended by itself.
+// LeadershipEnded records that this replica is no longer the leader; reason is nil if its work ended by
+// itself.
 func (o *Observer) LeadershipEnded(reason error) {
 	o.metrics.leader.Set(0)
 	o.log.Info().AnErr("reason", reason).Msg("stopped leading")
 }
 
-// LeaderChanged tells that another replica than before leads; holder is empty while none does.
+// LeaderChanged records the new leader; holder is empty if there is none.
 func (o *Observer) LeaderChanged(holder string) {
 	if holder == "" {
 		o.log.Info().Msg("no leader")

@@ -1,5 +1,5 @@
-// Package observe tells the world what happens: one method for each fact worth telling, as a log line, a
-// metric and, where it concerns one object of the cluster, a Kubernetes Event.
+// Package observe records what happens, with one method for each fact: as a log line, in metrics and, if it
+// concerns a Node or a Pod, as a Kubernetes Event.
 package observe
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// Config is what a user can set, by environment variables that begin with LOG_.
+// Config configures the log, by environment variables that begin with LOG_.
 type Config struct {
 	Level  string `env:"LEVEL" envDefault:"info" values:"debug,info,warn,error" help:"Least severe level that is logged: debug, info, warn or error."`
-	Format string `env:"FORMAT" envDefault:"json" values:"json,console" help:"Form of the log lines: json, or console for people."`
+	Format string `env:"FORMAT" envDefault:"json" values:"json,console" help:"Format of the log lines: json, or console, which is easier to read."`
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -38,8 +38,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns the logger that cfg, which is valid, describes. It makes every logger of the process tell
-// the time in milliseconds.
+// NewLogger returns a logger that writes to w. cfg must be valid. It sets the time format of all zerolog
+// loggers in the process, with milliseconds.
 func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	if cfg.Format == "console" {
@@ -58,12 +58,12 @@ type Events interface {
 	OnPod(namespace, name, uid, reason, message string, warning bool)
 }
 
-// Conditions has Nodes show how far their drain is.
+// Conditions writes the progress of drains to the status of Nodes.
 type Conditions interface {
 	Report(name, uid string, c node.Condition)
 }
 
-// Silence stands for Events and Conditions in a dry run: both would change the cluster.
+// Silence drops Events and conditions: in a dry run they must not change the cluster.
 type Silence struct{}
 
 // OnNode does nothing.
@@ -75,7 +75,7 @@ func (Silence) OnPod(_, _, _, _, _ string, _ bool) {}
 // Report does nothing.
 func (Silence) Report(_, _ string, _ node.Condition) {}
 
-// Observer tells what happens. Make it with New.
+// Observer records what happens. Make it with New.
 type Observer struct {
 	log        zerolog.Logger
 	metrics    metrics
@@ -84,29 +84,29 @@ type Observer struct {
 	drains     drains
 }
 
-// The reasons of our Kubernetes Events, and of the condition.
+// The reasons of Events and of the condition.
 const (
-	reasonDraining      = "Draining"
-	reasonCordoned      = "Cordoned"
-	reasonBlocked       = "Blocked"
-	reasonDrained       = "Drained"
-	reasonLeftBehind    = "PodsLeftBehind"
-	reasonVolumesLeft   = "VolumesLeftAttached"
-	reasonRestored      = "Uncordoned"
-	reasonHeld          = "EvictionBlocked"
-	reasonMisconfigured = "BudgetMisconfigured"
-	reasonPutOff        = "EvictionPostponed"
-	reasonAtDeadline    = "DeletedAtDeadline"
-	reasonUnhealthy     = "DeletedUnhealthy"
+	reasonDraining            = "Draining"
+	reasonCordoned            = "Cordoned"
+	reasonBlocked             = "Blocked"
+	reasonDrained             = "Drained"
+	reasonLeftBehind          = "PodsLeftBehind"
+	reasonVolumesLeft         = "VolumesLeftAttached"
+	reasonUncordoned          = "Uncordoned"
+	reasonEvictionBlocked     = "EvictionBlocked"
+	reasonMisconfiguredBudget = "BudgetMisconfigured"
+	reasonPostponed           = "EvictionPostponed"
+	reasonAtDeadline          = "DeletedAtDeadline"
+	reasonUnhealthy           = "DeletedUnhealthy"
 )
 
-// MessageReceived tells that a message has come in.
+// MessageReceived records that a message was received.
 func (o *Observer) MessageReceived(m queue.Message) {
 	o.log.Debug().Str("message_id", m.ID).Int("receives", m.Receives).Int("bytes", len(m.Body)).
 		Msg("message received")
 }
 
-// MessageSettled tells what became of a message.
+// MessageSettled records the outcome of a message.
 func (o *Observer) MessageSettled(m queue.Message, outcome queue.Outcome, err error) {
 	o.metrics.messages.WithLabelValues(string(outcome)).Inc()
 	level := zerolog.DebugLevel
@@ -117,22 +117,23 @@ func (o *Observer) MessageSettled(m queue.Message, outcome queue.Outcome, err er
 		Msg("message handled")
 }
 
-// MessageRefused tells that a message is none that the agent can act upon. What it holds is not logged.
+// MessageRefused records that the agent cannot handle a message. Its body is not logged: it may contain
+// secrets.
 func (o *Observer) MessageRefused(m queue.Message, reason string, err error) {
 	o.metrics.refused.WithLabelValues(reason).Inc()
 	o.log.Warn().Str("message_id", m.ID).Str("reason", reason).Int("bytes", len(m.Body)).
 		Int("receives", m.Receives).Err(err).Msg("message refused")
 }
 
-// QueueFailed tells that a call to SQS failed.
+// QueueFailed records a failed call to SQS.
 func (o *Observer) QueueFailed(operation string, err error) { o.failed("sqs", operation, err) }
 
-// AutoScalingFailed tells that a call to Auto Scaling failed.
+// AutoScalingFailed records a failed call to Auto Scaling.
 func (o *Observer) AutoScalingFailed(operation string, err error) {
 	o.failed("autoscaling", operation, err)
 }
 
-// KubernetesFailed tells that a call to the API server failed.
+// KubernetesFailed records a failed call to the API server.
 func (o *Observer) KubernetesFailed(operation string, err error) {
 	o.failed("kubernetes", operation, err)
 }
@@ -142,21 +143,21 @@ func (o *Observer) failed(api, operation string, err error) {
 	o.log.Warn().Str("api", api).Str("operation", operation).Err(err).Msg("call failed, retrying")
 }
 
-// EventReceived tells what a message says.
+// EventReceived records an event that a message announces.
 func (o *Observer) EventReceived(m queue.Message, e event.Event) {
 	o.metrics.events.WithLabelValues(string(e.Kind)).Inc()
 	o.log.Debug().Str("event", string(e.Kind)).Str("event_id", e.ID).Str("instance", e.InstanceID).
 		Str("message_id", m.ID).Msg("event received")
 }
 
-// EventIgnored tells that nothing is done about an event.
+// EventIgnored records an event that requires no action.
 func (o *Observer) EventIgnored(e event.Event, why string) {
 	o.log.Debug().Str("event", string(e.Kind)).Str("instance", e.InstanceID).Str("reason", why).
 		Msg("event ignored")
 }
 
-// about names the event of a termination, and its hook if one waits.
-func (o *Observer) about(l *zerolog.Event, e event.Event) *zerolog.Event {
+// withEvent adds the event to the log line, and its hook if it has one.
+func (o *Observer) withEvent(l *zerolog.Event, e event.Event) *zerolog.Event {
 	l = l.Str("event", string(e.Kind)).Str("instance", e.InstanceID)
 	if e.Hook.Name == "" {
 		return l
@@ -164,18 +165,18 @@ func (o *Observer) about(l *zerolog.Event, e event.Event) *zerolog.Event {
 	return l.Str("group", e.Hook.Group).Str("hook", e.Hook.Name)
 }
 
-// TerminationStarted tells that the agent has taken up a termination.
+// TerminationStarted records that the agent handles a termination.
 func (o *Observer) TerminationStarted(e event.Event) {
 	o.metrics.active.Inc()
-	o.about(o.log.Info(), e).Msg("termination started")
+	o.withEvent(o.log.Info(), e).Msg("termination started")
 }
 
-// NodeAwaited tells that a terminating instance is no Node yet.
+// NodeAwaited records that a terminating instance has not registered as a Node yet.
 func (o *Observer) NodeAwaited(e event.Event) {
-	o.about(o.log.Info(), e).Msg("waiting for the instance to register as a node")
+	o.withEvent(o.log.Info(), e).Msg("waiting for the instance to register as a node")
 }
 
-// TerminationEnded tells how a termination ended.
+// TerminationEnded records the outcome of a termination.
 func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Duration) {
 	o.metrics.active.Dec()
 	o.metrics.terminations.WithLabelValues(outcome).Inc()
@@ -183,33 +184,30 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 	if slices.Contains([]string{"unconfirmed", "left-behind", "cut-short"}, outcome) {
 		level = zerolog.WarnLevel
 	}
-	o.about(o.log.WithLevel(level), e).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
+	o.withEvent(o.log.WithLevel(level), e).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
 }
 
-// Retrying tells that a step of a termination failed.
-func (o *Observer) Retrying(e event.Event, doing string, err error) {
+// Retrying records that a step of a termination or launch failed.
+func (o *Observer) Retrying(e event.Event, operation string, err error) {
 	o.metrics.retries.Inc()
-	o.about(o.log.Warn(), e).Str("operation", doing).Err(err).Msg("step failed, retrying")
+	o.withEvent(o.log.Warn(), e).Str("operation", operation).Err(err).Msg("step failed, retrying")
 }
 
-// Resynced tells what a look at every instance of the cluster has brought: how many hooks hold one though no
-// message of it is in hand, and of how many that an earlier look had found no message has told to the end.
-func (o *Observer) Resynced(members, found, untold int) {
-	o.metrics.swept.Add(float64(untold))
+// Resynced records a resync of so many instances: the number of lifecycle actions that it found without a
+// message, and of those found earlier that have ended without one.
+func (o *Observer) Resynced(instances, found, lost int) {
+	o.metrics.lost.Add(float64(lost))
 	level := zerolog.DebugLevel
 	if found > 0 {
 		level = zerolog.InfoLevel
 	}
-	o.log.WithLevel(level).Int("instances", members).Int("found", found).
-		Msg("resync finished")
+	o.log.WithLevel(level).Int("instances", instances).Int("found", found).Msg("resync finished")
 }
 
-// ResyncFailed tells that such a look could not be finished.
-func (o *Observer) ResyncFailed(err error) {
-	o.failed("autoscaling", "resync", err)
-}
+// ResyncFailed records that a resync, or the handling of what it found, failed.
+func (o *Observer) ResyncFailed(err error) { o.failed("autoscaling", "resync", err) }
 
-// HeartbeatSent tells that the lifecycle action has been prolonged.
+// HeartbeatSent records that Auto Scaling accepted a heartbeat.
 func (o *Observer) HeartbeatSent(a autoscaling.Action) {
 	o.metrics.heartbeats.Inc()
 	o.log.Debug().Str("instance", a.InstanceID).Str("group", a.Group).Str("hook", a.Hook).Msg("heartbeat sent")

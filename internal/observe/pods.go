@@ -13,15 +13,15 @@ import (
 
 func nameOf(p drain.Pod) string { return p.Namespace + "/" + p.Name }
 
-// PodEvicted tells that the eviction of a pod was accepted.
+// PodEvicted records that the API server accepted the eviction of a pod.
 func (o *Observer) PodEvicted(t drain.Target, p drain.Pod, waited time.Duration) {
 	o.metrics.pods.WithLabelValues("evicted").Inc()
 	o.metrics.waits.Observe(waited.Seconds())
 	o.log.Debug().Str("node", t.Name).Str("pod", nameOf(p)).Dur("waited", waited).Msg("pod evicted")
 }
 
-// PodBlocked tells that a pod must wait, and for what: on the pod each time, on the node once for each thing
-// that pods of it wait for.
+// PodBlocked records what the eviction of a pod waits for. The pod gets an Event each time, its node one for
+// each reason and budget.
 func (o *Observer) PodBlocked(t drain.Target, w drain.Waiting) {
 	o.metrics.pods.WithLabelValues("blocked").Inc()
 	level := zerolog.InfoLevel
@@ -29,37 +29,38 @@ func (o *Observer) PodBlocked(t drain.Target, w drain.Waiting) {
 		level = zerolog.WarnLevel
 	}
 	o.log.WithLevel(level).Str("node", t.Name).Str("pod", nameOf(w.Pod)).Str("because", string(w.Reason)).
-		Strs("budgets", w.Pod.Budgets).Str("reason", w.Why).Time("since", w.Since).Msg("eviction blocked")
+		Strs("budgets", w.Pod.Budgets).Str("reason", w.Message).Time("since", w.Since).Msg("eviction blocked")
 	reason, what := obstacle(w)
 	o.events.OnPod(w.Pod.Namespace, w.Pod.Name, w.Pod.UID, reason, fmt.Sprintf(
-		"Node %s is being drained until %s; the pod %s", t.Name, stamp(t.Deadline), what), reason != reasonPutOff)
-	if o.drains.isNews(t.UID, w) {
+		"Node %s is being drained until %s; the pod %s", t.Name, stamp(t.Deadline), what), reason != reasonPostponed)
+	if o.drains.addObstacle(t.UID, w) {
 		o.events.OnNode(t.Name, t.UID, reason,
-			fmt.Sprintf("Pod %s %s", nameOf(w.Pod), what), reason != reasonPutOff)
+			fmt.Sprintf("Pod %s %s", nameOf(w.Pod), what), reason != reasonPostponed)
 	}
 }
 
-// obstacle is the reason of the Event that a pod must wait, and how a sentence about the pod goes on.
+// obstacle returns the reason of the Event for a pod that waits, and the predicate of a sentence about the
+// pod.
 func obstacle(w drain.Waiting) (reason, what string) {
 	since := " since " + stamp(w.Since)
 	budgets := cmp.Or(w.Budget, strings.Join(w.Pod.Budgets, " and "))
 	switch {
 	case w.Reason == drain.OptedOut:
-		return reasonPutOff, "is waited for" + since + ", as an annotation asks" + because(w)
+		return reasonPostponed, "has been waiting" + since + ", because its annotation forbids the eviction" + because(w)
 	case w.Reason == drain.WaitedFor:
-		return reasonPutOff, "is waited for" + since + ", as the agent is configured" + because(w)
+		return reasonPostponed, "has been waiting" + since + ", because the agent is configured to let it finish" + because(w)
 	case w.Reason == drain.Misconfigured:
-		return reasonMisconfigured, "is not let go by PodDisruptionBudget " + budgets + because(w) + remedy(w)
+		return reasonMisconfiguredBudget, "cannot be evicted because of PodDisruptionBudget " + budgets + because(w) + remedy(w)
 	case budgets == "":
-		return reasonHeld, "waits" + since + because(w)
+		return reasonEvictionBlocked, "has been waiting" + since + because(w)
 	}
-	return reasonHeld, "waits for PodDisruptionBudget " + budgets + since + because(w)
+	return reasonEvictionBlocked, "has been waiting for PodDisruptionBudget " + budgets + since + because(w)
 }
 
-// remedy is what to change for the pod to be evicted at all.
+// remedy returns what the user can change so that the pod can be evicted.
 func remedy(w drain.Waiting) string {
 	if len(w.Pod.Budgets) > 1 {
-		return ". Have only one of them select the pod"
+		return ". Change their selectors so that only one of them selects the pod"
 	}
 	return ". Run more pods, lower its minAvailable, or raise its maxUnavailable"
 }
@@ -67,33 +68,33 @@ func remedy(w drain.Waiting) string {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func because(w drain.Waiting) string {
-	if w.Why == "" {
+	if w.Message == "" {
 		return ""
 	}
-	return ": " + w.Why
+	return ": " + w.Message
 }
 
-// PodForced tells that a pod was deleted past its budget, or past its own wish to stay.
+// PodForced records that a pod was deleted despite its budget or its opt-out.
 func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
-	o.metrics.forced.WithLabelValues(string(r.Why)).Inc()
+	o.metrics.forced.WithLabelValues(string(r.Reason)).Inc()
 	grace := cmp.Or(r.Grace, r.Pod.Grace)
-	e := o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Str("reason", string(r.Why)).
+	e := o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Str("reason", string(r.Reason)).
 		Strs("budgets", r.Pod.Budgets).Dur("grace", grace)
 	reason, why := reasonAtDeadline, fmt.Sprintf("node %s must be empty by %s and has been draining for %v",
 		t.Name, stamp(t.Deadline), time.Since(t.Since).Round(time.Second))
-	if r.Why == drain.Unhealthy {
+	if r.Reason == drain.Unhealthy {
 		reason, why = reasonUnhealthy, fmt.Sprintf(
-			"node %s is being drained, and the pod has not been Ready for so long that its budget protects nothing",
+			"node %s is being drained, and the pod has not been Ready for so long that its budget does not protect it",
 			t.Name)
 		e.Msg("unhealthy pod deleted")
 	} else {
 		e.Msg("pod deleted at the deadline")
 	}
 	o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reason,
-		fmt.Sprintf("Deleted with a grace of %v: %s", grace, why), true)
+		fmt.Sprintf("Deleted with a grace period of %v: %s", grace, why), true)
 }
 
-// EvictionRefused tells that an attempt to move a pod came to nothing.
+// EvictionRefused records that the API server refused an eviction or a deletion.
 func (o *Observer) EvictionRefused(t drain.Target, p drain.Pod, outcome drain.Outcome) {
 	o.metrics.refusals.WithLabelValues(string(outcome)).Inc()
 	o.log.Debug().Str("node", t.Name).Str("pod", nameOf(p)).Str("outcome", string(outcome)).

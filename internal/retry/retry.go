@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// jitter is the part by which each pause is lengthened at random, so that callers that failed together, during an
-// outage for example, do not all call again at the same moment.
+// jitter is the part by which each pause is lengthened at random, so that callers that failed together,
+// during an outage for example, do not all call again at the same moment.
 const jitter = 0.2
 
-// Backoff returns pauses that begin at first and double up to longest. Each is lengthened by up to 20 % at random.
-// Its method Step returns the next one, without end. A copy begins where the original stands.
+// Backoff returns pauses that begin at first and double up to longest. Each is lengthened by up to 20 % at
+// random. Its method Step returns the next one, without end. A copy begins where the original stands.
 func Backoff(first, longest time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Factor: 2, Jitter: jitter, Steps: math.MaxInt, Cap: longest}
 }
 
-// Do calls attempt until it returns nil or an error for which final reports true, and returns that. It passes every
-// other error to failed, and pauses. If ctx ends first, Do returns its cause.
+// Do calls attempt until it returns nil or an error for which final reports true, and returns that. It passes
+// every other error to failed, and pauses. If ctx ends first, Do returns its cause.
 func Do(
 	ctx context.Context, pauses wait.Backoff, attempt func() error, final func(error) bool, failed func(error),
 ) error {

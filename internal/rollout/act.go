@@ -5,160 +5,113 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Status tells how the newest refresh of each group stands, without waiting.
-func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
-	s, err := t.survey(ctx)
-	if err != nil {
-		return report.Rollout{}, err
-	}
-	b := newBoard(s.groups, t.cfg.Mode, silent{}, t.nodes)
-	var work errgroup.Group
-	work.SetLimit(together)
-	for i, g := range s.groups {
-		work.Go(func() error { return newRollout(t, card{b, i}, g, s.templates).status(ctx) })
-	}
-	if err := work.Wait(); err != nil {
-		return report.Rollout{}, err
-	}
-	return b.close(), nil
+// Action is what can be done to the Instance Refresh of a group that is under way.
+type Action string
+
+// The actions.
+const (
+	ActCancel   Action = "cancel"
+	ActRollback Action = "rollback"
+	ActPause    Action = "pause"
+	ActResume   Action = "resume"
+)
+
+// refreshPauser suspends and resumes the process InstanceRefresh of a group.
+type refreshPauser interface {
+	Pause(ctx context.Context, group string) error
+	Resume(ctx context.Context, group string) error
 }
 
-// status shows the newest refresh of the group, and its instances.
-func (r *rollout) status(ctx context.Context) error {
-	all, err := r.reader.Refreshes(ctx, r.group.Name)
-	if err != nil {
-		return err
-	}
-	if len(all) > 0 && all[0].Desired != nil && replaces(all[0]) {
-		r.group.Source = *all[0].Desired // It replaces what differs from that. The group says the old one yet.
-	}
-	r.begin()
-	if len(all) == 0 {
-		return nil
-	}
-	r.card.set(func(g *report.Group) { g.Refresh = all[0].ID })
-	r.show(&all[0])
-	r.card.set(func(g *report.Group) {
-		if !all[0].Active() {
-			g.Phase, g.Ended = report.Finished, all[0].Ended
-		}
-		if len(r.leaving()) > 0 && !all[0].Active() {
-			g.Phase = report.Draining
-		}
-	})
-	return nil
-}
-
-// replaces tells whether the refresh leads, or has led, to its desired configuration. One that failed or was
-// cancelled has left the group at its own; so has one that was rolled back.
-func replaces(f refresh.Refresh) bool {
-	return f.Active() && advancing(f) || f.Status == refresh.StatusSuccessful
-}
-
-// advancing tells whether a refresh goes forward: not one that is being cancelled or rolled back.
-func advancing(f refresh.Refresh) bool {
-	return f.Status != refresh.StatusCancelling && f.Status != refresh.StatusRollbackInProgress
-}
-
-// silent is told things that nobody wants to know.
-type silent struct{}
-
-// Plan tells nothing.
-func (silent) Plan([]report.Plan) error { return nil }
-
-// Show tells nothing.
-func (silent) Show(report.Rollout) {}
-
-// End tells nothing.
-func (silent) End(report.Rollout) {}
-
-// Act does one thing to the active refresh of each selected group, and waits with none for another. What is
-// cancelled or rolled back is followed to its end, if Config.Wait says so.
+// Act does one thing to the active refresh of each selected group, of all groups at once. It follows a
+// refresh that is cancelled or rolled back until that has ended, if Config.Wait is set.
 func (t *Trigger) Act(ctx context.Context, a Action) (report.Outcome, error) {
-	s, err := t.survey(ctx)
+	s, err := t.planner.survey(ctx)
 	if err != nil && len(s.groups) == 0 {
 		return report.Error, err
-	} // Who stops a refresh needs no launch template for that.
-	all := newTurns(0, len(s.groups), false)
-	return t.each(ctx, s.groups, all, func(ctx context.Context, c card, g refresh.Group) ending {
-		r := newRollout(t, c, g, s.templates)
-		r.begin()
-		switch a {
-		case ActPause, ActResume:
-			return r.halt(ctx, a)
-		default:
-			return r.turn(ctx, a)
+	} // Stopping a refresh needs no launch template, so that those may be unknown.
+	return t.each(ctx, s.groups, 0, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+		act := t.endRefresh
+		if a == ActPause || a == ActResume {
+			act = t.pauseOrResume
 		}
+		group := t.newGroup(p, g, s.templates)
+		group.countOutdated()
+		end, err := act(ctx, group, a)
+		if err != nil {
+			return endingOf(ctx, err)
+		}
+		return end
 	}), nil
 }
 
-// halt pauses or resumes the refreshes of the group.
-func (r *rollout) halt(ctx context.Context, a Action) ending {
-	do, done := r.writer.Pause, "the process InstanceRefresh is suspended: a refresh of the group halts, "+
-		"now and later, until trigger resume"
-	if a == ActResume {
-		do, done = r.writer.Resume, "the process InstanceRefresh is resumed"
+// pauseOrResume pauses or resumes the refreshes of the group.
+func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending, error) {
+	if a == ActPause {
+		return ending{report.Done, "the process InstanceRefresh is suspended: refreshes of the group make no " +
+			"progress, also later ones, until trigger resume"}, t.writer.Pause(ctx, g.name)
 	}
-	if err := do(ctx, r.group.Name); err != nil {
-		return r.broken(ctx, err)
+	if err := t.writer.Resume(ctx, g.name); err != nil {
+		return ending{}, err
 	}
-	if a == ActResume {
-		r.resume(ctx, r.group)
-	}
-	return ending{report.Done, done}
+	s := suspension{g, t.writer}
+	s.resume(ctx, g.state.group)
+	return ending{report.Done, "the process InstanceRefresh is resumed"}, nil
 }
 
-// turn cancels the refresh of the group, or has it rolled back. What was suspended for it is resumed at its
-// end.
-func (r *rollout) turn(ctx context.Context, a Action) ending {
-	do, done, reached := r.writer.Cancel, "cancelled", refresh.StatusCancelled
+// endRefresh cancels the refresh of the group, or has it rolled back, and resumes at its end what was
+// suspended for it.
+func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, error) {
+	do, participle, reached := t.writer.Cancel, "cancelled", refresh.StatusCancelled
 	if a == ActRollback {
-		do, done, reached = r.writer.Rollback, "rolled back", refresh.StatusRollbackSuccessful
+		do, participle, reached = t.writer.Rollback, "rolled back", refresh.StatusRollbackSuccessful
 	}
-	id, err := do(ctx, r.group.Name)
+	id, err := do(ctx, g.name)
 	switch {
 	case errors.Is(err, refresh.ErrNoRefresh) && a == ActCancel:
-		return ending{report.Nothing, "no instance refresh is under way"}
+		return ending{report.Nothing, "no instance refresh is under way"}, nil
 	case err != nil:
-		e := r.broken(ctx, err)
-		e.message += wayBack(err)
-		return e
+		return ending{}, fmt.Errorf("%w%s", err, rollbackHint(err))
 	}
-	r.card.set(func(g *report.Group) { g.Refresh, g.Attached = id, true })
-	if !r.cfg.Wait {
-		return r.release(ctx, ending{report.Detached, fmt.Sprintf("instance refresh %s is being %s", id, done)})
+	g.progress.set(func(p *report.Group) { p.Refresh, p.Attached = id, true })
+	s := suspension{g, t.writer}
+	what := fmt.Sprintf("instance refresh %s is being %s", id, participle)
+	if !g.cfg.Wait {
+		return s.release(ctx, ending{report.Detached, what}), nil
 	}
-	e := r.follow(ctx, id, func(f refresh.Refresh) (bool, ending) {
-		switch {
-		case f.Active():
-			return false, ending{}
-		case f.Status == reached:
-			return true, ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, done)}
-		default:
-			return true, ending{report.Failed, ended(f) + "; it is not " + done}
+	err = watchRefresh(ctx, g, id, func(f refresh.Refresh) (bool, error) {
+		if f.Active() || f.Status == reached {
+			return !f.Active(), nil
 		}
+		return true, &endError{report.Failed, describeStatus(f) + "; it is not " + participle}
 	})
-	if e.outcome == report.Interrupted || e.outcome == report.TimedOut {
-		e.message += fmt.Sprintf(": instance refresh %s is being %s, which goes on", id, done)
+	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
+	if err != nil {
+		end = unlessEnded(endingOf(ctx, err), what)
 	}
-	return r.release(ctx, e)
+	return s.release(ctx, end), nil
 }
 
-// wayBack says what to do if there is nothing that AWS could roll back.
-func wayBack(err error) string {
+// unlessEnded adds what is under way to an ending that did not wait for the end of the refresh.
+func unlessEnded(end ending, underWay string) ending {
+	if end.outcome == report.Interrupted || end.outcome == report.TimedOut {
+		end.message += ": " + underWay
+	}
+	return end
+}
+
+// rollbackHint says what the user can do if AWS has nothing to roll back.
+func rollbackHint(err error) string {
 	const start = "to go back, start a refresh to the version before: trigger --launch-template-version"
 	switch {
 	case errors.Is(err, refresh.ErrNoRefresh):
 		return "; only one that is under way can be rolled back: " + start
 	case errors.Is(err, refresh.ErrIrreversible):
 		return "; a refresh can be rolled back if it has a desired configuration (--pin), and the group does " +
-			"not say $Latest or $Default: cancel it first, by trigger cancel; " + start
+			"not use $Latest or $Default: cancel it first, with trigger cancel; " + start
 	default:
 		return ""
 	}

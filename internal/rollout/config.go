@@ -7,33 +7,31 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Config is what the trigger is to do. The zero value of a duration is no limit.
+// Config configures rollouts. The zero value of a duration is no limit.
 type Config struct {
 	Selection    refresh.Selection
-	AllowManaged bool // Groups of EKS managed node groups too.
+	AllowManaged bool // Include groups of EKS managed node groups.
 
 	Mode    refresh.Mode
 	Version string        // See refresh.Criteria.
 	MaxAge  time.Duration // ModeUnhealthy only.
-	Only    []string      // ModeUnhealthy only: these instances.
-	Exclude []string      // ModeUnhealthy only: instances of nodes with a label KEY or KEY=VALUE.
-	All     bool          // Outdated or not.
+	Only    []string      // ModeUnhealthy only: replace these instances only.
+	Exclude []string      // ModeUnhealthy only: keep instances whose nodes have a label KEY or KEY=VALUE.
+	All     bool          // Replace all instances, outdated or not.
 
-	// Of ModeRefresh.
+	// ModeRefresh only.
 	Preferences refresh.Preferences
-	Surge       *refresh.Amount // Instead of Preferences' percentages.
+	Surge       *refresh.Amount // Instead of the percentages of Preferences.
 	Strategy    refresh.Strategy
 	Pin         bool
 	OnConflict  Conflict
 
-	// Of ModeUnhealthy.
+	// ModeUnhealthy only.
 	Pace refresh.Pace
 
-	Taint cluster.Effect // How new pods are kept off outdated nodes; empty is NoTaint.
-
-	Allow []string // Checks of the preflight that may refuse in vain.
-
-	Suspend []string // Processes of the groups that are suspended meanwhile: of refresh.Suspendable.
+	Taint   cluster.Effect // Keeps new pods off outdated nodes; empty is NoTaint.
+	Allow   []string       // Preflight checks that may fail.
+	Suspend []string       // Processes to suspend during the rollout, of refresh.Suspendable.
 
 	Wait         bool
 	Until        Until
@@ -50,30 +48,30 @@ type Config struct {
 // Conflict is what to do if a refresh of the group is under way already.
 type Conflict string
 
-// What to do about it.
+// The ways to handle a conflict.
 const (
 	Attach       Conflict = "attach" // Follow it, if it has the same target.
-	Wait         Conflict = "wait"   // Then look again what is outdated.
-	CancelActive Conflict = "cancel" // Then start our own.
+	Wait         Conflict = "wait"   // Wait for its end, then replace what is still outdated.
+	CancelActive Conflict = "cancel" // Cancel it, then start another one.
 	Fail         Conflict = "fail"
 )
 
-// Until is when a rollout is over.
+// Until is when a rollout has ended.
 type Until string
 
-// When it is over.
+// The conditions, each of which includes the ones before.
 const (
-	Replaced   Until = "replaced"   // AWS says so.
-	Drained    Until = "drained"    // And no terminating hook holds an old instance.
-	Terminated Until = "terminated" // And the old instances have left the group.
+	Replaced   Until = "replaced"   // AWS reports success.
+	Drained    Until = "drained"    // No terminating hook holds an old instance.
+	Terminated Until = "terminated" // The old instances have left the group.
 )
 
-// Interrupt is what becomes of what runs, if the trigger is stopped.
+// Interrupt is what to do about a running refresh when the trigger is interrupted.
 type Interrupt string
 
-// What becomes of it.
+// The ways to handle an interrupt.
 const (
-	Detach   Interrupt = "detach" // It goes on.
+	Detach   Interrupt = "detach" // Leave it running.
 	Cancel   Interrupt = "cancel"
 	Rollback Interrupt = "rollback"
 )

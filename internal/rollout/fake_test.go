@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -15,30 +16,30 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// amazon is a group at version 2 of its template, whose instances have version 1, and what is asked of it. A test changes
-// it by script, which runs before each description of the group.
-type amazon struct {
-	mu        sync.Mutex
-	group     refresh.Group
-	refreshes []refresh.Refresh // the newest first
-	hooks     []refresh.Hook
-	script    func(looks int)
-	looks     int
-	latest    int
-	unread    error // of launch templates
-	hidden    bool  // Refreshes are not listed yet.
-	started   []refresh.Preferences
-	targets   []refresh.Source // of what was started
-	calls     []string
-	errs      map[string][]error // what the next calls of a method fail with
+// fakeAWS has a group at version 2 of its template, whose instances have version 1. Its script runs before
+// each read of the group, and changes it.
+type fakeAWS struct {
+	mu           sync.Mutex
+	group        refresh.Group
+	refreshes    []refresh.Refresh // the newest first
+	hooks        []refresh.Hook
+	script       func(reads int)
+	reads        int
+	latest       int
+	templatesErr error // of Templates
+	hidden       bool  // Refreshes returns none yet.
+	started      []refresh.Preferences
+	targets      []refresh.Source // of the refreshes that were started
+	calls        []string
+	errs         map[string][]error // the errors of the next calls of a method
 }
 
 func template(version string) *refresh.Template {
 	return &refresh.Template{ID: "lt-1", Name: "node", Version: version}
 }
 
-func newAmazon(instances int) *amazon {
-	a := &amazon{latest: 2, errs: map[string][]error{}, hooks: []refresh.Hook{
+func newFakeAWS(instances int) *fakeAWS {
+	a := &fakeAWS{latest: 2, errs: map[string][]error{}, hooks: []refresh.Hook{
 		{Name: "drain", Terminating: true, GlobalTimeout: 48 * time.Hour},
 		{Name: "ready", GlobalTimeout: 48 * time.Hour},
 	}}
@@ -59,8 +60,8 @@ func instance(id, version string) refresh.Instance {
 	}
 }
 
-// called keeps that a method was called, and returns the error that it is to fail with.
-func (a *amazon) called(method string, args ...any) error {
+// called records a call, and returns its error.
+func (a *fakeAWS) called(method string, args ...any) error {
 	method = fmt.Sprint(append([]any{method}, args...)...)
 	a.calls = append(a.calls, method)
 	if errs := a.errs[method]; len(errs) > 0 {
@@ -70,16 +71,16 @@ func (a *amazon) called(method string, args ...any) error {
 	return nil
 }
 
-func (a *amazon) Find(ctx context.Context, _ refresh.Selection) ([]refresh.Group, error) {
+func (a *fakeAWS) Find(ctx context.Context, _ refresh.Selection) ([]refresh.Group, error) {
 	g, err := a.Group(ctx, "workers")
 	return []refresh.Group{g}, err
 }
 
-func (a *amazon) Group(context.Context, string) (refresh.Group, error) {
+func (a *fakeAWS) Group(context.Context, string) (refresh.Group, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.looks++; a.script != nil {
-		a.script(a.looks)
+	if a.reads++; a.script != nil {
+		a.script(a.reads)
 	}
 	if errs := a.errs["Group"]; len(errs) > 0 {
 		if a.errs["Group"] = errs[1:]; errs[0] != nil {
@@ -89,21 +90,21 @@ func (a *amazon) Group(context.Context, string) (refresh.Group, error) {
 	g := a.group
 	g.Instances = slices.Clone(g.Instances)
 	for n := range g.Instances {
-		g.Instances[n].Launched = time.Time{} // EC2 alone tells that: see Complete.
+		g.Instances[n].Launched = time.Time{} // only EC2 knows that: see Complete
 	}
 	return g, nil
 }
 
-func (a *amazon) Templates(context.Context, []refresh.Group, string) (refresh.Templates, error) {
+func (a *fakeAWS) Templates(context.Context, []refresh.Group, string) (refresh.Templates, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.unread != nil {
-		return refresh.Templates{}, a.unread
+	if a.templatesErr != nil {
+		return refresh.Templates{}, a.templatesErr
 	}
 	return refresh.NewTemplates(refresh.LaunchTemplate{ID: "lt-1", Name: "node", Latest: a.latest, Default: 1}), nil
 }
 
-func (a *amazon) Complete(_ context.Context, groups []refresh.Group) error {
+func (a *fakeAWS) Complete(_ context.Context, groups []refresh.Group) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, g := range groups {
@@ -118,9 +119,9 @@ func (a *amazon) Complete(_ context.Context, groups []refresh.Group) error {
 	return nil
 }
 
-func (a *amazon) Hooks(context.Context, string) ([]refresh.Hook, error) { return a.hooks, nil }
+func (a *fakeAWS) Hooks(context.Context, string) ([]refresh.Hook, error) { return a.hooks, nil }
 
-func (a *amazon) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
+func (a *fakeAWS) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.hidden {
@@ -129,7 +130,7 @@ func (a *amazon) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
 	return slices.Clone(a.refreshes), nil
 }
 
-func (a *amazon) Refresh(_ context.Context, _, id string) (refresh.Refresh, error) {
+func (a *fakeAWS) Refresh(_ context.Context, _, id string) (refresh.Refresh, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.refreshes {
@@ -140,7 +141,7 @@ func (a *amazon) Refresh(_ context.Context, _, id string) (refresh.Refresh, erro
 	return refresh.Refresh{}, errors.New("no such refresh")
 }
 
-func (a *amazon) Start(
+func (a *fakeAWS) Start(
 	_ context.Context, _ refresh.Group, t refresh.Target, _ bool, p refresh.Preferences,
 ) (string, error) {
 	a.mu.Lock()
@@ -154,33 +155,33 @@ func (a *amazon) Start(
 	return id, nil
 }
 
-// begin needs mu, or a test that has not begun.
-func (a *amazon) begin(id string, to *refresh.Source) {
+// begin starts a refresh. It needs mu once the trigger runs.
+func (a *fakeAWS) begin(id string, to *refresh.Source) {
 	a.refreshes = append([]refresh.Refresh{{ID: id, Group: "workers", Status: refresh.StatusInProgress, Desired: to}},
 		a.refreshes...)
 }
 
-// status sets that of the newest refresh. It needs mu.
-func (a *amazon) status(status, reason string) {
+// status sets the status of the newest refresh. It needs mu.
+func (a *fakeAWS) status(status, reason string) {
 	a.refreshes[0].Status, a.refreshes[0].Reason = status, reason
 }
 
-// renew replaces the instances by new ones of a version. It needs mu.
-func (a *amazon) renew(version string) {
+// replaceAll replaces the instances by new ones of a version. It needs mu.
+func (a *fakeAWS) replaceAll(version string) {
 	for n := range a.group.Instances {
 		a.group.Instances[n] = instance(fmt.Sprintf("i-%d%d", n+1, n+1), version)
 	}
 }
 
-func (a *amazon) Cancel(context.Context, string) (string, error) {
-	return a.turn("Cancel", refresh.StatusCancelled)
+func (a *fakeAWS) Cancel(context.Context, string) (string, error) {
+	return a.endRefresh("Cancel", refresh.StatusCancelled)
 }
 
-func (a *amazon) Rollback(context.Context, string) (string, error) {
-	return a.turn("Rollback", refresh.StatusRollbackSuccessful)
+func (a *fakeAWS) Rollback(context.Context, string) (string, error) {
+	return a.endRefresh("Rollback", refresh.StatusRollbackSuccessful)
 }
 
-func (a *amazon) turn(method, status string) (string, error) {
+func (a *fakeAWS) endRefresh(method, status string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.called(method); err != nil {
@@ -193,14 +194,14 @@ func (a *amazon) turn(method, status string) (string, error) {
 	return a.refreshes[0].ID, nil
 }
 
-func (a *amazon) Pause(ctx context.Context, _ string) error { return a.locked(ctx, "Pause") }
+func (a *fakeAWS) Pause(ctx context.Context, _ string) error { return a.call(ctx, "Pause") }
 
-func (a *amazon) Resume(ctx context.Context, _ string) error { return a.locked(ctx, "Resume") }
+func (a *fakeAWS) Resume(ctx context.Context, _ string) error { return a.call(ctx, "Resume") }
 
-// errHangs is what a call fails with that is never answered: it ends when it is given up.
+// errHangs makes a call hang until its context ends.
 var errHangs = errors.New("no answer")
 
-func (a *amazon) locked(ctx context.Context, method string, args ...any) error {
+func (a *fakeAWS) call(ctx context.Context, method string, args ...any) error {
 	a.mu.Lock()
 	err := a.called(method, args...)
 	a.mu.Unlock()
@@ -211,9 +212,9 @@ func (a *amazon) locked(ctx context.Context, method string, args ...any) error {
 	return err
 }
 
-// MarkUnhealthy has the instance replaced at the next look but one.
-func (a *amazon) MarkUnhealthy(ctx context.Context, id string) error {
-	if err := a.locked(ctx, "Mark ", id); err != nil {
+// MarkUnhealthy marks the instance. See replaceUnhealthy.
+func (a *fakeAWS) MarkUnhealthy(ctx context.Context, id string) error {
+	if err := a.call(ctx, "Mark ", id); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -226,20 +227,20 @@ func (a *amazon) MarkUnhealthy(ctx context.Context, id string) error {
 	return nil
 }
 
-func (a *amazon) Terminate(ctx context.Context, id string) error {
-	return a.locked(ctx, "Terminate ", id)
+func (a *fakeAWS) Terminate(ctx context.Context, id string) error {
+	return a.call(ctx, "Terminate ", id)
 }
 
-func (a *amazon) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
-	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.locked(ctx, "Raise ", by)
+func (a *fakeAWS) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
+	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.call(ctx, "Raise ", by)
 }
 
-func (a *amazon) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
-	return true, a.locked(ctx, "Lower")
+func (a *fakeAWS) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
+	return true, a.call(ctx, "Lower")
 }
 
-func (a *amazon) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {
-	if err := a.locked(ctx, "Suspend ", strings.Join(processes, ",")); err != nil {
+func (a *fakeAWS) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {
+	if err := a.call(ctx, "Suspend ", strings.Join(processes, ",")); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
@@ -248,27 +249,27 @@ func (a *amazon) Suspend(ctx context.Context, _ refresh.Group, processes []strin
 	return processes, nil
 }
 
-func (a *amazon) Release(ctx context.Context, g refresh.Group) ([]string, error) {
+func (a *fakeAWS) Release(ctx context.Context, g refresh.Group) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	return ours, a.locked(ctx, "Release ", strings.Join(ours, ","))
+	return ours, a.call(ctx, "Release ", strings.Join(ours, ","))
 }
 
-// nodes is a cluster in which every instance has a Node, or none has if it is a foreign one.
-type nodes struct {
+// fakeCluster has a Node for every instance, unless it is empty.
+type fakeCluster struct {
 	mu      sync.Mutex
-	foreign bool
+	empty   bool
 	unready map[string]bool
 	labels  map[string]map[string]string
 	drains  map[string]string
 }
 
-func (n *nodes) Node(id string) (cluster.Node, bool) {
+func (n *fakeCluster) Node(id string) (cluster.Node, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.foreign {
+	if n.empty {
 		return cluster.Node{}, false
 	}
 	node := cluster.Node{Name: "node-" + id, Ready: !n.unready[id], Labels: n.labels[id]}
@@ -278,29 +279,31 @@ func (n *nodes) Node(id string) (cluster.Node, bool) {
 	return node, true
 }
 
-func (n *nodes) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
+func (n *fakeCluster) Loads(context.Context, []string) (map[string]cluster.Load, error) {
+	return nil, nil
+}
 
-// teller keeps what the reporter was told last.
-type teller struct {
+// recorder keeps the last report.
+type recorder struct {
 	mu   sync.Mutex
 	last report.Rollout
 	ends int
 }
 
-func (*teller) Plan([]report.Plan) error { return nil }
+func (*recorder) Plan([]report.Plan) error { return nil }
 
-func (r *teller) Show(now report.Rollout) {
+func (r *recorder) Show(now report.Rollout) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = now
 }
 
-func (r *teller) End(now report.Rollout) {
+func (r *recorder) End(now report.Rollout) {
 	r.Show(now)
 	r.ends++
 }
 
-// defaults are the settings of a run by an Instance Refresh.
+// defaults is the configuration of a run by an Instance Refresh.
 func defaults() Config {
 	return Config{
 		Mode: refresh.ModeRefresh, Pin: true, OnConflict: Attach, Wait: true, Until: Drained, OnInterrupt: Detach,
@@ -310,17 +313,23 @@ func defaults() Config {
 	}
 }
 
-// outcome runs the trigger, and returns how the group ended.
-func outcome(ctx context.Context, t *testing.T, cfg Config, a *amazon, view Cluster) report.Group {
+// runGroup runs the trigger, and returns how the group ended.
+func runGroup(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS, view Cluster) report.Group {
 	t.Helper()
-	told := &teller{}
+	told := &recorder{}
 	got, err := New(cfg, a, a, view, told).Run(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := told.last.Groups[0]
 	if got != g.Outcome || told.ends != 1 {
-		t.Errorf("Run returned %q, the reporter was told %q, %d times", got, g.Outcome, told.ends)
+		t.Errorf("Run returned %q, the reporter got %q, %d times", got, g.Outcome, told.ends)
 	}
 	return g
+}
+
+// runInBubble runs a subtest in virtual time.
+func runInBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }

@@ -6,38 +6,38 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// stall notices that nothing moves any more.
+// stall detects that a rollout makes no progress.
 type stall struct {
-	rollout *rollout
-	limit   time.Duration
-	seen    string
-	since   time.Time
+	group       *group
+	fingerprint string
+	since       time.Time // when the fingerprint has changed last
 }
 
-func (r *rollout) newStall() *stall {
-	return &stall{rollout: r, limit: r.cfg.StallTimeout, since: time.Now()}
-}
+func newStall(g *group) *stall { return &stall{group: g, since: time.Now()} }
 
-// judge ends a rollout of which nothing has changed for the limit: neither the refresh, nor the state of an
-// instance, nor what is left on a node. What is waited for is told, if it is known.
-func (s *stall) judge(g refresh.Group, f *refresh.Refresh, waiting string) ending {
-	now := time.Now()
-	if seen := s.rollout.fingerprint(g, f); seen != s.seen {
-		s.seen, s.since = seen, now
-		return ending{}
+// check returns an error if nothing has changed for Config.StallTimeout: neither the refresh f, which may be
+// nil, nor the state of an instance, nor the drain of a node. The error names what is waited for, if that is
+// known.
+func (s *stall) check(f *refresh.Refresh, waiting string) error {
+	now, limit := time.Now(), s.group.cfg.StallTimeout
+	if fingerprint := s.group.state.fingerprint(f); fingerprint != s.fingerprint {
+		s.fingerprint, s.since = fingerprint, now
+		return nil
 	}
-	if s.limit == 0 || now.Sub(s.since) < s.limit+rests(g, f) || f != nil && f.Status == refresh.StatusBaking {
-		return ending{}
+	idle := expectedIdle(s.group.state.group, f)
+	if limit == 0 || now.Sub(s.since) < limit+idle || f != nil && f.Status == refresh.StatusBaking {
+		return nil
 	}
-	return ending{report.Stalled, s.message(g, f, waiting)}
+	return &endError{report.Stalled, s.message(f, waiting)}
 }
 
-// message says what stands still, and what that may be for.
-func (s *stall) message(g refresh.Group, f *refresh.Refresh, waiting string) string {
-	message := fmt.Sprintf("nothing has moved for %v", s.limit)
+// message describes what has stalled, and the likely reasons.
+func (s *stall) message(f *refresh.Refresh, waiting string) string {
+	message := fmt.Sprintf("nothing has changed for %v", s.group.cfg.StallTimeout)
 	if waiting != "" {
 		message += ": " + waiting
 	}
@@ -47,70 +47,35 @@ func (s *stall) message(g refresh.Group, f *refresh.Refresh, waiting string) str
 			message += ": " + f.Reason
 		}
 	}
-	if held := s.rollout.held(); len(held) > 0 {
-		message += "; held up: " + few(held)
+	if draining := s.group.state.draining(); len(draining) > 0 {
+		message += "; still draining: " + text.First(draining, mostNames)
 	}
-	if halted := g.Halted(); len(halted) > 0 {
-		message += "; suspended: " + strings.Join(halted, ", ") + ", without which nothing is replaced: resume " +
-			"it, by trigger resume or aws autoscaling resume-processes"
+	if halted := s.group.state.group.Halted(); len(halted) > 0 {
+		message += "; suspended: " + strings.Join(halted, ", ") + ", so that nothing is replaced: resume it with " +
+			"trigger resume, or with aws autoscaling resume-processes"
 	}
 	return message
 }
 
-// usualCheckpointDelay is how long AWS waits at a checkpoint if nobody says. Source: CheckpointDelay of
+// defaultCheckpointDelay is how long AWS waits at a checkpoint by default. Source: CheckpointDelay of
 // RefreshPreferences in the API reference.
-const usualCheckpointDelay = time.Hour
+const defaultCheckpointDelay = time.Hour
 
-// rests is how long a refresh waits by itself, with nothing that moves: for instances to warm up, and at a
-// checkpoint.
-func rests(g refresh.Group, f *refresh.Refresh) time.Duration {
+// expectedIdle is how long a refresh may show no change although it is well: new instances warm up, and it
+// waits at checkpoints.
+func expectedIdle(g refresh.Group, f *refresh.Refresh) time.Duration {
 	if f == nil {
 		return 0
 	}
-	rest := g.Warmup
+	idle := g.Warmup
 	if w := f.Preferences.Warmup; w != nil {
-		rest = *w
+		idle = *w
 	}
 	if len(f.Preferences.Checkpoints) == 0 {
-		return rest
+		return idle
 	}
 	if d := f.Preferences.CheckpointDelay; d != nil {
-		return rest + *d
+		return idle + *d
 	}
-	return rest + usualCheckpointDelay
-}
-
-// fingerprint is all that moves in a rollout. In ModeUnhealthy, where nobody else gives up, new instances
-// that come and go again do not count until they serve: else launches that fail again and again would never
-// stall.
-func (r *rollout) fingerprint(g refresh.Group, f *refresh.Refresh) string {
-	var b strings.Builder
-	if f != nil {
-		fmt.Fprint(&b, f.ID, f.Status, f.Percent, f.ToUpdate, " ")
-	}
-	for _, i := range g.Instances {
-		if r.cfg.Mode == refresh.ModeUnhealthy && !r.old[i.ID] && !i.InService() {
-			continue
-		}
-		fmt.Fprint(&b, i.ID, i.State, i.Healthy)
-		if node := r.node(i.ID); node != nil {
-			fmt.Fprint(&b, node.Ready)
-			if node.Drain != nil {
-				fmt.Fprint(&b, node.Drain.Message)
-			}
-		}
-	}
-	return b.String()
-}
-
-// held are the old instances that are going, with what their nodes wait for.
-func (r *rollout) held() []string {
-	var held []string
-	for _, id := range r.leaving() {
-		if node := r.node(id); node != nil && node.Drain != nil {
-			id = fmt.Sprintf("%s (node %s: %s)", id, node.Name, node.Drain.Message)
-		}
-		held = append(held, id)
-	}
-	return held
+	return idle + defaultCheckpointDelay
 }

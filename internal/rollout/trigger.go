@@ -1,64 +1,33 @@
-// Package trigger is the story of a rollout: what is outdated is found, checked, replaced and followed to its
-// end. It declares the interfaces that it needs, and imports no SDK.
+// Package rollout replaces the outdated instances of Auto Scaling groups: it finds and checks them, has them
+// replaced, and follows that until the last old node is drained. It declares the interfaces that it needs,
+// and imports no SDK.
 package rollout
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Reader is refresh.Reader.
-type Reader interface {
-	Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error)
-	Group(ctx context.Context, name string) (refresh.Group, error)
-	Templates(ctx context.Context, groups []refresh.Group, version string) (refresh.Templates, error)
-	Complete(ctx context.Context, groups []refresh.Group) error
-	Hooks(ctx context.Context, group string) ([]refresh.Hook, error)
-	Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error)
-	Refresh(ctx context.Context, group, id string) (refresh.Refresh, error)
-}
-
-// Writer is refresh.Writer.
+// Writer changes groups.
 type Writer interface {
-	Start(
-		ctx context.Context, g refresh.Group, t refresh.Target, pin bool, p refresh.Preferences,
-	) (string, error)
-	Cancel(ctx context.Context, group string) (string, error)
-	Rollback(ctx context.Context, group string) (string, error)
-	Pause(ctx context.Context, group string) error
-	Resume(ctx context.Context, group string) error
-	MarkUnhealthy(ctx context.Context, instanceID string) error
-	Terminate(ctx context.Context, instanceID string) error
-	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
-	Lower(ctx context.Context, g refresh.Group) (bool, error)
-	Suspend(ctx context.Context, g refresh.Group, processes []string) ([]string, error)
-	Release(ctx context.Context, g refresh.Group) ([]string, error)
+	refreshWriter
+	refreshPauser
+	batchWriter
+	processWriter
 }
 
-// Cluster is cluster.View. It is nil where the cluster cannot be reached.
-type Cluster interface {
-	Node(instanceID string) (cluster.Node, bool)
-	Loads(ctx context.Context, nodes []string) (map[string]cluster.Load, error)
-}
-
-// Planner says what is outdated. It has no Writer.
-type Planner struct {
-	cfg    Config
-	reader Reader
-	view   Cluster
-}
-
-// NewPlanner returns a Planner. The view may be nil.
-func NewPlanner(cfg Config, reader Reader, view Cluster) *Planner {
-	return &Planner{cfg: cfg, reader: reader, view: view}
-}
-
-// Trigger has outdated instances replaced.
+// Trigger replaces the outdated instances of the selected groups.
 type Trigger struct {
-	*Planner
+	cfg      Config
+	planner  *Planner
 	writer   Writer
 	tainter  Tainter // nil without.
 	reporter report.Reporter
@@ -66,16 +35,88 @@ type Trigger struct {
 
 // New returns a Trigger. The view may be nil.
 func New(cfg Config, reader Reader, writer Writer, view Cluster, reporter report.Reporter) *Trigger {
-	return &Trigger{Planner: NewPlanner(cfg, reader, view), writer: writer, reporter: reporter}
+	return &Trigger{cfg: cfg, planner: NewPlanner(cfg, reader, view), writer: writer, reporter: reporter}
 }
 
-// Action is what can be done to a refresh that runs.
-type Action string
+// Taints gives the trigger what Config.Taint needs, beside a Cluster: without it no node is tainted. It must
+// be called before Run.
+func (t *Trigger) Taints(by Tainter) { t.tainter = by }
 
-// The actions.
-const (
-	ActCancel   Action = "cancel"
-	ActRollback Action = "rollback"
-	ActPause    Action = "pause"
-	ActResume   Action = "resume"
-)
+// Run replaces what is outdated and follows that. When ctx ends, it does as Config.OnInterrupt says, within
+// a few seconds. The reporter has been given what it returns; an error happened before the groups were
+// known.
+func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
+	s, err := t.planner.survey(ctx)
+	if err != nil {
+		return report.Error, err
+	}
+	rollOut := func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+		return t.newRollout(t.newGroup(p, g, s.templates)).run(ctx, s.at)
+	}
+	return t.each(ctx, s.groups, t.cfg.Parallel, rollOut), nil
+}
+
+// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns the
+// worst outcome.
+func (t *Trigger) each(
+	ctx context.Context, groups []refresh.Group, parallel int,
+	do func(context.Context, groupProgress, refresh.Group) ending,
+) report.Outcome {
+	if t.cfg.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t.cfg.Timeout, errTimeout)
+		defer cancel()
+	}
+	all := newProgress(groups, t.cfg.Mode, t.reporter, t.planner.policy.nodes)
+	stop := all.start(context.WithoutCancel(ctx))
+	var work errgroup.Group
+	work.SetLimit(cmp.Or(parallel, -1))
+	var failed atomic.Bool
+	for i, g := range groups {
+		p := groupProgress{all, i}
+		work.Go(func() error {
+			end := skipped(ctx, t.cfg.FailFast && failed.Load())
+			if end.outcome == "" {
+				end = do(ctx, p, g)
+			}
+			if end.outcome.ExitCode() != 0 {
+				failed.Store(true)
+			}
+			p.end(end)
+			return nil
+		})
+	}
+	_ = work.Wait()
+	stop()
+	return report.Worst(all.close().Groups)
+}
+
+// skipped is the ending of a group that is not started any more; without an outcome if it is.
+func skipped(ctx context.Context, otherFailed bool) ending {
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return ending{report.TimedOut, "not started: " + errTimeout.Error() + "; run the same command again to " +
+			"continue"}
+	case ctx.Err() != nil:
+		return ending{report.Interrupted, "not started"}
+	case otherFailed:
+		return ending{report.Skipped, "not started, because another group failed (--fail-fast)"}
+	default:
+		return ending{}
+	}
+}
+
+func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.Templates) *group {
+	s := &state{policy: t.planner.policy, templates: templates, began: time.Now()}
+	s.update(g)
+	return &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p}
+}
+
+func (t *Trigger) newRollout(g *group) *rollout {
+	var by replacer = newBatches(g, t.writer)
+	if t.cfg.Mode == refresh.ModeRefresh {
+		by = &instanceRefresh{group: g, aws: t.writer}
+	}
+	h := holds{&suspension{g, t.writer}, &taints{group: g, tainter: t.tainter}}
+	return &rollout{group: g, replacer: by, holds: h, cleanup: cleanup{g, by, h}}
+}

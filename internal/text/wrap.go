@@ -1,4 +1,4 @@
-// Package text splits lists and wraps lines.
+// Package text splits lists, wraps lines, and writes numbers of things as sentences have them.
 package text
 
 import "strings"

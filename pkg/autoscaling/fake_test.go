@@ -35,11 +35,12 @@ var (
 	errNotActive = &smithy.GenericAPIError{
 		Code: "ValidationError", Message: "No active Lifecycle Action found with token " + token,
 	}
-	errNoHook    = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
-	errThrottled = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
-	errDenied    = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
-	errDropped   = errors.New("connection reset by peer")
-	errStop      = errors.New("the process is asked to stop")
+	errNoHook     = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
+	errNoInstance = &smithy.GenericAPIError{Code: "ValidationError", Message: "Instance Id not found - No managed instance found"}
+	errThrottled  = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
+	errDenied     = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
+	errDropped    = errors.New("connection reset by peer")
+	errStop       = errors.New("the process is asked to stop")
 )
 
 // fakeAPI is Auto Scaling as each test wants it, in the time of the bubble that it was made in. What is not set
@@ -57,6 +58,8 @@ type fakeAPI struct {
 	refreshes func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error)
 
 	mu     sync.Mutex
+	beats  int                        // that were reported
+	fails  []string                   // that were reported
 	calls  map[string][]time.Duration // since the start
 	asked  [][]string                 // the instances of each description
 	tokens []string                   // of each completion; "" without one
@@ -204,37 +207,36 @@ func twoHooks(context.Context, int) ([]types.LifecycleHook, error) {
 	}, nil
 }
 
-// watcher remembers what Hooks told of.
-type watcher struct {
-	mu    sync.Mutex
-	beats int
-	fails []string
+// HeartbeatSent and AutoScalingFailed record what Hooks reports.
+func (f *fakeAPI) HeartbeatSent(Action) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beats++
 }
 
-func (w *watcher) HeartbeatSent(Action) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.beats++
+func (f *fakeAPI) AutoScalingFailed(operation string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fails = append(f.fails, fmt.Sprintf("%s: %v", operation, err))
 }
 
-func (w *watcher) AutoScalingFailed(operation string, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fails = append(w.fails, fmt.Sprintf("%s: %v", operation, err))
+func newHooks(api API, observer Observer) *Hooks {
+	return New(api, Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second}, queueURL, observer)
 }
 
-func newHooks(api API) (*Hooks, *watcher) {
-	w := &watcher{}
-	return New(api, Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second}, queueURL, w), w
-}
-
-// bubble runs a test in virtual time. A call that is shared may outlive who asked for it, by its timeout.
-func bubble(t *testing.T, test func(t *testing.T)) {
+// bubble runs a test of Hooks over a fake Auto Scaling in virtual time. A shared call may outlive its caller by its
+// timeout.
+func bubble(t *testing.T, test func(t *testing.T, f *fakeAPI, h *Hooks)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		defer time.Sleep(callTimeout)
-		test(t)
+		f := newAPI()
+		test(t, f, newHooks(f, f))
 	})
+}
+
+func inBubble(test func(t *testing.T, f *fakeAPI, h *Hooks)) func(t *testing.T) {
+	return func(t *testing.T) { bubble(t, test) }
 }
 
 // waits is work that takes a while, unless its context ends.

@@ -1,5 +1,6 @@
-// Package cluster says what Kubernetes knows of instances: their nodes, what is left to move on them and what
-// holds it up. A View only reads; only a Tainter writes. Kubernetes types stop here.
+// Package cluster reads what the trigger needs from Kubernetes: the nodes of instances, the pods to be
+// evicted from them, and the budgets that block this. A View only reads, and only a Tainter writes.
+// Kubernetes types stop here.
 package cluster
 
 import (
@@ -23,40 +24,40 @@ type Node struct {
 	UID     string            `json:"-"`
 	Ready   bool              `json:"ready"`
 	Labels  map[string]string `json:"-"`
-	Marked  bool              `json:"marked,omitempty"`  // The agent has marked it: it is going away.
-	Tainted bool              `json:"tainted,omitempty"` // It bears OutdatedTaint.
-	Drain   *Drain            `json:"drain,omitempty"`   // What its condition tells of its drain, or nil.
+	Marked  bool              `json:"marked,omitempty"`  // The agent has marked it: it is being terminated.
+	Tainted bool              `json:"tainted,omitempty"` // It has OutdatedTaint.
+	Drain   *Drain            `json:"drain,omitempty"`   // From its condition; nil if it has none.
 }
 
-// Drain is how far the drain of a node is, from the Node condition node-drainer.io/Drained.
+// Drain is the progress of a drain, from the Node condition node-drainer.io/Drained.
 type Drain struct {
 	Done    bool      `json:"done"`    // The condition is True.
 	Reason  string    `json:"reason"`  // One word.
-	Message string    `json:"message"` // How many pods are left, and what holds them up.
+	Message string    `json:"message"` // How many pods are left, and what blocks them.
 	Since   time.Time `json:"since"`
 }
 
-// Load is what runs on a node, for a plan.
+// Load is what runs on a node.
 type Load struct {
-	Pods         int           `json:"pods"`               // That a drain would move: no DaemonSet, mirror or finished pods.
+	Pods         int           `json:"pods"`               // Those that a drain would evict: no DaemonSet, mirror or finished pods.
 	Blocking     []string      `json:"blocking,omitempty"` // namespace/name of budgets that allow no disruption of a pod there.
 	LongestGrace time.Duration `json:"-"`
 }
 
-// View is a picture of the nodes that keeps itself up to date by a watch. Make it with New, and Run it.
+// View is a cache of the nodes that a watch keeps up to date. Make it with New, and Run it.
 type View struct {
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
-	synced   chan struct{} // Closed when every Node has been seen once.
+	synced   chan struct{} // Closed when the Nodes have been listed.
 
-	mu   sync.Mutex
-	lost error // The latest failure of the watch.
+	mu       sync.Mutex
+	watchErr error // The latest failure of the watch.
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
 const byInstance = "instance"
 
-// New returns a View. Run must be called before it is asked.
+// New returns a View. It is empty until Run is called.
 func New(client kubernetes.Interface) *View {
 	return &View{
 		client: client, synced: make(chan struct{}),
@@ -64,9 +65,9 @@ func New(client kubernetes.Interface) *View {
 	}
 }
 
-// Run watches the nodes until ctx ends. It returns an error if they cannot be listed at all within the
-// timeout: no access. The watch itself is tried again for as long as it takes; only that it is forbidden is
-// an error at any time. It must be called once.
+// Run watches the nodes until ctx ends. It returns an error if they cannot be listed within the timeout.
+// After that it retries a watch that fails, and returns an error only if the watch is forbidden. It must be
+// called once.
 func (v *View) Run(ctx context.Context, timeout time.Duration) error {
 	err := v.watch(ctx, timeout)
 	if ctx.Err() != nil {
@@ -87,42 +88,43 @@ func (v *View) watch(ctx context.Context, timeout time.Duration) error {
 	var running sync.WaitGroup
 	running.Go(func() { v.informer.RunWithContext(ctx) })
 	defer running.Wait()
-	if !v.sync(ctx, timeout) {
-		stop(fmt.Errorf("the nodes cannot be listed within %v: %w", timeout, v.failure()))
+	if !v.waitForSync(ctx, timeout) {
+		stop(fmt.Errorf("list nodes within %v: %w", timeout, v.failure()))
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// probe lists one Node: whether the API server answers, and allows that, is known at once.
+// probe lists one Node, to find out at once whether the API server answers and allows that.
 func (v *View) probe(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, err := v.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server does not allow to list nodes: %w", err)
+		return fmt.Errorf("list nodes (check the ClusterRole of the trigger): %w", err)
 	case err != nil:
-		return fmt.Errorf("the nodes cannot be listed within %v: %w", timeout, err)
+		return fmt.Errorf("list nodes within %v: %w", timeout, err)
 	}
 	return nil
 }
 
-// prepare sets the informer up. A watch that is forbidden ends it all: the picture would get old.
+// prepare configures the informer. A forbidden watch ends Run, because the cache would become outdated.
 func (v *View) prepare(stop context.CancelCauseFunc) error {
 	return errors.Join(v.informer.SetTransform(strip), v.informer.SetWatchErrorHandlerWithContext(
 		func(_ context.Context, _ *cache.Reflector, err error) {
 			v.mu.Lock()
-			v.lost = err
+			v.watchErr = err
 			v.mu.Unlock()
 			if apierrors.IsForbidden(err) {
-				stop(fmt.Errorf("the API server does not allow to watch nodes: %w", err))
+				stop(fmt.Errorf("watch nodes (check the ClusterRole of the trigger): %w", err))
 			}
 		}))
 }
 
-// sync waits until every Node has been seen. It is false if the time is over, or ctx.
-func (v *View) sync(ctx context.Context, timeout time.Duration) bool {
+// waitForSync waits until the Nodes have been listed. It returns false if the timeout passes or ctx ends
+// first.
+func (v *View) waitForSync(ctx context.Context, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if !cache.WaitFor(ctx, "", v.informer.HasSyncedChecker()) {
@@ -135,16 +137,16 @@ func (v *View) sync(ctx context.Context, timeout time.Duration) bool {
 func (v *View) failure() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost == nil {
+	if v.watchErr == nil {
 		return errors.New("the API server does not answer")
 	}
-	return v.lost
+	return v.watchErr
 }
 
-// Synced returns a channel that is closed when every Node has been seen once: before, Node knows none.
+// Synced returns a channel that is closed when the Nodes have been listed. Until then Node finds none.
 func (v *View) Synced() <-chan struct{} { return v.synced }
 
-// Node returns the Node of an instance. It asks no API.
+// Node returns the Node of an instance, from the cache.
 func (v *View) Node(instanceID string) (Node, bool) {
 	objs, err := v.informer.GetIndexer().ByIndex(byInstance, instanceID)
 	if err != nil {
@@ -159,7 +161,7 @@ func (v *View) Node(instanceID string) (Node, bool) {
 	return best, best.Name != ""
 }
 
-// InstanceOf returns the instance that a node runs on, or empty if that is not known. It asks no API.
+// InstanceOf returns the instance that a node runs on, from the cache, or empty if that is not known.
 func (v *View) InstanceOf(node string) string {
 	obj, _, err := v.informer.GetStore().GetByKey(node)
 	if n, ok := obj.(*corev1.Node); ok && err == nil {
@@ -168,8 +170,8 @@ func (v *View) InstanceOf(node string) string {
 	return ""
 }
 
-// Self returns the name of the node that this process runs on, if it is a pod: from the pod's name and
-// namespace. Empty if that is not known.
+// Self returns the name of the node that the named pod runs on, which is the one of this process. It returns
+// empty if there is no such pod.
 func (v *View) Self(ctx context.Context, namespace, pod string) (string, error) {
 	if namespace == "" || pod == "" {
 		return "", nil
@@ -181,7 +183,7 @@ func (v *View) Self(ctx context.Context, namespace, pod string) (string, error) 
 	case apierrors.IsNotFound(err):
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("read the own pod %s/%s: %w", namespace, pod, err)
+		return "", fmt.Errorf("read pod %s/%s, which runs this process: %w", namespace, pod, err)
 	}
 	return own.Spec.NodeName, nil
 }

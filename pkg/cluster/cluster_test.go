@@ -66,11 +66,11 @@ func TestToNode(t *testing.T) {
 		{"ready", node("a", ready), Node{Name: "a", Ready: true}},
 		{"unknown is not ready", node("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), Node{Name: "a"}},
 		{"tainted as outdated", node("a", tainted(OutdatedTaint)), Node{Name: "a", Tainted: true}},
-		{"of an identity", node("a", func(n *corev1.Node) { n.UID = "u" }), Node{Name: "a", UID: "u"}},
+		{"with a UID", node("a", func(n *corev1.Node) { n.UID = "u" }), Node{Name: "a", UID: "u"}},
 		{"another condition", node("a", condition(corev1.NodeDiskPressure, corev1.ConditionTrue)), Node{Name: "a"}},
 		{"with labels", node("a", func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), Node{Name: "a", Labels: map[string]string{"x": "y"}}},
 		{"tainted by the agent", node("a", tainted("node-drainer.io/terminating")), Node{Name: "a", Marked: true}},
-		{"tainted by somebody", node("a", tainted("other")), Node{Name: "a"}},
+		{"tainted by another controller", node("a", tainted("other")), Node{Name: "a"}},
 		{
 			"marked with a taint of another key",
 			node("a", func(n *corev1.Node) { n.Annotations = map[string]string{"node-drainer.io/termination": "{}"} }),
@@ -117,9 +117,9 @@ func TestOr(t *testing.T) {
 		want string
 	}{
 		{"the only one", a, Node{}, "a"},
-		{"the one that is ready", a, up, "z"},
-		{"whatever the order", up, a, "z"},
-		{"else always the same", b, a, "a"},
+		{"the ready one", a, up, "z"},
+		{"the ready one, in the other order", up, a, "z"},
+		{"the first by name", b, a, "a"},
 	} {
 		if got := tt.x.or(tt.y).Name; got != tt.want {
 			t.Errorf("%s: got %s", tt.name, got)
@@ -135,7 +135,7 @@ func run(t *testing.T, client *fake.Clientset, test func(ctx context.Context, v 
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := v.Run(ctx, 30*time.Second); err != nil {
-			t.Errorf("the view ends with %v", err)
+			t.Errorf("Run returned %v", err)
 		}
 	})
 	defer wg.Wait()
@@ -143,7 +143,7 @@ func run(t *testing.T, client *fake.Clientset, test func(ctx context.Context, v 
 	select {
 	case <-v.Synced():
 	case <-ctx.Done():
-		t.Fatal("the view has never seen the nodes")
+		t.Fatal("the nodes were not listed")
 	}
 	test(ctx, v)
 }
@@ -160,7 +160,7 @@ func keepsUpToDate(t *testing.T) {
 			t.Errorf("the node is %+v, %v, on %s", n, ok, v.InstanceOf("a"))
 		}
 		if _, ok := v.Node("i-other"); ok || v.InstanceOf("fargate") != "" || v.InstanceOf("other") != "" {
-			t.Error("a node that is not there is found")
+			t.Error("an unknown node is found")
 		}
 		for _, tt := range []struct {
 			name   string
@@ -173,12 +173,12 @@ func keepsUpToDate(t *testing.T) {
 				return err
 			}, Node{Name: "a", Ready: true, Marked: true}, true},
 			{
-				"gone",
+				"deleted",
 				func() error { return client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}) },
 				Node{},
 				false,
 			},
-			{"come anew", func() error {
+			{"created again", func() error {
 				_, err := client.CoreV1().Nodes().Create(ctx, node("b"), metav1.CreateOptions{})
 				return err
 			}, Node{Name: "b"}, true},
@@ -194,7 +194,7 @@ func keepsUpToDate(t *testing.T) {
 	})
 }
 
-// refuse has calls of the verb on the resource fail.
+// refuse makes calls of the verb on the resource fail.
 func refuse(client *fake.Clientset, verb, resource string, err error) {
 	client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
@@ -211,13 +211,13 @@ func TestRunWithoutAccess(t *testing.T) {
 			c := fake.NewClientset()
 			refuse(c, "list", "nodes", apierrors.NewForbidden(nodes, "", errors.New("no role")))
 			return c
-		}, "does not allow to list nodes"},
-		{"who asks is not known", func() *fake.Clientset {
+		}, "list nodes (check"},
+		{"the token has expired", func() *fake.Clientset {
 			c := fake.NewClientset()
 			refuse(c, "list", "nodes", apierrors.NewUnauthorized("token expired"))
 			return c
 		}, "token expired"},
-		{"nobody is there", func() *fake.Clientset {
+		{"the API server is unreachable", func() *fake.Clientset {
 			c := fake.NewClientset()
 			refuse(c, "list", "nodes", errors.New("connection refused"))
 			return c
@@ -226,18 +226,18 @@ func TestRunWithoutAccess(t *testing.T) {
 			c := fake.NewClientset()
 			c.PrependWatchReactor("nodes", clienttesting.DefaultWatchReactor(nil, apierrors.NewForbidden(nodes, "", errors.New("no role"))))
 			return c
-		}, "does not allow to watch nodes"},
-		{"the first answer is the last", func() *fake.Clientset {
-			c, asked := fake.NewClientset(), false
+		}, "watch nodes (check"},
+		{"the API server becomes unreachable", func() *fake.Clientset {
+			c, listed := fake.NewClientset(), false
 			c.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-				if asked {
+				if listed {
 					return true, nil, errors.New("connection refused")
 				}
-				asked = true
+				listed = true
 				return false, nil, nil
 			})
 			return c
-		}, "cannot be listed within 5s: "},
+		}, "list nodes within 5s: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -272,7 +272,7 @@ func TestSelf(t *testing.T) {
 	v := New(fake.NewClientset(own))
 	for _, tt := range []struct{ name, namespace, pod, want string }{
 		{"a pod", "ci", "job", "a"},
-		{"no pod of this cluster", "ci", "other", ""},
+		{"a pod of another cluster", "ci", "other", ""},
 		{"no pod", "", "", ""},
 	} {
 		if got, err := v.Self(t.Context(), tt.namespace, tt.pod); err != nil || got != tt.want {
@@ -315,7 +315,7 @@ func deleted(p *corev1.Pod) {
 	p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"example.com/wait"}
 }
 
-func waits(seconds int64) func(*corev1.Pod) {
+func gracePeriod(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
@@ -330,10 +330,10 @@ func pdb(name, app string, allowed, expected int32) *policyv1.PodDisruptionBudge
 
 func TestLoads(t *testing.T) {
 	t.Parallel()
-	lenient := pdb("lenient", "web", 0, 2)
-	lenient.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
-	elsewhere := pdb("web", "web", 0, 2)
-	elsewhere.Namespace = "other"
+	unhealthyAllowed := pdb("unhealthyAllowed", "web", 0, 2)
+	unhealthyAllowed.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
+	otherNamespace := pdb("web", "web", 0, 2)
+	otherNamespace.Namespace = "other"
 	half := 30 * time.Second
 	for _, tt := range []struct {
 		name string
@@ -349,17 +349,17 @@ func TestLoads(t *testing.T) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		})}, Load{}},
 		{"finished pods", []runtime.Object{pod("p", "a", "web", phase(corev1.PodSucceeded)), pod("q", "a", "web", phase(corev1.PodFailed))}, Load{}},
-		{"the longest grace", []runtime.Object{pod("p", "a", "web", waits(600)), pod("q", "a", "web", waits(0)), pod("r", "a", "web", owned("DaemonSet"), waits(900))}, Load{Pods: 2, LongestGrace: 10 * time.Minute}},
+		{"the longest grace period", []runtime.Object{pod("p", "a", "web", gracePeriod(600)), pod("q", "a", "web", gracePeriod(0)), pod("r", "a", "web", owned("DaemonSet"), gracePeriod(900))}, Load{Pods: 2, LongestGrace: 10 * time.Minute}},
 		{"a budget that allows nothing, once", []runtime.Object{pod("p", "a", "web"), pod("q", "a", "web"), pdb("web", "web", 0, 2)}, Load{Pods: 2, Blocking: []string{"shop/web"}, LongestGrace: half}},
 		{"budgets in order", []runtime.Object{pod("p", "a", "web"), pdb("y", "web", 0, 2), pdb("x", "web", 0, 2)}, Load{Pods: 1, Blocking: []string{"shop/x", "shop/y"}, LongestGrace: half}},
 		{"a budget that allows one", []runtime.Object{pod("p", "a", "web"), pdb("web", "web", 1, 2)}, Load{Pods: 1, LongestGrace: half}},
 		{"a budget that expects no pods", []runtime.Object{pod("p", "a", "web"), pdb("web", "web", 0, 0)}, Load{Pods: 1, LongestGrace: half}},
 		{"a budget of other pods", []runtime.Object{pod("p", "a", "web"), pdb("db", "db", 0, 2)}, Load{Pods: 1, LongestGrace: half}},
-		{"a budget of another namespace", []runtime.Object{pod("p", "a", "web"), elsewhere}, Load{Pods: 1, LongestGrace: half}},
+		{"a budget of another namespace", []runtime.Object{pod("p", "a", "web"), otherNamespace}, Load{Pods: 1, LongestGrace: half}},
 		{"a pod that is not ready", []runtime.Object{pod("p", "a", "web", unready), pdb("web", "web", 0, 2)}, Load{Pods: 1, Blocking: []string{"shop/web"}, LongestGrace: half}},
-		{"one of a budget that lets go of those", []runtime.Object{pod("p", "a", "web", unready), lenient}, Load{Pods: 1, LongestGrace: half}},
-		{"a ready one of it", []runtime.Object{pod("p", "a", "web"), lenient}, Load{Pods: 1, Blocking: []string{"shop/lenient"}, LongestGrace: half}},
-		{"pods that budgets do not hold", []runtime.Object{pod("p", "a", "web", phase(corev1.PodPending)), pod("q", "a", "web", deleted), pdb("web", "web", 0, 2)}, Load{Pods: 2, LongestGrace: half}},
+		{"a pod that is not ready, of a budget that allows its eviction", []runtime.Object{pod("p", "a", "web", unready), unhealthyAllowed}, Load{Pods: 1, LongestGrace: half}},
+		{"a ready pod of such a budget", []runtime.Object{pod("p", "a", "web"), unhealthyAllowed}, Load{Pods: 1, Blocking: []string{"shop/unhealthyAllowed"}, LongestGrace: half}},
+		{"a pending and a deleted pod", []runtime.Object{pod("p", "a", "web", phase(corev1.PodPending)), pod("q", "a", "web", deleted), pdb("web", "web", 0, 2)}, Load{Pods: 2, LongestGrace: half}},
 	} {
 		got, err := New(fake.NewClientset(tt.objs...)).Loads(t.Context(), []string{"a"})
 		if err != nil || !reflect.DeepEqual(got, map[string]Load{"a": tt.want}) {
@@ -368,7 +368,7 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestLoadsCalls: few nodes are asked about one by one, many by one list, page by page.
+// TestLoadsCalls: the pods of few nodes are listed node by node, those of many together, page by page.
 func TestLoadsCalls(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -385,20 +385,20 @@ func TestLoadsCalls(t *testing.T) {
 			nodes = append(nodes, fmt.Sprint("n", i))
 		}
 		client := fake.NewClientset()
-		var asked []string
+		var selectors []string
 		client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { // Under the client's lock.
 			selector := a.(clienttesting.ListAction).GetListRestrictions().Fields.String()
-			asked = append(asked, selector)
-			list := &corev1.PodList{Items: []corev1.Pod{*pod(fmt.Sprint("p", len(asked)), "n0", "web")}}
-			if selector == "" && len(asked) == 1 {
+			selectors = append(selectors, selector)
+			list := &corev1.PodList{Items: []corev1.Pod{*pod(fmt.Sprint("p", len(selectors)), "n0", "web")}}
+			if selector == "" && len(selectors) == 1 {
 				list.Continue = "more"
 			}
 			return true, list, nil
 		})
 		got, err := New(client).Loads(t.Context(), nodes)
-		slices.Sort(asked)
-		if err != nil || !slices.Equal(asked, tt.want) || len(got) != tt.nodes || tt.nodes > 0 && got["n0"].Pods != 2 {
-			t.Errorf("%s: asked %v, got %v, %v", tt.name, asked, slices.Collect(maps.Keys(got)), err)
+		slices.Sort(selectors)
+		if err != nil || !slices.Equal(selectors, tt.want) || len(got) != tt.nodes || tt.nodes > 0 && got["n0"].Pods != 2 {
+			t.Errorf("%s: selectors %q, got %v, %v", tt.name, selectors, slices.Collect(maps.Keys(got)), err)
 		}
 	}
 }
@@ -409,7 +409,7 @@ func TestLoadsFail(t *testing.T) {
 		client := fake.NewClientset()
 		refuse(client, "list", resource, errors.New("forbidden"))
 		if _, err := New(client).Loads(t.Context(), []string{"a"}); err == nil || !strings.Contains(strings.ToLower(err.Error()), "list "+resource) {
-			t.Errorf("%s may not be listed: %v", resource, err)
+			t.Errorf("%s cannot be listed: %v", resource, err)
 		}
 	}
 }

@@ -14,40 +14,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/kubectl/pkg/util/podutils"
 )
 
 const (
 	// callTimeout bounds one call to the API server.
 	callTimeout = 30 * time.Second
-	// page is how many objects one call lists.
-	page = 500
-	// fewNodes is up to how many nodes each is asked about alone; of more, all pods of the cluster are listed.
-	fewNodes = 32
-	// listsAtOnce is how many lists run side by side.
-	listsAtOnce = 8
-	// defaultGrace is the grace of a pod that names none.
+	// pageSize is how many objects one call lists.
+	pageSize = 500
+	// maxNodeLists is the most nodes whose pods are listed node by node. For more, all pods of the cluster are.
+	maxNodeLists = 32
+	// parallelLists bounds the lists that run concurrently.
+	parallelLists = 8
+	// defaultGrace is the termination grace period of a pod that sets none.
 	defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 )
 
-// Loads asks what runs on the nodes: by the node's name. A node of which nothing is found has a zero Load.
+// Loads returns what runs on the nodes, by the node's name. A node without pods has a zero Load.
 func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, error) {
 	if len(nodes) == 0 {
 		return map[string]Load{}, nil
 	}
-	budgets, err := v.blocking(ctx)
+	budgets, err := v.blockingBudgets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := newCensus(nodes, budgets)
+	c := newCounter(nodes, budgets)
 	selectors := []fields.Selector{fields.Everything()}
-	if len(c.loads) <= fewNodes {
+	if len(c.loads) <= maxNodeLists {
 		selectors = nil
 		for name := range c.loads {
 			selectors = append(selectors, fields.OneTermEqualSelector("spec.nodeName", name))
 		}
 	}
 	lists, ctx := errgroup.WithContext(ctx)
-	lists.SetLimit(listsAtOnce)
+	lists.SetLimit(parallelLists)
 	for _, selector := range selectors {
 		lists.Go(func() error { return v.count(ctx, selector, c) })
 	}
@@ -57,9 +58,9 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 	return c.result(), nil
 }
 
-// count lists the pods of the selector page by page, and keeps none of them.
-func (v *View) count(ctx context.Context, selector fields.Selector, c *census) error {
-	options := metav1.ListOptions{FieldSelector: selector.String(), Limit: page}
+// count counts the pods of the selector page by page, without keeping them.
+func (v *View) count(ctx context.Context, selector fields.Selector, c *counter) error {
+	options := metav1.ListOptions{FieldSelector: selector.String(), Limit: pageSize}
 	for {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		pods, err := v.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
@@ -78,15 +79,16 @@ func (v *View) count(ctx context.Context, selector fields.Selector, c *census) e
 
 // budget is a PodDisruptionBudget that allows no disruption now.
 type budget struct {
-	name    string
-	selects labels.Selector
-	lenient bool // It lets go of pods that are not Ready.
+	name             string
+	selects          labels.Selector
+	unhealthyAllowed bool // It allows the eviction of pods that are not Ready.
 }
 
-// blocking lists the budgets that allow nothing, by namespace. One that expects no pods blocks none.
-func (v *View) blocking(ctx context.Context) (map[string][]budget, error) {
+// blockingBudgets lists the budgets that allow no disruption, by namespace. One that expects no pods blocks
+// none.
+func (v *View) blockingBudgets(ctx context.Context) (map[string][]budget, error) {
 	found := map[string][]budget{}
-	options := metav1.ListOptions{Limit: page}
+	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		list, err := v.client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, options)
@@ -113,29 +115,23 @@ func toBudget(p *policyv1.PodDisruptionBudget) (budget, bool) {
 	policy := p.Spec.UnhealthyPodEvictionPolicy
 	return budget{
 		name: p.Namespace + "/" + p.Name, selects: selects,
-		lenient: policy != nil && *policy == policyv1.AlwaysAllow,
+		unhealthyAllowed: policy != nil && *policy == policyv1.AlwaysAllow,
 	}, true
 }
 
-// holds tells whether the budget keeps the pod on its node. One that waits to be started, or that ends
-// already, is evicted whatever its budgets (k8s.io/kubernetes/pkg/registry/core/pod/storage: canIgnorePDB).
-func (b budget) holds(p *corev1.Pod) bool {
+// blocks reports whether the budget blocks the eviction of the pod. The API server ignores the budgets of a
+// pod that is pending or being deleted (k8s.io/kubernetes/pkg/registry/core/pod/storage: canIgnorePDB).
+func (b budget) blocks(p *corev1.Pod) bool {
 	switch {
-	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil, b.lenient && !isReady(p):
+	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil, b.unhealthyAllowed && !podutils.IsPodReady(p):
 		return false
 	}
 	return b.selects.Matches(labels.Set(p.Labels))
 }
 
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// moves tells whether a drain would move the pod: mirror pods are the kubelet's own, finished ones do nothing
-// any more, and those of DaemonSets would come back.
-func moves(p *corev1.Pod) bool {
+// isEvictable reports whether a drain would evict the pod: not mirror pods, which the kubelet manages,
+// finished pods, which do nothing any more, and those of DaemonSets, which are created again at once.
+func isEvictable(p *corev1.Pod) bool {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
@@ -153,39 +149,39 @@ func grace(p *corev1.Pod) time.Duration {
 	return defaultGrace
 }
 
-// census counts pods by their node. Several may add to it.
-type census struct {
+// counter counts pods by their node. It may be used concurrently.
+type counter struct {
 	budgets map[string][]budget
 
 	mu    sync.Mutex
 	loads map[string]*Load
 }
 
-func newCensus(nodes []string, budgets map[string][]budget) *census {
-	c := &census{budgets: budgets, loads: map[string]*Load{}}
+func newCounter(nodes []string, budgets map[string][]budget) *counter {
+	c := &counter{budgets: budgets, loads: map[string]*Load{}}
 	for _, name := range nodes {
 		c.loads[name] = &Load{}
 	}
 	return c
 }
 
-func (c *census) add(p *corev1.Pod) {
+func (c *counter) add(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	load := c.loads[p.Spec.NodeName]
-	if load == nil || !moves(p) {
+	if load == nil || !isEvictable(p) {
 		return
 	}
 	load.Pods++
 	load.LongestGrace = max(load.LongestGrace, grace(p))
 	for _, b := range c.budgets[p.Namespace] {
-		if b.holds(p) && !slices.Contains(load.Blocking, b.name) {
+		if b.blocks(p) && !slices.Contains(load.Blocking, b.name) {
 			load.Blocking = append(load.Blocking, b.name)
 		}
 	}
 }
 
-func (c *census) result() map[string]Load {
+func (c *counter) result() map[string]Load {
 	out := make(map[string]Load, len(c.loads))
 	for name, load := range c.loads {
 		slices.SortFunc(load.Blocking, cmp.Compare[string])

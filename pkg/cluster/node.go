@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the agent puts on a Node that is going away: see pkg/node. The taint's key may be configured to be
-// another, the annotation's may not.
+// What the agent writes to a Node that is being terminated: see pkg/node. The taint's key may be configured,
+// but not the annotation's.
 const (
 	taintKey       = "node-drainer.io/terminating"
 	markAnnotation = "node-drainer.io/termination"
@@ -40,8 +40,8 @@ func marked(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintKey })
 }
 
-// or returns which of two Nodes of one instance to believe in. An instance that has registered anew under
-// another name leaves a Node behind that nobody speaks for.
+// or returns the current one of two Nodes of one instance. An instance that registers again under another
+// name leaves a Node that no kubelet updates any more.
 func (n Node) or(other Node) Node {
 	if other.Name == "" || n.Ready && !other.Ready || n.Ready == other.Ready && n.Name < other.Name {
 		return n
@@ -52,7 +52,7 @@ func (n Node) or(other Node) Node {
 func instanceIndex(obj any) ([]string, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {
-		return nil, fmt.Errorf("%T is no Node", obj)
+		return nil, fmt.Errorf("index a %T: not a Node", obj)
 	}
 	if id := instanceOf(n); id != "" {
 		return []string{id}, nil
@@ -61,7 +61,7 @@ func instanceIndex(obj any) ([]string, error) {
 }
 
 // instanceOf returns the EC2 instance id in the Node's provider id, which the AWS cloud provider writes as
-// aws:///ZONE/INSTANCE. It is empty for other Nodes, as those of AWS Fargate.
+// aws:///ZONE/INSTANCE. It is empty for other Nodes, such as those of AWS Fargate.
 func instanceOf(n *corev1.Node) string {
 	if !strings.HasPrefix(n.Spec.ProviderID, "aws://") {
 		return ""
@@ -73,11 +73,11 @@ func instanceOf(n *corev1.Node) string {
 	return last
 }
 
-// strip keeps of a Node what this package reads: a cluster of thousands costs little memory.
+// strip keeps the fields of a Node that this package reads, to use little memory in a large cluster.
 func strip(obj any) (any, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {
-		return obj, nil // The tombstone of a deletion.
+		return obj, nil // A cache.DeletedFinalStateUnknown.
 	}
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

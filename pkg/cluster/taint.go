@@ -14,20 +14,20 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// OutdatedTaint is the key of the taint on nodes that are to be replaced. Its value is empty.
+// OutdatedTaint is the key of the taint on nodes whose instances are to be replaced. Its value is empty.
 const OutdatedTaint = "node-drainer.io/outdated"
 
-// Effect is how strongly new pods are kept off a node. Pods that are on it stay, whatever the effect.
+// Effect is how strongly a node repels new pods. Pods that already run on it stay.
 type Effect string
 
 // The effects.
 const (
 	NoTaint   Effect = "none"
-	SoftTaint Effect = "soft" // PreferNoSchedule: pods come if there is no better place.
+	SoftTaint Effect = "soft" // PreferNoSchedule: pods are scheduled there only if no other node fits.
 	HardTaint Effect = "hard" // NoSchedule: pods that do not tolerate it wait for another node.
 )
 
-// taints are what a node should bear of our key.
+// taints returns the taints with the key OutdatedTaint.
 func (e Effect) taints() []corev1.Taint {
 	switch e {
 	case SoftTaint:
@@ -38,34 +38,34 @@ func (e Effect) taints() []corev1.Taint {
 	return nil
 }
 
-// Tainter puts OutdatedTaint on nodes and takes it off, and changes nothing else. It needs get and patch of
+// Tainter adds OutdatedTaint to nodes and removes it, and changes nothing else. It needs get and patch of
 // nodes.
 type Tainter struct{ client kubernetes.Interface }
 
 // NewTainter returns a Tainter.
 func NewTainter(client kubernetes.Interface) *Tainter { return &Tainter{client} }
 
-// Taint puts the taint on the Node with the effect, in place of one with another effect; NoTaint takes it
-// off. A Node that has it already is not changed, and one that is gone is no error.
+// Taint adds the taint with the effect to the Node, in place of one with another effect; NoTaint removes it.
+// A Node that has it already is not changed, and one that does not exist is no error.
 func (t *Tainter) Taint(ctx context.Context, n Node, e Effect) error {
 	return t.change(ctx, n, e.taints())
 }
 
-// Untaint takes the taint off the Node, whoever put it there. A Node without it is not changed, and one that
-// is gone is no error.
+// Untaint removes the taint from the Node. A Node without it is not changed, and one that does not exist is
+// no error.
 func (t *Tainter) Untaint(ctx context.Context, n Node) error { return t.change(ctx, n, nil) }
 
-// change reads the Node and patches it, again if somebody else has changed it in between.
+// change reads the Node and patches it. It retries if the Node was changed in between.
 func (t *Tainter) change(ctx context.Context, n Node, want []corev1.Taint) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	nodes := t.client.CoreV1().Nodes()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		current, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
-		if err != nil || string(current.UID) != n.UID { // Another machine has got the name.
+		if err != nil || string(current.UID) != n.UID { // A node of the same name has replaced it.
 			return err
 		}
-		patch, err := retaint(current, want)
+		patch, err := taintPatch(current, want)
 		if err != nil || patch == nil {
 			return err
 		}
@@ -78,10 +78,11 @@ func (t *Tainter) change(ctx context.Context, n Node, want []corev1.Taint) error
 	return nil
 }
 
-// retaint is the patch by which the Node bears what is wanted of our key, or nil if it does. The list of
-// taints is replaced as a whole, as the API has no way to name one of them: so the patch is guarded by the
-// version of which the others were read. Source: NodeSpec.Taints is listType=atomic.
-func retaint(n *corev1.Node, want []corev1.Taint) ([]byte, error) {
+// taintPatch returns the patch that gives the Node the wanted taints with the key OutdatedTaint, or nil if it
+// has them. A patch can only replace the list of taints as a whole (NodeSpec.Taints is listType=atomic), so
+// it holds the resourceVersion of the Node that the other taints were read from, and conflicts if one was
+// changed since.
+func taintPatch(n *corev1.Node, want []corev1.Taint) ([]byte, error) {
 	var ours, others []corev1.Taint
 	for _, taint := range n.Spec.Taints {
 		if taint.Key == OutdatedTaint {

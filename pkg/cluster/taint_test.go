@@ -16,8 +16,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// bearing is a Node with more than taints, and these.
-func bearing(taints ...corev1.Taint) *corev1.Node {
+// withTaints returns a Node with these taints, and other fields.
+func withTaints(taints ...corev1.Taint) *corev1.Node {
 	return node("a", ready, func(n *corev1.Node) {
 		n.UID, n.ResourceVersion, n.Labels = "first", "7", map[string]string{"x": "y"}
 		n.Spec.Unschedulable, n.Spec.Taints = true, taints
@@ -33,7 +33,8 @@ func changes(client *fake.Clientset) (verbs []string) {
 	return verbs
 }
 
-// TestTaint: the node has what is asked for, everything else is as it was, and what is so already is not done again.
+// TestTaint: the node has what is asked for, everything else is as it was, and what is so already is not done
+// again.
 func TestTaint(t *testing.T) {
 	t.Parallel()
 	theirs := corev1.Taint{Key: "theirs", Value: "x", Effect: corev1.TaintEffectNoExecute}
@@ -49,20 +50,20 @@ func TestTaint(t *testing.T) {
 		patches int
 	}{
 		{"soft", nil, SoftTaint, taints(soft), 1},
-		{"hard, beside others'", taints(theirs, also), HardTaint, taints(theirs, also, hard), 1},
+		{"hard, beside other taints", taints(theirs, also), HardTaint, taints(theirs, also, hard), 1},
 		{"soft already", taints(theirs, soft), SoftTaint, taints(theirs, soft), 0},
 		{"from soft to hard", taints(soft, theirs), HardTaint, taints(theirs, hard), 1},
-		{"both, which somebody did", taints(soft, hard), SoftTaint, taints(soft), 1},
-		{"off", taints(theirs, soft, also), NoTaint, taints(theirs, also), 1},
-		{"off, and it was the only one", taints(hard), NoTaint, nil, 1},
-		{"off where none is", taints(theirs), NoTaint, taints(theirs), 0},
+		{"from both to soft", taints(soft, hard), SoftTaint, taints(soft), 1},
+		{"removed", taints(theirs, soft, also), NoTaint, taints(theirs, also), 1},
+		{"removed, the only one", taints(hard), NoTaint, nil, 1},
+		{"removed already", taints(theirs), NoTaint, taints(theirs), 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			client := fake.NewClientset(bearing(tt.has...))
-			change := func() error { return NewTainter(client).Taint(t.Context(), toNode(bearing()), tt.effect) }
+			client := fake.NewClientset(withTaints(tt.has...))
+			change := func() error { return NewTainter(client).Taint(t.Context(), toNode(withTaints()), tt.effect) }
 			if tt.effect == NoTaint {
-				change = func() error { return NewTainter(client).Untaint(t.Context(), toNode(bearing())) }
+				change = func() error { return NewTainter(client).Untaint(t.Context(), toNode(withTaints())) }
 			}
 			for range 2 {
 				if err := change(); err != nil {
@@ -76,7 +77,7 @@ func TestTaint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := bearing(tt.want...)
+			want := withTaints(tt.want...)
 			got.ManagedFields = nil
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the node (-want +got):\n%s", diff)
@@ -88,7 +89,7 @@ func TestTaint(t *testing.T) {
 // TestTaintOfAChangingNode: a taint that somebody else puts on at the same moment is not lost.
 func TestTaintOfAChangingNode(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(bearing())
+	client := fake.NewClientset(withTaints())
 	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
 	var guards []string
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) { // Under the client's lock.
@@ -97,14 +98,14 @@ func TestTaintOfAChangingNode(t *testing.T) {
 		if len(guards) > 1 {
 			return false, nil, nil
 		}
-		n := bearing(theirs)
+		n := withTaints(theirs)
 		n.ResourceVersion = "8"
 		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), n, ""); err != nil {
 			t.Error(err)
 		}
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed"))
 	})
-	if err := NewTainter(client).Taint(t.Context(), toNode(bearing()), SoftTaint); err != nil {
+	if err := NewTainter(client).Taint(t.Context(), toNode(withTaints()), SoftTaint); err != nil {
 		t.Fatal(err)
 	}
 	if len(guards) != 2 || !strings.Contains(guards[0], `"resourceVersion":"7"`) || !strings.Contains(guards[1], `"resourceVersion":"8"`) {
@@ -116,31 +117,31 @@ func TestTaintOfAChangingNode(t *testing.T) {
 	}
 }
 
-// TestTaintOfOthers: a node that is gone is no error, and one that has got its name is let alone; what is not allowed is
-// an error.
+// TestTaintOfOthers: a node that is gone is no error, and one that has got its name is let alone; what is not
+// allowed is an error.
 func TestTaintOfOthers(t *testing.T) {
 	t.Parallel()
-	another := bearing()
+	another := withTaints()
 	another.UID = "second"
 	for _, tt := range []struct {
 		name   string
 		client func() *fake.Clientset
 		err    string
 	}{
-		{"gone", func() *fake.Clientset { return fake.NewClientset() }, ""},
-		{"gone in between", func() *fake.Clientset {
-			c := fake.NewClientset(bearing())
+		{"deleted", func() *fake.Clientset { return fake.NewClientset() }, ""},
+		{"deleted in between", func() *fake.Clientset {
+			c := fake.NewClientset(withTaints())
 			refuse(c, "patch", "nodes", apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "a"))
 			return c
 		}, ""},
-		{"another of its name", func() *fake.Clientset { return fake.NewClientset(another) }, ""},
+		{"replaced by another of its name", func() *fake.Clientset { return fake.NewClientset(another) }, ""},
 		{"not allowed", func() *fake.Clientset {
-			c := fake.NewClientset(bearing())
+			c := fake.NewClientset(withTaints())
 			refuse(c, "patch", "nodes", errors.New("forbidden: no role"))
 			return c
 		}, "change the taints of node a: forbidden: no role"},
-		{"changed all the time", func() *fake.Clientset {
-			c := fake.NewClientset(bearing())
+		{"changed again and again", func() *fake.Clientset {
+			c := fake.NewClientset(withTaints())
 			refuse(c, "patch", "nodes", apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed")))
 			return c
 		}, "changed"},
@@ -148,11 +149,11 @@ func TestTaintOfOthers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			client := tt.client()
-			err := NewTainter(client).Taint(t.Context(), toNode(bearing()), HardTaint)
+			err := NewTainter(client).Taint(t.Context(), toNode(withTaints()), HardTaint)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
-			if n := len(changes(client)); tt.name == "another of its name" && n > 0 {
+			if n := len(changes(client)); tt.name == "replaced by another of its name" && n > 0 {
 				t.Errorf("a node of another machine was changed %d times", n)
 			}
 		})

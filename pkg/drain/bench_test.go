@@ -21,7 +21,7 @@ func BenchmarkDecide(b *testing.B) {
 			for i := range 100 {
 				s.Pods = append(s.Pods, pod(fmt.Sprintf("pod-%03d", i), budgeted(fmt.Sprint("x/b-", i%5)), grace(time.Duration(i%5)*time.Minute)))
 			}
-			policy := plain()
+			policy := defaultPolicy()
 			policy.ForceSpacing, policy.StuckAfter = 30*time.Second, 5*time.Minute
 			b.ReportAllocs()
 			for b.Loop() {
@@ -31,50 +31,51 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// idle is a drain that watches nothing.
-func idle(d *Drainer, t Target) *run {
-	return &run{
-		Drainer: d, Target: t, deadline: t.Deadline, began: t.Since, changed: make(chan struct{}, 1),
-		protected: map[string]protection{}, bound: map[string]string{}, seen: map[string]struct{}{},
-		looked: map[string]struct{}{}, waiting: map[string]*patience{}, tries: map[string]Try{}, forced: map[string]struct{}{},
+// unwatchedRun is a drain that does not watch its pods.
+func unwatchedRun(b *testing.B, d *Drainer, t Target) *run {
+	b.Helper()
+	r, err := newRun(d, t)
+	if err != nil {
+		b.Fatal(err)
 	}
+	return r
 }
 
-// BenchmarkPass is a pass of the loop over 100 pods that five of 500 budgets hold: what each wake-up costs.
+// BenchmarkPass is one decision about 100 pods that five of 500 budgets block: the cost of each wake-up.
 func BenchmarkPass(b *testing.B) {
-	l, err := newLedger(fake.NewClientset())
+	l, err := newPDBTracker(fake.NewClientset())
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range 500 {
-		p := pdb(0)
+		p := newPDB(0)
 		p.Name = fmt.Sprint("b-", i)
 		p.Spec.Selector.MatchLabels["app"] = fmt.Sprint("app-", i)
-		l.set(p)
+		l.update(p)
 	}
-	d := &Drainer{client: fake.NewClientset(), cfg: usual, policy: usual.policy(), observer: &tally{}, ledger: l}
-	if d.rules, err = newRules(usual, Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}); err != nil {
+	d := &Drainer{client: fake.NewClientset(), cfg: defaults, policy: defaults.policy(), observer: newRecorder(), pdbs: l}
+	if d.rules, err = newRules(defaults, Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}); err != nil {
 		b.Fatal(err)
 	}
 	now := time.Now()
 	var others []*run
 	for i := range 20 {
-		others = append(others, idle(d, Target{Name: fmt.Sprint("other-", i), Since: now, Deadline: now.Add(time.Hour)}))
+		others = append(others, unwatchedRun(b, d, Target{Name: fmt.Sprint("other-", i), Since: now, Deadline: now.Add(time.Hour)}))
 	}
 	var records []*record
 	for i := range 100 {
-		p := running(fmt.Sprint("pod-", i))
+		p := runningPod(fmt.Sprint("pod-", i))
 		p.Labels["app"] = fmt.Sprint("app-", i%5)
 		records = append(records, d.rules.record(p))
 	}
 	for _, r := range others {
 		r.act(b.Context(), r.decide(b.Context(), records))
 	}
-	r := idle(d, Target{Name: "n", Since: now, Deadline: now.Add(2 * time.Hour)})
+	r := unwatchedRun(b, d, Target{Name: "n", Since: now, Deadline: now.Add(2 * time.Hour)})
 	b.ReportAllocs()
 	for b.Loop() {
 		step := r.decide(b.Context(), records)
 		r.act(b.Context(), step)
-		r.tell(step)
+		r.progress.report(step, r.removals.report().Total)
 	}
 }

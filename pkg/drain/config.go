@@ -12,38 +12,38 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// What becomes of pods that are still on the node when the deadline comes near.
+// The values of Config.AtDeadline.
 const (
-	Delete = "delete" // delete them, with the grace that is left
-	Leave  = "leave"  // let the instance go with them
+	Delete = "delete" // delete pods, with the grace period that is left
+	Leave  = "leave"  // let them end with the instance
 )
 
-// What becomes of pods that lose something when they are evicted.
+// The values of Config.BarePods and Config.EmptyDirPods.
 const (
 	Evict = "evict"
-	Wait  = "wait" // for their end, up to the deadline
+	Wait  = "wait" // for the end of the pod, up to the deadline
 )
 
 // Config is what a user can set, by environment variables that begin with DRAIN_.
 type Config struct {
-	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" help:"Longest time that a drain may take, from the moment the node is taken out of service. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
-	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What becomes of pods that are still on the node when their termination grace period must begin to end by the deadline: delete (with the grace that is left, never below 1s) or leave (the instance goes with them)."`
-	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number begins a tier, and a tier begins when the pods of the tiers before it have gone. PRIORITY=DURATION bounds how long a tier may hold up the next one, as in 0=10m,2000000000."`
+	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" help:"Longest time that a drain may take, from the moment the node is cordoned. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
+	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What the agent does with a pod that is still running when its termination grace period must start to end by the deadline: delete it (with the grace period that is left, never below 1s) or leave it (it ends with the instance)."`
+	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number is the lowest priority of a tier, and a tier starts when the pods of the tiers before it are gone. PRIORITY=DURATION bounds how long a tier may delay the next one, for example 0=10m,2000000000."`
 
-	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Whether pods of a Job are waited for, up to the deadline, instead of evicted."`
-	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that are waited for, up to the deadline, instead of evicted. Empty selects none."`
-	WaitNamespaces string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR hold. Empty is all."`
-	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What becomes of pods that no controller would make anew: evict or wait (for their end, up to the deadline)."`
-	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What becomes of pods with an emptyDir volume on disk, which they lose: evict or wait (for their end, up to the deadline)."`
+	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Wait for pods of a Job to finish, up to the deadline, instead of evicting them."`
+	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that the agent waits for, up to the deadline, instead of evicting them. Empty selects none."`
+	WaitNamespaces string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR apply. Empty selects all."`
+	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that no controller would replace: evict them or wait for them to finish (up to the deadline)."`
+	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that would lose an emptyDir volume on disk: evict them or wait for them to finish (up to the deadline)."`
 
-	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" help:"How far apart pods of one PodDisruptionBudget are deleted when the deadline forces it: the first ones are deleted so much earlier, each when the pods before it have been replaced. Past half of the time of the drain at the earliest."`
-	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" help:"After how long a pod that is not Ready is deleted although its PodDisruptionBudget allows no disruption: it protects a pod that serves nobody. 0s is never (before the deadline)."`
-	StuckAfter     time.Duration `env:"STUCK_AFTER" envDefault:"5m" help:"How long after the end of its grace a pod that is still terminating no longer holds up the drain: only the end of the instance can help it. 0s is never (before the deadline). On a node that is not Ready it is 2s: nobody is there to tell of a pod's end."`
+	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" help:"Time between two deletions of pods of one PodDisruptionBudget before the deadline. The first pods are deleted that much earlier, each when the pods before it have been replaced, but never in the first half of the drain."`
+	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" help:"How long a pod must have been not Ready to be deleted although its PodDisruptionBudget allows no disruption. 0s is never (before the deadline)."`
+	StuckAfter     time.Duration `env:"STUCK_AFTER" envDefault:"5m" help:"How long after the end of its grace period the drain stops waiting for a pod that is still terminating. 0s is never (before the deadline). On a node that is not Ready it is 2s, since no kubelet reports the end of the pod."`
 
 	Settle           time.Duration `env:"SETTLE" envDefault:"5s" help:"Shortest time between the taint and the end of a drain. The scheduler may bind a pod to the node before it sees the taint."`
-	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" help:"Shortest time between the taint and the end of a drain, for load balancers that take long to stop sending to the node. Pods are evicted meanwhile."`
-	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" help:"How long, after the last pod has gone, the drain waits for the volumes of the pods to be detached, so that they can be attached elsewhere. 0s does not wait."`
-	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" help:"How long a pod may wait for its PodDisruptionBudget or its own end before an Event says so. A budget that will never allow a disruption is told of at once."`
+	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" help:"Shortest time between the taint and the end of a drain, for load balancers that are slow to deregister the node. Pods are evicted meanwhile."`
+	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" help:"How long after the end of the last pod the drain waits until the volumes of the pods are detached, so that they can be attached to other nodes. 0s does not wait."`
+	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" help:"How long a pod must have been waiting, for its PodDisruptionBudget or to finish, before an Event reports it. A budget that can never allow a disruption is reported at once."`
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -84,21 +84,21 @@ func upTo(name string, value, most time.Duration) error {
 	if value >= 0 && value <= most {
 		return nil
 	}
-	return fmt.Errorf("%s is %v: must be from 0s to %v", name, value, shortly(most))
+	return fmt.Errorf("%s is %v: must be from 0s to %v", name, value, formatLimit(most))
 }
 
-// shortly writes a whole number of minutes or hours without what is zero.
-func shortly(d time.Duration) string {
+// formatLimit returns 1h instead of 1h0m0s.
+func formatLimit(d time.Duration) string {
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
 
-// Tier is a group of pods that go together.
+// Tier is a group of pods that are evicted together.
 type Tier struct {
-	From  int32         // the lowest priority of its pods; the first tier takes those below it, too
-	Bound time.Duration // how long it may hold up the next one; zero is until its last pod has gone
+	From  int32         // the lowest priority of its pods; the first tier has those below as well
+	Bound time.Duration // how long it may delay the next one; zero is until its last pod is gone
 }
 
-// parseTiers reads PRIORITY or PRIORITY=DURATION, separated by commas, in ascending order.
+// parseTiers parses PRIORITY or PRIORITY=DURATION, separated by commas, in ascending order.
 func parseTiers(s string) ([]Tier, error) {
 	var tiers []Tier
 	for item := range strings.SplitSeq(s, ",") {
@@ -107,7 +107,7 @@ func parseTiers(s string) ([]Tier, error) {
 			return nil, err
 		}
 		if n := len(tiers); n > 0 && t.From <= tiers[n-1].From {
-			return nil, fmt.Errorf("the priorities must ascend: %d comes after %d", t.From, tiers[n-1].From)
+			return nil, fmt.Errorf("priorities must ascend: %d comes after %d", t.From, tiers[n-1].From)
 		}
 		tiers = append(tiers, t)
 	}
@@ -118,7 +118,7 @@ func parseTier(item string) (Tier, error) {
 	priority, bound, bounded := strings.Cut(item, "=")
 	n, err := strconv.ParseInt(priority, 10, 32)
 	if err != nil {
-		return Tier{}, fmt.Errorf("%q is no priority: must be a whole number from %d to %d",
+		return Tier{}, fmt.Errorf("priority %q: must be a whole number from %d to %d",
 			priority, math.MinInt32, math.MaxInt32)
 	}
 	t := Tier{From: int32(n)}
@@ -126,7 +126,20 @@ func parseTier(item string) (Tier, error) {
 		return t, nil
 	}
 	if t.Bound, err = time.ParseDuration(bound); err != nil || t.Bound <= 0 {
-		return Tier{}, fmt.Errorf("%q is no duration: must be positive and have a unit, as 90s or 15m", bound)
+		return Tier{}, fmt.Errorf("duration %q: must be positive and have a unit, for example 90s or 15m", bound)
 	}
 	return t, nil
+}
+
+func (c Config) policy() Policy {
+	p := Policy{
+		Force: c.AtDeadline == Delete, ForceSpacing: c.ForceSpacing, ForceUnhealthy: c.ForceUnhealthy,
+		StuckAfter: c.StuckAfter, Settle: c.Settle, LoadBalancerWait: c.LoadBalancerWait,
+		VolumeTimeout: c.VolumeTimeout,
+	}
+	tiers, _ := parseTiers(c.Tiers) // newRules returns the error
+	for _, t := range tiers {
+		p.Tiers = append(p.Tiers, t.Bound)
+	}
+	return p
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTiers(t *testing.T) {
+func TestParseTiers(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		want       []Tier
@@ -17,18 +17,18 @@ func TestTiers(t *testing.T) {
 		{name: "one", text: "0", want: []Tier{{}}},
 		{name: "the default", text: "0,2000000000,2000001000", want: []Tier{{}, {From: 2_000_000_000}, {From: 2_000_001_000}}},
 		{name: "bounded", text: "0=10m,2000000000", want: []Tier{{Bound: 10 * time.Minute}, {From: 2_000_000_000}}},
-		{name: "below nothing, with spaces", text: " -10 , 0=90s ", want: []Tier{{From: -10}, {Bound: 90 * time.Second}}},
-		{name: "the ends", text: "-2147483648,2147483647", want: []Tier{{From: -2147483648}, {From: 2147483647}}},
-		{name: "nothing", text: "", mistake: `"" is no priority: must be a whole number from -2147483648 to 2147483647`},
-		{name: "a comma too many", text: "0,", mistake: `"" is no priority`},
-		{name: "a word", text: "0,critical", mistake: `"critical" is no priority: must be a whole number`},
-		{name: "too large", text: "2147483648", mistake: `"2147483648" is no priority: must be a whole number from`},
-		{name: "twice the same", text: "0,0", mistake: "the priorities must ascend: 0 comes after 0"},
-		{name: "descending", text: "0,10,5", mistake: "the priorities must ascend: 5 comes after 10"},
-		{name: "a duration without a unit", text: "0=10", mistake: `"10" is no duration: must be positive and have a unit, as 90s or 15m`},
-		{name: "no duration", text: "0=", mistake: `"" is no duration: must be positive`},
-		{name: "a duration of nothing", text: "0=0s", mistake: `"0s" is no duration: must be positive`},
-		{name: "one below it", text: "0=-1m", mistake: `"-1m" is no duration: must be positive`},
+		{name: "negative, with spaces", text: " -10 , 0=90s ", want: []Tier{{From: -10}, {Bound: 90 * time.Second}}},
+		{name: "the extremes", text: "-2147483648,2147483647", want: []Tier{{From: -2147483648}, {From: 2147483647}}},
+		{name: "nothing", text: "", mistake: `priority "": must be a whole number from -2147483648 to 2147483647`},
+		{name: "a comma too many", text: "0,", mistake: `priority ""`},
+		{name: "a word", text: "0,critical", mistake: `priority "critical": must be a whole number`},
+		{name: "too large", text: "2147483648", mistake: `priority "2147483648": must be a whole number from`},
+		{name: "twice the same", text: "0,0", mistake: "priorities must ascend: 0 comes after 0"},
+		{name: "descending", text: "0,10,5", mistake: "priorities must ascend: 5 comes after 10"},
+		{name: "a duration without a unit", text: "0=10", mistake: `duration "10": must be positive and have a unit, for example 90s or 15m`},
+		{name: "no duration", text: "0=", mistake: `duration "": must be positive`},
+		{name: "a zero duration", text: "0=0s", mistake: `duration "0s": must be positive`},
+		{name: "a negative duration", text: "0=-1m", mistake: `duration "-1m": must be positive`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseTiers(tt.text)
@@ -48,16 +48,16 @@ func TestValidate(t *testing.T) {
 		cfg  Config
 		want []string // the mistakes, all at once
 	}{
-		{name: "the usual", cfg: usual},
-		{name: "the least", cfg: Config{Timeout: time.Second, AtDeadline: Leave, Tiers: "0", BarePods: Wait, EmptyDirPods: Wait}},
-		{name: "the most", cfg: but(func(c *Config) {
+		{name: "the defaults", cfg: defaults},
+		{name: "the minimum", cfg: Config{Timeout: time.Second, AtDeadline: Leave, Tiers: "0", BarePods: Wait, EmptyDirPods: Wait}},
+		{name: "the maximum", cfg: withConfig(func(c *Config) {
 			c.Timeout, c.ForceUnhealthy, c.StuckAfter = 48*time.Hour, 48*time.Hour, 48*time.Hour
 			c.ForceSpacing, c.LoadBalancerWait, c.VolumeTimeout, c.BlockedAfter = time.Hour, time.Hour, time.Hour, time.Hour
 			c.Settle, c.WaitSelector, c.WaitNamespaces, c.WaitForJobs = time.Minute, "app in (a, b),!c", "x, y", true
 		})},
-		{name: "nothing set", want: []string{
+		{name: "all unset", want: []string{
 			"DRAIN_TIMEOUT is 0s: must be from 1s to 48h, the longest that a hook can hold",
-			`DRAIN_TIERS is "": "" is no priority: must be a whole number from -2147483648 to 2147483647`,
+			`DRAIN_TIERS is "": priority "": must be a whole number from -2147483648 to 2147483647`,
 			`DRAIN_AT_DEADLINE is "": must be delete or leave`,
 			`DRAIN_BARE_PODS is "": must be evict or wait`,
 			`DRAIN_EMPTYDIR_PODS is "": must be evict or wait`,
@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 			},
 			want: []string{
 				"DRAIN_TIMEOUT is 49h0m0s: must be from 1s to 48h",
-				`DRAIN_TIERS is "0,0": the priorities must ascend`,
+				`DRAIN_TIERS is "0,0": priorities must ascend`,
 				`DRAIN_WAIT_SELECTOR is "app in": `,
 				`DRAIN_AT_DEADLINE is "kill": must be delete or leave`,
 				`DRAIN_BARE_PODS is "delete": must be evict or wait`,
@@ -104,8 +104,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestWhatTheConfigurationSaysOfADrain(t *testing.T) {
-	cfg := but(func(c *Config) {
+func TestPolicy(t *testing.T) {
+	cfg := withConfig(func(c *Config) {
 		c.Tiers, c.LoadBalancerWait, c.VolumeTimeout, c.ForceUnhealthy = "0=10m,5", time.Minute, 2*time.Minute, time.Hour
 	})
 	want := Policy{
@@ -117,6 +117,6 @@ func TestWhatTheConfigurationSaysOfADrain(t *testing.T) {
 	}
 	cfg.AtDeadline = Leave
 	if cfg.policy().Force {
-		t.Error("leave forces")
+		t.Error("leave forces deletions")
 	}
 }

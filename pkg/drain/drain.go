@@ -1,5 +1,5 @@
-// Package drain empties a Kubernetes node before a deadline: within the disruption budgets as long as there
-// is time, and past them, if the policy says so, when there is no more.
+// Package drain empties a Kubernetes node before a deadline. It evicts pods within their
+// PodDisruptionBudgets, and deletes those that are left in time for the deadline, if the policy says so.
 package drain
 
 import (
@@ -9,10 +9,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// evictionsAtOnce bounds the evictions under way in the whole cluster. Pods that wait take no part of it.
-const evictionsAtOnce = 100
+// concurrentRemovals bounds the evictions and deletions in flight in the whole cluster. Pods that wait take
+// no slot.
+const concurrentRemovals = 100
 
-// Drainer drains nodes. Make it with New, and Run it.
+// Drainer drains nodes. Create it with New, and start it with Run.
 type Drainer struct {
 	client   kubernetes.Interface
 	cfg      Config
@@ -20,65 +21,52 @@ type Drainer struct {
 	rules    rules
 	observer Observer
 	remover  remover
-	ledger   *ledger
-	volumes  *volumes
+	pdbs     *pdbTracker
+	volumes  *volumeTracker // nil if drains do not wait for volumes
 	slots    chan struct{}
 }
 
-// New returns a Drainer that reads from and writes to client. The client should have no rate limit of its
-// own: the API server knows better what it can take.
-func New(client kubernetes.Interface, cfg Config, around Environment, observer Observer) (*Drainer, error) {
-	if around.Unreachable == nil {
-		around.Unreachable = func(string) bool { return false }
+// New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
+// server's priority and fairness limits requests better.
+func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
+	if env.Unreachable == nil {
+		env.Unreachable = func(string) bool { return false }
 	}
 	d := &Drainer{
 		client: client, cfg: cfg, policy: cfg.policy(), observer: observer, remover: remover{client},
-		slots: make(chan struct{}, evictionsAtOnce),
+		slots: make(chan struct{}, concurrentRemovals),
 	}
 	var err error
-	if d.rules, err = newRules(cfg, around); err != nil {
+	if d.rules, err = newRules(cfg, env); err != nil {
 		return nil, err
 	}
-	if d.ledger, err = newLedger(client); err != nil {
+	if d.pdbs, err = newPDBTracker(client); err != nil {
 		return nil, err
 	}
 	if cfg.VolumeTimeout > 0 {
-		d.volumes, err = newVolumes(client)
+		d.volumes, err = newVolumeTracker(client)
 	}
 	return d, err
-}
-
-func (c Config) policy() Policy {
-	p := Policy{
-		Force: c.AtDeadline == Delete, ForceSpacing: c.ForceSpacing, ForceUnhealthy: c.ForceUnhealthy,
-		StuckAfter: c.StuckAfter, Settle: c.Settle, LoadBalancerWait: c.LoadBalancerWait,
-		VolumeTimeout: c.VolumeTimeout,
-	}
-	tiers, _ := parseTiers(c.Tiers) // Validate has told of a mistake
-	for _, t := range tiers {
-		p.Tiers = append(p.Tiers, t.Bound)
-	}
-	return p
 }
 
 // Run watches the cluster's PodDisruptionBudgets and VolumeAttachments until ctx ends.
 func (d *Drainer) Run(ctx context.Context) {
 	var g errgroup.Group
-	g.Go(func() error { d.ledger.informer.RunWithContext(ctx); return nil })
+	g.Go(func() error { d.pdbs.informer.RunWithContext(ctx); return nil })
 	if d.volumes != nil {
 		g.Go(func() error { d.volumes.informer.RunWithContext(ctx); return nil })
 	}
 	_ = g.Wait()
 }
 
-// Synced tells whether every PodDisruptionBudget and VolumeAttachment has been seen once.
+// Synced reports whether every PodDisruptionBudget and VolumeAttachment has been listed once.
 func (d *Drainer) Synced() bool {
-	return d.ledger.seen.HasSynced() && (d.volumes == nil || d.volumes.seen.HasSynced())
+	return d.pdbs.listed.HasSynced() && (d.volumes == nil || d.volumes.listed.HasSynced())
 }
 
-// Drain empties a node. It returns when a fresh list shows that no pod is left that had to leave, or, at the
-// deadline, with those that are left in the report. An API server that does not answer is asked again for as
-// long as ctx lasts. The error is the cause of ctx's end.
+// Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or at the
+// deadline, with the pods that are left in the report. While the API server does not answer, Drain retries
+// until ctx ends. The error is the cause of ctx's end.
 func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
 	report, err := d.drain(ctx, t)
 	d.observer.DrainEnded(t, report.result(err))
@@ -86,24 +74,27 @@ func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
 }
 
 func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
-	r, err := d.begin(ctx, t)
+	r, err := newRun(d, t)
 	if err != nil {
 		return Report{}, err
 	}
-	defer r.end()
+	defer r.stop()
+	if err := r.start(ctx); err != nil {
+		return Report{}, err
+	}
 	for {
-		step := r.decide(ctx, r.watched())
+		step := r.decide(ctx, r.pods.list())
 		if t.DryRun {
-			r.tell(step)
+			r.progress.report(step, r.removals.report().Total)
 			return r.report(Step{}), nil
 		}
 		r.act(ctx, step)
-		r.tell(step)
-		if r.doubtful(step) {
-			if proof, ok := r.prove(ctx); ok && proof.Done {
-				return r.report(proof), nil
+		r.wakeBy(r.progress.report(step, r.removals.report().Total))
+		if r.needsRelist(step) {
+			if verified, ok := r.relist(ctx); ok && verified.Done {
+				return r.report(verified), nil
 			}
-			continue // what is to be done has changed, or there was no answer
+			continue // the watch was wrong, or the API server did not answer
 		}
 		if err := r.wait(ctx, step.Again); err != nil {
 			return Report{}, err

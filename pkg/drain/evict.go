@@ -16,22 +16,21 @@ import (
 )
 
 const (
-	// callTimeout bounds a request: one that hangs must not hold a drain.
+	// callTimeout bounds a request, so that one without an answer does not stop a drain.
 	callTimeout = 15 * time.Second
-	// settleTime is how long an accepted eviction may take to show in the watch before it is sent again.
-	settleTime = 15 * time.Second
+	// podUpdateTimeout is how long the watch may take to show an accepted eviction before it is sent again.
+	podUpdateTimeout = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
-	// broken is how often in a row the API server may fail to delete a pod, with an answer that blames nobody's
-	// haste: as it does with an admission webhook that does not work.
-	broken = 3
+	// maxDeletionErrors is how many internal errors in a row make the drain give up deleting a pod. The API
+	// server answers with them if an admission webhook is broken.
+	maxDeletionErrors = 3
 )
 
-// remover takes pods away.
+// remover evicts and deletes pods.
 type remover struct{ client kubernetes.Interface }
 
-// evict asks the API server to evict the pod: this pod, by its UID, and not another of its name that has
-// taken its place, perhaps on a healthy node.
+// evict evicts the pod with this UID, and not one of the same name that has replaced it on another node.
 func (r remover) evict(ctx context.Context, removal Removal) error {
 	pod := removal.Pod
 	eviction := &policyv1.Eviction{
@@ -48,7 +47,7 @@ func (r remover) evict(ctx context.Context, removal Removal) error {
 		Body(eviction).Do(ctx).Error()
 }
 
-// delete deletes the pod past its budget, by its UID.
+// delete deletes the pod with this UID, in spite of its budget.
 func (r remover) delete(ctx context.Context, removal Removal) error {
 	pod := removal.Pod
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -61,8 +60,8 @@ func (r remover) delete(ctx context.Context, removal Removal) error {
 		Body(deleteOptions(removal)).Do(ctx).Error()
 }
 
-// request returns a request that comes back with the API server's answer whatever it is. The typed client
-// sleeps for as long as a 429 asks, inside the call. A fake client has no requests.
+// request returns a request without retries. The typed client would sleep inside the call for as long as a
+// 429 says. It returns false for a fake client, which has no requests.
 func (r remover) request(verb string) (*rest.Request, bool) {
 	client, ok := r.client.CoreV1().RESTClient().(*rest.RESTClient)
 	if !ok || client == nil {
@@ -81,12 +80,12 @@ func deleteOptions(r Removal) *metav1.DeleteOptions {
 	return o
 }
 
-// evicted says what an answer to an eviction means.
-func evicted(err error) (Outcome, string) {
+// evictionOutcome classifies the answer to an eviction.
+func evictionOutcome(err error) (Outcome, string) {
 	switch {
 	case err == nil, isGone(err):
 		return Accepted, ""
-	case isBudget(err):
+	case isBlocked(err):
 		return Blocked, message(err)
 	case isRefusal(err):
 		return Refused, message(err)
@@ -94,8 +93,8 @@ func evicted(err error) (Outcome, string) {
 	return Deferred, message(err)
 }
 
-// forced says what an answer to a deletion means.
-func forced(err error) (Outcome, string) {
+// deletionOutcome classifies the answer to a deletion.
+func deletionOutcome(err error) (Outcome, string) {
 	switch {
 	case err == nil, isGone(err):
 		return Forced, ""
@@ -105,22 +104,23 @@ func forced(err error) (Outcome, string) {
 	return Deferred, message(err)
 }
 
-// isGone: 404, there is no such pod; 409, there is one of the same name with another UID. Either way the pod
-// that was to go has gone.
+// isGone reports whether the pod does not exist any more: 404, there is none of the name; 409, it has another
+// UID.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// isBudget: 429 with the cause DisruptionBudget, a budget forbids it now. 500 that names more than one
-// budget, the eviction API serves no pod that two budgets select
-// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). A 429 without that cause comes from the API
-// server's own limits and has nothing to do with the pod.
-func isBudget(err error) bool {
+// isBlocked reports whether a budget blocks the eviction: 429 with the cause DisruptionBudget, or 500 that
+// names more than one budget, since the eviction API refuses a pod that two budgets select
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). A 429 without that cause is the API server's
+// own rate limit.
+func isBlocked(err error) bool {
 	if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 		return true
 	}
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
 }
 
-// isRefusal: what asking again will not change, unless somebody changes the agent's permissions or the pod.
+// isRefusal reports whether a retry would get the same answer, unless the agent's permissions or the pod
+// change.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -131,36 +131,37 @@ func isRefusal(err error) bool {
 		code != http.StatusTooManyRequests && code != http.StatusRequestTimeout && code != http.StatusUnauthorized
 }
 
+// message is the text about the budget, without the one around it, or the whole error.
 func message(err error) string {
-	if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-		if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
-			return cause.Message
-		}
+	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
+		return cause.Message
 	}
 	return err.Error()
 }
 
-// next is what is noted of a pod after an attempt, and says when it may be tried again: after what the API
-// server asks for, else after a pause that doubles. A pod that waits for what a budget allows has no time of
-// its own: the budget's account says when. A deletion does not inherit the pauses of evictions before it.
-func (r Removal) next(outcome Outcome, why string, err error, now time.Time) Try {
+// next returns the Try after an attempt, with the time of the next one: after the delay that the API server
+// asks for, else after a pause that doubles. A pod blocked by a tracked budget has no pause of its own: the
+// pdbTracker knows when to try again. A deletion does not inherit the pauses of the evictions before it.
+func (r Removal) next(outcome Outcome, message string, err error, now time.Time) Try {
 	switch {
 	case outcome == Accepted, outcome == Forced:
-		return Try{Last: outcome, Next: now.Add(settleTime)}
+		return Try{Last: outcome, Next: now.Add(podUpdateTimeout)}
 	case outcome == Blocked && r.Budget != "":
-		return Try{Last: outcome, Why: why}
+		return Try{Last: outcome, Message: message}
 	}
-	n, evicting := r.Pod.Try.Failures, r.Why == ""
+	failures, evicting := r.Pod.Try.Failures, r.Reason == ""
 	if !evicting && r.Pod.Try.Eviction {
-		n = 0
+		failures = 0
 	}
-	pause := min(firstRetry<<min(n, 10), lastRetry)
-	if asked, ok := apierrors.SuggestsClientDelay(err); ok {
-		pause = max(pause, min(time.Duration(asked)*time.Second, lastRetry))
+	pause := backoff(firstRetry, lastRetry, failures)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, min(time.Duration(seconds)*time.Second, lastRetry))
 	}
-	n++
-	if !evicting && n >= broken && apierrors.IsInternalError(err) {
+	failures++
+	if !evicting && failures >= maxDeletionErrors && apierrors.IsInternalError(err) {
 		outcome = Denied
 	}
-	return Try{Last: outcome, Next: now.Add(jittered(pause)), Failures: n, Why: why, Eviction: evicting}
+	return Try{
+		Last: outcome, Next: now.Add(jittered(pause)), Failures: failures, Message: message, Eviction: evicting,
+	}
 }

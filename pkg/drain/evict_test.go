@@ -20,8 +20,8 @@ import (
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// held is what the eviction API answers for a pod whose budget allows no disruption.
-func held(retryAfter int) error {
+// blockedError is what the eviction API answers for a pod whose budget allows no disruption.
+func blockedError(retryAfter int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type:    policyv1.DisruptionBudgetCause,
@@ -38,7 +38,7 @@ func twoBudgets() error {
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	expired, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	tests := []struct {
@@ -48,64 +48,43 @@ func TestAnswers(t *testing.T) {
 		delete Outcome
 		pause  time.Duration // after the first failure; the default is a second
 	}{
-		{name: "accepted", evict: Accepted, delete: Forced, pause: settleTime},
-		{name: "404: gone", err: apierrors.NewNotFound(podResource, "a"), evict: Accepted, delete: Forced, pause: settleTime},
+		{name: "accepted", evict: Accepted, delete: Forced, pause: podUpdateTimeout},
+		{name: "404: gone", err: apierrors.NewNotFound(podResource, "a"), evict: Accepted, delete: Forced, pause: podUpdateTimeout},
 		{
-			name:  "409: another pod has its name now",
+			name:  "409: another pod has the name",
 			err:   apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")),
-			evict: Accepted, delete: Forced, pause: settleTime,
+			evict: Accepted, delete: Forced, pause: podUpdateTimeout,
 		},
-		{name: "429 with the cause: its budget", err: held(0), evict: Blocked, delete: Deferred},
-		{
-			name: "429 with the cause, of a budget still being processed", err: held(10),
-			evict: Blocked, delete: Deferred, pause: 10 * time.Second,
-		},
-		{
-			name: "429 without the cause: the API server's own limits", err: apierrors.NewTooManyRequests("busy", 0),
-			evict: Deferred, delete: Deferred,
-		},
-		{
-			name: "429 that says for how long", err: apierrors.NewTooManyRequests("busy", 7),
-			evict: Deferred, delete: Deferred, pause: 7 * time.Second,
-		},
+		{name: "429 with the cause DisruptionBudget", err: blockedError(0), evict: Blocked, delete: Deferred},
+		{name: "429 with the cause DisruptionBudget and a delay", err: blockedError(10), evict: Blocked, delete: Deferred, pause: 10 * time.Second},
+		{name: "429 without the cause: rate limit of the API server", err: apierrors.NewTooManyRequests("busy", 0), evict: Deferred, delete: Deferred},
+		{name: "429 with a delay", err: apierrors.NewTooManyRequests("busy", 7), evict: Deferred, delete: Deferred, pause: 7 * time.Second},
 		{name: "500: two budgets", err: twoBudgets(), evict: Blocked, delete: Deferred},
+		{name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")), evict: Deferred, delete: Deferred},
+		{name: "400", err: apierrors.NewBadRequest("not an Eviction"), evict: Refused, delete: Denied},
 		{
-			name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")),
-			evict: Deferred, delete: Deferred,
-		},
-		{
-			name: "400: the server takes no such eviction", err: apierrors.NewBadRequest("not an Eviction"),
-			evict: Refused, delete: Denied,
-		},
-		{
-			name: "403: the agent may not, or a webhook forbids it",
+			name: "403: missing permission or an admission webhook",
 			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused,
 			delete: Denied,
 		},
-		{
-			name:  "422: the pod cannot be",
-			err:   apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil),
-			evict: Refused, delete: Denied,
-		},
-		{name: "401: a token was being renewed", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},
+		{name: "422", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), evict: Refused, delete: Denied},
+		{name: "401: expired token", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},
 		{name: "408", err: apierrors.NewTimeoutError("slow", 0), evict: Deferred, delete: Deferred},
 		{
-			name: "504 after too many conflicts on a budget", err: apierrors.NewTimeoutError("conflicts", 10),
+			name: "504 with a delay, after too many conflicts", err: apierrors.NewTimeoutError("conflicts", 10),
 			evict: Deferred, delete: Deferred, pause: 10 * time.Second,
 		},
-		{
-			name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred,
-		},
-		{name: "no answer in time", err: fmt.Errorf("post: %w", expired.Err()), evict: Deferred, delete: Deferred},
+		{name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred},
+		{name: "timeout", err: fmt.Errorf("post: %w", expired.Err()), evict: Deferred, delete: Deferred},
 		{name: "connection refused", err: refusedConnection(t), evict: Deferred, delete: Deferred},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			outcome, why := evicted(tt.err)
+			outcome, why := evictionOutcome(tt.err)
 			if outcome != tt.evict {
 				t.Errorf("eviction: got %s (%s), want %s", outcome, why, tt.evict)
 			}
-			if got, _ := forced(tt.err); got != tt.delete {
+			if got, _ := deletionOutcome(tt.err); got != tt.delete {
 				t.Errorf("deletion: got %s, want %s", got, tt.delete)
 			}
 			next := Removal{}.next(outcome, why, tt.err, t0)
@@ -117,14 +96,14 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// refusedConnection is the error that the real client makes of a port at which nobody listens.
+// refusedConnection is the error of the real client for a port without a listener.
 func refusedConnection(t *testing.T) error {
 	t.Helper()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	err := realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")})
 	if err == nil {
-		t.Fatal("got an answer from nobody")
+		t.Fatal("got an answer without a server")
 	}
 	return err
 }
@@ -138,8 +117,8 @@ func realClient(t *testing.T, url string) remover {
 	return remover{client}
 }
 
-// TestAnswersOnTheWire has the real client read what the API server writes.
-func TestAnswersOnTheWire(t *testing.T) {
+// TestOutcomesOfTheRealClient has the real client read what the API server writes.
+func TestOutcomesOfTheRealClient(t *testing.T) {
 	tests := []struct {
 		name string
 		code int
@@ -160,9 +139,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 				`"The disruption budget b needs 2 healthy pods and has 2 currently"}]},"code":429}`,
 			Blocked, "The disruption budget b needs 2 healthy pods and has 2 currently",
 		},
-		{
-			"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, "",
-		},
+		{"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,7 +152,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 				_, _ = w.Write([]byte(tt.body))
 			}))
 			defer server.Close()
-			outcome, why := evicted(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
+			outcome, why := evictionOutcome(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
 			if outcome != tt.want || why != tt.why {
 				t.Errorf("got %s %q, want %s %q", outcome, why, tt.want, tt.why)
 			}
@@ -183,7 +160,7 @@ func TestAnswersOnTheWire(t *testing.T) {
 	}
 }
 
-func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
+func TestRetryPauses(t *testing.T) {
 	var try Try
 	now := t0
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
@@ -194,14 +171,14 @@ func TestThePauseDoublesUpToHalfAMinute(t *testing.T) {
 		}
 		now = try.Next
 	}
-	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Why != "" {
+	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Message != "" {
 		t.Errorf("success does not forgive: %+v", try)
 	}
 }
 
-func TestAPodThatItsBudgetHoldsHasNoPauseOfItsOwn(t *testing.T) {
+func TestBlockedPodsHaveNoPause(t *testing.T) {
 	r := Removal{Pod: Pod{Try: Try{Failures: 3}}, Budget: "x/b"}
-	if diff := cmp.Diff(Try{Last: Blocked, Why: "held"}, r.next(Blocked, "held", held(10), t0)); diff != "" {
+	if diff := cmp.Diff(Try{Last: Blocked, Message: "held"}, r.next(Blocked, "held", blockedError(10), t0)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -216,9 +193,9 @@ func TestDeleteOptions(t *testing.T) {
 		grace time.Duration
 		want  options
 	}{
-		{"the pod's own grace", 0, options{"uid-a", -1}},
-		{"a cut grace", 12 * time.Second, options{"uid-a", 12}},
-		{"parts of a second count as one", time.Second + time.Millisecond, options{"uid-a", 2}},
+		{"the pod's own grace period", 0, options{"uid-a", -1}},
+		{"a shortened grace period", 12 * time.Second, options{"uid-a", 12}},
+		{"fractions of a second are rounded up", time.Second + time.Millisecond, options{"uid-a", 2}},
 		{"never zero", time.Millisecond, options{"uid-a", 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,47 +11,49 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// The annotations of a Pod that say how it wants to be drained.
+// The annotations of a Pod about its eviction.
 const (
-	// DrainAnnotation is our own: wait, a duration after the pod's start for which to wait, or evict, which
-	// overrules all else that would have the pod waited for.
+	// DrainAnnotation is our own. Its value is wait, a duration from the start of the pod for which to wait, or
+	// evict, which overrides all other annotations and the configuration.
 	DrainAnnotation = "node-drainer.io/drain"
-	// safeToEvict is cluster-autoscaler's: false asks not to evict the pod.
+	// safeToEvict is cluster-autoscaler's: with false the pod is not evicted.
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-	// doNotDisrupt is Karpenter's: true, or a duration after the pod's start
+	// doNotDisrupt is Karpenter's: true, or a duration from the start of the pod
 	// (https://karpenter.sh/docs/reference/annotations/).
 	doNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
-// defaultGrace is the grace of a pod that names none (corev1.DefaultTerminationGracePeriodSeconds).
+// defaultGrace is the grace period of a pod that sets none.
 const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 
-// Environment is what a Drainer must know of the nodes that it drains, and of itself.
+// Environment is what a Drainer must know about nodes and about its own process.
 type Environment struct {
 	Taint       corev1.Taint           // that a node has while it is drained
-	Unreachable func(node string) bool // whether the node does not answer, or is gone
-	Self        string                 // NAMESPACE/NAME of the pod that this process runs in; empty outside a cluster
+	Unreachable func(node string) bool // reports whether the node is not Ready, or gone; nil is never
+	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 }
 
-// rules say what a pod is to a drain.
+// rules classify pods by the configuration.
 type rules struct {
 	Environment
-	tiers      []Tier
-	waitFor    labels.Selector
-	waitIn     []string
-	waitJobs   bool
-	bare, dirs bool // such pods are waited for
+	tiers    []Tier
+	waitFor  labels.Selector
+	waitIn   []string
+	waitJobs bool
+	waitBare bool // for pods without a controller
+	waitDirs bool // for pods with an emptyDir volume on disk
 }
 
-// newRules returns what the configuration, which is valid, says of pods.
-func newRules(cfg Config, around Environment) (rules, error) {
+// newRules returns the rules of a valid configuration.
+func newRules(cfg Config, env Environment) (rules, error) {
 	r := rules{
-		Environment: around, waitFor: labels.Nothing(), waitIn: text.Split(cfg.WaitNamespaces),
-		waitJobs: cfg.WaitForJobs, bare: cfg.BarePods == Wait, dirs: cfg.EmptyDirPods == Wait,
+		Environment: env, waitFor: labels.Nothing(), waitIn: text.Split(cfg.WaitNamespaces),
+		waitJobs: cfg.WaitForJobs, waitBare: cfg.BarePods == Wait, waitDirs: cfg.EmptyDirPods == Wait,
 	}
 	var err error
 	if r.tiers, err = parseTiers(cfg.Tiers); err != nil {
@@ -63,20 +65,20 @@ func newRules(cfg Config, around Environment) (rules, error) {
 	return r, err
 }
 
-// record is what is kept of a pod of a draining node.
+// record is what a podWatch keeps of a pod.
 type record struct {
-	metav1.ObjectMeta // its name, labels and resource version
+	metav1.ObjectMeta // its name, UID, labels and resource version
 	pod               Pod
-	free              bool     // no budget holds it
-	claims            []string // PersistentVolumeClaims, of a pod that stays
+	ignoresBudgets    bool     // the API server does not check its budgets
+	claims            []string // PersistentVolumeClaims of a pod that stays
 }
 
-// keep is the transform of the informer: it keeps of a pod what a drain needs.
-func (r rules) keep(obj any) (any, error) {
+// transform is the informer's transform: it keeps only what a drain needs, to save memory.
+func (r rules) transform(obj any) (any, error) {
 	if p, ok := obj.(*corev1.Pod); ok {
 		return r.record(p), nil
 	}
-	return obj, nil // the tombstone of a deletion, or kept already
+	return obj, nil // a tombstone, or a record already
 }
 
 func (r rules) record(p *corev1.Pod) *record {
@@ -84,31 +86,32 @@ func (r rules) record(p *corev1.Pod) *record {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 		},
-		pod: r.read(p), free: ignoresBudgets(p),
+		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p),
 	}
 	switch {
 	case kept.pod.StayReason == DaemonSet, kept.pod.StayReason == Mirror:
 		kept.claims = claims(p)
-	case kept.pod.StayReason == "" && !kept.free:
+	case kept.pod.StayReason == "" && !kept.ignoresBudgets:
 		kept.Labels = p.Labels
 	}
 	return kept
 }
 
-// same tells whether two records of a pod say the same.
-func same(before, now any) bool {
+// equalRecords reports whether two records of a pod lead to the same decisions.
+func equalRecords(before, now any) bool {
 	a, ok := before.(*record)
 	b, too := now.(*record)
-	return ok && too && a.free == b.free && maps.Equal(a.Labels, b.Labels) && reflect.DeepEqual(a.pod, b.pod)
+	return ok && too && a.ignoresBudgets == b.ignoresBudgets && maps.Equal(a.Labels, b.Labels) &&
+		reflect.DeepEqual(a.pod, b.pod)
 }
 
-// read returns what a decision needs to know of a pod, save its budgets and tries.
-func (r rules) read(p *corev1.Pod) Pod {
+// pod returns what a decision needs to know of a pod, except its budgets and tries.
+func (r rules) pod(p *corev1.Pod) Pod {
 	out := Pod{
 		Namespace:  p.Namespace,
 		Name:       p.Name,
 		UID:        string(p.UID),
-		StayReason: r.stays(p),
+		StayReason: r.stayReason(p),
 		Tier:       r.tier(p),
 		Grace:      defaultGrace,
 	}
@@ -116,37 +119,36 @@ func (r rules) read(p *corev1.Pod) Pod {
 		out.Grace = time.Duration(*g) * time.Second
 	}
 	if p.DeletionTimestamp != nil {
-		out.GoneBy = p.DeletionTimestamp.Time
+		out.GraceEndsAt = p.DeletionTimestamp.Time
 	}
-	out.UnreadySince = p.CreationTimestamp.Time
+	out.Ready, out.UnreadySince = podutils.IsPodReady(p), p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			out.Ready = c.Status == corev1.ConditionTrue
 			out.UnreadySince = c.LastTransitionTime.Time
 		}
 	}
-	out.WaitReason, out.WaitUntil = r.waits(p)
+	out.WaitReason, out.WaitUntil = r.waitReason(p)
 	return out
 }
 
-// stays tells why a pod need not leave its node; empty if it must.
-func (r rules) stays(p *corev1.Pod) StayReason {
+// stayReason returns why a pod need not leave its node; empty if it must.
+func (r rules) stayReason(p *corev1.Pod) StayReason {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return Mirror
 	}
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return Finished
 	}
-	if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && r.returns(p) {
+	if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && r.wouldReturn(p) {
 		return DaemonSet
 	}
 	return ""
 }
 
-// returns tells whether a DaemonSet would put its pod back on the node: it tolerates our taint, or the taint
-// keeps no pod of a DaemonSet away. The DaemonSet controller heeds NoSchedule and NoExecute
+// wouldReturn reports whether the DaemonSet of the pod would create it again on the node: the pod tolerates
+// our taint, or the taint has no effect on DaemonSets, whose controller honors NoSchedule and NoExecute only
 // (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod).
-func (r rules) returns(p *corev1.Pod) bool {
+func (r rules) wouldReturn(p *corev1.Pod) bool {
 	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
 		return true
 	}
@@ -155,8 +157,8 @@ func (r rules) returns(p *corev1.Pod) bool {
 	})
 }
 
-// tier is the index of the pod's tier. Behind those of the configuration come the pods that serve the others'
-// volumes, and then the pod of this very process.
+// tier returns the index of the pod's tier. After those of the configuration come the pods that unmount the
+// volumes of the others, and then the pod of this process.
 func (r rules) tier(p *corev1.Pod) int {
 	switch {
 	case r.Self == p.Namespace+"/"+p.Name:
@@ -175,43 +177,44 @@ func (r rules) tier(p *corev1.Pod) int {
 	return i
 }
 
-// servesVolumes tells whether the pod is the node part of a CSI driver: it registers with the kubelet through
-// this folder (https://kubernetes-csi.github.io/docs/node-driver-registrar.html). Pods cannot unmount their
-// volumes without it.
+// servesVolumes reports whether the pod is the node plugin of a CSI driver, without which no volume can be
+// unmounted. It registers with the kubelet through this directory
+// (https://kubernetes-csi.github.io/docs/node-driver-registrar.html).
 func servesVolumes(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.HostPath != nil && strings.HasSuffix(strings.TrimRight(v.HostPath.Path, "/"), "/plugins_registry")
 	})
 }
 
-// waits tells why a pod is to be waited for instead of evicted, and until when; a zero time is the deadline.
-func (r rules) waits(p *corev1.Pod) (WaitReason, time.Time) {
+// waitReason returns why the drain waits for the end of the pod instead of evicting it, and until when; a
+// zero time is the deadline.
+func (r rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
 	own := p.Annotations[DrainAnnotation]
 	if own == Evict {
 		return "", time.Time{}
 	}
-	for _, wish := range []string{own, p.Annotations[doNotDisrupt]} {
-		if wish == Wait || wish == "true" {
+	for _, value := range []string{own, p.Annotations[doNotDisrupt]} {
+		if value == Wait || value == "true" {
 			return OptedOut, time.Time{}
 		}
-		if d, err := time.ParseDuration(wish); err == nil && d > 0 {
+		if d, err := time.ParseDuration(value); err == nil && d > 0 {
 			return OptedOut, started(p).Add(d)
 		}
 	}
 	switch {
 	case p.Annotations[safeToEvict] == "false":
 		return OptedOut, time.Time{}
-	case r.waitsFor(p):
+	case r.isWaitedFor(p):
 		return WaitedFor, time.Time{}
 	}
 	return "", time.Time{}
 }
 
-// waitsFor tells whether the configuration asks to wait for the pod's end.
-func (r rules) waitsFor(p *corev1.Pod) bool {
+// isWaitedFor reports whether the configuration says to wait for the end of the pod.
+func (r rules) isWaitedFor(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	switch {
-	case r.bare && owner == nil, r.dirs && hasEmptyDir(p):
+	case r.waitBare && owner == nil, r.waitDirs && hasEmptyDir(p):
 		return true
 	case len(r.waitIn) > 0 && !slices.Contains(r.waitIn, p.Namespace):
 		return false
@@ -232,13 +235,13 @@ func started(p *corev1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
-// ignoresBudgets tells whether the API server evicts the pod whatever its budgets
+// ignoresBudgets reports whether the API server evicts the pod without checking its budgets
 // (k8s.io/kubernetes/pkg/registry/core/pod/storage: canIgnorePDB).
 func ignoresBudgets(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodPending || p.DeletionTimestamp != nil
 }
 
-// claims names the PersistentVolumeClaims of a pod, those made for it alone included
+// claims returns the names of the PersistentVolumeClaims of a pod, including those of ephemeral volumes
 // (https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming).
 func claims(p *corev1.Pod) []string {
 	var names []string

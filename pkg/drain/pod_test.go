@@ -1,142 +1,18 @@
 package drain
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
-	kubectl "k8s.io/kubectl/pkg/drain"
 )
 
-// owners are the kinds of owner that a pod may have. The DaemonSets "daemons" exist, "missing" does not.
-var owners = map[string]*metav1.OwnerReference{
-	"nobody":              nil,
-	"ReplicaSet":          owner("apps/v1", "ReplicaSet", "web", true),
-	"StatefulSet":         owner("apps/v1", "StatefulSet", "db", true),
-	"Job":                 owner("batch/v1", "Job", "job", true),
-	"ReplicationCtl":      owner("v1", "ReplicationController", "old", true),
-	"Node":                owner("v1", "Node", "n", true),
-	"DaemonSet":           owner("apps/v1", "DaemonSet", "daemons", true),
-	"missing DaemonSet":   owner("apps/v1", "DaemonSet", "missing", true),
-	"custom controller":   owner("example.com/v1", "Database", "db", true),
-	"custom DaemonSet":    owner("apps.kruise.io/v1alpha1", "DaemonSet", "daemons", true),
-	"DaemonSet, no ctrl.": owner("apps/v1", "DaemonSet", "daemons", false),
-}
-
-func owner(version, kind, name string, controller bool) *metav1.OwnerReference {
-	return &metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: "o", Controller: &controller}
-}
-
-// A sample is a pod, and what it was made from.
-type sample struct {
-	owner     string
-	mirror    bool
-	phase     corev1.PodPhase
-	tolerates bool // our taint
-	pod       *corev1.Pod
-}
-
-// samples returns a pod for each combination of what might matter.
-func samples() []sample {
-	var all []sample
-	for _, owner := range slices.Sorted(maps.Keys(owners)) {
-		for _, mirror := range []bool{false, true} {
-			for _, phase := range []corev1.PodPhase{
-				corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown,
-			} {
-				for bits := range 32 {
-					s := sample{owner: owner, mirror: mirror, phase: phase, tolerates: bits&16 > 0}
-					s.pod = build(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
-					all = append(all, s)
-				}
-			}
-		}
-	}
-	return all
-}
-
-func build(s sample, i int, emptyDir, deleted, system, important bool) *corev1.Pod {
-	name := fmt.Sprintf("pod-%d", i)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7",
-			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"other": "x"},
-		},
-		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}},
-		Status: corev1.PodStatus{Phase: s.phase, Conditions: []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
-			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-		}},
-	}
-	if o := owners[s.owner]; o != nil {
-		p.OwnerReferences = []metav1.OwnerReference{*o}
-	}
-	if s.mirror {
-		p.Annotations[corev1.MirrorPodAnnotationKey] = "hash"
-	}
-	if s.tolerates {
-		p.Spec.Tolerations = []corev1.Toleration{{Key: ourTaint.Key, Operator: corev1.TolerationOpExists}}
-	}
-	if emptyDir {
-		p.Spec.Volumes = []corev1.Volume{{
-			Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-		}}
-	}
-	if deleted {
-		p.DeletionTimestamp = &metav1.Time{Time: t0}
-	}
-	if system {
-		p.Namespace = metav1.NamespaceSystem
-	}
-	if important {
-		priority, seconds := int32(2_000_000_000), int64(3)
-		p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &seconds
-	}
-	return p
-}
-
-// A difference is a kind of pod that kubectl drain evicts and this package leaves alone, or the reverse.
-type difference struct {
-	why  string
-	ours bool // it is this package that evicts them
-	is   func(sample) bool
-}
-
-var differences = []difference{
-	{
-		why: "nothing of a finished pod runs any more; its logs and its result go with the node, not before it",
-		is:  func(s sample) bool { return !s.mirror && finished(s) },
-	},
-	{
-		why: "a pod of a DaemonSet that is gone is the garbage collector's, and costs kubectl one request for each pod",
-		is:  func(s sample) bool { return !s.mirror && s.owner == "missing DaemonSet" && s.tolerates },
-	},
-	{
-		why: "a DaemonSet of another API group puts its pods back on a tainted node as well: eviction would never end",
-		is:  func(s sample) bool { return !s.mirror && s.owner == "custom DaemonSet" && s.tolerates },
-	},
-	{
-		why:  "a pod of a DaemonSet that does not tolerate our taint does not come back, and may end in peace",
-		ours: true,
-		is:   func(s sample) bool { return !s.mirror && !finished(s) && s.owner == "DaemonSet" && !s.tolerates },
-	},
-}
-
-func finished(s sample) bool { return s.phase == corev1.PodSucceeded || s.phase == corev1.PodFailed }
-
-// ordinary are the rules of the usual configuration.
-func ordinary(t *testing.T, changes ...func(*Config)) rules {
+// newTestRules are the rules of the usual configuration.
+func newTestRules(t *testing.T, changes ...func(*Config)) rules {
 	t.Helper()
-	cfg := usual
+	cfg := defaults
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -147,53 +23,7 @@ func ordinary(t *testing.T, changes ...func(*Config)) rules {
 	return r
 }
 
-// TestSelectionAgreesWithKubectl compares the pods that must leave with those that kubectl drain
-// --ignore-daemonsets --delete-emptydir-data --force evicts.
-func TestSelectionAgreesWithKubectl(t *testing.T) {
-	client := fake.NewClientset()
-	for _, ns := range []string{"default", metav1.NamespaceSystem} {
-		daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "daemons"}}
-		if err := client.Tracker().Add(daemons); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all := samples()
-	for _, s := range all {
-		if err := client.Tracker().Add(s.pod); err != nil {
-			t.Fatal(err)
-		}
-	}
-	helper := &kubectl.Helper{
-		Ctx: t.Context(), Client: client, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, Force: true,
-	}
-	list, errs := helper.GetPodsForDeletion("n")
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	theirs := map[types.UID]bool{}
-	for _, p := range list.Pods() {
-		theirs[p.UID] = true
-	}
-	r, used := ordinary(t), make([]int, len(differences))
-	for _, s := range all {
-		i := slices.IndexFunc(differences, func(d difference) bool { return d.is(s) })
-		ours, want := r.read(s.pod).StayReason == "", theirs[s.pod.UID]
-		if i >= 0 && want != differences[i].ours {
-			used[i]++
-			want = differences[i].ours
-		}
-		if ours != want {
-			t.Errorf("%s, mirror %v, %s, tolerates %v: ours %v, want %v", s.owner, s.mirror, s.phase, s.tolerates, ours, want)
-		}
-	}
-	for i, n := range used {
-		if n == 0 {
-			t.Errorf("no difference any more: %s", differences[i].why)
-		}
-	}
-}
-
-func TestReadAPod(t *testing.T) {
+func TestClassifyPods(t *testing.T) {
 	controlled := func(by *metav1.OwnerReference) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*by} }
 	}
@@ -228,61 +58,61 @@ func TestReadAPod(t *testing.T) {
 		cfg     func(*Config)
 		want    Pod // its Stays, Tier, Waits and WaitUntil
 	}{
-		{name: "a pod that says nothing of itself must leave", want: nothing},
+		{name: "a pod without anything special must leave", want: nothing},
 
 		// What stays.
 		{name: "a mirror pod", changes: []func(*corev1.Pod){annotated(corev1.MirrorPodAnnotationKey, "x")}, want: Pod{StayReason: Mirror}},
 		{name: "a pod that has succeeded", changes: []func(*corev1.Pod){phase(corev1.PodSucceeded)}, want: Pod{StayReason: Finished}},
 		{name: "a pod that has failed", changes: []func(*corev1.Pod){phase(corev1.PodFailed)}, want: Pod{StayReason: Finished}},
-		{name: "not a pod that nobody knows the phase of", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
+		{name: "a pod in phase Unknown must leave", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
 		{
 			name:    "a finished pod of a DaemonSet is finished: its volumes are not in use",
 			changes: []func(*corev1.Pod){daemon, phase(corev1.PodFailed)}, want: Pod{StayReason: Finished},
 		},
 		{name: "a pod of a DaemonSet that does not tolerate our taint must leave", changes: []func(*corev1.Pod){daemon}, want: nothing},
 		{
-			name: "one that tolerates all stays", want: Pod{StayReason: DaemonSet},
+			name: "a pod of a DaemonSet that tolerates all taints stays", want: Pod{StayReason: DaemonSet},
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
 		},
 		{
-			name: "one that tolerates our taint stays", want: Pod{StayReason: DaemonSet},
+			name: "a pod of a DaemonSet that tolerates our taint stays", want: Pod{StayReason: DaemonSet},
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"})},
 		},
 		{
-			name: "one that tolerates another effect must leave", want: nothing,
+			name: "a pod of a DaemonSet that tolerates another effect must leave", want: nothing,
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"})},
 		},
 		{
-			name: "one that tolerates other taints must leave", want: nothing,
+			name: "a pod of a DaemonSet that tolerates other taints must leave", want: nothing,
 			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists})},
 		},
 		{
-			name: "a pod that is no DaemonSet's must leave, whatever it tolerates", want: nothing,
+			name: "a pod of another controller must leave, whatever it tolerates", want: nothing,
 			changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"]), tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
 		},
 
 		// Tiers.
-		{name: "the first tier takes what is below it", changes: []func(*corev1.Pod){priority(-5)}, cfg: threeTiers, want: nothing},
+		{name: "a priority below the first tier is in the first tier", changes: []func(*corev1.Pod){priority(-5)}, cfg: threeTiers, want: nothing},
 		{name: "the last priority before the next tier", changes: []func(*corev1.Pod){priority(999)}, cfg: threeTiers, want: nothing},
-		{name: "the priority that a tier begins with", changes: []func(*corev1.Pod){priority(1000)}, cfg: threeTiers, want: Pod{Tier: 1}},
+		{name: "the lowest priority of a tier", changes: []func(*corev1.Pod){priority(1000)}, cfg: threeTiers, want: Pod{Tier: 1}},
 		{name: "the last tier", changes: []func(*corev1.Pod){priority(2_000_001_000)}, cfg: threeTiers, want: Pod{Tier: 2}},
 		{name: "system-cluster-critical", changes: []func(*corev1.Pod){priority(2_000_000_000)}, want: Pod{Tier: 1}},
 		{name: "system-node-critical", changes: []func(*corev1.Pod){priority(2_000_001_000)}, want: Pod{Tier: 2}},
 		{
-			name: "the node part of a CSI driver", want: Pod{Tier: 3},
+			name: "the node plugin of a CSI driver", want: Pod{Tier: 3},
 			changes: []func(*corev1.Pod){priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/")},
 		},
-		{name: "whatever folder the kubelet has", changes: []func(*corev1.Pod){path("/data/kubelet/plugins_registry")}, want: Pod{Tier: 3}},
+		{name: "the node plugin of a CSI driver, with another kubelet directory", changes: []func(*corev1.Pod){path("/data/kubelet/plugins_registry")}, want: Pod{Tier: 3}},
 		{
-			name: "not a pod that mounts another folder of the host", want: nothing,
+			name: "a pod that mounts another directory of the host", want: nothing,
 			changes: []func(*corev1.Pod){path("/var/lib/kubelet/plugins_registry/own"), path("/var/log")},
 		},
 		{
-			name: "our own pod goes last", want: Pod{Tier: 4},
+			name: "our own pod", want: Pod{Tier: 4},
 			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry")},
 		},
 		{
-			name: "not one of its name elsewhere", want: nothing,
+			name: "a pod of the same name in another namespace", want: nothing,
 			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name, p.Namespace = "agent", "y" }},
 		},
 
@@ -293,12 +123,12 @@ func TestReadAPod(t *testing.T) {
 			want: Pod{WaitReason: OptedOut, WaitUntil: at(90 * time.Minute)},
 		},
 		{
-			name: "which is its creation as long as no kubelet has it", want: Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)},
+			name: "a duration after the pod's creation, before a kubelet has started it", want: Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)},
 			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m"), func(p *corev1.Pod) { p.Status.StartTime = nil }},
 		},
-		{name: "a duration of nothing is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
-		{name: "nor is one below it", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
-		{name: "what is no word of ours is nothing", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
+		{name: "a duration of zero is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
+		{name: "a negative duration is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
+		{name: "an unknown value is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
 		{name: "Karpenter's true", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "true")}, want: Pod{WaitReason: OptedOut}},
 		{
 			name: "Karpenter's duration", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "30s")},
@@ -308,7 +138,7 @@ func TestReadAPod(t *testing.T) {
 		{name: "cluster-autoscaler's false", changes: []func(*corev1.Pod){annotated(safeToEvict, "false")}, want: Pod{WaitReason: OptedOut}},
 		{name: "cluster-autoscaler's true", changes: []func(*corev1.Pod){annotated(safeToEvict, "true")}, want: nothing},
 		{
-			name: "evict overrides all of them, and the configuration", want: nothing,
+			name: "evict overrides other annotations and the configuration", want: nothing,
 			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitSelector = Wait, Wait, "app" },
 			changes: []func(*corev1.Pod){
 				annotated(DrainAnnotation, "evict"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"), disk,
@@ -319,48 +149,48 @@ func TestReadAPod(t *testing.T) {
 			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false")},
 		},
 		{
-			name: "an annotation comes before the configuration", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
+			name: "an annotation overrides the configuration", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
 			cfg: bareWaits, changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m")},
 		},
 
 		// The configuration.
 		{name: "bare pods are evicted", want: nothing},
-		{name: "or waited for", cfg: bareWaits, want: Pod{WaitReason: WaitedFor}},
+		{name: "bare pods are waited for if so configured", cfg: bareWaits, want: Pod{WaitReason: WaitedFor}},
 		{name: "a pod with a controller is not bare", cfg: bareWaits, changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"])}, want: nothing},
 		{
-			name: "one whose owner does not control it is", cfg: bareWaits, want: Pod{WaitReason: WaitedFor},
+			name: "a pod whose owner is not its controller is bare", cfg: bareWaits, want: Pod{WaitReason: WaitedFor},
 			changes: []func(*corev1.Pod){controlled(owners["DaemonSet, no ctrl."])},
 		},
 		{name: "pods with an emptyDir are evicted", changes: []func(*corev1.Pod){disk}, want: nothing},
-		{name: "or waited for", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{WaitReason: WaitedFor}},
+		{name: "pods with an emptyDir are waited for if so configured", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{WaitReason: WaitedFor}},
 		{
-			name: "an emptyDir in memory is gone with any restart, and holds nothing up", cfg: dirsWait, want: nothing,
+			name: "an emptyDir in memory does not count", cfg: dirsWait, want: nothing,
 			changes: []func(*corev1.Pod){with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})},
 		},
-		{name: "a volume that is none is no matter", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
-		{name: "pods of a Job are evicted", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
-		{name: "or waited for", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{WaitReason: WaitedFor}},
-		{name: "not other pods", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
-		{name: "nor bare ones", cfg: jobsWait, want: nothing},
+		{name: "another volume does not count", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
+		{name: "pods of a Job are evicted by default", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
+		{name: "pods of a Job are waited for if so configured", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{WaitReason: WaitedFor}},
+		{name: "WAIT_FOR_JOBS does not apply to other controllers", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
+		{name: "WAIT_FOR_JOBS does not apply to bare pods", cfg: jobsWait, want: nothing},
 		{name: "pods that a selector selects are waited for", cfg: func(c *Config) { c.WaitSelector = "app in (web, db)" }, want: Pod{WaitReason: WaitedFor}},
-		{name: "and those that it does not are not", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
-		{name: "no selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
+		{name: "pods that the selector does not match are evicted", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
+		{name: "an empty selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
 		{
-			name: "of these namespaces only", want: nothing, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			name: "WAIT_NAMESPACES without the pod's namespace", want: nothing, changes: []func(*corev1.Pod){controlled(owners["Job"])},
 			cfg: func(c *Config) { c.WaitForJobs, c.WaitSelector, c.WaitNamespaces = true, "app", "y, z" },
 		},
 		{
-			name: "of which the pod's is one", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
+			name: "WAIT_NAMESPACES with the pod's namespace", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
 			cfg: func(c *Config) { c.WaitForJobs, c.WaitNamespaces = true, "y, x" },
 		},
 		{
-			name: "which is nothing to bare pods and those with an emptyDir", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){disk},
+			name: "WAIT_NAMESPACES does not apply to bare pods and those with an emptyDir", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){disk},
 			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitNamespaces = Wait, Wait, "y" },
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := running("a")
+			p := runningPod("a")
 			p.CreationTimestamp, p.Status.StartTime = metav1.Time{Time: t0.Add(-time.Minute)}, &metav1.Time{Time: t0}
 			for _, change := range tt.changes {
 				change(p)
@@ -369,7 +199,7 @@ func TestReadAPod(t *testing.T) {
 			if cfg == nil {
 				cfg = func(*Config) {}
 			}
-			got := ordinary(t, cfg).read(p)
+			got := newTestRules(t, cfg).pod(p)
 			if diff := cmp.Diff(tt.want, Pod{StayReason: got.StayReason, Tier: got.Tier, WaitReason: got.WaitReason, WaitUntil: got.WaitUntil}); diff != "" {
 				t.Error(diff)
 			}
@@ -377,17 +207,17 @@ func TestReadAPod(t *testing.T) {
 	}
 }
 
-func TestATaintThatKeepsNobodyAwayLeavesDaemonSetsAlone(t *testing.T) {
-	p := running("a")
+func TestDaemonSetPodsStayWithPreferNoSchedule(t *testing.T) {
+	p := runningPod("a")
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
-	r := ordinary(t)
+	r := newTestRules(t)
 	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
-	if got := r.read(p).StayReason; got != DaemonSet {
-		t.Errorf("got %q: the DaemonSet would put its pod back", got)
+	if got := r.pod(p).StayReason; got != DaemonSet {
+		t.Errorf("got %q: the DaemonSet would create the pod again", got)
 	}
 }
 
-func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
+func TestReadGracePeriodAndReadiness(t *testing.T) {
 	seconds := int64(90)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -401,84 +231,49 @@ func TestReadWhatAPodSaysOfItsEnd(t *testing.T) {
 		}},
 	}
 	want := Pod{
-		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GoneBy: t0,
+		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GraceEndsAt: t0,
 	}
-	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
 		t.Error(diff)
 	}
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
 	want.Ready = false
-	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
 		t.Errorf("not Ready:\n%s", diff)
 	}
 	p.Status.Conditions = nil
 	want.UnreadySince = at(-time.Hour)
-	if diff := cmp.Diff(want, ordinary(t).read(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
 		t.Errorf("never Ready:\n%s", diff)
 	}
-	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, ordinary(t).read(&corev1.Pod{})); diff != "" {
-		t.Errorf("a pod that says nothing of itself:\n%s", diff)
+	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, newTestRules(t).pod(&corev1.Pod{})); diff != "" {
+		t.Errorf("an empty pod (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatIsKeptOfAPod(t *testing.T) {
-	r := ordinary(t)
-	for _, s := range samples() {
-		kept, err := r.keep(s.pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, ok := kept.(*record)
-		if !ok {
-			t.Fatalf("got %T", kept)
-		}
-		what := fmt.Sprintf("%s, mirror %v, %s", s.owner, s.mirror, s.phase)
-		if diff := cmp.Diff(r.read(s.pod), got.pod); diff != "" {
-			t.Fatalf("%s:\n%s", what, diff)
-		}
-		deleted := s.pod.DeletionTimestamp != nil
-		if free := s.phase == corev1.PodPending || deleted; got.free != free {
-			t.Fatalf("%s: free of budgets: got %v", what, got.free)
-		}
-		if selects := got.pod.StayReason == "" && !got.free; selects != (len(got.Labels) > 0) {
-			t.Fatalf("%s: labels %v are kept", what, got.Labels)
-		}
-		if got.ResourceVersion != "7" || got.Name != s.pod.Name || got.Namespace != s.pod.Namespace || got.UID != s.pod.UID {
-			t.Fatalf("%s: too little is kept: %+v", what, got.ObjectMeta)
-		}
-		if len(got.Annotations)+len(got.OwnerReferences) > 0 {
-			t.Fatalf("%s: too much is kept: %+v", what, got.ObjectMeta)
-		}
-	}
-	tombstone := cache.DeletedFinalStateUnknown{Key: "x/a", Obj: &record{}}
-	if other, err := r.keep(tombstone); err != nil || other != tombstone {
-		t.Errorf("got %v, %v", other, err)
-	}
-}
-
-func TestClaimsAreKeptOfPodsThatStay(t *testing.T) {
+func TestClaimsOfPodsThatStay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*corev1.Pod)
 		want   []string
 	}{
-		{"of a mirror pod", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"data", "a-scratch"}},
-		{"of a pod of a DaemonSet", func(p *corev1.Pod) {
+		{"a mirror pod", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"data", "a-scratch"}},
+		{"a pod of a DaemonSet", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, []string{"data", "a-scratch"}},
-		{"not of one that has finished: the kubelet unmounts them", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
-		{"not of one that must leave", func(*corev1.Pod) {}, nil},
+		{"a finished pod: the kubelet has unmounted them", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
+		{"a pod that must leave", func(*corev1.Pod) {}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := running("a")
+			p := runningPod("a")
 			p.Spec.Volumes = []corev1.Volume{
 				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			}
 			tt.change(p)
-			if diff := cmp.Diff(tt.want, ordinary(t).record(p).claims); diff != "" {
+			if diff := cmp.Diff(tt.want, newTestRules(t).record(p).claims); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -1,111 +1,103 @@
 package drain
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// run is one drain: the watch of a node's pods, and what has been tried so far.
+const (
+	// contentionPause is the longest pause before a drain decides again because another one was faster to
+	// reserve the disruption. Usually the answer to that one's eviction wakes it before.
+	contentionPause = time.Second
+	// budgetWait is the part of the time until the first deletion for which a drain waits for the list of
+	// PodDisruptionBudgets. Then it starts without: the API server checks them for every eviction.
+	budgetWait = 10
+)
+
+// run is one drain of one node. Drainer.drain calls its methods in the order decide, act, relist, wait.
 type run struct {
-	*Drainer
-	Target
-	began   time.Time
-	pods    cache.SharedIndexInformer
-	changed chan struct{} // something may have become possible
-	again   time.Time     // look again by then, whatever the step says; zero is not set
-	// deadline is the Target's, or a tighter one. Only the drain itself changes it, under the ledger's lock.
-	deadline time.Time
-	emptyAt  time.Time // when no pod was left that is worth waiting for
-	proofs
+	drainer  *Drainer
+	node     Target
+	waiter   *waiter // with the deadline, which may be earlier than that of node
+	pods     *podWatch
+	removals *removals
+	progress *progressReporter
+	volumes  *nodeVolumes
+	started  time.Time
+	wakeAt   time.Time // when wait returns at the latest; zero if it is not set
 
-	protected map[string]protection // by UID
-	bound     map[string]string     // the volume of a claim, by NAMESPACE/NAME
-	looked    map[string]struct{}   // the budgets whose accounts were read
-	seen      map[string]struct{}   // the pods that had to leave, by UID
-	waiting   map[string]*patience  // what a pod waits for, by UID
-	told      Progress
-	toldAt    time.Time
+	selections  map[string]selection // of budgets, by UID of the pod
+	budgetsRead map[string]struct{}  // whose changes wake this drain
 
-	stop    context.CancelFunc
+	cancel  context.CancelFunc // of watching
 	workers sync.WaitGroup
-	mu      sync.Mutex
-	tries   map[string]Try // by UID
-	forced  map[string]struct{}
-	doubt   bool // the API server has said that a pod is gone which the watch may show
 }
 
-// protection is what protects a pod, as of an edition of the ledger.
-type protection struct {
-	edition int64
-	pod     *record
-	names   []string
+// selection is the budgets that select a pod, as of a generation of the pdbTracker.
+type selection struct {
+	generation int64
+	pod        *record
+	budgets    []string
 }
 
-// begin watches the pods of the node, and returns when they have been listed once, and the budgets as well if
-// that does not take too long.
-func (d *Drainer) begin(ctx context.Context, t Target) (*run, error) {
+func newRun(d *Drainer, t Target) (*run, error) {
 	r := &run{
-		Drainer: d, Target: t, deadline: t.Deadline, began: time.Now(), changed: make(chan struct{}, 1),
-		protected: map[string]protection{}, bound: map[string]string{}, seen: map[string]struct{}{},
-		looked: map[string]struct{}{}, waiting: map[string]*patience{}, tries: map[string]Try{},
-		forced: map[string]struct{}{}, proofs: proofs{late: map[string]*record{}, gone: map[string]struct{}{}},
+		drainer: d, node: t, started: time.Now(), cancel: func() {},
+		waiter:     &waiter{name: t.Name, deadline: t.Deadline, changed: make(chan struct{}, 1)},
+		selections: map[string]selection{}, budgetsRead: map[string]struct{}{},
+		volumes: &nodeVolumes{tracker: d.volumes, drainer: d, node: t.Name, bound: map[string]string{}},
 	}
-	r.pods = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) { o.FieldSelector = onNode(t.Name) })
-	if err := r.pods.SetTransform(d.rules.keep); err != nil {
-		return nil, fmt.Errorf("watch the pods of node %s: %w", t.Name, err)
-	}
-	_, err := r.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { r.wakeUp() },
-		UpdateFunc: func(before, now any) {
-			if !same(before, now) {
-				r.wakeUp()
-			}
-		},
-		DeleteFunc: func(any) { r.wakeUp() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch the pods of node %s: %w", t.Name, err)
-	}
-	watching, stop := context.WithCancel(ctx)
-	r.stop = stop
-	r.workers.Go(func() { r.pods.RunWithContext(watching) })
-	r.volumes.subscribe(r)
-	if !cache.WaitFor(ctx, "", r.pods.HasSyncedChecker()) {
-		r.end()
-		return nil, context.Cause(ctx)
-	}
-	if err := r.learnBudgets(watching); err != nil {
-		r.end()
+	var err error
+	if r.pods, err = newPodWatch(d, t.Name, r.waiter.wakeUp); err != nil {
 		return nil, err
+	}
+	r.removals = &removals{
+		drainer: d, target: r.target, wakeUp: r.waiter.wakeUp, pods: r.pods, started: r.started,
+		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
+	}
+	r.progress = &progressReporter{
+		observer: d.observer, target: r.target, blockedAfter: d.cfg.BlockedAfter, waits: map[string]*podWait{},
 	}
 	return r, nil
 }
 
-// unlisted is the part of the time until the first pod's last call for which the PodDisruptionBudgets may
-// stay unlisted. Then the drain begins without them: the API server knows them, and guards every eviction.
-const unlisted = 10
+// start watches the pods of the node, and returns when they have been listed once, and the budgets as well if
+// that does not take too long.
+func (r *run) start(ctx context.Context) error {
+	watching, cancel := context.WithCancel(ctx)
+	r.cancel = cancel
+	r.workers.Go(func() { r.pods.informer.RunWithContext(watching) })
+	r.drainer.volumes.subscribe(r.waiter)
+	if !cache.WaitFor(ctx, "", r.pods.informer.HasSyncedChecker()) {
+		return context.Cause(ctx)
+	}
+	return r.awaitBudgets(watching)
+}
 
-// learnBudgets returns when the PodDisruptionBudgets have been listed once, or no more time is left for that.
-func (r *run) learnBudgets(ctx context.Context) error {
-	listed := r.ledger.seen.HasSyncedChecker()
+// stop ends the watch, gives up the demands on budgets, and waits for requests in flight.
+func (r *run) stop() {
+	r.cancel()
+	r.drainer.pdbs.setDemand(r.waiter, r.budgetsRead, demands{})
+	r.drainer.volumes.unsubscribe(r.waiter)
+	r.workers.Wait()
+	r.removals.workers.Wait()
+}
+
+// awaitBudgets returns when the PodDisruptionBudgets have been listed once, or the time for that is over.
+func (r *run) awaitBudgets(ctx context.Context) error {
+	listed := r.drainer.pdbs.listed.HasSyncedChecker()
 	r.workers.Go(func() {
 		if cache.WaitFor(ctx, "", listed) {
-			r.wakeUp()
+			r.waiter.wakeUp()
 		}
 	})
 	for !cache.IsDone(listed) {
-		first := r.firstCall()
-		until := r.began.Add(first.Sub(r.began) / unlisted)
+		first := r.firstDeletion()
+		until := r.started.Add(first.Sub(r.started) / budgetWait)
 		if first.IsZero() || !time.Now().Before(until) {
 			return nil
 		}
@@ -116,104 +108,56 @@ func (r *run) learnBudgets(ctx context.Context) error {
 	return nil
 }
 
-// firstCall is the earliest last call of the pods, or the deadline; zero if no pod must leave.
-func (r *run) firstCall() (first time.Time) {
-	d := decision{State: State{Since: r.Since}, deadline: r.deadline, policy: r.policy}
-	for _, kept := range r.watched() {
-		if kept.pod.StayReason != "" {
+// firstDeletion is the earliest of the pods' latest deletions, or the deadline; zero if no pod must leave.
+func (r *run) firstDeletion() (first time.Time) {
+	t := schedule{since: r.node.Since, deadline: r.waiter.deadline, policy: r.drainer.policy}
+	for _, rec := range r.pods.list() {
+		if rec.pod.StayReason != "" {
 			continue
 		}
 		if first.IsZero() {
-			first = d.deadline
+			first = t.deadline
 		}
-		if last := d.lastCall(kept.pod); !last.IsZero() && last.Before(first) {
-			first = last
+		if latest := t.latestDeletion(rec.pod); !latest.IsZero() && latest.Before(first) {
+			first = latest
 		}
 	}
 	return first
 }
 
-func (r *run) end() {
-	r.stop()
-	r.ledger.await(r, r.looked, demand{})
-	r.volumes.unsubscribe(r)
-	r.workers.Wait()
-}
-
-func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
-
-func (r *run) wakeUp() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
-}
-
-// tighten brings the deadline forward. Other drains compare theirs with it, under the ledger's lock.
-func (r *run) tighten(deadline time.Time) {
-	r.ledger.mu.Lock()
-	defer r.ledger.mu.Unlock()
-	if deadline.Before(r.deadline) {
-		r.deadline = deadline
-	}
-}
-
-// target is what is drained, with the deadline of now.
+// target is the node with its current deadline.
 func (r *run) target() Target {
-	r.ledger.mu.Lock()
-	defer r.ledger.mu.Unlock()
-	t := r.Target
-	t.Deadline = r.deadline
+	t := r.node
+	t.Deadline = r.drainer.pdbs.deadlineOf(r.waiter)
 	return t
 }
 
-// turn is below zero if this drain is served before the other where both want the same.
-func (r *run) turn(other *run) int {
-	return cmp.Or(r.deadline.Compare(other.deadline), cmp.Compare(r.Name, other.Name))
-}
-
-// decide says what to do about these pods.
+// decide returns the next step, given the pods on the node.
 func (r *run) decide(ctx context.Context, records []*record) Step {
-	s := State{Since: r.Since, Unreachable: r.rules.Unreachable(r.Name), EmptyAt: r.emptyAt, Budgets: map[string]Budget{}}
-	present := make(map[string]struct{}, len(records))
-	for _, kept := range records {
-		pod := kept.pod
+	s := State{
+		Since: r.node.Since, Unreachable: r.drainer.rules.Unreachable(r.node.Name), EmptyAt: r.volumes.emptyAt,
+		Budgets: map[string]Budget{},
+	}
+	leaving := make(map[string]struct{}, len(records))
+	for _, rec := range records {
+		pod := rec.pod
 		if pod.StayReason == "" {
-			present[pod.UID] = struct{}{}
-			pod.Budgets = r.protecting(kept, s.Budgets)
+			leaving[pod.UID] = struct{}{}
+			pod.Budgets = r.budgetsOf(rec, s.Budgets)
 		}
 		s.Pods = append(s.Pods, pod)
 	}
-	r.recall(s.Pods, present)
-	if len(present) == 0 || !r.emptyAt.IsZero() {
-		s.Attached = r.freed(ctx)
+	r.removals.fillTries(s.Pods, leaving)
+	deleteMissing(r.selections, leaving)
+	if len(leaving) == 0 || !r.volumes.emptyAt.IsZero() {
+		s.Attached = r.volumes.attached(ctx, r.pods.claims())
 	}
-	step := Decide(s, time.Now(), r.deadline, r.policy)
-	r.emptied(step)
+	step := Decide(s, time.Now(), r.waiter.deadline, r.drainer.policy)
+	r.volumes.setEmpty(step.Empty)
 	return step
 }
 
-// recall adds to the pods what has been tried, and forgets the pods that have gone.
-func (r *run) recall(pods []Pod, present map[string]struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range pods {
-		if pods[i].StayReason == "" {
-			pods[i].Try = r.tries[pods[i].UID]
-			r.seen[pods[i].UID] = struct{}{}
-		}
-	}
-	for uid, try := range r.tries {
-		// A pod that the watch does not show yet keeps what is under way about it.
-		if _, ok := present[uid]; !ok && try.Last != Sent && !time.Now().Before(try.Next) {
-			delete(r.tries, uid)
-		}
-	}
-	forget(r.protected, present)
-	forget(r.waiting, present)
-}
-
-func forget[V, P any](m map[string]V, present map[string]P) {
+func deleteMissing[V, P any](m map[string]V, present map[string]P) {
 	for uid := range m {
 		if _, ok := present[uid]; !ok {
 			delete(m, uid)
@@ -221,72 +165,126 @@ func forget[V, P any](m map[string]V, present map[string]P) {
 	}
 }
 
-// protecting names the budgets of a pod, and reads their accounts into budgets.
-func (r *run) protecting(kept *record, budgets map[string]Budget) []string {
-	if kept.free {
+// budgetsOf returns the names of the budgets that protect a pod, and reads them into budgets.
+func (r *run) budgetsOf(rec *record, budgets map[string]Budget) []string {
+	if rec.ignoresBudgets {
 		return nil
 	}
-	p := r.protected[kept.pod.UID]
-	if edition := r.ledger.edition.Load(); p.pod != kept || p.edition != edition {
-		p = protection{edition, kept, r.ledger.protecting(kept.Namespace, kept.Labels)}
-		r.protected[kept.pod.UID] = p
+	pdbs := r.drainer.pdbs
+	s := r.selections[rec.pod.UID]
+	if generation := pdbs.generation.Load(); s.pod != rec || s.generation != generation {
+		s = selection{generation, rec, pdbs.budgetsOf(rec.Namespace, rec.Labels)}
+		r.selections[rec.pod.UID] = s
 	}
 	var names []string
-	for _, name := range p.names {
+	for _, name := range s.budgets {
 		if _, read := budgets[name]; !read {
-			b, ok := r.ledger.read(name, r)
+			b, ok := pdbs.budget(name, r.waiter)
 			if !ok {
-				continue // it has just gone
+				continue // it was deleted just now
 			}
 			budgets[name] = b
-			r.looked[name] = struct{}{}
+			r.budgetsRead[name] = struct{}{}
 		}
 		names = append(names, name)
 	}
 	return names
 }
 
-// wait returns when something has changed, at the instant again at the latest.
+// act starts the evictions and deletions of the step, and tells the pdbTracker which pods wait for which
+// budget. Each answer of the API server wakes the drain.
+func (r *run) act(ctx context.Context, step Step) {
+	pdbs, d := r.drainer.pdbs, demands{waiting: map[string]int{}, blocked: map[string]int{}}
+	postpone := func(pod Pod, reason WaitReason) {
+		d.add(Waiting{Pod: pod, Reason: reason})
+		r.wakeBy(time.Now().Add(contentionPause))
+	}
+	for _, removal := range step.Delete {
+		if !pdbs.reserveForced(removal.disrupts(), removal.Pod.Name, removal.Early) {
+			postpone(removal.Pod, Misconfigured) // blocked, and not to be evicted
+			continue
+		}
+		r.removals.start(ctx, removal, r.removals.forceDelete)
+	}
+	for _, removal := range step.Evict {
+		if removal.Budget != "" && !pdbs.reserve(removal.Budget, removal.Pod.Name) {
+			postpone(removal.Pod, BlockedByBudget)
+			continue
+		}
+		r.removals.start(ctx, removal, r.removals.evict)
+	}
+	for _, w := range step.Wait {
+		d.add(w)
+	}
+	pdbs.setDemand(r.waiter, r.budgetsRead, d)
+}
+
+// needsRelist reports whether the pods must be listed now: the drain seems to be over, or the watch is
+// behind.
+func (r *run) needsRelist(step Step) bool {
+	if !step.Done && !r.pods.isBehind() {
+		return false
+	}
+	if time.Now().Before(r.pods.nextList) {
+		r.wakeBy(r.pods.nextList)
+		return false
+	}
+	return true
+}
+
+// relist decides again by a fresh list from the API server. It returns false if there was no answer.
+func (r *run) relist(ctx context.Context) (Step, bool) {
+	records, err := r.pods.relist(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.drainer.observer.KubernetesFailed("verify that node "+r.node.Name+" is empty", err)
+		}
+		return Step{}, false
+	}
+	return r.decide(ctx, records), true
+}
+
+// wait returns when something has changed, and at the instant again at the latest. The error is the cause of
+// ctx's end.
 func (r *run) wait(ctx context.Context, again time.Time) error {
-	r.lookBy(again)
+	r.wakeBy(again)
 	var timer <-chan time.Time
-	if !r.again.IsZero() {
-		t := time.NewTimer(time.Until(r.again))
+	if !r.wakeAt.IsZero() {
+		t := time.NewTimer(time.Until(r.wakeAt))
 		defer t.Stop()
 		timer = t.C
 	}
-	r.again = time.Time{}
+	r.wakeAt = time.Time{}
 	select {
-	case <-r.changed:
+	case <-r.waiter.changed:
 		return nil
 	case <-timer:
 		return nil
-	case deadline := <-r.Tighter:
-		r.tighten(deadline)
+	case deadline := <-r.node.Tighter:
+		r.drainer.pdbs.tighten(r.waiter, deadline)
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// lookBy has the drain look again at the instant at the latest; a zero one is none.
-func (r *run) lookBy(t time.Time) {
-	if !t.IsZero() && (r.again.IsZero() || t.Before(r.again)) {
-		r.again = t
+// wakeBy makes the next wait return at t at the latest. A zero t is ignored.
+func (r *run) wakeBy(t time.Time) {
+	if !t.IsZero() && (r.wakeAt.IsZero() || t.Before(r.wakeAt)) {
+		r.wakeAt = t
 	}
 }
 
-// report is what the drain came to, when the last step is proven.
-func (r *run) report(proof Step) Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	report := Report{Total: len(r.seen), Forced: len(r.forced), Took: time.Since(r.began)}
-	for _, pod := range proof.Left {
+// report is the result of the drain, given its verified last step.
+func (r *run) report(last Step) Report {
+	report := r.removals.report()
+	report.Took = time.Since(r.started)
+	for _, pod := range last.Left {
 		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
 	}
 	slices.Sort(report.Left)
-	if len(proof.Attached) > 0 {
-		r.observer.VolumesStillAttached(r.target(), proof.Attached)
+	if len(last.Attached) > 0 {
+		r.drainer.observer.VolumesStillAttached(r.target(), last.Attached)
 	}
 	return report
 }

@@ -4,12 +4,12 @@ import "time"
 
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
-	Since       time.Time         // when the node was taken out of service to be emptied
-	Unreachable bool              // the node does not answer: nobody is there to tell of a pod's end
+	Since       time.Time         // when the node was cordoned to be drained
+	Unreachable bool              // no kubelet reports the end of pods: the node is not Ready, or gone
 	Pods        []Pod             // every pod on the node
 	Budgets     map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
-	EmptyAt     time.Time         // when the last pod had gone; zero if it has not
-	Attached    []string          // volumes of pods that have left, or must, still attached to the node
+	EmptyAt     time.Time         // when the last pod was gone; zero if one is left
+	Attached    []string          // volumes of pods that have left or must leave, still attached to the node
 }
 
 // Pod is a pod as a decision sees it.
@@ -18,94 +18,97 @@ type Pod struct {
 	Name         string
 	UID          string
 	StayReason   StayReason    // why the pod need not leave the node; empty if it must
-	Tier         int           // lower tiers go first
-	Ready        bool          // pods that are not may leave past their budget (unhealthyPodEvictionPolicy)
+	Tier         int           // lower tiers are evicted first
+	Ready        bool          // pods that are not may be exempt from their budget (unhealthyPodEvictionPolicy)
 	UnreadySince time.Time     // of a pod that is not Ready
-	Grace        time.Duration // the pod's own termination grace period
-	GoneBy       time.Time     // of a pod that is being deleted: when its grace ends
-	WaitReason   WaitReason    // why it is to be waited for, instead of evicted; empty if it is not
-	WaitUntil    time.Time     // when that ends; zero is at the deadline
+	Grace        time.Duration // the pod's termination grace period
+	GraceEndsAt  time.Time     // of a terminating pod: its deletionTimestamp
+	WaitReason   WaitReason    // why the drain waits for its end instead of evicting it; empty if it does not
+	WaitUntil    time.Time     // when that wait is over; zero is at the deadline
 	Budgets      []string      // the PodDisruptionBudgets that protect it, as NAMESPACE/NAME
 	Try          Try
 }
 
-// StayReason is why a pod need not leave a node before the node goes.
+// StayReason is why a pod need not leave the node.
 type StayReason string
 
-// The reasons to let a pod be.
+// The reasons to leave a pod where it is.
 const (
-	DaemonSet StayReason = "daemonset" // its controller would put it back
-	Mirror    StayReason = "mirror"    // the kubelet runs it from a file
-	Finished  StayReason = "finished"  // nothing of it runs any more
+	DaemonSet StayReason = "daemonset" // its controller would create it again on the node
+	Mirror    StayReason = "mirror"    // a static pod, which the kubelet runs from a file
+	Finished  StayReason = "finished"  // none of its containers runs any more
 )
 
-// Try is what has come of the attempts to move a pod.
+// Try is the result of the attempts to evict or delete a pod.
 type Try struct {
 	Last     Outcome
-	Next     time.Time // not before this is it tried again
-	Failures int       // failed attempts in a row
-	Why      string    // what the API server said of the last one
-
-	Eviction bool // the last one was an eviction, and came to nothing
+	Next     time.Time // the earliest time of the next attempt
+	Failures int       // consecutive failed attempts
+	Message  string    // of the API server, about the last attempt
+	Eviction bool      // the last attempt was an eviction, and failed
 }
 
-// Outcome is what the API server said to the last attempt.
+// Outcome is the API server's answer to an attempt to evict or delete a pod.
 type Outcome string
 
-// The outcomes of an attempt to evict or delete a pod.
+// The outcomes of an attempt.
 const (
 	None     Outcome = ""
-	Sent     Outcome = "sent"     // no answer yet
-	Accepted Outcome = "accepted" // the pod is being deleted, or is gone
+	Sent     Outcome = "sent"     // not answered yet
+	Accepted Outcome = "accepted" // the pod is terminating, or gone
 	Blocked  Outcome = "blocked"  // a PodDisruptionBudget does not allow it now
-	Deferred Outcome = "deferred" // the API server is busy, or cannot be reached
-	Refused  Outcome = "refused"  // the API server will not have it, whenever it is asked
-	Forced   Outcome = "forced"   // deletion past the budget was accepted
-	Denied   Outcome = "denied"   // deletion past the budget was refused
+	Deferred Outcome = "deferred" // the API server is busy, or did not answer
+	Refused  Outcome = "refused"  // eviction would be refused at any time
+	Forced   Outcome = "forced"   // deletion in spite of the budget was accepted
+	Denied   Outcome = "denied"   // deletion in spite of the budget was refused
 )
 
 // Budget is a PodDisruptionBudget as a decision sees it.
 type Budget struct {
 	Allowed          int       // disruptions that it allows to the pods of this node now
-	Healthy          int       // of its pods
-	Desired          int       // how many of them must be healthy
+	Healthy          int       // healthy pods
+	Desired          int       // healthy pods that it requires
 	Expected         int       // all of its pods
 	AlwaysAllow      bool      // unhealthy pods may always be evicted (unhealthyPodEvictionPolicy AlwaysAllow)
-	EvictionInFlight bool      // an eviction under it is under way: they are sent one after the other
-	StaleUntil       time.Time // until then the figures may miss what was done; zero if they miss nothing
-	ProbeAt          time.Time // from then on it may be asked although it seems to allow nothing; zero is never
-	PodsOnLaterNodes int       // pods on nodes that are drained after this one, which it holds too
+	EvictionInFlight bool      // an eviction under it has been sent: they are sent one after the other
+	StaleUntil       time.Time // until then the numbers may lag behind; zero if they are current
+	ProbeAt          time.Time // from then on one eviction may be tried although Allowed is 0; zero is never
+	PodsOnLaterNodes int       // pods that it blocks on nodes that are drained after this one
 }
 
-// misconfigured tells whether the budget allows no disruption although all its pods are healthy: as long as
-// neither it nor the number of pods is changed, it never will.
+// budgetState is what decides about more than the next disruption that a budget allows.
+type budgetState struct{ misconfigured, satisfied, requiresHealthy, alwaysAllow bool }
+
+func (b Budget) state() budgetState {
+	return budgetState{b.misconfigured(), b.Healthy >= b.Desired, b.Desired > 0, b.AlwaysAllow}
+}
+
+// misconfigured reports whether the budget allows no disruption although all its pods are healthy. Then it
+// never allows one until the budget or the number of pods is changed.
 func (b Budget) misconfigured() bool {
 	return b.Expected > 0 && b.Desired >= b.Expected && b.Healthy >= b.Expected
 }
 
-// calm tells whether as many of the budget's pods are healthy as it asks for, as far as can be known.
-func (b Budget) calm(now time.Time) bool { return b.Healthy >= b.Desired && !now.Before(b.StaleUntil) }
-
-// mood is what a budget says beside how many disruptions it allows.
-func (b Budget) mood() [4]bool {
-	return [...]bool{b.misconfigured(), b.Healthy >= b.Desired, b.Desired > 0, b.AlwaysAllow}
+// satisfied reports whether the budget has the healthy pods that it requires, by numbers that are current.
+func (b Budget) satisfied(now time.Time) bool {
+	return b.Healthy >= b.Desired && !now.Before(b.StaleUntil)
 }
 
-// admits tells whether the pod is to be evicted as far as the budget goes, and whether that takes of what it
-// allows. The API server notes each disruption in the budget's status, and of evictions that come together
-// all but one try again after half a second: so one is sent after the other
+// admits reports whether the budget permits an eviction of the pod, and whether that uses up a disruption.
+// The API server writes each disruption to the budget's status. Of concurrent evictions all but one conflict
+// and are retried after half a second, so they are sent one after the other
 // (k8s.io/kubernetes/pkg/registry/core/pod/storage: EvictionsRetry).
-func (b Budget) admits(pod Pod, now time.Time) (ok, takes bool) {
+func (b Budget) admits(pod Pod, now time.Time) (ok, disrupts bool) {
 	if !pod.Ready && (b.AlwaysAllow || (b.Desired > 0 && b.Healthy >= b.Desired)) {
 		return true, false
 	}
 	return !b.EvictionInFlight && (b.Allowed > 0 || (!b.ProbeAt.IsZero() && !now.Before(b.ProbeAt))), true
 }
 
-// Policy is how far a drain goes.
+// Policy is the part of Config that decisions follow.
 type Policy struct {
-	Force            bool            // delete what is left when its grace must begin to end by the deadline
-	Tiers            []time.Duration // how long each tier may hold up the next one; zero is without a bound
+	Force            bool            // delete pods in time for their grace period to end by the deadline
+	Tiers            []time.Duration // how long each tier may delay the next one; zero is without a bound
 	ForceSpacing     time.Duration
 	ForceUnhealthy   time.Duration // zero is never
 	StuckAfter       time.Duration // zero is never
@@ -114,34 +117,33 @@ type Policy struct {
 	VolumeTimeout    time.Duration
 }
 
-// Step is one move: what to do now, what to wait for, and when to look again.
+// Step is a decision: what to do now, what to wait for, and when to decide again.
 type Step struct {
-	Evict  []Removal
-	Delete []Removal
-	Wait   []Waiting
-	Left   []Pod     // every pod that must leave and is still on the node
-	Empty  bool      // no pod is left that is worth waiting for
-	Again  time.Time // look again at the latest then; zero if only a change can bring news
-	Done   bool      // nothing is left to do: the node is empty, or the deadline has come
-
-	Attached []string // volumes that are still attached
+	Evict    []Removal
+	Delete   []Removal
+	Wait     []Waiting
+	Left     []Pod     // every pod that must leave and is still on the node
+	Attached []string  // volumes that are still attached
+	Empty    bool      // no pod is left that the drain waits for
+	Again    time.Time // decide again by then; zero if only a change can lead to another step
+	Done     bool      // the drain is over: the node is empty, or the deadline has passed
 }
 
-// Removal is a pod to remove and the grace to give it; zero is the pod's own.
+// Removal is a pod to evict or delete.
 type Removal struct {
 	Pod    Pod
-	Grace  time.Duration
-	Budget string      // of an eviction: the PodDisruptionBudget of whose allowance it takes; may be empty
-	Why    ForceReason // of a deletion
-	Early  bool        // of a deletion: it can wait
+	Grace  time.Duration // zero is the pod's own grace period
+	Budget string        // of an eviction: the PodDisruptionBudget that it disrupts; may be empty
+	Reason ForceReason   // of a deletion
+	Early  bool          // of a deletion: it can be postponed
 }
 
-// disrupts names the budgets to which the removal is a disruption.
+// disrupts returns the budgets that the removal disrupts.
 func (r Removal) disrupts() []string {
 	switch {
 	case r.Budget != "":
 		return []string{r.Budget}
-	case r.Why != "" && r.Pod.Ready && r.Pod.GoneBy.IsZero():
+	case r.Reason != "" && r.Pod.Ready && r.Pod.GraceEndsAt.IsZero():
 		return r.Pod.Budgets
 	}
 	return nil
@@ -150,22 +152,22 @@ func (r Removal) disrupts() []string {
 // ForceReason is why a pod is deleted instead of evicted.
 type ForceReason string
 
-// The reasons to delete a pod past its budget, or past its own wish to stay.
+// The reasons to delete a pod in spite of its budget or its annotations.
 const (
-	AtDeadline ForceReason = "deadline"  // its grace must begin now to end by the deadline
-	Unhealthy  ForceReason = "unhealthy" // it has not been Ready for so long that its budget protects nothing
+	AtDeadline ForceReason = "deadline"  // its grace period must start now to end by the deadline
+	Unhealthy  ForceReason = "unhealthy" // it has not been Ready for the configured time
 )
 
-// ForceReasons lists every reason, for those who count them.
+// ForceReasons lists every reason.
 func ForceReasons() []string { return []string{string(AtDeadline), string(Unhealthy)} }
 
-// Waiting is a pod that nothing is done about now, and why.
+// Waiting is a pod about which nothing is done now, and why.
 type Waiting struct {
-	Pod    Pod // empty if the node as a whole has to wait
-	Reason WaitReason
-	Budget string    // of a pod that a PodDisruptionBudget holds: its NAMESPACE/NAME; or two, with "and"
-	Why    string    // the same in words, with the figures
-	Since  time.Time // since when it has waited for this
+	Pod     Pod // empty if the node as a whole has to wait
+	Reason  WaitReason
+	Budget  string    // that blocks the pod: NAMESPACE/NAME; two are joined by "and"
+	Message string    // the reason in words, with the budget's numbers
+	Since   time.Time // when the pod began to wait for this
 }
 
 // WaitReason is why nothing is done now.
@@ -173,14 +175,14 @@ type WaitReason string
 
 // The reasons to wait.
 const (
-	Requested       WaitReason = "requested"            // the API server has yet to answer
-	Terminating     WaitReason = "terminating"          // it is on its way out
-	BlockedByBudget WaitReason = "blocked-by-budget"    // its PodDisruptionBudget allows no disruption
-	Misconfigured   WaitReason = "misconfigured-budget" // its PodDisruptionBudgets will never allow a disruption
+	Requested       WaitReason = "requested"            // the API server has not answered yet
+	Terminating     WaitReason = "terminating"          // its grace period runs
+	BlockedByBudget WaitReason = "blocked-by-budget"    // its PodDisruptionBudget allows no disruption now
+	Misconfigured   WaitReason = "misconfigured-budget" // its PodDisruptionBudgets never allow a disruption
 	OptedOut        WaitReason = "opted-out"            // an annotation asks not to evict it
-	WaitedFor       WaitReason = "waited-for"           // the agent is configured to wait for its end
+	WaitedFor       WaitReason = "waited-for"           // the configuration says to wait for its end
 	BackingOff      WaitReason = "backing-off"          // the API server was busy or refused
-	LaterTier       WaitReason = "later-tier"           // others go first
+	LaterTier       WaitReason = "later-tier"           // pods of an earlier tier are left
 	VolumesAttached WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
 	Deregistering   WaitReason = "deregistering"        // of the node: load balancers may still send to it
 )

@@ -15,33 +15,34 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// volumes knows what is attached to which node, by a watch, and wakes the drain of a node when that changes.
-type volumes struct {
+// volumeTracker knows which volumes are attached to which node, and wakes the drain of a node when one is
+// detached. A nil one knows of none.
+type volumeTracker struct {
 	informer cache.SharedIndexInformer
-	seen     cache.ResourceEventHandlerRegistration
+	listed   cache.ResourceEventHandlerRegistration
 
-	mu   sync.Mutex
-	runs map[string]*run // by node
+	mu      sync.Mutex
+	waiters map[string]*waiter // by node
 }
 
-// byNode is the index of VolumeAttachments by the node.
+// byNode is the index of VolumeAttachments by node.
 const byNode = "node"
 
-func newVolumes(client kubernetes.Interface) (*volumes, error) {
-	v := &volumes{runs: map[string]*run{}}
+func newVolumeTracker(client kubernetes.Interface) (*volumeTracker, error) {
+	v := &volumeTracker{waiters: map[string]*waiter{}}
 	v.informer = informers.NewVolumeAttachmentInformer(client, 0, cache.Indexers{byNode: nodeOf})
-	if err := v.informer.SetTransform(stripAttachment); err != nil {
+	if err := v.informer.SetTransform(trimAttachment); err != nil {
 		return nil, fmt.Errorf("watch VolumeAttachments: %w", err)
 	}
 	var err error
-	v.seen, err = v.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: v.detached})
+	v.listed, err = v.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: v.detached})
 	if err != nil {
 		return nil, fmt.Errorf("watch VolumeAttachments: %w", err)
 	}
 	return v, nil
 }
 
-func (v *volumes) detached(obj any) {
+func (v *volumeTracker) detached(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
@@ -51,39 +52,39 @@ func (v *volumes) detached(obj any) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if r := v.runs[a.Spec.NodeName]; r != nil {
-		r.wakeUp()
+	if w := v.waiters[a.Spec.NodeName]; w != nil {
+		w.wakeUp()
 	}
 }
 
-func (v *volumes) subscribe(r *run) {
+func (v *volumeTracker) subscribe(w *waiter) {
 	if v == nil {
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.runs[r.Name] = r
+	v.waiters[w.name] = w
 }
 
-func (v *volumes) unsubscribe(r *run) {
+func (v *volumeTracker) unsubscribe(w *waiter) {
 	if v == nil {
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.runs[r.Name] == r {
-		delete(v.runs, r.Name)
+	if v.waiters[w.name] == w {
+		delete(v.waiters, w.name)
 	}
 }
 
-// attached names the PersistentVolumes that are attached to the node.
-func (v *volumes) attached(node string) []string {
+// attached returns the names of the PersistentVolumes that are attached to the node, sorted.
+func (v *volumeTracker) attached(node string) []string {
 	if v == nil {
 		return nil
 	}
 	objs, err := v.informer.GetIndexer().ByIndex(byNode, node)
 	if err != nil {
-		return nil // the index is always there
+		return nil // the index always exists
 	}
 	var names []string
 	for _, obj := range objs {
@@ -103,8 +104,8 @@ func nodeOf(obj any) ([]string, error) {
 	return []string{a.Spec.NodeName}, nil
 }
 
-// stripAttachment keeps of a VolumeAttachment what this package reads.
-func stripAttachment(obj any) (any, error) {
+// trimAttachment is the informer's transform: it keeps only what this package reads, to save memory.
+func trimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
 		return obj, nil
@@ -118,57 +119,53 @@ func stripAttachment(obj any) (any, error) {
 	}, nil
 }
 
-// freed names the volumes attached to the node that no pod uses which stays there. Only if there are both
-// does it ask the API server which volumes the claims of those pods are bound to.
-func (r *run) freed(ctx context.Context) []string {
-	attached := r.volumes.attached(r.Name)
+// nodeVolumes are the volumes that one drain waits for.
+type nodeVolumes struct {
+	tracker *volumeTracker
+	drainer *Drainer
+	node    string
+	bound   map[string]string // by NAMESPACE/NAME of a claim: its volume
+	emptyAt time.Time         // when no pod was left that the drain waits for; zero if one is left
+}
+
+// attached returns the volumes that are attached to the node and are not of the claims, which are those of
+// pods that stay. It reads these claims only if volumes are attached.
+func (v *nodeVolumes) attached(ctx context.Context, claims []string) []string {
+	attached := v.tracker.attached(v.node)
 	if len(attached) == 0 {
 		return nil
 	}
-	for _, claim := range r.staying() {
-		volume, known := r.bound[claim]
+	for _, claim := range claims {
+		volume, known := v.bound[claim]
 		if !known {
-			volume = r.volumeOf(ctx, claim)
-			r.bound[claim] = volume
+			volume = v.volumeOf(ctx, claim)
+			v.bound[claim] = volume
 		}
-		attached = slices.DeleteFunc(attached, func(v string) bool { return v == volume })
+		attached = slices.DeleteFunc(attached, func(name string) bool { return name == volume })
 	}
 	return attached
 }
 
-// volumeOf returns the volume that a claim is bound to; empty if there is none, or it cannot be read: then
-// the volume is waited for like the others, which costs the timeout at most.
-func (r *run) volumeOf(ctx context.Context, claim string) string {
+// volumeOf returns the volume that a claim is bound to. It is empty if there is none, or if the claim cannot
+// be read: then the drain waits for that volume too, at most until VolumeTimeout.
+func (v *nodeVolumes) volumeOf(ctx context.Context, claim string) string {
 	namespace, name, _ := strings.Cut(claim, "/")
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	pvc, err := r.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	pvc, err := v.drainer.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		r.observer.KubernetesFailed("read PersistentVolumeClaim "+claim, err)
+		v.drainer.observer.KubernetesFailed("read PersistentVolumeClaim "+claim, err)
 		return ""
 	}
 	return pvc.Spec.VolumeName
 }
 
-// staying names the claims of the pods that stay on the node, as NAMESPACE/NAME.
-func (r *run) staying() []string {
-	var claims []string
-	for _, obj := range r.pods.GetStore().List() {
-		if kept, ok := obj.(*record); ok {
-			for _, c := range kept.claims {
-				claims = append(claims, kept.Namespace+"/"+c)
-			}
-		}
-	}
-	return claims
-}
-
-// emptied notes since when no pod is left that is worth waiting for.
-func (r *run) emptied(step Step) {
+// setEmpty records whether a pod is left that the drain waits for.
+func (v *nodeVolumes) setEmpty(empty bool) {
 	switch {
-	case !step.Empty:
-		r.emptyAt = time.Time{}
-	case r.emptyAt.IsZero():
-		r.emptyAt = time.Now()
+	case !empty:
+		v.emptyAt = time.Time{}
+	case v.emptyAt.IsZero():
+		v.emptyAt = time.Now()
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func attachment(name, node, volume string) *storagev1.VolumeAttachment {
+func newAttachment(name, node, volume string) *storagev1.VolumeAttachment {
 	a := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7", Annotations: map[string]string{"long": "text"}},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "ebs.csi.aws.com", NodeName: node},
@@ -26,9 +26,9 @@ func attachment(name, node, volume string) *storagev1.VolumeAttachment {
 	return a
 }
 
-// daemon is a pod of a DaemonSet that stays on the node, with a volume of its own.
-func daemon(claim string) *corev1.Pod {
-	p := running("daemon")
+// newDaemonPod is a pod of a DaemonSet that stays on the node, with a volume of its own.
+func newDaemonPod(claim string) *corev1.Pod {
+	p := runningPod("daemon")
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	p.Spec.Volumes = []corev1.Volume{{
@@ -39,16 +39,16 @@ func daemon(claim string) *corev1.Pod {
 	return p
 }
 
-func bound(claim, volume string) *corev1.PersistentVolumeClaim {
+func newClaim(claim, volume string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: claim},
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume},
 	}
 }
 
-var withVolumes = but(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
+var volumeConfig = withConfig(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
 
-func (w *world) detach(name string) {
+func (w *fixture) detach(name string) {
 	w.t.Helper()
 	resource := storagev1.SchemeGroupVersion.WithResource("volumeattachments")
 	if err := w.client.Tracker().Delete(resource, "", name); err != nil {
@@ -56,161 +56,145 @@ func (w *world) detach(name string) {
 	}
 }
 
-func TestADrainWaitsForTheVolumesOfItsPods(t *testing.T) {
+func TestVolumeWait(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		cfg      Config
 		objects  []runtime.Object
 		detach   time.Duration // of pv-a, after the beginning
 		timeout  time.Duration
-		want     time.Duration // how long it takes; the pod takes 10s
+		want     time.Duration // duration of the drain; the pod ends after 10s
 		left     bool
 		requests int // for claims
 	}{
 		{
-			name: "until they are detached", cfg: withVolumes, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
-			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+			name: "a volume that is detached later", cfg: volumeConfig, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
+			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
 		},
 		{
-			name: "but not for those of other nodes", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{attachment("a", "other", "pv-a")},
+			name: "a volume of another node", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{newAttachment("a", "other", "pv-a")},
 		},
 		{
-			name: "nor for those that no PersistentVolume stands for", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{attachment("a", "n", "")},
+			name: "an attachment without a PersistentVolume", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{newAttachment("a", "n", "")},
 		},
 		{
-			name: "not longer than configured", cfg: withVolumes, timeout: time.Hour, want: 130 * time.Second, left: true,
-			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+			name: "a volume that is never detached, until VolumeTimeout", cfg: volumeConfig, timeout: time.Hour, want: 130 * time.Second, left: true,
+			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
 		},
 		{
-			name: "not beyond the deadline", cfg: withVolumes, timeout: time.Minute, want: time.Minute, left: true,
-			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+			name: "a volume that is never detached, until the deadline", cfg: volumeConfig, timeout: time.Minute, want: time.Minute, left: true,
+			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
 		},
 		{
-			name: "not at all if that is configured", cfg: usual, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{attachment("a", "n", "pv-a")},
+			name: "VolumeTimeout 0", cfg: defaults, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
 		},
 		{
-			name: "not for those of pods that stay", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second, requests: 1,
-			objects: []runtime.Object{attachment("d", "n", "pv-d"), daemon("data"), bound("data", "pv-d")},
+			name: "a volume of a pod that stays", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second, requests: 1,
+			objects: []runtime.Object{newAttachment("d", "n", "pv-d"), newDaemonPod("data"), newClaim("data", "pv-d")},
 		},
 		{
-			name: "but for the others beside them", cfg: withVolumes, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
-			objects:  []runtime.Object{attachment("d", "n", "pv-d"), attachment("a", "n", "pv-a"), daemon("data"), bound("data", "pv-d")},
+			name: "a volume of a pod that stays and one of a pod that leaves", cfg: volumeConfig, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
+			objects:  []runtime.Object{newAttachment("d", "n", "pv-d"), newAttachment("a", "n", "pv-a"), newDaemonPod("data"), newClaim("data", "pv-d")},
 			requests: 1,
 		},
 		{
-			name: "and for one whose claim cannot be read", cfg: withVolumes, timeout: time.Hour, want: 130 * time.Second, left: true,
-			objects: []runtime.Object{attachment("d", "n", "pv-d"), daemon("lost")}, requests: 1,
+			name: "a volume of a pod that stays whose claim cannot be read", cfg: volumeConfig, timeout: time.Hour, want: 130 * time.Second, left: true,
+			objects: []runtime.Object{newAttachment("d", "n", "pv-d"), newDaemonPod("lost")}, requests: 1,
 		},
 		{
-			name: "no claim is read if nothing is attached", cfg: withVolumes, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{daemon("data"), bound("data", "pv-d")},
+			name: "no claim is read without attached volumes", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
+			objects: []runtime.Object{newDaemonPod("data"), newClaim("data", "pv-d")},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tt.cfg, append(tt.objects, running("a"))...)
-				wait := w.drain(tt.timeout)
-				if tt.detach > 0 {
-					elapse(tt.detach)
-					w.detach("a")
-				}
-				report, err := wait()
-				if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
-					t.Errorf("got %+v, %v, want %v", report, err, tt.want)
-				}
-				if w.was("volumes left") != tt.left {
-					t.Errorf("the observer was told %q", w.told)
-				}
-				claims := 0
-				for _, a := range w.client.Actions() {
-					if a.Matches("get", "persistentvolumeclaims") {
-						claims++
-					}
-				}
-				if claims != tt.requests {
-					t.Errorf("claims were read %d times, want %d", claims, tt.requests)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			w := newFixture(t, tt.cfg, append(tt.objects, runningPod("a"))...)
+			wait := w.drain(tt.timeout)
+			if tt.detach > 0 {
+				elapse(tt.detach)
+				w.detach("a")
+			}
+			report, err := wait()
+			if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
+				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
+			}
+			if left := w.countRecords("volumes left") > 0; left != tt.left {
+				t.Errorf("volumes were left: %v, want %v", left, tt.left)
+			}
+			if claims := w.countRequests("get", "persistentvolumeclaims"); claims != tt.requests {
+				t.Errorf("claims were read %d times, want %d", claims, tt.requests)
+			}
 		})
 	}
 }
 
-func TestVolumesAreWaitedForFromTheInstantWhenTheNodeIsEmpty(t *testing.T) {
+func TestVolumeWaitRestartsWithALatePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withVolumes, running("a"), attachment("a", "n", "pv-a"))
+		w := newFixture(t, volumeConfig, runningPod("a"), newAttachment("a", "n", "pv-a"))
 		wait := w.drain(time.Hour)
 		elapse(time.Minute)
-		if err := w.client.Tracker().Add(running("late")); err != nil {
-			t.Fatal(err)
-		}
+		w.add(runningPod("late"))
 		report, err := wait()
 		if err != nil || report.Total != 2 || report.Took.Round(time.Second) != 190*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.was("0 of 1 left [1 volumes are still attached]") {
-			t.Errorf("the observer was told %q", w.told)
-		}
+		w.expect(t, "0 of 1 left [1 volumes are still attached]")
 	})
 }
 
-func TestALoadBalancerAndVolumesAreWaitedForTogether(t *testing.T) {
+func TestLoadBalancerAndVolumeWaitsRunAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := withVolumes
+		cfg := volumeConfig
 		cfg.LoadBalancerWait = 2 * time.Minute
-		w := newWorld(t, cfg, running("a"), attachment("a", "n", "pv-a"))
+		w := newFixture(t, cfg, runningPod("a"), newAttachment("a", "n", "pv-a"))
 		report, err := w.drain(time.Hour)()
 		if err != nil || report.Took.Round(time.Second) != 130*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if !w.was("[load balancers are given time to let the node go 1 volumes are still attached]") {
-			t.Errorf("the observer was told %q", w.told)
-		}
+		w.expect(t, "[waiting for load balancers to deregister the node 1 volumes are still attached]")
 	})
 }
 
-func TestADrainBeginsWithoutTheRightToWatchVolumesOnlyIfItWaitsForNone(t *testing.T) {
+func TestSyncedNeedsVolumesOnlyIfDrainsWaitForThem(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		cfg  Config
 		want bool
-	}{{"volumes are waited for", withVolumes, false}, {"they are not", usual, true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, usual)
-				w.cancel(nil)
-				w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewForbidden(podResource, "", nil)
-				})
-				d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
-				if err != nil {
-					t.Fatal(err)
-				}
-				done := make(chan struct{})
-				go func() { d.Run(t.Context()); close(done) }()
-				t.Cleanup(func() { <-done })
-				elapse(time.Second)
-				if got := d.Synced(); got != tt.want {
-					t.Errorf("synced: got %v", got)
-				}
+	}{{"volumes are waited for", volumeConfig, false}, {"they are not", defaults, true}} {
+		virtual(t, tt.name, func(t *testing.T) {
+			w := newFixture(t, defaults)
+			w.cancel(nil)
+			w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(podResource, "", nil)
 			})
+			d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() { d.Run(t.Context()); close(done) }()
+			t.Cleanup(func() { <-done })
+			elapse(time.Second)
+			if got := d.Synced(); got != tt.want {
+				t.Errorf("synced: got %v", got)
+			}
 		})
 	}
 }
 
-func TestStripAttachmentKeepsWhatIsRead(t *testing.T) {
-	got, err := stripAttachment(attachment("a", "n", "pv-a"))
+func TestTrimAttachment(t *testing.T) {
+	got, err := trimAttachment(newAttachment("a", "n", "pv-a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := attachment("a", "n", "pv-a")
+	want := newAttachment("a", "n", "pv-a")
 	want.Annotations, want.Spec.Attacher = nil, ""
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if other, err := stripAttachment("no attachment"); err != nil || other != "no attachment" {
+	if other, err := trimAttachment("no attachment"); err != nil || other != "no attachment" {
 		t.Errorf("got %v, %v", other, err)
 	}
 }

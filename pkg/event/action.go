@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// Action is what is done about the node of an event that no lifecycle hook waits for.
+// Action is how the agent handles the node of an event without a lifecycle hook.
 type Action string
 
 // The actions.
 const (
-	// Drain: the node is taken out of service and emptied before the event's deadline.
+	// Drain: the node is cordoned, and drained before the event's deadline.
 	Drain Action = "drain"
-	// Cordon: the node is taken out of service; its pods stay.
+	// Cordon: the node is cordoned; its pods stay.
 	Cordon Action = "cordon"
-	// Replace: Auto Scaling is told that the instance is unhealthy, so that the group replaces it; its hook
-	// drains it. An instance of no group is drained, and so is one whose group cannot be told. There is no such
-	// action for instances that go in some minutes: the group replaces them when they have gone.
+	// Replace: the instance is marked unhealthy, so that its group replaces it and its hook drains it. An
+	// instance without a group is drained, and so is one that cannot be marked. Replace is not allowed for
+	// instances that are terminated within minutes: their group replaces them after that.
 	Replace Action = "replace"
-	// Ignore: nothing is done.
+	// Ignore: the event is ignored.
 	Ignore Action = "ignore"
 )
 
-// Config is what a user can set, by environment variables that begin with EVENT_.
+// Config is set by environment variables that begin with EVENT_.
 type Config struct {
-	SpotInterruption      Action        `env:"SPOT_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done when EC2 takes a Spot Instance back in two minutes: drain, cordon or ignore."`
-	Rebalance             Action        `env:"REBALANCE_RECOMMENDATION" envDefault:"ignore" values:"drain,cordon,replace,ignore" help:"What is done when a Spot Instance is at elevated risk of interruption: drain, cordon, replace or ignore. With Capacity Rebalancing on, the group itself replaces the instance, and its hook drains it."`
-	ScheduledChange       Action        `env:"SCHEDULED_CHANGE" envDefault:"drain" values:"drain,cordon,replace,ignore" help:"What is done when AWS Health announces maintenance of an instance: drain, cordon, replace or ignore."`
-	StateChange           Action        `env:"STATE_CHANGE" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done when an instance is stopped or terminated past its group: drain, cordon or ignore."`
-	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done when EC2 takes an instance of an interruptible Capacity Reservation or a Capacity Block back: drain, cordon or ignore."`
-	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" values:"drain,cordon,ignore" help:"What is done ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
-	Margin                time.Duration `env:"MARGIN" envDefault:"5s" help:"How long before the deadline of such an event a node must be empty. Grace periods of pods are cut to fit."`
+	SpotInterruption      Action        `env:"SPOT_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when EC2 interrupts a Spot Instance in two minutes: drain, cordon or ignore."`
+	Rebalance             Action        `env:"REBALANCE_RECOMMENDATION" envDefault:"ignore" values:"drain,cordon,replace,ignore" help:"Action when a Spot Instance is at elevated risk of interruption: drain, cordon, replace or ignore. With Capacity Rebalancing, the group itself replaces the instance, and its hook drains it."`
+	ScheduledChange       Action        `env:"SCHEDULED_CHANGE" envDefault:"drain" values:"drain,cordon,replace,ignore" help:"Action when AWS Health announces maintenance of an instance: drain, cordon, replace or ignore."`
+	StateChange           Action        `env:"STATE_CHANGE" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when an instance is stopped or terminated bypassing its group: drain, cordon or ignore."`
+	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when EC2 reclaims an instance of an interruptible Capacity Reservation or a Capacity Block: drain, cordon or ignore."`
+	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
+	Margin                time.Duration `env:"MARGIN" envDefault:"5s" help:"How long before the deadline of such an event a node must be drained. Grace periods of pods are shortened accordingly."`
 }
 
-// Action is what is done about events of a kind; Ignore for kinds that are no such events.
+// Action returns the action for events of a kind, Ignore for kinds that are not configured.
 func (c Config) Action(k Kind) Action {
 	switch k {
 	case SpotInterruption:

@@ -30,7 +30,7 @@ func fromAutoScaling(f *fields) (Event, error) {
 	case f.err != nil:
 		return Event{}, f.err
 	case !isAutoScaling(f, service, event):
-		return Event{}, fmt.Errorf("%w: not of Auto Scaling", ErrUnknownSource)
+		return Event{}, fmt.Errorf("%w: not from Auto Scaling", ErrUnknownSource)
 	case event == testNotification || transition == testNotification:
 		e.Kind = TestNotification
 	case f.has("LifecycleTransition"):
@@ -43,8 +43,9 @@ func fromAutoScaling(f *fields) (Event, error) {
 	return e, nil
 }
 
-// isAutoScaling asks for the service by name, as others have a Service and an Event too (S3's test
-// message); a message without a Service must show by its transition or event where it comes from.
+// isAutoScaling reports whether Auto Scaling has sent the message. Messages of other services, such as S3's
+// test message, have a Service and an Event too. A message without a Service is recognized by its transition
+// or event.
 func isAutoScaling(f *fields, service, event string) bool {
 	if f.has("Service") {
 		return service == autoScaling
@@ -61,7 +62,7 @@ func lifecycle(f *fields, e Event) (Event, error) {
 	}
 	e.Kind = kindOf(transition)
 	if e.Kind == "" {
-		// Before the other fields: a transition that we do not know may have others.
+		// Before the other fields are read, which may differ for an unknown transition.
 		return Event{}, fmt.Errorf("%w: by its LifecycleTransition", ErrUnknownTransition)
 	}
 	e.InstanceID = f.instance("EC2InstanceId")
@@ -81,7 +82,7 @@ func lifecycle(f *fields, e Event) (Event, error) {
 	return e, nil
 }
 
-// kindOf returns "" for a transition that we do not know.
+// kindOf returns "" for an unknown transition.
 func kindOf(transition string) Kind {
 	switch transition {
 	case terminating:

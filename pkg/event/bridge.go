@@ -14,9 +14,9 @@ const (
 	actionSuffix    = "Lifecycle Action"
 )
 
-// fromEventBridge opens an EventBridge envelope. A detail-type that we do not know, of a source that we do
-// know, is a Notice, unless it is a lifecycle action: those wait for somebody. The field resources is never
-// read: AWS's own samples have a plain string there instead of a list.
+// fromEventBridge opens an EventBridge envelope. An unknown detail-type of a known source is a Notice, unless
+// it is a lifecycle action, which must be completed. The field resources is never read: in AWS's own samples
+// it is a string instead of a list.
 func fromEventBridge(f *fields, envelopes int) ([]Event, error) {
 	if envelopes == 0 {
 		return nil, malformed("body", "has too many envelopes")

@@ -2,17 +2,17 @@ package event
 
 import "time"
 
-// The detail-types of source aws.ec2 that we read (EC2 user guide, "Automate Amazon EC2 using EventBridge",
-// "Monitor interruptible Capacity Reservations", "Monitor Capacity Blocks using EventBridge"). Two of them
-// have been documented under two names; both are read.
+// The detail-types of source aws.ec2 that are parsed (EC2 user guide, "Automate Amazon EC2 using
+// EventBridge", "Monitor interruptible Capacity Reservations", "Monitor Capacity Blocks using EventBridge").
+// Two of them have been documented under two names; both are parsed.
 const (
-	spotWarning              = "EC2 Spot Instance Interruption Warning"
-	rebalance                = "EC2 Instance Rebalance Recommendation"
-	stateChange              = "EC2 Instance State-change Notification"
-	reservationWarning       = "EC2 Capacity Reservation Instance Interruption Warning"
-	reservationWarningBefore = "EC2 Interruptible Capacity Reservation Instance Interruption Warning"
-	blockWarning             = "Capacity Block Expiration Warning"
-	blockWarningBefore       = "Capacity Block Reservation Expiration Warning"
+	spotWarning           = "EC2 Spot Instance Interruption Warning"
+	rebalance             = "EC2 Instance Rebalance Recommendation"
+	stateChange           = "EC2 Instance State-change Notification"
+	reservationWarning    = "EC2 Capacity Reservation Instance Interruption Warning"
+	reservationWarningOld = "EC2 Interruptible Capacity Reservation Instance Interruption Warning"
+	blockWarning          = "Capacity Block Expiration Warning"
+	blockWarningOld       = "Capacity Block Reservation Expiration Warning"
 )
 
 // fromEC2 reads an event of source aws.ec2. The instance is taken from the detail, never from resources,
@@ -23,7 +23,7 @@ func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 		e.Kind = SpotInterruption
 		e.State = detail.word("instance-action")
 		e.Deadline = e.At.Add(SpotNotice)
-	case reservationWarning, reservationWarningBefore:
+	case reservationWarning, reservationWarningOld:
 		e.Kind = CapacityReservationInterruption
 		e.State = detail.word("instance-action")
 		e.Deadline = detail.iso("instance-termination-time", e.At.Add(ReservationNotice))
@@ -32,7 +32,7 @@ func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 	case stateChange:
 		e.Kind = StateChange
 		e.State = detail.word("state")
-	case blockWarning, blockWarningBefore:
+	case blockWarning, blockWarningOld:
 		return fromBlock(detail, e)
 	default:
 		return e, nil
@@ -44,8 +44,8 @@ func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 	return e, nil
 }
 
-// fromBlock reads the warning that a Capacity Block ends. It comes 40 minutes before the end, which is 10
-// minutes before the instances go; so an end that is not told is still known.
+// fromBlock reads the warning that a Capacity Block ends. EC2 sends it 40 minutes before the end, which is 10
+// minutes before it terminates the instances. So the end is known even if the warning does not name it.
 func fromBlock(detail *fields, e Event) (Event, error) {
 	const notice = 40 * time.Minute
 	e.Kind = CapacityBlockExpiration

@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// maxText is the longest text we take from a message; Auto Scaling allows names of 255 characters.
+	// maxText is the longest accepted text; Auto Scaling allows names of 255 characters.
 	maxText = 255
 	// maxMetadata is the longest NotificationMetadata; Auto Scaling allows 4000 characters.
 	maxMetadata = 4000
 )
 
-// fields reads the fields of one JSON object and remembers the first fault, so that a reader may take all
-// it needs and ask for err once. Names are matched exactly and the last of two like ones wins:
-// encoding/json would fold case for a struct, and take the envelope's "time" for the direct form's "Time".
-// A null is an absent field.
+// fields reads the fields of one JSON object and remembers the first error, so that a caller can read all
+// fields and check err once. Names are case-sensitive: encoding/json would ignore case for a struct, and
+// confuse the envelope's "time" with the direct form's "Time". The last of two equal names wins. A null is an
+// absent field.
 type fields struct {
 	raw map[string]json.RawMessage
 	err error
 }
 
-// open reads one object; what names it in the error.
+// open reads one object; what is its name in the error.
 func open(data []byte, what string) (*fields, error) {
 	var raw map[string]json.RawMessage
 	if json.Unmarshal(data, &raw) != nil || raw == nil {
@@ -37,9 +37,9 @@ func (f *fields) has(key string) bool {
 	return ok && string(value) != "null"
 }
 
-func (f *fields) fail(key, fault string) {
+func (f *fields) fail(key, problem string) {
 	if f.err == nil {
-		f.err = malformed(key, fault)
+		f.err = malformed(key, problem)
 	}
 }
 
@@ -63,7 +63,7 @@ func (f *fields) long(key string, limit int) string {
 // text returns a short text, "" when it is absent.
 func (f *fields) text(key string) string { return f.long(key, maxText) }
 
-// name returns a short text that must be there.
+// name returns a short text that must not be empty.
 func (f *fields) name(key string) string {
 	value := f.text(key)
 	if value == "" {
@@ -72,7 +72,8 @@ func (f *fields) name(key string) string {
 	return value
 }
 
-// word returns a text that must be there and consist of lower-case letters and hyphens, as EC2's states do.
+// word returns a text that must not be empty, and consist of lower-case letters and hyphens, as EC2's states
+// do.
 func (f *fields) word(key string) string {
 	value := f.name(key)
 	if strings.Trim(value, "abcdefghijklmnopqrstuvwxyz-") != "" {
@@ -81,10 +82,10 @@ func (f *fields) word(key string) string {
 	return value
 }
 
-// instance returns an instance id that must be there.
+// instance returns an instance id, which must not be empty.
 func (f *fields) instance(key string) string { return f.id(key, "i-") }
 
-// id returns the id of an EC2 resource, which must be there and has the prefix of its type.
+// id returns the id of an EC2 resource, which must have the prefix of its type.
 func (f *fields) id(key, prefix string) string {
 	value := f.name(key)
 	if !isID(value, prefix) {
@@ -94,7 +95,7 @@ func (f *fields) id(key, prefix string) string {
 }
 
 // iso returns a time in ISO 8601, which AWS writes with or without a fraction, seconds or a colon in the
-// offset; what goes for it when it is absent.
+// offset. It returns absent if there is none.
 func (f *fields) iso(key string, absent time.Time) time.Time {
 	at := f.instant(key, time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00")
 	if at.IsZero() {
@@ -118,7 +119,7 @@ func (f *fields) instant(key string, layouts ...string) time.Time {
 	return time.Time{}
 }
 
-// inner returns an object that must be there.
+// inner returns an object, which must not be missing.
 func (f *fields) inner(key string) *fields {
 	inner, err := open(f.raw[key], key)
 	if err != nil && f.err == nil {
@@ -130,8 +131,8 @@ func (f *fields) inner(key string) *fields {
 	return inner
 }
 
-// isID tells whether id is the prefix and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer format
-// resource IDs").
+// isID reports whether id is the prefix and 8 to 17 hexadecimal digits: 8 before 2016, 17 since ("Longer
+// format resource IDs").
 func isID(id, prefix string) bool {
 	digits, ok := strings.CutPrefix(id, prefix)
 	return ok && len(digits) >= 8 && len(digits) <= 17 && strings.Trim(digits, "0123456789abcdef") == ""

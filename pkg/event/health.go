@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The words of an AWS Health event that we read (AWS Health user guide, "Reference: AWS Health events Amazon
+// The values of an AWS Health event that matter (AWS Health user guide, "Reference: AWS Health events Amazon
 // EventBridge schema").
 const (
 	healthEvent     = "AWS Health Event"
@@ -16,7 +16,7 @@ const (
 )
 
 // fromHealth reads an event of source aws.health: one for each instance that a scheduled change of EC2
-// affects. A change of things that are no instances (dedicated hosts, say) is a Notice.
+// affects. A change of other resources, for example dedicated hosts, is a Notice.
 func fromHealth(detailType string, detail *fields, e Event) ([]Event, error) {
 	scheduled := detail.text("service") == "EC2" && detail.text("eventTypeCategory") == scheduledChange
 	if detail.err != nil {
@@ -29,10 +29,10 @@ func fromHealth(detailType string, detail *fields, e Event) ([]Event, error) {
 	return changes(detail, e)
 }
 
-// changes is the scheduled change that e is to become, once for each instance.
+// changes returns the scheduled change, once for each instance; e if there is none.
 func changes(detail *fields, e Event) ([]Event, error) {
-	change, over, none := e, e, e
-	change.Kind, over.Kind, none.Code = ScheduledChange, ScheduledChangeCanceled, ""
+	change, ended, none := e, e, e
+	change.Kind, ended.Kind, none.Code = ScheduledChange, ScheduledChangeCanceled, ""
 	closed := detail.text("statusCode") == statusClosed
 	if !closed {
 		change.Deadline = startTime(detail)
@@ -45,7 +45,7 @@ func changes(detail *fields, e Event) ([]Event, error) {
 	for _, entity := range entities {
 		next := change
 		if closed || entity.resolved {
-			next = over
+			next = ended
 		}
 		next.InstanceID = entity.id
 		events = append(events, next)
@@ -56,8 +56,8 @@ func changes(detail *fields, e Event) ([]Event, error) {
 	return events, nil
 }
 
-// startTime reads the one time in all this that is not ISO 8601: "Sat, 05 Jun 2027 15:20:37 GMT". Another
-// zone's name is refused, as time.Parse would take an abbreviation that it does not know for UTC.
+// startTime reads the only time that is not in ISO 8601: "Sat, 05 Jun 2027 15:20:37 GMT". It rejects other
+// names of zones, because time.Parse treats an abbreviation that it does not know as UTC.
 func startTime(detail *fields) time.Time {
 	start := detail.instant("startTime",
 		"Mon, 2 Jan 2006 15:04:05 GMT", "Mon, 2 Jan 2006 15:04:05 -0700", time.RFC3339)
@@ -67,23 +67,23 @@ func startTime(detail *fields) time.Time {
 	return start
 }
 
-// entity is one instance that a Health event affects. The schema knows no window of its own for it, only a
-// status. Of its values (IMPAIRED, UNIMPAIRED, UNKNOWN, PENDING, RESOLVED) only RESOLVED says that the change
-// is over for this one: an instance may be unimpaired because its maintenance is still to come.
+// entity is one instance that a Health event affects. In the schema it has no time of its own, only a status.
+// Of its values (IMPAIRED, UNIMPAIRED, UNKNOWN, PENDING, RESOLVED) only RESOLVED means that the change has
+// ended for this instance: an unimpaired one may still have its maintenance ahead.
 type entity struct {
 	id       string
 	resolved bool
 }
 
-// affected returns the instances among a Health event's entities, each once: where one is told of twice and
-// one entry is not resolved, it is not.
+// affected returns the instances among a Health event's entities, each once. One that is listed twice is
+// resolved only if both entries are.
 func affected(detail *fields) []entity {
 	var list []json.RawMessage
 	if detail.has("affectedEntities") && json.Unmarshal(detail.raw["affectedEntities"], &list) != nil {
 		detail.fail("affectedEntities", "is not a list")
 	}
 	var out []entity
-	place := make(map[string]int)
+	index := make(map[string]int)
 	for _, raw := range list {
 		one, err := readEntity(raw)
 		if err != nil {
@@ -93,17 +93,17 @@ func affected(detail *fields) []entity {
 		if one.id == "" {
 			continue
 		}
-		if i, seen := place[one.id]; seen {
+		if i, seen := index[one.id]; seen {
 			out[i].resolved = out[i].resolved && one.resolved
 			continue
 		}
-		place[one.id] = len(out)
+		index[one.id] = len(out)
 		out = append(out, one)
 	}
 	return out
 }
 
-// readEntity returns an entity without an id for what is no instance.
+// readEntity returns an entity without an id if the resource is not an instance.
 func readEntity(raw json.RawMessage) (entity, error) {
 	f, err := open(raw, "affectedEntities")
 	if err != nil {

@@ -12,9 +12,10 @@ const MaxBody = 1 << 20
 // topic.
 const maxEnvelopes = 2
 
-// Parse returns what the body of a message tells: at least one event, or an error that holds one of the
-// verdicts. It knows Auto Scaling's direct form (a hook whose target is the queue), EventBridge events, and
-// either of them as an SNS notification, enveloped or raw. Only AWS Health names several instances at once.
+// Parse returns the events in the body of a message: at least one, or an error that wraps ErrMalformed,
+// ErrUnknownSource, ErrUnknownTransition or ErrTooLarge. It knows Auto Scaling's direct form (a hook whose
+// target is the queue), EventBridge events, and either of them as an SNS notification, enveloped or raw. Only
+// AWS Health names several instances at once.
 func Parse(body []byte) ([]Event, error) {
 	if len(body) > MaxBody {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxBody)
@@ -22,7 +23,7 @@ func Parse(body []byte) ([]Event, error) {
 	return parse(body, maxEnvelopes)
 }
 
-// parse tells the forms apart by the fields that only one of them has.
+// parse distinguishes the forms by the fields that only one of them has.
 func parse(body []byte, envelopes int) ([]Event, error) {
 	f, err := open(body, "body")
 	if err != nil {
@@ -40,14 +41,14 @@ func parse(body []byte, envelopes int) ([]Event, error) {
 }
 
 // fromSNS opens the envelope that a topic puts around its messages unless raw delivery is on (SNS developer
-// guide, "Amazon SNS message and JSON formats"). Its other types ask to confirm a subscription.
+// guide, "Amazon SNS message and JSON formats"). Its other types are requests to confirm a subscription.
 func fromSNS(f *fields, envelopes int) ([]Event, error) {
 	kind, message := f.text("Type"), f.long("Message", math.MaxInt)
 	switch {
 	case f.err != nil:
 		return nil, f.err
 	case kind != "Notification":
-		return nil, fmt.Errorf("%w: an SNS message that is no notification", ErrUnknownSource)
+		return nil, fmt.Errorf("%w: an SNS message that is not a notification", ErrUnknownSource)
 	case envelopes == 0:
 		return nil, malformed("body", "has too many envelopes")
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// What becomes of a launch when the Node cannot serve in time.
+// How a launch ends when the Node is not ready for pods in time.
 const (
 	Abandon  = "abandon"  // the group terminates the instance and launches another
 	Continue = "continue" // the instance goes into service as it is
 )
 
-// Config is what a user can set, by environment variables that begin with LAUNCH_.
+// Config is set by environment variables that begin with LAUNCH_.
 type Config struct {
-	Timeout       time.Duration `env:"TIMEOUT" envDefault:"15m" help:"How long a launching instance may take, from the hook's message, until its node can serve. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
-	AtTimeout     string        `env:"AT_TIMEOUT" envDefault:"abandon" values:"abandon,continue" help:"What becomes of a launch when the node not ready in time: abandon (the group terminates the instance, and an Instance Refresh goes no further with a bad image) or continue (the instance goes into service as it is)."`
+	Timeout       time.Duration `env:"TIMEOUT" envDefault:"15m" help:"How long an instance may take after the hook's message until its node is ready for pods. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
+	AtTimeout     string        `env:"AT_TIMEOUT" envDefault:"abandon" values:"abandon,continue" help:"How a launch ends when the node is not ready in time: abandon (the group terminates the instance, so that an Instance Refresh does not continue with a bad image) or continue (the instance goes into service as it is)."`
 	DaemonSets    bool          `env:"DAEMONSETS" envDefault:"true" help:"Whether the node must run a Ready pod of each DaemonSet that belongs on it. A DaemonSet with the annotation node-drainer.io/ignore-at-launch: \"true\" is not waited for."`
-	StartupTaints string        `env:"STARTUP_TAINTS" envDefault:"node.kubernetes.io/not-ready, node.kubernetes.io/unreachable, node.kubernetes.io/network-unavailable, node.kubernetes.io/unschedulable, node.cloudprovider.kubernetes.io/uninitialized, node.cloudprovider.kubernetes.io/shutdown, node.cilium.io/agent-not-ready, ebs.csi.aws.com/agent-not-ready, efs.csi.aws.com/agent-not-ready, fsx.csi.aws.com/agent-not-ready, s3.csi.aws.com/agent-not-ready, startup-taint.cluster-autoscaler.kubernetes.io/*, ignore-taint.cluster-autoscaler.kubernetes.io/*" help:"Keys of taints, separated by commas, that somebody takes off a new node when it can serve, and that are waited for. A * at the end of a key stands for any rest."`
+	StartupTaints string        `env:"STARTUP_TAINTS" envDefault:"node.kubernetes.io/not-ready, node.kubernetes.io/unreachable, node.kubernetes.io/network-unavailable, node.kubernetes.io/unschedulable, node.cloudprovider.kubernetes.io/uninitialized, node.cloudprovider.kubernetes.io/shutdown, node.cilium.io/agent-not-ready, ebs.csi.aws.com/agent-not-ready, efs.csi.aws.com/agent-not-ready, fsx.csi.aws.com/agent-not-ready, s3.csi.aws.com/agent-not-ready, startup-taint.cluster-autoscaler.kubernetes.io/*, ignore-taint.cluster-autoscaler.kubernetes.io/*" help:"Keys of taints, separated by commas, that a controller removes from a new node when it is ready for pods. Launches wait for their removal. A * at the end of a key matches any suffix."`
 }
 
 // Validate returns everything that is wrong with the configuration.
@@ -36,8 +36,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("LAUNCH_AT_TIMEOUT is %q: must be abandon or continue", c.AtTimeout))
 	}
 	for _, key := range text.Split(c.StartupTaints) {
-		if problem := misfit(key); problem != "" {
-			errs = append(errs, fmt.Errorf("LAUNCH_STARTUP_TAINTS is %q: %q is no key of a taint: %s",
+		if problem := keyProblem(key); problem != "" {
+			errs = append(errs, fmt.Errorf("LAUNCH_STARTUP_TAINTS is %q: %q is not a valid taint key: %s",
 				c.StartupTaints, key, problem))
 			break
 		}
@@ -45,10 +45,10 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// misfit says why the key is none of a taint, or of the beginning of one; empty if it is.
-func misfit(key string) string {
+// keyProblem returns why the key is not valid for a taint, or empty. It may end in a *.
+func keyProblem(key string) string {
 	whole := key
-	if prefix, open := strings.CutSuffix(key, "*"); open {
+	if prefix, ok := strings.CutSuffix(key, "*"); ok {
 		whole = prefix + "x"
 	}
 	return strings.Join(validation.IsQualifiedName(whole), "; ")
@@ -59,17 +59,17 @@ type Outcome string
 
 // The outcomes of a launch.
 const (
-	Ready        Outcome = "ready"         // the node can serve: completed with CONTINUE
-	Pooled       Outcome = "pooled"        // the instance goes to the warm pool: completed with CONTINUE
-	Abandoned    Outcome = "abandoned"     // the node could not serve in time: completed with ABANDON
-	Continued    Outcome = "continued"     // the node could not serve in time: completed with CONTINUE all the same
-	Gone         Outcome = "gone"          // the launch was over before, or ended meanwhile
-	Unconfirmed  Outcome = "unconfirmed"   // Auto Scaling knows of no such launch
+	Ready        Outcome = "ready"         // the node is ready for pods: completed with CONTINUE
+	Pooled       Outcome = "pooled"        // the instance enters the warm pool: completed with CONTINUE
+	Abandoned    Outcome = "abandoned"     // the node was not ready in time: completed with ABANDON
+	Continued    Outcome = "continued"     // the node was not ready in time: completed with CONTINUE
+	Gone         Outcome = "gone"          // the launch had ended before, or ended meanwhile
+	Unconfirmed  Outcome = "unconfirmed"   // Auto Scaling does not know of this launch
 	OtherCluster Outcome = "other-cluster" // the instance belongs to another cluster
-	Interrupted  Outcome = "interrupted"   // this process is stopping; another goes on
+	Interrupted  Outcome = "interrupted"   // this process is stopping; another continues
 )
 
-// Outcomes lists every outcome, for those who count them.
+// Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{Ready, Pooled, Abandoned, Continued, Gone, Unconfirmed, OtherCluster, Interrupted}
 }

@@ -1,5 +1,5 @@
-// Package launch knows when a new Node can serve: it is registered, Ready and schedulable, its startup taints
-// are gone, and the DaemonSets that belong on it run there.
+// Package launch waits until a new Node is ready for pods: it is registered, Ready and schedulable, its
+// startup taints are removed, and the DaemonSets that belong on it run there.
 package launch
 
 import (
@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// askTimeout bounds one look at the API server.
-const askTimeout = 15 * time.Second
+// readTimeout bounds the reads of one call of Missing.
+const readTimeout = 15 * time.Second
 
-// Waiter waits for Nodes that can serve. Make it with New, and Run it.
+// Waiter waits for Nodes to become ready for pods. Make it with New, and Run it.
 type Waiter struct {
 	client kubernetes.Interface
 	rules  rules
@@ -35,7 +35,7 @@ type Waiter struct {
 	waits map[*wait]struct{}
 }
 
-// New returns a Waiter that reads from client.
+// New returns a Waiter.
 func New(client kubernetes.Interface, cfg Config) (*Waiter, error) {
 	w := &Waiter{client: client, rules: newRules(cfg), waits: map[*wait]struct{}{}}
 	if !cfg.DaemonSets {
@@ -69,13 +69,13 @@ func (w *Waiter) Run(ctx context.Context) {
 	w.sets.RunWithContext(ctx)
 }
 
-// Synced tells whether every DaemonSet has been seen once.
+// Synced reports whether the DaemonSets have been listed.
 func (w *Waiter) Synced() bool { return w.sets == nil || w.seen.HasSynced() }
 
-// Wait returns nil when the named Node can serve, as the watch shows it, or the cause of ctx's end. It calls
-// told with what the Node lacks, at first and whenever that has changed.
-func (w *Waiter) Wait(ctx context.Context, node string, told func(missing []string)) error {
-	one, err := w.begin(ctx, node)
+// Wait returns nil when the watch shows the named Node as ready for pods, or the cause of ctx's end. It calls
+// report with what is missing, first and whenever that has changed.
+func (w *Waiter) Wait(ctx context.Context, node string, report func(missing []string)) error {
+	one, err := w.watch(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (w *Waiter) Wait(ctx context.Context, node string, told func(missing []stri
 			return nil
 		}
 		if !slices.Equal(missing, before) {
-			told(missing)
+			report(missing)
 			before = missing
 		}
 		select {
@@ -98,10 +98,10 @@ func (w *Waiter) Wait(ctx context.Context, node string, told func(missing []stri
 	}
 }
 
-// Missing says what the named Node lacks to serve, as the API server itself has it, past the watch: nothing
-// if the Node can serve. An error is that the API server does not answer.
+// Missing returns what the named Node still needs to be ready for pods, empty if nothing. It reads from the
+// API server, not from a watch, and returns an error if that does not answer.
 func (w *Waiter) Missing(ctx context.Context, name string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -131,7 +131,7 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// wakeUp has every wait look again.
+// wakeUp makes every wait check again.
 func (w *Waiter) wakeUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,16 +152,16 @@ func (w *Waiter) unsubscribe(one *wait) {
 	delete(w.waits, one)
 }
 
-// daemonSets are those of the cluster, as the watch shows them.
+// daemonSets returns the DaemonSets of the cluster, from the watch.
 func (w *Waiter) daemonSets() []*appsv1.DaemonSet {
 	if w.sets == nil {
 		return nil
 	}
-	return all[*appsv1.DaemonSet](w.sets.GetStore())
+	return listed[*appsv1.DaemonSet](w.sets.GetStore())
 }
 
-// all returns the objects of a store that are of the type.
-func all[T any](store cache.Store) []T {
+// listed returns the objects of type T in a store.
+func listed[T any](store cache.Store) []T {
 	var out []T
 	for _, obj := range store.List() {
 		if one, ok := obj.(T); ok {
@@ -173,7 +173,7 @@ func all[T any](store cache.Store) []T {
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
 
-// stripDaemonSet keeps of a DaemonSet what decides on which nodes it runs.
+// stripDaemonSet keeps the fields of a DaemonSet that decide on which nodes it runs.
 func stripDaemonSet(obj any) (any, error) {
 	ds, ok := obj.(*appsv1.DaemonSet)
 	if !ok {
@@ -191,7 +191,7 @@ func stripDaemonSet(obj any) (any, error) {
 	return kept, nil
 }
 
-// same tells whether two states of a DaemonSet, as they are kept, say the same.
+// same reports whether two stripped states of a DaemonSet are equal but for their version.
 func same(before, now any) bool {
 	a, ok := before.(*appsv1.DaemonSet)
 	b, too := now.(*appsv1.DaemonSet)

@@ -39,18 +39,18 @@ func running(t *testing.T, client *fake.Clientset, cfg Config) *Waiter {
 	return w
 }
 
-// TestWait: a Node is waited for step by step, and each change is told once.
+// TestWait: each change of what the Node needs is reported once.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(set("cni"))
-		w := running(t, client, usual(t))
+		w := running(t, client, defaults(t))
 		if !w.Synced() {
-			t.Fatal("the DaemonSets have not been seen")
+			t.Fatal("the DaemonSets have not been listed")
 		}
-		var told []string
+		var reported []string
 		done := make(chan error, 1)
 		go func() {
-			done <- w.Wait(t.Context(), nodeName, func(missing []string) { told = append(told, strings.Join(missing, ", ")) })
+			done <- w.Wait(t.Context(), nodeName, func(missing []string) { reported = append(reported, strings.Join(missing, ", ")) })
 		}()
 		node := object(ready(corev1.ConditionFalse), tainted("node.cilium.io/agent-not-ready", corev1.TaintEffectNoSchedule))
 		other := object()
@@ -58,7 +58,7 @@ func TestWait(t *testing.T) {
 		steps := []func(){
 			func() { must(t)(client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})) },
 			func() {
-				node.Labels["nothing"] = "of interest"
+				node.Labels["a"] = "b"
 				must(t)(client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}))
 			},
 			func() {
@@ -103,11 +103,11 @@ func TestWait(t *testing.T) {
 			"DaemonSet kube-system/cni, DaemonSet kube-system/logs",
 			"DaemonSet kube-system/logs",
 		}
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("what was told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, reported); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
 		}
 		if len(w.waits) > 0 {
-			t.Error("the wait is not forgotten")
+			t.Error("the wait is still subscribed")
 		}
 	})
 }
@@ -122,7 +122,7 @@ func must(t *testing.T) func(runtime.Object, error) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	for name, fails := range map[string]bool{"while the Node lacks something": false, "while nothing can be listed": true} {
+	for name, fails := range map[string]bool{"Node not ready": false, "lists fail": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(object(cordoned))
@@ -130,13 +130,13 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 					client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
 					client.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
 				}
-				w := running(t, client, usual(t))
+				w := running(t, client, defaults(t))
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errLate)
 				defer cancel()
 				start, n := time.Now(), 0
 				err := w.Wait(ctx, nodeName, func([]string) { n++ })
 				if !errors.Is(err, errLate) || time.Since(start) != time.Minute || (n == 0) != fails {
-					t.Errorf("got %v after %v, told %d times", err, time.Since(start), n)
+					t.Errorf("got %v after %v, reported %d times", err, time.Since(start), n)
 				}
 			})
 		})
@@ -147,11 +147,11 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 func TestWithoutDaemonSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(object(), set("cni"))
-		cfg := usual(t)
+		cfg := defaults(t)
 		cfg.DaemonSets = false
 		w := running(t, client, cfg)
 		if !w.Synced() {
-			t.Error("not ready, though there is nothing to see")
+			t.Error("not synced, although nothing is watched")
 		}
 		if err := w.Wait(t.Context(), nodeName, func(m []string) { t.Errorf("waits for %q", m) }); err != nil {
 			t.Error(err)
@@ -167,16 +167,16 @@ func TestWithoutDaemonSets(t *testing.T) {
 	})
 }
 
-// TestMissingAsksTheAPIServer: what is said is what it has now, and an outage is no lack.
-func TestMissingAsksTheAPIServer(t *testing.T) {
+// TestMissingReads: it reads from the API server, and an outage is an error.
+func TestMissingReads(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		objects []runtime.Object
 		fails   string // the resource that cannot be read
 		want    []string
 	}{
-		{"a Node that can serve", []runtime.Object{object(), set("cni"), podOf("cni")}, "", nil},
-		{"a Node that lacks something", []runtime.Object{object(cordoned), set("cni")}, "", []string{"schedulable", "DaemonSet kube-system/cni"}},
+		{"a ready Node", []runtime.Object{object(), set("cni"), podOf("cni")}, "", nil},
+		{"a cordoned Node without a pod of a DaemonSet", []runtime.Object{object(cordoned), set("cni")}, "", []string{"schedulable", "DaemonSet kube-system/cni"}},
 		{"no Node", []runtime.Object{set("cni")}, "", []string{"a registered Node"}},
 		{"the Node cannot be read", []runtime.Object{object()}, "nodes", nil},
 		{"the pods cannot be read", []runtime.Object{object()}, "pods", nil},
@@ -187,7 +187,7 @@ func TestMissingAsksTheAPIServer(t *testing.T) {
 			if tt.fails != "" {
 				client.PrependReactor("*", tt.fails, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
 			}
-			w, err := New(client, usual(t)) // it does not run: nothing is watched
+			w, err := New(client, defaults(t)) // it does not run: nothing is watched
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,11 +199,11 @@ func TestMissingAsksTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestTheWatchesAreNarrow: a launch costs the watch of one Node and of its pods.
-func TestTheWatchesAreNarrow(t *testing.T) {
+// TestWatches: a launch watches one Node and its pods.
+func TestWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(object())
-		w := running(t, client, usual(t))
+		w := running(t, client, defaults(t))
 		if err := w.Wait(t.Context(), nodeName, func([]string) {}); err != nil {
 			t.Error(err)
 		}
@@ -221,16 +221,16 @@ func TestTheWatchesAreNarrow(t *testing.T) {
 	})
 }
 
-// TestWhatWakes: a wait looks again when it matters on which nodes a DaemonSet runs, and not at each of its
-// pods that comes or goes anywhere in the cluster.
-func TestWhatWakes(t *testing.T) {
+// TestDaemonSetChanges: a wait checks again when a change can matter for the nodes that a DaemonSet runs on, and not
+// for each change of its status.
+func TestDaemonSetChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(ds *appsv1.DaemonSet)
 		wakes  bool
 	}{
 		{"its status", func(ds *appsv1.DaemonSet) { ds.Status.NumberReady++ }, false},
-		{"who has written what", func(ds *appsv1.DaemonSet) {
+		{"its managed fields", func(ds *appsv1.DaemonSet) {
 			ds.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager"}}
 		}, false},
 		{"its image", func(ds *appsv1.DaemonSet) {
@@ -242,7 +242,7 @@ func TestWhatWakes(t *testing.T) {
 		{"its tolerations", func(ds *appsv1.DaemonSet) {
 			ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, true},
-		{"that launches are not to wait for it", func(ds *appsv1.DaemonSet) {
+		{"its annotation", func(ds *appsv1.DaemonSet) {
 			ds.Annotations = map[string]string{IgnoreAnnotation: "true"}
 		}, true},
 	} {
@@ -251,7 +251,7 @@ func TestWhatWakes(t *testing.T) {
 				ds := set("cni")
 				ds.ResourceVersion = "1"
 				client := fake.NewClientset(ds)
-				w := running(t, client, usual(t))
+				w := running(t, client, defaults(t))
 				one := &wait{changed: make(chan struct{}, 1)}
 				w.subscribe(one)
 				now := ds.DeepCopy()
@@ -270,7 +270,7 @@ func TestWhatWakes(t *testing.T) {
 	}
 }
 
-func TestStripLeavesOthersBe(t *testing.T) {
+func TestStrip(t *testing.T) {
 	for _, strip := range []func(any) (any, error){strip, stripDaemonSet} {
 		if got, err := strip("no object"); got != "no object" || err != nil {
 			t.Errorf("got %v, %v", got, err)
@@ -279,6 +279,6 @@ func TestStripLeavesOthersBe(t *testing.T) {
 	ds := set("cni")
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: "large"}}
 	if kept := stripped(t, stripDaemonSet, ds); len(kept.Spec.Template.Spec.Containers) > 0 {
-		t.Error("too much is kept of a DaemonSet")
+		t.Error("the containers of a DaemonSet are kept")
 	}
 }

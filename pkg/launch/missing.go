@@ -11,25 +11,26 @@ import (
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// IgnoreAnnotation on a DaemonSet, with the value "true", has launches not wait for it.
+// IgnoreAnnotation is the annotation of DaemonSets that launches do not wait for. Its value is "true".
 const IgnoreAnnotation = "node-drainer.io/ignore-at-launch"
 
-// Unregistered is what an instance lacks that is no Node yet.
+// Unregistered is what is missing of an instance that has no Node yet.
 const Unregistered = "a registered Node"
 
-// rules say what a Node must have to serve.
+// rules decide whether a Node is ready for pods.
 type rules struct {
-	startup []string // keys of taints, or beginnings with a * at the end
+	startup []string // keys of taints, or prefixes with a * at the end
 }
 
 func newRules(cfg Config) rules { return rules{startup: text.Split(cfg.StartupTaints)} }
 
-// missing says what the Node lacks to serve, for people to read: its condition first, then taints, then
-// DaemonSets by name. It is empty if the Node can serve. sets are all of the cluster, pods those of the Node.
+// missing returns what the Node still needs to be ready for pods, for people to read: its condition first,
+// then taints, then DaemonSets by name. sets are all of the cluster, pods those of the Node.
 func (r rules) missing(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
 	if node == nil {
 		return []string{Unregistered}
@@ -43,11 +44,11 @@ func (r rules) missing(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*core
 	}
 	taints, later := r.startupTaints(node)
 	out = append(out, taints...)
-	return append(out, r.unserved(later, sets, pods)...)
+	return append(out, missingDaemonSets(later, sets, pods)...)
 }
 
-// startupTaints names the startup taints of the Node, and returns the Node as it will be without them: then
-// DaemonSets come that do not bear them.
+// startupTaints names the startup taints of the Node, and returns the Node as it will be without them, when
+// DaemonSets can run there that do not tolerate them.
 func (r rules) startupTaints(node *corev1.Node) (names []string, later *corev1.Node) {
 	later = &corev1.Node{ObjectMeta: node.ObjectMeta}
 	for _, t := range node.Spec.Taints {
@@ -63,22 +64,22 @@ func (r rules) startupTaints(node *corev1.Node) (names []string, later *corev1.N
 
 func (r rules) isStartup(key string) bool {
 	return slices.ContainsFunc(r.startup, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return key == pattern || open && strings.HasPrefix(key, prefix)
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		return key == pattern || isPrefix && strings.HasPrefix(key, prefix)
 	})
 }
 
-// unserved names the DaemonSets that the Node should run and has no Ready pod of.
-func (rules) unserved(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
-	served := map[types.UID]bool{}
+// missingDaemonSets names the DaemonSets that should run on the Node and have no Ready pod there.
+func missingDaemonSets(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
+	hasPod := map[types.UID]bool{}
 	for _, p := range pods {
-		if owner := metav1.GetControllerOf(p); owner != nil && p.DeletionTimestamp == nil && isPodReady(p) {
-			served[owner.UID] = true
+		if owner := metav1.GetControllerOf(p); owner != nil && p.DeletionTimestamp == nil && podutils.IsPodReady(p) {
+			hasPod[owner.UID] = true
 		}
 	}
 	var out []string
 	for _, ds := range sets {
-		if !served[ds.UID] && counts(ds) && belongs(ds, node) {
+		if !hasPod[ds.UID] && isRequired(ds) && belongs(ds, node) {
 			out = append(out, "DaemonSet "+ds.Namespace+"/"+ds.Name)
 		}
 	}
@@ -86,14 +87,14 @@ func (rules) unserved(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev
 	return out
 }
 
-// counts tells whether a DaemonSet is to be waited for at all. How many pods its status asks for says
-// nothing: for the first node that it fits that is zero until its controller has seen the node.
-func counts(ds *appsv1.DaemonSet) bool {
+// isRequired reports whether launches wait for the DaemonSet. Its status does not matter:
+// desiredNumberScheduled is 0 for the first node that it matches, until its controller has seen that node.
+func isRequired(ds *appsv1.DaemonSet) bool {
 	return ds.DeletionTimestamp == nil && ds.Annotations[IgnoreAnnotation] != "true"
 }
 
-// belongs tells whether the DaemonSet should run on the Node, as its controller decides: by the name of the
-// node, node selector and required node affinity, and by the taints that its pods bear (Kubernetes
+// belongs reports whether the DaemonSet should run on the Node, as its controller decides: by the name of the
+// node, node selector and required node affinity, and by the taints that its pods tolerate (Kubernetes
 // documentation, "DaemonSet", "How Daemon Pods are scheduled").
 func belongs(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 	spec := ds.Spec.Template.Spec
@@ -101,17 +102,17 @@ func belongs(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 		return false
 	}
 	fits, _ := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(node)
-	if !fits { // that a term cannot be read is no matter if another fits
+	if !fits { // an invalid term does not matter if another one matches
 		return false
 	}
-	_, refused := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints,
+	_, repelled := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints,
 		append(tolerations(spec.HostNetwork), spec.Tolerations...),
 		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
-	return !refused
+	return !repelled
 }
 
-// tolerations are those that the DaemonSet controller gives every pod (Kubernetes documentation, "DaemonSet",
-// "Taints and tolerations").
+// tolerations returns those that the DaemonSet controller adds to every pod (Kubernetes documentation,
+// "DaemonSet", "Taints and tolerations").
 func tolerations(hostNetwork bool) []corev1.Toleration {
 	exists := func(key string, effect corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
@@ -133,11 +134,5 @@ func tolerations(hostNetwork bool) []corev1.Toleration {
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func isPodReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// usual is the configuration without any variable set.
-func usual(t *testing.T) Config {
+// defaults returns the configuration without any variable set.
+func defaults(t *testing.T) Config {
 	t.Helper()
 	var cfg Config
 	if err := env.ParseWithOptions(&cfg, env.Options{Environment: map[string]string{}}); err != nil {
@@ -36,26 +36,26 @@ func TestValidate(t *testing.T) {
 		want   []string
 	}{
 		{"the defaults", func(*Config) {}, nil},
-		{"the least", func(c *Config) { *c = Config{Timeout: time.Second, AtTimeout: Continue} }, nil},
-		{"the most", func(c *Config) { c.Timeout = 48 * time.Hour }, nil},
-		{"no time", func(c *Config) { c.Timeout = 0 }, []string{"LAUNCH_TIMEOUT is 0s"}},
-		{"more time than a hook has", func(c *Config) { c.Timeout = 49 * time.Hour }, []string{"LAUNCH_TIMEOUT is 49h0m0s"}},
-		{"an end that is none", func(c *Config) { c.AtTimeout = "weep" }, []string{`LAUNCH_AT_TIMEOUT is "weep"`}},
+		{"the shortest timeout", func(c *Config) { *c = Config{Timeout: time.Second, AtTimeout: Continue} }, nil},
+		{"the longest timeout", func(c *Config) { c.Timeout = 48 * time.Hour }, nil},
+		{"no timeout", func(c *Config) { c.Timeout = 0 }, []string{"LAUNCH_TIMEOUT is 0s"}},
+		{"a timeout longer than a hook's", func(c *Config) { c.Timeout = 49 * time.Hour }, []string{"LAUNCH_TIMEOUT is 49h0m0s"}},
+		{"an unknown end", func(c *Config) { c.AtTimeout = "retry" }, []string{`LAUNCH_AT_TIMEOUT is "retry"`}},
 		{"spaces between taints", func(c *Config) { c.StartupTaints = "a/b, c" }, nil},
-		{"a taint that is none", func(c *Config) { c.StartupTaints = "a/b,c=d" }, []string{`LAUNCH_STARTUP_TAINTS is "a/b,c=d": "c=d"`}},
-		{"a star elsewhere than at the end", func(c *Config) { c.StartupTaints = "a/*/c" }, []string{"LAUNCH_STARTUP_TAINTS"}},
-		{"a star for everything", func(c *Config) { c.StartupTaints = "*" }, nil},
-		{"all at once", func(c *Config) { *c = Config{StartupTaints: "="} }, []string{"LAUNCH_TIMEOUT", "LAUNCH_AT_TIMEOUT", "LAUNCH_STARTUP"}},
+		{"an invalid taint", func(c *Config) { c.StartupTaints = "a/b,c=d" }, []string{`LAUNCH_STARTUP_TAINTS is "a/b,c=d": "c=d"`}},
+		{"a star within a key", func(c *Config) { c.StartupTaints = "a/*/c" }, []string{"LAUNCH_STARTUP_TAINTS"}},
+		{"only a star", func(c *Config) { c.StartupTaints = "*" }, nil},
+		{"several errors", func(c *Config) { *c = Config{StartupTaints: "="} }, []string{"LAUNCH_TIMEOUT", "LAUNCH_AT_TIMEOUT", "LAUNCH_STARTUP"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := usual(t)
+			cfg := defaults(t)
 			tt.change(&cfg)
 			var lines []string
 			if err := cfg.Validate(); err != nil {
 				lines = strings.Split(err.Error(), "\n")
 			}
 			if len(lines) != len(tt.want) {
-				t.Fatalf("got %q, want complaints about %q", lines, tt.want)
+				t.Fatalf("got %q, want errors about %q", lines, tt.want)
 			}
 			for i, line := range lines {
 				if !strings.HasPrefix(line, tt.want[i]) {
@@ -68,7 +68,7 @@ func TestValidate(t *testing.T) {
 
 const nodeName = "node-1"
 
-// object is a Node that can serve, unless changed.
+// object returns a Node that is ready for pods, unless changed.
 func object(changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"os": "linux"}}}
 	ready(corev1.ConditionTrue)(n)
@@ -94,7 +94,7 @@ func tainted(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
-// set is a DaemonSet of kube-system that runs everywhere, unless changed.
+// set returns a DaemonSet of kube-system that runs everywhere, unless changed.
 func set(name string, changes ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID(name)}}
 	for _, change := range changes {
@@ -103,7 +103,7 @@ func set(name string, changes ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
 	return ds
 }
 
-func bears(key string, effect corev1.TaintEffect) func(*appsv1.DaemonSet) {
+func tolerates(key string, effect corev1.TaintEffect) func(*appsv1.DaemonSet) {
 	return func(ds *appsv1.DaemonSet) {
 		spec := &ds.Spec.Template.Spec
 		spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
@@ -134,7 +134,7 @@ func ignored(value string) func(*appsv1.DaemonSet) {
 
 func deleted(ds *appsv1.DaemonSet) { now := metav1.Now(); ds.DeletionTimestamp = &now }
 
-// podOf is a Ready pod of the DaemonSet on the Node, unless changed.
+// podOf returns a Ready pod of the DaemonSet on the Node, unless changed.
 func podOf(ds string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	p := &corev1.Pod{
@@ -161,7 +161,7 @@ func podUnowned(p *corev1.Pod) { p.OwnerReferences = nil }
 
 func TestMissing(t *testing.T) {
 	const (
-		noSchedule, noExecute, rather = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule
+		noSchedule, noExecute, preferNo = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule
 	)
 	sets := func(s ...*appsv1.DaemonSet) []*appsv1.DaemonSet { return s }
 	pods := func(p ...*corev1.Pod) []*corev1.Pod { return p }
@@ -173,24 +173,24 @@ func TestMissing(t *testing.T) {
 		pods []*corev1.Pod
 		want []string
 	}{
-		{"nothing, when the node is Ready", object(), nil, nil, nil},
-		{"the node, until it has registered", nil, sets(set("cni")), nil, []string{"a registered Node"}},
-		{"Ready, while it is not", object(ready(corev1.ConditionFalse)), nil, nil, []string{"Ready"}},
-		{"Ready, while nobody knows", object(ready(corev1.ConditionUnknown)), nil, nil, []string{"Ready"}},
-		{"Ready, before the kubelet has said so", object(func(n *corev1.Node) { n.Status.Conditions = nil }), nil, nil, []string{"Ready"}},
-		{"schedulable, while it is cordoned", object(cordoned), nil, nil, []string{"schedulable"}},
+		{"nothing, for a Ready Node", object(), nil, nil, nil},
+		{"the Node, before it is registered", nil, sets(set("cni")), nil, []string{"a registered Node"}},
+		{"Ready, while the condition is False", object(ready(corev1.ConditionFalse)), nil, nil, []string{"Ready"}},
+		{"Ready, while the condition is Unknown", object(ready(corev1.ConditionUnknown)), nil, nil, []string{"Ready"}},
+		{"Ready, without the condition", object(func(n *corev1.Node) { n.Status.Conditions = nil }), nil, nil, []string{"Ready"}},
+		{"schedulable, while cordoned", object(cordoned), nil, nil, []string{"schedulable"}},
 
 		{"a startup taint", object(tainted("node.cilium.io/agent-not-ready", noExecute)), nil, nil, []string{"taint node.cilium.io/agent-not-ready"}},
-		{"a startup taint of any effect", object(tainted("ebs.csi.aws.com/agent-not-ready", rather)), nil, nil, []string{"taint ebs.csi.aws.com/agent-not-ready"}},
+		{"a startup taint of any effect", object(tainted("ebs.csi.aws.com/agent-not-ready", preferNo)), nil, nil, []string{"taint ebs.csi.aws.com/agent-not-ready"}},
 		{
-			"a startup taint by the beginning of its key", object(tainted("startup-taint.cluster-autoscaler.kubernetes.io/gpu", noSchedule)),
+			"a startup taint by the prefix of its key", object(tainted("startup-taint.cluster-autoscaler.kubernetes.io/gpu", noSchedule)),
 			nil, nil,
 			[]string{"taint startup-taint.cluster-autoscaler.kubernetes.io/gpu"},
 		},
-		{"no taint that only begins alike", object(tainted("node.cilium.io/agent-not-ready-x", noSchedule)), nil, nil, nil},
-		{"no taint of a kind of nodes", object(tainted("nvidia.com/gpu", noSchedule)), nil, nil, nil},
+		{"no taint with only the same prefix", object(tainted("node.cilium.io/agent-not-ready-x", noSchedule)), nil, nil, nil},
+		{"no other taint", object(tainted("nvidia.com/gpu", noSchedule)), nil, nil, nil},
 		{
-			"all of it, a taint of two effects once", object(
+			"everything, a taint with two effects once", object(
 				ready(corev1.ConditionFalse), cordoned, tainted("node.kubernetes.io/unreachable", noSchedule),
 				tainted("node.kubernetes.io/unreachable", noExecute), tainted("node.cilium.io/agent-not-ready", noSchedule)),
 			sets(set("proxy"), set("cni")), nil,
@@ -203,27 +203,27 @@ func TestMissing(t *testing.T) {
 		{"a DaemonSet without a pod", object(), sets(set("cni")), nil, one},
 		{"a DaemonSet whose pod is not Ready", object(), sets(set("cni")), pods(podOf("cni", podReady(corev1.ConditionFalse))), one},
 		{"a DaemonSet whose pod is being deleted", object(), sets(set("cni")), pods(podOf("cni", podDeleted)), one},
-		{"a DaemonSet, for pods of another", object(), sets(set("cni")), pods(podOf("proxy"), podOf("cni", podUnowned)), one},
+		{"a DaemonSet, in spite of pods of another", object(), sets(set("cni")), pods(podOf("proxy"), podOf("cni", podUnowned)), one},
 		{"no DaemonSet whose pod is Ready", object(), sets(set("cni")), pods(podOf("cni")), nil},
 		{"no DaemonSet that has a Ready pod beside an old one", object(), sets(set("cni")), pods(podOf("cni", podDeleted), podOf("cni")), nil},
 		{"no DaemonSet that is being deleted", object(), sets(set("cni", deleted)), nil, nil},
-		{"no DaemonSet that opts out", object(), sets(set("cni", ignored("true"))), nil, nil},
-		{"a DaemonSet that opts out of opting out", object(), sets(set("cni", ignored("false"))), nil, one},
+		{"no DaemonSet with the annotation", object(), sets(set("cni", ignored("true"))), nil, nil},
+		{"a DaemonSet with the annotation set to false", object(), sets(set("cni", ignored("false"))), nil, one},
 
 		{"no DaemonSet that selects other nodes", object(), sets(set("cni", selects("os", "windows"))), nil, nil},
-		{"no DaemonSet that selects no node, which is how one is switched off", object(), sets(set("cni", selects("never", "true"))), nil, nil},
+		{"no DaemonSet that selects no node, which disables it", object(), sets(set("cni", selects("never", "true"))), nil, nil},
 		{"a DaemonSet that selects this node", object(), sets(set("cni", selects("os", "linux"))), nil, one},
 		{"no DaemonSet of another node's name", object(), sets(set("cni", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeName = "other" })), nil, nil},
 		{"no DaemonSet with an affinity to other nodes", object(), sets(set("cni", affinity(term("os", corev1.NodeSelectorOpNotIn, "linux")))), nil, nil},
 		{
-			"a DaemonSet of which one term fits", object(),
+			"a DaemonSet with one matching term", object(),
 			sets(set("cni", affinity(term("os", corev1.NodeSelectorOpIn, "windows"), term("gpu", corev1.NodeSelectorOpDoesNotExist)))), nil, one,
 		},
 		{
-			"a DaemonSet of which one term fits and one cannot be read", object(),
-			sets(set("cni", affinity(term("os", "Sounds"), term("os", corev1.NodeSelectorOpExists)))), nil, one,
+			"a DaemonSet with one matching and one invalid term", object(),
+			sets(set("cni", affinity(term("os", "Invalid"), term("os", corev1.NodeSelectorOpExists)))), nil, one,
 		},
-		{"no DaemonSet of which no term can be read", object(), sets(set("cni", affinity(term("os", "Sounds")))), nil, nil},
+		{"no DaemonSet with only an invalid term", object(), sets(set("cni", affinity(term("os", "Invalid")))), nil, nil},
 		{
 			"a DaemonSet with an affinity to the name of the node", object(),
 			sets(set("cni", affinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
@@ -238,27 +238,27 @@ func TestMissing(t *testing.T) {
 			})), nil, one,
 		},
 
-		{"no DaemonSet that does not bear the node's taint", object(tainted("nvidia.com/gpu", noSchedule)), sets(set("cni")), nil, nil},
-		{"no DaemonSet that does not bear to be evicted", object(tainted("nvidia.com/gpu", noExecute)), sets(set("cni")), nil, nil},
-		{"a DaemonSet that bears the node's taint", object(tainted("nvidia.com/gpu", noSchedule)), sets(set("cni", bears("nvidia.com/gpu", noSchedule))), nil, one},
-		{"a DaemonSet, past a taint that only asks", object(tainted("nvidia.com/gpu", rather)), sets(set("cni")), nil, one},
-		{"a DaemonSet, past the taints that its controller has its pods bear", object(tainted("node.kubernetes.io/disk-pressure", noSchedule)), sets(set("cni")), nil, one},
+		{"no DaemonSet that does not tolerate a NoSchedule taint", object(tainted("nvidia.com/gpu", noSchedule)), sets(set("cni")), nil, nil},
+		{"no DaemonSet that does not tolerate a NoExecute taint", object(tainted("nvidia.com/gpu", noExecute)), sets(set("cni")), nil, nil},
+		{"a DaemonSet that tolerates the taint", object(tainted("nvidia.com/gpu", noSchedule)), sets(set("cni", tolerates("nvidia.com/gpu", noSchedule))), nil, one},
+		{"a DaemonSet, in spite of a PreferNoSchedule taint", object(tainted("nvidia.com/gpu", preferNo)), sets(set("cni")), nil, one},
+		{"a DaemonSet, in spite of a taint that all of them tolerate", object(tainted("node.kubernetes.io/disk-pressure", noSchedule)), sets(set("cni")), nil, one},
 		{
-			"a DaemonSet that will come when the startup taint is gone", object(tainted("node.cilium.io/agent-not-ready", noSchedule)),
+			"a DaemonSet that does not tolerate the startup taint", object(tainted("node.cilium.io/agent-not-ready", noSchedule)),
 			sets(set("cni")), nil,
 			[]string{"taint node.cilium.io/agent-not-ready", "DaemonSet kube-system/cni"},
 		},
 		{
-			"the first node that a DaemonSet fits, whose status asks for no pod yet", object(),
+			"a DaemonSet whose status does not count the Node yet", object(),
 			sets(set("cni", func(ds *appsv1.DaemonSet) { ds.Status.DesiredNumberScheduled = 0 })), nil, one,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := newRules(usual(t)).missing(tt.node, tt.sets, tt.pods)
+			got := newRules(defaults(t)).missing(tt.node, tt.sets, tt.pods)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// What the watches keep says the same.
+			// The stripped objects give the same result.
 			var node *corev1.Node
 			var sets []*appsv1.DaemonSet
 			var pods []*corev1.Pod
@@ -271,8 +271,8 @@ func TestMissing(t *testing.T) {
 			for _, p := range tt.pods {
 				pods = append(pods, stripped(t, strip, p))
 			}
-			if diff := cmp.Diff(got, newRules(usual(t)).missing(node, sets, pods)); diff != "" {
-				t.Errorf("of what is kept (-all +kept):\n%s", diff)
+			if diff := cmp.Diff(got, newRules(defaults(t)).missing(node, sets, pods)); diff != "" {
+				t.Errorf("of stripped objects (-all +stripped):\n%s", diff)
 			}
 		})
 	}
@@ -287,10 +287,10 @@ func stripped[T any](t *testing.T, strip func(any) (any, error), obj T) T {
 	return kept.(T)
 }
 
-// TestHostNetwork: pods on the network of the host come before there is another. The taint is no startup taint
-// here: those are not looked at.
+// TestHostNetwork: pods on the network of the host come before there is another. The taint is no startup
+// taint here: those are not looked at.
 func TestHostNetwork(t *testing.T) {
-	cfg := usual(t)
+	cfg := defaults(t)
 	cfg.StartupTaints = ""
 	node := object(tainted("node.kubernetes.io/network-unavailable", corev1.TaintEffectNoSchedule))
 	got := newRules(cfg).missing(node, []*appsv1.DaemonSet{set("cni", onHostNetwork), set("logs")}, nil)

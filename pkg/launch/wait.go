@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// wait is one Node that is waited for: the watch of it, and of the pods on it.
+// wait watches one Node, and the pods on it.
 type wait struct {
 	*Waiter
 	name    string
@@ -23,19 +23,19 @@ type wait struct {
 	workers sync.WaitGroup
 }
 
-// begin watches the named Node, and returns when all has been listed once.
-func (w *Waiter) begin(ctx context.Context, name string) (*wait, error) {
+// watch watches the named Node and its pods, and returns when they have been listed.
+func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 	one := &wait{Waiter: w, name: name, changed: make(chan struct{}, 1)}
 	one.node = informers.NewFilteredNodeInformer(w.client, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	})
 	watched := []cache.SharedIndexInformer{one.node}
-	listed := []cache.DoneChecker{one.node.HasSyncedChecker()}
+	synced := []cache.DoneChecker{one.node.HasSyncedChecker()}
 	if w.sets != nil {
 		one.pods = informers.NewFilteredPodInformer(w.client, metav1.NamespaceAll, 0, cache.Indexers{},
 			func(o *metav1.ListOptions) { o.FieldSelector = onNode(name) })
 		watched = append(watched, one.pods)
-		listed = append(listed, one.pods.HasSyncedChecker(), w.seen.HasSyncedChecker())
+		synced = append(synced, one.pods.HasSyncedChecker(), w.seen.HasSyncedChecker())
 	}
 	for _, informer := range watched {
 		if err := one.attach(informer); err != nil {
@@ -48,7 +48,7 @@ func (w *Waiter) begin(ctx context.Context, name string) (*wait, error) {
 		one.workers.Go(func() { informer.RunWithContext(watching) })
 	}
 	w.subscribe(one)
-	if !cache.WaitFor(ctx, "", listed...) {
+	if !cache.WaitFor(ctx, "", synced...) {
 		one.end()
 		return nil, context.Cause(ctx)
 	}
@@ -80,7 +80,7 @@ func (o *wait) wakeUp() {
 	}
 }
 
-// missing says what the Node lacks, as the watches show it.
+// missing returns what the Node still needs, from the watches.
 func (o *wait) missing() []string {
 	var node *corev1.Node
 	if obj, ok, _ := o.node.GetStore().GetByKey(o.name); ok {
@@ -88,12 +88,12 @@ func (o *wait) missing() []string {
 	}
 	var pods []*corev1.Pod
 	if o.pods != nil {
-		pods = all[*corev1.Pod](o.pods.GetStore())
+		pods = listed[*corev1.Pod](o.pods.GetStore())
 	}
 	return o.rules.missing(node, o.daemonSets(), pods)
 }
 
-// strip keeps of a Node and of a pod what the rules read.
+// strip keeps the fields of a Node or a pod that the rules read.
 func strip(obj any) (any, error) {
 	switch one := obj.(type) {
 	case *corev1.Node:

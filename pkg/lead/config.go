@@ -12,19 +12,19 @@ import (
 
 // Config is what a user can set, by environment variables that begin with LEADER_.
 type Config struct {
-	Election      bool          `env:"ELECTION" envDefault:"true" help:"Whether the replicas agree by a Lease on the one that works, while the others stand by. false: this process works at once. Two that do so harm nothing, but do much twice."`
+	Election      bool          `env:"ELECTION" envDefault:"true" help:"Whether the replicas elect a leader by a Lease; only the leader works, the others are standbys. false: this process works at once. Two such processes do no harm, but repeat much of each other's work."`
 	Namespace     string        `env:"NAMESPACE" envDefault:"" help:"Namespace of the Lease. Empty: POD_NAMESPACE."`
 	LeaseName     string        `env:"LEASE_NAME" envDefault:"node-drainer" help:"Name of the Lease. Agents of two queues in one namespace need two."`
-	LeaseDuration time.Duration `env:"LEASE_DURATION" envDefault:"15s" help:"How long the others wait for a leader that gives no sign of life, in whole seconds."`
-	RenewDeadline time.Duration `env:"RENEW_DEADLINE" envDefault:"10s" help:"How long a leader that is refused the Lease tries to renew it before it stops working; the rest of LEADER_LEASE_DURATION is for the work to stop. While the API server does not answer, it keeps what it has in hand and takes on nothing new."`
-	RetryPeriod   time.Duration `env:"RETRY_PERIOD" envDefault:"1s" help:"Time between two looks at the Lease; those who stand by take up to 2.2 times as long."`
+	LeaseDuration time.Duration `env:"LEASE_DURATION" envDefault:"15s" help:"How long standbys wait after the last renewal before they acquire the Lease, in whole seconds."`
+	RenewDeadline time.Duration `env:"RENEW_DEADLINE" envDefault:"10s" help:"How long a leader that is refused the Lease tries to renew it before it stops working; the rest of LEADER_LEASE_DURATION is for the work to stop. While the API server does not answer, the leader keeps working on its messages and receives no new ones."`
+	RetryPeriod   time.Duration `env:"RETRY_PERIOD" envDefault:"1s" help:"Time between two attempts to renew the Lease. Standbys wait up to 2.2 times as long between two attempts to acquire it."`
 }
 
-// longestLease bounds for how long nobody works after a leader was killed.
+// longestLease bounds how long there is no leader after one was killed.
 const longestLease = 5 * time.Minute
 
-// Validate returns everything that is wrong with the configuration, given the namespace that the process
-// runs in, if that is known.
+// Validate returns everything that is wrong with the configuration. podNamespace is the namespace that the
+// process runs in, or empty if that is not known.
 func (c Config) Validate(podNamespace string) error {
 	if !c.Election {
 		return nil
@@ -42,7 +42,7 @@ func (c Config) Validate(podNamespace string) error {
 	return errors.Join(append(errs, c.validateTimes())...)
 }
 
-// validateTimes holds what client-go asks of the times among themselves, and one that the Lease cannot hold.
+// validateTimes checks what client-go requires of the times, and that the Lease can hold them.
 func (c Config) validateTimes() error {
 	var errs []error
 	if d := c.LeaseDuration; d < time.Second || d > longestLease || d%time.Second != 0 {

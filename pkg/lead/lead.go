@@ -1,7 +1,9 @@
-// Package lead has one of several replicas work: the one that holds a Lease. The others stand by.
+// Package lead runs the work of one of several replicas: of the one that holds a Lease. The others are
+// standbys.
 package lead
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,97 +17,100 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // errLost ends the work of a leader that could not renew the lease in time: another may lead by now.
-var errLost = errors.New("the lease was lost: it could not be renewed, or another holds it")
+var errLost = errors.New("the lease was lost: it could not be renewed, or another replica holds it")
 
-// Observer is told who leads. Its methods are called from several goroutines and must not block.
+// Observer is notified of who leads. Its methods are called from several goroutines and must not block.
 type Observer interface {
 	LeadershipStarted()
 	LeadershipEnded(reason error)
-	LeaderChanged(holder string) // another holder than before; empty if nobody leads
+	LeaderChanged(holder string) // another holder than before; empty if there is no leader
 	KubernetesFailed(operation string, err error)
 }
 
-// Work is what the leader does until ctx ends. It returns when nothing of it is under way any more.
+// Work is what the leader does until ctx ends. It returns when nothing of it is running any more.
 type Work func(ctx context.Context) error
 
-// Elector has this process work while it leads. Make it with New.
+// Elector runs the work of this process while it leads. Make it with New.
 type Elector struct {
 	cfg      Config
 	lock     *lock
 	observer Observer
 
-	mu      sync.Mutex
-	started time.Time
-	holder  string          // who leads, as seen last
-	term    *term           // while this process leads, until its work has ended
-	handed  map[string]bool // the nodes that the lease was handed over for
+	mu         sync.Mutex
+	started    time.Time
+	holder     string          // who leads, as seen last
+	term       *term           // while this process leads, until its work has returned
+	handedOver map[string]bool // the nodes that the lease was handed over for
 }
 
 // term is the time that a process leads.
 type term struct {
 	stop  context.CancelCauseFunc
-	ended time.Time // when its work was told to stop; zero before
+	ended time.Time // when the context of its work ended; zero before
 }
 
-// New returns an Elector of the Lease that cfg names. name tells this process from the other replicas in the
-// Lease; the name of its host does if it is empty.
+// New returns an Elector of the Lease that cfg names. The Lease names this process by name, or by the host's
+// name if that is empty.
 func New(client kubernetes.Interface, cfg Config, name string, observer Observer) (*Elector, error) {
 	if name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return nil, fmt.Errorf("the host has no name: %w", err)
+			return nil, fmt.Errorf("read the host name: %w", err)
 		}
 		name = host
 	}
 	return newElector(&resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.LeaseName},
 		Client:    client.CoordinationV1(),
-		// A process that is started anew is another: what it did before may still be under way.
+		// A restarted process gets another identity: work of the previous one may still be running.
 		LockConfig: resourcelock.ResourceLockConfig{Identity: name + "_" + rand.Text()[:8]},
 	}, cfg, observer), nil
 }
 
 func newElector(leases resourcelock.Interface, cfg Config, observer Observer) *Elector {
 	return &Elector{
-		cfg: cfg, observer: observer, handed: map[string]bool{},
+		cfg: cfg, observer: observer, handedOver: map[string]bool{},
 		// Two calls fit into the time that a leader has to renew the lease.
 		lock: &lock{Interface: leases, timeout: cfg.RenewDeadline / 2, observer: observer},
 	}
 }
 
-// WaitForLease waits while this process leads and the API server does not answer, or until ctx ends. Another may
-// lead by then: what is in hand is to be kept, and nothing new is to be taken on.
+// WaitForLease returns at once, unless this process leads and the API server does not answer: then it waits
+// for an answer, or until ctx ends. Another replica may lead by then, so the leader must not start anything
+// new meanwhile.
 func (e *Elector) WaitForLease(ctx context.Context) {
-	silence := e.lock.silence()
-	if silence == nil {
+	outage := e.lock.read().outage
+	if outage == nil {
 		return
 	}
 	select {
-	case <-silence:
+	case <-outage:
 	case <-ctx.Done():
 	}
 }
 
-// Run runs work whenever this process leads, until ctx ends or the work ends by itself, and returns the
+// Run runs work whenever this process leads, until ctx ends or the work returns by itself, and returns the
 // work's error then. When ctx ends, the work ends first, and then the lease is released. When the lease is
-// refused, another holds it, or it is handed over, the work ends, and this process stands by again. While the
-// API server does not answer, the work goes on, but see Heard.
+// refused, held by another, or handed over, the work ends, and this process becomes a standby again. While
+// the API server does not answer, the work continues, but see WaitForLease.
 func (e *Elector) Run(ctx context.Context, work Work) error {
 	if !e.cfg.Election {
-		_, err := e.lead(ctx, nil, work)
+		_, err := e.lead(ctx, work)
 		return err
 	}
 	e.mu.Lock()
 	e.started = time.Now()
 	e.mu.Unlock()
 	for ctx.Err() == nil {
-		reason, err := e.stand(ctx, work)
+		reason, err := e.leadOnce(ctx, work)
 		switch {
 		case errors.Is(reason, errHandOver):
-			e.stepAside(ctx)
+			e.awaitOther(ctx)
 		case !errors.Is(reason, errLost):
 			return err
 		}
@@ -113,90 +118,110 @@ func (e *Elector) Run(ctx context.Context, work Work) error {
 	return nil
 }
 
-// stand stands for election until ctx ends, and leads if elected. It returns why that is over, and the work's
-// error. Nothing of the work is under way then, and the lease is released.
-func (e *Elector) stand(ctx context.Context, work Work) (reason, err error) {
-	elected, over := make(chan struct{}), make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: e.lock, Name: e.cfg.LeaseName,
-		LeaseDuration: e.cfg.LeaseDuration, RenewDeadline: e.cfg.RenewDeadline, RetryPeriod: e.cfg.RetryPeriod,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { close(elected) },
-			OnStoppedLeading: func() {},
-			OnNewLeader:      e.sees,
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("leader election: %w", err)
-	}
-	// The lease is renewed until the work has ended, also beyond the end of ctx.
+// leadOnce waits until this replica is elected, and leads. It returns why that ended, and the work's error.
+// Nothing of the work is running then, and the lease is released.
+func (e *Elector) leadOnce(ctx context.Context, work Work) (reason, err error) {
+	holding, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	// The lease is renewed until the work has returned, also after ctx has ended.
 	electing, resign := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.Logger{}))
-	go func() {
-		defer close(over)
-		elector.Run(electing)
-	}()
+	elected := make(chan struct{})
+	var elections sync.WaitGroup
+	elections.Go(func() { lose(e.elect(electing, func() { close(elected) })) })
 	select {
 	case <-elected:
-		reason, err = e.lead(ctx, over, work)
-	case <-over:
-		reason = errLost
-	case <-ctx.Done():
-		reason = context.Cause(ctx)
+		reason, err = e.lead(holding, work)
+	case <-holding.Done():
+		reason = context.Cause(holding)
+		if ctx.Err() == nil {
+			err = reason
+		}
 	}
 	resign()
-	<-over
+	elections.Wait()
 	e.lock.release(context.WithoutCancel(ctx))
 	return reason, err
 }
 
-// lead runs work until ctx ends, the lease is over, the work ends by itself, or the lease is handed over. It
-// returns which of these it was (nil for the work), and the work's error.
-func (e *Elector) lead(ctx context.Context, over <-chan struct{}, work Work) (reason, err error) {
+// elect takes part in the election until ctx ends or the lease is lost, and returns errLost then. It calls
+// elected when this replica has acquired the lease.
+//
+// client-go gives up a lease that it could not renew for RenewDeadline. If the API server did not answer,
+// elect does not: the work has hooks to keep alive, and without the API server it can neither evict a pod nor
+// find a node empty. As soon as the API server answers, it acquires the lease again, unless another replica
+// has done so meanwhile.
+func (e *Elector) elect(ctx context.Context, elected func()) error {
+	err := e.acquireAndRenew(ctx, elected)
+	for err == nil && e.awaitAnswer(ctx) {
+		again, giveUp := context.WithCancel(ctx)
+		timer := time.AfterFunc(time.Until(e.lock.read().unansweredAt.Add(e.cfg.RenewDeadline)), giveUp)
+		err = e.acquireAndRenew(again, func() { timer.Stop() })
+		giveUp()
+	}
+	return cmp.Or(err, errLost)
+}
+
+// acquireAndRenew returns when ctx has ended, or when the lease was acquired and then not renewed for
+// RenewDeadline.
+func (e *Elector) acquireAndRenew(ctx context.Context, acquired func()) error {
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: e.lock, Name: e.cfg.LeaseName,
+		LeaseDuration: e.cfg.LeaseDuration, RenewDeadline: e.cfg.RenewDeadline, RetryPeriod: e.cfg.RetryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { acquired() },
+			OnStoppedLeading: func() {},
+			OnNewLeader:      e.setHolder,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("set up the leader election: %w", err)
+	}
+	elector.Run(ctx)
+	return nil
+}
+
+// awaitAnswer waits until the API server answers. It reports whether a leader that could not renew the lease
+// may acquire it again: not if ctx has ended, nor if the API server has refused it for RenewDeadline.
+func (e *Elector) awaitAnswer(ctx context.Context) bool {
+	for e.lock.read().outage != nil && retry.Sleep(ctx, e.cfg.RetryPeriod) {
+		_, _, _ = e.lock.Get(ctx)
+	}
+	return ctx.Err() == nil && time.Since(e.lock.read().unansweredAt) < e.cfg.RenewDeadline
+}
+
+// lead runs work until ctx ends, the lease names another replica, the work returns by itself, or the lease is
+// handed over. It returns which of these it was (nil for the work), and the work's error.
+func (e *Elector) lead(ctx context.Context, work Work) (reason, err error) {
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case <-over:
-			stop(errLost)
-		case <-done:
-		}
-	}()
-	e.lock.lead(func() { stop(errLost) })
-	defer e.lock.lead(nil)
+	e.lock.startTerm(func() { stop(errLost) })
+	defer e.lock.endTerm()
 	t := &term{stop: stop}
-	defer context.AfterFunc(working, func() { e.told(t) })()
-	e.begins(t)
+	defer context.AfterFunc(working, func() { e.endTerm(t) })()
+	e.setTerm(t)
+	e.observer.LeadershipStarted()
 	err = work(working)
 	reason = context.Cause(working)
-	e.ends(reason)
+	e.setTerm(nil)
+	e.observer.LeadershipEnded(reason)
 	return reason, err
 }
 
-func (e *Elector) begins(t *term) {
+func (e *Elector) setTerm(t *term) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.term = t
-	e.mu.Unlock()
-	e.observer.LeadershipStarted()
 }
 
-func (e *Elector) ends(reason error) {
-	e.mu.Lock()
-	e.term = nil
-	e.mu.Unlock()
-	e.observer.LeadershipEnded(reason)
-}
-
-// told notes that the work of the term has been told to stop.
-func (e *Elector) told(t *term) {
+// endTerm notes that the context of the term's work has ended.
+func (e *Elector) endTerm(t *term) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t.ended = time.Now()
 }
 
-// sees notes who leads.
-func (e *Elector) sees(holder string) {
+// setHolder notes who leads.
+func (e *Elector) setHolder(holder string) {
 	e.mu.Lock()
 	changed := holder != e.holder
 	e.holder = holder

@@ -12,19 +12,31 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock is a Lease of which each call is bounded, told of if it fails, and remembered.
+// lock is a Lease whose calls are bounded, reported if they fail, and remembered.
 type lock struct {
 	resourcelock.Interface
 	timeout  time.Duration
 	observer Observer
 
 	mu      sync.Mutex
-	tried   time.Time     // when the latest call began
-	reached time.Time     // when the latest call that was answered ended
-	claimed bool          // the Lease may name this replica
-	last    seen          // what this replica wrote last to hold it
-	usurped func()        // while this replica leads: called when the Lease names another
-	silent  chan struct{} // while this replica leads and the API server does not answer; closed when it does
+	history lockHistory
+	claimed bool   // the Lease may name this replica
+	lost    func() // while this replica leads: called when the Lease names another
+}
+
+// lockHistory is what a lock remembers of its calls.
+type lockHistory struct {
+	calledAt     time.Time     // when the latest call began
+	reachedAt    time.Time     // when the latest call that the API server accepted ended
+	unansweredAt time.Time     // when the latest call that it did not answer ended
+	own          holding       // what this replica wrote last to hold the Lease
+	outage       chan struct{} // closed when the API server answers; nil unless it does not answer a leader
+}
+
+// holding is who holds a Lease, and how often its holder has changed.
+type holding struct {
+	holder      string
+	transitions int
 }
 
 // Get reads the Lease.
@@ -33,78 +45,59 @@ func (l *lock) Get(ctx context.Context) (record *resourcelock.LeaderElectionReco
 		record, raw, err = l.Interface.Get(ctx)
 		return err
 	})
-	if usurped := l.leading(); err == nil && usurped != nil && record.HolderIdentity != l.Identity() {
-		usurped()
+	if err == nil && record.HolderIdentity != l.Identity() {
+		l.reportLoss()
 	}
 	return record, raw, err
 }
 
-// Create makes the Lease.
+// Create creates the Lease.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	l.holds(record)
+	l.claim(record)
 	return l.call(ctx, "create the Lease", func(ctx context.Context) error {
 		return l.Interface.Create(ctx, record)
 	})
 }
 
-// Update writes the Lease. A leader to which the API server does not answer goes on as if it had: what it has
-// in hand needs heartbeats, and without the API server it can neither move a pod nor prove a node empty.
+// Update writes the Lease.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	l.holds(record)
-	err := l.call(ctx, "update the Lease", func(ctx context.Context) error {
+	l.claim(record)
+	return l.call(ctx, "update the Lease", func(ctx context.Context) error {
 		return l.Interface.Update(ctx, record)
 	})
-	if isSilence(err) && l.leading() != nil && record.HolderIdentity != "" && ctx.Err() == nil {
-		l.falls()
-		return nil
-	}
-	return err
 }
 
-// lead notes that this replica leads, until it is called with nil.
-func (l *lock) lead(usurped func()) {
+// startTerm has lost called whenever the Lease names another replica, until endTerm is called.
+func (l *lock) startTerm(lost func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.usurped = usurped
-	if usurped == nil {
-		l.speaks()
-	}
+	l.lost = lost
 }
 
-func (l *lock) leading() (usurped func()) {
+func (l *lock) endTerm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.usurped
+	l.lost = nil
+	l.endOutage()
 }
 
-// falls notes that the API server has fallen silent.
-func (l *lock) falls() {
+func (l *lock) reportLoss() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.silent == nil && l.usurped != nil {
-		l.silent = make(chan struct{})
+	lost := l.lost
+	l.mu.Unlock()
+	if lost != nil {
+		lost()
 	}
 }
 
-// speaks notes that it is not silent any more. The caller holds the lock.
-func (l *lock) speaks() {
-	if l.silent != nil {
-		close(l.silent)
-		l.silent = nil
-	}
-}
-
-// silence is closed when the API server is no longer silent; nil if it is not.
-func (l *lock) silence() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.silent
-}
-
-// release lets the next leader follow at once, if the Lease names this replica. What fails is left to the
-// end of the Lease.
+// release clears the Lease if it names this replica, so that another can acquire it at once. If that fails,
+// the Lease expires.
 func (l *lock) release(ctx context.Context) {
-	if !l.letGo() {
+	l.mu.Lock()
+	claimed := l.claimed
+	l.claimed = false
+	l.mu.Unlock()
+	if !claimed {
 		return
 	}
 	record, _, err := l.Get(ctx)
@@ -117,78 +110,69 @@ func (l *lock) release(ctx context.Context) {
 	})
 }
 
-// holds notes that the Lease is about to name this replica, if that is what the record says.
-func (l *lock) holds(record resourcelock.LeaderElectionRecord) {
+// claim notes that the Lease may name this replica from now on, if the record to be written does.
+func (l *lock) claim(record resourcelock.LeaderElectionRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if record.HolderIdentity == l.Identity() {
-		l.claimed, l.last = true, seen{record.HolderIdentity, record.LeaderTransitions}
+		l.claimed, l.history.own = true, holding{record.HolderIdentity, record.LeaderTransitions}
 	}
-}
-
-// own is what the Lease said when this replica held it last.
-func (l *lock) own() seen {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
-}
-
-// letGo tells whether the Lease may name this replica, and forgets it.
-func (l *lock) letGo() (claimed bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	claimed, l.claimed = l.claimed, false
-	return claimed
 }
 
 func (l *lock) call(ctx context.Context, operation string, do func(context.Context) error) error {
+	l.mu.Lock()
+	l.history.calledAt = time.Now()
+	l.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	l.begin()
 	err := do(bounded)
-	if !isSilence(err) {
-		l.heard()
-	}
-	if err == nil || isOrdinary(err) {
-		l.answered()
-	} else if ctx.Err() == nil {
+	l.record(err, ctx.Err() != nil)
+	if err != nil && !isOrdinary(err) && ctx.Err() == nil {
 		l.observer.KubernetesFailed(operation, err)
 	}
 	return err
 }
 
-func (l *lock) begin() {
+// record notes how a call ended. An error of a call that was canceled says nothing about the API server.
+func (l *lock) record(err error, canceled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tried = time.Now()
+	if err == nil || isOrdinary(err) {
+		l.history.reachedAt = time.Now()
+	}
+	switch {
+	case !isUnanswered(err):
+		l.endOutage()
+	case !canceled:
+		l.history.unansweredAt = time.Now()
+		if l.history.outage == nil && l.lost != nil {
+			l.history.outage = make(chan struct{})
+		}
+	}
 }
 
-func (l *lock) heard() {
+// endOutage must be called with mu.
+func (l *lock) endOutage() {
+	if l.history.outage != nil {
+		close(l.history.outage)
+		l.history.outage = nil
+	}
+}
+
+func (l *lock) read() lockHistory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.speaks()
+	return l.history
 }
 
-func (l *lock) answered() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reached = time.Now()
-}
-
-// times are when the latest call began, and when the latest one that was answered ended.
-func (l *lock) times() (tried, reached time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.tried, l.reached
-}
-
-// isOrdinary: there is no Lease yet, or another replica was faster.
+// isOrdinary reports whether the error is part of a working election: there is no Lease yet, or another
+// replica wrote it first.
 func isOrdinary(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// isSilence: the API server has said nothing, or nothing but that it cannot answer now.
-func isSilence(err error) bool {
+// isUnanswered reports whether the API server gave no answer, or only the one that it cannot answer now.
+func isUnanswered(err error) bool {
 	var status apierrors.APIStatus
 	if err == nil || !errors.As(err, &status) {
 		return err != nil

@@ -1,20 +1,19 @@
 package lead
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
 
-// stopTime is how long the work of a leader may take to stop: SQS may have to be waited for.
+// stopTime is how long the work of a leader may take to stop: it may have to wait for SQS.
 const stopTime = time.Minute
 
-// Role says for people what this replica does: it leads, or it stands by, and who leads instead.
+// Role describes what this replica does: it leads, or it is a standby, and of which leader.
 func (e *Elector) Role() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.term != nil && e.lock.silence() != nil:
+	case e.term != nil && e.lock.read().outage != nil:
 		return "leading, but the API server does not answer"
 	case e.term != nil:
 		return "leading"
@@ -26,31 +25,30 @@ func (e *Elector) Role() string {
 
 // Ready returns what keeps this replica from taking part in the election.
 func (e *Elector) Ready() error {
-	_, reached := e.lock.times()
-	if !e.cfg.Election || time.Since(reached) < e.silence() {
+	if !e.cfg.Election || time.Since(e.lock.read().reachedAt) < e.longestGap() {
 		return nil
 	}
-	return fmt.Errorf("the Lease %s could not be reached: is the API server reachable, "+
-		"and are leases allowed to be got, created and updated in that namespace?", e.lock.Describe())
+	return fmt.Errorf("the Lease %s has not been reached: check that the API server is reachable, and that the Role "+
+		"allows to get, create and update leases in that namespace", e.lock.Describe())
 }
 
-// Healthy returns what only a new process can help: the election has stopped, or the work of a leader that is
-// none any more does not end.
+// Healthy returns a failure that only a restart of the process can end: the election has stopped, or the work
+// of a former leader does not return.
 func (e *Elector) Healthy() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.term != nil && !e.term.ended.IsZero() {
 		if since := time.Since(e.term.ended); since > stopTime {
-			return fmt.Errorf("the work has been told to stop, and has not for %v", since.Round(time.Second))
+			return fmt.Errorf("the work of a former leader has not stopped for %v", since.Round(time.Second))
 		}
-		return nil // the election goes on when the work has stopped
+		return nil // the election continues when the work has stopped
 	}
-	tried, _ := e.lock.times()
-	if !e.started.IsZero() && time.Since(tried) > e.silence() && time.Since(e.started) > e.silence() {
-		return errors.New("the leader election stands still")
+	gap := e.longestGap()
+	if !e.started.IsZero() && time.Since(e.lock.read().calledAt) > gap && time.Since(e.started) > gap {
+		return fmt.Errorf("the leader election has not called the API server for %v", gap)
 	}
 	return nil
 }
 
-// silence is longer than any two calls of a working election are apart.
-func (e *Elector) silence() time.Duration { return 2 * e.cfg.LeaseDuration }
+// longestGap is longer than the time between any two calls of a working election.
+func (e *Elector) longestGap() time.Duration { return 2 * e.cfg.LeaseDuration }

@@ -14,194 +14,185 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
-// ConditionType is the type of the Node condition that tells how far the drain of a node is.
+// ConditionType is the type of the Node condition that shows the progress of a drain.
 const ConditionType corev1.NodeConditionType = "node-drainer.io/Drained"
 
 const (
-	// conditionPause is the least time between two writes of one Node's condition, save the last.
-	conditionPause = 10 * time.Second
+	// conditionInterval is the least time between two writes of one Node's condition, except the last.
+	conditionInterval = 10 * time.Second
 	// conditionWorkers is how many conditions are written at the same time.
 	conditionWorkers = 2
 	// conditionTries, firstRetry and lastRetry bound the attempts to write a condition: half a minute in all.
 	conditionTries        = 8
 	firstRetry, lastRetry = 250 * time.Millisecond, 30 * time.Second
-	// flushTime is how long this process stays to write what is still to be told when it ends.
+	// flushTime is how long the end of the process may be delayed by what is still to be written.
 	flushTime = 2 * time.Second
 )
 
-// Condition is how far the drain of a node is, as kubectl describe node shows it.
+// Condition is the progress of a drain, as kubectl describe node shows it.
 type Condition struct {
-	Drained bool   // no pod is left that has to leave
+	Drained bool   // no pod is left that must leave
 	Reason  string // one word in PascalCase
 	Message string
-	Final   bool // nothing more will come of this drain: it is told at once
+	Final   bool // the drain has ended: the condition is written at once
 }
 
-// Observer is told what comes of writing conditions. Its methods must not block.
+// Observer is notified of conditions that could not be written. Its methods must not block.
 type Observer interface {
-	KubernetesFailed(operation string, err error) // the call is tried again
+	KubernetesFailed(operation string, err error) // the call is retried
 	ConditionFailed(node string, err error)       // it is not: the Node shows an older condition, or none
 }
 
-// conditions writes the conditions of Nodes, in its own time.
-type conditions struct {
-	client kubernetes.Interface
+// Conditions writes the drain conditions of Nodes in the background.
+type Conditions struct {
+	client   kubernetes.Interface
+	existing cache.Store // the Nodes that the watch shows
 
-	mu     sync.Mutex
-	queue  workqueue.TypedDelayingInterface[string] // names of Nodes; nil before run
-	ending bool                                     // nothing but what is final is written any more
-	nodes  map[string]*shown                        // by name: those that exist and have been told of
+	mu       sync.Mutex
+	queue    workqueue.TypedDelayingInterface[string] // names of Nodes; nil while Run does not run
+	stopping bool                                     // only final conditions are still written
+	states   map[string]*conditionState               // by name of the Node
 }
 
-// shown is what a Node shows, and what it is to show.
-type shown struct {
-	uid      string
-	status   corev1.ConditionStatus // the latest told, and since when it has been that
-	since    time.Time
-	told     Condition // the latest told
-	pending  bool      // it has yet to be written
-	remove   bool      // no condition is to be shown any more
-	next     time.Time // nothing is written before this, save what is final
-	failures int       // attempts in a row that failed: then not even that
+// conditionState is the condition that a Node has, and the one to write.
+type conditionState struct {
+	uid        string
+	status     corev1.ConditionStatus // of the latest report
+	transition time.Time              // when status changed last
+	reported   Condition              // the latest report
+	pending    bool                   // reported, or its removal, has to be written
+	remove     bool                   // the condition is to be removed
+	notBefore  time.Time              // the next write; a final one need not wait unless the last write failed
+	failures   int                    // consecutive failed writes
 }
 
-// final tells whether what is to be shown does not have to wait for its turn.
-func (s *shown) final() bool { return s.remove || s.told.Final }
+// urgent reports whether the state is written without waiting for notBefore.
+func (s *conditionState) urgent() bool { return s.remove || s.reported.Final }
 
-// Report has the Node show the condition. The first of a drain and the final one are written at once, others
-// every ten seconds at most, the latest of them; and one that is shown already is not written again. It does
-// not block. A Node that no longer exists, or that is another by now, is left alone.
-func (n *Nodes) Report(name, uid string, c Condition) {
-	current, err := n.cached(name)
-	if err != nil || string(current.UID) != uid {
+func newConditions(client kubernetes.Interface, existing cache.Store) *Conditions {
+	return &Conditions{client: client, existing: existing, states: map[string]*conditionState{}}
+}
+
+// Report sets the condition of the Node. The first condition of a drain and the final one are written at
+// once, others every ten seconds at most, and a repeated one not at all. Report does not block. It ignores a
+// Node that no longer exists or has another UID.
+func (c *Conditions) Report(name, uid string, reported Condition) {
+	current := cached(c.existing, name)
+	if current == nil || string(current.UID) != uid {
 		return
 	}
-	n.conditions.report(current, c, time.Now())
-}
-
-// withdraw has the Node show no condition any more.
-func (n *Nodes) withdraw(name, uid string) {
-	if current, err := n.cached(name); err == nil && string(current.UID) == uid {
-		n.conditions.clear(current)
-	}
-}
-
-// WriteConditions writes what Report is told until ctx ends. What is final is still written then, if the API
-// server takes it within two seconds; the rest is dropped, for another process may go on. It may run again.
-func (n *Nodes) WriteConditions(ctx context.Context, observer Observer) {
-	n.conditions.run(ctx, observer)
-}
-
-func (c *conditions) report(current *corev1.Node, told Condition, now time.Time) {
 	status := corev1.ConditionFalse
-	if told.Drained {
+	if reported.Drained {
 		status = corev1.ConditionTrue
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.of(current)
-	if told == s.told && !s.remove {
+	s := c.state(current)
+	if reported == s.reported && !s.remove {
 		return
 	}
 	if status != s.status {
-		s.status, s.since = status, now
+		s.status, s.transition = status, time.Now()
 	}
-	s.told, s.pending, s.remove = told, true, false
-	c.wake(current.Name)
+	s.reported, s.pending, s.remove = reported, true, false
+	c.enqueue(name)
 }
 
-// clear has the Node show no condition any more, if it shows one or was about to.
-func (c *conditions) clear(current *corev1.Node) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s, told := c.nodes[current.Name]; conditionOf(current) == nil && (!told || s.uid != string(current.UID)) {
+// remove removes the condition of the Node, if it has one or was about to get one.
+func (c *Conditions) remove(name, uid string) {
+	current := cached(c.existing, name)
+	if current == nil || string(current.UID) != uid {
 		return
 	}
-	s := c.of(current)
-	s.status, s.told, s.pending, s.remove = "", Condition{}, true, true
-	c.wake(current.Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, known := c.states[name]; conditionOf(current) == nil && (!known || s.uid != uid) {
+		return
+	}
+	s := c.state(current)
+	s.status, s.reported, s.pending, s.remove = "", Condition{}, true, true
+	c.enqueue(name)
 }
 
-// of returns what is kept of the Node. One that was told of by another process shows its condition.
-func (c *conditions) of(current *corev1.Node) *shown {
-	if s, ok := c.nodes[current.Name]; ok && s.uid == string(current.UID) {
+// state returns the state of the Node. A new one starts from the condition that an earlier process has
+// written.
+func (c *Conditions) state(current *corev1.Node) *conditionState {
+	if s, ok := c.states[current.Name]; ok && s.uid == string(current.UID) {
 		return s
 	}
-	s := &shown{uid: string(current.UID)}
+	s := &conditionState{uid: string(current.UID)}
 	if before := conditionOf(current); before != nil {
-		s.status, s.since = before.Status, before.LastTransitionTime.Time
+		s.status, s.transition = before.Status, before.LastTransitionTime.Time
 	}
-	c.nodes[current.Name] = s
+	c.states[current.Name] = s
 	return s
 }
 
-// forget drops what is kept of a Node that is gone.
-func (c *conditions) forget(name, uid string) {
+// forget drops the state of a Node that has been deleted.
+func (c *Conditions) forget(name, uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s, ok := c.nodes[name]; ok && s.uid == uid {
-		delete(c.nodes, name)
+	if s, ok := c.states[name]; ok && s.uid == uid {
+		delete(c.states, name)
 	}
 }
 
-// forgetAll drops what is kept: another process may tell of the Nodes from now on.
-func (c *conditions) forgetAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue, c.ending, c.nodes = nil, false, map[string]*shown{}
-}
-
-func (c *conditions) wake(name string) {
+func (c *Conditions) enqueue(name string) {
 	if c.queue != nil {
 		c.queue.Add(name)
 	}
 }
 
-func (c *conditions) run(ctx context.Context, observer Observer) {
-	c.begin()
-	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+// Run writes conditions until ctx ends. Then it still writes the final ones, for up to two seconds, and drops
+// the others: another process may continue the drains. Run may be called again.
+func (c *Conditions) Run(ctx context.Context, observer Observer) {
+	c.start()
+	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	var workers sync.WaitGroup
 	for range conditionWorkers {
 		workers.Go(func() {
-			for c.next(writing, observer) {
+			for c.writeNext(writing, observer) {
 			}
 		})
 	}
 	<-ctx.Done()
-	timer := time.AfterFunc(flushTime, stop)
+	timer := time.AfterFunc(flushTime, cancel)
 	defer timer.Stop()
-	c.end()
+	c.stop()
 	workers.Wait()
-	c.forgetAll()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue, c.stopping, c.states = nil, false, map[string]*conditionState{}
 }
 
-// begin takes up what has been told so far.
-func (c *conditions) begin() {
+// start enqueues what has been reported so far.
+func (c *Conditions) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = workqueue.NewTypedDelayingQueue[string]()
-	for name := range c.nodes {
+	for name := range c.states {
 		c.queue.Add(name)
 	}
 }
 
-// end brings forward what waits for its time, and closes the queue: the workers end when it is empty.
-func (c *conditions) end() {
+// stop enqueues what waits for its time, and closes the queue: the workers end when it is empty.
+func (c *Conditions) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ending = true
-	for name := range c.nodes {
+	c.stopping = true
+	for name := range c.states {
 		c.queue.Add(name)
 	}
 	c.queue.ShutDown()
 }
 
-// next writes the condition of one Node. It is false when the queue is closed and empty.
-func (c *conditions) next(ctx context.Context, observer Observer) bool {
+// writeNext writes the condition of one Node. It returns false when the queue is closed and empty.
+func (c *Conditions) writeNext(ctx context.Context, observer Observer) bool {
 	name, closed := c.queue.Get()
 	if closed {
 		return false
@@ -216,107 +207,96 @@ func (c *conditions) next(ctx context.Context, observer Observer) bool {
 		c.written(name, s)
 	case isGone(err):
 		c.forget(name, s.uid)
+	case c.retry(name, s, err):
+		observer.KubernetesFailed("write the condition of node "+name, err)
 	default:
-		c.failed(name, s, err, observer)
+		observer.ConditionFailed(name, err)
 	}
 	return true
 }
 
-// due returns what the Node is to show, if that is to be written now. What has to wait comes back in time.
-func (c *conditions) due(name string) (shown, bool) {
+// due returns the state of the Node if it is to be written now. One that has to wait is enqueued for later.
+func (c *Conditions) due(name string) (conditionState, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.nodes[name]
+	s, ok := c.states[name]
 	if !ok || !s.pending {
-		return shown{}, false
+		return conditionState{}, false
 	}
-	if c.ending {
-		return *s, s.final()
+	if c.stopping {
+		return *s, s.urgent()
 	}
-	if pause := time.Until(s.next); pause > 0 && (!s.final() || s.failures > 0) {
+	if pause := time.Until(s.notBefore); pause > 0 && (!s.urgent() || s.failures > 0) {
 		c.queue.AddAfter(name, pause)
-		return shown{}, false
+		return conditionState{}, false
 	}
 	return *s, true
 }
 
-// written notes what the Node shows now. What was told meanwhile is in the queue again.
-func (c *conditions) written(name string, wrote shown) {
+// written records a successful write. What was reported during the write is in the queue already.
+func (c *Conditions) written(name string, wrote conditionState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.nodes[name]
+	s, ok := c.states[name]
 	if !ok || s.uid != wrote.uid {
 		return
 	}
-	s.next, s.failures = time.Now().Add(conditionPause), 0
-	if s.told != wrote.told || s.remove != wrote.remove {
+	s.notBefore, s.failures = time.Now().Add(conditionInterval), 0
+	if s.reported != wrote.reported || s.remove != wrote.remove {
 		return
 	}
 	if s.pending = false; s.remove {
-		delete(c.nodes, name)
+		delete(c.states, name)
 	}
 }
 
-// failed has the write tried again, unless that has been done often enough or would not help.
-func (c *conditions) failed(name string, wrote shown, err error, observer Observer) {
-	if c.again(name, wrote, err) {
-		observer.KubernetesFailed("write the condition of node "+name, err)
-	} else {
-		observer.ConditionFailed(name, err)
-	}
-}
-
-func (c *conditions) again(name string, wrote shown, err error) bool {
+// retry enqueues a failed write again. It returns false if the write is given up: because it has failed too
+// often, because it would fail again, or because the process stops.
+func (c *Conditions) retry(name string, wrote conditionState, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.nodes[name]
+	s, ok := c.states[name]
 	if !ok || s.uid != wrote.uid {
 		return false
 	}
 	pause := min(firstRetry<<s.failures, lastRetry)
 	s.failures++
-	lost := c.ending || isRefusal(err) || s.failures == conditionTries
-	if lost {
-		s.failures, pause = 0, conditionPause
-		if s.told == wrote.told && s.remove == wrote.remove {
-			s.pending, s.told = false, Condition{} // it may be told once more
+	givenUp := c.stopping || isRefusal(err) || s.failures == conditionTries
+	if givenUp {
+		s.failures, pause = 0, conditionInterval
+		if s.reported == wrote.reported && s.remove == wrote.remove {
+			s.pending, s.reported = false, Condition{} // the same report again is not a repeated one
 		}
 	}
-	s.next = time.Now().Add(pause)
+	s.notBefore = time.Now().Add(pause)
 	c.queue.AddAfter(name, pause)
-	return !lost
+	return !givenUp
 }
 
-// write patches the status of the Node. Conditions are merged by their type: others are not touched. The UID
-// has the API server refuse the patch of another Node of the name.
-func (c *conditions) write(ctx context.Context, name string, s shown) error {
+// write patches the status of the Node. The strategic merge patch merges conditions by their type, so the
+// others are kept. The UID makes the API server refuse the patch of another Node with the same name.
+func (c *Conditions) write(ctx context.Context, name string, s conditionState) error {
+	var condition any = corev1.NodeCondition{
+		Type: ConditionType, Status: s.status, Reason: s.reported.Reason, Message: s.reported.Message,
+		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.NewTime(s.transition),
+	}
+	if s.remove {
+		condition = map[string]any{"$patch": "delete", "type": ConditionType}
+	}
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": s.uid},
-		"status":   map[string]any{"conditions": []any{s.patch(time.Now())}},
+		"metadata": map[string]any{"uid": s.uid}, "status": map[string]any{"conditions": []any{condition}},
 	})
 	if err != nil {
 		return fmt.Errorf("encode the patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
 	_, err = c.client.CoreV1().Nodes().Patch(
 		ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	return err
 }
 
-// patch is the strategic merge patch of the condition.
-func (s shown) patch(now time.Time) any {
-	if s.remove {
-		return map[string]any{"$patch": "delete", "type": ConditionType}
-	}
-	return corev1.NodeCondition{
-		Type: ConditionType, Status: s.status, Reason: s.told.Reason, Message: s.told.Message,
-		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(s.since),
-	}
-}
-
-// isGone: 404, there is no Node of the name; 422 because of its UID, which no patch can change, there is
-// another.
+// isGone reports whether the Node does not exist (404), or has another UID, which no patch can change (422).
 func isGone(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -327,7 +307,7 @@ func isGone(err error) bool {
 		func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
 
-// isRefusal: what asking again will not change.
+// isRefusal reports whether a retry would get the same answer.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }

@@ -3,9 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,49 +11,45 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// board is a Node whose condition is written in a bubble: what is written, and what is told of it.
-type board struct {
+// conditionFixture is a Node whose condition is written in a bubble: the writes, and the failures that are reported.
+type conditionFixture struct {
 	*Nodes
 	t      *testing.T
 	client *fake.Clientset
 	began  time.Time
-	end    func()       // of the writing
+	stop   func()       // of the writing
 	answer func() error // to a write; nil is success
 
-	mu    sync.Mutex
-	wrote []string
-	told  []string
+	mu      sync.Mutex
+	writes  []string
+	reports []string
 }
 
-func newBoard(t *testing.T, node *corev1.Node) *board {
+func newConditionFixture(t *testing.T, node *corev1.Node) *conditionFixture {
 	t.Helper()
-	b := &board{t: t, client: fake.NewClientset(node), began: time.Now(), answer: func() error { return nil }}
-	b.Nodes = watched(t, b.client, usual)
+	b := &conditionFixture{t: t, client: fake.NewClientset(node), began: time.Now(), answer: func() error { return nil }}
+	b.Nodes = watched(t, b.client, defaults)
 	b.client.PrependReactor("patch", "nodes", b.patched)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { b.WriteConditions(ctx, b) })
-	b.end = func() { cancel(); running.Wait() }
-	t.Cleanup(b.end)
+	running.Go(func() { b.Conditions.Run(ctx, b) })
+	b.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(b.stop)
 	return b
 }
 
-// patched notes when which condition is written, and since when it says that it has its status.
-func (b *board) patched(action clienttesting.Action) (bool, runtime.Object, error) {
+// patched records each write of the condition, with its transition time.
+func (b *conditionFixture) patched(action clienttesting.Action) (bool, runtime.Object, error) {
 	p, ok := action.(clienttesting.PatchActionImpl)
 	if !ok || p.GetPatchType() == types.MergePatchType {
-		return false, nil, nil // of Retire and Restore
+		return false, nil, nil // of Cordon and Uncordon
 	}
 	var body struct {
 		Metadata struct{ UID string }
@@ -86,50 +80,50 @@ func (b *board) patched(action clienttesting.Action) (bool, runtime.Object, erro
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wrote = append(b.wrote, line)
+	b.writes = append(b.writes, line)
 	err := b.answer()
 	return err != nil, nil, err
 }
 
-func (b *board) KubernetesFailed(operation string, err error) {
+func (b *conditionFixture) KubernetesFailed(operation string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told = append(b.told, fmt.Sprintf("%v %s: %v", time.Since(b.began), operation, err))
+	b.reports = append(b.reports, fmt.Sprintf("%v %s: %v", time.Since(b.began), operation, err))
 }
 
-func (b *board) ConditionFailed(node string, err error) {
+func (b *conditionFixture) ConditionFailed(node string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told = append(b.told, fmt.Sprintf("%v lost of %s: %v", time.Since(b.began), node, err))
+	b.reports = append(b.reports, fmt.Sprintf("%v gave up %s: %v", time.Since(b.began), node, err))
 }
 
-func (b *board) draining(left int) {
-	b.Report("n", "uid-1", Condition{Reason: "Draining", Message: fmt.Sprintf("%d left", left)})
+func (b *conditionFixture) draining(left int) {
+	b.Conditions.Report("n", "uid-1", Condition{Reason: "Draining", Message: fmt.Sprintf("%d left", left)})
 }
 
-func (b *board) drained() {
-	b.Report("n", "uid-1", Condition{Drained: true, Reason: "Drained", Message: "empty", Final: true})
+func (b *conditionFixture) drained() {
+	b.Conditions.Report("n", "uid-1", Condition{Drained: true, Reason: "Drained", Message: "empty", Final: true})
 }
 
-func (b *board) leftBehind() {
-	b.Report("n", "uid-1", Condition{Reason: "PodsLeftBehind", Message: "2 left", Final: true})
+func (b *conditionFixture) leftBehind() {
+	b.Conditions.Report("n", "uid-1", Condition{Reason: "PodsLeftBehind", Message: "2 left", Final: true})
 }
 
-func (b *board) restore() {
+func (b *conditionFixture) uncordon() {
 	b.t.Helper()
 	if _, err := b.Uncordon(b.t.Context(), Node{Name: "n", UID: "uid-1"}); err != nil {
 		b.t.Error(err)
 	}
 }
 
-// pass lets the time go by, and all happen that happens meanwhile.
-func pass(d time.Duration) {
+// elapse lets the time go by, and all happen that happens meanwhile.
+func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // conditions are those of the Node in the API server, by type.
-func (b *board) conditionsNow() map[corev1.NodeConditionType]string {
+func (b *conditionFixture) conditionsNow() map[corev1.NodeConditionType]string {
 	b.t.Helper()
 	got, err := b.client.Tracker().Get(nodesResource, "", "n")
 	if err != nil {
@@ -142,7 +136,7 @@ func (b *board) conditionsNow() map[corev1.NodeConditionType]string {
 	return out
 }
 
-// showing gives a Node the condition that an earlier process has written, an hour before.
+// showing adds a condition that an earlier process has written an hour ago.
 func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
@@ -151,26 +145,22 @@ func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
-func TestConditionIsWrittenInTime(t *testing.T) {
+func TestConditionWrites(t *testing.T) {
 	tests := []struct {
 		name string
 		node func() *corev1.Node
-		do   func(b *board)
+		do   func(b *conditionFixture)
 		want []string
 	}{
+		{name: "the first condition is written at once", do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"}},
 		{
-			name: "the first state at once",
-			do:   func(b *board) { b.draining(3) },
-			want: []string{"0s False Draining: 3 left (since 0s)"},
-		},
-		{
-			name: "further ones every ten seconds, the latest of them",
-			do: func(b *board) {
+			name: "further ones are written every ten seconds, the latest of them",
+			do: func(b *conditionFixture) {
 				b.draining(30)
-				pass(time.Second / 2)
+				elapse(time.Second / 2)
 				for left := 29; left >= 0; left-- {
 					b.draining(left)
-					pass(time.Second)
+					elapse(time.Second)
 				}
 			},
 			want: []string{
@@ -179,116 +169,114 @@ func TestConditionIsWrittenInTime(t *testing.T) {
 			},
 		},
 		{
-			name: "after a pause there is nothing to wait for",
-			do:   func(b *board) { b.draining(3); pass(time.Minute); b.draining(2) },
+			name: "after ten seconds without a write the next one does not wait",
+			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.draining(2) },
 			want: []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 2 left (since 0s)"},
 		},
 		{
-			name: "a drain of less than ten seconds takes two: the first and the final one, which does not wait",
-			do: func(b *board) {
+			name: "a drain of less than ten seconds takes two writes: the final one does not wait",
+			do: func(b *conditionFixture) {
 				for left := 9; left >= 0; left-- {
 					b.draining(left)
-					pass(900 * time.Millisecond)
+					elapse(900 * time.Millisecond)
 				}
 				b.drained()
 			},
 			want: []string{"0s False Draining: 9 left (since 0s)", "9s True Drained: empty (since 9s)"},
 		},
 		{
-			name: "pods that are left behind do not change the status, nor since when it is so",
-			do:   func(b *board) { b.draining(3); pass(5 * time.Second); b.leftBehind() },
+			name: "pods left behind do not change the status, nor its transition time",
+			do:   func(b *conditionFixture) { b.draining(3); elapse(5 * time.Second); b.leftBehind() },
 			want: []string{"0s False Draining: 3 left (since 0s)", "5s False PodsLeftBehind: 2 left (since 0s)"},
 		},
 		{
-			name: "a drain with nothing to move takes one, however many tell of its end",
-			do:   func(b *board) { b.drained(); synctest.Wait(); b.drained(); pass(time.Minute); b.drained() },
+			name: "a drain without pods takes one write, however often its end is reported",
+			do:   func(b *conditionFixture) { b.drained(); synctest.Wait(); b.drained(); elapse(time.Minute); b.drained() },
 			want: []string{"0s True Drained: empty (since 0s)"},
 		},
 		{
-			name: "what was shown by an earlier process is written on, and is as old as it was",
-			node: func() *corev1.Node { return object(showing(corev1.ConditionFalse)) },
-			do:   func(b *board) { b.draining(3); pass(time.Second); b.drained() },
+			name: "a condition of an earlier process keeps its transition time",
+			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
+			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.drained() },
 			want: []string{"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)"},
 		},
 		{
-			name: "a second drain of a node begins anew",
-			node: func() *corev1.Node { return object(showing(corev1.ConditionTrue)) },
-			do:   func(b *board) { b.draining(3) },
+			name: "a second drain of a node has a new transition time",
+			node: func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
+			do:   func(b *conditionFixture) { b.draining(3) },
 			want: []string{"0s False Draining: 3 left (since 0s)"},
 		},
 		{
-			name: "another node of the name gets nothing",
-			do:   func(b *board) { b.Report("n", "uid-0", Condition{Reason: "Draining"}) },
+			name: "another node with the same name is ignored",
+			do:   func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) },
 		},
+		{name: "a node that does not exist is ignored", do: func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }},
 		{
-			name: "nor one that is not there",
-			do:   func(b *board) { b.Report("m", "uid-1", Condition{Reason: "Draining"}) },
-		},
-		{
-			name: "a node that goes is forgotten, with what it was to show",
-			do: func(b *board) {
+			name: "a deleted node is forgotten",
+			do: func(b *conditionFixture) {
 				b.draining(3)
 				synctest.Wait()
 				b.draining(2)
 				if err := b.client.Tracker().Delete(nodesResource, "", "n"); err != nil {
 					b.t.Error(err)
 				}
-				pass(time.Minute)
-				if len(b.conditions.nodes) > 0 {
-					b.t.Errorf("kept %v", b.conditions.nodes)
+				elapse(time.Minute)
+				if len(b.Conditions.states) > 0 {
+					b.t.Errorf("kept %v", b.Conditions.states)
 				}
 			},
 			want: []string{"0s False Draining: 3 left (since 0s)"},
 		},
 		{
-			name: "a node that is restored shows none, at once",
-			do:   func(b *board) { b.draining(3); pass(time.Second); b.draining(2); b.restore() },
+			name: "uncordoning removes the condition at once",
+			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() },
 			want: []string{"0s False Draining: 3 left (since 0s)", "1s removed"},
 		},
 		{
-			name: "also if an earlier process has written it, and once only",
-			node: func() *corev1.Node { return object(showing(corev1.ConditionFalse)) },
-			do:   func(b *board) { b.restore(); pass(time.Minute); b.restore() },
+			name: "uncordoning removes the condition of an earlier process once",
+			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
+			do:   func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() },
 			want: []string{"0s removed"},
 		},
+		{name: "uncordoning a node without a condition writes nothing", do: func(b *conditionFixture) { b.uncordon() }},
 		{
-			name: "one that shows none costs nothing",
-			do:   func(b *board) { b.restore() },
-		},
-		{
-			name: "a node that is drained again after that shows it",
-			do:   func(b *board) { b.draining(3); pass(time.Second); b.restore(); synctest.Wait(); b.draining(3) },
+			name: "a node that is drained again after that gets a condition",
+			do: func(b *conditionFixture) {
+				b.draining(3)
+				elapse(time.Second)
+				b.uncordon()
+				synctest.Wait()
+				b.draining(3)
+			},
 			want: []string{
 				"0s False Draining: 3 left (since 0s)", "1s removed", "1s False Draining: 3 left (since 1s)",
 			},
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				node := object(ready(corev1.ConditionTrue))
-				if tt.node != nil {
-					node = tt.node()
-				}
-				b := newBoard(t, node)
-				synctest.Wait()
-				tt.do(b)
-				pass(time.Hour)
-				if diff := cmp.Diff(tt.want, b.wrote); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if len(b.told) > 0 {
-					t.Errorf("told %q", b.told)
-				}
-			})
+		virtual(t, tt.name, func(t *testing.T) {
+			node := newNode(ready(corev1.ConditionTrue))
+			if tt.node != nil {
+				node = tt.node()
+			}
+			b := newConditionFixture(t, node)
+			synctest.Wait()
+			tt.do(b)
+			elapse(time.Hour)
+			if diff := cmp.Diff(tt.want, b.writes); diff != "" {
+				t.Errorf("the writes (-want +got):\n%s", diff)
+			}
+			if len(b.reports) > 0 {
+				t.Errorf("reported %q", b.reports)
+			}
 		})
 	}
 }
 
-// TestConditionIsMerged: the conditions of others stay, and ours goes alone.
+// TestConditionIsMerged: the conditions of other writers are kept.
 func TestConditionIsMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(t, object(ready(corev1.ConditionTrue)))
+		b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
 		b.draining(3)
 		synctest.Wait()
 		want := map[corev1.NodeConditionType]string{
@@ -297,265 +285,52 @@ func TestConditionIsMerged(t *testing.T) {
 		if diff := cmp.Diff(want, b.conditionsNow()); diff != "" {
 			t.Errorf("while it drains (-want +got):\n%s", diff)
 		}
-		b.restore()
+		b.uncordon()
 		synctest.Wait()
 		delete(want, ConditionType)
 		if diff := cmp.Diff(want, b.conditionsNow()); diff != "" {
-			t.Errorf("when it is restored (-want +got):\n%s", diff)
+			t.Errorf("after the uncordon (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestConditionToldBeforeTheWriting waits for it.
-func TestConditionToldBeforeTheWriting(t *testing.T) {
+// TestConditionReportedBeforeRun waits for it.
+func TestConditionReportedBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object())
-		b := &board{Nodes: watched(t, client, usual), t: t, client: client, answer: func() error { return nil }}
+		client := fake.NewClientset(newNode())
+		b := &conditionFixture{Nodes: watched(t, client, defaults), t: t, client: client, answer: func() error { return nil }}
 		b.draining(3)
 		client.PrependReactor("patch", "nodes", b.patched)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		b.began = time.Now()
-		b.WriteConditions(ctx, b)
-		if len(b.wrote) != 1 {
-			t.Errorf("wrote %q", b.wrote)
+		b.Conditions.Run(ctx, b)
+		if len(b.writes) != 1 {
+			t.Errorf("wrote %q", b.writes)
 		}
 	})
 }
 
-// TestConditionsWrittenAgain: what one leader has not come to tell is not told later, when another may have
-// told more; and what it has told is told again when it leads again.
-func TestConditionsWrittenAgain(t *testing.T) {
+// TestConditionsRunAgain: a report that was not written before the end of Run is dropped, since another process may
+// have written a later one. The same report is written again after that.
+func TestConditionsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(t, object())
+		b := newConditionFixture(t, newNode())
 		b.draining(3)
 		synctest.Wait()
-		b.draining(2) // in ten seconds
-		b.end()
+		b.draining(2) // to be written in ten seconds
+		b.stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { b.WriteConditions(ctx, b) })
+		running.Go(func() { b.Conditions.Run(ctx, b) })
 		time.Sleep(time.Minute)
 		b.draining(3)
 		synctest.Wait()
 		cancel()
 		running.Wait()
 		want := []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 3 left (since 0s)"}
-		if diff := cmp.Diff(want, b.wrote); diff != "" || len(b.told) > 0 {
-			t.Errorf("wrote (-want +got):\n%s\ntold %q", diff, b.told)
-		}
-	})
-}
-
-func TestConditionThatCannotBeWritten(t *testing.T) {
-	outage := errors.New("no answer")
-	forbidden := apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
-	other := apierrors.NewInvalid(nodeKind, "n", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "uid-1", "immutable")})
-	invalid := apierrors.NewInvalid(nodeKind, "n", field.ErrorList{field.Invalid(field.NewPath("spec"), "x", "wrong")})
-	failing := func(times int, err error) func() error {
-		return func() error {
-			if times--; times >= 0 {
-				return err
-			}
-			return nil
-		}
-	}
-	const operation = " write the condition of node n: no answer"
-	tests := []struct {
-		name   string
-		answer func() error
-		do     func(b *board)
-		wrote  []string
-		told   []string
-	}{
-		{
-			name: "is tried again after a pause that doubles", answer: failing(3, outage), do: (*board).drained,
-			wrote: []string{
-				"0s True Drained: empty (since 0s)", "250ms True Drained: empty (since 0s)",
-				"750ms True Drained: empty (since 0s)", "1.75s True Drained: empty (since 0s)",
-			},
-			told: []string{"0s" + operation, "250ms" + operation, "750ms" + operation},
-		},
-		{
-			name: "meanwhile the latest wins, and does not jump the pause", answer: failing(1, outage),
-			do: func(b *board) { b.draining(3); pass(100 * time.Millisecond); b.drained() },
-			wrote: []string{
-				"0s False Draining: 3 left (since 0s)", "250ms True Drained: empty (since 0s)",
-			},
-			told: []string{"0s" + operation},
-		},
-		{
-			name: "is given up after half a minute, and told", answer: failing(8, outage),
-			do: func(b *board) { b.draining(3); pass(time.Minute); b.wrote = nil; b.draining(3) },
-			// What is told afterwards is written, be it the same.
-			wrote: []string{"1m0s False Draining: 3 left (since 0s)"},
-			told: []string{
-				"0s" + operation, "250ms" + operation, "750ms" + operation, "1.75s" + operation, "3.75s" + operation,
-				"7.75s" + operation, "15.75s" + operation, "31.75s lost of n: no answer",
-			},
-		},
-		{
-			name: "is given up at once if it is forbidden, and not asked for all the time", answer: failing(1, forbidden),
-			do: func(b *board) {
-				for left := 5; left > 0; left-- {
-					b.draining(left)
-					synctest.Wait()
-				}
-			},
-			wrote: []string{"0s False Draining: 5 left (since 0s)", "10s False Draining: 1 left (since 0s)"},
-			told:  []string{`0s lost of n: nodes "n" is forbidden: no`},
-		},
-		{
-			name: "is given up at once if the API server finds fault with it", answer: failing(1, invalid), do: (*board).drained,
-			wrote: []string{"0s True Drained: empty (since 0s)"},
-			told:  []string{"0s lost of n: " + invalid.Error()},
-		},
-		{
-			name: "is forgotten if the node is gone", answer: failing(1, apierrors.NewNotFound(nodeResource, "n")),
-			do: (*board).drained, wrote: []string{"0s True Drained: empty (since 0s)"},
-		},
-		{
-			name: "is forgotten if the node is another", answer: failing(1, other),
-			do: (*board).drained, wrote: []string{"0s True Drained: empty (since 0s)"},
-		},
-		{
-			name: "is removed in the end", answer: failing(2, outage),
-			do:    func(b *board) { b.draining(3); pass(100 * time.Millisecond); b.restore() },
-			wrote: []string{"0s False Draining: 3 left (since 0s)", "250ms removed", "750ms removed"},
-			told:  []string{"0s" + operation, "250ms" + operation},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBoard(t, object(ready(corev1.ConditionTrue)))
-				b.answer = tt.answer
-				synctest.Wait()
-				tt.do(b)
-				pass(time.Hour)
-				if diff := cmp.Diff(tt.wrote, b.wrote); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(tt.told, b.told); diff != "" {
-					t.Errorf("what was told of them (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-// TestConditionWaitsForTheWriteBefore: what is told while a write is under way comes after it, in one write.
-func TestConditionWaitsForTheWriteBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(t, object(ready(corev1.ConditionTrue)))
-		b.answer = func() error { time.Sleep(3 * time.Second); return nil }
-		b.draining(3)
-		pass(time.Second)
-		b.draining(2)
-		b.withdraw("n", "uid-1") // as Restore does; the fake client does one thing at a time
-		pass(time.Hour)
-		want := []string{"0s False Draining: 3 left (since 0s)", "3s removed"}
-		if diff := cmp.Diff(want, b.wrote); diff != "" {
-			t.Errorf("the writes (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestConditionAtTheEndOfTheProcess(t *testing.T) {
-	outage := errors.New("no answer")
-	tests := []struct {
-		name  string
-		do    func(b *board)
-		wrote []string
-		told  []string
-	}{
-		{
-			name:  "what is final is written",
-			do:    func(b *board) { b.draining(3); synctest.Wait(); b.drained() },
-			wrote: []string{"0s False Draining: 3 left (since 0s)", "0s True Drained: empty (since 0s)"},
-		},
-		{
-			name: "even if it waits to be tried again",
-			do: func(b *board) {
-				b.answer = func() error { b.answer = func() error { return nil }; return outage }
-				b.drained()
-				synctest.Wait()
-			},
-			wrote: []string{"0s True Drained: empty (since 0s)", "0s True Drained: empty (since 0s)"},
-			told:  []string{"0s write the condition of node n: no answer"},
-		},
-		{
-			name: "and told to be lost if that fails as well",
-			do: func(b *board) {
-				b.answer = func() error { return outage }
-				b.drained()
-				synctest.Wait()
-			},
-			wrote: []string{"0s True Drained: empty (since 0s)", "0s True Drained: empty (since 0s)"},
-			told:  []string{"0s write the condition of node n: no answer", "0s lost of n: no answer"},
-		},
-		{
-			name:  "what is not final is left to the next process",
-			do:    func(b *board) { b.draining(3); synctest.Wait(); b.draining(2) },
-			wrote: []string{"0s False Draining: 3 left (since 0s)"},
-		},
-		{
-			name:  "what is told afterwards is not written",
-			do:    func(b *board) { b.end(); b.drained() },
-			wrote: nil,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBoard(t, object())
-				synctest.Wait()
-				tt.do(b)
-				b.end()
-				if took := time.Since(b.began); took > 0 {
-					t.Errorf("took %v", took)
-				}
-				if diff := cmp.Diff(tt.wrote, b.wrote); diff != "" {
-					t.Errorf("the writes (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(tt.told, b.told); diff != "" {
-					t.Errorf("what was told of them (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-// silence is an API server that never answers.
-type silence struct{}
-
-func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, context.Cause(r.Context())
-}
-
-// TestConditionDoesNotHoldUpTheEnd of the process when the API server does not answer.
-func TestConditionDoesNotHoldUpTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://silent", Transport: silence{}, QPS: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := New(client, usual)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.informer.GetStore().Add(object()); err != nil {
-			t.Fatal(err)
-		}
-		b := &board{Nodes: n, t: t}
-		b.drained()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		b.began = time.Now()
-		b.WriteConditions(ctx, b)
-		if took := time.Since(b.began); took != time.Second+flushTime || len(b.told) != 1 {
-			t.Errorf("ended after %v, and told %q", took, b.told)
+		if diff := cmp.Diff(want, b.writes); diff != "" || len(b.reports) > 0 {
+			t.Errorf("wrote (-want +got):\n%s\nreported %q", diff, b.reports)
 		}
 	})
 }

@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Events records Kubernetes Events on Nodes and Pods. Make it with NewEvents, and Close it.
+// Events records Kubernetes Events on Nodes and Pods. Create it with NewEvents, and end it with Close.
 type Events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
 	sink        *sink
 }
 
-// NewEvents returns Events that are written through client, by component, until they are closed: also after
-// the end of ctx, for the end of a process is worth telling of.
+// NewEvents returns Events that are written through client, by component, until Close. They are written after
+// the end of ctx as well: its end is reported by Events.
 func NewEvents(ctx context.Context, client kubernetes.Interface, component string) *Events {
 	b := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	s := &sink{
@@ -31,7 +31,7 @@ func NewEvents(ctx context.Context, client kubernetes.Interface, component strin
 	return &Events{b, b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), s}
 }
 
-// Close writes what has been recorded, if the API server takes it within two seconds, and stops.
+// Close stops when all Events have been written, or after two seconds.
 func (e *Events) Close() {
 	e.OnNode(lastEvent, "", lastEvent, "", false)
 	timer := time.NewTimer(flushTime)
@@ -43,18 +43,18 @@ func (e *Events) Close() {
 	e.broadcaster.Shutdown()
 }
 
-// lastEvent is the reason of an Event that is not written: Events are written one after the other, so all
-// before it have been.
+// lastEvent is the reason of an Event that is not written. Events are written in order, so all others have
+// been written when the sink gets it.
 const lastEvent = "Last"
 
-// sink writes Events until the last.
+// sink writes Events, and closes the channel when it gets lastEvent.
 type sink struct {
 	record.EventSink
 	once   sync.Once
-	closed chan struct{} // the last has come
+	closed chan struct{}
 }
 
-// Create writes a new Event.
+// Create implements record.EventSink.
 func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
 	if event.Reason == lastEvent {
 		s.once.Do(func() { close(s.closed) })

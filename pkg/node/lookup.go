@@ -8,46 +8,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
 
 const (
-	// lookupMax and lookupWindow bound how many questions one list of all Nodes answers, and how long the first
-	// of them waits for others.
+	// lookupMax and lookupWindow bound how many lookups share one list of all Nodes, and how long the first of
+	// them waits for others.
 	lookupMax    = 1000
 	lookupWindow = 100 * time.Millisecond
 	// lookupTimeout bounds that list: a cluster may have thousands of Nodes.
 	lookupTimeout = time.Minute
 )
 
-// Lookup returns the Node of an EC2 instance as the API server itself has it, past the watch. The error is
-// ErrGone if that proves that there is none. It reads every Node, since Nodes cannot be selected by their
-// instance; questions that come together share one list, which begins after the last of them.
+// Lookup returns the Node of an EC2 instance from the API server instead of the cache. The error is ErrGone
+// if there is no such Node. Lookup lists all Nodes, since the API cannot select them by instance. Calls at
+// the same time share one list, which starts after the last of them.
 func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
 	return n.lookups.Do(ctx, instanceID)
 }
 
-// lookup answers the questions after the instances with one consistent list.
-func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
+// lister lists the Nodes that the selector selects.
+type lister struct {
+	client   kubernetes.Interface
+	selector string
+}
+
+// lookup finds the Nodes of the instances with one consistent list.
+func (l lister) lookup(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	wanted := make(map[string]Node, len(instanceIDs))
 	for _, id := range instanceIDs {
 		wanted[id] = Node{}
 	}
-	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return n.client.CoreV1().Nodes().List(ctx, o)
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return l.client.CoreV1().Nodes().List(ctx, o)
 	})
-	seen := metav1.ListOptions{LabelSelector: n.cfg.Selector}
-	err := list.EachListItem(ctx, seen, func(obj runtime.Object) error {
+	options := metav1.ListOptions{LabelSelector: l.selector}
+	err := pages.EachListItem(ctx, options, func(obj runtime.Object) error {
 		one, ok := obj.(*corev1.Node)
 		if !ok {
-			return fmt.Errorf("%T is no Node", obj)
+			return fmt.Errorf("%T is not a Node", obj)
 		}
 		if before, ok := wanted[instanceOf(one)]; ok {
-			wanted[instanceOf(one)] = toNode(one).or(before)
+			wanted[instanceOf(one)] = nodeOf(one).preferred(before)
 		}
 		return nil
 	})
@@ -57,7 +64,7 @@ func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result
 		case err != nil:
 			results[i].Err = fmt.Errorf("list the nodes: %w", err)
 		case found.Name == "":
-			results[i].Err = fmt.Errorf("no node is of instance %s: %w", id, ErrGone)
+			results[i].Err = fmt.Errorf("find the node of instance %s: %w", id, ErrGone)
 		default:
 			results[i].Value = found
 		}

@@ -16,11 +16,11 @@ import (
 
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
-// unseen returns Nodes whose watch shows none, though there are some.
-func unseen(t *testing.T, nodes ...*corev1.Node) (*Nodes, *fake.Clientset) {
+// withStaleWatch returns Nodes whose watch shows none, though there are some.
+func withStaleWatch(t *testing.T, nodes ...*corev1.Node) (*Nodes, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
-	n := watched(t, client, usual)
+	n := watched(t, client, defaults)
 	for _, one := range nodes {
 		if err := client.Tracker().Add(one); err != nil {
 			t.Fatal(err)
@@ -36,10 +36,10 @@ func unseen(t *testing.T, nodes ...*corev1.Node) (*Nodes, *fake.Clientset) {
 	return n, client
 }
 
-// TestANodeThatTheWatchDoesNotShow is found and changed all the same.
-func TestANodeThatTheWatchDoesNotShow(t *testing.T) {
+// TestLookupANodeThatTheWatchDoesNotShow is found and changed all the same.
+func TestLookupANodeThatTheWatchDoesNotShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, _ := unseen(t, object(ready(corev1.ConditionTrue)), object(named("other"), func(n *corev1.Node) {
+		n, _ := withStaleWatch(t, newNode(ready(corev1.ConditionTrue)), newNode(named("other"), func(n *corev1.Node) {
 			n.Spec.ProviderID = "aws:///eu-west-1a/i-0ffffffffffffffff"
 		}))
 		if _, ok := n.Find(instance); ok {
@@ -58,9 +58,9 @@ func TestANodeThatTheWatchDoesNotShow(t *testing.T) {
 	})
 }
 
-func TestLookupProvesThatThereIsNone(t *testing.T) {
+func TestLookupANodeThatDoesNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, client := unseen(t)
+		n, client := withStaleWatch(t)
 		if _, err := n.Lookup(t.Context(), instance); !errors.Is(err, ErrGone) {
 			t.Errorf("got %v", err)
 		}
@@ -68,14 +68,14 @@ func TestLookupProvesThatThereIsNone(t *testing.T) {
 			return true, nil, apierrors.NewServiceUnavailable("away")
 		})
 		if _, err := n.Lookup(t.Context(), instance); errors.Is(err, ErrGone) || !apierrors.IsServiceUnavailable(err) {
-			t.Errorf("got %v: no answer is no proof", err)
+			t.Errorf("got %v: want the error of the API server", err)
 		}
 	})
 }
 
-func TestLookupsOfABurstShareOneList(t *testing.T) {
+func TestConcurrentLookupsShareOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, client := unseen(t, object())
+		n, client := withStaleWatch(t, newNode())
 		var all sync.WaitGroup
 		for _, id := range []string{instance, "i-0ffffffffffffffff", instance} {
 			all.Go(func() {
@@ -91,13 +91,13 @@ func TestLookupsOfABurstShareOneList(t *testing.T) {
 	})
 }
 
-// TestOfTwoNodesOfOneInstance the one that is Ready is it, wherever it is looked for.
-func TestOfTwoNodesOfOneInstance(t *testing.T) {
+// TestTheReadyOneOfTwoNodesIsPreferred Find and Lookup return the one that is Ready.
+func TestTheReadyOneOfTwoNodesIsPreferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watched(t, fake.NewClientset(
-			object(named("a"), ready(corev1.ConditionUnknown)), object(named("b"), ready(corev1.ConditionTrue)),
-			object(named("c"), ready(corev1.ConditionTrue)), object(named("d")),
-		), usual)
+			newNode(named("a"), ready(corev1.ConditionUnknown)), newNode(named("b"), ready(corev1.ConditionTrue)),
+			newNode(named("c"), ready(corev1.ConditionTrue)), newNode(named("d")),
+		), defaults)
 		if found, ok := n.Find(instance); !ok || found.Name != "b" {
 			t.Errorf("found %+v, %v", found, ok)
 		}

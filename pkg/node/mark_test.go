@@ -14,7 +14,7 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const instance = "i-0123456789abcdef0"
 
-var usual = Config{
+var defaults = Config{
 	TaintKey: "node-drainer.io/terminating", TaintEffect: "NoSchedule", Cordon: true, ExcludeFromLB: Early,
 	RegistrationTimeout: 5 * time.Minute,
 }
@@ -22,7 +22,7 @@ var usual = Config{
 func at(offset time.Duration) time.Time { return t0.Add(offset) }
 
 func with(changes ...func(*Config)) Config {
-	cfg := usual
+	cfg := defaults
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -33,8 +33,8 @@ func late(c *Config)     { c.ExcludeFromLB = Late }
 func off(c *Config)      { c.ExcludeFromLB = Off }
 func noCordon(c *Config) { c.Cordon = false }
 
-// object returns the Node of the instance, which the changes make what the row needs.
-func object(changes ...func(*corev1.Node)) *corev1.Node {
+// newNode returns the Node of the instance, which the changes make what the row needs.
+func newNode(changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "n", UID: "uid-1", ResourceVersion: "7", Labels: map[string]string{}, Annotations: map[string]string{},
@@ -88,7 +88,7 @@ func golden(t *testing.T, p patch, want string) {
 	}
 }
 
-func TestRetire(t *testing.T) {
+func TestCordonPatch(t *testing.T) {
 	const (
 		label  = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}`
 		taint  = `{"key":"node-drainer.io/terminating","value":"lifecycle-terminating","effect":"NoSchedule"}`
@@ -96,13 +96,13 @@ func TestRetire(t *testing.T) {
 	)
 	mark := func(put string) string {
 		return `"annotations":{"node-drainer.io/termination":{"instance":"` + instance + `","reason":"lifecycle-terminating",` +
-			`"hook":"g/h","token":"t1","since":"2026-01-02T03:04:05Z","deadline":"2026-01-02T04:04:05Z","put":` + put + `}}`
+			`"hook":"g/h","token":"t1","since":"2026-01-02T03:04:05Z","deadline":"2026-01-02T04:04:05Z","added":` + put + `}}`
 	}
 	reason := Reason{Kind: "lifecycle-terminating", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)}
 	done := Mark{
 		Reason: "lifecycle-terminating", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{"taint"},
 	}
-	ours := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
+	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 	tests := []struct {
 		name string
 		node *corev1.Node
@@ -110,42 +110,39 @@ func TestRetire(t *testing.T) {
 		want string
 	}{
 		{
-			"a healthy node: taint, cordon, label and the mark in one patch", object(), usual,
+			"a healthy node: taint, cordon, label and the mark in one patch", newNode(), defaults,
 			`{"metadata":{` + mark(`["taint","cordon","label"]`) + `,` + label + `},"spec":{"taints":[` + taint + `],` + cordon + `}}`,
 		},
 		{
-			"other taints stay", object(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
+			"other taints stay", newNode(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
 			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},` + taint + `]}}`,
 		},
+		{"what the node has already is not recorded as added", newNode(cordoned, labelled, ours), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
 		{
-			"what was there before is not put", object(cordoned, labelled, ours), usual,
-			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
-		},
-		{
-			"the label is not put when it is put late", object(cordoned), with(late),
+			"the label is not added if the configuration says late", newNode(cordoned), with(late),
 			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[` + taint + `]}}`,
 		},
-		{"a node that has all of it is not patched", object(cordoned, labelled, ours, markOf(done)), usual, ""},
+		{"a cordoned node is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, ""},
 		{
-			"what somebody took off is put again", object(labelled, ours, markOf(done)), usual,
+			"what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
 			`{"metadata":{` + mark(`["taint","cordon"]`) + `},"spec":{` + cordon + `}}`,
 		},
 		{
-			"a mark that cannot be read is replaced", object(cordoned, labelled, ours, marked("{")), usual,
+			"a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults,
 			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
 		},
 		{
-			"the mark of an instance that had the name before is replaced",
-			object(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","put":["taint"]}`)), usual,
+			"the mark of another instance with the same node name is replaced",
+			newNode(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","added":["taint"]}`)), defaults,
 			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := tt.node.DeepCopy()
-			p, mark := retire(tt.node, tt.cfg, reason, t0)
+			p, mark := cordonPatch(tt.node, tt.cfg, reason, t0)
 			if diff := cmp.Diff(before, tt.node); diff != "" {
-				t.Errorf("the watch's own copy has changed:\n%s", diff)
+				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 			golden(t, p, tt.want)
 			if mark.InstanceID != instance || !mark.Since.Equal(t0) || !mark.Deadline.Equal(at(time.Hour)) {
@@ -155,31 +152,31 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-func TestRestore(t *testing.T) {
-	ours := tainted(usual.TaintKey, corev1.TaintEffectNoSchedule)
-	all := Mark{Since: t0, Added: []string{putTaint, putCordon, putLabel}}
+func TestUncordonPatch(t *testing.T) {
+	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
+	all := Mark{Since: t0, Added: []string{addedTaint, addedCordon, addedLabel}}
 	tests := []struct {
 		name string
 		node *corev1.Node
 		want string
 	}{
-		{"a node without a mark is left alone", object(cordoned, labelled, ours), ""},
-		{"so is one whose mark cannot be read", object(cordoned, marked("?")), ""},
-		{"so is one with the mark of another instance", object(cordoned, marked(`{"instance":"i-old"}`)), ""},
+		{"a node without a mark is not patched", newNode(cordoned, labelled, ours), ""},
+		{"a node whose mark cannot be parsed is not patched", newNode(cordoned, marked("?")), ""},
+		{"a node with the mark of another instance is not patched", newNode(cordoned, marked(`{"instance":"i-old"}`)), ""},
 		{
-			"all that was put is taken off", object(cordoned, labelled, ours, markOf(all)),
+			"all that was added is removed", newNode(cordoned, labelled, ours, markOf(all)),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null},` +
 				`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null}},` +
 				`"spec":{"taints":[],"unschedulable":null}}`,
 		},
 		{
-			"nothing else is", object(cordoned, labelled, ours, markOf(Mark{Since: t0})),
+			"what was not added is kept", newNode(cordoned, labelled, ours, markOf(Mark{Since: t0})),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{}}`,
 		},
 		{
-			"nor are other taints, be it of the same key with another effect",
-			object(tainted(usual.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule),
-				markOf(Mark{Since: t0, Added: []string{putTaint}})),
+			"other taints are kept, even with the same key and another effect",
+			newNode(tainted(defaults.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule),
+				markOf(Mark{Since: t0, Added: []string{addedTaint}})),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[` +
 				`{"key":"node-drainer.io/terminating","value":"v","effect":"NoExecute"},` +
 				`{"key":"other","value":"v","effect":"NoSchedule"}]}}`,
@@ -188,37 +185,37 @@ func TestRestore(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := tt.node.DeepCopy()
-			golden(t, restore(tt.node, usual), tt.want)
+			golden(t, uncordonPatch(tt.node, defaults), tt.want)
 			if diff := cmp.Diff(before, tt.node); diff != "" {
-				t.Errorf("the watch's own copy has changed:\n%s", diff)
+				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestExclude(t *testing.T) {
-	mark := Mark{Since: t0, Added: []string{putTaint}}
+func TestExcludePatch(t *testing.T) {
+	mark := Mark{Since: t0, Added: []string{addedTaint}}
 	tests := []struct {
 		name string
 		node *corev1.Node
 		want string
 	}{
-		{"a node without a mark is left alone", object(), ""},
-		{"so is one that has the label", object(labelled, markOf(mark)), ""},
+		{"a node without a mark is not patched", newNode(), ""},
+		{"a node that has the label is not patched", newNode(labelled, markOf(mark)), ""},
 		{
-			"the label is put, and noted", object(markOf(mark)),
+			"the label is added, and recorded", newNode(markOf(mark)),
 			`{"metadata":{"annotations":{"node-drainer.io/termination":{"instance":"` + instance + `","reason":"",` +
-				`"since":"2026-01-02T03:04:05Z","put":["taint","label"]}},` +
+				`"since":"2026-01-02T03:04:05Z","added":["taint","label"]}},` +
 				`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},"spec":{}}`,
 		},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { golden(t, exclude(tt.node), tt.want) })
+		t.Run(tt.name, func(t *testing.T) { golden(t, excludePatch(tt.node), tt.want) })
 	}
 }
 
-func TestMerge(t *testing.T) {
-	first := Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{putTaint}}
+func TestMergeMarks(t *testing.T) {
+	first := Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{addedTaint}}
 	change := func(changes ...func(*Mark)) Mark {
 		m := first
 		for _, c := range changes {
@@ -234,7 +231,7 @@ func TestMerge(t *testing.T) {
 		want   Mark
 	}{
 		{
-			"a first mark begins now, in whole seconds",
+			"a first mark starts now, in whole seconds",
 			Mark{},
 			Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
 			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour)},
@@ -250,56 +247,47 @@ func TestMerge(t *testing.T) {
 		{"another hook of the same termination", first, Reason{Hook: "g/two", Token: "t9", Deadline: at(2 * time.Hour)}, first},
 		{"the same hook without a token", first, Reason{Hook: "g/h"}, first},
 		{
-			"the same hook with another token is a new termination", first,
+			"another token of the same hook is a new termination", first,
 			Reason{Kind: "again", Hook: "g/h", Token: "t2", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Added: []string{putTaint}},
+			Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}},
 		},
 		{
-			"a hook joins a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
+			"a hook is added to a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
 			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
 			first,
 		},
 		{
-			"when an instance goes is kept, the earlier of two",
+			"the earlier termination time is kept",
 			change(func(m *Mark) { m.TerminatesAt = at(3 * time.Hour) }),
 			Reason{Hook: "g/h", Token: "t1", TerminatesAt: at(2 * time.Hour)},
 			change(func(m *Mark) { m.TerminatesAt = at(2 * time.Hour) }),
 		},
 		{
-			"a deadline begins anew what was marked without one: a cordon of hours ago is no part of the drain",
-			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), TerminatesAt: at(48 * time.Hour), Added: []string{putTaint}},
+			"the first deadline restarts Since, if the node was cordoned hours ago",
+			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
 			Reason{Kind: "spot", Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)},
-			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour), Added: []string{putTaint}},
+			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour), Added: []string{addedTaint}},
 		},
 		{
-			"so does that of the event itself, once it is confirmed",
+			"the first deadline restarts Since after the confirmation of the same event",
 			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: t0},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)},
 			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(time.Hour)},
 		},
+		{"a second cordon without a deadline changes nothing", Mark{Reason: "maintenance", Since: t0}, Reason{Kind: "rebalance"}, Mark{Reason: "maintenance", Since: t0}},
 		{
-			"another cordon begins nothing",
-			Mark{Reason: "maintenance", Since: t0},
-			Reason{Kind: "rebalance"},
-			Mark{Reason: "maintenance", Since: t0},
-		},
-		{
-			"a hook after the time to be drained for maintenance that is yet to come is a new termination",
-			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{putTaint}},
+			"a hook after the deadline of maintenance in the future is a new termination",
+			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Added: []string{putTaint}},
+			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}},
 		},
 		{
-			"a hook of an instance that is being taken back does not loosen",
+			"a hook of an instance that AWS is terminating does not loosen",
 			Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
 			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 		},
-		{
-			"a token joins its hook", change(func(m *Mark) { m.Token = "" }),
-			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
-			first,
-		},
+		{"a token is added to its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,24 +1,19 @@
-// Package node finds the Kubernetes Node of an EC2 instance, marks it as going away, and takes the mark off
-// again if the instance lives on.
+// Package node finds the Kubernetes Node of an EC2 instance, cordons it before the instance is terminated,
+// and uncordons it if the instance is kept.
 package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/keymutex"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
@@ -32,104 +27,95 @@ type Node struct {
 	Mark       Mark // zero if the agent has not marked the node
 }
 
-// When the exclude-from-external-load-balancers label is put on a node.
-const (
-	Early = "early" // with the taint, before the first eviction
-	Late  = "late"  // after the last pod has gone
-	Off   = "off"   // never
-)
-
-// Config is what a user can set, by environment variables that begin with NODE_.
-type Config struct {
-	TaintKey            string        `env:"TAINT_KEY" envDefault:"node-drainer.io/terminating" help:"Key of the taint on a node that is going away. Its value is the reason."`
-	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. NoExecute lets Kubernetes delete pods at once, past every PodDisruptionBudget."`
-	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Whether the node is made unschedulable as well, for pods that tolerate every taint."`
-	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is put on the node: early (with the taint), late (after the last pod has gone), or off."`
-	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent looks after, as topology.kubernetes.io/region=eu-central-1. Empty: all. It is for clusters whose nodes are in several AWS accounts or Regions: each has an agent of its own."`
-	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" help:"How long a terminating instance of this cluster is held if no node has registered for it: it may be about to, and would then take pods."`
-}
-
-// Validate returns everything that is wrong with the configuration.
-func (c Config) Validate() error {
-	var errs []error
-	if problems := validation.IsQualifiedName(c.TaintKey); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("NODE_TAINT_KEY is %q: %s", c.TaintKey, strings.Join(problems, "; ")))
-	}
-	switch corev1.TaintEffect(c.TaintEffect) {
-	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
-	default:
-		errs = append(errs, fmt.Errorf("NODE_TAINT_EFFECT is %q: must be NoSchedule, PreferNoSchedule or NoExecute",
-			c.TaintEffect))
-	}
-	switch c.ExcludeFromLB {
-	case Early, Late, Off:
-	default:
-		errs = append(errs, fmt.Errorf("NODE_EXCLUDE_FROM_LOAD_BALANCERS is %q: must be early, late or off",
-			c.ExcludeFromLB))
-	}
-	if _, err := labels.Parse(c.Selector); err != nil {
-		errs = append(errs, fmt.Errorf("NODE_SELECTOR is %q: %w", c.Selector, err))
-	}
-	if c.RegistrationTimeout < 0 || c.RegistrationTimeout > time.Hour {
-		errs = append(errs, fmt.Errorf(
-			"NODE_REGISTRATION_TIMEOUT is %v: must be from 0s to 1h", c.RegistrationTimeout))
-	}
-	return errors.Join(errs...)
-}
-
-// Nodes knows every Node of the cluster, by a watch. Make it with New, and Run it.
+// Nodes watches every Node of the cluster and changes them. Create it with New, and start it with Run.
 type Nodes struct {
-	client   kubernetes.Interface
+	// Conditions writes the drain conditions of these Nodes.
+	Conditions *Conditions
+
 	cfg      Config
 	informer cache.SharedIndexInformer
-
-	conditions conditions
-	lookups    batch.Batcher[string, Node]
-
-	changing keymutex.KeyMutex
-	written  sync.Map // by name: *corev1.Node, as our own last patch has left it
-
-	mu      sync.Mutex
-	waiting map[string][]chan struct{} // by instance id: closed when its Node registers
+	lookups  batch.Batcher[string, Node]
+	patcher  *patcher
+	changed  broadcast // sent when the watch shows a new or changed Node
 }
 
-// changingAtOnce is how many Nodes may be changed side by side.
-const changingAtOnce = 1024
+// broadcast wakes all that wait for the next event.
+type broadcast struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+// wait returns a channel that the next send closes.
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = make(chan struct{})
+	}
+	return b.next
+}
+
+func (b *broadcast) send() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next != nil {
+		close(b.next)
+		b.next = nil
+	}
+}
 
 // byInstance is the index of Nodes by EC2 instance id.
 const byInstance = "instance"
 
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
-	n := &Nodes{
-		client: client, cfg: cfg, waiting: map[string][]chan struct{}{},
-		changing:   keymutex.NewHashed(changingAtOnce),
-		conditions: conditions{client: client, nodes: map[string]*shown{}},
+	n := &Nodes{cfg: cfg}
+	n.lookups = batch.Batcher[string, Node]{
+		Max: lookupMax, Window: lookupWindow, Call: lister{client, cfg.Selector}.lookup,
 	}
-	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: n.lookup}
 	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex},
 		func(o *metav1.ListOptions) { o.LabelSelector = cfg.Selector })
-	if err := n.informer.SetTransform(strip); err != nil {
+	n.patcher = newPatcher(client, n.informer.GetStore())
+	n.Conditions = newConditions(client, n.informer.GetStore())
+	if err := n.informer.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
-	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    n.registered,
-		UpdateFunc: func(_, obj any) { n.registered(obj) },
-		DeleteFunc: n.deleted,
-	})
-	if err != nil {
+	if _, err := n.informer.AddEventHandler(n.handler()); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
 	return n, nil
 }
 
+// handler keeps what is derived from the watch up to date.
+func (n *Nodes) handler() cache.ResourceEventHandler {
+	shown := func(obj any) {
+		if node, ok := obj.(*corev1.Node); ok {
+			n.patcher.observe(node)
+			n.changed.send()
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    shown,
+		UpdateFunc: func(_, obj any) { shown(obj) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if node, ok := obj.(*corev1.Node); ok {
+				n.patcher.written.Delete(node.Name)
+				n.Conditions.forget(node.Name, string(node.UID))
+			}
+		},
+	}
+}
+
 // Run watches the Nodes of the cluster until ctx ends.
 func (n *Nodes) Run(ctx context.Context) { n.informer.RunWithContext(ctx) }
 
-// Synced tells whether every Node has been seen once.
+// Synced reports whether every Node has been listed once.
 func (n *Nodes) Synced() bool { return n.informer.HasSynced() }
 
-// WaitForSync returns nil when every Node has been seen once, or the cause of ctx's end.
+// WaitForSync returns nil when every Node has been listed once, or the cause of ctx's end.
 func (n *Nodes) WaitForSync(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", n.informer.HasSyncedChecker()) {
 		return context.Cause(ctx)
@@ -137,24 +123,24 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Find returns the Node of an EC2 instance. It asks no API.
+// Find returns the Node of an EC2 instance. It reads the cache only.
 func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 	objs, err := n.informer.GetIndexer().ByIndex(byInstance, instanceID)
 	if err != nil {
-		return Node{}, false // the index is always there
+		return Node{}, false // the index always exists
 	}
 	for _, obj := range objs {
-		one := toNode(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
-		found, ok = one.or(found), true
+		one := nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
+		found, ok = one.preferred(found), true
 	}
 	return found, ok
 }
 
-// All returns every Node that is an EC2 instance. It asks no API.
+// All returns every Node that is an EC2 instance. It reads the cache only.
 func (n *Nodes) All() []Node {
 	var all []Node
 	for _, obj := range n.informer.GetStore().List() {
-		one := toNode(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
+		one := nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
 		if one.InstanceID != "" {
 			all = append(all, one)
 		}
@@ -162,9 +148,9 @@ func (n *Nodes) All() []Node {
 	return all
 }
 
-// or returns which of two Nodes of one instance to believe in. An instance that has registered anew under
-// another name leaves a Node behind that nobody speaks for.
-func (n Node) or(other Node) Node {
+// preferred returns the Node to use if an instance has two. An instance that has registered again under
+// another name leaves a Node behind that is not Ready any more.
+func (n Node) preferred(other Node) Node {
 	switch {
 	case other.Name == "":
 		return n
@@ -174,76 +160,39 @@ func (n Node) or(other Node) Node {
 	return other
 }
 
-// Unreachable tells whether nobody speaks for the Node: it is not Ready, or gone. It asks no API.
+// Unreachable reports whether the Node is not Ready, or does not exist: then no kubelet reports the end of
+// its pods. It reads the cache only.
 func (n *Nodes) Unreachable(name string) bool {
-	current, err := n.cached(name)
-	return err != nil || !isReady(current)
+	current := cached(n.informer.GetStore(), name)
+	return current == nil || !isReady(current)
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered, or the cause of ctx's end.
 func (n *Nodes) Await(ctx context.Context, instanceID string) (Node, error) {
 	for {
-		seen := n.subscribe(instanceID)
+		changed := n.changed.wait()
 		if found, ok := n.Find(instanceID); ok {
-			n.unsubscribe(instanceID, seen)
 			return found, nil
 		}
 		select {
-		case <-seen:
+		case <-changed:
 		case <-ctx.Done():
-			n.unsubscribe(instanceID, seen)
 			return Node{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (n *Nodes) subscribe(instanceID string) chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c := make(chan struct{})
-	n.waiting[instanceID] = append(n.waiting[instanceID], c)
-	return c
-}
-
-// unsubscribe forgets c: an instance that never registers must not be remembered for ever.
-func (n *Nodes) unsubscribe(instanceID string, c chan struct{}) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	left := slices.DeleteFunc(n.waiting[instanceID], func(o chan struct{}) bool { return o == c })
-	if n.waiting[instanceID] = left; len(left) == 0 {
-		delete(n.waiting, instanceID)
-	}
-}
-
-func (n *Nodes) registered(obj any) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return
-	}
-	n.shown(node)
-	id := instanceOf(node)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.waiting[id] {
-		close(c)
-	}
-	delete(n.waiting, id)
-}
-
-func (n *Nodes) deleted(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	if node, ok := obj.(*corev1.Node); ok {
-		n.written.Delete(node.Name)
-		n.conditions.forget(node.Name, string(node.UID))
-	}
+// cached returns the Node as the watch shows it; nil if the watch shows none.
+func cached(nodes cache.Store, name string) *corev1.Node {
+	obj, _, _ := nodes.GetByKey(name) // which never fails
+	node, _ := obj.(*corev1.Node)
+	return node
 }
 
 func instanceIndex(obj any) ([]string, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
-		return nil, fmt.Errorf("%T is no Node", obj)
+		return nil, fmt.Errorf("index by instance: %T is not a Node", obj)
 	}
 	if id := instanceOf(node); id != "" {
 		return []string{id}, nil
@@ -252,7 +201,7 @@ func instanceIndex(obj any) ([]string, error) {
 }
 
 // instanceOf returns the EC2 instance id in the Node's provider id, which the AWS cloud provider writes as
-// aws:///ZONE/INSTANCE. It is empty for other Nodes, as those of AWS Fargate.
+// aws:///ZONE/INSTANCE. It is empty for other Nodes, such as those of AWS Fargate.
 func instanceOf(node *corev1.Node) string {
 	if !strings.HasPrefix(node.Spec.ProviderID, "aws://") {
 		return ""
@@ -264,8 +213,8 @@ func instanceOf(node *corev1.Node) string {
 	return last
 }
 
-// strip keeps of a Node what this package reads: a cluster of thousands costs little memory.
-func strip(obj any) (any, error) {
+// trim is the informer's transform: it keeps only what this package reads, to save memory.
+func trim(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj, nil
@@ -290,7 +239,7 @@ func strip(obj any) (any, error) {
 	return kept, nil
 }
 
-// only returns what m has for the keys; nil if that is nothing.
+// only returns the entries of m with these keys; nil if there is none.
 func only(m map[string]string, keys ...string) map[string]string {
 	var kept map[string]string
 	for _, key := range keys {
@@ -304,7 +253,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-func toNode(node *corev1.Node) Node {
+func nodeOf(node *corev1.Node) Node {
 	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node), Ready: isReady(node)}
 	out.Mark, _ = readMark(node)
 	return out

@@ -8,45 +8,45 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The annotations that keep the cluster autoscaler from taking a node away.
+// The annotations that keep the cluster autoscaler from removing a node.
 const (
-	// scaleDownDisabled is the autoscaler's own (its FAQ, "How can I prevent Cluster Autoscaler from scaling
-	// down a particular node?").
+	// scaleDownDisabled is the annotation that the autoscaler reads (its FAQ, "How can I prevent Cluster
+	// Autoscaler from scaling down a particular node?").
 	scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// ScaleDownOwner says that the autoscaler's annotation is ours, and for the refresh of which group.
+	// ScaleDownOwner is set if the agent has added scaleDownDisabled. Its value is the group that is refreshed.
 	ScaleDownOwner = "node-drainer.io/scale-down-disabled"
 )
 
-// ProtectedNode is a Node that the cluster autoscaler leaves alone because we have asked it to.
+// ProtectedNode is a Node that the agent protects from the cluster autoscaler.
 type ProtectedNode struct {
 	Node  Node
-	Group string // whose instance refresh is the reason
+	Group string // that is refreshed
 }
 
-// Protect has the cluster autoscaler leave the Node alone while an instance refresh of the group is on, and
-// tells whether that was news. An annotation of the autoscaler's that is there already is somebody else's,
-// and stays as it is. The patch is guarded by the Node's resource version. The error is ErrGone if the Node
-// no longer exists.
+// Protect keeps the cluster autoscaler from removing the Node during an instance refresh of the group. It
+// reports whether it has changed the Node: an existing annotation of the autoscaler belongs to another owner,
+// and is kept. The error is ErrGone if the Node no longer exists.
 func (n *Nodes) Protect(ctx context.Context, node Node, group string) (protected bool, err error) {
-	err = n.change(ctx, node, func(current *corev1.Node) patch {
-		p := protect(current, group)
+	err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
+		p := protectPatch(current, group)
 		protected = p != nil
 		return p
 	})
 	return protected && err == nil, err
 }
 
-// Unprotect takes off the Node what Protect put on it, and nothing else. It tells whether there was anything.
+// Unprotect removes from the Node what Protect added, and nothing else. It reports whether there was
+// anything.
 func (n *Nodes) Unprotect(ctx context.Context, node Node) (unprotected bool, err error) {
-	err = n.change(ctx, node, func(current *corev1.Node) patch {
-		p := unprotect(current)
+	err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
+		p := unprotectPatch(current)
 		unprotected = p != nil
 		return p
 	})
 	return unprotected && err == nil, err
 }
 
-// Protected lists, by name, the Nodes that bear our mark of protection. It asks no API.
+// Protected lists the Nodes that the agent protects, sorted by name. It reads the cache only.
 func (n *Nodes) Protected() []ProtectedNode {
 	var out []ProtectedNode
 	for _, obj := range n.informer.GetStore().List() {
@@ -55,15 +55,15 @@ func (n *Nodes) Protected() []ProtectedNode {
 			continue
 		}
 		if group, ours := node.Annotations[ScaleDownOwner]; ours {
-			out = append(out, ProtectedNode{Node: toNode(node), Group: group})
+			out = append(out, ProtectedNode{Node: nodeOf(node), Group: group})
 		}
 	}
 	slices.SortFunc(out, func(a, b ProtectedNode) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return out
 }
 
-// protect returns the patch that keeps the autoscaler off current; nil if something does already.
-func protect(current *corev1.Node, group string) patch {
+// protectPatch returns the patch that protects current; nil if it has the autoscaler's annotation already.
+func protectPatch(current *corev1.Node, group string) patch {
 	if _, there := current.Annotations[scaleDownDisabled]; there {
 		return nil
 	}
@@ -72,9 +72,9 @@ func protect(current *corev1.Node, group string) patch {
 	return p
 }
 
-// unprotect returns the patch that takes off current what protect put there; nil if it put nothing. A value
-// that is not ours was written by somebody else since.
-func unprotect(current *corev1.Node) patch {
+// unprotectPatch returns the patch that removes from current what protectPatch added; nil if it added
+// nothing. A value other than ours was written by another owner since, and is kept.
+func unprotectPatch(current *corev1.Node) patch {
 	if _, ours := current.Annotations[ScaleDownOwner]; !ours {
 		return nil
 	}

@@ -17,7 +17,7 @@ func annotated(pairs ...string) func(*corev1.Node) {
 	}
 }
 
-func TestProtect(t *testing.T) {
+func TestProtectPatch(t *testing.T) {
 	const both = `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true",` +
 		`"node-drainer.io/scale-down-disabled":"workers"}},"spec":{}}`
 	for _, tt := range []struct {
@@ -25,58 +25,58 @@ func TestProtect(t *testing.T) {
 		node *corev1.Node
 		want string
 	}{
-		{"a new node", object(), both},
-		{"a node that is protected is not patched", object(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
-		{"what somebody else has put stays", object(annotated(scaleDownDisabled, "true")), ""},
-		{"also if it allows it", object(annotated(scaleDownDisabled, "false")), ""},
-		{"what somebody has taken off is put again", object(annotated(ScaleDownOwner, "old")), both},
+		{"a new node", newNode(), both},
+		{"a protected node is not patched", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
+		{"an annotation of another owner is kept", newNode(annotated(scaleDownDisabled, "true")), ""},
+		{"an annotation of another owner that allows scale-down is kept", newNode(annotated(scaleDownDisabled, "false")), ""},
+		{"a removed annotation is added again", newNode(annotated(ScaleDownOwner, "old")), both},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			golden(t, protect(tt.node, "workers"), tt.want)
-			kept, err := strip(tt.node)
+			golden(t, protectPatch(tt.node, "workers"), tt.want)
+			kept, err := trim(tt.node)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, protect(kept.(*corev1.Node), "workers"), tt.want)
+			golden(t, protectPatch(kept.(*corev1.Node), "workers"), tt.want)
 		})
 	}
 }
 
-func TestUnprotect(t *testing.T) {
+func TestUnprotectPatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		node *corev1.Node
 		want string
 	}{
 		{
-			"both annotations go", object(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
+			"both annotations are removed", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
 			`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
 		},
 		{
-			"a value that somebody has changed stays", object(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
+			"a value that another client has changed is kept", newNode(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
 			`{"metadata":{"annotations":{"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
 		},
-		{"what somebody else has put stays", object(annotated(scaleDownDisabled, "true")), ""},
-		{"a node that is not protected is not patched", object(), ""},
+		{"an annotation of another owner is kept", newNode(annotated(scaleDownDisabled, "true")), ""},
+		{"a node that is not protected is not patched", newNode(), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			golden(t, unprotect(tt.node), tt.want)
-			kept, err := strip(tt.node)
+			golden(t, unprotectPatch(tt.node), tt.want)
+			kept, err := trim(tt.node)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, unprotect(kept.(*corev1.Node)), tt.want)
+			golden(t, unprotectPatch(kept.(*corev1.Node)), tt.want)
 		})
 	}
 }
 
-func TestProtectAndUnprotectOverTheAPI(t *testing.T) {
+func TestProtectAndUnprotect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(
-			object(annotated("other", "x")),
-			object(annotated(scaleDownDisabled, "true"), func(n *corev1.Node) { n.Name, n.UID, n.Spec.ProviderID = "theirs", "uid-2", "" }),
+			newNode(annotated("other", "x")),
+			newNode(annotated(scaleDownDisabled, "true"), func(n *corev1.Node) { n.Name, n.UID, n.Spec.ProviderID = "theirs", "uid-2", "" }),
 		)
-		n := watched(t, client, usual)
+		n := watched(t, client, defaults)
 		found, _ := n.Find(instance)
 		for _, want := range []bool{true, false} {
 			if news, err := n.Protect(t.Context(), found, "workers"); news != want || err != nil {
@@ -104,7 +104,7 @@ func TestProtectAndUnprotectOverTheAPI(t *testing.T) {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
 		if got := verbs(client); got != "patch get patch get" {
-			t.Errorf("got %q, want a patch for each change, and a look before a second is left out", got)
+			t.Errorf("got %q, want a patch for each change, and a read before a second is omitted", got)
 		}
 	})
 }

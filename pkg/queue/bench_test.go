@@ -10,10 +10,10 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// burst is as many messages as Karpenter's own benchmark of interruptions has.
+// burst is the number of messages in Karpenter's benchmark of interruptions.
 const burst = 15_000
 
-// BenchmarkBurst receives, handles and deletes a queue full of messages, over HTTP.
+// BenchmarkBurst receives, handles and deletes many messages over HTTP.
 func BenchmarkBurst(b *testing.B) {
 	for _, bb := range []struct {
 		name      string
@@ -30,12 +30,12 @@ func BenchmarkBurst(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				s, client := world(b)
+				s, client := simulatedSQS(b)
 				url := s.CreateQueue("jobs", nil)
 				for i := range burst {
 					s.Send(url, awsim.SpotInterruption(s.Envelope(), fmt.Sprintf("i-%017x", i), "eu-central-1a", "terminate"))
 				}
-				c := New(client, Config{URL: url, VisibilityTimeout: time.Minute, MaxInFlight: 10_000, Receivers: bb.receivers}, &watcher{})
+				c := New(client, Config{URL: url, VisibilityTimeout: time.Minute, MaxInFlight: 10_000, Receivers: bb.receivers}, &recorder{})
 				ctx, stop := context.WithCancel(b.Context())
 				ended := make(chan error, 1)
 				b.StartTimer()

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,27 +12,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/node-drainer/node-drainer/internal/batch"
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
-	// batchSize is the most messages that SQS takes or gives in one call.
-	batchSize = 10
-	// callTimeout bounds a call, and the wait for its turn: a connection that went dead must not stop the
-	// intake, nor the end of the process.
+	// callTimeout bounds a call, and the wait until it may run: a dead connection must stop neither the receives
+	// nor the end of the process.
 	callTimeout = 15 * time.Second
 	// maxVisibility is SQS's bound on how long a delivery stays invisible, counted from its receipt.
 	maxVisibility = 12 * time.Hour
-	// batchWindow is how long a delete waits for others to go with.
-	batchWindow = 20 * time.Millisecond
-	// parallelCalls is how many batches of deletes, and how many of changes of visibility, go to SQS at the
-	// same time.
-	parallelCalls = 50
-	// attributesEvery is how often the attributes of the queue are read again: its redrive policy may change.
-	attributesEvery = 5 * time.Minute
-	// firstRetry and lastRetry bound the pause after a receive that failed.
-	firstRetry, lastRetry = 500 * time.Millisecond, 15 * time.Second
+	// attributesInterval is how often the attributes of the queue are read: its redrive policy may change.
+	attributesInterval = 5 * time.Minute
+	// firstRetry and longestRetry bound the pause after a failed receive.
+	firstRetry, longestRetry = 500 * time.Millisecond, 15 * time.Second
+	// firstDeleteRetry is the pause after the first failed deletion; each is twice as long as the one before.
+	firstDeleteRetry = 250 * time.Millisecond
+	// deleteAttempts is how often a deletion is tried in all.
+	deleteAttempts = 5
+	// renewalTimeout bounds the wait for the answer to a renewal that was sent: after that it is most likely
+	// lost, and the process may be stopping.
+	renewalTimeout = time.Second
 )
 
 // API is the part of the SQS client that a Consumer calls.
@@ -46,15 +46,15 @@ type API interface {
 		...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 }
 
-// Observer is told what happens to messages. Its methods are called from several goroutines and must not
-// block.
+// Observer is notified of what happens to messages. Its methods are called from several goroutines and must
+// not block.
 type Observer interface {
 	MessageReceived(m Message)
 	MessageSettled(m Message, outcome Outcome, err error)
-	QueueFailed(operation string, err error) // the call is tried again
+	QueueFailed(operation string, err error) // the call is retried
 }
 
-// Handler does what a message asks for. The message stays invisible until Handler returns.
+// Handler handles one message. The message stays invisible until Handler returns.
 type Handler func(ctx context.Context, m Message) error
 
 // Consumer receives the messages of one queue. Make it with New.
@@ -62,63 +62,34 @@ type Consumer struct {
 	api      API
 	cfg      Config
 	observer Observer
+	inflight *inflight
+	batches  *batches
 
-	deletes      changes
-	visibilities changes
-	deleting     chan struct{} // one for each call under way
-	changing     chan struct{}
-
-	gate       func(ctx context.Context) // nil: it is open
+	gate       func(ctx context.Context) // nil: receives never wait
 	closed     chan struct{}             // closed when the last receive has ended
-	connecting chan struct{}             // one while Connect asks
+	connecting chan struct{}             // an element while Connect runs
 	ready      atomic.Bool
 	redrive    atomic.Bool
-
-	mu   sync.Mutex
-	held map[string]*held // by message id
-}
-
-// held is a message that a handler works on. Its receipt handle is the newest that SQS gave out: an older one
-// may no longer delete the message.
-type held struct {
-	handle     string
-	receivedAt time.Time
-	done       bool // its handler has returned, and it is being deleted
-
-	// renewed is closed when the last call that keeps the message invisible has been answered; nil if there was
-	// none.
-	renewed chan struct{}
-}
-
-// changes gathers what goes to SQS in one call.
-type changes = batch.Batcher[change, struct{}]
-
-// change is one message's part of a batch: its deletion or its new visibility timeout.
-type change struct {
-	handle     string
-	visibility time.Duration
-	renews     string // id of the message that is kept invisible for its handler
 }
 
 // New returns a Consumer of the queue that cfg names.
 func New(api API, cfg Config, observer Observer) *Consumer {
-	c := &Consumer{
-		api: api, cfg: cfg, observer: observer, held: map[string]*held{}, connecting: make(chan struct{}, 1),
-		deleting: make(chan struct{}, parallelCalls), changing: make(chan struct{}, parallelCalls),
+	messages := &inflight{messages: map[string]*inflightMessage{}}
+	return &Consumer{
+		api: api, cfg: cfg, observer: observer, inflight: messages, batches: newBatches(api, cfg.URL, messages),
+		connecting: make(chan struct{}, 1),
 	}
-	c.deletes = changes{Max: batchSize, Window: batchWindow, Call: c.deleteBatch}
-	c.visibilities = changes{Max: batchSize, Window: batchWindow, Call: c.visibilityBatch}
-	return c
 }
 
-// Gate has each receive wait until open returns. What is in hand is not held up. It is called before Run.
+// Gate makes each receive wait until open returns. Messages in flight are not affected. It must be called
+// before Run.
 func (c *Consumer) Gate(open func(ctx context.Context)) { c.gate = open }
 
-// Ready tells whether the queue has been reached: its attributes could be read.
+// Ready reports whether the attributes of the queue could be read.
 func (c *Consumer) Ready() bool { return c.ready.Load() }
 
 // Run receives messages and runs handle for each, many at the same time, until ctx ends. It then waits for
-// the handlers, whose context has ended too, and makes what they did not finish visible again at once.
+// the handlers, whose context has ended too, and makes the messages that they did not finish visible at once.
 // A message that is delivered again while its handler runs gets no second handler.
 func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	if err := c.Connect(ctx); err != nil {
@@ -135,7 +106,7 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	defer handlers.Wait()
 	c.closed = make(chan struct{})
 	defer close(c.closed)
-	c.intake(ctx, func(m Message, done func()) {
+	c.receiveAll(ctx, func(m Message, done func()) {
 		handlers.Go(func() {
 			defer done()
 			c.serve(ctx, m, handle)
@@ -144,35 +115,90 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	return context.Cause(ctx)
 }
 
-// serve handles a message. What comes in when ctx has ended is given back.
+// serve handles a message. A message that was received when ctx had ended is not handled, but released.
 func (c *Consumer) serve(ctx context.Context, m Message, handle Handler) {
 	err := context.Cause(ctx)
 	if err == nil {
 		err = handle(ctx, m)
 	}
-	outcome, after := settle(m.Receives, err, c.redrive.Load(), ctx.Err() != nil)
-	if failed := c.finish(ctx, m.ID, outcome, after); failed != nil {
-		c.observer.QueueFailed("settle message "+m.ID, failed)
+	outcome, invisible := outcomeOf(m.Receives, err, c.redrive.Load(), ctx.Err() != nil)
+	settle := c.delete
+	if outcome != Deleted && outcome != Dropped {
+		settle = func(ctx context.Context, id string) error { return c.giveBack(ctx, id, invisible) }
+	}
+	if failure := settle(ctx, m.ID); failure != nil {
+		c.observer.QueueFailed("settle message "+m.ID, failure) // it is delivered again
 	}
 	c.observer.MessageSettled(m, outcome, err)
 }
 
-// take notes that the message is in hand. It answers false if a handler has the message already, which then
-// goes on with the new receipt handle.
-func (c *Consumer) take(m delivery) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h, ok := c.held[m.ID]; ok {
-		h.handle, h.receivedAt = m.handle, time.Now()
-		return false
+// delete deletes the message. It stays in flight until then: if it is delivered again meanwhile, no second
+// handler runs, and the next attempt uses the new receipt handle. When ctx has ended there is no next
+// attempt.
+func (c *Consumer) delete(ctx context.Context, id string) (err error) {
+	defer c.inflight.remove(id)
+	pauses := retry.Backoff(firstDeleteRetry, callTimeout)
+	for range deleteAttempts {
+		_, err = c.batches.deletes.Do(context.WithoutCancel(ctx), change{handle: c.inflight.stopRenewing(id)})
+		if err == nil || !retry.Sleep(ctx, pauses.Step()) {
+			break
+		}
 	}
-	c.held[m.ID] = &held{handle: m.handle, receivedAt: time.Now()}
-	c.observer.MessageReceived(m.Message)
-	return true
+	return err
 }
 
-// Connect proves that the queue is there and may be read, and learns whether it has a redrive policy. It
-// returns nil when that is done, or was before, or the cause of ctx's end. It receives no message.
+// giveBack makes the message visible after the given time.
+func (c *Consumer) giveBack(ctx context.Context, id string, invisible time.Duration) error {
+	if ctx.Err() != nil {
+		<-c.closed // another process is to receive it, and not a receive of this one that is still open
+	}
+	m := c.inflight.remove(id)
+	if m.renewed != nil { // SQS could apply a running renewal after this change, and hide the message again
+		select {
+		case <-m.renewed:
+		case <-time.After(renewalTimeout):
+		}
+	}
+	visible := change{handle: m.handle, visibility: invisible}
+	_, err := c.batches.visibilities.Do(context.WithoutCancel(ctx), visible)
+	return err
+}
+
+// renew keeps the messages in flight invisible. It renews every third of the visibility timeout, so that one
+// failed call makes no message visible.
+func (c *Consumer) renew(ctx context.Context) {
+	interval := time.NewTicker(c.cfg.VisibilityTimeout / 3)
+	defer interval.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-interval.C:
+			c.renewAll(ctx)
+		}
+	}
+}
+
+// renewAll renews all messages once. It gives up when the next round is due, which is for all messages again,
+// so that calls do not pile up while SQS hangs.
+func (c *Consumer) renewAll(ctx context.Context) {
+	round, cancel := context.WithTimeout(ctx, c.cfg.VisibilityTimeout/3)
+	defer cancel()
+	var wg sync.WaitGroup
+	for changes := range slices.Chunk(c.inflight.renewals(c.cfg.VisibilityTimeout), batchSize) {
+		wg.Go(func() {
+			for i, result := range c.batches.setVisibility(round, changes) {
+				if result.Err != nil && ctx.Err() == nil && c.inflight.isCurrent(changes[i]) {
+					c.observer.QueueFailed("keep a message invisible", result.Err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Connect reads the attributes of the queue, until that succeeds once: whether it can be reached, and has a
+// redrive policy. It returns nil then, or the cause of ctx's end. It receives no message.
 func (c *Consumer) Connect(ctx context.Context) error {
 	select {
 	case c.connecting <- struct{}{}:
@@ -180,42 +206,30 @@ func (c *Consumer) Connect(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for delay := firstRetry; !c.ready.Load(); delay = min(2*delay, lastRetry) {
-		err := c.readAttributes(ctx)
-		if err == nil {
-			break
+	return retry.Do(ctx, retry.Backoff(firstRetry, longestRetry), func() error {
+		if c.ready.Load() {
+			return nil
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		c.observer.QueueFailed("read the attributes of "+c.cfg.URL, err)
-		if !retry.Sleep(ctx, delay) {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+		return c.readAttributes(ctx)
+	}, neverFinal, c.attributesFailed)
+}
+
+func neverFinal(error) bool { return false }
+
+func (c *Consumer) attributesFailed(err error) {
+	c.observer.QueueFailed("read the attributes of "+c.cfg.URL, err)
 }
 
 // rereadAttributes reads the attributes from time to time until ctx ends.
 func (c *Consumer) rereadAttributes(ctx context.Context) {
-	for retry.Sleep(ctx, attributesEvery) {
+	for retry.Sleep(ctx, attributesInterval) {
 		if err := c.readAttributes(ctx); err != nil && ctx.Err() == nil {
-			c.observer.QueueFailed("read the attributes of "+c.cfg.URL, err)
+			c.attributesFailed(err)
 		}
 	}
 }
 
 func (c *Consumer) readAttributes(ctx context.Context) error {
-	attributes, err := c.attributes(ctx)
-	if err != nil {
-		return err
-	}
-	c.redrive.Store(attributes[string(types.QueueAttributeNameRedrivePolicy)] != "")
-	c.ready.Store(true)
-	return nil
-}
-
-func (c *Consumer) attributes(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	out, err := c.api.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
@@ -225,8 +239,10 @@ func (c *Consumer) attributes(ctx context.Context) (map[string]string, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("queue attributes (check QUEUE_URL, AWS_REGION and the permission "+
+		return fmt.Errorf("read the queue's attributes (check QUEUE_URL, AWS_REGION and the permission "+
 			"sqs:GetQueueAttributes): %w", err)
 	}
-	return out.Attributes, nil
+	c.redrive.Store(out.Attributes[string(types.QueueAttributeNameRedrivePolicy)] != "")
+	c.ready.Store(true)
+	return nil
 }

@@ -2,59 +2,46 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
 
-var (
-	errDown = errors.New("SQS is down")
-	errWork = errors.New("the node is not empty yet")
-)
-
-// message is what the fake keeps of a message; only its newest receipt handle is good.
+// message is a message of the fake. Only its latest receipt handle is valid.
 type message struct {
 	id, handle, body string
 	sent, received   time.Time
-	visible          time.Time // from when on it may be received
+	visible          time.Time // when it may be received
 	receives         int
 	deleted          bool
 }
 
-// call is one call that the fake got; it was for so many messages.
+// call is one call of the fake, for size messages.
 type call struct {
 	op   string
 	at   time.Duration // since the fake was made
 	size int
-	// visibilities are the timeouts of a change of visibility, in its order.
-	visibilities []int32
 }
 
-// fakeSQS is a queue in memory, in the time of the bubble that it was made in.
+// fakeSQS is a queue in memory, in virtual time.
 type fakeSQS struct {
 	start time.Time
 	attrs map[string]string
-	// before runs at the start of each call, unlocked; its error is the call's.
+	// before runs at the start of each call; its error is the call's.
 	before func(ctx context.Context, op string, n int) error
-	// refuse fails single entries of a batch.
+	// refuse reports whether an entry of a batch fails.
 	refuse func(op string, m *message) bool
 
 	mu       sync.Mutex
 	messages []*message
-	handles  map[string]*message // every handle that was ever given out
+	handles  map[string]*message // by receipt handle, including those that are not valid any more
 	calls    []call
 	counts   map[string]int
 	wake     chan struct{} // closed when a message may have become visible
@@ -79,7 +66,7 @@ func (f *fakeSQS) send(bodies ...string) {
 	f.changed()
 }
 
-// changed wakes those who wait for a message. The lock is held.
+// changed wakes the receives that wait for a message. It must be called with mu.
 func (f *fakeSQS) changed() {
 	close(f.wake)
 	f.wake = make(chan struct{})
@@ -143,7 +130,7 @@ func (f *fakeSQS) ReceiveMessage(
 	timeout := time.NewTimer(time.Duration(in.WaitTimeSeconds) * time.Second)
 	defer timeout.Stop()
 	for {
-		got, next, wake := f.hand(in)
+		got, next, wake := f.deliver(in)
 		if len(got) > 0 {
 			return &sqs.ReceiveMessageOutput{Messages: got}, nil
 		}
@@ -162,8 +149,8 @@ func (f *fakeSQS) ReceiveMessage(
 	}
 }
 
-// hand gives out what is visible, or says when the next message will be.
-func (f *fakeSQS) hand(in *sqs.ReceiveMessageInput) ([]types.Message, time.Duration, chan struct{}) {
+// deliver returns the visible messages, and when the next one will be visible.
+func (f *fakeSQS) deliver(in *sqs.ReceiveMessageInput) ([]types.Message, time.Duration, chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []types.Message
@@ -193,13 +180,13 @@ func (f *fakeSQS) hand(in *sqs.ReceiveMessageInput) ([]types.Message, time.Durat
 	return out, next, f.wake
 }
 
-// find returns the message of a handle, or why SQS would not take it. The lock is held.
+// find returns the message of a receipt handle, or why SQS refuses it. It must be called with mu.
 func (f *fakeSQS) find(op string, id, handle *string) (*message, *types.BatchResultErrorEntry) {
 	m := f.handles[aws.ToString(handle)]
 	if m == nil || m.handle != aws.ToString(handle) || m.deleted && op != "delete" ||
 		f.refuse != nil && f.refuse(op, m) {
 		return nil, &types.BatchResultErrorEntry{
-			Id: id, Code: aws.String("ReceiptHandleIsInvalid"), Message: aws.String("it is too old"),
+			Id: id, Code: aws.String("ReceiptHandleIsInvalid"), Message: aws.String("expired"),
 		}
 	}
 	return m, nil
@@ -229,11 +216,7 @@ func (f *fakeSQS) DeleteMessageBatch(
 func (f *fakeSQS) ChangeMessageVisibilityBatch(
 	ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options),
 ) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
-	c := call{op: "visibility", size: len(in.Entries)}
-	for _, e := range in.Entries {
-		c.visibilities = append(c.visibilities, e.VisibilityTimeout)
-	}
-	if err := f.begin(ctx, c); err != nil {
+	if err := f.begin(ctx, call{op: "visibility", size: len(in.Entries)}); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -258,115 +241,3 @@ func (f *fakeSQS) ChangeMessageVisibilityBatch(
 	f.changed()
 	return out, nil
 }
-
-// watcher remembers what a Consumer told of.
-type watcher struct {
-	mu       sync.Mutex
-	received []Message
-	settled  []settled
-	failures []string
-	failedAt []time.Time
-}
-
-type settled struct {
-	ID      string
-	Outcome Outcome
-	Err     error
-}
-
-func (w *watcher) MessageReceived(m Message) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.received = append(w.received, m)
-}
-
-func (w *watcher) MessageSettled(m Message, outcome Outcome, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.settled = append(w.settled, settled{m.ID, outcome, err})
-}
-
-func (w *watcher) QueueFailed(operation string, _ error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failures = append(w.failures, operation)
-	w.failedAt = append(w.failedAt, time.Now())
-}
-
-// failed returns how many failures were told of.
-func (w *watcher) failed() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.failures)
-}
-
-// outcomes returns what became of the deliveries of a message, the first one first.
-func (w *watcher) outcomes(id string) []Outcome {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var out []Outcome
-	for _, s := range w.settled {
-		if s.ID == id {
-			out = append(out, s.Outcome)
-		}
-	}
-	return out
-}
-
-// running is a Consumer in a bubble.
-type running struct {
-	*Consumer
-	*watcher
-	stop  context.CancelCauseFunc
-	ended chan error
-	end   func() // stops it and waits for its end
-}
-
-var errStop = errors.New("the process is asked to stop")
-
-// run starts a Consumer, which ends with the test at the latest.
-func run(t *testing.T, api API, cfg Config, handle Handler) *running {
-	t.Helper()
-	if cfg.URL == "" {
-		cfg.URL = queueURL
-	}
-	if cfg.VisibilityTimeout == 0 {
-		cfg.VisibilityTimeout = time.Minute
-	}
-	if cfg.Receivers == 0 {
-		cfg.Receivers = 10
-	}
-	if cfg.MaxInFlight == 0 {
-		cfg.MaxInFlight = 100
-	}
-	w := &watcher{}
-	r := &running{Consumer: New(api, cfg, w), watcher: w, ended: make(chan error, 1)}
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(t.Context()))
-	r.stop = stop
-	go func() {
-		r.ended <- r.Run(ctx, handle)
-		close(r.ended)
-	}()
-	r.end = func() {
-		stop(errStop)
-		if err, open := <-r.ended; open && !errors.Is(err, errStop) {
-			t.Errorf("Run returned %v, want the cause of the context's end", err)
-		}
-	}
-	t.Cleanup(r.end)
-	return r
-}
-
-// bubble runs a test in virtual time.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
-}
-
-func after(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// bodies is n bodies of messages.
-func bodies(n int) []string { return make([]string, n) }

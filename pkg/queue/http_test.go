@@ -17,8 +17,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// world is a simulated SQS with a queue, and the SDK's client for it.
-func world(t testing.TB) (*awsim.Server, *sqs.Client) {
+// simulatedSQS returns a simulated AWS, and the SDK's client of its SQS.
+func simulatedSQS(t testing.TB) (*awsim.Server, *sqs.Client) {
 	t.Helper()
 	s, err := awsim.New(awsim.Options{})
 	if err != nil {
@@ -36,31 +36,23 @@ func world(t testing.TB) (*awsim.Server, *sqs.Client) {
 		BaseEndpoint: aws.String(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("agent", "secret", ""),
 		HTTPClient:   cloud.InMemory(&http.Client{Transport: tr}),
+		Retryer:      aws.NopRetryer{},
 	})
 }
 
-func within(t *testing.T) context.Context {
+// waitDrained waits until the queue is empty.
+func waitDrained(t *testing.T, s *awsim.Server, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
+	defer cancel()
+	if err := s.WaitDrained(ctx, url); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// receipts collects the receive counts that handlers see.
-type receipts struct {
-	mu  sync.Mutex
-	got []int
-}
-
-func (r *receipts) add(m Message) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.got = append(r.got, m.Receives)
-}
-
-func TestHTTPHandleAndDelete(t *testing.T) {
+func TestHTTPMessages(t *testing.T) {
 	t.Parallel()
-	s, client := world(t)
+	s, client := simulatedSQS(t)
 	url := s.CreateQueue("jobs", nil)
 	var mu sync.Mutex
 	got := map[string]Message{}
@@ -74,10 +66,8 @@ func TestHTTPHandleAndDelete(t *testing.T) {
 	for _, body := range []string{`{"a":"ü"}`, "not JSON <&>", `"x"`} {
 		sent[s.Send(url, body)] = body
 	}
-	if err := s.WaitDrained(within(t), url); err != nil {
-		t.Fatal(err)
-	}
-	r.end()
+	waitDrained(t, s, url)
+	r.stop(t)
 	for id, body := range sent {
 		m := got[id]
 		if string(m.Body) != body || m.Receives != 1 || time.Since(m.SentAt).Abs() > time.Minute {
@@ -89,98 +79,84 @@ func TestHTTPHandleAndDelete(t *testing.T) {
 	}
 }
 
-func TestHTTPFailedMessageComesBack(t *testing.T) {
+func TestHTTPRedelivery(t *testing.T) {
 	t.Parallel()
-	s, client := world(t)
-	url := s.CreateQueue("jobs", nil)
-	var seen receipts
-	run(t, client, Config{URL: url}, func(_ context.Context, m Message) error {
-		if seen.add(m); m.Receives == 1 {
-			return errWork
-		}
-		return nil
-	})
-	s.Send(url, "job")
-	if err := s.WaitDrained(within(t), url); err != nil || !slices.Equal(seen.got, []int{1, 2}) {
-		t.Errorf("receive counts %v, %v", seen.got, err)
+	for name, err := range map[string]error{"failed": errWork, "released": Release(errWork)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, client := simulatedSQS(t)
+			url := s.CreateQueue("jobs", nil)
+			r := run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(_ context.Context, m Message) error {
+				if m.Receives == 1 {
+					return err
+				}
+				return nil
+			})
+			s.Send(url, "job")
+			waitDrained(t, s, url)
+			r.stop(t)
+			if stats := s.Queue(url); stats.Received != 2 || len(r.received) != 2 || r.received[1].Receives != 2 {
+				t.Errorf("the queue is %+v, deliveries %+v", stats, r.received)
+			}
+		})
 	}
 }
 
-func TestHTTPReleasedMessageComesBackAtOnce(t *testing.T) {
+func TestHTTPRedrive(t *testing.T) {
 	t.Parallel()
-	s, client := world(t)
-	url := s.CreateQueue("jobs", nil)
-	var seen receipts
-	run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(_ context.Context, m Message) error {
-		if seen.add(m); m.Receives == 1 {
-			return Release(errWork)
-		}
-		return nil
-	})
-	s.Send(url, "job")
-	if err := s.WaitDrained(within(t), url); err != nil || !slices.Equal(seen.got, []int{1, 2}) {
-		t.Errorf("receive counts %v, %v", seen.got, err)
-	}
-}
-
-func TestHTTPRejectedMessageInAQueueWithRedrive(t *testing.T) {
-	t.Parallel()
-	s, client := world(t)
+	s, client := simulatedSQS(t)
 	dead := s.CreateQueue("dead", nil)
-	policy, err := json.Marshal(map[string]any{"deadLetterTargetArn": s.QueueARN(dead), "maxReceiveCount": 2})
+	policy, err := json.Marshal(map[string]any{"deadLetterTargetArn": s.QueueARN(dead), "maxReceiveCount": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	url := s.CreateQueue("jobs", map[string]string{"RedrivePolicy": string(policy)})
-	var seen receipts
-	r := run(t, client, Config{URL: url}, func(_ context.Context, m Message) error {
-		seen.add(m)
-		return Reject(errWork)
-	})
+	r := run(t, client, Config{URL: url}, reject)
 	id := s.Send(url, "no job")
-	if err := s.WaitDrained(within(t), url); err != nil {
-		t.Fatal(err)
-	}
-	r.end()
-	if !slices.Equal(seen.got, []int{1, 2}) || !slices.Equal(r.outcomes(id), []Outcome{Rejected, Rejected}) {
-		t.Errorf("receive counts %v, outcomes %v", seen.got, r.outcomes(id))
+	waitDrained(t, s, url)
+	r.stop(t)
+	if !slices.Equal(r.outcomes(id), []Outcome{Rejected}) {
+		t.Errorf("outcomes %v", r.outcomes(id))
 	}
 	if stats := s.Queue(dead); stats.Visible != 1 {
 		t.Errorf("the dead-letter queue is %+v", stats)
 	}
 }
 
-func TestHTTPStopShowsTheMessageAtOnce(t *testing.T) {
+// TestHTTPStop: the message is visible at once.
+func TestHTTPStop(t *testing.T) {
 	t.Parallel()
-	s, client := world(t)
+	s, client := simulatedSQS(t)
 	url := s.CreateQueue("jobs", nil)
-	begun := make(chan struct{})
-	r := run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(ctx context.Context, _ Message) error {
-		close(begun)
-		<-ctx.Done()
-		return context.Cause(ctx)
+	started := make(chan struct{})
+	r := run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(ctx context.Context, m Message) error {
+		close(started)
+		return untilStopped(ctx, m)
 	})
 	s.Send(url, "job")
-	<-begun
-	r.end()
+	<-started
+	r.stop(t)
 	if stats := s.Queue(url); stats.Visible != 1 || stats.Deleted != 0 {
 		t.Errorf("the queue is %+v", stats)
 	}
 }
 
-func TestHTTPTroubleIsSurvived(t *testing.T) {
+func TestHTTPFaults(t *testing.T) {
 	t.Parallel()
-	s, client := world(t)
+	s, client := simulatedSQS(t)
 	url := s.CreateQueue("jobs", nil)
-	s.Inject(awsim.Fault{Service: "sqs", Action: "GetQueueAttributes", Code: "AccessDenied", Status: 403, Times: 1})
-	s.Inject(awsim.Fault{Service: "sqs", Action: "ReceiveMessage", Status: 500, Times: 4}) // the SDK itself tries three times
-	s.Inject(awsim.Fault{Service: "sqs", Action: "DeleteMessageBatch", Drop: true, Times: 1})
-	r := run(t, client, Config{URL: url}, func(context.Context, Message) error { return nil })
-	s.Send(url, "job")
-	if err := s.WaitDrained(within(t), url); err != nil {
-		t.Fatal(err)
+	for action, fault := range map[string]awsim.Fault{
+		"GetQueueAttributes": {Code: "AccessDenied", Status: 403},
+		"ReceiveMessage":     {Status: 500},
+		"DeleteMessageBatch": {Drop: true},
+	} {
+		fault.Service, fault.Action, fault.Times = "sqs", action, 1
+		s.Inject(fault)
 	}
-	r.end()
+	r := run(t, client, Config{URL: url}, succeed)
+	s.Send(url, "job")
+	waitDrained(t, s, url)
+	r.stop(t)
 	want := []string{"read the attributes of " + url, "receive messages"}
 	if !slices.Equal(r.failures, want) {
 		t.Errorf("failures %q, want %q", r.failures, want)

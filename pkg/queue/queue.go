@@ -1,4 +1,5 @@
-// Package queue runs a handler for each message of an SQS queue and keeps the message invisible meanwhile.
+// Package queue runs a handler for each message of an SQS queue, and keeps the message invisible until the
+// handler returns.
 package queue
 
 import (
@@ -12,24 +13,24 @@ import (
 type Message struct {
 	ID       string    // the same for every delivery and every duplicate of a message
 	Body     []byte    // as it was sent
-	Receives int       // how often SQS has handed the message out, this delivery included
-	SentAt   time.Time // when SQS took the message in
+	Receives int       // how often SQS has delivered the message, this delivery included
+	SentAt   time.Time // when SQS accepted the message
 }
 
-// Config is what a user can set, by environment variables that begin with QUEUE_.
+// Config is set by environment variables that begin with QUEUE_.
 type Config struct {
-	URL               string        `env:"URL,required,notEmpty" help:"URL of the SQS queue that the lifecycle hooks and EventBridge rules send to."`
-	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" help:"How long a message stays invisible if this process dies while it works on it. It is renewed as long as the work goes on. Between 3s and 12h."`
-	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"10000" help:"Most messages worked on at the same time. A message costs memory while its node drains, and nothing else."`
-	Receivers         int           `env:"RECEIVERS" envDefault:"10" help:"Most receives under way at the same time. There is one while the queue is empty, and more as long as they come back full. Between 1 and 100."`
+	URL               string        `env:"URL,required,notEmpty" help:"URL of the SQS queue that receives the messages of the lifecycle hooks and EventBridge rules."`
+	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" help:"How long a message stays invisible if this process dies while it handles it. Renewed until the message is handled. From 3s to 12h."`
+	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"10000" help:"Maximum number of messages handled at the same time. A message uses memory while its node drains, and nothing else."`
+	Receivers         int           `env:"RECEIVERS" envDefault:"10" help:"Maximum number of concurrent receive calls. There is one while the queue is empty, and more as long as each returns as many messages as SQS allows. From 1 to 100."`
 }
 
 // Validate returns everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	if u, err := url.Parse(c.URL); err != nil || u.Scheme == "" || u.Host == "" || len(u.Path) < 2 {
+	if !isQueueURL(c.URL) {
 		errs = append(errs, fmt.Errorf("QUEUE_URL is %q: must be the URL of a queue, "+
-			"as https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer", c.URL))
+			"for example https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer", c.URL))
 	}
 	if c.VisibilityTimeout < 3*time.Second || c.VisibilityTimeout > maxVisibility {
 		errs = append(errs, fmt.Errorf("QUEUE_VISIBILITY_TIMEOUT is %v: must be from 3s to 12h",
@@ -37,19 +38,20 @@ func (c Config) Validate() error {
 	}
 	if c.MaxInFlight < 1 || c.MaxInFlight > 120_000 {
 		errs = append(errs, fmt.Errorf("QUEUE_MAX_IN_FLIGHT is %d: must be from 1 to 120000, "+
-			"the most that SQS hands out of one queue", c.MaxInFlight))
+			"the most in-flight messages that SQS allows for a queue", c.MaxInFlight))
 	}
-	return errors.Join(append(errs, c.validateReceivers())...)
-}
-
-func (c Config) validateReceivers() error {
 	if c.Receivers < 1 || c.Receivers > 100 {
-		return fmt.Errorf("QUEUE_RECEIVERS is %d: must be from 1 to 100", c.Receivers)
+		errs = append(errs, fmt.Errorf("QUEUE_RECEIVERS is %d: must be from 1 to 100", c.Receivers))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// verdict is a handler's error with what it asks of the queue.
+func isQueueURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Host != "" && len(u.Path) > 1
+}
+
+// verdict is a handler's error with the outcome that the handler chose.
 type verdict struct {
 	outcome Outcome
 	err     error
@@ -58,15 +60,15 @@ type verdict struct {
 func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
-// Reject returns err as the verdict that no retry can help the message. The queue's redrive policy takes the
-// message away; where the queue has none, the message is deleted at its fifth delivery.
+// Reject marks err as final: a retry cannot succeed. The queue's redrive policy removes the message; in a
+// queue without one it is deleted at its fifth delivery.
 func Reject(err error) error { return &verdict{Rejected, err} }
 
-// Release returns err as the verdict that the message is somebody else's. It is visible again at once, and
-// after a growing pause when it keeps coming back here.
+// Release marks err as the message being for another process. The message becomes visible at once, and after
+// an increasing pause when this process keeps receiving it.
 func Release(err error) error { return &verdict{Released, err} }
 
-// Outcome is what became of a delivery.
+// Outcome is how a delivery ended.
 type Outcome string
 
 // The outcomes of a delivery.
@@ -75,17 +77,17 @@ const (
 	Rejected Outcome = "rejected" // Reject: left to the redrive policy
 	Dropped  Outcome = "dropped"  // Reject, for the fifth time, in a queue without a redrive policy: deleted
 	Released Outcome = "released" // Release, or this process is stopping
-	Retried  Outcome = "retried"  // any other error: visible again after a growing pause
+	Retried  Outcome = "retried"  // any other error: visible again after an increasing pause
 )
 
-// Outcomes lists every outcome, for those who count them.
+// Outcomes returns all outcomes.
 func Outcomes() []Outcome { return []Outcome{Deleted, Rejected, Dropped, Released, Retried} }
 
 // dropAfter is the delivery at which a rejected message is deleted if the queue has no redrive policy.
 const dropAfter = 5
 
-// settle says what becomes of a delivery and, if the message stays, how long it remains invisible.
-func settle(receives int, err error, hasRedrive, stopping bool) (Outcome, time.Duration) {
+// outcomeOf returns how a delivery ends and, unless the message is deleted, how long it stays invisible.
+func outcomeOf(receives int, err error, hasRedrive, stopping bool) (Outcome, time.Duration) {
 	outcome := Retried
 	var v *verdict
 	switch {
@@ -105,10 +107,10 @@ func settle(receives int, err error, hasRedrive, stopping bool) (Outcome, time.D
 	return outcome, backoff(receives)
 }
 
-// longestRelease bounds how long a message that is somebody else's stays hidden from its owner.
+// longestRelease bounds how long a message for another process stays invisible to it.
 const longestRelease = 10 * time.Second
 
-// backoff grows from 0 over 1, 3, 7, 15 to 31 seconds, and to no more than 60.
+// backoff returns 0, 1, 3, 7, 15, 31 and then always 60 seconds.
 func backoff(n int) time.Duration {
 	const longest = 60
 	if n > 5 {

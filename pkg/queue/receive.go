@@ -14,51 +14,51 @@ import (
 )
 
 const (
-	// longPoll is how long SQS holds a receive on an empty queue; 20 s is the most it allows.
+	// longPoll is how long SQS waits for a message before it answers a receive; 20 s is the most it allows.
 	longPoll = 20 * time.Second
-	// briefPoll is the same for receivers that only help with a burst. Without any wait SQS asks only some of
-	// its servers, and answers that there is nothing while there is.
-	briefPoll = time.Second
-	// lastCall is how long a receive that is under way when this process stops may still take. What SQS has
-	// handed out would be lost for the whole visibility timeout if nobody read the answer.
-	lastCall = 250 * time.Millisecond
+	// shortPoll is the same for additional receivers. It is not 0, because without any wait SQS samples only
+	// some of its servers, and may return nothing although there are messages.
+	shortPoll = time.Second
+	// lastReceive is how long a receive may still take when this process stops. If its answer were not read, the
+	// messages in it would be invisible for the whole visibility timeout.
+	lastReceive = 250 * time.Millisecond
 )
 
-// delivery is a message with the receipt handle that it came with.
+// delivery is a message with its receipt handle.
 type delivery struct {
 	Message
 	handle string
 }
 
-// receivers take messages in, side by side. There is always one; each receive that comes back full has
-// another one come to help, which goes when its own no longer does.
+// receivers receive messages concurrently. The first one always runs. Each receive that returns a full batch
+// starts another receiver, which stops when its receives are not full any more.
 type receivers struct {
 	*Consumer
 	slots   slots
-	helpers chan struct{} // one for each beside the first
+	helpers chan struct{} // an element for each receiver beside the first
 	running sync.WaitGroup
-	hand    func(m Message, done func()) // starts the handler; done is called when it has ended
+	handle  func(m Message, done func()) // starts the handler; done is called when it has returned
 }
 
-// intake receives messages, and starts a handler for each, until ctx ends.
-func (c *Consumer) intake(ctx context.Context, hand func(m Message, done func())) {
+// receiveAll receives messages, and calls handle for each, until ctx ends.
+func (c *Consumer) receiveAll(ctx context.Context, handle func(m Message, done func())) {
 	r := &receivers{
-		Consumer: c, hand: hand,
+		Consumer: c, handle: handle,
 		slots: make(slots, c.cfg.MaxInFlight), helpers: make(chan struct{}, c.cfg.Receivers-1),
 	}
 	defer r.running.Wait()
-	for delay := firstRetry; ctx.Err() == nil; {
-		if _, err := r.receive(ctx, longPoll); err == nil {
-			delay = firstRetry
-			continue
-		}
-		retry.Sleep(ctx, delay)
-		delay = min(2*delay, lastRetry)
+	for ctx.Err() == nil {
+		_ = retry.Do(ctx, retry.Backoff(firstRetry, longestRetry), func() error {
+			_, err := r.receive(ctx, longPoll)
+			return err
+		}, neverFinal, r.receiveFailed)
 	}
 }
 
-// help has another receiver run, if there may be one more, for as long as its receives come back full.
-func (r *receivers) help(ctx context.Context) {
+func (r *receivers) receiveFailed(err error) { r.observer.QueueFailed("receive messages", err) }
+
+// addReceiver starts another receiver, unless the most already run, for as long as its receives are full.
+func (r *receivers) addReceiver(ctx context.Context) {
 	select {
 	case r.helpers <- struct{}{}:
 	default:
@@ -67,13 +67,16 @@ func (r *receivers) help(ctx context.Context) {
 	r.running.Go(func() {
 		defer func() { <-r.helpers }()
 		for full := true; full && ctx.Err() == nil; {
-			full, _ = r.receive(ctx, briefPoll) // which has told of the error
+			var err error
+			if full, err = r.receive(ctx, shortPoll); err != nil && ctx.Err() == nil {
+				r.receiveFailed(err)
+			}
 		}
 	})
 }
 
-// receive waits for messages, hands on those that nobody has in hand, and tells whether there were as many as
-// SQS gives at once.
+// receive receives messages once, and starts the handlers of those that are not in flight. It reports whether
+// SQS returned as many as it does at once.
 func (r *receivers) receive(ctx context.Context, poll time.Duration) (full bool, err error) {
 	if r.gate != nil {
 		r.gate(ctx)
@@ -83,30 +86,29 @@ func (r *receivers) receive(ctx context.Context, poll time.Duration) (full bool,
 	if free == 0 {
 		return false, nil
 	}
-	messages, err := r.receiveOnce(ctx, free, poll)
+	messages, err := r.receiveBatch(ctx, free, poll)
 	if err != nil {
-		if ctx.Err() == nil {
-			r.observer.QueueFailed("receive messages", err)
-		}
 		return false, err
 	}
 	if full = len(messages) == batchSize; full {
-		r.help(ctx)
+		r.addReceiver(ctx)
 	}
 	for _, m := range deliveries(messages) {
-		if r.take(m) {
+		if r.inflight.add(m) {
 			free--
-			r.hand(m.Message, func() { r.slots.release(1) })
+			r.observer.MessageReceived(m.Message)
+			r.handle(m.Message, func() { r.slots.release(1) })
 		}
 	}
 	return full, nil
 }
 
-// slots bounds how many messages are in hand. A slot is reserved before its message is received, so that what
-// has to wait for its turn does so in the queue, where it neither expires nor is counted as delivered.
+// slots bounds how many messages are in flight. A slot is reserved before its message is received: until
+// there is one, the message waits in the queue, where other processes can receive it and it is not counted as
+// delivered.
 type slots chan struct{}
 
-// reserve waits for a slot, and takes what else is free, up to a batch. It returns 0 when ctx ends.
+// reserve waits for a slot, and reserves those that are free, up to a batch. It returns 0 when ctx ends.
 func (s slots) reserve(ctx context.Context) int {
 	select {
 	case s <- struct{}{}:
@@ -129,15 +131,17 @@ func (s slots) release(n int) {
 	}
 }
 
-func (c *Consumer) receiveOnce(ctx context.Context, most int, poll time.Duration) ([]types.Message, error) {
+func (r *receivers) receiveBatch(
+	ctx context.Context, limit int, poll time.Duration,
+) ([]types.Message, error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), poll+callTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastCall, cancel) })()
-	out, err := c.api.ReceiveMessage(call, &sqs.ReceiveMessageInput{
-		QueueUrl:            aws.String(c.cfg.URL),
-		MaxNumberOfMessages: int32(most), //nolint:gosec // at most batchSize
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastReceive, cancel) })()
+	out, err := r.api.ReceiveMessage(call, &sqs.ReceiveMessageInput{
+		QueueUrl:            aws.String(r.cfg.URL),
+		MaxNumberOfMessages: int32(limit), //nolint:gosec // at most batchSize
 		WaitTimeSeconds:     int32(poll.Seconds()),
-		VisibilityTimeout:   seconds(c.cfg.VisibilityTimeout),
+		VisibilityTimeout:   seconds(r.cfg.VisibilityTimeout),
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 			types.MessageSystemAttributeNameApproximateReceiveCount,
 			types.MessageSystemAttributeNameSentTimestamp,
@@ -146,7 +150,7 @@ func (c *Consumer) receiveOnce(ctx context.Context, most int, poll time.Duration
 	if err != nil {
 		return nil, err
 	}
-	return out.Messages[:min(most, len(out.Messages))], nil
+	return out.Messages[:min(limit, len(out.Messages))], nil
 }
 
 func deliveries(messages []types.Message) []delivery {
@@ -166,8 +170,8 @@ func deliveries(messages []types.Message) []delivery {
 	return out
 }
 
-// sentAt returns when SQS took the message in. A message that does not say is new: as old as 1970, an event
-// without a time of its own would be past every deadline.
+// sentAt returns when SQS accepted the message, or now if SQS does not say: an event without a time of its
+// own is as old as its message, and one of 1970 would be past every deadline.
 func sentAt(m types.Message) time.Time {
 	sent, _ := strconv.ParseInt(m.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64)
 	if sent <= 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Strategy is which comes first, the new instance or the end of the old one.
+// Strategy is whether new instances are launched before or after old ones are terminated.
 type Strategy string
 
 // The strategies.
@@ -31,8 +31,7 @@ func ParseAmount(text string) (Amount, error) {
 	return Amount{N: int(n), Percent: percent}, nil
 }
 
-// Of is how many of so many instances the amount is: one at least, and never more than there are. Shares are
-// rounded down.
+// Of is the amount in instances, of a group that has so many: at least one, and at most all. Shares are rounded down.
 func (a Amount) Of(desired int) int {
 	n := a.N
 	if a.Percent {
@@ -41,22 +40,22 @@ func (a Amount) Of(desired int) int {
 	return min(max(n, 1), desired)
 }
 
-// Percentages are the least and the most percentage of healthy instances by which a refresh of so many
-// instances launches surge of them beforehand (LaunchFirst: 100 and more than 100), or terminates them
-// beforehand (TerminateFirst: less than 100, and 100). They never round the surge away, and stay within what
-// the API allows: 0 to 100, 100 to 200, no more than 100 apart.
+// Percentages are the MinHealthyPercentage and MaxHealthyPercentage with which a refresh of so many instances launches
+// surge of them first (LaunchFirst: 100 and more than 100), or terminates them first (TerminateFirst: less than 100,
+// and 100). They never round the surge to nothing, and stay within what the API allows: 0 to 100, 100 to 200, at most
+// 100 apart.
 //
-// AWS rounds the least number of instances up: so an earlier text of RefreshPreferences said. How it rounds
-// the most is not documented. The surge comes out whole even if that is rounded down; if it is rounded up,
-// one instance more may be launched. In groups of more than 100 one percent is more than one instance, so
-// that the surge may be larger by less than one percent.
+// AWS rounds the minimum number of instances up, according to an earlier text of RefreshPreferences. How it rounds
+// the maximum is not documented. The surge is complete even if AWS rounds down; if it rounds up, it may launch one
+// instance more. In groups of more than 100 one percent is more than one instance, so that the surge may be larger by
+// less than one percent.
 //
-// TerminateFirst says 100 explicitly. RefreshPreferences has Auto Scaling launch first nevertheless if both
-// bounds cannot be kept at once; here they can, since one instance at least may go. To leave it out would
-// have the group's own maintenance policy decide.
+// TerminateFirst sets the maximum of 100 explicitly: otherwise the group's own maintenance policy would decide. Auto
+// Scaling launches first nevertheless if it cannot keep both bounds (RefreshPreferences); it can, since the minimum
+// allows it to terminate at least one instance.
 func Percentages(desired int, surge Amount, strategy Strategy) (minHealthy, maxHealthy int) {
 	desired = max(desired, 1)
-	percent := share(surge.Of(desired), desired)
+	percent := percentFor(surge.Of(desired), desired)
 	if surge.Percent {
 		percent = min(max(percent, surge.N), 100)
 	}
@@ -66,5 +65,5 @@ func Percentages(desired int, surge Amount, strategy Strategy) (minHealthy, maxH
 	return 100, 100 + percent
 }
 
-// share is the least percentage that makes n of so many instances, or more, however it is rounded.
-func share(n, of int) int { return (n*100 + of - 1) / of }
+// percentFor is the smallest percentage that is at least n of so many instances, however AWS rounds.
+func percentFor(n, of int) int { return (n*100 + of - 1) / of }

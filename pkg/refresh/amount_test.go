@@ -33,7 +33,7 @@ func TestAmountOf(t *testing.T) {
 		{"a number", Amount{N: 2}, 6, 2},
 		{"never more than there are", Amount{N: 9}, 6, 6},
 		{"a share is rounded down", Amount{N: 20, Percent: true}, 9, 1},
-		{"a share that comes out even", Amount{N: 20, Percent: true}, 10, 2},
+		{"a share that is a whole number", Amount{N: 20, Percent: true}, 10, 2},
 		{"one at least", Amount{N: 1, Percent: true}, 6, 1},
 		{"all", Amount{N: 100, Percent: true}, 7, 7},
 		{"of nothing", Amount{N: 2}, 0, 0},
@@ -58,14 +58,14 @@ func TestPercentages(t *testing.T) {
 		min, max int
 	}{
 		{"one of six", 6, Amount{N: 1}, LaunchFirst, 100, 117},
-		{"one of six, the old one first", 6, Amount{N: 1}, TerminateFirst, 83, 100},
-		{"peers' mistake: one of one is not rounded away", 1, Amount{N: 1}, LaunchFirst, 100, 200},
-		{"peers' mistake: 10% of one is one", 1, Amount{N: 10, Percent: true}, LaunchFirst, 100, 200},
-		{"the only one may go first if so asked", 1, Amount{N: 1}, TerminateFirst, 0, 100},
+		{"one of six, terminated first", 6, Amount{N: 1}, TerminateFirst, 83, 100},
+		{"one of one is not rounded away", 1, Amount{N: 1}, LaunchFirst, 100, 200},
+		{"10% of one is one", 1, Amount{N: 10, Percent: true}, LaunchFirst, 100, 200},
+		{"the only instance may be terminated first", 1, Amount{N: 1}, TerminateFirst, 0, 100},
 		{"a share is sent as it is where it is enough", 6, Amount{N: 20, Percent: true}, LaunchFirst, 100, 120},
 		{"a share of less than one is one", 3, Amount{N: 10, Percent: true}, LaunchFirst, 100, 134},
 		{"more than there are is all", 3, Amount{N: 5}, LaunchFirst, 100, 200},
-		{"more than there are is all, the old ones first", 3, Amount{N: 5}, TerminateFirst, 0, 100},
+		{"more than there are is all, terminated first", 3, Amount{N: 5}, TerminateFirst, 0, 100},
 		{"one of a thousand is one percent at least", 1000, Amount{N: 1}, LaunchFirst, 100, 101},
 		{"a group of none", 0, Amount{N: 1}, LaunchFirst, 100, 200},
 	} {
@@ -78,8 +78,8 @@ func TestPercentages(t *testing.T) {
 	}
 }
 
-// For every group up to a thousand, and every surge: it comes out whole, within the API's limits, and no larger than
-// percentages force it to be.
+// TestPercentagesOfAllGroups: every surge of every group of up to a thousand is complete, within the API's limits, and no
+// larger than whole percentages make it.
 func TestPercentagesOfAllGroups(t *testing.T) {
 	t.Parallel()
 	for desired := 1; desired <= 1000; desired++ {
@@ -106,8 +106,8 @@ func checkPercentages(t *testing.T, desired int, surge Amount) {
 		if low < 0 || low > 100 || high < 100 || high > 200 || high-low > 100 {
 			t.Errorf("%s: the API does not allow that", name())
 		}
-		ahead := desired*high/100 - desired                                 // As awsim rounds: the cautious way.
-		gone := desired - int(math.Ceil(float64(desired)*float64(low)/100)) // As it was documented.
+		ahead := desired*high/100 - desired                                 // rounded down
+		gone := desired - int(math.Ceil(float64(desired)*float64(low)/100)) // rounded up, as was documented
 		got, other := ahead, gone
 		if strategy == TerminateFirst {
 			got, other = gone, ahead

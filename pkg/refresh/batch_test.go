@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// group has a desired capacity and instances, which are named by their place, from i-1 on.
+// group returns a group whose instances are named i-1, i-2 and so on.
 func group(desired int, instances ...Instance) Group {
 	for n := range instances {
 		instances[n].ID = fmt.Sprint("i-", n+1)
@@ -20,7 +20,7 @@ func group(desired int, instances ...Instance) Group {
 }
 
 func surged(g Group, value string) Group {
-	g.Tags = map[string]string{surgeTag: value}
+	g.Tags = map[string]string{SurgeTag: value}
 	return g
 }
 
@@ -34,6 +34,8 @@ func TestSurgeOf(t *testing.T) {
 	} {
 		if got, ok := SurgeOf(surged(Group{}, value)); got != want || ok != (want != Surge{}) {
 			t.Errorf("%q: %+v, %t", value, got, ok)
+		} else if ok && got.String() != value {
+			t.Errorf("%q is written as %q", value, got)
 		}
 	}
 }
@@ -45,42 +47,42 @@ func TestNext(t *testing.T) {
 	surge := Pace{Batch: Amount{N: 2}, Surge: 2}
 	three := []string{"i-1", "i-2", "i-3"}
 	for _, tt := range []struct {
-		name   string
-		moment Snapshot
-		pace   Pace
-		want   Step
+		name     string
+		snapshot Snapshot
+		pace     Pace
+		want     Step
 	}{
-		// What is taken.
+		// The next batch.
 		{"a batch, of one age by id", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-1", "i-2"}}},
 		{"the oldest first, and those of no age last", Snapshot{Group: group(3, instance(), instance(launchedAgo(hour)), instance(launchedAgo(2*hour))), Outdated: three}, two, Step{Mark: []string{"i-3", "i-2"}}},
 		{"a share of the desired capacity", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{Batch: Amount{N: 67, Percent: true}}, Step{Mark: []string{"i-1", "i-2"}}},
-		{"no amount is one", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{}, Step{Mark: []string{"i-1"}}},
+		{"no batch size is one", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{}, Step{Mark: []string{"i-1"}}},
 		{"no more than are left", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
 		{"one zone after the other, and a batch is of one zone", Snapshot{Group: group(3, instance(zone("b"), launchedAgo(hour)), instance(zone("b")), instance(zone("a"))), Outdated: three}, Pace{Batch: Amount{N: 2}, Order: ByZone}, Step{Mark: []string{"i-3"}}},
 		{"the next zone, the oldest first", Snapshot{Group: group(3, instance(zone("b")), instance(zone("b"), launchedAgo(hour)), instance(zone("a"))), Outdated: three[:2]}, Pace{Batch: Amount{N: 1}, Order: ByZone}, Step{Mark: []string{"i-2"}}},
-		{"an old one whose node is not ready is not waited for, and goes first", Snapshot{Group: group(3, instance(launchedAgo(hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Mark: []string{"i-2"}}},
+		{"an old one whose node is not ready is replaced first", Snapshot{Group: group(3, instance(launchedAgo(hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Mark: []string{"i-2"}}},
 
-		// What is waited for.
-		{"marked, and the description does not show it yet", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService); 1 of the 3 desired instances to be launched"}},
-		{"marked by a run before this one", Snapshot{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
-		{"old ones that drain, though their replacements serve", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to go: i-1 (Terminating:Wait), i-2 (Terminating)"}},
-		{"past its hooks, and not gone", Snapshot{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Proceed)"}},
-		{"one that another cause has made unhealthy", Snapshot{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
-		{"new ones that come", Snapshot{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to come: i-1 (Pending:Wait)"}},
-		{"a new one whose node is not ready", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to be ready: i-1"}},
+		// Waiting.
+		{"marked, and the description does not show it yet", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three, Marked: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (InService); 1 of the 3 desired instances to be launched"}},
+		{"marked by an earlier run", Snapshot{Group: group(3, instance(unhealthy), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
+		{"old ones that drain, with their replacements in service", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(state("Terminating")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 2 old instances to terminate: i-1 (Terminating:Wait), i-2 (Terminating)"}},
+		{"past its hooks, and not terminated", Snapshot{Group: group(1, instance(state("Terminating:Proceed")), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Proceed)"}},
+		{"unhealthy for another cause", Snapshot{Group: group(2, instance(unhealthy, state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Wait)"}},
+		{"pending new ones", Snapshot{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to enter service: i-1 (Pending:Wait)"}},
+		{"a new one whose node is not ready", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to become ready: i-1"}},
 		{"new ones that are not launched yet", Snapshot{Group: group(4, instance(), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 of the 4 desired instances to be launched"}},
-		{"the last ones, too", Snapshot{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to go: i-1 (Terminating:Wait)"}},
-		{"many are not all named", Snapshot{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to go: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
+		{"the last ones", Snapshot{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Wait)"}},
+		{"more than five are counted", Snapshot{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to terminate: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
 		{"the time between batches", Snapshot{Now: now, LastBatchEnded: now.Add(-time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Waiting: "waiting 3m0s between two batches", RecheckAfter: 2 * time.Minute}},
 		{"the time between batches is over", Snapshot{Now: now, LastBatchEnded: now.Add(-3 * time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
-		{"the first batch waits for no time", Snapshot{Now: now, Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
+		{"the first batch does not wait", Snapshot{Now: now, Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
 
-		// What is not waited for.
-		{"one that goes as the group shrinks", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
+		// Not waiting.
+		{"one that terminates as the group shrinks", Snapshot{Group: group(2, instance(state("Terminating:Wait")), instance(), instance()), Outdated: []string{"i-2"}}, two, Step{Mark: []string{"i-2"}}},
 		{"a retained one", Snapshot{Group: group(2, instance(state("Terminating:Retained"), unhealthy), instance(), instance()), Outdated: three}, two, Step{Mark: []string{"i-2", "i-3"}}},
-		{"the warm pool: no nodes are there, and they are not taken", Snapshot{Group: group(1, instance(state("Warmed:Stopped")), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
+		{"instances of the warm pool", Snapshot{Group: group(1, instance(state("Warmed:Stopped")), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
 		{"one in standby", Snapshot{Group: group(1, instance(state("Standby"), unhealthy), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
-		{"a node that is not ready, if enough others serve", Snapshot{Group: group(2, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"a node that is not ready, with enough others in service", Snapshot{Group: group(2, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Mark: []string{"i-2", "i-3"}}},
 		{"marked and gone", Snapshot{Group: group(1, instance()), Outdated: []string{"i-1", "i-9"}, Marked: map[string]bool{"i-9": true}}, two, Step{Mark: []string{"i-1"}}},
 
 		// The end.
@@ -92,33 +94,33 @@ func TestNext(t *testing.T) {
 		// The surge.
 		{"first the desired capacity is raised", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, surge, Step{Raise: 2}},
 		{"by no more than are outdated", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[:1]}, surge, Step{Raise: 1}},
-		{"then the additional ones are waited for", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to come: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
-		{"then batches, but for the last ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
+		{"then it waits for the additional ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to enter service: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
+		{"then batches, except for the last ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 		{"the last ones are not replaced", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
-		{"nor more of them at a time than a batch", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
-		{"nor those after them", Snapshot{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
-		{"none is left to take it back with", Snapshot{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Lower: true}},
-		{"it is taken back already, and the tag is left", Snapshot{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
-		{"an earlier run has left it, and this one asks for none", Snapshot{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
-		{"an earlier run was ended between tag and capacity", Snapshot{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
+		{"the last ones in batches", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"the last one", Snapshot{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"none is left to undo it with", Snapshot{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Lower: true}},
+		{"it is undone already, and the tag is left", Snapshot{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
+		{"left by an earlier run, and this one has none", Snapshot{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
+		{"an earlier run ended between tag and call", Snapshot{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
 		{"a share is of the capacity before it was raised", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
-		{"a part of it is given back already: a batch is no larger than what is left", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
-		{"nor larger than that and what a batch has more than the surge", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
-		{"the group has grown by others meanwhile: it takes back its own", Snapshot{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
+		{"a part is undone already: a batch is at most what is left", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
+		{"a part is undone already, and a batch exceeds the surge", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
+		{"another client has raised the capacity: only the surge is undone", Snapshot{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tt.want.InFlight = tt.want.Waiting != "" && tt.want.RecheckAfter == 0
-			if diff := cmp.Diff(tt.want, Next(tt.moment, tt.pace)); diff != "" {
+			if diff := cmp.Diff(tt.want, Next(tt.snapshot, tt.pace)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// A trigger replaces the instances of a group that does what Auto Scaling does, and is killed at any step. No more old ones
-// are out than a batch, no more capacity is missing than was to be expected, and in the end all are new and the
-// desired capacity is what it was.
+// TestRollout: a trigger that is killed at random steps replaces the instances of a simulated group. At most a batch of
+// old ones is out of service, no more capacity is missing than expected, and in the end all are new and the desired
+// capacity is what it was.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
@@ -129,7 +131,7 @@ func TestRollout(t *testing.T) {
 			Batch: Amount{N: 1 + dice.IntN(4)}, Order: pick(dice, ByAge, ByZone), Surge: pick(dice, 0, 0, 1, 2, 5),
 			Between: time.Duration(dice.IntN(3)) * time.Second,
 		}
-		vanish := dice.IntN(4) == 0 // Old ones are taken away by others, too.
+		vanish := dice.IntN(4) == 0 // Spot interruptions terminate old ones, too.
 		name := fmt.Sprintf("seed %d: %d of %d, %+v, launch first: %t", seed, len(s.old), size, pace, s.launchFirst)
 		run := operator{scaling: s, pace: pace}
 		ended := false
@@ -149,8 +151,8 @@ func TestRollout(t *testing.T) {
 			if !s.launchFirst {
 				least -= max(0, min(pace.Batch.N, size)-min(pace.Surge, len(s.old)))
 			}
-			if got := s.serving(); !vanish && got < least {
-				t.Fatalf("%s: %d serve, not %d\n%s", name, got, least, s)
+			if got := s.inService(); !vanish && got < least {
+				t.Fatalf("%s: %d in service, not %d\n%s", name, got, least, s)
 			}
 		}
 		_, raised := SurgeOf(s.group)
@@ -170,11 +172,11 @@ type operator struct {
 	done    bool
 }
 
-// step looks, decides and acts; now and then it is killed, with only a part of that done, and begins anew.
+// step reads, decides and acts. Sometimes it is killed with only a part done, and starts again.
 func (o *operator) step() bool {
 	g := o.group
 	if o.dice.IntN(3) == 0 && len(o.marked) > 0 {
-		g = o.before // What AWS tells may lag behind what was done.
+		g = o.before // What AWS describes may lag behind.
 	}
 	o.remember()
 	m := Snapshot{Now: o.now, Group: g, Marked: o.marked, LastBatchEnded: o.batched, NotReady: o.notReady()}
@@ -199,7 +201,7 @@ func (o *operator) step() bool {
 	return s.Done
 }
 
-// act does what the step says, or the beginning of it, to a group of which so many are said to be desired.
+// act executes the step, or a part of it, on a group that was described with a desired capacity.
 func (o *operator) act(desired int, s Step, killed bool) {
 	part := func(ids []string) []string {
 		if killed && len(ids) > 0 {
@@ -223,7 +225,7 @@ func (o *operator) act(desired int, s Step, killed bool) {
 	surge, raised := SurgeOf(o.group)
 	switch {
 	case s.Raise > 0:
-		o.group.Tags = map[string]string{surgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
+		o.group.Tags = map[string]string{SurgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
 		if !killed {
 			o.group.Desired = desired + s.Raise
 		}
@@ -233,12 +235,12 @@ func (o *operator) act(desired int, s Step, killed bool) {
 	}
 }
 
-// scaling is a group, and what Auto Scaling does with it. A second is a tick.
+// scaling simulates Auto Scaling for one group. A tick is a second.
 type scaling struct {
 	dice        *rand.Rand
 	now         time.Time
 	group       Group
-	before      Group // When the trigger looked last.
+	before      Group // As the trigger described it last.
 	old         map[string]bool
 	joins       map[string]int // When a node is ready.
 	ticks       int
@@ -287,8 +289,8 @@ func (s *scaling) count(of func(Instance) bool) int {
 	return n
 }
 
-func (s *scaling) serving() int { return s.count(Instance.InService) }
-func (s *scaling) left() int    { return s.count(func(i Instance) bool { return s.old[i.ID] }) }
+func (s *scaling) inService() int { return s.count(Instance.InService) }
+func (s *scaling) left() int      { return s.count(func(i Instance) bool { return s.old[i.ID] }) }
 func (s *scaling) out() int {
 	return s.count(func(i Instance) bool { return s.old[i.ID] && (!i.Healthy || i.Terminating()) })
 }
@@ -306,7 +308,7 @@ func (s *scaling) remember() {
 	s.before.Instances, s.before.Tags = slices.Clone(s.group.Instances), maps.Clone(s.group.Tags)
 }
 
-// vanish has a Spot Instance taken away.
+// vanish terminates Spot Instances.
 func (s *scaling) vanish() {
 	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return s.old[i.ID] && s.dice.IntN(3) == 0 })
 }
@@ -337,11 +339,11 @@ func (s *scaling) tick() {
 	}
 }
 
-// replace terminates what is unhealthy: at once, or when enough others serve.
+// replace terminates unhealthy instances: at once, or when enough others are in service.
 func (s *scaling) replace() {
 	for n := range s.group.Instances {
 		i := &s.group.Instances[n]
-		if i.InService() && !i.Healthy && (!s.launchFirst || s.serving() > s.group.Desired) {
+		if i.InService() && !i.Healthy && (!s.launchFirst || s.inService() > s.group.Desired) {
 			i.State = "Terminating:Wait"
 		}
 	}

@@ -1,105 +1,107 @@
 package refresh
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// Processes of Auto Scaling, in the API's words. What the suspension of each means is told in "Suspend and
-// resume processes" in the user guide.
+// Processes of Auto Scaling, in the API's words. Source: "Suspend and resume processes" in the user guide.
 const (
+	ProcessInstanceRefresh = "InstanceRefresh"
+
 	processLaunch      = "Launch"
 	processTerminate   = "Terminate"
-	processRefresh     = "InstanceRefresh"
 	processReplace     = "ReplaceUnhealthy"
 	processHealthCheck = "HealthCheck"
 )
 
-func operated(g Group, _ Facts) (Level, string) {
+func checkManagedBy(g Group, _ Facts) (Level, string) {
 	if g.Operator != "" {
-		return Refuse, fmt.Sprintf("%s manages the group, and AWS lets nobody else change it: replace its "+
+		return Refuse, fmt.Sprintf("%s manages the group, and AWS lets no other client change it: replace the "+
 			"instances there", g.Operator)
 	}
 	return OK, "no other service manages the group"
 }
 
-func managed(g Group, f Facts) (Level, string) {
+func checkNodegroup(g Group, f Facts) (Level, string) {
 	name := g.ManagedNodegroup()
 	switch {
 	case name == "":
 		return OK, "the group belongs to no EKS managed node group"
 	case f.AllowManaged:
-		return Warn, fmt.Sprintf("the group belongs to the EKS managed node group %s: EKS may change it meanwhile",
-			name)
+		return Warn, fmt.Sprintf("the group belongs to the EKS managed node group %s: EKS may change it during the "+
+			"rollout", name)
 	default:
-		return Refuse, fmt.Sprintf("the group belongs to the EKS managed node group %s, whose own update would "+
-			"be undermined: update the node group, or say --allow-managed-nodegroup", name)
+		return Refuse, fmt.Sprintf("the group belongs to the EKS managed node group %s, and a rollout would bypass "+
+			"the node group's own update: update the node group, or use --allow-managed-nodegroup", name)
 	}
 }
 
-func aimed(_ Group, f Facts) (Level, string) {
+func checkTarget(_ Group, f Facts) (Level, string) {
 	if f.Target.Problem != "" {
-		return Refuse, f.Target.Problem + ": nothing can be launched from that; correct the group, or the " +
-			"version asked for"
+		return Refuse, f.Target.Problem + ": no instance can be launched from it; correct the group, or the " +
+			"requested version"
 	}
 	return OK, "new instances are launched from " + f.Target.Text
 }
 
-// Halted are the suspended processes of the group without which a rollout, of whatever mode, does not go on.
+// Halted are the suspended processes of the group without which no rollout continues, in whatever mode.
 func (g Group) Halted() []string {
-	return g.suspended(processLaunch, processTerminate, processRefresh, processReplace)
+	return g.suspendedOf(processLaunch, processTerminate, ProcessInstanceRefresh, processReplace)
 }
 
-// suspended are those of the processes that are.
-func (g Group) suspended(processes ...string) []string {
+// suspendedOf are those of the processes that are suspended.
+func (g Group) suspendedOf(processes ...string) []string {
 	return slices.DeleteFunc(processes, func(p string) bool { return !slices.Contains(g.Suspended, p) })
 }
 
-func suspended(g Group, f Facts) (Level, string) {
-	needed := []string{processLaunch, processTerminate, processRefresh}
+func checkSuspended(g Group, f Facts) (Level, string) {
+	needed := []string{processLaunch, processTerminate, ProcessInstanceRefresh}
 	if f.Mode == ModeUnhealthy {
 		needed = []string{processLaunch, processTerminate, processReplace}
 	}
-	missing := g.suspended(needed...)
+	missing := g.suspendedOf(needed...)
 	switch {
 	case len(missing) > 0:
-		return Refuse, fmt.Sprintf("suspended: %s; without that no instance is replaced: resume it first",
+		return Refuse, fmt.Sprintf("suspended: %s; no instance is replaced without it: resume it first",
 			strings.Join(missing, ", "))
 	case slices.Contains(g.Suspended, processHealthCheck):
-		return Warn, "suspended: HealthCheck; new instances that fail are not noticed: resume it first"
+		return Warn, "suspended: HealthCheck; new instances that fail are not detected: resume it first"
 	default:
-		return OK, "no process is suspended that is needed"
+		return OK, "no process that is needed is suspended"
 	}
 }
 
-func active(_ Group, f Facts) (Level, string) {
+func checkActiveRefresh(_ Group, f Facts) (Level, string) {
+	if f.Active == nil {
+		return OK, "no instance refresh is active"
+	}
+	refresh := fmt.Sprintf("instance refresh %s is %s", f.Active.ID, f.Active.Status)
 	switch {
-	case f.Active == nil:
-		return OK, "no instance refresh is under way"
 	case f.Mode == ModeUnhealthy:
-		return Refuse, fmt.Sprintf("instance refresh %s is %s, and both would replace instances at the same "+
-			"time: wait for it, or cancel it", f.Active.ID, f.Active.Status)
+		return Refuse, refresh + ", and both would replace instances at the same time: wait for it, or cancel it"
 	case f.Active.HasTarget(f.Target):
-		return OK, fmt.Sprintf("instance refresh %s is %s, and goes to the same target",
-			f.Active.ID, f.Active.Status)
+		return OK, refresh + ", and has the same target"
 	default:
-		return Warn, fmt.Sprintf("instance refresh %s is %s, and has another target: --on-conflict says what to do",
-			f.Active.ID, f.Active.Status)
+		return Warn, refresh + ", and has another target: --on-conflict decides what happens to it"
 	}
 }
 
-func hooked(_ Group, f Facts) (Level, string) {
-	if h, ok := longest(f.Hooks); ok {
-		return OK, fmt.Sprintf("the terminating hook %s waits for nodes to be drained", h.Name)
+func checkTerminatingHook(_ Group, f Facts) (Level, string) {
+	if h, ok := longestHook(f.Hooks); ok {
+		return OK, fmt.Sprintf("the terminating hook %s waits until nodes are drained", h.Name)
 	}
-	return Refuse, "the group has no terminating hook: instances would be ended with their pods on them; add " +
-		"one to autoscaling:EC2_INSTANCE_TERMINATING"
+	return Refuse, "the group has no terminating hook: instances would be terminated with their pods on them; add " +
+		"one for autoscaling:EC2_INSTANCE_TERMINATING"
 }
 
-// longest is the terminating hook that can hold an instance for the longest time.
-func longest(hooks []Hook) (longest Hook, ok bool) {
+// longestHook is the terminating hook that can hold an instance for the longest time.
+func longestHook(hooks []Hook) (longest Hook, ok bool) {
 	for _, h := range hooks {
 		if h.Terminating && (!ok || h.GlobalTimeout > longest.GlobalTimeout) {
 			longest, ok = h, true
@@ -108,100 +110,160 @@ func longest(hooks []Hook) (longest Hook, ok bool) {
 	return longest, ok
 }
 
-// shortHold is the time below which a hook is warned of: a single budget that has to wait may need as long.
+// shortHold is the global timeout below which the preflight warns: one blocked disruption budget may need as long.
 const shortHold = time.Hour
 
-func holdsLong(_ Group, f Facts) (Level, string) {
-	h, ok := longest(f.Hooks)
+func checkHookTimeout(_ Group, f Facts) (Level, string) {
+	h, ok := longestHook(f.Hooks)
 	if !ok {
 		return "", ""
 	}
-	holds := fmt.Sprintf("the terminating hook %s holds an instance for %s at most", h.Name, h.GlobalTimeout)
+	holds := fmt.Sprintf("the terminating hook %s holds an instance for at most %s", h.Name, h.GlobalTimeout)
 	raise := func(d time.Duration) string {
-		beat := (min(d, longestHold) + holdPerBeat - 1) / holdPerBeat
-		return fmt.Sprintf("raise its heartbeat timeout above %s", max(beat, leastBeat).Round(time.Second))
+		beat := (min(d, maxGlobalTimeout) + heartbeatsPerTimeout - 1) / heartbeatsPerTimeout
+		return fmt.Sprintf("raise its heartbeat timeout above %s", max(beat, MinHeartbeatTimeout).Round(time.Second))
 	}
 	switch {
-	case h.GlobalTimeout <= f.LongestGrace && f.LongestGrace >= longestHold:
-		return Refuse, fmt.Sprintf("%s, and a pod has a grace period of %s, for which no hook waits: shorten that",
+	case h.GlobalTimeout <= f.LongestGrace && f.LongestGrace >= maxGlobalTimeout:
+		return Refuse, fmt.Sprintf("%s, and a pod has a grace period of %s, for which no hook waits: shorten it",
 			holds, f.LongestGrace)
 	case h.GlobalTimeout <= f.LongestGrace:
-		return Refuse, fmt.Sprintf("%s, and a pod has a grace period of %s, which would be cut: %s",
+		return Refuse, fmt.Sprintf("%s, and would cut the grace period of a pod, %s: %s",
 			holds, f.LongestGrace, raise(f.LongestGrace))
 	case h.GlobalTimeout < shortHold:
-		return Warn, fmt.Sprintf("%s: a drain that takes longer is cut; %s", holds, raise(shortHold))
+		return Warn, fmt.Sprintf("%s: longer drains are cut; %s", holds, raise(shortHold))
 	default:
 		return OK, holds
 	}
 }
 
-func pooled(g Group, f Facts) (Level, string) {
+func checkWarmPool(g Group, f Facts) (Level, string) {
 	switch {
 	case !g.WarmPool:
 		return "", ""
 	case f.Mode == ModeUnhealthy:
-		return Warn, "the group has a warm pool, whose instances this mode does not replace: old ones may come " +
-			"into service later; --mode refresh replaces them too"
+		return Warn, "the group has a warm pool, whose instances this mode does not replace: outdated ones may enter " +
+			"service later; --mode refresh replaces them too"
 	default:
 		return OK, "the instances of the warm pool are replaced too"
 	}
 }
 
-func budgeted(_ Group, f Facts) (Level, string) {
+func checkBudgets(_ Group, f Facts) (Level, string) {
 	switch {
 	case f.Cluster == nil:
 		return "", ""
 	case len(f.Cluster.Blocking) > 0:
-		return Warn, fmt.Sprintf("%s nothing now: drains wait until they do, or the hook's time is over: %s",
-			number(len(f.Cluster.Blocking), "disruption budget allows", "disruption budgets allow"),
-			listed(f.Cluster.Blocking))
+		return Warn, fmt.Sprintf("%s no disruption now: drains wait until they do, or until the hook times out: %s",
+			text.Plural(len(f.Cluster.Blocking), "disruption budget allows", "disruption budgets allow"),
+			list(f.Cluster.Blocking))
 	default:
-		return OK, "no disruption budget forbids to move a pod"
+		return OK, "every disruption budget allows a disruption"
 	}
 }
 
-func joined(_ Group, f Facts) (Level, string) {
+func checkNodes(_ Group, f Facts) (Level, string) {
 	switch {
 	case f.Cluster == nil:
 		return "", ""
 	case len(f.Cluster.Missing) > 0:
-		return Warn, fmt.Sprintf("%s no node that is ready, so that less is in service than AWS believes: %s",
-			number(len(f.Cluster.Missing), "instance has", "instances have"), listed(f.Cluster.Missing))
+		return Warn, fmt.Sprintf("%s no ready node, so that less capacity is in service than AWS reports: %s",
+			text.Plural(len(f.Cluster.Missing), "instance has", "instances have"), list(f.Cluster.Missing))
 	default:
-		return OK, "every instance in service is a node that is ready"
+		return OK, "every instance in service has a ready node"
 	}
 }
 
-func selfish(g Group, f Facts) (Level, string) {
-	runs := func(i Instance) bool { return f.Self != "" && i.ID == f.Self && f.replaces(i) }
+func checkSelf(g Group, f Facts) (Level, string) {
+	runs := func(i Instance) bool { return f.Self != "" && i.ID == f.Self && f.isReplaced(i) }
 	if slices.ContainsFunc(g.Instances, runs) {
-		return Warn, fmt.Sprintf("the trigger runs on %s, which is to be replaced, and ends with it: run it "+
-			"elsewhere, or say --no-wait", f.Self)
+		return Warn, fmt.Sprintf("the trigger runs on %s, which is to be replaced, and would end with it: run it "+
+			"elsewhere, or use --no-wait", f.Self)
 	}
 	return OK, "the trigger runs on none of the instances that are to be replaced"
 }
 
-func outdated(g Group, f Facts) (Level, string) {
+func checkOutdated(g Group, f Facts) (Level, string) {
 	switch {
 	case g.Desired == 0:
 		return OK, "the desired capacity is 0: there is nothing to replace"
 	case f.Outdated == 0:
 		return OK, "no instance is outdated"
 	default:
-		return OK, number(f.Outdated, "instance is outdated", "instances are outdated")
+		return OK, text.Plural(f.Outdated, "instance is outdated", "instances are outdated")
 	}
 }
 
-// replaces tells whether the instance is outdated, or would be replaced although it is not.
-func (f Facts) replaces(i Instance) bool {
+func checkProtected(g Group, f Facts) (Level, string) {
+	ids := f.replacedThat(g, func(i Instance) bool { return i.Protected && !i.Terminating() })
+	return f.checkPreference(ids, f.Preferences.Protected, "protected from scale in",
+		"remove the protection, or use --protected")
+}
+
+func checkStandby(g Group, f Facts) (Level, string) {
+	return f.checkPreference(f.replacedThat(g, Instance.Standby), f.Preferences.Standby, "in standby",
+		"return them to service, or use --standby")
+}
+
+// RefreshPreferences' words for what happens to instances that are protected or in standby.
+const (
+	preferWait   = "Wait"
+	preferIgnore = "Ignore"
+)
+
+// checkPreference reports what happens to instances that a refresh replaces only if its preferences say so. The
+// API's default is Wait.
+func (f Facts) checkPreference(ids []string, preference, are, todo string) (Level, string) {
+	found := fmt.Sprintf("%s %s: %s", text.Plural(len(ids), "instance is", "instances are"), are, list(ids))
+	switch {
+	case len(ids) == 0:
+		return OK, "no instance that is to be replaced is " + are
+	case f.Mode == ModeUnhealthy || preference == preferIgnore:
+		return Warn, found + "; these are not replaced"
+	case cmp.Or(preference, preferWait) == preferWait:
+		return Warn, found + "; the refresh waits for them, and fails after an hour: " + todo
+	default:
+		return OK, found + "; these are replaced too"
+	}
+}
+
+// checkKept reports outdated instances that are not replaced, for reasons that have no check of their own.
+func checkKept(g Group, f Facts) (Level, string) {
+	excluded, retained := f.keptFor(g, CodeExcluded), f.keptFor(g, CodeRetained)
+	switch {
+	case len(excluded) > 0 && f.Mode == ModeRefresh:
+		return Refuse, fmt.Sprintf("an instance refresh cannot exclude instances: %s; protect them from scale in and "+
+			"use --protected=%s, or use --mode unhealthy", list(excluded), preferIgnore)
+	case len(excluded)+len(retained) > 0:
+		return Warn, "outdated, and not replaced: " + list(slices.Concat(excluded, retained))
+	default:
+		return OK, "no outdated instance is left out"
+	}
+}
+
+// keptFor are the instances that are kept for the reason of the code, with that reason.
+func (f Facts) keptFor(g Group, code Code) []string {
+	var kept []string
+	for _, i := range g.Instances {
+		for _, r := range f.Verdicts[i.ID].Kept {
+			if r.Code == code {
+				kept = append(kept, i.ID+" ("+r.Text+")")
+			}
+		}
+	}
+	return kept
+}
+
+// isReplaced reports whether the instance is outdated, or would be replaced although it is not.
+func (f Facts) isReplaced(i Instance) bool {
 	return f.Verdicts == nil || f.Verdicts[i.ID].Outdated || f.Mode == ModeRefresh && !f.Preferences.SkipMatching
 }
 
-// named are the ids of those of the group's instances that are to be replaced and are such.
-func (f Facts) named(g Group, such func(Instance) bool) []string {
+// replacedThat are the ids of the instances to be replaced for which the predicate holds.
+func (f Facts) replacedThat(g Group, holds func(Instance) bool) []string {
 	var ids []string
 	for _, i := range g.Instances {
-		if f.replaces(i) && such(i) {
+		if f.isReplaced(i) && holds(i) {
 			ids = append(ids, i.ID)
 		}
 	}

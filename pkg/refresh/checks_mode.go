@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// RefreshPreferences' words for what becomes of instances that are protected or in standby.
-const (
-	preferWait   = "Wait"
-	preferIgnore = "Ignore"
-)
-
-func launchesFirst(g Group, f Facts) (Level, string) {
+func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 	switch {
 	case f.Mode != ModeUnhealthy:
 		return "", ""
@@ -20,22 +16,22 @@ func launchesFirst(g Group, f Facts) (Level, string) {
 		return OK, fmt.Sprintf("the group's maintenance policy, %d%% to %d%%, launches first",
 			*g.Maintenance.MinHealthy, *g.Maintenance.MaxHealthy)
 	case f.Surge > 0:
-		return OK, fmt.Sprintf("the desired capacity is raised by %d meanwhile", f.Surge)
+		return OK, fmt.Sprintf("the desired capacity is raised by %d during the rollout", f.Surge)
 	default:
 		low, high := Percentages(g.Desired, Amount{N: max(f.Batch, 1)}, LaunchFirst)
-		return Refuse, fmt.Sprintf("the group's maintenance policy does not launch first: what is marked would "+
-			"be terminated before there is anything in its place; set a policy of %d%% to %d%%, or say --surge",
+		return Refuse, fmt.Sprintf("the group's maintenance policy does not launch first: instances would be "+
+			"terminated before their replacements are in service; set a policy of %d%% to %d%%, or use --surge",
 			low, high)
 	}
 }
 
-func roomy(g Group, f Facts) (Level, string) {
+func checkMaxSize(g Group, f Facts) (Level, string) {
 	_, raised := SurgeOf(g)
 	switch {
 	case f.Mode == ModeUnhealthy && f.Surge > 0 && !raised && g.Desired+f.Surge > g.Max:
-		return Refuse, fmt.Sprintf("the desired capacity is %d and the maximum %d, which leaves no room for a "+
-			"surge of %d: raise the maximum, or take a smaller surge", g.Desired, g.Max, f.Surge)
-	case f.Surge == 0 && f.launchesFirst(g) && g.Desired >= g.Max:
+		return Refuse, fmt.Sprintf("the desired capacity is %d, and a surge of %d exceeds the maximum, %d: raise the "+
+			"maximum, or use a smaller surge", g.Desired, f.Surge, g.Max)
+	case f.Surge == 0 && f.exceedsDesired(g) && g.Desired >= g.Max:
 		return Warn, fmt.Sprintf("the desired capacity is the maximum, %d: whether AWS launches beyond that is "+
 			"not documented; if nothing happens, raise the maximum", g.Max)
 	default:
@@ -43,21 +39,21 @@ func roomy(g Group, f Facts) (Level, string) {
 	}
 }
 
-// launchesFirst tells whether more instances than are desired will be there for a while.
-func (f Facts) launchesFirst(g Group) bool {
+// exceedsDesired reports whether there will be more instances than are desired for a while.
+func (f Facts) exceedsDesired(g Group) bool {
 	if f.Mode == ModeUnhealthy {
 		return g.Maintenance.LaunchesFirst()
 	}
-	low, high := f.bounds(g)
-	return low == 100 || high != nil && (*high > 100 || fewest(g.Desired, low) == g.Desired)
+	low, high := f.percentages(g)
+	return low == 100 || high != nil && (*high > 100 || minHealthyCount(g.Desired, low) == g.Desired)
 }
 
-// defaultMinHealthy is the least percentage where nobody says one. Source: RefreshPreferences in the API
-// reference.
+// defaultMinHealthy is MinHealthyPercentage if neither the preferences nor the group set it. Source:
+// RefreshPreferences in the API reference.
 const defaultMinHealthy = 90
 
-// bounds are the percentages of a refresh. The most may be nobody's, which is not the same as 100.
-func (f Facts) bounds(g Group) (low int, high *int) {
+// percentages are those of a refresh. MaxHealthyPercentage may be unset, which is not the same as 100.
+func (f Facts) percentages(g Group) (low int, high *int) {
 	low = defaultMinHealthy
 	if least := cmp.Or(f.Preferences.MinHealthy, g.Maintenance.MinHealthy); least != nil {
 		low = *least
@@ -65,88 +61,88 @@ func (f Facts) bounds(g Group) (low int, high *int) {
 	return low, cmp.Or(f.Preferences.MaxHealthy, g.Maintenance.MaxHealthy)
 }
 
-// fewest is the least percentage in instances, rounded up, as AWS does.
-func fewest(desired, low int) int { return (desired*low + 99) / 100 }
+// minHealthyCount is MinHealthyPercentage in instances, rounded up, as AWS does.
+func minHealthyCount(desired, low int) int { return (desired*low + 99) / 100 }
 
-// capacity checks how much is left in service in the worst case.
-func capacity(g Group, f Facts) (Level, string) {
-	left, why := f.leaves(g)
-	text := fmt.Sprintf("the capacity may fall to %d of %d: %s", left, g.Desired, why)
+// checkCapacity checks how many instances stay in service in the worst case.
+func checkCapacity(g Group, f Facts) (Level, string) {
+	left, why := f.leastInService(g)
+	found := fmt.Sprintf("the capacity may fall to %d of %d: %s", left, g.Desired, why)
 	switch {
 	case left >= g.Desired:
 		return OK, "the capacity does not fall"
 	case left <= 0:
-		return Warn, "all instances may go at the same time: " + why
+		return Warn, "all instances may be out of service at the same time: " + why
 	case f.Mode == ModeUnhealthy:
-		return Warn, text
+		return Warn, found
 	default:
-		return OK, text
+		return OK, found
 	}
 }
 
-// leaves is how many instances stay in service at least, and why no more.
-func (f Facts) leaves(g Group) (left int, why string) {
+// leastInService is how many instances stay in service at least, and why no more.
+func (f Facts) leastInService(g Group) (left int, why string) {
 	if f.Mode == ModeUnhealthy {
 		if g.Maintenance.LaunchesFirst() {
 			return g.Desired, ""
 		}
 		return g.Desired - max(0, f.Batch-f.Surge), fmt.Sprintf("a batch is %d, the surge %d", f.Batch, f.Surge)
 	}
-	low, _ := f.bounds(g)
-	left, why = fewest(g.Desired, low), fmt.Sprintf("the least percentage is %d", low)
-	if left == g.Desired && left > 0 && !f.launchesFirst(g) {
-		return left - 1, why + ", of which no instance could go, and the most is not given, so that one goes first"
+	low, _ := f.percentages(g)
+	left, why = minHealthyCount(g.Desired, low), fmt.Sprintf("the minimum healthy percentage is %d", low)
+	if left == g.Desired && left > 0 && !f.exceedsDesired(g) {
+		return left - 1, why + ", with which no instance could be terminated, and the maximum is not set, so that AWS " +
+			"terminates one first"
 	}
 	return left, why
 }
 
-// weighs checks whether instances can be counted at all. RefreshPreferences' percentages are of the desired
+// checkWeights checks whether instances can be counted at all. RefreshPreferences' percentages are of the desired
 // capacity, whatever its unit.
-func weighs(g Group, f Facts) (Level, string) {
+func checkWeights(g Group, f Facts) (Level, string) {
 	switch {
 	case !g.Weighted:
 		return "", ""
 	case f.Mode == ModeUnhealthy:
-		return Refuse, "the group's numbers are of capacity units, and this mode counts instances: it would " +
-			"wait for some that never come; take --mode refresh"
+		return Refuse, "the group's numbers are of capacity units, and this mode counts instances: it would wait for " +
+			"instances that are never launched; use --mode refresh"
 	default:
 		return OK, "the group's numbers are of capacity units, and so is a surge that is given as a number"
 	}
 }
 
-func surgeLeft(g Group, f Facts) (Level, string) {
+func checkSurge(g Group, f Facts) (Level, string) {
 	s, raised := SurgeOf(g)
 	switch {
 	case !raised:
 		return "", ""
 	case f.Mode == ModeUnhealthy:
-		return OK, fmt.Sprintf("an earlier run has raised the desired capacity from %d to %d, which is taken back",
+		return OK, fmt.Sprintf("an earlier run raised the desired capacity from %d to %d; this run lowers it again",
 			s.From, s.To)
 	default:
-		return Warn, fmt.Sprintf("an interrupted run in mode unhealthy has raised the desired capacity from %d "+
-			"to %d: start it again so that it takes that back, or set it yourself and remove the tag %s",
-			s.From, s.To, surgeTag)
+		return Warn, fmt.Sprintf("an interrupted run in mode unhealthy raised the desired capacity from %d to %d: run "+
+			"it again so that it lowers it, or set it yourself and remove the tag %s", s.From, s.To, SurgeTag)
 	}
 }
 
-func warms(g Group, f Facts) (Level, string) {
+func checkWarmup(g Group, f Facts) (Level, string) {
 	warmup := g.Warmup
 	if f.Mode == ModeRefresh && f.Preferences.Warmup != nil {
 		warmup = *f.Preferences.Warmup
 	}
 	switch {
 	case slices.ContainsFunc(f.Hooks, func(h Hook) bool { return !h.Terminating }):
-		return OK, "a launch hook keeps new instances out of service until their nodes can serve"
+		return OK, "a launch hook keeps new instances out of service until their nodes are ready"
 	case warmup > 0:
 		return OK, fmt.Sprintf("new instances have %s to warm up", warmup)
 	default:
-		return Warn, "there is neither a launch hook nor a time to warm up: AWS goes on as soon as a machine " +
-			"runs, before its node is ready; add a launch hook, or say --warmup"
+		return Warn, "there is neither a launch hook nor a warmup: AWS continues as soon as an instance runs, before " +
+			"its node is ready; add a launch hook, or use --warmup"
 	}
 }
 
-// floats tells whether the group's own source says $Latest or $Default somewhere.
-func (s Source) floats() bool {
+// isUnpinned reports whether the group's own source has $Latest or $Default as a version.
+func (s Source) isUnpinned() bool {
 	switch {
 	case s.Mixed != nil:
 		return !numbered(s.Mixed.Template) || slices.ContainsFunc(s.Mixed.Overrides, func(o Override) bool {
@@ -159,176 +155,123 @@ func (s Source) floats() bool {
 	}
 }
 
-func pins(g Group, f Facts) (Level, string) {
+func checkPin(g Group, f Facts) (Level, string) {
 	switch {
 	case f.Mode != ModeRefresh || f.Target.Source.Configuration != "":
 		return "", ""
 	case f.Pin:
-		return pinned(g.Source.floats(), f.Target)
+		return checkPinned(g.Source.isUnpinned(), f.Target)
 	case !f.Target.FromGroup:
-		return Refuse, "another version is asked for than the group's, of which a refresh hears only by --pin: " +
-			"say that, or change the group"
-	case g.Source.floats():
-		return OK, "each instance is launched from what $Latest or $Default is then, also if that changes meanwhile"
+		return Refuse, "the requested version is not the group's, and a refresh uses it only with --pin: add that, or " +
+			"change the group"
+	case g.Source.isUnpinned():
+		return OK, "each instance is launched from what $Latest or $Default is at that time, also if it changes"
 	default:
-		return OK, "the refresh takes the group as it is"
+		return OK, "the refresh uses the group's own version"
 	}
 }
 
-func pinned(floats bool, target Target) (Level, string) {
+func checkPinned(unpinned bool, target Target) (Level, string) {
 	switch {
-	case floats:
-		return Warn, fmt.Sprintf("the group says $Latest or $Default, and AWS writes the number in its place "+
-			"when the refresh succeeds, which your infrastructure code will find changed: say --pin=false to leave "+
-			"it; target: %s", target.Text)
+	case unpinned:
+		return Warn, fmt.Sprintf("the group's version is $Latest or $Default, and AWS replaces it with the number when "+
+			"the refresh succeeds, which is a drift for infrastructure as code: use --pin=false to keep it; target: %s",
+			target.Text)
 	case target.FromGroup:
-		return OK, "the group says its version by number"
+		return OK, "the group's version is a number"
 	default:
-		return OK, "AWS writes the version asked for into the group when the refresh succeeds"
+		return OK, "AWS writes the requested version into the group when the refresh succeeds"
 	}
 }
 
-// resolves tells of a limit that is documented, and that AWS may have lifted. Source: "Use AWS Systems
-// Manager parameters instead of AMI IDs in launch templates" in the user guide.
-func resolves(_ Group, f Facts) (Level, string) {
+// checkImageParameter reports a documented limit, which AWS may have lifted. Source: "Use AWS Systems Manager
+// parameters instead of AMI IDs in launch templates" in the user guide.
+func checkImageParameter(_ Group, f Facts) (Level, string) {
 	if f.Mode != ModeRefresh || !f.Target.ImageIsParameter || !f.Pin && !f.Preferences.SkipMatching {
 		return "", ""
 	}
-	return Warn, "the AMI is a Systems Manager parameter: by the user guide AWS starts no refresh for it that " +
-		"has a desired configuration or skips what matches; if it refuses, say --all --pin=false, or " +
-		"--mode unhealthy"
+	return Warn, "the AMI is a Systems Manager parameter: according to the user guide AWS starts no refresh for it " +
+		"with a desired configuration or with skip matching; if it refuses, use --all --pin=false, or --mode unhealthy"
 }
 
-// rollsBack checks what the API demands of a refresh that can be rolled back. Source: AutoRollback of
+// checkRollback checks what the API requires of a refresh that can be rolled back. Source: AutoRollback of
 // RefreshPreferences in the API reference.
-func rollsBack(g Group, f Facts) (Level, string) {
+func checkRollback(g Group, f Facts) (Level, string) {
 	why := ""
 	switch {
 	case f.Mode != ModeRefresh:
 		return "", ""
 	case !f.Rollback:
-		return OK, "no rollback is asked for"
+		return OK, "no rollback is requested"
 	case g.Source.Template == nil && g.Source.Mixed == nil:
 		why = "the group has a launch configuration: move it to a launch template"
-	case g.Source.floats():
-		why = "the group says $Latest or $Default: have it say a number"
+	case g.Source.isUnpinned():
+		why = "the group's version is $Latest or $Default: set a number"
 	case f.Target.ImageIsParameter:
-		why = "the AMI is a Systems Manager parameter: have the launch template say an AMI"
+		why = "the AMI is a Systems Manager parameter: set an AMI id in the launch template"
 	case !f.Pin:
-		why = "the refresh has no desired configuration: say --pin"
+		why = "the refresh has no desired configuration: use --pin"
 	case f.Target.FromGroup:
-		return Warn, "the group has been changed to the target already, so that a rollback has nothing older to " +
-			"go back to: leave the group at its old version, and say --launch-template-version"
+		return Warn, "the group is already at the target, so that a rollback has no older version to return to: leave " +
+			"the group at its old version, and use --launch-template-version"
 	default:
 		return OK, "the refresh can be rolled back"
 	}
-	return Refuse, "the refresh could not be rolled back, as is asked for: " + why
+	return Refuse, "a rollback is requested, and the refresh could not be rolled back: " + why
 }
 
-// skips checks whether AWS skips what it should, and nothing else: it compares launch templates and types.
-// Source: "Use an instance refresh with skip matching" in the user guide.
-func skips(g Group, f Facts) (Level, string) {
+// checkSkipMatching checks whether AWS skips what it should, and nothing else: it compares launch templates and
+// types. Source: "Use an instance refresh with skip matching" in the user guide.
+func checkSkipMatching(g Group, f Facts) (Level, string) {
 	switch {
 	case f.Mode != ModeRefresh:
 		return "", ""
 	case f.Preferences.SkipMatching:
-		return matches(g, f)
-	case slices.ContainsFunc(g.Instances, f.current):
-		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching leaves them"
+		return checkMatching(g, f)
+	case slices.ContainsFunc(g.Instances, f.isCurrent):
+		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching keeps them"
 	default:
 		return OK, "all instances are replaced"
 	}
 }
 
-// matches checks what AWS would take for matching.
-func matches(g Group, f Facts) (Level, string) {
-	unseen := f.unseen(g)
+// checkMatching checks which outdated instances match for AWS.
+func checkMatching(g Group, f Facts) (Level, string) {
+	const instead = "use --skip-matching=false, which replaces all instances, or --mode unhealthy"
+	matching := f.matchingOutdated(g)
 	switch {
 	case f.Target.Source.Configuration != "":
-		return Refuse, "skip matching does not work with a launch configuration: say --skip-matching=false, " +
-			"which replaces all instances, or --mode unhealthy"
-	case len(unseen) == 0:
-		return OK, "instances that match are left alone"
-	case len(unseen) == f.Outdated:
-		return Refuse, fmt.Sprintf("AWS would replace nothing: all that is outdated matches by template and type, "+
-			"which is what it compares: %s; say --skip-matching=false, which replaces all instances, or "+
-			"--mode unhealthy", listed(unseen))
+		return Refuse, "skip matching does not work with a launch configuration: " + instead
+	case len(matching) == 0:
+		return OK, "instances that match are kept"
+	case len(matching) == f.Outdated:
+		return Refuse, fmt.Sprintf("AWS would replace nothing: it compares template and type, by which all outdated "+
+			"instances match: %s; %s", list(matching), instead)
 	default:
-		return Warn, fmt.Sprintf("AWS does not see that %s outdated, since template and type match: %s; say "+
-			"--skip-matching=false, which replaces all instances, or --mode unhealthy",
-			number(len(unseen), "instance is", "instances are"), listed(unseen))
+		return Warn, fmt.Sprintf("AWS would not replace %s, since template and type match: %s; %s",
+			text.Count(len(matching), "outdated instance"), list(matching), instead)
 	}
 }
 
-// current tells whether the instance was judged, and is not outdated.
-func (f Facts) current(i Instance) bool {
+// isCurrent reports whether the instance was judged, and is not outdated.
+func (f Facts) isCurrent(i Instance) bool {
 	v, judged := f.Verdicts[i.ID]
 	return judged && !v.Outdated
 }
 
-// unseen are the instances to be replaced that an Instance Refresh takes for matching.
-func (f Facts) unseen(g Group) []string {
-	seen := []Code{CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeUnknown}
+// matchingOutdated are the outdated instances that match for an instance refresh, so that it would skip them. An
+// unhealthy one does not count, since Auto Scaling replaces it anyway.
+func (f Facts) matchingOutdated(g Group) []string {
+	seen := []Code{
+		CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeUnknown, CodeUnhealthy,
+	}
 	var ids []string
 	for _, i := range g.Instances {
 		v := f.Verdicts[i.ID]
-		if v.Outdated && len(v.Kept) == 0 && !slices.ContainsFunc(v.Reasons, func(r Reason) bool {
-			return slices.Contains(seen, r.Code) || r.Code == CodeUnhealthy // That one Auto Scaling replaces anyway.
-		}) {
+		sees := func(r Reason) bool { return slices.Contains(seen, r.Code) }
+		if v.Outdated && len(v.Kept) == 0 && !slices.ContainsFunc(v.Reasons, sees) {
 			ids = append(ids, i.ID)
 		}
 	}
 	return ids
-}
-
-func guarded(g Group, f Facts) (Level, string) {
-	ids := f.named(g, func(i Instance) bool { return i.Protected && !i.Terminating() })
-	return f.left(ids, f.Preferences.Protected, "protected from scale in", "take that off, or say --protected")
-}
-
-func standsBy(g Group, f Facts) (Level, string) {
-	ids := f.named(g, Instance.Standby)
-	return f.left(ids, f.Preferences.Standby, "in standby", "return them to service, or say --standby")
-}
-
-// left tells what becomes of instances that are in the way. What RefreshPreferences does not say is Wait.
-func (f Facts) left(ids []string, preference, are, todo string) (Level, string) {
-	text := fmt.Sprintf("%s %s: %s", number(len(ids), "instance is", "instances are"), are, listed(ids))
-	switch {
-	case len(ids) == 0:
-		return OK, "no instance that is to be replaced is " + are
-	case f.Mode == ModeUnhealthy || preference == preferIgnore:
-		return Warn, text + "; what is so stays as it is"
-	case cmp.Or(preference, preferWait) == preferWait:
-		return Warn, text + "; the refresh waits for them, and fails after an hour: " + todo
-	default:
-		return OK, text + "; they are replaced too"
-	}
-}
-
-// keeps tells of outdated instances that stay, for reasons that have no check of their own.
-func keeps(g Group, f Facts) (Level, string) {
-	excluded, retained := f.kept(g, CodeExcluded), f.kept(g, CodeRetained)
-	switch {
-	case len(excluded) > 0 && f.Mode == ModeRefresh:
-		return Refuse, fmt.Sprintf("an instance refresh cannot leave out what is excluded: %s; protect it from "+
-			"scale in and say --protected=%s, or take --mode unhealthy", listed(excluded), preferIgnore)
-	case len(excluded)+len(retained) > 0:
-		return Warn, "outdated, and let alone: " + listed(slices.Concat(excluded, retained))
-	default:
-		return OK, "no outdated instance is let alone"
-	}
-}
-
-// kept are the instances that are kept for the reason of the code, and that reason.
-func (f Facts) kept(g Group, code Code) []string {
-	var kept []string
-	for _, i := range g.Instances {
-		for _, r := range f.Verdicts[i.ID].Kept {
-			if r.Code == code {
-				kept = append(kept, i.ID+" ("+r.Text+")")
-			}
-		}
-	}
-	return kept
 }

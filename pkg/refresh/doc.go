@@ -1,8 +1,7 @@
-// Package refresh says which instances of Auto Scaling groups are outdated and why, checks whether they can
-// be replaced without harm, has them replaced, and tells how far that is. The types of Auto Scaling and EC2
-// stop here: what it takes and gives is plain data.
+// Package refresh decides how the instances of Auto Scaling groups are replaced: Templates.Resolve and Outdated say
+// which of them are outdated and why, Preflight checks whether they can be replaced without harm, and Next says what
+// to do next.
 //
-// It reads, decides and changes, each apart from the others. A Reader asks AWS and can change nothing (the
-// files reader*.go). Templates.Resolve, Outdated, Preflight and Next decide, on plain data alone. A Writer
-// changes (writer*.go); what has none can change nothing.
+// It is pure: it reads nothing but its arguments, and calls nothing. Packages autoscaling and ec2 read its data types
+// from AWS, and autoscaling carries out what is decided.
 package refresh

@@ -3,8 +3,6 @@ package refresh
 import (
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
 // Group is an Auto Scaling group, as it was described. Its numbers are of instances.
@@ -16,17 +14,14 @@ type Group struct {
 	Tags              map[string]string
 	Suspended         []string // Processes, in the API's words.
 	Maintenance       Maintenance
-	Warmup            time.Duration // What an Instance Refresh takes where it is told nothing: see Group.warmup.
+	Warmup            time.Duration // What an instance refresh uses if its preferences name none.
 	Operator          string        // The service that manages the group, and alone may change it; or empty.
 	WarmPool          bool
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
 }
 
-// Tags by which the owner of a group is known.
-const (
-	tagNodegroup = "eks:nodegroup-name"
-	tagCluster   = "eks:cluster-name"
-)
+// tagNodegroup is the tag that EKS puts on the groups of its managed node groups.
+const tagNodegroup = "eks:nodegroup-name"
 
 // ManagedNodegroup is the EKS managed node group that the group belongs to, or empty.
 func (g Group) ManagedNodegroup() string { return g.Tags[tagNodegroup] }
@@ -37,9 +32,8 @@ type Maintenance struct {
 	MinHealthy, MaxHealthy *int
 }
 
-// LaunchesFirst tells whether Auto Scaling, when it replaces an unhealthy instance, launches before it
-// terminates: only with a policy of 100 % at least and more than 100 % at most. Source:
-// InstanceMaintenancePolicy in the API reference.
+// LaunchesFirst reports whether Auto Scaling, when it replaces an unhealthy instance, launches before it terminates.
+// That needs a minimum of 100 % and a maximum above 100 %. Source: InstanceMaintenancePolicy in the API reference.
 func (m Maintenance) LaunchesFirst() bool {
 	return m.MinHealthy != nil && m.MaxHealthy != nil && *m.MinHealthy >= 100 && *m.MaxHealthy > 100
 }
@@ -51,22 +45,19 @@ type Source struct {
 	Mixed         *Mixed    // A mixed instances policy.
 }
 
-// Template names a launch template and one of its versions. Auto Scaling gives the id and the name of a
-// template; who names one gives either.
+// Template names a launch template and one of its versions. Auto Scaling describes a template by id and name; a
+// request names it by one of them.
 type Template struct {
 	ID, Name string
 	Version  string // A number, $Latest or $Default; empty is $Default.
 }
 
-// Mixed is a mixed instances policy, as far as it decides what instances are.
+// Mixed is a mixed instances policy, as far as it decides what instances are launched from.
 type Mixed struct {
 	Template  Template
 	Overrides []Override
-	Policy    *Policy // All of it, where it was described; nil elsewhere.
+	Policy    any // All of it, as package autoscaling described it and sends it back; nil elsewhere.
 }
-
-// Policy is a mixed instances policy as Auto Scaling described it. Writer.Start sends all of it back.
-type Policy struct{ wire types.MixedInstancesPolicy }
 
 // Override is one of the kinds of instances that a mixed instances policy allows.
 type Override struct {
@@ -80,13 +71,13 @@ type Override struct {
 type Instance struct {
 	ID, Zone, Type string
 	State          string // Its lifecycle state, in the API's words: InService, Terminating:Wait, …
-	Healthy        bool   // Auto Scaling takes it for healthy.
+	Healthy        bool   // By its health status in Auto Scaling.
 	Protected      bool   // It is protected from scale in.
 	Configuration  string // The launch configuration that it was launched from, or empty.
 	Template       *Template
-	ImageID        string // Its AMI: see Reader.Complete. Auto Scaling itself tells it for some overrides alone.
+	ImageID        string // Its AMI, from EC2: Auto Scaling describes it for some overrides only.
 
-	Launched time.Time // When EC2 launched it; zero if EC2 was not asked.
+	Launched time.Time // When it was launched, from EC2; zero if that was not read.
 }
 
 // Lifecycle states, in the API's words.
@@ -96,31 +87,25 @@ const (
 	stateRetained  = "Terminating:Retained"
 )
 
-// Health statuses of an instance, in the API's words.
-const (
-	statusHealthy   = "Healthy"
-	statusUnhealthy = "Unhealthy"
-)
-
-// InService tells whether the instance counts for the group's desired capacity and runs in it.
+// InService reports whether the instance runs in the group and counts for its desired capacity.
 func (i Instance) InService() bool { return i.State == stateInService }
 
-// Pending tells whether the instance is on its way into the group.
+// Pending reports whether the instance is entering the group.
 func (i Instance) Pending() bool { return strings.HasPrefix(i.State, "Pending") }
 
-// Terminating tells whether the instance is on its way out of the group.
+// Terminating reports whether the instance is leaving the group.
 func (i Instance) Terminating() bool {
 	return strings.HasPrefix(i.State, "Terminating") || i.State == "Terminated"
 }
 
-// Draining tells whether a terminating hook may still hold the instance: its node may have pods to move.
+// Draining reports whether a terminating hook may still hold the instance, so that its node may have pods left.
 func (i Instance) Draining() bool { return i.State == "Terminating" || i.State == "Terminating:Wait" }
 
-// Retained tells whether the instance is kept although its termination was abandoned. It waits for somebody
-// to terminate it. Source: InstanceLifecyclePolicy in the API reference.
+// Retained reports whether the instance was kept when its termination was abandoned. It stays until a user terminates
+// it. Source: InstanceLifecyclePolicy in the API reference.
 func (i Instance) Retained() bool { return i.State == stateRetained }
 
-// Standby tells whether the instance was taken out of service by somebody.
+// Standby reports whether the instance is in standby, or enters it.
 func (i Instance) Standby() bool { return i.State == stateStandby || i.State == "EnteringStandby" }
 
 // Hook is a lifecycle hook of a group.
@@ -130,11 +115,17 @@ type Hook struct {
 	GlobalTimeout time.Duration // The longest that it can hold an instance.
 }
 
-// A hook can hold an instance for a hundred times its heartbeat timeout, and for no longer than 48 hours.
-// Source: GlobalTimeout of LifecycleHook in the API reference.
+// Bounds of a lifecycle hook. Source: LifecycleHook and PutLifecycleHook in the API reference.
 const (
-	longestHold = 48 * time.Hour
-	holdPerBeat = 100
-	leastBeat   = 30 * time.Second // Source: HeartbeatTimeout of PutLifecycleHook in the API reference.
-	defaultBeat = time.Hour        // Source: the same.
+	MinHeartbeatTimeout     = 30 * time.Second
+	DefaultHeartbeatTimeout = time.Hour
+
+	maxGlobalTimeout     = 48 * time.Hour
+	heartbeatsPerTimeout = 100
 )
+
+// GlobalTimeout is the longest that a hook with the heartbeat timeout can hold an instance: a hundred times that,
+// and at most 48 hours.
+func GlobalTimeout(heartbeat time.Duration) time.Duration {
+	return min(heartbeatsPerTimeout*heartbeat, maxGlobalTimeout)
+}

@@ -6,129 +6,120 @@ import (
 	"strings"
 )
 
-// goal is one of the ways in which a group launches an instance now.
-type goal struct {
+// candidate is one of the ways in which the group may launch an instance now.
+type candidate struct {
 	template Template // Resolved.
-	word     string   // Its version as it was written.
-	image    string   // Its AMI, or empty if that is not known.
-	says     string   // Whose goal it is, in words: "the group is at".
+	written  string   // Its version as it was written.
+	image    string   // Its AMI, or empty if that is unknown.
+	intro    string   // How a text about it begins: "the group is at ".
 }
 
-// launched is how the instance differs from what the group would launch in its place.
-func (t Templates) launched(i Instance, target Target) []Reason {
+// sourceReasons is how the instance differs from what the group would launch instead of it.
+func (t Templates) sourceReasons(i Instance, target Target) []Reason {
 	s := target.Source
 	switch {
 	case s.Mixed == nil && s.Template == nil && s.Configuration == "":
 		return nil
 	case i.Template == nil && i.Configuration == "":
-		// Source: AutoScalingInstanceDetails in the API reference, of instances that were attached. An Instance
-		// Refresh does not take them for matching.
-		return []Reason{{CodeUnknown, "it is not known what it was launched from, as of one that was attached; " +
-			target.says() + target.Text}}
-	case s.Mixed == nil && s.Template == nil:
-		return configured(i, target)
-	case i.Template == nil:
-		return []Reason{{CodeSource, "launched from launch configuration " + i.Configuration + ", " +
-			target.says() + target.Text}}
-	default:
-		return t.nearest(i, target)
-	}
-}
-
-// configured is how the instance differs from one of the target's launch configuration.
-func configured(i Instance, target Target) []Reason {
-	switch {
+		// An instance refresh does not skip these. Source: AutoScalingInstanceDetails in the API reference, of
+		// instances that were attached.
+		return []Reason{{CodeUnknown, "what it was launched from is unknown, as of an attached instance; " +
+			target.intro() + target.Text}}
+	case i.Template == nil && (s.Mixed != nil || s.Template != nil):
+		return []Reason{{CodeSource, fmt.Sprintf("launched from launch configuration %s, %s%s",
+			i.Configuration, target.intro(), target.Text)}}
+	case s.Mixed != nil || s.Template != nil:
+		return t.templateReasons(i, target)
 	case i.Template != nil:
 		return []Reason{{CodeSource, fmt.Sprintf("launched from launch template %s, %s%s",
-			i.Template.at(i.Template.Version), target.says(), target.Text)}}
-	case i.Configuration != target.Source.Configuration:
+			i.Template.describe(i.Template.Version), target.intro(), target.Text)}}
+	case i.Configuration != s.Configuration:
 		return []Reason{{CodeConfiguration, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.says(), target.Source.Configuration)}}
+			i.Configuration, target.intro(), s.Configuration)}}
 	default:
 		return nil
 	}
 }
 
-// nearest is how the instance differs from what is most like it of all that the group may launch.
-func (t Templates) nearest(i Instance, target Target) []Reason {
-	goals := t.goals(i, target)
-	if len(goals) == 0 {
-		return []Reason{{CodeType, fmt.Sprintf("it is a %s, the group's overrides have %s",
-			i.Type, listed(target.Source.Mixed.types()))}}
-	}
-	var best []Reason
-	for n, g := range goals {
-		differs := t.differences(i, g)
-		if len(differs) == 0 {
+// templateReasons is how the instance differs from the first candidate; nothing if it equals any of them.
+func (t Templates) templateReasons(i Instance, target Target) []Reason {
+	var first []Reason
+	for n, c := range t.candidates(i, target) {
+		reasons := t.differences(i, c)
+		if len(reasons) == 0 {
 			return nil
 		}
 		if n == 0 {
-			best = differs
+			first = reasons
 		}
 	}
-	return best
+	if first == nil {
+		return []Reason{{CodeType, fmt.Sprintf("its type is %s, the group's overrides have %s",
+			i.Type, list(target.Source.Mixed.types()))}}
+	}
+	return first
 }
 
-// goals are the ways in which the group may launch an instance of this type.
-func (t Templates) goals(i Instance, target Target) []goal {
+// candidates are the ways in which the group may launch an instance of this type.
+func (t Templates) candidates(i Instance, target Target) []candidate {
 	s, w := target.Source, target.AsWritten
 	if s.Mixed == nil {
-		return []goal{{*s.Template, w.Template.Version, t.image(*s.Template), target.says()}}
+		return []candidate{{*s.Template, w.Template.Version, t.image(*s.Template), target.intro()}}
 	}
-	base := goal{s.Mixed.Template, w.Mixed.Template.Version, t.image(s.Mixed.Template), target.says()}
+	base := candidate{s.Mixed.Template, w.Mixed.Template.Version, t.image(s.Mixed.Template), target.intro()}
 	if len(s.Mixed.Overrides) == 0 {
-		return []goal{base}
+		return []candidate{base}
 	}
-	var goals []goal
+	var all []candidate
 	for n, o := range s.Mixed.Overrides {
 		if !o.Requirements && o.Type != i.Type {
 			continue
 		}
-		g := base
+		c := base
 		if o.Template != nil {
-			g = goal{*o.Template, w.Mixed.Overrides[n].Template.Version, t.image(*o.Template), o.says()}
+			c = candidate{*o.Template, w.Mixed.Overrides[n].Template.Version, t.image(*o.Template), o.intro()}
 		}
 		if o.ImageID != "" {
-			g.image, g.says = o.ImageID, o.says()
+			c.image, c.intro = o.ImageID, o.intro()
 		}
-		goals = append(goals, g)
+		all = append(all, c)
 	}
-	return goals
+	return all
 }
 
-// differences are how the instance differs from the goal. A version says nothing without its template, and an
-// AMI nothing new where the version differs.
-func (t Templates) differences(i Instance, g goal) []Reason {
+// differences are how the instance differs from the candidate. Versions are compared only of the same template, and
+// AMIs only of the same version: another version explains another AMI.
+func (t Templates) differences(i Instance, c candidate) []Reason {
 	from, _ := t.resolve(*i.Template)
-	same, known := from.identical(g.template)
+	same, known := from.identical(c.template)
 	switch {
 	case !known:
 		return nil
 	case !same:
-		return []Reason{{CodeTemplate, fmt.Sprintf("launched from launch template %s, %s%s",
-			from.at(i.Template.Version), g.says, "launch template "+g.template.at(g.word))}}
-	case numbered(from) && numbered(g.template) && from.Version != g.template.Version:
+		return []Reason{{CodeTemplate, fmt.Sprintf("launched from launch template %s, %slaunch template %s",
+			from.describe(i.Template.Version), c.intro, c.template.describe(c.written))}}
+	case numbered(from) && numbered(c.template) && from.Version != c.template.Version:
 		return []Reason{{CodeVersion, fmt.Sprintf("launched from %s, %s%s",
-			from.at(from.Version), g.says, g.template.version(g.word))}}
-	case imageID(i.ImageID) && imageID(g.image) && i.ImageID != g.image:
-		return []Reason{{CodeImage, fmt.Sprintf("it has %s, %s%s", i.ImageID, g.says, g.image)}}
+			from.describe(from.Version), c.intro, c.template.describeVersion(c.written))}}
+	case isImageID(i.ImageID) && isImageID(c.image) && i.ImageID != c.image:
+		return []Reason{{CodeImage, fmt.Sprintf("its AMI is %s, %s%s", i.ImageID, c.intro, c.image)}}
 	default:
 		return nil
 	}
 }
 
-// imageID tells whether an AMI is known by its id, not by the name of a parameter.
-func imageID(image string) bool { return image != "" && !strings.HasPrefix(image, "resolve:") }
+// isImageID reports whether an AMI is given by its id, and not by the name of a parameter.
+func isImageID(image string) bool { return image != "" && !strings.HasPrefix(image, "resolve:") }
 
-// says is how a sentence about the target begins.
-func (t Target) says() string {
+// intro is how a text about the target begins.
+func (t Target) intro() string {
 	if t.FromGroup {
 		return "the group is at "
 	}
-	return "asked for is "
+	return "requested is "
 }
 
-func (o Override) says() string {
+func (o Override) intro() string {
 	if o.Requirements {
 		return "the group's override is at "
 	}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Level is how grave a Finding is.
+// Level is how serious a Finding is.
 type Level string
 
-// The levels, the gravest first.
+// The levels, the most serious first.
 const (
-	Refuse Level = "refuse" // Going on would harm, or cannot work.
+	Refuse Level = "refuse" // The rollout would do harm, or cannot work.
 	Warn   Level = "warn"
 	OK     Level = "ok"
 )
@@ -20,7 +20,7 @@ const (
 type Finding struct {
 	Check string `json:"check"` // The check's name, stable: suspended, no-terminating-hook, …
 	Level Level  `json:"level"`
-	Text  string `json:"text"` // What is so, what it means, and what to do.
+	Text  string `json:"text"` // What was found, what it means, and what to do.
 }
 
 // Mode is how instances are replaced.
@@ -28,39 +28,38 @@ type Mode string
 
 // The modes.
 const (
-	ModeRefresh   Mode = "refresh"   // By an Instance Refresh.
+	ModeRefresh   Mode = "refresh"   // By an instance refresh.
 	ModeUnhealthy Mode = "unhealthy" // By marking them unhealthy in batches.
 )
 
-// Facts are what the preflight decides on, besides the group itself.
+// Facts are what the preflight checks, besides the group itself.
 type Facts struct {
 	Mode         Mode
-	Preferences  Preferences // Of the refresh that is to be started.
-	Pin          bool        // The refresh is given the version by its number.
-	Rollback     bool        // A rollback is asked for: if the refresh fails, or the trigger is interrupted.
+	Preferences  Preferences // Of the refresh to be started.
+	Pin          bool        // The refresh gets the version as a number.
+	Rollback     bool        // A rollback is requested: if the refresh fails, or the trigger is interrupted.
 	Batch        int         // Of ModeUnhealthy: how many at a time.
 	Surge        int         // Of ModeUnhealthy: by how much the desired capacity is raised; 0 is not at all.
 	Outdated     int
 	Target       Target
 	Hooks        []Hook
-	Active       *Refresh // The refresh that is under way, or nil.
+	Active       *Refresh // The active refresh, or nil.
 	AllowManaged bool
 	Self         string        // The instance that the trigger itself runs on, or empty.
-	Cluster      *ClusterFacts // nil if the cluster was not asked.
+	Cluster      *ClusterFacts // nil without Kubernetes.
 	LongestGrace time.Duration // The longest termination grace of the pods on the group's nodes; 0 if unknown.
 
 	Verdicts map[string]Verdict // Of the group's instances, by id. Without it all of them count as outdated.
 }
 
-// ClusterFacts are what Kubernetes says.
+// ClusterFacts are what Kubernetes knows of the group.
 type ClusterFacts struct {
 	Blocking []string // Disruption budgets of pods on the group's nodes that allow nothing: namespace/name.
-	Missing  []string // Serving instances without a Node, or whose Node is not Ready.
+	Missing  []string // Instances in service without a Node, or whose Node is not Ready.
 }
 
-// Preflight checks whether the group's instances can be replaced without harm. It returns a finding for each
-// check, the gravest first; none for a check that has nothing to say of the mode, or that needs a cluster
-// that was not asked.
+// Preflight checks whether the group's instances can be replaced without harm. It returns a finding for each check,
+// the most serious first. A check that does not apply to the mode, or that needs Kubernetes without it, returns none.
 func Preflight(g Group, f Facts) []Finding {
 	var findings []Finding
 	for _, c := range checks() {
@@ -74,7 +73,7 @@ func Preflight(g Group, f Facts) []Finding {
 	return findings
 }
 
-// Refused are those of the findings that forbid to go on, save for the checks that are allowed by name.
+// Refused are the findings that stop the rollout: those that refuse, except for checks that are allowed by name.
 func Refused(findings []Finding, allowed []string) []Finding {
 	var refused []Finding
 	for _, f := range findings {
@@ -87,13 +86,13 @@ func Refused(findings []Finding, allowed []string) []Finding {
 
 func (l Level) rank() int { return slices.Index([]Level{Refuse, Warn, OK}, l) }
 
-// Checks that others tell apart: of a refresh that is under way, and of what holds pods on their nodes.
+// Names of checks that other packages need.
 const (
 	CheckActive  = "active-refresh"
 	CheckBudgets = "disruption-budgets"
 )
 
-// Checks are the names of all checks, in the order in which they are told.
+// Checks are the names of all checks, in their order.
 func Checks() []string {
 	var names []string
 	for _, c := range checks() {
@@ -102,39 +101,39 @@ func Checks() []string {
 	return names
 }
 
-// check is one check of the preflight. It finds no level where it does not apply.
+// check is one check of the preflight. Its level is empty where it does not apply.
 type check struct {
 	name string
 	find func(Group, Facts) (Level, string)
 }
 
-// checks are all checks, in the order in which they are told.
+// checks are all checks, in their order.
 func checks() []check {
 	return []check{
-		{"operator", operated},
-		{"managed-nodegroup", managed},
-		{"target", aimed},
-		{"suspended", suspended},
-		{CheckActive, active},
-		{"no-terminating-hook", hooked},
-		{"hook-timeout", holdsLong},
-		{"maintenance-policy", launchesFirst},
-		{"max-size", roomy},
-		{"capacity", capacity},
-		{"weighted", weighs},
-		{"surge-left", surgeLeft},
-		{"warmup", warms},
-		{"pin", pins},
-		{"ami-parameter", resolves},
-		{"rollback", rollsBack},
-		{"skip-matching", skips},
-		{"protected", guarded},
-		{"standby", standsBy},
-		{"kept", keeps},
-		{"warm-pool", pooled},
-		{CheckBudgets, budgeted},
-		{"nodes", joined},
-		{"self", selfish},
-		{"outdated", outdated},
+		{"operator", checkManagedBy},
+		{"managed-nodegroup", checkNodegroup},
+		{"target", checkTarget},
+		{"suspended", checkSuspended},
+		{CheckActive, checkActiveRefresh},
+		{"no-terminating-hook", checkTerminatingHook},
+		{"hook-timeout", checkHookTimeout},
+		{"maintenance-policy", checkMaintenancePolicy},
+		{"max-size", checkMaxSize},
+		{"capacity", checkCapacity},
+		{"weighted", checkWeights},
+		{"surge-left", checkSurge},
+		{"warmup", checkWarmup},
+		{"pin", checkPin},
+		{"ami-parameter", checkImageParameter},
+		{"rollback", checkRollback},
+		{"skip-matching", checkSkipMatching},
+		{"protected", checkProtected},
+		{"standby", checkStandby},
+		{"kept", checkKept},
+		{"warm-pool", checkWarmPool},
+		{CheckBudgets, checkBudgets},
+		{"nodes", checkNodes},
+		{"self", checkSelf},
+		{"outdated", checkOutdated},
 	}
 }

@@ -14,13 +14,13 @@ func drainHook(h Hook) Hook {
 	return h
 }
 
-// subject is what the preflight looks at.
+// subject is what the preflight checks.
 type subject struct {
 	Group
 	Facts
 }
 
-// fine is a group of three, two of them outdated, to which no check has an objection.
+// fine is a group of three, two of them outdated, for which every check returns OK.
 func fine(mode Mode) subject {
 	g := group(3, instance(launchedFrom(node("6"))), instance(launchedFrom(node("6"))), instance())
 	g.Source, g.Warmup, g.Max = Source{Template: node("6")}, time.Minute, 10
@@ -42,7 +42,7 @@ func (s *subject) judge(c Criteria) {
 	}
 }
 
-// floating has the group say $Latest, and nothing else be asked for.
+// floating sets the group's version to $Latest, and requests no other.
 func floating(s *subject) {
 	s.Source = Source{Template: node("$Latest")}
 	s.Target = known().Resolve(s.Group, "")
@@ -55,7 +55,7 @@ func launchConfiguration(s *subject) {
 	s.Target = known().Resolve(s.Group, "")
 }
 
-// noPolicy has the group terminate first.
+// noPolicy makes the group terminate first.
 func noPolicy(s *subject) { s.Maintenance = Maintenance{} }
 
 func percentages(low, high *int) func(*subject) {
@@ -70,7 +70,7 @@ func all(changes ...func(*subject)) func(*subject) {
 	}
 }
 
-const none Level = "" // The check has nothing to say.
+const none Level = "" // The check returns no finding.
 
 func TestPreflight(t *testing.T) {
 	t.Parallel()
@@ -83,33 +83,33 @@ func TestPreflight(t *testing.T) {
 		text        string // A part of it.
 	}{
 		{"operator", "another service manages the group", r, func(s *subject) { s.Operator = "x.amazonaws.com" }, Refuse, "x.amazonaws.com manages the group"},
-		{"operator", "nobody else does", r, nil, OK, ""},
+		{"operator", "no other service does", r, nil, OK, ""},
 
 		{"managed-nodegroup", "of EKS", r, func(s *subject) { s.Tags = map[string]string{tagNodegroup: "ng"} }, Refuse, "EKS managed node group ng"},
 		{"managed-nodegroup", "of EKS, and allowed", u, func(s *subject) { s.Tags, s.AllowManaged = map[string]string{tagNodegroup: "ng"}, true }, Warn, "ng"},
 		{"managed-nodegroup", "of none", r, nil, OK, ""},
 
-		{"target", "it cannot be launched from", r, func(s *subject) { s.Target.Problem = "launch template x does not exist" }, Refuse, "launch template x does not exist: "},
-		{"target", "it can", r, nil, OK, "launch template node (lt-1) version 7"},
+		{"target", "it does not exist", r, func(s *subject) { s.Target.Problem = "launch template x does not exist" }, Refuse, "launch template x does not exist: "},
+		{"target", "it exists", r, nil, OK, "launch template node (lt-1) version 7"},
 
 		{"suspended", "Launch", r, func(s *subject) { s.Suspended = []string{"Launch"} }, Refuse, "suspended: Launch;"},
 		{"suspended", "Terminate", u, func(s *subject) { s.Suspended = []string{"AZRebalance", "Terminate"} }, Refuse, "suspended: Terminate;"},
-		{"suspended", "InstanceRefresh, for a refresh", r, func(s *subject) { s.Suspended = []string{"InstanceRefresh", "Launch"} }, Refuse, "suspended: Launch, InstanceRefresh;"},
-		{"suspended", "InstanceRefresh, without a refresh", u, func(s *subject) { s.Suspended = []string{"InstanceRefresh"} }, OK, ""},
-		{"suspended", "ReplaceUnhealthy, for what is unhealthy", u, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, Refuse, "ReplaceUnhealthy"},
-		{"suspended", "ReplaceUnhealthy, for a refresh", r, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, OK, ""},
+		{"suspended", "InstanceRefresh, in mode refresh", r, func(s *subject) { s.Suspended = []string{"InstanceRefresh", "Launch"} }, Refuse, "suspended: Launch, InstanceRefresh;"},
+		{"suspended", "InstanceRefresh, in mode unhealthy", u, func(s *subject) { s.Suspended = []string{"InstanceRefresh"} }, OK, ""},
+		{"suspended", "ReplaceUnhealthy, in mode unhealthy", u, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, Refuse, "ReplaceUnhealthy"},
+		{"suspended", "ReplaceUnhealthy, in mode refresh", r, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, OK, ""},
 		{"suspended", "HealthCheck", r, func(s *subject) { s.Suspended = []string{"HealthCheck"} }, Warn, "HealthCheck"},
 		{"suspended", "AZRebalance is not needed", r, func(s *subject) { s.Suspended = []string{"AZRebalance", "AlarmNotification"} }, OK, ""},
 
 		{"active-refresh", "none", r, nil, OK, ""},
 		{"active-refresh", "to the same target", r, func(s *subject) {
 			s.Active = &Refresh{ID: "r-1", Status: StatusInProgress, Desired: &Source{Template: node("7")}}
-		}, OK, "r-1 is InProgress, and goes to the same target"},
+		}, OK, "r-1 is InProgress, and has the same target"},
 		{"active-refresh", "to another target", r, func(s *subject) { s.Active = &Refresh{ID: "r-1", Status: StatusInProgress} }, Warn, "--on-conflict"},
 		{"active-refresh", "being rolled back", r, func(s *subject) {
 			s.Active = &Refresh{ID: "r-1", Status: StatusRollbackInProgress, Desired: &Source{Template: node("7")}}
 		}, Warn, "r-1 is RollbackInProgress"},
-		{"active-refresh", "beside what is marked, whatever its target", u, func(s *subject) {
+		{"active-refresh", "in mode unhealthy, whatever its target", u, func(s *subject) {
 			s.Active = &Refresh{ID: "r-1", Status: StatusInProgress, Desired: &Source{Template: node("7")}}
 		}, Refuse, "r-1"},
 
@@ -122,9 +122,9 @@ func TestPreflight(t *testing.T) {
 		{"hook-timeout", "a heartbeat of 30 s makes 50 min", r, func(s *subject) { s.Hooks[0].GlobalTimeout = 50 * time.Minute }, Warn, "raise its heartbeat timeout above 36s"},
 		{"hook-timeout", "an hour", r, func(s *subject) { s.Hooks[0].GlobalTimeout = time.Hour }, OK, ""},
 		{"hook-timeout", "shorter than a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 3*time.Hour }, Refuse, "raise its heartbeat timeout above 1m48s"},
-		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of 2h0m0s"},
+		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of a pod, 2h0m0s"},
 		{"hook-timeout", "longer than a pod's grace", r, func(s *subject) { s.LongestGrace = 3 * time.Hour }, OK, ""},
-		{"hook-timeout", "a grace that no hook can wait for", r, func(s *subject) { s.LongestGrace = 72 * time.Hour }, Refuse, "shorten that"},
+		{"hook-timeout", "a grace that no hook can wait for", r, func(s *subject) { s.LongestGrace = 72 * time.Hour }, Refuse, "shorten it"},
 		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, drainHook(Hook{GlobalTimeout: time.Minute})) }, OK, ""},
 
 		{"maintenance-policy", "not for a refresh", r, noPolicy, none, ""},
@@ -135,87 +135,87 @@ func TestPreflight(t *testing.T) {
 		{"maintenance-policy", "it terminates first", u, func(s *subject) { s.Maintenance.MinHealthy = new(90) }, Refuse, ""},
 		{"maintenance-policy", "it leaves no room", u, func(s *subject) { s.Maintenance.MaxHealthy = new(100) }, Refuse, ""},
 
-		{"max-size", "there is room", r, nil, OK, ""},
+		{"max-size", "the desired capacity is smaller", r, nil, OK, ""},
 		{"max-size", "the desired capacity is the maximum", r, func(s *subject) { s.Max = 3 }, Warn, "not documented"},
-		{"max-size", "the desired capacity is the maximum, and the old ones go first", r, all(percentages(new(66), new(100)), func(s *subject) { s.Max = 3 }), OK, ""},
+		{"max-size", "the desired capacity is the maximum, and the old ones are terminated first", r, all(percentages(new(66), new(100)), func(s *subject) { s.Max = 3 }), OK, ""},
 		{"max-size", "the desired capacity is the maximum, and 100% alone launches first", r, all(noPolicy, percentages(new(100), nil), func(s *subject) { s.Max = 3 }), Warn, ""},
 		{"max-size", "the desired capacity is the maximum, and an explicit 100% that cannot be kept launches first", r, all(percentages(new(90), new(100)), func(s *subject) { s.Max = 3 }), Warn, ""},
 		{"max-size", "the desired capacity is the maximum, and the group's policy launches first", r, all(percentages(nil, nil), func(s *subject) { s.Max = 3 }), Warn, ""},
-		{"max-size", "the desired capacity is the maximum, for what is unhealthy", u, func(s *subject) { s.Max = 3 }, Warn, ""},
-		{"max-size", "no room for the surge", u, func(s *subject) { s.Max, s.Surge = 4, 2 }, Refuse, "no room for a surge of 2"},
-		{"max-size", "room for the surge", u, func(s *subject) { s.Max, s.Surge = 5, 2 }, OK, ""},
+		{"max-size", "the desired capacity is the maximum, in mode unhealthy", u, func(s *subject) { s.Max = 3 }, Warn, ""},
+		{"max-size", "smaller than the surge needs", u, func(s *subject) { s.Max, s.Surge = 4, 2 }, Refuse, "a surge of 2 exceeds the maximum, 4"},
+		{"max-size", "as large as the surge needs", u, func(s *subject) { s.Max, s.Surge = 5, 2 }, OK, ""},
 		{"max-size", "raised already", u, func(s *subject) { s.Max, s.Surge, s.Desired = 5, 2, 5; s.Group = surged(s.Group, "3-5") }, OK, ""},
 
 		{"capacity", "it does not fall", r, nil, OK, "does not fall"},
-		{"capacity", "it may fall by what is asked for", r, percentages(new(66), new(100)), OK, "may fall to 2 of 3"},
-		{"capacity", "all may go", r, percentages(new(0), new(100)), Warn, "all instances may go at the same time: the least percentage is 0"},
-		{"capacity", "the only one goes first by default", r, all(noPolicy, percentages(nil, nil), func(s *subject) { s.Desired = 1 }), Warn, "one goes first"},
-		{"capacity", "the only one stays if the most leaves room", r, all(percentages(new(90), new(200)), func(s *subject) { s.Desired = 1 }), OK, "does not fall"},
-		{"capacity", "of nothing", r, func(s *subject) { s.Desired = 0 }, OK, ""},
+		{"capacity", "it may fall as the preferences allow", r, percentages(new(66), new(100)), OK, "may fall to 2 of 3"},
+		{"capacity", "it may fall to 0", r, percentages(new(0), new(100)), Warn, "all instances may be out of service at the same time: the minimum healthy percentage is 0"},
+		{"capacity", "the only instance is terminated first by default", r, all(noPolicy, percentages(nil, nil), func(s *subject) { s.Desired = 1 }), Warn, "terminates one first"},
+		{"capacity", "the only instance is replaced first if the maximum allows it", r, all(percentages(new(90), new(200)), func(s *subject) { s.Desired = 1 }), OK, "does not fall"},
+		{"capacity", "an empty group", r, func(s *subject) { s.Desired = 0 }, OK, ""},
 		{"capacity", "a policy that launches first keeps it", u, func(s *subject) { s.Batch = 3 }, OK, ""},
 		{"capacity", "a batch larger than the surge", u, all(noPolicy, func(s *subject) { s.Batch, s.Surge = 2, 1 }), Warn, "may fall to 2 of 3: a batch is 2, the surge 1"},
 		{"capacity", "a batch as large as the surge", u, all(noPolicy, func(s *subject) { s.Batch, s.Surge = 2, 2 }), OK, ""},
-		{"capacity", "a batch as large as the group", u, all(noPolicy, func(s *subject) { s.Batch = 3 }), Warn, "all instances may go"},
+		{"capacity", "a batch as large as the group", u, all(noPolicy, func(s *subject) { s.Batch = 3 }), Warn, "all instances may be out of service"},
 
-		{"weighted", "instances are counted", u, nil, none, ""},
-		{"weighted", "a refresh does the counting", r, func(s *subject) { s.Weighted = true }, OK, "capacity units"},
-		{"weighted", "a batch of units is none of instances", u, func(s *subject) { s.Weighted = true }, Refuse, "--mode refresh"},
+		{"weighted", "a group that counts instances", u, nil, none, ""},
+		{"weighted", "in mode refresh", r, func(s *subject) { s.Weighted = true }, OK, "capacity units"},
+		{"weighted", "in mode unhealthy", u, func(s *subject) { s.Weighted = true }, Refuse, "--mode refresh"},
 
 		{"surge-left", "none", u, nil, none, ""},
-		{"surge-left", "an earlier run is gone on with", u, func(s *subject) { s.Group = surged(s.Group, "3-5") }, OK, "from 3 to 5"},
-		{"surge-left", "a refresh does not take it back", r, func(s *subject) { s.Group = surged(s.Group, "3-5") }, Warn, surgeTag},
+		{"surge-left", "an earlier run is continued", u, func(s *subject) { s.Group = surged(s.Group, "3-5") }, OK, "from 3 to 5"},
+		{"surge-left", "in mode refresh it stays", r, func(s *subject) { s.Group = surged(s.Group, "3-5") }, Warn, SurgeTag},
 
 		{"warmup", "a launch hook", r, func(s *subject) { s.Warmup = 0 }, OK, "launch hook"},
 		{"warmup", "the group's", r, func(s *subject) { s.Hooks = s.Hooks[:1] }, OK, "1m0s"},
 		{"warmup", "neither", u, func(s *subject) { s.Hooks, s.Warmup = s.Hooks[:1], 0 }, Warn, "before its node is ready"},
 		{"warmup", "the refresh's own", r, func(s *subject) { s.Hooks, s.Warmup, s.Preferences.Warmup = s.Hooks[:1], 0, new(time.Hour) }, OK, "1h0m0s"},
-		{"warmup", "the refresh takes the group's away", r, func(s *subject) { s.Hooks, s.Preferences.Warmup = s.Hooks[:1], new(time.Duration) }, Warn, ""},
+		{"warmup", "the refresh sets it to 0", r, func(s *subject) { s.Hooks, s.Preferences.Warmup = s.Hooks[:1], new(time.Duration) }, Warn, ""},
 
-		{"pin", "the version that is asked for", r, nil, OK, "writes the version asked for"},
+		{"pin", "the requested version", r, nil, OK, "writes the requested version"},
 		{"pin", "$Latest becomes a number", r, floating, Warn, "$Latest"},
 		{"pin", "$Latest stays", r, all(floating, func(s *subject) { s.Pin = false }), OK, "$Latest"},
-		{"pin", "the group says a number", r, func(s *subject) { s.Target = known().Resolve(s.Group, "") }, OK, "by number"},
-		{"pin", "the group as it is", r, func(s *subject) { s.Pin, s.Target = false, known().Resolve(s.Group, "") }, OK, "as it is"},
-		{"pin", "another version, of which the refresh is told nothing", r, func(s *subject) { s.Pin = false }, Refuse, "--pin"},
-		{"pin", "an override says $Default", r, func(s *subject) {
+		{"pin", "the group has a number", r, func(s *subject) { s.Target = known().Resolve(s.Group, "") }, OK, "is a number"},
+		{"pin", "the group as it is", r, func(s *subject) { s.Pin, s.Target = false, known().Resolve(s.Group, "") }, OK, "the group's own version"},
+		{"pin", "another version, without pin", r, func(s *subject) { s.Pin = false }, Refuse, "--pin"},
+		{"pin", "an override has $Default", r, func(s *subject) {
 			s.Source = mixed("6", Override{Type: "m5.large", Template: node("")})
 			s.Target = known().Resolve(s.Group, "")
 		}, Warn, ""},
 		{"pin", "a launch configuration has no version", r, launchConfiguration, none, ""},
-		{"pin", "not for what is unhealthy", u, floating, none, ""},
+		{"pin", "not in mode unhealthy", u, floating, none, ""},
 
 		{"ami-parameter", "the AMI is known", r, nil, none, ""},
 		{"ami-parameter", "with a desired configuration", r, func(s *subject) { s.Target.ImageIsParameter, s.Preferences.SkipMatching = true, false }, Warn, "--all --pin=false"},
 		{"ami-parameter", "with skip matching", r, func(s *subject) { s.Target.ImageIsParameter, s.Pin = true, false }, Warn, "--mode unhealthy"},
 		{"ami-parameter", "with neither", r, func(s *subject) { s.Target.ImageIsParameter, s.Pin, s.Preferences.SkipMatching = true, false, false }, none, ""},
-		{"ami-parameter", "not for what is unhealthy", u, func(s *subject) { s.Target.ImageIsParameter = true }, none, ""},
+		{"ami-parameter", "not in mode unhealthy", u, func(s *subject) { s.Target.ImageIsParameter = true }, none, ""},
 
-		{"rollback", "none asked for", r, floating, OK, "no rollback"},
-		{"rollback", "it can be", r, rollback, OK, "can be rolled back"},
-		{"rollback", "the group says $Latest", r, all(floating, rollback), Refuse, "$Latest or $Default"},
-		{"rollback", "a policy says $Default", r, all(rollback, func(s *subject) { s.Source = mixed("", Override{Type: "m5.large"}) }), Refuse, "$Latest or $Default"},
+		{"rollback", "none requested", r, floating, OK, "no rollback"},
+		{"rollback", "it is possible", r, rollback, OK, "can be rolled back"},
+		{"rollback", "the group has $Latest", r, all(floating, rollback), Refuse, "$Latest or $Default"},
+		{"rollback", "a policy has $Default", r, all(rollback, func(s *subject) { s.Source = mixed("", Override{Type: "m5.large"}) }), Refuse, "$Latest or $Default"},
 		{"rollback", "a launch configuration", r, all(launchConfiguration, rollback), Refuse, "launch configuration"},
-		{"rollback", "nothing is pinned", r, all(rollback, func(s *subject) { s.Pin = false }), Refuse, "--pin"},
+		{"rollback", "without pin", r, all(rollback, func(s *subject) { s.Pin = false }), Refuse, "--pin"},
 		{"rollback", "the AMI is a parameter", r, all(rollback, func(s *subject) { s.Target.ImageIsParameter = true }), Refuse, "parameter"},
-		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.FromGroup = true }), Warn, "nothing older"},
-		{"rollback", "not for what is unhealthy", u, all(floating, rollback), none, ""},
+		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.FromGroup = true }), Warn, "no older version"},
+		{"rollback", "not in mode unhealthy", u, all(floating, rollback), none, ""},
 
-		{"skip-matching", "what matches is left", r, nil, OK, ""},
+		{"skip-matching", "matching instances are kept", r, nil, OK, ""},
 		{"skip-matching", "with a launch configuration", r, all(launchConfiguration, func(s *subject) { s.Preferences.SkipMatching = true }), Refuse, "--skip-matching=false"},
-		{"skip-matching", "outdated by what AWS does not compare", r, func(s *subject) {
+		{"skip-matching", "outdated by a difference that AWS does not compare", r, func(s *subject) {
 			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeImage}}}
-		}, Warn, "AWS does not see that 1 instance is outdated, since template and type match: i-3;"},
-		{"skip-matching", "all are outdated by that: nothing would be replaced", r, func(s *subject) {
+		}, Warn, "AWS would not replace 1 outdated instance, since template and type match: i-3;"},
+		{"skip-matching", "all are outdated by that: AWS would replace none", r, func(s *subject) {
 			s.Verdicts = map[string]Verdict{"i-3": {Outdated: true, Reasons: []Reason{{Code: CodeImage}}}}
 			s.Outdated = 1
 		}, Refuse, "AWS would replace nothing"},
-		{"skip-matching", "all are outdated by that, but for one that is kept: nothing would be replaced", r, func(s *subject) {
+		{"skip-matching", "all are outdated by that, except one that is kept", r, func(s *subject) {
 			image := []Reason{{Code: CodeImage}}
 			s.Verdicts = map[string]Verdict{
 				"i-2": {Outdated: true, Reasons: image, Kept: []Reason{{Code: CodeProtected}}}, "i-3": {Outdated: true, Reasons: image},
 			}
 			s.Outdated = 1
-		}, Refuse, "AWS would replace nothing: all that is outdated matches by template and type, which is what it compares: i-3;"},
+		}, Refuse, "by which all outdated instances match: i-3;"},
 		{"skip-matching", "unhealthy ones are replaced anyway", r, func(s *subject) {
 			s.Verdicts["i-3"] = Verdict{Outdated: true, Reasons: []Reason{{Code: CodeUnhealthy}}}
 		}, OK, ""},
@@ -224,51 +224,51 @@ func TestPreflight(t *testing.T) {
 			s.Preferences.SkipMatching = false
 			s.judge(Criteria{All: true})
 		}, OK, "all instances"},
-		{"skip-matching", "off, and one of the outdated ones is going already", r, func(s *subject) {
+		{"skip-matching", "off, and one of the outdated ones is terminating already", r, func(s *subject) {
 			s.Preferences.SkipMatching, s.Instances[0].State, s.Outdated = false, "Terminating:Wait", 2
 			s.judge(Criteria{All: true})
 		}, OK, "all instances"},
-		{"skip-matching", "not for what is unhealthy", u, nil, none, ""},
+		{"skip-matching", "not in mode unhealthy", u, nil, none, ""},
 
 		{"protected", "none", r, nil, OK, ""},
 		{"protected", "waited for by default", r, func(s *subject) { s.Instances[0].Protected = true }, Warn, "1 instance is protected from scale in: i-1; the refresh waits"},
-		{"protected", "ignored", r, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Ignore" }, Warn, "stays as it is"},
+		{"protected", "ignored", r, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Ignore" }, Warn, "these are not replaced"},
 		{"protected", "replaced", r, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Refresh" }, OK, "replaced too"},
-		{"protected", "a current one concerns nobody", r, func(s *subject) { s.Instances[2].Protected = true }, OK, ""},
+		{"protected", "a current one does not count", r, func(s *subject) { s.Instances[2].Protected = true }, OK, ""},
 		{"protected", "a current one, if all are replaced", r, func(s *subject) { s.Instances[2].Protected, s.Preferences.SkipMatching = true, false }, Warn, "i-3"},
-		{"protected", "it stays, for what is unhealthy", u, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Refresh" }, Warn, "stays as it is"},
-		{"protected", "one that goes already", r, func(s *subject) { s.Instances[0].Protected, s.Instances[0].State = true, "Terminating:Wait" }, OK, ""},
+		{"protected", "not replaced in mode unhealthy", u, func(s *subject) { s.Instances[0].Protected, s.Preferences.Protected = true, "Refresh" }, Warn, "these are not replaced"},
+		{"protected", "one that is terminating already", r, func(s *subject) { s.Instances[0].Protected, s.Instances[0].State = true, "Terminating:Wait" }, OK, ""},
 
 		{"standby", "none", r, nil, OK, ""},
 		{"standby", "waited for", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Wait" }, Warn, "i-1; the refresh waits"},
-		{"standby", "ignored", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Ignore" }, Warn, "stays as it is"},
+		{"standby", "ignored", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Ignore" }, Warn, "these are not replaced"},
 		{"standby", "terminated", r, func(s *subject) { s.Instances[0].State, s.Preferences.Standby = "Standby", "Terminate" }, OK, ""},
-		{"standby", "it stays, for what is unhealthy", u, func(s *subject) { s.Instances[0].State = "Standby" }, Warn, "stays as it is"},
+		{"standby", "not replaced in mode unhealthy", u, func(s *subject) { s.Instances[0].State = "Standby" }, Warn, "these are not replaced"},
 
 		{"kept", "none", u, nil, OK, ""},
 		{"kept", "excluded", u, func(s *subject) {
 			s.judge(Criteria{Version: "7", Exclude: map[string]string{"i-1": "its node has the label keep", "i-3": "it, too"}})
-		}, Warn, "let alone: i-1 (its node has the label keep)"},
-		{"kept", "an instance refresh excludes nothing", r, func(s *subject) {
+		}, Warn, "not replaced: i-1 (its node has the label keep)"},
+		{"kept", "excluded, in mode refresh", r, func(s *subject) {
 			s.judge(Criteria{Version: "7", Exclude: map[string]string{"i-1": "its node has the label keep"}})
-		}, Refuse, "cannot leave out what is excluded: i-1"},
+		}, Refuse, "cannot exclude instances: i-1"},
 		{"kept", "retained", r, func(s *subject) { s.Instances[1].State = stateRetained; s.judge(Criteria{Version: "7"}) }, Warn, "i-2 (its termination was abandoned"},
 		{"kept", "protected ones have their own check", u, func(s *subject) { s.Instances[0].Protected = true; s.judge(Criteria{Version: "7"}) }, OK, ""},
 
 		{"warm-pool", "none", u, nil, none, ""},
-		{"warm-pool", "a refresh replaces it too", r, func(s *subject) { s.WarmPool = true }, OK, ""},
-		{"warm-pool", "it is not marked unhealthy", u, func(s *subject) { s.WarmPool = true }, Warn, "warm pool"},
+		{"warm-pool", "replaced in mode refresh", r, func(s *subject) { s.WarmPool = true }, OK, ""},
+		{"warm-pool", "not replaced in mode unhealthy", u, func(s *subject) { s.WarmPool = true }, Warn, "warm pool"},
 
-		{"disruption-budgets", "they allow something", r, nil, OK, ""},
-		{"disruption-budgets", "one allows nothing", u, func(s *subject) { s.Cluster.Blocking = []string{"a/b: 1 of 1 needed"} }, Warn, "1 disruption budget allows nothing now"},
-		{"disruption-budgets", "two allow nothing", r, func(s *subject) { s.Cluster.Blocking = []string{"a/b: x", "c/d: y"} }, Warn, "a/b: x, c/d: y"},
-		{"disruption-budgets", "the cluster was not asked", r, func(s *subject) { s.Cluster = nil }, none, ""},
+		{"disruption-budgets", "all allow disruptions", r, nil, OK, ""},
+		{"disruption-budgets", "one allows none", u, func(s *subject) { s.Cluster.Blocking = []string{"a/b: 1 of 1 needed"} }, Warn, "1 disruption budget allows no disruption now"},
+		{"disruption-budgets", "two allow none", r, func(s *subject) { s.Cluster.Blocking = []string{"a/b: x", "c/d: y"} }, Warn, "a/b: x, c/d: y"},
+		{"disruption-budgets", "without Kubernetes", r, func(s *subject) { s.Cluster = nil }, none, ""},
 
 		{"nodes", "all are ready", r, nil, OK, ""},
-		{"nodes", "one is not", r, func(s *subject) { s.Cluster.Missing = []string{"i-2"} }, Warn, "1 instance has no node that is ready"},
-		{"nodes", "the cluster was not asked", r, func(s *subject) { s.Cluster = nil }, none, ""},
+		{"nodes", "one is not", r, func(s *subject) { s.Cluster.Missing = []string{"i-2"} }, Warn, "1 instance has no ready node"},
+		{"nodes", "without Kubernetes", r, func(s *subject) { s.Cluster = nil }, none, ""},
 
-		{"self", "elsewhere", r, func(s *subject) { s.Self = "i-9" }, OK, ""},
+		{"self", "on another instance", r, func(s *subject) { s.Self = "i-9" }, OK, ""},
 		{"self", "on an old instance", r, func(s *subject) { s.Self = "i-1" }, Warn, "--no-wait"},
 		{"self", "on a current one", r, func(s *subject) { s.Self = "i-3" }, OK, ""},
 		{"self", "on a current one, if all are replaced", r, func(s *subject) { s.Self, s.Preferences.SkipMatching = "i-3", false }, Warn, ""},
@@ -290,6 +290,9 @@ func TestPreflight(t *testing.T) {
 					got = f
 				}
 			}
+			if !slices.Contains(Checks(), tt.check) {
+				t.Errorf("there is no check %s", tt.check)
+			}
 			if got.Level != tt.want || !strings.Contains(got.Text, tt.text) {
 				t.Errorf("got %+v, want %q: %q", got, tt.want, tt.text)
 			}
@@ -297,7 +300,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func TestPreflightHasNoObjectionToWhatIsFine(t *testing.T) {
+func TestPreflightOfAGroupWithoutProblems(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []Mode{ModeRefresh, ModeUnhealthy} {
 		s := fine(mode)
@@ -309,7 +312,7 @@ func TestPreflightHasNoObjectionToWhatIsFine(t *testing.T) {
 	}
 }
 
-func TestPreflightTellsTheGravestFirst(t *testing.T) {
+func TestPreflightSortsByLevel(t *testing.T) {
 	t.Parallel()
 	s := fine(ModeRefresh)
 	s.Max, s.Hooks, s.Suspended, s.Cluster.Missing = 3, nil, []string{processLaunch}, []string{"i-1"}
@@ -337,10 +340,10 @@ func TestRefused(t *testing.T) {
 		allowed []string
 		want    []Finding
 	}{
-		{"what refuses, and nothing else", nil, findings[:2]},
-		{"but for what is allowed", []string{"a"}, findings[1:2]},
+		{"those that refuse", nil, findings[:2]},
+		{"except those that are allowed", []string{"a"}, findings[1:2]},
 		{"all is allowed", []string{"b", "a", "c"}, nil},
-		{"a check that there is not", []string{"e"}, findings[:2]},
+		{"an unknown check is allowed", []string{"e"}, findings[:2]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,9 +1,21 @@
 package refresh
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
-// Preferences are how an Instance Refresh replaces instances. What is nil or an empty list is left to AWS;
-// all else is sent with every refresh, since the API's defaults differ from the console's. Source:
+// Errors of the calls that package autoscaling makes, by errors.Is.
+var (
+	ErrNoGroup      = errors.New("there is no such Auto Scaling group")
+	ErrInProgress   = errors.New("an instance refresh is in progress")
+	ErrNoRefresh    = errors.New("no instance refresh is in progress")
+	ErrIrreversible = errors.New("the instance refresh cannot be rolled back")
+	ErrGone         = errors.New("the instance or lifecycle action is no longer active")
+)
+
+// Preferences are how an instance refresh replaces instances. A nil value or an empty list leaves the choice to AWS;
+// everything else is sent with every refresh, since the API's defaults differ from the console's. Source:
 // RefreshPreferences in the API reference.
 type Preferences struct {
 	MinHealthy, MaxHealthy *int // Percent of the desired capacity.
@@ -18,7 +30,7 @@ type Preferences struct {
 	Standby                string // Terminate, Ignore or Wait.
 }
 
-// Refresh is an Instance Refresh as it was described.
+// Refresh is an instance refresh as it was described.
 type Refresh struct {
 	ID, Group      string
 	Status         string // In the API's words: InProgress, Successful, …
@@ -31,7 +43,7 @@ type Refresh struct {
 	Preferences    Preferences
 }
 
-// Active tells whether the refresh may still replace instances, or undo that.
+// Active reports whether the refresh may still replace instances, or roll that back.
 func (r Refresh) Active() bool {
 	switch r.Status {
 	case StatusPending, StatusInProgress, StatusBaking, StatusCancelling, StatusRollbackInProgress:
@@ -41,7 +53,7 @@ func (r Refresh) Active() bool {
 	}
 }
 
-// Statuses of an Instance Refresh, in the API's words.
+// Statuses of an instance refresh, in the API's words.
 const (
 	StatusPending            = "Pending"
 	StatusInProgress         = "InProgress"
@@ -55,13 +67,13 @@ const (
 	StatusBaking             = "Baking"
 )
 
-// HasTarget tells whether the active refresh does what a refresh to the target would do.
+// HasTarget reports whether the refresh is active and replaces instances as a refresh to the target would.
 func (r Refresh) HasTarget(t Target) bool {
 	return r.Active() && r.Status != StatusCancelling && r.Status != StatusRollbackInProgress && r.StartedFor(t)
 }
 
-// StartedFor tells whether the refresh, be it over or not, was started for the target. One without a desired
-// configuration goes where the group itself is. $Latest is the same as $Latest, and not as the number that it
+// StartedFor reports whether the refresh, active or not, was started for the target. One without a desired
+// configuration has the group itself as its target. $Latest is the same as $Latest, but not as the number that it
 // stands for now.
 func (r Refresh) StartedFor(t Target) bool {
 	switch {

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// Words for versions, in the API's own.
+// Versions of a launch template that AWS resolves, in the API's words.
 const (
-	latestVersion  = "$Latest"
-	defaultVersion = "$Default"
+	LatestVersion  = "$Latest"
+	DefaultVersion = "$Default"
 )
 
-// Templates are launch templates that were asked for: what $Latest and $Default are, and the images of
-// versions.
+// Templates are launch templates that were read: what $Latest and $Default are, and the images of versions.
 type Templates struct {
 	byID   map[string]*LaunchTemplate
 	byName map[string]*LaunchTemplate
@@ -24,24 +25,24 @@ type Templates struct {
 type LaunchTemplate struct {
 	ID, Name        string
 	Latest, Default int
-	Images          map[int]string // The AMI of each version that was asked for; resolved if it is a parameter.
-	Aliases         map[int]bool   // Versions whose AMI is a Systems Manager parameter: it changes on its own.
-	Unreadable      string         // Why the parameters of Aliases cannot be read: EC2's words.
-	Missing         bool           // It, or the version that was asked for, does not exist.
+	Images          map[int]string // The AMI of each version that was read; resolved if it is a parameter.
+	Aliases         map[int]bool   // Versions whose AMI is a Systems Manager parameter, which may change.
+	Unreadable      string         // Why the parameters of Aliases cannot be read: EC2's error.
+	Missing         bool           // It, or the requested version, does not exist.
 }
 
 // Target is what the group's instances should have been launched from.
 type Target struct {
 	Source  Source // With $Latest and $Default resolved to numbers.
-	Text    string // In words: "launch template node (lt-1) version 7 ($Latest)".
-	Problem string // Why it cannot be said, or cannot be launched from: the template does not exist, …
+	Text    string // "launch template node (lt-1) version 7 ($Latest)".
+	Problem string // Why it is unknown, or cannot be launched from: the template does not exist, …
 
-	AsWritten        Source // The same as it was written, with $Latest and $Default as they are.
-	FromGroup        bool   // The group itself is at it: no other version was asked for.
-	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, so that it changes on its own.
+	AsWritten        Source // The same with $Latest and $Default as they were written.
+	FromGroup        bool   // It is the group's own source: no other version was requested.
+	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, which may change.
 }
 
-// NewTemplates files launch templates under their ids and names. A name belongs to the template that exists.
+// NewTemplates returns Templates by id and by name. A name stands for the template that exists.
 func NewTemplates(all ...LaunchTemplate) Templates {
 	t := Templates{byID: map[string]*LaunchTemplate{}, byName: map[string]*LaunchTemplate{}}
 	for _, lt := range all {
@@ -55,49 +56,49 @@ func NewTemplates(all ...LaunchTemplate) Templates {
 	return t
 }
 
-// Resolve says what the group's instances should have been launched from. Version is as in Criteria: it
-// replaces that of the group's launch template; templates of overrides stay at their own.
+// Resolve returns what the group's instances should have been launched from. The version, as in Criteria, replaces
+// that of the group's launch template; templates of overrides keep their own.
 func (t Templates) Resolve(g Group, version string) Target {
-	words, problem := g.Source.at(version)
-	target := Target{AsWritten: words, Problem: problem}
+	written, problem := g.Source.withVersion(version)
+	target := Target{AsWritten: written, Problem: problem}
 	switch {
-	case words.Mixed != nil:
-		m := &Mixed{Template: t.take(&target, words.Mixed.Template)}
-		for _, o := range words.Mixed.Overrides {
+	case written.Mixed != nil:
+		m := &Mixed{Template: t.resolveFor(&target, written.Mixed.Template)}
+		for _, o := range written.Mixed.Overrides {
 			if o.Template != nil {
-				own := t.take(&target, *o.Template)
+				own := t.resolveFor(&target, *o.Template)
 				o.Template = &own
 			}
 			m.Overrides = append(m.Overrides, o)
 		}
 		target.Source.Mixed = m
-	case words.Template != nil:
-		taken := t.take(&target, *words.Template)
-		target.Source.Template = &taken
+	case written.Template != nil:
+		own := t.resolveFor(&target, *written.Template)
+		target.Source.Template = &own
 	default:
-		target.Source = words
+		target.Source = written
 	}
-	target.Text = target.Source.text(words)
+	target.Text = target.Source.describe(written)
 	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source)
 	return target
 }
 
-// take resolves one of the target's templates, and keeps what is to be said of it.
-func (t Templates) take(target *Target, s Template) Template {
+// resolveFor resolves one of the target's templates, and sets its problem in the target.
+func (t Templates) resolveFor(target *Target, s Template) Template {
 	resolved, problem := t.resolve(s)
 	target.Problem = cmp.Or(target.Problem, problem)
 	if lt := t.find(resolved); lt != nil && lt.Aliases[resolved.number()] {
 		target.ImageIsParameter = true
 		if lt.Unreadable != "" {
 			target.Problem = cmp.Or(target.Problem, fmt.Sprintf("the Systems Manager parameter that names the AMI "+
-				"of launch template %s cannot be read (%s)", resolved.at(s.Version), lt.Unreadable))
+				"of launch template %s cannot be read (%s)", resolved.describe(s.Version), lt.Unreadable))
 		}
 	}
 	return resolved
 }
 
-// find returns what is known of a launch template, or nil. What has an id is found by that alone: a template
-// that was made anew under the same name is another one.
+// find returns what is known of a launch template, or nil. A template with an id is found by that only: one that was
+// created again under the same name is another template.
 func (t Templates) find(s Template) *LaunchTemplate {
 	if s.ID != "" {
 		return t.byID[s.ID]
@@ -105,19 +106,19 @@ func (t Templates) find(s Template) *LaunchTemplate {
 	return t.byName[s.Name]
 }
 
-// resolve fills in the id, the name and the number of the version, as far as they are known, and says what is
-// wrong.
+// resolve fills in the id, the name and the number of the version as far as they are known, and returns what is
+// wrong with them.
 func (t Templates) resolve(s Template) (resolved Template, problem string) {
 	lt := t.find(s)
 	if lt == nil {
 		lt = &LaunchTemplate{}
 	}
 	s.ID, s.Name = cmp.Or(s.ID, lt.ID), cmp.Or(s.Name, lt.Name)
-	number := lt.number(s.Version)
+	number := lt.Number(s.Version)
 	if _, exists := lt.Images[number]; lt.Missing && !exists {
-		problem = fmt.Sprintf("launch template %s does not exist", s.at(s.Version))
+		problem = fmt.Sprintf("launch template %s does not exist", s.describe(s.Version))
 	} else if number == 0 {
-		problem = fmt.Sprintf("it is not known what launch template %s is", s.at(s.Version))
+		problem = fmt.Sprintf("launch template %s is unknown", s.describe(s.Version))
 	}
 	if number > 0 {
 		s.Version = strconv.Itoa(number)
@@ -125,19 +126,19 @@ func (t Templates) resolve(s Template) (resolved Template, problem string) {
 	return s, problem
 }
 
-// number is the number of a version as it is written, or 0 if it is not known.
-func (t LaunchTemplate) number(version string) int {
+// Number is the number of a version as it is written, or 0 if it is unknown.
+func (t LaunchTemplate) Number(version string) int {
 	switch version {
-	case latestVersion:
+	case LatestVersion:
 		return t.Latest
-	case defaultVersion, "":
+	case DefaultVersion, "":
 		return t.Default
 	default:
 		return Template{Version: version}.number()
 	}
 }
 
-// image is the AMI of a resolved template, or empty if it is not known.
+// image is the AMI of a resolved template, or empty if it is unknown.
 func (t Templates) image(s Template) string {
 	lt := t.find(s)
 	if lt == nil {
@@ -146,7 +147,7 @@ func (t Templates) image(s Template) string {
 	return lt.Images[s.number()]
 }
 
-// number is the version as a number, or 0 if it is none.
+// number is the version as a number, or 0 if it is not one.
 func (s Template) number() int {
 	n, err := strconv.Atoi(s.Version)
 	if err != nil || n < 0 {
@@ -157,8 +158,8 @@ func (s Template) number() int {
 
 func numbered(s Template) bool { return s.number() > 0 }
 
-// identical tells whether both are the same template, and whether that can be told. Only where an id is
-// missing do names decide.
+// identical reports whether both are the same template, and whether that is known. Names decide only if an id is
+// missing.
 func (s Template) identical(o Template) (same, known bool) {
 	if s.ID != "" && o.ID != "" {
 		return s.ID == o.ID, true
@@ -166,34 +167,34 @@ func (s Template) identical(o Template) (same, known bool) {
 	return s.Name == o.Name, s.Name != "" && o.Name != ""
 }
 
-// same tells whether both are the same version of the same template.
+// same reports whether both are the same version of the same template.
 func (s Template) same(o Template) bool {
 	same, known := s.identical(o)
-	return same && known && cmp.Or(s.Version, defaultVersion) == cmp.Or(o.Version, defaultVersion)
+	return same && known && cmp.Or(s.Version, DefaultVersion) == cmp.Or(o.Version, DefaultVersion)
 }
 
-// at names a template and its version: "node (lt-1) version 7 ($Latest)". The word is the version as it was
+// describe names a template and its version: "node (lt-1) version 7 ($Latest)". The argument is the version as it was
 // written.
-func (s Template) at(word string) string {
+func (s Template) describe(written string) string {
 	name := cmp.Or(s.Name, s.ID)
 	if s.Name != "" && s.ID != "" {
 		name += " (" + s.ID + ")"
 	}
-	return name + " version " + s.version(word)
+	return name + " version " + s.describeVersion(written)
 }
 
-// version is the version, and the word for it if it is not the version itself: "7 ($Latest)".
-func (s Template) version(word string) string {
-	word = cmp.Or(word, defaultVersion)
-	if number := cmp.Or(s.Version, defaultVersion); number != word {
-		return number + " (" + word + ")"
+// describeVersion is the version, with the way it was written if that differs: "7 ($Latest)".
+func (s Template) describeVersion(written string) string {
+	written = cmp.Or(written, DefaultVersion)
+	if number := cmp.Or(s.Version, DefaultVersion); number != written {
+		return number + " (" + written + ")"
 	}
-	return word
+	return written
 }
 
-// at is the source with another version of its launch template, and why that cannot be. Changing it does not
-// change s, save for the templates of overrides.
-func (s Source) at(version string) (other Source, problem string) {
+// withVersion is a copy of the source with another version of its launch template, and why there is none. The templates
+// of overrides are not copied.
+func (s Source) withVersion(version string) (other Source, problem string) {
 	switch {
 	case s.Mixed != nil:
 		m := Mixed{Template: s.Mixed.Template, Overrides: slices.Clone(s.Mixed.Overrides)}
@@ -206,25 +207,24 @@ func (s Source) at(version string) (other Source, problem string) {
 	case s.Configuration == "":
 		return s, "the group has neither a launch template nor a launch configuration"
 	case version != "":
-		return s, fmt.Sprintf("version %s of a launch template is asked for, but the group has launch "+
-			"configuration %s",
+		return s, fmt.Sprintf("version %s of a launch template is requested, but the group has launch configuration %s",
 			version, s.Configuration)
 	default:
 		return s, ""
 	}
 }
 
-// text says in words what a resolved source is.
-func (s Source) text(words Source) string {
+// describe names a resolved source.
+func (s Source) describe(written Source) string {
 	switch {
 	case s.Mixed != nil:
-		text := "mixed instances policy with launch template " + s.Mixed.Template.at(words.Mixed.Template.Version)
+		policy := "mixed instances policy with launch template " + s.Mixed.Template.describe(written.Mixed.Template.Version)
 		if n := len(s.Mixed.Overrides); n > 0 {
-			text += " and " + count(n, "override")
+			policy += " and " + text.Count(n, "override")
 		}
-		return text
+		return policy
 	case s.Template != nil:
-		return "launch template " + s.Template.at(words.Template.Version)
+		return "launch template " + s.Template.describe(written.Template.Version)
 	case s.Configuration != "":
 		return "launch configuration " + s.Configuration
 	default:
@@ -232,7 +232,7 @@ func (s Source) text(words Source) string {
 	}
 }
 
-// same tells whether instances of both sources are the same.
+// same reports whether both launch the same instances.
 func (s Source) same(o Source) bool {
 	switch {
 	case s.Mixed != nil:

@@ -136,7 +136,7 @@ func scenarios() []scenario {
 			healthy().with(series{
 				`pods_waiting{instance="a",reason="blocked-by-budget"}`: "0x9 2x49",
 				`pods_total{instance="a",action="evicted"}`:             "7x59",
-			}), fires(40, "NodeDrainerPodsHeld"),
+			}), fires(40, "NodeDrainerPodsBlocked"),
 		},
 		{
 			"pods are held after the last eviction",
@@ -144,7 +144,7 @@ func scenarios() []scenario {
 				`pods_waiting{instance="a",reason="blocked-by-budget"}`: "3x59",
 				`pods_total{instance="a",action="evicted"}`:             "0+1x10 10x48",
 			}),
-			[]minute{{40, nil}, {45, []string{"NodeDrainerPodsHeld"}}},
+			[]minute{{40, nil}, {45, []string{"NodeDrainerPodsBlocked"}}},
 		},
 		{
 			"a rollout of an hour moves pod after pod",
@@ -174,12 +174,12 @@ func scenarios() []scenario {
 		{
 			"a termination was made up",
 			healthy().with(series{`terminations_total{instance="a",outcome="unconfirmed"}`: "0x9 1x49"}),
-			fires(10, "NodeDrainerForgedMessages"),
+			fires(10, "NodeDrainerUnconfirmedMessages"),
 		},
 		{
 			"a launch was made up",
 			healthy().with(series{`launches_total{instance="a",outcome="unconfirmed"}`: "0x9 1x49"}),
-			fires(10, "NodeDrainerForgedMessages"),
+			fires(10, "NodeDrainerUnconfirmedMessages"),
 		},
 		{
 			"messages are no events",
@@ -191,7 +191,7 @@ func scenarios() []scenario {
 			fires(40, "NodeDrainerMessagesLost"),
 		},
 		{
-			"the sweep of a new leader is faster than the queue",
+			"the resync of a new leader is faster than the queue",
 			healthy().with(series{
 				`messages_lost_total{instance="b"}`: "0x9 1x49",
 				`leader{instance="a"}`:              "1x9 0x49", `leader{instance="b"}`: "0x9 1x49",

@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
+// admin is the HTTP surface under /_awsim/.
+type admin struct{ *Server }
+
 // adminRoutes is what a program outside the test's process can do with the server. It needs no
 // signature.
-func (s *Server) adminRoutes(mux *http.ServeMux) {
+func (s admin) adminRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /_awsim/faults", s.adminInject)
 	mux.HandleFunc("DELETE /_awsim/faults", func(w http.ResponseWriter, _ *http.Request) {
 		s.faults.clear()
@@ -32,7 +35,7 @@ type adminFault struct {
 	Latency string
 }
 
-func (s *Server) adminInject(w http.ResponseWriter, r *http.Request) {
+func (s admin) adminInject(w http.ResponseWriter, r *http.Request) {
 	var in adminFault
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
@@ -48,7 +51,7 @@ func (s *Server) adminInject(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Server) adminSend(w http.ResponseWriter, r *http.Request) {
+func (s admin) adminSend(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

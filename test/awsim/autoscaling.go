@@ -5,92 +5,88 @@ import "time"
 // unbounded is for numbers that have no upper bound of the API's own.
 const unbounded = 1 << 30
 
-// autoscalingActions is the part of the Auto Scaling API that is simulated.
-func (s *Server) autoscalingActions() map[string]actionFunc {
-	a := s.asg
+// The actions of the Auto Scaling API that are simulated, by what they are about.
+type (
+	groupAPI    struct{ *engine }
+	processAPI  struct{ *engine }
+	tagAPI      struct{ *engine }
+	hookAPI     struct{ *engine }
+	instanceAPI struct{ *engine }
+	refreshAPI  struct{ *engine }
+	warmPoolAPI struct{ *engine }
+)
+
+func autoscalingActions(a *engine) map[string]actionFunc {
+	groups, processes, tags, hooks := groupAPI{a}, processAPI{a}, tagAPI{a}, hookAPI{a}
+	instances, refreshes, pools := instanceAPI{a}, refreshAPI{a}, warmPoolAPI{a}
 	return map[string]actionFunc{
-		"CreateAutoScalingGroup":              query(a.createAutoScalingGroup),
-		"UpdateAutoScalingGroup":              query(a.updateAutoScalingGroup),
-		"DeleteAutoScalingGroup":              query(a.deleteAutoScalingGroup),
-		"DescribeAutoScalingGroups":           query(a.describeAutoScalingGroups),
-		"SetDesiredCapacity":                  query(a.setDesiredCapacity),
-		"SuspendProcesses":                    query(a.suspendProcesses),
-		"ResumeProcesses":                     query(a.resumeProcesses),
-		"DescribeScalingActivities":           query(a.describeScalingActivities),
-		"CreateOrUpdateTags":                  query(a.createOrUpdateTags),
-		"DeleteTags":                          query(a.deleteTags),
-		"DescribeTags":                        query(a.describeTags),
-		"PutLifecycleHook":                    query(a.putLifecycleHook),
-		"DeleteLifecycleHook":                 query(a.deleteLifecycleHook),
-		"DescribeLifecycleHooks":              query(a.describeLifecycleHooks),
-		"DescribeLifecycleHookTypes":          query(a.describeLifecycleHookTypes),
-		"RecordLifecycleActionHeartbeat":      query(a.recordLifecycleActionHeartbeat),
-		"CompleteLifecycleAction":             query(a.completeLifecycleAction),
-		"DescribeAutoScalingInstances":        query(a.describeAutoScalingInstances),
-		"TerminateInstanceInAutoScalingGroup": query(a.terminateInstance),
-		"SetInstanceHealth":                   query(a.setInstanceHealth),
-		"SetInstanceProtection":               query(a.setInstanceProtection),
-		"EnterStandby":                        query(a.enterStandby),
-		"ExitStandby":                         query(a.exitStandby),
-		"AttachInstances":                     query(a.attachInstances),
-		"DetachInstances":                     query(a.detachInstances),
-		"StartInstanceRefresh":                query(a.startInstanceRefresh),
-		"DescribeInstanceRefreshes":           query(a.describeInstanceRefreshes),
-		"CancelInstanceRefresh":               query(a.cancelInstanceRefresh),
-		"RollbackInstanceRefresh":             query(a.rollbackInstanceRefresh),
-		"PutWarmPool":                         query(a.putWarmPool),
-		"DescribeWarmPool":                    query(a.describeWarmPool),
-		"DeleteWarmPool":                      query(a.deleteWarmPool),
+		"CreateAutoScalingGroup":              query(groups.createAutoScalingGroup),
+		"UpdateAutoScalingGroup":              query(groups.updateAutoScalingGroup),
+		"DeleteAutoScalingGroup":              query(groups.deleteAutoScalingGroup),
+		"DescribeAutoScalingGroups":           query(groups.describeAutoScalingGroups),
+		"SetDesiredCapacity":                  query(groups.setDesiredCapacity),
+		"SuspendProcesses":                    query(processes.suspendProcesses),
+		"ResumeProcesses":                     query(processes.resumeProcesses),
+		"DescribeScalingActivities":           query(processes.describeScalingActivities),
+		"CreateOrUpdateTags":                  query(tags.createOrUpdateTags),
+		"DeleteTags":                          query(tags.deleteTags),
+		"DescribeTags":                        query(tags.describeTags),
+		"PutLifecycleHook":                    query(hooks.putLifecycleHook),
+		"DeleteLifecycleHook":                 query(hooks.deleteLifecycleHook),
+		"DescribeLifecycleHooks":              query(hooks.describeLifecycleHooks),
+		"DescribeLifecycleHookTypes":          query(hooks.describeLifecycleHookTypes),
+		"RecordLifecycleActionHeartbeat":      query(hooks.recordLifecycleActionHeartbeat),
+		"CompleteLifecycleAction":             query(hooks.completeLifecycleAction),
+		"DescribeAutoScalingInstances":        query(instances.describeAutoScalingInstances),
+		"TerminateInstanceInAutoScalingGroup": query(instances.terminateInstance),
+		"SetInstanceHealth":                   query(instances.setInstanceHealth),
+		"SetInstanceProtection":               query(instances.setInstanceProtection),
+		"EnterStandby":                        query(instances.enterStandby),
+		"ExitStandby":                         query(instances.exitStandby),
+		"AttachInstances":                     query(instances.attachInstances),
+		"DetachInstances":                     query(instances.detachInstances),
+		"StartInstanceRefresh":                query(refreshes.startInstanceRefresh),
+		"DescribeInstanceRefreshes":           query(refreshes.describeInstanceRefreshes),
+		"CancelInstanceRefresh":               query(refreshes.cancelInstanceRefresh),
+		"RollbackInstanceRefresh":             query(refreshes.rollbackInstanceRefresh),
+		"PutWarmPool":                         query(pools.putWarmPool),
+		"DescribeWarmPool":                    query(pools.describeWarmPool),
+		"DeleteWarmPool":                      query(pools.deleteWarmPool),
 	}
 }
 
-func (a *autoscaling) setDesiredCapacity(r *reader) (any, error) {
-	name := r.must("AutoScalingGroupName")
+func (a groupAPI) setDesiredCapacity(r *reader) (any, error) {
 	r.must("DesiredCapacity")
 	desired := r.number("DesiredCapacity", 0, 0, unbounded)
-	if r.err != nil {
-		return nil, r.err
-	}
-	return nil, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
-		return a.resize(g, desired)
+	return nil, r.changeGroup(a.engine, func(g *group) error {
+		return a.capacity.resize(g, desired)
 	})
 }
 
-func (a *autoscaling) suspendProcesses(r *reader) (any, error) {
+func (a processAPI) suspendProcesses(r *reader) (any, error) {
 	return nil, a.setProcesses(r, func(g *group, process string) { g.suspended[process] = true })
 }
 
-func (a *autoscaling) resumeProcesses(r *reader) (any, error) {
+func (a processAPI) resumeProcesses(r *reader) (any, error) {
 	return nil, a.setProcesses(r, func(g *group, process string) { delete(g.suspended, process) })
 }
 
 // setProcesses does the same to each named process; to all when none is named.
-func (a *autoscaling) setProcesses(r *reader, set func(g *group, process string)) error {
-	name, named := r.must("AutoScalingGroupName"), r.members("ScalingProcesses")
-	if r.err != nil {
-		return r.err
-	}
+func (a processAPI) setProcesses(r *reader, set func(g *group, process string)) error {
+	named := r.members("ScalingProcesses")
 	if len(named) == 0 {
 		named = processes()
 	}
 	for _, process := range named {
 		if !contains(processes(), process) {
-			return errorf("ValidationError", "%s is not a valid process type", process)
+			r.fail(errorf("ValidationError", "%s is not a valid process type", process))
 		}
 	}
-	return a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
+	return r.changeGroup(a.engine, func(g *group) error {
 		for _, process := range named {
 			set(g, process)
 		}
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 }
@@ -133,7 +129,7 @@ type describeActivitiesXML struct {
 }
 
 // oneOrAll is the group of this name, or every group when there is no name. It needs mu.
-func (a *autoscaling) oneOrAll(name string) ([]*group, error) {
+func (a processAPI) oneOrAll(name string) ([]*group, error) {
 	if name != "" {
 		g, err := a.group(name)
 		return []*group{g}, err
@@ -145,32 +141,26 @@ func (a *autoscaling) oneOrAll(name string) ([]*group, error) {
 	return all, nil
 }
 
-func (a *autoscaling) describeScalingActivities(r *reader) (any, error) {
+func (a processAPI) describeScalingActivities(r *reader) (any, error) {
 	name, ids, filters := r.text("AutoScalingGroupName"), r.members("ActivityIds"), r.filters()
 	most := r.number("MaxRecords", 100, 1, 100)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	groups, err := a.oneOrAll(name)
-	if err != nil {
-		return nil, err
-	}
-	var all []activityXML
-	for _, g := range groups {
-		for _, v := range g.activities {
-			if (len(ids) == 0 || contains(ids, v.ID)) && v.passes(filters) {
-				all = append(all, v.wire())
+	return view(a.engine, r, func() (any, error) {
+		groups, err := a.oneOrAll(name)
+		if err != nil {
+			return nil, err
+		}
+		var all []activityXML
+		for _, g := range groups {
+			for _, v := range g.activities {
+				if (len(ids) == 0 || contains(ids, v.ID)) && v.passes(filters) {
+					all = append(all, v.wire())
+				}
 			}
 		}
-	}
-	byNewest(all)
-	page, next, ok := paginate(all, activityXML.key, r.text("NextToken"), most)
-	if !ok {
-		return nil, errToken()
-	}
-	return describeActivitiesXML{Activities: page, NextToken: next}, nil
+		byNewest(all)
+		page, next, err := paginate(all, activityXML.key, r.text("NextToken"), most)
+		return describeActivitiesXML{Activities: page, NextToken: next}, err
+	})
 }
 
 func (v *activity) passes(filters []criterion) bool {

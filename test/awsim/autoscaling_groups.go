@@ -23,18 +23,18 @@ func byNewest(all []activityXML) {
 	slices.SortStableFunc(all, func(x, y activityXML) int { return cmp.Compare(x.key(), y.key()) })
 }
 
-func (a *autoscaling) createAutoScalingGroup(r *reader) (any, error) {
+func (a groupAPI) createAutoScalingGroup(r *reader) (any, error) {
 	g := &group{name: r.must("AutoScalingGroupName"), healthCheckType: "EC2", cooldown: 300, warmup: -1}
 	r.must("MinSize")
 	r.must("MaxSize")
 	a.readGroup(r, g)
 	g.desired = r.number("DesiredCapacity", g.min, 0, unbounded)
-	g.tags = r.tags()
+	g.tags = readTags(r)
 	var hooks []Hook
 	r.each("LifecycleHookSpecificationList.member", func(prefix string) {
-		hooks = append(hooks, r.hook(prefix, Hook{}).withDefaults())
+		hooks = append(hooks, readHook(r, prefix, Hook{}).withDefaults())
 	})
-	if r.err == nil && !g.source.given() {
+	if r.err == nil && !g.source.isSet() {
 		r.fail(errorf("ValidationError", "Valid requests must contain either launchTemplate, "+
 			"launchConfigurationName, mixedInstancesPolicy or instanceId parameter."))
 	}
@@ -42,19 +42,11 @@ func (a *autoscaling) createAutoScalingGroup(r *reader) (any, error) {
 		return nil, r.err
 	}
 	g.hooks = hooks
-	return nil, a.updateErr(func() error { return a.create(g) })
+	return nil, a.updateErr(func() error { return a.capacity.create(g) })
 }
 
-func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
-	name := r.must("AutoScalingGroupName")
-	if r.err != nil {
-		return nil, r.err
-	}
-	return nil, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
+func (a groupAPI) updateAutoScalingGroup(r *reader) (any, error) {
+	return nil, r.changeGroup(a.engine, func(g *group) error {
 		next := *g
 		a.readGroup(r, &next)
 		if f := g.refreshing(); f != nil && f.desired != nil && next.source != g.source {
@@ -63,17 +55,17 @@ func (a *autoscaling) updateAutoScalingGroup(r *reader) (any, error) {
 				"the instance refresh is active.")
 		}
 		next.desired = r.number("DesiredCapacity", min(max(g.desired, next.min), next.max), 0, unbounded)
-		if err := either(r.err, either(next.checkSize(), a.check(next.source))); err != nil {
+		if err := either(r.err, either(next.checkSize(), a.catalog.check(next.source))); err != nil {
 			return err
 		}
 		*g = next
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 }
 
 // readGroup reads what a creation and an update have in common. It changes only what the call names.
-func (a *autoscaling) readGroup(r *reader, g *group) {
+func (a groupAPI) readGroup(r *reader, g *group) {
 	r.refuse("LaunchConfigurationName", "InstanceId")
 	g.min = r.number("MinSize", g.min, 0, unbounded)
 	g.max = r.number("MaxSize", g.max, 0, unbounded)
@@ -95,12 +87,12 @@ func (a *autoscaling) readGroup(r *reader, g *group) {
 			"retain", "terminate") == "retain"
 	}
 	a.readZones(r, g)
-	r.readPolicy(g)
-	g.source = r.source("", g.source)
+	readMaintenancePolicy(r, g)
+	g.source = readSource(r, "", g.source)
 }
 
 // readZones takes the zones, or makes one up for each subnet.
-func (a *autoscaling) readZones(r *reader, g *group) {
+func (a groupAPI) readZones(r *reader, g *group) {
 	if list := r.members("AvailabilityZones"); len(list) > 0 {
 		g.zones = list
 	}
@@ -119,7 +111,7 @@ func (a *autoscaling) readZones(r *reader, g *group) {
 	}
 }
 
-func (r *reader) readPolicy(g *group) {
+func readMaintenancePolicy(r *reader, g *group) {
 	const lowest, highest = "InstanceMaintenancePolicy.MinHealthyPercentage",
 		"InstanceMaintenancePolicy.MaxHealthyPercentage"
 	if !r.has(lowest) && !r.has(highest) {
@@ -141,18 +133,9 @@ func (r *reader) readPolicy(g *group) {
 	}
 }
 
-func (a *autoscaling) deleteAutoScalingGroup(r *reader) (any, error) {
-	name, force := r.must("AutoScalingGroupName"), r.flag("ForceDelete", false)
-	if r.err != nil {
-		return nil, r.err
-	}
-	return nil, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
-		return a.drop(g, force)
-	})
+func (a groupAPI) deleteAutoScalingGroup(r *reader) (any, error) {
+	force := r.flag("ForceDelete", false)
+	return nil, r.changeGroup(a.engine, func(g *group) error { return a.capacity.deleteGroup(g, force) })
 }
 
 type groupXML struct {
@@ -201,10 +184,10 @@ type suspendedXML struct {
 	SuspensionReason string
 }
 
-func (a *autoscaling) groupWire(g *group) groupXML {
+func (a groupAPI) groupWire(g *group) groupXML {
 	out := groupXML{
 		AutoScalingGroupName:             g.name,
-		AutoScalingGroupARN:              a.groupARN(g.name),
+		AutoScalingGroupARN:              groupARN(a.engine, g.name),
 		MinSize:                          g.min,
 		MaxSize:                          g.max,
 		DesiredCapacity:                  g.desired,
@@ -219,8 +202,8 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 		CreatedTime:                      stamp(g.createdAt),
 		TerminationPolicies:              g.terminations,
 	}
-	out.LaunchTemplate, out.MixedInstancesPolicy = a.sourceWire(g.source)
-	g.addOptions(&out)
+	out.LaunchTemplate, out.MixedInstancesPolicy = a.catalog.sourceWire(g.source)
+	addOptions(g, &out)
 	if len(g.terminations) == 0 {
 		out.TerminationPolicies = []string{"Default"}
 	}
@@ -233,8 +216,8 @@ func (a *autoscaling) groupWire(g *group) groupXML {
 	return out
 }
 
-// addOptions tells what a group may do without.
-func (g *group) addOptions(out *groupXML) {
+// addOptions adds the optional parts of a group.
+func addOptions(g *group, out *groupXML) {
 	if g.pool != nil {
 		out.WarmPoolConfiguration, out.WarmPoolSize = g.pool.wire(), new(len(g.pooled()))
 	}
@@ -252,7 +235,7 @@ func (g *group) addOptions(out *groupXML) {
 	}
 }
 
-func (a *autoscaling) groupARN(name string) string {
+func groupARN(a *engine, name string) string {
 	return Envelope{Account: a.server.opts.Account, Region: a.server.opts.Region}.groupARN(name)
 }
 
@@ -265,44 +248,38 @@ type describeGroupsXML struct {
 // asks for more.
 const defaultGroups = 50
 
-func (a *autoscaling) describeAutoScalingGroups(r *reader) (any, error) {
+func (a groupAPI) describeAutoScalingGroups(r *reader) (any, error) {
 	names, filters := r.members("AutoScalingGroupNames"), r.filters()
 	most := r.number("MaxRecords", defaultGroups, 1, 100)
 	instances := r.flag("IncludeInstances", true)
 	if limit := max(defaultGroups, most); len(names) > limit {
 		r.fail(errorf("ValidationError", "The number of group names that may be passed in is limited to %d", limit))
 	}
-	r.knownFilters(filters)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var all []*group
-	for _, name := range sortedKeys(a.groups) {
-		g := a.groups[name]
-		if (len(names) == 0 || contains(names, name)) && g.passes(filters) {
-			all = append(all, g)
+	checkGroupFilters(r, filters)
+	return view(a.engine, r, func() (any, error) {
+		var all []*group
+		for _, name := range sortedKeys(a.groups) {
+			g := a.groups[name]
+			if (len(names) == 0 || contains(names, name)) && g.passes(filters) {
+				all = append(all, g)
+			}
 		}
-	}
-	page, next, ok := paginate(all, func(g *group) string { return g.name }, r.text("NextToken"), most)
-	if !ok {
-		return nil, errToken()
-	}
-	out := describeGroupsXML{NextToken: next}
-	for _, g := range page {
-		wire := a.groupWire(g)
-		if instances {
-			wire.Instances = slices.DeleteFunc(a.membersWire(g), memberXML.isWarmed)
+		page, next, err := paginate(all, func(g *group) string { return g.name }, r.text("NextToken"), most)
+		out := describeGroupsXML{NextToken: next}
+		for _, g := range page {
+			wire := a.groupWire(g)
+			if instances {
+				wire.Instances = slices.DeleteFunc(a.membersWire(g), memberXML.isWarmed)
+			}
+			out.AutoScalingGroups = append(out.AutoScalingGroups, wire)
 		}
-		out.AutoScalingGroups = append(out.AutoScalingGroups, wire)
-	}
-	return out, nil
+		return out, err
+	})
 }
 
-// knownFilters refuses a filter of groups that the API does not have: one passed over would look like an
+// checkGroupFilters refuses a filter of groups that the API does not have: one passed over would look like an
 // account without such groups.
-func (r *reader) knownFilters(filters []criterion) {
+func checkGroupFilters(r *reader, filters []criterion) {
 	for _, f := range filters {
 		if f.name != "tag-key" && f.name != "tag-value" && !strings.HasPrefix(f.name, "tag:") {
 			r.fail(errorf("ValidationError", "Filter type %s is not correct. Allowed Filter types are: "+

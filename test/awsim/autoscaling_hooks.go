@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// hook reads a lifecycle hook over what it was before, or over nothing.
-func (r *reader) hook(prefix string, h Hook) Hook {
+// readHook reads a lifecycle hook over what it was before, or over nothing.
+func readHook(r *reader, prefix string, h Hook) Hook {
 	h.Name = r.must(prefix + "LifecycleHookName")
 	h.Transition = r.oneOf(prefix+"LifecycleTransition", h.Transition, Launching, Terminating)
 	if h.Transition == "" {
@@ -29,45 +29,33 @@ func (r *reader) hook(prefix string, h Hook) Hook {
 	return h
 }
 
-func (a *autoscaling) putLifecycleHook(r *reader) (any, error) {
-	groupName, name := r.must("AutoScalingGroupName"), r.must("LifecycleHookName")
-	if r.err != nil {
-		return nil, r.err
-	}
+func (a hookAPI) putLifecycleHook(r *reader) (any, error) {
+	groupName, name := r.text("AutoScalingGroupName"), r.must("LifecycleHookName")
 	var before Hook
-	a.mu.Lock()
-	g, err := a.group(groupName)
-	if err == nil {
+	_, err := r.viewGroup(a.engine, func(g *group) (any, error) {
 		if i := g.hook(name); i >= 0 {
 			before = g.hooks[i]
 		}
-	}
-	a.mu.Unlock()
+		return nil, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	h := r.hook("", before).withDefaults()
+	h := readHook(r, "", before).withDefaults()
 	if r.err != nil {
 		return nil, r.err
 	}
-	return struct{}{}, a.putHook(groupName, h)
+	return struct{}{}, a.lifecycle.putHook(groupName, h)
 }
 
-func (a *autoscaling) deleteLifecycleHook(r *reader) (any, error) {
-	groupName, name := r.must("AutoScalingGroupName"), r.must("LifecycleHookName")
-	if r.err != nil {
-		return nil, r.err
-	}
-	return struct{}{}, a.updateErr(func() error {
-		g, err := a.group(groupName)
-		if err != nil {
-			return err
-		}
+func (a hookAPI) deleteLifecycleHook(r *reader) (any, error) {
+	name := r.must("LifecycleHookName")
+	return struct{}{}, r.changeGroup(a.engine, func(g *group) error {
 		i := g.hook(name)
 		if i < 0 {
 			return errNoHook(name)
 		}
-		a.dropHook(g, i)
+		a.capacity.deleteHook(g, i)
 		return nil
 	})
 }
@@ -88,50 +76,46 @@ type hookXML struct {
 	DefaultResult         string
 }
 
-func (a *autoscaling) describeLifecycleHooks(r *reader) (any, error) {
-	groupName, names := r.must("AutoScalingGroupName"), r.members("LifecycleHookNames")
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g, err := a.group(groupName)
-	if err != nil {
-		return nil, err
-	}
-	var out struct {
-		LifecycleHooks []hookXML `xml:"LifecycleHooks>member"`
-	}
-	for _, h := range g.hooks {
-		if len(names) > 0 && !contains(names, h.Name) {
-			continue
+func (a hookAPI) describeLifecycleHooks(r *reader) (any, error) {
+	names := r.members("LifecycleHookNames")
+	return r.viewGroup(a.engine, func(g *group) (any, error) {
+		var out struct {
+			LifecycleHooks []hookXML `xml:"LifecycleHooks>member"`
 		}
-		out.LifecycleHooks = append(out.LifecycleHooks, hookXML{
-			LifecycleHookName:     h.Name,
-			AutoScalingGroupName:  groupName,
-			LifecycleTransition:   h.Transition,
-			NotificationTargetARN: h.NotificationTargetARN,
-			RoleARN:               h.RoleARN,
-			NotificationMetadata:  h.NotificationMetadata,
-			HeartbeatTimeout:      seconds(h.HeartbeatTimeout),
-			GlobalTimeout:         seconds(h.GlobalTimeout),
-			DefaultResult:         h.DefaultResult,
-		})
-	}
-	return out, nil
+		for _, h := range g.hooks {
+			if len(names) == 0 || contains(names, h.Name) {
+				out.LifecycleHooks = append(out.LifecycleHooks, h.wire(g.name))
+			}
+		}
+		return out, nil
+	})
 }
 
-// seconds rounds up: a hook of a fraction of a second must not be told as one without a timeout.
+func (h Hook) wire(group string) hookXML {
+	return hookXML{
+		LifecycleHookName:     h.Name,
+		AutoScalingGroupName:  group,
+		LifecycleTransition:   h.Transition,
+		NotificationTargetARN: h.NotificationTargetARN,
+		RoleARN:               h.RoleARN,
+		NotificationMetadata:  h.NotificationMetadata,
+		HeartbeatTimeout:      seconds(h.HeartbeatTimeout),
+		GlobalTimeout:         seconds(h.GlobalTimeout),
+		DefaultResult:         h.DefaultResult,
+	}
+}
+
+// seconds rounds up, so that a timeout of a fraction of a second is not shown as 0.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-func (a *autoscaling) describeLifecycleHookTypes(*reader) (any, error) {
+func (a hookAPI) describeLifecycleHookTypes(*reader) (any, error) {
 	return struct {
 		LifecycleHookTypes []string `xml:"LifecycleHookTypes>member"`
 	}{[]string{Launching, Terminating}}, nil
 }
 
 // named reads what names a lifecycle action: group, hook, and a token or an instance.
-func (a *autoscaling) named(r *reader) (groupName, hookName, token, instanceID string, err error) {
+func (a hookAPI) named(r *reader) (groupName, hookName, token, instanceID string, err error) {
 	groupName, hookName = r.must("AutoScalingGroupName"), r.must("LifecycleHookName")
 	token, instanceID = r.text("LifecycleActionToken"), r.text("InstanceId")
 	switch {
@@ -154,15 +138,15 @@ func (a *autoscaling) named(r *reader) (groupName, hookName, token, instanceID s
 	return groupName, hookName, token, instanceID, err
 }
 
-func (a *autoscaling) recordLifecycleActionHeartbeat(r *reader) (any, error) {
+func (a hookAPI) recordLifecycleActionHeartbeat(r *reader) (any, error) {
 	groupName, hookName, token, instanceID, err := a.named(r)
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, a.heartbeat(groupName, hookName, token, instanceID)
+	return struct{}{}, a.lifecycle.heartbeat(groupName, hookName, token, instanceID)
 }
 
-func (a *autoscaling) completeLifecycleAction(r *reader) (any, error) {
+func (a hookAPI) completeLifecycleAction(r *reader) (any, error) {
 	result := r.must("LifecycleActionResult")
 	if r.err == nil && result != resume && result != abandon {
 		r.fail(errorf("ValidationError", "The specified lifecycle action result %s is not valid: it must be "+
@@ -172,5 +156,5 @@ func (a *autoscaling) completeLifecycleAction(r *reader) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, a.complete(groupName, hookName, token, instanceID, result)
+	return struct{}{}, a.lifecycle.complete(groupName, hookName, token, instanceID, result)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -16,10 +15,10 @@ import (
 func complete(t testing.TB, c *autoscaling.Client, hook, instanceID, result string) error {
 	t.Helper()
 	_, err := c.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
-		AutoScalingGroupName:  aws.String(groupName),
-		LifecycleHookName:     aws.String(hook),
-		InstanceId:            aws.String(instanceID),
-		LifecycleActionResult: aws.String(result),
+		AutoScalingGroupName:  new(groupName),
+		LifecycleHookName:     new(hook),
+		InstanceId:            new(instanceID),
+		LifecycleActionResult: new(result),
 	})
 	return err
 }
@@ -28,32 +27,30 @@ func TestTerminationWaitsForItsHook(t *testing.T) {
 	world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
 	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
 	c := groupClient(t, s)
-	out, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
+	out := do(t, c.TerminateInstanceInAutoScalingGroup,
 		&autoscaling.TerminateInstanceInAutoScalingGroupInput{
-			InstanceId: aws.String(instanceID), ShouldDecrementDesiredCapacity: aws.Bool(true),
+			InstanceId: new(instanceID), ShouldDecrementDesiredCapacity: new(true),
 		})
-	must(t, err)
 	if out.Activity == nil || *out.Activity.AutoScalingGroupName != groupName {
 		t.Errorf("activity: %+v", out.Activity)
 	}
 	must(t, s.WaitState(within(t), instanceID, "Terminating:Wait"))
 	token := only(t, s).Token
 	beat := &autoscaling.RecordLifecycleActionHeartbeatInput{
-		AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
-		LifecycleActionToken: aws.String(token),
+		AutoScalingGroupName: new(groupName), LifecycleHookName: new("drain"),
+		LifecycleActionToken: new(token),
 	}
-	_, err = c.RecordLifecycleActionHeartbeat(t.Context(), beat)
+	_, err := c.RecordLifecycleActionHeartbeat(t.Context(), beat)
 	must(t, err)
-	_, err = c.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
-		AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
-		LifecycleActionToken: aws.String(token), LifecycleActionResult: aws.String("CONTINUE"),
+	do(t, c.CompleteLifecycleAction, &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: new(groupName), LifecycleHookName: new("drain"),
+		LifecycleActionToken: new(token), LifecycleActionResult: new("CONTINUE"),
 	})
-	must(t, err)
 	must(t, s.WaitState(within(t), instanceID, "Terminated"))
-	if _, err = c.RecordLifecycleActionHeartbeat(t.Context(), beat); code(err) != "ValidationError" {
+	if _, err := c.RecordLifecycleActionHeartbeat(t.Context(), beat); code(err) != "ValidationError" {
 		t.Errorf("a late heartbeat: %v", err)
 	}
-	if err = complete(t, c, "drain", instanceID, "CONTINUE"); code(err) != "ValidationError" {
+	if err := complete(t, c, "drain", instanceID, "CONTINUE"); code(err) != "ValidationError" {
 		t.Errorf("a second completion: %v", err)
 	}
 	got := only(t, s)
@@ -144,10 +141,9 @@ func TestAbandonedLaunchIsReplaced(t *testing.T) {
 func TestDeletedHookLetsGo(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	must(t, s.Terminate(instanceID, true))
-	_, err := groupClient(t, s).DeleteLifecycleHook(t.Context(), &autoscaling.DeleteLifecycleHookInput{
-		AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
+	do(t, groupClient(t, s).DeleteLifecycleHook, &autoscaling.DeleteLifecycleHookInput{
+		AutoScalingGroupName: new(groupName), LifecycleHookName: new("drain"),
 	})
-	must(t, err)
 	got, err := s.WaitClosed(within(t), instanceID)
 	must(t, err)
 	if got.ClosedBy != awsim.ByHookDeletion || got.Result != "CONTINUE" {
@@ -176,14 +172,12 @@ func TestHookTimeoutsAsTold(t *testing.T) {
 		awsim.Hook{Name: "long", HeartbeatTimeout: 2 * time.Hour},
 		awsim.Hook{Name: "two", HeartbeatTimeout: 2 * time.Second, DefaultResult: "CONTINUE"})
 	c := groupClient(t, s)
-	_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-		AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("plain"),
-		LifecycleTransition: aws.String(awsim.Launching),
+	do(t, c.PutLifecycleHook, &autoscaling.PutLifecycleHookInput{
+		AutoScalingGroupName: new(groupName), LifecycleHookName: new("plain"),
+		LifecycleTransition: new(awsim.Launching),
 	})
-	must(t, err)
-	out, err := c.DescribeLifecycleHooks(t.Context(),
-		&autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(groupName)})
-	must(t, err)
+	out := do(t, c.DescribeLifecycleHooks,
+		&autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: new(groupName)})
 	type told struct {
 		heartbeat, global int32
 		result            string

@@ -28,6 +28,37 @@ func query(do func(r *reader) (any, error)) actionFunc {
 	}
 }
 
+// changeGroup changes the group that the call names, unless the call has mistakes.
+func (r *reader) changeGroup(a *engine, change func(g *group) error) error {
+	name := r.must("AutoScalingGroupName")
+	if r.err != nil {
+		return r.err
+	}
+	return a.changeGroup(name, change)
+}
+
+// view returns what read finds in the state of the engine, unless the call has mistakes.
+func view(a *engine, r *reader, read func() (any, error)) (any, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return read()
+}
+
+// viewGroup is view for the group that the call names.
+func (r *reader) viewGroup(a *engine, read func(g *group) (any, error)) (any, error) {
+	name := r.must("AutoScalingGroupName")
+	return view(a, r, func() (any, error) {
+		g, err := a.group(name)
+		if err != nil {
+			return nil, err
+		}
+		return read(g)
+	})
+}
+
 func (r *reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -36,7 +67,7 @@ func (r *reader) fail(err error) {
 
 func (r *reader) has(key string) bool { return r.values.Has(key) }
 
-// any says whether the call has parameters that begin so.
+// any reports whether the call has parameters with this prefix.
 func (r *reader) any(prefix string) bool {
 	for key := range r.values {
 		if strings.HasPrefix(key, prefix) {
@@ -171,20 +202,31 @@ func errConstraint(key, value, constraint string) *Error {
 }
 
 // paginate is the page of items after token, and the token of the next page. The items must be in the order
-// of their keys; the token names the last one given out, so that pages stay right while items come and go.
-func paginate[T any](items []T, key func(T) string, token string, most int) (page []T, next string, ok bool) {
+// of their keys. The token names the last item of the page, so that pages stay right while items are added
+// and removed.
+func paginate[T any](
+	items []T, key func(T) string, token string, most int,
+) (page []T, next string, err error) {
 	if token != "" {
 		last, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
-			return nil, "", false
+			return nil, "", errorf("InvalidNextToken", "The NextToken value is not valid.")
 		}
 		items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return key(item) <= string(last) })
 	}
 	if len(items) <= most {
-		return items, "", true
+		return items, "", nil
 	}
 	page = items[:most]
-	return page, base64.RawURLEncoding.EncodeToString([]byte(key(page[most-1]))), true
+	return page, base64.RawURLEncoding.EncodeToString([]byte(key(page[most-1]))), nil
 }
 
-func errToken() *Error { return errorf("InvalidNextToken", "The NextToken value is not valid.") }
+// paginateEC2 is paginate with the error code of EC2.
+func paginateEC2[T any](
+	r *reader, items []T, key func(T) string, most int,
+) (page []T, next string, err error) {
+	if page, next, err = paginate(items, key, r.text("NextToken"), most); err != nil {
+		err = errorf("InvalidPaginationToken", "The pagination token is not valid.")
+	}
+	return page, next, err
+}

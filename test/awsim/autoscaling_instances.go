@@ -1,7 +1,6 @@
 package awsim
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ type detailXML struct {
 	AutoScalingGroupName string
 }
 
-func (a *autoscaling) memberWire(inst *instance, state string) memberXML {
+func memberWire(inst *instance, state string) memberXML {
 	out := memberXML{
 		InstanceID:           inst.id,
 		InstanceType:         inst.template.instanceType,
@@ -44,18 +43,19 @@ func (a *autoscaling) memberWire(inst *instance, state string) memberXML {
 	return out
 }
 
-func (a *autoscaling) membersWire(g *group) []memberXML {
+func (a *engine) membersWire(g *group) []memberXML {
 	var out []memberXML
 	for _, inst := range g.members {
 		if state := a.shown(inst); state != "" {
-			out = append(out, a.memberWire(inst, state))
+			out = append(out, memberWire(inst, state))
 		}
 	}
 	return out
 }
 
-// shown is the state that the API tells, which is as old as Delays.Visible says. Empty: not in the group yet.
-func (a *autoscaling) shown(inst *instance) string {
+// shown returns the state that the API shows, which is Delays.Visible old. It is empty for an instance that
+// was not in the group then.
+func (a *engine) shown(inst *instance) string {
 	if a.delays.Visible == 0 {
 		return inst.state()
 	}
@@ -70,40 +70,31 @@ type describeInstancesXML struct {
 // maxInstanceIDs is how many ids, and how many records, one DescribeAutoScalingInstances may have.
 const maxInstanceIDs = 50
 
-func (a *autoscaling) describeAutoScalingInstances(r *reader) (any, error) {
+func (a instanceAPI) describeAutoScalingInstances(r *reader) (any, error) {
 	ids := r.members("InstanceIds")
 	most := r.number("MaxRecords", maxInstanceIDs, 1, maxInstanceIDs)
 	if len(ids) > maxInstanceIDs {
 		r.fail(errorf("ValidationError", "The number of instance ids that may be passed in is limited to %d",
 			maxInstanceIDs))
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var all []detailXML
-	for _, id := range sortedKeys(a.instances) {
-		inst := a.instances[id]
-		if len(ids) > 0 && !contains(ids, id) {
-			continue
-		}
-		state := a.shown(inst)
+	return view(a.engine, r, func() (any, error) {
+		var all []detailXML
 		gone := []string{"", stateTerminated, warmed + stateTerminated, stateDetached}
-		if inst.groupName == "" || slices.Contains(gone, state) {
-			continue
+		for _, id := range sortedKeys(a.instances) {
+			inst := a.instances[id]
+			state := a.shown(inst)
+			if (len(ids) == 0 || contains(ids, id)) && inst.groupName != "" && !contains(gone, state) {
+				all = append(all, detailXML{memberWire(inst, state), inst.groupName})
+			}
 		}
-		all = append(all, detailXML{a.memberWire(inst, state), inst.groupName})
-	}
-	page, next, ok := paginate(all, func(d detailXML) string { return d.InstanceID }, r.text("NextToken"), most)
-	if !ok {
-		return nil, errToken()
-	}
-	return describeInstancesXML{AutoScalingInstances: page, NextToken: next}, nil
+		id := func(d detailXML) string { return d.InstanceID }
+		page, next, err := paginate(all, id, r.text("NextToken"), most)
+		return describeInstancesXML{AutoScalingInstances: page, NextToken: next}, err
+	})
 }
 
-// doomed is the one instance to terminate, or the many of a group.
-func (r *reader) doomed(groupName string) []string {
+// readInstanceIDs is the one instance to terminate, or the many of a group.
+func readInstanceIDs(r *reader, groupName string) []string {
 	ids := r.members("InstanceIds")
 	switch {
 	case len(ids) > 100:
@@ -117,16 +108,17 @@ func (r *reader) doomed(groupName string) []string {
 	return ids
 }
 
-func (a *autoscaling) terminateInstance(r *reader) (any, error) {
+func (a instanceAPI) terminateInstance(r *reader) (any, error) {
 	r.must("ShouldDecrementDesiredCapacity")
 	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
 	groupName := r.text("AutoScalingGroupName")
-	ids := r.doomed(groupName)
+	ids := readInstanceIDs(r, groupName)
 	if r.err != nil {
 		return nil, r.err
 	}
 	if groupName != "" {
-		if err := a.allMembers(groupName, ids); err != nil {
+		_, err := r.viewGroup(a.engine, func(g *group) (any, error) { return g.pick(ids) })
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +127,7 @@ func (a *autoscaling) terminateInstance(r *reader) (any, error) {
 		Activities []activityXML `xml:"Activities>member,omitempty"`
 	}
 	for _, id := range ids {
-		v, err := a.terminateOne(id, decrement)
+		v, err := a.capacity.terminateOne(id, decrement)
 		if err != nil {
 			return nil, err
 		}
@@ -147,18 +139,6 @@ func (a *autoscaling) terminateInstance(r *reader) (any, error) {
 		}
 	}
 	return out, nil
-}
-
-// allMembers says no unless all ids are instances of the group.
-func (a *autoscaling) allMembers(groupName string, ids []string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g, err := a.group(groupName)
-	if err != nil {
-		return err
-	}
-	_, err = g.pick(ids)
-	return err
 }
 
 // pick is the members with these ids: all of them, or an error.
@@ -177,7 +157,7 @@ func (g *group) pick(ids []string, states ...string) ([]*instance, error) {
 	return out, nil
 }
 
-func (a *autoscaling) setInstanceHealth(r *reader) (any, error) {
+func (a instanceAPI) setInstanceHealth(r *reader) (any, error) {
 	id := r.must("InstanceId")
 	r.must("HealthStatus")
 	health := r.oneOf("HealthStatus", "", healthy, unhealthy)
@@ -190,38 +170,31 @@ func (a *autoscaling) setInstanceHealth(r *reader) (any, error) {
 		if !ok || inst.group == nil {
 			return errNoInstance(id)
 		}
-		if grace && health == unhealthy && inst.inGrace(time.Now()) {
+		if grace && health == unhealthy && inst.inGracePeriod(time.Now()) {
 			return nil
 		}
 		inst.health = health
 		if health == healthy {
-			a.withdraw(inst.group)
+			a.capacity.cancelReplacements(inst.group)
 		}
-		a.reconcile(inst.group)
+		a.capacity.reconcile(inst.group)
 		return nil
 	})
 }
 
-// inGrace: the grace period is counted from when the instance came into service, so that one on its way
+// inGracePeriod: the grace period is counted from when the instance came into service, so that one on its way
 // there is still in it.
-func (i *instance) inGrace(now time.Time) bool {
+func (i *instance) inGracePeriod(now time.Time) bool {
 	return i.group.gracePeriod > 0 && (i.inServiceAt.IsZero() || now.Sub(i.inServiceAt) < i.group.gracePeriod)
 }
 
 // onMembers reads group and instances of a call, and changes them all together.
-func (a *autoscaling) onMembers(r *reader, states []string, do func(g *group, all []*instance) error) error {
-	groupName, ids := r.must("AutoScalingGroupName"), r.members("InstanceIds")
+func (a instanceAPI) onMembers(r *reader, states []string, do func(g *group, all []*instance) error) error {
+	ids := r.members("InstanceIds")
 	if len(ids) == 0 {
 		r.fail(errNull("instanceIds"))
 	}
-	if r.err != nil {
-		return r.err
-	}
-	return a.updateErr(func() error {
-		g, err := a.group(groupName)
-		if err != nil {
-			return err
-		}
+	return r.changeGroup(a.engine, func(g *group) error {
 		all, err := g.pick(ids, states...)
 		if err != nil {
 			return err
@@ -230,14 +203,14 @@ func (a *autoscaling) onMembers(r *reader, states []string, do func(g *group, al
 	})
 }
 
-func (a *autoscaling) setInstanceProtection(r *reader) (any, error) {
+func (a instanceAPI) setInstanceProtection(r *reader) (any, error) {
 	r.must("ProtectedFromScaleIn")
 	protected := r.flag("ProtectedFromScaleIn", false)
 	return struct{}{}, a.onMembers(r, nil, func(g *group, all []*instance) error {
 		for _, inst := range all {
 			inst.protected = protected
 		}
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 }
@@ -246,7 +219,7 @@ type activitiesXML struct {
 	Activities []activityXML `xml:"Activities>member"`
 }
 
-func (a *autoscaling) enterStandby(r *reader) (any, error) {
+func (a instanceAPI) enterStandby(r *reader) (any, error) {
 	r.must("ShouldDecrementDesiredCapacity")
 	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
 	var out activitiesXML
@@ -255,35 +228,35 @@ func (a *autoscaling) enterStandby(r *reader) (any, error) {
 			return err
 		}
 		for _, inst := range all {
-			inst.enter(stateEnteringStandby)
-			inst.enter(stateStandby)
+			inst.setState(stateEnteringStandby)
+			inst.setState(stateStandby)
 			out.Activities = append(out.Activities, a.done(g, inst, "Moving EC2 instance to Standby: "))
 		}
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 	return out, err
 }
 
-func (a *autoscaling) exitStandby(r *reader) (any, error) {
+func (a instanceAPI) exitStandby(r *reader) (any, error) {
 	var out activitiesXML
 	err := a.onMembers(r, []string{stateStandby}, func(g *group, all []*instance) error {
 		if err := g.grow(len(all)); err != nil {
 			return err
 		}
 		for _, inst := range all {
-			inst.enter(statePending)
-			inst.enter(stateInService)
+			inst.setState(statePending)
+			inst.setState(stateInService)
 			inst.inServiceAt = time.Now()
 			out.Activities = append(out.Activities, a.done(g, inst, "Moving EC2 instance out of Standby: "))
 		}
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 	return out, err
 }
 
-func (a *autoscaling) detachInstances(r *reader) (any, error) {
+func (a instanceAPI) detachInstances(r *reader) (any, error) {
 	r.must("ShouldDecrementDesiredCapacity")
 	decrement := r.flag("ShouldDecrementDesiredCapacity", false)
 	var out activitiesXML
@@ -292,28 +265,21 @@ func (a *autoscaling) detachInstances(r *reader) (any, error) {
 			return err
 		}
 		for _, inst := range all {
-			inst.enter(stateDetaching)
+			inst.setState(stateDetaching)
 			out.Activities = append(out.Activities, a.done(g, inst, "Detaching EC2 instance: "))
-			inst.enter(stateDetached)
+			inst.setState(stateDetached)
 			g.remove(inst)
 			inst.group = nil
 		}
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 	return out, err
 }
 
-func (a *autoscaling) attachInstances(r *reader) (any, error) {
-	groupName, ids := r.must("AutoScalingGroupName"), r.members("InstanceIds")
-	if r.err != nil {
-		return nil, r.err
-	}
-	return nil, a.updateErr(func() error {
-		g, err := a.group(groupName)
-		if err != nil {
-			return err
-		}
+func (a instanceAPI) attachInstances(r *reader) (any, error) {
+	ids := r.members("InstanceIds")
+	return nil, r.changeGroup(a.engine, func(g *group) error {
 		for _, id := range ids {
 			if inst := a.instances[id]; inst == nil || inst.group != nil || inst.machine != "running" {
 				return errorf("ValidationError", "Invalid Instance ID(s): [%s] specified", id)
@@ -326,8 +292,8 @@ func (a *autoscaling) attachInstances(r *reader) (any, error) {
 			inst := a.instances[id]
 			inst.group, inst.groupName, inst.health = g, g.name, healthy
 			g.members = append(g.members, inst)
-			inst.enter(statePending)
-			inst.enter(stateInService)
+			inst.setState(statePending)
+			inst.setState(stateInService)
 			inst.inServiceAt = time.Now()
 			a.done(g, inst, "Attaching an existing EC2 instance: ")
 		}
@@ -336,8 +302,9 @@ func (a *autoscaling) attachInstances(r *reader) (any, error) {
 }
 
 // done records a change that needed no time. It needs mu.
-func (a *autoscaling) done(g *group, inst *instance, description string) activityXML {
-	v := g.begin(a, description+inst.id, "an instance was moved in response to a user request.", inst)
+func (a instanceAPI) done(g *group, inst *instance, description string) activityXML {
+	v := g.beginActivity(a.rand, description+inst.id,
+		"an instance was moved in response to a user request.", inst)
 	v.end("Successful", "")
 	return v.wire()
 }

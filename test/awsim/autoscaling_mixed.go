@@ -2,25 +2,25 @@ package awsim
 
 import "strconv"
 
-// source reads what a group is to launch from over what it launched from before. Of a mixed instances policy
-// it reads only the parts that the call names: a part that it names replaces the old one whole.
-func (r *reader) source(prefix string, before source) source {
+// readSource reads what a group is to launch from over what it launched from before. Of a mixed instances
+// policy it reads only the parts that the call names: a part that it names replaces the old one whole.
+func readSource(r *reader, prefix string, before source) source {
 	template, mixed := prefix+"LaunchTemplate.", prefix+"MixedInstancesPolicy."
 	switch {
 	case r.any(template) && r.any(mixed):
 		r.fail(errorf("ValidationError", "Valid requests must contain either LaunchTemplate, "+
 			"LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter."))
 	case r.any(template):
-		return source{template: r.spec(template)}
+		return source{template: readTemplateSpec(r, template)}
 	case r.any(mixed):
-		return r.mixed(mixed, before)
+		return readMixedPolicy(r, mixed, before)
 	}
 	return before
 }
 
-// spec reads a launch template specification. One with both an id and a name is refused, although
-// DescribeAutoScalingGroups tells both.
-func (r *reader) spec(prefix string) templateChoice {
+// readTemplateSpec reads a launch template specification. One with both an id and a name is refused, although
+// DescribeAutoScalingGroups returns both.
+func readTemplateSpec(r *reader, prefix string) templateChoice {
 	c := templateChoice{
 		id:      r.text(prefix + "LaunchTemplateId"),
 		name:    r.text(prefix + "LaunchTemplateName"),
@@ -33,22 +33,22 @@ func (r *reader) spec(prefix string) templateChoice {
 	return c
 }
 
-func (r *reader) mixed(prefix string, before source) source {
+func readMixedPolicy(r *reader, prefix string, before source) source {
 	out := source{policy: &mixedPolicy{}}
 	if before.policy != nil {
 		*out.policy, out.template = *before.policy, before.template
 	}
 	const specification, overrides = "LaunchTemplate.LaunchTemplateSpecification.", "LaunchTemplate.Overrides"
 	if r.any(prefix + specification) {
-		out.template = r.spec(prefix + specification)
+		out.template = readTemplateSpec(r, prefix+specification)
 	}
 	if r.has(prefix+overrides) || r.any(prefix+overrides+".") {
-		out.policy.overrides = r.overrides(prefix + overrides)
+		out.policy.overrides = readOverrides(r, prefix+overrides)
 	}
-	if d := r.document(prefix + "InstancesDistribution"); d != nil || out.policy.distribution == nil {
+	if d := readDocument(r, prefix+"InstancesDistribution"); d != nil || out.policy.distribution == nil {
 		out.policy.distribution = distribution(d)
 	}
-	if !out.given() {
+	if !out.isSet() {
 		r.fail(errorf("ValidationError", "You must specify a launch template in the mixed instances policy."))
 	}
 	return out
@@ -69,7 +69,7 @@ func distribution(d *document) *document {
 	return d
 }
 
-func (r *reader) overrides(list string) []override {
+func readOverrides(r *reader, list string) []override {
 	var out []override
 	weights := 0
 	r.each(list+".member", func(prefix string) {
@@ -77,8 +77,8 @@ func (r *reader) overrides(list string) []override {
 			instanceType: r.text(prefix + "InstanceType"),
 			weight:       r.text(prefix + "WeightedCapacity"),
 			image:        r.text(prefix + "ImageId"),
-			template:     r.spec(prefix + "LaunchTemplateSpecification."),
-			requirements: r.document(prefix + "InstanceRequirements"),
+			template:     readTemplateSpec(r, prefix+"LaunchTemplateSpecification."),
+			requirements: readDocument(r, prefix+"InstanceRequirements"),
 			allowed:      r.members(prefix + "InstanceRequirements.AllowedInstanceTypes"),
 		}
 		r.number(prefix+"WeightedCapacity", 1, 1, 999)
@@ -109,8 +109,8 @@ type overrideXML struct {
 	InstanceRequirements *document        `xml:",omitempty"`
 }
 
-// sourceWire is the source as AWS tells it: either a launch template or a policy. It needs mu.
-func (a *autoscaling) sourceWire(c source) (*templateSpecXML, *mixedXML) {
+// sourceWire returns the source as AWS describes it: either a launch template or a policy. It needs mu.
+func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 	base := a.templateWire(c.template)
 	if c.policy == nil {
 		return base, nil
@@ -132,14 +132,14 @@ func (a *autoscaling) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 // says.
 type Override struct {
 	InstanceType   string
-	Weight         int // WeightedCapacity, which is told and not counted.
+	Weight         int // WeightedCapacity, which is described and not counted.
 	ImageID        string
 	LaunchTemplate string // Its name or id.
 	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
 	LaunchTemplateVersion string
 }
 
-// source is what the group launches from.
+// source returns what the group launches from.
 func (spec Group) source() source {
 	out := source{template: choice(spec.LaunchTemplate, spec.LaunchTemplateVersion)}
 	if len(spec.Overrides) == 0 {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -15,7 +14,7 @@ import (
 )
 
 func specification(name, version string) *types.LaunchTemplateSpecification {
-	return &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String(name), Version: aws.String(version)}
+	return &types.LaunchTemplateSpecification{LaunchTemplateName: new(name), Version: new(version)}
 }
 
 // policy is a mixed instances policy of version 1 of the template node, with these overrides.
@@ -36,21 +35,19 @@ func mixedGroup(t *testing.T, p *types.MixedInstancesPolicy) (*awsim.Server, *au
 		must(t, err)
 	}
 	c := groupClient(t, s)
-	_, err := c.CreateAutoScalingGroup(t.Context(), &autoscaling.CreateAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String(groupName), MinSize: aws.Int32(0), MaxSize: aws.Int32(6),
-		DesiredCapacity: aws.Int32(3), AvailabilityZones: []string{"eu-central-1a"}, MixedInstancesPolicy: p,
+	do(t, c.CreateAutoScalingGroup, &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: new(groupName), MinSize: new(int32(0)), MaxSize: new(int32(6)),
+		DesiredCapacity: new(int32(3)), AvailabilityZones: []string{"eu-central-1a"}, MixedInstancesPolicy: p,
 	})
-	must(t, err)
 	settled(t, s)
 	return s, c
 }
 
 func groupOf(t *testing.T, c *autoscaling.Client) types.AutoScalingGroup {
 	t.Helper()
-	out, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
+	out := do(t, c.DescribeAutoScalingGroups, &autoscaling.DescribeAutoScalingGroupsInput{
 		AutoScalingGroupNames: []string{groupName},
 	})
-	must(t, err)
 	return out.AutoScalingGroups[0]
 }
 
@@ -75,12 +72,12 @@ func told(p *types.MixedInstancesPolicy) string {
 
 func TestMixedInstancesPolicy(t *testing.T) {
 	p := policy(
-		types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large"), WeightedCapacity: aws.String("1")},
-		types.LaunchTemplateOverrides{InstanceType: aws.String("c7g.large"), WeightedCapacity: aws.String("2"), LaunchTemplateSpecification: specification("arm", "$Latest")},
-		types.LaunchTemplateOverrides{InstanceType: aws.String("m5.large"), WeightedCapacity: aws.String("3"), ImageId: aws.String("ami-own")},
+		types.LaunchTemplateOverrides{InstanceType: new("c5.large"), WeightedCapacity: new("1")},
+		types.LaunchTemplateOverrides{InstanceType: new("c7g.large"), WeightedCapacity: new("2"), LaunchTemplateSpecification: specification("arm", "$Latest")},
+		types.LaunchTemplateOverrides{InstanceType: new("m5.large"), WeightedCapacity: new("3"), ImageId: new("ami-own")},
 	)
 	p.InstancesDistribution = &types.InstancesDistribution{
-		OnDemandBaseCapacity: aws.Int32(1), SpotAllocationStrategy: aws.String("price-capacity-optimized"),
+		OnDemandBaseCapacity: new(int32(1)), SpotAllocationStrategy: new("price-capacity-optimized"),
 	}
 	s, c := mixedGroup(t, p)
 	g := groupOf(t, c)
@@ -123,8 +120,8 @@ func TestMixedInstancesPolicy(t *testing.T) {
 
 func TestInstanceRequirements(t *testing.T) {
 	_, c := mixedGroup(t, policy(types.LaunchTemplateOverrides{InstanceRequirements: &types.InstanceRequirements{
-		VCpuCount:            &types.VCpuCountRequest{Min: aws.Int32(2), Max: aws.Int32(4)},
-		MemoryMiB:            &types.MemoryMiBRequest{Min: aws.Int32(4096)},
+		VCpuCount:            &types.VCpuCountRequest{Min: new(int32(2)), Max: new(int32(4))},
+		MemoryMiB:            &types.MemoryMiBRequest{Min: new(int32(4096))},
 		AllowedInstanceTypes: []string{"m*", "c5.*", "c5.xlarge"},
 		CpuManufacturers:     []types.CpuManufacturer{types.CpuManufacturerIntel},
 	}}))
@@ -141,7 +138,7 @@ func TestInstanceRequirements(t *testing.T) {
 }
 
 func TestMixedInstancesPolicyIsUpdated(t *testing.T) {
-	c5 := types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large")}
+	c5 := types.LaunchTemplateOverrides{InstanceType: new("c5.large")}
 	for name, row := range map[string]struct {
 		update       autoscaling.UpdateAutoScalingGroupInput
 		base         string
@@ -149,12 +146,12 @@ func TestMixedInstancesPolicyIsUpdated(t *testing.T) {
 		distribution int32 // OnDemandBaseCapacity.
 	}{
 		"what is not named stays": {
-			update: autoscaling.UpdateAutoScalingGroupInput{MaxSize: aws.Int32(7)},
+			update: autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7))},
 			base:   "node:1", overrides: "c5.large - - -", distribution: 1,
 		},
 		"the distribution alone": {
 			update: autoscaling.UpdateAutoScalingGroupInput{MixedInstancesPolicy: &types.MixedInstancesPolicy{
-				InstancesDistribution: &types.InstancesDistribution{OnDemandBaseCapacity: aws.Int32(5)},
+				InstancesDistribution: &types.InstancesDistribution{OnDemandBaseCapacity: new(int32(5))},
 			}},
 			base: "node:1", overrides: "c5.large - - -", distribution: 5,
 		},
@@ -167,7 +164,7 @@ func TestMixedInstancesPolicyIsUpdated(t *testing.T) {
 		"the overrides alone": {
 			update: autoscaling.UpdateAutoScalingGroupInput{MixedInstancesPolicy: &types.MixedInstancesPolicy{
 				LaunchTemplate: &types.LaunchTemplate{Overrides: []types.LaunchTemplateOverrides{
-					{InstanceType: aws.String("m5.large")}, {InstanceType: aws.String("m6i.large")},
+					{InstanceType: new("m5.large")}, {InstanceType: new("m6i.large")},
 				}},
 			}},
 			base: "node:1", overrides: "m5.large - - -, m6i.large - - -", distribution: 1,
@@ -181,11 +178,10 @@ func TestMixedInstancesPolicyIsUpdated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy(c5)
-			p.InstancesDistribution = &types.InstancesDistribution{OnDemandBaseCapacity: aws.Int32(1)}
+			p.InstancesDistribution = &types.InstancesDistribution{OnDemandBaseCapacity: new(int32(1))}
 			_, c := mixedGroup(t, p)
-			row.update.AutoScalingGroupName = aws.String(groupName)
-			_, err := c.UpdateAutoScalingGroup(t.Context(), &row.update)
-			must(t, err)
+			row.update.AutoScalingGroupName = new(groupName)
+			do(t, c.UpdateAutoScalingGroup, &row.update)
 			got := groupOf(t, c).MixedInstancesPolicy
 			base := got.LaunchTemplate.LaunchTemplateSpecification
 			if *base.LaunchTemplateName+":"+*base.Version != row.base || told(got) != row.overrides ||
@@ -197,11 +193,10 @@ func TestMixedInstancesPolicyIsUpdated(t *testing.T) {
 }
 
 func TestMixedInstancesPolicyGivesWayToATemplate(t *testing.T) {
-	_, c := mixedGroup(t, policy(types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large")}))
-	_, err := c.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String(groupName), LaunchTemplate: specification("node", "$Default"),
+	_, c := mixedGroup(t, policy(types.LaunchTemplateOverrides{InstanceType: new("c5.large")}))
+	do(t, c.UpdateAutoScalingGroup, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: new(groupName), LaunchTemplate: specification("node", "$Default"),
 	})
-	must(t, err)
 	if g := groupOf(t, c); g.MixedInstancesPolicy != nil || *g.LaunchTemplate.Version != "$Default" {
 		t.Errorf("got %+v", g)
 	}
@@ -210,23 +205,23 @@ func TestMixedInstancesPolicyGivesWayToATemplate(t *testing.T) {
 func TestSourcesThatAreRefused(t *testing.T) {
 	override := func(o ...types.LaunchTemplateOverrides) *types.MixedInstancesPolicy { return policy(o...) }
 	both := &types.LaunchTemplateSpecification{
-		LaunchTemplateName: aws.String("node"), LaunchTemplateId: aws.String("lt-1"), Version: aws.String("1"),
+		LaunchTemplateName: new("node"), LaunchTemplateId: new("lt-1"), Version: new("1"),
 	}
 	_, c := mixedGroup(t, policy())
 	for name, in := range map[string]types.DesiredConfiguration{
 		"a template and a policy":            {LaunchTemplate: specification("node", "1"), MixedInstancesPolicy: policy()},
-		"a policy without a template":        {MixedInstancesPolicy: &types.MixedInstancesPolicy{InstancesDistribution: &types.InstancesDistribution{OnDemandBaseCapacity: aws.Int32(1)}}},
+		"a policy without a template":        {MixedInstancesPolicy: &types.MixedInstancesPolicy{InstancesDistribution: &types.InstancesDistribution{OnDemandBaseCapacity: new(int32(1))}}},
 		"a template by both id and name":     {LaunchTemplate: both},
-		"a template by neither":              {LaunchTemplate: &types.LaunchTemplateSpecification{Version: aws.String("1")}},
+		"a template by neither":              {LaunchTemplate: &types.LaunchTemplateSpecification{Version: new("1")}},
 		"an override's template by both":     {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{LaunchTemplateSpecification: both})},
 		"an override's template unknown":     {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{LaunchTemplateSpecification: specification("no", "1")})},
 		"an override's version unknown":      {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{LaunchTemplateSpecification: specification("arm", "9")})},
-		"a weight of one type only":          {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{WeightedCapacity: aws.String("1")}, types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large")})},
-		"a weight of nothing":                {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{WeightedCapacity: aws.String("0")})},
-		"both a type and requirements of it": {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large"), InstanceRequirements: &types.InstanceRequirements{MemoryMiB: &types.MemoryMiBRequest{Min: aws.Int32(1)}, VCpuCount: &types.VCpuCountRequest{Min: aws.Int32(1)}}})},
+		"a weight of one type only":          {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{WeightedCapacity: new("1")}, types.LaunchTemplateOverrides{InstanceType: new("c5.large")})},
+		"a weight of nothing":                {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{WeightedCapacity: new("0")})},
+		"both a type and requirements of it": {MixedInstancesPolicy: override(types.LaunchTemplateOverrides{InstanceType: new("c5.large"), InstanceRequirements: &types.InstanceRequirements{MemoryMiB: &types.MemoryMiBRequest{Min: new(int32(1))}, VCpuCount: &types.VCpuCountRequest{Min: new(int32(1))}}})},
 	} {
 		_, err := c.StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{
-			AutoScalingGroupName: aws.String(groupName), DesiredConfiguration: &in,
+			AutoScalingGroupName: new(groupName), DesiredConfiguration: &in,
 		})
 		if code(err) != "ValidationError" || status(err) != 400 {
 			t.Errorf("%s: got %v", name, err)
@@ -235,11 +230,11 @@ func TestSourcesThatAreRefused(t *testing.T) {
 }
 
 func TestRefreshToAMixedInstancesPolicy(t *testing.T) {
-	c5 := types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large")}
-	m5 := types.LaunchTemplateOverrides{InstanceType: aws.String("m5.large")}
-	arm := types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large"), LaunchTemplateSpecification: specification("arm", "1")}
+	c5 := types.LaunchTemplateOverrides{InstanceType: new("c5.large")}
+	m5 := types.LaunchTemplateOverrides{InstanceType: new("m5.large")}
+	arm := types.LaunchTemplateOverrides{InstanceType: new("c5.large"), LaunchTemplateSpecification: specification("arm", "1")}
 	next := policy(c5)
-	next.LaunchTemplate.LaunchTemplateSpecification.Version = aws.String("2")
+	next.LaunchTemplate.LaunchTemplateSpecification.Version = new("2")
 	for name, row := range map[string]struct {
 		before, desired *types.MixedInstancesPolicy
 		replaced        int
@@ -251,22 +246,21 @@ func TestRefreshToAMixedInstancesPolicy(t *testing.T) {
 		"version 1 of another template":           {before: policy(c5), desired: policy(arm), replaced: 3},
 		"the type of the template":                {before: policy(m5), desired: policy()},
 		"a type that the base has not":            {before: policy(), desired: policy(c5), replaced: 3},
-		"another image, which is not compared":    {before: policy(c5), desired: policy(types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large"), ImageId: aws.String("ami-own")})},
-		"requirements that the instances satisfy": {before: policy(c5, m5), desired: policy(types.LaunchTemplateOverrides{InstanceRequirements: &types.InstanceRequirements{AllowedInstanceTypes: []string{"c5.*"}, MemoryMiB: &types.MemoryMiBRequest{Min: aws.Int32(1)}, VCpuCount: &types.VCpuCountRequest{Min: aws.Int32(1)}}}), replaced: 1},
+		"another image, which is not compared":    {before: policy(c5), desired: policy(types.LaunchTemplateOverrides{InstanceType: new("c5.large"), ImageId: new("ami-own")})},
+		"requirements that the instances satisfy": {before: policy(c5, m5), desired: policy(types.LaunchTemplateOverrides{InstanceRequirements: &types.InstanceRequirements{AllowedInstanceTypes: []string{"c5.*"}, MemoryMiB: &types.MemoryMiBRequest{Min: new(int32(1))}, VCpuCount: &types.VCpuCountRequest{Min: new(int32(1))}}}), replaced: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := mixedGroup(t, row.before)
 			before := s.Instances(groupName)
-			_, err := c.StartInstanceRefresh(t.Context(), &autoscaling.StartInstanceRefreshInput{
-				AutoScalingGroupName: aws.String(groupName),
+			do(t, c.StartInstanceRefresh, &autoscaling.StartInstanceRefreshInput{
+				AutoScalingGroupName: new(groupName),
 				DesiredConfiguration: &types.DesiredConfiguration{MixedInstancesPolicy: row.desired},
 				Preferences: &types.RefreshPreferences{
-					SkipMatching: aws.Bool(true), MinHealthyPercentage: aws.Int32(100), MaxHealthyPercentage: aws.Int32(200),
-					InstanceWarmup: aws.Int32(0),
+					SkipMatching: new(true), MinHealthyPercentage: new(int32(100)), MaxHealthyPercentage: new(int32(200)),
+					InstanceWarmup: new(int32(0)),
 				},
 			})
-			must(t, err)
-			_, err = s.WaitRefresh(within(t), groupName, "Successful")
+			_, err := s.WaitRefresh(within(t), groupName, "Successful")
 			must(t, err)
 			got := refreshes(t, c)[0].DesiredConfiguration
 			if got.LaunchTemplate != nil || told(got.MixedInstancesPolicy) != told(row.desired) {
@@ -291,7 +285,7 @@ func TestRefreshToAMixedInstancesPolicy(t *testing.T) {
 }
 
 func TestRollbackToAMixedInstancesPolicy(t *testing.T) {
-	c5 := types.LaunchTemplateOverrides{InstanceType: aws.String("c5.large")}
+	c5 := types.LaunchTemplateOverrides{InstanceType: new("c5.large")}
 	for name, row := range map[string]struct {
 		template *types.LaunchTemplateSpecification // Of the override that the group had.
 		code     string
@@ -302,13 +296,13 @@ func TestRollbackToAMixedInstancesPolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := mixedGroup(t, policy(c5, types.LaunchTemplateOverrides{
-				InstanceType: aws.String("c7g.large"), LaunchTemplateSpecification: row.template,
+				InstanceType: new("c7g.large"), LaunchTemplateSpecification: row.template,
 			}))
 			must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 			_, err := c.StartInstanceRefresh(t.Context(), toVersion2(nil))
 			must(t, err)
 			_, err = c.RollbackInstanceRefresh(t.Context(),
-				&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
+				&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
 			if row.code != "" {
 				if code(err) != row.code {
 					t.Errorf("got %v", err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What an Instance Refresh does when nobody says it.
+// Defaults and limits of an Instance Refresh.
 const (
 	defaultMinHealthy      = 90
 	defaultCheckpointDelay = time.Hour
@@ -14,34 +14,21 @@ const (
 	maxAlarms              = 10
 )
 
-func (a *autoscaling) startInstanceRefresh(r *reader) (any, error) {
-	name := r.must("AutoScalingGroupName")
+func (a refreshAPI) startInstanceRefresh(r *reader) (any, error) {
 	r.oneOf("Strategy", "Rolling", "Rolling")
 	var desired *source
-	if c := r.source("DesiredConfiguration.", source{}); c.given() {
+	if c := readSource(r, "DesiredConfiguration.", source{}); c.isSet() {
 		desired = &c
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	var out refreshIDXML
-	return &out, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
-		p := r.preferences(g)
+	return a.changeRefresh(r, func(g *group) (*refresh, error) {
+		p := readPreferences(r, g)
 		if p.autoRollback && desired == nil {
 			r.fail(errorf("ValidationError", "AutoRollback requires a desired configuration."))
 		}
 		if r.err != nil {
-			return r.err
+			return nil, r.err
 		}
-		f, err := a.startRefresh(g, p, desired)
-		if err == nil {
-			out.InstanceRefreshID = f.id
-		}
-		return err
+		return a.refreshes.startRefresh(g, p, desired)
 	})
 }
 
@@ -49,8 +36,8 @@ type refreshIDXML struct {
 	InstanceRefreshID string `xml:"InstanceRefreshId"`
 }
 
-// preferences reads those of a refresh; what they leave open is as the group says, or AWS.
-func (r *reader) preferences(g *group) preferences {
+// readPreferences reads those of a refresh. The defaults come from the group, or else from AWS.
+func readPreferences(r *reader, g *group) preferences {
 	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod}
 	if g.policy != nil {
 		p.min, p.max = g.policy.min, g.policy.max
@@ -59,27 +46,27 @@ func (r *reader) preferences(g *group) preferences {
 		p.warmup = time.Duration(g.warmup) * time.Second
 	}
 	const prefix = "Preferences."
-	r.healthy(prefix, &p)
-	p.warmup = r.duration(prefix+"InstanceWarmup", p.warmup, unbounded)
+	readHealthyPercentages(r, prefix, &p)
+	p.warmup = readDuration(r, prefix+"InstanceWarmup", p.warmup, unbounded)
 	p.skipMatching = r.flag(prefix+"SkipMatching", false)
 	p.autoRollback = r.flag(prefix+"AutoRollback", false)
-	p.bake = r.duration(prefix+"BakeTime", 0, maxBakeTime)
+	p.bake = readDuration(r, prefix+"BakeTime", 0, maxBakeTime)
 	p.protected = r.oneOf(prefix+"ScaleInProtectedInstances", "Wait", "Refresh", "Ignore", "Wait")
 	p.standby = r.oneOf(prefix+"StandbyInstances", "Wait", "Terminate", "Ignore", "Wait")
 	p.alarms = r.members(prefix + "AlarmSpecification.Alarms")
 	if len(p.alarms) > maxAlarms {
 		r.fail(errorf("ValidationError", "You can specify up to %d alarms.", maxAlarms))
 	}
-	r.checkpoints(prefix, &p)
+	readCheckpoints(r, prefix, &p)
 	return p
 }
 
-// duration is a whole number of seconds, or what is used without one.
-func (r *reader) duration(key string, without time.Duration, most int) time.Duration {
+// readDuration is a whole number of seconds, or what is used without one.
+func readDuration(r *reader, key string, without time.Duration, most int) time.Duration {
 	return time.Second * time.Duration(r.number(key, seconds(without), 0, most))
 }
 
-func (r *reader) healthy(prefix string, p *preferences) {
+func readHealthyPercentages(r *reader, prefix string, p *preferences) {
 	lowest, highest := prefix+"MinHealthyPercentage", prefix+"MaxHealthyPercentage"
 	if r.has(highest) && !r.has(lowest) {
 		r.fail(errorf("ValidationError",
@@ -93,7 +80,7 @@ func (r *reader) healthy(prefix string, p *preferences) {
 	}
 }
 
-func (r *reader) checkpoints(prefix string, p *preferences) {
+func readCheckpoints(r *reader, prefix string, p *preferences) {
 	for _, text := range r.members(prefix + "CheckpointPercentages") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 100 || len(p.checkpoints) > 0 && n <= p.checkpoints[len(p.checkpoints)-1] {
@@ -105,30 +92,22 @@ func (r *reader) checkpoints(prefix string, p *preferences) {
 	if r.has(prefix+"CheckpointDelay") && len(p.checkpoints) == 0 {
 		r.fail(errorf("ValidationError", "CheckpointDelay requires CheckpointPercentages."))
 	}
-	p.delay = r.duration(prefix+"CheckpointDelay", defaultCheckpointDelay, maxBakeTime)
+	p.delay = readDuration(r, prefix+"CheckpointDelay", defaultCheckpointDelay, maxBakeTime)
 }
 
-func (a *autoscaling) cancelInstanceRefresh(r *reader) (any, error) {
+func (a refreshAPI) cancelInstanceRefresh(r *reader) (any, error) {
 	await := r.flag("WaitForTransitioningInstances", true)
-	return a.changeRefresh(r, func(g *group) (*refresh, error) { return a.cancelRefresh(g, await) })
+	return a.changeRefresh(r, func(g *group) (*refresh, error) { return a.refreshes.cancelRefresh(g, await) })
 }
 
-func (a *autoscaling) rollbackInstanceRefresh(r *reader) (any, error) {
-	return a.changeRefresh(r, a.rollBack)
+func (a refreshAPI) rollbackInstanceRefresh(r *reader) (any, error) {
+	return a.changeRefresh(r, a.refreshes.rollBack)
 }
 
-// changeRefresh reads the group, does something to its refresh, and answers with the refresh's id.
-func (a *autoscaling) changeRefresh(r *reader, do func(g *group) (*refresh, error)) (any, error) {
-	name := r.must("AutoScalingGroupName")
-	if r.err != nil {
-		return nil, r.err
-	}
+// changeRefresh starts or changes the refresh of the group that the call names, and answers with its id.
+func (a refreshAPI) changeRefresh(r *reader, do func(g *group) (*refresh, error)) (any, error) {
 	var out refreshIDXML
-	return &out, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
+	return &out, r.changeGroup(a.engine, func(g *group) error {
 		f, err := do(g)
 		if err == nil {
 			out.InstanceRefreshID = f.id
@@ -213,7 +192,7 @@ func (p preferences) wire() preferencesXML {
 }
 
 // refreshWire needs mu.
-func (a *autoscaling) refreshWire(f *refresh) refreshXML {
+func (a refreshAPI) refreshWire(f *refresh) refreshXML {
 	out := refreshXML{
 		InstanceRefreshID:    f.id,
 		AutoScalingGroupName: f.group.name,
@@ -223,13 +202,13 @@ func (a *autoscaling) refreshWire(f *refresh) refreshXML {
 		PercentageComplete:   f.percent,
 		InstancesToUpdate:    f.toUpdate,
 		Strategy:             "Rolling",
-		Preferences:          f.asked.wire(),
+		Preferences:          f.requested.wire(),
 	}
-	if f.over() {
+	if f.ended() {
 		out.EndTime = stamp(f.endedAt)
 	}
 	if f.desired != nil {
-		template, mixed := a.sourceWire(*f.desired)
+		template, mixed := a.catalog.sourceWire(*f.desired)
 		out.DesiredConfiguration = &desiredXML{template, mixed}
 	}
 	if f.group.pool != nil {
@@ -249,36 +228,25 @@ func (a *autoscaling) refreshWire(f *refresh) refreshXML {
 	return out
 }
 
-func (a *autoscaling) describeInstanceRefreshes(r *reader) (any, error) {
-	name, ids := r.must("AutoScalingGroupName"), r.members("InstanceRefreshIds")
-	most := r.number("MaxRecords", 50, 1, 100)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g, err := a.group(name)
-	if err != nil {
-		return nil, err
-	}
-	var found []int // Indices, the newest first.
-	for i, f := range slices.Backward(g.refreshes) {
-		if time.Since(f.startedAt) < refreshKept && (len(ids) == 0 || contains(ids, f.id)) {
-			found = append(found, i)
+func (a refreshAPI) describeInstanceRefreshes(r *reader) (any, error) {
+	ids, most := r.members("InstanceRefreshIds"), r.number("MaxRecords", 50, 1, 100)
+	return r.viewGroup(a.engine, func(g *group) (any, error) {
+		var found []int // Indices, the newest first.
+		for i, f := range slices.Backward(g.refreshes) {
+			if time.Since(f.startedAt) < refreshKept && (len(ids) == 0 || contains(ids, f.id)) {
+				found = append(found, i)
+			}
 		}
-	}
-	key := func(i int) string { return strconv.FormatInt(newest-int64(i), 16) }
-	page, next, ok := paginate(found, key, r.text("NextToken"), most)
-	if !ok {
-		return nil, errToken()
-	}
-	var out struct {
-		InstanceRefreshes []refreshXML `xml:"InstanceRefreshes>member"`
-		NextToken         string       `xml:",omitempty"`
-	}
-	out.NextToken = next
-	for _, i := range page {
-		out.InstanceRefreshes = append(out.InstanceRefreshes, a.refreshWire(g.refreshes[i]))
-	}
-	return out, nil
+		key := func(i int) string { return strconv.FormatInt(newest-int64(i), 16) }
+		page, next, err := paginate(found, key, r.text("NextToken"), most)
+		var out struct {
+			InstanceRefreshes []refreshXML `xml:"InstanceRefreshes>member"`
+			NextToken         string       `xml:",omitempty"`
+		}
+		out.NextToken = next
+		for _, i := range page {
+			out.InstanceRefreshes = append(out.InstanceRefreshes, a.refreshWire(g.refreshes[i]))
+		}
+		return out, err
+	})
 }

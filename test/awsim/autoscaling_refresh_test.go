@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -19,11 +18,10 @@ func templated(t testing.TB, n int, version string) (*awsim.Server, *autoscaling
 	s := start(t, awsim.Options{})
 	_, err := s.CreateLaunchTemplate("node", "ami-1")
 	must(t, err)
-	_, err = machineClient(t, s).CreateLaunchTemplateVersion(t.Context(), &ec2.CreateLaunchTemplateVersionInput{
-		LaunchTemplateName: aws.String("node"),
-		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: aws.String("ami-2")},
+	do(t, machineClient(t, s).CreateLaunchTemplateVersion, &ec2.CreateLaunchTemplateVersionInput{
+		LaunchTemplateName: new("node"),
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: new("ami-2")},
 	})
-	must(t, err)
 	must(t, s.CreateGroup(awsim.Group{
 		Name: groupName, Max: n, Desired: n, LaunchTemplate: "node", LaunchTemplateVersion: version,
 	}))
@@ -34,10 +32,10 @@ func templated(t testing.TB, n int, version string) (*awsim.Server, *autoscaling
 // toVersion2 asks for a refresh to version 2.
 func toVersion2(prefs *types.RefreshPreferences) *autoscaling.StartInstanceRefreshInput {
 	return &autoscaling.StartInstanceRefreshInput{
-		AutoScalingGroupName: aws.String(groupName),
+		AutoScalingGroupName: new(groupName),
 		Preferences:          prefs,
 		DesiredConfiguration: &types.DesiredConfiguration{LaunchTemplate: &types.LaunchTemplateSpecification{
-			LaunchTemplateName: aws.String("node"), Version: aws.String("2"),
+			LaunchTemplateName: new("node"), Version: new("2"),
 		}},
 	}
 }
@@ -46,7 +44,7 @@ func refreshes(t testing.TB, c *autoscaling.Client, ids ...string) []types.Insta
 	t.Helper()
 	var out []types.InstanceRefresh
 	p := autoscaling.NewDescribeInstanceRefreshesPaginator(c, &autoscaling.DescribeInstanceRefreshesInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceRefreshIds: ids, MaxRecords: aws.Int32(2),
+		AutoScalingGroupName: new(groupName), InstanceRefreshIds: ids, MaxRecords: new(int32(2)),
 	})
 	for p.HasMorePages() {
 		page, err := p.NextPage(t.Context())
@@ -59,16 +57,15 @@ func refreshes(t testing.TB, c *autoscaling.Client, ids ...string) []types.Insta
 func TestRefreshAsTheSDKSeesIt(t *testing.T) {
 	s, c := templated(t, 2, "1")
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
-	began, err := c.StartInstanceRefresh(t.Context(), toVersion2(&types.RefreshPreferences{
-		MinHealthyPercentage: aws.Int32(100), MaxHealthyPercentage: aws.Int32(200), InstanceWarmup: aws.Int32(7),
-		CheckpointPercentages: []int32{50, 100}, CheckpointDelay: aws.Int32(9), BakeTime: aws.Int32(8),
-		AutoRollback: aws.Bool(true), SkipMatching: aws.Bool(true),
+	began := do(t, c.StartInstanceRefresh, toVersion2(&types.RefreshPreferences{
+		MinHealthyPercentage: new(int32(100)), MaxHealthyPercentage: new(int32(200)), InstanceWarmup: new(int32(7)),
+		CheckpointPercentages: []int32{50, 100}, CheckpointDelay: new(int32(9)), BakeTime: new(int32(8)),
+		AutoRollback: new(true), SkipMatching: new(true),
 		ScaleInProtectedInstances: types.ScaleInProtectedInstancesIgnore,
 		StandbyInstances:          types.StandbyInstancesTerminate,
 		AlarmSpecification:        &types.AlarmSpecification{Alarms: []string{"errors"}},
 	}))
-	must(t, err)
-	_, err = s.WaitRefresh(within(t), groupName, "InProgress")
+	_, err := s.WaitRefresh(within(t), groupName, "InProgress")
 	must(t, err)
 	got := refreshes(t, c)[0]
 	p := got.Preferences
@@ -85,12 +82,10 @@ func TestRefreshAsTheSDKSeesIt(t *testing.T) {
 		!slices.Equal(p.AlarmSpecification.Alarms, []string{"errors"}) {
 		t.Errorf("got %+v", p)
 	}
-	_, err = c.RollbackInstanceRefresh(t.Context(),
-		&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
+	do(t, c.RollbackInstanceRefresh,
+		&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
+	_, err = s.WaitRefresh(within(t), groupName, "RollbackSuccessful")
 	must(t, err)
-	if _, err = s.WaitRefresh(within(t), groupName, "RollbackSuccessful"); err != nil {
-		t.Fatal(err)
-	}
 	back := refreshes(t, c)[0].RollbackDetails
 	if back == nil || *back.RollbackReason == "" || back.RollbackStartTime == nil ||
 		*back.PercentageCompleteOnRollback != 0 || *back.InstancesToUpdateOnRollback != 2 {
@@ -100,14 +95,11 @@ func TestRefreshAsTheSDKSeesIt(t *testing.T) {
 
 func TestRefreshDefaults(t *testing.T) {
 	s, c := templated(t, 2, "1")
-	_, err := c.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String(groupName), HealthCheckGracePeriod: aws.Int32(0),
+	do(t, c.UpdateAutoScalingGroup, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: new(groupName), HealthCheckGracePeriod: new(int32(0)),
 	})
-	must(t, err)
-	_, err = c.StartInstanceRefresh(t.Context(),
-		&autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
-	must(t, err)
-	_, err = s.WaitRefresh(within(t), groupName, "Successful")
+	do(t, c.StartInstanceRefresh, &autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
+	_, err := s.WaitRefresh(within(t), groupName, "Successful")
 	must(t, err)
 	got := refreshes(t, c)[0]
 	p := got.Preferences
@@ -123,10 +115,9 @@ func TestRefreshHistory(t *testing.T) {
 	s, c := templated(t, 1, "1")
 	var ids []string
 	for range 5 {
-		out, err := c.StartInstanceRefresh(t.Context(),
-			&autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
-		must(t, err)
-		_, err = s.WaitRefresh(within(t), groupName, "Successful")
+		out := do(t, c.StartInstanceRefresh,
+			&autoscaling.StartInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
+		_, err := s.WaitRefresh(within(t), groupName, "Successful")
 		must(t, err)
 		ids = append(ids, *out.InstanceRefreshId)
 	}
@@ -146,7 +137,7 @@ func TestRefreshHistory(t *testing.T) {
 func TestRefreshErrors(t *testing.T) {
 	begin := func(t *testing.T, c *autoscaling.Client, in *autoscaling.StartInstanceRefreshInput) error {
 		t.Helper()
-		in.AutoScalingGroupName = aws.String(groupName)
+		in.AutoScalingGroupName = new(groupName)
 		_, err := c.StartInstanceRefresh(t.Context(), in)
 		return err
 	}
@@ -155,7 +146,7 @@ func TestRefreshErrors(t *testing.T) {
 	}
 	rollBack := func(t *testing.T, c *autoscaling.Client) error {
 		_, err := c.RollbackInstanceRefresh(t.Context(),
-			&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
+			&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
 		return err
 	}
 	for name, row := range map[string]struct {
@@ -167,41 +158,39 @@ func TestRefreshErrors(t *testing.T) {
 		"a second refresh": {first: toVersion2(nil), call: with(types.RefreshPreferences{}), code: "InstanceRefreshInProgress"},
 		"cancel without one": {code: "ActiveInstanceRefreshNotFound", call: func(t *testing.T, c *autoscaling.Client) error {
 			_, err := c.CancelInstanceRefresh(t.Context(),
-				&autoscaling.CancelInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
+				&autoscaling.CancelInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
 			return err
 		}},
 		"roll back without one":             {call: rollBack, code: "ActiveInstanceRefreshNotFound"},
 		"roll back without a configuration": {first: &autoscaling.StartInstanceRefreshInput{}, call: rollBack, code: "IrreversibleInstanceRefresh"},
 		"roll back to $Latest":              {version: "$Latest", first: toVersion2(nil), call: rollBack, code: "IrreversibleInstanceRefresh"},
 		"roll back to $Default":             {version: "$Default", first: toVersion2(nil), call: rollBack, code: "IrreversibleInstanceRefresh"},
-		"a maximum without a minimum":       {call: with(types.RefreshPreferences{MaxHealthyPercentage: aws.Int32(110)})},
-		"a maximum below 100":               {call: with(types.RefreshPreferences{MinHealthyPercentage: aws.Int32(50), MaxHealthyPercentage: aws.Int32(99)})},
-		"percentages too far apart":         {call: with(types.RefreshPreferences{MinHealthyPercentage: aws.Int32(50), MaxHealthyPercentage: aws.Int32(151)})},
+		"a maximum without a minimum":       {call: with(types.RefreshPreferences{MaxHealthyPercentage: new(int32(110))})},
+		"a maximum below 100":               {call: with(types.RefreshPreferences{MinHealthyPercentage: new(int32(50)), MaxHealthyPercentage: new(int32(99))})},
+		"percentages too far apart":         {call: with(types.RefreshPreferences{MinHealthyPercentage: new(int32(50)), MaxHealthyPercentage: new(int32(151))})},
 		"checkpoints that fall":             {call: with(types.RefreshPreferences{CheckpointPercentages: []int32{50, 20}})},
 		"a checkpoint twice":                {call: with(types.RefreshPreferences{CheckpointPercentages: []int32{50, 50}})},
 		"a checkpoint beyond the end":       {call: with(types.RefreshPreferences{CheckpointPercentages: []int32{101}})},
-		"a delay without checkpoints":       {call: with(types.RefreshPreferences{CheckpointDelay: aws.Int32(1)})},
-		"more than two days of baking":      {call: with(types.RefreshPreferences{BakeTime: aws.Int32(172801)})},
+		"a delay without checkpoints":       {call: with(types.RefreshPreferences{CheckpointDelay: new(int32(1))})},
+		"more than two days of baking":      {call: with(types.RefreshPreferences{BakeTime: new(int32(172801))})},
 		"eleven alarms":                     {call: with(types.RefreshPreferences{AlarmSpecification: &types.AlarmSpecification{Alarms: slices.Repeat([]string{"a"}, 11)}})},
 		"a word that the API does not know": {call: with(types.RefreshPreferences{StandbyInstances: "Leave"})},
 		"a template version that is not there": {call: func(t *testing.T, c *autoscaling.Client) error {
 			in := toVersion2(nil)
-			in.DesiredConfiguration.LaunchTemplate.Version = aws.String("3")
+			in.DesiredConfiguration.LaunchTemplate.Version = new("3")
 			return begin(t, c, in)
 		}},
 		"automatic rollback to nothing": {call: func(t *testing.T, c *autoscaling.Client) error {
 			return begin(t, c, &autoscaling.StartInstanceRefreshInput{
-				Preferences: &types.RefreshPreferences{AutoRollback: aws.Bool(true)},
+				Preferences: &types.RefreshPreferences{AutoRollback: new(true)},
 			})
 		}},
 		"the group's template while a refresh to another is on": {
 			first: toVersion2(nil),
 			call: func(t *testing.T, c *autoscaling.Client) error {
 				_, err := c.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
-					AutoScalingGroupName: aws.String(groupName),
-					LaunchTemplate: &types.LaunchTemplateSpecification{
-						LaunchTemplateName: aws.String("node"), Version: aws.String("2"),
-					},
+					AutoScalingGroupName: new(groupName),
+					LaunchTemplate:       &types.LaunchTemplateSpecification{LaunchTemplateName: new("node"), Version: new("2")},
 				})
 				return err
 			},
@@ -227,11 +216,10 @@ func TestRefreshTellsTheBus(t *testing.T) {
 	s, c := templated(t, 4, "1")
 	url := s.CreateQueue("bus", nil)
 	s.AddRule(s.QueueARN(url), awsim.RefreshStarted, awsim.RefreshCheckpoint, awsim.RefreshSucceeded)
-	out, err := c.StartInstanceRefresh(t.Context(), toVersion2(&types.RefreshPreferences{
-		CheckpointPercentages: []int32{50, 100}, CheckpointDelay: aws.Int32(0),
+	out := do(t, c.StartInstanceRefresh, toVersion2(&types.RefreshPreferences{
+		CheckpointPercentages: []int32{50, 100}, CheckpointDelay: new(int32(0)),
 	}))
-	must(t, err)
-	_, err = s.WaitRefresh(within(t), groupName, "Successful")
+	_, err := s.WaitRefresh(within(t), groupName, "Successful")
 	must(t, err)
 	var got []string
 	for len(got) < 4 {

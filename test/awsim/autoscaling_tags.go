@@ -22,8 +22,8 @@ func (t tag) wire(group string) tagXML {
 
 func (t tagXML) key() string { return t.ResourceID + "\x00" + t.Key }
 
-// tags reads a list of tags, whatever groups they are for.
-func (r *reader) tags() []tag {
+// readTags reads a list of tags, whatever groups they are for.
+func readTags(r *reader) []tag {
 	var out []tag
 	r.each("Tags.member", func(prefix string) {
 		out = append(out, tag{
@@ -37,8 +37,8 @@ func (r *reader) tags() []tag {
 
 // tagged calls do with each group that the call's tags name. All groups are looked up before the first
 // call, so that a mistake changes nothing. It needs mu.
-func (a *autoscaling) tagged(r *reader, do func(g *group, t tag)) error {
-	tags, groups := r.tags(), []*group(nil)
+func (a tagAPI) tagged(r *reader, do func(g *group, t tag)) error {
+	tags, groups := readTags(r), []*group(nil)
 	r.each("Tags.member", func(prefix string) {
 		g, err := a.group(r.must(prefix + "ResourceId"))
 		if err != nil {
@@ -55,13 +55,13 @@ func (a *autoscaling) tagged(r *reader, do func(g *group, t tag)) error {
 	return nil
 }
 
-func (a *autoscaling) createOrUpdateTags(r *reader) (any, error) {
+func (a tagAPI) createOrUpdateTags(r *reader) (any, error) {
 	return nil, a.updateErr(func() error {
 		return a.tagged(r, func(g *group, t tag) { g.setTags([]tag{t}) })
 	})
 }
 
-func (a *autoscaling) deleteTags(r *reader) (any, error) {
+func (a tagAPI) deleteTags(r *reader) (any, error) {
 	return nil, a.updateErr(func() error {
 		return a.tagged(r, func(g *group, t tag) {
 			g.tags = slices.DeleteFunc(g.tags, func(old tag) bool { return old.Key == t.Key })
@@ -74,26 +74,20 @@ type describeTagsXML struct {
 	NextToken string   `xml:",omitempty"`
 }
 
-func (a *autoscaling) describeTags(r *reader) (any, error) {
+func (a tagAPI) describeTags(r *reader) (any, error) {
 	filters, most := r.filters(), r.number("MaxRecords", 50, 1, 100)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var all []tagXML
-	for _, name := range sortedKeys(a.groups) {
-		for _, t := range a.groups[name].tags {
-			if wire := t.wire(name); wire.passes(filters) {
-				all = append(all, wire)
+	return view(a.engine, r, func() (any, error) {
+		var all []tagXML
+		for _, name := range sortedKeys(a.groups) {
+			for _, t := range a.groups[name].tags {
+				if wire := t.wire(name); wire.passes(filters) {
+					all = append(all, wire)
+				}
 			}
 		}
-	}
-	page, next, ok := paginate(all, tagXML.key, r.text("NextToken"), most)
-	if !ok {
-		return nil, errToken()
-	}
-	return describeTagsXML{Tags: page, NextToken: next}, nil
+		page, next, err := paginate(all, tagXML.key, r.text("NextToken"), most)
+		return describeTagsXML{Tags: page, NextToken: next}, err
+	})
 }
 
 func (t tagXML) passes(filters []criterion) bool {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func groupClient(t testing.TB, s *awsim.Server) *autoscaling.Client {
 	t.Helper()
 	return autoscaling.New(autoscaling.Options{
 		Region:       "eu-central-1",
-		BaseEndpoint: aws.String(s.URL()),
+		BaseEndpoint: new(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
 		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
@@ -61,6 +60,16 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// do calls an action of an SDK client, which must succeed.
+func do[In, Out, Opt any](
+	t testing.TB, call func(context.Context, *In, ...func(*Opt)) (*Out, error), in *In,
+) *Out {
+	t.Helper()
+	out, err := call(t.Context(), in)
+	must(t, err)
+	return out
 }
 
 // said is the message of an error as the SDK reports it.
@@ -116,14 +125,14 @@ func TestAutoScalingErrors(t *testing.T) {
 	const token = "12345678-1234-1234-1234-123456789012"
 	complete := func(group, hook, token, instance, result string) error {
 		in := autoscaling.CompleteLifecycleActionInput{
-			AutoScalingGroupName: aws.String(group), LifecycleHookName: aws.String(hook),
-			LifecycleActionResult: aws.String(result),
+			AutoScalingGroupName: new(group), LifecycleHookName: new(hook),
+			LifecycleActionResult: new(result),
 		}
 		if token != "" {
-			in.LifecycleActionToken = aws.String(token)
+			in.LifecycleActionToken = new(token)
 		}
 		if instance != "" {
-			in.InstanceId = aws.String(instance)
+			in.InstanceId = new(instance)
 		}
 		_, err := c.CompleteLifecycleAction(t.Context(), &in)
 		return err
@@ -160,8 +169,8 @@ func TestAutoScalingErrors(t *testing.T) {
 		"heartbeat for an action that is not active": {
 			call: func() error {
 				_, err := c.RecordLifecycleActionHeartbeat(t.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
-					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("drain"),
-					LifecycleActionToken: aws.String(token),
+					AutoScalingGroupName: new(groupName), LifecycleHookName: new("drain"),
+					LifecycleActionToken: new(token),
 				})
 				return err
 			},
@@ -171,7 +180,7 @@ func TestAutoScalingErrors(t *testing.T) {
 			call: func() error {
 				_, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
 					&autoscaling.TerminateInstanceInAutoScalingGroupInput{
-						InstanceId: aws.String("i-1"), ShouldDecrementDesiredCapacity: aws.Bool(false),
+						InstanceId: new("i-1"), ShouldDecrementDesiredCapacity: new(false),
 					})
 				return err
 			},
@@ -184,8 +193,8 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a hook that is too short": {
 			call: func() error {
 				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("short"),
-					LifecycleTransition: aws.String(awsim.Terminating), HeartbeatTimeout: aws.Int32(29),
+					AutoScalingGroupName: new(groupName), LifecycleHookName: new("short"),
+					LifecycleTransition: new(awsim.Terminating), HeartbeatTimeout: new(int32(29)),
 				})
 				return err
 			},
@@ -195,10 +204,10 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a hook whose queue does not exist": {
 			call: func() error {
 				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-					AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("deaf"),
-					LifecycleTransition:   aws.String(awsim.Terminating),
-					NotificationTargetARN: aws.String("arn:aws:sqs:eu-central-1:123456789012:nowhere"),
-					RoleARN:               aws.String("arn:aws:iam::123456789012:role/r"),
+					AutoScalingGroupName: new(groupName), LifecycleHookName: new("deaf"),
+					LifecycleTransition:   new(awsim.Terminating),
+					NotificationTargetARN: new("arn:aws:sqs:eu-central-1:123456789012:nowhere"),
+					RoleARN:               new("arn:aws:iam::123456789012:role/r"),
 				})
 				return err
 			},
@@ -209,7 +218,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a group that has instances is deleted": {
 			call: func() error {
 				_, err := c.DeleteAutoScalingGroup(t.Context(),
-					&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String(groupName)})
+					&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: new(groupName)})
 				return err
 			},
 			code: "ResourceInUse",
@@ -224,7 +233,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"a page that is not there": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingGroups(t.Context(),
-					&autoscaling.DescribeAutoScalingGroupsInput{NextToken: aws.String("***")})
+					&autoscaling.DescribeAutoScalingGroupsInput{NextToken: new("***")})
 				return err
 			},
 			code: "InvalidNextToken",
@@ -242,7 +251,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"more groups on a page than a hundred": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingGroups(t.Context(),
-					&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: aws.Int32(101)})
+					&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: new(int32(101))})
 				return err
 			},
 			want: "1 validation error detected: Value '101' at 'maxRecords' failed to satisfy constraint: " +
@@ -251,7 +260,7 @@ func TestAutoScalingErrors(t *testing.T) {
 		"groups by a filter that there is not": {
 			call: func() error {
 				_, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
-					Filters: []types.Filter{{Name: aws.String("key"), Values: []string{"team"}}},
+					Filters: []types.Filter{{Name: new("key"), Values: []string{"team"}}},
 				})
 				return err
 			},
@@ -289,145 +298,7 @@ func orValidation(code string) string {
 
 func desire(ctx context.Context, c *autoscaling.Client, n int32) error {
 	_, err := c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-		AutoScalingGroupName: aws.String(groupName), DesiredCapacity: aws.Int32(n),
+		AutoScalingGroupName: new(groupName), DesiredCapacity: new(int32(n)),
 	})
 	return err
-}
-
-// groupNames are those that a description finds, over all its pages.
-func groupNames(t testing.TB, c *autoscaling.Client, in *autoscaling.DescribeAutoScalingGroupsInput) (
-	out []string, pages int,
-) {
-	t.Helper()
-	p := autoscaling.NewDescribeAutoScalingGroupsPaginator(c, in)
-	for p.HasMorePages() {
-		page, err := p.NextPage(t.Context())
-		must(t, err)
-		pages++
-		for _, g := range page.AutoScalingGroups {
-			out = append(out, *g.AutoScalingGroupName)
-		}
-	}
-	return out, pages
-}
-
-func TestGroupsByPage(t *testing.T) {
-	s := start(t, awsim.Options{})
-	for i := range 230 {
-		must(t, s.CreateGroup(awsim.Group{Name: fmt.Sprintf("g%03d", i), Tags: map[string]string{"team": "blue"}}))
-	}
-	c := groupClient(t, s)
-	tagged := []types.Filter{{Name: aws.String("tag:team"), Values: []string{"blue"}}}
-	for name, row := range map[string]struct {
-		most  *int32
-		pages int
-	}{
-		"fifty on a page": {pages: 5}, "a hundred at most": {most: aws.Int32(100), pages: 3},
-	} {
-		got, pages := groupNames(t, c, &autoscaling.DescribeAutoScalingGroupsInput{
-			MaxRecords: row.most, Filters: tagged,
-		})
-		if pages != row.pages || len(got) != 230 || len(slices.Compact(got)) != 230 || !slices.IsSorted(got) {
-			t.Errorf("%s: %d groups on %d pages", name, len(got), pages)
-		}
-	}
-}
-
-func TestGroupsByTag(t *testing.T) {
-	s := start(t, awsim.Options{})
-	for i := range 5 {
-		must(t, s.CreateGroup(awsim.Group{Name: fmt.Sprintf("g%d", i), Tags: map[string]string{
-			"kind": []string{"even", "odd"}[i%2], "size": []string{"s", "m", "l"}[i%3],
-		}}))
-	}
-	c := groupClient(t, s)
-	by := func(name string, values ...string) types.Filter {
-		return types.Filter{Name: aws.String(name), Values: values}
-	}
-	for name, row := range map[string]struct {
-		filters []types.Filter
-		want    string
-	}{
-		"a key and its value":                  {filters: []types.Filter{by("tag:kind", "odd")}, want: "g1 g3"},
-		"several values are OR":                {filters: []types.Filter{by("tag:size", "s", "l")}, want: "g0 g2 g3"},
-		"several filters are AND":              {filters: []types.Filter{by("tag:kind", "even"), by("tag:size", "s", "m")}, want: "g0 g4"},
-		"a key":                                {filters: []types.Filter{by("tag-key", "kind")}, want: "g0 g1 g2 g3 g4"},
-		"a key that no group has":              {filters: []types.Filter{by("tag-key", "no")}, want: ""},
-		"a value of whatever key":              {filters: []types.Filter{by("tag-value", "l", "odd")}, want: "g1 g2 g3"},
-		"key and value may be of two tags":     {filters: []types.Filter{by("tag-key", "kind"), by("tag-value", "l")}, want: "g2"},
-		"a key and the value of another":       {filters: []types.Filter{by("tag:kind", "l")}, want: ""},
-		"case counts, as everywhere with tags": {filters: []types.Filter{by("tag:Kind", "odd")}, want: ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, _ := groupNames(t, c, &autoscaling.DescribeAutoScalingGroupsInput{Filters: row.filters})
-			if strings.Join(got, " ") != row.want {
-				t.Errorf("got %v, want %s", got, row.want)
-			}
-		})
-	}
-}
-
-func TestInstancesByPage(t *testing.T) {
-	s := start(t, awsim.Options{})
-	must(t, s.CreateGroup(awsim.Group{Name: groupName}))
-	for i := range 120 {
-		must(t, s.AddInstance(groupName, fmt.Sprintf("i-%017x", i), ""))
-	}
-	var got []string
-	p := autoscaling.NewDescribeAutoScalingInstancesPaginator(groupClient(t, s),
-		&autoscaling.DescribeAutoScalingInstancesInput{})
-	for p.HasMorePages() {
-		page, err := p.NextPage(t.Context())
-		must(t, err)
-		for _, i := range page.AutoScalingInstances {
-			got = append(got, *i.InstanceId)
-		}
-	}
-	if len(got) != 120 || !slices.IsSorted(got) || len(slices.Compact(got)) != 120 {
-		t.Errorf("got %d instances: %v", len(got), got)
-	}
-}
-
-func TestUnknownInstanceIsAbsent(t *testing.T) {
-	s := workers(t, awsim.Options{})
-	out, err := groupClient(t, s).DescribeAutoScalingInstances(t.Context(),
-		&autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{"i-1", instanceID}})
-	must(t, err)
-	if len(out.AutoScalingInstances) != 1 {
-		t.Fatalf("got %v", out.AutoScalingInstances)
-	}
-	got := out.AutoScalingInstances[0]
-	if *got.InstanceId != instanceID || *got.AutoScalingGroupName != groupName ||
-		*got.LifecycleState != "InService" || *got.HealthStatus != "Healthy" ||
-		*got.AvailabilityZone != "eu-central-1a" || *got.ProtectedFromScaleIn {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestTags(t *testing.T) {
-	s := workers(t, awsim.Options{})
-	c := groupClient(t, s)
-	tag := types.Tag{
-		Key: aws.String("kubernetes.io/cluster/blue"), Value: aws.String("owned"),
-		PropagateAtLaunch: aws.Bool(true),
-		ResourceId:        aws.String(groupName), ResourceType: aws.String("auto-scaling-group"),
-	}
-	_, err := c.CreateOrUpdateTags(t.Context(), &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{tag}})
-	must(t, err)
-	read := func() []types.TagDescription {
-		out, err := c.DescribeTags(t.Context(), &autoscaling.DescribeTagsInput{Filters: []types.Filter{
-			{Name: aws.String("auto-scaling-group"), Values: []string{groupName}},
-			{Name: aws.String("key"), Values: []string{*tag.Key}},
-		}})
-		must(t, err)
-		return out.Tags
-	}
-	if got := read(); len(got) != 1 || *got[0].Value != "owned" || !*got[0].PropagateAtLaunch {
-		t.Errorf("got %v", got)
-	}
-	_, err = c.DeleteTags(t.Context(), &autoscaling.DeleteTagsInput{Tags: []types.Tag{tag}})
-	must(t, err)
-	if got := read(); len(got) != 0 {
-		t.Errorf("still there: %v", got)
-	}
 }

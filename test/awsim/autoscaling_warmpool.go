@@ -1,51 +1,38 @@
 package awsim
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 )
 
 // maxPoolRecords is how many instances, at most and without a word, one DescribeWarmPool shows.
 const maxPoolRecords = 50
 
-func (a *autoscaling) putWarmPool(r *reader) (any, error) {
-	name := r.must("AutoScalingGroupName")
+func (a warmPoolAPI) putWarmPool(r *reader) (any, error) {
 	pool := warmPool{
 		minSize:  r.number("MinSize", 0, 0, unbounded),
 		prepared: r.number("MaxGroupPreparedCapacity", -1, -1, unbounded),
 		rests:    r.oneOf("PoolState", poolStopped, poolStopped, poolRunning, "Hibernated"),
 		reuse:    r.flag("InstanceReusePolicy.ReuseOnScaleIn", false),
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return struct{}{}, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
+	return struct{}{}, r.changeGroup(a.engine, func(g *group) error {
 		if g.pool != nil && g.pool.deleting {
-			return errorf("ValidationError", "The warm pool of the group %s is being deleted.", name)
+			return errorf("ValidationError", "The warm pool of the group %s is being deleted.", g.name)
 		}
 		g.pool = &pool
-		a.reconcile(g)
+		a.capacity.reconcile(g)
 		return nil
 	})
 }
 
-func (a *autoscaling) deleteWarmPool(r *reader) (any, error) {
-	name, force := r.must("AutoScalingGroupName"), r.flag("ForceDelete", false)
-	if r.err != nil {
-		return nil, r.err
-	}
-	return struct{}{}, a.updateErr(func() error {
-		g, err := a.group(name)
-		if err != nil {
-			return err
-		}
+func (a warmPoolAPI) deleteWarmPool(r *reader) (any, error) {
+	force := r.flag("ForceDelete", false)
+	return struct{}{}, r.changeGroup(a.engine, func(g *group) error {
 		if g.pool == nil {
-			return errorf("ValidationError", "No warm pool found for the Auto Scaling group %s.", name)
+			return errorf("ValidationError", "No warm pool found for the Auto Scaling group %s.", g.name)
 		}
-		a.dropPool(g, force)
+		a.pools.deletePool(g, force)
 		return nil
 	})
 }
@@ -79,37 +66,19 @@ func (p *warmPool) wire() *poolXML {
 	return out
 }
 
-func (a *autoscaling) describeWarmPool(r *reader) (any, error) {
-	name, most := r.must("AutoScalingGroupName"), r.number("MaxRecords", maxPoolRecords, 1, maxPoolRecords)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g, err := a.group(name)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]memberXML{}
-	for _, m := range a.membersWire(g) {
-		if m.isWarmed() {
-			all[m.InstanceID] = m
-		}
-	}
-	page, next, ok := paginate(sortedKeys(all), func(id string) string { return id }, r.text("NextToken"), most)
-	if !ok {
-		return nil, errToken()
-	}
-	var out struct {
-		WarmPoolConfiguration *poolXML    `xml:",omitempty"`
-		Instances             []memberXML `xml:"Instances>member"`
-		NextToken             string      `xml:",omitempty"`
-	}
-	out.WarmPoolConfiguration, out.NextToken = g.pool.wire(), next
-	for _, id := range page {
-		out.Instances = append(out.Instances, all[id])
-	}
-	return out, nil
+func (a warmPoolAPI) describeWarmPool(r *reader) (any, error) {
+	most := r.number("MaxRecords", maxPoolRecords, 1, maxPoolRecords)
+	return r.viewGroup(a.engine, func(g *group) (any, error) {
+		id := func(m memberXML) string { return m.InstanceID }
+		all := slices.DeleteFunc(a.membersWire(g), func(m memberXML) bool { return !m.isWarmed() })
+		slices.SortFunc(all, func(x, y memberXML) int { return cmp.Compare(id(x), id(y)) })
+		page, next, err := paginate(all, id, r.text("NextToken"), most)
+		return struct {
+			WarmPoolConfiguration *poolXML    `xml:",omitempty"`
+			Instances             []memberXML `xml:"Instances>member"`
+			NextToken             string      `xml:",omitempty"`
+		}{g.pool.wire(), page, next}, err
+	})
 }
 
 // isWarmed: instances of the warm pool are described with it, those of the group with the group.

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
@@ -18,11 +17,10 @@ func TestWarmPoolAsTheSDKSeesIt(t *testing.T) {
 		Name: "ready", Transition: awsim.Launching, NotificationTargetARN: s.QueueARN(url),
 	}))
 	inbox(t, s, url) // The test notification.
-	_, err := c.PutWarmPool(t.Context(), &autoscaling.PutWarmPoolInput{
-		AutoScalingGroupName: aws.String(groupName), MinSize: aws.Int32(60), MaxGroupPreparedCapacity: aws.Int32(2),
-		PoolState: types.WarmPoolStateHibernated, InstanceReusePolicy: &types.InstanceReusePolicy{ReuseOnScaleIn: aws.Bool(true)},
+	do(t, c.PutWarmPool, &autoscaling.PutWarmPoolInput{
+		AutoScalingGroupName: new(groupName), MinSize: new(int32(60)), MaxGroupPreparedCapacity: new(int32(2)),
+		PoolState: types.WarmPoolStateHibernated, InstanceReusePolicy: &types.InstanceReusePolicy{ReuseOnScaleIn: new(true)},
 	})
-	must(t, err)
 	var ids []string
 	for _, i := range s.Instances(groupName)[1:] {
 		must(t, s.WaitState(within(t), i.ID, "Warmed:Pending:Wait"))
@@ -44,14 +42,12 @@ func TestWarmPoolAsTheSDKSeesIt(t *testing.T) {
 	if !slices.Equal(warm, ids) || len(warm) != 60 {
 		t.Errorf("%d instances in the pool: %v", len(warm), warm)
 	}
-	groups, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{})
-	must(t, err)
+	groups := do(t, c.DescribeAutoScalingGroups, &autoscaling.DescribeAutoScalingGroupsInput{})
 	if g := groups.AutoScalingGroups[0]; len(g.Instances) != 1 || *g.WarmPoolSize != 60 || g.WarmPoolConfiguration == nil {
 		t.Errorf("the group has %d instances, and %v", len(g.Instances), g.WarmPoolConfiguration)
 	}
-	one, err := c.DescribeAutoScalingInstances(t.Context(),
+	one := do(t, c.DescribeAutoScalingInstances,
 		&autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: ids[:1]})
-	must(t, err)
 	if len(one.AutoScalingInstances) != 1 || *one.AutoScalingInstances[0].LifecycleState != "Warmed:Hibernated" {
 		t.Errorf("got %v", one.AutoScalingInstances)
 	}
@@ -61,7 +57,7 @@ func TestWarmPoolAsTheSDKSeesIt(t *testing.T) {
 func poolOf(t testing.TB, c *autoscaling.Client) (pool *types.WarmPoolConfiguration, ids []string) {
 	t.Helper()
 	p := autoscaling.NewDescribeWarmPoolPaginator(c,
-		&autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: aws.String(groupName)})
+		&autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: new(groupName)})
 	for p.HasMorePages() {
 		page, err := p.NextPage(t.Context())
 		must(t, err)
@@ -75,21 +71,20 @@ func poolOf(t testing.TB, c *autoscaling.Client) (pool *types.WarmPoolConfigurat
 
 func TestWarmPoolThatIsDeletedSlowly(t *testing.T) {
 	s, c := templated(t, 1, "1")
-	in := &autoscaling.DeleteWarmPoolInput{AutoScalingGroupName: aws.String(groupName)}
+	in := &autoscaling.DeleteWarmPoolInput{AutoScalingGroupName: new(groupName)}
 	if _, err := c.DeleteWarmPool(t.Context(), in); code(err) != "ValidationError" {
 		t.Errorf("without one: %v", err)
 	}
 	if pool, ids := poolOf(t, c); pool != nil || len(ids) > 0 {
 		t.Errorf("without one: %v and %v", pool, ids)
 	}
-	_, err := c.PutWarmPool(t.Context(), &autoscaling.PutWarmPoolInput{
-		AutoScalingGroupName: aws.String(groupName), MinSize: aws.Int32(1),
+	do(t, c.PutWarmPool, &autoscaling.PutWarmPoolInput{
+		AutoScalingGroupName: new(groupName), MinSize: new(int32(1)),
 	})
-	must(t, err)
 	id := s.Instances(groupName)[1].ID
 	must(t, s.WaitState(within(t), id, "Warmed:Stopped"))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
-	_, err = c.DeleteWarmPool(t.Context(), in)
+	_, err := c.DeleteWarmPool(t.Context(), in)
 	must(t, err)
 	if pool, ids := poolOf(t, c); pool.Status != types.WarmPoolStatusPendingDelete || len(ids) != 1 {
 		t.Errorf("while its instance waits: %+v and %v", pool, ids)

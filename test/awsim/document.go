@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// document is a structure of a Query call that is kept as it was sent and given back as XML.
+// readDocument is a structure of a Query call that is kept as it was sent and given back as XML.
 type document struct {
 	name   string
 	text   string
 	fields []*document
 }
 
-// document reads the structure of this name, or is nil if the call has none.
-func (r *reader) document(name string) *document {
+// readDocument reads the structure of this name, or is nil if the call has none.
+func readDocument(r *reader, name string) *document {
 	var out *document
 	for _, key := range sortedKeys(r.values) {
 		if path, ok := strings.CutPrefix(key, name+"."); ok {

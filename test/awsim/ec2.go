@@ -6,18 +6,23 @@ import (
 	"strings"
 )
 
-// ec2Actions is the part of the EC2 API that is simulated.
-func (s *Server) ec2Actions() map[string]actionFunc {
-	a := s.asg
+// The actions of the EC2 API that are simulated, by what they are about.
+type (
+	ec2API      struct{ *engine }
+	templateAPI struct{ *engine }
+)
+
+func ec2Actions(a *engine) map[string]actionFunc {
+	machines, templates := ec2API{a}, templateAPI{a}
 	return map[string]actionFunc{
-		"DescribeInstances":              query(a.describeInstances),
-		"DescribeInstanceStatus":         query(a.describeInstanceStatus),
-		"TerminateInstances":             query(a.terminateInstances),
-		"CreateLaunchTemplate":           query(a.createLaunchTemplate),
-		"CreateLaunchTemplateVersion":    query(a.createLaunchTemplateVersion),
-		"ModifyLaunchTemplate":           query(a.modifyLaunchTemplate),
-		"DescribeLaunchTemplates":        query(a.describeLaunchTemplates),
-		"DescribeLaunchTemplateVersions": query(a.describeLaunchTemplateVersions),
+		"DescribeInstances":              query(machines.describeInstances),
+		"DescribeInstanceStatus":         query(machines.describeInstanceStatus),
+		"TerminateInstances":             query(machines.terminateInstances),
+		"CreateLaunchTemplate":           query(templates.createLaunchTemplate),
+		"CreateLaunchTemplateVersion":    query(templates.createLaunchTemplateVersion),
+		"ModifyLaunchTemplate":           query(templates.modifyLaunchTemplate),
+		"DescribeLaunchTemplates":        query(templates.describeLaunchTemplates),
+		"DescribeLaunchTemplateVersions": query(templates.describeLaunchTemplateVersions),
 	}
 }
 
@@ -56,7 +61,7 @@ type ec2TagXML struct {
 	Value string `xml:"value"`
 }
 
-func (a *autoscaling) machineWire(inst *instance) machineXML {
+func (a ec2API) machineWire(inst *instance) machineXML {
 	out := machineXML{
 		InstanceID:   inst.id,
 		ImageID:      inst.template.image,
@@ -94,46 +99,32 @@ type machinesXML struct {
 	NextToken    string           `xml:"nextToken,omitempty"`
 }
 
-func (a *autoscaling) describeInstances(r *reader) (any, error) {
-	ids, filters := r.list("InstanceId"), r.filters()
-	most := r.number("MaxResults", unbounded, 5, 1000)
-	if len(ids) > 0 && r.has("MaxResults") {
-		r.fail(errorf("InvalidParameterCombination",
-			"The parameter instancesSet cannot be used with the parameter maxResults"))
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	found, err := a.machines(ids)
-	if err != nil {
-		return nil, err
-	}
-	var all []machineXML
-	for _, inst := range found {
-		wire := a.machineWire(inst)
-		ok, err := pass(filters, wire.fields())
+func (a ec2API) describeInstances(r *reader) (any, error) {
+	ids, most := readInstancePage(r)
+	filters := r.filters()
+	return view(a.engine, r, func() (any, error) {
+		found, err := a.machines(ids)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			all = append(all, wire)
+		all := make([]machineXML, 0, len(found))
+		for _, inst := range found {
+			all = append(all, a.machineWire(inst))
 		}
-	}
-	page, next, ok := paginate(all, func(m machineXML) string { return m.InstanceID }, r.text("NextToken"), most)
-	if !ok {
-		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
-	}
-	out := machinesXML{NextToken: next}
-	for _, m := range page {
-		out.Reservations = append(out.Reservations, a.reservation(m))
-	}
-	return out, nil
+		if all, err = filtered(filters, all); err != nil {
+			return nil, err
+		}
+		page, next, err := paginateEC2(r, all, func(m machineXML) string { return m.InstanceID }, most)
+		out := machinesXML{NextToken: next}
+		for _, m := range page {
+			out.Reservations = append(out.Reservations, a.reservation(m))
+		}
+		return out, err
+	})
 }
 
 // reservation is one of the machine's own: nothing here launches several machines with one call.
-func (a *autoscaling) reservation(m machineXML) reservationXML {
+func (a ec2API) reservation(m machineXML) reservationXML {
 	return reservationXML{
 		ReservationID: "r-" + strings.TrimPrefix(m.InstanceID, "i-"),
 		OwnerID:       a.server.opts.Account,
@@ -144,7 +135,7 @@ func (a *autoscaling) reservation(m machineXML) reservationXML {
 var instanceIDShape = regexp.MustCompile(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)
 
 // machines are those with the ids, in order of their ids; all without one. It needs mu.
-func (a *autoscaling) machines(ids []string) ([]*instance, error) {
+func (a ec2API) machines(ids []string) ([]*instance, error) {
 	var out []*instance
 	if len(ids) == 0 {
 		for _, id := range sortedKeys(a.instances) {
@@ -204,7 +195,7 @@ type stateChangeXML struct {
 
 // terminateInstances ends machines behind Auto Scaling's back, as from EC2's console: the machine shuts
 // down at once, and only then does the group notice and run its terminate hooks, for a dead instance.
-func (a *autoscaling) terminateInstances(r *reader) (any, error) {
+func (a ec2API) terminateInstances(r *reader) (any, error) {
 	ids := r.list("InstanceId")
 	if len(ids) == 0 {
 		return nil, errorf("MissingParameter", "The request must contain the parameter InstanceId")
@@ -219,7 +210,7 @@ func (a *autoscaling) terminateInstances(r *reader) (any, error) {
 		}
 		for _, inst := range found {
 			before := inst.machine
-			a.strike(inst)
+			a.hardware.terminateMachine(inst)
 			out.Changes = append(out.Changes, stateChangeXML{
 				InstanceID: inst.id, Current: machineWire(inst.machine), Previous: machineWire(before),
 			})
@@ -229,16 +220,18 @@ func (a *autoscaling) terminateInstances(r *reader) (any, error) {
 	return out, err
 }
 
-// strike starts the end of a machine that lives. It needs mu.
-func (a *autoscaling) strike(inst *instance) { a.strikeFor(inst, "Client.UserInitiatedShutdown") }
+// terminateMachine terminates a machine. It needs mu.
+func (a machineEngine) terminateMachine(inst *instance) {
+	a.terminateMachineFor(inst, "Client.UserInitiatedShutdown")
+}
 
-// strikeFor is strike for another reason. It needs mu.
-func (a *autoscaling) strikeFor(inst *instance, reason string) {
-	if inst.dying {
+// terminateMachineFor is strike for another reason. It needs mu.
+func (a machineEngine) terminateMachineFor(inst *instance, reason string) {
+	if inst.terminatingMachine {
 		return
 	}
-	inst.dying = true
+	inst.terminatingMachine = true
 	inst.reason = reason
 	a.enterMachine(inst, "shutting-down")
-	a.spawn(func() { a.kill(inst) })
+	a.spawn(func() { a.shutDown(inst) })
 }

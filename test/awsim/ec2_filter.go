@@ -21,6 +21,32 @@ func pass(filters []criterion, fields map[string][]string) (bool, error) {
 	return ok, nil
 }
 
+// filtered returns the items that all filters allow.
+func filtered[T interface{ fields() map[string][]string }](
+	filters []criterion, items []T,
+) (out []T, err error) {
+	for _, item := range items {
+		ok, err := pass(filters, item.fields())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, item)
+		}
+	}
+	return out, nil
+}
+
+// readInstancePage reads the ids of instances, or else the size of a page: EC2 refuses both together.
+func readInstancePage(r *reader) (ids []string, most int) {
+	ids, most = r.list("InstanceId"), r.number("MaxResults", unbounded, 5, 1000)
+	if len(ids) > 0 && r.has("MaxResults") {
+		r.fail(errorf("InvalidParameterCombination",
+			"The parameter instancesSet cannot be used with the parameter maxResults"))
+	}
+	return ids, most
+}
+
 // matches compares as EC2's filters do: * is any text, ? is one character, and a backslash takes the meaning
 // from what follows it. Case counts.
 func matches(pattern, value string) bool {

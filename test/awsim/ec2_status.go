@@ -38,57 +38,33 @@ type statusesXML struct {
 }
 
 // describeInstanceStatus shows the running instances, or all, with what is planned for them.
-func (a *autoscaling) describeInstanceStatus(r *reader) (any, error) {
-	ids, filters, everyone := r.list("InstanceId"), r.filters(), r.flag("IncludeAllInstances", false)
-	most := r.number("MaxResults", unbounded, 5, 1000)
-	switch {
-	case len(ids) > 0 && r.has("MaxResults"):
-		r.fail(errorf("InvalidParameterCombination",
-			"The parameter instancesSet cannot be used with the parameter maxResults"))
-	case len(ids) > maxStatusIDs:
+func (a ec2API) describeInstanceStatus(r *reader) (any, error) {
+	ids, most := readInstancePage(r)
+	filters, everyone := r.filters(), r.flag("IncludeAllInstances", false)
+	if len(ids) > maxStatusIDs {
 		r.fail(errorf("InvalidParameterValue", "No more than %d instances may be named", maxStatusIDs))
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all, err := a.statuses(ids, filters, everyone)
-	if err != nil {
-		return nil, err
-	}
-	page, next, ok := paginate(all, func(s statusXML) string { return s.InstanceID }, r.text("NextToken"), most)
-	if !ok {
-		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
-	}
-	return statusesXML{Statuses: page, NextToken: next}, nil
-}
-
-// statuses needs mu.
-func (a *autoscaling) statuses(ids []string, filters []criterion, everyone bool) ([]statusXML, error) {
-	found, err := a.machines(ids)
-	if err != nil {
-		return nil, err
-	}
-	var all []statusXML
-	for _, inst := range found {
-		if !everyone && inst.machine != "running" {
-			continue
-		}
-		wire := a.statusWire(inst)
-		ok, err := pass(filters, wire.fields())
+	return view(a.engine, r, func() (any, error) {
+		found, err := a.machines(ids)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			all = append(all, wire)
+		var all []statusXML
+		for _, inst := range found {
+			if everyone || inst.machine == "running" {
+				all = append(all, a.statusWire(inst))
+			}
 		}
-	}
-	return all, nil
+		if all, err = filtered(filters, all); err != nil {
+			return nil, err
+		}
+		page, next, err := paginateEC2(r, all, func(s statusXML) string { return s.InstanceID }, most)
+		return statusesXML{Statuses: page, NextToken: next}, err
+	})
 }
 
 // statusWire needs mu.
-func (a *autoscaling) statusWire(inst *instance) statusXML {
+func (a ec2API) statusWire(inst *instance) statusXML {
 	summary := summaryXML{Status: "not-applicable"}
 	if inst.machine == "running" {
 		summary = summaryXML{Status: "ok", Details: []statusDetailXML{{"reachability", "passed"}}}
@@ -96,7 +72,7 @@ func (a *autoscaling) statusWire(inst *instance) statusXML {
 	out := statusXML{
 		InstanceID: inst.id, Zone: inst.zone, State: machineWire(inst.machine), System: summary, Instance: summary,
 	}
-	for _, change := range a.changesOf(inst) {
+	for _, change := range a.notices.changesOf(inst) {
 		out.Events = append(out.Events, plannedXML{
 			ID:          change.id,
 			Code:        change.code,

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What an instance is made of when nothing says it.
+// What an instance is launched from without a launch template.
 const (
 	defaultImage = "ami-00000000000000000"
 	defaultType  = "m5.large"
@@ -38,14 +38,14 @@ type templateVersion struct {
 	createdAt    time.Time
 }
 
-// templateChoice is what a group is told to launch from: a template by id or name, and a version.
+// templateChoice selects what a group launches from: a template by id or name, and a version.
 type templateChoice struct {
 	id      string
 	name    string
 	version string
 }
 
-// choice is the template of this name or id, in this version.
+// choice returns the template of this name or id, in this version.
 func choice(nameOrID, version string) templateChoice {
 	if strings.HasPrefix(nameOrID, "lt-") {
 		return templateChoice{id: nameOrID, version: version}
@@ -53,7 +53,7 @@ func choice(nameOrID, version string) templateChoice {
 	return templateChoice{name: nameOrID, version: version}
 }
 
-func (c templateChoice) given() bool { return c.id != "" || c.name != "" }
+func (c templateChoice) isSet() bool { return c.id != "" || c.name != "" }
 
 type templateSpecXML struct {
 	LaunchTemplateID   string `xml:"LaunchTemplateId"`
@@ -61,8 +61,8 @@ type templateSpecXML struct {
 	Version            string `xml:",omitempty"`
 }
 
-// choice reads a launch template's id or name. EC2 takes only one of them.
-func (r *reader) choice() templateChoice {
+// readTemplateChoice reads a launch template's id or name. EC2 takes only one of them.
+func readTemplateChoice(r *reader) templateChoice {
 	c := templateChoice{id: r.text("LaunchTemplateId"), name: r.text("LaunchTemplateName")}
 	if c.id != "" && c.name != "" {
 		r.fail(errorf("InvalidParameterCombination",
@@ -72,7 +72,7 @@ func (r *reader) choice() templateChoice {
 }
 
 // template needs mu.
-func (a *autoscaling) template(c templateChoice) (*template, error) {
+func (a templateEngine) template(c templateChoice) (*template, error) {
 	for _, t := range a.templates {
 		if t.id == c.id || c.id == "" && t.name == c.name {
 			return t, nil
@@ -110,8 +110,8 @@ func (t *template) version(name string) (templateVersion, error) {
 }
 
 // checkTemplate is Auto Scaling's answer to a launch template that EC2 does not know. It needs mu.
-func (a *autoscaling) checkTemplate(c templateChoice) error {
-	if !c.given() {
+func (a templateEngine) checkTemplate(c templateChoice) error {
+	if !c.isSet() {
 		return nil
 	}
 	t, err := a.template(c)
@@ -126,7 +126,7 @@ func (a *autoscaling) checkTemplate(c templateChoice) error {
 }
 
 // resolve is the version that an instance is launched from now. It needs mu.
-func (a *autoscaling) resolve(c templateChoice) templateVersion {
+func (a templateEngine) resolve(c templateChoice) templateVersion {
 	var v templateVersion
 	if t, err := a.template(c); err == nil {
 		v, _ = t.version(c.version)
@@ -138,8 +138,8 @@ func (a *autoscaling) resolve(c templateChoice) templateVersion {
 	return v
 }
 
-// templateWire is the group's choice, told with both id and name as AWS does. It needs mu.
-func (a *autoscaling) templateWire(c templateChoice) *templateSpecXML {
+// templateWire returns the group's choice with both id and name, as AWS does. It needs mu.
+func (a templateEngine) templateWire(c templateChoice) *templateSpecXML {
 	t, err := a.template(c)
 	if err != nil {
 		return nil
@@ -169,18 +169,18 @@ type versionXML struct {
 	UserData     string `xml:"launchTemplateData>userData,omitempty"`
 }
 
-func (a *autoscaling) creator() string {
+func (a templateAPI) creator() string {
 	return fmt.Sprintf("arn:aws:iam::%s:root", a.server.opts.Account)
 }
 
-func (a *autoscaling) wireTemplate(t *template) templateXML {
+func (a templateAPI) wireTemplate(t *template) templateXML {
 	return templateXML{
 		ID: t.id, Name: t.name, CreatedAt: stamp(t.createdAt), CreatedBy: a.creator(),
 		Default: t.preferred, Latest: len(t.versions),
 	}
 }
 
-func (a *autoscaling) wireVersion(t *template, v templateVersion) versionXML {
+func (a templateAPI) wireVersion(t *template, v templateVersion) versionXML {
 	return versionXML{
 		ID: t.id, Name: t.name, Number: v.number, Description: v.description, CreatedAt: stamp(v.createdAt),
 		CreatedBy: a.creator(), Default: v.number == t.preferred,
@@ -188,7 +188,7 @@ func (a *autoscaling) wireVersion(t *template, v templateVersion) versionXML {
 	}
 }
 
-// add appends a version made of what the call says over what the source has.
+// add appends a version with the parameters of the call, and those of the source for the others.
 func (t *template) add(r *reader, source templateVersion) templateVersion {
 	v := templateVersion{
 		id:           t.id,
@@ -205,10 +205,11 @@ func (t *template) add(r *reader, source templateVersion) templateVersion {
 }
 
 // CreateLaunchTemplate makes a template with one version of this image, and returns its id.
-func (s *Server) CreateLaunchTemplate(name, imageID string) (string, error) {
+func (s EC2) CreateLaunchTemplate(name, imageID string) (string, error) {
 	var id string
 	err := s.asg.updateErr(func() error {
-		t, err := s.asg.addTemplate(name, &reader{values: url.Values{"LaunchTemplateData.ImageId": {imageID}}})
+		values := url.Values{"LaunchTemplateData.ImageId": {imageID}}
+		t, err := s.asg.catalog.addTemplate(name, &reader{values: values})
 		if err == nil {
 			id = t.id
 		}
@@ -218,7 +219,7 @@ func (s *Server) CreateLaunchTemplate(name, imageID string) (string, error) {
 }
 
 // addTemplate needs mu.
-func (a *autoscaling) addTemplate(name string, r *reader) (*template, error) {
+func (a templateEngine) addTemplate(name string, r *reader) (*template, error) {
 	if _, err := a.template(templateChoice{name: name}); err == nil {
 		return nil, errorf("InvalidLaunchTemplateName.AlreadyExistsException",
 			"Launch template name already in use.")
@@ -232,7 +233,7 @@ func (a *autoscaling) addTemplate(name string, r *reader) (*template, error) {
 
 func newTemplateID(r *rand.Rand) string { return fmt.Sprintf("lt-0%016x", r.Uint64()) }
 
-func (a *autoscaling) createLaunchTemplate(r *reader) (any, error) {
+func (a templateAPI) createLaunchTemplate(r *reader) (any, error) {
 	name := r.must("LaunchTemplateName")
 	if r.err != nil {
 		return nil, errorf("MissingParameter", "The request must contain the parameter LaunchTemplateName")
@@ -241,7 +242,7 @@ func (a *autoscaling) createLaunchTemplate(r *reader) (any, error) {
 		Template templateXML `xml:"launchTemplate"`
 	}
 	return &out, a.updateErr(func() error {
-		t, err := a.addTemplate(name, r)
+		t, err := a.catalog.addTemplate(name, r)
 		if err == nil {
 			out.Template = a.wireTemplate(t)
 		}
@@ -249,19 +250,11 @@ func (a *autoscaling) createLaunchTemplate(r *reader) (any, error) {
 	})
 }
 
-func (a *autoscaling) createLaunchTemplateVersion(r *reader) (any, error) {
+func (a templateAPI) createLaunchTemplateVersion(r *reader) (any, error) {
 	var out struct {
 		Version versionXML `xml:"launchTemplateVersion"`
 	}
-	choice := r.choice()
-	if r.err != nil {
-		return nil, r.err
-	}
-	return &out, a.updateErr(func() error {
-		t, err := a.template(choice)
-		if err != nil {
-			return err
-		}
+	return &out, a.changeTemplate(r, func(t *template) (err error) {
 		var source templateVersion
 		if name := r.text("SourceVersion"); name != "" {
 			if source, err = t.version(name); err != nil {
@@ -273,19 +266,26 @@ func (a *autoscaling) createLaunchTemplateVersion(r *reader) (any, error) {
 	})
 }
 
-func (a *autoscaling) modifyLaunchTemplate(r *reader) (any, error) {
-	var out struct {
-		Template templateXML `xml:"launchTemplate"`
-	}
-	choice := r.choice()
+// changeTemplate changes the launch template that the call names.
+func (a templateAPI) changeTemplate(r *reader, change func(t *template) error) error {
+	choice := readTemplateChoice(r)
 	if r.err != nil {
-		return nil, r.err
+		return r.err
 	}
-	return &out, a.updateErr(func() error {
-		t, err := a.template(choice)
+	return a.updateErr(func() error {
+		t, err := a.catalog.template(choice)
 		if err != nil {
 			return err
 		}
+		return change(t)
+	})
+}
+
+func (a templateAPI) modifyLaunchTemplate(r *reader) (any, error) {
+	var out struct {
+		Template templateXML `xml:"launchTemplate"`
+	}
+	return &out, a.changeTemplate(r, func(t *template) error {
 		v, err := t.version(r.text("SetDefaultVersion"))
 		if err != nil {
 			return err
@@ -296,46 +296,37 @@ func (a *autoscaling) modifyLaunchTemplate(r *reader) (any, error) {
 	})
 }
 
-// allTemplates is an error unless there is a template of each id and of each name. It needs mu.
-func (a *autoscaling) allTemplates(ids, names []string) error {
-	choices := make([]templateChoice, 0, len(ids)+len(names))
+// allTemplates returns an error unless there is a template of each id and of each name. It needs mu.
+func (a templateAPI) allTemplates(ids, names []string) error {
+	var missing error
 	for _, id := range ids {
-		choices = append(choices, templateChoice{id: id})
+		_, err := a.catalog.template(templateChoice{id: id})
+		missing = either(missing, err)
 	}
 	for _, name := range names {
-		choices = append(choices, templateChoice{name: name})
+		_, err := a.catalog.template(templateChoice{name: name})
+		missing = either(missing, err)
 	}
-	for _, c := range choices {
-		if _, err := a.template(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return missing
 }
 
-func (a *autoscaling) describeLaunchTemplates(r *reader) (any, error) {
+func (a templateAPI) describeLaunchTemplates(r *reader) (any, error) {
 	ids, names := r.list("LaunchTemplateId"), r.list("LaunchTemplateName")
 	most := r.number("MaxResults", 200, 1, 200)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.allTemplates(ids, names); err != nil {
-		return nil, err
-	}
-	var all []templateXML
-	for _, t := range a.templates {
-		if len(ids)+len(names) == 0 || contains(ids, t.id) || contains(names, t.name) {
-			all = append(all, a.wireTemplate(t))
+	return view(a.engine, r, func() (any, error) {
+		if err := a.allTemplates(ids, names); err != nil {
+			return nil, err
 		}
-	}
-	page, next, ok := paginate(all, func(t templateXML) string { return t.ID }, r.text("NextToken"), most)
-	if !ok {
-		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
-	}
-	return struct {
-		Templates []templateXML `xml:"launchTemplates>item"`
-		NextToken string        `xml:"nextToken,omitempty"`
-	}{page, next}, nil
+		var all []templateXML
+		for _, t := range a.templates {
+			if len(ids)+len(names) == 0 || contains(ids, t.id) || contains(names, t.name) {
+				all = append(all, a.wireTemplate(t))
+			}
+		}
+		page, next, err := paginateEC2(r, all, func(t templateXML) string { return t.ID }, most)
+		return struct {
+			Templates []templateXML `xml:"launchTemplates>item"`
+			NextToken string        `xml:"nextToken,omitempty"`
+		}{page, next}, err
+	})
 }

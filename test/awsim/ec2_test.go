@@ -20,7 +20,7 @@ func machineClient(t testing.TB, s *awsim.Server) *ec2.Client {
 	t.Helper()
 	return ec2.New(ec2.Options{
 		Region:       "eu-central-1",
-		BaseEndpoint: aws.String(s.URL()),
+		BaseEndpoint: new(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
 		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
@@ -53,12 +53,12 @@ func TestMachines(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	byName := describe(t, c, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		{Name: aws.String("private-dns-name"), Values: []string{*got.PrivateDnsName}},
+		{Name: new("private-dns-name"), Values: []string{*got.PrivateDnsName}},
 	}})
 	if len(byName) != 1 || *byName[0].InstanceId != instanceID {
 		t.Errorf("by its name: %v", byName)
 	}
-	if all := describe(t, c, &ec2.DescribeInstancesInput{MaxResults: aws.Int32(5)}); len(all) != 7 {
+	if all := describe(t, c, &ec2.DescribeInstancesInput{MaxResults: new(int32(5))}); len(all) != 7 {
 		t.Errorf("by pages: %d machines", len(all))
 	}
 	for id, want := range map[string]string{
@@ -77,9 +77,7 @@ func TestTerminationBehindAutoScalingsBack(t *testing.T) {
 	world := &cluster{pods: map[string][]string{instanceID: {"default/a"}}}
 	s := workers(t, awsim.Options{Machines: world}, awsim.Hook{Name: "drain"})
 	c := machineClient(t, s)
-	out, err := c.TerminateInstances(t.Context(),
-		&ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
-	must(t, err)
+	out := do(t, c.TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
 	if len(out.TerminatingInstances) != 1 || out.TerminatingInstances[0].CurrentState.Name != "shutting-down" {
 		t.Errorf("got %+v", out.TerminatingInstances)
 	}
@@ -94,7 +92,7 @@ func TestTerminationBehindAutoScalingsBack(t *testing.T) {
 		t.Errorf("killed %v, ended %v", got.Killed, world.ended)
 	}
 	s.Forget(instanceID)
-	_, err = c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})
+	_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})
 	if code(err) != "InvalidInstanceID.NotFound" {
 		t.Errorf("still known: %v", err)
 	}
@@ -103,32 +101,28 @@ func TestTerminationBehindAutoScalingsBack(t *testing.T) {
 func TestLaunchTemplates(t *testing.T) {
 	s := start(t, awsim.Options{})
 	c := machineClient(t, s)
-	made, err := c.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
-		LaunchTemplateName: aws.String("node"), LaunchTemplateData: &types.RequestLaunchTemplateData{
-			ImageId: aws.String("ami-1"), InstanceType: "c5.large",
+	made := do(t, c.CreateLaunchTemplate, &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: new("node"), LaunchTemplateData: &types.RequestLaunchTemplateData{
+			ImageId: new("ami-1"), InstanceType: "c5.large",
 		},
 	})
-	must(t, err)
 	id := made.LaunchTemplate.LaunchTemplateId
 	for _, image := range []string{"ami-2", "ami-3"} {
-		_, err := c.CreateLaunchTemplateVersion(t.Context(), &ec2.CreateLaunchTemplateVersionInput{
-			LaunchTemplateId: id, SourceVersion: aws.String("1"),
-			LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: aws.String(image)},
+		do(t, c.CreateLaunchTemplateVersion, &ec2.CreateLaunchTemplateVersionInput{
+			LaunchTemplateId: id, SourceVersion: new("1"),
+			LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: new(image)},
 		})
-		must(t, err)
 	}
-	changed, err := c.ModifyLaunchTemplate(t.Context(), &ec2.ModifyLaunchTemplateInput{
-		LaunchTemplateName: aws.String("node"), DefaultVersion: aws.String("2"),
+	changed := do(t, c.ModifyLaunchTemplate, &ec2.ModifyLaunchTemplateInput{
+		LaunchTemplateName: new("node"), DefaultVersion: new("2"),
 	})
-	must(t, err)
 	if *changed.LaunchTemplate.DefaultVersionNumber != 2 || *changed.LaunchTemplate.LatestVersionNumber != 3 {
 		t.Errorf("got %+v", changed.LaunchTemplate)
 	}
 	for name, want := range map[string]string{"$Latest": "ami-3", "$Default": "ami-2", "1": "ami-1"} {
-		out, err := c.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{
+		out := do(t, c.DescribeLaunchTemplateVersions, &ec2.DescribeLaunchTemplateVersionsInput{
 			LaunchTemplateId: id, Versions: []string{name},
 		})
-		must(t, err)
 		if v := out.LaunchTemplateVersions; len(v) != 1 || *v[0].LaunchTemplateData.ImageId != want ||
 			v[0].LaunchTemplateData.InstanceType != "c5.large" {
 			t.Errorf("%s: got %+v", name, v)
@@ -136,7 +130,7 @@ func TestLaunchTemplates(t *testing.T) {
 	}
 	var numbers []int64
 	p := ec2.NewDescribeLaunchTemplateVersionsPaginator(c, &ec2.DescribeLaunchTemplateVersionsInput{
-		LaunchTemplateId: id, MaxResults: aws.Int32(2),
+		LaunchTemplateId: id, MaxResults: new(int32(2)),
 	})
 	for p.HasMorePages() {
 		page, err := p.NextPage(t.Context())
@@ -148,7 +142,7 @@ func TestLaunchTemplates(t *testing.T) {
 	if !slices.Equal(numbers, []int64{3, 2, 1}) {
 		t.Errorf("by pages: %v", numbers)
 	}
-	_, err = c.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{
+	_, err := c.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{
 		LaunchTemplateNames: []string{"none"},
 	})
 	if code(err) != "InvalidLaunchTemplateName.NotFoundException" {
@@ -161,20 +155,18 @@ func TestInstancesAreMadeFromTheTemplate(t *testing.T) {
 	id, err := s.CreateLaunchTemplate("node", "ami-7")
 	must(t, err)
 	c := groupClient(t, s)
-	_, err = c.CreateAutoScalingGroup(t.Context(), &autoscaling.CreateAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String(groupName), MinSize: aws.Int32(1), MaxSize: aws.Int32(2),
+	do(t, c.CreateAutoScalingGroup, &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: new(groupName), MinSize: new(int32(1)), MaxSize: new(int32(2)),
 		AvailabilityZones: []string{"eu-central-1a"},
 		LaunchTemplate: &autoscalingtypes.LaunchTemplateSpecification{
-			LaunchTemplateId: aws.String(id), Version: aws.String("$Latest"),
+			LaunchTemplateId: new(id), Version: new("$Latest"),
 		},
 		InstanceMaintenancePolicy: &autoscalingtypes.InstanceMaintenancePolicy{
-			MinHealthyPercentage: aws.Int32(100), MaxHealthyPercentage: aws.Int32(150),
+			MinHealthyPercentage: new(int32(100)), MaxHealthyPercentage: new(int32(150)),
 		},
 	})
-	must(t, err)
 	settled(t, s)
-	out, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{})
-	must(t, err)
+	out := do(t, c.DescribeAutoScalingGroups, &autoscaling.DescribeAutoScalingGroupsInput{})
 	g := out.AutoScalingGroups[0]
 	if *g.LaunchTemplate.LaunchTemplateName != "node" || *g.LaunchTemplate.Version != "$Latest" ||
 		*g.InstanceMaintenancePolicy.MaxHealthyPercentage != 150 || len(g.Instances) != 1 ||

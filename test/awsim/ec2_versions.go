@@ -13,16 +13,16 @@ const aliasPrefix = "resolve:ssm:"
 // SetParameter gives a parameter of Systems Manager its value: an image, for launch templates whose image is
 // resolve:ssm:NAME. A version or a label that a template asks for is part of the name here, as in NAME:3; a
 // parameter without it has all versions and labels.
-func (s *Server) SetParameter(name, imageID string) {
+func (s EC2) SetParameter(name, imageID string) {
 	s.asg.update(func() { s.asg.parameters[name] = imageID })
 }
 
-// alias: the image is whatever a parameter says at the time.
-func (v templateVersion) alias() bool { return strings.HasPrefix(v.image, aliasPrefix) }
+// isParameter: the image is whatever a parameter says at the time.
+func (v templateVersion) isParameter() bool { return strings.HasPrefix(v.image, aliasPrefix) }
 
-// image is the image that a template's word means now. That an unknown parameter is refused with this code is
-// taken from what EC2 says of a parameter of the wrong type; it is not documented. It needs mu.
-func (a *autoscaling) image(word string) (string, error) {
+// image resolves the image of a template. The error code for an unknown parameter is not documented: it is
+// the one that EC2 returns for a parameter of the wrong type. It needs mu.
+func (a templateEngine) image(word string) (string, error) {
 	name, isAlias := strings.CutPrefix(word, aliasPrefix)
 	if !isAlias {
 		return word, nil
@@ -34,7 +34,7 @@ func (a *autoscaling) image(word string) (string, error) {
 	return "", errorf("SsmInvalidParameter", "The parameter %s was not found.", name)
 }
 
-// versionQuery is which versions DescribeLaunchTemplateVersions is asked for.
+// readVersionQuery reads which versions DescribeLaunchTemplateVersions is to return.
 type versionQuery struct {
 	template templateChoice
 	names    []string
@@ -43,16 +43,16 @@ type versionQuery struct {
 	resolve  bool
 }
 
-func (r *reader) versionQuery() versionQuery {
+func readVersionQuery(r *reader) versionQuery {
 	q := versionQuery{
-		template: r.choice(),
+		template: readTemplateChoice(r),
 		names:    r.list("LaunchTemplateVersion"),
 		least:    r.number("MinVersion", 1, 1, unbounded),
 		highest:  r.number("MaxVersion", unbounded, 1, unbounded),
 		resolve:  r.flag("ResolveAlias", false),
 	}
 	if q.resolve && len(q.names) != 1 {
-		// The limit is told of by those who met it; the code is a guess.
+		// The limit is not documented, but known from users; the code is a guess.
 		r.fail(errorf("InvalidParameterCombination",
 			"You must specify a single launch template version to resolve its aliases."))
 	}
@@ -61,44 +61,41 @@ func (r *reader) versionQuery() versionQuery {
 
 // among are the templates that the query is about: one, or all of the account when their latest or default
 // versions are asked for. It needs mu.
-func (q versionQuery) among(a *autoscaling) ([]*template, error) {
+func (q versionQuery) among(a *engine) ([]*template, error) {
 	general := func(name string) bool { return name == "$Latest" || name == "$Default" }
-	if !q.template.given() && len(q.names) > 0 && !slices.ContainsFunc(q.names, func(name string) bool {
+	if !q.template.isSet() && len(q.names) > 0 && !slices.ContainsFunc(q.names, func(name string) bool {
 		return !general(name)
 	}) {
 		return a.templates, nil
 	}
-	t, err := a.template(q.template)
+	t, err := a.catalog.template(q.template)
 	if err != nil {
 		return nil, err
 	}
 	return []*template{t}, nil
 }
 
-func (a *autoscaling) describeLaunchTemplateVersions(r *reader) (any, error) {
-	q, filters, most := r.versionQuery(), r.filters(), r.number("MaxResults", 200, 1, 200)
-	if r.err != nil {
-		return nil, r.err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all, err := a.versions(q, filters)
-	if err != nil {
-		return nil, err
-	}
-	page, next, ok := paginate(all, versionXML.key, r.text("NextToken"), most)
-	if !ok {
-		return nil, errorf("InvalidPaginationToken", "The pagination token is not valid.")
-	}
-	return struct {
-		Versions  []versionXML `xml:"launchTemplateVersionSet>item"`
-		NextToken string       `xml:"nextToken,omitempty"`
-	}{page, next}, nil
+func (a templateAPI) describeLaunchTemplateVersions(r *reader) (any, error) {
+	q, filters, most := readVersionQuery(r), r.filters(), r.number("MaxResults", 200, 1, 200)
+	return view(a.engine, r, func() (any, error) {
+		all, err := a.versions(q)
+		if err != nil {
+			return nil, err
+		}
+		if all, err = filtered(filters, all); err != nil {
+			return nil, err
+		}
+		page, next, err := paginateEC2(r, all, versionXML.key, most)
+		return struct {
+			Versions  []versionXML `xml:"launchTemplateVersionSet>item"`
+			NextToken string       `xml:"nextToken,omitempty"`
+		}{page, next}, err
+	})
 }
 
 // versions needs mu.
-func (a *autoscaling) versions(q versionQuery, filters []criterion) ([]versionXML, error) {
-	found, err := q.among(a)
+func (a templateAPI) versions(q versionQuery) ([]versionXML, error) {
+	found, err := q.among(a.engine)
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +108,11 @@ func (a *autoscaling) versions(q versionQuery, filters []criterion) ([]versionXM
 		for _, v := range versions {
 			wire := a.wireVersion(t, v)
 			if q.resolve {
-				if wire.Image, err = a.image(v.image); err != nil {
+				if wire.Image, err = a.catalog.image(v.image); err != nil {
 					return nil, err
 				}
 			}
-			ok, err := pass(filters, wire.fields())
-			if err != nil {
-				return nil, err
-			}
-			if ok {
-				out = append(out, wire)
-			}
+			out = append(out, wire)
 		}
 	}
 	return out, nil

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -24,10 +23,9 @@ func versioned(t *testing.T) (s *awsim.Server, c *ec2.Client, id string) {
 		must(t, err)
 	}
 	c = machineClient(t, s)
-	_, err = c.ModifyLaunchTemplate(t.Context(), &ec2.ModifyLaunchTemplateInput{
-		LaunchTemplateId: aws.String(id), DefaultVersion: aws.String("3"),
+	do(t, c.ModifyLaunchTemplate, &ec2.ModifyLaunchTemplateInput{
+		LaunchTemplateId: new(id), DefaultVersion: new("3"),
 	})
-	must(t, err)
 	return s, c, id
 }
 
@@ -35,26 +33,26 @@ func TestTemplateVersions(t *testing.T) {
 	s, c, id := versioned(t)
 	_, err := s.CreateLaunchTemplate("other", "ami-9")
 	must(t, err)
-	name := aws.String("node")
+	name := new("node")
 	for title, row := range map[string]struct {
 		in   ec2.DescribeLaunchTemplateVersionsInput
 		want []string // Images, each marked if its version is the default.
 		code string
 	}{
 		"all, the newest first":        {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateName: name}, want: []string{"ami-6", "ami-5", "ami-4", "ami-3!", "ami-2", "ami-1"}},
-		"all, page by page":            {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MaxResults: aws.Int32(4)}, want: []string{"ami-6", "ami-5", "ami-4", "ami-3!", "ami-2", "ami-1"}},
+		"all, page by page":            {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MaxResults: new(int32(4))}, want: []string{"ami-6", "ami-5", "ami-4", "ami-3!", "ami-2", "ami-1"}},
 		"by words and numbers":         {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, Versions: []string{"$Default", "$Latest", "1"}}, want: []string{"ami-6", "ami-3!", "ami-1"}},
 		"each once":                    {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, Versions: []string{"$Latest", "6", "6"}}, want: []string{"ami-6"}},
-		"from a number on":             {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MinVersion: aws.String("5")}, want: []string{"ami-6", "ami-5"}},
-		"up to a number":               {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MaxVersion: aws.String("2")}, want: []string{"ami-2", "ami-1"}},
-		"from a number to another":     {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MinVersion: aws.String("2"), MaxVersion: aws.String("3")}, want: []string{"ami-3!", "ami-2"}},
-		"by a filter":                  {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, Filters: []types.Filter{{Name: aws.String("is-default-version"), Values: []string{"true"}}}}, want: []string{"ami-3!"}},
-		"the defaults of all":          {in: ec2.DescribeLaunchTemplateVersionsInput{Versions: []string{"$Default"}, Filters: []types.Filter{{Name: aws.String("image-id"), Values: []string{"ami-3", "ami-9"}}}}, want: []string{"ami-3!", "ami-9!"}},
+		"from a number on":             {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MinVersion: new("5")}, want: []string{"ami-6", "ami-5"}},
+		"up to a number":               {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MaxVersion: new("2")}, want: []string{"ami-2", "ami-1"}},
+		"from a number to another":     {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, MinVersion: new("2"), MaxVersion: new("3")}, want: []string{"ami-3!", "ami-2"}},
+		"by a filter":                  {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, Filters: []types.Filter{{Name: new("is-default-version"), Values: []string{"true"}}}}, want: []string{"ami-3!"}},
+		"the defaults of all":          {in: ec2.DescribeLaunchTemplateVersionsInput{Versions: []string{"$Default"}, Filters: []types.Filter{{Name: new("image-id"), Values: []string{"ami-3", "ami-9"}}}}, want: []string{"ami-3!", "ami-9!"}},
 		"a number without a template":  {in: ec2.DescribeLaunchTemplateVersionsInput{Versions: []string{"1"}}, code: "MissingParameter"},
 		"neither template nor version": {code: "MissingParameter"},
 		"both an id and a name":        {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &id, LaunchTemplateName: name}, code: "InvalidParameterCombination"},
-		"an unknown id":                {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: aws.String("lt-0")}, code: "InvalidLaunchTemplateId.NotFound"},
-		"an unknown name":              {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateName: aws.String("no")}, code: "InvalidLaunchTemplateName.NotFoundException"},
+		"an unknown id":                {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: new("lt-0")}, code: "InvalidLaunchTemplateId.NotFound"},
+		"an unknown name":              {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateName: new("no")}, code: "InvalidLaunchTemplateName.NotFoundException"},
 		"an unknown version":           {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateName: name, Versions: []string{"1", "7"}}, code: "InvalidLaunchTemplateId.VersionNotFound"},
 		"a version that is no number":  {in: ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateName: name, Versions: []string{"new"}}, code: "InvalidLaunchTemplateId.VersionNotFound"},
 	} {
@@ -91,7 +89,7 @@ func TestTemplateVersions(t *testing.T) {
 func TestTemplateVersionNotFoundSaysWhich(t *testing.T) {
 	_, c, id := versioned(t)
 	_, err := c.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{
-		LaunchTemplateName: aws.String("node"), Versions: []string{"7"},
+		LaunchTemplateName: new("node"), Versions: []string{"7"},
 	})
 	if want := "Could not find the specified version 7 for the launch template with ID " + id + "."; said(err) != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -108,7 +106,7 @@ func TestImageThatIsAParameter(t *testing.T) {
 	c := machineClient(t, s)
 	image := func(resolve bool, versions ...string) (string, error) {
 		out, err := c.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{
-			LaunchTemplateName: aws.String("node"), Versions: versions, ResolveAlias: aws.Bool(resolve),
+			LaunchTemplateName: new("node"), Versions: versions, ResolveAlias: new(resolve),
 		})
 		if err != nil {
 			return "", err
@@ -150,15 +148,14 @@ func TestNoRollbackToWhatAParameterSays(t *testing.T) {
 	s.SetParameter("image", "ami-3")
 	_, err := s.AddTemplateVersion("node", "resolve:ssm:image")
 	must(t, err)
-	_, err = c.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String(groupName), LaunchTemplate: specification("node", "3"),
+	do(t, c.UpdateAutoScalingGroup, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: new(groupName), LaunchTemplate: specification("node", "3"),
 	})
-	must(t, err)
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 	_, err = c.StartInstanceRefresh(t.Context(), toVersion2(nil))
 	must(t, err)
 	_, err = c.RollbackInstanceRefresh(t.Context(),
-		&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: aws.String(groupName)})
+		&autoscaling.RollbackInstanceRefreshInput{AutoScalingGroupName: new(groupName)})
 	if code(err) != "IrreversibleInstanceRefresh" {
 		t.Errorf("got %v", err)
 	}

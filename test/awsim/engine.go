@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Delays slow down what otherwise happens at once, to be nearer to AWS, or cut short what takes long. All are
-// zero at first.
+// Delays slow down what otherwise happens at once, as in AWS, or shorten what takes long.
 type Delays struct {
 	// Launch is how long an instance is Pending before its hooks, or its service, begin.
 	Launch time.Duration
@@ -26,39 +25,67 @@ type Delays struct {
 	RefreshGiveUp time.Duration
 }
 
-// errClosing says that the server was closed before what was waited for came.
+// errClosing is the error of a wait that the end of the server interrupts.
 var errClosing = errors.New("awsim: the server was closed")
 
 // autoscaling is the state of Auto Scaling and of the machines of EC2, and what moves it: API calls, timers
 // and the answers of Machines. It has no loop. Everything that changes state goes through update; nothing
 // calls Machines or sends a message while it holds mu.
-type autoscaling struct {
+type engine struct {
 	server *Server
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu         sync.Mutex
-	closed     bool
-	changed    chan struct{} // Closed, and replaced, by every update.
-	after      []func()      // What update runs once it has let go of mu.
-	delays     Delays
-	rand       *rand.Rand
-	groups     map[string]*group
-	instances  map[string]*instance // All that ever were, by id.
-	actions    []*action            // All that ever were, in order of their start.
-	topics     map[string][]subscription
-	rules      []rule
-	templates  []*template
-	parameters map[string]string  // Of Systems Manager, by name.
-	taken      []*interruption    // All interruptions that ever were announced, in order.
-	scheduled  []*scheduledChange // The same for changes.
-	born       int                // Counts instances, so that each has an address of its own.
+	mu            sync.Mutex
+	closed        bool
+	changed       chan struct{} // Closed, and replaced, by every update.
+	after         []func()      // What update calls after it has released mu.
+	delays        Delays
+	rand          *rand.Rand
+	groups        map[string]*group
+	instances     map[string]*instance // All that ever were, by id.
+	actions       []*action            // All that ever were, in order of their start.
+	topics        map[string][]subscription
+	rules         []rule
+	templates     []*template
+	parameters    map[string]string  // Of Systems Manager, by name.
+	interruptions []*interruption    // All interruptions that ever were announced, in order.
+	changes       []*scheduledChange // The same for changes.
+	launches      int                // Counts instances, so that each has its own address.
+
+	components
 }
 
-func newAutoscaling(s *Server) *autoscaling {
+// components are the parts of the engine. Each has all of the engine's state, and the methods for one
+// concern.
+type components struct {
+	capacity  groupEngine
+	fleet     fleetEngine
+	hardware  machineEngine
+	lifecycle hookEngine
+	refreshes refreshEngine
+	pools     warmPoolEngine
+	notices   noticeEngine
+	catalog   templateEngine
+	bus       eventBus
+}
+
+type (
+	groupEngine    struct{ *engine } // Keeps each group at its desired capacity.
+	fleetEngine    struct{ *engine } // Launches instances, and takes them out of their groups.
+	machineEngine  struct{ *engine } // Boots, stops and terminates the machines of instances.
+	hookEngine     struct{ *engine } // Runs lifecycle actions.
+	refreshEngine  struct{ *engine } // Runs Instance Refreshes.
+	warmPoolEngine struct{ *engine } // Fills, drains and replaces warm pools.
+	noticeEngine   struct{ *engine } // Announces interruptions and scheduled changes.
+	templateEngine struct{ *engine } // Resolves launch templates and mixed instances policies.
+	eventBus       struct{ *engine } // Delivers notifications and events to queues.
+)
+
+func newEngine(s *Server) *engine {
 	ctx, cancel := context.WithCancel(s.ctx)
-	return &autoscaling{
+	e := &engine{
 		server:     s,
 		ctx:        ctx,
 		cancel:     cancel,
@@ -69,10 +96,15 @@ func newAutoscaling(s *Server) *autoscaling {
 		topics:     map[string][]subscription{},
 		parameters: map[string]string{},
 	}
+	e.components = components{
+		groupEngine{e}, fleetEngine{e}, machineEngine{e}, hookEngine{e}, refreshEngine{e}, warmPoolEngine{e},
+		noticeEngine{e}, templateEngine{e}, eventBus{e},
+	}
+	return e
 }
 
 // close ends every timer and every wait, and returns when nothing runs any more.
-func (a *autoscaling) close() {
+func (a *engine) close() {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
@@ -80,8 +112,8 @@ func (a *autoscaling) close() {
 	a.work.Wait()
 }
 
-// update changes the state, wakes whoever waits for it, and then runs what change left in after.
-func (a *autoscaling) update(change func()) {
+// update changes the state, wakes all waits, and then runs what change has added to after.
+func (a *engine) update(change func()) {
 	a.mu.Lock()
 	change()
 	close(a.changed)
@@ -95,14 +127,37 @@ func (a *autoscaling) update(change func()) {
 }
 
 // updateErr is update for a change that may be refused.
-func (a *autoscaling) updateErr(change func() error) error {
+func (a *engine) updateErr(change func() error) error {
 	var err error
 	a.update(func() { err = change() })
 	return err
 }
 
-// wait blocks until done says so. done is asked with mu held, at once and after every update.
-func (a *autoscaling) wait(ctx context.Context, done func() bool) error {
+// changeGroup is update for one group, which must exist.
+func (a *engine) changeGroup(name string, change func(g *group) error) error {
+	return a.updateErr(func() error {
+		g, err := a.group(name)
+		if err != nil {
+			return err
+		}
+		return change(g)
+	})
+}
+
+// changeInstance is update for one instance, which must exist.
+func (a *engine) changeInstance(id string, change func(inst *instance)) error {
+	return a.updateErr(func() error {
+		inst, ok := a.instances[id]
+		if !ok {
+			return errNoInstance(id)
+		}
+		change(inst)
+		return nil
+	})
+}
+
+// wait blocks until done returns true. It calls done with mu held, at once and after every update.
+func (a *engine) wait(ctx context.Context, done func() bool) error {
 	for {
 		a.mu.Lock()
 		ok, changed := done(), a.changed
@@ -120,24 +175,23 @@ func (a *autoscaling) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// later has do run without mu, when the update that is going on has changed the state and before it returns.
-// It needs mu.
-func (a *autoscaling) later(do func()) { a.after = append(a.after, do) }
+// later makes the current update call do after it has released mu, and before it returns. It needs mu.
+func (a *engine) later(do func()) { a.after = append(a.after, do) }
 
-// spawn has do run in a goroutine that close waits for. It needs mu.
-func (a *autoscaling) spawn(do func()) {
+// spawn runs do in a goroutine that close waits for. It needs mu.
+func (a *engine) spawn(do func()) {
 	if a.closed {
 		return
 	}
 	a.work.Go(do)
 }
 
-// pause blocks for d and says whether the engine is still to go on.
-func (a *autoscaling) pause(d time.Duration) bool { return wait(a.ctx, d) }
+// pause blocks for d, and reports whether the engine is still open.
+func (a *engine) pause(d time.Duration) bool { return wait(a.ctx, d) }
 
-// insist calls a machine's world until it answers: a control plane that is down for a while must not lose
-// an instance half way.
-func (a *autoscaling) insist(what, instanceID string, call func() error) bool {
+// retry calls a method of Machines until it succeeds: an outage of the control plane must not leave an
+// instance half launched or terminated.
+func (a *engine) retry(what, instanceID string, call func() error) bool {
 	for {
 		err := call()
 		if err == nil {
@@ -151,7 +205,7 @@ func (a *autoscaling) insist(what, instanceID string, call func() error) bool {
 }
 
 // newInstanceID needs mu.
-func (a *autoscaling) newInstanceID() string {
+func (a *engine) newInstanceID() string {
 	return fmt.Sprintf("i-0%016x", a.rand.Uint64())
 }
 

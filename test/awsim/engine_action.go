@@ -53,7 +53,7 @@ type action struct {
 	hook    Hook
 	inst    *instance
 	beatAt  time.Time     // The start, or the last heartbeat: what the heartbeat timeout counts from.
-	claimed ClosedBy      // Who is about to close it, while the pods are asked for.
+	claimed ClosedBy      // What is closing it, while the pods are listed.
 	done    chan struct{} // Closed with the action.
 }
 
@@ -77,7 +77,7 @@ func (act *action) timedOut(now time.Time) bool {
 
 // beginHooks starts one action for each hook of the transition, side by side, or goes on at once when there
 // is none. It needs mu.
-func (a *autoscaling) beginHooks(inst *instance, transition string) {
+func (a hookEngine) beginHooks(inst *instance, transition string) {
 	inst.waiting = nil
 	for _, h := range inst.group.hooks {
 		if h.Transition == transition {
@@ -88,20 +88,20 @@ func (a *autoscaling) beginHooks(inst *instance, transition string) {
 	case len(inst.waiting) == 0:
 		a.endHooks(inst, transition)
 		return
-	case transition == Launching, inst.returning():
-		inst.move(statePendingWait)
+	case transition == Launching, inst.isReturning():
+		inst.setGroupState(statePendingWait)
 	default:
-		inst.move(stateTerminatingWait)
+		inst.setGroupState(stateTerminatingWait)
 	}
 	inst.activity.midway()
 	for _, act := range inst.waiting {
-		a.notify(act)
-		a.spawn(func() { a.watch(act) })
+		a.sendLater(act)
+		a.spawn(func() { a.waitForTimeout(act) })
 	}
 }
 
 // begin needs mu.
-func (a *autoscaling) begin(inst *instance, h Hook) *action {
+func (a hookEngine) begin(inst *instance, h Hook) *action {
 	now := time.Now()
 	act := &action{
 		Action: Action{
@@ -125,12 +125,12 @@ func (a *autoscaling) begin(inst *instance, h Hook) *action {
 	return act
 }
 
-// notify tells of the action as soon as the update that is going on has ended. It needs mu.
-func (a *autoscaling) notify(act *action) { a.later(func() { a.tell(act) }) }
+// sendLater sends the notifications of the action after the current update. It needs mu.
+func (a hookEngine) sendLater(act *action) { a.later(func() { a.sendNotifications(act) }) }
 
-// tell tells the hook's target and the bus of the action, with its one token, and counts the messages that
-// came of it. It must be called without mu.
-func (a *autoscaling) tell(act *action) int {
+// sendNotifications sends the action, with its token, to the hook's target and to the bus. It returns the
+// number of messages. It must be called without mu.
+func (a hookEngine) sendNotifications(act *action) int {
 	n := act.notification()
 	detailType, subject := LaunchAction, "LAUNCHING"
 	if act.Transition == Terminating {
@@ -139,13 +139,13 @@ func (a *autoscaling) tell(act *action) int {
 	subject = fmt.Sprintf("Auto Scaling:  Lifecycle action '%s' for instance %s in progress.",
 		subject, act.InstanceID)
 	a.mu.Lock()
-	direct, event := DirectMessage(a.envelope(), n), EventBridgeMessage(a.envelope(), n)
+	direct, event := DirectMessage(a.bus.envelope(), n), EventBridgeMessage(a.bus.envelope(), n)
 	a.mu.Unlock()
 	sent := 0
 	if act.hook.NotificationTargetARN != "" {
-		sent, _ = a.deliver(act.hook.NotificationTargetARN, subject, direct)
+		sent, _ = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct)
 	}
-	sent += a.publish(detailType, event)
+	sent += a.bus.publish(detailType, event)
 	a.update(func() { act.Sent += sent })
 	return sent
 }
@@ -163,8 +163,8 @@ func (act *action) notification() Notification {
 	}
 }
 
-// watch closes the action when it times out.
-func (a *autoscaling) watch(act *action) {
+// waitForTimeout closes the action when it times out.
+func (a hookEngine) waitForTimeout(act *action) {
 	for {
 		a.mu.Lock()
 		at, why := act.deadline()
@@ -185,9 +185,9 @@ func (a *autoscaling) watch(act *action) {
 	}
 }
 
-// expire closes the action as its timeout says, unless a heartbeat has moved the deadline meanwhile. Who
-// asked for its completion before the deadline goes first.
-func (a *autoscaling) expire(act *action, why ClosedBy) bool {
+// expire closes the action with its default result, unless a heartbeat has moved the deadline or a
+// completion that was requested before the deadline is closing it.
+func (a hookEngine) expire(act *action, why ClosedBy) bool {
 	a.mu.Lock()
 	due := act.timedOut(time.Now())
 	mine := due && act.open() && act.claimed == ""
@@ -201,22 +201,22 @@ func (a *autoscaling) expire(act *action, why ClosedBy) bool {
 	return due
 }
 
-// finish closes an action that the caller has claimed. Its pods are asked for first, so that the ledger's
-// word on them is older than any answer. It must be called without mu.
-func (a *autoscaling) finish(act *action, by ClosedBy, result string) {
-	pods, problem := a.pods(act.InstanceID)
+// finish closes an action that the caller has claimed. It lists the pods first, so that the ledger has them
+// before any caller gets an answer. It must be called without mu.
+func (a hookEngine) finish(act *action, by ClosedBy, result string) {
+	pods, problem := a.hardware.pods(act.InstanceID)
 	a.update(func() {
 		if !act.open() {
 			return
 		}
 		act.PodsAtClose, act.PodsError = pods, problem
-		a.shut(act, by, result)
-		a.settle(act)
+		a.closeAction(act, by, result)
+		a.afterAction(act)
 	})
 }
 
-// shut closes the action and nothing else. It needs mu.
-func (a *autoscaling) shut(act *action, by ClosedBy, result string) {
+// closeAction closes the action and nothing else. It needs mu.
+func (a hookEngine) closeAction(act *action, by ClosedBy, result string) {
 	if !act.open() {
 		return
 	}
@@ -224,15 +224,15 @@ func (a *autoscaling) shut(act *action, by ClosedBy, result string) {
 	close(act.done)
 }
 
-// settle moves the instance on when an action of it has closed: an abandoned one stops the others at once,
-// and the last one lets the instance go. It needs mu.
-func (a *autoscaling) settle(closed *action) {
+// afterAction continues after an action has closed: an abandoned one closes the others at once, and after
+// the last one the instance proceeds. It needs mu.
+func (a hookEngine) afterAction(closed *action) {
 	inst := closed.inst
 	if closed.Result == abandon {
 		for _, act := range inst.waiting {
 			if act.open() {
 				act.PodsAtClose, act.PodsError = closed.PodsAtClose, closed.PodsError
-				a.shut(act, ByAbandon, abandon)
+				a.closeAction(act, ByAbandon, abandon)
 			}
 		}
 	}
@@ -248,41 +248,41 @@ func (a *autoscaling) settle(closed *action) {
 	}
 }
 
-// endHooks lets an instance go on after its last action. It needs mu.
-func (a *autoscaling) endHooks(inst *instance, transition string) {
+// endHooks lets an instance proceed after its last action. It needs mu.
+func (a hookEngine) endHooks(inst *instance, transition string) {
 	abandoned := slices.ContainsFunc(inst.waiting, func(act *action) bool { return act.Result == abandon })
 	switch {
 	case inst.group == nil:
 	case transition == Launching:
 		a.endLaunch(inst, abandoned)
-	case inst.returning():
-		a.endReturn(inst, abandoned)
+	case inst.isReturning():
+		a.pools.endReturn(inst, abandoned)
 	case abandoned && inst.group.retain:
-		a.retain(inst, stateRetained)
+		a.pools.retain(inst, stateRetained)
 	default:
-		a.proceed(inst)
+		a.fleet.proceed(inst)
 	}
 }
 
 // endLaunch takes an instance into service, or into the warm pool, unless a hook has abandoned it. It needs
 // mu.
-func (a *autoscaling) endLaunch(inst *instance, abandoned bool) {
+func (a hookEngine) endLaunch(inst *instance, abandoned bool) {
 	g := inst.group // Which the instance leaves at once if its machine has died.
 	switch {
 	case abandoned:
 		inst.activity.end("Cancelled", "the launch was abandoned by a lifecycle hook")
-		a.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
-		a.reconcile(g)
+		a.fleet.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
+		a.capacity.reconcile(g)
 	case inst.warm:
-		a.rest(inst)
+		a.pools.settleInPool(inst)
 	default:
-		a.serve(inst)
+		a.fleet.putInService(inst)
 	}
 }
 
-// find is the action that a caller means, and whether it is still open to him. A closed one is found too,
-// for the ledger. It needs mu.
-func (a *autoscaling) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
+// find returns the action that a call names, and whether it still accepts calls. A closed one is returned
+// too, for the ledger. It needs mu.
+func (a hookEngine) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
 	for _, one := range a.actions {
 		named := one.InstanceID == instanceID
 		if token != "" {
@@ -299,7 +299,7 @@ func (a *autoscaling) find(groupName, hookName, token, instanceID string) (act *
 }
 
 // heartbeat restarts the action's heartbeat timeout.
-func (a *autoscaling) heartbeat(groupName, hookName, token, instanceID string) error {
+func (a hookEngine) heartbeat(groupName, hookName, token, instanceID string) error {
 	return a.updateErr(func() error {
 		act, active := a.find(groupName, hookName, token, instanceID)
 		if active {
@@ -314,8 +314,9 @@ func (a *autoscaling) heartbeat(groupName, hookName, token, instanceID string) e
 	})
 }
 
-// complete ends the action. Of two that complete it at once, the second is told that there is none.
-func (a *autoscaling) complete(groupName, hookName, token, instanceID, result string) error {
+// complete ends the action. Of two calls at the same time, the second gets the error of an action that is
+// not active.
+func (a hookEngine) complete(groupName, hookName, token, instanceID, result string) error {
 	completion := Completion{At: time.Now(), By: "token", Result: result}
 	if token == "" {
 		completion.By = "instance"

@@ -46,11 +46,11 @@ type Instance struct {
 }
 
 // CreateGroup creates a group, and starts launching what it desires.
-func (s *Server) CreateGroup(spec Group) error {
-	return s.asg.updateErr(func() error { return s.asg.create(s.newGroup(spec)) })
+func (s AutoScaling) CreateGroup(spec Group) error {
+	return s.asg.updateErr(func() error { return s.asg.capacity.create(s.newGroup(spec)) })
 }
 
-func (s *Server) newGroup(spec Group) *group {
+func (s AutoScaling) newGroup(spec Group) *group {
 	g := &group{
 		name:        spec.Name,
 		min:         spec.Min,
@@ -64,7 +64,8 @@ func (s *Server) newGroup(spec Group) *group {
 		warmup:      -1,
 	}
 	if len(g.zones) == 0 {
-		g.zones = []string{s.opts.Region + "a", s.opts.Region + "b", s.opts.Region + "c"}
+		region := s.asg.server.opts.Region
+		g.zones = []string{region + "a", region + "b", region + "c"}
 	}
 	if spec.MinHealthy != 0 || spec.MaxHealthy != 0 {
 		g.policy = &maintenancePolicy{min: spec.MinHealthy, max: spec.MaxHealthy}
@@ -76,7 +77,7 @@ func (s *Server) newGroup(spec Group) *group {
 }
 
 // create needs mu.
-func (a *autoscaling) create(g *group) error {
+func (a groupEngine) create(g *group) error {
 	err := a.admit(g)
 	if err == nil {
 		a.reconcile(g)
@@ -85,7 +86,7 @@ func (a *autoscaling) create(g *group) error {
 }
 
 // admit checks a group and adds it, without any instance. It needs mu.
-func (a *autoscaling) admit(g *group) error {
+func (a groupEngine) admit(g *group) error {
 	switch {
 	case g.name == "":
 		return errNull("autoScalingGroupName")
@@ -95,7 +96,7 @@ func (a *autoscaling) admit(g *group) error {
 	case len(g.zones) == 0:
 		return errorf("ValidationError", "At least one Availability Zone or VPC Subnet is required.")
 	}
-	if err := either(g.checkSize(), a.check(g.source)); err != nil {
+	if err := either(g.checkSize(), a.catalog.check(g.source)); err != nil {
 		return err
 	}
 	g.createdAt = time.Now()
@@ -126,23 +127,23 @@ func either(first, second error) error {
 
 // PutHook creates a lifecycle hook or replaces the one of that name, and sends the test notification. Unlike
 // the API it takes timeouts shorter than 30 s; DescribeLifecycleHooks rounds them up to seconds.
-func (s *Server) PutHook(groupName string, h Hook) error {
-	return s.asg.putHook(groupName, h.withDefaults())
+func (s AutoScaling) PutHook(groupName string, h Hook) error {
+	return s.asg.lifecycle.putHook(groupName, h.withDefaults())
 }
 
 // maxHooks is how many lifecycle hooks a group may have.
 const maxHooks = 50
 
-// putHook must be called without mu. The test notification comes first: a target that cannot be reached
-// leaves the group as it was.
-func (a *autoscaling) putHook(groupName string, h Hook) error {
+// putHook must be called without mu. It sends the test notification first: a target that cannot be reached
+// leaves the group unchanged.
+func (a hookEngine) putHook(groupName string, h Hook) error {
 	a.mu.Lock()
 	g, err := a.group(groupName)
 	if err == nil && g.hook(h.Name) < 0 && len(g.hooks) >= maxHooks {
 		err = errorf("LimitExceeded", "You have reached the limit of %d lifecycle hooks for the group %s.",
 			maxHooks, groupName)
 	}
-	env := a.envelope()
+	env := a.bus.envelope()
 	a.mu.Unlock()
 	if err != nil {
 		return err
@@ -150,17 +151,13 @@ func (a *autoscaling) putHook(groupName string, h Hook) error {
 	if target := h.NotificationTargetARN; target != "" {
 		body := TestNotification(env, groupName, env.groupARN(groupName))
 		subject := "Auto Scaling: test notification for group \"" + groupName + "\""
-		if _, err := a.deliver(target, subject, body); err != nil || strings.HasSuffix(target, ".fifo") {
+		if _, err := a.bus.deliver(target, subject, body); err != nil || strings.HasSuffix(target, ".fifo") {
 			return errorf("ValidationError", "Unable to publish test message to notification target %s using "+
 				"IAM role %s. Please check your target and role configuration and try to put lifecycle hook again.",
 				target, h.RoleARN)
 		}
 	}
-	return a.updateErr(func() error {
-		g, err := a.group(groupName)
-		if err != nil {
-			return err
-		}
+	return a.changeGroup(groupName, func(g *group) error {
 		if i := g.hook(h.Name); i >= 0 {
 			g.hooks[i] = h
 		} else {
@@ -170,16 +167,12 @@ func (a *autoscaling) putHook(groupName string, h Hook) error {
 	})
 }
 
-// AddInstance puts an instance into service that is there already: its node was made by the test, so
-// Machines.Launch is not called and no launch hook runs. The group's desired capacity, and its maximum when
-// that is reached, grow by one. Without a zone it gets the group's next.
-func (s *Server) AddInstance(groupName, instanceID, zone string) error {
+// AddInstance puts an existing instance into service: the test has created its node, so Machines.Launch is
+// not called and no launch hook runs. The group's desired capacity, and its maximum when that is reached,
+// grow by one. Without a zone it gets the group's next.
+func (s AutoScaling) AddInstance(groupName, instanceID, zone string) error {
 	a := s.asg
-	return a.updateErr(func() error {
-		g, err := a.group(groupName)
-		if err != nil {
-			return err
-		}
+	return a.changeGroup(groupName, func(g *group) error {
 		if a.instances[instanceID] != nil {
 			return fmt.Errorf("awsim: instance %s exists", instanceID)
 		}
@@ -188,38 +181,30 @@ func (s *Server) AddInstance(groupName, instanceID, zone string) error {
 		}
 		g.desired++
 		g.max = max(g.max, g.desired)
-		inst := a.newInstance(g, instanceID, zone)
+		inst := a.fleet.newInstance(g, instanceID, zone)
 		close(inst.booted)
-		a.enterMachine(inst, "running")
-		inst.activity = g.begin(a, "Launching a new EC2 instance: "+inst.id,
+		a.hardware.enterMachine(inst, "running")
+		inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
 			"an instance was added by hand.", inst)
-		a.serve(inst)
+		a.fleet.putInService(inst)
 		return nil
 	})
 }
 
 // Terminate ends an instance as TerminateInstanceInAutoScalingGroup does. When it returns, the first
 // notifications have been sent.
-func (s *Server) Terminate(instanceID string, decrement bool) error {
-	_, err := s.asg.terminateOne(instanceID, decrement)
+func (s AutoScaling) Terminate(instanceID string, decrement bool) error {
+	_, err := s.asg.capacity.terminateOne(instanceID, decrement)
 	return err
 }
 
-// SetState gives an instance any lifecycle state, for tests of what is rare. It starts and ends nothing.
-func (s *Server) SetState(instanceID, state string) error {
-	a := s.asg
-	return a.updateErr(func() error {
-		inst, ok := a.instances[instanceID]
-		if !ok {
-			return errNoInstance(instanceID)
-		}
-		inst.enter(state)
-		return nil
-	})
+// SetState gives an instance any lifecycle state, for tests of rare ones. Nothing else changes.
+func (s AutoScaling) SetState(instanceID, state string) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.setState(state) })
 }
 
-// Forget makes EC2 and Auto Scaling know an instance no more, as EC2 does some time after it was terminated.
-func (s *Server) Forget(instanceID string) {
+// Forget removes an instance from EC2 and Auto Scaling, as EC2 does some time after its termination.
+func (s EC2) Forget(instanceID string) {
 	a := s.asg
 	a.update(func() {
 		inst, ok := a.instances[instanceID]
@@ -234,19 +219,19 @@ func (s *Server) Forget(instanceID string) {
 }
 
 // Instances are the members of the group in order of their launch.
-func (s *Server) Instances(groupName string) []Instance {
+func (s AutoScaling) Instances(groupName string) []Instance {
 	a := s.asg
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.list(groupName)
+	return s.list(groupName)
 }
 
-// WaitInstances blocks until done is true of the group's instances. What done is given it may keep; it must
-// not call the Server.
-func (s *Server) WaitInstances(ctx context.Context, groupName string, done func([]Instance) bool) error {
+// WaitInstances blocks until done returns true for the group's instances. done may keep its argument; it
+// must not call the Server.
+func (s AutoScaling) WaitInstances(ctx context.Context, groupName string, done func([]Instance) bool) error {
 	var last []Instance
 	err := s.asg.wait(ctx, func() bool {
-		last = s.asg.list(groupName)
+		last = s.list(groupName)
 		return done(last)
 	})
 	if err != nil {
@@ -256,8 +241,8 @@ func (s *Server) WaitInstances(ctx context.Context, groupName string, done func(
 }
 
 // list needs mu.
-func (a *autoscaling) list(groupName string) []Instance {
-	g, err := a.group(groupName)
+func (s AutoScaling) list(groupName string) []Instance {
+	g, err := s.asg.group(groupName)
 	if err != nil {
 		return nil
 	}
@@ -273,7 +258,7 @@ func (a *autoscaling) list(groupName string) []Instance {
 
 // ResendMessages sends another copy of the notifications of the instance's open actions, with their tokens,
 // and returns how many messages that made.
-func (s *Server) ResendMessages(instanceID string) int {
+func (s Lifecycle) ResendMessages(instanceID string) int {
 	a := s.asg
 	var open []*action
 	a.mu.Lock()
@@ -285,18 +270,18 @@ func (s *Server) ResendMessages(instanceID string) int {
 	a.mu.Unlock()
 	sent := 0
 	for _, act := range open {
-		sent += a.tell(act)
+		sent += a.lifecycle.sendNotifications(act)
 	}
 	return sent
 }
 
 // SetDelays slows the engine down from now on.
-func (s *Server) SetDelays(d Delays) {
+func (s AutoScaling) SetDelays(d Delays) {
 	s.asg.update(func() { s.asg.delays = d })
 }
 
 // group needs mu.
-func (a *autoscaling) group(name string) (*group, error) {
+func (a *engine) group(name string) (*group, error) {
 	if g, ok := a.groups[name]; ok {
 		return g, nil
 	}
@@ -305,7 +290,7 @@ func (a *autoscaling) group(name string) (*group, error) {
 }
 
 // terminateOne must be called without mu.
-func (a *autoscaling) terminateOne(instanceID string, decrement bool) (*activity, error) {
+func (a groupEngine) terminateOne(instanceID string, decrement bool) (*activity, error) {
 	var out *activity
 	err := a.updateErr(func() error {
 		inst, ok := a.instances[instanceID]
@@ -321,7 +306,7 @@ func (a *autoscaling) terminateOne(instanceID string, decrement bool) (*activity
 			}
 			g.desired--
 		}
-		act := a.terminate(inst, "an instance was taken out of service in response to a user request.")
+		act := a.fleet.terminate(inst, "an instance was taken out of service in response to a user request.")
 		if act != nil {
 			copied := *act
 			out = &copied

@@ -25,10 +25,10 @@ func changeCodes() map[string]string {
 	}
 }
 
-// ScheduleChange has EC2 plan a change of some instances, by its own code for it such as instance-reboot, and
-// AWS Health tell of it in one event. DescribeInstanceStatus shows it with the returned id. When its time
-// comes nothing happens.
-func (s *Server) ScheduleChange(
+// ScheduleChange schedules a change of some instances, by EC2's code such as instance-reboot. AWS Health
+// sends one event about it, and DescribeInstanceStatus shows it with the returned id. At its time nothing
+// happens.
+func (s Notices) ScheduleChange(
 	code string, start time.Time, instanceIDs ...string,
 ) (changeID string, err error) {
 	a := s.asg
@@ -44,7 +44,7 @@ func (s *Server) ScheduleChange(
 		}
 		change := &scheduledChange{
 			HealthChange: HealthChange{
-				ARN:         a.envelope().healthARN(healthCode),
+				ARN:         a.bus.envelope().healthARN(healthCode),
 				Code:        healthCode,
 				Start:       start,
 				InstanceIDs: slices.Clone(instanceIDs),
@@ -55,31 +55,31 @@ func (s *Server) ScheduleChange(
 			description: "The instance is scheduled for " + code,
 		}
 		changeID = change.id
-		a.scheduled = append(a.scheduled, change)
-		a.tellChange(change)
+		a.changes = append(a.changes, change)
+		a.notices.publishChange(change)
 		return nil
 	})
 	return changeID, err
 }
 
-// CancelChange has EC2 give a planned change up, and AWS Health close its event.
-func (s *Server) CancelChange(changeID string) error {
-	return s.asg.closeChange(changeID, "[Canceled] ")
+// CancelChange cancels a scheduled change, and AWS Health closes its event.
+func (s Notices) CancelChange(changeID string) error {
+	return s.asg.notices.closeChange(changeID, "[Canceled] ")
 }
 
-// CompleteChange has a planned change be done, and AWS Health close its event.
-func (s *Server) CompleteChange(changeID string) error {
-	return s.asg.closeChange(changeID, "[Completed] ")
+// CompleteChange completes a scheduled change, and AWS Health closes its event.
+func (s Notices) CompleteChange(changeID string) error {
+	return s.asg.notices.closeChange(changeID, "[Completed] ")
 }
 
-// ResolveChange has a planned change be over for some of its instances.
-func (s *Server) ResolveChange(changeID string, instanceIDs ...string) error {
-	return s.asg.amendChange(changeID, func(c *scheduledChange) {
+// ResolveChange completes a scheduled change for some of its instances.
+func (s Notices) ResolveChange(changeID string, instanceIDs ...string) error {
+	return s.asg.notices.amendChange(changeID, func(c *scheduledChange) {
 		c.Resolved = append(c.Resolved, instanceIDs...)
 	})
 }
 
-func (a *autoscaling) closeChange(id, prefix string) error {
+func (a noticeEngine) closeChange(id, prefix string) error {
 	return a.amendChange(id, func(c *scheduledChange) {
 		c.Status = "closed"
 		c.description = prefix + c.description
@@ -87,30 +87,30 @@ func (a *autoscaling) closeChange(id, prefix string) error {
 }
 
 // amendChange changes what is planned, once: what is closed stays as it is. It must be called without mu.
-func (a *autoscaling) amendChange(id string, amend func(*scheduledChange)) error {
+func (a noticeEngine) amendChange(id string, amend func(*scheduledChange)) error {
 	return a.updateErr(func() error {
-		i := slices.IndexFunc(a.scheduled, func(c *scheduledChange) bool {
+		i := slices.IndexFunc(a.changes, func(c *scheduledChange) bool {
 			return c.id == id && c.Status != "closed"
 		})
 		if i < 0 {
 			return errorf("InvalidInstanceEventIDNotFound", "The event ID '%s' does not exist", id)
 		}
-		amend(a.scheduled[i])
-		a.tellChange(a.scheduled[i])
+		amend(a.changes[i])
+		a.publishChange(a.changes[i])
 		return nil
 	})
 }
 
-// tellChange needs mu.
-func (a *autoscaling) tellChange(change *scheduledChange) {
-	event := HealthChangeEvent(a.envelope(), change.HealthChange)
-	a.later(func() { a.publish(HealthChanged, event) })
+// publishChange needs mu.
+func (a noticeEngine) publishChange(change *scheduledChange) {
+	event := HealthChangeEvent(a.bus.envelope(), change.HealthChange)
+	a.later(func() { a.bus.publish(HealthChanged, event) })
 }
 
 // changesOf are the changes planned for an instance, those included that are over. It needs mu.
-func (a *autoscaling) changesOf(inst *instance) []*scheduledChange {
+func (a noticeEngine) changesOf(inst *instance) []*scheduledChange {
 	var out []*scheduledChange
-	for _, change := range a.scheduled {
+	for _, change := range a.changes {
 		if slices.Contains(change.InstanceIDs, inst.id) {
 			out = append(out, change)
 		}
@@ -118,7 +118,7 @@ func (a *autoscaling) changesOf(inst *instance) []*scheduledChange {
 	return out
 }
 
-// told is the description of the change as the instance shows it.
+// told returns the description of the change for one instance.
 func (c *scheduledChange) told(instanceID string) string {
 	if c.Status != "closed" && slices.Contains(c.Resolved, instanceID) {
 		return "[Completed] " + c.description

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -17,10 +16,7 @@ import (
 // plans are the scheduled events of one instance.
 func plans(t testing.TB, c *ec2.Client, instanceID string) []types.InstanceStatusEvent {
 	t.Helper()
-	out, err := c.DescribeInstanceStatus(t.Context(), &ec2.DescribeInstanceStatusInput{
-		InstanceIds: []string{instanceID},
-	})
-	must(t, err)
+	out := do(t, c.DescribeInstanceStatus, &ec2.DescribeInstanceStatusInput{InstanceIds: []string{instanceID}})
 	if len(out.InstanceStatuses) != 1 {
 		t.Fatalf("got %+v", out.InstanceStatuses)
 	}
@@ -112,15 +108,13 @@ func TestInstanceStatus(t *testing.T) {
 	for i := range 11 {
 		must(t, s.AddInstance(groupName, fmt.Sprintf("i-%08x", i), "eu-central-1b"))
 	}
-	_, err := groupClient(t, s).SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{
-		AutoScalingGroupName: aws.String(groupName), ScalingProcesses: []string{"Launch"},
+	do(t, groupClient(t, s).SuspendProcesses, &autoscaling.SuspendProcessesInput{
+		AutoScalingGroupName: new(groupName), ScalingProcesses: []string{"Launch"},
 	})
-	must(t, err)
 	c := machineClient(t, s)
-	_, err = c.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
-	must(t, err)
+	do(t, c.TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID}})
 	must(t, s.WaitState(within(t), instanceID, "Terminating:Wait"))
-	_, err = s.ScheduleChange("instance-retirement", time.Now(), "i-00000003")
+	_, err := s.ScheduleChange("instance-retirement", time.Now(), "i-00000003")
 	must(t, err)
 	count := func(in *ec2.DescribeInstanceStatusInput) int {
 		n, p := 0, ec2.NewDescribeInstanceStatusPaginator(c, in)
@@ -131,14 +125,14 @@ func TestInstanceStatus(t *testing.T) {
 		}
 		return n
 	}
-	retiring := []types.Filter{{Name: aws.String("event.code"), Values: []string{"instance-*"}}}
+	retiring := []types.Filter{{Name: new("event.code"), Values: []string{"instance-*"}}}
 	for name, row := range map[string]struct {
 		in   ec2.DescribeInstanceStatusInput
 		want int
 	}{
 		"the running ones":           {ec2.DescribeInstanceStatusInput{}, 11},
-		"by pages":                   {ec2.DescribeInstanceStatusInput{MaxResults: aws.Int32(5)}, 11},
-		"all":                        {ec2.DescribeInstanceStatusInput{IncludeAllInstances: aws.Bool(true)}, 12},
+		"by pages":                   {ec2.DescribeInstanceStatusInput{MaxResults: new(int32(5))}, 11},
+		"all":                        {ec2.DescribeInstanceStatusInput{IncludeAllInstances: new(true)}, 12},
 		"one that is not running":    {ec2.DescribeInstanceStatusInput{InstanceIds: []string{instanceID}}, 0},
 		"those of which is planned":  {ec2.DescribeInstanceStatusInput{Filters: retiring}, 1},
 		"one that is asked for also": {ec2.DescribeInstanceStatusInput{InstanceIds: []string{"i-00000003"}}, 1},
@@ -150,9 +144,9 @@ func TestInstanceStatus(t *testing.T) {
 	for want, in := range map[string]*ec2.DescribeInstanceStatusInput{
 		"InvalidInstanceID.NotFound":  {InstanceIds: []string{"i-00000aaa", "i-00000003"}},
 		"InvalidInstanceID.Malformed": {InstanceIds: []string{"node"}},
-		"InvalidParameterCombination": {InstanceIds: []string{instanceID}, MaxResults: aws.Int32(5)},
+		"InvalidParameterCombination": {InstanceIds: []string{instanceID}, MaxResults: new(int32(5))},
 		"InvalidParameterValue":       {InstanceIds: make([]string, 101)},
-		"InvalidPaginationToken":      {NextToken: aws.String("!")},
+		"InvalidPaginationToken":      {NextToken: new("!")},
 	} {
 		if _, err := c.DescribeInstanceStatus(t.Context(), in); code(err) != want {
 			t.Errorf("got %v, want %s", err, want)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -40,14 +41,17 @@ type group struct {
 	createdAt       time.Time
 	suspended       map[string]bool
 	hooks           []Hook
-	members         []*instance
-	activities      []*activity // Oldest first.
-	refreshes       []*refresh  // Oldest first.
-	pool            *warmPool   // Nil without one.
-	turn            int         // Counts launches, for the next zone.
-	made            int         // Counts instances, for the next override.
-	deleting        bool
+	roster
+	activities []*activity // Oldest first.
+	refreshes  []*refresh  // Oldest first.
+	pool       *warmPool   // Nil without one.
+	turn       int         // Counts launches, for the next zone.
+	made       int         // Counts instances, for the next override.
+	deleting   bool
 }
+
+// roster is the instances of a group, those of its warm pool included.
+type roster struct{ members []*instance }
 
 // tag is one tag of a group.
 type tag struct {
@@ -91,11 +95,11 @@ func (v *activity) end(code, message string) {
 	}
 }
 
-// begin starts an activity, whose cause is told the way AWS does: with the time in front.
-func (g *group) begin(a *autoscaling, description, cause string, inst *instance) *activity {
+// beginActivity adds an activity. Its cause begins with the time, as AWS writes it.
+func (g *group) beginActivity(ids *rand.Rand, description, cause string, inst *instance) *activity {
 	now := time.Now()
 	v := &activity{
-		ID:          uuid(a.rand),
+		ID:          uuid(ids),
 		Group:       g.name,
 		Instance:    inst.id,
 		Description: description,
@@ -126,18 +130,18 @@ func (g *group) nextZone() string {
 }
 
 // live are the members that count for the desired capacity: in service or on their way there.
-func (g *group) live() []*instance {
+func (g *roster) live() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
-		if inst.is(statePending) || inst.state() == stateInService {
+		if inst.hasStatePrefix(statePending) || inst.state() == stateInService {
 			out = append(out, inst)
 		}
 	}
 	return out
 }
 
-// marked are the members in service that somebody has marked as unhealthy.
-func (g *group) marked() []*instance {
+// unhealthyInService returns the members in service whose health was set to Unhealthy.
+func (g *roster) unhealthyInService() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
 		if inst.state() == stateInService && inst.health == unhealthy {
@@ -147,7 +151,7 @@ func (g *group) marked() []*instance {
 	return out
 }
 
-func (g *group) inService() int {
+func (g *roster) inService() int {
 	n := 0
 	for _, inst := range g.members {
 		if inst.state() == stateInService {
@@ -157,7 +161,7 @@ func (g *group) inService() int {
 	return n
 }
 
-func (g *group) member(instanceID string) *instance {
+func (g *roster) member(instanceID string) *instance {
 	for _, inst := range g.members {
 		if inst.id == instanceID {
 			return inst
@@ -166,7 +170,7 @@ func (g *group) member(instanceID string) *instance {
 	return nil
 }
 
-func (g *group) remove(inst *instance) {
+func (g *roster) remove(inst *instance) {
 	g.members = slices.DeleteFunc(g.members, func(m *instance) bool { return m == inst })
 }
 
@@ -190,26 +194,26 @@ func (g *group) limits() (fewest, most int) {
 
 // reconcile brings the group nearer to its desired capacity and replaces what is unhealthy. It needs mu, and
 // is called after every change that matters to it.
-func (a *autoscaling) reconcile(g *group) {
+func (a groupEngine) reconcile(g *group) {
 	if g.deleting {
 		return
 	}
-	a.buryDead(g)
-	a.replaceMarked(g)
-	a.advance(g)
+	a.terminateDead(g)
+	a.replaceUnhealthy(g)
+	a.refreshes.advance(g)
 	want := g.wanted()
 	for len(g.live()) < want && !g.suspended["Launch"] {
-		a.scaleOut(g)
+		a.pools.scaleOut(g)
 	}
 	for len(g.live()) > want && !g.suspended["Terminate"] {
-		victim := g.victim()
+		victim := g.scaleInCandidate()
 		if victim == nil {
 			break
 		}
-		a.scaleIn(victim, "an instance was taken out of service in response to a difference between desired "+
+		a.pools.scaleIn(victim, "an instance was taken out of service in response to a difference between desired "+
 			"and actual capacity, shrinking the capacity.")
 	}
-	a.fillPool(g)
+	a.pools.fillPool(g)
 }
 
 // wanted is how many instances the group is to have now: the desired capacity, and what is launched in
@@ -217,7 +221,7 @@ func (a *autoscaling) reconcile(g *group) {
 func (g *group) wanted() int {
 	want := g.desired
 	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
-		want = max(want, min(g.desired+len(g.marked()), most))
+		want = max(want, min(g.desired+len(g.unhealthyInService()), most))
 	}
 	if f := g.refreshing(); f != nil {
 		want = max(want, f.wanted(time.Now()))
@@ -225,48 +229,49 @@ func (g *group) wanted() int {
 	return want
 }
 
-// buryDead ends the members whose machine is gone: EC2 or somebody at its console took it.
-func (a *autoscaling) buryDead(g *group) {
+// terminateDead terminates the members whose machine EC2, or a user of its console, has terminated.
+func (a groupEngine) terminateDead(g *group) {
 	if g.suspended["HealthCheck"] || g.suspended["ReplaceUnhealthy"] || g.suspended["Terminate"] {
 		return
 	}
 	for _, inst := range slices.Clone(g.members) {
-		if inst.machine == "terminated" && !inst.ending() {
+		if inst.machine == "terminated" && !inst.isTerminating() {
 			inst.health = unhealthy
-			a.terminate(inst, "an instance was taken out of service in response to an EC2 health check "+
+			a.fleet.terminate(inst, "an instance was taken out of service in response to an EC2 health check "+
 				"indicating it has been terminated or stopped.")
 		}
 	}
 }
 
-// replaceMarked terminates marked instances: all at once without a maintenance policy, else as many as leave
-// enough in service. What is missing then is launched like any missing capacity.
-func (a *autoscaling) replaceMarked(g *group) {
+// replaceUnhealthy terminates marked instances: all at once without a maintenance policy, else as many as
+// leave enough in service. What is missing then is launched like any missing capacity.
+func (a groupEngine) replaceUnhealthy(g *group) {
 	if g.suspended["ReplaceUnhealthy"] || g.suspended["Terminate"] {
 		return
 	}
 	fewest, _ := g.limits()
-	for _, inst := range g.marked() {
+	for _, inst := range g.unhealthyInService() {
 		if g.policy != nil && g.inService()-1 < fewest {
 			return
 		}
-		a.terminate(inst, "an instance was taken out of service in response to a user health-check.")
+		a.fleet.terminate(inst, "an instance was taken out of service in response to a user health-check.")
 	}
 }
 
-// withdraw ends what was launched in advance of instances that are not to be replaced any more, before a
-// scale-in might take an older one. It needs mu.
-func (a *autoscaling) withdraw(g *group) {
+// cancelReplacements terminates launching replacements of instances that are healthy again, before a
+// scale-in selects an older instance. It needs mu.
+func (a groupEngine) cancelReplacements(g *group) {
 	for _, inst := range slices.Backward(g.live()) {
-		if inst.is(statePending) && len(g.live()) > g.wanted() && !g.suspended["Terminate"] {
-			a.terminate(inst, "an instance was taken out of service because what it was to replace is healthy again.")
+		if inst.hasStatePrefix(statePending) && len(g.live()) > g.wanted() && !g.suspended["Terminate"] {
+			a.fleet.terminate(inst,
+				"an instance was taken out of service because what it was to replace is healthy again.")
 		}
 	}
 }
 
-// victim is whom a scale-in takes: an instance that is not protected, in the zone with the most of them, and
-// there the oldest; marked ones first.
-func (g *group) victim() *instance {
+// scaleInCandidate returns the instance that a scale-in terminates: unhealthy ones first, then the oldest in
+// the zone with the most instances. Protected instances are left out.
+func (g *group) scaleInCandidate() *instance {
 	perZone := map[string]int{}
 	var open []*instance
 	for _, inst := range g.live() {
@@ -283,7 +288,7 @@ func (g *group) victim() *instance {
 			-cmp.Compare(score(x.health == unhealthy), score(y.health == unhealthy)),
 			-cmp.Compare(perZone[x.zone], perZone[y.zone]),
 			x.launchedAt.Compare(y.launchedAt),
-			cmp.Compare(x.number, y.number),
+			cmp.Compare(x.index, y.index),
 		)
 	})
 }
@@ -296,7 +301,7 @@ func score(yes bool) int {
 }
 
 // resize sets the desired capacity within the group's bounds. It needs mu.
-func (a *autoscaling) resize(g *group, desired int) error {
+func (a groupEngine) resize(g *group, desired int) error {
 	switch {
 	case desired > g.max:
 		return errorf("ValidationError",
@@ -310,15 +315,15 @@ func (a *autoscaling) resize(g *group, desired int) error {
 	return nil
 }
 
-// drop deletes the group. By force it takes its instances along, without a hook. It needs mu.
-func (a *autoscaling) drop(g *group, force bool) error {
+// deleteGroup deletes the group, with force including its instances, without a hook. It needs mu.
+func (a groupEngine) deleteGroup(g *group, force bool) error {
 	if !force && len(g.members) > 0 {
 		return errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or "+
 			"pending Spot instance request(s) still in the group.")
 	}
 	if f := g.refreshing(); f != nil {
 		f.reason = "The group is deleted."
-		a.endRefresh(f, refreshCancelled)
+		a.refreshes.endRefresh(f, refreshCancelled)
 	}
 	g.deleting = true
 	if len(g.members) == 0 {
@@ -327,20 +332,20 @@ func (a *autoscaling) drop(g *group, force bool) error {
 	}
 	for _, inst := range slices.Clone(g.members) {
 		for _, act := range inst.waiting {
-			a.shut(act, ByHookDeletion, abandon)
+			a.lifecycle.closeAction(act, ByHookDeletion, abandon)
 		}
 		if inst.activity == nil || inst.activity.ended() {
-			inst.activity = g.begin(a, "Terminating EC2 instance: "+inst.id,
+			inst.activity = g.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id,
 				"an instance was taken out of service because its group was deleted by force.", inst)
 		}
-		a.proceed(inst)
+		a.fleet.proceed(inst)
 	}
 	return nil
 }
 
-// dropHook deletes a hook; what waits for it goes on: a termination continues, a launch is abandoned. It
+// deleteHook deletes a hook. Its open actions are closed: a termination continues, a launch is abandoned. It
 // needs mu.
-func (a *autoscaling) dropHook(g *group, index int) {
+func (a groupEngine) deleteHook(g *group, index int) {
 	name := g.hooks[index].Name
 	g.hooks = slices.Delete(g.hooks, index, index+1)
 	for _, act := range slices.Clone(a.actions) {
@@ -352,7 +357,7 @@ func (a *autoscaling) dropHook(g *group, index int) {
 			result = abandon
 		}
 		act.claimed = ByHookDeletion
-		a.spawn(func() { a.finish(act, ByHookDeletion, result) })
+		a.spawn(func() { a.lifecycle.finish(act, ByHookDeletion, result) })
 	}
 }
 

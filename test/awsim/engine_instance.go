@@ -30,34 +30,35 @@ const (
 	unhealthy = "Unhealthy"
 )
 
-// instance is one machine: EC2's view of it and, while group is set, Auto Scaling's. It outlives its end.
+// instance is one machine: EC2's view of it and, while group is set, Auto Scaling's. It is kept after its
+// termination.
 type instance struct {
-	id          string
-	zone        string
-	group       *group
-	groupName   string   // Of the group that it is in, or was in last.
-	states      []passed // Lifecycle states in order; the last one holds now.
-	health      string
-	protected   bool
-	inServiceAt time.Time
-	template    templateVersion // What it was made of, with what an override changed.
-	override    override        // What it was launched by, if its group has a mixed instances policy.
-	tags        map[string]string
-	market      Market
-	reservation string // The Capacity Reservation that it runs in, if any.
-	launchedAt  time.Time
-	number      int
-	machine     string        // EC2's state: pending, running, shutting-down, terminated.
-	reason      string        // Why EC2 terminated it.
-	seized      bool          // EC2 takes the machine, whoever waits for whatever.
-	dying       bool          // The machine is being terminated, so nobody else must do that too.
-	booted      chan struct{} // Closed when the last call of Machines has answered, or there was none.
-	killed      []string
-	activity    *activity
-	waiting     []*action // Actions of the transition that is under way.
-	warm        bool      // In the warm pool, or on its way there.
-	drawn       bool      // Taken from the warm pool, and not in service yet.
-	givenBack   bool      // On its way back from the group into the warm pool.
+	id                 string
+	zone               string
+	group              *group
+	groupName          string   // Of its group, or its last one.
+	states             []passed // Lifecycle states in order; the last one holds now.
+	health             string
+	protected          bool
+	inServiceAt        time.Time
+	template           templateVersion // What it was launched from, with the changes of an override.
+	override           override        // What it was launched by, if its group has a mixed instances policy.
+	tags               map[string]string
+	market             Market
+	reservation        string // The Capacity Reservation that it runs in, if any.
+	launchedAt         time.Time
+	index              int
+	machine            string        // EC2's state: pending, running, shutting-down, terminated.
+	reason             string        // Why EC2 terminated it.
+	interrupted        bool          // EC2 takes the machine, whatever hooks are pending.
+	terminatingMachine bool          // The machine is being terminated, so it must not be terminated again.
+	booted             chan struct{} // Closed when the last call of Machines has answered, or there was none.
+	killed             []string
+	activity           *activity
+	waiting            []*action // Actions of the transition that is under way.
+	warm               bool      // In the warm pool, or on its way there.
+	fromPool           bool      // Taken from the warm pool, and not in service yet.
+	returnedToPool     bool      // On its way back from the group into the warm pool.
 }
 
 // passed is a lifecycle state and when it began. An empty state is: not in the group.
@@ -68,7 +69,7 @@ type passed struct {
 
 func (i *instance) state() string { return i.states[len(i.states)-1].state }
 
-// stateAt is what the API shows to someone who sees the world as it was at that time.
+// stateAt returns the state at a time in the past.
 func (i *instance) stateAt(at time.Time) string {
 	for _, past := range slices.Backward(i.states) {
 		if !past.at.After(at) {
@@ -78,9 +79,9 @@ func (i *instance) stateAt(at time.Time) string {
 	return ""
 }
 
-func (i *instance) is(prefix string) bool { return strings.HasPrefix(i.state(), prefix) }
+func (i *instance) hasStatePrefix(prefix string) bool { return strings.HasPrefix(i.state(), prefix) }
 
-func (i *instance) enter(state string) {
+func (i *instance) setState(state string) {
 	if len(i.states) == 0 || i.state() != state {
 		i.states = append(i.states, passed{state: state, at: time.Now()})
 	}
@@ -90,11 +91,11 @@ func (i *instance) privateDNS(region string) string {
 	return fmt.Sprintf("ip-%s.%s.compute.internal", strings.ReplaceAll(i.privateIP(), ".", "-"), region)
 }
 
-func (i *instance) privateIP() string { return fmt.Sprintf("10.0.%d.%d", i.number/250, i.number%250+4) }
+func (i *instance) privateIP() string { return fmt.Sprintf("10.0.%d.%d", i.index/250, i.index%250+4) }
 
 // newInstance needs mu.
-func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
-	made, by := a.choose(g.launchFrom(), g.made)
+func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
+	made, by := a.catalog.nextLaunch(g.launchFrom(), g.made)
 	g.made++
 	inst := &instance{
 		id:         id,
@@ -108,7 +109,7 @@ func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
 		tags:       map[string]string{"aws:autoscaling:groupName": g.name},
 		market:     g.market,
 		launchedAt: time.Now(),
-		number:     a.born,
+		index:      a.launches,
 		machine:    "pending",
 		booted:     make(chan struct{}),
 	}
@@ -117,24 +118,24 @@ func (a *autoscaling) newInstance(g *group, id, zone string) *instance {
 			inst.tags[t.Key] = t.Value
 		}
 	}
-	a.born++
+	a.launches++
 	a.instances[id] = inst
 	g.members = append(g.members, inst)
 	return inst
 }
 
 // launch starts one instance of the group. It needs mu.
-func (a *autoscaling) launch(g *group) {
+func (a fleetEngine) launch(g *group) {
 	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
-	inst.enter(statePending)
-	inst.activity = g.begin(a, "Launching a new EC2 instance: "+inst.id,
+	inst.setState(statePending)
+	inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
 		"an instance was started in response to a difference between desired and actual capacity, "+
 			"increasing the capacity.", inst)
 	a.spawn(func() { a.boot(inst) })
 }
 
 // boot makes the machine run and then begins the launch hooks.
-func (a *autoscaling) boot(inst *instance) {
+func (a fleetEngine) boot(inst *instance) {
 	defer close(inst.booted)
 	a.mu.Lock()
 	delay := a.delays.Launch
@@ -142,73 +143,73 @@ func (a *autoscaling) boot(inst *instance) {
 	if !a.pause(delay) {
 		return
 	}
-	if !a.launchMachine(inst) {
+	if !a.hardware.launchMachine(inst) {
 		return
 	}
 	a.update(func() {
 		if inst.machine != "pending" {
 			return
 		}
-		a.enterMachine(inst, "running")
+		a.hardware.enterMachine(inst, "running")
 		if inst.phase() == statePending {
-			a.beginHooks(inst, Launching)
+			a.lifecycle.beginHooks(inst, Launching)
 		}
 	})
 }
 
-// serve puts an instance into service: its launch hooks are done, or it had none. It needs mu.
-func (a *autoscaling) serve(inst *instance) {
+// putInService puts an instance into service after its launch hooks. It needs mu.
+func (a fleetEngine) putInService(inst *instance) {
 	if len(inst.waiting) > 0 {
-		inst.enter(statePendingProceed)
+		inst.setState(statePendingProceed)
 	}
-	inst.waiting, inst.drawn = nil, false
-	inst.enter(stateInService)
+	inst.waiting, inst.fromPool = nil, false
+	inst.setState(stateInService)
 	inst.inServiceAt = time.Now()
 	inst.activity.end("Successful", "")
-	a.announce(inst, LaunchSuccessful)
-	a.reconcile(inst.group)
+	a.bus.announce(inst, LaunchSuccessful)
+	a.capacity.reconcile(inst.group)
 }
 
-// terminate begins the end of an instance, with its hooks. It needs mu.
-func (a *autoscaling) terminate(inst *instance, cause string) *activity {
-	if inst.ending() && !inst.retained() {
+// terminate starts the termination of an instance, with its hooks. It needs mu.
+func (a fleetEngine) terminate(inst *instance, cause string) *activity {
+	if inst.isTerminating() && !inst.isRetained() {
 		return inst.activity
 	}
 	for _, act := range inst.waiting {
-		a.shut(act, ByAbandon, abandon)
+		a.lifecycle.closeAction(act, ByAbandon, abandon)
 	}
 	inst.waiting = nil
 	if inst.activity != nil && !inst.activity.ended() {
 		inst.activity.end("Cancelled", "the instance was terminated while it was launching")
 	}
-	inst.activity = inst.group.begin(a, "Terminating EC2 instance: "+inst.id, cause, inst)
-	if inst.retained() {
+	inst.activity = inst.group.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id, cause, inst)
+	if inst.isRetained() {
 		a.proceed(inst)
 		return inst.activity
 	}
-	inst.move(stateTerminating)
-	a.beginHooks(inst, Terminating)
+	inst.setGroupState(stateTerminating)
+	a.lifecycle.beginHooks(inst, Terminating)
 	return inst.activity
 }
 
-// proceed takes the machine away: the terminate hooks are done, or there were none. It needs mu.
-func (a *autoscaling) proceed(inst *instance) {
+// proceed terminates the machine after the terminate hooks. It needs mu.
+func (a fleetEngine) proceed(inst *instance) {
 	inst.waiting = nil
-	inst.move(stateTerminatingProceed)
+	inst.setGroupState(stateTerminatingProceed)
 	if inst.machine == "terminated" {
-		a.leave(inst, stateTerminated)
+		a.removeFromGroup(inst, stateTerminated)
 	} else {
-		a.strike(inst)
+		a.hardware.terminateMachine(inst)
 	}
 }
 
-// kill ends the machine, and tells Auto Scaling, which either waits for that or learns of it now.
-func (a *autoscaling) kill(inst *instance) {
+// shutDown ends the machine, and then updates the instance, whose group may not know of the termination yet.
+func (a machineEngine) shutDown(inst *instance) {
 	a.mu.Lock()
 	booted := inst.booted
 	a.mu.Unlock()
 	select {
-	case <-booted: // A node that joins after its machine has died would stay for ever.
+	case <-booted: // A node that joins after its machine was terminated would stay forever.
 	case <-a.ctx.Done():
 		return
 	}
@@ -218,20 +219,20 @@ func (a *autoscaling) kill(inst *instance) {
 	if !a.pause(delay) {
 		return
 	}
-	a.witness(inst)
+	a.notices.recordPods(inst)
 	var killed []string
 	machines := a.server.opts.Machines
-	if machines != nil && !a.insist("terminate", inst.id, func() (err error) {
+	if machines != nil && !a.retry("terminate", inst.id, func() (err error) {
 		killed, err = machines.Terminate(a.ctx, inst.id)
 		return err
 	}) {
 		return
 	}
-	a.update(func() { a.buried(inst, killed) })
+	a.update(func() { a.recordShutDown(inst, killed) })
 }
 
-// buried records that the machine is gone. It needs mu.
-func (a *autoscaling) buried(inst *instance, killed []string) {
+// recordShutDown records that the machine is terminated. It needs mu.
+func (a machineEngine) recordShutDown(inst *instance, killed []string) {
 	inst.killed = append(inst.killed, killed...)
 	for _, act := range a.actions {
 		if act.InstanceID == inst.id && act.Transition == Terminating {
@@ -239,24 +240,24 @@ func (a *autoscaling) buried(inst *instance, killed []string) {
 		}
 	}
 	a.enterMachine(inst, "terminated")
-	a.reckon(inst)
+	a.notices.recordEnd(inst)
 	switch {
 	case inst.group == nil:
 	case inst.phase() == stateTerminatingProceed, inst.group.deleting:
-		a.leave(inst, stateTerminated)
-	case !inst.ending():
+		a.fleet.removeFromGroup(inst, stateTerminated)
+	case !inst.isTerminating():
 		inst.health = unhealthy
-		a.reconcile(inst.group)
+		a.capacity.reconcile(inst.group)
 	}
 }
 
-// leave takes the instance out of its group, in its last state. It needs mu.
-func (a *autoscaling) leave(inst *instance, last string) {
+// removeFromGroup removes the instance from its group, in its last state. It needs mu.
+func (a fleetEngine) removeFromGroup(inst *instance, last string) {
 	g := inst.group
-	inst.move(last)
+	inst.setGroupState(last)
 	inst.activity.end("Successful", "")
 	if last == stateTerminated {
-		a.announce(inst, TerminateSuccessful)
+		a.bus.announce(inst, TerminateSuccessful)
 	}
 	g.remove(inst)
 	inst.group = nil
@@ -264,18 +265,18 @@ func (a *autoscaling) leave(inst *instance, last string) {
 		delete(a.groups, g.name)
 		return
 	}
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 }
 
-// enterMachine gives the machine EC2's next state and tells the bus. It needs mu.
-func (a *autoscaling) enterMachine(inst *instance, state string) {
+// enterMachine sets EC2's state of the machine and publishes it. It needs mu.
+func (a machineEngine) enterMachine(inst *instance, state string) {
 	inst.machine = state
-	event := StateChange(a.envelope(), inst.id, state)
-	a.later(func() { a.publish(StateChanged, event) })
+	event := StateChange(a.bus.envelope(), inst.id, state)
+	a.later(func() { a.bus.publish(StateChanged, event) })
 }
 
-// announce tells the bus that an instance has come or gone. It needs mu.
-func (a *autoscaling) announce(inst *instance, detailType string) {
+// announce publishes that an instance was launched or terminated. It needs mu.
+func (a eventBus) announce(inst *instance, detailType string) {
 	cause := ""
 	if inst.activity != nil {
 		cause = inst.activity.Cause
@@ -286,7 +287,7 @@ func (a *autoscaling) announce(inst *instance, detailType string) {
 
 // pods asks what runs on the instance's node. The time is bounded: a lifecycle action must be able to end
 // while an API server does not answer. It must be called without mu.
-func (a *autoscaling) pods(instanceID string) (names []string, problem string) {
+func (a machineEngine) pods(instanceID string) (names []string, problem string) {
 	machines := a.server.opts.Machines
 	if machines == nil {
 		return nil, ""

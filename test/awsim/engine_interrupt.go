@@ -25,15 +25,15 @@ type Interruption struct {
 	Warning  string
 	WarnedAt time.Time
 	DueAt    time.Time
-	// Sent counts the messages that told of it.
+	// Sent counts the messages about it.
 	Sent int
-	// TakenAt is when EC2 took the machine: zero until then, and for ever if the machine had gone before.
+	// TakenAt is when EC2 took the machine. It stays zero if the machine was terminated before.
 	TakenAt time.Time
-	// GoneAt is when the machine was gone, whoever ended it; zero until then.
+	// GoneAt is when the machine was terminated, by whatever; zero until then.
 	GoneAt time.Time
 	// PodsAtEnd are the pods on the instance's node just before the machine went.
 	PodsAtEnd []string
-	// PodsError is why PodsAtEnd is not known. A test must not take it for an empty node.
+	// PodsError is why PodsAtEnd is not known. A test must not read it as an empty node.
 	PodsError string
 	// Killed are the pods that were still running when the machine went.
 	Killed []string
@@ -44,16 +44,11 @@ type interruption struct {
 	inst *instance
 }
 
-// SetMarket says how an instance was bought and, if in a capacity market, in which Capacity Reservation
+// SetMarket sets how an instance was bought and, if in a capacity market, in which Capacity Reservation
 // (cr-...) it runs.
-func (s *Server) SetMarket(instanceID string, market Market, reservationID string) error {
-	return s.asg.updateErr(func() error {
-		inst, ok := s.asg.instances[instanceID]
-		if !ok {
-			return errNoInstance(instanceID)
-		}
+func (s Notices) SetMarket(instanceID string, market Market, reservationID string) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) {
 		inst.market, inst.reservation = market, reservationID
-		return nil
 	})
 }
 
@@ -64,34 +59,34 @@ const (
 	blockLead   = 30 * time.Minute // From there to the block's end.
 )
 
-// Interrupt has EC2 announce at once that it takes a Spot instance back, and take it after the notice,
-// whatever waits. The warning bears a time two minutes before the end, because that is how the end is known:
-// a shorter notice is a warning that comes late. When Interrupt returns, the warning has been sent.
-func (s *Server) Interrupt(instanceID string, notice time.Duration) error {
-	return s.asg.interrupt(instanceID, SpotWarning, notice,
+// Interrupt makes EC2 announce a Spot interruption at once, and take the instance after the notice, whatever
+// hooks are pending. The time of the warning is two minutes before the end, as in AWS: a shorter notice is a
+// late warning. When Interrupt returns, the warning has been sent.
+func (s Notices) Interrupt(instanceID string, notice time.Duration) error {
+	return s.asg.notices.interrupt(instanceID, SpotWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
 			env.At = due.Add(-spotNotice)
 			return SpotInterruption(env, inst.id, inst.zone, "terminate")
 		})
 }
 
-// ReclaimReservation is Interrupt for an instance that runs in a Capacity Reservation. The warning names the
-// time of the end, in whole seconds.
-func (s *Server) ReclaimReservation(instanceID string, notice time.Duration) error {
-	return s.asg.interrupt(instanceID, ReservationWarning, notice,
+// ReclaimReservation is Interrupt for an instance in a Capacity Reservation. The warning has the time of the
+// end, in whole seconds.
+func (s Notices) ReclaimReservation(instanceID string, notice time.Duration) error {
+	return s.asg.notices.interrupt(instanceID, ReservationWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
 			return ReservationInterruption(env, inst.id, inst.zone, inst.market, due)
 		})
 }
 
-// ExpireBlock has EC2 announce the end of a Capacity Block, and take every instance in it after the notice.
-// The warning names the block alone, and an end half an hour after the machines go.
-func (s *Server) ExpireBlock(reservationID string, notice time.Duration) error {
+// ExpireBlock makes EC2 announce the end of a Capacity Block, and take every instance in it after the
+// notice. The warning names the block alone, and an end half an hour after the termination of the machines.
+func (s Notices) ExpireBlock(reservationID string, notice time.Duration) error {
 	a := s.asg
 	return a.updateErr(func() error {
 		var members []*instance
 		for _, id := range sortedKeys(a.instances) {
-			if inst := a.instances[id]; inst.reservation == reservationID && !inst.dying {
+			if inst := a.instances[id]; inst.reservation == reservationID && !inst.terminatingMachine {
 				members = append(members, inst)
 			}
 		}
@@ -100,33 +95,28 @@ func (s *Server) ExpireBlock(reservationID string, notice time.Duration) error {
 				"The Capacity Reservation ID '%s' does not exist", reservationID)
 		}
 		due := time.Now().Add(notice)
-		env := a.envelope()
+		env := a.bus.envelope()
 		env.At = due.Add(-blockNotice)
-		a.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, due.Add(blockLead)))
+		a.notices.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, due.Add(blockLead)))
 		return nil
 	})
 }
 
-// Recommend has EC2 advise to replace a Spot instance. Nothing else happens to it.
-func (s *Server) Recommend(instanceID string) error {
+// Recommend makes EC2 recommend to replace a Spot instance. Nothing else happens to it.
+func (s Notices) Recommend(instanceID string) error {
 	a := s.asg
-	return a.updateErr(func() error {
-		inst, ok := a.instances[instanceID]
-		if !ok {
-			return errNoInstance(instanceID)
-		}
-		advice := Rebalance(a.envelope(), inst.id, inst.zone)
-		a.later(func() { a.publish(RebalanceAdvice, advice) })
-		return nil
+	return a.changeInstance(instanceID, func(inst *instance) {
+		advice := Rebalance(a.bus.envelope(), inst.id, inst.zone)
+		a.later(func() { a.bus.publish(RebalanceAdvice, advice) })
 	})
 }
 
 // Interruptions is every interruption so far, in order of the warnings. The caller owns it.
-func (s *Server) Interruptions() []Interruption {
+func (s Notices) Interruptions() []Interruption {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
-	out := make([]Interruption, 0, len(s.asg.taken))
-	for _, one := range s.asg.taken {
+	out := make([]Interruption, 0, len(s.asg.interruptions))
+	for _, one := range s.asg.interruptions {
 		out = append(out, one.clone())
 	}
 	return out
@@ -134,11 +124,11 @@ func (s *Server) Interruptions() []Interruption {
 
 // WaitInterrupted blocks until the machine of an instance whose interruption was announced is gone, and
 // returns the record of the last announcement.
-func (s *Server) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
+func (s Notices) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
 	var out Interruption
 	err := s.asg.wait(ctx, func() bool {
 		last := Interruption{}
-		for _, one := range s.asg.taken {
+		for _, one := range s.asg.interruptions {
 			if one.InstanceID == instanceID {
 				last = one.clone()
 			}
@@ -159,31 +149,31 @@ func (i *interruption) clone() Interruption {
 }
 
 // interrupt announces the end of one instance. It must be called without mu.
-func (a *autoscaling) interrupt(
+func (a noticeEngine) interrupt(
 	instanceID, warning string, notice time.Duration, say func(Envelope, *instance, time.Time) string,
 ) error {
 	return a.updateErr(func() error {
 		inst, ok := a.instances[instanceID]
-		if !ok || inst.dying {
+		if !ok || inst.terminatingMachine {
 			return errNoInstance(instanceID)
 		}
 		due := time.Now().Add(notice)
-		a.announceEnd([]*instance{inst}, warning, due, say(a.envelope(), inst, due))
+		a.announceEnd([]*instance{inst}, warning, due, say(a.bus.envelope(), inst, due))
 		return nil
 	})
 }
 
-// announceEnd sends a warning, and takes the instances when it is due. It needs mu.
-func (a *autoscaling) announceEnd(members []*instance, warning string, due time.Time, body string) {
+// announceEnd sends a warning, and takes the instances when the notice has passed. It needs mu.
+func (a noticeEngine) announceEnd(members []*instance, warning string, due time.Time, body string) {
 	var records []*interruption
 	for _, inst := range members {
 		records = append(records, &interruption{inst: inst, Interruption: Interruption{
 			InstanceID: inst.id, Warning: warning, WarnedAt: time.Now(), DueAt: due,
 		}})
 	}
-	a.taken = append(a.taken, records...)
+	a.interruptions = append(a.interruptions, records...)
 	a.later(func() {
-		sent := a.publish(warning, body)
+		sent := a.bus.publish(warning, body)
 		a.update(func() {
 			for _, one := range records {
 				one.Sent += sent
@@ -192,74 +182,74 @@ func (a *autoscaling) announceEnd(members []*instance, warning string, due time.
 	})
 	a.spawn(func() {
 		if a.pause(time.Until(due)) {
-			a.update(func() { a.seize(records) })
+			a.update(func() { a.takeInstances(records) })
 		}
 	})
 }
 
-// seize takes the machines that still live. It needs mu.
-func (a *autoscaling) seize(records []*interruption) {
+// takeInstances takes the machines that are not terminated yet. It needs mu.
+func (a noticeEngine) takeInstances(records []*interruption) {
 	for _, one := range records {
-		if one.inst.dying {
+		if one.inst.terminatingMachine {
 			continue
 		}
 		one.TakenAt = time.Now()
-		one.inst.seized = true
+		one.inst.interrupted = true
 		reason := ""
 		if one.Warning == SpotWarning {
 			reason = "Server.SpotInstanceTermination"
 		}
-		a.strikeFor(one.inst, reason)
+		a.hardware.terminateMachineFor(one.inst, reason)
 	}
 }
 
-// witness asks for the pods of a machine that is about to go, if its end was announced. It must be called
-// without mu.
-func (a *autoscaling) witness(inst *instance) {
+// recordPods records the pods of a machine that is about to be terminated, if an interruption was announced.
+// It must be called without mu.
+func (a noticeEngine) recordPods(inst *instance) {
 	a.mu.Lock()
-	announced := len(a.endsOf(inst)) > 0
+	announced := len(a.interruptionsOf(inst)) > 0
 	a.mu.Unlock()
 	if !announced {
 		return
 	}
-	pods, problem := a.pods(inst.id)
+	pods, problem := a.hardware.pods(inst.id)
 	a.update(func() {
-		for _, one := range a.endsOf(inst) {
+		for _, one := range a.interruptionsOf(inst) {
 			one.PodsAtEnd, one.PodsError = pods, problem
 		}
 	})
 }
 
-// reckon writes the end of a machine into the records of its interruption. Hooks that wait for an instance
-// which EC2 has taken are over: Auto Scaling knows no such action any more. One that is being completed at
-// this moment stays with whoever completes it. It needs mu.
-func (a *autoscaling) reckon(inst *instance) {
+// recordEnd writes the end of a machine into the records of its interruption. Actions of an instance that
+// EC2 has taken are closed: Auto Scaling no longer knows them. One that is being completed at this moment is
+// left to its completion. It needs mu.
+func (a noticeEngine) recordEnd(inst *instance) {
 	var last Interruption
-	for _, one := range a.endsOf(inst) {
+	for _, one := range a.interruptionsOf(inst) {
 		one.GoneAt, one.Killed = time.Now(), inst.killed
 		last = one.Interruption
 	}
-	if !inst.seized || inst.state() != stateTerminatingWait {
+	if !inst.interrupted || inst.state() != stateTerminatingWait {
 		return
 	}
 	over := true
 	for _, act := range inst.waiting {
 		if act.open() && act.claimed == "" {
 			act.PodsAtClose, act.PodsError = last.PodsAtEnd, last.PodsError
-			a.shut(act, ByInterruption, abandon)
+			a.lifecycle.closeAction(act, ByInterruption, abandon)
 		}
 		over = over && !act.open()
 	}
 	if over {
 		inst.waiting = nil
-		inst.enter(stateTerminatingProceed)
+		inst.setState(stateTerminatingProceed)
 	}
 }
 
-// endsOf are the announcements of the instance's end. It needs mu.
-func (a *autoscaling) endsOf(inst *instance) []*interruption {
+// interruptionsOf returns the interruptions of the instance. It needs mu.
+func (a noticeEngine) interruptionsOf(inst *instance) []*interruption {
 	var out []*interruption
-	for _, one := range a.taken {
+	for _, one := range a.interruptions {
 		if one.inst == inst {
 			out = append(out, one)
 		}

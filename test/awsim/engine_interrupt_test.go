@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -36,10 +35,9 @@ func states(t testing.TB, s *awsim.Server, url string, n int) (out []string) {
 	t.Helper()
 	c := queueClient(t, s)
 	for len(out) < n {
-		got, err := c.ReceiveMessage(within(t), &sqs.ReceiveMessageInput{
-			QueueUrl: aws.String(url), MaxNumberOfMessages: 10, VisibilityTimeout: 600, WaitTimeSeconds: 20,
+		got := do(t, c.ReceiveMessage, &sqs.ReceiveMessageInput{
+			QueueUrl: new(url), MaxNumberOfMessages: 10, VisibilityTimeout: 600, WaitTimeSeconds: 20,
 		})
-		must(t, err)
 		if len(got.Messages) == 0 {
 			break
 		}
@@ -251,7 +249,7 @@ func TestFilters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := describe(t, c, &ec2.DescribeInstancesInput{
-				Filters: []types.Filter{{Name: aws.String(row.filter), Values: row.values}},
+				Filters: []types.Filter{{Name: new(row.filter), Values: row.values}},
 			})
 			if found := len(got) == 1; found != row.found {
 				t.Errorf("found %d", len(got))
@@ -259,7 +257,7 @@ func TestFilters(t *testing.T) {
 		})
 	}
 	_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{
-		Filters: []types.Filter{{Name: aws.String("colour"), Values: []string{"blue"}}},
+		Filters: []types.Filter{{Name: new("colour"), Values: []string{"blue"}}},
 	})
 	if code(err) != "InvalidParameterValue" {
 		t.Errorf("an unknown filter: %v", err)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Versioned is what Machines may be too: then it launches with this in place of Launch, and so can boot the
-// machines of one version of the launch template in another way than those of the next.
+// Versioned is an optional interface of Machines, which is used in place of Launch. It can boot the machines
+// of one version of the launch template in another way than those of the next.
 type Versioned interface {
-	// LaunchVersion makes the instance's node join. The version is zero for a group without a template.
+	// LaunchVersion creates the instance's node. The version is zero for a group without a template.
 	LaunchVersion(ctx context.Context, instanceID, zone string, version int) error
 }
 
-// Stoppable is what Machines may be too: a warm pool stops machines and starts them again. Without it their
-// nodes learn nothing of that.
+// Stoppable is an optional interface of Machines: a warm pool stops machines and starts them again. Without
+// it their nodes do not change.
 type Stoppable interface {
 	// Stop ends what runs on the instance; its Node stays, and is not Ready.
 	Stop(ctx context.Context, instanceID string) error
@@ -22,12 +22,12 @@ type Stoppable interface {
 }
 
 // launchMachine must be called without mu.
-func (a *autoscaling) launchMachine(inst *instance) bool {
+func (a machineEngine) launchMachine(inst *instance) bool {
 	machines := a.server.opts.Machines
 	if machines == nil {
 		return true
 	}
-	return a.insist("launch", inst.id, func() error {
+	return a.retry("launch", inst.id, func() error {
 		if v, ok := machines.(Versioned); ok {
 			return v.LaunchVersion(a.ctx, inst.id, inst.zone, inst.template.number)
 		}
@@ -36,23 +36,23 @@ func (a *autoscaling) launchMachine(inst *instance) bool {
 }
 
 // stopMachine stops the instance's machine, and then has something done in the same update. It needs mu.
-func (a *autoscaling) stopMachine(inst *instance, then func()) {
+func (a machineEngine) stopMachine(inst *instance, then func()) {
 	a.enterMachine(inst, "stopping")
-	a.operate(inst, "stop", 0, func(s Stoppable) error { return s.Stop(a.ctx, inst.id) }, func() {
+	a.callMachine(inst, "stop", 0, func(s Stoppable) error { return s.Stop(a.ctx, inst.id) }, func() {
 		a.enterMachine(inst, "stopped")
 		then()
 	})
 }
 
 // startMachine starts a stopped machine; one that runs is left to run. It needs mu.
-func (a *autoscaling) startMachine(inst *instance, then func()) {
+func (a machineEngine) startMachine(inst *instance, then func()) {
 	start := func(s Stoppable) error { return s.Start(a.ctx, inst.id) }
 	if inst.machine == "running" {
 		start = func(Stoppable) error { return nil }
 	} else {
 		a.enterMachine(inst, "pending")
 	}
-	a.operate(inst, "start", a.delays.Launch, start, func() {
+	a.callMachine(inst, "start", a.delays.Launch, start, func() {
 		if inst.machine != "running" {
 			a.enterMachine(inst, "running")
 		}
@@ -60,9 +60,9 @@ func (a *autoscaling) startMachine(inst *instance, then func()) {
 	})
 }
 
-// operate calls the machine's world after a while, and then changes the state, unless the machine is being
-// terminated by then. Its end waits for the call, like that of a machine that boots. It needs mu.
-func (a *autoscaling) operate(
+// callMachine calls Machines after a delay, and then changes the state, unless the machine is being
+// terminated by then. Its termination waits for the call, like that of a machine that boots. It needs mu.
+func (a machineEngine) callMachine(
 	inst *instance, what string, after time.Duration, call func(Stoppable) error, then func(),
 ) {
 	busy := make(chan struct{})
@@ -73,12 +73,12 @@ func (a *autoscaling) operate(
 			return
 		}
 		if s, ok := a.server.opts.Machines.(Stoppable); ok {
-			if !a.insist(what, inst.id, func() error { return call(s) }) {
+			if !a.retry(what, inst.id, func() error { return call(s) }) {
 				return
 			}
 		}
 		a.update(func() {
-			if !inst.dying && inst.group != nil {
+			if !inst.terminatingMachine && inst.group != nil {
 				then()
 			}
 		})

@@ -22,17 +22,17 @@ const (
 )
 
 const (
-	// refreshGiveUp is how long a refresh may make no progress: an hour, says the user guide. That the hour
-	// begins anew with each instance that is replaced is taken for granted, not documented.
+	// refreshGiveUp is how long a refresh may make no progress: an hour (Auto Scaling user guide). That the
+	// hour starts again with each replaced instance is an assumption.
 	refreshGiveUp = time.Hour
 	// longestRefresh is how long a refresh may replace instances in all.
 	longestRefresh = 14 * 24 * time.Hour
-	// refreshKept is how long DescribeInstanceRefreshes tells of a refresh.
+	// refreshKept is how long DescribeInstanceRefreshes returns a refresh.
 	refreshKept = 6 * 7 * 24 * time.Hour
 )
 
-// refresh is one Instance Refresh of a group. It moves with the group: each reconcile advances it, and a
-// timer of its own has the group reconciled when a time that it waits for has come.
+// refresh is one Instance Refresh of a group. Each reconcile of the group advances it, and its timer
+// reconciles the group at the times for which it waits.
 type refresh struct {
 	id        string
 	group     *group
@@ -40,19 +40,19 @@ type refresh struct {
 	reason    string
 	startedAt time.Time
 	endedAt   time.Time
-	asked     preferences // With the defaults filled in.
+	requested preferences // With the defaults filled in.
 	prefs     preferences // The same, but for the checkpoints, which a rollback does not have.
 	desired   *source     // DesiredConfiguration, if one was given.
 	before    source      // What the group launched from when the refresh began.
 
 	// What is replaced: as it began, or as its rollback began.
-	since     time.Time // A newcomer is one that came into service from then on.
+	since     time.Time // A new instance is one that came into service since then.
 	targets   map[*instance]bool
 	total     int // How many targets there were.
 	remaining int // How many of them are not replaced yet.
 	rollback  *rollback
 
-	// The same of the warm pool, which comes last.
+	// The same for the warm pool, which is replaced last.
 	poolTargets   map[*instance]bool
 	poolTotal     int
 	poolRemaining int
@@ -61,13 +61,13 @@ type refresh struct {
 	percent  int
 
 	progressAt time.Time // When it last got nearer to its end, or was let go on.
-	halted     bool      // It is not to go on: a process is suspended, or a checkpoint's delay runs.
+	paused     bool      // It is not to go on: a process is suspended, or a checkpoint's delay runs.
 	passed     int       // How many checkpoints have been reached.
 	holdUntil  time.Time // The end of the delay after a checkpoint, or of the bake time.
 	wakeAt     time.Time // When the group is to be reconciled because of it; never, if zero.
 }
 
-// rollback is how far a refresh had come when it was rolled back, and why it was.
+// rollback is why a refresh was rolled back, and its progress at that time.
 type rollback struct {
 	reason   string
 	at       time.Time
@@ -75,7 +75,7 @@ type rollback struct {
 	percent  int
 }
 
-// Refresh is what an Instance Refresh has come to.
+// Refresh is the state of an Instance Refresh.
 type Refresh struct {
 	ID       string
 	Status   string
@@ -85,7 +85,7 @@ type Refresh struct {
 }
 
 // WaitRefresh blocks until the group's latest Instance Refresh has one of the statuses, and returns it.
-func (s *Server) WaitRefresh(ctx context.Context, groupName string, statuses ...string) (Refresh, error) {
+func (s AutoScaling) WaitRefresh(ctx context.Context, groupName string, statuses ...string) (Refresh, error) {
 	var last Refresh
 	err := s.asg.wait(ctx, func() bool {
 		g := s.asg.groups[groupName]
@@ -102,11 +102,11 @@ func (s *Server) WaitRefresh(ctx context.Context, groupName string, statuses ...
 	return last, nil
 }
 
-func (f *refresh) over() bool { return !f.endedAt.IsZero() }
+func (f *refresh) ended() bool { return !f.endedAt.IsZero() }
 
 // refreshing is the group's refresh that is under way, or nil.
 func (g *group) refreshing() *refresh {
-	if n := len(g.refreshes); n > 0 && !g.refreshes[n-1].over() {
+	if n := len(g.refreshes); n > 0 && !g.refreshes[n-1].ended() {
 		return g.refreshes[n-1]
 	}
 	return nil
@@ -127,34 +127,34 @@ func (g *group) launchFrom() source {
 }
 
 // startRefresh needs mu.
-func (a *autoscaling) startRefresh(g *group, p preferences, desired *source) (*refresh, error) {
+func (a refreshEngine) startRefresh(g *group, p preferences, desired *source) (*refresh, error) {
 	if g.refreshing() != nil {
 		return nil, errorf("InstanceRefreshInProgress",
 			"An Instance Refresh is already in progress and blocks the execution of this Instance Refresh.")
 	}
 	if desired != nil {
-		if err := a.check(*desired); err != nil {
+		if err := a.catalog.check(*desired); err != nil {
 			return nil, err
 		}
 	}
 	now := time.Now()
 	f := &refresh{
 		id: uuid(a.rand), group: g, status: refreshPending, startedAt: now, since: now, progressAt: now,
-		asked: p, prefs: p, desired: desired, before: g.source,
+		requested: p, prefs: p, desired: desired, before: g.source,
 	}
 	g.refreshes = append(g.refreshes, f)
-	a.aim(f, func(inst *instance) bool {
-		return !p.skipMatching || !a.fits(g.launchFrom(), inst.template)
+	a.selectTargets(f, func(inst *instance) bool {
+		return !p.skipMatching || !a.catalog.matchesSource(g.launchFrom(), inst.template)
 	})
-	a.spawn(func() { a.drive(f) })
+	a.spawn(func() { a.run(f) })
 	return f, nil
 }
 
-// aim chooses whom the refresh replaces, of the instances that serve, are on their way or stand by.
-func (a *autoscaling) aim(f *refresh, outdated func(*instance) bool) {
+// selectTargets selects the instances to replace: outdated ones in service, launching or in standby.
+func (a refreshEngine) selectTargets(f *refresh, outdated func(*instance) bool) {
 	f.targets, f.poolTargets = map[*instance]bool{}, map[*instance]bool{}
 	for _, inst := range f.group.members {
-		if f.considers(inst) && outdated(inst) {
+		if f.mayReplace(inst) && outdated(inst) {
 			f.targets[inst] = true
 		}
 	}
@@ -170,16 +170,16 @@ func (a *autoscaling) aim(f *refresh, outdated func(*instance) bool) {
 	}
 }
 
-// aimAgain evaluates skip matching anew, for $Latest and $Default may mean another version by now: what does
-// not match any more becomes a target, be it a newcomer, and what matches again is none. It needs mu.
-func (a *autoscaling) aimAgain(f *refresh) {
+// reselectTargets evaluates skip matching again, because $Latest and $Default may have moved. An instance
+// that no longer matches becomes a target, even a new one, and one that matches again is none. It needs mu.
+func (a refreshEngine) reselectTargets(f *refresh) {
 	want := f.group.launchFrom()
-	if !f.prefs.skipMatching || f.rollback != nil || want.pinned() {
+	if !f.prefs.skipMatching || f.rollback != nil || want.isPinned() {
 		return
 	}
 	again := func(targets map[*instance]bool, inst *instance, total *int) {
 		switch {
-		case a.fits(want, inst.template):
+		case a.catalog.matchesSource(want, inst.template):
 			delete(targets, inst)
 		case !targets[inst]:
 			targets[inst] = true
@@ -187,7 +187,7 @@ func (a *autoscaling) aimAgain(f *refresh) {
 		}
 	}
 	for _, inst := range f.group.members {
-		if f.considers(inst) {
+		if f.mayReplace(inst) {
 			again(f.targets, inst, &f.total)
 		}
 	}
@@ -196,46 +196,46 @@ func (a *autoscaling) aimAgain(f *refresh) {
 	}
 }
 
-// considers says whether the refresh is to replace the instance if it is outdated.
-func (f *refresh) considers(inst *instance) bool {
+// mayReplace reports whether the refresh is to replace the instance if it is outdated.
+func (f *refresh) mayReplace(inst *instance) bool {
 	if inst.protected && f.prefs.protected == "Ignore" {
 		return false
 	}
 	if inst.state() == stateStandby {
 		return f.prefs.standby != "Ignore"
 	}
-	return inst.is(statePending) || inst.state() == stateInService
+	return inst.hasStatePrefix(statePending) || inst.state() == stateInService
 }
 
-// drive begins the refresh, and then has its group reconciled whenever a time has come that it waits for.
-func (a *autoscaling) drive(f *refresh) {
+// run starts the refresh, and then reconciles its group at the times for which it waits.
+func (a refreshEngine) run(f *refresh) {
 	a.update(func() {
 		if f.status == refreshPending {
 			f.status = refreshInProgress
-			a.tellRefresh(f, RefreshStarted)
-			a.reconcile(f.group)
+			a.bus.publishRefresh(f, RefreshStarted)
+			a.capacity.reconcile(f.group)
 		}
 	})
 	for {
 		a.mu.Lock()
-		at, over, changed := f.wakeAt, f.over(), a.changed
+		at, over, changed := f.wakeAt, f.ended(), a.changed
 		a.mu.Unlock()
 		if over {
 			return
 		}
-		due, goOn := a.sleep(at, changed)
+		due, goOn := sleepUntil(a.ctx, at, changed)
 		if !goOn {
 			return
 		}
 		if due {
-			a.update(func() { a.reconcile(f.group) })
+			a.update(func() { a.capacity.reconcile(f.group) })
 		}
 	}
 }
 
-// sleep waits for a time, which is never if it is zero, or for a change. It says whether the time has come,
-// and whether the engine is still to go on.
-func (a *autoscaling) sleep(at time.Time, changed <-chan struct{}) (due, goOn bool) {
+// sleepUntil waits for a time, forever if it is zero, for a change, or for the end of ctx. It returns
+// whether the time has come, and whether ctx is still open.
+func sleepUntil(ctx context.Context, at time.Time, changed <-chan struct{}) (due, goOn bool) {
 	var alarm <-chan time.Time
 	if !at.IsZero() {
 		timer := time.NewTimer(time.Until(at))
@@ -247,14 +247,14 @@ func (a *autoscaling) sleep(at time.Time, changed <-chan struct{}) (due, goOn bo
 		return true, true
 	case <-changed:
 		return false, true
-	case <-a.ctx.Done():
+	case <-ctx.Done():
 		return false, false
 	}
 }
 
 // cancelRefresh ends the group's refresh: when launches and terminations that are under way have ended, or at
 // once. What has been replaced stays so. It needs mu.
-func (a *autoscaling) cancelRefresh(g *group, await bool) (*refresh, error) {
+func (a refreshEngine) cancelRefresh(g *group, await bool) (*refresh, error) {
 	f := g.refreshing()
 	if f == nil || f.status == refreshCancelling {
 		return nil, errNoRefresh(g)
@@ -263,12 +263,12 @@ func (a *autoscaling) cancelRefresh(g *group, await bool) (*refresh, error) {
 	if !await {
 		a.endRefresh(f, refreshCancelled)
 	}
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 	return f, nil
 }
 
 // rollBack begins to replace what the group's refresh has replaced. It needs mu.
-func (a *autoscaling) rollBack(g *group) (*refresh, error) {
+func (a refreshEngine) rollBack(g *group) (*refresh, error) {
 	f := g.refreshing()
 	switch {
 	case f == nil || f.status == refreshCancelling || f.status == refreshRollbackInProgress:
@@ -276,15 +276,15 @@ func (a *autoscaling) rollBack(g *group) (*refresh, error) {
 	case f.desired == nil:
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
 			"rolled back: it has no desired configuration.", g.name)
-	case !f.before.pinned():
+	case !f.before.isPinned():
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
 			"rolled back: the group uses the launch template's $Latest or $Default version.", g.name)
-	case a.aliased(f.before):
+	case a.catalog.usesParameter(f.before):
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
 			"rolled back: the image of its launch template is a Systems Manager parameter.", g.name)
 	}
 	a.beginRollback(f, &rollback{reason: "Rollback was initiated by a user request."})
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 	return f, nil
 }
 
@@ -294,30 +294,30 @@ func errNoRefresh(g *group) *Error {
 }
 
 // reversible: there is something to go back to that is still what it was. It needs mu.
-func (a *autoscaling) reversible(f *refresh) bool {
-	return f.desired != nil && f.before.pinned() && !a.aliased(f.before)
+func (a refreshEngine) reversible(f *refresh) bool {
+	return f.desired != nil && f.before.isPinned() && !a.catalog.usesParameter(f.before)
 }
 
 // beginRollback needs mu. It leaves the reconciling to the caller.
-func (a *autoscaling) beginRollback(f *refresh, b *rollback) {
+func (a refreshEngine) beginRollback(f *refresh, b *rollback) {
 	now := time.Now()
 	b.at, b.toUpdate, b.percent = now, f.toUpdate, f.percent
 	f.rollback, f.status, f.reason = b, refreshRollbackInProgress, b.reason
 	f.since, f.progressAt, f.holdUntil = now, now, time.Time{}
 	f.prefs.checkpoints = nil
-	a.aim(f, func(inst *instance) bool { return !a.fits(f.before, inst.template) })
-	a.tellRefresh(f, RefreshRollbackStarted)
+	a.selectTargets(f, func(inst *instance) bool { return !a.catalog.matchesSource(f.before, inst.template) })
+	a.bus.publishRefresh(f, RefreshRollbackStarted)
 }
 
 // endRefresh gives the refresh its last status. What it launched beyond the desired capacity and what has not
 // served yet goes again, before any older instance might. It needs mu, and leaves the reconciling to the
 // caller.
-func (a *autoscaling) endRefresh(f *refresh, status string) {
+func (a refreshEngine) endRefresh(f *refresh, status string) {
 	f.status, f.endedAt, f.wakeAt = status, time.Now(), time.Time{}
 	if status == refreshSuccessful && f.desired != nil {
 		f.group.source = *f.desired
 	}
-	a.tellRefresh(f, map[string]string{
+	a.bus.publishRefresh(f, map[string]string{
 		refreshSuccessful:         RefreshSucceeded,
 		refreshFailed:             RefreshFailed,
 		refreshCancelled:          RefreshCancelled,
@@ -328,8 +328,8 @@ func (a *autoscaling) endRefresh(f *refresh, status string) {
 		if len(f.group.live()) <= f.group.desired || f.group.suspended["Terminate"] {
 			return
 		}
-		if inst.is(statePending) && !f.targets[inst] {
-			a.terminate(inst, "an instance was taken out of service because the instance refresh that launched "+
+		if inst.hasStatePrefix(statePending) && !f.targets[inst] {
+			a.fleet.terminate(inst, "an instance was taken out of service because the instance refresh that launched "+
 				"it has ended.")
 		}
 	}

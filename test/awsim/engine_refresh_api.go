@@ -14,8 +14,8 @@ type RefreshSpec struct {
 	MaxHealthy int // Percent.
 }
 
-// StartRefresh starts an Instance Refresh as StartInstanceRefresh does, which can be asked for more.
-func (s *Server) StartRefresh(groupName string, spec RefreshSpec) (id string, err error) {
+// StartRefresh starts an Instance Refresh as StartInstanceRefresh does, which takes more parameters.
+func (s AutoScaling) StartRefresh(groupName string, spec RefreshSpec) (id string, err error) {
 	values := url.Values{"AutoScalingGroupName": {groupName}}
 	if spec.Version != "" {
 		const key = "DesiredConfiguration.LaunchTemplate."
@@ -35,7 +35,7 @@ func (s *Server) StartRefresh(groupName string, spec RefreshSpec) (id string, er
 			values.Set(key, strconv.Itoa(percent))
 		}
 	}
-	out, err := s.asg.startInstanceRefresh(&reader{values: values})
+	out, err := refreshAPI{s.asg}.startInstanceRefresh(&reader{values: values})
 	if err != nil {
 		return "", err
 	}
@@ -43,10 +43,10 @@ func (s *Server) StartRefresh(groupName string, spec RefreshSpec) (id string, er
 }
 
 // AddTemplateVersion gives a launch template another version, of this image, and returns its number.
-func (s *Server) AddTemplateVersion(name, imageID string) (number int, err error) {
+func (s EC2) AddTemplateVersion(name, imageID string) (number int, err error) {
 	r := &reader{values: url.Values{"LaunchTemplateData.ImageId": {imageID}}}
 	err = s.asg.updateErr(func() error {
-		t, err := s.asg.template(templateChoice{name: name})
+		t, err := s.asg.catalog.template(templateChoice{name: name})
 		if err == nil {
 			number = t.add(r, templateVersion{}).number
 		}

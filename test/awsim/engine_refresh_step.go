@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// preferences are those of an Instance Refresh, with the defaults filled in.
+// readPreferences are those of an Instance Refresh, with the defaults filled in.
 type preferences struct {
 	min          int
 	max          int // Zero if it was not given, which is not the same as 100.
@@ -53,25 +53,25 @@ func share(n, percent int) int { return (n*percent + 99) / 100 }
 
 // census is what a refresh sees of its group.
 type census struct {
-	ready  int // In service, healthy, and warm if they are newcomers.
+	ready  int // In service, healthy, and warm if they are new instances.
 	live   int // In service, or on their way there.
 	old    int // Targets that are still there.
 	free   []*instance
-	warmAt time.Time // When the next newcomer will be warm; zero without one.
-	reason string    // Why the refresh waits, told of one instance for example.
+	warmAt time.Time // When the next new instance will be warm; zero without one.
+	reason string    // Why the refresh waits, with one instance as an example.
 }
 
-// look counts the group's instances.
-func (f *refresh) look(now time.Time) census {
+// count counts the group's instances.
+func (f *refresh) count(now time.Time) census {
 	c := census{live: len(f.group.live())}
 	for _, inst := range f.group.members {
-		if f.targets[inst] && !inst.ending() && !inst.warm {
+		if f.targets[inst] && !inst.isTerminating() && !inst.warm {
 			c.addOld(f, inst)
 		}
 		if inst.state() == stateInService && inst.health == healthy {
 			c.addServing(f, inst, now)
 		}
-		if inst.is(statePending) && !f.targets[inst] {
+		if inst.hasStatePrefix(statePending) && !f.targets[inst] {
 			c.waitFor(inst, " has insufficient data to evaluate its health with Amazon EC2.")
 		}
 	}
@@ -123,16 +123,17 @@ func (c census) next(fewest, left int) *instance {
 	return nil
 }
 
-// left is how many targets the refresh leaves alone until it has passed its next checkpoint.
-func (f *refresh) left() int {
+// targetsToKeep is how many targets the refresh leaves alone until it has passed its next checkpoint.
+func (f *refresh) targetsToKeep() int {
 	if f.passed < len(f.prefs.checkpoints) {
 		return f.total - share(f.total, f.prefs.checkpoints[f.passed])
 	}
 	return f.total - f.prefs.goal(f.total)
 }
 
-// paused names the suspended process that keeps a refresh from replacing anything; empty if none does.
-func (f *refresh) paused() string {
+// suspendedProcess names the suspended process that keeps a refresh from replacing anything; empty if none
+// does.
+func (f *refresh) suspendedProcess() string {
 	for _, process := range []string{"InstanceRefresh", "Launch", "Terminate"} {
 		if f.group.suspended[process] {
 			return process
@@ -142,22 +143,22 @@ func (f *refresh) paused() string {
 }
 
 // wanted is how many instances the group is to have for the sake of its refresh: with every target that may
-// go a newcomer in advance, as far as the percentages allow. A refresh that pauses, or is being cancelled,
-// keeps what there is.
+// go a new instance in advance, as far as the percentages allow. A refresh that pauses, or is being
+// cancelled, keeps what there is.
 func (f *refresh) wanted(now time.Time) int {
-	c, desired := f.look(now), f.group.desired
+	c, desired := f.count(now), f.group.desired
 	_, most := f.prefs.bounds(desired)
 	switch {
-	case f.status == refreshCancelling, f.status == refreshPending, f.status == refreshBaking, f.paused() != "":
+	case contains([]string{refreshCancelling, refreshPending, refreshBaking}, f.status), f.suspendedProcess() != "":
 		return max(desired, min(c.live, most))
 	case now.Before(f.holdUntil):
 		return desired
 	default:
-		return max(desired, min(desired+min(c.replaceable(), max(0, c.old-f.left())), most))
+		return max(desired, min(desired+min(c.replaceable(), max(0, c.old-f.targetsToKeep())), most))
 	}
 }
 
-// replaceable is how many of the serving targets a newcomer may be launched for in advance.
+// replaceable is how many of the serving targets a new instance may be launched for in advance.
 func (c census) replaceable() int {
 	n := 0
 	for _, inst := range c.free {
@@ -167,7 +168,7 @@ func (c census) replaceable() int {
 }
 
 // advance takes the group's refresh as far as it can go now. It needs mu.
-func (a *autoscaling) advance(g *group) {
+func (a refreshEngine) advance(g *group) {
 	f := g.refreshing()
 	if f == nil {
 		return
@@ -177,7 +178,7 @@ func (a *autoscaling) advance(g *group) {
 	case refreshInProgress, refreshRollbackInProgress:
 		a.replaceOld(f, now)
 	case refreshCancelling:
-		if !slices.ContainsFunc(g.members, (*instance).transitioning) {
+		if !slices.ContainsFunc(g.members, (*instance).isTransitioning) {
 			a.endRefresh(f, refreshCancelled)
 		}
 	case refreshBaking:
@@ -188,58 +189,63 @@ func (a *autoscaling) advance(g *group) {
 	}
 }
 
-// transitioning: an instance on its way in or out, whose hooks count too.
-func (i *instance) transitioning() bool {
-	return i.is(statePending) || i.is("Terminating") && i.state() != stateRetained
+// isTransitioning: an instance on its way in or out, whose hooks count too.
+func (i *instance) isTransitioning() bool {
+	return i.hasStatePrefix(statePending) || i.hasStatePrefix("Terminating") && i.state() != stateRetained
 }
 
 // replaceOld terminates the targets that may go, and ends the refresh when all is done or nothing moves. What
 // is missing then is launched like any missing capacity.
-func (a *autoscaling) replaceOld(f *refresh, now time.Time) {
-	a.aimAgain(f)
-	c := f.look(now)
-	f.count(c, now)
-	a.reach(f, now)
+func (a refreshEngine) replaceOld(f *refresh, now time.Time) {
+	a.reselectTargets(f)
+	c := f.count(now)
+	f.updateProgress(c, now)
+	a.passCheckpoints(f, now)
 	f.wakeAt = time.Time{}
-	if process := f.paused(); process != "" {
-		f.halted, f.reason = true, "Waiting because the process "+process+" is suspended."
+	if process := f.suspendedProcess(); process != "" {
+		f.paused, f.reason = true, "Waiting because the process "+process+" is suspended."
 		return
 	}
-	if f.holds(now) {
+	if f.waitsAtCheckpoint(now) {
 		return
 	}
-	if f.halted {
-		f.halted, f.progressAt = false, now
+	if f.paused {
+		f.paused, f.progressAt = false, now
 	}
 	fewest, _ := f.prefs.bounds(f.group.desired)
-	for inst := c.next(fewest, f.left()); inst != nil && !f.over(); inst = c.next(fewest, f.left()) {
-		a.terminate(inst, "an instance was taken out of service in response to an instance refresh.")
-		c = f.look(now)
+	for !f.ended() {
+		inst := c.next(fewest, f.targetsToKeep())
+		if inst == nil {
+			break
+		}
+		a.fleet.terminate(inst, "an instance was taken out of service in response to an instance refresh.")
+		c = f.count(now)
 	}
-	if f.over() {
+	if f.ended() {
 		return
 	}
-	f.count(c, now)
+	f.updateProgress(c, now)
 	if f.remaining == 0 {
-		a.replacePool(f)
-		f.count(f.look(now), now)
+		a.pools.replacePool(f)
+		f.updateProgress(f.count(now), now)
 	}
-	if a.reach(f, now); !f.holds(now) {
-		a.conclude(f, c, now)
+	if a.passCheckpoints(f, now); !f.waitsAtCheckpoint(now) {
+		a.finishOrWait(f, c, now)
 	}
 }
 
-// holds says whether the delay after a checkpoint runs, and sets the alarm for its end.
-func (f *refresh) holds(now time.Time) bool {
+// waitsAtCheckpoint reports whether the delay after a checkpoint runs, and if so sets the timer to its end.
+func (f *refresh) waitsAtCheckpoint(now time.Time) bool {
 	if !now.Before(f.holdUntil) {
 		return false
 	}
-	f.halted, f.wakeAt = true, f.holdUntil
+	f.paused, f.wakeAt = true, f.holdUntil
 	return true
 }
 
-// count says how far the refresh is: a target is replaced when it is gone and nothing is missing.
-func (f *refresh) count(c census, now time.Time) {
+// updateProgress computes the progress: a target is replaced when it is terminated and no instance is
+// missing.
+func (f *refresh) updateProgress(c census, now time.Time) {
 	remaining, pool := min(f.total, c.old+max(0, f.group.desired-c.ready)), f.poolLeft()
 	if remaining+pool < f.remaining+f.poolRemaining {
 		f.progressAt = now
@@ -260,11 +266,12 @@ func percentDone(total, remaining int) int {
 	return (total - remaining) * 100 / total
 }
 
-// reach passes the checkpoints that have been reached. The last one ends the refresh: no delay follows it.
-func (a *autoscaling) reach(f *refresh, now time.Time) {
-	for f.passed < len(f.prefs.checkpoints) && f.remaining <= f.left() {
+// passCheckpoints passes the checkpoints that have been reached. The last one ends the refresh: no delay
+// follows it.
+func (a refreshEngine) passCheckpoints(f *refresh, now time.Time) {
+	for f.passed < len(f.prefs.checkpoints) && f.remaining <= f.targetsToKeep() {
 		percentage := f.prefs.checkpoints[f.passed]
-		a.tellCheckpoint(f, percentage)
+		a.bus.publishCheckpoint(f, percentage)
 		f.passed++
 		if f.passed < len(f.prefs.checkpoints) {
 			f.holdUntil = now.Add(f.prefs.delay)
@@ -273,8 +280,8 @@ func (a *autoscaling) reach(f *refresh, now time.Time) {
 	}
 }
 
-// conclude ends a refresh that is done, or that has not moved for too long, and else sets its alarm.
-func (a *autoscaling) conclude(f *refresh, c census, now time.Time) {
+// finishOrWait ends a refresh that is done, or that has not moved for too long, and else sets its alarm.
+func (a refreshEngine) finishOrWait(f *refresh, c census, now time.Time) {
 	giveUp := a.delays.RefreshGiveUp
 	if giveUp == 0 {
 		giveUp = refreshGiveUp
@@ -286,7 +293,7 @@ func (a *autoscaling) conclude(f *refresh, c census, now time.Time) {
 	lastAt := f.startedAt.Add(longestRefresh)
 	f.reason = c.reason
 	switch {
-	case f.remaining <= f.left() && (f.poolRemaining == 0 || f.left() > 0):
+	case f.remaining <= f.targetsToKeep() && (f.poolRemaining == 0 || f.targetsToKeep() > 0):
 		a.succeed(f, now)
 	case !now.Before(lastAt):
 		a.fail(f, "it took longer than 14 days")
@@ -307,7 +314,7 @@ func earliest(times ...time.Time) time.Time {
 	return first
 }
 
-func (a *autoscaling) succeed(f *refresh, now time.Time) {
+func (a refreshEngine) succeed(f *refresh, now time.Time) {
 	f.reason = ""
 	switch {
 	case f.rollback != nil:
@@ -321,7 +328,7 @@ func (a *autoscaling) succeed(f *refresh, now time.Time) {
 }
 
 // fail ends the refresh with what it waited for last, or rolls it back if it is to do that by itself.
-func (a *autoscaling) fail(f *refresh, why string) {
+func (a refreshEngine) fail(f *refresh, why string) {
 	f.reason = "The instance refresh failed because " + why + ". " + f.reason
 	switch {
 	case f.rollback != nil:

@@ -17,14 +17,14 @@ const (
 	RefreshRollbackFailed    = "EC2 Auto Scaling Instance Refresh Rollback Failed"
 )
 
-// RefreshEvent is the bus's word on an Instance Refresh; detailType is one of those above.
+// RefreshEvent is the event about an Instance Refresh; detailType is one of those above.
 func RefreshEvent(e Envelope, detailType, group, refreshID string) string {
 	return event(e, "aws.autoscaling", detailType, []string{e.groupARN(group)},
 		map[string]any{"InstanceRefreshId": refreshID, "AutoScalingGroupName": group})
 }
 
-// CheckpointEvent says that a refresh has replaced a percentage of the instances, and pauses. AWS writes both
-// numbers as strings.
+// CheckpointEvent is the event that a refresh has replaced a percentage of the instances, and pauses. AWS
+// writes both numbers as strings.
 func CheckpointEvent(e Envelope, group, refreshID string, percentage int, delay time.Duration) string {
 	return event(e, "aws.autoscaling", RefreshCheckpoint, []string{e.groupARN(group)}, map[string]any{
 		"InstanceRefreshId":    refreshID,
@@ -34,14 +34,14 @@ func CheckpointEvent(e Envelope, group, refreshID string, percentage int, delay 
 	})
 }
 
-// tellRefresh needs mu.
-func (a *autoscaling) tellRefresh(f *refresh, detailType string) {
+// publishRefresh needs mu.
+func (a eventBus) publishRefresh(f *refresh, detailType string) {
 	message := RefreshEvent(a.envelope(), detailType, f.group.name, f.id)
 	a.later(func() { a.publish(detailType, message) })
 }
 
-// tellCheckpoint needs mu.
-func (a *autoscaling) tellCheckpoint(f *refresh, percentage int) {
+// publishCheckpoint needs mu.
+func (a eventBus) publishCheckpoint(f *refresh, percentage int) {
 	message := CheckpointEvent(a.envelope(), f.group.name, f.id, percentage, f.prefs.delay)
 	a.later(func() { a.publish(RefreshCheckpoint, message) })
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -36,7 +35,7 @@ func TestManyGroups(t *testing.T) {
 	began = time.Now()
 	versions, groups := map[string]int{}, 0
 	p := autoscaling.NewDescribeAutoScalingGroupsPaginator(c, &autoscaling.DescribeAutoScalingGroupsInput{
-		MaxRecords: aws.Int32(100), Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"team"}}},
+		MaxRecords: new(int32(100)), Filters: []types.Filter{{Name: new("tag-key"), Values: []string{"team"}}},
 	})
 	for p.HasMorePages() {
 		page, err := p.NextPage(t.Context())
@@ -54,10 +53,9 @@ func TestManyGroups(t *testing.T) {
 	}
 	began = time.Now()
 	for i := range 20 {
-		out, err := machines.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{
-			LaunchTemplateName: aws.String(fmt.Sprintf("node-%d", i)), Versions: []string{"$Latest", "$Default", "2"},
+		out := do(t, machines.DescribeLaunchTemplateVersions, &ec2.DescribeLaunchTemplateVersionsInput{
+			LaunchTemplateName: new(fmt.Sprintf("node-%d", i)), Versions: []string{"$Latest", "$Default", "2"},
 		})
-		must(t, err)
 		if len(out.LaunchTemplateVersions) != 2 {
 			t.Errorf("template %d: %+v", i, out.LaunchTemplateVersions)
 		}
@@ -119,9 +117,9 @@ func TestHundredGroupsByName(t *testing.T) {
 	}{
 		"fifty":                         {names: names[:50]},
 		"more than fifty":               {names: names[:51], fails: true},
-		"a hundred, with as many asked": {names: names[:100], most: aws.Int32(100)},
-		"more than a hundred":           {names: names, most: aws.Int32(100), fails: true},
-		"fewer on a page than names":    {names: names[:50], most: aws.Int32(10)},
+		"a hundred, with as many asked": {names: names[:100], most: new(int32(100))},
+		"more than a hundred":           {names: names, most: new(int32(100)), fails: true},
+		"fewer on a page than names":    {names: names[:50], most: new(int32(10))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: row.names, MaxRecords: row.most}

@@ -6,21 +6,22 @@ import (
 	"strings"
 )
 
-// source is what a group launches its instances from: a launch template, or a mixed instances policy whose
-// base is that template. A policy is never changed once a source has it, so that sources can be compared.
+// readSource is what a group launches its instances from: a launch template, or a mixed instances policy
+// whose base is that template. A policy is never changed once a source has it, so that sources can be
+// compared.
 type source struct {
 	template templateChoice
 	policy   *mixedPolicy // Nil without one.
 }
 
-// mixedPolicy is a mixed instances policy. Its weights are told and not counted: here every instance is one
-// unit of the desired capacity.
+// mixedPolicy is a mixed instances policy. Its weights are described and not counted: here every instance
+// is one unit of the desired capacity.
 type mixedPolicy struct {
 	overrides    []override
 	distribution *document // As it was sent, with AWS's defaults.
 }
 
-// override is one entry of a policy: what it leaves empty is as the base says.
+// override is one entry of a policy. What it leaves empty is taken from the base.
 type override struct {
 	instanceType string
 	weight       string
@@ -30,9 +31,9 @@ type override struct {
 	allowed      []string  // The patterns of AllowedInstanceTypes in the requirements.
 }
 
-func (c source) given() bool { return c.template.given() }
+func (c source) isSet() bool { return c.template.isSet() }
 
-// overrides are those of the policy; without any, one that changes nothing.
+// overrides returns those of the policy; without any, one that changes nothing.
 func (c source) overrides() []override {
 	if c.policy == nil || len(c.policy.overrides) == 0 {
 		return []override{{}}
@@ -44,23 +45,23 @@ func (c source) overrides() []override {
 func (c source) templates() []templateChoice {
 	out := []templateChoice{c.template}
 	for _, o := range c.overrides() {
-		if o.template.given() {
+		if o.template.isSet() {
 			out = append(out, o.template)
 		}
 	}
 	return out
 }
 
-// pinned: each template has a version that stays what it is.
-func (c source) pinned() bool { return !slices.ContainsFunc(c.templates(), templateChoice.floats) }
+// isPinned: each template has a version that stays what it is.
+func (c source) isPinned() bool { return !slices.ContainsFunc(c.templates(), templateChoice.isMoving) }
 
-// floats: a number stays what it is, $Latest and $Default may mean another version by now.
-func (c templateChoice) floats() bool {
-	return !c.given() || contains([]string{"", "$Latest", "$Default"}, c.version)
+// isMoving: a number stays what it is, $Latest and $Default may mean another version by now.
+func (c templateChoice) isMoving() bool {
+	return !c.isSet() || contains([]string{"", "$Latest", "$Default"}, c.version)
 }
 
 // check is Auto Scaling's answer to a source that EC2 cannot launch from. It needs mu.
-func (a *autoscaling) check(c source) error {
+func (a templateEngine) check(c source) error {
 	for _, t := range c.templates() {
 		if err := a.checkTemplate(t); err != nil {
 			return err
@@ -69,41 +70,41 @@ func (a *autoscaling) check(c source) error {
 	return nil
 }
 
-// aliased: the image of a template is whatever a parameter says. It needs mu.
-func (a *autoscaling) aliased(c source) bool {
+// usesParameter: the image of a template is whatever a parameter says. It needs mu.
+func (a templateEngine) usesParameter(c source) bool {
 	return slices.ContainsFunc(c.templates(), func(choice templateChoice) bool {
 		t, err := a.template(choice)
 		if err != nil {
 			return false
 		}
 		v, err := t.version(choice.version)
-		return err == nil && v.alias()
+		return err == nil && v.isParameter()
 	})
 }
 
-// base is the template that the override launches from.
-func (o override) base(c source) templateChoice {
-	if o.template.given() {
+// templateIn is the template that the override launches from.
+func (o override) templateIn(c source) templateChoice {
+	if o.template.isSet() {
 		return o.template
 	}
 	return c.template
 }
 
-// choose is what the next instance is made of now, and the override that makes it so: they take turns. It
+// nextLaunch is what the next instance is made of now, and the override that makes it so: they take turns. It
 // needs mu.
-func (a *autoscaling) choose(c source, turn int) (templateVersion, override) {
+func (a templateEngine) nextLaunch(c source, turn int) (templateVersion, override) {
 	all := c.overrides()
 	o := all[turn%len(all)]
-	v := a.resolve(o.base(c))
-	v.instanceType = cmp.Or(o.instanceType, o.example(), v.instanceType)
+	v := a.resolve(o.templateIn(c))
+	v.instanceType = cmp.Or(o.instanceType, o.exampleType(), v.instanceType)
 	if image, err := a.image(o.image); err == nil && image != "" {
 		v.image = image
 	}
 	return v, o
 }
 
-// example is a type that the override's requirements name; empty if they name none.
-func (o override) example() string {
+// exampleType is a type that the override's requirements name; empty if they name none.
+func (o override) exampleType() string {
 	for _, pattern := range o.allowed {
 		if !strings.Contains(pattern, "*") {
 			return pattern
@@ -115,17 +116,17 @@ func (o override) example() string {
 	return ""
 }
 
-// fits: skip matching compares launch template, version and instance type, not what they make of a machine.
-// With overrides any of them may be the one that the instance was launched by. It needs mu.
-func (a *autoscaling) fits(c source, v templateVersion) bool {
+// matchesSource: skip matching compares launch template, version and instance type, not what they make of a
+// machine. With overrides any of them may be the one that the instance was launched by. It needs mu.
+func (a templateEngine) matchesSource(c source, v templateVersion) bool {
 	return slices.ContainsFunc(c.overrides(), func(o override) bool {
-		want := a.resolve(o.base(c))
-		return v.id == want.id && v.number == want.number && o.takes(v.instanceType, want.instanceType)
+		want := a.resolve(o.templateIn(c))
+		return v.id == want.id && v.number == want.number && o.allows(v.instanceType, want.instanceType)
 	})
 }
 
-// takes says whether the override launches instances of this type.
-func (o override) takes(instanceType, base string) bool {
+// allows reports whether the override launches instances of this type.
+func (o override) allows(instanceType, base string) bool {
 	switch {
 	case o.instanceType != "":
 		return instanceType == o.instanceType

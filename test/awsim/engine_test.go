@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
@@ -16,10 +15,9 @@ import (
 // mark sets an instance's health as somebody outside Auto Scaling does.
 func mark(t testing.TB, c *autoscaling.Client, instanceID, health string, grace *bool) {
 	t.Helper()
-	_, err := c.SetInstanceHealth(t.Context(), &autoscaling.SetInstanceHealthInput{
-		InstanceId: aws.String(instanceID), HealthStatus: aws.String(health), ShouldRespectGracePeriod: grace,
+	do(t, c.SetInstanceHealth, &autoscaling.SetInstanceHealthInput{
+		InstanceId: new(instanceID), HealthStatus: new(health), ShouldRespectGracePeriod: grace,
 	})
-	must(t, err)
 }
 
 // inState are the ids of the group's instances in one state, in order of their launch.
@@ -56,11 +54,10 @@ func TestCapacityIsKept(t *testing.T) {
 		perZone["eu-central-1c"] != 2 {
 		t.Errorf("got %v", before)
 	}
-	_, err := c.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: []string{before[0].ID},
-		ProtectedFromScaleIn: aws.Bool(true),
+	do(t, c.SetInstanceProtection, &autoscaling.SetInstanceProtectionInput{
+		AutoScalingGroupName: new(groupName), InstanceIds: []string{before[0].ID},
+		ProtectedFromScaleIn: new(true),
 	})
-	must(t, err)
 	must(t, desire(t.Context(), c, 5))
 	must(t, s.WaitState(within(t), before[1].ID, "Terminated"))
 	must(t, s.Terminate(before[2].ID, false))
@@ -80,7 +77,7 @@ func TestMarkedInstancesGoAtOnceWithoutPolicy(t *testing.T) {
 	before := settled(t, s)
 	c := groupClient(t, s)
 	for _, i := range before {
-		mark(t, c, i.ID, "Unhealthy", aws.Bool(false))
+		mark(t, c, i.ID, "Unhealthy", new(false))
 	}
 	if waiting := inState(s, "Terminating:Wait"); len(waiting) != 3 {
 		t.Errorf("not all terminate: %v", s.Instances(groupName))
@@ -101,7 +98,7 @@ func TestPolicyLaunchesFirst(t *testing.T) {
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 	c := groupClient(t, s)
 	for _, i := range before {
-		mark(t, c, i.ID, "Unhealthy", aws.Bool(false))
+		mark(t, c, i.ID, "Unhealthy", new(false))
 	}
 	for n := range before {
 		if serving := inState(s, "InService"); len(serving) != 2 {
@@ -127,8 +124,8 @@ func TestMarksThatChangeNothing(t *testing.T) {
 		health  string
 	}{
 		"within the grace period":    {group: awsim.Group{GracePeriod: 1 << 40}, health: "Healthy"},
-		"ReplaceUnhealthy suspended": {suspend: "ReplaceUnhealthy", grace: aws.Bool(false), health: "Unhealthy"},
-		"Terminate suspended":        {suspend: "Terminate", grace: aws.Bool(false), health: "Unhealthy"},
+		"ReplaceUnhealthy suspended": {suspend: "ReplaceUnhealthy", grace: new(false), health: "Unhealthy"},
+		"Terminate suspended":        {suspend: "Terminate", grace: new(false), health: "Unhealthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, awsim.Options{})
@@ -137,10 +134,9 @@ func TestMarksThatChangeNothing(t *testing.T) {
 			must(t, s.AddInstance(groupName, instanceID, ""))
 			c := groupClient(t, s)
 			if row.suspend != "" {
-				_, err := c.SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{
-					AutoScalingGroupName: aws.String(groupName), ScalingProcesses: []string{row.suspend},
+				do(t, c.SuspendProcesses, &autoscaling.SuspendProcessesInput{
+					AutoScalingGroupName: new(groupName), ScalingProcesses: []string{row.suspend},
 				})
-				must(t, err)
 			}
 			mark(t, c, instanceID, "Unhealthy", row.grace)
 			got := s.Instances(groupName)
@@ -150,10 +146,7 @@ func TestMarksThatChangeNothing(t *testing.T) {
 			if row.suspend == "" {
 				return
 			}
-			_, err := c.ResumeProcesses(t.Context(), &autoscaling.ResumeProcessesInput{
-				AutoScalingGroupName: aws.String(groupName),
-			})
-			must(t, err)
+			do(t, c.ResumeProcesses, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: new(groupName)})
 			must(t, s.WaitState(within(t), instanceID, "Terminated"))
 		})
 	}
@@ -166,7 +159,7 @@ func TestMarkIsTakenBack(t *testing.T) {
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "drain"}))
 	c := groupClient(t, s)
-	mark(t, c, id, "Unhealthy", aws.Bool(false))
+	mark(t, c, id, "Unhealthy", new(false))
 	fresh := s.Instances(groupName)[1].ID
 	must(t, s.WaitState(within(t), fresh, "Pending:Wait"))
 	mark(t, c, id, "Healthy", nil)
@@ -182,7 +175,7 @@ func TestMarkIsTakenBack(t *testing.T) {
 func TestMarkIsTakenBackTooLate(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	c := groupClient(t, s)
-	mark(t, c, instanceID, "Unhealthy", aws.Bool(false))
+	mark(t, c, instanceID, "Unhealthy", new(false))
 	must(t, s.WaitState(within(t), instanceID, "Terminating:Wait"))
 	mark(t, c, instanceID, "Healthy", nil)
 	must(t, complete(t, c, "drain", instanceID, "CONTINUE"))
@@ -205,18 +198,18 @@ func TestManyAreTerminatedTogether(t *testing.T) {
 		fails bool
 		gone  int
 	}{
-		"more than a hundred":       {group: aws.String(groupName), ids: ids[:101], fails: true},
+		"more than a hundred":       {group: new(groupName), ids: ids[:101], fails: true},
 		"without their group":       {ids: ids[:2], fails: true},
-		"one is of another group":   {group: aws.String(groupName), ids: append([]string{s.Instances("other")[0].ID}, ids[0]), fails: true},
-		"a hundred, and no more":    {group: aws.String(groupName), ids: ids[:100], gone: 100},
+		"one is of another group":   {group: new(groupName), ids: append([]string{s.Instances("other")[0].ID}, ids[0]), fails: true},
+		"a hundred, and no more":    {group: new(groupName), ids: ids[:100], gone: 100},
 		"one by the old parameter":  {one: &ids[100], gone: 1},
-		"neither one nor many":      {group: aws.String(groupName), fails: true},
-		"the last of them together": {group: aws.String(groupName), ids: ids[101:], gone: 49},
+		"neither one nor many":      {group: new(groupName), fails: true},
+		"the last of them together": {group: new(groupName), ids: ids[101:], gone: 49},
 	} {
 		out, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
 			&autoscaling.TerminateInstanceInAutoScalingGroupInput{
 				AutoScalingGroupName: row.group, InstanceIds: row.ids, InstanceId: row.one,
-				ShouldDecrementDesiredCapacity: aws.Bool(true),
+				ShouldDecrementDesiredCapacity: new(true),
 			})
 		switch {
 		case row.fails:
@@ -248,7 +241,7 @@ func TestMarkOfAnInstanceThatLaunches(t *testing.T) {
 	if got := s.Instances(groupName)[0].Health; got != "Healthy" {
 		t.Errorf("a mark that respects the grace period made it %s", got)
 	}
-	mark(t, c, id, "Unhealthy", aws.Bool(false))
+	mark(t, c, id, "Unhealthy", new(false))
 	must(t, complete(t, c, "ready", id, "CONTINUE"))
 	must(t, s.WaitState(within(t), id, "Terminated"))
 }
@@ -257,30 +250,24 @@ func TestStandbyAndDetach(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
 	c := groupClient(t, s)
 	ids := []string{instanceID}
-	_, err := c.EnterStandby(t.Context(), &autoscaling.EnterStandbyInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
-		ShouldDecrementDesiredCapacity: aws.Bool(true),
+	do(t, c.EnterStandby, &autoscaling.EnterStandbyInput{
+		AutoScalingGroupName: new(groupName), InstanceIds: ids,
+		ShouldDecrementDesiredCapacity: new(true),
 	})
-	must(t, err)
 	if got := inState(s, "Standby"); !slices.Equal(got, ids) {
 		t.Errorf("got %v", s.Instances(groupName))
 	}
-	_, err = c.ExitStandby(t.Context(), &autoscaling.ExitStandbyInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
+	do(t, c.ExitStandby, &autoscaling.ExitStandbyInput{AutoScalingGroupName: new(groupName), InstanceIds: ids})
+	do(t, c.DetachInstances, &autoscaling.DetachInstancesInput{
+		AutoScalingGroupName: new(groupName), InstanceIds: ids,
+		ShouldDecrementDesiredCapacity: new(true),
 	})
-	must(t, err)
-	_, err = c.DetachInstances(t.Context(), &autoscaling.DetachInstancesInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
-		ShouldDecrementDesiredCapacity: aws.Bool(true),
-	})
-	must(t, err)
 	if got := s.Instances(groupName); len(got) != 0 || len(s.Ledger()) != 0 {
 		t.Errorf("got %v and %v", got, s.Ledger())
 	}
-	_, err = c.AttachInstances(t.Context(), &autoscaling.AttachInstancesInput{
-		AutoScalingGroupName: aws.String(groupName), InstanceIds: ids,
+	do(t, c.AttachInstances, &autoscaling.AttachInstancesInput{
+		AutoScalingGroupName: new(groupName), InstanceIds: ids,
 	})
-	must(t, err)
 	if got := inState(s, "InService"); !slices.Equal(got, ids) {
 		t.Errorf("got %v", s.Instances(groupName))
 	}
@@ -288,10 +275,9 @@ func TestStandbyAndDetach(t *testing.T) {
 
 func TestForcedDeletionAsksNoHook(t *testing.T) {
 	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
-	_, err := groupClient(t, s).DeleteAutoScalingGroup(t.Context(), &autoscaling.DeleteAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String(groupName), ForceDelete: aws.Bool(true),
+	do(t, groupClient(t, s).DeleteAutoScalingGroup, &autoscaling.DeleteAutoScalingGroupInput{
+		AutoScalingGroupName: new(groupName), ForceDelete: new(true),
 	})
-	must(t, err)
 	must(t, s.WaitState(within(t), instanceID, "Terminated"))
 	if got := s.Ledger(); len(got) != 0 {
 		t.Errorf("a hook ran: %v", got)
@@ -303,9 +289,8 @@ func TestActivitiesTellTheStory(t *testing.T) {
 	must(t, s.Terminate(instanceID, true))
 	c := groupClient(t, s)
 	read := func() string {
-		out, err := c.DescribeScalingActivities(t.Context(),
-			&autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String(groupName)})
-		must(t, err)
+		out := do(t, c.DescribeScalingActivities,
+			&autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: new(groupName)})
 		if *out.Activities[0].Description != "Terminating EC2 instance: "+instanceID {
 			out.Activities[0], out.Activities[1] = out.Activities[1], out.Activities[0] // Begun in one millisecond.
 		}
@@ -345,15 +330,13 @@ func TestLaunchOfADeadMachineIsAbandoned(t *testing.T) {
 	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 1}))
 	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
 	c := groupClient(t, s)
-	_, err := c.SuspendProcesses(t.Context(), &autoscaling.SuspendProcessesInput{
-		AutoScalingGroupName: aws.String(groupName), ScalingProcesses: []string{"HealthCheck"},
+	do(t, c.SuspendProcesses, &autoscaling.SuspendProcessesInput{
+		AutoScalingGroupName: new(groupName), ScalingProcesses: []string{"HealthCheck"},
 	})
-	must(t, err)
 	must(t, desire(t.Context(), c, 1))
 	id := s.Instances(groupName)[0].ID
 	must(t, s.WaitState(within(t), id, "Pending:Wait"))
-	_, err = machineClient(t, s).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
-	must(t, err)
+	do(t, machineClient(t, s).TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
 	dead := &ec2.DescribeInstancesInput{InstanceIds: []string{id}}
 	must(t, ec2.NewInstanceTerminatedWaiter(machineClient(t, s), func(o *ec2.InstanceTerminatedWaiterOptions) {
 		o.MinDelay = 10 * time.Millisecond

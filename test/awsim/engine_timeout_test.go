@@ -12,7 +12,7 @@ func timed(t *testing.T, h Hook) *Server {
 	t.Helper()
 	s := &Server{opts: Options{}.withDefaults()}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.asg = newAutoscaling(s)
+	s.startEngine()
 	t.Cleanup(func() {
 		s.cancel()
 		s.asg.close()
@@ -66,7 +66,7 @@ func TestTimeouts(t *testing.T) {
 				s := timed(t, row.hook)
 				for _, d := range row.beats {
 					<-time.After(d)
-					if err := s.asg.heartbeat("g", "drain", "", "i-1"); err != nil {
+					if err := s.asg.lifecycle.heartbeat("g", "drain", "", "i-1"); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -78,7 +78,7 @@ func TestTimeouts(t *testing.T) {
 					got.Result != row.want {
 					t.Errorf("closed after %s by %s with %s", took, got.ClosedBy, got.Result)
 				}
-				if err := s.asg.complete("g", "drain", got.Token, "", resume); err == nil {
+				if err := s.asg.lifecycle.complete("g", "drain", got.Token, "", resume); err == nil {
 					t.Error("completed after it had timed out")
 				}
 			})
@@ -91,7 +91,7 @@ func TestWhatIsVisibleIsLate(t *testing.T) {
 		s := timed(t, Hook{})
 		s.SetDelays(Delays{Visible: 5 * time.Second})
 		<-time.After(10 * time.Second)
-		if err := s.asg.complete("g", "drain", "", "i-1", resume); err != nil {
+		if err := s.asg.lifecycle.complete("g", "drain", "", "i-1", resume); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"Terminating:Wait", "Terminated"} {
@@ -111,7 +111,7 @@ func TestSlowMachines(t *testing.T) {
 		s := timed(t, Hook{})
 		s.SetDelays(Delays{Launch: time.Minute, Terminate: 2 * time.Minute})
 		start := time.Now()
-		if err := s.asg.complete("g", "drain", "", "i-1", resume); err != nil {
+		if err := s.asg.lifecycle.complete("g", "drain", "", "i-1", resume); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.WaitState(t.Context(), "i-1", stateTerminated); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Where an instance comes from and goes to, in the words of a lifecycle notification.
+// Origins and destinations in a lifecycle notification.
 const (
 	placeEC2   = "EC2"
 	placeGroup = "AutoScalingGroup"
@@ -27,8 +27,8 @@ type warmPool struct {
 	deleting bool
 }
 
-// size is how many instances the pool is to have: what the group may still grow by, or what it is said to be
-// prepared for.
+// size returns how many instances the pool is to have: the maximum, or MaxGroupPreparedCapacity, minus the
+// desired capacity.
 func (p *warmPool) size(g *group) int {
 	if p.deleting {
 		return 0
@@ -43,40 +43,41 @@ func (p *warmPool) size(g *group) int {
 // phase is the lifecycle state without the word that it is one of the warm pool.
 func (i *instance) phase() string { return strings.TrimPrefix(i.state(), warmed) }
 
-// move enters a state of the group, or its counterpart of the warm pool.
-func (i *instance) move(state string) {
+// setGroupState enters a state of the group, or its counterpart of the warm pool.
+func (i *instance) setGroupState(state string) {
 	if i.warm {
 		state = warmed + state
 	}
-	i.enter(state)
+	i.setState(state)
 }
 
-// ending: past the point from which no instance comes back.
-func (i *instance) ending() bool { return strings.HasPrefix(i.phase(), "Terminat") }
+// isTerminating: past the point from which no instance comes back.
+func (i *instance) isTerminating() bool { return strings.HasPrefix(i.phase(), "Terminat") }
 
-// retained: its terminate hook was abandoned, and the group keeps it for whoever looks into that.
-func (i *instance) retained() bool { return strings.HasSuffix(i.state(), ":Retained") }
+// isRetained: its terminate hook was abandoned, and the group keeps it for whoever looks into that.
+func (i *instance) isRetained() bool { return strings.HasSuffix(i.state(), ":Retained") }
 
-// returning: on its way from the group into the warm pool.
-func (i *instance) returning() bool {
-	return i.warm && i.givenBack && strings.HasPrefix(i.phase(), statePending)
+// isReturning: on its way from the group into the warm pool.
+func (i *instance) isReturning() bool {
+	return i.warm && i.returnedToPool && strings.HasPrefix(i.phase(), statePending)
 }
 
-// resting: in the warm pool, and ready to be drawn.
-func (i *instance) resting() bool {
-	return i.warm && contains([]string{poolStopped, poolRunning, "Hibernated"}, i.phase()) && !i.dying
+// isInPool: in the warm pool, and ready to be drawn.
+func (i *instance) isInPool() bool {
+	return i.warm && !i.terminatingMachine &&
+		contains([]string{poolStopped, poolRunning, "Hibernated"}, i.phase())
 }
 
-// route is where the instance's hooks of a transition say that it comes from and goes to.
+// route returns the origin and the destination of a transition of the instance.
 func (i *instance) route(transition string) (origin, destination string) {
 	switch {
 	case transition == Launching && i.warm:
 		return placeEC2, placePool
-	case transition == Launching && i.drawn:
+	case transition == Launching && i.fromPool:
 		return placePool, placeGroup
 	case transition == Launching:
 		return placeEC2, placeGroup
-	case i.returning():
+	case i.isReturning():
 		return placeGroup, placePool
 	case i.warm:
 		return placePool, placeEC2
@@ -86,10 +87,10 @@ func (i *instance) route(transition string) (origin, destination string) {
 }
 
 // pooled are the instances that count for the warm pool's size.
-func (g *group) pooled() []*instance {
+func (g *roster) pooled() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
-		if inst.warm && !inst.ending() && !inst.retained() {
+		if inst.warm && !inst.isTerminating() && !inst.isRetained() {
 			out = append(out, inst)
 		}
 	}
@@ -98,51 +99,51 @@ func (g *group) pooled() []*instance {
 
 // scaleOut brings one more instance into service: from the warm pool, if one rests there that is of the
 // version that the group launches now. It needs mu.
-func (a *autoscaling) scaleOut(g *group) {
+func (a warmPoolEngine) scaleOut(g *group) {
 	want := g.launchFrom()
 	for _, inst := range g.members {
-		if inst.resting() && a.fits(want, inst.template) {
-			a.draw(inst)
+		if inst.isInPool() && a.catalog.matchesSource(want, inst.template) {
+			a.takeFromPool(inst)
 			return
 		}
 	}
-	a.launch(g)
+	a.fleet.launch(g)
 }
 
-// draw takes an instance out of the warm pool, through the group's launch hooks. It needs mu.
-func (a *autoscaling) draw(inst *instance) {
-	inst.warm, inst.drawn, inst.givenBack = false, true, false
-	inst.enter(statePending)
-	inst.activity = inst.group.begin(a, "Launching a new EC2 instance from warm pool: "+inst.id,
+// takeFromPool takes an instance out of the warm pool, through the group's launch hooks. It needs mu.
+func (a warmPoolEngine) takeFromPool(inst *instance) {
+	inst.warm, inst.fromPool, inst.returnedToPool = false, true, false
+	inst.setState(statePending)
+	inst.activity = inst.group.beginActivity(a.rand, "Launching a new EC2 instance from warm pool: "+inst.id,
 		"an instance was started in response to a difference between desired and actual capacity, "+
 			"increasing the capacity.", inst)
-	a.startMachine(inst, func() {
+	a.hardware.startMachine(inst, func() {
 		if inst.state() == statePending {
-			a.beginHooks(inst, Launching)
+			a.lifecycle.beginHooks(inst, Launching)
 		}
 	})
 }
 
 // scaleIn takes one instance out of service: into the warm pool, if that reuses instances and has room. It
 // needs mu.
-func (a *autoscaling) scaleIn(inst *instance, cause string) {
+func (a warmPoolEngine) scaleIn(inst *instance, cause string) {
 	g := inst.group
 	room := g.pool != nil && g.pool.reuse && len(g.pooled()) < g.pool.size(g)
 	if !room || inst.state() != stateInService || inst.health != healthy {
-		a.terminate(inst, cause)
+		a.fleet.terminate(inst, cause)
 		return
 	}
-	inst.warm, inst.givenBack, inst.drawn = true, true, false
-	inst.activity = g.begin(a, "Returning EC2 instance to warm pool: "+inst.id, cause, inst)
-	inst.move(statePending)
-	a.beginHooks(inst, Terminating)
+	inst.warm, inst.returnedToPool, inst.fromPool = true, true, false
+	inst.activity = g.beginActivity(a.rand, "Returning EC2 instance to warm pool: "+inst.id, cause, inst)
+	inst.setGroupState(statePending)
+	a.lifecycle.beginHooks(inst, Terminating)
 }
 
-// rest ends an instance's way into the warm pool, with its machine stopped if that is how the pool keeps
-// them. It needs mu.
-func (a *autoscaling) rest(inst *instance) {
+// settleInPool ends an instance's way into the warm pool, with its machine stopped if that is how the pool
+// keeps them. It needs mu.
+func (a warmPoolEngine) settleInPool(inst *instance) {
 	if len(inst.waiting) > 0 {
-		inst.move(statePendingProceed)
+		inst.setGroupState(statePendingProceed)
 	}
 	inst.waiting = nil
 	state := poolStopped
@@ -151,45 +152,45 @@ func (a *autoscaling) rest(inst *instance) {
 	}
 	settle := func() {
 		if strings.HasPrefix(inst.phase(), statePending) {
-			inst.move(state)
-			inst.givenBack = false
+			inst.setGroupState(state)
+			inst.returnedToPool = false
 			inst.activity.end("Successful", "")
-			a.reconcile(inst.group)
+			a.capacity.reconcile(inst.group)
 		}
 	}
 	if state == poolRunning {
 		settle()
 		return
 	}
-	a.stopMachine(inst, settle)
+	a.hardware.stopMachine(inst, settle)
 }
 
 // endReturn takes an instance into the warm pool. One whose hook was abandoned is kept if the group retains
 // such instances, and else terminated, its hooks having been asked already. What AWS does without retention
 // is not documented. It needs mu.
-func (a *autoscaling) endReturn(inst *instance, abandoned bool) {
+func (a warmPoolEngine) endReturn(inst *instance, abandoned bool) {
 	g := inst.group
 	switch {
 	case !abandoned:
-		a.rest(inst)
+		a.settleInPool(inst)
 	case g.retain:
 		a.retain(inst, statePending+":Retained")
 	default:
-		a.proceed(inst)
-		a.reconcile(g)
+		a.fleet.proceed(inst)
+		a.capacity.reconcile(g)
 	}
 }
 
 // retain keeps an instance whose terminate hook was abandoned. It needs mu.
-func (a *autoscaling) retain(inst *instance, state string) {
+func (a warmPoolEngine) retain(inst *instance, state string) {
 	inst.waiting = nil
-	inst.move(state)
+	inst.setGroupState(state)
 	inst.activity.end("Successful", "")
-	a.reconcile(inst.group)
+	a.capacity.reconcile(inst.group)
 }
 
-// fillPool brings the warm pool to its size, and ends it when it is to be deleted and is empty. It needs mu.
-func (a *autoscaling) fillPool(g *group) {
+// fillPool brings the warm pool to its size, and removes it when it is being deleted and empty. It needs mu.
+func (a warmPoolEngine) fillPool(g *group) {
 	if g.pool == nil {
 		return
 	}
@@ -197,17 +198,16 @@ func (a *autoscaling) fillPool(g *group) {
 		a.launchWarm(g)
 	}
 	for len(g.pooled()) > g.pool.size(g) && !g.suspended["Terminate"] {
-		a.terminate(g.surplus(), "an instance was taken out of the warm pool because the pool is larger than it "+
-			"is to be.")
+		a.fleet.terminate(g.poolCandidate(),
+			"an instance was taken out of the warm pool because the pool is too large.")
 	}
 	if g.pool.deleting && !slices.ContainsFunc(g.members, func(inst *instance) bool { return inst.warm }) {
 		g.pool = nil
 	}
 }
 
-// surplus is whom a pool that shrinks does without: one that is not of the version that is launched now, or
-// else the oldest.
-func (g *group) surplus() *instance {
+// poolCandidate returns the instance that a shrinking pool terminates: an outdated one, or else the oldest.
+func (g *group) poolCandidate() *instance {
 	all := g.pooled()
 	if f := g.refreshing(); f != nil {
 		for _, inst := range all {
@@ -220,34 +220,34 @@ func (g *group) surplus() *instance {
 }
 
 // launchWarm starts one instance of the warm pool. It needs mu.
-func (a *autoscaling) launchWarm(g *group) {
-	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
+func (a warmPoolEngine) launchWarm(g *group) {
+	inst := a.fleet.newInstance(g, a.newInstanceID(), g.nextZone())
 	inst.warm = true
-	inst.move(statePending)
-	inst.activity = g.begin(a, "Launching a new EC2 instance into warm pool: "+inst.id,
+	inst.setGroupState(statePending)
+	inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance into warm pool: "+inst.id,
 		"an instance was started in response to a difference between desired and actual capacity, "+
 			"increasing the capacity.", inst)
-	a.spawn(func() { a.boot(inst) })
+	a.spawn(func() { a.fleet.boot(inst) })
 }
 
-// dropPool deletes the warm pool: at once and without a hook if by force, else when its instances have gone
+// deletePool deletes the warm pool: at once and without a hook if by force, else when its instances have gone
 // through their hooks. It needs mu.
-func (a *autoscaling) dropPool(g *group, force bool) {
+func (a warmPoolEngine) deletePool(g *group, force bool) {
 	g.pool.deleting = true
 	for _, inst := range slices.Clone(g.members) {
 		if !force || !inst.warm {
 			continue
 		}
 		for _, act := range inst.waiting {
-			a.shut(act, ByHookDeletion, abandon)
+			a.lifecycle.closeAction(act, ByHookDeletion, abandon)
 		}
 		if inst.activity == nil || inst.activity.ended() {
-			inst.activity = g.begin(a, "Terminating EC2 instance: "+inst.id,
+			inst.activity = g.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id,
 				"an instance was taken out of service because its warm pool was deleted by force.", inst)
 		}
-		a.proceed(inst)
+		a.fleet.proceed(inst)
 	}
-	a.reconcile(g)
+	a.capacity.reconcile(g)
 }
 
 // poolLeft is how many instances of the warm pool a refresh has not replaced yet: a target is replaced when
@@ -261,7 +261,7 @@ func (f *refresh) poolLeft() int {
 		switch {
 		case f.poolTargets[inst]:
 			left++
-		case inst.resting():
+		case inst.isInPool():
 			missing--
 		}
 	}
@@ -270,10 +270,10 @@ func (f *refresh) poolLeft() int {
 
 // replacePool terminates the warm pool's targets, all at once: nothing runs on them. What is missing then is
 // launched like any missing instance of the pool. It needs mu.
-func (a *autoscaling) replacePool(f *refresh) {
+func (a warmPoolEngine) replacePool(f *refresh) {
 	for _, inst := range f.group.pooled() {
 		if f.poolTargets[inst] {
-			a.terminate(inst, "an instance was taken out of the warm pool in response to an instance refresh.")
+			a.fleet.terminate(inst, "an instance was taken out of the warm pool in response to an instance refresh.")
 		}
 	}
 }

@@ -142,8 +142,8 @@ func TestInstanceComesBackFromTheWarmPool(t *testing.T) {
 			f.call("SetDesiredCapacity", "DesiredCapacity", "2")
 			f.want("2 InService v1")
 		}
-		if f.s.asg.born != 2 {
-			t.Errorf("%d instances were launched", f.s.asg.born)
+		if f.s.asg.launches != 2 {
+			t.Errorf("%d instances were launched", f.s.asg.launches)
 		}
 	})
 }

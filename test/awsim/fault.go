@@ -15,7 +15,7 @@ const codeDropped = "Dropped"
 // errDropped ends a request without an answer: the client sees its connection closed.
 var errDropped = errors.New("the connection is dropped")
 
-// Fault is trouble on demand: what it matches is slow, is answered with an error, or is not answered.
+// Fault makes calls slow, answers them with an error, or drops them.
 type Fault struct {
 	Service string // autoscaling, ec2, sqs or sts; any if empty.
 	Action  string // Such as ReceiveMessage; any if empty.
@@ -23,10 +23,10 @@ type Fault struct {
 	Code    string // What is answered; no error if both Code and Status are unset.
 	Message string
 	Status  int           // 400 if a Code is given without it.
-	Latency time.Duration // Passes before anything else.
-	Drop    bool          // The connection is closed instead of an answer.
+	Latency time.Duration // A delay before anything else.
+	Drop    bool          // Close the connection without an answer.
 
-	// AfterApply lets the action take effect first: the client is told of a failure that was none.
+	// AfterApply lets the action take effect first, so that the reported failure was none.
 	AfterApply bool
 	// Times is how many calls the fault hits; 0 is all until it is removed.
 	Times int
@@ -61,13 +61,13 @@ func (f Fault) matches(req request) bool {
 		(f.Match == nil || f.Match(req.in.Values, req.in.Body))
 }
 
-// faults are in the order of their injection; the first that matches a call hits it, alone.
+// faults are in the order of their injection. The first one that matches a call hits it, alone.
 type faults struct {
 	mu   sync.Mutex
 	list []*Fault
 }
 
-// Inject adds a fault. It lasts until it has hit as often as it says, or is removed.
+// Inject adds a fault. It stays until it has hit Times calls, or is removed.
 func (s *Server) Inject(f Fault) (remove func()) {
 	fault := &f
 	s.faults.mu.Lock()

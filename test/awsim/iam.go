@@ -10,11 +10,13 @@ import (
 	"sync"
 )
 
-// free is the action that nobody can be denied.
+// free is the action that IAM cannot deny.
 const free = "sts:GetCallerIdentity"
 
-// permissions are what IAM lets access keys do. A key that nothing is said of may do everything.
-type permissions struct {
+// IAM is what access keys may do. A key without policies may do everything.
+type IAM struct {
+	server *Server
+
 	mu      sync.Mutex
 	byKey   map[string][]statement
 	refused []string
@@ -23,7 +25,7 @@ type permissions struct {
 // Allow has an access key do what the policies allow, and nothing else. A policy that has more than is
 // simulated here is an error and not ignored, and so is one that real IAM would take and that would allow
 // nothing.
-func (s *Server) Allow(accessKey string, policies ...string) error {
+func (s *IAM) Allow(accessKey string, policies ...string) error {
 	all := []statement{}
 	for _, policy := range policies {
 		statements, err := s.readPolicy(policy)
@@ -32,26 +34,26 @@ func (s *Server) Allow(accessKey string, policies ...string) error {
 		}
 		all = append(all, statements...)
 	}
-	s.iam.mu.Lock()
-	defer s.iam.mu.Unlock()
-	if s.iam.byKey == nil {
-		s.iam.byKey = map[string][]statement{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byKey == nil {
+		s.byKey = map[string][]statement{}
 	}
-	s.iam.byKey[accessKey] = all
+	s.byKey[accessKey] = all
 	return nil
 }
 
-// Unauthorized tells each call so far that a policy did not allow, by its key, action and resource.
-func (s *Server) Unauthorized() []string {
-	s.iam.mu.Lock()
-	defer s.iam.mu.Unlock()
-	return slices.Clone(s.iam.refused)
+// Unauthorized returns each call so far that no policy allowed, as "key action resource".
+func (s *IAM) Unauthorized() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.refused)
 }
 
 // Used lists the actions of IAM that the calls of an access key needed so far.
-func (s *Server) Used(accessKey string) []string {
+func (s *IAM) Used(accessKey string) []string {
 	var actions []string
-	for call := range s.RequestsBy(accessKey) {
+	for call := range s.server.RequestsBy(accessKey) {
 		service, action, _ := strings.Cut(call, ".")
 		if needed := permission(service, action); needed != free {
 			actions = append(actions, needed)
@@ -62,11 +64,11 @@ func (s *Server) Used(accessKey string) []string {
 }
 
 // authorize is an error if the caller's policies do not allow the call on all that it is about.
-func (s *Server) authorize(req request) error {
+func (s *IAM) authorize(req request) error {
 	action := permission(req.service.name, req.action)
-	s.iam.mu.Lock()
-	statements, limited := s.iam.byKey[req.key]
-	s.iam.mu.Unlock()
+	s.mu.Lock()
+	statements, limited := s.byKey[req.key]
+	s.mu.Unlock()
 	if !limited || action == free {
 		return nil
 	}
@@ -74,9 +76,9 @@ func (s *Server) authorize(req request) error {
 		if slices.ContainsFunc(statements, func(st statement) bool { return st.allows(action, on) }) {
 			continue
 		}
-		s.iam.mu.Lock()
-		s.iam.refused = append(s.iam.refused, req.key+" "+action+" "+on.arn)
-		s.iam.mu.Unlock()
+		s.mu.Lock()
+		s.refused = append(s.refused, req.key+" "+action+" "+on.arn)
+		s.mu.Unlock()
 		return s.accessDenied(req, on)
 	}
 	return nil
@@ -90,15 +92,16 @@ func permission(service, action string) string {
 	return service + ":" + action
 }
 
-// accessDenied is what the service answers. Auto Scaling and SQS say it alike, SQS with the action in small
-// letters.
-func (s *Server) accessDenied(req request, on resource) *Error {
+// accessDenied is the answer of the service. Auto Scaling and SQS word it alike, SQS with the action in
+// lower case.
+func (s *IAM) accessDenied(req request, on resource) *Error {
 	action := permission(req.service.name, req.action)
 	if req.service.name == "sqs" {
 		action = strings.ToLower(action)
 	}
 	text := fmt.Sprintf("User: arn:aws:iam::%s:user/%s is not authorized to perform: %s on resource: %s "+
-		"because no identity-based policy allows the %s action", s.opts.Account, req.key, action, on.arn, action)
+		"because no identity-based policy allows the %s action",
+		s.server.opts.Account, req.key, action, on.arn, action)
 	code := "AccessDenied"
 	switch req.service.name {
 	case "ec2":
@@ -117,12 +120,12 @@ type resource struct {
 }
 
 // resources are all that the call must be allowed on.
-func (s *Server) resources(req request) []resource {
+func (s *IAM) resources(req request) []resource {
 	switch {
 	case req.service.name == "sqs":
-		return []resource{{arn: s.sqs.arn(queueName(req.in))}}
+		return []resource{{arn: s.server.sqs.arn(queueName(req.in))}}
 	case onGroups(permission(req.service.name, req.action)):
-		return s.asg.resources(&reader{values: req.in.Values})
+		return groupResources(s.server.asg, &reader{values: req.in.Values})
 	}
 	return []resource{{arn: "*"}}
 }
@@ -140,8 +143,8 @@ func queueName(in input) string {
 	return url[strings.LastIndex(url, "/")+1:]
 }
 
-// resources are the groups that the call names, be it by the ids of instances.
-func (a *autoscaling) resources(r *reader) []resource {
+// groupResources returns the groups that the call names, directly or by the ids of instances.
+func groupResources(a *engine, r *reader) []resource {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	names, keys := []string{r.text("AutoScalingGroupName")}, []string(nil)
@@ -156,7 +159,7 @@ func (a *autoscaling) resources(r *reader) []resource {
 	}
 	var all []resource
 	for _, name := range names {
-		on := resource{arn: a.groupARN(name), tags: map[string]string{}, tagKeys: keys}
+		on := resource{arn: groupARN(a, name), tags: map[string]string{}, tagKeys: keys}
 		if g := a.groups[name]; g != nil {
 			for _, t := range g.tags {
 				on.tags[t.Key] = t.Value
@@ -167,13 +170,13 @@ func (a *autoscaling) resources(r *reader) []resource {
 	return all
 }
 
-// allows tells whether the statement alone allows the action on the resource.
+// allows reports whether the statement alone allows the action on the resource.
 func (st statement) allows(action string, on resource) bool {
 	return slices.Contains(st.Action, action) &&
 		slices.ContainsFunc(st.Resource, func(p string) bool { return like(p, on.arn) }) && st.holds(on)
 }
 
-// holds tells whether all conditions hold.
+// holds reports whether all conditions are met.
 func (st statement) holds(on resource) bool {
 	for operator, keys := range st.Condition {
 		for key, wanted := range keys {
@@ -195,7 +198,7 @@ func (on resource) satisfies(operator, key string, wanted []string) bool {
 	})
 }
 
-// like tells whether text fits a pattern of IAM: * is any text and ? any character.
+// like reports whether text fits a pattern of IAM: * is any text and ? any character.
 func like(pattern, text string) bool {
 	quoted := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern))
 	return regexp.MustCompile("(?s)^" + quoted + "$").MatchString(text)

@@ -37,8 +37,8 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// readPolicy is the policy's statements, or an error if anything in it is not simulated.
-func (s *Server) readPolicy(policy string) ([]statement, error) {
+// readPolicy returns the policy's statements, or an error if anything in it is not simulated.
+func (s *IAM) readPolicy(policy string) ([]statement, error) {
 	var document struct {
 		Version   string
 		Statement []statement
@@ -59,7 +59,7 @@ func (s *Server) readPolicy(policy string) ([]statement, error) {
 	return document.Statement, nil
 }
 
-func (s *Server) checkStatement(st statement) error {
+func (s *IAM) checkStatement(st statement) error {
 	switch {
 	case st.Effect != "Allow":
 		return fmt.Errorf("the Effect %q is not simulated", st.Effect)
@@ -80,7 +80,7 @@ func (s *Server) checkStatement(st statement) error {
 }
 
 // checkAction is an error if the statement could never allow the action.
-func (s *Server) checkAction(action string, st statement) error {
+func (s *IAM) checkAction(action string, st statement) error {
 	onAll := len(st.Resource) == 1 && st.Resource[0] == "*" && len(st.Condition) == 0
 	switch {
 	case !s.knows(action):
@@ -98,7 +98,7 @@ func (s *Server) checkAction(action string, st statement) error {
 	return nil
 }
 
-// simulated tells whether a condition is, for an action.
+// simulated reports whether a condition is simulated for an action.
 func simulated(operator, key, action string) bool {
 	switch operator {
 	case "StringEquals", "StringLike":
@@ -109,9 +109,9 @@ func simulated(operator, key, action string) bool {
 	return false
 }
 
-// knows tells whether there is such an action in a policy.
-func (s *Server) knows(action string) bool {
-	for _, service := range s.services {
+// knows reports whether a simulated call needs the action.
+func (s *IAM) knows(action string) bool {
+	for _, service := range s.server.services {
 		for name := range service.actions {
 			if permission(service.name, name) == action {
 				return true
@@ -121,7 +121,7 @@ func (s *Server) knows(action string) bool {
 	return false
 }
 
-// onGroups tells whether the action is about an Auto Scaling group, so that it can be limited to some. What
+// onGroups reports whether the action is about an Auto Scaling group, so that it can be limited to some. What
 // describes is about all (Service Authorization Reference, Amazon EC2 Auto Scaling).
 func onGroups(action string) bool {
 	name, ours := strings.CutPrefix(action, "autoscaling:")

@@ -35,17 +35,13 @@ func newLimited(t *testing.T) *limited {
 	t.Helper()
 	s := start(t, awsim.Options{})
 	cfg := aws.Config{
-		Region: "eu-central-1", BaseEndpoint: aws.String(s.URL()), HTTPClient: transport(t),
+		Region: "eu-central-1", BaseEndpoint: new(s.URL()), HTTPClient: transport(t),
 		Credentials: credentials.NewStaticCredentialsProvider("limited", "secret", ""),
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
 	}
 	for name, tags := range map[string]map[string]string{"ours": {"cluster": "prod"}, "theirs": {"cluster": "test"}} {
-		if err := s.CreateGroup(awsim.Group{Name: name, Max: 5, Tags: tags}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.AddInstance(name, "i-0000000000000"+name[:4], "eu-central-1a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateGroup(awsim.Group{Name: name, Max: 5, Tags: tags}))
+		must(t, s.AddInstance(name, "i-0000000000000"+name[:4], "eu-central-1a"))
 	}
 	s.CreateQueue("other", nil)
 	return &limited{
@@ -69,13 +65,13 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	mark := func(id string) func(ctx context.Context, l *limited) error {
 		return func(ctx context.Context, l *limited) error {
-			_, err := l.groups.SetInstanceHealth(ctx, &autoscaling.SetInstanceHealthInput{InstanceId: &id, HealthStatus: aws.String("Unhealthy")})
+			_, err := l.groups.SetInstanceHealth(ctx, &autoscaling.SetInstanceHealthInput{InstanceId: &id, HealthStatus: new("Unhealthy")})
 			return err
 		}
 	}
 	resize := func(group string) func(ctx context.Context, l *limited) error {
 		return func(ctx context.Context, l *limited) error {
-			_, err := l.groups.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: &group, DesiredCapacity: aws.Int32(1)})
+			_, err := l.groups.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: &group, DesiredCapacity: new(int32(1))})
 			return err
 		}
 	}
@@ -85,7 +81,7 @@ func TestPolicies(t *testing.T) {
 			for _, key := range keys {
 				group, key, _ := strings.Cut(key, "/")
 				tags = append(tags, astypes.Tag{
-					Key: &key, Value: aws.String("1"), ResourceId: &group, ResourceType: aws.String("auto-scaling-group"), PropagateAtLaunch: aws.Bool(false),
+					Key: &key, Value: new("1"), ResourceId: &group, ResourceType: new("auto-scaling-group"), PropagateAtLaunch: new(false),
 				})
 			}
 			_, err := l.groups.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: tags})
@@ -98,7 +94,7 @@ func TestPolicies(t *testing.T) {
 	}
 	deleteBatch := func(ctx context.Context, l *limited) error {
 		_, err := l.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{
-			QueueUrl: &l.queue, Entries: []sqstypes.DeleteMessageBatchRequestEntry{{Id: aws.String("1"), ReceiptHandle: aws.String("none")}},
+			QueueUrl: &l.queue, Entries: []sqstypes.DeleteMessageBatchRequestEntry{{Id: new("1"), ReceiptHandle: new("none")}},
 		})
 		return err
 	}
@@ -135,9 +131,7 @@ func TestPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLimited(t)
-			if err := l.server.Allow("limited", tt.policies...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.server.Allow("limited", tt.policies...))
 			err := tt.call(t.Context(), l)
 			if code(err) != tt.refused {
 				t.Errorf("%v, want %q", err, tt.refused)
@@ -158,9 +152,7 @@ func TestPolicies(t *testing.T) {
 func TestUsedActions(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
-	if err := l.server.Allow("limited", allowing(`"sqs:DeleteMessage"`, `"*"`, "")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.server.Allow("limited", allowing(`"sqs:DeleteMessage"`, `"*"`, "")))
 	one := "none"
 	_, _ = l.sqs.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: &l.queue, ReceiptHandle: &one})
 	_, _ = l.sqs.DeleteMessageBatch(t.Context(), &sqs.DeleteMessageBatchInput{
@@ -180,9 +172,7 @@ func TestUsedActions(t *testing.T) {
 func TestOtherKeysAreNotLimited(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
-	if err := l.server.Allow("somebody"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.server.Allow("somebody"))
 	if _, err := l.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{}); err != nil {
 		t.Error(err)
 	}

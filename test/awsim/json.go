@@ -64,7 +64,7 @@ func queryCode(code string) string {
 	return code
 }
 
-// modelled says whether an error is one of SQS's own shapes, as opposed to one of the front end.
+// modelled reports whether an error is one of SQS's own shapes, as opposed to one of the front end.
 func modelled(code string) bool {
 	switch code {
 	case "InvalidAttributeName", "InvalidAttributeValue", "InvalidMessageContents", "OverLimit",

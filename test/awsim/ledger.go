@@ -19,10 +19,10 @@ type Action struct {
 	Origin      string    `json:"origin"`
 	Destination string    `json:"destination"`
 	StartedAt   time.Time `json:"startedAt"`
-	// Sent counts the messages that told of the action, copies included.
+	// Sent counts the messages about the action, copies included.
 	Sent       int         `json:"sent"`
 	Heartbeats []time.Time `json:"heartbeats,omitempty"`
-	// HeartbeatsAfterClose counts those that came too late: each was answered with an error.
+	// HeartbeatsAfterClose counts the heartbeats after the action was closed: each was answered with an error.
 	HeartbeatsAfterClose int `json:"heartbeatsAfterClose"`
 	// Completions are all attempts, also those that were answered with an error.
 	Completions []Completion `json:"completions,omitempty"`
@@ -31,10 +31,10 @@ type Action struct {
 	ClosedBy ClosedBy  `json:"closedBy,omitempty"`
 	// Result is CONTINUE or ABANDON once the action is closed.
 	Result string `json:"result,omitempty"`
-	// PodsAtClose are the pods on the instance's node just before the action closed; they were asked for
-	// before whoever closed it had an answer.
+	// PodsAtClose are the pods on the instance's node just before the action closed; they were listed
+	// before the call that closed it was answered.
 	PodsAtClose []string `json:"podsAtClose,omitempty"`
-	// PodsError is why PodsAtClose is not known. A test must not take it for an empty node.
+	// PodsError is why PodsAtClose is not known. A test must not read it as an empty node.
 	PodsError string `json:"podsError,omitempty"`
 	// Killed are the pods that were still running when the machine went away.
 	Killed []string `json:"killed,omitempty"`
@@ -63,23 +63,23 @@ type Completion struct {
 }
 
 // Ledger is every lifecycle action so far, the oldest first. The caller owns it.
-func (s *Server) Ledger() []Action {
+func (s Lifecycle) Ledger() []Action {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
 	return s.asg.ledger()
 }
 
-// WaitLedger blocks until done is true of the ledger. What done is given it may keep; it must not call the
+// WaitLedger blocks until done returns true for the ledger. done may keep its argument; it must not call the
 // Server.
-func (s *Server) WaitLedger(ctx context.Context, done func([]Action) bool) error {
+func (s Lifecycle) WaitLedger(ctx context.Context, done func([]Action) bool) error {
 	if err := s.asg.wait(ctx, func() bool { return done(s.asg.ledger()) }); err != nil {
-		return fmt.Errorf("awsim: the ledger is not as it should become: %w", err)
+		return fmt.Errorf("awsim: wait for the ledger: %w", err)
 	}
 	return nil
 }
 
 // ledger needs mu.
-func (a *autoscaling) ledger() []Action {
+func (a *engine) ledger() []Action {
 	out := make([]Action, 0, len(a.actions))
 	for _, act := range a.actions {
 		out = append(out, act.clone())
@@ -92,7 +92,7 @@ func (a *autoscaling) ledger() []Action {
 
 // WaitClosed blocks until the instance has had a lifecycle action and none is open, and returns the one
 // that began last. What the machine's end killed is known only later: see WaitState with "Terminated".
-func (s *Server) WaitClosed(ctx context.Context, instanceID string) (Action, error) {
+func (s Lifecycle) WaitClosed(ctx context.Context, instanceID string) (Action, error) {
 	var last *action
 	err := s.asg.wait(ctx, func() bool {
 		last = nil
@@ -117,7 +117,7 @@ func (s *Server) WaitClosed(ctx context.Context, instanceID string) (Action, err
 
 // WaitState blocks until the instance is in the lifecycle state, one of Auto Scaling's own words, or has been
 // in it since the call began: a state that lasts a moment only is not missed.
-func (s *Server) WaitState(ctx context.Context, instanceID, state string) error {
+func (s AutoScaling) WaitState(ctx context.Context, instanceID, state string) error {
 	seen, now := -1, "unknown"
 	err := s.asg.wait(ctx, func() bool {
 		inst, ok := s.asg.instances[instanceID]

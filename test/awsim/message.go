@@ -28,8 +28,8 @@ const (
 	BlockWarning        = "Capacity Block Reservation Expiration Warning"
 )
 
-// Envelope says who sends a message and when. Seed decides its ids and the order of its keys, which AWS
-// leaves open: one seed makes one message, byte for byte.
+// Envelope is the sender and the time of a message. Seed determines its ids and the order of its keys, which
+// AWS does not define: one seed yields one message, byte for byte.
 type Envelope struct {
 	Account string
 	Region  string
@@ -37,7 +37,7 @@ type Envelope struct {
 	Seed    uint64
 }
 
-// Notification is what Auto Scaling says about one lifecycle action.
+// Notification is the content of a message about one lifecycle action.
 type Notification struct {
 	Token      string
 	Group      string
@@ -76,7 +76,7 @@ func TestNotification(e Envelope, group, groupARN string) string {
 	})
 }
 
-// SNSMessage wraps a message as a topic does for a queue that has not asked for raw delivery.
+// SNSMessage wraps a message as a topic does for a queue without raw message delivery.
 func SNSMessage(e Envelope, topicARN, subject, inner string) string {
 	r := e.rand()
 	fields := map[string]any{
@@ -106,7 +106,7 @@ func EventBridgeMessage(e Envelope, n Notification) string {
 	return event(e, "aws.autoscaling", detailType, []string{e.groupARN(n.Group)}, n.fields())
 }
 
-// InstanceEvent is the bus's word that an instance was launched or terminated; detailType is one of
+// InstanceEvent is the event that an instance was launched or terminated; detailType is one of
 // LaunchSuccessful and TerminateSuccessful.
 func InstanceEvent(e Envelope, detailType, group, instanceID, zone, cause string) string {
 	r := rand.New(rand.NewPCG(e.Seed, 1))
@@ -140,7 +140,8 @@ func Rebalance(e Envelope, instanceID, zone string) string {
 		map[string]any{"instance-id": instanceID})
 }
 
-// StateChange says that an instance is now pending, running, shutting-down, stopping, stopped or terminated.
+// StateChange is the event that an instance is now pending, running, shutting-down, stopping, stopped or
+// terminated.
 func StateChange(e Envelope, instanceID, state string) string {
 	return event(e, "aws.ec2", StateChanged, []string{e.instanceARN(e.Region+":"+e.Account, instanceID)},
 		map[string]any{"instance-id": instanceID, "state": state})
@@ -188,7 +189,7 @@ func (e Envelope) instanceARN(place, instanceID string) string {
 	return fmt.Sprintf("arn:aws:ec2:%s:instance/%s", place, instanceID)
 }
 
-// groupARN is the same for a group of one name, whoever asks for it.
+// groupARN depends on the name of the group alone.
 func (e Envelope) groupARN(group string) string {
 	var seed uint64
 	for _, b := range []byte(group) {

@@ -22,47 +22,47 @@ type rule struct {
 
 // SubscribeTopic makes an SNS topic deliver to a queue, in SNS's envelope unless raw. A topic exists from
 // its first subscription on.
-func (s *Server) SubscribeTopic(topicARN, queueARN string, raw bool) {
+func (s EventBridge) SubscribeTopic(topicARN, queueARN string, raw bool) {
 	s.asg.update(func() {
 		s.asg.topics[topicARN] = append(s.asg.topics[topicARN], subscription{queue: queueARN, raw: raw})
 	})
 }
 
-// AddRule makes the account's event bus send its events to a queue, or to a topic and so to that topic's
-// queues. Without detail types the rule matches every event.
-func (s *Server) AddRule(targetARN string, detailTypes ...string) {
+// AddRule makes the account's event bus send events to a queue, or to a topic and so to its queues. Without
+// detail types the rule matches every event.
+func (s EventBridge) AddRule(targetARN string, detailTypes ...string) {
 	s.asg.update(func() {
 		s.asg.rules = append(s.asg.rules, rule{target: targetARN, detailTypes: slices.Clone(detailTypes)})
 	})
 }
 
-// Publish puts an event, such as SpotInterruption makes, on the bus, and returns how many messages that made.
-func (s *Server) Publish(event string) int {
+// Publish sends an event, such as that of SpotInterruption, to the bus. It returns the number of messages.
+func (s EventBridge) Publish(event string) int {
 	var head struct {
 		DetailType string `json:"detail-type"`
 	}
 	if err := json.Unmarshal([]byte(event), &head); err != nil {
-		s.opts.Log("event not published", "err", err)
+		s.asg.server.opts.Log("event not published", "err", err)
 		return 0
 	}
-	return s.asg.publish(head.DetailType, event)
+	return s.asg.bus.publish(head.DetailType, event)
 }
 
 // Envelope is one for a message of this account and region, at this moment, with a seed of its own.
-func (s *Server) Envelope() Envelope {
+func (s EventBridge) Envelope() Envelope {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
-	return s.asg.envelope()
+	return s.asg.bus.envelope()
 }
 
 // QueueARN is the ARN of the queue with the given URL.
-func (s *Server) QueueARN(queueURL string) string {
+func (s EventBridge) QueueARN(queueURL string) string {
 	name := queueURL[strings.LastIndexByte(queueURL, '/')+1:]
-	return fmt.Sprintf("arn:aws:sqs:%s:%s:%s", s.opts.Region, s.opts.Account, name)
+	return fmt.Sprintf("arn:aws:sqs:%s:%s:%s", s.asg.server.opts.Region, s.asg.server.opts.Account, name)
 }
 
 // envelope needs mu.
-func (a *autoscaling) envelope() Envelope {
+func (a eventBus) envelope() Envelope {
 	return Envelope{
 		Account: a.server.opts.Account,
 		Region:  a.server.opts.Region,
@@ -71,9 +71,9 @@ func (a *autoscaling) envelope() Envelope {
 	}
 }
 
-// publish sends an event to every rule that matches it, and counts the messages. It must be called without
-// mu.
-func (a *autoscaling) publish(detailType, event string) int {
+// publish sends an event to every rule that matches it, and returns the number of messages. It must be
+// called without mu.
+func (a eventBus) publish(detailType, event string) int {
 	a.mu.Lock()
 	rules := slices.Clone(a.rules)
 	a.mu.Unlock()
@@ -87,9 +87,9 @@ func (a *autoscaling) publish(detailType, event string) int {
 	return sent
 }
 
-// deliver brings a message to a queue, or to all queues of a topic, and counts the copies. It must be
-// called without mu.
-func (a *autoscaling) deliver(targetARN, subject, body string) (int, error) {
+// deliver sends a message to a queue, or to all queues of a topic, and returns the number of copies. It must
+// be called without mu.
+func (a eventBus) deliver(targetARN, subject, body string) (int, error) {
 	if !strings.HasPrefix(targetARN, "arn:aws:sns:") {
 		if err := a.server.sendMessage(targetARN, body); err != nil {
 			a.server.opts.Log("message not delivered", "target", targetARN, "err", err)

@@ -32,9 +32,9 @@ func BlockExpiration(e Envelope, reservationID string, end time.Time) string {
 	})
 }
 
-// HealthChange is a scheduled change as AWS Health tells of it.
+// HealthChange is a scheduled change as AWS Health reports it.
 type HealthChange struct {
-	// ARN stays the same for all that is told of one change.
+	// ARN is the same in all events about one change.
 	ARN string
 	// Code is Health's eventTypeCode, such as AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED.
 	Code        string
@@ -58,7 +58,7 @@ func HealthEvent(e Envelope, eventTypeCode string, start time.Time, instanceIDs 
 	})
 }
 
-// HealthChangeEvent tells how a scheduled change is now.
+// HealthChangeEvent is the event with the current state of a scheduled change.
 func HealthChangeEvent(e Envelope, change HealthChange) string {
 	const layout = "Mon, 2 Jan 2006 15:04:05 GMT"
 	resolved := map[string]bool{}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -21,10 +20,9 @@ func inbox(t testing.TB, s *awsim.Server, queueURL string) []map[string]any {
 	c := queueClient(t, s)
 	var out []map[string]any
 	for {
-		got, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: aws.String(queueURL), MaxNumberOfMessages: 10, VisibilityTimeout: 600,
+		got := do(t, c.ReceiveMessage, &sqs.ReceiveMessageInput{
+			QueueUrl: new(queueURL), MaxNumberOfMessages: 10, VisibilityTimeout: 600,
 		})
-		must(t, err)
 		if len(got.Messages) == 0 {
 			return out
 		}

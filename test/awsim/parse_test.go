@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
@@ -33,10 +32,7 @@ func TestWarningsMeanWhatTheySay(t *testing.T) {
 
 	got := map[event.Kind]event.Event{}
 	c := queueClient(t, s)
-	out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-		QueueUrl: aws.String(url), MaxNumberOfMessages: 10,
-	})
-	must(t, err)
+	out := do(t, c.ReceiveMessage, &sqs.ReceiveMessageInput{QueueUrl: new(url), MaxNumberOfMessages: 10})
 	for _, m := range out.Messages {
 		events, err := event.Parse([]byte(*m.Body))
 		must(t, err)

@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// Options says how a server is set up. The zero value is a server on a free port of the loopback device.
+// Options configures a server. The zero value is a server on a free port of the loopback device.
 type Options struct {
 	Address string // Where to listen; 127.0.0.1:0 if empty.
 	Region  string // Part of every ARN; eu-central-1 if empty.
 	Account string // Part of every ARN and queue URL; 123456789012 if empty.
-	// Queues are made with the server, with default attributes.
+	// Queues are created with the server, with default attributes.
 	Queues []string
-	// Machines is where simulated instances show up; nil means nowhere.
+	// Machines creates the nodes of instances; nil means no nodes.
 	Machines Machines
-	// Seed decides the order in which a reordered queue is received: 0 is newest first, else shuffled.
+	// Seed determines the order of a reordered queue: 0 is newest first, anything else shuffles.
 	Seed uint64
-	// Log is told of every request; nil means silence.
+	// Log is called for every request; nil means no log.
 	Log func(format string, args ...any)
 }
 
-// Machines is where simulated instances show up, as nodes of a cluster.
+// Machines creates and removes the nodes of instances in a cluster.
 type Machines interface {
-	// Launch makes the instance's node join.
+	// Launch creates the instance's node.
 	Launch(ctx context.Context, instanceID, zone string) error
-	// Terminate takes the instance's node away and names the pods that were still running on it.
+	// Terminate removes the instance's node and returns the pods that were still running on it.
 	Terminate(ctx context.Context, instanceID string) (killed []string, err error)
-	// Pods names the pods that are on the instance's node now.
+	// Pods returns the pods on the instance's node.
 	Pods(ctx context.Context, instanceID string) ([]string, error)
 }
 
-// Error is an answer other than success, as AWS gives it: a code, a message and an HTTP status.
+// Error is an error response of AWS.
 type Error struct {
 	Code    string
 	Message string
@@ -48,7 +48,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// errorf is an error of the client's making, which is what nearly all of AWS's are: status 400.
+// errorf returns a client error: status 400.
 func errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
 }
@@ -75,8 +75,18 @@ type input struct {
 	Body   []byte
 }
 
-// Server is one AWS account in one region. Its methods may be called from many goroutines.
+// Server is one AWS account in one region. Its methods may be called from many goroutines. Those of the
+// embedded types are what a test can do and see without an API call.
 type Server struct {
+	AutoScaling
+	Lifecycle
+	EC2
+	Notices
+	EventBridge
+	SQS
+	IAM
+	CallLog
+
 	opts Options // With the defaults filled in.
 	url  string
 
@@ -92,11 +102,24 @@ type Server struct {
 
 	services map[string]*service // By API version for Query, by target prefix for JSON.
 	faults   faults
-	calls    calls
-	iam      permissions
 	sqs      *sqs
-	asg      *autoscaling
+	asg      *engine
 }
+
+type (
+	// AutoScaling changes and shows Auto Scaling groups.
+	AutoScaling struct{ asg *engine }
+	// Lifecycle shows the lifecycle actions.
+	Lifecycle struct{ asg *engine }
+	// EC2 changes what instances are launched from, and what EC2 knows of them.
+	EC2 struct{ asg *engine }
+	// Notices announces that EC2 takes instances back or changes them.
+	Notices struct{ asg *engine }
+	// EventBridge routes notifications and events to queues.
+	EventBridge struct{ asg *engine }
+	// SQS changes and shows queues.
+	SQS struct{ sqs *sqs }
+)
 
 // New starts a server. The caller ends it with Close.
 func New(opts Options) (*Server, error) {
@@ -113,17 +136,19 @@ func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.sqs = newSQS(s)
+	s.SQS = SQS{s.sqs}
+	s.IAM.server = s
 	for _, name := range opts.Queues {
 		s.CreateQueue(name, nil)
 	}
-	s.asg = newAutoscaling(s)
+	s.startEngine()
 	s.services = map[string]*service{
 		"2011-01-01": queryService("autoscaling", "http://autoscaling.amazonaws.com/doc/2011-01-01/",
-			s.autoscalingActions()),
-		"2016-11-15": ec2Service(s.ec2Actions()),
-		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", s.stsActions()),
-		"2012-11-05": sqsQueryService(s.sqs.actions()),
-		"AmazonSQS":  sqsService(s.sqs.actions()),
+			autoscalingActions(s.asg)),
+		"2016-11-15": ec2Service(ec2Actions(s.asg)),
+		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", stsActions(s)),
+		"2012-11-05": sqsQueryService(sqsActions(s.sqs)),
+		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(),
@@ -133,6 +158,12 @@ func New(opts Options) (*Server, error) {
 	}
 	s.tasks.Go(func() { _ = s.http.Serve(listener) })
 	return s, nil
+}
+
+func (s *Server) startEngine() {
+	s.asg = newEngine(s)
+	s.AutoScaling, s.Lifecycle, s.EC2 = AutoScaling{s.asg}, Lifecycle{s.asg}, EC2{s.asg}
+	s.Notices, s.EventBridge = Notices{s.asg}, EventBridge{s.asg}
 }
 
 func (o Options) withDefaults() Options {
@@ -187,9 +218,6 @@ func (s *Server) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// whenClosed has something done at Close, unless it is stopped before.
-func (s *Server) whenClosed(do func()) (stop func() bool) { return context.AfterFunc(s.ctx, do) }
-
 // enter counts a request in, so that Close waits for it; leave counts it out.
 func (s *Server) enter() bool {
 	s.mu.Lock()
@@ -212,7 +240,7 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// wait blocks for d, or until ctx ends, and says whether it waited the whole time.
+// wait blocks for d or until ctx ends, and reports whether it waited the whole time.
 func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -27,16 +27,16 @@ type Call struct {
 	Code string
 }
 
-// calls remembers what was asked of the server.
-type calls struct {
+// CallLog records the API calls that the server gets.
+type CallLog struct {
 	mu       sync.Mutex
 	byAction map[string][]*Call
 	counts   map[string]int
 	byKey    map[string]map[string]int
-	changed  chan struct{} // Closed at the next call, if somebody waits for it.
+	changed  chan struct{} // Closed at the next call; nil without a wait.
 }
 
-func (c *calls) begin(req request, now time.Time) *Call {
+func (c *CallLog) begin(req request, now time.Time) *Call {
 	name := req.service.name + "." + req.action
 	body := req.in.Body
 	if len(body) > keptBody {
@@ -66,7 +66,7 @@ func (c *calls) begin(req request, now time.Time) *Call {
 	return call
 }
 
-func (c *calls) end(call *Call, code string) {
+func (c *CallLog) end(call *Call, code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call.Code = code
@@ -74,29 +74,29 @@ func (c *calls) end(call *Call, code string) {
 
 // Requests counts the calls so far by service and action, such as sqs.ReceiveMessage. Calls that were
 // refused before they reached an action are not counted.
-func (s *Server) Requests() map[string]int {
-	s.calls.mu.Lock()
-	defer s.calls.mu.Unlock()
-	return nonNil(maps.Clone(s.calls.counts))
+func (s *CallLog) Requests() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return nonNil(maps.Clone(s.counts))
 }
 
-// RequestsBy is Requests of one access key: clients with keys of their own are told apart by it.
-func (s *Server) RequestsBy(accessKey string) map[string]int {
-	s.calls.mu.Lock()
-	defer s.calls.mu.Unlock()
-	return nonNil(maps.Clone(s.calls.byKey[accessKey]))
+// RequestsBy is Requests of one access key.
+func (s *CallLog) RequestsBy(accessKey string) map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return nonNil(maps.Clone(s.byKey[accessKey]))
 }
 
 // WaitRequests blocks until an action has been called n times in all. An error means that ctx ended first.
-func (s *Server) WaitRequests(ctx context.Context, service, action string, n int) error {
+func (s *CallLog) WaitRequests(ctx context.Context, service, action string, n int) error {
 	for {
-		s.calls.mu.Lock()
-		got := s.calls.counts[service+"."+action]
-		if s.calls.changed == nil {
-			s.calls.changed = make(chan struct{})
+		s.mu.Lock()
+		got := s.counts[service+"."+action]
+		if s.changed == nil {
+			s.changed = make(chan struct{})
 		}
-		changed := s.calls.changed
-		s.calls.mu.Unlock()
+		changed := s.changed
+		s.mu.Unlock()
 		if got >= n {
 			return nil
 		}
@@ -116,11 +116,11 @@ func nonNil(m map[string]int) map[string]int {
 }
 
 // Calls is the latest calls of one action, oldest first: at least the last 1024 of them.
-func (s *Server) Calls(service, action string) []Call {
-	s.calls.mu.Lock()
-	defer s.calls.mu.Unlock()
+func (s *CallLog) Calls(service, action string) []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var list []Call
-	for _, call := range s.calls.byAction[service+"."+action] {
+	for _, call := range s.byAction[service+"."+action] {
 		list = append(list, *call)
 	}
 	return list

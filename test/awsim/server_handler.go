@@ -14,11 +14,11 @@ import (
 // maxBody bounds a request body: SQS takes 1 MiB of messages, plus their JSON escapes.
 const maxBody = 8 << 20
 
-// handler is the server's only port: the admin surface under /_awsim/, AWS everywhere else, because
-// clients address SQS either by the endpoint's root or by the queue's URL.
+// handler serves the admin API under /_awsim/, and AWS everywhere else, because clients address SQS either
+// by the endpoint's root or by the queue's URL.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	s.adminRoutes(mux)
+	admin{s}.adminRoutes(mux)
 	mux.HandleFunc("/", s.serveAWS)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
@@ -38,7 +38,7 @@ type request struct {
 	in      input
 }
 
-// serveAWS answers one API call: first the faults, then the action, then the answer in one piece.
+// serveAWS answers one API call: faults first, then the action, then the response in one piece.
 func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 	// The whole body is read before anything is answered. A client that is answered while it still
 	// sends cannot use the connection again, and net/http notices a client that went away (which
@@ -55,16 +55,16 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, req.service, req.id, refusal)
 		return
 	}
-	call := s.calls.begin(req, time.Now())
+	call := s.CallLog.begin(req, time.Now())
 	out, err := s.perform(r.Context(), req)
 	switch {
 	case errors.Is(err, errDropped) || r.Context().Err() != nil:
-		s.calls.end(call, codeDropped)
+		s.CallLog.end(call, codeDropped)
 		s.opts.Log("%s.%s dropped", req.service.name, req.action)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		failure := asError(err)
-		s.calls.end(call, failure.Code)
+		s.CallLog.end(call, failure.Code)
 		s.opts.Log("%s.%s answered %v", req.service.name, req.action, failure)
 		s.answerError(w, req.service, req.id, failure)
 	default:
@@ -73,7 +73,7 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// perform applies the request's action, unless a fault comes before it, or the caller may not.
+// perform executes the request, unless a fault precedes it or IAM denies it.
 func (s *Server) perform(ctx context.Context, req request) (any, error) {
 	fault, faulty := s.faults.take(req)
 	if faulty {

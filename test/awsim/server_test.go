@@ -26,9 +26,7 @@ import (
 func start(t testing.TB, opts awsim.Options) *awsim.Server {
 	t.Helper()
 	s, err := awsim.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -49,7 +47,7 @@ func queueClient(t testing.TB, s *awsim.Server) *sqs.Client {
 	t.Helper()
 	return sqs.New(sqs.Options{
 		Region:       "eu-central-1",
-		BaseEndpoint: aws.String(s.URL()),
+		BaseEndpoint: new(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
 		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
@@ -78,15 +76,13 @@ func TestCallerIdentity(t *testing.T) {
 	s := start(t, awsim.Options{Account: "210987654321"})
 	client := sts.New(sts.Options{
 		Region:       "eu-central-1",
-		BaseEndpoint: aws.String(s.URL()),
+		BaseEndpoint: new(s.URL()),
 		Credentials:  credentials.NewStaticCredentialsProvider("test", "secret", ""),
 		HTTPClient:   cloud.InMemory(transport(t)),
 		Retryer:      aws.NopRetryer{},
 	})
 	out, err := client.GetCallerIdentity(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if *out.Account != "210987654321" || *out.Arn != "arn:aws:iam::210987654321:user/awsim" {
 		t.Errorf("the caller is %s, %s", *out.Account, *out.Arn)
 	}
@@ -141,17 +137,13 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(c.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			req.Header.Set("Authorization", c.authorization)
 			if c.target != "" {
 				req.Header.Set("X-Amz-Target", c.target)
 			}
 			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer resp.Body.Close()
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != c.status || !strings.Contains(string(body), c.want) {
@@ -223,9 +215,7 @@ func TestCloseEndsPolls(t *testing.T) {
 		})
 		polled <- err
 	}()
-	if err := s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1))
 	begun := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)

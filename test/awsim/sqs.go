@@ -15,29 +15,33 @@ type sqs struct {
 
 	mu      sync.Mutex
 	queues  map[string]*queue
-	changed chan struct{} // Closed, and made anew, at every change.
+	changed chan struct{} // Closed and replaced at every change.
 }
 
 func newSQS(s *Server) *sqs {
 	return &sqs{server: s, queues: map[string]*queue{}, changed: make(chan struct{})}
 }
 
-func (s *sqs) actions() map[string]actionFunc {
+// queueAPI is the actions of the SQS API.
+type queueAPI struct{ *sqs }
+
+func sqsActions(q *sqs) map[string]actionFunc {
+	s := queueAPI{q}
 	return map[string]actionFunc{
-		"CreateQueue":                  act(s, s.createQueue),
-		"DeleteQueue":                  act(s, s.deleteQueue),
-		"ListQueues":                   act(s, s.listQueues),
-		"GetQueueUrl":                  act(s, s.getQueueURL),
-		"GetQueueAttributes":           act(s, s.getQueueAttributes),
-		"SetQueueAttributes":           act(s, s.setQueueAttributes),
-		"PurgeQueue":                   act(s, s.purgeQueue),
-		"SendMessage":                  act(s, s.send),
-		"SendMessageBatch":             act(s, s.sendBatch),
+		"CreateQueue":                  act(q, s.createQueue),
+		"DeleteQueue":                  onQueue(q, s.deleteQueue),
+		"ListQueues":                   act(q, s.listQueues),
+		"GetQueueUrl":                  act(q, s.getQueueURL),
+		"GetQueueAttributes":           onQueue(q, s.getQueueAttributes),
+		"SetQueueAttributes":           onQueue(q, s.setQueueAttributes),
+		"PurgeQueue":                   onQueue(q, purgeQueue),
+		"SendMessage":                  onQueue(q, send),
+		"SendMessageBatch":             onQueue(q, sendBatch),
 		"ReceiveMessage":               s.receive,
-		"DeleteMessage":                act(s, s.deleteMessage),
-		"DeleteMessageBatch":           act(s, s.deleteMessageBatch),
-		"ChangeMessageVisibility":      act(s, s.changeVisibility),
-		"ChangeMessageVisibilityBatch": act(s, s.changeVisibilityBatch),
+		"DeleteMessage":                onQueue(q, deleteMessage),
+		"DeleteMessageBatch":           onQueue(q, deleteMessageBatch),
+		"ChangeMessageVisibility":      onQueue(q, changeVisibility),
+		"ChangeMessageVisibilityBatch": onQueue(q, changeVisibilityBatch),
 	}
 }
 
@@ -55,15 +59,28 @@ func act[In any](s *sqs, do func(now time.Time, in In) (any, error)) actionFunc 
 	}
 }
 
-// signal lets everyone who waits look again. The lock is held.
+// onQueue is act for a function of the queue that the request names.
+func onQueue[In interface{ queueURL() string }](
+	s *sqs, do func(now time.Time, q *queue, in In) (any, error),
+) actionFunc {
+	return act(s, func(now time.Time, in In) (any, error) {
+		q, err := s.find(in.queueURL())
+		if err != nil {
+			return nil, err
+		}
+		return do(now, q, in)
+	})
+}
+
+// signal wakes all waits. It needs mu.
 func (s *sqs) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// await calls look, with the lock held, until it is done: at once, after every change, when time alone may
-// have changed the queue, and at the deadline, which ends it; the zero deadline never comes. An error
-// means that ctx ended first.
+// await calls look, with mu held, until it returns true: at once, after every change, when time alone may
+// have changed the queue, and at the deadline, which ends it; a zero deadline is none. An error means that
+// ctx ended first.
 func (s *sqs) await(ctx context.Context, deadline time.Time, q *queue, look func(now time.Time) bool) error {
 	for {
 		s.mu.Lock()
@@ -78,16 +95,16 @@ func (s *sqs) await(ctx context.Context, deadline time.Time, q *queue, look func
 		}
 		changed := s.changed
 		again := deadline
-		if next, ok := q.next(); ok && (again.IsZero() || next.Before(again)) {
+		if next, ok := nextChange(q); ok && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
 		s.mu.Unlock()
-		pause(ctx, changed, again, now)
+		waitForChange(ctx, changed, again, now)
 	}
 }
 
-// pause ends with ctx, at a change, or at a time, if that is not zero.
-func pause(ctx context.Context, changed <-chan struct{}, again, now time.Time) {
+// waitForChange ends with ctx, at a change, or at a time, if that is not zero.
+func waitForChange(ctx context.Context, changed <-chan struct{}, again, now time.Time) {
 	var alarm <-chan time.Time
 	if !again.IsZero() {
 		timer := time.NewTimer(again.Sub(now))
@@ -138,7 +155,7 @@ func (s *sqs) create(now time.Time, name string, changes map[string]string) (*qu
 		return nil, errorf("InvalidParameterValue", "Can only include alphanumeric characters, hyphens, or "+
 			"underscores. 1 to 80 in length. FIFO queues are not known here.")
 	}
-	attrs, err := s.amend(defaultAttributes(), changes)
+	attrs, err := s.changeAttributes(defaultAttributes(), changes)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +174,8 @@ func (s *sqs) create(now time.Time, name string, changes map[string]string) (*qu
 	return q, nil
 }
 
-// amend is attributes after changes; a dead-letter queue must exist.
-func (s *sqs) amend(a queueAttributes, changes map[string]string) (queueAttributes, error) {
+// changeAttributes is attributes after changes; a dead-letter queue must exist.
+func (s *sqs) changeAttributes(a queueAttributes, changes map[string]string) (queueAttributes, error) {
 	a, err := a.with(changes)
 	if err == nil && a.deadLetters != "" && s.queues[a.deadLetters] == nil {
 		err = errorf("InvalidParameterValue", "Value %s for parameter RedrivePolicy is invalid. "+

@@ -30,7 +30,7 @@ func defaultAttributes() queueAttributes {
 // sqsName is what SQS takes for the name of a queue and for the id of a batch's entry.
 var sqsName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
-// validQueueName says whether a queue of the standard kind may be called so.
+// validQueueName reports whether it is the name of a standard queue.
 func validQueueName(name string) bool {
 	return sqsName.MatchString(name)
 }
@@ -49,8 +49,8 @@ func (a queueAttributes) with(changes map[string]string) (queueAttributes, error
 	return a, nil
 }
 
-// setter is what sets the attribute of a name and says whether the value is a valid one, or nil if there is
-// no such attribute.
+// setter returns a function that sets an attribute and reports whether the value is valid, or nil for an
+// unknown attribute.
 func (a *queueAttributes) setter(name string) func(value string) bool {
 	switch name {
 	case "VisibilityTimeout":
@@ -121,8 +121,8 @@ func (a *queueAttributes) setRedrive(value string) bool {
 	return err == nil && n >= 1 && n <= 1000 && strings.HasPrefix(policy.DeadLetterTargetArn, "arn:aws:sqs:")
 }
 
-// attributes is what GetQueueAttributes tells of a queue.
-func (q *queue) attributes(arnOf func(name string) string) map[string]string {
+// attributesOf returns what GetQueueAttributes shows of a queue.
+func attributesOf(q *queue, arnOf func(name string) string) map[string]string {
 	seconds := func(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 	all := map[string]string{
 		"QueueArn":                              arnOf(q.name),
@@ -148,7 +148,7 @@ func (q *queue) attributes(arnOf func(name string) string) map[string]string {
 	return all
 }
 
-// knownAttribute says whether GetQueueAttributes may be asked for a name.
+// knownAttribute reports whether GetQueueAttributes accepts the name.
 func knownAttribute(name string) bool {
 	return slices.Contains(ignoredAttributes(), name) || slices.Contains([]string{
 		"All", "RedrivePolicy",

@@ -69,14 +69,14 @@ func checkBatch[E batchEntry](entries []E) error {
 	return nil
 }
 
-// only is the answer to an entry that has nothing to tell but its id.
+// only is the answer to an entry that has nothing but its id.
 type only struct {
 	ID string `json:"Id"`
 }
 
 type sendBatchRequest struct {
-	QueueURL string `json:"QueueUrl"`
-	Entries  []sendEntry
+	queueRequest
+	Entries []sendEntry
 }
 
 type sendEntry struct {
@@ -93,11 +93,7 @@ type sendEntryAnswer struct {
 	sendAnswer
 }
 
-func (s *sqs) sendBatch(now time.Time, in sendBatchRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func sendBatch(now time.Time, q *queue, in sendBatchRequest) (any, error) {
 	size := 0
 	for _, e := range in.Entries {
 		size += len(e.MessageBody)
@@ -107,14 +103,14 @@ func (s *sqs) sendBatch(now time.Time, in sendBatchRequest) (any, error) {
 			"Batch requests cannot be longer than %d bytes. You have sent %d bytes.", maxMessage, size)
 	}
 	return inBatch(in.Entries, func(e sendEntry) (any, error) {
-		answer, err := q.accept(now, e.MessageBody, e.DelaySeconds, e.unkept)
+		answer, err := accept(now, q, e.MessageBody, e.DelaySeconds, e.unkept)
 		return sendEntryAnswer{e.ID, answer}, err
 	})
 }
 
 type deleteBatchRequest struct {
-	QueueURL string `json:"QueueUrl"`
-	Entries  []deleteEntry
+	queueRequest
+	Entries []deleteEntry
 }
 
 type deleteEntry struct {
@@ -124,19 +120,15 @@ type deleteEntry struct {
 
 func (e deleteEntry) entryID() string { return e.ID }
 
-func (s *sqs) deleteMessageBatch(now time.Time, in deleteBatchRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func deleteMessageBatch(now time.Time, q *queue, in deleteBatchRequest) (any, error) {
 	return inBatch(in.Entries, func(e deleteEntry) (any, error) {
 		return only{e.ID}, q.delete(now, e.ReceiptHandle)
 	})
 }
 
 type visibilityBatchRequest struct {
-	QueueURL string `json:"QueueUrl"`
-	Entries  []visibilityEntry
+	queueRequest
+	Entries []visibilityEntry
 }
 
 type visibilityEntry struct {
@@ -147,12 +139,8 @@ type visibilityEntry struct {
 
 func (e visibilityEntry) entryID() string { return e.ID }
 
-func (s *sqs) changeVisibilityBatch(now time.Time, in visibilityBatchRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func changeVisibilityBatch(now time.Time, q *queue, in visibilityBatchRequest) (any, error) {
 	return inBatch(in.Entries, func(e visibilityEntry) (any, error) {
-		return only{e.ID}, q.change(now, e.ReceiptHandle, e.VisibilityTimeout)
+		return only{e.ID}, change(now, q, e.ReceiptHandle, e.VisibilityTimeout)
 	})
 }

@@ -17,7 +17,7 @@ type QueueStats struct {
 
 // CreateQueue makes a queue, with attributes under their SQS names, and gives its URL. It panics on what
 // SQS would refuse, because then the test is wrong.
-func (s *Server) CreateQueue(name string, attrs map[string]string) (url string) {
+func (s SQS) CreateQueue(name string, attrs map[string]string) (url string) {
 	s.sqs.mu.Lock()
 	defer s.sqs.mu.Unlock()
 	if _, err := s.sqs.create(time.Now(), name, attrs); err != nil {
@@ -27,7 +27,7 @@ func (s *Server) CreateQueue(name string, attrs map[string]string) (url string) 
 }
 
 // Send puts a message into a queue, given by URL or ARN. It panics on what SQS would refuse.
-func (s *Server) Send(url, body string) (messageID string) {
+func (s SQS) Send(url, body string) (messageID string) {
 	id, err := s.sqs.deliver(url, body)
 	if err != nil {
 		panic(fmt.Sprintf("awsim: send to %s: %v", url, err))
@@ -36,7 +36,7 @@ func (s *Server) Send(url, body string) (messageID string) {
 }
 
 // sendMessage delivers what AWS itself sends to a queue: notifications.
-func (s *Server) sendMessage(queueARNorURL, body string) error {
+func (s SQS) sendMessage(queueARNorURL, body string) error {
 	_, err := s.sqs.deliver(queueARNorURL, body)
 	return err
 }
@@ -53,12 +53,12 @@ func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
 		q.lose--
 		return newID(), nil
 	}
-	answer, err := q.accept(time.Now(), body, nil, unkept{})
+	answer, err := accept(time.Now(), q, body, nil, unkept{})
 	return answer.MessageID, err
 }
 
-// Queue tells a queue's state. It panics if there is no such queue, as the methods below do.
-func (s *Server) Queue(url string) (stats QueueStats) {
+// Queue returns a queue's state. It panics if there is no such queue, as the methods below do.
+func (s SQS) Queue(url string) (stats QueueStats) {
 	s.sqs.with(url, func(now time.Time, q *queue) {
 		q.advance(now)
 		stats = QueueStats{q.visible, q.inFlight, q.delayed, q.deleted, q.received}
@@ -68,7 +68,7 @@ func (s *Server) Queue(url string) (stats QueueStats) {
 
 // Held is the bodies of all messages that a queue holds, the oldest first: visible, in flight and delayed. To
 // look is no receipt.
-func (s *Server) Held(url string) (bodies []string) {
+func (s SQS) Held(url string) (bodies []string) {
 	s.sqs.with(url, func(now time.Time, q *queue) {
 		q.advance(now)
 		for _, serial := range sortedKeys(q.messages) {
@@ -78,43 +78,43 @@ func (s *Server) Held(url string) (bodies []string) {
 	return bodies
 }
 
-// Duplicate has the next n sends delivered twice: two copies with one message id, each of which has to be
+// Duplicate delivers the next n messages twice: two copies with one message id, each of which has to be
 // deleted.
-func (s *Server) Duplicate(url string, n int) {
+func (s SQS) Duplicate(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.duplicate = n })
 }
 
-// Lose has the next n deliveries of Send and of AWS itself vanish, as with a queue whose policy does not let
-// AWS send to it.
-func (s *Server) Lose(url string, n int) {
+// Lose drops the next n messages of Send and of AWS itself, as with a queue whose policy does not allow AWS
+// to send.
+func (s SQS) Lose(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.lose = n })
 }
 
-// Reorder has a queue hand out its newest message first or, if the server has a seed, in an order that
-// the seed decides.
-func (s *Server) Reorder(url string, on bool) {
+// Reorder makes a queue deliver its newest message first or, if the server has a seed, in an order that the
+// seed determines.
+func (s SQS) Reorder(url string, on bool) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.reorder = on })
 }
 
-// Delay has what is sent to a queue from now on arrive so much later, as with the queue's DelaySeconds but in
-// any fraction of a second.
-func (s *Server) Delay(url string, d time.Duration) {
+// Delay delays messages that are sent to a queue from now on, as DelaySeconds does but in any fraction of a
+// second.
+func (s SQS) Delay(url string, d time.Duration) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.attrs.delay = d })
 }
 
-// ExpireVisibility shows all messages in flight again, as if their visibility timeout had passed.
-func (s *Server) ExpireVisibility(url string) {
+// ExpireVisibility ends the visibility timeout of all messages in flight.
+func (s SQS) ExpireVisibility(url string) {
 	s.sqs.with(url, func(now time.Time, q *queue) { q.expireVisibility(now) })
 }
 
 // WaitDrained blocks until the queue holds no message: none visible, in flight or delayed. An error means
 // that ctx ended first.
-func (s *Server) WaitDrained(ctx context.Context, url string) error {
+func (s SQS) WaitDrained(ctx context.Context, url string) error {
 	var watched *queue
 	s.sqs.with(url, func(_ time.Time, q *queue) { watched = q })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.whenClosed(cancel)()
+	defer context.AfterFunc(s.sqs.server.ctx, cancel)()
 	err := s.sqs.await(ctx, time.Time{}, watched, func(now time.Time) bool {
 		watched.advance(now)
 		return watched.held() == 0

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -23,7 +22,7 @@ func drain(t testing.TB, s *awsim.Server, url string, receivers int) {
 		all.Go(func() {
 			for {
 				out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-					QueueUrl: aws.String(url), MaxNumberOfMessages: 10, VisibilityTimeout: 600,
+					QueueUrl: new(url), MaxNumberOfMessages: 10, VisibilityTimeout: 600,
 				})
 				if err != nil {
 					t.Error(err)
@@ -35,11 +34,11 @@ func drain(t testing.TB, s *awsim.Server, url string, receivers int) {
 				batch := make([]types.DeleteMessageBatchRequestEntry, 0, len(out.Messages))
 				for i, m := range out.Messages {
 					batch = append(batch, types.DeleteMessageBatchRequestEntry{
-						Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle,
+						Id: new(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle,
 					})
 				}
 				if _, err := c.DeleteMessageBatch(t.Context(), &sqs.DeleteMessageBatchInput{
-					QueueUrl: aws.String(url), Entries: batch,
+					QueueUrl: new(url), Entries: batch,
 				}); err != nil {
 					t.Error(err)
 					return
@@ -66,8 +65,7 @@ func TestLateMessages(t *testing.T) {
 	c := queueClient(t, s)
 	receive := func() string {
 		t.Helper()
-		out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(url), WaitTimeSeconds: 20})
-		must(t, err)
+		out := do(t, c.ReceiveMessage, &sqs.ReceiveMessageInput{QueueUrl: new(url), WaitTimeSeconds: 20})
 		if len(out.Messages) != 1 {
 			t.Fatalf("received %+v", out.Messages)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// unkept are the parameters of a message that are part of the API but are not kept here. A client
-// that sends one is told so, rather than left to wonder where it went.
+// unkept are the parameters of a message that the API has but that are not kept here. Some of them are
+// refused, so that a client does not miss them later.
 type unkept struct {
 	MessageAttributes       map[string]any
 	MessageDeduplicationID  string `json:"MessageDeduplicationId"`
@@ -30,7 +30,7 @@ func (u unkept) check() error {
 }
 
 type sendRequest struct {
-	QueueURL     string `json:"QueueUrl"`
+	queueRequest
 	MessageBody  string
 	DelaySeconds *int
 	unkept
@@ -41,16 +41,12 @@ type sendAnswer struct {
 	MD5OfMessageBody string
 }
 
-func (s *sqs) send(now time.Time, in sendRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
-	return q.accept(now, in.MessageBody, in.DelaySeconds, in.unkept)
+func send(now time.Time, q *queue, in sendRequest) (any, error) {
+	return accept(now, q, in.MessageBody, in.DelaySeconds, in.unkept)
 }
 
 // accept checks a message and sends it.
-func (q *queue) accept(now time.Time, body string, delaySeconds *int, extra unkept) (sendAnswer, error) {
+func accept(now time.Time, q *queue, body string, delaySeconds *int, extra unkept) (sendAnswer, error) {
 	delay := q.attrs.delay
 	if delaySeconds != nil {
 		delay = time.Duration(*delaySeconds) * time.Second
@@ -86,7 +82,7 @@ func validBody(body string) bool {
 }
 
 type receiveRequest struct {
-	QueueURL                    string `json:"QueueUrl"`
+	queueRequest
 	MaxNumberOfMessages         *int
 	WaitTimeSeconds             *int
 	VisibilityTimeout           *int
@@ -110,7 +106,7 @@ type receiveAnswer struct {
 
 // receive is a long poll: it returns with the first messages, when its wait is over, or when the client
 // has gone away, to whom nothing is handed out any more.
-func (s *sqs) receive(ctx context.Context, raw input) (any, error) {
+func (s queueAPI) receive(ctx context.Context, raw input) (any, error) {
 	in, err := decodeJSON[receiveRequest](raw)
 	if err != nil {
 		return nil, err
@@ -128,7 +124,7 @@ func (s *sqs) receive(ctx context.Context, raw input) (any, error) {
 	var failure error
 	deadline := time.Now().Add(time.Duration(*in.WaitTimeSeconds) * time.Second)
 	err = s.await(ctx, deadline, q, func(now time.Time) bool {
-		receipts, failure = s.hand(now, q, in)
+		receipts, failure = s.receiveFrom(now, q, in)
 		return failure != nil || len(receipts) > 0
 	})
 	if err != nil || failure != nil {
@@ -161,8 +157,8 @@ func (in *receiveRequest) fill(attrs queueAttributes) error {
 	return nil
 }
 
-// hand receives from a queue that may have been deleted since the poll began. The lock is held.
-func (s *sqs) hand(now time.Time, q *queue, in receiveRequest) ([]receipt, error) {
+// receiveFrom receives from a queue that may have been deleted since the poll began. It needs mu.
+func (s queueAPI) receiveFrom(now time.Time, q *queue, in receiveRequest) ([]receipt, error) {
 	if s.queues[q.name] != q {
 		return nil, errorf("QueueDoesNotExist", "The specified queue does not exist.")
 	}
@@ -206,33 +202,25 @@ func (r receipt) attributes(wanted []string, account string) map[string]string {
 }
 
 type deleteRequest struct {
-	QueueURL      string `json:"QueueUrl"`
+	queueRequest
 	ReceiptHandle string
 }
 
-func (s *sqs) deleteMessage(now time.Time, in deleteRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func deleteMessage(now time.Time, q *queue, in deleteRequest) (any, error) {
 	return nil, q.delete(now, in.ReceiptHandle)
 }
 
 type visibilityRequest struct {
-	QueueURL          string `json:"QueueUrl"`
+	queueRequest
 	ReceiptHandle     string
 	VisibilityTimeout *int
 }
 
-func (s *sqs) changeVisibility(now time.Time, in visibilityRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
-	return nil, q.change(now, in.ReceiptHandle, in.VisibilityTimeout)
+func changeVisibility(now time.Time, q *queue, in visibilityRequest) (any, error) {
+	return nil, change(now, q, in.ReceiptHandle, in.VisibilityTimeout)
 }
 
-func (q *queue) change(now time.Time, handle string, seconds *int) error {
+func change(now time.Time, q *queue, handle string, seconds *int) error {
 	if seconds == nil {
 		return errorf("MissingParameter", "The request must contain the parameter VisibilityTimeout.")
 	}

@@ -20,8 +20,8 @@ const (
 	maxInFlight = 120_000
 )
 
-// queue is a standard queue without a lock, without a clock and without HTTP: its methods are told what
-// time it is. A message is in exactly one of three states: ready, waiting (delayed or in flight), gone.
+// queue is a standard queue without a lock, without a clock and without HTTP: its methods take the time as a
+// parameter. A message is in exactly one of three states: ready, waiting (delayed or in flight), gone.
 type queue struct {
 	name    string
 	attrs   queueAttributes
@@ -30,9 +30,7 @@ type queue struct {
 
 	messages map[uint64]*message
 	ready    []*message // May hold messages that are gone; take skips them.
-	visible  int        // Those of ready that are not gone.
-	inFlight int
-	delayed  int
+	counts
 	wakeups  timeline // When waiting messages become visible.
 	expiries timeline // When messages end by age.
 	serial   uint64
@@ -44,6 +42,13 @@ type queue struct {
 	lose      int        // So many deliveries still vanish.
 	received  int
 	deleted   int
+}
+
+// counts are how many messages are in each state. visible does not count the messages of ready that are gone.
+type counts struct {
+	visible  int
+	inFlight int
+	delayed  int
 }
 
 type state int
@@ -89,7 +94,7 @@ func (q *queue) send(now time.Time, body string, delay time.Duration) (id string
 	return id
 }
 
-// add takes a message in, which may come from another queue.
+// add adds a message, which may come from another queue.
 func (q *queue) add(now time.Time, m *message, delay time.Duration) {
 	q.serial++
 	m.serial = q.serial
@@ -99,7 +104,7 @@ func (q *queue) add(now time.Time, m *message, delay time.Duration) {
 	if delay > 0 {
 		m.state = delayed
 		q.delayed++
-		q.sleep(m, now.Add(delay))
+		q.hideUntil(m, now.Add(delay))
 		return
 	}
 	m.state = visible
@@ -107,7 +112,7 @@ func (q *queue) add(now time.Time, m *message, delay time.Duration) {
 	q.ready = append(q.ready, m)
 }
 
-func (q *queue) sleep(m *message, until time.Time) {
+func (q *queue) hideUntil(m *message, until time.Time) {
 	m.wakeAt = until
 	heap.Push(&q.wakeups, moment{until, m})
 	q.wakeups.prune(q.inFlight+q.delayed, func(at moment) bool { return at.m.wakes(at.at) })
@@ -123,31 +128,31 @@ func (q *queue) advance(now time.Time) {
 	for q.expiries.due(now) {
 		m := heap.Pop(&q.expiries).(moment).m
 		if m.state != gone {
-			q.forget(m)
+			q.remove(m)
 		}
 	}
 	for q.wakeups.due(now) {
 		if at := heap.Pop(&q.wakeups).(moment); at.m.wakes(at.at) {
-			q.show(at.m)
+			q.makeVisible(at.m)
 		}
 	}
 }
 
-func (q *queue) show(m *message) {
+func (q *queue) makeVisible(m *message) {
 	q.uncount(m)
 	m.state = visible
 	q.visible++
 	q.ready = append(q.ready, m)
 }
 
-func (q *queue) forget(m *message) {
+func (q *queue) remove(m *message) {
 	q.uncount(m)
 	m.state = gone
 	delete(q.messages, m.serial)
 	q.expiries.prune(len(q.messages), func(at moment) bool { return at.m.state != gone })
 }
 
-func (q *queue) uncount(m *message) {
+func (q *counts) uncount(m *message) {
 	switch m.state {
 	case visible:
 		q.visible--
@@ -159,8 +164,8 @@ func (q *queue) uncount(m *message) {
 	}
 }
 
-// next is the earliest moment at which time alone may change the queue.
-func (q *queue) next() (at time.Time, ok bool) {
+// nextChange returns the earliest moment at which time alone may change the queue.
+func nextChange(q *queue) (at time.Time, ok bool) {
 	for _, t := range []timeline{q.wakeups, q.expiries} {
 		if len(t) > 0 && (!ok || t[0].at.Before(at)) {
 			at, ok = t[0].at, true
@@ -184,17 +189,17 @@ func (q *queue) receive(now time.Time, most int, visibility time.Duration, dead 
 			break
 		}
 		if dead != nil && m.receives >= q.attrs.maxReceives {
-			q.forget(m)
+			q.remove(m)
 			dead.add(now, &message{id: m.id, body: m.body, sentAt: m.sentAt}, 0)
 			continue
 		}
-		receipts = append(receipts, q.hand(now, m, visibility))
+		receipts = append(receipts, q.markInFlight(now, m, visibility))
 		if visibility <= 0 {
 			back = append(back, m)
 		}
 	}
 	for _, m := range back {
-		q.show(m)
+		q.makeVisible(m)
 	}
 	return receipts, nil
 }
@@ -229,7 +234,7 @@ type receipt struct {
 	handle string
 }
 
-func (q *queue) hand(now time.Time, m *message, visibility time.Duration) receipt {
+func (q *queue) markInFlight(now time.Time, m *message, visibility time.Duration) receipt {
 	q.visible--
 	q.inFlight++
 	q.received++
@@ -239,14 +244,13 @@ func (q *queue) hand(now time.Time, m *message, visibility time.Duration) receip
 	if m.first.IsZero() {
 		m.first = now
 	}
-	q.sleep(m, now.Add(visibility))
-	return receipt{*m, q.handle(m)}
+	q.hideUntil(m, now.Add(visibility))
+	return receipt{*m, m.handle(q.name)}
 }
 
-// handle is opaque to clients. It names the receipt, not only the message, so that an old one is told
-// from the newest.
-func (q *queue) handle(m *message) string {
-	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %d", q.name, m.serial, m.receives))
+// handle is opaque to clients. It names the receipt, not only the message, so that it can be outdated.
+func (m *message) handle(queue string) string {
+	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %d", queue, m.serial, m.receives))
 }
 
 // find is the message of a handle: nil if the message is gone, or if it was received again since, which
@@ -280,12 +284,12 @@ func (q *queue) delete(now time.Time, handle string) error {
 	if err != nil || m == nil {
 		return err
 	}
-	q.forget(m)
+	q.remove(m)
 	q.deleted++
 	return nil
 }
 
-// changeVisibility lets a message in flight come back d from now; 0 means at once.
+// changeVisibility makes a message in flight visible after d; 0 means at once.
 func (q *queue) changeVisibility(now time.Time, handle string, d time.Duration) error {
 	q.advance(now)
 	if d < 0 || d > maxVisibility {
@@ -309,10 +313,10 @@ func (q *queue) changeVisibility(now time.Time, handle string, d time.Duration) 
 			int(d.Seconds()))
 	}
 	if d == 0 {
-		q.show(m)
+		q.makeVisible(m)
 		return nil
 	}
-	q.sleep(m, now.Add(d))
+	q.hideUntil(m, now.Add(d))
 	return nil
 }
 
@@ -321,7 +325,7 @@ func (q *queue) expireVisibility(now time.Time) {
 	q.advance(now)
 	for serial := uint64(1); serial <= q.serial; serial++ {
 		if m := q.messages[serial]; m != nil && m.state == inFlight {
-			q.show(m)
+			q.makeVisible(m)
 		}
 	}
 }
@@ -337,13 +341,13 @@ func (q *queue) setRetention(d time.Duration) {
 
 func (q *queue) purge() {
 	for _, m := range q.messages {
-		q.forget(m)
+		q.remove(m)
 	}
 	q.ready = nil
 }
 
 // held is how many messages the queue has, in whatever state.
-func (q *queue) held() int { return q.visible + q.inFlight + q.delayed }
+func (q *counts) held() int { return q.visible + q.inFlight + q.delayed }
 
 func md5Hex(text string) string {
 	sum := md5.Sum([]byte(text)) //nolint:gosec // See the import.
@@ -373,7 +377,7 @@ func (t *timeline) prune(live int, means func(moment) bool) {
 
 func (t timeline) Len() int { return len(t) }
 
-// Less breaks ties by age, so that messages come back in the order in which they were sent.
+// Less breaks ties by age, so that messages become visible in the order in which they were sent.
 func (t timeline) Less(i, j int) bool {
 	if t[i].at.Equal(t[j].at) {
 		return t[i].m.serial < t[j].m.serial

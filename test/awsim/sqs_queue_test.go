@@ -204,7 +204,7 @@ func TestDelay(t *testing.T) {
 	q := testQueue(t, nil)
 	q.send(now, "later", 2*time.Second)
 	q.send(now, "now", 0)
-	if next, ok := q.next(); !ok || !next.Equal(now.Add(2*time.Second)) {
+	if next, ok := nextChange(q); !ok || !next.Equal(now.Add(2*time.Second)) {
 		t.Errorf("the queue changes next at %v", next)
 	}
 	if got := bodies(mustReceive(t, q, now.Add(time.Second), 10)); got != "now" {
@@ -317,10 +317,7 @@ func TestAttributeErrors(t *testing.T) {
 		{"RedrivePolicy", "", ""},
 		{"RedrivePolicy", "{", "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":3}`, ""},
-		{
-			"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":0}`,
-			"InvalidAttributeValue",
-		},
+		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d","maxReceiveCount":0}`, "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"d","maxReceiveCount":3}`, "InvalidAttributeValue"},
 		{"RedrivePolicy", `{"deadLetterTargetArn":"arn:aws:sqs:r:1:d"}`, "InvalidAttributeValue"},
 		{"Policy", "anything", ""},

@@ -20,7 +20,7 @@ type queueURLAnswer struct {
 	QueueURL string `json:"QueueUrl"`
 }
 
-func (s *sqs) createQueue(now time.Time, in createQueueRequest) (any, error) {
+func (s queueAPI) createQueue(now time.Time, in createQueueRequest) (any, error) {
 	q, err := s.create(now, in.QueueName, in.Attributes)
 	if err != nil {
 		return nil, err
@@ -32,21 +32,15 @@ type queueRequest struct {
 	QueueURL string `json:"QueueUrl"`
 }
 
-func (s *sqs) deleteQueue(_ time.Time, in queueRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func (r queueRequest) queueURL() string { return r.QueueURL }
+
+func (s queueAPI) deleteQueue(_ time.Time, q *queue, in queueRequest) (any, error) {
 	delete(s.queues, q.name)
 	q.purge()
 	return nil, nil
 }
 
-func (s *sqs) purgeQueue(_ time.Time, in queueRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func purgeQueue(_ time.Time, q *queue, _ queueRequest) (any, error) {
 	q.purge()
 	return nil, nil
 }
@@ -63,7 +57,7 @@ type listQueuesAnswer struct {
 }
 
 // listQueues gives pages; the token of the next is the name of the last queue that was given.
-func (s *sqs) listQueues(_ time.Time, in listQueuesRequest) (any, error) {
+func (s queueAPI) listQueues(_ time.Time, in listQueuesRequest) (any, error) {
 	if in.MaxResults < 0 || in.MaxResults > 1000 {
 		return nil, errorf("InvalidParameterValue", "MaxResults must be between 1 and 1000.")
 	}
@@ -88,7 +82,7 @@ type getQueueURLRequest struct {
 	QueueOwnerAWSAccountID string `json:"QueueOwnerAWSAccountId"`
 }
 
-func (s *sqs) getQueueURL(_ time.Time, in getQueueURLRequest) (any, error) {
+func (s queueAPI) getQueueURL(_ time.Time, in getQueueURLRequest) (any, error) {
 	owner := in.QueueOwnerAWSAccountID
 	if owner != "" && owner != s.server.opts.Account || s.queues[in.QueueName] == nil {
 		return nil, errorf("QueueDoesNotExist", "The specified queue does not exist.")
@@ -97,7 +91,7 @@ func (s *sqs) getQueueURL(_ time.Time, in getQueueURLRequest) (any, error) {
 }
 
 type getQueueAttributesRequest struct {
-	QueueURL       string `json:"QueueUrl"`
+	queueRequest
 	AttributeNames []string
 }
 
@@ -105,13 +99,9 @@ type attributesAnswer struct {
 	Attributes map[string]string `json:",omitempty"`
 }
 
-func (s *sqs) getQueueAttributes(now time.Time, in getQueueAttributesRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
+func (s queueAPI) getQueueAttributes(now time.Time, q *queue, in getQueueAttributesRequest) (any, error) {
 	q.advance(now)
-	all := q.attributes(s.arn)
+	all := attributesOf(q, s.arn)
 	if slices.Contains(in.AttributeNames, "All") {
 		return attributesAnswer{all}, nil
 	}
@@ -128,16 +118,12 @@ func (s *sqs) getQueueAttributes(now time.Time, in getQueueAttributesRequest) (a
 }
 
 type setQueueAttributesRequest struct {
-	QueueURL   string `json:"QueueUrl"`
+	queueRequest
 	Attributes map[string]string
 }
 
-func (s *sqs) setQueueAttributes(now time.Time, in setQueueAttributesRequest) (any, error) {
-	q, err := s.find(in.QueueURL)
-	if err != nil {
-		return nil, err
-	}
-	attrs, err := s.amend(q.attrs, in.Attributes)
+func (s queueAPI) setQueueAttributes(now time.Time, q *queue, in setQueueAttributesRequest) (any, error) {
+	attrs, err := s.changeAttributes(q.attrs, in.Attributes)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -31,9 +30,7 @@ func poll(ctx context.Context, client *sqs.Client, url string, wait int32) ([]ty
 func receive(t *testing.T, client *sqs.Client, url string, wait int32) []types.Message {
 	t.Helper()
 	messages, err := poll(t.Context(), client, url, wait)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return messages
 }
 
@@ -55,27 +52,19 @@ func TestMessageLife(t *testing.T) {
 	t.Parallel()
 	s, ctx := start(t, awsim.Options{}), t.Context()
 	client := queueClient(t, s)
-	created, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{
-		QueueName:  aws.String("jobs"),
+	created := do(t, client.CreateQueue, &sqs.CreateQueueInput{
+		QueueName:  new("jobs"),
 		Attributes: map[string]string{"VisibilityTimeout": "1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	url := *created.QueueUrl
-	sent, err := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String("<&ü>")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := do(t, client.SendMessage, &sqs.SendMessageInput{QueueUrl: &url, MessageBody: new("<&ü>")})
 	first := receive(t, client, url, 0)
 	if len(first) != 1 || *first[0].Body != "<&ü>" || *first[0].MessageId != *sent.MessageId {
 		t.Fatalf("received %+v", first)
 	}
-	if _, err = client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
+	do(t, client.SetQueueAttributes, &sqs.SetQueueAttributesInput{
 		QueueUrl: &url, Attributes: map[string]string{"VisibilityTimeout": "600"}, // From the next receive on.
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	again := receive(t, client, url, 20) // Ends when the visibility does.
 	const firstReceipt = "ApproximateFirstReceiveTimestamp"
 	if len(again) != 1 || again[0].Attributes["ApproximateReceiveCount"] != "2" ||
@@ -83,20 +72,13 @@ func TestMessageLife(t *testing.T) {
 		again[0].Attributes["SentTimestamp"] == "" || again[0].Attributes["SenderId"] == "" {
 		t.Fatalf("received again %+v", again)
 	}
-	if _, err = client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
+	do(t, client.ChangeMessageVisibility, &sqs.ChangeMessageVisibilityInput{
 		QueueUrl:      &url,
 		ReceiptHandle: again[0].ReceiptHandle, VisibilityTimeout: 0,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	third := receive(t, client, url, 0)
 	for i, handle := range []*string{first[0].ReceiptHandle, third[0].ReceiptHandle} {
-		if _, err = client.DeleteMessage(ctx, &sqs.DeleteMessageInput{
-			QueueUrl:      &url,
-			ReceiptHandle: handle,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		do(t, client.DeleteMessage, &sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: handle})
 		if got, want := s.Queue(url), (awsim.QueueStats{InFlight: 1 - i, Deleted: i, Received: 3}); got != want {
 			t.Errorf("after deletion %d the queue is %+v", i, got)
 		}
@@ -123,9 +105,7 @@ func TestLongPoll(t *testing.T) {
 			s.Send(url, "a")
 			receive(t, client, url, 0)
 			begun, got := time.Now(), polling(t, client, url)
-			if err := s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 2); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 2))
 			c.wake(s, url)
 			if n, took := <-got, time.Since(begun); n != 1 || took > 18*time.Second {
 				t.Errorf("received %d after %v", n, took)
@@ -142,9 +122,7 @@ func TestLongPoll(t *testing.T) {
 			_, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &url, WaitTimeSeconds: 20})
 			left <- err
 		}()
-		if err := s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 1))
 		leave()
 		if err := <-left; err == nil {
 			t.Fatal("the poll ended as if nothing had happened")
@@ -166,9 +144,9 @@ func TestBatches(t *testing.T) {
 	sent, err := client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{
 		QueueUrl: &url,
 		Entries: []types.SendMessageBatchRequestEntry{
-			{Id: aws.String("a"), MessageBody: aws.String("1")},
-			{Id: aws.String("b"), MessageBody: aws.String(strings.Repeat("x", 1025))},
-			{Id: aws.String("c"), MessageBody: aws.String("3")},
+			{Id: new("a"), MessageBody: new("1")},
+			{Id: new("b"), MessageBody: new(strings.Repeat("x", 1025))},
+			{Id: new("c"), MessageBody: new("3")},
 		},
 	})
 	if err != nil || len(sent.Successful) != 2 || len(sent.Failed) != 1 || *sent.Failed[0].Id != "b" ||
@@ -182,9 +160,9 @@ func TestBatches(t *testing.T) {
 	changed, err := client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{
 		QueueUrl: &url,
 		Entries: []types.ChangeMessageVisibilityBatchRequestEntry{
-			{Id: aws.String("a"), ReceiptHandle: got[0].ReceiptHandle, VisibilityTimeout: 60},
-			{Id: aws.String("b"), ReceiptHandle: got[1].ReceiptHandle, VisibilityTimeout: 43201},
-			{Id: aws.String("c"), ReceiptHandle: aws.String("garbage"), VisibilityTimeout: 60},
+			{Id: new("a"), ReceiptHandle: got[0].ReceiptHandle, VisibilityTimeout: 60},
+			{Id: new("b"), ReceiptHandle: got[1].ReceiptHandle, VisibilityTimeout: 43201},
+			{Id: new("c"), ReceiptHandle: new("garbage"), VisibilityTimeout: 60},
 		},
 	})
 	if err != nil || len(changed.Successful) != 1 || len(changed.Failed) != 2 ||
@@ -194,8 +172,8 @@ func TestBatches(t *testing.T) {
 	deleted, err := client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{
 		QueueUrl: &url,
 		Entries: []types.DeleteMessageBatchRequestEntry{
-			{Id: aws.String("a"), ReceiptHandle: got[0].ReceiptHandle},
-			{Id: aws.String("b"), ReceiptHandle: aws.String("garbage")},
+			{Id: new("a"), ReceiptHandle: got[0].ReceiptHandle},
+			{Id: new("b"), ReceiptHandle: new("garbage")},
 		},
 	})
 	if err != nil || len(deleted.Successful) != 1 || len(deleted.Failed) != 1 || s.Queue(url).Deleted != 1 {
@@ -226,7 +204,7 @@ func TestBatchErrors(t *testing.T) {
 		for _, id := range c.ids {
 			entries = append(entries, types.SendMessageBatchRequestEntry{
 				Id:          &id,
-				MessageBody: aws.String(strings.Repeat("x", c.size)),
+				MessageBody: new(strings.Repeat("x", c.size)),
 			})
 		}
 		_, err := client.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: &url, Entries: entries})
@@ -306,33 +284,26 @@ func TestQueues(t *testing.T) {
 	}
 	s.CreateQueue("other", nil)
 	pages := sqs.NewListQueuesPaginator(client, &sqs.ListQueuesInput{
-		QueueNamePrefix: aws.String("jobs"),
-		MaxResults:      aws.Int32(2),
+		QueueNamePrefix: new("jobs"),
+		MaxResults:      new(int32(2)),
 	})
 	var sizes []int
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sizes = append(sizes, len(page.QueueUrls))
 	}
 	if fmt.Sprint(sizes) != "[2 1]" {
 		t.Errorf("the pages have %v queues", sizes)
 	}
 
-	got, err := client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("jobs-0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := do(t, client.GetQueueUrl, &sqs.GetQueueUrlInput{QueueName: new("jobs-0")})
 	url := got.QueueUrl
 	policy := `{"deadLetterTargetArn":"arn:aws:sqs:eu-central-1:123456789012:other","maxReceiveCount":3}`
-	if _, err := client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
+	do(t, client.SetQueueAttributes, &sqs.SetQueueAttributesInput{
 		QueueUrl:   url,
 		Attributes: map[string]string{"RedrivePolicy": policy, "VisibilityTimeout": "7"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	s.Send(*url, "a")
 	attrs, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: url,
@@ -355,7 +326,7 @@ func TestQueues(t *testing.T) {
 	if _, err := client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: url}); err != nil {
 		t.Error(err)
 	}
-	_, err = client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("jobs-0")})
+	_, err = client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: new("jobs-0")})
 	if code(err) != "AWS.SimpleQueueService.NonExistentQueue" {
 		t.Errorf("after its deletion: %v", err)
 	}
@@ -399,9 +370,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	s.Send(url, "a")
 	receive(t, client, url, 0)
 	got := polling(t, client, dead)
-	if err := s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.WaitRequests(t.Context(), "sqs", "ReceiveMessage", 2))
 	s.ExpireVisibility(url)
 	if n := len(receive(t, client, url, 0)); n != 0 {
 		t.Errorf("%d were received once more", n)

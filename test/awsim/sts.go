@@ -8,7 +8,7 @@ type callerIdentity struct {
 	Account string
 }
 
-func (s *Server) stsActions() map[string]actionFunc {
+func stsActions(s *Server) map[string]actionFunc {
 	return map[string]actionFunc{
 		"GetCallerIdentity": func(context.Context, input) (any, error) {
 			return callerIdentity{

@@ -10,10 +10,8 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // bench is a whole run.
@@ -26,15 +24,15 @@ type bench struct {
 	started     int // Rounds so far.
 	figures     []figures
 
-	mu    sync.Mutex
-	begun time.Time
+	mu        sync.Mutex
+	startedAt time.Time
 }
 
-// run measures what the options ask for. The figures of what went well are kept when something fails.
+// run measures what the options select. The figures measured before a failure are kept.
 func (b *bench) run(ctx context.Context) error {
-	b.begun = time.Now()
+	b.startedAt = time.Now()
 	var err error
-	// On a first run this takes long, and says so.
+	// The first run builds them for minutes, and says so.
 	if b.binaries, err = cluster.Binaries(ctx, b.log); err != nil {
 		return err
 	}
@@ -44,46 +42,43 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	if b.agentBinary = b.agent; b.agent == "" && slices.Contains(b.contestants, agentName) {
-		b.tell("building the agent (a minute or two the first time)")
-		if b.agentBinary, err = buildAgent(ctx, dir); err != nil {
+		b.progress("building the agent (a minute or two the first time)")
+		if b.agentBinary, err = harness.Build(ctx, dir, harness.Agent, harness.Options{}); err != nil {
 			return err
 		}
 	}
 	for _, s := range b.scenarios {
-		if err := b.play(ctx, s); err != nil {
+		if err := b.runScenario(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell writes a line of progress.
-func (b *bench) tell(format string, args ...any) {
+// progress writes a line of progress.
+func (b *bench) progress(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	since := time.Since(b.begun).Round(time.Second)
+	since := time.Since(b.startedAt).Round(time.Second)
 	_, _ = fmt.Fprintf(b.log, "%6s  %s\n", since, fmt.Sprintf(format, args...))
 }
 
-// play runs one scenario on a control plane of its own, which all its contestants share: one after the other,
-// and in each round another one first.
-func (b *bench) play(ctx context.Context, s scenario) (err error) {
+// runScenario runs a scenario on a control plane of its own. Its contestants drain one after the other, each
+// round beginning with another one.
+func (b *bench) runScenario(ctx context.Context, s scenario) (err error) {
 	names := b.contestants
 	if s.AgentOnly {
 		if names = []string{agentName}; !slices.Contains(b.contestants, agentName) {
 			return nil
 		}
 	}
-	b.tell("%s: %s", s.Name, s.Tell)
+	b.progress("%s: %s", s.Name, s.Description)
 	c, err := cluster.Start(ctx, cluster.Options{Name: "bench", Log: b.log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	_, err = c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: home},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	if err := harness.CreateNamespace(ctx, c.Client(), accountNamespace); err != nil {
 		return err
 	}
 	for number := range b.rounds {
@@ -103,9 +98,9 @@ func (b *bench) play(ctx context.Context, s scenario) (err error) {
 	return nil
 }
 
-// newRound is a round of one contestant, with a name that no other has.
+// newRound returns a round of one contestant, with a unique id.
 func (b *bench) newRound(c *cluster.Cluster, s scenario, name string, number int) (*round, error) {
-	client, err := quickClient(c.Config())
+	client, err := fastClient(c.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +108,6 @@ func (b *bench) newRound(c *cluster.Cluster, s scenario, name string, number int
 	return &round{
 		scenario: s, contestant: name, number: number, id: fmt.Sprintf("%s-%d", name, b.started),
 		cluster: c, client: client, binaries: b.binaries, agentBinary: b.agentBinary,
-		tell: func(format string, args ...any) { b.tell("  %-8s %s", name, fmt.Sprintf(format, args...)) },
+		progress: func(format string, args ...any) { b.progress("  %-8s %s", name, fmt.Sprintf(format, args...)) },
 	}, nil
 }

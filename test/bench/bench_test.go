@@ -31,7 +31,7 @@ func TestBench(t *testing.T) {
 			}},
 			contestants: contestantNames(), rounds: 1, scale: 1,
 		},
-		log: writer(func(text []byte) { t.Logf("%s", text) }),
+		log: t.Output(),
 	}
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,12 @@ package main
 
 import (
 	"context"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const (
@@ -15,23 +20,23 @@ func contestantNames() []string { return []string{kubectlName, agentName, limitN
 
 // contestant drains the nodes of one round.
 type contestant interface {
-	// prepare returns when it could begin.
+	// prepare returns when the contestant is ready to drain.
 	prepare(ctx context.Context) error
-	// start asks for the drain of all nodes.
+	// start requests the drain of all nodes.
 	start(ctx context.Context) error
-	// wait returns when the contestant says that all nodes are drained.
+	// wait returns when the contestant reports that all nodes are drained.
 	wait(ctx context.Context) error
-	// used tells what its processes have used since start.
+	// used returns what its processes have used since start.
 	used() usage
-	// stop ends whatever runs of it.
+	// stop ends everything that it has started.
 	stop() error
 }
 
 // usage is what processes have used.
 type usage struct {
 	CPU    time.Duration
-	Before int64   // Most memory before the start, in bytes.
-	Peaks  []int64 // Most memory of each process, in bytes.
+	Before int64   // Peak memory before the start, in bytes.
+	Peaks  []int64 // Peak memory of each process, in bytes.
 }
 
 func (r *round) newContestant() contestant {
@@ -43,4 +48,76 @@ func (r *round) newContestant() contestant {
 	default:
 		return &agent{round: r}
 	}
+}
+
+// sampleInterval is how often the peak of a process's memory is read: /proc has it only while the process
+// runs.
+const sampleInterval = 200 * time.Millisecond
+
+// process is a program of a contestant, whose use of memory and CPU is measured.
+type process struct {
+	*harness.Process
+	peak atomic.Int64 // Peak memory in bytes; 0 if unknown.
+}
+
+// spawn starts a program. name is that of its log and pid file in the control plane's folder.
+func (r *round) spawn(name string, cmd *exec.Cmd) (*process, error) {
+	path := filepath.Join(r.cluster.Dir(), name)
+	running, err := harness.Spawn(cmd, path+".log", path+".pid")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{Process: running}
+	go func() {
+		tick := time.NewTicker(sampleInterval)
+		defer tick.Stop()
+		for {
+			p.readPeak()
+			select {
+			case <-tick.C:
+			case <-p.Ended():
+				return
+			}
+		}
+	}()
+	return p, nil
+}
+
+func (p *process) readPeak() int64 {
+	if peak := peakMemory(p.Cmd.Process.Pid); peak > p.peak.Load() {
+		p.peak.Store(peak)
+	}
+	return p.peak.Load()
+}
+
+// cpu is the processor time that the process has used so far.
+func (p *process) cpu() time.Duration {
+	select {
+	case <-p.Ended():
+		return p.Cmd.ProcessState.UserTime() + p.Cmd.ProcessState.SystemTime()
+	default:
+		return runningCPU(p.Cmd.Process.Pid)
+	}
+}
+
+// stop ends the process, if it runs.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	return p.Terminate()
+}
+
+// measured is the use of one process since a moment.
+type measured struct {
+	process *process
+	cpu     time.Duration // Used before that moment.
+	before  int64
+}
+
+// begin sets the moment.
+func (m *measured) begin() { m.cpu, m.before = m.process.cpu(), m.process.readPeak() }
+
+func (m *measured) used() usage {
+	return usage{CPU: m.process.cpu() - m.cpu, Before: m.before, Peaks: []int64{m.process.readPeak()}}
 }

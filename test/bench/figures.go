@@ -9,26 +9,26 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// figures are what one contestant needed in one round of a scenario.
+// figures are the results of one contestant in one round of a scenario.
 type figures struct {
 	Scenario    string `json:"scenario"`
 	Contestant  string `json:"contestant"`
 	Round       int    `json:"round"`
 	Nodes       int    `json:"nodes"`
-	Pods        int    `json:"pods"` // On the nodes that were drained, when the drain was asked for.
+	Pods        int    `json:"pods"` // On the nodes to drain, at the start.
 	ClusterPods int    `json:"clusterPods"`
 
 	Makespan float64 `json:"makespanSeconds"`
 	ToLimit  float64 `json:"makespanToLimit,omitzero"`
-	Finished float64 `json:"finishedSeconds"` // When the contestant said that it was done.
-	Marked   float64 `json:"markedSeconds"`   // When the last node was marked.
+	Finished float64 `json:"finishedSeconds"` // When the contestant reported to be done.
+	Marked   float64 `json:"markedSeconds"`   // When the last node was cordoned.
 
 	requestFigures
 	releaseFigures
 	usageFigures
 }
 
-// requestFigures are taken from the audit log: all that the contestant's user has asked for.
+// requestFigures count the requests of the contestant's user in the audit log.
 type requestFigures struct {
 	Requests        int            `json:"requests"`
 	RequestsPerPod  float64        `json:"requestsPerPod"`
@@ -41,7 +41,7 @@ type requestFigures struct {
 	Twice           int            `json:"podsEvictedTwice"`
 }
 
-// releaseFigures tell how soon an eviction followed after a budget allowed one.
+// releaseFigures are the times from a budget that allows an eviction to the next eviction.
 type releaseFigures struct {
 	Releases      int     `json:"releases"`
 	ReleaseMedian float64 `json:"releaseToEvictionMedianMs"`
@@ -57,7 +57,7 @@ type usageFigures struct {
 	BeforeMiB float64 `json:"peakBeforeStartMiB"`
 }
 
-// countRequests makes figures of requests of a drain of so many pods that was asked for at start.
+// countRequests returns the figures of the requests of a drain that was started at start.
 func countRequests(requests []cluster.Request, start time.Time, pods int) requestFigures {
 	f := requestFigures{Requests: len(requests), ByKind: map[string]int{}}
 	accepted := 0
@@ -100,11 +100,11 @@ func share(part, of int) float64 {
 	return float64(part) / float64(of)
 }
 
-// releases returns for each time that a budget began to allow an eviction how long it was until the next one
-// that was accepted under it, if one followed. apps tells the budget of a pod.
+// releases returns, for each time that a budget began to allow an eviction, the time until the next accepted
+// eviction under it, if one followed. apps has the budget of each pod.
 //
-// The watch that saw the crossings may be some milliseconds late, so that an eviction seems to come before
-// what allowed it. It counts as one that came at once: after a budget has closed no other is accepted.
+// The watch of the budgets may lag by some milliseconds, so an eviction may appear to precede the release
+// that allowed it. It counts as immediate: a closed budget accepts no eviction.
 func releases(crossings []crossing, requests []cluster.Request, apps map[string]string) []time.Duration {
 	accepted := map[string][]time.Time{}
 	for _, r := range requests {
@@ -129,7 +129,7 @@ func releases(crossings []crossing, requests []cluster.Request, apps map[string]
 	return waits
 }
 
-// closing returns when the budget next closed; an hour that never comes if it did not.
+// closing returns when the budget next closed, or a time in the far future.
 func closing(crossings []crossing, budget string) time.Time {
 	for _, c := range crossings {
 		if c.Budget == budget && !c.Open {
@@ -172,9 +172,9 @@ func median[T cmp.Ordered](values []T) T {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// middle picks for each scenario and contestant the round with the median makespan, in the order in which the
-// first of them came, and sets its makespan in relation to the limit's.
-func middle(all []figures) []figures {
+// medianRounds returns the round with the median makespan of each scenario and contestant, in the order of
+// the input, and divides its makespan by the limit's.
+func medianRounds(all []figures) []figures {
 	type key struct{ scenario, contestant string }
 	spans, shown := map[key][]float64{}, map[key]bool{}
 	for _, f := range all {

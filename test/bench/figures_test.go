@@ -152,11 +152,11 @@ func TestCountUsage(t *testing.T) {
 	}
 }
 
-func TestMiddle(t *testing.T) {
+func TestMedianRounds(t *testing.T) {
 	round := func(contestant string, number int, makespan float64) figures {
 		return figures{Scenario: "s", Contestant: contestant, Round: number, Makespan: makespan}
 	}
-	got := middle([]figures{
+	got := medianRounds([]figures{
 		round(agentName, 1, 30), round(limitName, 1, 10), round(agentName, 2, 20), round(limitName, 2, 10),
 		round(agentName, 3, 10),
 		{Scenario: "other", Contestant: agentName, Makespan: 5},

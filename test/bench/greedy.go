@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,37 +21,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const (
-	// again is how soon a refused eviction is sent again.
-	again = 50 * time.Millisecond
-	// underWay bounds the evictions that wait for an answer. With 1,500 at once the API server's flow control
-	// refuses hundreds, and the drain is slower by a third.
-	underWay = 100
+	// retryDelay is the time until a refused eviction is sent again.
+	retryDelay = 50 * time.Millisecond
+	// maxInFlight bounds the evictions that wait for a response. With 1,500 at once the API server's flow
+	// control refuses hundreds, and the drain is slower by a third.
+	maxInFlight = 100
 )
 
-// greedy empties nodes as fast as the API server lets it, with no thought for what that costs: it marks all
-// nodes at once, then sends all evictions as fast as they are answered, and each that is refused again after
-// 50 ms, whatever the API server asks for.
+// greedy empties nodes as fast as the API server allows, at any cost: it cordons all nodes at once, then
+// sends all evictions as fast as they are answered, and each refused one again after 50 ms, whatever
+// Retry-After says.
 type greedy struct {
 	client kubernetes.Interface
 	job    job
 
-	mu      sync.Mutex
-	begun   bool
-	pods    map[types.UID]*corev1.Pod // On the nodes.
-	asked   map[types.UID]bool
-	slots   chan struct{}
-	emptied chan struct{} // Holds a value once no pod is left.
-	failed  chan error
+	mu       sync.Mutex
+	draining bool
+	pods     map[types.UID]*corev1.Pod // On the nodes.
+	started  map[types.UID]bool
+	slots    chan struct{}
+	emptied  chan struct{} // Has a value once no pod is left.
+	failed   chan error
 }
 
 // greedyMain runs the evictor; it returns the exit code.
 func greedyMain(ctx context.Context, text string) int {
 	g := &greedy{
-		pods: map[types.UID]*corev1.Pod{}, asked: map[types.UID]bool{},
-		slots: make(chan struct{}, underWay), emptied: make(chan struct{}, 1), failed: make(chan error, 1),
+		pods: map[types.UID]*corev1.Pod{}, started: map[types.UID]bool{},
+		slots: make(chan struct{}, maxInFlight), emptied: make(chan struct{}, 1), failed: make(chan error, 1),
 	}
 	err := json.Unmarshal([]byte(text), &g.job)
 	if err == nil {
@@ -58,48 +61,47 @@ func greedyMain(ctx context.Context, text string) int {
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "the greedy evictor:", err)
-		return exitFailed
+		return harness.ExitFailed
 	}
 	return 0
 }
 
-// run serves whoever started it, by words; it ends with the standard input.
+// run drains when it reads startLine, and ends with the standard input.
 func (g *greedy) run(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", g.job.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	if g.client, err = quickClient(config); err != nil {
+	if g.client, err = fastClient(config); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := source{rest: g.client.CoreV1().RESTClient(), resource: "pods", namespace: g.job.Namespace}
-	err = follow(ctx, s, &corev1.Pod{}, shrinkPod, func(p *corev1.Pod, gone bool) { g.changed(ctx, p, gone) })
-	if err != nil {
+	s := harness.Source{Client: g.client.CoreV1().RESTClient(), Resource: "pods", Namespace: g.job.Namespace}
+	if err := harness.Follow(ctx, s, func(p *corev1.Pod, gone bool) { g.changed(ctx, p, gone) }); err != nil {
 		return err
 	}
-	_, _ = fmt.Println(sayReady)
-	words := bufio.NewReader(os.Stdin)
-	if word, err := words.ReadString('\n'); err != nil || word != hearGo {
-		return fmt.Errorf("heard %q instead of go: %w", word, err)
+	_, _ = fmt.Println(readyLine)
+	input := bufio.NewReader(os.Stdin)
+	if line, err := input.ReadString('\n'); err != nil || line != startLine {
+		return fmt.Errorf("read %q instead of %q: %w", line, startLine, err)
 	}
 	if err := g.drain(ctx); err != nil {
 		return err
 	}
-	_, _ = fmt.Println(sayDone)
-	_, err = io.Copy(io.Discard, words)
+	_, _ = fmt.Println(doneLine)
+	_, err = io.Copy(io.Discard, input)
 	return err
 }
 
 func (g *greedy) drain(ctx context.Context) error {
-	if err := g.mark(ctx); err != nil {
-		return fmt.Errorf("mark the nodes: %w", err)
+	if err := g.cordon(ctx); err != nil {
+		return fmt.Errorf("cordon the nodes: %w", err)
 	}
 	g.mu.Lock()
-	g.begun = true
+	g.draining = true
 	for _, p := range g.pods {
-		g.ask(ctx, p)
+		g.startEviction(ctx, p)
 	}
 	g.mu.Unlock()
 	select {
@@ -112,8 +114,8 @@ func (g *greedy) drain(ctx context.Context) error {
 	}
 }
 
-// mark makes all nodes unschedulable at once.
-func (g *greedy) mark(ctx context.Context) error {
+// cordon makes all nodes unschedulable at once.
+func (g *greedy) cordon(ctx context.Context) error {
 	patch := []byte(`{"spec":{"unschedulable":true,"taints":[{"key":"bench/drain","effect":"NoSchedule"}]}}`)
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range g.job.Nodes {
@@ -126,13 +128,10 @@ func (g *greedy) mark(ctx context.Context) error {
 	return group.Wait()
 }
 
-// changed hears of each pod of the namespace.
+// changed handles a change of a pod of the namespace.
 func (g *greedy) changed(ctx context.Context, p *corev1.Pod, gone bool) {
-	here := false
-	for _, name := range g.job.Nodes {
-		here = here || name == p.Spec.NodeName
-	}
-	if !here {
+	shrinkPod(p)
+	if !slices.Contains(g.job.Nodes, p.Spec.NodeName) {
 		return
 	}
 	g.mu.Lock()
@@ -143,9 +142,9 @@ func (g *greedy) changed(ctx context.Context, p *corev1.Pod, gone bool) {
 		g.pods[p.UID] = p
 	}
 	switch {
-	case !g.begun:
+	case !g.draining:
 	case !gone:
-		g.ask(ctx, p)
+		g.startEviction(ctx, p)
 	case len(g.pods) == 0:
 		select {
 		case g.emptied <- struct{}{}:
@@ -154,12 +153,12 @@ func (g *greedy) changed(ctx context.Context, p *corev1.Pod, gone bool) {
 	}
 }
 
-// ask has the pod evicted, once. It needs mu.
-func (g *greedy) ask(ctx context.Context, p *corev1.Pod) {
-	if g.asked[p.UID] {
+// startEviction starts the eviction of a pod, once. It needs mu.
+func (g *greedy) startEviction(ctx context.Context, p *corev1.Pod) {
+	if g.started[p.UID] {
 		return
 	}
-	g.asked[p.UID] = true
+	g.started[p.UID] = true
 	go func() {
 		if err := g.evict(ctx, p); err != nil && ctx.Err() == nil {
 			select {
@@ -176,7 +175,7 @@ func (g *greedy) evict(ctx context.Context, p *corev1.Pod) error {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))},
 	}
-	timer := time.NewTimer(again)
+	timer := time.NewTimer(retryDelay)
 	defer timer.Stop()
 	for {
 		err := g.send(ctx, eviction)
@@ -186,7 +185,7 @@ func (g *greedy) evict(ctx context.Context, p *corev1.Pod) error {
 		case !isRefused(err):
 			return err
 		}
-		timer.Reset(again)
+		timer.Reset(retryDelay)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -195,7 +194,7 @@ func (g *greedy) evict(ctx context.Context, p *corev1.Pod) error {
 	}
 }
 
-// send sends an eviction once, without the client's own retries, which wait as the API server asks.
+// send sends an eviction once, without the client's own retries, which obey Retry-After.
 func (g *greedy) send(ctx context.Context, e *policyv1.Eviction) error {
 	select {
 	case g.slots <- struct{}{}:
@@ -207,7 +206,7 @@ func (g *greedy) send(ctx context.Context, e *policyv1.Eviction) error {
 		SubResource("eviction").Body(e).MaxRetries(0).Do(ctx).Error()
 }
 
-// isRefused tells whether the API server may say otherwise the next time.
+// isRefused reports whether the API server may accept the request later.
 func isRefused(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && (status.Status().Code == http.StatusTooManyRequests ||

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,9 +17,9 @@ type kubectl struct {
 	processes []*process
 }
 
-// prepare gives all processes one home, so that they share what kubectl keeps of the API, as they would.
+// prepare gives all processes one home, so that they share kubectl's cache of the API as they would.
 func (k *kubectl) prepare(ctx context.Context) error {
-	k.home = k.file("home")
+	k.home = filepath.Join(k.cluster.Dir(), k.id+"-home")
 	if err := os.Mkdir(k.home, 0o700); err != nil {
 		return err
 	}
@@ -28,11 +29,10 @@ func (k *kubectl) prepare(ctx context.Context) error {
 
 func (k *kubectl) start(context.Context) error {
 	for i, node := range k.draining {
-		p, err := command{
-			name: fmt.Sprintf("%s-%d", k.id, i), dir: k.cluster.Dir(), path: filepath.Join(k.binaries, "kubectl"),
-			args: []string{"drain", node, "--ignore-daemonsets", "--delete-emptydir-data"},
-			env:  []string{"KUBECONFIG=" + k.kubeconfig, "HOME=" + k.home},
-		}.start()
+		cmd := exec.Command(filepath.Join(k.binaries, "kubectl"),
+			"drain", node, "--ignore-daemonsets", "--delete-emptydir-data")
+		cmd.Env = []string{"KUBECONFIG=" + k.kubeconfig, "HOME=" + k.home}
+		p, err := k.spawn(fmt.Sprintf("%s-%d", k.id, i), cmd)
 		if err != nil {
 			return err
 		}
@@ -43,13 +43,10 @@ func (k *kubectl) start(context.Context) error {
 
 func (k *kubectl) wait(ctx context.Context) error {
 	for _, p := range k.processes {
-		select {
-		case <-p.ended:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if !p.cmd.ProcessState.Success() {
-			return p.failure()
+		if code, err := p.WaitEnd(ctx); err != nil {
+			return err
+		} else if code != 0 {
+			return p.Failure()
 		}
 	}
 	return nil

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
+	"os/exec"
+	"regexp"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -14,27 +15,25 @@ import (
 // greedyVariable makes this program the greedy evictor: its value is the job.
 const greedyVariable = "NODE_DRAINER_BENCH_GREEDY"
 
-// job is what the greedy evictor is to do.
+// job is the task of the greedy evictor.
 type job struct {
 	Kubeconfig string
 	Namespace  string
 	Nodes      []string
 }
 
-// What the greedy evictor says and hears.
+// What the greedy evictor reads and writes.
 const (
-	sayReady = "ready"
-	hearGo   = "go\n"
-	sayDone  = "done"
+	readyLine = "ready"
+	startLine = "start\n"
+	doneLine  = "done"
 )
 
-// limit is the greedy evictor, as a process of its own so that what it uses can be told.
+// limit is the greedy evictor, a process of its own so that its use can be measured.
 type limit struct {
 	*round
-	process *process
-	lines   chan string
-	cpu     time.Duration
-	before  int64
+	measured
+	stdin io.WriteCloser
 }
 
 func (l *limit) prepare(ctx context.Context) error {
@@ -54,49 +53,37 @@ func (l *limit) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.lines = make(chan string, 2)
-	l.process, err = command{
-		name: l.id, dir: l.cluster.Dir(), path: self, env: append(os.Environ(), greedyVariable+"="+string(job)),
-		line: func(line string) { l.lines <- line },
-	}.start()
-	if err != nil {
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), greedyVariable+"="+string(job))
+	if l.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
-	return l.hear(ctx, sayReady)
+	if l.process, err = l.spawn(l.id, cmd); err != nil {
+		return err
+	}
+	return l.waitFor(ctx, readyLine)
 }
 
-// hear returns when the process has said the word.
-func (l *limit) hear(ctx context.Context, word string) error {
-	for {
-		select {
-		case line := <-l.lines:
-			if line == word {
-				return nil
-			}
-		case <-l.process.ended:
-			return l.process.failure()
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the greedy evictor to say %s: %w", word, context.Cause(ctx))
-		}
+// waitFor returns when the process has written the line.
+func (l *limit) waitFor(ctx context.Context, line string) error {
+	if err := l.process.WaitOutput(ctx, regexp.MustCompile(`(?m)^`+line+`$`)); err != nil {
+		return fmt.Errorf("greedy evictor: %w; it wrote %q", err, l.process.Output())
 	}
+	return nil
 }
 
 func (l *limit) start(context.Context) error {
-	l.cpu, l.before = l.process.cpu(), l.process.readPeak()
-	_, err := io.WriteString(l.process.stdin, hearGo)
+	l.begin()
+	_, err := io.WriteString(l.stdin, startLine)
 	return err
 }
 
-func (l *limit) wait(ctx context.Context) error { return l.hear(ctx, sayDone) }
-
-func (l *limit) used() usage {
-	return usage{CPU: l.process.cpu() - l.cpu, Before: l.before, Peaks: []int64{l.process.readPeak()}}
-}
+func (l *limit) wait(ctx context.Context) error { return l.waitFor(ctx, doneLine) }
 
 func (l *limit) stop() error {
 	if l.process == nil {
 		return nil
 	}
-	_ = l.process.stdin.Close() // It ends with it.
+	_ = l.stdin.Close() // It exits then.
 	return l.process.stop()
 }

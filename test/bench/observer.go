@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,19 +16,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// observer sees by watches what becomes of the pods, nodes and budgets of one round, and when.
+// observer records, from watches, when the pods, nodes and budgets of one round change.
 type observer struct {
 	mu       sync.Mutex
 	changed  chan struct{} // Closed and renewed at each change.
 	draining map[string]bool
 
-	pods     map[types.UID]seenPod
-	apps     map[string]string // The workload of each pod that ever was, by name.
-	ready    int
-	left     int // Pods on the nodes that are drained.
-	lastGone time.Time
+	pods      map[types.UID]seenPod
+	apps      map[string]string // The workload of each pod that ever was, by name.
+	ready     int
+	left      int // Pods on the nodes to drain.
+	emptiedAt time.Time
 
 	marked    map[string]time.Time
 	healthy   map[string]int32 // Pods that each budget has counted.
@@ -35,17 +37,17 @@ type observer struct {
 	crossings []crossing
 }
 
-// seenPod is what counts of a pod.
+// seenPod is what the observer knows of a pod.
 type seenPod struct{ ready, draining bool }
 
-// crossing is a moment at which a budget began to allow an eviction, or ceased to.
+// crossing is a moment at which a budget began or ceased to allow an eviction.
 type crossing struct {
 	Budget string
 	At     time.Time
 	Open   bool
 }
 
-// observe begins to watch the namespace and its nodes, which carry its name as their pool.
+// observe begins to watch the namespace and its nodes, whose pool has the name of the namespace.
 func observe(
 	ctx context.Context, client kubernetes.Interface, namespace string, draining []string,
 ) (*observer, error) {
@@ -57,30 +59,24 @@ func observe(
 	for _, name := range draining {
 		o.draining[name] = true
 	}
-	core := client.CoreV1().RESTClient()
-	err := follow(ctx, source{rest: core, resource: "pods", namespace: namespace},
-		&corev1.Pod{}, shrinkPod, o.pod)
-	if err == nil {
-		pool := cluster.PoolLabel + "=" + namespace
-		err = follow(ctx, source{rest: core, resource: "nodes", labels: pool},
-			&corev1.Node{}, func(*corev1.Node) {}, o.node)
-	}
-	if err == nil {
-		policy := client.PolicyV1().RESTClient()
-		err = follow(ctx, source{rest: policy, resource: "poddisruptionbudgets", namespace: namespace},
-			&policyv1.PodDisruptionBudget{}, func(*policyv1.PodDisruptionBudget) {}, o.budget)
-	}
-	return o, err
+	core, policy := client.CoreV1().RESTClient(), client.PolicyV1().RESTClient()
+	pods := harness.Source{Client: core, Resource: "pods", Namespace: namespace}
+	nodes := harness.Source{Client: core, Resource: "nodes", Labels: cluster.PoolLabel + "=" + namespace}
+	budgets := harness.Source{Client: policy, Resource: "poddisruptionbudgets", Namespace: namespace}
+	return o, errors.Join(
+		harness.Follow(ctx, pods, o.pod),
+		harness.Follow(ctx, nodes, o.node),
+		harness.Follow(ctx, budgets, o.budget))
 }
 
-// shrinkPod leaves what pod reads.
+// shrinkPod clears what the benchmark does not read, to save memory.
 func shrinkPod(p *corev1.Pod) {
-	p.Annotations = nil
+	p.Annotations, p.ManagedFields = nil, nil
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
 	p.Status = corev1.PodStatus{Conditions: p.Status.Conditions}
 }
 
-// update changes what is known, and wakes who waits.
+// update changes the record, and wakes wait.
 func (o *observer) update(change func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,6 +87,7 @@ func (o *observer) update(change func()) {
 
 func (o *observer) pod(p *corev1.Pod, gone bool) {
 	now := time.Now()
+	shrinkPod(p)
 	o.update(func() {
 		o.apps[p.Name] = p.Labels[cluster.AppLabel]
 		before := o.pods[p.UID]
@@ -104,7 +101,7 @@ func (o *observer) pod(p *corev1.Pod, gone bool) {
 		o.ready += count(after.ready) - count(before.ready)
 		o.left += count(after.draining) - count(before.draining)
 		if before.draining && !after.draining {
-			o.lastGone = now
+			o.emptiedAt = now
 		}
 	})
 }
@@ -125,7 +122,8 @@ func (o *observer) node(n *corev1.Node, gone bool) {
 	})
 }
 
-// isMarked tells whether the scheduler keeps new pods away from the node because someone wants it so.
+// isMarked reports whether the node was made unschedulable, by a cordon or by a taint that is not
+// Kubernetes' own.
 func isMarked(n *corev1.Node) bool {
 	for _, t := range n.Spec.Taints {
 		if t.Effect == corev1.TaintEffectNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
@@ -155,7 +153,8 @@ func (o *observer) wait(ctx context.Context, what string, done func() bool) erro
 	for {
 		o.mu.Lock()
 		ok, changed := done(), o.changed
-		now := fmt.Sprintf("%d pods are, %d ready, %d on the nodes that are drained", len(o.pods), o.ready, o.left)
+		now := fmt.Sprintf("%d pods exist, %d are ready, %d are on the nodes to drain",
+			len(o.pods), o.ready, o.left)
 		o.mu.Unlock()
 		if ok {
 			return nil
@@ -171,7 +170,7 @@ func (o *observer) wait(ctx context.Context, what string, done func() bool) erro
 // seen is what the observer knows at one moment.
 type seen struct {
 	Left      int
-	LastGone  time.Time
+	EmptiedAt time.Time
 	Marked    []time.Time
 	Crossings []crossing
 	Apps      map[string]string
@@ -181,7 +180,7 @@ func (o *observer) read() seen {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return seen{
-		Left: o.left, LastGone: o.lastGone, Marked: slices.Collect(maps.Values(o.marked)),
+		Left: o.left, EmptiedAt: o.emptiedAt, Marked: slices.Collect(maps.Values(o.marked)),
 		Crossings: slices.Clone(o.crossings), Apps: maps.Clone(o.apps),
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// options is what the user chose.
+// options are the flags.
 type options struct {
 	scenarios   []scenario
 	contestants []string
@@ -22,34 +24,34 @@ type options struct {
 const helpText = `Usage: make bench, or: go run ./test/bench [flags]
 
 Measures how nodes are drained, on a real control plane and a simulated AWS, on this machine.
-A full run takes about 25 minutes on two cores. The tables are written to standard output, the
-progress to standard error. A missed target is told and does not fail the run.
+A full run takes about 25 minutes on two cores. Tables go to standard output, progress to standard
+error. A missed target is reported and does not fail the run.
 
 Examples:
-  go run ./test/bench -scenario one                       the shortest look, about two minutes
+  go run ./test/bench -scenario one                       the shortest run, about two minutes
   go run ./test/bench -scenario budgets,plain -scale 0.2  a fifth of the nodes
   go run ./test/bench -contestants agent -rounds 3        only the agent, the median of three rounds
-  go run ./test/bench -agent bin/agent -json after.json   an agent that is built already; figures to compare
+  go run ./test/bench -agent bin/agent -json after.json   a built agent; figures to compare
 
 Contestants:
   kubectl   one "kubectl drain" for each node, all at once
-  agent     the agent, told by the messages of a lifecycle hook
-  limit     a greedy evictor, which asks again each 50 ms: about what is possible here
+  agent     the agent, triggered by the messages of a lifecycle hook
+  limit     a greedy evictor that retries every 50 ms: about what is possible here
 
 Scenarios:
 `
 
-// parse reads the arguments. It returns flag.ErrHelp when help was asked for, and has been given.
+// parse reads the arguments. It returns flag.ErrHelp after it has printed the help.
 func parse(args []string, help io.Writer) (options, error) {
 	o := options{}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	chosen := f.String("scenario", strings.Join(parts(), ","), "the scenarios, by commas")
-	names := f.String("contestants", strings.Join(contestantNames(), ","), "who drains, by commas")
-	f.IntVar(&o.rounds, "rounds", 1, "how often each contestant drains; the median round is shown")
-	f.Float64Var(&o.scale, "scale", 1, "part of the scenarios' nodes, above 0 and up to 1")
-	f.StringVar(&o.json, "json", "", "a file for all figures of all rounds")
-	f.StringVar(&o.agent, "agent", "", "a built agent; it is built from the source if not set")
+	chosen := f.String("scenario", strings.Join(parts(), ","), "comma-separated scenarios")
+	names := f.String("contestants", strings.Join(contestantNames(), ","), "comma-separated contestants")
+	f.IntVar(&o.rounds, "rounds", 1, "how often each contestant drains; the report shows the median round")
+	f.Float64Var(&o.scale, "scale", 1, "fraction of the scenarios' nodes, above 0 and up to 1")
+	f.StringVar(&o.json, "json", "", "file to write the figures of all rounds to")
+	f.StringVar(&o.agent, "agent", "", "agent binary; built from source if empty")
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -62,7 +64,7 @@ func parse(args []string, help io.Writer) (options, error) {
 		err = o.choose(*chosen, *names)
 	}
 	if err != nil {
-		return o, fmt.Errorf("bench: %w; see go run ./test/bench --help", err)
+		return o, harness.NewUsageError("bench: %w; see go run ./test/bench --help", err)
 	}
 	return o, nil
 }
@@ -87,18 +89,18 @@ func (o *options) choose(chosen, names string) error {
 	return err
 }
 
-// among reads a list of known words.
+// among reads a comma-separated list of known words.
 func among(name, list string, known []string) ([]string, error) {
 	words := strings.Split(list, ",")
 	for _, w := range words {
 		if !slices.Contains(known, w) {
-			return nil, fmt.Errorf("%s has %q, and knows %s", name, w, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown value %[2]q of %[1]s; known are %[3]s", name, w, strings.Join(known, ", "))
 		}
 	}
 	return words, nil
 }
 
-// parts returns the names by which scenarios are chosen.
+// parts returns the names for -scenario.
 func parts() []string {
 	var names []string
 	for _, s := range scenarios() {
@@ -110,7 +112,7 @@ func parts() []string {
 func printHelp(f *flag.FlagSet, to io.Writer) {
 	_, _ = io.WriteString(to, helpText)
 	for _, s := range scenarios() {
-		_, _ = fmt.Fprintf(to, "  %-11s %s\n", s.Name, s.Tell)
+		_, _ = fmt.Fprintf(to, "  %-11s %s\n", s.Name, s.Description)
 	}
 	_, _ = io.WriteString(to, "\nFlags:\n")
 	f.SetOutput(to)

@@ -12,8 +12,8 @@ import (
 // ticksPerSecond is the unit of times in /proc/PID/stat: the same on every Linux that Go runs on.
 const ticksPerSecond = 100
 
-// peakMemory returns the most memory that a process has had, in bytes; 0 where there is no /proc. What rusage
-// tells of a child is no use: it begins with the memory of the process that started it.
+// peakMemory returns the peak memory of a process in bytes; 0 where there is no /proc. The rusage of a child
+// is of no use: it begins with the memory of its parent.
 func peakMemory(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -24,15 +24,16 @@ type document struct {
 	Rounds  []figures `json:"rounds"`
 }
 
-// report writes the tables, and the file if one was asked for. Without figures there is nothing to tell.
+// report writes the tables, and the file of -json. Without figures it writes nothing.
 func (b *bench) report(to io.Writer) error {
 	if len(b.figures) == 0 {
 		return nil
 	}
 	d := document{
-		At: b.begun.UTC(), CPUs: runtime.NumCPU(), Scale: b.scale, Shown: middle(b.figures), Rounds: b.figures,
+		At: b.startedAt.UTC(), CPUs: runtime.NumCPU(), Scale: b.scale,
+		Shown: medianRounds(b.figures), Rounds: b.figures,
 	}
-	d.Targets = judge(d.Shown)
+	d.Targets = compare(d.Shown)
 	if _, err := io.WriteString(to, d.text()); err != nil {
 		return err
 	}
@@ -51,27 +52,27 @@ func (d document) text() string {
 	var s strings.Builder
 	_, _ = fmt.Fprintf(&s, "On %d CPUs", d.CPUs)
 	if d.Scale < 1 {
-		_, _ = fmt.Fprintf(&s, ", with only %g of the nodes: no measure of the targets", d.Scale)
+		_, _ = fmt.Fprintf(&s, ", with only %g of the nodes: the targets do not apply", d.Scale)
 	}
 	s.WriteString(".\n\n")
 	grid(&s, mainTable(d.Shown))
-	s.WriteString("\nRequests per pod, by what was asked:\n\n")
+	s.WriteString("\nRequests per pod, by kind:\n\n")
 	grid(&s, kindTable(d.Shown))
-	s.WriteString("\nTargets of the agent, in the worst scenario of those that count:\n\n")
+	s.WriteString("\nTargets of the agent, each in its worst scenario:\n\n")
 	grid(&s, targetTable(d.Targets))
 	return s.String()
 }
 
-// grid writes rows in columns, of which the first is a heading, with one line between two scenarios.
+// grid writes rows in columns.
 func grid(to io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		_, _ = fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t "))
 	}
-	_ = w.Flush() // The strings.Builder below it takes all.
+	_ = w.Flush() // A strings.Builder never fails.
 }
 
-// mainTable is one line for each contestant in each scenario. An empty cell is a figure that does not exist.
+// mainTable has a row for each contestant in each scenario.
 func mainTable(all []figures) [][]string {
 	rows := [][]string{{
 		"scenario", "contestant", "pods", "makespan", "x limit", "done", "marked", "req/pod", "evict/pod",
@@ -106,7 +107,7 @@ func releaseCell(f figures) string {
 	return fmt.Sprintf("%.0f, max %.0f", f.ReleaseMedian, f.ReleaseMax)
 }
 
-// positive formats a figure that is 0 only where it is not known.
+// positive formats a figure that is 0 only if it is unknown.
 func positive(format string, value float64) string {
 	if value == 0 {
 		return "-"
@@ -114,7 +115,7 @@ func positive(format string, value float64) string {
 	return fmt.Sprintf(format, value)
 }
 
-// kindTable tells what the requests were, the most frequent kinds first.
+// kindTable lists the requests by kind, the most frequent first.
 func kindTable(all []figures) [][]string {
 	rows := [][]string{{"scenario", "contestant", "requests"}}
 	for _, f := range all {
@@ -133,14 +134,14 @@ func kindTable(all []figures) [][]string {
 func targetTable(targets []target) [][]string {
 	rows := [][]string{{"", "target", "want", "got", "in"}}
 	for _, t := range targets {
-		verdict := "holds"
+		state := "met"
 		switch {
 		case !t.Known:
-			verdict = "-"
+			state = "-"
 		case !t.Holds:
-			verdict = "MISSED"
+			state = "MISSED"
 		}
-		rows = append(rows, []string{verdict, t.Name, t.Want, t.Got, t.Where})
+		rows = append(rows, []string{state, t.Name, t.Want, t.Got, t.Where})
 	}
 	return rows
 }

@@ -11,14 +11,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const (
-	home = "node-drainer" // The namespace of the contestants' ServiceAccounts.
-	// roundTimeout bounds a round: a drain that takes so long will not end.
+	accountNamespace = "node-drainer" // Of the contestants' ServiceAccounts.
+	// roundTimeout bounds a round: a drain that takes so long never ends.
 	roundTimeout = 20 * time.Minute
-	// lateTimeout is how long pods may be left after a contestant has said that it is done. Beyond what our own
-	// watch is late, that is time for nothing: what is left then has been left behind.
+	// lateTimeout is how long the observer's watch may lag behind a contestant that reports to be done. A pod
+	// that is on the nodes after that was left behind.
 	lateTimeout = 5 * time.Second
 )
 
@@ -27,7 +28,7 @@ type round struct {
 	scenario   scenario
 	contestant string
 	number     int
-	last       bool   // Of the control plane, which then takes all with it.
+	last       bool   // Of the scenario: its control plane is stopped next, so nothing is cleaned up.
 	id         string // Of this round in the whole run.
 	namespace  string
 
@@ -35,7 +36,7 @@ type round struct {
 	client      kubernetes.Interface
 	binaries    string
 	agentBinary string
-	tell        func(format string, args ...any)
+	progress    func(format string, args ...any)
 
 	draining, spare []string
 	seen            *observer
@@ -50,40 +51,40 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	c := r.newContestant()
 	defer func() {
 		if err = errors.Join(err, c.stop()); err == nil && !r.last {
-			err = r.clear(ctx)
+			err = r.cleanUp(ctx)
 		}
 		if err != nil {
 			err = fmt.Errorf("%s, round %d of %s: %w", r.scenario.Name, r.number, r.contestant, err)
 		}
 	}()
-	begun := time.Now()
+	start := time.Now()
 	if err := r.prepare(ctx); err != nil {
 		return f, err
 	}
 	if err := c.prepare(ctx); err != nil {
 		return f, err
 	}
-	r.tell("ready after %.0f s, draining%s", time.Since(begun).Seconds(), r.usually())
-	start, finished, err := r.drain(ctx, c)
+	r.progress("ready after %.0f s, draining%s", time.Since(start).Seconds(), r.scenario.usually(r.contestant))
+	asked, finished, err := r.drain(ctx, c)
 	if err != nil {
 		return f, err
 	}
-	f, err = r.measure(ctx, c.used(), start, finished)
+	f, err = r.measure(ctx, c.used(), asked, finished)
 	if err == nil {
-		r.tell("drained %d pods in %.1f s, with %d requests", f.Pods, f.Makespan, f.Requests)
+		r.progress("drained %d pods in %.1f s, with %d requests", f.Pods, f.Makespan, f.Requests)
 	}
 	return f, err
 }
 
-// usually tells how long the drain takes, if that is known.
-func (r *round) usually() string {
-	if d := r.scenario.Usually[r.contestant]; d > 0 {
+// usually returns how long a contestant drains, if that is known.
+func (s scenario) usually(contestant string) string {
+	if d := s.Usually[contestant]; d > 0 {
 		return fmt.Sprintf(" (usually %.0f s)", d.Seconds())
 	}
 	return ""
 }
 
-// prepare returns when all pods are ready, and all is as it must be before the clock starts.
+// prepare creates the nodes and the pods, and returns when all pods are ready.
 func (r *round) prepare(ctx context.Context) error {
 	r.namespace = r.id
 	for range r.scenario.Nodes {
@@ -92,16 +93,16 @@ func (r *round) prepare(ctx context.Context) error {
 	for range r.scenario.spare() {
 		r.spare = append(r.spare, cluster.NodeName(cluster.NewInstanceID()))
 	}
-	r.tell("making %d nodes of %d pods, %d nodes that stay, %d other pods (usually %.0f s)", len(r.draining),
-		r.scenario.PodsPerNode, len(r.spare), r.scenario.Background, r.scenario.making().Seconds())
-	if err := r.makeNamespace(ctx, r.namespace); err != nil {
+	r.progress("creating %d nodes of %d pods, %d other nodes, %d other pods (usually %.0f s)", len(r.draining),
+		r.scenario.PodsPerNode, len(r.spare), r.scenario.Background, r.scenario.setupTime().Seconds())
+	if err := harness.CreateNamespace(ctx, r.client, r.namespace); err != nil {
 		return err
 	}
 	var err error
 	if r.seen, err = observe(ctx, r.client, r.namespace, r.draining); err != nil {
 		return err
 	}
-	if err := r.makeNodes(ctx, r.draining); err != nil {
+	if err := r.createNodes(ctx, r.draining); err != nil {
 		return err
 	}
 	if err := r.deploy(ctx); err != nil {
@@ -110,7 +111,7 @@ func (r *round) prepare(ctx context.Context) error {
 	return r.fill(ctx)
 }
 
-// drain has the contestant do it. It returns when that was asked for, and when the contestant was done.
+// drain lets the contestant drain. It returns when the drain was requested and when the contestant was done.
 func (r *round) drain(ctx context.Context, c contestant) (start, finished time.Time, err error) {
 	if before := r.seen.read().Left; before != r.scenario.pods() {
 		return start, finished, fmt.Errorf("%d pods are on the nodes, not %d", before, r.scenario.pods())
@@ -137,7 +138,7 @@ func (r *round) drain(ctx context.Context, c contestant) (start, finished time.T
 	return start, finished, err
 }
 
-// freeLater frees the budgets of a scenario that blocks its pods, when it is time.
+// freeLater makes the budgets allow everything after the time for which the scenario blocks its pods.
 func (r *round) freeLater(ctx context.Context) error {
 	if r.scenario.Blocked == 0 {
 		return nil
@@ -155,14 +156,14 @@ func (r *round) freeLater(ctx context.Context) error {
 // awaitEmpty fails if pods have been left behind.
 func (r *round) awaitEmpty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lateTimeout,
-		errors.New("the contestant has said that it was done, and has left pods behind"))
+		errors.New("the contestant reported that it was done, and left pods on the nodes"))
 	defer cancel()
 	return r.seen.wait(ctx, "the nodes to be empty", func() bool { return r.seen.left == 0 })
 }
 
-// measure makes figures of what was seen.
+// measure computes the figures of the round.
 func (r *round) measure(ctx context.Context, used usage, start, finished time.Time) (figures, error) {
-	requests, err := r.cluster.Requests(ctx, cluster.UserName(home, r.id))
+	requests, err := r.cluster.Requests(ctx, cluster.UserName(accountNamespace, r.id))
 	if err != nil {
 		return figures{}, fmt.Errorf("read the audit log: %w", err)
 	}
@@ -171,12 +172,12 @@ func (r *round) measure(ctx context.Context, used usage, start, finished time.Ti
 	}
 	s, pods := r.seen.read(), r.scenario.pods()
 	if len(s.Marked) < len(r.draining) {
-		return figures{}, fmt.Errorf("only %d of %d nodes have been marked", len(s.Marked), len(r.draining))
+		return figures{}, fmt.Errorf("only %d of %d nodes have been cordoned", len(s.Marked), len(r.draining))
 	}
 	return figures{
 		Scenario: r.scenario.Name, Contestant: r.contestant, Round: r.number,
 		Nodes: len(r.draining), Pods: pods, ClusterPods: pods + r.scenario.Background,
-		Makespan:       s.LastGone.Sub(start).Seconds(),
+		Makespan:       s.EmptiedAt.Sub(start).Seconds(),
 		Finished:       finished.Sub(start).Seconds(),
 		Marked:         slices.MaxFunc(s.Marked, time.Time.Compare).Sub(start).Seconds(),
 		requestFigures: countRequests(requests, start, pods),
@@ -185,15 +186,12 @@ func (r *round) measure(ctx context.Context, used usage, start, finished time.Ti
 	}, nil
 }
 
-// account makes the contestant's ServiceAccount, by which its requests are told apart.
+// account creates the contestant's ServiceAccount, by which the audit log names its requests.
 func (r *round) account(ctx context.Context, rules ...rbacv1.PolicyRule) error {
 	var err error
-	r.kubeconfig, err = r.cluster.ServiceAccount(ctx, home, r.id, rules, nil)
+	r.kubeconfig, err = r.cluster.ServiceAccount(ctx, accountNamespace, r.id, rules, nil)
 	return err
 }
-
-// file returns a path for a file of the round.
-func (r *round) file(name string) string { return r.cluster.Dir() + "/" + r.id + "-" + name }
 
 // stopAll ends all processes.
 func stopAll(processes []*process) error {

@@ -5,69 +5,67 @@ import (
 	"time"
 )
 
-// scenario is a workload and the nodes that are drained under it.
+// scenario is a workload and the nodes to drain.
 type scenario struct {
-	Name string
-	Part string // Of -scenario, if several go by one name there.
-	Tell string
+	Name        string
+	Part        string // The name for -scenario, if several share one.
+	Description string
 
-	Nodes       int           // That are drained.
+	Nodes       int           // To drain.
 	PodsPerNode int           // On these, on average: the scheduler spreads them.
 	Stop        time.Duration // What a pod's process needs to stop.
-	Guarded     float64       // The share of the pods that is behind disruption budgets.
-	Replicas    int           // Of a Deployment behind a budget; 10 if 0.
-	Blocked     time.Duration // The budgets allow nothing until so long after the drain was asked for.
-	Spare       int           // Nodes that stay; as many as the pods need if 0.
-	Background  int           // Pods that are on the nodes that stay.
+	Guarded     float64       // The share of the pods with disruption budgets.
+	Replicas    int           // Of a Deployment with a budget; 10 if 0.
+	Blocked     time.Duration // How long after the start of the drain the budgets allow nothing.
+	Spare       int           // Other nodes; as many as the pods need if 0.
+	Background  int           // Pods on the other nodes.
 	AgentOnly   bool
-	Usually     map[string]time.Duration // How long a contestant takes on two cores with all nodes.
+	Usually     map[string]time.Duration // How long a contestant drains on two cores with all nodes.
 }
 
-// scenarios returns what can be measured, in the order in which it is.
+// scenarios returns all scenarios in the order in which they run.
 func scenarios() []scenario {
-	usually := func(kubectl, agent, limit int) map[string]time.Duration {
-		return map[string]time.Duration{
-			kubectlName: time.Duration(kubectl) * time.Second, agentName: time.Duration(agent) * time.Second,
-			limitName: time.Duration(limit) * time.Second,
-		}
+	usually := func(kubectl, agent, limit time.Duration) map[string]time.Duration {
+		const s = time.Second
+		return map[string]time.Duration{kubectlName: kubectl * s, agentName: agent * s, limitName: limit * s}
 	}
 	return []scenario{
 		{
 			Name: "budgets", Nodes: 20, PodsPerNode: 20, Stop: 5 * time.Second, Guarded: 0.2,
-			Usually: usually(60, 25, 25),
-			Tell:    "20 nodes of 20 pods, every fifth pod behind a budget of 1 or 2 in 10; 5 s to stop",
+			Usually:     usually(60, 25, 25),
+			Description: "20 nodes of 20 pods, every fifth pod with a budget of 1 or 2 in 10; 5 s to stop",
 		},
 		{
 			Name: "plain", Nodes: 50, PodsPerNode: 30, Stop: 5 * time.Second, Usually: usually(60, 20, 15),
-			Tell: "50 nodes of 30 pods without budgets; 5 s to stop",
+			Description: "50 nodes of 30 pods without budgets; 5 s to stop",
 		},
 		{
 			Name: "one", Nodes: 1, PodsPerNode: 100, Stop: 5 * time.Second, Usually: usually(25, 7, 6),
-			Tell: "one node of 100 pods without budgets; 5 s to stop",
+			Description: "one node of 100 pods without budgets; 5 s to stop",
 		},
 		{
 			Name: "freed", Nodes: 20, PodsPerNode: 5, Stop: 5 * time.Second, Guarded: 1,
 			Blocked: 30 * time.Second, Usually: usually(42, 37, 37),
-			Tell: "20 nodes of 5 pods, all behind budgets that allow nothing for 30 s, then all; 5 s to stop",
+			Description: "20 nodes of 5 pods, all with budgets that allow nothing for 30 s, then all; 5 s to stop",
 		},
 		{
 			Name: "long", Nodes: 10, PodsPerNode: 20, Stop: time.Minute, Usually: usually(80, 65, 65),
-			Tell: "10 nodes of 20 pods without budgets; 60 s to stop",
+			Description: "10 nodes of 20 pods without budgets; 60 s to stop",
 		},
 		{
 			Name: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80, Background: 2400,
 			AgentOnly: true, Usually: usually(0, 15, 0),
-			Tell: "20 of 100 nodes in a cluster of 3,000 pods; 5 s to stop",
+			Description: "20 of 100 nodes in a cluster of 3,000 pods; 5 s to stop",
 		},
 		{
 			Name: "memory-x10", Part: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80,
 			Background: 24000, AgentOnly: true, Usually: usually(0, 15, 0),
-			Tell: "the same with 24,000 instead of 2,400 pods on the 80 nodes that stay",
+			Description: "the same with 24,000 instead of 2,400 pods on the other 80 nodes",
 		},
 	}
 }
 
-// scaled is the scenario with a part of its nodes, for a quick look. Figures of it are not the scenario's.
+// scaled returns the scenario with a part of its nodes, for a quick look. Its figures are not comparable.
 func (s scenario) scaled(by float64) scenario {
 	part := func(n int) int {
 		if n == 0 {
@@ -85,7 +83,7 @@ func (s scenario) scaled(by float64) scenario {
 // pods is how many pods are on the nodes that are drained.
 func (s scenario) pods() int { return s.Nodes * s.PodsPerNode }
 
-// podsPerSpare leaves room on the nodes that stay, which may hold 256 pods.
+// podsPerSpare leaves room on the other nodes, which may hold 256 pods.
 const podsPerSpare = 100
 
 func (s scenario) spare() int {
@@ -95,8 +93,8 @@ func (s scenario) spare() int {
 	return (s.pods() + podsPerSpare - 1) / podsPerSpare
 }
 
-// making is about how long it takes on two cores to make the nodes and the pods.
-func (s scenario) making() time.Duration {
+// setupTime is about how long two cores need to create the nodes and the pods.
+func (s scenario) setupTime() time.Duration {
 	const nodesPerSecond, podsPerSecond, boundPerSecond = 10, 75, 130
 	seconds := 2 + (s.Nodes+s.spare())/nodesPerSecond + s.pods()/podsPerSecond + s.Background/boundPerSecond
 	return time.Duration(seconds) * time.Second
@@ -117,8 +115,8 @@ type workload struct {
 	Budget   string // maxUnavailable of the budget over it; none if empty.
 }
 
-// workloads splits the pods into Deployments: those behind budgets, in turns of 1 and 2 that may be
-// unavailable, then the others.
+// workloads splits the pods into Deployments: first those with a budget, whose maxUnavailable is 1 or 2 in
+// turn.
 func (s scenario) workloads() []workload {
 	const most = 50 // Pods of a Deployment without a budget.
 	size := s.Replicas

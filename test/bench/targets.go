@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// target is what the agent is to reach, and whether it has.
+// target is a bound for a figure of the agent, and whether it is met.
 type target struct {
 	Name  string `json:"name"`
 	Want  string `json:"want"`
-	Got   string `json:"got"` // "not measured" if no scenario tells.
+	Got   string `json:"got"` // "not measured" if no scenario measured it.
 	Where string `json:"where,omitempty"`
 	Holds bool   `json:"holds"`
 	Known bool   `json:"measured"`
 }
 
-// notMeasured stands for a figure that this run does not tell.
+// notMeasured stands for a figure that this run has not measured.
 const notMeasured = "not measured"
 
 // goal is a figure of the agent and its bound, in the scenarios where it counts.
@@ -23,14 +23,14 @@ type goal struct {
 	name      string
 	unit      string
 	bound     float64
-	below     bool     // The bound itself is a miss.
+	below     bool     // The bound itself misses the target.
 	scenarios []string // All if empty.
-	// figure tells the agent's figure from those of all contestants in one scenario.
+	// figure returns the agent's figure from those of all contestants in one scenario.
 	figure func(of map[string]figures) (value float64, known bool)
 }
 
-// judge holds the figures of one round of each contestant against the targets.
-func judge(all []figures) []target {
+// compare compares the figures of one round of each contestant with the targets.
+func compare(all []figures) []target {
 	scenarios, order := map[string]map[string]figures{}, []string{}
 	for _, f := range all {
 		if scenarios[f.Scenario] == nil {
@@ -45,13 +45,13 @@ func judge(all []figures) []target {
 	})
 	var targets []target
 	for _, g := range goals() {
-		targets = append(targets, g.judge(scenarios, order))
+		targets = append(targets, g.compare(scenarios, order))
 	}
 	return append(targets, growth(scenarios["memory"][agentName], scenarios["memory-x10"][agentName]))
 }
 
-// judge takes the worst scenario.
-func (g goal) judge(scenarios map[string]map[string]figures, order []string) target {
+// compare takes the worst scenario.
+func (g goal) compare(scenarios map[string]map[string]figures, order []string) target {
 	sign := "<="
 	if g.below {
 		sign = "<"
@@ -87,7 +87,7 @@ func digits(value float64) int {
 
 // growth compares the memory with ten times as many pods elsewhere.
 func growth(once, tenfold figures) target {
-	t := target{Name: "more memory with ten times the pods elsewhere", Want: "<= 20 %", Got: notMeasured}
+	t := target{Name: "more memory with ten times the pods on other nodes", Want: "<= 20 %", Got: notMeasured}
 	if once.PeakMiB > 0 && tenfold.PeakMiB > 0 {
 		const bound, percent = 20, 100
 		more := (tenfold.PeakMiB/once.PeakMiB - 1) * percent
@@ -96,7 +96,7 @@ func growth(once, tenfold figures) target {
 	return t
 }
 
-// goals returns the targets in the order in which they are told. Where none is named, all scenarios count.
+// goals returns the targets in the order of the report. Where no scenario is named, all count.
 func goals() []goal { return append(requestGoals(), timeGoals()...) }
 
 func requestGoals() []goal {
@@ -128,7 +128,7 @@ func timeGoals() []goal {
 			},
 		},
 		{
-			name: "messages to all of 20 nodes marked", unit: " s", bound: 0.5,
+			name: "messages to all of 20 nodes cordoned", unit: " s", bound: 0.5,
 			scenarios: []string{"budgets", "freed"}, figure: agents(func(f figures) float64 { return f.Marked }),
 		},
 		{
@@ -142,12 +142,12 @@ func timeGoals() []goal {
 	}
 }
 
-// agents makes a figure of the agent's own.
+// agents returns a figure that depends on the agent alone.
 func agents(value func(figures) float64) func(map[string]figures) (float64, bool) {
 	return func(of map[string]figures) (float64, bool) { return value(of[agentName]), true }
 }
 
-// known is agents for what is 0 only where it cannot be measured.
+// known is agents for a figure that is 0 only if it could not be measured.
 func known(value func(figures) float64) func(map[string]figures) (float64, bool) {
 	return func(of map[string]figures) (float64, bool) { v := value(of[agentName]); return v, v > 0 }
 }

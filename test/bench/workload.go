@@ -11,63 +11,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const (
-	// atOnce is how many nodes or pods are made or removed at the same time.
-	atOnce = 16
-	// roomPerNode is how many pods fit on a node that stays.
-	roomPerNode = 1000
+	// parallel is how many nodes or pods are created or removed at the same time.
+	parallel = 16
+	// podsPerNode is how many pods fit on a node.
+	podsPerNode = 1000
 )
 
-// makeNodes adds nodes of the pool, and returns when they are ready.
-func (r *round) makeNodes(ctx context.Context, names []string) error {
+// createNodes adds nodes of the pool, and returns when they are ready.
+func (r *round) createNodes(ctx context.Context, names []string) error {
 	return each(ctx, names, func(ctx context.Context, name string) error {
 		return r.cluster.AddNode(ctx, cluster.Node{
-			InstanceID: instanceOf(name), Pool: r.namespace, Pods: roomPerNode,
+			InstanceID: harness.InstanceOf(name), Pool: r.namespace, Pods: podsPerNode,
 		})
 	})
 }
 
-// each does a thing for all, some at once.
+// each calls do for all, some of them in parallel.
 func each[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(parallel)
 	for _, one := range all {
 		group.Go(func() error { return do(ctx, one) })
 	}
 	return group.Wait()
 }
 
-// makeNamespace makes a namespace, and returns when pods are admitted to it.
-func (r *round) makeNamespace(ctx context.Context, name string) error {
-	_, err := r.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, err := r.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-}
-
-// deploy runs the scenario's pods, while there are no other nodes than those that will be drained, then adds
-// the nodes that stay, and last the budgets. It returns when every pod is ready, and counted by its budget.
+// deploy creates the scenario's pods while the nodes to drain are the only ones, then the other nodes, then
+// the budgets. It returns when every pod is ready and counted by its budget.
 func (r *round) deploy(ctx context.Context) error {
 	all := r.scenario.workloads()
 	for _, w := range all {
 		err := r.cluster.Deploy(ctx, cluster.Deployment{
 			Namespace: r.namespace, Name: w.Name, Replicas: int32(w.Replicas),
-			Pods: r.pods(),
+			Pods: podsOf(r.namespace, r.scenario.Stop),
 		})
 		if err != nil {
 			return err
@@ -78,16 +64,16 @@ func (r *round) deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.makeNodes(ctx, r.spare); err != nil {
+	if err := r.createNodes(ctx, r.spare); err != nil {
 		return err
 	}
-	return r.makeBudgets(ctx, all)
+	return r.createBudgets(ctx, all)
 }
 
-// pods is a pod as large as they are in earnest, since its size is part of what memory and requests cost.
-func (r *round) pods() cluster.Pods {
+// podsOf returns pods of a realistic size, since it is part of the cost in memory and in requests.
+func podsOf(pool string, stop time.Duration) cluster.Pods {
 	return cluster.Pods{
-		Pool: r.namespace, Stop: r.scenario.Stop, GracePeriod: max(r.scenario.Stop+10*time.Second, 30*time.Second),
+		Pool: pool, Stop: stop, GracePeriod: max(stop+10*time.Second, 30*time.Second),
 		Change: func(t *corev1.PodTemplateSpec) {
 			const variables = 20
 			for i := range variables {
@@ -99,7 +85,7 @@ func (r *round) pods() cluster.Pods {
 	}
 }
 
-func (r *round) makeBudgets(ctx context.Context, all []workload) error {
+func (r *round) createBudgets(ctx context.Context, all []workload) error {
 	for _, w := range all {
 		if w.Budget == "" {
 			continue
@@ -117,7 +103,7 @@ func (r *round) makeBudgets(ctx context.Context, all []workload) error {
 	return nil
 }
 
-// free has every budget allow all.
+// free makes every budget allow everything.
 func (r *round) free(ctx context.Context) error {
 	patch := []byte(`{"spec":{"maxUnavailable":"100%"}}`)
 	return each(ctx, r.scenario.workloads(), func(ctx context.Context, w workload) error {
@@ -130,14 +116,14 @@ func (r *round) free(ctx context.Context) error {
 	})
 }
 
-// fill puts the scenario's other pods on the nodes that stay. They are bound when they are made, which is
-// quicker than to have the scheduler do it, and are ready when this returns.
+// fill puts the scenario's background pods on the other nodes, and returns when they are ready. They are
+// created with a node name, which is faster than scheduling them.
 func (r *round) fill(ctx context.Context) error {
 	if r.scenario.Background == 0 {
 		return nil
 	}
 	rest := r.namespace + "-rest"
-	if err := r.makeNamespace(ctx, rest); err != nil {
+	if err := harness.CreateNamespace(ctx, r.client, rest); err != nil {
 		return err
 	}
 	watching, stop := context.WithCancel(ctx)
@@ -150,8 +136,7 @@ func (r *round) fill(ctx context.Context) error {
 	for i := range numbers {
 		numbers[i] = i
 	}
-	pods := r.pods()
-	pods.Pool = ""
+	pods := podsOf("", r.scenario.Stop)
 	err = each(ctx, numbers, func(ctx context.Context, i int) error {
 		pods := pods
 		change := pods.Change
@@ -167,8 +152,8 @@ func (r *round) fill(ctx context.Context) error {
 	return seen.wait(ctx, "the other pods to be ready", func() bool { return seen.ready == len(numbers) })
 }
 
-// clear removes the pods and the nodes of the round, so that the next one begins as this one did.
-func (r *round) clear(ctx context.Context) error {
+// cleanUp removes the pods and the nodes of the round, so that every round begins alike.
+func (r *round) cleanUp(ctx context.Context) error {
 	quick, all := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}
 	apps, core := r.client.AppsV1(), r.client.CoreV1()
 	err := apps.Deployments(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all)
@@ -179,9 +164,9 @@ func (r *round) clear(ctx context.Context) error {
 		if err != nil {
 			break
 		}
-		// A controller that has not heard yet may make another pod.
-		patience, cancel := context.WithTimeout(ctx, time.Second)
-		empty := r.seen.wait(patience, "the pods to go", func() bool { return len(r.seen.pods) == 0 })
+		// A controller whose watch lags behind may create another pod.
+		timeout, cancel := context.WithTimeout(ctx, time.Second)
+		empty := r.seen.wait(timeout, "the pods to be deleted", func() bool { return len(r.seen.pods) == 0 })
 		cancel()
 		if empty == nil {
 			break
@@ -189,7 +174,7 @@ func (r *round) clear(ctx context.Context) error {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("clear the round: %w", err)
+		return fmt.Errorf("clean up the round: %w", err)
 	}
 	return each(ctx, append(r.spare, r.draining...), func(ctx context.Context, name string) error {
 		_, err := r.cluster.RemoveNode(ctx, name)
@@ -198,4 +183,13 @@ func (r *round) clear(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// fastClient returns a client without a limit on requests that spends as little as possible on decoding.
+func fastClient(config *rest.Config) (*kubernetes.Clientset, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return kubernetes.NewForConfig(config)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,70 +13,46 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-const (
-	agentPackage = "github.com/node-drainer/node-drainer/cmd/agent"
-	// stopTimeout is how long an agent may take to leave when it is asked to.
-	stopTimeout = 20 * time.Second
-	// tail is how much of what an agent said last is told when it has ended by itself.
-	tail = 20
-)
-
-// buildAgent builds the agent as it is shipped, or with the race detector.
-func buildAgent(ctx context.Context, dir string, race bool) (string, error) {
-	binary := filepath.Join(dir, "agent")
-	args := []string{"build", "-trimpath", "-o", binary}
-	env := append(os.Environ(), "CGO_ENABLED=0")
-	if race {
-		args, env = append(args, "-race"), os.Environ()
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, agentPackage)...)
-	cmd.Env = env
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // So that it removes its work folder.
-	cmd.WaitDelay = stopTimeout
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the agent: %w\n%s", err, output)
-	}
-	return binary, nil
-}
-
-// fleet is the agents. Each is started again when it has ended, however that was.
+// fleet is the agents. Each is started again after it has exited.
 type fleet struct {
 	binary string
 	logs   string // The folder of their logs.
-	pids   string // The folder where the control plane's reaper looks for processes to end.
+	pids   string // The folder in which the control plane's reaper looks for processes to end.
 	env    func(number int) []string
 
-	agents []*agent
-	over   sync.Once
-	mu     sync.Mutex
-	lives  []life
-	kills  int
-	terms  int
+	agents  []*agent
+	stopped sync.Once
+	mu      sync.Mutex
+	records []processRecord
+	kills   int
+	terms   int
 }
 
-// agent is one of the fleet, with one process after the other.
+// agent is one agent of the fleet, which is one process after the other.
 type agent struct {
 	*fleet
-	number int
-	turn   sync.Mutex // Held while the agent is being ended and started again.
-	born   int
-	now    *process
+	number  int
+	turn    sync.Mutex // Held while the agent is ended and started again.
+	started int        // Processes.
+	now     *process
 }
 
-// process is one of an agent.
+// process is one process of an agent.
 type process struct {
-	name  string
-	log   string
-	cmd   *exec.Cmd
-	begun time.Time
-	ended chan struct{} // Closed when it has exited.
-	at    time.Time     // Of its end; read it when ended is closed.
-	asked time.Time     // When we wanted it to end.
+	*harness.Process
+	name      string
+	log       string
+	startedAt time.Time
+	endedAt   time.Time // Valid after Ended.
+	signaled  time.Time // When we sent the signal that ends it.
+	exited    chan struct{}
 }
 
-// start runs so many agents.
+// start starts n agents.
 func (f *fleet) start(n int) error {
 	for i := range n {
 		a := &agent{fleet: f, number: i + 1}
@@ -89,87 +66,71 @@ func (f *fleet) start(n int) error {
 
 // run starts the agent's next process.
 func (a *agent) run() error {
-	a.born++
-	name := fmt.Sprintf("agent-%d.%03d", a.number, a.born)
-	p := &process{name: name, log: filepath.Join(a.logs, name+".log"), ended: make(chan struct{})}
-	log, err := os.Create(p.log)
-	if err != nil {
+	a.started++
+	name := fmt.Sprintf("agent-%d.%03d", a.number, a.started)
+	p := &process{
+		name: name, log: filepath.Join(a.logs, name+".log"), startedAt: time.Now(), exited: make(chan struct{}),
+	}
+	cmd := exec.Command(a.binary)
+	cmd.Env, cmd.Stdout = a.env(a.number), io.Discard // The output is in the log file alone.
+	var err error
+	if p.Process, err = harness.Spawn(cmd, p.log, filepath.Join(a.pids, name+".pid")); err != nil {
 		return err
 	}
-	defer log.Close()
-	p.cmd = exec.Command(a.binary)
-	p.cmd.Env = a.env(a.number)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then end it.
-	p.begun = time.Now()
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
-	}
-	pid := filepath.Join(a.pids, name+".pid")
-	err = os.WriteFile(pid, fmt.Append(nil, p.cmd.Process.Pid), 0o600)
 	go func() {
-		_ = p.cmd.Wait()
-		p.at = time.Now()
-		_ = os.Remove(pid)
-		close(p.ended)
+		<-p.Ended()
+		p.endedAt = time.Now()
+		close(p.exited)
 	}()
 	a.now = p
-	return err
+	return nil
 }
 
-// end ends the agent's process, unless it is being ended already, and starts the next one after the pause. It
-// tells whether it did.
-func (a *agent) end(ctx context.Context, how string, pause time.Duration) (bool, error) {
+// restart ends the agent's process by killing or stopping it, and starts the next one after the pause. It
+// does nothing, and returns false, while the agent is being restarted already.
+func (a *agent) restart(ctx context.Context, how string, pause time.Duration) (bool, error) {
 	if !a.turn.TryLock() {
 		return false, nil
 	}
 	defer a.turn.Unlock()
-	a.finish(how)
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
+	a.end(how)
+	if !harness.Sleep(ctx, pause) {
 		return true, nil
 	}
 	return true, a.run()
 }
 
-// finish ends the process that runs, and keeps the record of its life.
-func (a *agent) finish(how string) {
+// end ends the process that runs, and records it.
+func (a *agent) end(how string) {
 	p := a.now
 	select {
-	case <-p.ended:
+	case <-p.exited:
 		how = ""
 	default:
-		signal := syscall.SIGTERM
+		p.signaled = time.Now()
 		if how == killed {
-			signal = syscall.SIGKILL
+			p.Kill()
+		} else if err := p.Terminate(); err != nil {
+			how = err.Error()
 		}
-		p.asked = time.Now()
-		_ = p.cmd.Process.Signal(signal)
+		<-p.exited
 	}
-	select {
-	case <-p.ended:
-	case <-time.After(stopTimeout):
-		how = fmt.Sprintf("it had not stopped %v after SIGTERM", stopTimeout)
-		_ = p.cmd.Process.Kill()
-		<-p.ended
-	}
-	a.bury(p, how)
+	a.record(p, how)
 }
 
-// bury keeps the record of a process that has ended. One that we asked to stop must exit with 0, unless it
-// was not listening to signals yet.
-func (a *agent) bury(p *process, how string) {
-	l := life{Name: p.name, span: span{p.begun, p.at}, Asked: p.asked, Ended: how}
-	if how == stopped && p.cmd.ProcessState.ExitCode() != 0 && !p.unborn() || how == "" {
-		l.Ended = p.cmd.ProcessState.String()
+// record records a process that has exited. One that was stopped must exit with 0, unless it did not handle
+// signals yet.
+func (a *agent) record(p *process, how string) {
+	r := processRecord{Name: p.name, span: span{p.startedAt, p.endedAt}, Signaled: p.signaled, Ended: how}
+	if how == stopped && p.Cmd.ProcessState.ExitCode() != 0 && !p.stoppedEarly() || how == "" {
+		r.Ended = p.Cmd.ProcessState.String()
 	}
-	if l.Ended != killed && l.Ended != stopped {
-		l.Last = lastLines(p.log)
+	if r.Ended != killed && r.Ended != stopped {
+		r.LastLines = lastLines(p.log)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.lives = append(a.lives, l)
+	a.records = append(a.records, r)
 	switch how {
 	case killed:
 		a.kills++
@@ -178,25 +139,25 @@ func (a *agent) bury(p *process, how string) {
 	}
 }
 
-// unborn tells whether SIGTERM has ended the process before it said that it had started: it held nothing that
-// it could have given back.
-func (p *process) unborn() bool {
-	state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+// stoppedEarly reports whether SIGTERM ended the process before it logged that it had started: it had no
+// message that it could have returned to the queue.
+func (p *process) stoppedEarly() bool {
+	state, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus)
 	text, err := os.ReadFile(p.log)
 	started := err != nil || bytes.Contains(text, []byte(`"agent started"`))
 	return ok && state.Signal() == syscall.SIGTERM && !started
 }
 
-// revive starts agents again that have ended by themselves.
-func (f *fleet) revive() error {
+// restartExited starts agents again that have exited by themselves.
+func (f *fleet) restartExited() error {
 	var errs []error
 	for _, a := range f.agents {
 		if !a.turn.TryLock() {
 			continue
 		}
 		select {
-		case <-a.now.ended:
-			a.bury(a.now, "")
+		case <-a.now.exited:
+			a.record(a.now, "")
 			errs = append(errs, a.run())
 		default:
 		}
@@ -205,28 +166,29 @@ func (f *fleet) revive() error {
 	return errors.Join(errs...)
 }
 
-// stop ends all for good.
-func (f *fleet) stop() { f.over.Do(f.stopAll) }
-
-func (f *fleet) stopAll() {
-	var all sync.WaitGroup
-	for _, a := range f.agents {
-		all.Go(func() {
-			a.turn.Lock() // For good.
-			a.finish(stopped)
-		})
-	}
-	all.Wait()
+// stop ends all agents, which are not started again.
+func (f *fleet) stop() {
+	f.stopped.Do(func() {
+		var all sync.WaitGroup
+		for _, a := range f.agents {
+			all.Go(func() {
+				a.turn.Lock() // Until the end of the program.
+				a.end(stopped)
+			})
+		}
+		all.Wait()
+	})
 }
 
-func (f *fleet) deaths() (kills, terms int) {
+func (f *fleet) signals() (kills, terms int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.kills, f.terms
 }
 
-// lastLines are those at the end of a file.
+// lastLines returns the last lines of a file, from a data race on if it reports one.
 func lastLines(file string) []string {
+	const most = 20
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return []string{err.Error()}
@@ -235,5 +197,5 @@ func lastLines(file string) []string {
 		text = text[at:]
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[max(0, len(lines)-tail):]
+	return lines[max(0, len(lines)-most):]
 }

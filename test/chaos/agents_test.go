@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// TestBury: how the life of an agent that we asked to stop has ended.
-func TestBury(t *testing.T) {
+// The script is an agent that gets SIGTERM.
+func TestRecord(t *testing.T) {
 	started := `{"level":"info","message":"agent started"}` + "\n"
 	tests := []struct {
 		name   string
@@ -17,24 +19,25 @@ func TestBury(t *testing.T) {
 		script string // What the process does.
 		want   string
 	}{
-		{"it stops as asked", started, "exit 0", stopped},
-		{"it fails to", started, "exit 1", "exit status 1"},
-		{"it does not know the signal", started, "kill -TERM $$", "signal: terminated"},
-		{"it did not know it yet", "", "kill -TERM $$", stopped},
-		{"it failed before it had started", "QUEUE_URL is missing\n", "exit 2", "exit status 2"},
-		{"it was killed by another signal before", "", "kill -ABRT $$", "signal: aborted"},
+		{"exit code 0", started, "exit 0", stopped},
+		{"exit code 1", started, "exit 1", "exit status 1"},
+		{"SIGTERM not handled after the start", started, "kill -TERM $$", "signal: terminated"},
+		{"SIGTERM not handled before the start", "", "kill -TERM $$", stopped},
+		{"failure before the start", "QUEUE_URL is missing\n", "exit 2", "exit status 2"},
+		{"another signal before the start", "", "kill -ABRT $$", "signal: aborted"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := &process{log: filepath.Join(t.TempDir(), "agent.log"), cmd: exec.Command("sh", "-c", tt.script)}
+			cmd := exec.Command("sh", "-c", tt.script)
+			p := &process{log: filepath.Join(t.TempDir(), "agent.log"), Process: harness.NewProcess(cmd)}
 			if err := os.WriteFile(p.log, []byte(tt.log), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_ = p.cmd.Run()
+			_ = cmd.Run()
 			f := &fleet{}
-			(&agent{fleet: f}).bury(p, stopped)
-			if got := f.lives[0].Ended; !strings.HasPrefix(got, tt.want) {
-				t.Errorf("it %q, want %q", got, tt.want)
+			(&agent{fleet: f}).record(p, stopped)
+			if got := f.records[0].Ended; !strings.HasPrefix(got, tt.want) {
+				t.Errorf("recorded %q, want %q", got, tt.want)
 			}
 		})
 	}

@@ -12,11 +12,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// writer makes an io.Writer of a function.
-type writer func([]byte)
-
-func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
-
 // TestChaos is the short form of make chaos, with agents that look for data races.
 func TestChaos(t *testing.T) {
 	dir := t.TempDir()
@@ -25,7 +20,7 @@ func TestChaos(t *testing.T) {
 		seed: 1, terminations: 40, agents: 3, each: 600 * time.Millisecond, drain: 25 * time.Second,
 		elect: true, race: true,
 	}
-	if err := chaos(t.Context(), o, writer(func(text []byte) { t.Logf("%s", text) })); err != nil {
+	if err := chaos(t.Context(), o, t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {

@@ -8,29 +8,29 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// facts is all that the judge knows of a run. Nothing of it comes from the agents but how they ended.
+// facts is everything that judge knows of a run. Only the exit codes come from the agents.
 type facts struct {
 	Actions       []awsim.Action
 	Interruptions []awsim.Interruption
-	Requests      []cluster.Request // What the agents asked of the API server.
-	Meddling      []string          // Calls of the agents about hooks of others.
+	Requests      []cluster.Request // The agents' requests to the API server.
+	ForeignCalls  []string          // Calls of the agents about hooks of another team or cluster.
 	Pods          []pod
 	Nodes         []node
-	Fates         []fate
-	Lives         []life
+	Removals      []removal
+	Processes     []processRecord
 	Outages       []span   // Of the API server.
 	Stalls        []span   // Of the whole machine.
-	Left          []string // What is in the queue in the end and is not another cluster's.
-	Remains       []string // What is on living nodes in the end and was not there before.
+	Left          []string // Messages in the queue at the end, except another cluster's.
+	Leftovers     []string // What the agents left on nodes that are not terminating.
 }
 
-// silences are the times when the API server did not answer: it was away, or all stood still.
-func (f facts) silences() []span { return slices.Concat(f.Outages, f.Stalls) }
+// unavailable returns the times when the API server did not answer: it was stopped, or the machine stalled.
+func (f facts) unavailable() []span { return slices.Concat(f.Outages, f.Stalls) }
 
-// absences are the times when no agent could do anything: the API server did not answer, or none lived.
-func (f facts) absences() []span {
-	all, since := f.silences(), time.Time{}
-	for _, l := range inOrder(f.Lives, func(l life) time.Time { return l.From }) {
+// noAgentOrServer returns the times when no agent could act: the API server did not answer, or no agent ran.
+func (f facts) noAgentOrServer() []span {
+	all, since := f.unavailable(), time.Time{}
+	for _, l := range inOrder(f.Processes, func(l processRecord) time.Time { return l.From }) {
 		if l.From.After(since) {
 			all = append(all, span{since, l.From})
 		}
@@ -39,7 +39,7 @@ func (f facts) absences() []span {
 	return append(all, span{From: since})
 }
 
-// inOrder returns what there is in the order of time.
+// inOrder returns the values in the order of time.
 func inOrder[T any](all []T, from func(T) time.Time) []T {
 	return slices.SortedFunc(slices.Values(all), func(x, y T) int { return from(x).Compare(from(y)) })
 }
@@ -51,17 +51,17 @@ func latest(x, y time.Time) time.Time {
 	return y
 }
 
-// span is a time with a beginning and an end; a zero end is none.
+// span is a period. A zero To means that it has not ended.
 type span struct{ From, To time.Time }
 
-// has tells whether t lies in the span, which is made longer at both ends.
+// has reports whether t lies in the span, extended at both ends.
 func (s span) has(t time.Time, longer time.Duration) bool {
 	return !t.Before(s.From.Add(-longer)) && (s.To.IsZero() || !t.After(s.To.Add(longer)))
 }
 
-// covered is how much of s others cover, each of which lasts so much longer.
+// covered returns how much of s the others cover, each extended at its end.
 func (s span) covered(longer time.Duration, others []span) (all time.Duration) {
-	at := s.From // What is before has been counted.
+	at := s.From // Everything before has been counted.
 	for _, one := range inOrder(others, func(one span) time.Time { return one.From }) {
 		from, to := latest(at, one.From), one.To.Add(longer)
 		if one.To.IsZero() || to.After(s.To) {
@@ -74,47 +74,47 @@ func (s span) covered(longer time.Duration, others []span) (all time.Duration) {
 	return all
 }
 
-// pod is what the watch has shown of a pod.
+// pod is what the watch showed of a pod.
 type pod struct {
 	Namespace, Name, UID string
 	Node                 string
-	Guarded              bool          // By a budget.
-	Grace                time.Duration // Its own.
-	Seen                 span          // From the first sight of it to its end.
-	Bound                time.Time     // When it was first seen on its node.
-	Told                 time.Time     // When it was first seen to have got its SIGTERM; zero is never.
+	Guarded              bool          // It has a budget.
+	Grace                time.Duration // Its terminationGracePeriodSeconds.
+	Seen                 span          // From when the watch showed it first until its deletion.
+	Bound                time.Time     // When the watch first showed it on its node.
+	SignaledAt           time.Time     // When the watch first showed a deletion timestamp, or zero.
 }
 
-// node is what the watch has shown of a node.
+// node is what the watch showed of a node.
 type node struct {
 	Name, InstanceID string
 	Marks            []mark // In order.
 	Gone             time.Time
 }
 
-// mark is what an agent has noted on a node.
+// mark is the annotation of an agent on a node.
 type mark struct {
 	Seen            time.Time
 	Since, Deadline time.Time
 }
 
-// fate is why an instance is going, and how long that held.
-type fate struct {
+// removal is why an instance terminates, and the time for which that holds.
+type removal struct {
 	InstanceID string
 	Kind       string
 	span
 }
 
-// life is that of one process of an agent.
-type life struct {
+// processRecord is one process of an agent.
+type processRecord struct {
 	Name string
 	span
-	Asked time.Time // When we ended it; zero if we did not.
-	Ended string    // killed or stopped by us; anything else is its own doing.
-	Last  []string
+	Signaled  time.Time // When we sent the signal that ended it, or zero.
+	Ended     string    // killed or stopped, or how it exited by itself.
+	LastLines []string
 }
 
-// How we end an agent.
+// How agents are ended.
 const (
 	killed  = "killed"
 	stopped = "stopped"

@@ -9,42 +9,43 @@ import (
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // The promises, in the words of docs/chaos.md.
 const (
-	proof     = "no hook is completed while pods are on the node, before its deadline"
-	budgets   = "pods leave by eviction; they are deleted only when the deadline is near"
-	completes = "every hook of ours is completed by us, with CONTINUE, in time"
-	others    = "hooks of others are left alone"
-	innocent  = "no pod is evicted from a node that is not going"
-	clean     = "nothing of ours is left on nodes that live on"
-	emptied   = "the queue is empty in the end"
-	told      = "every pod of an instance that EC2 takes back has got its SIGTERM before"
-	alive     = "no agent ends by itself"
+	emptyNode       = "no hook is completed before its deadline while pods are on the node"
+	budgets         = "pods are evicted; they are deleted only when the deadline is near"
+	completed       = "every hook of ours is completed by the agents, with CONTINUE, in time"
+	others          = "hooks of others are left alone"
+	onlyTerminating = "no pod is evicted from a node whose instance is not terminating"
+	cleanedUp       = "no mark is left on a node in service"
+	emptyQueue      = "the queue is empty at the end"
+	warned          = "every pod of an instance that EC2 takes back gets its SIGTERM first"
+	running         = "no agent exits by itself"
 )
 
 // broken is a promise that was not kept.
-type broken struct {
+type violation struct {
 	Promise string
 	How     string
 }
 
 const (
-	// lag is how much later the watches show things than they happened.
+	// lag is how late the watches may show a change.
 	lag = 2 * time.Second
-	// calledOff is how long a drain may go on after what it was for was called off: the message must come.
-	calledOff = 15 * time.Second
-	// handOver is how long it takes at most until an agent leads and sees the cluster when both are back.
-	handOver = 10 * time.Second
-	// presence is how long before EC2 takes an instance there must have been somebody to tell its pods: they
-	// are told when the deadline is near at the latest, by an agent that may have been elected first.
-	presence = handOver + 5*time.Second
+	// calledOff is how long a drain may go on after its event was canceled: the message takes time.
+	cancelGrace = 15 * time.Second
+	// handOver is the longest time until an agent leads and has its watches after an outage.
+	handoverTime = 10 * time.Second
+	// presence is how long before EC2 takes an instance an agent must have been able to evict: it deletes the
+	// last pods when the deadline is near, and may have to be elected first.
+	noticeCover = handoverTime + 5*time.Second
 )
 
-// judge tells which promises were broken. It reads nothing but its argument.
-func judge(f facts) []broken {
-	j := &verdict{facts: f, podsByName: map[string][]pod{}, nodes: map[string]node{}}
+// judge returns the promises that were broken. It is a pure function of the facts.
+func judge(f facts) []violation {
+	j := &verdict{history: history{facts: f, podsByName: map[string][]pod{}, nodes: map[string]node{}}}
 	for _, p := range f.Pods {
 		key := p.Namespace + "/" + p.Name
 		j.podsByName[key] = append(j.podsByName[key], p)
@@ -64,65 +65,70 @@ func judge(f facts) []broken {
 	for _, i := range f.Interruptions {
 		j.interruption(i)
 	}
-	j.each(others, f.Meddling)
-	j.each(clean, f.Remains)
-	j.each(emptied, f.Left)
-	for _, l := range f.Lives {
+	j.each(others, f.ForeignCalls)
+	j.each(cleanedUp, f.Leftovers)
+	j.each(emptyQueue, f.Left)
+	for _, l := range f.Processes {
 		if l.Ended != killed && l.Ended != stopped {
-			j.breaks(alive, "%s: %s at %s; its last words:\n%s",
-				l.Name, l.Ended, clock(l.To), strings.Join(l.Last, "\n"))
+			j.violated(running, "%s: %s at %s; its last lines:\n%s",
+				l.Name, l.Ended, clock(l.To), strings.Join(l.LastLines, "\n"))
 		}
 	}
 	return j.all
 }
 
-// verdict is the judgement in the making.
+// verdict collects the violations.
 type verdict struct {
+	history
+	all []violation
+}
+
+// history is the facts by pod and by instance.
+type history struct {
 	facts
 	podsByName map[string][]pod
 	nodes      map[string]node // By instance.
-	all        []broken
 }
 
-func (j *verdict) breaks(promise, format string, args ...any) {
-	j.all = append(j.all, broken{promise, fmt.Sprintf(format, args...)})
+func (j *verdict) violated(promise, format string, args ...any) {
+	j.all = append(j.all, violation{promise, fmt.Sprintf(format, args...)})
 }
 
 func (j *verdict) each(promise string, all []string) {
 	for _, one := range all {
-		j.breaks(promise, "%s", one)
+		j.violated(promise, "%s", one)
 	}
 }
 
 // action judges a lifecycle action.
 func (j *verdict) action(a awsim.Action) {
 	switch {
-	case a.Group == abroad:
-		j.foreign(a)
+	case a.Group == otherCluster:
+		j.foreignInstances(a)
 		return
 	case a.ClosedAt.IsZero():
-		j.breaks(completes, "still open: %s", describe(a))
+		j.violated(completed, "still open: %s", describe(a))
 		return
 	case a.Hook == otherHook, j.excused(a):
 		return
 	case a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE":
-		j.breaks(completes, "%s", describe(a))
+		j.violated(completed, "%s", describe(a))
 		return
 	}
 	if a.Transition == awsim.Terminating {
-		j.proven(a)
+		j.checkPods(a)
 	}
 }
 
-// excused tells whether nobody could complete the action: EC2 took the machine while the hook was waited for,
-// or nobody could keep it open.
+// excused reports whether no agent could complete the action: EC2 took the machine while the hook was
+// pending, or no agent could send heartbeats.
 func (j *verdict) excused(a awsim.Action) bool {
-	return a.ClosedBy == awsim.ByInterruption && j.taken(a.InstanceID) || j.leaderless(a)
+	return a.ClosedBy == awsim.ByInterruption && j.taken(a.InstanceID) || j.excusedByOutage(a)
 }
 
-// leaderless tells whether the action has timed out, and for more than half of that no agent could lead. A
-// heartbeat is due before half of the timeout has passed.
-func (f facts) leaderless(a awsim.Action) bool {
+// leaderless reports whether the action has timed out, and no agent could lead for more than half of the
+// timeout. A heartbeat is due within the first half.
+func (f facts) excusedByOutage(a awsim.Action) bool {
 	if a.ClosedBy != awsim.ByHeartbeatTimeout {
 		return false
 	}
@@ -130,53 +136,53 @@ func (f facts) leaderless(a awsim.Action) bool {
 	if n := len(a.Heartbeats); n > 0 {
 		since = a.Heartbeats[n-1]
 	}
-	return span{since, a.ClosedAt}.covered(handOver, f.absences()) > beat/2
+	return span{since, a.ClosedAt}.covered(handoverTime, f.noAgentOrServer()) > heartbeatTimeout/2
 }
 
 // foreign judges the lifecycle action of an instance of another cluster.
-func (j *verdict) foreign(a awsim.Action) {
+func (j *verdict) foreignInstances(a awsim.Action) {
 	if !a.ClosedAt.IsZero() || len(a.Heartbeats) > 0 {
-		j.breaks(others, "the action of another cluster: %s", describe(a))
+		j.violated(others, "the action of another cluster: %s", describe(a))
 	}
 }
 
-// proven judges whether the node was empty when the action was completed. Where the API server could not say
-// so at that moment, the pods tell that the end of the machine killed.
-func (j *verdict) proven(a awsim.Action) {
+// checkPods judges whether the node was empty when the action was completed. If the API server was down at
+// that moment, it judges by the pods that the termination of the machine killed.
+func (j *verdict) checkPods(a awsim.Action) {
 	pods := a.PodsAtClose
 	switch {
 	case a.PodsError == "":
 	case !j.outage(a.ClosedAt):
-		j.breaks(proof, "the API server was there, and still the pods are not known: %s", describe(a))
+		j.violated(emptyNode, "the API server was up, but the pods are unknown: %s", describe(a))
 		return
 	case !j.taken(a.InstanceID):
 		pods = a.Killed
 	}
 	gone := j.nodes[a.InstanceID].Gone
 	if len(pods) == 0 || !gone.IsZero() && gone.Before(a.ClosedAt) {
-		return // Without a node there is no machine, though a scheduler that lags behind still binds pods to it.
+		return // There is no Node any more, though a scheduler that lags behind may bind pods to it.
 	}
 	deadline := j.due(a.InstanceID, a.ClosedAt).Deadline
 	if deadline.IsZero() || a.ClosedAt.Before(deadline) {
-		j.breaks(proof, "deadline %s: %s", clock(deadline), describe(a))
+		j.violated(emptyNode, "deadline %s: %s", clock(deadline), describe(a))
 	}
 }
 
-// taken tells whether the instance's machine did not wait for any hook.
-func (j *verdict) taken(instanceID string) bool {
-	return slices.ContainsFunc(j.Fates, func(f fate) bool {
-		return f.InstanceID == instanceID && (f.Kind == spot || f.Kind == spotAmid || f.Kind == reservation ||
-			f.Kind == console)
+// taken reports whether the instance's machine did not wait for any hook.
+func (j *history) taken(instanceID string) bool {
+	return slices.ContainsFunc(j.Removals, func(f removal) bool {
+		return f.InstanceID == instanceID &&
+			slices.Contains([]string{spot, spotDuringDrain, reservation, console}, f.Kind)
 	})
 }
 
-// outage tells whether the API server was away at a time, or was just coming back.
-func (j *verdict) outage(at time.Time) bool {
-	return slices.ContainsFunc(j.silences(), func(s span) bool { return s.has(at, lag) })
+// outage reports whether the API server was down at a time, or had just been started.
+func (j *history) outage(at time.Time) bool {
+	return slices.ContainsFunc(j.unavailable(), func(s span) bool { return s.has(at, lag) })
 }
 
-// late is how much later the watches may show what happened at a time.
-func (j *verdict) late(at time.Time) time.Duration {
+// late returns how late the watches may show what happened at a time.
+func (j *history) late(at time.Time) time.Duration {
 	late := lag
 	for _, s := range j.Stalls {
 		if s.has(at, lag) {
@@ -187,7 +193,7 @@ func (j *verdict) late(at time.Time) time.Duration {
 }
 
 // mark returns the tightest mark that the instance's node had at a time.
-func (j *verdict) mark(instanceID string, at time.Time) (m mark) {
+func (j *history) mark(instanceID string, at time.Time) (m mark) {
 	for _, one := range j.nodes[instanceID].Marks {
 		early := m.Deadline.IsZero() || one.Deadline.Before(m.Deadline)
 		if one.Seen.Before(at.Add(j.late(at))) && !one.Deadline.IsZero() && early {
@@ -197,25 +203,26 @@ func (j *verdict) mark(instanceID string, at time.Time) (m mark) {
 	return m
 }
 
-// due is the mark that the drain of the instance's node goes by at a time. A node that could not be marked,
-// since the API server was away, is drained all the same: from the beginning, by whatever ends it first.
-func (j *verdict) due(instanceID string, at time.Time) mark {
+// due returns the mark that the drain of the instance's node follows at a time. A node that could not be
+// marked because the API server was down is drained without: from its event on, until the earliest deadline.
+func (j *history) due(instanceID string, at time.Time) mark {
 	m := j.mark(instanceID, at)
-	unmarked := func(f fate) bool {
+	unmarked := func(f removal) bool {
 		until := at
 		if !m.Seen.IsZero() && m.Seen.Before(at) {
 			until = m.Seen
 		}
-		return f.InstanceID == instanceID && span{f.From, until}.covered(0, j.silences()) > 0
+		return f.InstanceID == instanceID && span{f.From, until}.covered(0, j.unavailable()) > 0
 	}
-	if i := slices.IndexFunc(j.Fates, unmarked); i >= 0 {
-		return mark{Since: j.Fates[i].From, Deadline: j.end(instanceID)}
+	if i := slices.IndexFunc(j.Removals, unmarked); i >= 0 {
+		return mark{Since: j.Removals[i].From, Deadline: j.end(instanceID)}
 	}
 	return m
 }
 
-// end is the earliest deadline that the instance's node ever had, or should have had; else when it had gone.
-func (j *verdict) end(instanceID string) time.Time {
+// end returns the earliest deadline that the instance's node ever had, or should have had, or else when it
+// was deleted.
+func (j *history) end(instanceID string) time.Time {
 	var all []time.Time
 	for _, m := range j.nodes[instanceID].Marks {
 		if !m.Deadline.IsZero() {
@@ -233,7 +240,7 @@ func (j *verdict) end(instanceID string) time.Time {
 	return slices.MinFunc(all, time.Time.Compare)
 }
 
-// request judges what an agent has asked of the API server about a pod, if it was done.
+// request judges a successful request of an agent about a pod.
 func (j *verdict) request(r cluster.Request) {
 	deletes := isDeletion(r)
 	if !deletes && !isEviction(r) {
@@ -241,47 +248,48 @@ func (j *verdict) request(r cluster.Request) {
 	}
 	p, ok := j.podAt(r)
 	if !ok || p.Node == "" {
-		j.breaks(innocent, "%s of %s/%s at %s: no such pod was seen on a node",
+		j.violated(onlyTerminating, "%s of %s/%s at %s: the watch has never shown such a pod on a node",
 			r.Verb, r.Namespace, r.Name, clock(r.At))
 		return
 	}
 	what := fmt.Sprintf("pod %s/%s of node %s, at %s", p.Namespace, p.Name, p.Node, clock(r.At))
-	if !j.going(instanceOf(p.Node), r.At) {
-		j.breaks(innocent, "%s %s: its instance was not going %v", r.Verb, what, j.fatesOf(instanceOf(p.Node)))
+	if !j.terminating(harness.InstanceOf(p.Node), r.At) {
+		j.violated(onlyTerminating, "%s %s: its instance was not terminating %v",
+			r.Verb, what, j.removalsOf(harness.InstanceOf(p.Node)))
 	}
 	if deletes {
 		j.deletion(p, r.At, what)
 	}
 }
 
-// isEviction tells whether the request was an eviction that was granted.
+// isEviction reports whether the request was an eviction that was accepted.
 func isEviction(r cluster.Request) bool {
 	return r.Verb == "create" && r.Subresource == "eviction" && r.Code == http.StatusCreated
 }
 
-// isDeletion tells whether the request deleted a pod past its budget.
+// isDeletion reports whether the request deleted a pod, bypassing its budget.
 func isDeletion(r cluster.Request) bool {
 	return r.Verb == "delete" && r.Resource == "pods" && r.Code == http.StatusOK
 }
 
-// deletion judges a pod's deletion past its budget: not before half of the time of the drain is over, or, if
-// the pod's grace is shorter, not before the grace must begin for pods without a budget.
+// deletion judges the deletion of a pod: it must not be sent before half of the drain's time has passed. A
+// pod without a budget must not be deleted before its grace period has to begin, if that is later.
 func (j *verdict) deletion(p pod, at time.Time, what string) {
-	m := j.due(instanceOf(p.Node), at)
+	m := j.due(harness.InstanceOf(p.Node), at)
 	half := m.Deadline.Sub(m.Since) / 2
 	early := half
 	if !p.Guarded {
 		early = min(half, max(p.Grace, time.Second))
 	}
 	if m.Deadline.IsZero() || at.Before(m.Deadline.Add(-early-lag)) {
-		j.breaks(budgets, "deleted: %s, guarded %v, grace %v, marked %s, deadline %s",
+		j.violated(budgets, "deleted: %s, guarded %v, grace %v, marked %s, deadline %s",
 			what, p.Guarded, p.Grace, clock(m.Since), clock(m.Deadline))
 	}
 }
 
-// podAt returns the pod that had the name when it was asked about: of those that the watch had shown, the
-// last; else the first, which it was late to show.
-func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
+// podAt returns the pod that had the name at the time of the request: the last that the watch had shown by
+// then, or else the first, which it showed late.
+func (j *history) podAt(r cluster.Request) (found pod, ok bool) {
 	for _, p := range j.podsByName[r.Namespace+"/"+r.Name] { // The oldest first.
 		if p.Seen.has(r.At, j.late(r.At)) && (!ok || !p.Seen.From.After(r.At)) {
 			found, ok = p, true
@@ -290,54 +298,54 @@ func (j *verdict) podAt(r cluster.Request) (found pod, ok bool) {
 	return found, ok
 }
 
-// going tells whether an instance was going at a time. What is called off goes on until the agents know. An
-// instance whose launch was abandoned goes, too.
-func (j *verdict) going(instanceID string, at time.Time) bool {
-	fated := func(f fate) bool {
-		silence := span{f.To, at}.covered(0, j.silences())
+// terminating reports whether an instance was terminating at a time. A canceled event counts until the
+// agents know. An instance whose launch was abandoned terminates too.
+func (j *history) terminating(instanceID string, at time.Time) bool {
+	removed := func(f removal) bool {
+		silence := span{f.To, at}.covered(0, j.unavailable())
 		return f.InstanceID == instanceID && !at.Before(f.From.Add(-lag)) &&
-			(f.To.IsZero() || at.Before(f.To.Add(calledOff+silence)))
+			(f.To.IsZero() || at.Before(f.To.Add(cancelGrace+silence)))
 	}
 	abandoned := func(a awsim.Action) bool {
 		return a.InstanceID == instanceID && a.Transition == awsim.Launching && a.Result == "ABANDON" &&
 			!at.Before(a.ClosedAt.Add(-lag))
 	}
-	return slices.ContainsFunc(j.Fates, fated) || slices.ContainsFunc(j.Actions, abandoned)
+	return slices.ContainsFunc(j.Removals, removed) || slices.ContainsFunc(j.Actions, abandoned)
 }
 
-// interruption judges whether the pods were told of the end of an instance that EC2 took.
+// interruption judges whether the pods of an instance that EC2 took got their SIGTERM before.
 func (j *verdict) interruption(i awsim.Interruption) {
-	if i.TakenAt.IsZero() || j.helpless(i) {
+	if i.TakenAt.IsZero() || j.excusedNotice(i) {
 		return
 	}
 	for _, name := range i.Killed {
 		for _, p := range j.podsByName[name] {
-			// What the end of the machine does to its pods looks like a SIGTERM, and comes later than that.
-			before := !p.Told.IsZero() && p.Told.Before(i.TakenAt.Add(j.late(i.TakenAt)))
-			if instanceOf(p.Node) != i.InstanceID || before || j.stray(p) {
+			// The termination of the machine sets the deletion timestamp too, but later.
+			before := !p.SignaledAt.IsZero() && p.SignaledAt.Before(i.TakenAt.Add(j.late(i.TakenAt)))
+			if harness.InstanceOf(p.Node) != i.InstanceID || before || j.boundLate(p) {
 				continue
 			}
-			j.breaks(told, "pod %s of %s, since %s: warned %s, taken %s, told %s, gone %s", name, i.InstanceID,
-				clock(p.Bound), clock(i.WarnedAt), clock(i.TakenAt), clock(p.Told), clock(i.GoneAt))
+			j.violated(warned, "pod %s of %s, since %s: warned %s, taken %s, SIGTERM %s, gone %s", name, i.InstanceID,
+				clock(p.Bound), clock(i.WarnedAt), clock(i.TakenAt), clock(p.SignaledAt), clock(i.GoneAt))
 		}
 	}
 }
 
-// stray tells whether a scheduler with an old picture has put the pod on a node that had been marked for
+// boundLate reports whether a scheduler that lags behind has put the pod on a node that had been marked for
 // longer than drains wait for such pods.
-func (j *verdict) stray(p pod) bool {
-	marks := j.nodes[instanceOf(p.Node)].Marks
+func (j *history) boundLate(p pod) bool {
+	marks := j.nodes[harness.InstanceOf(p.Node)].Marks
 	return len(marks) > 0 && p.Bound.After(marks[0].Seen.Add(settle+j.late(p.Bound)))
 }
 
-// helpless tells whether there was nobody, be it for a moment, who could tell the pods just before EC2 took
-// their instance.
-func (f facts) helpless(i awsim.Interruption) bool {
-	return span{i.TakenAt.Add(-presence), i.TakenAt}.covered(0, f.absences()) > 0
+// excusedNotice reports whether at any moment shortly before EC2 took the instance no agent could evict its
+// pods.
+func (f facts) excusedNotice(i awsim.Interruption) bool {
+	return span{i.TakenAt.Add(-noticeCover), i.TakenAt}.covered(0, f.noAgentOrServer()) > 0
 }
 
-func (j *verdict) fatesOf(instanceID string) (all []string) {
-	for _, f := range j.Fates {
+func (j *history) removalsOf(instanceID string) (all []string) {
+	for _, f := range j.Removals {
 		if f.InstanceID == instanceID {
 			all = append(all, fmt.Sprintf("%s from %s to %s", f.Kind, clock(f.From), clock(f.To)))
 		}
@@ -350,12 +358,12 @@ func describe(a awsim.Action) string {
 	for i, at := range a.Heartbeats {
 		beats[i] = clock(at)
 	}
-	return fmt.Sprintf("%s/%s of %s, begun %s, closed %s by %q with %q, pods %q %s, killed %q; heartbeats %s",
+	return fmt.Sprintf("%s/%s of %s, started %s, closed %s by %q with %q, pods %q %s, killed %q; heartbeats %s",
 		a.Group, a.Hook, a.InstanceID, clock(a.StartedAt), clock(a.ClosedAt), a.ClosedBy, a.Result,
 		a.PodsAtClose, a.PodsError, a.Killed, strings.Join(beats, " "))
 }
 
-// clock is a time of this run as logs have it.
+// clock formats a time as the logs do.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return "never"

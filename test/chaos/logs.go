@@ -11,7 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// line is what we read of a line of an agent's log.
+// line is what is read of a line of an agent's log.
 type line struct {
 	Time     time.Time
 	Message  string
@@ -19,11 +19,11 @@ type line struct {
 	Outcome  string
 }
 
-// handOvers tells how long it took at most from when we ended an agent until another one worked on what it
-// had in hand, and from when we ended the one that led until another one led.
-// What the API server's absence has made longer is left out.
-func handOvers(dir string, f facts) (work, lead map[string]time.Duration, err error) {
-	lives := f.Lives
+// handovers returns the longest time from the end of an agent until another one continued its drains, and
+// from the end of the leader until another agent led, by how the agent was ended. Handovers during an outage
+// of the API server are left out.
+func handovers(dir string, f facts) (work, lead map[string]time.Duration, err error) {
+	lives := f.Processes
 	logs := map[string][]line{}
 	for _, l := range lives {
 		if logs[l.Name], err = readLog(filepath.Join(dir, l.Name+".log")); err != nil {
@@ -32,24 +32,24 @@ func handOvers(dir string, f facts) (work, lead map[string]time.Duration, err er
 	}
 	work, lead = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, l := range lives {
-		for instance := range inHand(logs[l.Name]) {
+		for instance := range inProgress(logs[l.Name]) {
 			took := next(l, logs, func(one line) bool { return one.Instance == instance })
-			if f.waits(instance, l.Asked) && !f.hampered(l.Asked, took) {
+			if f.waits(instance, l.Signaled) && !f.hasOutage(l.Signaled, took) {
 				work[l.Ended] = max(work[l.Ended], took)
 			}
 		}
 		took := next(l, logs, func(one line) bool { return one.Message == leading })
-		if led(logs[l.Name], l.Asked) && !f.hampered(l.Asked, took) {
+		if led(logs[l.Name], l.Signaled) && !f.hasOutage(l.Signaled, took) {
 			lead[l.Ended] = max(lead[l.Ended], took)
 		}
 	}
 	return work, lead, nil
 }
 
-// What an agent says when it begins to lead, and when it does so no longer.
+// The log messages of an agent that begins, and ceases, to lead.
 const leading, following = "started leading", "stopped leading"
 
-// led tells whether the agent led at a time.
+// led reports whether the agent led at a time.
 func led(lines []line, at time.Time) (leads bool) {
 	for _, l := range lines {
 		if l.Time.Before(at) && (l.Message == leading || l.Message == following) {
@@ -59,12 +59,12 @@ func led(lines []line, at time.Time) (leads bool) {
 	return leads
 }
 
-// next is how long it took, from when we ended an agent, until there was such a line in the log of another
-// one; zero if there was none.
-func next(l life, logs map[string][]line, is func(line) bool) (took time.Duration) {
+// next returns the time from the signal that ended an agent to the first such line in the log of another
+// one, or zero.
+func next(l processRecord, logs map[string][]line, is func(line) bool) (took time.Duration) {
 	for name, lines := range logs {
 		for _, one := range lines {
-			after := one.Time.Sub(l.Asked)
+			after := one.Time.Sub(l.Signaled)
 			if name != l.Name && after > 0 && is(one) {
 				if took == 0 || after < took {
 					took = after
@@ -76,7 +76,7 @@ func next(l life, logs map[string][]line, is func(line) bool) (took time.Duratio
 	return took
 }
 
-// waits tells whether one of our hooks held an instance at a time.
+// waits reports whether an action of our hook was pending for an instance at a time.
 func (f facts) waits(instanceID string, at time.Time) bool {
 	return slices.ContainsFunc(f.Actions, func(a awsim.Action) bool {
 		return a.InstanceID == instanceID && a.Hook == ourHook && a.StartedAt.Before(at) &&
@@ -84,16 +84,16 @@ func (f facts) waits(instanceID string, at time.Time) bool {
 	})
 }
 
-// hampered tells whether the API server was away, or had just come back, in the time after an instant.
-func (f facts) hampered(from time.Time, took time.Duration) bool {
-	const back = 10 * time.Second // The watches come back later than the API server.
+// hasOutage reports whether the API server was down, or had just been started, in the time after an instant.
+func (f facts) hasOutage(from time.Time, took time.Duration) bool {
+	const back = 10 * time.Second // The watches recover later than the API server.
 	return slices.ContainsFunc(f.Outages, func(s span) bool {
 		return s.From.Before(from.Add(took)) && (s.To.IsZero() || s.To.Add(back).After(from))
 	})
 }
 
-// inHand are the instances that an agent was busy with when its log ended.
-func inHand(lines []line) map[string]bool {
+// inProgress returns the instances that an agent was draining when its log ended.
+func inProgress(lines []line) map[string]bool {
 	open := map[string]int{}
 	for _, l := range lines {
 		switch {

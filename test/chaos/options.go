@@ -7,9 +7,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// options is what the user chose.
+// options are the flags.
 type options struct {
 	seed         uint64
 	terminations int
@@ -24,31 +26,31 @@ type options struct {
 
 const helpText = `Usage: make chaos, or: go run ./test/chaos [flags]
 
-Has instances terminated in every way there is, while agents are killed, the API server is stopped and
-AWS fails, and judges what became of nodes and pods. docs/chaos.md tells what is promised.
+Terminates instances in every possible way while agents are killed, the API server is stopped and AWS
+fails, and judges what happened to nodes and pods. docs/chaos.md lists what is checked.
 
 Examples:
-  make chaos CHAOS='-seed 7'                      the schedule of seed 7 again
-  make chaos CHAOS='-terminations 40'             a short look, about a minute and a half
-  make chaos CHAOS='-elect=false'                 all agents work at the same time
+  make chaos CHAOS='-seed 7'                      repeat the plan of seed 7
+  make chaos CHAOS='-terminations 40'             a short run, about a minute and a half
+  make chaos CHAOS='-elect=false'                 no leader: all agents work at the same time
 
 Flags:
 `
 
-// parse reads the arguments. It returns flag.ErrHelp when help was asked for, and has been given.
+// parse reads the arguments. It returns flag.ErrHelp after it has printed the help.
 func parse(args []string, help io.Writer) (options, error) {
 	o := options{}
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.Uint64Var(&o.seed, "seed", 0, "decides everything that is random; 0 takes any")
-	f.IntVar(&o.terminations, "terminations", 300, "how many instances go")
-	f.IntVar(&o.agents, "agents", 3, "how many agents run")
-	f.DurationVar(&o.each, "each", 650*time.Millisecond, "time from one termination to the next, on average")
-	f.DurationVar(&o.drain, "drain-timeout", time.Minute, "the agents' DRAIN_TIMEOUT")
-	f.BoolVar(&o.elect, "elect", true, "whether the agents elect a leader")
-	f.BoolVar(&o.race, "race", false, "whether the agents are built with the race detector")
-	f.StringVar(&o.agent, "agent", "", "a built agent; it is built from the source if not set")
-	f.StringVar(&o.dir, "dir", "", "an empty folder for all logs, which stay there")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of everything that is random; 0 picks one")
+	f.IntVar(&o.terminations, "terminations", 300, "number of instances to terminate")
+	f.IntVar(&o.agents, "agents", 3, "number of agents")
+	f.DurationVar(&o.each, "each", 650*time.Millisecond, "mean time from one termination to the next")
+	f.DurationVar(&o.drain, "drain-timeout", time.Minute, "DRAIN_TIMEOUT of the agents")
+	f.BoolVar(&o.elect, "elect", true, "elect a leader among the agents")
+	f.BoolVar(&o.race, "race", false, "build the agents with the race detector")
+	f.StringVar(&o.agent, "agent", "", "agent binary; built from source if empty")
+	f.StringVar(&o.dir, "dir", "", "empty folder to keep all logs in")
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -63,7 +65,7 @@ func parse(args []string, help io.Writer) (options, error) {
 		err = errors.New("-terminations and -agents must be at least 1, -each at least 10ms")
 	}
 	if err != nil {
-		return o, fmt.Errorf("chaos: %w; see go run ./test/chaos --help", err)
+		return o, harness.NewUsageError("chaos: %w; see go run ./test/chaos --help", err)
 	}
 	if o.seed == 0 {
 		o.seed = 1 + rand.Uint64N(1_000_000)

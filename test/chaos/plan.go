@@ -8,130 +8,130 @@ import (
 	"time"
 )
 
-// The ways in which an instance goes.
+// The ways in which an instance is terminated.
 const (
-	scaleIn     = "scale-in"          // Auto Scaling terminates it, and its hooks wait.
-	lost        = "lost-message"      // The same, and no message tells of it.
-	twice       = "repeated-message"  // The same, and the messages come again.
-	spot        = "spot"              // EC2 takes it back after a short notice.
-	spotAmid    = "spot-amid-drain"   // The same, a moment after its hooks have begun to wait.
-	rebalance   = "rebalance"         // EC2 advises to replace it, and some time later it is.
-	scheduled   = "scheduled-change"  // AWS Health announces its retirement, and some time later it is retired.
-	reservation = "reservation"       // EC2 takes the capacity that it runs in back.
-	console     = "console-terminate" // Somebody terminates it past its group.
+	scaleIn         = "scale-in"          // Auto Scaling terminates it, and its hooks wait.
+	lost            = "lost-message"      // The same, but all messages are lost.
+	twice           = "repeated-message"  // The same, and the messages are sent twice.
+	spot            = "spot"              // EC2 takes it back after a short notice.
+	spotDuringDrain = "spot-during-drain" // The same, a moment after the group began to terminate it.
+	rebalance       = "rebalance"         // EC2 recommends to replace it, and later its group does.
+	scheduled       = "scheduled-change"  // AWS Health announces its retirement, and its group replaces it.
+	reservation     = "reservation"       // EC2 takes back the capacity that it runs in.
+	console         = "console-terminate" // A user terminates it in EC2, bypassing its group.
 )
 
-// What looks like a termination and is none.
+// Events that look like a termination and are none.
 const (
-	canceled   = "canceled-change" // A scheduled change that is called off.
-	forgedSpot = "forged-spot"     // A spot warning for an instance that is no Spot Instance.
-	forgedHook = "forged-hook"     // A notification of a hook for an instance in service.
-	foreign    = "other-cluster"   // An instance of another cluster, whose message comes to our queue.
+	canceled       = "canceled-change" // A scheduled change that is canceled.
+	forgedSpot     = "forged-spot"     // A spot warning for an instance that is no Spot Instance.
+	forgedHook     = "forged-hook"     // A notification of a hook for an instance in service.
+	foreignMessage = "other-cluster"   // An instance of another cluster whose message arrives in our queue.
 )
 
-// What happens to everybody.
+// Faults of the agents, the control plane, AWS and the queue.
 const (
 	killAgent = "kill -9"
 	termAgent = "TERM"
 	killAll   = "kill -9 of all"
 	stopAPI   = "API server stopped"
-	mended    = "part of the control plane that had ended by itself"
+	restarted = "restart of a part of the control plane that had exited"
 	fault     = "fault"
 	duplicate = "duplicates"
 	reorder   = "reordering"
 	delay     = "delay"
 )
 
-// act is one thing that is done to the world.
-type act struct {
+// step is one action of the plan.
+type step struct {
 	At   time.Duration // Since the start.
 	What string
-	Pick uint64        // Decides which one of those that there are: instance, agent, fault.
-	For  time.Duration // How long it lasts, or how much later its second half comes.
+	Pick uint64        // Selects one of the candidates: instance, agent, fault.
+	For  time.Duration // How long it lasts, or the time until its second half.
 }
 
-func (a act) String() string {
+func (a step) String() string {
 	return fmt.Sprintf("%6.1fs  %-18s pick %3d  for %v", a.At.Seconds(), a.What, a.Pick%1000, a.For)
 }
 
-// plan is all that is done, in the order of time. One seed makes one plan.
-type plan []act
+// plan is all steps in the order of time. A seed determines it.
+type plan []step
 
-// newPlan has so many instances go, one each interval on average.
+// newPlan plans terminations, one per interval on average, and faults among them.
 func newPlan(seed uint64, terminations int, each time.Duration) plan {
-	p := planner{dice: rand.New(rand.NewPCG(seed, 0))}
+	p := planner{random: rand.New(rand.NewPCG(seed, 0))}
 	p.terminations(terminations, each)
 	end := p.now
-	p.every(4*time.Second, 11*time.Second, end, p.death)
+	p.every(4*time.Second, 11*time.Second, end, p.endAgent)
 	p.every(time.Second, 5*time.Second, end, func() { p.add(fault, p.span(2, 6)) })
 	p.every(3*time.Second, 12*time.Second, end, func() {
 		p.add(p.one(duplicate, reorder, delay), p.span(2, 8))
 	})
 	p.outages(end)
-	slices.SortStableFunc(p.acts, func(x, y act) int { return cmp.Compare(x.At, y.At) })
-	return p.acts
+	slices.SortStableFunc(p.steps, func(x, y step) int { return cmp.Compare(x.At, y.At) })
+	return p.steps
 }
 
 // planner makes a plan.
 type planner struct {
-	dice *rand.Rand
-	now  time.Duration
-	acts plan
+	random *rand.Rand
+	now    time.Duration
+	steps  plan
 }
 
 func (p *planner) add(what string, lasts time.Duration) {
-	p.acts = append(p.acts, act{At: p.now, What: what, Pick: p.dice.Uint64(), For: lasts})
+	p.steps = append(p.steps, step{At: p.now, What: what, Pick: p.random.Uint64(), For: lasts})
 }
 
-// span is a time between so many seconds.
+// span returns a random duration between two numbers of seconds.
 func (p *planner) span(least, most float64) time.Duration {
-	seconds := least + p.dice.Float64()*(most-least)
+	seconds := least + p.random.Float64()*(most-least)
 	return time.Duration(seconds * float64(time.Second)).Round(10 * time.Millisecond)
 }
 
-func (p *planner) one(of ...string) string { return of[p.dice.IntN(len(of))] }
+func (p *planner) one(of ...string) string { return of[p.random.IntN(len(of))] }
 
-// terminations come in bursts, so that their mean distance is each; traps lie among them.
+// terminations plans terminations in groups, with decoys among them; the mean interval is each.
 func (p *planner) terminations(n int, each time.Duration) {
-	deck, whole := p.deck(n), time.Duration(n)*each
-	for len(deck) > 0 {
-		burst := min(1+p.dice.IntN(10), len(deck))
-		for _, what := range deck[:burst] {
+	kinds, whole := p.kinds(n), time.Duration(n)*each
+	for len(kinds) > 0 {
+		burst := min(1+p.random.IntN(10), len(kinds))
+		for _, what := range kinds[:burst] {
 			p.add(what, p.lasts(what))
 			p.now += p.span(0, 0.2)
 		}
-		deck = deck[burst:]
-		p.now += time.Duration(float64(burst) * float64(each) * (0.5 + p.dice.Float64()))
+		kinds = kinds[burst:]
+		p.now += time.Duration(float64(burst) * float64(each) * (0.5 + p.random.Float64()))
 	}
-	for i := range p.acts {
-		p.acts[i].At = time.Duration(float64(p.acts[i].At) / float64(p.now) * float64(whole))
+	for i := range p.steps {
+		p.steps[i].At = time.Duration(float64(p.steps[i].At) / float64(p.now) * float64(whole))
 	}
 	p.now = whole
 }
 
-// deck is so many terminations, some of every kind if they are enough, and one trap for each eight of them,
-// shuffled.
-func (p *planner) deck(n int) []string {
+// kinds returns the kinds of n terminations, shuffled: some of every kind if n is large enough, and one
+// decoy for each eight of them.
+func (p *planner) kinds(n int) []string {
 	weights := []string{
 		scaleIn, scaleIn, scaleIn, scaleIn, scaleIn, scaleIn, lost, lost, twice,
-		spot, spot, spotAmid, spotAmid, rebalance, scheduled, scheduled, reservation, console,
+		spot, spot, spotDuringDrain, spotDuringDrain, rebalance, scheduled, scheduled, reservation, console,
 	}
-	traps := []string{canceled, forgedSpot, forgedHook, foreign}
-	var deck []string
+	decoys := []string{canceled, forgedSpot, forgedHook, foreignMessage}
+	var kinds []string
 	for i := range n {
-		deck = append(deck, weights[i%len(weights)])
+		kinds = append(kinds, weights[i%len(weights)])
 		if i%8 == 0 {
-			deck = append(deck, traps[i/8%len(traps)])
+			kinds = append(kinds, decoys[i/8%len(decoys)])
 		}
 	}
-	p.dice.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
-	return deck
+	p.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds
 }
 
-// lasts is the notice that is given, or the time until the second half.
+// lasts returns the notice, or the time until the second half.
 func (p *planner) lasts(what string) time.Duration {
 	switch what {
-	case spot, spotAmid, reservation:
+	case spot, spotDuringDrain, reservation:
 		return p.span(20, 30)
 	case rebalance, scheduled:
 		return p.span(8, 20)
@@ -143,51 +143,51 @@ func (p *planner) lasts(what string) time.Duration {
 	return 0
 }
 
-// every does a thing again and again, with a random pause.
+// every plans something repeatedly, at random intervals.
 func (p *planner) every(least, most, end time.Duration, do func()) {
 	for p.now = p.span(1, most.Seconds()); p.now < end; p.now += p.span(least.Seconds(), most.Seconds()) {
 		do()
 	}
 }
 
-// death is the end of an agent, which comes back after a while.
-func (p *planner) death() {
-	switch dice := p.dice.IntN(20); {
-	case dice == 0:
+// endAgent plans the end of an agent, which is restarted some time later.
+func (p *planner) endAgent() {
+	switch random := p.random.IntN(20); {
+	case random == 0:
 		p.add(killAll, p.span(0, 3))
-	case dice < 12:
+	case random < 12:
 		p.add(killAgent, p.span(0, 5))
 	default:
 		p.add(termAgent, p.span(0, 5))
 	}
 }
 
-// outages of the API server: one, and another one for each two minutes. In a short plan they are short,
-// because the controllers may need as long again to come back.
+// outages plans outages of the API server: one, and one more for each two minutes. They are short in a short
+// plan, because the controllers may need as long again to recover.
 func (p *planner) outages(end time.Duration) {
 	n := 1 + int(end/(2*time.Minute))
 	for i := range n {
-		share := (float64(i) + 0.3 + 0.5*p.dice.Float64()) / float64(n)
+		share := (float64(i) + 0.3 + 0.5*p.random.Float64()) / float64(n)
 		p.now = time.Duration(share * float64(end))
 		p.add(stopAPI, p.span(4, 4+min(8, end.Seconds()/30)))
 	}
 }
 
-// going counts the instances that the plan has go, by kind.
-func (p plan) going() map[string]int {
+// terminating counts the planned terminations by kind.
+func (p plan) terminating() map[string]int {
 	kinds := map[string]int{}
 	for _, a := range p {
-		if isGoing(a.What) {
+		if isTermination(a.What) {
 			kinds[a.What]++
 		}
 	}
 	return kinds
 }
 
-// isGoing tells whether an instance goes by what is done.
-func isGoing(what string) bool {
+// isTermination reports whether a step terminates an instance.
+func isTermination(what string) bool {
 	switch what {
-	case scaleIn, lost, twice, spot, spotAmid, rebalance, scheduled, reservation, console:
+	case scaleIn, lost, twice, spot, spotDuringDrain, rebalance, scheduled, reservation, console:
 		return true
 	}
 	return false

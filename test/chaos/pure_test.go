@@ -21,22 +21,22 @@ func TestPlan(t *testing.T) {
 	if slices.Equal(first, newPlan(8, n, time.Second)) {
 		t.Error("two seeds made one plan")
 	}
-	if !slices.IsSortedFunc(first, func(x, y act) int { return int(x.At - y.At) }) {
+	if !slices.IsSortedFunc(first, func(x, y step) int { return int(x.At - y.At) }) {
 		t.Error("the plan is not in the order of time")
 	}
 	total := 0
-	for _, k := range first.going() {
+	for _, k := range first.terminating() {
 		total += k
 	}
-	if total != n || len(first.going()) != 9 {
-		t.Errorf("%d instances go in %d ways: %v", total, len(first.going()), first.going())
+	if total != n || len(first.terminating()) != 9 {
+		t.Errorf("%d instances are terminated in %d ways: %v", total, len(first.terminating()), first.terminating())
 	}
 	count := map[string]int{}
 	for _, a := range first {
 		count[a.What]++
 	}
 	for _, what := range []string{
-		canceled, forgedSpot, forgedHook, foreign, killAgent, termAgent, stopAPI, fault, duplicate, reorder, delay,
+		canceled, forgedSpot, forgedHook, foreignMessage, killAgent, termAgent, stopAPI, fault, duplicate, reorder, delay,
 	} {
 		if count[what] < 2 {
 			t.Errorf("%s: %d times only", what, count[what])
@@ -63,7 +63,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestHandOvers(t *testing.T) {
+func TestHandovers(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, lines ...string) {
 		if err := os.WriteFile(filepath.Join(dir, name+".log"), []byte(strings.Join(lines, "\n")), 0o600); err != nil {
@@ -81,10 +81,10 @@ func TestHandOvers(t *testing.T) {
 		say(17, "heartbeat sent", "i-2", ""), say(20, "stopped leading", "", ""),
 		say(20, "termination ended", "i-2", "interrupted"))
 	write("a.2", say(12, "event received", "i-3", ""), say(21, "started leading", "", ""), say(23, "event received", "i-2", ""))
-	work, lead, err := handOvers(dir, facts{Lives: []life{
-		{Name: "a.1", Ended: killed, Asked: at(10)},
-		{Name: "b.1", Ended: stopped, Asked: at(19.5)},
-		{Name: "a.2", Ended: stopped, Asked: at(60)},
+	work, lead, err := handovers(dir, facts{Processes: []processRecord{
+		{Name: "a.1", Ended: killed, Signaled: at(10)},
+		{Name: "b.1", Ended: stopped, Signaled: at(19.5)},
+		{Name: "a.2", Ended: stopped, Signaled: at(60)},
 	}, Actions: []awsim.Action{
 		{InstanceID: "i-1", Hook: ourHook, StartedAt: at(1), ClosedAt: at(4)},
 		{InstanceID: "i-2", Hook: ourHook, StartedAt: at(2), ClosedAt: at(30)},

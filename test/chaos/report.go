@@ -10,26 +10,27 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// tell writes a line of progress every five seconds.
-func (p *play) tell(ctx context.Context, o options, out io.Writer) {
-	for pause(ctx, 5*time.Second) {
-		if err := p.fleet.revive(); err != nil {
+// printProgress writes a line of progress every five seconds.
+func (x report) printProgress(ctx context.Context, o options, out io.Writer) {
+	for harness.Sleep(ctx, 5*time.Second) {
+		if err := x.fleet.restartExited(); err != nil {
 			_, _ = fmt.Fprintln(out, err)
 		}
-		closed, open := p.progress()
-		kills, terms := p.fleet.deaths()
-		const format = "%5.0fs  %d of %d begun, hooks: %d open, %d closed; %d kills, %d TERMs, %d faults hit\n"
+		closed, open := x.hooks()
+		kills, terms := x.fleet.signals()
+		const format = "%5.0fs  %d of %d started, hooks: %d open, %d closed; %d kills, %d TERMs, %d faulty calls\n"
 		_, _ = fmt.Fprintf(out, format,
-			time.Since(p.start).Seconds(), p.begun(), o.terminations, open, closed, kills, terms, p.hits.Load())
+			time.Since(x.start).Seconds(), x.started(), o.terminations, open, closed, kills, terms, x.hits.Load())
 	}
 }
 
-func (p *play) progress() (closed, open int) {
-	for _, a := range p.aws.Ledger() {
+func (x report) hooks() (closed, open int) {
+	for _, a := range x.aws.Ledger() {
 		switch {
-		case a.Group == abroad:
+		case a.Group == otherCluster:
 		case a.ClosedAt.IsZero():
 			open++
 		default:
@@ -39,60 +40,60 @@ func (p *play) progress() (closed, open int) {
 	return closed, open
 }
 
-// begun counts the terminations so far.
-func (p *play) begun() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// started counts the terminations so far.
+func (x report) started() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	n := 0
-	for what, times := range p.done {
-		if isGoing(what) {
+	for what, times := range x.done {
+		if isTermination(what) {
 			n += times
 		}
 	}
 	return n
 }
 
-// summary tells what has been done, and which promises were broken.
-func (p *play) summary(out io.Writer, o options, f facts, faults []broken, dir, settled string) {
+// summary prints what was done, and which promises were broken.
+func (x report) summary(out io.Writer, o options, f facts, violations []violation, dir, settled string) {
 	line := func(what, format string, args ...any) {
 		_, _ = fmt.Fprintf(out, "  %-18s %s\n", what, fmt.Sprintf(format, args...))
 	}
-	kills, terms := p.fleet.deaths()
+	kills, terms := x.fleet.signals()
 	_, _ = fmt.Fprintf(out, "\nseed %d, %d agents, election %v, %s:\n", o.seed, o.agents, o.elect,
-		time.Since(p.start).Round(time.Second))
-	line("terminations", "%d: %s", p.begun(), p.kinds(newPlan(o.seed, o.terminations, o.each).going()))
-	line("traps", "%s", p.kinds(map[string]int{canceled: 1, forgedSpot: 1, forgedHook: 1, foreign: 1}))
-	line("agents", "%d killed (%d times all at once), %d TERMed", kills, p.done[killAll], terms)
-	line("API server", "stopped %d times, away for %s; other parts of the control plane mended %d times",
-		len(f.Outages), away(f.Outages), p.done[mended])
-	line("machine", "stood still %d times, for %s", len(f.Stalls), away(f.Stalls))
-	line("AWS", "%d faults, %d calls hit; %d messages duplicated", p.done[fault], p.hits.Load(), p.copies)
+		time.Since(x.start).Round(time.Second))
+	line("terminations", "%d: %s", x.started(), x.kinds(newPlan(o.seed, o.terminations, o.each).terminating()))
+	line("decoys", "%s", x.kinds(map[string]int{canceled: 1, forgedSpot: 1, forgedHook: 1, foreignMessage: 1}))
+	line("agents", "%d killed (%d times all at once), %d stopped with SIGTERM", kills, x.done[killAll], terms)
+	line("API server", "stopped %d times for %s in total; other parts of the control plane restarted %d times",
+		len(f.Outages), total(f.Outages), x.done[restarted])
+	line("machine", "stalled %d times, for %s in total", len(f.Stalls), total(f.Stalls))
+	line("AWS", "%d faults hit %d calls; %d messages duplicated", x.done[fault], x.hits.Load(), x.copies)
 	evictions, deletions := removals(f)
-	line("pods", "%d evicted, %d deleted past their budget", evictions, deletions)
-	hooks, notices := excuses(f)
-	line("excused", "%d hooks timed out, %d of %d notices of EC2", hooks, notices, len(f.Interruptions))
+	line("pods", "%d evicted, %d deleted bypassing their budget", evictions, deletions)
+	hooks, notices := countExcused(f)
+	line("excused", "%d hooks that timed out, %d of %d EC2 notices", hooks, notices, len(f.Interruptions))
 	longest := longestDrain(f.Actions)
 	line("longest drain", "%.1fs (%s)", longest.ClosedAt.Sub(longest.StartedAt).Seconds(), longest.InstanceID)
-	if work, lead, err := handOvers(dir, f); err != nil {
-		line("longest hand-over", "unknown: %v", err)
+	if work, lead, err := handovers(dir, f); err != nil {
+		line("longest handover", "unknown: %v", err)
 	} else {
-		line("longest hand-over", "of the lead: %.1fs after kill -9, %.1fs after TERM; of work: %.1fs and %.1fs",
+		line("longest handover", "leadership: %.1fs after kill -9, %.1fs after SIGTERM; drains: %.1fs and %.1fs",
 			lead[killed].Seconds(), lead[stopped].Seconds(), work[killed].Seconds(), work[stopped].Seconds())
 	}
 	line("end", "%s", settled)
-	if len(faults) == 0 {
-		line("verdict", "all promises kept")
+	if len(violations) == 0 {
+		line("result", "all promises kept")
 		return
 	}
-	line("verdict", "%d promises broken", len(faults))
-	accuse(out, faults)
+	line("result", "%d promises broken", len(violations))
+	printViolations(out, violations)
 }
 
-// accuse tells of each promise that was broken how often, and how at first.
-func accuse(out io.Writer, faults []broken) {
+// printViolations prints for each broken promise how often it was broken, and the first cases.
+func printViolations(out io.Writer, violations []violation) {
 	const most, longest = 12, 1000
-	by := map[string][]broken{}
-	for _, b := range faults {
+	by := map[string][]violation{}
+	for _, b := range violations {
 		by[b.Promise] = append(by[b.Promise], b)
 	}
 	for _, promise := range slices.Sorted(maps.Keys(by)) {
@@ -103,19 +104,19 @@ func accuse(out io.Writer, faults []broken) {
 	}
 }
 
-// kinds tells how often each was done.
-func (p *play) kinds(of map[string]int) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// kinds formats how often each kind of step was done.
+func (x report) kinds(of map[string]int) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	var all []string
 	for what := range of {
-		all = append(all, fmt.Sprintf("%d %s", p.done[what], what))
+		all = append(all, fmt.Sprintf("%d %s", x.done[what], what))
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
 }
 
-func away(spans []span) (all time.Duration) {
+func total(spans []span) (all time.Duration) {
 	for _, s := range spans {
 		all += s.To.Sub(s.From)
 	}
@@ -134,15 +135,15 @@ func removals(f facts) (evictions, deletions int) {
 	return evictions, deletions
 }
 
-// excuses counts what is not judged since nobody could have done better.
-func excuses(f facts) (hooks, notices int) {
+// countExcused counts what is not judged because no agent could have done better.
+func countExcused(f facts) (hooks, notices int) {
 	for _, a := range f.Actions {
-		if f.leaderless(a) {
+		if f.excusedByOutage(a) {
 			hooks++
 		}
 	}
 	for _, i := range f.Interruptions {
-		if f.helpless(i) {
+		if f.excusedNotice(i) {
 			notices++
 		}
 	}
@@ -152,7 +153,7 @@ func excuses(f facts) (hooks, notices int) {
 func longestDrain(all []awsim.Action) (longest awsim.Action) {
 	for _, a := range all {
 		longer := a.ClosedAt.Sub(a.StartedAt) > longest.ClosedAt.Sub(longest.StartedAt)
-		if a.Hook == ourHook && a.Group != abroad && longer {
+		if a.Hook == ourHook && a.Group != otherCluster && longer {
 			longest = a
 		}
 	}

@@ -16,8 +16,8 @@ const (
 	replicas = 8
 )
 
-// deploy runs pods of many kinds, about five to a node, and returns when they are ready.
-func (w *world) deploy(ctx context.Context, nodes int) error {
+// deploy creates pods of many kinds, about five per node, and returns when they are ready.
+func (w *fixture) deploy(ctx context.Context, nodes int) error {
 	err := w.cluster.DaemonSet(ctx, shop, daemonSet, cluster.Pods{
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	})
@@ -57,7 +57,7 @@ func (w *world) deploy(ctx context.Context, nodes int) error {
 	return w.budgets(ctx, nodes)
 }
 
-// podsOf are pods that differ in how long they take to stop, in how long they may take, and in rank.
+// podsOf returns pods that differ in stop time, grace period and priority.
 func podsOf(i int) cluster.Pods {
 	p := cluster.Pods{
 		Stop:        time.Duration(i%6) * 500 * time.Millisecond,
@@ -69,9 +69,9 @@ func podsOf(i int) cluster.Pods {
 	return p
 }
 
-// budgets guards two Deployments of three, each StatefulSet, and one Deployment with a budget that never
-// allows a disruption.
-func (w *world) budgets(ctx context.Context, nodes int) error {
+// budgets gives two of three Deployments and each StatefulSet a budget, and one Deployment a budget that
+// never allows a disruption.
+func (w *fixture) budgets(ctx context.Context, nodes int) error {
 	for i := range nodes / 2 {
 		var err error
 		name := fmt.Sprintf("app-%d", i)

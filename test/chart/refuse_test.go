@@ -23,8 +23,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"nothing is set", "", []string{
 			"config.clusterName is required: the name of this cluster, as the tags",
-			"config.queue.url is required: the URL of the SQS queue, as https://",
-			"image.registry is required: the registry that has the image, as registry.example.com",
+			"config.queue.url is required: the URL of the SQS queue, such as https://",
+			"image.registry is required: the registry of the image, such as registry.example.com",
 		}},
 		{"an image of no registry", least + ",image.registry=", []string{"image.registry is required"}},
 		{"a value that there is not", least + ",config.drain.atDeadlin=leave", []string{
@@ -44,26 +44,26 @@ func TestRefusals(t *testing.T) {
 		{"no ARN", least + ",serviceAccount.roleARN=node-drainer", []string{"at '/serviceAccount/roleARN': 'node-drainer' does not match pattern"}},
 		{"no digest", least + ",image.digest=latest", []string{"at '/image/digest': 'latest' does not match pattern"}},
 		{"replicas that all work", least + ",config.leader.election=false", []string{
-			"config.leader.election is false: with more than one of replicas, all would do the same work",
+			"config.leader.election is false, and replicas is more than 1: all replicas would do the same work",
 		}},
 		{"a toleration of everything", least + ",tolerations[0].operator=Exists", []string{
-			"tolerations[0] has no key, so it tolerates every taint, also that of a node that is going: name a key",
+			"tolerations[0] has no key, so it tolerates every taint, including that of terminating nodes: set a key",
 		}},
 		{"a toleration of our taint", least + ",tolerations[0].key=node-drainer.io/terminating", []string{
 			"tolerations[0] tolerates config.node.taintKey",
 		}},
-		{"a ServiceAccount without a name", least + ",serviceAccount.create=false", []string{
-			"serviceAccount.create is false, and serviceAccount.name does not say which ServiceAccount there is",
+		{"a ServiceAccount that nobody names", least + ",serviceAccount.create=false", []string{
+			"serviceAccount.create is false: set serviceAccount.name to an existing ServiceAccount",
 		}},
 		{"a role for a ServiceAccount of others", least + ",serviceAccount.create=false,serviceAccount.name=x," +
 			"serviceAccount.roleARN=arn:aws:iam::123456789012:role/x", []string{
-			"serviceAccount.create is false: roleARN and annotations are only for a ServiceAccount that the chart makes",
+			"serviceAccount.create is false: roleARN and annotations apply only to a ServiceAccount that the chart creates",
 		}},
 		{"the same for the trigger", least + ",trigger.enabled=true,trigger.tolerations[0].operator=Exists", []string{
 			"trigger.tolerations[0] has no key",
 		}},
 		{"no alert", least + ",metrics.prometheusRule.disabled[0]=NodeDrainerAbsend", []string{
-			"metrics.prometheusRule.disabled names NodeDrainerAbsend, which is none of NodeDrainerAbsent, ",
+			"metrics.prometheusRule.disabled: unknown alert NodeDrainerAbsend; the alerts are NodeDrainerAbsent, ",
 		}},
 		{"a flag that there is not", least + "," + cronJob + "asgs=workers", []string{
 			"at '/trigger/cronJobs/x/options': additional properties 'asgs' not allowed",
@@ -72,16 +72,16 @@ func TestRefusals(t *testing.T) {
 			"at '/trigger/cronJobs/x/options/mode': value must be one of 'refresh', 'unhealthy'",
 		}},
 		{"a rollout of nothing", least + "," + cronJob + "mode=refresh", []string{
-			"trigger.cronJobs.x.options names no groups: set asg, cluster or tag",
+			"trigger.cronJobs.x.options selects no groups: set asg, cluster or tag",
 		}},
 		{"taints without the right to", least + "," + cronJob + "cluster=prod," + cronJob + "taintOutdated=soft", []string{
-			"trigger.cronJobs.x.options.taintOutdated needs trigger.taintNodes: true",
+			"trigger.cronJobs.x.options.taintOutdated requires trigger.taintNodes: true",
 		}},
 		{
 			"a CronJob's name that is too long",
 			least + "," + strings.ReplaceAll(cronJob, ".x.", ".replace-old-nodes-of-batch.") + "cluster=prod",
 			[]string{
-				"trigger.cronJobs.replace-old-nodes-of-batch: its name must be of lower-case letters, digits and hyphens, and no more",
+				"trigger.cronJobs.replace-old-nodes-of-batch: the name must consist of at most 20 lower-case letters, digits and hyphens",
 			},
 		},
 		{"a CronJob without a schedule", least + ",trigger.cronJobs.x.options.cluster=prod", []string{

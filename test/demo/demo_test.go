@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
@@ -68,7 +69,7 @@ func (d *demo) end(t *testing.T, code int) {
 	}
 }
 
-func TestStory(t *testing.T) {
+func TestDemo(t *testing.T) {
 	d := newDemo(t)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestStory(t *testing.T) {
 	rest := output
 	for _, step := range []string{
 		"Real:", "Simulated:", "control plane", "agent", "TerminateInstanceInAutoScalingGroup", "event received",
-		"node out of service", "taint   node-drainer.io/", "cordon", "label", "blocked:", "PodDisruptionBudget shop/shop",
+		"node cordoned", "taint   node-drainer.io/", "cordon", "label", "blocked:", "PodDisruptionBudget shop/shop",
 		"/12 moved", "12/12 moved", "node drained", "hook completed with CONTINUE", "message deleted",
 		"instance terminated", "12 of 12", "pods killed          0", "the agent, with CONTINUE, naming the token",
 	} {
@@ -102,7 +103,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
+func TestInterrupt(t *testing.T) {
 	d := newDemo(t)
 	d.cmd.Stdout = nil
 	out, err := d.cmd.StdoutPipe()
@@ -114,18 +115,18 @@ func TestInterrupted(t *testing.T) {
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if strings.Contains(lines.Text(), "node out of service") {
+		if strings.Contains(lines.Text(), "node cordoned") {
 			_ = d.cmd.Process.Signal(os.Interrupt)
 		}
 		_, _ = d.stdout.WriteString(lines.Text() + "\n")
 	}
-	d.end(t, exitInterrupted)
+	d.end(t, harness.ExitInterrupted)
 	if !strings.Contains(d.stderr.String(), "interrupted") {
 		t.Errorf("it does not say why it ended: %s", &d.stderr)
 	}
 }
 
-func TestFailingStages(t *testing.T) {
+func TestFailingSteps(t *testing.T) {
 	empty := t.TempDir()
 	goPath := t.TempDir() // A PATH without go, so that the agent cannot be built.
 	for _, tool := range []string{"sh", "cat", "kill", "rm", "ps"} {
@@ -152,7 +153,7 @@ func TestFailingStages(t *testing.T) {
 			if err := d.cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			d.end(t, exitFailed)
+			d.end(t, harness.ExitFailed)
 			for _, want := range append(row.want, "FAILED:") {
 				if !strings.Contains(d.stderr.String(), want) {
 					t.Errorf("%q is missing:\n%s", want, &d.stderr)

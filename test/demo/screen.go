@@ -10,15 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// screen writes lines, and below them on a terminal one line that is redrawn. Anywhere else it
-// writes no control characters, and no line that would be redrawn.
+// screen writes lines and, on a terminal, a status line below them. Elsewhere it writes neither a status
+// line nor control characters.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
-	colours  bool
+	colors   bool
 	width    func() int
-	bottom   string // What stands on the line that is redrawn.
+	bottom   string // The status line.
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 func newScreen(f *os.File) *screen {
 	s := &screen{out: f, width: func() int { return defaultWidth }}
 	s.terminal = term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-	s.colours = s.terminal && os.Getenv("NO_COLOR") == ""
+	s.colors = s.terminal && os.Getenv("NO_COLOR") == ""
 	if s.terminal {
 		s.width = func() int {
 			if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -41,7 +41,7 @@ func newScreen(f *os.File) *screen {
 	return s
 }
 
-// line writes a line that stays.
+// line writes a line.
 func (s *screen) line(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *screen) line(format string, args ...any) {
 	_, _ = io.WriteString(s.out, text)
 }
 
-// status redraws the bottom line of a terminal; an empty text takes it away.
+// status redraws the status line; an empty text removes it.
 func (s *screen) status(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *screen) status(text string) {
 }
 
 func (s *screen) paint(code, text string) string {
-	if !s.colours {
+	if !s.colors {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
@@ -76,13 +76,13 @@ func (s *screen) yellow(text string) string { return s.paint("33", text) }
 func (s *screen) bold(text string) string   { return s.paint("1", text) }
 func (s *screen) faint(text string) string  { return s.paint("2", text) }
 
-// bar draws how much of total is done and how much is under way, in width cells.
-func (s *screen) bar(done, underWay, total, width int) string {
+// bar draws how much of total is done and how much is in progress, in width cells.
+func (s *screen) bar(done, inProgress, total, width int) string {
 	if total <= 0 {
 		return strings.Repeat("░", width)
 	}
 	full := min(done*width/total, width)
-	half := min((done+underWay)*width/total, width) - full
+	half := min((done+inProgress)*width/total, width) - full
 	return s.green(strings.Repeat("█", full)) + s.yellow(strings.Repeat("▒", half)) +
 		s.faint(strings.Repeat("░", width-full-half))
 }

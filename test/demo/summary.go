@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,14 +14,14 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// result is what came of the story, as the control plane and the simulated AWS know it.
+// result is the outcome, as the control plane and the simulated AWS report it.
 type result struct {
 	Pods    view
 	Stayed  bool // The DaemonSet's pod, until the machine went.
-	Least   int
-	Forced  int // Pods deleted past their budget.
+	Min     int  // minAvailable.
+	Forced  int  // Pods deleted bypassing their budget.
 	Action  awsim.Action
-	Tainted time.Duration // All since the scale-in.
+	Tainted time.Duration // These are times since the scale-in.
 	Drained time.Duration
 	Whole   time.Duration
 
@@ -30,24 +31,25 @@ type result struct {
 	AWS        map[string]int // The agent's calls, by action.
 }
 
-// result asks for what is only known now.
-func (s *story) result(ctx context.Context) (result, error) {
+// result collects what is known at the end.
+func (d *drain) result(ctx context.Context) (result, error) {
 	r := result{
-		Pods: s.pods.view(), Stayed: s.stayed, Least: least, Forced: s.forced,
-		Tainted: s.tainted.Sub(s.began), Drained: s.drained.Sub(s.began), Whole: time.Since(s.began),
-		Kubernetes: map[string]int{}, AWS: s.aws.RequestsBy(agentKey),
+		Pods: d.pods.view(), Stayed: d.stayed, Min: minAvailable, Forced: d.forced,
+		Tainted: d.taintedAt.Sub(d.startedAt), Drained: d.drainedAt.Sub(d.startedAt),
+		Whole:      time.Since(d.startedAt),
+		Kubernetes: map[string]int{}, AWS: d.aws.RequestsBy(agentKey),
 	}
-	for _, a := range s.aws.Ledger() {
-		if a.InstanceID == s.instance {
+	for _, a := range d.aws.Ledger() {
+		if a.InstanceID == d.instance {
 			r.Action = a
 		}
 	}
-	requests, err := s.cluster.Requests(ctx, cluster.UserName(home, "agent"))
+	requests, err := d.cluster.Requests(ctx, cluster.UserName(agentNamespace, "agent"))
 	for _, q := range requests {
 		r.Kubernetes[q.Verb]++
 		if q.Resource == "pods" && q.Subresource == "eviction" {
 			r.Evictions++
-			if q.Code == 429 {
+			if q.Code == http.StatusTooManyRequests {
 				r.Refused++
 			}
 		}
@@ -55,7 +57,7 @@ func (s *story) result(ctx context.Context) (result, error) {
 	return r, err
 }
 
-// row is one line of the table that was checked. An empty fault is good.
+// row is one line of the table. An empty fault is a check that passed.
 type row struct{ what, seen, fault string }
 
 func (r result) rows() []row {
@@ -64,19 +66,19 @@ func (r result) rows() []row {
 		{"pods moved", fmt.Sprintf("%d of %d", r.Pods.Gone, r.Pods.Total), unless(r.Pods.Gone == r.Pods.Total,
 			"pods are left on the node")},
 		{"pods killed", fmt.Sprint(len(a.Killed)+r.Forced) + some(a.Killed), unless(len(a.Killed)+r.Forced == 0,
-			"pods were killed, or deleted past their budget")},
+			"pods were killed, or deleted bypassing their budget")},
 		{
-			"fewest pods ready", fmt.Sprintf("%d; the PodDisruptionBudget's minimum is %d", r.Pods.Fewest, r.Least),
-			unless(r.Pods.Fewest >= r.Least, "the PodDisruptionBudget was broken"),
+			"fewest pods ready", fmt.Sprintf("%d; the PodDisruptionBudget's minimum is %d", r.Pods.Fewest, r.Min),
+			unless(r.Pods.Fewest >= r.Min, "the PodDisruptionBudget was violated"),
 		},
-		{"DaemonSet's pod", stayed(r.Stayed), unless(r.Stayed, "the DaemonSet's pod was moved, too")},
-		{"heartbeats", fmt.Sprintf("%d; the hook would have given up after %v without", len(a.Heartbeats),
+		{"DaemonSet's pod", until(r.Stayed), unless(r.Stayed, "the DaemonSet's pod was evicted")},
+		{"heartbeats", fmt.Sprintf("%d; the hook times out %v after the last one", len(a.Heartbeats),
 			heartbeatTimeout), unless(len(a.Heartbeats) > 0, "no heartbeat was sent")},
 		{"hook completed by", completedBy(a), r.completion()},
 	}
 }
 
-// measures are the lines that no one can be wrong about.
+// measures are the lines without a check.
 func (r result) measures() []row {
 	return []row{
 		{"times", fmt.Sprintf("to taint %s, to drain %s, to terminate %s",
@@ -87,7 +89,7 @@ func (r result) measures() []row {
 	}
 }
 
-// completion says what is wrong with the end of the action.
+// completion returns what is wrong with the end of the lifecycle action.
 func (r result) completion() string {
 	a := r.Action
 	switch {
@@ -96,14 +98,14 @@ func (r result) completion() string {
 	case a.Result != "CONTINUE":
 		return "the hook was completed with " + a.Result
 	case a.PodsError != "":
-		return "it is not known whether pods were left: " + a.PodsError
+		return "the pods on the node are not known: " + a.PodsError
 	case len(a.PodsAtClose) > 0:
 		return "the hook was completed with pods on the node:" + some(a.PodsAtClose)
 	}
 	return ""
 }
 
-// families adds up the calls by service.
+// families adds the calls up by service.
 func (r result) families() map[string]int {
 	sums := map[string]int{}
 	for call, n := range r.AWS {
@@ -113,7 +115,7 @@ func (r result) families() map[string]int {
 	return sums
 }
 
-// table shows the result, with a mark on each row that was checked.
+// table shows the result, with "ok" or "BAD" for each check.
 func (r result) table(s *screen) string {
 	var text strings.Builder
 	for _, row := range r.rows() {
@@ -129,8 +131,8 @@ func (r result) table(s *screen) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// verdict is the error that says all that was not as it should be.
-func (r result) verdict() error {
+// check returns an error that lists every check that failed.
+func (r result) check() error {
 	var errs []error
 	for _, row := range r.rows() {
 		if row.fault != "" {
@@ -147,16 +149,16 @@ func unless(good bool, fault string) string {
 	return fault
 }
 
-func stayed(yes bool) string {
-	if yes {
-		return "stayed until the machine went"
+func until(terminated bool) string {
+	if terminated {
+		return "stayed until the instance was terminated"
 	}
-	return "went before the machine"
+	return "deleted before the instance was terminated"
 }
 
 func completedBy(a awsim.Action) string {
 	if a.ClosedBy != awsim.ByCompletion || len(a.Completions) == 0 {
-		return "nobody: " + string(a.ClosedBy)
+		return "no call: " + string(a.ClosedBy)
 	}
 	return fmt.Sprintf("the agent, with %s, naming the %s", a.Result, a.Completions[len(a.Completions)-1].By)
 }
@@ -168,7 +170,7 @@ func some(names []string) string {
 	return " " + strings.Join(names, ", ")
 }
 
-// counts tells numbers by name, in the order of the names.
+// counts formats numbers by name, in the order of the names.
 func counts(numbers map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {

@@ -97,7 +97,7 @@ func TestTaintsAreRemoved(t *testing.T) {
 	run := f.trigger(args...)
 	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
 	run.interrupt()
-	run.waitExit(130, `goes on`)
+	run.waitExit(130, `continues`)
 	run = f.tainting(append(args, "--on-interrupt", "cancel")...)
 	for _, node := range nodesOf(f.old) {
 		f.waitNode(node, func(n *corev1.Node) bool { return effectOn(n) == corev1.TaintEffectNoSchedule })

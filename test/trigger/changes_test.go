@@ -81,7 +81,7 @@ func TestAWSFails(t *testing.T) {
 		},
 		"the credentials have expired": {fault: expired, code: 1, says: []string{`ExpiredToken`}},
 		"the credentials expire during the refresh": {
-			fault: expired, later: true, code: 1, says: []string{`ExpiredToken`, `goes on`, `run the same command again`}, starts: 1,
+			fault: expired, later: true, code: 1, says: []string{`ExpiredToken`, `continues`, `run the same command again`}, starts: 1,
 		},
 		"the start is not answered": {
 			fault: start(awsim.Fault{Drop: true}), says: []string{`4 instances replaced`}, starts: 2,

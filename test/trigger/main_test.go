@@ -19,7 +19,7 @@ const asTrigger = "NODE_DRAINER_TEST_BINARY_IS_TRIGGER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asTrigger) != "" {
-		os.Exit(cli.Main("test"))
+		os.Exit(cli.Main("test", os.Exit))
 	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // The tests wait more than they compute.

@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 			args: []string{"--launch-template-version", "1"}, code: 0, says: []string{`no instance is outdated`},
 		},
 		"not waited for": {
-			args: []string{"--no-wait"}, before: (*account).holdLaunches, code: 0, says: []string{`goes on`, `trigger status`},
+			args: []string{"--no-wait"}, before: (*account).holdLaunches, code: 0, says: []string{`continues`, `trigger status`},
 		},
 		"refused by the preflight": {
 			before: func(a *account) { a.deleteHook(terminatingHook) }, code: 1, says: []string{`nothing was changed`, `hook`},
@@ -73,7 +73,7 @@ func TestExitCodes(t *testing.T) {
 		},
 		"nothing moves": {
 			before: (*account).holdLaunches, args: []string{"--stall-timeout", "2s"},
-			code: 5, says: []string{`nothing has moved for 2s`, `goes on`, `trigger cancel`},
+			code: 5, says: []string{`nothing has changed for 2s`, `continues`, `trigger cancel`},
 		},
 		"another refresh runs": {
 			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
@@ -82,7 +82,7 @@ func TestExitCodes(t *testing.T) {
 		"another refresh is waited for": {
 			args:   []string{"--on-conflict", "wait"},
 			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
-			during: func(a *account, r *run) { r.waitOutput(`it is waited for`); a.releaseLaunches() },
+			during: func(a *account, r *run) { r.waitOutput(`waiting for its end`); a.releaseLaunches() },
 			code:   0, says: []string{`replaced`},
 		},
 		"another refresh is cancelled": {
@@ -125,7 +125,7 @@ func TestInterrupts(t *testing.T) {
 		how, says string
 		statuses  []string
 	}{
-		{"detach", `goes on; run the same command again`, []string{"InProgress"}},
+		{"detach", `continues; run the same command again`, []string{"InProgress"}},
 		{"cancel", `is cancelled`, []string{"Cancelling", "Cancelled"}},
 		{"rollback", `is rolled back`, []string{"RollbackInProgress", "RollbackSuccessful"}},
 	} {
@@ -188,7 +188,7 @@ func TestKilledWhileProcessesAreSuspended(t *testing.T) {
 	a := newAccount(t, latest(4))
 	a.holdLaunches()
 	r := a.trigger("--suspend", "AZRebalance,ScheduledActions")
-	r.waitOutput(`suspended meanwhile: AZRebalance, ScheduledActions`)
+	r.waitOutput(`suspended for the rollout: AZRebalance, ScheduledActions`)
 	a.waitRefresh("InProgress")
 	r.Kill()
 	r = a.trigger()
@@ -212,7 +212,7 @@ func TestRunningRefreshIsFollowed(t *testing.T) {
 	args := []string{
 		"--surge", "2", "--pin=false", "--checkpoints", "50,100", "--checkpoint-delay", "5s", "--bake", "5s", "--warmup", "1s",
 	}
-	a.trigger(append(args, "--no-wait")...).waitExit(0, `goes on`)
+	a.trigger(append(args, "--no-wait")...).waitExit(0, `continues`)
 	a.waitRefresh("InProgress")
 	a.trigger("status").waitExit(0, `InProgress`)
 	r := a.trigger(args...)
@@ -316,7 +316,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600))
 	r := a.triggerWith([]string{"KUBECONFIG=" + file})
-	r.waitExit(0, `going on without Kubernetes: .*connection refused`, `2 instances replaced`)
+	r.waitExit(0, `continuing without Kubernetes: .*connection refused`, `2 instances replaced`)
 	if n := strings.Count(r.Output(), "without Kubernetes"); n != 1 {
 		t.Errorf("it was reported %d times", n)
 	}

@@ -1,13 +1,10 @@
-// What a release needs beside the product: the writer of bills of materials, and the tests of what only the hosted CI
-// runs, the workflows and goreleaser's configuration.
+// The tests of what only the hosted CI runs: the workflows and goreleaser's configuration. They read the latter with
+// goreleaser's own package.
 module github.com/node-drainer/node-drainer/tools/release
 
 go 1.26.3
 
-require (
-	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/goreleaser/goreleaser/v2 v2.15.0
-)
+require github.com/goreleaser/goreleaser/v2 v2.15.0
 
 require (
 	charm.land/lipgloss/v2 v2.0.2 // indirect

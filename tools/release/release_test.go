@@ -37,6 +37,20 @@ func TestGoreleaser(t *testing.T) {
 	}
 }
 
+// TestSBOM: make sbom writes the same as a release does.
+func TestSBOM(t *testing.T) {
+	project, err := config.Load("../../.goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`\B-\w+`)
+	recipe := regexp.MustCompile(`(?s)bin/tools/cyclonedx-gomod (bin .*?); done`).FindString(read(t, "../../Makefile"))
+	args := strings.Join(project.SBOMs[0].Args, " ")
+	if got, want := flags.FindAllString(args, -1), flags.FindAllString(recipe, -1); !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("the flags of a release are %q, those of make sbom %q", got, want)
+	}
+}
+
 // TestGoreleaserVersion holds the goreleaser that releases to the one that the configuration is checked with.
 func TestGoreleaserVersion(t *testing.T) {
 	m := regexp.MustCompile(`goreleaser/v2 (v\S+)`).FindStringSubmatch(read(t, "go.mod"))

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The full name leaves room for the suffixes -trigger and -dashboard within 63 characters. */}}
+{{/* The full name, short enough for the suffixes -trigger and -dashboard within 63 characters. */}}
 {{- define "node-drainer.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
@@ -17,7 +17,7 @@ app.kubernetes.io/name: {{ include "node-drainer.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The labels by which the agent's pods are found, and the trigger's are not. */}}
+{{/* The labels that select the agent's pods, but not the trigger's. */}}
 {{- define "node-drainer.agentLabels" -}}
 {{ include "node-drainer.selectorLabels" . }}
 app.kubernetes.io/component: agent
@@ -43,7 +43,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- default (printf "%s-trigger" (include "node-drainer.fullname" .)) .Values.trigger.serviceAccount.name -}}
 {{- end -}}
 
-{{/* The annotations of a ServiceAccount, given as it stands in the values. */}}
+{{/* The annotations of a ServiceAccount, which is given as in the values. */}}
 {{- define "node-drainer.serviceAccountAnnotations" -}}
 {{- $annotations := deepCopy .annotations -}}
 {{- with .roleARN -}}
@@ -55,19 +55,19 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* One replica in a dry run: there is nothing to stand by for, and each would tell the same. */}}
+{{/* A dry run has one replica: several would log the same, and there is nothing to take over. */}}
 {{- define "node-drainer.replicas" -}}
 {{- ternary (min 1 .Values.replicas) .Values.replicas .Values.config.dryRun -}}
 {{- end -}}
 
-{{/* The image: by its digest, if there is one. */}}
+{{/* The image, by digest if one is set. */}}
 {{- define "node-drainer.image" -}}
 {{- with .Values.image -}}
 {{ .registry }}/{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ with .digest }}@{{ . }}{{ end }}
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods of agent and trigger have in common. It is what the Pod Security Standard "restricted" asks for. */}}
+{{/* The part that the agent's and the trigger's pods share. It satisfies the Pod Security Standard "restricted". */}}
 {{- define "node-drainer.podBasics" -}}
 automountServiceAccountToken: true
 enableServiceLinks: false
@@ -93,7 +93,7 @@ securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end -}}
 
-{{/* What only Kubernetes knows, and the Region. */}}
+{{/* The variables from the downward API, and the Region. */}}
 {{- define "node-drainer.environment" -}}
 - name: POD_NAMESPACE
   valueFrom: { fieldRef: { fieldPath: metadata.namespace } }
@@ -109,14 +109,14 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{/* The configuration of the agent, as YAML. Each release has a Lease of its own. */}}
+{{/* The configuration of the agent, as YAML. Each release has a separate Lease. */}}
 {{- define "node-drainer.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config.leader "leaseName" (include "node-drainer.leaseName" .) -}}
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* Whether the replicas elect a leader. A dry run does nothing that two must not do. */}}
+{{/* Whether the replicas elect a leader. A dry run needs none, because it changes nothing. */}}
 {{- define "node-drainer.elects" -}}
 {{- if and .Values.config.leader.election (not .Values.config.dryRun) -}}true{{- end -}}
 {{- end -}}
@@ -131,8 +131,8 @@ securityContext:
 {{- end -}}
 
 {{/*
-The variables that values stand for: drain.atDeadline stands for DRAIN_AT_DEADLINE. What is empty is left to
-the default of the program.
+The environment variables for values: DRAIN_AT_DEADLINE for drain.atDeadline. Empty values are omitted, so that the
+program's defaults apply.
 */}}
 {{- define "node-drainer.variables" -}}
 {{- range $key, $value := .values }}
@@ -152,8 +152,8 @@ the default of the program.
 {{- end -}}
 
 {{/*
-Refuses values with which an agent would not start, or would harm. What is wrong with a single value is said by
-values.schema.json; here is what takes two of them, or what is missing. All of it is told at once.
+Refuses missing values, and combinations with which an agent would not start or would do harm. values.schema.json
+checks each value by itself. All mistakes are reported at once.
 */}}
 {{- define "node-drainer.check" -}}
 {{- $wrong := list -}}
@@ -161,41 +161,41 @@ values.schema.json; here is what takes two of them, or what is missing. All of i
 {{- $wrong = append $wrong "config.clusterName is required: the name of this cluster, as the tags of its Auto Scaling groups have it (kubernetes.io/cluster/NAME)" -}}
 {{- end -}}
 {{- if not .Values.config.queue.url -}}
-{{- $wrong = append $wrong "config.queue.url is required: the URL of the SQS queue, as https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer" -}}
+{{- $wrong = append $wrong "config.queue.url is required: the URL of the SQS queue, such as https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer" -}}
 {{- end -}}
 {{- if not .Values.image.registry -}}
-{{- $wrong = append $wrong "image.registry is required: the registry that has the image, as registry.example.com. Without one the container runtime takes the image from a public registry, where anybody could have put it" -}}
+{{- $wrong = append $wrong "image.registry is required: the registry of the image, such as registry.example.com. Without it the container runtime pulls from a public registry, where anyone can publish an image of that name" -}}
 {{- end -}}
 {{- if and (gt (include "node-drainer.replicas" . | int) 1) (not .Values.config.leader.election) -}}
-{{- $wrong = append $wrong "config.leader.election is false: with more than one of replicas, all would do the same work" -}}
+{{- $wrong = append $wrong "config.leader.election is false, and replicas is more than 1: all replicas would do the same work" -}}
 {{- end -}}
 {{- range $path, $account := dict "serviceAccount" .Values.serviceAccount "trigger.serviceAccount" .Values.trigger.serviceAccount -}}
 {{- if and (not $account.create) (not $account.name) -}}
-{{- $wrong = append $wrong (printf "%s.create is false, and %s.name does not say which ServiceAccount there is" $path $path) -}}
+{{- $wrong = append $wrong (printf "%s.create is false: set %s.name to an existing ServiceAccount" $path $path) -}}
 {{- end -}}
 {{- if and (not $account.create) (or $account.roleARN $account.annotations) -}}
-{{- $wrong = append $wrong (printf "%s.create is false: roleARN and annotations are only for a ServiceAccount that the chart makes" $path) -}}
+{{- $wrong = append $wrong (printf "%s.create is false: roleARN and annotations apply only to a ServiceAccount that the chart creates" $path) -}}
 {{- end -}}
 {{- end -}}
 {{- range $path, $tolerations := dict "tolerations" .Values.tolerations "trigger.tolerations" .Values.trigger.tolerations -}}
 {{- range $i, $t := $tolerations -}}
 {{- if not $t.key -}}
-{{- $wrong = append $wrong (printf "%s[%d] has no key, so it tolerates every taint, also that of a node that is going: name a key" $path $i) -}}
+{{- $wrong = append $wrong (printf "%s[%d] has no key, so it tolerates every taint, including that of terminating nodes: set a key" $path $i) -}}
 {{- else if eq $t.key $.Values.config.node.taintKey -}}
-{{- $wrong = append $wrong (printf "%s[%d] tolerates config.node.taintKey: the pod would be moved onto a node that is going" $path $i) -}}
+{{- $wrong = append $wrong (printf "%s[%d] tolerates config.node.taintKey: the pod could start on a terminating node" $path $i) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $name, $job := ternary .Values.trigger.cronJobs dict .Values.trigger.enabled -}}
 {{- $at := printf "trigger.cronJobs.%s.options" $name -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$" $name) -}}
-{{- $wrong = append $wrong (printf "trigger.cronJobs.%s: its name must be of lower-case letters, digits and hyphens, and no more than 20 of them" $name) -}}
+{{- $wrong = append $wrong (printf "trigger.cronJobs.%s: the name must consist of at most 20 lower-case letters, digits and hyphens" $name) -}}
 {{- end -}}
 {{- if not (or $job.options.asg $job.options.cluster $job.options.tag) -}}
-{{- $wrong = append $wrong (printf "%s names no groups: set asg, cluster or tag" $at) -}}
+{{- $wrong = append $wrong (printf "%s selects no groups: set asg, cluster or tag" $at) -}}
 {{- end -}}
 {{- if and (has $job.options.taintOutdated (list "soft" "hard")) (not $.Values.trigger.taintNodes) -}}
-{{- $wrong = append $wrong (printf "%s.taintOutdated needs trigger.taintNodes: true, which lets the trigger get and patch nodes" $at) -}}
+{{- $wrong = append $wrong (printf "%s.taintOutdated requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- $alerts := list -}}
@@ -206,7 +206,7 @@ values.schema.json; here is what takes two of them, or what is missing. All of i
 {{- end -}}
 {{- range .Values.metrics.prometheusRule.disabled -}}
 {{- if not (has . $alerts) -}}
-{{- $wrong = append $wrong (printf "metrics.prometheusRule.disabled names %s, which is none of %s" . (join ", " $alerts)) -}}
+{{- $wrong = append $wrong (printf "metrics.prometheusRule.disabled: unknown alert %s; the alerts are %s" . (join ", " $alerts)) -}}
 {{- end -}}
 {{- end -}}
 {{- with $wrong -}}

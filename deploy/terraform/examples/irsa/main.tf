@@ -1,4 +1,4 @@
-# The agent alone, with IRSA: it drains what a group terminates, what Spot takes back and what maintenance announces.
+# The agent with IRSA: it drains for scale-ins, Spot interruptions and maintenance.
 
 variable "cluster_name" {
   type = string
@@ -22,7 +22,7 @@ module "node_drainer" {
 }
 
 output "agent" {
-  description = "What the agent needs to know."
+  description = "Settings of the agent."
   value = {
     queue_url = module.node_drainer.queue_url
     role_arn  = module.node_drainer.agent_role_arn

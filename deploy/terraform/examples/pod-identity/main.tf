@@ -1,4 +1,4 @@
-# The agent and the trigger, with EKS Pod Identity, on a managed node group, with launch hooks and a key of one's own.
+# The agent and the trigger with EKS Pod Identity, on a managed node group, with launch hooks and a customer managed key.
 
 variable "cluster_name" {
   type = string

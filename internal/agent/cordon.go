@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// cordonedNodes are the Nodes that are cordoned and uncordoned.
+type cordonedNodes interface {
+	nodeFinder
+	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
+	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
+}
+
+// cordonObserver records what is done to nodes.
+type cordonObserver interface {
+	NodeCordoned(e event.Event, n node.Node, mark node.Mark)
+	NodeUncordoned(n node.Node, why string)
+	retryObserver
+}
+
+// cordonUnconfirmedAfter is how long AWS may take to confirm an event before its node is cordoned all the
+// same, so that no new pods are scheduled onto it. Pods are evicted only after the confirmation.
+const cordonUnconfirmedAfter = 2 * time.Second
+
+// errCordonLate: the node could not be cordoned, and its drain must start now.
+var errCordonLate = errors.New("the node could not be cordoned before its drain had to start")
+
+// cordoner cordons nodes whose instances terminate, and uncordons them if the instances do not terminate
+// after all.
+type cordoner struct {
+	cfg       Config
+	actions   lifecycleActions
+	instances Instances
+	nodes     cordonedNodes
+	observer  cordonObserver
+	retries   retrier
+	drains    *sharedDrains
+	history   *drainHistory
+}
+
+// cordonWhileUnconfirmed cordons the node of the instance, without a deadline, after cordonUnconfirmedAfter.
+// The returned function is called at the first answer of AWS: it stops that, or waits for its end.
+func (c *cordoner) cordonWhileUnconfirmed(ctx context.Context, e event.Event) (answered func()) {
+	n, ok := c.nodes.Find(e.InstanceID)
+	if !ok {
+		return func() {}
+	}
+	silent, cancel := context.WithCancel(ctx)
+	var cordoning sync.WaitGroup
+	cordoning.Go(func() {
+		if !retry.Sleep(silent, cordonUnconfirmedAfter) {
+			return
+		}
+		if _, _, err := c.nodes.Cordon(ctx, n, reasonOf(e, time.Time{})); err != nil {
+			c.observer.Retrying(e, "cordon node "+n.Name, err) // after the confirmation
+		}
+	})
+	return func() {
+		cancel()
+		cordoning.Wait()
+	}
+}
+
+// cordon cordons the node and returns its mark, which has the deadline of the drain. If the Node was deleted
+// and the instance has registered again, cordon cordons and returns the new Node; the error is
+// errUnregistered if it has not. With errCordonLate the mark is the one that the node should have.
+func (c *cordoner) cordon(ctx context.Context, e event.Event, n node.Node) (node.Node, node.Mark, error) {
+	pauses := retry.Backoff(firstPause, longestPause)
+	for {
+		mark, err := c.cordonNode(ctx, e, n)
+		if !errors.Is(err, node.ErrGone) {
+			return n, mark, err
+		}
+		if n, err = c.lookUp(ctx, e); err != nil {
+			return n, mark, err
+		}
+		if !retry.Sleep(ctx, pauses.Step()) {
+			return n, mark, context.Cause(ctx)
+		}
+	}
+}
+
+// cordonNode cordons the node, without a deadline while the deadline is not known, until both have succeeded.
+func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
+	start, changed := time.Now(), false
+	err = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
+		deadline, unknown := c.deadline(ctx, e, n)
+		if errors.Is(unknown, autoscaling.ErrGone) {
+			return unknown
+		}
+		var err error
+		mark, changed, err = c.nodes.Cordon(ctx, n, reasonOf(e, deadline))
+		if err != nil && !errors.Is(err, node.ErrGone) && isUrgent(deadline, start) {
+			mark = node.Mark{Since: time.Now(), Deadline: deadline}
+			return fmt.Errorf("%w: %w", errCordonLate, err)
+		}
+		return errors.Join(unknown, err)
+	})
+	if err == nil && changed {
+		c.observer.NodeCordoned(e, n, mark)
+	}
+	return mark, err
+}
+
+// keepTrying goes on trying to cordon the node during its drain, until the returned function is called.
+func (c *cordoner) keepTrying(
+	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
+) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var trying sync.WaitGroup
+	trying.Go(func() {
+		_ = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
+			mark, changed, err := c.nodes.Cordon(ctx, n, reasonOf(e, deadline))
+			if err == nil && changed {
+				c.observer.NodeCordoned(e, n, mark)
+			}
+			return err
+		})
+	})
+	return func() {
+		cancel()
+		trying.Wait()
+	}
+}
+
+// lookUp reads the Node of the instance from the API server, until that answers: a watch may have missed it.
+// The error is errUnregistered if there is none.
+func (c *cordoner) lookUp(ctx context.Context, e event.Event) (n node.Node, err error) {
+	err = c.retries.do(ctx, e, "look up the node of the instance", func() (err error) {
+		n, err = c.nodes.Lookup(ctx, e.InstanceID)
+		return err
+	})
+	if errors.Is(err, node.ErrGone) {
+		return n, errUnregistered
+	}
+	return n, err
+}
+
+// deadline returns when the drain must end: the earliest of the hook's, the event's and the configured
+// deadline. It is zero if the node keeps its pods.
+func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (time.Time, error) {
+	if e.Hook.Name == "" && c.cfg.Events.Action(e.Kind) == event.Cordon {
+		return time.Time{}, nil
+	}
+	deadline := time.Now().Add(c.cfg.DrainTimeout)
+	if e.Hook.Name != "" {
+		hook, err := c.actions.Deadline(ctx, actionOf(e), e.At)
+		if err != nil {
+			return time.Time{}, err
+		}
+		deadline = earlier(deadline, hook)
+	}
+	if !e.Deadline.IsZero() {
+		deadline = earlier(deadline, e.Deadline.Add(-c.cfg.Events.Margin))
+	}
+	if !n.Ready && c.isStopped(ctx, n.InstanceID) {
+		deadline = earlier(deadline, time.Now()) // no kubelet is left to report the end of its pods
+	}
+	return deadline, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// isStopped reports whether EC2 says, without delay, that nothing runs on the instance anymore.
+func (c *cordoner) isStopped(ctx context.Context, instanceID string) bool {
+	ctx, cancel := context.WithTimeout(ctx, cordonUnconfirmedAfter)
+	defer cancel()
+	i, err := c.instances.Describe(ctx, instanceID)
+	return err == nil && i.State.Stopped()
+}
+
+func reasonOf(e event.Event, deadline time.Time) node.Reason {
+	r := node.Reason{Kind: string(e.Kind), Deadline: deadline, TerminatesAt: e.Deadline}
+	if e.Hook.Name != "" {
+		r.Hook, r.Token = e.Hook.Group+"/"+e.Hook.Name, e.Hook.Token
+	}
+	return r
+}
+
+// uncordon removes the mark of the event from the node of its instance, until that succeeds. It leaves the
+// mark of another event, and a node that is being drained. It must not run under Hold, which ends for an
+// instance that is in no group.
+func (c *cordoner) uncordon(ctx context.Context, e event.Event, why string) error {
+	n, ok := c.nodes.Find(e.InstanceID)
+	if !ok || c.drains.has(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
+		return nil
+	}
+	err := c.retries.do(ctx, e, "uncordon node "+n.Name, func() error {
+		uncordoned, err := c.nodes.Uncordon(ctx, n)
+		if uncordoned && err == nil {
+			c.history.remove(n.UID)
+			c.observer.NodeUncordoned(n, why)
+		}
+		return err
+	})
+	if errors.Is(err, node.ErrGone) {
+		return nil
+	}
+	return err
+}

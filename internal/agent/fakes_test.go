@@ -1,0 +1,346 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+// autoScaling plays Auto Scaling.
+type autoScaling struct{ *fixture }
+
+func (f autoScaling) Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error {
+	f.step("hold %s", a.Hook)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if at, ok := f.givesUp[a.Hook]; ok {
+		defer time.AfterFunc(at-f.after(), func() { cancel(fmt.Errorf("%w: given up", autoscaling.ErrGone)) }).Stop()
+	}
+	err := work(ctx)
+	f.step("release %s", a.Hook)
+	return err
+}
+
+func (f autoScaling) Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error {
+	if err := f.complete(ctx); err != nil {
+		return err
+	}
+	f.step("complete %s with %s", a.Hook, result)
+	return nil
+}
+
+func (f autoScaling) State(_ context.Context, instanceID string) (autoscaling.State, error) {
+	if instanceID != instance {
+		return inNoGroup, nil
+	}
+	return f.state(f.after())
+}
+
+func (f autoScaling) Deadline(_ context.Context, a autoscaling.Action, began time.Time) (time.Time, error) {
+	if f.noHook {
+		return time.Time{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, autoscaling.ErrGone)
+	}
+	if err := f.next(&f.deadlineErrs); err != nil {
+		return time.Time{}, err
+	}
+	if own, ok := f.timeout[a.Hook]; ok {
+		return began.Add(own), nil
+	}
+	return began.Add(100 * time.Hour), nil
+}
+
+func (f autoScaling) Clusters(context.Context, string) ([]string, error) {
+	return f.clusters(f.after())
+}
+
+func (f autoScaling) Members(context.Context, string, []string) (map[string]autoscaling.Member, error) {
+	return f.members(f.after())
+}
+
+func (f autoScaling) OwnHooks(context.Context, string, autoscaling.Transition) ([]string, error) {
+	return f.ownHooks, nil
+}
+
+func (f autoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {
+	if !a.Launch {
+		return false, errors.New("the action is not a launch")
+	}
+	return f.pending(f.after())
+}
+
+func (f autoScaling) HandlesHook(hook string) bool { return hook != "not-ours" }
+
+func (f autoScaling) MarkUnhealthy(_ context.Context, id string) error {
+	f.step("mark %s unhealthy", id)
+	return f.unhealthyErr
+}
+
+func (f autoScaling) RefreshActive(_ context.Context, group string) (bool, error) {
+	return f.refresh(group)
+}
+
+// instances plays EC2.
+type instances struct{ *fixture }
+
+func (f instances) Describe(context.Context, string) (ec2.Instance, error) { return f.ec2(f.after()) }
+
+func (f instances) HasScheduledEvent(context.Context, string) (bool, error) {
+	return f.scheduled(f.after())
+}
+
+func (f instances) InReservation(context.Context, string) ([]string, error) {
+	return f.reserved, f.reservedErr
+}
+
+// nodes plays the Nodes of the cluster.
+type nodes struct{ *fixture }
+
+func (f nodes) All() []node.Node {
+	if n, ok := f.Find(instance); ok {
+		return []node.Node{n}
+	}
+	return nil
+}
+
+func (f nodes) Find(instanceID string) (node.Node, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.node, instanceID == instance && f.after() >= f.registers && !f.hidden &&
+		(f.leaves == 0 || f.after() < f.leaves)
+}
+
+func (f nodes) Lookup(_ context.Context, instanceID string) (node.Node, error) {
+	if err := f.next(&f.lookupErrs); err != nil {
+		return node.Node{}, err
+	}
+	f.step("look up")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if instanceID != instance || f.after() < f.registers || f.deleted {
+		return node.Node{}, fmt.Errorf("instance %s has no node: %w", instanceID, node.ErrGone)
+	}
+	return f.node, nil
+}
+
+func (f nodes) Await(ctx context.Context, instanceID string) (node.Node, error) {
+	f.step("await")
+	wait := f.registers - f.after()
+	if f.hidden {
+		wait = never
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return node.Node{}, context.Cause(ctx)
+	}
+	n, _ := f.Find(instanceID)
+	return n, nil
+}
+
+func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.Mark, bool, error) {
+	if err := f.next(&f.cordonErrs); err != nil {
+		return node.Mark{}, false, err
+	}
+	f.mu.Lock()
+	mark := &f.node.Mark
+	before := *mark
+	if n.UID != f.node.UID {
+		f.mu.Unlock()
+		return node.Mark{}, false, node.ErrGone
+	}
+	if mark.Since.IsZero() || mark.Deadline.IsZero() && !reason.Deadline.IsZero() {
+		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
+		mark.Reason, mark.Hook, mark.Token = reason.Kind, reason.Hook, reason.Token
+	}
+	if d := reason.Deadline; mark.Deadline.IsZero() || (!d.IsZero() && d.Before(mark.Deadline)) {
+		mark.Deadline = d
+	}
+	if at := reason.TerminatesAt; mark.TerminatesAt.IsZero() || (!at.IsZero() && at.Before(mark.TerminatesAt)) {
+		mark.TerminatesAt = at
+	}
+	out := *mark
+	f.mu.Unlock()
+	if reason.Deadline.IsZero() {
+		f.step("cordon")
+	} else {
+		f.step("cordon until %v", reason.Deadline.Sub(f.start))
+	}
+	return out, !out.Since.Equal(before.Since) || !out.Deadline.Equal(before.Deadline), nil
+}
+
+func (f nodes) Uncordon(ctx context.Context, _ node.Node) (bool, error) {
+	if err := f.next(&f.uncordonErrs); err != nil {
+		return false, err
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	f.mu.Lock()
+	cordoned := !f.node.Mark.Since.IsZero()
+	f.node.Mark = node.Mark{}
+	f.mu.Unlock()
+	if cordoned {
+		f.step("uncordon")
+	}
+	return cordoned, nil
+}
+
+func (f nodes) Exclude(context.Context, node.Node) error {
+	if err := f.next(&f.excludeErrs); err != nil {
+		return err
+	}
+	f.step("exclude")
+	return nil
+}
+
+func (f nodes) Protect(_ context.Context, n node.Node, group string) (bool, error) {
+	if err := f.next(&f.protectErrs); err != nil {
+		return false, err
+	}
+	f.step("protect %s for %s", n.Name, group)
+	return true, nil
+}
+
+func (f nodes) Unprotect(_ context.Context, n node.Node) (bool, error) {
+	if err := f.next(&f.protectErrs); err != nil {
+		return false, err
+	}
+	f.step("unprotect %s", n.Name)
+	return true, nil
+}
+
+func (f nodes) Protected() []node.ProtectedNode { return f.protected }
+
+// drainer plays the drainer.
+type drainer struct{ *fixture }
+
+func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error) {
+	f.step("drain %s until %v", t.Name, t.Deadline.Sub(f.start))
+	if t.DryRun {
+		return f.report, nil
+	}
+	if t.Since.IsZero() {
+		f.fact("drained before it was cordoned")
+	}
+	timer := time.NewTimer(f.drainTakes)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return f.report, f.drainErr
+		case deadline := <-t.Tighter:
+			f.step("tighten %s until %v", t.Name, deadline.Sub(f.start))
+			timer.Reset(min(f.drainTakes-f.after(), time.Until(deadline)))
+		case <-ctx.Done():
+			return drain.Report{}, context.Cause(ctx)
+		}
+	}
+}
+
+// launches knows when the node is ready.
+type launches struct{ *fixture }
+
+func (f launches) Wait(ctx context.Context, name string, report func([]string)) error {
+	f.step("wait for %s", name)
+	if f.after() < f.ready {
+		report([]string{"Ready"})
+	}
+	timer := time.NewTimer(f.ready - f.after())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (f launches) Missing(ctx context.Context, name string) ([]string, error) {
+	f.step("ask about %s", name)
+	if f.outage != nil && f.outage(f.after()) {
+		return nil, errOutage
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if f.after() < f.ready {
+		return []string{"Ready"}, nil
+	}
+	return nil, nil
+}
+
+// observer records the facts.
+type observer struct{ *fixture }
+
+func (f observer) EventReceived(_ queue.Message, e event.Event) {
+	f.fact("received %s of %s", e.Kind, e.InstanceID)
+}
+
+func (f observer) EventIgnored(e event.Event, why string) {
+	f.fact("ignored %s of %s: %s", e.Kind, e.InstanceID, why)
+}
+
+func (f observer) MessageRefused(_ queue.Message, reason string, err error) {
+	f.fact("refused as %s: %v", reason, err)
+}
+func (f observer) TerminationStarted(event.Event)                   { f.fact("started") }
+func (f observer) NodeAwaited(event.Event)                          { f.fact("awaited") }
+func (f observer) NodeCordoned(event.Event, node.Node, node.Mark)   { f.fact("cordoned") }
+func (f observer) NodeUncordoned(_ node.Node, why string)           { f.fact("uncordoned: %s", why) }
+func (f observer) NodeDrained(event.Event, node.Node, drain.Report) { f.fact("drained") }
+func (f observer) Retrying(_ event.Event, operation string, err error) {
+	f.fact("retrying to %s: %v", operation, err)
+}
+func (f observer) Resynced(_, found, lost int) { f.fact("resynced: found %d, lost %d", found, lost) }
+func (f observer) ResyncFailed(err error)      { f.fact("resync failed: %v", err) }
+
+func (f observer) TerminationEnded(_ event.Event, o string, _ time.Duration) {
+	if !slices.Contains(agent.Outcomes(), o) {
+		o = "UNLISTED " + o
+	}
+	f.fact("ended %s", o)
+}
+
+func (f observer) LaunchStarted(event.Event) { f.fact("launch started") }
+
+func (f observer) LaunchWaiting(_ event.Event, name string, missing []string) {
+	f.fact("%q waits for %s", name, strings.Join(missing, ", "))
+}
+
+func (f observer) LaunchOverdue(_ event.Event, n node.Node, missing []string, o launch.Outcome) {
+	f.fact("%q is overdue, lacks %s: %s", n.Name, strings.Join(missing, ", "), o)
+}
+func (f observer) LaunchUncordoned(event.Event, node.Node) { f.fact("launch uncordoned") }
+
+func (f observer) LaunchEnded(_ event.Event, o launch.Outcome, _ time.Duration) {
+	if !slices.Contains(launch.Outcomes(), o) {
+		o = "UNLISTED " + o
+	}
+	f.fact("launch ended %s", o)
+}
+
+func (f observer) NodeProtected(n node.Node, group string) {
+	f.fact("%s protected for %s", n.Name, group)
+}
+
+func (f observer) NodeUnprotected(n node.Node, group string) {
+	f.fact("%s unprotected for %s", n.Name, group)
+}
+
+func (f observer) ProtectionFailed(name, group string, err error) {
+	f.fact("protection of %s for %s failed: %v", name, group, err)
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+// hookFilter knows which lifecycle hooks the agent answers.
+type hookFilter interface {
+	HandlesHook(hook string) bool
+}
+
+// eventObserver records messages and events.
+type eventObserver interface {
+	EventReceived(m queue.Message, e event.Event)
+	EventIgnored(e event.Event, why string)
+	MessageRefused(m queue.Message, reason string, err error)
+}
+
+// Handle does what the message requires, and returns when that is complete. After nil the message can be
+// deleted; after an error it must be delivered again. In a dry run Handle returns only when ctx ends.
+func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
+	events, err := event.Parse(m.Body)
+	if err != nil {
+		a.observer.MessageRefused(m, event.Reason(err), err)
+		return queue.Reject(err)
+	}
+	for i, e := range events {
+		a.observer.EventReceived(m, e)
+		a.lost.received(e)
+		events[i].At = startOf(m, e)
+	}
+	err = forEach(events, func(e event.Event) error { return a.handleEvent(ctx, e) })
+	if a.dryRun {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// handleEvent passes the event to the type that handles its kind.
+func (a *Agent) handleEvent(ctx context.Context, e event.Event) error {
+	switch e.Kind {
+	case event.TestNotification, event.Notice:
+		a.observer.EventIgnored(e, "requires no action")
+		return nil
+	case event.LifecycleTerminating, event.LifecycleLaunching:
+		return a.handleHook(ctx, e)
+	case event.CapacityBlockExpiration:
+		if e.InstanceID == "" {
+			return a.notices.expandCapacityBlock(ctx, e)
+		}
+	case event.ScheduledChangeCanceled:
+		return a.notices.cancel(ctx, e)
+	}
+	return a.notices.handle(ctx, e)
+}
+
+func (a *Agent) handleHook(ctx context.Context, e event.Event) error {
+	switch {
+	case !a.hooks.HandlesHook(e.Hook.Name):
+		a.observer.EventIgnored(e, "the hook is not in HOOK_NAMES")
+		return nil
+	case e.Kind == event.LifecycleLaunching:
+		return a.launcher.handle(ctx, e)
+	}
+	return a.terminator.handle(ctx, e)
+}
+
+// startOf returns when the event happened: its own time, else the time at which its message was sent.
+// Deadlines count from it, so a time in the future is not used: a forged one would postpone them without
+// limit.
+func startOf(m queue.Message, e event.Event) time.Time {
+	now := time.Now()
+	for _, at := range []time.Time{e.At, m.SentAt} {
+		if at.Unix() > 0 && !at.After(now) {
+			return at
+		}
+	}
+	return now
+}
+
+// forEach calls do for all items in parallel, and returns their errors when all calls have returned.
+func forEach[T any](items []T, do func(T) error) error {
+	errs := make([]error, len(items))
+	var calls sync.WaitGroup
+	for i, item := range items {
+		calls.Go(func() { errs[i] = do(item) })
+	}
+	calls.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// drainHistory knows the drains that this process has finished. The zero value is ready.
+type drainHistory struct{ byUID sync.Map }
+
+type finishedDrain struct {
+	since  time.Time // when the node was cordoned
+	report drain.Report
+}
+
+func (h *drainHistory) add(uid string, since time.Time, report drain.Report) {
+	h.byUID.Store(uid, finishedDrain{since, report})
+}
+
+// find returns the report of the node's last drain if the node was cordoned at the time since. A node with
+// another time was cordoned for another termination, and may have got pods in between.
+func (h *drainHistory) find(uid string, since time.Time) (report drain.Report, ok bool) {
+	value, _ := h.byUID.Load(uid)
+	finished, ok := value.(finishedDrain)
+	return finished.report, ok && finished.since.Equal(since)
+}
+
+func (h *drainHistory) isDrained(n node.Node) bool {
+	_, ok := h.find(n.UID, n.Mark.Since)
+	return ok
+}
+
+// remove forgets the drain of a node that was uncordoned.
+func (h *drainHistory) remove(uid string) { h.byUID.Delete(uid) }
+
+// retain forgets the drains of all other nodes.
+func (h *drainHistory) retain(nodes []node.Node) {
+	uids := map[any]bool{}
+	for _, n := range nodes {
+		uids[n.UID] = true
+	}
+	deleteOthers(&h.byUID, uids)
+}
+
+// completedActions knows the lifecycle actions that this process has completed while it leads. Their
+// instances may still wait for the hooks of others. The zero value is ready.
+type completedActions struct{ keys sync.Map }
+
+func (c *completedActions) add(e event.Event) { c.keys.Store(keyOf(e), true) }
+
+func (c *completedActions) has(e event.Event) bool {
+	_, ok := c.keys.Load(keyOf(e))
+	return ok
+}
+
+// reset forgets all: another process may have led in between, and an action may be pending again.
+func (c *completedActions) reset() { c.keys.Clear() }
+
+// filterPending returns the events of waiting instances whose actions are not completed. It forgets the
+// completed actions of instances that do not wait.
+func (c *completedActions) filterPending(waiting []event.Event) []event.Event {
+	keys := map[any]bool{}
+	pending := slices.DeleteFunc(waiting, func(e event.Event) bool {
+		keys[keyOf(e)] = true
+		return c.has(e)
+	})
+	deleteOthers(&c.keys, keys)
+	return pending
+}
+
+// deleteOthers deletes all keys of m that are not in keys.
+func deleteOthers(m *sync.Map, keys map[any]bool) {
+	m.Range(func(key, _ any) bool {
+		if !keys[key] {
+			m.Delete(key)
+		}
+		return true
+	})
+}
+
+// lostMessages knows the lifecycle actions that a resync found and no message has reported. The zero value is
+// ready.
+type lostMessages struct{ events sync.Map }
+
+// found adds an action that a resync found.
+func (l *lostMessages) found(e event.Event) { l.events.Store(keyOf(e), e) }
+
+// received removes an action whose message has arrived.
+func (l *lostMessages) received(e event.Event) { l.events.Delete(keyOf(e)) }
+
+// reset forgets all: the process that led in between may have received the messages.
+func (l *lostMessages) reset() { l.events.Clear() }
+
+// takeEnded removes the actions that are not in flight anymore, and returns how many these are. The message
+// of an action that is in flight is late, and perhaps not lost.
+func (l *lostMessages) takeEnded(isInflight func(event.Event) bool) (n int) {
+	l.events.Range(func(key, value any) bool {
+		if e, ok := value.(event.Event); ok && !isInflight(e) {
+			l.events.Delete(key)
+			n++
+		}
+		return true
+	})
+	return n
+}

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+const (
+	// recovery is the time that a node gets after an outage of the API server during which its time ran out. A
+	// watch reconnects within a minute (the reflector's backoff in client-go). Then the kubelet has to report,
+	// and the controllers to remove their taints.
+	recovery = 3 * time.Minute
+	// lastCheck is how long before the end of the hook's timeout the API server is asked at the latest.
+	lastCheck = 10 * time.Second
+)
+
+// readinessWait waits for the node of one launch.
+type readinessWait struct {
+	launcher  *launcher
+	event     event.Event
+	due       time.Time // when the node must be ready
+	latestDue time.Time // due may be postponed to this
+	holdEnds  time.Time // when the action must be completed
+	node      node.Node // zero until the instance has registered
+	missing   []string  // what the node lacks
+	protected bool      // nothing remains to be done against a scale-down
+}
+
+// setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
+func (w *readinessWait) setDeadlines(ctx context.Context) error {
+	err := w.retry(ctx, "read the timeout of the hook", func() (err error) {
+		w.holdEnds, err = w.launcher.actions.Deadline(ctx, actionOf(w.event), w.event.At)
+		return err
+	})
+	w.latestDue = w.holdEnds.Add(-lastCheck)
+	w.due = earlier(w.event.At.Add(w.launcher.cfg.Timeout), w.latestDue)
+	return err
+}
+
+// run returns nil when the node is ready, and errNotReady when its time is over. Only the API server can say
+// that a node is not ready. If its time ended during an outage of the API server, the node gets more time
+// after the outage, as the hook allows.
+func (w *readinessWait) run(ctx context.Context) error {
+	for {
+		err := w.watch(ctx)
+		if !errors.Is(err, errNotReady) {
+			return err
+		}
+		calls, err := w.askServer(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(w.missing) == 0:
+			w.protect(ctx)
+			return nil
+		case calls == 1:
+			return errNotReady
+		}
+		w.due = earlier(time.Now().Add(recovery), w.latestDue)
+	}
+}
+
+// watch returns nil when the watches show that the node is ready, and errNotReady when it is due.
+func (w *readinessWait) watch(ctx context.Context) error {
+	ctx, cancel := context.WithDeadlineCause(ctx, w.due, errNotReady)
+	defer cancel()
+	if _, ok := w.launcher.nodes.Find(w.event.InstanceID); !ok {
+		w.report([]string{launch.Unregistered})
+	}
+	var err error
+	if w.node, err = w.launcher.nodes.Await(ctx, w.event.InstanceID); err != nil {
+		return err
+	}
+	if err := w.uncordon(ctx); err != nil {
+		return err
+	}
+	w.protect(ctx)
+	if err := w.launcher.launches.Wait(ctx, w.node.Name, w.report); err != nil {
+		return err
+	}
+	w.protect(ctx)
+	return nil
+}
+
+func (w *readinessWait) report(missing []string) {
+	w.missing = missing
+	w.launcher.observer.LaunchWaiting(w.event, w.node.Name, missing)
+}
+
+// uncordon removes from the node what an earlier termination, into the warm pool, has left. A mark that is
+// younger than the launch belongs to a termination that is in progress.
+func (w *readinessWait) uncordon(ctx context.Context) error {
+	if w.node.Mark.Since.IsZero() || !w.node.Mark.Since.Before(w.event.At) {
+		return nil
+	}
+	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {
+		uncordoned, err := w.launcher.nodes.Uncordon(ctx, w.node)
+		if uncordoned && err == nil {
+			w.launcher.observer.LaunchUncordoned(w.event, w.node)
+		}
+		return err
+	})
+	if errors.Is(err, node.ErrGone) {
+		return nil // the wait reports the missing Node
+	}
+	return err
+}
+
+// protect protects the node from a scale-down, once. It is called when the node has registered and when it is
+// ready: a launch does not wait for the protection.
+func (w *readinessWait) protect(ctx context.Context) {
+	if !w.protected {
+		w.protected = w.launcher.protector.protect(ctx, w.node, w.event.Hook.Group) == nil
+	}
+}
+
+// askServer sets what the node lacks to what the API server knows, and returns the number of calls that took.
+// It asks until there is an answer, or the hook's timeout ends.
+func (w *readinessWait) askServer(ctx context.Context) (calls int, err error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, w.holdEnds, errNotReady)
+	defer cancel()
+	err = w.retry(ctx, "check the readiness of the node", func() (err error) {
+		calls++
+		w.missing, err = w.lacks(ctx)
+		return err
+	})
+	if errors.Is(err, errNotReady) {
+		w.missing = []string{"an answer of the API server"}
+		return calls, nil
+	}
+	return calls, err
+}
+
+func (w *readinessWait) lacks(ctx context.Context) ([]string, error) {
+	n, ok := w.launcher.nodes.Find(w.event.InstanceID)
+	if !ok {
+		var err error
+		n, err = w.launcher.nodes.Lookup(ctx, w.event.InstanceID)
+		if errors.Is(err, node.ErrGone) {
+			return []string{launch.Unregistered}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	w.node = n
+	return w.launcher.launches.Missing(ctx, n.Name)
+}
+
+func (w *readinessWait) retry(ctx context.Context, operation string, step func() error) error {
+	return w.launcher.retries.do(ctx, w.event, operation, step)
+}

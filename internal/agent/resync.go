@@ -1,0 +1,282 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// groupMembers lists the instances of Auto Scaling groups, and the hooks that hold them.
+type groupMembers interface {
+	Members(ctx context.Context, cluster string, known []string) (map[string]autoscaling.Member, error)
+	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]string, error)
+	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
+}
+
+// allNodes are all Nodes of the cluster.
+type allNodes interface {
+	nodeFinder
+	All() []node.Node
+}
+
+// resyncObserver records resyncs.
+type resyncObserver interface {
+	Resynced(members, found, lost int)
+	ResyncFailed(err error)
+}
+
+// resyncer finds what no message reported: messages get lost, queues are purged, permissions are revoked.
+type resyncer struct {
+	cfg       Config
+	groups    groupMembers
+	instances Instances
+	nodes     allNodes
+	observer  resyncObserver
+	handle    func(context.Context, event.Event) error
+	confirmer *confirmer
+	cordoner  *cordoner
+	protector *protector
+	inflight  *inflight
+	drains    *sharedDrains
+	history   *drainHistory
+	completed *completedActions
+	lost      *lostMessages
+
+	handling     sync.WaitGroup       // events that a resync found
+	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
+}
+
+// run resyncs at once and after every ResyncInterval, sooner after a failure, until ctx ends. It returns when
+// all work that it started has ended.
+func (r *resyncer) run(ctx context.Context) error {
+	r.completed.reset()
+	r.lost.reset()
+	r.healthySince = nil
+	defer r.handling.Wait()
+	pauses := retry.Backoff(firstPause, r.cfg.ResyncInterval)
+	for {
+		pause := r.cfg.ResyncInterval
+		if err := r.resync(ctx); err == nil {
+			pauses = retry.Backoff(firstPause, r.cfg.ResyncInterval)
+		} else {
+			r.observer.ResyncFailed(err)
+			pause = min(pauses.Step(), pause)
+		}
+		if !retry.Sleep(ctx, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// resync checks every instance of the cluster once.
+func (r *resyncer) resync(ctx context.Context) error {
+	nodes := r.nodes.All()
+	ids := make([]string, len(nodes))
+	for i, n := range nodes {
+		ids[i] = n.InstanceID
+	}
+	members, err := r.groups.Members(ctx, r.cfg.ClusterName, ids)
+	if err != nil {
+		return err
+	}
+	waiting, err := r.waitingInstances(ctx, members)
+	found, lost := 0, r.lost.takeEnded(r.inflight.has)
+	for _, e := range r.completed.filterPending(waiting) {
+		if !r.inflight.has(e) {
+			found++
+			r.lost.found(e)
+			r.start(ctx, e)
+		}
+	}
+	r.observer.Resynced(len(members), found, lost)
+	r.protector.unprotectFinished(ctx)
+	return errors.Join(err, r.checkCordonedNodes(ctx, nodes, members))
+}
+
+// start handles an event that no message reported, in the background.
+func (r *resyncer) start(ctx context.Context, e event.Event) {
+	r.handling.Go(func() {
+		if err := r.handle(ctx, e); err != nil && ctx.Err() == nil {
+			r.observer.ResyncFailed(err)
+		}
+	})
+}
+
+// waitingInstances returns an event for each instance and each of our hooks that may hold it.
+func (r *resyncer) waitingInstances(
+	ctx context.Context, members map[string]autoscaling.Member,
+) ([]event.Event, error) {
+	var events []event.Event
+	var errs []error
+	for _, m := range members {
+		e, ok := eventOfMember(m)
+		if !ok {
+			continue
+		}
+		if e.Destination == event.PlaceWarmPool {
+			isNew, err := r.isNewInstance(ctx, e, m.Group)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if isNew {
+				e.Kind = event.LifecycleLaunching
+			}
+		}
+		own, err := r.forOwnHooks(ctx, e, m.Group)
+		errs = append(errs, err)
+		events = append(events, own...)
+	}
+	return events, errors.Join(errs...)
+}
+
+// forOwnHooks returns the event once for each hook of the group that this agent answers.
+func (r *resyncer) forOwnHooks(ctx context.Context, e event.Event, group string) ([]event.Event, error) {
+	transition := autoscaling.Terminating
+	if e.Kind == event.LifecycleLaunching {
+		transition = autoscaling.Launching
+	}
+	names, err := r.groups.OwnHooks(ctx, group, transition)
+	events := make([]event.Event, 0, len(names))
+	for _, name := range names {
+		e.Hook = event.Hook{Group: group, Name: name}
+		events = append(events, e)
+	}
+	return events, err
+}
+
+// isNewInstance reports whether an instance on its way into the warm pool was just launched, and does not
+// return from the group. Its state does not say, and a new one may have registered as a Node. But launch
+// hooks hold only new ones: this process has handled such an action, or Auto Scaling accepts a heartbeat for
+// one.
+func (r *resyncer) isNewInstance(ctx context.Context, e event.Event, group string) (bool, error) {
+	if _, isNode := r.nodes.Find(e.InstanceID); !isNode {
+		return true, nil
+	}
+	e.Kind = event.LifecycleLaunching
+	launches, err := r.forOwnHooks(ctx, e, group)
+	for _, l := range launches {
+		if r.inflight.has(l) || r.completed.has(l) {
+			return true, nil
+		}
+		pending, err := r.groups.IsPending(ctx, actionOf(l))
+		if pending || err != nil {
+			return pending, err
+		}
+	}
+	return false, err
+}
+
+// eventOfMember returns the event of an instance that a hook holds; ok is false if none does. An instance on
+// its way into the warm pool is assumed to return from the group.
+func eventOfMember(m autoscaling.Member) (e event.Event, ok bool) {
+	e = event.Event{Kind: event.LifecycleTerminating, InstanceID: m.InstanceID, At: time.Now()}
+	switch m.State {
+	case "Pending:Wait":
+		e.Kind = event.LifecycleLaunching
+	case "Warmed:Pending:Wait":
+		e.Destination = event.PlaceWarmPool
+	case "Terminating:Wait", "Warmed:Terminating:Wait":
+	default:
+		return event.Event{}, false
+	}
+	return e, true
+}
+
+// checkCordonedNodes checks the nodes that are cordoned although no event of their instance is in flight. It
+// continues drains that another process started, and uncordons nodes whose instances resyncs have found
+// healthy for as long as a message may take to confirm.
+func (r *resyncer) checkCordonedNodes(
+	ctx context.Context, nodes []node.Node, members map[string]autoscaling.Member,
+) error {
+	handled := r.inflight.instances()
+	cordoned := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
+		return n.Mark.Since.IsZero() || handled[n.InstanceID] || r.drains.has(n.UID)
+	})
+	var mu sync.Mutex
+	var healthy []node.Node
+	err := forEach(cordoned, func(n node.Node) error {
+		e := eventOfMark(n)
+		status, err := r.statusOf(ctx, e, members[n.InstanceID])
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case status == alive:
+			healthy = append(healthy, n)
+		case status == terminating && !n.Mark.Deadline.IsZero() && !r.history.isDrained(n):
+			r.start(ctx, e)
+		}
+		return err
+	})
+	r.history.retain(nodes)
+	return errors.Join(err, forEach(r.healthyLongEnough(healthy), func(n node.Node) error {
+		return r.cordoner.uncordon(ctx, eventOfMark(n), fmt.Sprintf("instance %s is not terminating", n.InstanceID))
+	}))
+}
+
+// eventOfMark returns the event that a node was cordoned for.
+func eventOfMark(n node.Node) event.Event {
+	return event.Event{
+		Kind: event.Kind(n.Mark.Reason), InstanceID: n.InstanceID, At: n.Mark.Since, Deadline: n.Mark.TerminatesAt,
+	}
+}
+
+// healthyLongEnough returns those of the nodes that were healthy in each resync of the last ConfirmTimeout.
+func (r *resyncer) healthyLongEnough(healthy []node.Node) []node.Node {
+	before := r.healthySince
+	r.healthySince = map[string]time.Time{}
+	return slices.DeleteFunc(healthy, func(n node.Node) bool {
+		since, ok := before[n.UID]
+		if !ok {
+			since = time.Now()
+		}
+		r.healthySince[n.UID] = since
+		return time.Since(since) < r.cfg.ConfirmTimeout
+	})
+}
+
+// instanceStatus is what AWS says about the instance of a cordoned node.
+type instanceStatus int
+
+const (
+	unsettled   instanceStatus = iota // its group or EC2 is about to end it, or the status is not known
+	alive                             // it does not terminate
+	terminating                       // by an event without a hook
+)
+
+// statusOf asks AWS about the instance of a node that was cordoned for the event.
+func (r *resyncer) statusOf(
+	ctx context.Context, e event.Event, m autoscaling.Member,
+) (instanceStatus, error) {
+	inService := m.State == "InService"
+	switch {
+	case !inService && !m.State.Unknown():
+		return unsettled, nil
+	case e.Kind == event.LifecycleTerminating && inService:
+		return alive, nil
+	case e.Kind == event.LifecycleTerminating: // it is terminated, or was detached from its group
+		i, err := r.instances.Describe(ctx, e.InstanceID)
+		if i.State == "running" {
+			return alive, err
+		}
+		return unsettled, err
+	}
+	err := r.confirmer.check(ctx, e)
+	switch {
+	case err == nil:
+		return terminating, nil
+	case errors.Is(err, errContradicted):
+		return alive, nil
+	case errors.Is(err, autoscaling.ErrGone):
+		return unsettled, nil
+	}
+	return unsettled, err
+}

@@ -1,0 +1,283 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+// lifecycleActions holds and completes the lifecycle actions of Auto Scaling.
+type lifecycleActions interface {
+	Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error
+	Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error
+	Deadline(ctx context.Context, a autoscaling.Action, began time.Time) (time.Time, error)
+}
+
+// terminatingNodes are the Nodes of terminating instances.
+type terminatingNodes interface {
+	nodeFinder
+	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Exclude(ctx context.Context, n node.Node) error
+}
+
+// terminationObserver records terminations.
+type terminationObserver interface {
+	TerminationStarted(e event.Event)
+	TerminationEnded(e event.Event, outcome string, took time.Duration)
+	NodeAwaited(e event.Event)
+	NodeDrained(e event.Event, n node.Node, report drain.Report)
+}
+
+var (
+	// errUnregistered: the API server has no Node for the instance.
+	errUnregistered = errors.New("no Node has registered for the instance")
+	// errDeadlinePassed: the node has no more time.
+	errDeadlinePassed = errors.New("the deadline of the drain has passed")
+)
+
+// terminator drains the nodes of instances that terminate.
+type terminator struct {
+	cfg       Config
+	actions   lifecycleActions
+	nodes     terminatingNodes
+	drainer   Drainer
+	observer  terminationObserver
+	retries   retrier
+	confirmer *confirmer
+	cordoner  *cordoner
+	barrier   markBarrier
+	inflight  *inflight
+	drains    *sharedDrains
+	history   *drainHistory
+	completed *completedActions
+}
+
+// handle handles the lifecycle action of a terminating instance.
+func (t *terminator) handle(ctx context.Context, e event.Event) error {
+	return t.run(ctx, e, func(ctx context.Context) (Outcome, error) { return t.terminate(ctx, e) })
+}
+
+// run runs work once for all copies of the event that arrive meanwhile, and records its start and its
+// outcome.
+func (t *terminator) run(
+	ctx context.Context, e event.Event, work func(context.Context) (Outcome, error),
+) error {
+	return t.inflight.do(ctx, e, func(ctx context.Context) error {
+		start := time.Now()
+		t.observer.TerminationStarted(e)
+		outcome, err := work(ctx)
+		t.observer.TerminationEnded(e, string(outcome), time.Since(start))
+		return err
+	})
+}
+
+// terminate drains the instance while the lifecycle action is held, and then completes the action.
+func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, error) {
+	if err := t.confirmer.checkCluster(ctx, e); errors.Is(err, errOtherCluster) {
+		return OtherCluster, queue.Release(err)
+	} else if err != nil {
+		return Interrupted, err
+	}
+	outcome := Interrupted
+	err := t.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
+		outcome, err = t.drainInstance(ctx, e)
+		return err
+	})
+	if err != nil {
+		return t.abort(ctx, e, outcome, err)
+	}
+	if err := t.actions.Complete(ctx, actionOf(e), autoscaling.Continue); err != nil {
+		return Interrupted, err
+	}
+	t.completed.add(e)
+	return outcome, nil
+}
+
+// drainInstance moves the pods of a terminating instance to other nodes.
+func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome, error) {
+	cordoned := t.announceCordon(e)
+	defer cordoned()
+	answered := t.cordoner.cordonWhileUnconfirmed(ctx, e)
+	n, err := t.confirm(ctx, e, answered)
+	if err != nil {
+		return notDrained(err)
+	}
+	n, mark, err := t.cordoner.cordon(ctx, e, n)
+	if errors.Is(err, errCordonLate) {
+		defer t.cordoner.keepTrying(ctx, e, n, mark.Deadline)()
+	} else if err != nil {
+		return notDrained(err)
+	}
+	cordoned()
+	t.barrier.wait(ctx)
+	if err := t.handOverLeadership(ctx, n); err != nil {
+		return Interrupted, err
+	}
+	report, err := t.drain(ctx, e, n, mark)
+	if err != nil {
+		return cutShort(err)
+	}
+	if err := t.excludeFromLoadBalancers(ctx, e, n, mark.Deadline); err != nil {
+		return Interrupted, err
+	}
+	return outcomeOf(report), nil
+}
+
+// cordonInstance cordons the node of an instance whose event is configured to leave the pods where they are.
+func (t *terminator) cordonInstance(ctx context.Context, e event.Event) (Outcome, error) {
+	defer t.announceCordon(e)()
+	answered := t.cordoner.cordonWhileUnconfirmed(ctx, e)
+	n, err := t.confirm(ctx, e, answered)
+	if err == nil {
+		_, _, err = t.cordoner.cordon(ctx, e, n)
+	}
+	if err != nil {
+		return notDrained(err)
+	}
+	return Cordoned, nil
+}
+
+// announceCordon has other drains wait until the returned function is called. They do not wait for an
+// instance without a Node, which may take minutes to register.
+func (t *terminator) announceCordon(e event.Event) (cordoned func()) {
+	if _, ok := t.nodes.Find(e.InstanceID); !ok {
+		return func() {}
+	}
+	return t.barrier.announce()
+}
+
+// confirm returns the Node of the instance once AWS confirms the event, or errUnregistered if it has none. It
+// calls answered at the first answer of AWS, and before it returns.
+func (t *terminator) confirm(ctx context.Context, e event.Event, answered func()) (node.Node, error) {
+	n, registered := t.nodes.Find(e.InstanceID)
+	if err := t.confirmer.confirm(ctx, e, answered); err != nil || registered {
+		return n, err
+	}
+	return t.awaitNode(ctx, e)
+}
+
+// awaitNode waits until the instance registers, because it would then get pods. Neither an instance that has
+// stopped registers, nor one that had a Node when its event arrived.
+func (t *terminator) awaitNode(ctx context.Context, e event.Event) (node.Node, error) {
+	if e.Hook.Name == "" || t.cordoner.isStopped(ctx, e.InstanceID) {
+		return t.cordoner.lookUp(ctx, e)
+	}
+	t.observer.NodeAwaited(e)
+	waiting, cancel := context.WithDeadlineCause(ctx, e.At.Add(t.cfg.RegistrationTimeout), errUnregistered)
+	defer cancel()
+	n, err := t.nodes.Await(waiting, e.InstanceID)
+	if errors.Is(err, errUnregistered) {
+		return t.cordoner.lookUp(ctx, e) // the watch may have missed it
+	}
+	return n, err
+}
+
+// handOverLeadership makes another replica the leader if n is the node of this process: its drain would evict
+// this process in the middle of its work. The next leader continues from the mark on the node. The error says
+// that this process must stop; nil, that it drains the node itself.
+func (t *terminator) handOverLeadership(ctx context.Context, n node.Node) error {
+	if t.cfg.NodeName == "" || n.Name != t.cfg.NodeName || t.cfg.HandOver == nil || !t.cfg.HandOver(n.UID) {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// drain drains the node. All events of an instance share one drain, which has the earliest of their
+// deadlines.
+func (t *terminator) drain(
+	ctx context.Context, e event.Event, n node.Node, mark node.Mark,
+) (drain.Report, error) {
+	return t.drains.do(ctx, n.UID, mark.Deadline, func(
+		ctx context.Context, deadline time.Time, tighter <-chan time.Time,
+	) (drain.Report, error) {
+		earlier, repeated := t.history.find(n.UID, mark.Since)
+		if repeated && e.Hook.Name == "" {
+			return earlier, nil // a hook is completed only after a drain of its own
+		}
+		report, err := t.drainer.Drain(ctx, drain.Target{
+			Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: deadline, Tighter: tighter,
+		})
+		if err != nil {
+			return report, err
+		}
+		t.history.add(n.UID, mark.Since, report)
+		if !repeated || report.Total > 0 {
+			t.observer.NodeDrained(e, n, report)
+		}
+		return report, nil
+	})
+}
+
+// excludeFromLoadBalancers labels the node if NODE_EXCLUDE_FROM_LOAD_BALANCERS is late. It tries until the
+// deadline, and at least once. A node that is gone needs no label.
+func (t *terminator) excludeFromLoadBalancers(
+	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
+) error {
+	trying, cancel := context.WithDeadlineCause(ctx, deadline, errDeadlinePassed)
+	defer cancel()
+	err := t.retries.do(trying, e, "exclude node "+n.Name+" from load balancers", func() error {
+		return t.nodes.Exclude(ctx, n)
+	})
+	if errors.Is(err, node.ErrGone) || errors.Is(err, errDeadlinePassed) {
+		return nil
+	}
+	return err
+}
+
+// abort returns how a termination ends whose work failed with err. The message of an event that is over, or
+// that AWS contradicts, is done: then err is nil, and in the latter case the node is uncordoned.
+func (t *terminator) abort(ctx context.Context, e event.Event, outcome Outcome, err error) (Outcome, error) {
+	switch {
+	case errors.Is(context.Cause(ctx), errCanceled):
+		return Canceled, nil
+	case ctx.Err() != nil:
+		return Interrupted, context.Cause(ctx)
+	case errors.Is(err, errContradicted):
+		if err := t.cordoner.uncordon(ctx, e, err.Error()); err != nil {
+			return Interrupted, err
+		}
+		return Unconfirmed, nil
+	case outcome == CutShort:
+		return CutShort, nil
+	case errors.Is(err, autoscaling.ErrGone):
+		return Gone, nil
+	}
+	return outcome, err
+}
+
+// notDrained is the outcome of a termination that failed before its drain.
+func notDrained(err error) (Outcome, error) {
+	if errors.Is(err, errUnregistered) {
+		return Unregistered, nil
+	}
+	return Interrupted, err
+}
+
+// cutShort is the outcome of a termination whose drain failed.
+func cutShort(err error) (Outcome, error) {
+	if errors.Is(err, autoscaling.ErrGone) {
+		return CutShort, err
+	}
+	return Interrupted, err
+}
+
+func outcomeOf(report drain.Report) Outcome {
+	if len(report.Left) > 0 {
+		return LeftBehind
+	}
+	return Drained
+}
+
+func actionOf(e event.Event) autoscaling.Action {
+	return autoscaling.Action{
+		Group: e.Hook.Group, Hook: e.Hook.Name, InstanceID: e.InstanceID, Token: e.Hook.Token,
+		Launch: e.Kind == event.LifecycleLaunching,
+	}
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/lead"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+// components are the parts of the agent that run until it stops.
+type components struct {
+	consumer    *queue.Consumer
+	nodes       *node.Nodes
+	observer    *observe.Observer
+	drainer     *drain.Drainer
+	launches    *launch.Waiter
+	agent       *agent.Agent
+	elector     *lead.Elector
+	flushEvents func() // writes the queued Kubernetes Events
+}
+
+func newComponents(
+	cfg config.Agent, awsConfig aws.Config, client kubernetes.Interface, nodes *node.Nodes, o *observe.Observer,
+) (components, error) {
+	drainer, err := drain.New(client, cfg.Drain, drainEnvironment(cfg, nodes), o)
+	if err != nil {
+		return components{}, err
+	}
+	launches, err := launch.New(client, cfg.Launch)
+	if err != nil {
+		return components{}, err
+	}
+	// A dry run changes nothing, so several replicas may work at once.
+	cfg.Leader.Election = cfg.Leader.Election && !cfg.DryRun
+	elector, err := lead.New(client, cfg.Leader.In(cfg.PodNamespace), cfg.PodName, o)
+	if err != nil {
+		return components{}, err
+	}
+	instances := ec2.New(awsec2.NewFromConfig(awsConfig))
+	scaling := awsautoscaling.NewFromConfig(awsConfig, withoutRetries)
+	groups := autoscaling.New(scaling, cfg.Hook, cfg.Queue.URL, o)
+	consumer := queue.New(sqs.NewFromConfig(awsConfig), cfg.Queue, o)
+	consumer.Gate(elector.WaitForLease)
+	return components{
+		consumer: consumer,
+		nodes:    nodes,
+		observer: o,
+		drainer:  drainer,
+		launches: launches,
+		agent:    agent.New(agentConfig(cfg, elector), groups, instances, nodes, drainer, launches, o),
+		elector:  elector,
+	}, nil
+}
+
+func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
+	return agent.Config{
+		ClusterName:         cfg.ClusterName,
+		ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
+		RegistrationTimeout: cfg.Node.RegistrationTimeout,
+		DrainTimeout:        cfg.Drain.Timeout,
+		ResyncInterval:      cfg.ResyncInterval,
+		Events:              cfg.Event,
+		DryRun:              cfg.DryRun,
+		Launch: agent.LaunchConfig{
+			Timeout: cfg.Launch.Timeout, Continue: cfg.Launch.AtTimeout == launch.Continue,
+		},
+		NodeName: cfg.NodeName,
+		HandOver: elector.HandOver,
+	}
+}
+
+// drainEnvironment returns the taint that draining nodes have, which of them are unreachable, and the agent's
+// own pod, which leaves its node last.
+func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
+	env := drain.Environment{
+		Taint: corev1.Taint{
+			Key: cfg.Node.TaintKey, Value: string(event.LifecycleTerminating),
+			Effect: corev1.TaintEffect(cfg.Node.TaintEffect),
+		},
+		Unreachable: nodes.Unreachable,
+	}
+	if cfg.PodName != "" {
+		env.Self = cfg.PodNamespace + "/" + cfg.PodName
+	}
+	return env
+}
+
+// withoutRetries turns the SDK's retries off: package autoscaling retries, because it knows how long each
+// call may take, and reports every failure.
+func withoutRetries(o *awsautoscaling.Options) { o.RetryMaxAttempts = 1 }

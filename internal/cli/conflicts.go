@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// usageErrors is everything that is wrong with the flags and variables.
+type usageErrors []error
+
+// Error lists the errors, each on a line of its own.
+func (u usageErrors) Error() string {
+	lines := make([]string, len(u))
+	for i, e := range u {
+		lines[i] = "  " + e.Error()
+	}
+	return "invalid flags or variables (trigger --help lists them):\n" + strings.Join(lines, "\n")
+}
+
+// errNoTarget is for a user who does not know the trigger yet.
+var errNoTarget = errors.New(`no Auto Scaling group is named. For example:
+
+  trigger plan --asg workers                   shows what would be replaced, and why; changes nothing
+  trigger --cluster prod --tag role=worker     replaces it in all groups of a cluster with a tag
+
+trigger --help lists the flags`)
+
+// namesGroups reports whether the settings select groups at all.
+func (s *settings) namesGroups() bool {
+	return len(s.Selection.Names) > 0 || s.Selection.Cluster != "" || len(s.tags) > 0
+}
+
+// conflicts collects the combinations of settings that contradict themselves.
+type conflicts []error
+
+func (c *conflicts) addIf(applies bool, text string) {
+	if applies {
+		*c = append(*c, errors.New(text))
+	}
+}
+
+// conflicts returns an error for each combination that contradicts itself.
+func (s *settings) conflicts() []error {
+	var c conflicts
+	s.addModeConflicts(&c)
+	s.addWaitConflicts(&c)
+	s.addSelectionConflicts(&c)
+	s.addPaceConflicts(&c)
+	s.addPinConflicts(&c)
+	return c
+}
+
+// flagName is the flag or variable by which an option was given, for a message.
+func (s *settings) flagName(name string) string {
+	if source := s.given[name]; source != "" {
+		return source
+	}
+	return "--" + name
+}
+
+// addModeConflicts adds the options that the mode does not have.
+func (s *settings) addModeConflicts(c *conflicts) {
+	other, names := refresh.ModeRefresh, []string{
+		"launch-template-version", "skip-matching", "strategy", "min-healthy", "max-healthy", "warmup",
+		"checkpoints", "checkpoint-delay", "bake", "alarm", "auto-rollback", "pin", "standby",
+		"on-conflict", "no-wait",
+	}
+	if s.Mode == refresh.ModeRefresh {
+		other, names = refresh.ModeUnhealthy, []string{
+			"max-age", "instance", "exclude-node-label", "batch", "between", "order",
+		}
+	}
+	for _, name := range names {
+		source, given := s.given[name]
+		c.addIf(given,
+			fmt.Sprintf("%s is for mode %s only: leave it out, or set --mode %s", source, other, other))
+	}
+}
+
+func (s *settings) addWaitConflicts(c *conflicts) {
+	c.addIf(s.detailed && !s.plan,
+		s.flagName("detailed-exitcode")+" is for plans only: add --plan, or leave it out")
+	for _, name := range []string{"until", "timeout", "stall-timeout", "on-interrupt", "fail-fast", "suspend"} {
+		source, given := s.given[name]
+		c.addIf(s.noWait && given, source+" has no effect with --no-wait: leave one of them out")
+	}
+	rollback, unhealthy := s.OnInterrupt == rollout.Rollback, s.Mode == refresh.ModeUnhealthy
+	c.addIf(rollback && unhealthy,
+		s.flagName("on-interrupt")+" rollback is for mode refresh: in mode unhealthy nothing can be rolled back")
+	c.addIf(rollback && !unhealthy && !s.Pin,
+		s.flagName("on-interrupt")+" rollback needs a desired configuration: leave --pin=false out")
+}
+
+func (s *settings) addSelectionConflicts(c *conflicts) {
+	_, explicit := s.given["skip-matching"]
+	c.addIf(hasContradictingTags(s.tags),
+		s.flagName("tag")+" sets two values for one key: no group matches both")
+	c.addIf(s.All && explicit && s.Preferences.SkipMatching,
+		"--all also replaces matching instances: leave it or --skip-matching out")
+	c.addIf(s.All && len(s.Only) > 0, "--all and --instance exclude each other: leave one of them out")
+	c.addIf(len(s.Exclude) > 0 && s.noKubernetes,
+		s.flagName("exclude-node-label")+" needs Kubernetes: leave it or --no-kubernetes out")
+	c.addIf(s.taintsNodes() && s.noKubernetes,
+		s.flagName("taint-outdated")+" needs Kubernetes: leave it or --no-kubernetes out")
+	c.addIf(s.noKubernetes && (s.kubeconfig != "" || s.context != ""),
+		"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out")
+}
+
+// hasContradictingTags reports whether a key is among the tags with two values. A key alone matches any
+// value.
+func hasContradictingTags(tags []string) bool {
+	values := map[string]string{}
+	for _, t := range tags {
+		key, value, _ := strings.Cut(t, "=")
+		if before := values[key]; before != "" && value != "" && before != value {
+			return true
+		}
+		values[key] = cmp.Or(value, values[key])
+	}
+	return false
+}
+
+// addPaceConflicts adds what breaks the rules of RefreshPreferences in the API reference, and what
+// contradicts --surge, which stands for two of them.
+func (s *settings) addPaceConflicts(c *conflicts) {
+	low, high := s.Preferences.MinHealthy, s.Preferences.MaxHealthy
+	_, strategy := s.given["strategy"]
+	percent := low != nil || high != nil
+	c.addIf(percent && s.surge != nil, "--surge stands for --min-healthy and --max-healthy: set it, or them")
+	c.addIf(percent && strategy, "--strategy applies to --surge: with --min-healthy leave it out")
+	c.addIf(high != nil && low == nil,
+		s.flagName("max-healthy")+" needs --min-healthy: AWS does not accept it alone")
+	c.addIf(low != nil && high != nil && *high-*low > 100,
+		"--max-healthy must be at most 100 above --min-healthy: AWS accepts no more")
+	c.addIf(s.Mode == refresh.ModeUnhealthy && s.surge != nil && s.surge.Percent,
+		s.flagName("surge")+" must be a number in mode unhealthy: the desired capacity is raised by it")
+	c.addIf(s.Preferences.CheckpointDelay != nil && len(s.Preferences.Checkpoints) == 0,
+		s.flagName("checkpoint-delay")+" needs --checkpoints, for example --checkpoints 10,50,100")
+	c.addIf(len(s.Preferences.Alarms) > 10, s.flagName("alarm")+" is given more than ten times: AWS accepts ten")
+}
+
+func (s *settings) addPinConflicts(c *conflicts) {
+	c.addIf(s.Preferences.AutoRollback && !s.Pin,
+		s.flagName("auto-rollback")+" needs a desired configuration: leave --pin=false out")
+	c.addIf(s.Version != "" && !s.Pin,
+		s.flagName("launch-template-version")+" is pinned by its number: leave --pin=false out")
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestInvalidValues: an error names the flag or variable, and the valid values.
+func TestInvalidValues(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		args    string
+		environ []string
+		want    []string
+	}{
+		{"mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh or unhealthy`}},
+		{"variable", "", []string{"TRIGGER_ON_CONFLICT=stop"}, []string{`TRIGGER_ON_CONFLICT is "stop": must be attach, wait, cancel or fail`}},
+		{"duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 336h`}},
+		{"duration above the limit of AWS", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 48h`}},
+		{"fraction of a second", "--warmup 1500ms", nil, []string{`--warmup is "1500ms": must be whole seconds`}},
+		{"percentage out of range", "--max-healthy 90 --min-healthy 101", nil, []string{
+			`--min-healthy is "101": must be a whole number from 0 to 100`, `--max-healthy is "90": must be a whole number from 100 to 200`,
+		}},
+		{"descending checkpoints", "--checkpoints 10,5", nil, []string{`--checkpoints is "5": must be ascending percentages from 1 to 100, for example 1,10,50,100`}},
+		{"repeated checkpoint", "--checkpoints 10,10", nil, []string{`--checkpoints is "10": must be`}},
+		{"number of instances", "--surge none --batch 0", nil, []string{
+			`--surge is "none": must be a number of instances or a percentage of them, such as 2 or 20%, and more than 0`, `--batch is "0": must be`,
+		}},
+		{"boolean", "--pin=maybe", nil, []string{`--pin is "maybe": must be true or false`}},
+		{"empty name", "--cluster=", nil, []string{`--cluster is "": must be a name`}},
+		{"empty name in a list", "--asg a,,b", nil, []string{`--asg is "": must be a name`}},
+		{"tag without a key", "--tag =worker", nil, []string{`--tag is "=worker": must be KEY or KEY=VALUE`}},
+		{"instance id", "--mode unhealthy --instance node-1", nil, []string{`--instance is "node-1": must be an instance id, such as i-0123456789abcdef0`}},
+		{"version that the shell has expanded to nothing", "--launch-template-version=", nil, []string{`--launch-template-version is "": must be a number, '$Latest' or '$Default', in single quotes for the shell`}},
+		{"version zero", "--launch-template-version 0", nil, []string{`--launch-template-version is "0": must be`}},
+		{"role that is not an ARN", "--role-arn rollouts", nil, []string{`--role-arn is "rollouts": must be an ARN`}},
+		{"output format", "-o yaml", nil, []string{`--output is "yaml": must be auto, text, json or ndjson`}},
+		{"all errors at once", "--mode rolling --bake long", []string{"TRIGGER_UNTIL=done", "TRIGGER_ASGS=a"}, []string{
+			"--mode is", "--bake is", "TRIGGER_UNTIL is", "unknown variable TRIGGER_ASGS",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			expectErrors(t, tt.environ, "--asg workers "+tt.args, tt.want)
+		})
+	}
+}
+
+// expectErrors fails the test unless a command line is rejected with these errors, and no other.
+func expectErrors(t *testing.T, environ []string, args string, want []string) {
+	t.Helper()
+	_, _, stderr := read(t, environ, strings.Fields(args)...)
+	for _, w := range want {
+		if strings.Count(stderr, "\n  "+w) != 1 {
+			t.Errorf("%q is not reported exactly once", w)
+		}
+	}
+	if got := strings.Count(stderr, "\n  "); got != len(want) {
+		t.Errorf("%d errors, want %d", got, len(want))
+	}
+	if t.Failed() {
+		t.Log(stderr)
+	}
+}
+
+// TestConflicts: contradicting settings are rejected, and the error says which to leave out.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, args string
+		want       []string
+	}{
+		{"batch in mode refresh", "--batch 2", []string{"--batch is for mode unhealthy only: leave it out, or set --mode unhealthy"}},
+		{"age in mode refresh", "--max-age 24h", []string{"--max-age is for mode unhealthy only"}},
+		{"all flags of mode unhealthy", "--instance i-0a --exclude-node-label pet --between 1m --order zone", []string{
+			"--instance is", "--exclude-node-label is", "--between is", "--order is",
+		}},
+		{"all flags of mode refresh", "--mode unhealthy --bake 1m --pin=false --checkpoints 100 --alarm a --warmup 1m --no-wait --launch-template-version 3 --skip-matching", []string{
+			"--bake is for mode refresh only: leave it out, or set --mode refresh", "--pin is", "--checkpoints is", "--alarm is",
+			"--warmup is", "--no-wait is", "--launch-template-version is for", "--skip-matching is", "--launch-template-version is pinned",
+		}},
+		{"surge and percentages", "--surge 1 --min-healthy 90", []string{"--surge stands for --min-healthy and --max-healthy: set it, or them"}},
+		{"strategy and percentages", "--strategy launch-first --min-healthy 90", []string{"--strategy applies to --surge: with --min-healthy leave it out"}},
+		{"maximum without minimum", "--max-healthy 120", []string{"--max-healthy needs --min-healthy"}},
+		{"maximum too far above minimum", "--min-healthy 50 --max-healthy 151", []string{"--max-healthy must be at most 100 above --min-healthy"}},
+		{"surge as a percentage in mode unhealthy", "--mode unhealthy --surge 20%", []string{"--surge must be a number in mode unhealthy"}},
+		{"delay without checkpoints", "--checkpoint-delay 1m", []string{"--checkpoint-delay needs --checkpoints"}},
+		{"eleven alarms", "--alarm 1,2,3,4,5,6,7,8,9,10,11", []string{"--alarm is given more than ten times"}},
+		{"rollback without --pin", "--auto-rollback --pin=false --on-interrupt rollback", []string{
+			"--auto-rollback needs a desired configuration", "--on-interrupt rollback needs a desired configuration",
+		}},
+		{"version without --pin", "--launch-template-version 3 --pin=false", []string{"--launch-template-version is pinned by its number: leave --pin=false out"}},
+		{"rollback in mode unhealthy", "--mode unhealthy --on-interrupt rollback", []string{"--on-interrupt rollback is for mode refresh"}},
+		{"following with --no-wait", "--no-wait --until drained --timeout 1h --stall-timeout 1h --on-interrupt cancel --fail-fast", []string{
+			"--until has no effect with --no-wait: leave one of them out", "--timeout has no effect", "--stall-timeout has", "--on-interrupt has", "--fail-fast has",
+		}},
+		{"--detailed-exitcode without a plan", "--detailed-exitcode", []string{"--detailed-exitcode is for plans only: add --plan, or leave it out"}},
+		{"--all and --skip-matching", "--all --skip-matching", []string{"--all also replaces matching instances: leave it or --skip-matching out"}},
+		{"two values of one tag", "--tag role=worker --tag role=infra", []string{"--tag sets two values for one key"}},
+		{"--all and --instance", "--mode unhealthy --all --instance i-0a", []string{"--all and --instance exclude each other"}},
+		{"node labels without Kubernetes", "--mode unhealthy --exclude-node-label pet --no-kubernetes", []string{"--exclude-node-label needs Kubernetes"}},
+		{"taints without Kubernetes", "--taint-outdated soft --no-kubernetes", []string{"--taint-outdated needs Kubernetes: leave it or --no-kubernetes out"}},
+		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
+		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			expectErrors(t, nil, "--asg workers "+tt.args, tt.want)
+		})
+	}
+	t.Run("variables are named if they are set", func(t *testing.T) {
+		t.Parallel()
+		expectErrors(t, []string{"TRIGGER_BATCH=2", "TRIGGER_CHECKPOINT_DELAY=1m"}, "--asg workers", []string{
+			"TRIGGER_BATCH is for mode unhealthy only", "TRIGGER_CHECKPOINT_DELAY needs --checkpoints",
+		})
+	})
+}
+
+// TestVariables: an unknown variable with the prefix of the trigger is an error.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, variable, want string
+	}{
+		{"one letter too many", "TRIGGER_ASGS", ": did you mean TRIGGER_ASG?"},
+		{"one letter missing", "TRIGGER_MAX_HEALTY", ": did you mean TRIGGER_MAX_HEALTHY?"},
+		{"prefix of several", "TRIGGER_CHECKPOINT", ": did you mean TRIGGER_CHECKPOINTS or TRIGGER_CHECKPOINT_DELAY?"},
+		{"resembles none", "TRIGGER_HAPPY", ": trigger --help lists them"},
+		{"host of a Service", "TRIGGER_SERVICE_HOST", ""},
+		{"port of a Service", "TRIGGER_SERVICE_PORT", ""},
+		{"named port of a Service", "TRIGGER_SERVICE_PORT_HTTP", ""},
+		{"Docker-style port of a Service", "TRIGGER_PORT", ""},
+		{"part of a Docker-style port", "TRIGGER_PORT_8080_TCP_ADDR", ""},
+		{"Service whose name has the prefix", "TRIGGER_HOOKS_SERVICE_HOST", ""},
+		{"set by GitLab", "TRIGGER_PAYLOAD", ""},
+		{"another prefix", "MY_TRIGGER_ASG", ""},
+		{"option of another command", "TRIGGER_MODE", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, _, stderr := read(t, []string{tt.variable + "=1"}, "status", "--asg", "workers")
+			want := ""
+			if tt.want != "" {
+				want = "\n  unknown variable " + tt.variable + tt.want + "\n"
+			}
+			if !strings.HasSuffix(stderr, want) || want == "" && stderr != "" {
+				t.Errorf("error %q, want %q", stderr, want)
+			}
+		})
+	}
+}
+
+// TestOptions: each option is unique, and its help is a sentence.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	for _, o := range newProgram(nil, nil, nil).options() {
+		if slices.Contains(seen, o.name) {
+			t.Errorf("%s is duplicate", o.flag())
+		}
+		seen = append(seen, o.name)
+		if o.help == "" || !strings.HasSuffix(o.help, ".") {
+			t.Errorf("%s: the help is not a sentence: %q", o.flag(), o.help)
+		}
+		if strings.ContainsAny(o.help+o.initial, "|`") {
+			t.Errorf("%s: the help would break a table: %q", o.flag(), o.help)
+		}
+	}
+}
+
+// TestDefaults: setting a flag to the default in its help changes nothing.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	plain, _, _ := read(t, nil, "--asg", "workers")
+	for _, o := range newProgram(nil, nil, nil).options() {
+		if o.initial == "" || o.name == "batch" || o.name == "order" { // of mode unhealthy only
+			continue
+		}
+		s, _, stderr := read(t, nil, "--asg", "workers", o.flag()+"="+o.initial)
+		if s == nil {
+			t.Errorf("%s: %s", o.flag(), stderr)
+			continue
+		}
+		if diff := cmp.Diff(plain.config(), s.config()); diff != "" {
+			t.Errorf("%s=%s changes:\n%s", o.flag(), o.initial, diff)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// TestConfig: flags and variables make up the configuration of package rollout.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	plain := func() rollout.Config {
+		return rollout.Config{
+			Selection: refresh.Selection{Names: []string{"workers"}},
+			Mode:      refresh.ModeRefresh,
+			Preferences: refresh.Preferences{
+				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
+			},
+			Surge:        &refresh.Amount{N: 10, Percent: true},
+			Strategy:     refresh.LaunchFirst,
+			Pin:          true,
+			OnConflict:   rollout.Attach,
+			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
+			Taint:        cluster.NoTaint,
+			Wait:         true,
+			Until:        rollout.Drained,
+			StallTimeout: time.Hour,
+			PollInterval: 5 * time.Second,
+			OnInterrupt:  rollout.Detach,
+			Parallel:     1,
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		args    string
+		environ []string
+		want    func(*rollout.Config)
+	}{
+		{"defaults", "--asg workers", nil, func(*rollout.Config) {}},
+		{"list of groups", "--asg workers,batch --asg gpu", nil, func(c *rollout.Config) {
+			c.Selection.Names = []string{"workers", "batch", "gpu"}
+		}},
+		{"cluster and tags", "--cluster prod --tag role=worker,team --asg=workers", nil, func(c *rollout.Config) {
+			c.Selection.Cluster, c.Selection.Tags = "prod", map[string]string{"role": "worker", "team": ""}
+		}},
+		{"key of a tag alone and with a value", "--tag role=worker,role --asg workers", nil, func(c *rollout.Config) {
+			c.Selection.Tags = map[string]string{"role": "worker"}
+		}},
+		{"equals sign in the value of a tag", "--tag a=b=c --asg workers", nil, func(c *rollout.Config) {
+			c.Selection.Tags = map[string]string{"a": "b=c"}
+		}},
+		{"variables instead of flags", "", []string{"TRIGGER_ASG=workers", "TRIGGER_WARMUP=90s"}, func(c *rollout.Config) {
+			c.Preferences.Warmup = new(90 * time.Second)
+		}},
+		{"flag overrides variable", "--asg workers --until replaced", []string{"TRIGGER_ASG=batch,gpu", "TRIGGER_UNTIL=terminated"}, func(c *rollout.Config) {
+			c.Until = rollout.Replaced
+		}},
+		{"false flag overrides true variable", "--asg workers --fail-fast=false", []string{"TRIGGER_FAIL_FAST=true"}, func(*rollout.Config) {}},
+		{"empty variable counts as not set", "--asg workers", []string{"TRIGGER_MODE=", "TRIGGER_INSTANCE="}, func(*rollout.Config) {}},
+		{"last value of a repeated flag", "--asg workers --until replaced --until terminated", nil, func(c *rollout.Config) {
+			c.Until = rollout.Terminated
+		}},
+		{"percentages instead of surge", "--asg workers --min-healthy 90 --max-healthy 150", nil, func(c *rollout.Config) {
+			c.Surge, c.Preferences.MinHealthy, c.Preferences.MaxHealthy = nil, new(90), new(150)
+		}},
+		{"minimum percentage alone", "--asg workers --min-healthy 0", nil, func(c *rollout.Config) {
+			c.Surge, c.Preferences.MinHealthy = nil, new(0)
+		}},
+		{"surge as a number", "--asg workers --surge 2 --strategy terminate-first", nil, func(c *rollout.Config) {
+			c.Surge, c.Strategy = &refresh.Amount{N: 2}, refresh.TerminateFirst
+		}},
+		{"surge as a percentage", "--asg workers --surge 20%", nil, func(c *rollout.Config) {
+			c.Surge = &refresh.Amount{N: 20, Percent: true}
+		}},
+		{"all preferences of a refresh", "--asg workers --warmup 2m --checkpoints 1,10 --checkpoints 100 --checkpoint-delay 0s --bake 1h " +
+			"--alarm a,b --auto-rollback --protected wait --standby Terminate --on-conflict cancel --launch-template-version $Latest", nil, func(c *rollout.Config) {
+			c.Preferences = refresh.Preferences{
+				Warmup: new(2 * time.Minute), Checkpoints: []int{1, 10, 100}, CheckpointDelay: new(time.Duration(0)), Bake: new(time.Hour),
+				Alarms: []string{"a", "b"}, AutoRollback: true, SkipMatching: true, Protected: "Wait", Standby: "Terminate",
+			}
+			c.OnConflict, c.Version = rollout.CancelActive, "$Latest"
+		}},
+		{"no desired configuration", "--asg workers --pin=false", nil, func(c *rollout.Config) { c.Pin = false }},
+		{"--all implies --skip-matching=false", "--asg workers --all", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
+		{"--skip-matching=false implies --all", "--asg workers --skip-matching=false", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
+		{"defaults of mode unhealthy", "--asg workers --mode unhealthy", nil, func(c *rollout.Config) { c.Mode, c.Surge = refresh.ModeUnhealthy, nil }},
+		{
+			"all flags of mode unhealthy", "--asg workers --mode unhealthy --surge 2 --batch 25% --between 1m --order zone --max-age 720h " +
+				"--instance i-0a,i-0b --exclude-node-label pet,team=data --on-interrupt cancel", nil, func(c *rollout.Config) {
+				c.Mode, c.Surge, c.MaxAge = refresh.ModeUnhealthy, nil, 720*time.Hour
+				c.Pace = refresh.Pace{Batch: refresh.Amount{N: 25, Percent: true}, Between: time.Minute, Order: refresh.ByZone, Surge: 2}
+				c.Only, c.Exclude, c.OnInterrupt = []string{"i-0a", "i-0b"}, []string{"pet", "team=data"}, rollout.Cancel
+			},
+		},
+		{"all flags of following", "--asg workers --until terminated --timeout 3h --stall-timeout 0s --poll-interval 200ms --parallel-asgs 0 --fail-fast --on-interrupt rollback", nil, func(c *rollout.Config) {
+			c.Until, c.Timeout, c.StallTimeout, c.PollInterval = rollout.Terminated, 3*time.Hour, 0, 200*time.Millisecond
+			c.Parallel, c.FailFast, c.OnInterrupt = 0, true, rollout.Rollback
+		}},
+		{"taints in mode unhealthy", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {
+			c.Mode, c.Surge, c.Taint = refresh.ModeUnhealthy, nil, cluster.HardTaint
+		}},
+		{"taints by variable", "--asg workers", []string{"TRIGGER_TAINT_OUTDATED=soft"}, func(c *rollout.Config) { c.Taint = cluster.SoftTaint }},
+		{"no wait", "--asg workers --no-wait --allow disruption-budgets,hook-timeout --allow-managed-nodegroup", nil, func(c *rollout.Config) {
+			c.Wait, c.Allow, c.AllowManaged = false, []string{"disruption-budgets", "hook-timeout"}, true
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, _, stderr := read(t, tt.environ, strings.Fields(tt.args)...)
+			if s == nil {
+				t.Fatal(stderr)
+			}
+			want := plain()
+			tt.want(&want)
+			if diff := cmp.Diff(want, s.config()); diff != "" {
+				t.Errorf("the configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// policy decides what is outdated and how it is replaced, from the configuration and the nodes. It makes no
+// calls.
+type policy struct {
+	cfg   Config
+	nodes nodeIndex
+}
+
+// needsAge reports whether the oldest instances are replaced first: only EC2 knows how old they are.
+func (p policy) needsAge() bool {
+	return p.cfg.Mode == refresh.ModeUnhealthy && p.cfg.Pace.Order != refresh.ByZone
+}
+
+// criteria are those of the configuration, for the instances of a group.
+func (p policy) criteria(instances []refresh.Instance) refresh.Criteria {
+	return refresh.Criteria{
+		Version: p.cfg.Version, MaxAge: p.cfg.MaxAge, Only: p.cfg.Only, All: p.cfg.All,
+		Exclude:          p.excluded(instances),
+		IncludeProtected: p.cfg.Preferences.Protected == "Refresh",
+		IncludeStandby:   p.cfg.Mode == refresh.ModeRefresh && p.cfg.Preferences.Standby == "Terminate",
+	}
+}
+
+// excluded are the instances whose nodes have one of the labels of --exclude-node-label.
+func (p policy) excluded(instances []refresh.Instance) map[string]string {
+	excluded := map[string]string{}
+	for _, i := range instances {
+		node := p.nodes.of(i.ID)
+		if node == nil {
+			continue
+		}
+		for _, label := range p.cfg.Exclude {
+			key, want, valued := strings.Cut(label, "=")
+			if value, has := node.Labels[key]; has && (!valued || value == want) {
+				excluded[i.ID] = fmt.Sprintf("node %s has the label %s", node.Name, label)
+			}
+		}
+	}
+	return excluded
+}
+
+// preferences are those of the configuration, with the percentages that the surge means for a group of this
+// size.
+func (p policy) preferences(g refresh.Group) refresh.Preferences {
+	prefs := p.cfg.Preferences
+	if p.cfg.Surge == nil || p.cfg.Mode != refresh.ModeRefresh {
+		return prefs
+	}
+	least, most := refresh.Percentages(g.Desired, *p.cfg.Surge, p.cfg.Strategy)
+	prefs.MinHealthy, prefs.MaxHealthy = &least, nil
+	if most > 0 {
+		prefs.MaxHealthy = &most
+	}
+	return prefs
+}
+
+// assessment is the verdict on each instance of a group.
+type assessment struct {
+	target   refresh.Target
+	verdicts map[string]refresh.Verdict
+}
+
+func (p policy) assess(g refresh.Group, t refresh.Templates, now time.Time) assessment {
+	criteria := p.criteria(g.Instances)
+	a := assessment{target: t.Resolve(g, p.cfg.Version), verdicts: map[string]refresh.Verdict{}}
+	for _, i := range g.Instances {
+		a.verdicts[i.ID] = refresh.Outdated(i, a.target, t, criteria, now)
+	}
+	return a
+}
+
+// outdated are the instances to be replaced, in the order of their ids.
+func (a assessment) outdated() []string {
+	return a.filter(func(v refresh.Verdict) bool { return v.Outdated && len(v.Kept) == 0 })
+}
+
+// kept are the outdated instances that the user has to handle, because the rollout does not replace them.
+// Those that terminate already, or were excluded on purpose, are not among them.
+func (a assessment) kept() []string {
+	return a.filter(func(v refresh.Verdict) bool {
+		deliberate := v.KeptFor(refresh.CodeTerminating) || v.KeptFor(refresh.CodeExcluded)
+		return v.Outdated && len(v.Kept) > 0 && !deliberate
+	})
+}
+
+// terminating are the outdated instances that terminate already.
+func (a assessment) terminating() []string {
+	return a.filter(func(v refresh.Verdict) bool { return v.Outdated && v.KeptFor(refresh.CodeTerminating) })
+}
+
+func (a assessment) filter(fits func(refresh.Verdict) bool) []string {
+	var ids []string
+	for id, v := range a.verdicts {
+		if fits(v) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// nodeIndex finds the Nodes of instances; without a Cluster, none.
+type nodeIndex struct{ cluster Cluster }
+
+// of returns the Node of an instance, or nil.
+func (n nodeIndex) of(instanceID string) *cluster.Node {
+	if n.cluster == nil {
+		return nil
+	}
+	node, known := n.cluster.Node(instanceID)
+	if !known {
+		return nil
+	}
+	return &node
+}
+
+// knowsAny reports whether one of the instances has a Node. Without a Cluster it reports true.
+func (n nodeIndex) knowsAny(instances []refresh.Instance) bool {
+	known := func(i refresh.Instance) bool { return n.of(i.ID) != nil }
+	return n.cluster == nil || slices.ContainsFunc(instances, known)
+}

@@ -1,0 +1,248 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// batchWriter replaces single instances, and raises the desired capacity for that.
+type batchWriter interface {
+	MarkUnhealthy(ctx context.Context, instanceID string) error
+	Terminate(ctx context.Context, instanceID string) error
+	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
+	Lower(ctx context.Context, g refresh.Group) (restored bool, err error)
+}
+
+// batches replaces instances by marking them unhealthy, one batch after the other. What a trigger that was
+// killed has done is seen in what AWS says of the group.
+type batches struct {
+	group        *group
+	aws          batchWriter
+	marked       map[string]bool // marked unhealthy or terminated by this run
+	inFlight     bool            // A batch is being replaced.
+	batchEnded   time.Time       // when the last one was seen to be replaced
+	waiting      string          // noted last
+	stall        *stall
+	noNodesKnown bool // The cluster knows none of the group's instances.
+}
+
+func newBatches(g *group, aws batchWriter) *batches {
+	return &batches{group: g, aws: aws, marked: map[string]bool{}}
+}
+
+// attach checks whether the cluster knows any of the group's instances. If not, it is most likely another
+// group's cluster: its nodes would never become ready, and its labels would exclude no instance.
+func (b *batches) attach(context.Context) (attached bool, err error) {
+	s := b.group.state
+	if !s.anyOutdated() || s.policy.nodes.knowsAny(s.group.Instances) {
+		return false, nil
+	}
+	b.noNodesKnown = true
+	const text = "no instance of the group is a node of the Kubernetes cluster"
+	if len(b.group.cfg.Exclude) > 0 {
+		return false, &endError{report.Refused, "nothing was changed: " + text + ", so that --exclude-node-label " +
+			"cannot be honored: name the group's own cluster with --kubeconfig and --context"}
+	}
+	b.group.progress.note(refresh.Warn, "%s: new nodes are not waited for; if it is not the group's own "+
+		"cluster, name that with --kubeconfig and --context", text)
+	return false, nil
+}
+
+// start marks nothing yet: which instances are in the first batch is decided when the nodes are tainted.
+func (*batches) start(context.Context) error { return nil }
+
+// follow replaces batch after batch, until nothing is left to replace.
+func (b *batches) follow(ctx context.Context) error {
+	b.stall = newStall(b.group)
+	for failures := 0; ; {
+		step, err := b.step(ctx)
+		var end *endError
+		switch {
+		case err == nil && step.Done:
+			return nil
+		case err == nil:
+			failures = 0
+		case errors.As(err, &end), ctx.Err() != nil:
+			return err
+		default:
+			if failures++; failures == maxFailures {
+				return err
+			}
+			b.group.progress.note(refresh.Warn, "step failed, retrying: %v", err)
+		}
+		if err := b.group.pause(ctx, step.RecheckAfter); err != nil {
+			return err
+		}
+		if err := b.group.retry(ctx, func() error { return b.group.describe(ctx) }); err != nil {
+			return err
+		}
+		b.group.show(nil)
+	}
+}
+
+// step does what is to be done next.
+func (b *batches) step(ctx context.Context) (refresh.Step, error) {
+	step := b.next()
+	if b.inFlight && !step.InFlight {
+		b.inFlight, b.batchEnded = false, time.Now()
+		step = b.next()
+	}
+	if step.Done {
+		return step, nil
+	}
+	if step.Waiting != "" && step.Waiting != b.waiting {
+		b.waiting = step.Waiting
+		b.group.progress.note(refresh.OK, "%s", step.Waiting)
+	}
+	if len(step.Mark)+len(step.Terminate) > 0 {
+		if err := b.updateTarget(ctx); err != nil {
+			return refresh.Step{}, err
+		}
+		step = b.next()
+	}
+	if err := b.apply(ctx, step); err != nil {
+		return refresh.Step{}, err
+	}
+	if step.RecheckAfter > 0 { // The pause between batches is no stall.
+		b.stall.since = time.Now()
+	}
+	return step, b.stall.check(nil, step.Waiting)
+}
+
+// next decides on the next step, from what is known now.
+func (b *batches) next() refresh.Step {
+	s := b.group.state
+	now := refresh.Snapshot{
+		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marked, LastBatchEnded: b.batchEnded,
+	}
+	if s.policy.nodes.cluster != nil && !b.noNodesKnown {
+		now.NotReady = map[string]bool{}
+		for _, i := range s.group.Instances {
+			if node := s.policy.nodes.of(i.ID); i.InService() && (node == nil || !node.Ready) {
+				now.NotReady[i.ID] = true
+			}
+		}
+	}
+	return refresh.Next(now, b.group.cfg.Pace)
+}
+
+// updateTarget reads what instances should be launched from, before a batch is chosen. If $Latest has
+// changed, what the group has launched since would else count as outdated, and be replaced without end.
+func (b *batches) updateTarget(ctx context.Context) error {
+	g := b.group
+	if err := g.resolve(ctx); err != nil {
+		return err
+	}
+	if now := g.state.assess().target; now.Text != g.state.target.Text {
+		g.state.target = now
+		g.progress.set(func(p *report.Group) { p.Target = now.Text })
+		g.progress.note(refresh.Warn, "the target has changed: instances are now launched from %s", now.Text)
+	}
+	return nil
+}
+
+// apply makes the calls of a step.
+func (b *batches) apply(ctx context.Context, step refresh.Step) error {
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	g := b.group
+	switch {
+	case step.Raise > 0:
+		surge, err := b.aws.Raise(ctx, g.state.group, step.Raise)
+		if err == nil {
+			g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
+		}
+		return err
+	case step.Lower:
+		restored, err := b.aws.Lower(ctx, g.state.group)
+		switch {
+		case err != nil:
+			return err
+		case restored:
+			g.progress.note(refresh.OK, "desired capacity restored")
+		default:
+			g.progress.note(refresh.Warn, "the %s", capacityChanged(g.state.group))
+		}
+	case len(step.Mark)+len(step.Terminate) > 0:
+		return b.send(ctx, step)
+	}
+	return nil
+}
+
+func capacityChanged(g refresh.Group) string {
+	return fmt.Sprintf("desired capacity stays at %d: it was changed after the trigger had raised it", g.Desired)
+}
+
+// send marks and terminates the instances of a batch, unless a refresh is under way: AWS would replace more
+// instances at a time than either of the two intends.
+func (b *batches) send(ctx context.Context, step refresh.Step) error {
+	active, err := b.group.planner.activeRefresh(ctx, b.group.name)
+	if err != nil {
+		return err
+	}
+	if active != nil {
+		return &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no " +
+			"further instance is marked; run the same command again when it has ended"}
+	}
+	for _, id := range slices.Concat(step.Mark, step.Terminate) {
+		call, done := b.aws.MarkUnhealthy, "marked unhealthy"
+		if slices.Contains(step.Terminate, id) {
+			call, done = b.aws.Terminate, "terminated, and the desired capacity lowered by one"
+		}
+		err := call(ctx, id)
+		switch {
+		case errors.Is(err, refresh.ErrGone):
+			done = "is terminating already"
+		case err != nil:
+			return err
+		}
+		b.marked[id], b.inFlight = true, true
+		b.group.progress.note(refresh.OK, "%s %s", id, done)
+	}
+	return nil
+}
+
+// markedContinue describes what the group does without the trigger.
+const markedContinue = "instances that are marked unhealthy are replaced, no further ones are marked"
+
+// stop restores the desired capacity. Nothing else can be undone.
+func (b *batches) stop(ctx context.Context) string {
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	g, err := b.group.planner.reader.Group(ctx, b.group.name)
+	if err != nil {
+		return fmt.Sprintf("%s; the desired capacity could not be read: %v", markedContinue, err)
+	}
+	if _, raised := refresh.SurgeOf(g); !raised {
+		return markedContinue
+	}
+	restored, err := b.aws.Lower(ctx, g)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s; the desired capacity could not be restored: %v", markedContinue, err)
+	case restored:
+		return markedContinue + "; the desired capacity was restored"
+	default:
+		return markedContinue + "; the " + capacityChanged(g)
+	}
+}
+
+func (b *batches) leftBehind() string {
+	return markedContinue + "; run the same command again to continue" + b.afterError()
+}
+
+// afterError describes the desired capacity if it stays raised.
+func (b *batches) afterError() string {
+	surge, raised := refresh.SurgeOf(b.group.state.group)
+	if !raised {
+		return ""
+	}
+	return fmt.Sprintf("; the desired capacity stays raised from %d to %d until the same command is run again",
+		surge.From, surge.To)
+}

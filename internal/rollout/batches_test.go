@@ -1,0 +1,304 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// unhealthyDefaults is the configuration of a run in mode unhealthy.
+func unhealthyDefaults() Config {
+	cfg := defaults()
+	cfg.Mode, cfg.Surge = refresh.ModeUnhealthy, nil
+	return cfg
+}
+
+// replaceUnhealthy is the script of a group that launches first: three reads after an instance was marked,
+// another one has replaced it.
+func replaceUnhealthy(a *fakeAWS) func(int) {
+	since := map[string]int{}
+	return func(reads int) {
+		for n, i := range a.group.Instances {
+			if i.Healthy {
+				continue
+			}
+			if since[i.ID] == 0 {
+				since[i.ID] = reads
+			}
+			if reads >= since[i.ID]+3 {
+				a.group.Instances[n] = instance(i.ID+"-new", "2")
+			}
+		}
+	}
+}
+
+// TestBatches rolls out by marking instances unhealthy.
+func TestBatches(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		before func(*fakeAWS, *fakeCluster)
+		script func(a *fakeAWS, view *fakeCluster, reads int)
+		want   report.Outcome
+		words  []string
+		calls  string
+	}{
+		"one after the other": {want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-2 Mark i-3"},
+		"two at a time": {
+			change: func(c *Config) { c.Pace.Batch.N = 2 }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"chosen instances, although they are current": {
+			change: func(c *Config) { c.Only = []string{"i-2"} }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
+			want: report.Done, words: []string{"1 instance replaced"}, calls: "Mark i-2",
+		},
+		"a chosen instance does not exist": {
+			change: func(c *Config) { c.Only = []string{"i-9"} }, want: report.Nothing,
+			words: []string{"none of the instances that --instance names is in the group"},
+		},
+		"waits for a batch that an earlier trigger has marked": {
+			before: func(a *fakeAWS, _ *fakeCluster) { a.group.Instances[1].Healthy = false },
+			want:   report.Done, calls: "Mark i-1 Mark i-3",
+		},
+		"nodes with the label are excluded": {
+			change: func(c *Config) { c.Exclude = []string{"pet=yes"} },
+			before: func(_ *fakeAWS, v *fakeCluster) {
+				v.labels = map[string]map[string]string{"i-1": {"pet": "yes"}, "i-2": {"pet": "no"}}
+			},
+			want: report.Done, words: []string{"2 instances replaced"}, calls: "Mark i-2 Mark i-3",
+		},
+		"an instance that was terminated by another client counts as replaced": {
+			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{refresh.ErrGone} },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads == 4 {
+					a.group.Instances[0] = instance("i-1-new", "2")
+				}
+			},
+			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"a call fails once": {
+			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errors.New("connection refused")} },
+			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
+		},
+		"a call hangs once": {
+			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errHangs} },
+			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
+		},
+		"a call hangs until the timeout": {
+			change: func(c *Config) { c.Timeout = 30 * time.Second },
+			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errHangs} },
+			want:   report.TimedOut, words: []string{"--timeout"}, calls: "Mark i-1",
+		},
+		"all are replaced once, current or not": {
+			change: func(c *Config) { c.All, c.Timeout = true, time.Hour }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
+			want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"a newer version appears, which further instances are launched from": {
+			change: func(c *Config) { c.Timeout = time.Hour },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads == 3 {
+					a.latest = 3
+				}
+				for n, i := range a.group.Instances {
+					if a.latest == 3 && strings.HasSuffix(i.ID, "-new") {
+						a.group.Instances[n].Template = template("3")
+					}
+				}
+			},
+			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"ReplaceUnhealthy is suspended": {
+			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads == 2 {
+					a.group.Suspended = []string{"ReplaceUnhealthy"}
+				}
+				if reads > 2 {
+					a.group.Instances[0] = instance("i-1", "1")
+					a.group.Instances[0].Healthy = false
+				}
+			},
+			want: report.Stalled, words: []string{"1 old instance to terminate: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
+		},
+		"every launch is abandoned": {
+			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads < 2 {
+					return
+				}
+				old, abandoned, coming := instance("i-1", "1"), instance(fmt.Sprintf("i-n%d", reads), "2"), instance(fmt.Sprintf("i-n%d", reads+1), "2")
+				old.Healthy, abandoned.State, coming.State = false, "Terminating", "Pending:Wait"
+				a.group.Instances = append([]refresh.Instance{old}, a.group.Instances[1], a.group.Instances[2], abandoned, coming)
+			},
+			want: report.Stalled, words: []string{"1 new instance to enter service"}, calls: "Mark i-1",
+		},
+		"the cluster is not the group's": {
+			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true }, change: func(c *Config) { c.Timeout = time.Hour },
+			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"the cluster is not the group's, and labels exclude nodes": {
+			change: func(c *Config) { c.Exclude = []string{"pet"} },
+			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true },
+			want:   report.Refused, words: []string{"--exclude-node-label", "--context"},
+		},
+		"the group is deleted": {
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.errs["Group"] = []error{nil, nil, refresh.ErrNoGroup, refresh.ErrNoGroup, refresh.ErrNoGroup}
+			},
+			want: report.Error, words: []string{"deleted"}, calls: "Mark i-1",
+		},
+		"a refresh is under way": {
+			before: func(a *fakeAWS, _ *fakeCluster) { a.begin("r-9", nil) }, want: report.Conflict, words: []string{"r-9"},
+		},
+		"a refresh is started after the desired capacity was raised": {
+			change: func(c *Config) { c.Pace.Surge = 1 },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				switch reads {
+				case 2:
+					a.group.Desired, a.group.Tags = 4, map[string]string{"node-drainer.io/surge": "3-4"}
+					a.group.Instances = append(a.group.Instances, instance("i-4", "2"))
+				case 3:
+					a.begin("r-9", nil)
+				}
+			},
+			want: report.Conflict, words: []string{"r-9", "stays raised from 3 to 4"}, calls: "Raise 1 Mark i-1",
+		},
+		"a refresh is started by another client": {
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads == 3 {
+					a.begin("r-9", nil)
+				}
+			},
+			want: report.Conflict, words: []string{"r-9"}, calls: "Mark i-1",
+		},
+		"the new node never becomes ready": {
+			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
+			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
+			want:   report.Stalled, calls: "Mark i-1",
+			words: []string{"waiting for 1 node to become ready: i-1-new", "no further ones are marked"},
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, view, cfg := newFakeAWS(3), &fakeCluster{}, unhealthyDefaults()
+			if tt.before != nil {
+				tt.before(a, view)
+			}
+			replace := replaceUnhealthy(a)
+			a.script = func(reads int) {
+				if replace(reads); tt.script != nil {
+					tt.script(a, view, reads)
+				}
+			}
+			if tt.change != nil {
+				tt.change(&cfg)
+			}
+			expect(t, runGroup(t.Context(), t, cfg, a, view), tt.want, tt.words...)
+			if got := strings.Join(a.calls, " "); got != tt.calls {
+				t.Errorf("calls %q, want %q", got, tt.calls)
+			}
+		})
+	}
+}
+
+// TestInterruptedWhileACallFails: the outcome is interrupted, and the desired capacity is restored.
+func TestInterruptedWhileACallFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, cfg := newFakeAWS(3), unhealthyDefaults()
+		cfg.OnInterrupt, cfg.Pace.Surge = Cancel, 1
+		a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
+		a.errs["Mark i-1"] = []error{errHangs}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was restored")
+		if got := strings.Join(a.calls, " "); got != "Mark i-1 Lower" {
+			t.Errorf("unexpected calls %q", got)
+		}
+	})
+}
+
+// TestPauseBetweenBatches: the pause is kept, does not count as a stall, and does not follow the last batch.
+func TestPauseBetweenBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, cfg := newFakeAWS(3), unhealthyDefaults()
+		cfg.Pace.Between, cfg.StallTimeout = time.Hour, 10*time.Minute
+		a.script = replaceUnhealthy(a)
+		begun := time.Now()
+		expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done)
+		if took := time.Since(begun).Round(10 * time.Minute); took != 2*time.Hour {
+			t.Errorf("three batches of one with an hour between them took %v", took)
+		}
+	})
+}
+
+// manyGroups is an AWS with groups of these names.
+type manyGroups struct {
+	*fakeAWS
+	names []string
+}
+
+func (s manyGroups) Find(ctx context.Context, _ refresh.Selection) (all []refresh.Group, err error) {
+	for _, name := range s.names {
+		g, err := s.Group(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+func (s manyGroups) Group(ctx context.Context, name string) (refresh.Group, error) {
+	g, err := s.fakeAWS.Group(ctx, name)
+	g.Name = name
+	return g, err
+}
+
+// TestSeveralGroups: the limits on groups hold, and each group has an outcome.
+func TestSeveralGroups(t *testing.T) {
+	for name, tt := range map[string]struct {
+		parallel int
+		failFast bool
+		timeout  time.Duration
+		want     []report.Outcome
+		worst    report.Outcome
+	}{
+		"one fails, the others go on": {1, false, 0, []report.Outcome{report.Nothing, report.Error, report.Nothing}, report.Error},
+		"fail fast":                   {1, true, 0, []report.Outcome{report.Nothing, report.Error, report.Skipped}, report.Error},
+		"all at once":                 {0, false, 0, []report.Outcome{report.Nothing, report.Error, report.Nothing}, report.Error},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a := newFakeAWS(1)
+			a.replaceAll("2")
+			s := failingGroup{manyGroups{a, []string{"a", "b", "c"}}}
+			cfg, told := defaults(), &recorder{}
+			cfg.Parallel, cfg.FailFast = tt.parallel, tt.failFast
+			worst, err := New(cfg, s, a, nil, told).Run(t.Context())
+			if err != nil || worst != tt.worst {
+				t.Errorf("outcome %q, %v, want %q", worst, err, tt.worst)
+			}
+			var got []report.Outcome
+			for _, g := range told.last.Groups {
+				got = append(got, g.Outcome)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("outcomes %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// failingGroup fails to read the refreshes of group b.
+type failingGroup struct{ manyGroups }
+
+func (f failingGroup) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
+	if group == "b" {
+		return nil, fmt.Errorf("describe the instance refreshes of group %s: AccessDenied", group)
+	}
+	return f.manyGroups.Refreshes(ctx, group)
+}

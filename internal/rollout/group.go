@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// group reads one group from AWS during a rollout, and shows how far it is.
+type group struct {
+	name     string
+	cfg      Config
+	planner  *Planner
+	state    *state
+	progress groupProgress
+}
+
+// describe reads the group again, with one call.
+func (g *group) describe(ctx context.Context) error {
+	now, err := g.planner.reader.Group(ctx, g.name)
+	if err == nil {
+		g.state.update(now)
+	}
+	return err
+}
+
+// resolve reads again what the group's instances should be launched from, and from EC2 what that needs.
+func (g *group) resolve(ctx context.Context) error {
+	s, err := g.planner.resolve(ctx, []refresh.Group{g.state.group})
+	if err != nil {
+		return err
+	}
+	g.state.update(s.groups[0])
+	g.state.templates = s.templates
+	return nil
+}
+
+// refreshState reads everything again: the group, and what its instances should be launched from.
+func (g *group) refreshState(ctx context.Context) error {
+	if err := g.describe(ctx); err != nil {
+		return err
+	}
+	return g.resolve(ctx)
+}
+
+// countOutdated counts what is to be replaced, and shows it.
+func (g *group) countOutdated() {
+	g.state.count()
+	g.progress.set(func(p *report.Group) {
+		p.Target, p.Total, p.Phase = g.state.target.Text, len(g.state.old), report.Replacing
+	})
+	g.show(nil)
+}
+
+// show shows how far the group is, and the refresh if one is followed.
+func (g *group) show(status *refresh.Refresh) {
+	a := g.state.assess()
+	g.progress.set(func(p *report.Group) {
+		p.Desired, p.Instances = g.state.group.Desired, instancesOf(g.state.group)
+		for n, i := range g.state.group.Instances {
+			p.Instances[n].Old = g.state.isOld(i, a)
+		}
+		p.Gone = g.state.replaced()
+		if status != nil {
+			p.Status, p.Reason, p.Percent = status.Status, status.Reason, status.Percent
+		} else if p.Total > 0 && p.Refresh == "" {
+			p.Percent = 100 * p.Gone / p.Total
+		}
+		p.Phase = phaseOf(p.Phase, status)
+	})
+}
+
+func phaseOf(before report.Phase, status *refresh.Refresh) report.Phase {
+	switch {
+	case before == report.Queued || status == nil:
+		return before
+	case status.Status == refresh.StatusBaking:
+		return report.Baking
+	case status.Active():
+		return report.Replacing
+	default:
+		return report.Draining
+	}
+}
+
+// awaitDrained returns when no old instance is leaving any more, or at once if the trigger is not to wait.
+func (g *group) awaitDrained(ctx context.Context) error {
+	stall := newStall(g)
+	for g.cfg.Wait && len(g.state.leaving()) > 0 {
+		g.progress.set(func(p *report.Group) { p.Phase = report.Draining })
+		if err := stall.check(nil, ""); err != nil {
+			return err
+		}
+		if err := g.pause(ctx, 0); err != nil {
+			return err
+		}
+		if err := g.retry(ctx, func() error { return g.describe(ctx) }); err != nil {
+			return err
+		}
+		g.show(nil)
+	}
+	return nil
+}
+
+// retry repeats a read until it succeeds, up to maxFailures times. That the group was deleted is final.
+func (g *group) retry(ctx context.Context, read func() error) error {
+	for failures := 1; ; failures++ {
+		err := read()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, refresh.ErrNoGroup):
+			g.state.deleted = true
+			return &endError{report.Error, "the group was deleted during the rollout, and its instances with it: " +
+				err.Error()}
+		case failures == maxFailures:
+			return err
+		}
+		g.progress.note(refresh.Warn, "call failed, retrying: %v", err)
+		if err := g.pause(ctx, 0); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits until the group is to be read again: for a PollInterval, or less if atMost is set and shorter.
+// It returns an error if ctx ended.
+func (g *group) pause(ctx context.Context, atMost time.Duration) error {
+	d := g.cfg.PollInterval
+	if atMost > 0 {
+		d = min(d, atMost)
+	}
+	if !retry.Sleep(ctx, d) {
+		return context.Cause(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// refreshWriter starts and ends Instance Refreshes. Cancel and Rollback return the id of the refresh.
+type refreshWriter interface {
+	Start(
+		ctx context.Context, g refresh.Group, t refresh.Target, pin bool, p refresh.Preferences,
+	) (string, error)
+	Cancel(ctx context.Context, group string) (string, error)
+	Rollback(ctx context.Context, group string) (string, error)
+}
+
+// instanceRefresh replaces instances by an Instance Refresh: it starts one, or attaches to one that is under
+// way, and follows it.
+type instanceRefresh struct {
+	group *group
+	aws   refreshWriter
+	id    string // of the refresh that is followed; empty if there is none
+	ended bool   // That refresh was seen to have ended.
+}
+
+// attach handles a refresh that is under way, whichever client has started it, as
+// Config.OnConflict says. It returns when one is attached to, or none is under way.
+func (r *instanceRefresh) attach(ctx context.Context) (attached bool, err error) {
+	for {
+		active, err := r.group.planner.activeRefresh(ctx, r.group.name)
+		switch {
+		case err != nil:
+			return false, err
+		case active == nil:
+			return r.attachToEnded(ctx)
+		}
+		attached, err := r.resolveConflict(ctx, *active)
+		if attached || err != nil {
+			return attached, err
+		}
+	}
+}
+
+// resolveConflict attaches to the refresh that is under way, or waits for its end.
+func (r *instanceRefresh) resolveConflict(
+	ctx context.Context, active refresh.Refresh,
+) (attached bool, err error) {
+	g := r.group
+	what := fmt.Sprintf("instance refresh %s is under way (%s, %d %%)", active.ID, active.Status, active.Percent)
+	switch g.cfg.OnConflict {
+	case Attach:
+		if !active.HasTarget(g.state.target) {
+			return false, &endError{report.Conflict, what + ", with another target: wait for it " +
+				"(--on-conflict wait) or cancel it (--on-conflict cancel)"}
+		}
+		r.setID(active.ID)
+		g.progress.note(refresh.OK, "%s: it is followed", what)
+		return true, r.ignoreNewer(ctx, active)
+	case CancelActive:
+		if _, err := r.aws.Cancel(ctx, g.name); err != nil && !errors.Is(err, refresh.ErrNoRefresh) {
+			return false, err
+		}
+		g.progress.note(refresh.Warn, "%s: it is cancelled", what)
+	case Wait:
+		g.progress.note(refresh.OK, "%s: waiting for its end", what)
+	default:
+		return false, &endError{report.Conflict, what + ": see --on-conflict"}
+	}
+	g.progress.set(func(p *report.Group) { p.Phase = report.Queued })
+	err = watchRefresh(ctx, g, active.ID, func(f refresh.Refresh) (bool, error) { return !f.Active(), nil })
+	if err != nil {
+		return false, err
+	}
+	g.progress.set(func(p *report.Group) { p.Phase = report.Replacing })
+	if err := g.resolve(ctx); err != nil {
+		return false, err
+	}
+	g.countOutdated()
+	return false, nil
+}
+
+func (r *instanceRefresh) setID(id string) {
+	r.id = id
+	r.group.progress.set(func(p *report.Group) { p.Refresh, p.Attached = id, true })
+}
+
+// attachToEnded attaches to the newest refresh if it has replaced all instances, as Config.All asks for, and
+// old instances are still draining: a trigger that was killed has started it. Nothing else would show that
+// all have been replaced already.
+//
+// It describes the group again first. A refresh that was under way when the group was described may have
+// ended since, and what it has replaced must not be replaced again.
+func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err error) {
+	g := r.group
+	if g.state.anyOutdated() {
+		if err := g.describe(ctx); err != nil {
+			return false, err
+		}
+		g.countOutdated()
+	}
+	newest, err := r.newestForAll(ctx)
+	if newest == nil || err != nil {
+		return false, err
+	}
+	if err := r.ignoreNewer(ctx, *newest); err != nil {
+		return false, err
+	}
+	leaving := len(g.state.leaving())
+	if leaving == 0 { // What terminates is none of its old instances.
+		g.countOutdated()
+		return false, nil
+	}
+	r.setID(newest.ID)
+	g.progress.note(refresh.OK, "instance refresh %s has replaced all instances, and %s still terminating: it "+
+		"is followed, and no other one is started", r.id, text.Plural(leaving, "old one is", "old ones are"))
+	return true, nil
+}
+
+// newestForAll returns the newest refresh if it was to replace all instances by instances of the target, has
+// succeeded, and old instances are still leaving. Else it returns nil.
+func (r *instanceRefresh) newestForAll(ctx context.Context) (*refresh.Refresh, error) {
+	g := r.group
+	if !g.cfg.All || !g.cfg.Wait || len(g.state.leaving()) == 0 {
+		return nil, nil
+	}
+	all, err := g.planner.reader.Refreshes(ctx, g.name)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	f := all[0]
+	if f.Status != refresh.StatusSuccessful || f.Preferences.SkipMatching || !f.StartedFor(g.state.target) {
+		return nil, nil
+	}
+	return &f, nil
+}
+
+// ignoreNewer, if all instances are to be replaced, counts as old only those that were there when the
+// refresh started: the others are their replacements.
+func (r *instanceRefresh) ignoreNewer(ctx context.Context, f refresh.Refresh) error {
+	s := r.group.state
+	if !r.group.cfg.All || f.Started.IsZero() {
+		return nil
+	}
+	groups := []refresh.Group{s.group}
+	if err := r.group.planner.reader.Complete(ctx, groups); err != nil {
+		return fmt.Errorf("read when instances were launched: %w", err)
+	}
+	s.update(groups[0])
+	old := map[string]bool{}
+	for _, i := range s.group.Instances {
+		if s.old[i.ID] && !i.Launched.After(f.Started) {
+			old[i.ID] = true
+		}
+	}
+	s.old = old
+	r.group.progress.set(func(p *report.Group) { p.Total = len(old) })
+	r.group.show(nil)
+	return nil
+}
+
+// start starts a refresh, if anything is outdated. AWS may refuse it because one is in progress that it does
+// not list yet: one that another client has started, or our own, whose answer was lost. It is then looked
+// for after a pause, and up to maxFailures times.
+func (r *instanceRefresh) start(ctx context.Context) error {
+	g := r.group
+	for attempt := 1; g.state.anyOutdated(); attempt++ {
+		id, err := r.send(ctx)
+		switch {
+		case err == nil:
+			r.id = id
+			g.progress.set(func(p *report.Group) { p.Refresh = id })
+			return nil
+		case !errors.Is(err, refresh.ErrInProgress) || attempt == maxFailures:
+			return err
+		}
+		if err := g.pause(ctx, 0); err != nil {
+			return err
+		}
+		if err := g.resolve(ctx); err != nil {
+			return err
+		}
+		if attached, err := r.attach(ctx); attached || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send asks AWS to start a refresh.
+func (r *instanceRefresh) send(ctx context.Context) (id string, err error) {
+	g := r.group
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	return r.aws.Start(ctx, g.state.group, g.state.target, g.cfg.Pin, g.state.policy.preferences(g.state.group))
+}
+
+// follow returns when the refresh has succeeded, or at once if there is none.
+func (r *instanceRefresh) follow(ctx context.Context) error {
+	switch {
+	case r.id == "":
+		return nil
+	case !r.group.cfg.Wait:
+		return &endError{report.Detached, "instance refresh " + r.id + " continues; trigger status shows its " +
+			"progress"}
+	}
+	return watchRefresh(ctx, r.group, r.id, func(f refresh.Refresh) (bool, error) {
+		r.ended = !f.Active()
+		return r.ended, failureOf(f)
+	})
+}
+
+// failureOf is the error for a refresh that has ended without success, else nil.
+func failureOf(f refresh.Refresh) error {
+	switch f.Status {
+	case refresh.StatusFailed, refresh.StatusRollbackFailed:
+		return &endError{report.Failed, describeStatus(f) + "; fix the cause and run the same command again; " +
+			"replaced instances are kept"}
+	case refresh.StatusCancelled:
+		return &endError{report.Failed, describeStatus(f) + "; replaced instances are kept; run the same command " +
+			"again to continue"}
+	case refresh.StatusRollbackSuccessful:
+		return &endError{report.RolledBack, describeStatus(f) + "; the instances are as they were before"}
+	default:
+		return nil
+	}
+}
+
+// describeStatus is the refresh and its status, with the reasons that AWS gives.
+func describeStatus(f refresh.Refresh) string {
+	what := fmt.Sprintf("instance refresh %s is %s", f.ID, f.Status)
+	reasons := []string{what, f.Reason, f.RollbackReason}
+	reasons = slices.DeleteFunc(reasons, func(s string) bool { return s == "" })
+	return strings.Join(reasons, ": ")
+}
+
+// watchRefresh reads and shows the refresh and its group again and again, until ended reports that it has
+// ended, or returns an error, or nothing changes any more.
+func watchRefresh(
+	ctx context.Context, g *group, id string, ended func(refresh.Refresh) (bool, error),
+) error {
+	stall := newStall(g)
+	for {
+		var status refresh.Refresh
+		err := g.retry(ctx, func() (err error) {
+			status, err = readRefresh(ctx, g, id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if over, err := ended(status); over || err != nil {
+			return err
+		}
+		if err := stall.check(&status, ""); err != nil {
+			return err
+		}
+		if err := g.pause(ctx, 0); err != nil {
+			return err
+		}
+	}
+}
+
+// readRefresh reads the refresh and its group, and shows them. The group is first, because its error says
+// that it was deleted. It is read again after a refresh that has ended: what that did last may have happened
+// between the two calls.
+func readRefresh(ctx context.Context, g *group, id string) (refresh.Refresh, error) {
+	if err := g.describe(ctx); err != nil {
+		return refresh.Refresh{}, err
+	}
+	status, err := g.planner.reader.Refresh(ctx, g.name, id)
+	if err == nil && !status.Active() {
+		err = g.describe(ctx)
+	}
+	if err == nil {
+		g.show(&status)
+	}
+	return status, err
+}
+
+// stop cancels the refresh or rolls it back.
+func (r *instanceRefresh) stop(ctx context.Context) string {
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	if r.id == "" || r.ended || !r.stillActive(ctx) {
+		return r.leftBehind()
+	}
+	do, done, next := r.aws.Cancel, "cancelled", "; replacements that have begun continue, with their drains"
+	if r.group.cfg.OnInterrupt == Rollback {
+		do, done, next = r.aws.Rollback, "rolled back", "; trigger status shows its progress"
+	}
+	_, err := do(ctx, r.group.name)
+	switch {
+	case err == nil:
+		return fmt.Sprintf("instance refresh %s is %s%s", r.id, done, next)
+	case errors.Is(err, refresh.ErrNoRefresh):
+		return "instance refresh " + r.id + " had ended already"
+	default:
+		return fmt.Sprintf("instance refresh %s could not be %s and continues: %v", r.id, done, err)
+	}
+}
+
+// stillActive reports whether the refresh is still active. AWS cancels whichever refresh of the group is
+// active, which may be another one by now. If AWS does not answer, the refresh counts as active.
+func (r *instanceRefresh) stillActive(ctx context.Context) bool {
+	active, err := r.group.planner.activeRefresh(ctx, r.group.name)
+	r.ended = err == nil && (active == nil || active.ID != r.id)
+	return !r.ended
+}
+
+// leftBehind describes what continues without the trigger.
+func (r *instanceRefresh) leftBehind() string {
+	switch leaving := len(r.group.state.leaving()); {
+	case r.id == "":
+		return "no instance refresh was started"
+	case !r.ended:
+		return fmt.Sprintf("instance refresh %s continues; run the same command again to follow it, or stop it "+
+			"with trigger cancel --asg %s", r.id, r.group.name)
+	case leaving > 0:
+		return fmt.Sprintf("instance refresh %s has ended; %s still terminating; run the same "+
+			"command again to follow that", r.id, text.Plural(leaving, "old instance is", "old instances are"))
+	default:
+		return "instance refresh " + r.id + " has ended"
+	}
+}
+
+func (r *instanceRefresh) afterError() string {
+	if r.id == "" {
+		return ""
+	}
+	return ": " + r.leftBehind()
+}

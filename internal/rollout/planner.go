@@ -1,0 +1,175 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// concurrency is how many calls are made at a time, where one call is for one group or node.
+const concurrency = 8
+
+// Reader reads from AWS what a plan and a rollout need.
+type Reader interface {
+	groupReader
+	launchReader
+	refreshReader
+}
+
+type groupReader interface {
+	Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error)
+	Group(ctx context.Context, name string) (refresh.Group, error)
+	Hooks(ctx context.Context, group string) ([]refresh.Hook, error)
+}
+
+// launchReader reads what instances should be launched from, and completes what EC2 alone knows of
+// instances.
+type launchReader interface {
+	Templates(ctx context.Context, groups []refresh.Group, version string) (refresh.Templates, error)
+	Complete(ctx context.Context, groups []refresh.Group) error
+}
+
+// refreshReader reads Instance Refreshes. Refreshes returns the newest first.
+type refreshReader interface {
+	Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error)
+	Refresh(ctx context.Context, group, id string) (refresh.Refresh, error)
+}
+
+// Cluster is what Kubernetes knows of the instances' nodes. It is nil where the cluster cannot be reached.
+type Cluster interface {
+	Node(instanceID string) (cluster.Node, bool)
+	Loads(ctx context.Context, nodes []string) (map[string]cluster.Load, error)
+}
+
+// Planner finds what is outdated. It cannot change anything.
+type Planner struct {
+	policy policy
+	reader Reader
+}
+
+// NewPlanner returns a Planner. The view may be nil.
+func NewPlanner(cfg Config, reader Reader, view Cluster) *Planner {
+	return &Planner{policy: policy{cfg, nodeIndex{view}}, reader: reader}
+}
+
+// survey is what AWS says of the selected groups.
+type survey struct {
+	groups    []refresh.Group
+	templates refresh.Templates
+	at        time.Time
+}
+
+// survey reads the selected groups, and what their instances should be launched from. If the second fails,
+// the groups are returned beside the error.
+func (p *Planner) survey(ctx context.Context) (survey, error) {
+	groups, err := p.reader.Find(ctx, p.policy.cfg.Selection)
+	if err != nil {
+		return survey{}, err
+	}
+	s, err := p.resolve(ctx, groups)
+	s.groups = groups
+	return s, err
+}
+
+// resolve reads what the groups' instances should be launched from.
+func (p *Planner) resolve(ctx context.Context, groups []refresh.Group) (survey, error) {
+	at := time.Now()
+	templates, err := p.reader.Templates(ctx, groups, p.policy.cfg.Version)
+	if err != nil {
+		return survey{}, err
+	}
+	if p.policy.needsAge() || refresh.NeedsEC2(groups, templates, p.policy.criteria(nil)) {
+		if err := p.reader.Complete(ctx, groups); err != nil {
+			return survey{}, err
+		}
+	}
+	return survey{groups, templates, at}, nil
+}
+
+// activeRefresh is the refresh of the group that is under way, or nil.
+func (p *Planner) activeRefresh(ctx context.Context, group string) (*refresh.Refresh, error) {
+	all, err := p.reader.Refreshes(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Active() {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
+
+// loads reads which pods run on the nodes of the groups that have outdated instances.
+func (p *Planner) loads(
+	ctx context.Context, groups []refresh.Group, found []assessment,
+) (map[string]cluster.Load, error) {
+	var nodes []string
+	for n, g := range groups {
+		if len(found[n].outdated()) == 0 {
+			continue
+		}
+		for _, i := range g.Instances {
+			if node := p.policy.nodes.of(i.ID); node != nil {
+				nodes = append(nodes, node.Name)
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	return p.policy.nodes.cluster.Loads(ctx, nodes)
+}
+
+// facts reads what the preflight decides on.
+func (p *Planner) facts(
+	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load,
+) (refresh.Facts, error) {
+	hooks, err := p.reader.Hooks(ctx, g.Name)
+	if err != nil {
+		return refresh.Facts{}, err
+	}
+	active, err := p.activeRefresh(ctx, g.Name)
+	if err != nil {
+		return refresh.Facts{}, err
+	}
+	cfg := p.policy.cfg
+	f := refresh.Facts{
+		Mode: cfg.Mode, Preferences: p.policy.preferences(g), Pin: cfg.Pin,
+		Rollback: cfg.Preferences.AutoRollback || cfg.OnInterrupt == Rollback,
+		Outdated: len(a.outdated()), Target: a.target, Hooks: hooks, Active: active,
+		AllowManaged: cfg.AllowManaged, Self: cfg.Self, Verdicts: a.verdicts,
+	}
+	if cfg.Mode == refresh.ModeUnhealthy {
+		f.Batch, f.Surge = cfg.Pace.Batch.Of(g.Desired), cfg.Pace.Surge
+	}
+	if p.policy.nodes.cluster != nil {
+		f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
+	}
+	return f, nil
+}
+
+// clusterFacts gathers which nodes are missing or not ready, and what blocks or delays the drains of the
+// outdated ones.
+func (p *Planner) clusterFacts(
+	g refresh.Group, a assessment, loads map[string]cluster.Load,
+) (*refresh.ClusterFacts, time.Duration) {
+	facts, longest := &refresh.ClusterFacts{}, time.Duration(0)
+	for _, i := range g.Instances {
+		node := p.policy.nodes.of(i.ID)
+		if i.InService() && (node == nil || !node.Ready) {
+			facts.Missing = append(facts.Missing, i.ID)
+		}
+		if node != nil && a.verdicts[i.ID].Outdated {
+			load := loads[node.Name]
+			facts.Blocking = append(facts.Blocking, load.Blocking...)
+			longest = max(longest, load.LongestGrace)
+		}
+	}
+	slices.Sort(facts.Blocking)
+	facts.Blocking = slices.Compact(facts.Blocking)
+	return facts, longest
+}

@@ -1,0 +1,174 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// state is what is known of a group during a rollout, and what follows from that. It makes no calls.
+type state struct {
+	policy    policy
+	group     refresh.Group // as described last
+	templates refresh.Templates
+	began     time.Time
+	target    refresh.Target
+	seen      map[string]refresh.Instance // the group's instances, with what EC2 said of them once
+	old       map[string]bool             // the instances to be replaced, as counted at the start
+	deleted   bool                        // AWS says that there is no such group any more
+}
+
+// update keeps what the group is now. Auto Scaling does not report when an instance was launched, nor its
+// image, so that both are copied from what EC2 reported earlier.
+func (s *state) update(g refresh.Group) {
+	seen := map[string]refresh.Instance{}
+	for i := range g.Instances {
+		now := &g.Instances[i]
+		if before, known := s.seen[now.ID]; known {
+			if now.Launched.IsZero() {
+				now.Launched = before.Launched
+			}
+			if now.ImageID == "" {
+				now.ImageID = before.ImageID
+			}
+		}
+		seen[now.ID] = *now
+	}
+	s.group, s.seen = g, seen
+}
+
+// assess judges the group as it was described last, at the time when the run began: no instance becomes too
+// old during a run.
+func (s *state) assess() assessment { return s.policy.assess(s.group, s.templates, s.began) }
+
+func (s *state) anyOutdated() bool { return len(s.assess().outdated()) > 0 }
+
+// count takes the instances for old that are outdated now, or are and terminate already.
+func (s *state) count() {
+	a := s.assess()
+	s.target, s.old = a.target, map[string]bool{}
+	for _, id := range slices.Concat(a.outdated(), a.terminating()) {
+		s.old[id] = true
+	}
+}
+
+// replaceable are the instances that are to be replaced, or terminate already. With Config.All they are
+// among those that were counted at the start: their replacements are not replaced again.
+func (s *state) replaceable() []string {
+	a := s.assess()
+	ids := slices.Concat(a.outdated(), a.terminating())
+	if s.policy.cfg.All {
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !s.old[id] })
+	}
+	return ids
+}
+
+// isOld reports whether the instance is one that is to be replaced.
+func (s *state) isOld(i refresh.Instance, a assessment) bool {
+	if s.old[i.ID] {
+		return true
+	}
+	v := a.verdicts[i.ID]
+	return v.Outdated && !s.policy.cfg.All && !v.KeptFor(refresh.CodeExcluded)
+}
+
+// isReplaced reports whether an old instance counts as replaced, as Config.Until says.
+func (s *state) isReplaced(i refresh.Instance) bool {
+	switch {
+	case !i.Terminating():
+		return false
+	case s.policy.cfg.Until == Replaced:
+		return true
+	case s.policy.cfg.Until == Terminated:
+		return false
+	default:
+		return !i.Draining()
+	}
+}
+
+// replaced is how many of the instances that were counted are replaced.
+func (s *state) replaced() int {
+	n := len(s.old)
+	for _, i := range s.group.Instances {
+		if s.old[i.ID] && !s.isReplaced(i) {
+			n--
+		}
+	}
+	return n
+}
+
+// leaving are the old instances that terminate and do not count as replaced yet. A retained one is not among
+// them, because it stays until a user terminates it.
+func (s *state) leaving() []string {
+	a := s.assess()
+	var ids []string
+	for _, i := range s.group.Instances {
+		if s.isOld(i, a) && i.Terminating() && !i.Retained() && !s.isReplaced(i) {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+// remaining are the old instances that do not terminate, each with the reason, and the retained ones.
+func (s *state) remaining() (left, retained []string) {
+	a := s.assess()
+	for _, i := range s.group.Instances {
+		switch {
+		case !s.isOld(i, a):
+		case i.Retained():
+			retained = append(retained, i.ID)
+		case !i.Terminating():
+			left = append(left, withReason(i, a))
+		}
+	}
+	return left, retained
+}
+
+// withReason is the instance, and why it is left.
+func withReason(i refresh.Instance, a assessment) string {
+	v := a.verdicts[i.ID]
+	reasons := slices.Concat(v.Kept, v.Reasons)
+	if len(reasons) == 0 {
+		return i.ID
+	}
+	return fmt.Sprintf("%s (%s)", i.ID, reasons[0].Text)
+}
+
+// fingerprint changes whenever a rollout makes progress. In ModeUnhealthy new instances do not count until
+// they are in service: launches that fail again and again would else never count as a stall, and AWS, unlike
+// for an Instance Refresh, has no limit of its own for them.
+func (s *state) fingerprint(f *refresh.Refresh) string {
+	var b strings.Builder
+	if f != nil {
+		fmt.Fprint(&b, f.ID, f.Status, f.Percent, f.ToUpdate, " ")
+	}
+	for _, i := range s.group.Instances {
+		if s.policy.cfg.Mode == refresh.ModeUnhealthy && !s.old[i.ID] && !i.InService() {
+			continue
+		}
+		fmt.Fprint(&b, i.ID, i.State, i.Healthy)
+		if node := s.policy.nodes.of(i.ID); node != nil {
+			fmt.Fprint(&b, node.Ready)
+			if node.Drain != nil {
+				fmt.Fprint(&b, node.Drain.Message)
+			}
+		}
+	}
+	return b.String()
+}
+
+// draining are the old instances that leave, each with what the drain of its node waits for.
+func (s *state) draining() []string {
+	var all []string
+	for _, id := range s.leaving() {
+		if node := s.policy.nodes.of(id); node != nil && node.Drain != nil {
+			id = fmt.Sprintf("%s (node %s: %s)", id, node.Name, node.Drain.Message)
+		}
+		all = append(all, id)
+	}
+	return all
+}

@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// Status reads how far the newest refresh of each group is, without waiting.
+func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
+	s, err := t.planner.survey(ctx)
+	if err != nil {
+		return report.Rollout{}, err
+	}
+	p := newProgress(s.groups, t.cfg.Mode, nil, t.planner.policy.nodes)
+	var work errgroup.Group
+	work.SetLimit(concurrency)
+	for i, g := range s.groups {
+		work.Go(func() error { return t.newGroup(groupProgress{p, i}, g, s.templates).status(ctx) })
+	}
+	if err := work.Wait(); err != nil {
+		return report.Rollout{}, err
+	}
+	return p.snapshot(), nil
+}
+
+// status shows the newest refresh of the group, and its instances. They are compared with what the refresh
+// replaces them by: the group itself is given that only when it has succeeded.
+func (g *group) status(ctx context.Context) error {
+	all, err := g.planner.reader.Refreshes(ctx, g.name)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		g.countOutdated()
+		return nil
+	}
+	newest := all[0]
+	if newest.Desired != nil && leadsToDesired(newest) {
+		g.state.group.Source = *newest.Desired
+	}
+	g.countOutdated()
+	g.progress.set(func(p *report.Group) { p.Refresh = newest.ID })
+	g.show(&newest)
+	g.progress.set(func(p *report.Group) {
+		if !newest.Active() {
+			p.Phase, p.Ended = report.Finished, newest.Ended
+		}
+		if len(g.state.leaving()) > 0 && !newest.Active() {
+			p.Phase = report.Draining
+		}
+	})
+	return nil
+}
+
+// leadsToDesired reports whether the refresh leads, or has led, to its desired configuration. One that
+// failed, was cancelled or was rolled back leaves the group at its own.
+func leadsToDesired(f refresh.Refresh) bool {
+	if f.Active() {
+		return f.Status != refresh.StatusCancelling && f.Status != refresh.StatusRollbackInProgress
+	}
+	return f.Status == refresh.StatusSuccessful
+}

@@ -1,0 +1,200 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+const (
+	// callTimeout bounds a call of the agent, whose client does not retry: an endpoint that does not answer must
+	// not stop the heartbeats.
+	callTimeout = 10 * time.Second
+	// retriedTimeout bounds a call of the trigger, with all of the SDK's retries.
+	retriedTimeout = time.Minute
+)
+
+// GroupsAPI are the calls of a Reader. None of them changes anything.
+type GroupsAPI interface {
+	DescribeAutoScalingGroups(context.Context, *sdk.DescribeAutoScalingGroupsInput,
+		...func(*sdk.Options)) (*sdk.DescribeAutoScalingGroupsOutput, error)
+	DescribeInstanceRefreshes(context.Context, *sdk.DescribeInstanceRefreshesInput,
+		...func(*sdk.Options)) (*sdk.DescribeInstanceRefreshesOutput, error)
+	DescribeLifecycleHooks(context.Context, *sdk.DescribeLifecycleHooksInput,
+		...func(*sdk.Options)) (*sdk.DescribeLifecycleHooksOutput, error)
+}
+
+// HealthAPI is the call of Health.
+type HealthAPI interface {
+	SetInstanceHealth(context.Context, *sdk.SetInstanceHealthInput,
+		...func(*sdk.Options)) (*sdk.SetInstanceHealthOutput, error)
+}
+
+// API are the calls of Hooks.
+type API interface {
+	GroupsAPI
+	HealthAPI
+	DescribeAutoScalingInstances(context.Context, *sdk.DescribeAutoScalingInstancesInput,
+		...func(*sdk.Options)) (*sdk.DescribeAutoScalingInstancesOutput, error)
+	DescribeTags(context.Context, *sdk.DescribeTagsInput,
+		...func(*sdk.Options)) (*sdk.DescribeTagsOutput, error)
+	RecordLifecycleActionHeartbeat(context.Context, *sdk.RecordLifecycleActionHeartbeatInput,
+		...func(*sdk.Options)) (*sdk.RecordLifecycleActionHeartbeatOutput, error)
+	CompleteLifecycleAction(context.Context, *sdk.CompleteLifecycleActionInput,
+		...func(*sdk.Options)) (*sdk.CompleteLifecycleActionOutput, error)
+}
+
+// ChangesAPI are the calls of a Writer.
+type ChangesAPI interface {
+	HealthAPI
+	StartInstanceRefresh(context.Context, *sdk.StartInstanceRefreshInput,
+		...func(*sdk.Options)) (*sdk.StartInstanceRefreshOutput, error)
+	CancelInstanceRefresh(context.Context, *sdk.CancelInstanceRefreshInput,
+		...func(*sdk.Options)) (*sdk.CancelInstanceRefreshOutput, error)
+	RollbackInstanceRefresh(context.Context, *sdk.RollbackInstanceRefreshInput,
+		...func(*sdk.Options)) (*sdk.RollbackInstanceRefreshOutput, error)
+	SuspendProcesses(context.Context, *sdk.SuspendProcessesInput,
+		...func(*sdk.Options)) (*sdk.SuspendProcessesOutput, error)
+	ResumeProcesses(context.Context, *sdk.ResumeProcessesInput,
+		...func(*sdk.Options)) (*sdk.ResumeProcessesOutput, error)
+	SetDesiredCapacity(context.Context, *sdk.SetDesiredCapacityInput,
+		...func(*sdk.Options)) (*sdk.SetDesiredCapacityOutput, error)
+	TerminateInstanceInAutoScalingGroup(context.Context, *sdk.TerminateInstanceInAutoScalingGroupInput,
+		...func(*sdk.Options)) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error)
+	CreateOrUpdateTags(context.Context, *sdk.CreateOrUpdateTagsInput,
+		...func(*sdk.Options)) (*sdk.CreateOrUpdateTagsOutput, error)
+	DeleteTags(context.Context, *sdk.DeleteTagsInput,
+		...func(*sdk.Options)) (*sdk.DeleteTagsOutput, error)
+}
+
+// call makes one call, which may take as long as limit.
+func call[In, Out any](
+	ctx context.Context, limit time.Duration,
+	do func(context.Context, *In, ...func(*sdk.Options)) (*Out, error), in *In, options ...func(*sdk.Options),
+) (*Out, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx, in, options...)
+}
+
+// codeValidation is the API's code for everything that is wrong with a request. Auto Scaling models no error of
+// its own for unknown groups, hooks and instances, or for lifecycle actions that have ended.
+const codeValidation = "ValidationError"
+
+func isValidation(err error) bool { return cloud.ErrorCode(err) == codeValidation }
+
+// wrap adds to the error of a call what was being done, and the error of package refresh that it stands for.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	doing := fmt.Sprintf(format, args...)
+	if meaning := meaningOf(err); meaning != nil {
+		return fmt.Errorf("%s: %w: %w", doing, meaning, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// meaningOf goes by the API's code. Source: the errors of StartInstanceRefresh, CancelInstanceRefresh and
+// RollbackInstanceRefresh in the API reference.
+func meaningOf(err error) error {
+	switch cloud.ErrorCode(err) {
+	case "InstanceRefreshInProgress":
+		return refresh.ErrInProgress
+	case "ActiveInstanceRefreshNotFound":
+		return refresh.ErrNoRefresh
+	case "IrreversibleInstanceRefresh":
+		return refresh.ErrIrreversible
+	case codeValidation:
+		if isGone(err) {
+			return ErrGone
+		}
+	}
+	return nil
+}
+
+// isGone reports whether the error says that the instance does not exist, or is terminating. The API has no code
+// for that, so the message decides: these are the ones that were seen.
+func isGone(err error) bool {
+	text := err.Error()
+	for _, part := range []string{
+		"Instance Id not found", "No managed instance found", "is not part of Auto Scaling group",
+		"is not in InService",
+	} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// eachGroup calls visit with every group that AWS describes for in. Each page may take as long as limit.
+func eachGroup(
+	ctx context.Context, api GroupsAPI, limit time.Duration, in *sdk.DescribeAutoScalingGroupsInput,
+	visit func(types.AutoScalingGroup),
+) error {
+	in.MaxRecords = new(int32(groupsPage))
+	pages := sdk.NewDescribeAutoScalingGroupsPaginator(api, in)
+	for pages.HasMorePages() {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		out, err := pages.NextPage(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("describe Auto Scaling groups: %w", err)
+		}
+		for _, g := range out.AutoScalingGroups {
+			visit(g)
+		}
+	}
+	return nil
+}
+
+func describeHooks(
+	ctx context.Context, api GroupsAPI, limit time.Duration, group string,
+) ([]types.LifecycleHook, error) {
+	out, err := call(ctx, limit, api.DescribeLifecycleHooks,
+		&sdk.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
+	if err != nil {
+		return nil, fmt.Errorf("describe the lifecycle hooks of group %s: %w", group, err)
+	}
+	return out.LifecycleHooks, nil
+}
+
+// describeRefreshes returns the group's instance refreshes, the newest first: all of the last six weeks, or as many
+// of the newest as most says. With ids it returns those alone.
+func describeRefreshes(
+	ctx context.Context, api GroupsAPI, limit time.Duration, in *sdk.DescribeInstanceRefreshesInput,
+) ([]refresh.Refresh, error) {
+	out, err := call(ctx, limit, api.DescribeInstanceRefreshes, in)
+	if err != nil {
+		return nil, fmt.Errorf("describe the instance refreshes of group %s: %w", *in.AutoScalingGroupName, err)
+	}
+	found := make([]refresh.Refresh, 0, len(out.InstanceRefreshes))
+	for _, r := range out.InstanceRefreshes {
+		found = append(found, toRefresh(r))
+	}
+	return found, nil
+}
+
+// Health sets the health of instances.
+type Health struct {
+	api   HealthAPI
+	limit time.Duration // of a call
+}
+
+// MarkUnhealthy has Auto Scaling replace the instance: by the group's maintenance policy, else by terminating it
+// before its replacement is launched. The grace period of a new instance does not protect it. The error is
+// ErrGone if the instance is in no group, or terminating.
+func (h Health) MarkUnhealthy(ctx context.Context, instanceID string) error {
+	_, err := call(ctx, h.limit, h.api.SetInstanceHealth, &sdk.SetInstanceHealthInput{
+		InstanceId: &instanceID, HealthStatus: new("Unhealthy"), ShouldRespectGracePeriod: new(false),
+	})
+	return wrap(err, "mark instance %s unhealthy", instanceID)
+}

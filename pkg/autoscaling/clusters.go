@@ -1,0 +1,70 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// Clusters returns the names of the Kubernetes clusters that the group's tags name, sorted. There is none if the
+// tags name none, or the group does not exist. The answer is kept for five minutes.
+func (g *Groups) Clusters(ctx context.Context, group string) ([]string, error) {
+	return g.clusters.get(ctx, group)
+}
+
+func (g *Groups) readClusters(ctx context.Context, group string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	names := []string{}
+	pages := sdk.NewDescribeTagsPaginator(g.api, &sdk.DescribeTagsInput{
+		Filters: []types.Filter{{Name: aws.String("auto-scaling-group"), Values: []string{group}}},
+	})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe the tags of group %s: %w", group, err)
+		}
+		for _, t := range out.Tags {
+			if name := clusterOf(aws.ToString(t.Key), aws.ToString(t.Value)); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS, the AWS
+// cloud provider and the cluster autoscaler. The cluster autoscaler ignores the tag's value; its other tags, which
+// describe the group's nodes, have a path where the name would be.
+func clusterOf(key, value string) string {
+	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
+		return value
+	}
+	name, ok := strings.CutPrefix(key, "kubernetes.io/cluster/")
+	if ok && (value == "owned" || value == "shared") {
+		return name
+	}
+	name, ok = strings.CutPrefix(key, "k8s.io/cluster-autoscaler/")
+	if !ok || name == "enabled" || strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// clusterFilters select the groups of which clusterOf returns the cluster. AWS joins the filters of one call by AND,
+// so each has a call of its own.
+func clusterFilters(cluster string) []types.Filter {
+	return []types.Filter{
+		{Name: aws.String("tag-key"), Values: []string{
+			"kubernetes.io/cluster/" + cluster, "k8s.io/cluster-autoscaler/" + cluster,
+		}},
+		{Name: aws.String("tag:eks:cluster-name"), Values: []string{cluster}},
+		{Name: aws.String("tag:aws:eks:cluster-name"), Values: []string{cluster}},
+	}
+}

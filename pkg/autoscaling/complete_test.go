@@ -1,0 +1,143 @@
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestComplete(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		f.complete = func(_ context.Context, _ int, in *sdk.CompleteLifecycleActionInput) error {
+			got := []string{
+				*in.AutoScalingGroupName, *in.LifecycleHookName, *in.InstanceId, *in.LifecycleActionToken, *in.LifecycleActionResult,
+			}
+			if want := []string{groupName, "drain", instanceID, token, "ABANDON"}; !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			return nil
+		}
+		if err := h.Complete(t.Context(), action, Abandon); err != nil || len(f.tokens) != 1 || len(f.fails) > 0 {
+			t.Errorf("got %v after %d calls", err, len(f.tokens))
+		}
+	})
+}
+
+// script refuses the first completions with these errors, and accepts the others.
+func script(errs ...error) func(context.Context, int, *sdk.CompleteLifecycleActionInput) error {
+	return func(_ context.Context, n int, _ *sdk.CompleteLifecycleActionInput) error {
+		if n < len(errs) {
+			return errs[n]
+		}
+		return nil
+	}
+}
+
+func repeat(err error, n int) []error { return slices.Repeat([]error{err}, n) }
+
+func TestCompleteUntilTheActionIsClosed(t *testing.T) {
+	const forever = 1 << 20
+	for _, tt := range []struct {
+		name     string
+		errs     []error
+		state    string
+		stateErr error
+		hooks    func(context.Context, int) ([]types.LifecycleHook, error)
+		calls    int           // 0: until the context ends
+		least    time.Duration // that it takes
+	}{
+		{"five failures, then success", repeat(errThrottled, 5), "Terminating:Wait", nil, nil, 6, 15 * time.Second},
+		{"dropped calls, then success", repeat(errDropped, 3), "Terminating:Wait", nil, nil, 4, 3 * time.Second},
+		{"accepted, but answered with an error", []error{errDropped, errNotActive}, "Terminating:Proceed", nil, nil, 2, 0},
+		{"timed out long ago", []error{errNotActive}, "Terminated", nil, nil, 1, 0},
+		{"the group is deleted", []error{errNoHook}, "", nil, nil, 1, 0},
+		{"throttled, while the instance is past its hooks", repeat(errThrottled, 2), "Terminated", nil, nil, 3, time.Second},
+		{"no action, but the only hook waits", repeat(errNotActive, 20), "Terminating:Wait", nil, nil, 21, 3 * time.Minute},
+		{"no action, and the only hook waits", repeat(errNotActive, forever), "Terminating:Wait", nil, nil, 0, 0},
+		{"no action, and another hook waits", repeat(errNotActive, forever), "Terminating:Wait", nil, twoHooks, 9, time.Minute},
+		{"no action, and back in service", repeat(errNotActive, forever), "InService", nil, nil, 9, time.Minute},
+		{"denied, and the instance is past its hooks", repeat(errDenied, forever), "Terminating:Proceed", nil, nil, 1, 0},
+		{"denied, and the instance waits", repeat(errDenied, forever), "Terminating:Wait", nil, twoHooks, 0, 0},
+		{"denied, and no group knows the instance", repeat(errDenied, forever), "", nil, nil, 9, time.Minute},
+		{"no such hook, and another waits", repeat(errNoHook, forever), "Terminating:Wait", nil, twoHooks, 0, 0},
+		{"no action, and the state cannot be read", repeat(errNotActive, 20), "", errThrottled, nil, 21, 3 * time.Minute},
+		{
+			"no action, and the hooks cannot be read", repeat(errNotActive, forever), "Terminating:Wait", nil,
+			func(context.Context, int) ([]types.LifecycleHook, error) { return nil, errThrottled }, 0, 0,
+		},
+		{
+			// What counts is for how long the answer was "no active lifecycle action", not for how long calls failed.
+			"a long outage, then no action once, then success",
+			append(repeat(errThrottled, 20), errNotActive), "Terminating:Wait", nil, twoHooks, 22, 3 * time.Minute,
+		},
+		{"launch: the instance is in service", repeat(errNotActive, forever), "InService", nil, nil, 1, 0},
+		{"launch: the instance is terminating", repeat(errNotActive, forever), "Terminating:Wait", nil, nil, 1, 0},
+		{"launch: the only hook waits", repeat(errNotActive, forever), "Pending:Wait", nil, nil, 0, 0},
+		{"launch: another hook waits", repeat(errNotActive, forever), "Pending:Wait", nil, twoHooks, 9, time.Minute},
+	} {
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			a := action
+			a.Launch = strings.HasPrefix(tt.name, "launch: ")
+			f.complete, f.hooks = script(tt.errs...), tt.hooks
+			f.state = func(context.Context, string) (string, error) { return tt.state, tt.stateErr }
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errStop)
+			defer cancel()
+			err := h.Complete(ctx, a, Continue)
+			took := time.Since(f.start)
+			if tt.calls == 0 {
+				if !errors.Is(err, errStop) || took != time.Hour || len(f.tokens) < 200 {
+					t.Errorf("got %v after %v and %d calls, want retries until the context ends", err, took, len(f.tokens))
+				}
+				return
+			}
+			if err != nil || len(f.tokens) != tt.calls || took < tt.least || took > tt.least+2*time.Minute {
+				t.Errorf("got %v after %v and %d calls, want %d calls in at least %v",
+					err, took, len(f.tokens), tt.calls, tt.least)
+			}
+			if len(f.fails) < tt.calls-1 {
+				t.Errorf("%d failures were reported", len(f.fails))
+			}
+		}))
+	}
+}
+
+func TestCompleteRetriesWithoutTheToken(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		f.complete = script(errThrottled, errNotActive, errThrottled)
+		if err := h.Complete(t.Context(), action, Continue); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{token, token, "", ""}, f.tokens); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestCompleteEndsWithItsContext(t *testing.T) {
+	for name, answer := range map[string]func(ctx context.Context) error{
+		"between two calls": func(context.Context) error { return errThrottled },
+		"in a call":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.complete = func(ctx context.Context, _ int, _ *sdk.CompleteLifecycleActionInput) error {
+				return answer(ctx)
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Second, errStop)
+			defer cancel()
+			err := h.Complete(ctx, action, Continue)
+			if took := time.Since(f.start); !errors.Is(err, errStop) || took != 100*time.Second {
+				t.Errorf("got %v after %v", err, took)
+			}
+			if n := len(f.tokens); n < 5 {
+				t.Errorf("only %d calls", n)
+			}
+		}))
+	}
+}

@@ -1,0 +1,218 @@
+package autoscaling
+
+import (
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// statusHealthy is the health status of a healthy instance, in the API's words.
+const statusHealthy = "Healthy"
+
+func toGroup(g types.AutoScalingGroup) refresh.Group {
+	out := refresh.Group{
+		Name:        aws.ToString(g.AutoScalingGroupName),
+		Desired:     whole(g.DesiredCapacity),
+		Min:         whole(g.MinSize),
+		Max:         whole(g.MaxSize),
+		Source:      toSource(g),
+		Instances:   make([]refresh.Instance, 0, len(g.Instances)),
+		Tags:        map[string]string{},
+		Maintenance: toMaintenance(g.InstanceMaintenancePolicy),
+		Warmup:      warmup(g),
+		WarmPool:    g.WarmPoolConfiguration != nil,
+		Weighted:    weighted(g),
+	}
+	if g.Operator != nil {
+		out.Operator = aws.ToString(g.Operator.Principal)
+	}
+	for _, i := range g.Instances {
+		out.Instances = append(out.Instances, toInstance(i))
+	}
+	for _, t := range g.Tags {
+		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	for _, p := range g.SuspendedProcesses {
+		out.Suspended = append(out.Suspended, aws.ToString(p.ProcessName))
+	}
+	return out
+}
+
+// warmup is what a refresh uses if its preferences name none: the group's default warmup, if defined, else its
+// health check grace period. Source: RefreshPreferences.InstanceWarmup in the API reference.
+func warmup(g types.AutoScalingGroup) time.Duration {
+	if g.DefaultInstanceWarmup != nil {
+		return seconds(g.DefaultInstanceWarmup)
+	}
+	return seconds(g.HealthCheckGracePeriod)
+}
+
+// weighted reports whether the group's numbers are of capacity units. A weight of 1 is an instance. Sources:
+// LaunchTemplateOverrides.WeightedCapacity and AutoScalingGroup.DesiredCapacityType in the API reference.
+func weighted(g types.AutoScalingGroup) bool {
+	if kind := aws.ToString(g.DesiredCapacityType); kind != "" && kind != "units" {
+		return true
+	}
+	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil {
+		return false
+	}
+	for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
+		if weight := aws.ToString(o.WeightedCapacity); weight != "" && weight != "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// toMaintenance reads a bound of -1 as none: -1 clears what was set before.
+func toMaintenance(p *types.InstanceMaintenancePolicy) refresh.Maintenance {
+	if p == nil {
+		return refresh.Maintenance{}
+	}
+	bound := func(percent *int32) *int {
+		if percent == nil || *percent < 0 {
+			return nil
+		}
+		return new(int(*percent))
+	}
+	return refresh.Maintenance{MinHealthy: bound(p.MinHealthyPercentage), MaxHealthy: bound(p.MaxHealthyPercentage)}
+}
+
+// toSource returns what the group launches from. A group has one of the three.
+func toSource(g types.AutoScalingGroup) refresh.Source {
+	switch {
+	case g.MixedInstancesPolicy != nil:
+		return refresh.Source{Mixed: toMixed(g.MixedInstancesPolicy)}
+	case g.LaunchTemplate != nil:
+		return refresh.Source{Template: toTemplate(g.LaunchTemplate)}
+	default:
+		return refresh.Source{Configuration: aws.ToString(g.LaunchConfigurationName)}
+	}
+}
+
+func toMixed(p *types.MixedInstancesPolicy) *refresh.Mixed {
+	out := &refresh.Mixed{Policy: *p}
+	if p.LaunchTemplate == nil {
+		return out
+	}
+	if t := toTemplate(p.LaunchTemplate.LaunchTemplateSpecification); t != nil {
+		out.Template = *t
+	}
+	for _, o := range p.LaunchTemplate.Overrides {
+		out.Overrides = append(out.Overrides, refresh.Override{
+			Type:         aws.ToString(o.InstanceType),
+			Requirements: o.InstanceRequirements != nil,
+			Template:     toTemplate(o.LaunchTemplateSpecification),
+			ImageID:      aws.ToString(o.ImageId),
+		})
+	}
+	return out
+}
+
+func toTemplate(t *types.LaunchTemplateSpecification) *refresh.Template {
+	if t == nil {
+		return nil
+	}
+	return &refresh.Template{
+		ID:      aws.ToString(t.LaunchTemplateId),
+		Name:    aws.ToString(t.LaunchTemplateName),
+		Version: aws.ToString(t.Version),
+	}
+}
+
+func toInstance(i types.Instance) refresh.Instance {
+	return refresh.Instance{
+		ID:            aws.ToString(i.InstanceId),
+		Zone:          aws.ToString(i.AvailabilityZone),
+		Type:          aws.ToString(i.InstanceType),
+		State:         string(i.LifecycleState),
+		Healthy:       aws.ToString(i.HealthStatus) == statusHealthy,
+		Protected:     aws.ToBool(i.ProtectedFromScaleIn),
+		Configuration: aws.ToString(i.LaunchConfigurationName),
+		Template:      toTemplate(i.LaunchTemplate),
+		ImageID:       aws.ToString(i.ImageId),
+	}
+}
+
+func toHook(h types.LifecycleHook) refresh.Hook {
+	return refresh.Hook{
+		Name:          aws.ToString(h.LifecycleHookName),
+		Terminating:   aws.ToString(h.LifecycleTransition) == string(Terminating),
+		GlobalTimeout: timingOf(h).Global,
+	}
+}
+
+func toRefresh(r types.InstanceRefresh) refresh.Refresh {
+	out := refresh.Refresh{
+		ID:          aws.ToString(r.InstanceRefreshId),
+		Group:       aws.ToString(r.AutoScalingGroupName),
+		Status:      string(r.Status),
+		Reason:      aws.ToString(r.StatusReason),
+		Percent:     whole(r.PercentageComplete),
+		ToUpdate:    whole(r.InstancesToUpdate),
+		Started:     aws.ToTime(r.StartTime),
+		Ended:       aws.ToTime(r.EndTime),
+		Desired:     toDesired(r.DesiredConfiguration),
+		Preferences: toPreferences(r.Preferences),
+	}
+	if r.RollbackDetails != nil {
+		out.RollbackReason = aws.ToString(r.RollbackDetails.RollbackReason)
+	}
+	return out
+}
+
+func toDesired(d *types.DesiredConfiguration) *refresh.Source {
+	switch {
+	case d == nil:
+		return nil
+	case d.MixedInstancesPolicy != nil:
+		return &refresh.Source{Mixed: toMixed(d.MixedInstancesPolicy)}
+	case d.LaunchTemplate != nil:
+		return &refresh.Source{Template: toTemplate(d.LaunchTemplate)}
+	default:
+		return nil
+	}
+}
+
+func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
+	if p == nil {
+		return refresh.Preferences{}
+	}
+	out := refresh.Preferences{
+		MinHealthy:      optional(p.MinHealthyPercentage),
+		MaxHealthy:      optional(p.MaxHealthyPercentage),
+		Warmup:          optionalSeconds(p.InstanceWarmup),
+		CheckpointDelay: optionalSeconds(p.CheckpointDelay),
+		Bake:            optionalSeconds(p.BakeTime),
+		AutoRollback:    aws.ToBool(p.AutoRollback),
+		SkipMatching:    aws.ToBool(p.SkipMatching),
+		Protected:       string(p.ScaleInProtectedInstances),
+		Standby:         string(p.StandbyInstances),
+	}
+	for _, percent := range p.CheckpointPercentages {
+		out.Checkpoints = append(out.Checkpoints, int(percent))
+	}
+	if p.AlarmSpecification != nil {
+		out.Alarms = p.AlarmSpecification.Alarms
+	}
+	return out
+}
+
+func whole(n *int32) int { return int(aws.ToInt32(n)) }
+
+func optional(n *int32) *int {
+	if n == nil {
+		return nil
+	}
+	return new(int(*n))
+}
+
+func optionalSeconds(n *int32) *time.Duration {
+	if n == nil {
+		return nil
+	}
+	return new(seconds(n))
+}

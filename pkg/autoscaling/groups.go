@@ -1,0 +1,209 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+const (
+	// describeMax is the most instances of one DescribeAutoScalingInstances call.
+	describeMax = 50
+	// describeWindow is how long a question for an instance waits for others: a burst of messages costs one call.
+	describeWindow = 50 * time.Millisecond
+	// groupsPage is the most groups of one page of DescribeAutoScalingGroups, and the most names of one call.
+	groupsPage = 100
+	// keepGroup is how long hooks and tags of a group are kept.
+	keepGroup = 5 * time.Minute
+	// keepRefresh is how long it is kept whether a group has an active refresh. The nodes of a refresh join one by
+	// one, and each of them is a question.
+	keepRefresh = 30 * time.Second
+	// newestRefreshes is how many refreshes are read to find the active one. A group has one active at most, and
+	// the newest are described first.
+	newestRefreshes = 10
+)
+
+// Member is an instance of an Auto Scaling group.
+type Member struct {
+	Group, InstanceID string
+	State             State
+}
+
+// Groups reads what the agent has to know of Auto Scaling groups and their instances. It changes nothing.
+type Groups struct {
+	api   API
+	names []string // of the hooks that the agent answers; none for all of them
+	queue string   // the end of its ARN
+
+	instances batch.Batcher[string, State]
+	hooks     cache[[]types.LifecycleHook] // by group
+	clusters  cache[[]string]
+	refreshes cache[bool]
+}
+
+func newGroups(api API, cfg Config, queueURL string) *Groups {
+	g := &Groups{api: api, names: cfg.Names, queue: arnSuffix(queueURL)}
+	g.instances = batch.Batcher[string, State]{Max: describeMax, Window: describeWindow, Call: g.describe}
+	g.hooks.read, g.hooks.keep = g.readHooks, keepGroup
+	g.clusters.read, g.clusters.keep = g.readClusters, keepGroup
+	g.refreshes.read, g.refreshes.keep = g.readRefreshActive, keepRefresh
+	return g
+}
+
+// arnSuffix returns the end of the ARN of an SQS queue, account and name, which are the path of its URL.
+func arnSuffix(queueURL string) string {
+	u, err := url.Parse(queueURL)
+	if err != nil {
+		return queueURL
+	}
+	return strings.ReplaceAll(u.Path, "/", ":")
+}
+
+// State returns the state of an instance. Concurrent questions share a call.
+func (g *Groups) State(ctx context.Context, instanceID string) (State, error) {
+	return g.instances.Do(ctx, instanceID)
+}
+
+func (g *Groups) describe(ctx context.Context, ids []string) []batch.Result[State] {
+	members := map[string]Member{}
+	err := g.describeMembers(ctx, slices.Compact(slices.Sorted(slices.Values(ids))), members)
+	results := make([]batch.Result[State], len(ids))
+	for i, id := range ids {
+		results[i] = batch.Result[State]{Value: members[id].State, Err: err}
+	}
+	return results
+}
+
+func (g *Groups) describeMembers(ctx context.Context, ids []string, members map[string]Member) error {
+	out, err := call(ctx, callTimeout, g.api.DescribeAutoScalingInstances,
+		&sdk.DescribeAutoScalingInstancesInput{InstanceIds: ids})
+	if err != nil {
+		return fmt.Errorf("describe Auto Scaling instances: %w", err)
+	}
+	for _, i := range out.AutoScalingInstances {
+		id := aws.ToString(i.InstanceId)
+		members[id] = Member{aws.ToString(i.AutoScalingGroupName), id, State(aws.ToString(i.LifecycleState))}
+	}
+	return nil
+}
+
+// Members returns, by id, the instances of every group whose tags name the cluster, and those of the known instances
+// that are in other groups. It reads groups first: one call describes all instances of a hundred groups.
+func (g *Groups) Members(ctx context.Context, cluster string, known []string) (map[string]Member, error) {
+	members := map[string]Member{}
+	for _, filter := range clusterFilters(cluster) {
+		in := &sdk.DescribeAutoScalingGroupsInput{Filters: []types.Filter{filter}}
+		err := eachGroup(ctx, g.api, callTimeout, in, func(group types.AutoScalingGroup) {
+			for _, i := range group.Instances {
+				id := aws.ToString(i.InstanceId)
+				members[id] = Member{aws.ToString(group.AutoScalingGroupName), id, State(i.LifecycleState)}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(known), func(id string) bool {
+		_, ok := members[id]
+		return ok
+	})
+	for some := range slices.Chunk(others, describeMax) {
+		if err := g.describeMembers(ctx, some, members); err != nil {
+			return nil, err
+		}
+	}
+	return members, nil
+}
+
+// hook is what is known of a lifecycle hook.
+type hook struct {
+	timing   Timing
+	siblings int // other hooks of the group for the same transition
+}
+
+// hook describes a group's hook. If it is not among the hooks that were read before, it may be new: they are read
+// again.
+func (g *Groups) hook(ctx context.Context, group, name string) (hook, error) {
+	for range 2 {
+		all, err := g.hooks.get(ctx, group)
+		if err != nil {
+			return hook{}, err
+		}
+		if found, ok := findHook(all, name); ok {
+			return found, nil
+		}
+		g.hooks.forget(group)
+	}
+	return hook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", group, name, ErrGone)
+}
+
+func findHook(all []types.LifecycleHook, name string) (hook, bool) {
+	i := slices.IndexFunc(all, func(h types.LifecycleHook) bool { return aws.ToString(h.LifecycleHookName) == name })
+	if i < 0 {
+		return hook{}, false
+	}
+	found := hook{timing: timingOf(all[i]), siblings: -1}
+	for _, h := range all {
+		if aws.ToString(h.LifecycleTransition) == aws.ToString(all[i].LifecycleTransition) {
+			found.siblings++
+		}
+	}
+	return found, true
+}
+
+func (g *Groups) readHooks(ctx context.Context, group string) ([]types.LifecycleHook, error) {
+	return describeHooks(ctx, g.api, callTimeout, group)
+}
+
+// OwnHooks returns the names of the group's hooks for the transition that this agent answers: those that HOOK_NAMES
+// lists; if it lists none, those that notify the agent's queue, and those without a target, which EventBridge
+// reports. Hooks with another target are left to its reader.
+func (g *Groups) OwnHooks(ctx context.Context, group string, t Transition) ([]string, error) {
+	all, err := g.hooks.get(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, h := range all {
+		if aws.ToString(h.LifecycleTransition) == string(t) && g.answers(h) {
+			names = append(names, aws.ToString(h.LifecycleHookName))
+		}
+	}
+	return names, nil
+}
+
+func (g *Groups) answers(h types.LifecycleHook) bool {
+	if len(g.names) > 0 {
+		return g.HandlesHook(aws.ToString(h.LifecycleHookName))
+	}
+	target := aws.ToString(h.NotificationTargetARN)
+	return target == "" || strings.HasSuffix(target, g.queue)
+}
+
+// HandlesHook reports whether HOOK_NAMES leaves the hook to this agent.
+func (g *Groups) HandlesHook(hook string) bool {
+	return len(g.names) == 0 || slices.Contains(g.names, hook)
+}
+
+// RefreshActive reports whether an instance refresh of the group is active, also while it is cancelled or rolled
+// back. The answer is kept for 30 seconds.
+func (g *Groups) RefreshActive(ctx context.Context, group string) (bool, error) {
+	return g.refreshes.get(ctx, group)
+}
+
+func (g *Groups) readRefreshActive(ctx context.Context, group string) (bool, error) {
+	found, err := describeRefreshes(ctx, g.api, callTimeout, &sdk.DescribeInstanceRefreshesInput{
+		AutoScalingGroupName: &group, MaxRecords: new(int32(newestRefreshes)),
+	})
+	return slices.ContainsFunc(found, refresh.Refresh.Active), err
+}

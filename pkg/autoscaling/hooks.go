@@ -1,0 +1,144 @@
+// Package autoscaling makes all calls to Amazon EC2 Auto Scaling; the SDK's types do not leave it.
+//
+// For the agent, Hooks keeps lifecycle actions pending and completes them, and Groups reads what the agent has to
+// know of groups and their instances. For the trigger, a Reader describes groups and their instance refreshes, and
+// a Writer changes them. A Reader and a Writer take and return the types of package refresh.
+package autoscaling
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// Action is one lifecycle action: one hook that waits for one instance.
+type Action struct {
+	Group      string // Auto Scaling group name
+	Hook       string // lifecycle hook name
+	InstanceID string
+	Token      string // may be empty: group, hook and instance name the action as well
+	Launch     bool   // of a launching instance; else of a terminating one
+}
+
+func (a Action) String() string { return a.Group + "/" + a.Hook + " for " + a.InstanceID }
+
+// pending reports whether the hook may hold an instance in the state, now or soon.
+func (a Action) pending(s State) bool {
+	if a.Launch {
+		return s.Launching()
+	}
+	return s.Terminating()
+}
+
+// over reports whether an instance in the state is past the hook.
+func (a Action) over(s State) bool {
+	if a.Launch {
+		return !s.Launching() && !s.Unknown()
+	}
+	return s.Gone()
+}
+
+// token is the action's token as the API takes it: nil without one.
+func (a Action) token() *string {
+	if a.Token == "" {
+		return nil
+	}
+	return &a.Token
+}
+
+// afterError is the action as the next call names it: by its instance alone if Auto Scaling does not know the token.
+func (a Action) afterError(err error) Action {
+	if isNotActive(err) {
+		a.Token = ""
+	}
+	return a
+}
+
+// Result is how an action is completed.
+type Result string
+
+// The results that Auto Scaling knows. A terminating instance is terminated after both; Abandon also stops its other
+// hooks. A launching instance is terminated after Abandon. Source: "Add lifecycle hooks" in the Amazon EC2 Auto
+// Scaling user guide.
+const (
+	Continue Result = "CONTINUE"
+	Abandon  Result = "ABANDON"
+)
+
+// Transition is what a lifecycle hook waits for, in Auto Scaling's own words.
+type Transition string
+
+// The transitions.
+const (
+	Launching   Transition = "autoscaling:EC2_INSTANCE_LAUNCHING"
+	Terminating Transition = "autoscaling:EC2_INSTANCE_TERMINATING"
+)
+
+// ErrGone is returned when a lifecycle action has ended (it timed out, or another client completed it), and when an
+// instance is in no group or terminating.
+var ErrGone = refresh.ErrGone
+
+// Config is what a user can set, by environment variables that begin with HOOK_.
+type Config struct {
+	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats of a lifecycle action. 0s: half of the hook's own HeartbeatTimeout, which is right for every hook."`
+	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long Auto Scaling may contradict a message (the instance is not terminating) before the message counts as unconfirmed. Auto Scaling's answers are eventually consistent."`
+	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent handles, separated by commas; it ignores all others. Empty: every hook that a message names, and, for instances without a message, the hooks that notify the queue or have no target of their own (EventBridge)."`
+	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must end, so that the agent completes the lifecycle action, and not the timeout. At most a tenth of the global timeout is used."`
+}
+
+// Validate returns everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if c.HeartbeatInterval != 0 && (c.HeartbeatInterval < time.Second || c.HeartbeatInterval > 2*time.Hour) {
+		errs = append(errs, fmt.Errorf("HOOK_HEARTBEAT_INTERVAL is %v: must be 0s, or from 1s to 2h",
+			c.HeartbeatInterval))
+	}
+	if c.ConfirmTimeout < time.Second || c.ConfirmTimeout > 10*time.Minute {
+		errs = append(errs, fmt.Errorf("HOOK_CONFIRM_TIMEOUT is %v: must be from 1s to 10m", c.ConfirmTimeout))
+	}
+	if c.Margin < 0 || c.Margin > time.Hour {
+		errs = append(errs, fmt.Errorf("HOOK_MARGIN is %v: must be from 0s to 1h", c.Margin))
+	}
+	for _, name := range c.Names {
+		if !isHookName(name) {
+			errs = append(errs, fmt.Errorf("HOOK_NAMES is %q: %q is not the name of a lifecycle hook: "+
+				"must be 1 to 255 letters, digits, hyphens, underscores and slashes", strings.Join(c.Names, ","), name))
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isHookName reports whether a lifecycle hook can have the name. Source: PutLifecycleHook in the API reference.
+func isHookName(s string) bool {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/"
+	return s != "" && len(s) <= 255 && strings.Trim(s, allowed) == ""
+}
+
+// Observer is notified of what happens to lifecycle actions. Its methods are called from several goroutines and must
+// not block.
+type Observer interface {
+	HeartbeatSent(a Action)
+	AutoScalingFailed(operation string, err error) // the call is retried
+}
+
+// Hooks keeps lifecycle actions pending and completes them. Make it with New.
+type Hooks struct {
+	*Groups
+	Health
+	api      API
+	cfg      Config
+	observer Observer
+}
+
+// New returns Hooks that call api, for an agent that reads the queue. The client must not retry by itself: Hooks
+// does, and reports each failure to the observer.
+func New(api API, cfg Config, queueURL string, observer Observer) *Hooks {
+	return &Hooks{
+		Groups: newGroups(api, cfg, queueURL), Health: Health{api: api, limit: callTimeout},
+		api: api, cfg: cfg, observer: observer,
+	}
+}

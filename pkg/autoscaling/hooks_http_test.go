@@ -1,0 +1,163 @@
+package autoscaling
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// recorded is the ledger's entry of the hook's action.
+func recorded(t *testing.T, s *awsim.Server, hook string) awsim.Action {
+	t.Helper()
+	for _, a := range s.Ledger() {
+		if a.Hook == hook {
+			return a
+		}
+	}
+	t.Fatalf("the ledger has no action of %s", hook)
+	return awsim.Action{}
+}
+
+// actionOf is the action of the hook as a message names it.
+func actionOf(t *testing.T, s *awsim.Server, hook string) Action {
+	t.Helper()
+	a := recorded(t, s, hook)
+	return Action{
+		Group: a.Group, Hook: a.Hook, InstanceID: a.InstanceID, Token: a.Token, Launch: a.Transition == awsim.Launching,
+	}
+}
+
+func TestHTTPHoldAndComplete(t *testing.T) {
+	t.Parallel()
+	s, h, f := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 3 * time.Second, GlobalTimeout: time.Minute})
+	h.cfg.HeartbeatInterval = 300 * time.Millisecond
+	a := actionOf(t, s, "drain")
+	must(t, h.Hold(bounded(t), a, waits(3200*time.Millisecond)))
+	got := recorded(t, s, "drain")
+	if beats := len(got.Heartbeats); !got.ClosedAt.IsZero() || beats < 2 || f.beats > beats || f.beats < beats-1 {
+		t.Fatalf("after more than its timeout, the action is %+v; %d heartbeats were reported", got, f.beats)
+	}
+	must(t, h.Complete(bounded(t), a, Continue))
+	got = recorded(t, s, "drain")
+	if got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" || got.HeartbeatsAfterClose > 0 {
+		t.Errorf("the action is %+v", got)
+	}
+	must(t, h.Complete(bounded(t), a, Continue)) // again, as after a restart
+	state, err := h.State(bounded(t), instanceID)
+	if err != nil || !state.Gone() && !state.Unknown() {
+		t.Errorf("the instance is %q, %v", state, err)
+	}
+}
+
+func TestHTTPDescriptions(t *testing.T) {
+	t.Parallel()
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute})
+	a := actionOf(t, s, "drain")
+	if got, err := h.Timing(bounded(t), a); err != nil || got != (Timing{time.Minute, 100 * time.Minute}) {
+		t.Errorf("timing %v, %v", got, err)
+	}
+	if got, err := h.Clusters(bounded(t), groupName); err != nil || fmt.Sprint(got) != "[blue]" {
+		t.Errorf("clusters %v, %v", got, err)
+	}
+	if got, err := h.State(bounded(t), instanceID); err != nil || got != "Terminating:Wait" {
+		t.Errorf("state %q, %v", got, err)
+	}
+	if got, err := h.State(bounded(t), "i-00000000000000000"); err != nil || !got.Unknown() {
+		t.Errorf("state of an unknown instance %q, %v", got, err)
+	}
+	a.Hook = "other"
+	if _, err := h.Timing(bounded(t), a); !errors.Is(err, ErrGone) {
+		t.Errorf("timing of an unknown hook: %v", err)
+	}
+}
+
+// TestHTTPErrors: which of Auto Scaling's errors mean that no action is active.
+func TestHTTPErrors(t *testing.T) {
+	t.Parallel()
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
+	a := actionOf(t, s, "drain")
+	for _, tt := range []struct {
+		name      string
+		change    func(*Action)
+		notActive bool
+	}{
+		{"an unknown token", func(a *Action) { a.Token = token }, true},
+		{"an unknown instance", func(a *Action) { a.Token, a.InstanceID = "", "i-00000000000000000" }, true},
+		{"an unknown hook", func(a *Action) { a.Hook = "other" }, false},
+		{"an unknown group", func(a *Action) { a.Group = "other" }, false},
+	} {
+		wrong := a
+		tt.change(&wrong)
+		for call, err := range map[string]error{
+			"heartbeat":  h.heartbeat(bounded(t), wrong),
+			"completion": h.complete(bounded(t), wrong, Continue),
+		} {
+			if !isValidation(err) || isNotActive(err) != tt.notActive {
+				t.Errorf("%s: %s: %v", tt.name, call, err)
+			}
+		}
+	}
+	s.Inject(awsim.Fault{Action: "RecordLifecycleActionHeartbeat", Status: 500, Code: "InternalFailure"})
+	if err := h.heartbeat(bounded(t), a); err == nil || isValidation(err) {
+		t.Errorf("a server error gives %v", err)
+	}
+}
+
+func TestHTTPTimedOutActionIsGone(t *testing.T) {
+	t.Parallel()
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: time.Second})
+	h.cfg.HeartbeatInterval = 200 * time.Millisecond
+	h.cfg.ConfirmTimeout = 500 * time.Millisecond // half of how long an unknown instance is not gone
+	err := h.Hold(bounded(t), actionOf(t, s, "drain"), waits(time.Minute))
+	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "No active Lifecycle Action found") {
+		t.Errorf("got %v", err)
+	}
+	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByGlobalTimeout {
+		t.Errorf("the action is %+v", got)
+	}
+}
+
+func TestHTTPComplete(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		fault       awsim.Fault
+		token       string // instead of the action's own
+		completions int
+		by          string // what the last completion named
+	}{
+		{"executed, but answered with an error", awsim.Fault{AfterApply: true, Status: 400, Code: "Throttling", Times: 1}, "", 2, "token"},
+		{"dropped calls", awsim.Fault{Drop: true, Times: 2}, "", 1, "token"},
+		{"an old token", awsim.Fault{Service: "none"}, token, 1, "instance"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, h, f := simulateHooks(t, awsim.Hook{Name: "drain"})
+			tt.fault.Action = "CompleteLifecycleAction"
+			s.Inject(tt.fault)
+			a := actionOf(t, s, "drain")
+			a.Token = cmp.Or(tt.token, a.Token)
+			must(t, h.Complete(bounded(t), a, Continue))
+			got := recorded(t, s, "drain")
+			if got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" || len(got.Completions) != tt.completions ||
+				got.Completions[tt.completions-1].By != tt.by {
+				t.Errorf("the action is %+v; failures %v", got, f.fails)
+			}
+		})
+	}
+}
+
+func TestHTTPCompleteLeavesOtherHooks(t *testing.T) {
+	t.Parallel()
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"}, awsim.Hook{Name: "other"})
+	a := actionOf(t, s, "drain")
+	must(t, h.Complete(bounded(t), a, Continue))
+	if got := recorded(t, s, "other"); !got.ClosedAt.IsZero() || !h.hasSiblings(bounded(t), a) {
+		t.Errorf("the other hook's action is %+v", got)
+	}
+}

@@ -1,0 +1,121 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+const (
+	// refreshesPage is the most refreshes of one DescribeInstanceRefreshes (MaxRecords).
+	refreshesPage = 100
+	// groupWindow is how long a question for a group waits for others.
+	groupWindow = 5 * time.Millisecond
+)
+
+// Reader describes groups and their instance refreshes. It changes nothing.
+type Reader struct {
+	api       GroupsAPI
+	described batch.Batcher[string, refresh.Group]
+}
+
+// NewReader returns a Reader. The client must retry what AWS throttles.
+func NewReader(api GroupsAPI) *Reader {
+	r := &Reader{api: api}
+	r.described = batch.Batcher[string, refresh.Group]{Max: groupsPage, Window: groupWindow, Call: r.describeBatch}
+	return r
+}
+
+// Group describes one group. Concurrent questions share a call. The error is refresh.ErrNoGroup if there is none of
+// the name.
+func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) {
+	return r.described.Do(ctx, name)
+}
+
+func (r *Reader) describeBatch(ctx context.Context, names []string) []batch.Result[refresh.Group] {
+	found, err := r.byName(ctx, names)
+	results := make([]batch.Result[refresh.Group], len(names))
+	for n, name := range names {
+		i := slices.IndexFunc(found, func(g refresh.Group) bool { return g.Name == name })
+		switch {
+		case err != nil:
+			results[n].Err = err
+		case i < 0:
+			results[n].Err = fmt.Errorf("group %s: %w", name, refresh.ErrNoGroup)
+		default:
+			results[n].Value = found[i]
+			results[n].Value.Instances = slices.Clone(found[i].Instances) // callers write into them
+		}
+	}
+	return results
+}
+
+// byName describes the groups of the names. A name without a group is left out.
+func (r *Reader) byName(ctx context.Context, names []string) ([]refresh.Group, error) {
+	var found []refresh.Group
+	for some := range slices.Chunk(names, groupsPage) {
+		groups, err := r.describe(ctx, &sdk.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: some})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, groups...)
+	}
+	return found, nil
+}
+
+func (r *Reader) describe(ctx context.Context, in *sdk.DescribeAutoScalingGroupsInput) ([]refresh.Group, error) {
+	var found []refresh.Group
+	err := eachGroup(ctx, r.api, retriedTimeout, in, func(g types.AutoScalingGroup) {
+		found = append(found, toGroup(g))
+	})
+	return found, err
+}
+
+// Hooks returns the group's lifecycle hooks.
+func (r *Reader) Hooks(ctx context.Context, group string) ([]refresh.Hook, error) {
+	all, err := describeHooks(ctx, r.api, retriedTimeout, group)
+	hooks := make([]refresh.Hook, 0, len(all))
+	for _, h := range all {
+		hooks = append(hooks, toHook(h))
+	}
+	return hooks, err
+}
+
+// Refreshes returns the instance refreshes of the group, the newest first: at most a hundred, of the last six weeks.
+func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
+	found, err := describeRefreshes(ctx, r.api, retriedTimeout, &sdk.DescribeInstanceRefreshesInput{
+		AutoScalingGroupName: &group, MaxRecords: new(int32(refreshesPage)),
+	})
+	slices.SortStableFunc(found, func(x, y refresh.Refresh) int { return compareAge(y, x) })
+	return found, err
+}
+
+// compareAge compares by the start; a refresh that has not started yet is the newest.
+func compareAge(x, y refresh.Refresh) int {
+	if x.Started.IsZero() || y.Started.IsZero() {
+		return -x.Started.Compare(y.Started)
+	}
+	return x.Started.Compare(y.Started)
+}
+
+// Refresh describes one instance refresh of the group. It is an error if there is none of the id.
+func (r *Reader) Refresh(ctx context.Context, group, id string) (refresh.Refresh, error) {
+	found, err := describeRefreshes(ctx, r.api, retriedTimeout, &sdk.DescribeInstanceRefreshesInput{
+		AutoScalingGroupName: &group, InstanceRefreshIds: []string{id},
+	})
+	if err != nil {
+		return refresh.Refresh{}, err
+	}
+	i := slices.IndexFunc(found, func(one refresh.Refresh) bool { return one.ID == id })
+	if i < 0 {
+		return refresh.Refresh{}, fmt.Errorf("group %s has no instance refresh %s", group, id)
+	}
+	return found[i], nil
+}

@@ -1,0 +1,108 @@
+package autoscaling
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// fromPreferences returns the preferences as the API takes them. What to do about matching, protected and standby
+// instances is sent always, since the API's defaults differ from the console's; the rest is sent if it is set.
+func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
+	out := &types.RefreshPreferences{
+		MinHealthyPercentage:      fromOptional(p.MinHealthy),
+		MaxHealthyPercentage:      fromOptional(p.MaxHealthy),
+		InstanceWarmup:            fromDuration(p.Warmup),
+		CheckpointDelay:           fromDuration(p.CheckpointDelay),
+		BakeTime:                  fromDuration(p.Bake),
+		AutoRollback:              aws.Bool(p.AutoRollback),
+		SkipMatching:              aws.Bool(p.SkipMatching),
+		ScaleInProtectedInstances: types.ScaleInProtectedInstancesIgnore,
+		StandbyInstances:          types.StandbyInstancesIgnore,
+	}
+	if p.Protected != "" {
+		out.ScaleInProtectedInstances = types.ScaleInProtectedInstances(p.Protected)
+	}
+	if p.Standby != "" {
+		out.StandbyInstances = types.StandbyInstances(p.Standby)
+	}
+	for _, percent := range p.Checkpoints {
+		out.CheckpointPercentages = append(out.CheckpointPercentages, toInt32(percent))
+	}
+	if len(p.Alarms) > 0 {
+		out.AlarmSpecification = &types.AlarmSpecification{Alarms: p.Alarms}
+	}
+	return out
+}
+
+func fromOptional(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	return new(toInt32(*n))
+}
+
+// fromDuration rounds up, so that AWS never waits for less than was requested.
+func fromDuration(d *time.Duration) *int32 {
+	if d == nil {
+		return nil
+	}
+	return new(toInt32(int((*d + time.Second - 1) / time.Second)))
+}
+
+// toInt32 keeps a number within what the API can express. AWS refuses what is out of its own bounds.
+func toInt32(n int) int32 {
+	return int32(min(max(n, math.MinInt32), math.MaxInt32))
+}
+
+// desiredConfiguration is the target as StartInstanceRefresh takes it; nil for a launch configuration.
+func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConfiguration, error) {
+	switch {
+	case t.Source.Mixed != nil:
+		policy, err := pinnedPolicy(g, *t.Source.Mixed)
+		return &types.DesiredConfiguration{MixedInstancesPolicy: policy}, err
+	case t.Source.Template != nil:
+		return &types.DesiredConfiguration{LaunchTemplate: specification(*t.Source.Template)}, nil
+	default:
+		return nil, nil
+	}
+}
+
+// specification names a template by its id alone, or its name alone, and the version. Auto Scaling describes
+// templates by both, and takes one. Source: LaunchTemplateSpecification in the API reference.
+func specification(t refresh.Template) *types.LaunchTemplateSpecification {
+	out := &types.LaunchTemplateSpecification{Version: aws.String(cmp.Or(t.Version, refresh.DefaultVersion))}
+	if t.ID != "" {
+		out.LaunchTemplateId = aws.String(t.ID)
+	} else {
+		out.LaunchTemplateName = aws.String(t.Name)
+	}
+	return out
+}
+
+// pinnedPolicy is the group's mixed instances policy with the target's templates and versions. The API
+// replaces the whole policy, so all else is sent back as it was described.
+func pinnedPolicy(g refresh.Group, target refresh.Mixed) (*types.MixedInstancesPolicy, error) {
+	own := cmp.Or(g.Source.Mixed, &refresh.Mixed{})
+	policy, described := own.Policy.(types.MixedInstancesPolicy)
+	if !described || policy.LaunchTemplate == nil || len(target.Overrides) != len(own.Overrides) {
+		return nil, fmt.Errorf("the target is not made of the mixed instances policy of group %s", g.Name)
+	}
+	launch := *policy.LaunchTemplate
+	policy.LaunchTemplate = &launch
+	launch.LaunchTemplateSpecification = specification(target.Template)
+	launch.Overrides = slices.Clone(launch.Overrides)
+	for i, o := range target.Overrides {
+		if t := cmp.Or(o.Template, own.Overrides[i].Template); t != nil {
+			launch.Overrides[i].LaunchTemplateSpecification = specification(*t)
+		}
+	}
+	return &policy, nil
+}

@@ -1,0 +1,49 @@
+package autoscaling
+
+import "strings"
+
+// State is the lifecycle state of an instance, in Auto Scaling's own words: "InService", "Terminating:Wait". It is
+// empty for an instance that is in no group.
+type State string
+
+// Terminating reports whether the instance is leaving its group, or is moving from service into the warm pool, and a
+// terminating hook may hold it now or soon.
+func (s State) Terminating() bool {
+	switch s {
+	case "Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
+		"Warmed:Pending", "Warmed:Pending:Wait":
+		return true
+	}
+	return false
+}
+
+// Launching reports whether the instance is entering its group or the warm pool, and a launching hook may hold it
+// now or soon. One that enters the warm pool may have been in service.
+func (s State) Launching() bool {
+	switch s {
+	case "Pending", "Pending:Wait", "Warmed:Pending", "Warmed:Pending:Wait":
+		return true
+	}
+	return false
+}
+
+// Warmed reports whether the instance is in the warm pool, or is entering or leaving it.
+func (s State) Warmed() bool { return strings.HasPrefix(string(s), "Warmed:") }
+
+// Waiting reports whether a lifecycle hook holds the instance now.
+func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
+
+// Gone reports whether the instance is past its terminating hooks: it is being terminated, or is in the warm pool.
+func (s State) Gone() bool {
+	switch s {
+	case "Terminating:Proceed", "Terminated", "Terminating:Retained",
+		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
+		"Warmed:Pending:Proceed", "Warmed:Pending:Retained",
+		"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated":
+		return true
+	}
+	return false
+}
+
+// Unknown reports whether the instance is in no group: it was terminated some time ago, or never was in one.
+func (s State) Unknown() bool { return s == "" }

@@ -1,0 +1,104 @@
+package drain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// budgetSet is the budgets of a decision, as they will be after the step so far, and the pods that they
+// block.
+type budgetSet struct {
+	now     time.Time
+	byName  map[string]Budget
+	blocked map[string]int // by budgetKey: blocked pods that have not been considered yet
+}
+
+func budgetKey(pod Pod) string { return strings.Join(pod.Budgets, " and ") }
+
+// blocking returns the budget that blocks the eviction of the pod, and why; no reason if none does. The
+// eviction API refuses a pod that two budgets select
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go).
+func (s *budgetSet) blocking(pod Pod) (WaitReason, string) {
+	if len(pod.Budgets) == 0 {
+		return "", ""
+	}
+	name := budgetKey(pod)
+	if len(pod.Budgets) > 1 {
+		return Misconfigured, name
+	}
+	b := s.byName[name]
+	if ok, _ := b.admits(pod, s.now); ok {
+		return "", ""
+	}
+	if b.misconfigured() {
+		return Misconfigured, name
+	}
+	return BlockedByBudget, name
+}
+
+// reserve takes a disruption for the eviction of the pod, and returns its budget; empty if it needs none.
+func (s *budgetSet) reserve(pod Pod) string {
+	if len(pod.Budgets) == 0 {
+		return ""
+	}
+	name := pod.Budgets[0]
+	b := s.byName[name]
+	if _, disrupts := b.admits(pod, s.now); !disrupts {
+		return ""
+	}
+	b.Allowed--
+	b.EvictionInFlight = true
+	s.byName[name] = b
+	return name
+}
+
+// disrupt takes account of the deletion of the pod: its budgets have one healthy pod less.
+func (s *budgetSet) disrupt(pod Pod) {
+	for _, name := range pod.Budgets {
+		b := s.byName[name]
+		if pod.Ready {
+			b.Healthy--
+		}
+		s.byName[name] = b
+	}
+}
+
+// podsBehind counts the pods that the pod's budgets block and that are deleted after it.
+func (s *budgetSet) podsBehind(pod Pod) int {
+	here := s.blocked[budgetKey(pod)] - 1
+	most := here
+	for _, name := range pod.Budgets {
+		most = max(most, here+s.byName[name].PodsOnLaterNodes)
+	}
+	return most
+}
+
+// satisfied reports whether all budgets of the pod have the healthy pods that they require. If not, it
+// returns until when the numbers of one may lag behind.
+func (s *budgetSet) satisfied(pod Pod) (ok bool, staleUntil time.Time) {
+	for _, name := range pod.Budgets {
+		if b := s.byName[name]; !b.satisfied(s.now) {
+			return false, b.StaleUntil
+		}
+	}
+	return true, time.Time{}
+}
+
+// explain says in words why the budgets block the pod.
+func (s *budgetSet) explain(pod Pod) string {
+	switch len(pod.Budgets) {
+	case 0: // a budget that the watch does not show
+		return pod.Try.Message
+	case 1:
+	default:
+		return fmt.Sprintf("%d PodDisruptionBudgets select the pod, and the eviction API refuses such a pod",
+			len(pod.Budgets))
+	}
+	b := s.byName[pod.Budgets[0]]
+	numbers := fmt.Sprintf("%d of its %d pods are healthy, and it requires %d", b.Healthy, b.Expected, b.Desired)
+	if b.misconfigured() {
+		return "it never allows a disruption: " + numbers
+	}
+	return fmt.Sprintf("it allows %d disruptions now: %s", max(b.Allowed, 0), numbers)
+}

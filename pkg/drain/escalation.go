@@ -1,0 +1,175 @@
+package drain
+
+import "time"
+
+// As the deadline approaches, pods are deleted instead of evicted. This file holds when.
+
+// minGrace is the shortest grace period that a pod is given. With zero the API server removes the pod's
+// object while its processes may still run, and a StatefulSet could then run the same pod twice.
+const minGrace = time.Second
+
+// terminationLag is how long the kubelet may take, after the grace period, to kill the pod and report its
+// end.
+const terminationLag = 2 * time.Second
+
+// schedule computes the instants that matter to a pod. A zero instant is never.
+type schedule struct {
+	now, since, deadline time.Time
+	unreachable          bool
+	policy               Policy
+}
+
+// givenUp reports whether the drain no longer waits for the pod. At the deadline: the policy says to leave
+// it, its last grace period has passed, or the API server has refused even its deletion. Before: it is stuck.
+func (t *schedule) givenUp(pod Pod) bool {
+	if stuck := t.stuckAt(pod); !stuck.IsZero() && !t.now.Before(stuck) {
+		return true
+	}
+	if t.now.Before(t.deadline) {
+		return false
+	}
+	switch {
+	case !t.policy.Force, pod.Try.Last == Denied:
+		return true
+	case !pod.GraceEndsAt.IsZero():
+		return !t.now.Before(pod.GraceEndsAt.Add(terminationLag))
+	}
+	return false
+}
+
+// stuckAt is when a terminating pod is considered stuck. On an unreachable node that is early: no kubelet
+// will report its end.
+func (t *schedule) stuckAt(pod Pod) time.Time {
+	switch {
+	case pod.GraceEndsAt.IsZero():
+		return time.Time{}
+	case t.unreachable:
+		return pod.GraceEndsAt.Add(terminationLag)
+	case t.policy.StuckAfter > 0:
+		return pod.GraceEndsAt.Add(max(t.policy.StuckAfter, terminationLag))
+	}
+	return time.Time{}
+}
+
+// latestDeletion is when the pod must be deleted for its grace period to end by the deadline. A grace period
+// longer than half of the drain is cut to that half, so that the budget has the other half. A terminating pod
+// keeps its grace period until a second before the deadline: the API server would count a shorter one from
+// the first deletion, and the kubelet kills a pod that is past it at once.
+func (t *schedule) latestDeletion(pod Pod) time.Time {
+	switch {
+	case !t.policy.Force:
+		return time.Time{}
+	case pod.GraceEndsAt.IsZero():
+		return t.deadline.Add(-min(max(pod.Grace, minGrace), t.half()))
+	case pod.GraceEndsAt.After(t.deadline.Add(time.Second)): // GraceEndsAt is in whole seconds
+		return t.deadline.Add(-minGrace)
+	}
+	return time.Time{}
+}
+
+func (t *schedule) half() time.Duration { return t.deadline.Sub(t.since) / 2 }
+
+// awaitsResult reports whether the last attempt must not be repeated yet: it has no answer, the API server
+// postponed a deletion, or the watch does not show the accepted one yet.
+func (t *schedule) awaitsResult(pod Pod) bool {
+	switch pod.Try.Last {
+	case Sent:
+		return true
+	case Deferred:
+		return !pod.Try.Eviction && t.now.Before(pod.Try.Next)
+	case Accepted, Forced:
+		return pod.GraceEndsAt.IsZero() && t.now.Before(pod.Try.Next)
+	}
+	return false
+}
+
+// optedOut reports whether the drain waits for the end of the pod instead of evicting it.
+func (t *schedule) optedOut(pod Pod) bool {
+	return pod.WaitReason != "" && (pod.WaitUntil.IsZero() || t.now.Before(pod.WaitUntil))
+}
+
+// tierStart is when the tier starts even if earlier tiers have pods left.
+func (t *schedule) tierStart(tier int) time.Time {
+	start := t.since
+	for i := range tier {
+		if i >= len(t.policy.Tiers) || t.policy.Tiers[i] == 0 {
+			return time.Time{}
+		}
+		start = start.Add(t.policy.Tiers[i])
+	}
+	return start
+}
+
+// unhealthyAt is when the pod may be deleted because it has not been Ready for the configured time.
+func (t *schedule) unhealthyAt(pod Pod) time.Time {
+	if pod.Ready || t.policy.ForceUnhealthy == 0 {
+		return time.Time{}
+	}
+	return pod.UnreadySince.Add(t.policy.ForceUnhealthy)
+}
+
+// remainingGrace is the pod's grace period, cut to end by the deadline, and never less than minGrace.
+func (t *schedule) remainingGrace(pod Pod) time.Duration {
+	return max(min(pod.Grace, t.deadline.Sub(t.now).Truncate(time.Second)), minGrace)
+}
+
+// shortenedGrace is the grace period for a pod whose own would end after the deadline; zero keeps the pod's
+// own.
+func (t *schedule) shortenedGrace(pod Pod) time.Duration {
+	if t.policy.Force && t.now.Add(pod.Grace).After(t.deadline) {
+		return t.remainingGrace(pod)
+	}
+	return 0
+}
+
+// isDeletionDue reports whether the pod must be deleted now: its latest deletion is due, or its earliest one
+// is and the pods that were deleted before it have been replaced.
+func (d *decision) isDeletionDue(pod Pod) bool {
+	if pod.Try.Last == Denied || (pod.Try.Last == Forced && !pod.GraceEndsAt.IsZero()) {
+		return false
+	}
+	now, latest := d.schedule.now, d.schedule.latestDeletion(pod)
+	switch {
+	case latest.IsZero():
+		return false
+	case !now.Before(latest):
+		return true
+	}
+	earliest := d.earliestDeletion(pod)
+	if !earliest.Before(latest) || now.Before(earliest) {
+		return false
+	}
+	satisfied, staleUntil := d.budgets.satisfied(pod)
+	d.decideAgain(staleUntil)
+	return satisfied
+}
+
+// earliestDeletion is when the pod may be deleted. The pods that one budget blocks, on this node and on those
+// that are drained after it, are deleted ForceSpacing apart before their latest deletion, so that not all of
+// them are deleted at once.
+func (d *decision) earliestDeletion(pod Pod) time.Time {
+	latest := d.schedule.latestDeletion(pod)
+	if latest.IsZero() || !d.isBlocked(pod) {
+		return latest
+	}
+	at := latest.Add(-time.Duration(d.budgets.podsBehind(pod)) * d.schedule.policy.ForceSpacing)
+	if secondHalf := d.schedule.deadline.Add(-d.schedule.half()); at.Before(secondHalf) {
+		at = secondHalf
+	}
+	if at.After(latest) {
+		return latest
+	}
+	return at
+}
+
+// isBlocked reports whether nothing but its budgets keeps the pod on the node.
+func (d *decision) isBlocked(pod Pod) bool {
+	if !pod.GraceEndsAt.IsZero() || len(pod.Budgets) == 0 || pod.Tier > d.tier || d.schedule.optedOut(pod) {
+		return false
+	}
+	if pod.Try.Last != Deferred && d.schedule.awaitsResult(pod) {
+		return false
+	}
+	reason, _ := d.budgets.blocking(pod)
+	return reason != ""
+}

@@ -1,0 +1,176 @@
+package drain
+
+import (
+	stdcmp "cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// violation returns the first promise that the step breaks.
+func violation(s State, step Step, now, deadline time.Time, policy Policy) string {
+	named := map[string]int{}
+	for _, r := range slices.Concat(step.Evict, step.Delete) {
+		named[r.Pod.UID]++
+		switch {
+		case r.Pod.StayReason != "":
+			return r.Pod.Name + " stays, and is removed"
+		case r.Grace != 0 && r.Grace < time.Second:
+			return r.Pod.Name + " is given less than a second"
+		case step.Done:
+			return r.Pod.Name + " is removed although all is done"
+		case r.Pod.Try.Last == Sent:
+			return r.Pod.Name + " is removed while a request is under way"
+		case policy.Force && r.Pod.GraceEndsAt.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
+			r.Grace != time.Second:
+			return r.Pod.Name + " may run beyond the deadline"
+		}
+	}
+	for _, fault := range []string{
+		evictionViolation(s, step, now, policy), deletionViolation(s, step, now, deadline, policy),
+		waitViolation(step, named), endViolation(s, step, now, deadline, policy), budgetViolation(s, step, now),
+	} {
+		if fault != "" {
+			return fault
+		}
+	}
+	left := 0
+	for _, p := range s.Pods {
+		if p.StayReason != "" {
+			continue
+		}
+		left++
+		if named[p.UID] != 1 {
+			return fmt.Sprintf("%s is in %d lists", p.Name, named[p.UID])
+		}
+	}
+	if left != len(step.Left) || left != len(named) {
+		return fmt.Sprintf("%d pods must leave, %d are in Left, %d are in the lists", left, len(step.Left), len(named))
+	}
+	if !step.Again.IsZero() && !step.Again.After(now) {
+		return "again is in the past"
+	}
+	return ""
+}
+
+func evictionViolation(s State, step Step, now time.Time, policy Policy) string {
+	for _, r := range step.Evict {
+		switch p := r.Pod; {
+		case !p.GraceEndsAt.IsZero():
+			return p.Name + " is evicted though it is terminating"
+		case len(p.Budgets) > 1:
+			return p.Name + " is evicted, which the API server refuses for two budgets"
+		case p.WaitReason != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)):
+			return p.Name + " is evicted, and was to be waited for"
+		case now.Before(p.Try.Next):
+			return p.Name + " is evicted before its pause is over"
+		}
+		for _, other := range s.Pods {
+			stuck := !other.GraceEndsAt.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
+			denied := other.Try.Last == Denied
+			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !bounded(policy, r.Pod.Tier) {
+				return r.Pod.Name + " is evicted before " + other.Name + " of an earlier tier"
+			}
+		}
+	}
+	return ""
+}
+
+// bounded reports whether each of the tiers before the tier has a bound.
+func bounded(policy Policy, tier int) bool {
+	for i := range tier {
+		if i >= len(policy.Tiers) || policy.Tiers[i] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func deletionViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
+	half := deadline.Sub(s.Since) / 2
+	for _, r := range step.Delete {
+		switch {
+		case r.Reason == "":
+			return r.Pod.Name + " is deleted without a reason"
+		case r.Reason == Unhealthy && (policy.ForceUnhealthy == 0 || r.Pod.Ready):
+			return r.Pod.Name + " is deleted as unhealthy, against the policy"
+		case r.Reason == AtDeadline && (!policy.Force || r.Grace == 0):
+			return r.Pod.Name + " is deleted, against the policy or without a grace"
+		case r.Reason == AtDeadline && now.Before(deadline.Add(-half)):
+			return r.Pod.Name + " is deleted in the first half of the time"
+		}
+	}
+	return ""
+}
+
+func waitViolation(step Step, named map[string]int) string {
+	for _, w := range step.Wait {
+		node := w.Reason == VolumesAttached || w.Reason == Deregistering
+		switch {
+		case node != (w.Pod.Name == ""):
+			return fmt.Sprintf("%q waits for %s", w.Pod.Name, w.Reason)
+		case !node:
+			named[w.Pod.UID]++
+		}
+		held := w.Reason == BlockedByBudget || w.Reason == Misconfigured
+		if held && len(w.Pod.Budgets) > 0 && (w.Budget == "" || w.Message == "") {
+			return w.Pod.Name + " waits for a budget without a name, or a word about it"
+		}
+		if !slices.Contains(append(WaitReasons(), Terminating, Requested), w.Reason) {
+			return fmt.Sprintf("%s waits for the unknown %q", w.Pod.Name, w.Reason)
+		}
+	}
+	return ""
+}
+
+func endViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
+	early := now.Before(deadline)
+	for _, p := range step.Left {
+		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || policy.StuckAfter > 0)
+		if step.Done && early && !stuck {
+			return "done before the deadline though " + p.Name + " is left"
+		}
+	}
+	switch {
+	case step.Done && !step.Empty:
+		return "done, and not empty"
+	case step.Done && early && now.Before(s.Since.Add(policy.Settle)):
+		return "done before it has settled"
+	case step.Done && early && now.Before(s.Since.Add(policy.LoadBalancerWait)):
+		return "done before load balancers have had their time"
+	case step.Done && early && len(s.Attached) > 0 && now.Before(s.EmptyAt.Add(policy.VolumeTimeout)):
+		return "done while volumes are attached"
+	case step.Empty && !early && !step.Done:
+		return "empty at the deadline, and not done"
+	}
+	return ""
+}
+
+// budgetViolation names a budget of which more was taken than it allows, or one more if it was to be asked, and one
+// of which was taken in secret.
+func budgetViolation(s State, step Step, now time.Time) string {
+	taken := map[string]int{}
+	for _, r := range step.Evict {
+		if r.Budget != "" {
+			taken[r.Budget]++
+			continue
+		}
+		for _, name := range r.Pod.Budgets {
+			b := s.Budgets[name]
+			if r.Pod.Ready || (!b.AlwaysAllow && (b.Desired == 0 || b.Healthy < b.Desired)) {
+				return r.Pod.Name + " disrupts " + name + ", and does not name it"
+			}
+		}
+	}
+	for name, n := range taken {
+		b, known := s.Budgets[name]
+		allowed := max(b.Allowed, 0)
+		if !b.ProbeAt.IsZero() && !now.Before(b.ProbeAt) {
+			allowed = max(allowed, 1)
+		}
+		if !known || n > allowed {
+			return fmt.Sprintf("%d pods of %s are evicted, it allows %d", n, name, allowed)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,275 @@
+package drain
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	informers "k8s.io/client-go/informers/policy/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// pdbTracker knows what every PodDisruptionBudget of the cluster allows: what the watch shows, less what
+// drains have used since. What is left goes to the drain with the earliest deadline.
+type pdbTracker struct {
+	informer cache.SharedIndexInformer
+	listed   cache.ResourceEventHandlerRegistration // has synced when pdbs holds what was listed first
+
+	mu         sync.Mutex
+	pdbs       map[string]map[string]*trackedPDB // by namespace and name
+	generation atomic.Int64                      // changes whenever other budgets may select a pod
+}
+
+func newPDBTracker(client kubernetes.Interface) (*pdbTracker, error) {
+	p := &pdbTracker{pdbs: map[string]map[string]*trackedPDB{}}
+	p.informer = informers.NewFilteredPodDisruptionBudgetInformer(
+		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
+	if err := p.informer.SetTransform(trimBudget); err != nil {
+		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
+	}
+	var err error
+	p.listed, err = p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    p.update,
+		UpdateFunc: func(_, obj any) { p.update(obj) },
+		DeleteFunc: p.delete,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
+	}
+	return p, nil
+}
+
+// update takes over what the watch shows, and wakes the drains that it matters to.
+func (p *pdbTracker) update(obj any) {
+	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pdbs[pdb.Namespace] == nil {
+		p.pdbs[pdb.Namespace] = map[string]*trackedPDB{}
+	}
+	t := p.pdbs[pdb.Namespace][pdb.Name]
+	if t == nil {
+		t = &trackedPDB{
+			reserved: map[string]time.Time{}, demands: map[*waiter]demand{}, blocked: map[*waiter]int{},
+		}
+		p.pdbs[pdb.Namespace][pdb.Name] = t
+	}
+	before := t.budget.state()
+	switch selectsOthers := t.update(pdb); {
+	case selectsOthers:
+		p.generation.Add(1)
+		t.wakeAll()
+	case t.budget.state() != before:
+		t.wakeAll()
+	default:
+		t.wakeNext()
+	}
+}
+
+func (p *pdbTracker) delete(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.pdbs[pdb.Namespace][pdb.Name]; t != nil {
+		t.wakeAll()
+	}
+	delete(p.pdbs[pdb.Namespace], pdb.Name)
+	if len(p.pdbs[pdb.Namespace]) == 0 {
+		delete(p.pdbs, pdb.Namespace)
+	}
+	p.generation.Add(1)
+}
+
+// budgetsOf returns the budgets that select a pod of the namespace with these labels. The result holds for as
+// long as the generation is the same.
+func (p *pdbTracker) budgetsOf(namespace string, podLabels map[string]string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for name, t := range p.pdbs[namespace] {
+		if t.selects.Matches(labels.Set(podLabels)) {
+			names = append(names, namespace+"/"+name)
+		}
+	}
+	return names
+}
+
+// budget returns the budget as it is for one drain: less what the watch does not show yet, and less what
+// drains with an earlier deadline wait for. Until the drain calls setDemand, every change of the budget wakes
+// it.
+func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
+	if t == nil {
+		return Budget{}, false
+	}
+	t.demands[w] = demand{pods: t.demands[w].pods, reading: true}
+	b := t.budget
+	b.Allowed -= t.reservations(time.Now())
+	for other, d := range t.demands {
+		if d.pods > 0 && other.compare(w) < 0 {
+			b.Allowed -= d.pods
+		}
+	}
+	for _, until := range t.reserved {
+		if until.After(b.StaleUntil) {
+			b.StaleUntil = until
+		}
+	}
+	for other, pods := range t.blocked {
+		if w.compare(other) < 0 {
+			b.PodsOnLaterNodes += pods
+		}
+	}
+	b.ProbeAt, b.EvictionInFlight = t.probeAt, t.inflight != ""
+	return b, true
+}
+
+// reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. After
+// a reservation the caller must call release.
+func (p *pdbTracker) reserve(name, pod string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
+	if t == nil {
+		return true // it was deleted, and protects nothing
+	}
+	now := time.Now()
+	if t.inflight != "" {
+		return false
+	}
+	if t.budget.Allowed-t.reservations(now) <= 0 {
+		if now.Before(t.probeAt) {
+			return false
+		}
+		t.probeAt = now.Add(2 * callTimeout)
+	}
+	t.reserved[pod], t.inflight = now.Add(2*callTimeout), pod
+	return true
+}
+
+// reserveForced records a disruption by a deletion, which needs no permission of the budgets. It refuses an
+// early one while another disruption is not visible yet: two drains that decide at the same instant do not
+// see each other's.
+func (p *pdbTracker) reserveForced(names []string, pod string, early bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, name := range names {
+		if t := p.find(name); early && t != nil && t.reservations(now) > 0 {
+			return false
+		}
+	}
+	for _, name := range names {
+		if t := p.find(name); t != nil {
+			t.reserved[pod] = now.Add(2 * callTimeout)
+		}
+	}
+	return true
+}
+
+// release ends a reservation by the outcome of the removal. That of an accepted one is kept until the watch
+// shows the disruption.
+func (p *pdbTracker) release(name, pod string, outcome Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
+	if t == nil {
+		return
+	}
+	now := time.Now()
+	if t.inflight == pod {
+		t.inflight = ""
+		defer t.wakeNext()
+	}
+	switch outcome {
+	case Accepted:
+		if _, reserved := t.reserved[pod]; reserved {
+			t.reserved[pod] = now.Add(pdbUpdateTimeout)
+			time.AfterFunc(pdbUpdateTimeout, func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				t.wakeNext()
+			})
+		}
+		return
+	case Forced:
+		// A deletion is never listed in disruptedPods. It shows in the number of healthy pods only.
+		t.reserved[pod] = now.Add(terminationLag)
+		return
+	case Blocked:
+		t.refused(now)
+	}
+	delete(t.reserved, pod)
+	t.wakeNext()
+}
+
+// setDemand sets how many pods of the drain wait for each of the budgets in names, and how many each blocks.
+// Changes of budgets that d.waiting does not name no longer wake the drain.
+func (p *pdbTracker) setDemand(w *waiter, names map[string]struct{}, d demands) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range names {
+		if t := p.find(name); t != nil {
+			pods, wanted := d.waiting[name]
+			t.setDemand(w, pods, wanted)
+			t.setBlocked(w, d.blocked[name])
+		}
+	}
+}
+
+// tighten brings the deadline of the drain forward.
+func (p *pdbTracker) tighten(w *waiter, deadline time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if deadline.Before(w.deadline) {
+		w.deadline = deadline
+	}
+}
+
+// deadlineOf returns the deadline of the drain. The goroutine of the drain may read it without this.
+func (p *pdbTracker) deadlineOf(w *waiter) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w.deadline
+}
+
+func (p *pdbTracker) find(name string) *trackedPDB {
+	namespace, short, _ := strings.Cut(name, "/")
+	return p.pdbs[namespace][short]
+}
+
+// trimBudget is the informer's transform: it keeps only what this package reads, to save memory.
+func trimBudget(obj any) (any, error) {
+	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
+	if !ok {
+		return obj, nil
+	}
+	status := pdb.Status
+	status.Conditions = nil
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pdb.Namespace, Name: pdb.Name, UID: pdb.UID, ResourceVersion: pdb.ResourceVersion,
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: pdb.Spec.Selector, UnhealthyPodEvictionPolicy: pdb.Spec.UnhealthyPodEvictionPolicy,
+		},
+		Status: status,
+	}, nil
+}

@@ -1,0 +1,149 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+)
+
+// lastList bounds the pause between two lists of a node's pods, which doubles while the watch is behind or
+// the API server does not answer.
+const lastList = 10 * time.Second
+
+// podWatch knows the pods of a node by a watch, corrected by lists: a watch may be behind, or cut off while
+// the API server answers other requests.
+type podWatch struct {
+	drainer  *Drainer
+	node     string
+	informer cache.SharedIndexInformer
+	suspect  atomic.Bool         // the API server has said that a pod is gone, and the watch may still show it
+	unshown  map[string]*record  // pods that a list has shown and the watch does not show yet, by UID
+	gone     map[string]struct{} // pods that the watch shows and a later list has not shown, by UID
+	nextList time.Time           // no list before this
+	pauses   wait.Backoff        // between lists
+}
+
+// newPodWatch returns a podWatch that calls changed when a pod changes in a way that matters.
+func newPodWatch(d *Drainer, node string, changed func()) (*podWatch, error) {
+	w := &podWatch{
+		drainer: d, node: node, unshown: map[string]*record{}, gone: map[string]struct{}{},
+		pauses: retry.Backoff(firstRetry, lastList),
+	}
+	w.informer = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) { o.FieldSelector = onNode(node) })
+	if err := w.informer.SetTransform(d.rules.transform); err != nil {
+		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
+	}
+	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(before, now any) {
+			if !equalRecords(before, now) {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
+	}
+	return w, nil
+}
+
+func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
+
+// list returns the pods that the watch shows, as corrected by the last list.
+func (w *podWatch) list() []*record {
+	shown := w.shown()
+	records := make([]*record, 0, len(shown)+len(w.unshown))
+	for uid, rec := range shown {
+		delete(w.unshown, uid)
+		if _, gone := w.gone[uid]; !gone {
+			records = append(records, rec)
+		}
+	}
+	for _, rec := range w.unshown {
+		records = append(records, rec)
+	}
+	deleteMissing(w.gone, shown)
+	return records
+}
+
+// shown returns what the watch shows, by UID.
+func (w *podWatch) shown() map[string]*record {
+	objs := w.informer.GetStore().List()
+	shown := make(map[string]*record, len(objs))
+	for _, obj := range objs {
+		if rec, ok := obj.(*record); ok {
+			shown[rec.pod.UID] = rec
+		}
+	}
+	return shown
+}
+
+// claims returns the PersistentVolumeClaims of the pods that stay on the node, as NAMESPACE/NAME.
+func (w *podWatch) claims() []string {
+	var claims []string
+	for _, rec := range w.shown() {
+		for _, c := range rec.claims {
+			claims = append(claims, rec.Namespace+"/"+c)
+		}
+	}
+	return claims
+}
+
+// isBehind reports whether the watch is known, or suspected, to be behind.
+func (w *podWatch) isBehind() bool { return w.suspect.Load() || len(w.unshown) > 0 }
+
+// relist lists the pods from the API server, not from its cache, and corrects what the watch shows.
+func (w *podWatch) relist(ctx context.Context) ([]*record, error) {
+	before := w.shown()
+	records, err := w.fetch(ctx)
+	if err == nil && w.correct(before, records) {
+		w.pauses = retry.Backoff(firstRetry, lastList)
+	}
+	w.nextList = time.Now().Add(w.pauses.Step())
+	return records, err
+}
+
+// correct records where the watch differs from the list, and reports whether it agrees. A pod that the watch
+// showed before the list and the list does not is gone. One that the watch shows only since may be newer than
+// the list.
+func (w *podWatch) correct(before map[string]*record, records []*record) (agrees bool) {
+	w.suspect.Store(false)
+	shown := w.shown()
+	clear(w.unshown)
+	for _, rec := range records {
+		delete(before, rec.pod.UID)
+		if _, ok := shown[rec.pod.UID]; !ok {
+			w.unshown[rec.pod.UID] = rec
+		}
+	}
+	for uid := range before {
+		w.gone[uid] = struct{}{}
+	}
+	return len(w.unshown)+len(before) == 0
+}
+
+func (w *podWatch) fetch(ctx context.Context) ([]*record, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := w.drainer.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: onNode(w.node)})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", w.node, err)
+	}
+	records := make([]*record, 0, len(out.Items))
+	for i := range out.Items {
+		records = append(records, w.drainer.rules.record(&out.Items[i]))
+	}
+	return records, nil
+}

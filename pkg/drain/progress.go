@@ -1,0 +1,210 @@
+package drain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Observer is notified of the events of drains. Its methods are called from several goroutines and must not
+// block.
+type Observer interface {
+	DrainProgressed(p Progress)
+	DrainEnded(t Target, result Result)
+	PodEvicted(t Target, p Pod, waited time.Duration) // since the start of the drain
+	PodBlocked(t Target, w Waiting)                   // once for each reason and budget that the pod waits for
+	PodForced(t Target, r Removal)                    // deleted in spite of its budget or its annotations
+	EvictionRefused(t Target, p Pod, o Outcome)       // of each failed attempt
+	VolumesStillAttached(t Target, volumes []string)  // when the time to wait for them was over
+	KubernetesFailed(operation string, err error)     // the call is retried
+}
+
+// Target is a node to drain.
+type Target struct {
+	Name, UID       string
+	Since, Deadline time.Time // when the node was cordoned to be drained; by when it must be empty
+	// Tighter delivers new deadlines during the drain. Those that are not earlier are ignored. It may be nil.
+	Tighter <-chan time.Time
+	// DryRun makes Drain decide once, report what it would do, and change nothing.
+	DryRun bool
+}
+
+// progressInterval is the least time between two reports of a drain's progress, unless no pod is left.
+const progressInterval = time.Second
+
+// Progress is how far a drain is. It is reported when it has changed, once a second at most.
+type Progress struct {
+	Target
+	Total   int         // pods that had, or have, to leave
+	Left    int         // of those, still on the node
+	Waiting []WaitCount // what these wait for, except their own end; most pods first
+}
+
+// WaitCount is what some pods of a node wait for, or the node itself.
+type WaitCount struct {
+	Reason WaitReason
+	Budget string // NAMESPACE/NAME of the PodDisruptionBudget, if it is one
+	Pods   int    // of the node itself: volumes that are attached
+}
+
+// WaitReasons lists the reasons that a WaitCount can have: all but Terminating and Requested.
+func WaitReasons() []WaitReason {
+	return []WaitReason{
+		BlockedByBudget, Misconfigured, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesAttached, Deregistering,
+	}
+}
+
+// String returns how many pods wait, and for what.
+func (w WaitCount) String() string {
+	switch w.Reason {
+	case BlockedByBudget:
+		return fmt.Sprintf("%d wait for PodDisruptionBudget %s", w.Pods, w.Budget)
+	case Misconfigured:
+		return fmt.Sprintf("%d wait for PodDisruptionBudget %s, which never allows a disruption", w.Pods, w.Budget)
+	case OptedOut:
+		return fmt.Sprintf("%d have an annotation against eviction", w.Pods)
+	case WaitedFor:
+		return fmt.Sprintf("%d may run until they finish", w.Pods)
+	case LaterTier:
+		return fmt.Sprintf("%d are in a later tier", w.Pods)
+	case BackingOff:
+		return fmt.Sprintf("%d wait for the API server", w.Pods)
+	case VolumesAttached:
+		return fmt.Sprintf("%d volumes are still attached", w.Pods)
+	}
+	return "waiting for load balancers to deregister the node"
+}
+
+// Result is how a drain ended.
+type Result string
+
+// The results of a drain.
+const (
+	Drained     Result = "drained"     // all pods that had to leave were evicted
+	ByForce     Result = "by-force"    // no pod is left, and some were deleted in spite of their budget
+	LeftBehind  Result = "left-behind" // pods are left
+	Interrupted Result = "interrupted" // the drain was canceled
+)
+
+// Results lists every result.
+func Results() []string {
+	return []string{string(Drained), string(ByForce), string(LeftBehind), string(Interrupted)}
+}
+
+// Report is the result of a drain, with the numbers.
+type Report struct {
+	Total  int      // pods that had to leave
+	Forced int      // of those, deleted in spite of their budget
+	Left   []string // NAMESPACE/NAME of the pods that were left at the deadline, or that were stuck
+	Took   time.Duration
+}
+
+func (r Report) result(err error) Result {
+	switch {
+	case err != nil:
+		return Interrupted
+	case len(r.Left) > 0:
+		return LeftBehind
+	case r.Forced > 0:
+		return ByForce
+	}
+	return Drained
+}
+
+// progressReporter notifies the Observer of the progress of one drain.
+type progressReporter struct {
+	observer     Observer
+	target       func() Target
+	blockedAfter time.Duration
+	waits        map[string]*podWait // by UID
+	last         Progress            // as reported
+	lastAt       time.Time
+}
+
+// podWait is what a pod waits for, and since when.
+type podWait struct {
+	reason   WaitReason
+	budget   string
+	since    time.Time
+	reported bool
+}
+
+// report reports what the step changes. It returns when it must be called again to report the rest; zero if
+// there is none.
+func (p *progressReporter) report(step Step, total int) (again time.Time) {
+	left := make(map[string]struct{}, len(step.Left))
+	for _, pod := range step.Left {
+		left[pod.UID] = struct{}{}
+	}
+	deleteMissing(p.waits, left)
+	for _, w := range step.Wait {
+		if slices.Contains([]WaitReason{BlockedByBudget, Misconfigured, OptedOut, WaitedFor}, w.Reason) {
+			again = earliest(again, p.reportWait(w))
+		}
+	}
+	now := Progress{Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step.Wait)}
+	next := p.lastAt.Add(progressInterval)
+	switch {
+	case now.equal(p.last):
+	case now.Left > 0 && time.Now().Before(next):
+		again = earliest(again, next)
+	default:
+		p.last, p.lastAt = now, time.Now()
+		p.observer.DrainProgressed(now)
+	}
+	return again
+}
+
+// equal compares all but the deadline.
+func (p Progress) equal(o Progress) bool {
+	return p.Name == o.Name && p.Total == o.Total && p.Left == o.Left && slices.Equal(p.Waiting, o.Waiting)
+}
+
+// reportWait reports a pod that has waited for blockedAfter for the same thing, and one that a misconfigured
+// budget blocks at once. It returns when it must be called again.
+func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
+	wait := p.waits[w.Pod.UID]
+	if wait == nil || wait.reason != w.Reason || wait.budget != w.Budget {
+		wait = &podWait{reason: w.Reason, budget: w.Budget, since: time.Now()}
+		p.waits[w.Pod.UID] = wait
+	}
+	due := wait.since.Add(p.blockedAfter)
+	switch {
+	case wait.reported:
+	case w.Reason != Misconfigured && time.Now().Before(due):
+		return due
+	default:
+		wait.reported = true
+		w.Since = wait.since
+		p.observer.PodBlocked(p.target(), w)
+	}
+	return time.Time{}
+}
+
+// countWaits counts what pods wait for, by the reasons that WaitReasons lists.
+func countWaits(waiting []Waiting) []WaitCount {
+	n := map[WaitCount]int{}
+	for _, w := range waiting {
+		if slices.Contains(WaitReasons(), w.Reason) {
+			n[WaitCount{Reason: w.Reason, Budget: w.Budget}]++
+		}
+	}
+	out := make([]WaitCount, 0, len(n))
+	for w, pods := range n {
+		w.Pods = pods
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b WaitCount) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Budget, b.Budget))
+	})
+	return out
+}
+
+// earliest returns the earlier of two instants; a zero one is not set.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,125 @@
+package drain
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// removals are the evictions and deletions of one drain, and their results.
+type removals struct {
+	drainer *Drainer
+	target  func() Target
+	wakeUp  func()
+	pods    *podWatch
+	started time.Time
+	workers sync.WaitGroup
+
+	mu     sync.Mutex
+	tries  map[string]Try      // by UID
+	seen   map[string]struct{} // the pods that had to leave, by UID
+	forced map[string]struct{} // those that were deleted, by UID
+}
+
+// fillTries adds to the pods what has been tried, and forgets what was tried with pods that are not leaving
+// any more.
+func (a *removals) fillTries(pods []Pod, leaving map[string]struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range pods {
+		if pods[i].StayReason == "" {
+			pods[i].Try = a.tries[pods[i].UID]
+			a.seen[pods[i].UID] = struct{}{}
+		}
+	}
+	for uid, try := range a.tries {
+		// A pod that the watch does not show yet keeps the request that is in flight.
+		if _, ok := leaving[uid]; !ok && try.Last != Sent && !time.Now().Before(try.Next) {
+			delete(a.tries, uid)
+		}
+	}
+}
+
+// report returns how many pods had to leave, and how many of them were deleted.
+func (a *removals) report() Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Report{Total: len(a.seen), Forced: len(a.forced)}
+}
+
+// start calls remove in a goroutine as soon as the Drainer has a free slot. The goroutine ends with the
+// request; a pod that waits has none.
+func (a *removals) start(ctx context.Context, removal Removal, remove func(context.Context, Removal)) {
+	a.mu.Lock()
+	try := a.tries[removal.Pod.UID]
+	try.Last, try.Next = Sent, time.Time{}
+	a.tries[removal.Pod.UID] = try
+	a.mu.Unlock()
+	a.workers.Go(func() {
+		select {
+		case a.drainer.slots <- struct{}{}:
+			defer func() { <-a.drainer.slots }()
+			remove(ctx, removal)
+		case <-ctx.Done():
+			a.release(removal, None)
+		}
+	})
+}
+
+func (a *removals) evict(ctx context.Context, removal Removal) {
+	err := a.drainer.remover.evict(ctx, removal)
+	outcome, message := evictionOutcome(err)
+	if outcome == Accepted {
+		a.drainer.observer.PodEvicted(a.target(), removal.Pod, time.Since(a.started))
+	}
+	a.finish(ctx, removal, outcome, message, err)
+}
+
+func (a *removals) forceDelete(ctx context.Context, removal Removal) {
+	err := a.drainer.remover.delete(ctx, removal)
+	outcome, message := deletionOutcome(err)
+	if outcome == Forced && a.markForced(removal.Pod.UID) {
+		a.drainer.observer.PodForced(a.target(), removal)
+	}
+	a.finish(ctx, removal, outcome, message, err)
+}
+
+// markForced reports whether this is the first accepted deletion of the pod.
+func (a *removals) markForced(uid string) (first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, before := a.forced[uid]
+	a.forced[uid] = struct{}{}
+	return !before
+}
+
+// finish records the outcome of an attempt, and wakes the drain.
+func (a *removals) finish(ctx context.Context, removal Removal, outcome Outcome, message string, err error) {
+	if ctx.Err() != nil {
+		a.release(removal, Accepted) // perhaps it was
+		return
+	}
+	a.release(removal, outcome)
+	pod := removal.Pod
+	a.mu.Lock()
+	a.tries[pod.UID] = removal.next(outcome, message, err, time.Now())
+	a.mu.Unlock()
+	if err != nil && isGone(err) {
+		a.pods.suspect.Store(true)
+	}
+	switch outcome {
+	case Blocked:
+		a.drainer.observer.EvictionRefused(a.target(), pod, outcome)
+	case Deferred, Refused, Denied:
+		a.drainer.observer.EvictionRefused(a.target(), pod, outcome)
+		a.drainer.observer.KubernetesFailed("remove pod "+pod.Namespace+"/"+pod.Name, err)
+	}
+	a.wakeUp()
+}
+
+// release ends the reservations of a removal.
+func (a *removals) release(removal Removal, outcome Outcome) {
+	for _, name := range removal.disrupts() {
+		a.drainer.pdbs.release(name, removal.Pod.Name, outcome)
+	}
+}

@@ -1,0 +1,203 @@
+// Package ec2 makes all calls to Amazon EC2; the SDK's types do not leave it.
+//
+// For the agent, Instances reads the states of instances and what is scheduled for them. For the trigger, a
+// LaunchReader reads launch templates, and from what image and when instances were launched.
+package ec2
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+)
+
+type describeAPI interface {
+	DescribeInstances(context.Context, *sdk.DescribeInstancesInput, ...func(*sdk.Options)) (
+		*sdk.DescribeInstancesOutput, error)
+}
+
+// API are the calls of Instances.
+type API interface {
+	describeAPI
+	DescribeInstanceStatus(context.Context, *sdk.DescribeInstanceStatusInput, ...func(*sdk.Options)) (
+		*sdk.DescribeInstanceStatusOutput, error)
+}
+
+// Instance is what EC2 knows of an instance.
+type Instance struct {
+	State    State
+	Spot     bool // a Spot Instance: EC2 may reclaim it
+	Reserved bool // it runs in a Capacity Reservation or a Capacity Block
+}
+
+// State is the state of an instance in EC2's own words. It is empty for one that EC2 does not know: it was
+// terminated some time ago, or never was.
+type State string
+
+// ShuttingDown reports whether the instance is being stopped or terminated.
+func (s State) ShuttingDown() bool { return s == "stopping" || s == "shutting-down" }
+
+// Stopped reports whether nothing runs on the instance any more.
+func (s State) Stopped() bool { return s == "stopped" || s == "terminated" || s == "" }
+
+// Instances reads instances. Concurrent questions share a call. Make it with New.
+type Instances struct {
+	described batch.Batcher[string, Instance]
+	scheduled batch.Batcher[string, bool]
+	api       API
+}
+
+const (
+	// describeMax is the most values of one filter (Amazon EC2 API reference, "DescribeInstances").
+	describeMax = 200
+	// scheduledMax bounds how many questions one list of all scheduled events answers.
+	scheduledMax = 1000
+	// window is how long a question waits for others.
+	window = 50 * time.Millisecond
+	// callTimeout bounds a call of the agent. If the endpoint does not answer, the agent calls again.
+	callTimeout = 10 * time.Second
+	// retriedTimeout bounds a call of the trigger, with all of the SDK's retries.
+	retriedTimeout = time.Minute
+)
+
+// New returns Instances that call api.
+func New(api API) *Instances {
+	i := &Instances{api: api}
+	i.described = batch.Batcher[string, Instance]{Max: describeMax, Window: window, Call: i.describe}
+	i.scheduled = batch.Batcher[string, bool]{Max: scheduledMax, Window: window, Call: i.schedule}
+	return i
+}
+
+// Describe returns what EC2 knows of an instance.
+func (i *Instances) Describe(ctx context.Context, id string) (Instance, error) {
+	return i.described.Do(ctx, id)
+}
+
+func (i *Instances) describe(ctx context.Context, ids []string) []batch.Result[Instance] {
+	found, err := i.matching(ctx, "instance-id", ids)
+	results := make([]batch.Result[Instance], len(ids))
+	for n, id := range ids {
+		results[n] = batch.Result[Instance]{Value: found[id], Err: err}
+	}
+	return results
+}
+
+// InReservation returns the ids of the instances that run in a Capacity Reservation or a Capacity Block.
+func (i *Instances) InReservation(ctx context.Context, reservationID string) ([]string, error) {
+	found, err := i.matching(ctx, "capacity-reservation-id", []string{reservationID})
+	var ids []string
+	for id, one := range found {
+		if !one.State.Stopped() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, err
+}
+
+// matching returns the instances for which the filter has one of the values, by id.
+func (i *Instances) matching(ctx context.Context, filter string, values []string) (map[string]Instance, error) {
+	found := map[string]Instance{}
+	err := eachInstance(ctx, i.api, callTimeout, filter, values, func(one types.Instance) {
+		found[aws.ToString(one.InstanceId)] = toInstance(one)
+	})
+	return found, err
+}
+
+// eachInstance calls visit with every instance for which the filter has one of the values. Each page may take as long
+// as limit. Ids are a filter too: as a parameter, one that EC2 does not know would fail the whole call.
+func eachInstance(
+	ctx context.Context, api describeAPI, limit time.Duration, filter string, values []string,
+	visit func(types.Instance),
+) error {
+	pages := sdk.NewDescribeInstancesPaginator(api, &sdk.DescribeInstancesInput{
+		Filters: []types.Filter{{Name: aws.String(filter), Values: unique(values)}},
+	})
+	for pages.HasMorePages() {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		out, err := pages.NextPage(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("describe instances: %w", err)
+		}
+		for _, r := range out.Reservations {
+			for _, one := range r.Instances {
+				visit(one)
+			}
+		}
+	}
+	return nil
+}
+
+func toInstance(one types.Instance) Instance {
+	out := Instance{
+		Spot:     one.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
+		Reserved: aws.ToString(one.CapacityReservationId) != "",
+	}
+	if one.InstanceLifecycle == types.InstanceLifecycleTypeCapacityBlock {
+		out.Reserved = true
+	}
+	if one.State != nil {
+		out.State = State(one.State.Name)
+	}
+	return out
+}
+
+// HasScheduledEvent reports whether EC2 has an event scheduled for an instance that is neither completed nor
+// canceled: maintenance, a reboot, a retirement or a stop.
+func (i *Instances) HasScheduledEvent(ctx context.Context, id string) (bool, error) {
+	return i.scheduled.Do(ctx, id)
+}
+
+// schedule answers all questions by one list of the events in the Region: there are few, often at the same time.
+func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[bool] {
+	scheduled, err := i.allScheduled(ctx)
+	results := make([]batch.Result[bool], len(ids))
+	for n, id := range ids {
+		results[n] = batch.Result[bool]{Value: scheduled[id], Err: err}
+	}
+	return results
+}
+
+func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var codes []string
+	for _, code := range types.EventCode("").Values() {
+		codes = append(codes, string(code))
+	}
+	scheduled := map[string]bool{}
+	pages := sdk.NewDescribeInstanceStatusPaginator(i.api, &sdk.DescribeInstanceStatusInput{
+		IncludeAllInstances: aws.Bool(true),
+		Filters:             []types.Filter{{Name: aws.String("event.code"), Values: codes}},
+	})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describe scheduled events: %w", err)
+		}
+		for _, one := range out.InstanceStatuses {
+			if slices.ContainsFunc(one.Events, isUnfinished) {
+				scheduled[aws.ToString(one.InstanceId)] = true
+			}
+		}
+	}
+	return scheduled, nil
+}
+
+// isUnfinished reports whether the event is scheduled or in progress. EC2 describes one that is over for up to a
+// week, with that at the beginning of its description. Source: "Scheduled events for your instances" in the Amazon
+// EC2 user guide.
+func isUnfinished(e types.InstanceStatusEvent) bool {
+	text := aws.ToString(e.Description)
+	return !strings.HasPrefix(text, "[Completed]") && !strings.HasPrefix(text, "[Canceled]")
+}
+
+func unique(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }

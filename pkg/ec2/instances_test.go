@@ -1,0 +1,198 @@
+package ec2
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"go.uber.org/goleak"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	group       = "workers"
+	reservation = "cr-0a1b2c3d4e5f60718"
+	onDemand    = "i-00000000000000001"
+	spot        = "i-00000000000000002"
+	block       = "i-00000000000000003"
+	unknown     = "i-0ffffffffffffffff"
+)
+
+// simulate starts a simulated AWS, and returns it with the SDK's client of it.
+func simulate(t *testing.T) (*awsim.Server, *sdk.Client) {
+	t.Helper()
+	s, err := awsim.New(awsim.Options{})
+	must(t, err)
+	tr := &http.Transport{MaxIdleConnsPerHost: 16}
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		must(t, s.Close())
+	})
+	return s, sdk.New(sdk.Options{
+		Region: "eu-central-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
+		HTTPClient:  cloud.InMemory(&http.Client{Transport: tr}),
+	})
+}
+
+// simulateInstances returns Instances of a simulated group of three.
+func simulateInstances(t *testing.T) (*awsim.Server, *Instances) {
+	t.Helper()
+	s, client := simulate(t)
+	must(t, s.CreateGroup(awsim.Group{Name: group, Max: 10}))
+	for _, id := range []string{onDemand, spot, block} {
+		must(t, s.AddInstance(group, id, ""))
+	}
+	must(t, s.SetMarket(spot, awsim.Spot, ""))
+	must(t, s.SetMarket(block, awsim.CapacityBlock, reservation))
+	return s, New(client)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestDescribe: an id that EC2 does not know does not fail the call for the others.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	_, i := simulateInstances(t)
+	want := map[string]Instance{
+		onDemand: {State: "running"},
+		spot:     {State: "running", Spot: true},
+		block:    {State: "running", Reserved: true},
+		unknown:  {},
+	}
+	var calls sync.WaitGroup
+	for id, expected := range want {
+		calls.Go(func() {
+			if got, err := i.Describe(bounded(t), id); err != nil || got != expected {
+				t.Errorf("%s: got %+v, %v, want %+v", id, got, err, expected)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// counting counts calls, and describes no instance.
+type counting struct {
+	API
+	calls atomic.Int32
+}
+
+func (c *counting) DescribeInstances(
+	context.Context, *sdk.DescribeInstancesInput, ...func(*sdk.Options),
+) (*sdk.DescribeInstancesOutput, error) {
+	c.calls.Add(1)
+	return &sdk.DescribeInstancesOutput{}, nil
+}
+
+func TestDescribeSharesACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &counting{}
+		i := New(api)
+		var calls sync.WaitGroup
+		for _, id := range []string{onDemand, spot, block, spot} {
+			calls.Go(func() {
+				if got, err := i.Describe(t.Context(), id); err != nil || got != (Instance{}) {
+					t.Errorf("%s: got %+v, %v", id, got, err)
+				}
+			})
+		}
+		calls.Wait()
+		if n := api.calls.Load(); n != 1 {
+			t.Errorf("%d calls", n)
+		}
+	})
+}
+
+func TestInReservation(t *testing.T) {
+	t.Parallel()
+	_, i := simulateInstances(t)
+	for id, want := range map[string][]string{reservation: {block}, "cr-00000000000000000": nil} {
+		if got, err := i.InReservation(bounded(t), id); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, %v, want %q", id, got, err, want)
+		}
+	}
+}
+
+// TestHasScheduledEvent: an event counts for its instances until it is canceled or completed.
+func TestHasScheduledEvent(t *testing.T) {
+	t.Parallel()
+	s, i := simulateInstances(t)
+	expect := func(when string, want map[string]bool) {
+		t.Helper()
+		for id, scheduled := range want {
+			if got, err := i.HasScheduledEvent(bounded(t), id); err != nil || got != scheduled {
+				t.Errorf("%s: %s: got %v, %v", when, id, got, err)
+			}
+		}
+	}
+	expect("before", map[string]bool{onDemand: false, unknown: false})
+	first, err := s.ScheduleChange("instance-reboot", time.Now().Add(time.Hour), onDemand, spot)
+	must(t, err)
+	second, err := s.ScheduleChange("instance-stop", time.Now().Add(time.Hour), spot)
+	must(t, err)
+	expect("scheduled", map[string]bool{onDemand: true, spot: true, block: false, unknown: false})
+	must(t, s.CancelChange(first))
+	expect("the first is canceled", map[string]bool{onDemand: false, spot: true})
+	must(t, s.CompleteChange(second))
+	expect("the second is completed", map[string]bool{onDemand: false, spot: false})
+}
+
+// TestFailedCalls return the error and no value.
+func TestFailedCalls(t *testing.T) {
+	t.Parallel()
+	s, i := simulateInstances(t)
+	s.Inject(awsim.Fault{Service: "ec2", Code: "RequestLimitExceeded", Status: 503})
+	if got, err := i.Describe(bounded(t), spot); err == nil || got != (Instance{}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := i.HasScheduledEvent(bounded(t), spot); err == nil || got {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := i.InReservation(bounded(t), reservation); err == nil || got != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the process stops")
+	cancel(cause)
+	if _, err := i.Describe(ctx, spot); !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestState(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[State]struct{ shuttingDown, stopped bool }{
+		"pending": {}, "running": {}, "stopping": {shuttingDown: true}, "shutting-down": {shuttingDown: true},
+		"stopped": {stopped: true}, "terminated": {stopped: true}, "": {stopped: true},
+	} {
+		if state.ShuttingDown() != want.shuttingDown || state.Stopped() != want.stopped {
+			t.Errorf("%q: shutting down %v, stopped %v", state, state.ShuttingDown(), state.Stopped())
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package ec2
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// LaunchAPI are the calls of a LaunchReader. None of them changes anything.
+type LaunchAPI interface {
+	describeAPI
+	DescribeLaunchTemplateVersions(context.Context, *sdk.DescribeLaunchTemplateVersionsInput,
+		...func(*sdk.Options)) (*sdk.DescribeLaunchTemplateVersionsOutput, error)
+}
+
+// LaunchReader reads launch templates, and from what image and when instances were launched.
+type LaunchReader struct{ api LaunchAPI }
+
+// NewLaunchReader returns a LaunchReader. The client must retry what AWS throttles.
+func NewLaunchReader(api LaunchAPI) *LaunchReader { return &LaunchReader{api: api} }
+
+// callsAtOnce is how many calls of one kind run concurrently.
+const callsAtOnce = 8
+
+// aliasPrefix begins an ImageId that is a Systems Manager parameter. Source: "Use a Systems Manager parameter instead
+// of an AMI ID" in the EC2 user guide.
+const aliasPrefix = "resolve:ssm:"
+
+// Templates reads the launch templates of the groups: one call for each template, and another one where a version's
+// AMI is a Systems Manager parameter. A template that does not exist is no error, but is marked Missing; so is one of
+// which a version does not exist, but with its other versions. The version, as in refresh.Criteria, is read too.
+func (r *LaunchReader) Templates(
+	ctx context.Context, groups []refresh.Group, version string,
+) (refresh.Templates, error) {
+	wanted := needs(groups, version)
+	found := make([]refresh.LaunchTemplate, len(wanted))
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(callsAtOnce)
+	for i, n := range wanted {
+		calls.Go(func() (err error) {
+			found[i], err = r.template(ctx, n)
+			return err
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return refresh.Templates{}, err
+	}
+	return refresh.NewTemplates(found...), nil
+}
+
+// need is a launch template, and the versions of it that groups launch from.
+type need struct {
+	template refresh.Template // its version does not count
+	versions []string         // as they are written
+}
+
+// numbers are the versions that must be read besides $Latest and $Default.
+func (n need) numbers() []string {
+	return slices.DeleteFunc(slices.Clone(n.versions), func(v string) bool {
+		return v == refresh.LatestVersion || v == refresh.DefaultVersion
+	})
+}
+
+// needs returns the templates and versions that decide what the groups' instances should have been launched from, in
+// a fixed order.
+func needs(groups []refresh.Group, version string) []need {
+	wanted := map[string]map[string]bool{}
+	templates := map[string]refresh.Template{}
+	for _, g := range groups {
+		for i, t := range templatesOf(g.Source) {
+			if i == 0 { // the requested version is not of the overrides' own templates
+				t.Version = cmp.Or(version, t.Version)
+			}
+			key := cmp.Or(t.ID, "name "+t.Name)
+			if wanted[key] == nil {
+				wanted[key], templates[key] = map[string]bool{}, t
+			}
+			wanted[key][cmp.Or(t.Version, refresh.DefaultVersion)] = true
+		}
+	}
+	var list []need
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		list = append(list, need{templates[key], slices.Sorted(maps.Keys(wanted[key]))})
+	}
+	return list
+}
+
+// templatesOf are the templates of the source, those of overrides behind the first.
+func templatesOf(s refresh.Source) []refresh.Template {
+	switch {
+	case s.Template != nil:
+		return []refresh.Template{*s.Template}
+	case s.Mixed != nil:
+		all := []refresh.Template{s.Mixed.Template}
+		for _, o := range s.Mixed.Overrides {
+			if o.Template != nil {
+				all = append(all, *o.Template)
+			}
+		}
+		return all
+	default:
+		return nil
+	}
+}
+
+// template reads one template. If a version is missing, the call fails for all, and each is read by itself.
+func (r *LaunchReader) template(ctx context.Context, n need) (refresh.LaunchTemplate, error) {
+	out := refresh.LaunchTemplate{
+		ID: n.template.ID, Name: n.template.Name, Images: map[int]string{}, Aliases: map[int]bool{},
+	}
+	all := slices.Concat([]string{refresh.LatestVersion, refresh.DefaultVersion}, n.numbers())
+	err := r.readVersions(ctx, &out, &sdk.DescribeLaunchTemplateVersionsInput{Versions: all})
+	if isNoVersion(err) {
+		out.Missing = true
+		err = r.readEach(ctx, &out, n.numbers())
+	}
+	switch {
+	case isNoTemplate(err):
+		out.Missing = true
+		return out, nil
+	case err != nil:
+		return refresh.LaunchTemplate{}, err
+	}
+	return out, r.resolveAliases(ctx, &out, n.versions)
+}
+
+// readEach reads the versions that exist, and leaves out the others.
+func (r *LaunchReader) readEach(ctx context.Context, out *refresh.LaunchTemplate, numbers []string) error {
+	always := []string{refresh.LatestVersion, refresh.DefaultVersion}
+	err := r.readVersions(ctx, out, &sdk.DescribeLaunchTemplateVersionsInput{Versions: always})
+	for _, number := range numbers {
+		if err != nil {
+			return err
+		}
+		err = r.readVersions(ctx, out, &sdk.DescribeLaunchTemplateVersionsInput{Versions: []string{number}})
+		if isNoVersion(err) {
+			err = nil
+		}
+	}
+	return err
+}
+
+// resolveAliases reads the AMIs behind Systems Manager parameters, of the versions that groups launch from: reading a
+// parameter needs a permission. A parameter that cannot be read is no error, but Unreadable: it concerns only the
+// groups that launch from it.
+func (r *LaunchReader) resolveAliases(ctx context.Context, out *refresh.LaunchTemplate, versions []string) error {
+	var numbers []string
+	for _, version := range versions {
+		number := out.Number(version)
+		if strings.HasPrefix(out.Images[number], aliasPrefix) && !out.Aliases[number] {
+			out.Aliases[number] = true
+			numbers = append(numbers, strconv.Itoa(number))
+		}
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	err := r.readVersions(ctx, out, &sdk.DescribeLaunchTemplateVersionsInput{
+		Versions: numbers, ResolveAlias: aws.Bool(true),
+	})
+	if answer, refused := errors.AsType[smithy.APIError](err); refused && !cloud.IsTransient(err) {
+		out.Unreadable = answer.ErrorCode() + ": " + answer.ErrorMessage()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("resolve the Systems Manager parameter of an AMI: %w", err)
+	}
+	return nil
+}
+
+// readVersions adds to the template what EC2 returns for in.
+func (r *LaunchReader) readVersions(
+	ctx context.Context, out *refresh.LaunchTemplate, in *sdk.DescribeLaunchTemplateVersionsInput,
+) error {
+	if out.ID != "" {
+		in.LaunchTemplateId = aws.String(out.ID)
+	} else {
+		in.LaunchTemplateName = aws.String(out.Name)
+	}
+	pages := sdk.NewDescribeLaunchTemplateVersionsPaginator(r.api, in)
+	for pages.HasMorePages() {
+		ctx, cancel := context.WithTimeout(ctx, retriedTimeout)
+		page, err := pages.NextPage(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("describe versions of launch template %s: %w", cmp.Or(out.Name, out.ID), err)
+		}
+		for _, v := range page.LaunchTemplateVersions {
+			addVersion(out, v)
+		}
+	}
+	return nil
+}
+
+// addVersion adds one version to the template. EC2 may list it twice, as $Latest and as $Default. Since $Latest is
+// always read, the highest number is the latest.
+func addVersion(t *refresh.LaunchTemplate, v types.LaunchTemplateVersion) {
+	t.ID = cmp.Or(aws.ToString(v.LaunchTemplateId), t.ID)
+	t.Name = cmp.Or(aws.ToString(v.LaunchTemplateName), t.Name)
+	number := int(aws.ToInt64(v.VersionNumber))
+	if number == 0 {
+		return
+	}
+	t.Latest = max(t.Latest, number)
+	if aws.ToBool(v.DefaultVersion) {
+		t.Default = number
+	}
+	t.Images[number] = ""
+	if v.LaunchTemplateData != nil {
+		t.Images[number] = aws.ToString(v.LaunchTemplateData.ImageId)
+	}
+}
+
+// isNoTemplate reports whether EC2 knows no such launch template: InvalidLaunchTemplateId.NotFound or
+// InvalidLaunchTemplateName.NotFoundException. Source: "Error codes" in the EC2 API reference.
+func isNoTemplate(err error) bool {
+	code := cloud.ErrorCode(err)
+	return strings.HasPrefix(code, "InvalidLaunchTemplate") && strings.Contains(code, ".NotFound")
+}
+
+// isNoVersion reports whether the launch template has no such version: InvalidLaunchTemplateId.VersionNotFound.
+func isNoVersion(err error) bool {
+	code := cloud.ErrorCode(err)
+	return strings.HasPrefix(code, "InvalidLaunchTemplate") && strings.HasSuffix(code, ".VersionNotFound")
+}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// TestPatchesBuildOnOurOwnLastPatch: the second of two patches builds on the result of the first, without a conflict
+// or a read, although the watch does not show it yet.
+func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newNode()
+		first.ResourceVersion = "7"
+		client := fake.NewClientset(first)
+		n := watched(t, client, defaults)
+		var guards []string
+		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			var p struct {
+				Metadata struct{ ResourceVersion string }
+			}
+			if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &p); err != nil {
+				t.Error(err)
+			}
+			guards = append(guards, p.Metadata.ResourceVersion)
+			after := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
+			return true, newNode(after, cordoned, func(n *corev1.Node) { n.ResourceVersion = fmt.Sprint(7 + len(guards)) }), nil
+		})
+		found, _ := n.Find(instance)
+		for _, by := range []time.Duration{time.Hour, time.Minute} {
+			if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot", Deadline: time.Now().Add(by)}); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]string{"7", "8"}, guards); diff != "" || verbs(client) != "patch patch" {
+			t.Errorf("%s\n%s", verbs(client), diff)
+		}
+		if _, err := client.Tracker().Get(nodesResource, "", "n"); err != nil {
+			t.Error(err)
+		}
+		last := newNode(func(n *corev1.Node) { n.ResourceVersion = "12" })
+		if err := client.Tracker().Update(nodesResource, last, ""); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if _, ok := n.patcher.written.Load("n"); ok {
+			t.Error("our own patch is kept although the watch shows a newer state")
+		}
+	})
+}
+
+func TestCordonAndUncordon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode(ready(corev1.ConditionTrue)))
+		n := watched(t, client, defaults)
+		found, ok := n.Find(instance)
+		if !ok || !found.Ready || found.Name != "n" || found.UID != "uid-1" || !found.Mark.Since.IsZero() {
+			t.Fatalf("got %+v, %v", found, ok)
+		}
+		reason := Reason{Kind: "lifecycle-terminating", Hook: "g/h", Deadline: time.Now().Add(time.Hour)}
+		mark, news, err := n.Cordon(t.Context(), found, reason)
+		if err != nil || !news {
+			t.Fatalf("news: %v, %v", news, err)
+		}
+		synctest.Wait()
+		if again, _ := n.Find(instance); cmp.Diff(mark, again.Mark) != "" {
+			t.Errorf("the mark on the node:\n%s", cmp.Diff(mark, again.Mark))
+		}
+		if _, news, err := n.Cordon(t.Context(), found, reason); err != nil || news {
+			t.Errorf("news: %v, %v", news, err)
+		}
+		if got := verbs(client); got != "patch get" {
+			t.Errorf("got %q, want one patch, and a read before the second is omitted", got)
+		}
+		reason.Deadline = reason.Deadline.Add(-time.Minute)
+		if mark, news, err := n.Cordon(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
+			t.Errorf("an earlier deadline gave %+v, news: %v, %v", mark, news, err)
+		}
+		if all := n.All(); len(all) != 1 || all[0].InstanceID != instance {
+			t.Errorf("all nodes are %+v", all)
+		}
+		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
+			t.Errorf("got %v, %v", restored, err)
+		}
+		got, err := client.Tracker().Get(nodesResource, "", "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, ok := got.(*corev1.Node)
+		if !ok || after.Spec.Unschedulable || len(after.Spec.Taints)+len(after.Labels)+len(after.Annotations) > 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestUncordonWithAStaleWatch takes a mark off that the watch does not show yet.
+func TestUncordonWithAStaleWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode(cordoned, markOf(Mark{Since: t0, Added: []string{addedCordon}})))
+		n := watched(t, client, defaults)
+		if err := n.informer.GetStore().Update(newNode()); err != nil {
+			t.Fatal(err)
+		}
+		found, _ := n.Find(instance)
+		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
+			t.Errorf("got %v, %v, want it uncordoned", restored, err)
+		}
+	})
+}
+
+// conflicts answers the first n patches with a conflict, and records the versions in all of them.
+func conflicts(client *fake.Clientset, n int, bodies *[]string) {
+	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		p, ok := action.(clienttesting.PatchActionImpl)
+		if !ok || p.GetPatchType() != types.MergePatchType {
+			return true, nil, fmt.Errorf("got a %T", action)
+		}
+		var body struct {
+			Metadata struct{ ResourceVersion string }
+		}
+		if err := json.Unmarshal(p.GetPatch(), &body); err != nil {
+			return true, nil, err
+		}
+		if *bodies = append(*bodies, body.Metadata.ResourceVersion); len(*bodies) <= n {
+			return true, nil, apierrors.NewConflict(nodeResource, "n", errors.New("the object has been modified"))
+		}
+		return true, newNode(), nil
+	})
+}
+
+func TestConflictsAreRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
+		found, _ := n.Find(instance)
+		var versions []string
+		conflicts(client, 2, &versions)
+		client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, newNode(func(o *corev1.Node) { o.ResourceVersion = fmt.Sprintf("%d", 7+len(versions)) }), nil
+		})
+		if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"}); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"7", "8", "9"}, versions); diff != "" {
+			t.Errorf("the versions that guard the patches:\n%s", diff)
+		}
+	})
+}
+
+func TestCordonANodeThatIsGone(t *testing.T) {
+	renewed := func(o *corev1.Node) { o.UID = "uid-2" }
+	tests := []struct {
+		name  string
+		stale bool // the watch does not show it yet
+		get   func() (runtime.Object, error)
+	}{
+		{"the watch does not show it, and the API has none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
+		{"the watch shows it, and the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
+		{"another instance has its name now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
+	}
+	for _, tt := range tests {
+		virtual(t, tt.name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tt.stale {
+				client = fake.NewClientset(newNode())
+			}
+			n := watched(t, client, defaults)
+			var versions []string
+			conflicts(client, 1, &versions)
+			client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				obj, err := tt.get()
+				return true, obj, err
+			})
+			_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
+			if !errors.Is(err, ErrGone) {
+				t.Errorf("got %v, want %v", err, ErrGone)
+			}
+		})
+	}
+}
+
+func TestOtherErrorsAreReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
+		})
+		found, _ := n.Find(instance)
+		_, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"})
+		if !apierrors.IsForbidden(err) || errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "change node n") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestExcludeIfConfiguredLate(t *testing.T) {
+	for _, tt := range []struct {
+		when string
+		want string
+	}{{Early, ""}, {Off, ""}, {Late, "patch"}} {
+		virtual(t, tt.when, func(t *testing.T) {
+			client := fake.NewClientset(newNode(markOf(Mark{Since: t0})))
+			n := watched(t, client, with(func(c *Config) { c.ExcludeFromLB = tt.when }))
+			found, _ := n.Find(instance)
+			if err := n.Exclude(t.Context(), found); err != nil {
+				t.Error(err)
+			}
+			if got := verbs(client); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
