@@ -20,7 +20,7 @@ func (x *execution) restartParts(ctx context.Context, r *recorder) {
 			_ = x.cluster.Restart(ctx, controllers)
 			x.count(restarted)
 		}
-		if did, err := x.cluster.Mend(ctx); did && err == nil {
+		if did, err := x.cluster.StartExited(ctx); did && err == nil {
 			x.count(restarted)
 		}
 		x.apiServer.Unlock()

@@ -47,8 +47,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRenderings: what the chart makes, and what it tells, is looked at before it changes. Write it anew with
-// make generate.
+// TestRenderings compares the objects and the notes of the chart with files, so that a review shows each change. Update
+// them with make generate.
 func TestRenderings(t *testing.T) {
 	t.Parallel()
 	for name, file := range setups(t) {
@@ -60,11 +60,11 @@ func TestRenderings(t *testing.T) {
 				t.Fatal(err)
 			}
 			hold(t, name+".yaml", objects)
-			told, err := chart.Helm(t.Context(), nil, append([]string{"install", "--dry-run=client"}, args...)...)
+			installed, err := chart.Helm(t.Context(), nil, append([]string{"install", "--dry-run=client"}, args...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, notes, _ := strings.Cut(told, "\nNOTES:\n")
+			_, notes, _ := strings.Cut(installed, "\nNOTES:\n")
 			hold(t, name+".txt", notes)
 		})
 	}
@@ -85,7 +85,7 @@ func hold(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); diff != "" {
-		t.Errorf("%s (-want +got; make generate writes it anew):\n%s", name, diff)
+		t.Errorf("%s (-want +got; update it with make generate):\n%s", name, diff)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestTheDefaults(t *testing.T) {
 		"GOMEMLIMIT": "limits.memory",
 	}
 	if diff := cmp.Diff(want, from); diff != "" {
-		t.Errorf("what Kubernetes tells (-want +got):\n%s", diff)
+		t.Errorf("the downward API (-want +got):\n%s", diff)
 	}
 	read := func(variables map[string]string) config.Agent {
 		environ := []string{"POD_NAMESPACE=agents", "POD_NAME=p", "NODE_NAME=n"}
@@ -117,7 +117,7 @@ func TestEachValueIsItsVariable(t *testing.T) {
 	}
 }
 
-// TestTheRegion: it is told to agent and trigger, and left to IRSA and EKS Pod Identity if it is not set.
+// TestTheRegion: the region is a variable of agent and trigger, unless it is not set: IRSA and EKS Pod Identity set it.
 func TestTheRegion(t *testing.T) {
 	t.Parallel()
 	if literal, _ := environment(t, "--set", least+",aws.region=eu-central-1"); literal["AWS_REGION"] != "eu-central-1" {

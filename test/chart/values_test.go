@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests compare with")
 
-// configured are the agent's variables that are values. The others are for the downward API to tell.
+// configured returns the agent's variables that are values of the chart. The others come from the downward API.
 func configured() []config.Variable {
 	return slices.DeleteFunc(config.Variables(), func(v config.Variable) bool {
 		return slices.Contains([]string{"POD_NAMESPACE", "POD_NAME", "NODE_NAME"}, v.Name)
@@ -139,7 +139,7 @@ func property(v config.Variable) map[string]any {
 }
 
 // TestTheConfiguration: values.yaml and values.schema.json have each variable of the agent, with its help, its
-// type and its default, and nothing else. Write them anew with make generate.
+// type and its default, and nothing else. Update them with make generate.
 func TestTheConfiguration(t *testing.T) {
 	root, err := chart.Path()
 	if err != nil {

@@ -43,7 +43,7 @@ type auditEvent struct {
 
 // Requests returns what a user has asked of the API server so far, in the order of the answers; see
 // UserName for a ServiceAccount. The end of a name stands for all users whose names end so. A watch counts
-// once, when it begins. Whoever has an answer in hand finds its request here, because the server writes the
+// once, when it begins. A request that has been answered is in the list, because the server writes the
 // log first.
 func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) {
 	log, err := os.Open(c.folder.path("clusters", c.name, "logs", "audit.log"))

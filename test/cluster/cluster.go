@@ -117,7 +117,7 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 func (c *Cluster) controlled(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		if _, err := c.Mend(ctx); err != nil {
+		if _, err := c.StartExited(ctx); err != nil {
 			return false, err
 		}
 		_, last = c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
@@ -208,10 +208,10 @@ func (c *Cluster) StartAgain(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
-// Mend starts what has ended by itself of the control plane, and tells whether there was anything. The
+// StartExited starts the components that have exited by themselves, and reports whether there were any. The
 // scheduler does so when it finds its cache corrupted, as it may when the API server was away, and relies on
 // a kubelet to be started again. It must not run beside Stop, whose work it would undo.
-func (c *Cluster) Mend(ctx context.Context) (mended bool, err error) {
+func (c *Cluster) StartExited(ctx context.Context) (started bool, err error) {
 	ids, err := filepath.Glob(c.folder.path("clusters", c.name, "pids", "*.pid"))
 	for _, id := range ids {
 		name := strings.TrimSuffix(filepath.Base(id), ".pid")
@@ -219,11 +219,11 @@ func (c *Cluster) Mend(ctx context.Context) (mended bool, err error) {
 			err = errors.Join(err, e)
 			continue
 		}
-		mended = true
+		started = true
 		err = errors.Join(err, os.Remove(id)) // As in Stop.
 	}
-	if err != nil || !mended {
-		return mended, err
+	if err != nil || !started {
+		return started, err
 	}
 	return true, c.StartAgain(ctx)
 }
@@ -233,7 +233,7 @@ func (c *Cluster) Restart(ctx context.Context, component string) error {
 	if err := c.folder.kill(ctx, component); err != nil {
 		return err
 	}
-	_, err := c.Mend(ctx)
+	_, err := c.StartExited(ctx)
 	return err
 }
 

@@ -39,7 +39,7 @@ func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
 	_, err := c.Kubectl(ctx, "scale", "deployment/web", "--replicas=2", "-n", ns)
 	must(t, err)
 	eventually(ctx, t, "two pods are Ready", func() bool {
-		_, err := c.Mend(ctx)
+		_, err := c.StartExited(ctx)
 		must(t, err)
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
@@ -47,35 +47,12 @@ func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
 	})
 }
 
-func TestClosedClusterLeavesNothing(t *testing.T) {
-	c := cluster.Shared(t) // The other, which must not be touched.
-	ctx := bounded(t)
-	second, err := cluster.Start(ctx, cluster.Options{})
-	must(t, err)
-	dir := second.Dir()
-	if n := processesOf(t, dir); n != 5 {
-		t.Errorf("%d processes run, want 5", n)
-	}
-	_, err = second.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
-	must(t, err)
-
-	must(t, second.Close())
-	must(t, second.Close())
-	if n := processesOf(t, dir); n != 0 {
-		t.Errorf("%d processes were left", n)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s was left: %v", dir, err)
-	}
-	must(t, c.Ready(ctx))
-}
-
-func TestMendStartsWhatHasEnded(t *testing.T) {
+func TestStartExited(t *testing.T) {
 	c, ctx := cluster.Shared(t), bounded(t)
-	_, err := c.Mend(ctx) // What has ended in a test before.
+	_, err := c.StartExited(ctx) // What has ended in a test before.
 	must(t, err)
-	if mended, err := c.Mend(ctx); mended || err != nil {
-		t.Errorf("all is well, and it says %v, %v", mended, err)
+	if started, err := c.StartExited(ctx); started || err != nil {
+		t.Errorf("everything runs, and it says %v, %v", started, err)
 	}
 	scheduler := func() int { return processesOf(t, filepath.Join(c.Dir(), "clusters")) }
 	before := scheduler()
@@ -89,8 +66,8 @@ func TestMendStartsWhatHasEnded(t *testing.T) {
 	must(t, err)
 	must(t, exec.Command("kill", "-9", strings.TrimSpace(string(id))).Run())
 	eventually(ctx, t, "it has ended", func() bool { return scheduler() < before })
-	if mended, err := c.Mend(ctx); !mended || err != nil || scheduler() != before {
-		t.Errorf("it says %v, %v; %d processes run, before it were %d", mended, err, scheduler(), before)
+	if started, err := c.StartExited(ctx); !started || err != nil || scheduler() != before {
+		t.Errorf("it says %v, %v; %d processes run, before it were %d", started, err, scheduler(), before)
 	}
 }
 
@@ -117,10 +94,11 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestStartOutlastsWhatGivesUp: the controller manager and kwok end when they have waited for the API server
-// for some ten seconds, which a slow machine may well take to start it. Here they end at once.
-func TestStartOutlastsWhatGivesUp(t *testing.T) {
-	ctx := bounded(t)
+// TestStartAndClose: the controller manager and kwok exit when they have waited for the API server for some ten seconds,
+// which a slow machine may need to start it. Start runs them again. Here they exit at once. Close leaves nothing of the
+// control plane, and does not touch another one.
+func TestStartAndClose(t *testing.T) {
+	other, ctx := cluster.Shared(t), bounded(t)
 	binaries, err := cluster.Binaries(ctx, nil)
 	must(t, err)
 	dir := t.TempDir()
@@ -139,10 +117,22 @@ exec "$0.d/${0##*/}" "$@"
 
 	c, err := cluster.Start(ctx, cluster.Options{})
 	must(t, err)
-	t.Cleanup(func() { must(t, c.Close()) })
-	if n := processesOf(t, c.Dir()); n != 5 {
+	folder := c.Dir()
+	if n := processesOf(t, folder); n != 5 {
 		t.Errorf("%d processes run, want 5", n)
 	}
+	_, err = c.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+	must(t, err)
+
+	must(t, c.Close())
+	must(t, c.Close())
+	if n := processesOf(t, folder); n != 0 {
+		t.Errorf("%d processes were left", n)
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was left: %v", folder, err)
+	}
+	must(t, other.Ready(ctx))
 }
 
 // TestKilledOwnerLeavesNothing starts this test binary again, which starts a cluster and is killed.
@@ -214,11 +204,11 @@ func TestUsersBinariesAreCheckedFirst(t *testing.T) {
 	}
 	for _, want := range []string{"kube-apiserver", " kwok,", "kwokctl", "unset KUBE_BINARIES", dir} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not tell of %q", err, want)
+			t.Errorf("%q does not contain %q", err, want)
 		}
 	}
 	if strings.Contains(err.Error(), "etcd,") {
-		t.Errorf("%q tells of etcd, which is there", err)
+		t.Errorf("%q names etcd, which exists", err)
 	}
 }
 

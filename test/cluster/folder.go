@@ -84,8 +84,8 @@ func (f *folder) make() error {
 	return nil
 }
 
-// own locks the file that tells others that the owner lives. A lock says so more surely than a
-// process number, which is given again. It gets its name when it is locked already.
+// own locks the file that shows other processes that the owner runs. A lock is more reliable than a process number, which
+// can be used again. The file gets its name when it is locked already.
 func (f *folder) own() error {
 	var err error
 	if f.owner, err = os.CreateTemp(f.dir, "owner-"); err != nil {
@@ -200,7 +200,7 @@ func commandLines() (map[int]string, error) {
 }
 
 // removeLeftovers ends what is left of control planes whose owner died together with its reaper. It does
-// what it can and tells no errors: they are another run's.
+// what it can, and ignores errors: they belong to another run.
 func removeLeftovers(ctx context.Context) {
 	owners, _ := filepath.Glob(filepath.Join(os.TempDir(), temporary+"*", "owner"))
 	for _, path := range owners {

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// bounded returns a context for the waits of one test, so that a test that waits for ever says on what. No test
+// bounded returns a context for the waits of one test, so that a test that hangs says where. No test
 // needs that long, but after a stop of the API server the controllers may need minutes.
 func bounded(t *testing.T) context.Context {
 	t.Helper()

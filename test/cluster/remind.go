@@ -43,7 +43,7 @@ func (c *Cluster) Remind(ctx context.Context) error {
 	return err
 }
 
-// remindOften has kwok reminded until it is told to rest.
+// remindOften has kwok reminded until it is stopped.
 func (c *Cluster) remindOften() (rest func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -55,7 +55,7 @@ func (c *Cluster) remindOften() (rest func()) {
 	return func() { cancel(); work.Wait() }
 }
 
-// forgotten tells whether the pod should have become Ready, or have gone, some time ago.
+// forgotten reports whether the pod should have become Ready, or have been removed, some time ago.
 func forgotten(p *corev1.Pod, now time.Time) bool {
 	due := p.CreationTimestamp.Add(said(p, "start", time.Second))
 	reminded, _ := time.Parse(time.RFC3339, p.Annotations[remindedAnnotation])
@@ -65,7 +65,7 @@ func forgotten(p *corev1.Pod, now time.Time) bool {
 		due = p.DeletionTimestamp.Add(min(said(p, "stop", 0), grace) - grace)
 	case p.Status.Phase != corev1.PodPending:
 		return false
-	case !reminded.IsZero(): // Its start has begun anew.
+	case !reminded.IsZero(): // Its start has begun again.
 		due = reminded.Add(said(p, "start", time.Second))
 	}
 	return now.Sub(due) > remindAfter && now.Sub(reminded) > remindAfter

@@ -33,7 +33,7 @@ func TestForgotten(t *testing.T) {
 		{"kwok was reminded just now", pod(func(p *corev1.Pod) {
 			p.Annotations[remindedAnnotation] = now.Add(-2 * time.Second).Format(time.RFC3339)
 		}), false},
-		{"kwok was reminded, and its slow start has begun anew", pod(func(p *corev1.Pod) {
+		{"kwok was reminded, and its slow start has begun again", pod(func(p *corev1.Pod) {
 			p.Annotations["node-drainer.test/start"] = "30"
 			p.Annotations[remindedAnnotation] = now.Add(-20 * time.Second).Format(time.RFC3339)
 		}), false},

@@ -85,8 +85,8 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// Namespace makes a namespace for one test, ready to take pods. When the test ends it is deleted, which
-// nobody waits for.
+// Namespace makes a namespace for one test, ready to take pods. It is deleted when the test ends; the
+// test does not wait for that.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ownTime)

@@ -32,7 +32,7 @@ type Pods struct {
 	Labels        map[string]string
 	Annotations   map[string]string
 	Pool          string // Only nodes of this pool.
-	Node          string // Only this node; a pod that is made anew waits for it.
+	Node          string // Only this node; a pod that is created again waits for it.
 	Prefer        string // This node, as long as it takes pods: makes them begin there and move elsewhere.
 	NodeSelector  map[string]string
 	Tolerations   []corev1.Toleration
@@ -92,7 +92,7 @@ func (c *Cluster) Job(ctx context.Context, namespace, name string, n int32, p Po
 	return err
 }
 
-// Pod makes a pod that nothing owns, so nothing makes it anew.
+// Pod makes a pod without an owner, so nothing creates it again.
 func (c *Cluster) Pod(ctx context.Context, namespace, name string, p Pods) error {
 	template := p.template(name)
 	template.Name = name
@@ -226,7 +226,7 @@ func (c *Cluster) WaitPods(
 	return until(ctx, s, &corev1.Pod{}, done)
 }
 
-// IsPodReady tells whether a pod serves and will go on doing so.
+// IsPodReady reports whether a pod is Ready and is not being deleted.
 func IsPodReady(p *corev1.Pod) bool {
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -266,7 +266,7 @@ func (p Pods) template(name string) corev1.PodTemplateSpec {
 	return t
 }
 
-// times tells the stages how long the pod takes for what.
+// times returns the annotations by which the stages know how long the pod takes to start, to run and to stop.
 func (p Pods) times() map[string]string {
 	annotations := map[string]string{}
 	for what, d := range map[string]time.Duration{"start": p.Start, "stop": p.Stop, "run": p.Run} {

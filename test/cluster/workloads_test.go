@@ -99,7 +99,7 @@ func noShorter(t *testing.T, what string, took, want time.Duration) {
 	}
 }
 
-// TestPodThatChangesStopsNoSooner: kwok begins a delay anew with every change, and takes off what has passed.
+// TestPodThatChangesStopsNoSooner: kwok starts a delay again with every change, and subtracts the time that has passed.
 // The time of the deletion, from which it reads that, is cut to whole seconds: here by nearly one.
 func TestPodThatChangesStopsNoSooner(t *testing.T) {
 	c, ctx := cluster.Shared(t), bounded(t)
@@ -138,7 +138,7 @@ func TestBudgetRefusesTheSecondEviction(t *testing.T) {
 	c, ctx := cluster.Shared(t), bounded(t)
 	ns := c.Namespace(t)
 	c.Node(t, cluster.Node{Pool: ns})
-	add := func(name string) { // Nothing makes it anew when it is evicted.
+	add := func(name string) { // Nothing creates it again when it is evicted.
 		must(t, c.Pod(ctx, ns, name, cluster.Pods{Pool: ns, Labels: map[string]string{cluster.AppLabel: "web"}}))
 	}
 	evict := func(name string) error {
@@ -216,7 +216,7 @@ func TestMachinesAreNodes(t *testing.T) {
 	ns, id := c.Namespace(t), cluster.NewInstanceID()
 	machines := c.Machines(cluster.Node{Pool: ns})
 	must(t, machines.Launch(ctx, id, "eu-central-1c"))
-	for _, name := range []string{"a", "b"} { // Nothing makes them anew.
+	for _, name := range []string{"a", "b"} { // Nothing creates them again.
 		must(t, c.Pod(ctx, ns, name, cluster.Pods{Pool: ns}))
 	}
 	must(t, c.WaitReady(ctx, ns, "", 2))

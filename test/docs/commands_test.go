@@ -120,21 +120,21 @@ func TestTheRules(t *testing.T) {
 			}
 		}
 	}
-	told := set{}
+	documented := set{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (agent|trigger) \\| `([a-z/]+)`[^|]* \\| ([a-z, ]+) \\|").
 		FindAllStringSubmatch(Pages(t)["docs/security.md"], -1) {
 		for verb := range strings.SplitSeq(m[3], ", ") {
-			told.with(m[1] + " " + verb + " " + m[2])
+			documented.with(m[1] + " " + verb + " " + m[2])
 		}
 	}
 	for one := range granted {
-		if !told[one] {
+		if !documented[one] {
 			t.Errorf("docs/security.md does not say why there is %q", one)
 		}
 	}
-	for one := range told {
+	for one := range documented {
 		if !granted[one] {
-			t.Errorf("docs/security.md tells of %q, which nobody may", one)
+			t.Errorf("docs/security.md has %q, which no role grants", one)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package docs reads the pages of this repository, for the tests that hold them to what they tell of.
+// Package docs reads the pages of this repository, for the tests that compare them with the code.
 package docs
 
 import (

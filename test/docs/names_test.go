@@ -34,7 +34,7 @@ func (s set) with(names ...string) set {
 	return s
 }
 
-// ours is a page without what it tells of others: the pages on migration have the names of the other program in
+// ours returns a page without the parts about other programs: the pages on migration have the names of the other program in
 // the first column of their tables, and in no other place.
 func ours(name, page string) string {
 	if strings.HasPrefix(name, "docs/migration/") {
@@ -166,7 +166,7 @@ func values(t *testing.T) (paths, open set) {
 }
 
 // TestEveryValueExists: what looks like a value of the chart is one. Fields of Kubernetes and names of files look
-// the same, and methods of the code, which docs/architecture.md tells of.
+// the same, and methods of the code, which docs/architecture.md names.
 func TestEveryValueExists(t *testing.T) {
 	t.Parallel()
 	paths, open := values(t)
@@ -207,7 +207,7 @@ func TestEveryValueExists(t *testing.T) {
 	}
 }
 
-// TestEveryTargetExists: what a page tells make to do is a target.
+// TestEveryTargetExists: each make target that a page names exists.
 func TestEveryTargetExists(t *testing.T) {
 	t.Parallel()
 	there := find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([a-z0-9-]+):`)

@@ -22,7 +22,7 @@ import (
 var audit struct {
 	sync.Mutex
 	requests []cluster.Request // to control planes that one test had to itself
-	provoked []string          // what a test has an account ask for to see it refused, as unlawful tells it
+	provoked []string          // requests that a test expects to be refused, as judge names them
 }
 
 // ownCluster starts a control plane for one test alone, whose requests are judged with those of the others.
@@ -44,7 +44,7 @@ func ownCluster(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-// provoke says that a test lets an account ask for what it may not.
+// provoke announces that an account will send a request that RBAC refuses.
 func provoke(account, what string) {
 	audit.Lock()
 	defer audit.Unlock()
@@ -78,11 +78,11 @@ func inGroup(resource, group string) string {
 	return strings.TrimSuffix(name+"/"+sub, "/")
 }
 
-// covers tells whether the right is what RBAC lets the request pass for.
+// covers reports whether the right allows the request.
 func (r right) covers(q cluster.Request) bool {
 	home := homeOf(q.User)
 	return r.verb == q.Verb && r.group == q.Group && r.resource == q.FullResource() &&
-		(r.name == "" || strings.ReplaceAll(r.name, anyWorld, home) == q.Name) &&
+		(r.name == "" || strings.ReplaceAll(r.name, anyNamespace, home) == q.Name) &&
 		(!r.own || q.Namespace == home)
 }
 
@@ -118,8 +118,8 @@ func rightsOf(user string, objects []unstructured.Unstructured) (rights []right,
 	return rights, err
 }
 
-// judgeAccess holds if the programs asked the API server, in all tests together, for nothing that the chart does not
-// grant them, and, if all tests have run, needed all that it grants.
+// judgeAccess expects that the programs, in all tests together, sent no request that the chart does not allow them, and,
+// if all tests have run, that they used each right that it grants.
 func judgeAccess(shared *cluster.Cluster) error {
 	var errs []error
 	for account, render := range map[string]func() ([]unstructured.Unstructured, error){
@@ -130,7 +130,7 @@ func judgeAccess(shared *cluster.Cluster) error {
 		if err != nil {
 			return err
 		}
-		rights, err := rightsOf(cluster.UserName(anyWorld, account), objects)
+		rights, err := rightsOf(cluster.UserName(anyNamespace, account), objects)
 		if err != nil {
 			return err
 		}
@@ -149,14 +149,14 @@ func judgeAccess(shared *cluster.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// judge compares what an account may do with what it did. A request that was refused shows only what it asked for.
+// judge compares the rights of an account with its requests. A request that was refused does not count as use.
 func judge(account string, rights []right, requests []cluster.Request, whole bool) error {
 	var errs []error
 	unused, unlawful := slices.Clone(rights), map[string][]cluster.Request{}
 	for _, q := range requests {
 		is := func(r right) bool { return r.covers(q) }
 		if !slices.ContainsFunc(rights, is) {
-			unlawful[account+": "+asked(q)] = append(unlawful[account+": "+asked(q)], q)
+			unlawful[account+": "+requested(q)] = append(unlawful[account+": "+requested(q)], q)
 		} else if q.Code != http.StatusForbidden {
 			unused = slices.DeleteFunc(unused, is)
 		}
@@ -165,7 +165,7 @@ func judge(account string, rights []right, requests []cluster.Request, whole boo
 	defer audit.Unlock()
 	for what, all := range unlawful {
 		if !slices.Contains(audit.provoked, what) {
-			errs = append(errs, fmt.Errorf("%s: not granted by the chart, and asked for %d times, as by %s of %s",
+			errs = append(errs, fmt.Errorf("%s: not granted by the chart, and requested %d times, as by %s of %s",
 				what, len(all), all[0].Path, all[0].User))
 		}
 	}
@@ -177,28 +177,28 @@ func judge(account string, rights []right, requests []cluster.Request, whole boo
 	return errors.Join(errs...)
 }
 
-// asked is what a request needs to be granted.
-func asked(q cluster.Request) string {
+// requested names what a request needs to be granted.
+func requested(q cluster.Request) string {
 	if q.Resource == "" {
 		return q.Verb + " " + q.Path
 	}
 	return q.Verb + " " + inGroup(q.FullResource(), q.Group)
 }
 
-// isWhole tells whether this run leaves no test out.
+// isWhole reports whether this run runs all tests.
 func isWhole() bool {
 	given := func(name string) string { return flag.Lookup(name).Value.String() }
 	return !testing.Short() && given("test.run")+given("test.skip")+given("test.list") == ""
 }
 
-// TestJudge: a right too many and a right too few are told by name.
+// TestJudge: an unused right and a missing right are named.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	objects, err := renderAccess()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights, err := rightsOf(cluster.UserName(anyWorld, agentAccount), objects)
+	rights, err := rightsOf(cluster.UserName(anyNamespace, agentAccount), objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestJudge(t *testing.T) {
 				if q.Resource == "leases" && q.Verb == "update" {
 					q.Name = "kube-scheduler"
 				}
-			}), []string{"update leases.coordination.k8s.io: not granted", "update leases.coordination.k8s.io " + anyWorld},
+			}), []string{"update leases.coordination.k8s.io: not granted", "update leases.coordination.k8s.io " + anyNamespace},
 		},
 		"a Lease elsewhere": {
 			rights, change(func(q *cluster.Request) {

@@ -35,19 +35,19 @@ func condition(n *corev1.Node) *corev1.NodeCondition {
 // TestConditionSaysWhy: a node that a budget keeps from being drained says which, until it is drained.
 func TestConditionSaysWhy(t *testing.T) {
 	t.Parallel()
-	w := hooked(t, time.Minute)
-	old, instance := w.node()
-	w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
-	w.must(w.cluster.MaxUnavailable(w.ctx, w.namespace, "api", "1"))
-	completing := w.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"}) // then the Node would go
-	w.startAgent()
+	f := newFixtureWithHook(t)
+	old, instance := f.node()
+	f.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "1"))
+	completing := f.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"}) // then the Node would go
+	f.startAgent()
 
 	// There is no other node: one pod of the two has no place to go, and the budget holds the other.
 	began := time.Now()
-	w.terminate(instance)
-	why := "wait for PodDisruptionBudget " + w.namespace + "/api"
+	f.terminate(instance)
+	why := "wait for PodDisruptionBudget " + f.namespace + "/api"
 	var blocked corev1.NodeCondition
-	w.waitNode(old, func(n *corev1.Node) bool {
+	f.waitNode(old, func(n *corev1.Node) bool {
 		c := condition(n)
 		if c == nil || !strings.Contains(c.Message, why) {
 			return false
@@ -58,16 +58,16 @@ func TestConditionSaysWhy(t *testing.T) {
 	if blocked.Status != corev1.ConditionFalse || blocked.Reason != "Blocked" {
 		t.Errorf("the node shows %+v", blocked)
 	}
-	description, err := w.cluster.Kubectl(w.ctx, "describe", "node", old)
-	w.must(err)
+	description, err := f.cluster.Kubectl(f.ctx, "describe", "node", old)
+	f.must(err)
 	line := drainedLine(description)
 	if !strings.Contains(line, "False") || !strings.Contains(line, "Blocked") || !strings.Contains(line, why) {
 		t.Errorf("kubectl describe node says %q of it, want %q", line, why)
 	}
 
-	w.node()
+	f.node()
 	var drained corev1.NodeCondition
-	w.waitNode(old, func(n *corev1.Node) bool {
+	f.waitNode(old, func(n *corev1.Node) bool {
 		drained = *condition(n)
 		return drained.Status == corev1.ConditionTrue
 	})
@@ -75,16 +75,16 @@ func TestConditionSaysWhy(t *testing.T) {
 	if drained.Reason != "Drained" || drained.LastTransitionTime.Before(&blocked.LastTransitionTime) {
 		t.Errorf("the node shows %+v, and showed %+v", drained, blocked)
 	}
-	if n := w.getNode(old); !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+	if n := f.getNode(old); !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}) {
 		t.Errorf("the conditions of the kubelet are %+v", n.Status.Conditions)
 	}
 	completing()
-	w.waitCompleted(instance)
+	f.waitCompleted(instance)
 
 	// The first, the final one, and one every ten seconds between.
-	patches := w.requests("patch", "nodes/status")
+	patches := f.requests("patch", "nodes/status")
 	most := 2 + int(took/(10*time.Second))
 	t.Logf("%d patches of nodes/status in %v", len(patches), took)
 	if len(patches) > most || slices.ContainsFunc(patches, func(r cluster.Request) bool { return r.Code != http.StatusOK }) {
@@ -102,30 +102,13 @@ func drainedLine(description string) string {
 	return ""
 }
 
-// TestConditionIsTakenOff a node that is put back into service.
-func TestConditionIsTakenOff(t *testing.T) {
-	t.Parallel()
-	w := hooked(t, time.Minute)
-	node, instance := w.node()
-	_, err := w.patchStatus(node, fmt.Sprintf(
-		`{"status":{"conditions":[{"type":%q,"status":"False","reason":"Draining"}]}}`, drainedType))
-	w.must(err)
-	w.startAgent()
-	w.aws.Send(w.queue, w.direct(instance)) // of a termination that Auto Scaling knows nothing of
-	w.waitNode(node, func(n *corev1.Node) bool { return condition(n) == nil })
-	if n := len(w.getNode(node).Status.Conditions); n == 0 {
-		t.Error("the conditions of the kubelet are gone")
-	}
-	w.waitQueueEmpty()
-}
-
 // TestConditionOfAnotherNode: the agent takes it for granted how the API server refuses a patch with the UID of a Node
 // that had the name before.
 func TestConditionOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	node, _ := w.node()
-	_, err := w.patchStatus(node, fmt.Sprintf(
+	f := newFixture(t)
+	node, _ := f.node()
+	_, err := f.patchStatus(node, fmt.Sprintf(
 		`{"metadata":{"uid":"another"},"status":{"conditions":[{"type":%q,"status":"False"}]}}`, drainedType))
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {
@@ -138,7 +121,7 @@ func TestConditionOfAnotherNode(t *testing.T) {
 	}
 }
 
-func (w *world) patchStatus(node, patch string) (*corev1.Node, error) {
-	return w.cluster.Client().CoreV1().Nodes().Patch(
-		w.ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+func (f *fixture) patchStatus(node, patch string) (*corev1.Node, error) {
+	return f.cluster.Client().CoreV1().Nodes().Patch(
+		f.ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // leaveToKubelet keeps kwok from playing the kubelet for a pod: it would call the pod ready, completed, or gone.
@@ -32,9 +33,9 @@ var leaveToKubelet = map[string]string{
 
 // kubelet does for the pods of one namespace, on all nodes, what kwok only pretends: it runs the program of each pod
 // as long as there is the pod, in the environment that the pod gives it and with a token that is bound to the pod, and
-// reports how that goes. It changes one thing: the agent listens on a free port of the loopback.
+// reports its state. It changes one thing: the agent listens on a free port of the loopback.
 type kubelet struct {
-	*world
+	*fixture
 	home string
 
 	mu         sync.Mutex
@@ -45,30 +46,28 @@ type kubelet struct {
 type container struct {
 	pod     *corev1.Pod
 	ip      string
-	agent   *process    // or nil
-	trigger *triggering // or nil
-	cmd     *exec.Cmd
-	done    chan struct{}
-	told    bool // to stop
+	process *harness.Process
+	agent   *agentProcess // nil if the program is the trigger
+	stopped bool          // We have sent SIGTERM.
 }
 
 // startKubelet serves the namespace until the test ends.
-func (w *world) startKubelet(home string) *kubelet {
-	k := &kubelet{world: w, home: home, containers: map[types.UID]*container{}}
-	ctx, cancel := context.WithCancel(w.ctx)
+func (f *fixture) startKubelet(home string) *kubelet {
+	k := &kubelet{fixture: f, home: home, containers: map[types.UID]*container{}}
+	ctx, cancel := context.WithCancel(f.ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.cluster.WaitPods(ctx, home, "", func(pods []*corev1.Pod) bool {
+		_ = f.cluster.WaitPods(ctx, home, "", func(pods []*corev1.Pod) bool {
 			for _, p := range pods {
 				if err := k.sync(ctx, p); err != nil && ctx.Err() == nil {
-					w.t.Errorf("pod %s: %v", p.Name, err)
+					f.t.Errorf("pod %s: %v", p.Name, err)
 				}
 			}
 			return false
 		})
 	}()
-	w.t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		cancel()
 		<-done
 	})
@@ -81,9 +80,9 @@ func (k *kubelet) sync(ctx context.Context, p *corev1.Pod) error {
 	defer k.mu.Unlock()
 	r := k.containers[p.UID]
 	switch {
-	case r != nil && p.DeletionTimestamp != nil && !r.told:
-		r.told = true
-		if err := r.cmd.Process.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
+	case r != nil && p.DeletionTimestamp != nil && !r.stopped:
+		r.stopped = true
+		if err := r.process.Cmd.Process.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
 		return k.remove(ctx, p)
@@ -121,72 +120,66 @@ func (k *kubelet) start(ctx context.Context, p *corev1.Pod) (*container, error) 
 		if i := slices.Index(env, "LISTEN_ADDRESS=:"+strconv.Itoa(int(c.Ports[0].ContainerPort))); i >= 0 {
 			env[i] = "LISTEN_ADDRESS=127.0.0.1:0"
 		}
-		r.agent = startProcess(k.t, env)
-		r.cmd, r.done = r.agent.cmd, r.agent.done
+		r.agent = startAgentProcess(k.t, env)
+		r.process = r.agent.Process
 	case "/trigger":
-		r.trigger = newTriggering(k.t, k.aws, nil, c.Args...)
-		r.trigger.cmd.Env = env
-		r.trigger.start()
-		r.cmd, r.done = r.trigger.cmd, r.trigger.done
+		run := k.newTriggerRun(nil, c.Args...)
+		run.Cmd.Env = env
+		run.start()
+		r.process = run.Process
 	default:
 		return nil, fmt.Errorf("the image has no %s", c.Command[0])
 	}
 	return r, nil
 }
 
-// follow reports how the program of a pod goes.
+// follow reports the state of a pod's program until it has exited.
 func (k *kubelet) follow(ctx context.Context, r *container) {
 	probe := time.NewTicker(50 * time.Millisecond)
 	defer probe.Stop()
-	var told, ready bool
+	var reported, ready bool
 	for ended := false; !ended; {
 		select {
-		case <-r.done:
+		case <-r.process.Ended():
 			ended = true
 		case <-probe.C:
-			if is := r.isReady(); !told || is != ready {
-				told, ready = true, is
+			if is := r.isReady(); !reported || is != ready {
+				reported, ready = true, is
 				k.report(ctx, r, running(ready))
 			}
 		}
 	}
-	code := r.cmd.ProcessState.ExitCode()
+	code := r.process.Cmd.ProcessState.ExitCode()
 	k.report(ctx, r, ended(code))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r.agent != nil && (!r.told || code != 0 && r.hasStarted()) && ctx.Err() == nil {
-		k.t.Errorf("the agent of pod %s ended with %d; told to: %v", r.pod.Name, code, r.told)
+	if r.agent != nil && (!r.stopped || code != 0 && r.hasStarted()) && ctx.Err() == nil {
+		k.t.Errorf("the agent of pod %s ended with %d; stopped: %v", r.pod.Name, code, r.stopped)
 	}
 	if err := k.remove(ctx, r.pod); err != nil && ctx.Err() == nil {
 		k.t.Errorf("pod %s: %v", r.pod.Name, err)
 	}
 }
 
-// hasStarted tells whether the agent has said so. One that is told to stop before may not have begun to listen for it.
-func (r *container) hasStarted() bool { return r.agent.count("agent started") > 0 }
+// hasStarted reports whether the agent has logged that it has started. Before that it may not handle SIGTERM.
+func (r *container) hasStarted() bool { return r.agent.Count("agent started") > 0 }
 
-// isReady tells whether the pod's readiness probe is answered as it asks for.
+// isReady reports whether the pod's readiness probe succeeds.
 func (r *container) isReady() bool {
 	probe := r.pod.Spec.Containers[0].ReadinessProbe
-	return probe == nil || r.agent.answers(probe.HTTPGet.Path) == http.StatusOK
+	return probe == nil || r.answers(probe.HTTPGet.Path) == http.StatusOK
 }
 
-// answers is the status of one of the agent's pages, or 0.
-func (p *process) answers(path string) int {
-	p.mu.Lock()
-	i := slices.IndexFunc(p.lines, func(l line) bool { return l.matches("agent started", nil) })
-	if i < 0 {
-		p.mu.Unlock()
+// answers returns the status of one of the agent's pages, or 0 if the agent does not answer.
+func (r *container) answers(path string) int {
+	if !r.hasStarted() {
 		return 0
 	}
-	url := "http://" + p.lines[i].text("listen") + path
-	p.mu.Unlock()
-	response, err := (&http.Client{Timeout: patience}).Get(url)
+	status, _, err := r.agent.Get(waits(r.agent.t), path)
 	if err != nil {
 		return 0
 	}
-	_ = response.Body.Close()
-	return response.StatusCode
+	return status
 }
 
 // report writes the status of a pod.
@@ -249,12 +242,12 @@ func (k *kubelet) remove(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// agents are the agents that run and have not been told to stop.
+// agents returns the agents that run and have had no SIGTERM.
 func (k *kubelet) agents() (agents []*container) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.containers {
-		if r.agent != nil && !r.told {
+		if r.agent != nil && !r.stopped {
 			agents = append(agents, r)
 		}
 	}
@@ -280,7 +273,7 @@ func environment(p *corev1.Pod, c corev1.Container) (env []string, err error) {
 			var found bool
 			value, found, err = unstructured.NestedString(content, strings.Split(from.FieldRef.FieldPath, ".")...)
 			if !found || err != nil {
-				return nil, fmt.Errorf("%s: the pod has no %s: %w", v.Name, from.FieldRef.FieldPath, err)
+				return nil, fmt.Errorf("%s: the pod has no %s: %f", v.Name, from.FieldRef.FieldPath, err)
 			}
 		case from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory":
 			value = strconv.FormatInt(c.Resources.Limits.Memory().Value(), 10)

@@ -1,44 +1,87 @@
 //go:build e2e
 
-// Package e2e runs the built programs as processes against a real control plane and a simulated AWS.
 package e2e
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // agentBinary and triggerBinary are the programs that the tests run, built with the race detector.
 var agentBinary, triggerBinary string
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // The tests wait more than they compute.
+	dir, err := os.MkdirTemp("", "node-drainer-e2e-")
+	if err == nil {
+		agentBinary, err = harness.Build(context.Background(), dir, harness.Agent, harness.Options{Race: true})
+	}
+	if err == nil {
+		triggerBinary, err = harness.Build(context.Background(), dir, harness.Trigger, harness.Options{Race: true})
+	}
+	code := 1
+	if err == nil {
+		code = cluster.Main(m, judgeAccess, judgeActions)
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
-func run(m *testing.M) int {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil { // the tests wait more than they work
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+// The programs have access keys of their own, by which awsim knows what they may call and what they have called.
+const (
+	agentKey   = "agent"
+	triggerKey = "trigger"
+)
+
+// called are the AWS actions that the agent has called in all tests. Those of the trigger are judged in test/trigger.
+var called = struct {
+	sync.Mutex
+	byAgent map[string]bool
+}{byAgent: map[string]bool{}}
+
+// limit has awsim refuse a program, which it knows by the access key, whatever deploy/iam does not allow it. The test
+// fails if the program calls that.
+func (f *fixture) limit(program, key, queueARN string) {
+	f.t.Helper()
+	f.must(harness.Limit(f.aws, program, key, queueARN))
+	f.recordCalls(program, key)
+}
+
+// recordCalls records at the end of the test what a program has called, for judgeActions.
+func (f *fixture) recordCalls(program, key string) {
+	f.t.Cleanup(func() {
+		for _, call := range f.aws.Unauthorized() {
+			f.t.Errorf("not allowed by deploy/iam: %s", call)
+		}
+		if program != harness.Agent {
+			return
+		}
+		called.Lock()
+		defer called.Unlock()
+		for _, action := range f.aws.Used(key) {
+			called.byAgent[action] = true
+		}
+	})
+}
+
+// judgeActions expects of a run of all tests that the agent has called each action that deploy/iam allows it.
+func judgeActions(*cluster.Cluster) error {
+	if !isWhole() {
+		return nil
 	}
-	dir, err := os.MkdirTemp("", "node-drainer-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	faults, err := harness.CompareActions(harness.Agent, called.byAgent)
+	if err == nil && len(faults) > 0 {
+		err = fmt.Errorf("%q", faults)
 	}
-	defer os.RemoveAll(dir)
-	agentBinary, triggerBinary = filepath.Join(dir, "agent"), filepath.Join(dir, "trigger")
-	build := exec.Command("go", "build", "-race", "-o", dir, "../../cmd/agent", "../../cmd/trigger")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		return 1
-	}
-	return judgePermissions(cluster.Main(m, judgeAccess))
+	return err
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -23,30 +20,30 @@ import (
 
 const reservation = "cr-0a1b2c3d4e5f60718"
 
-// listening is newWorld whose event bus sends everything to the queue.
-func listening(t testing.TB) *world {
+// listening is newFixture whose event bus sends everything to the queue.
+func newFixtureWithRule(t testing.TB) *fixture {
 	t.Helper()
-	w := newWorld(t)
-	w.aws.AddRule(w.aws.QueueARN(w.queue))
-	return w
+	f := newFixture(t)
+	f.aws.AddRule(f.aws.QueueARN(f.queue))
+	return f
 }
 
 // ec2 is a client of the simulated EC2, for what people do at its console.
-func (w *world) ec2() *ec2.Client {
+func (f *fixture) ec2() *ec2.Client {
 	return ec2.New(ec2.Options{
 		HTTPClient: cloud.InMemory(http.DefaultClient),
-		Region:     "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()),
+		Region:     "eu-central-1", BaseEndpoint: aws.String(f.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider("console", "test", ""),
 	})
 }
 
-// interrupted waits until the machine has been taken back, and holds that no pod was left on it.
-func (w *world) interrupted(instanceID string) {
-	w.t.Helper()
-	i, err := w.aws.WaitInterrupted(patient(w.t), instanceID)
-	w.must(err)
+// interrupted waits until EC2 has reclaimed the instance, and expects that no pod was left on it.
+func (f *fixture) interrupted(instanceID string) {
+	f.t.Helper()
+	i, err := f.aws.WaitInterrupted(waits(f.t), instanceID)
+	f.must(err)
 	if i.PodsError != "" || len(i.PodsAtEnd)+len(i.Killed) > 0 {
-		w.t.Errorf("the instance was taken at %v with pods on it: %q, killed: %q %s", i.TakenAt, i.PodsAtEnd, i.Killed, i.PodsError)
+		f.t.Errorf("the instance was taken at %v with pods on it: %q, killed: %q %s", i.TakenAt, i.PodsAtEnd, i.Killed, i.PodsError)
 	}
 }
 
@@ -56,274 +53,190 @@ func TestNotices(t *testing.T) {
 	for _, tt := range []struct {
 		name, kind string
 		env        []string
-		happens    func(w *world, instance string)
-		ends       func(w *world, instance string)
+		happens    func(f *fixture, instance string)
+		ends       func(f *fixture, instance string)
 	}{
 		{
 			name: "a Spot interruption", kind: "spot-interruption",
-			happens: func(w *world, id string) {
-				w.must(w.aws.SetMarket(id, awsim.Spot, ""))
-				w.must(w.aws.Interrupt(id, 40*time.Second))
+			happens: func(f *fixture, id string) {
+				f.must(f.aws.SetMarket(id, awsim.Spot, ""))
+				f.must(f.aws.Interrupt(id, 40*time.Second))
 			},
-			ends: (*world).interrupted,
+			ends: (*fixture).interrupted,
 		},
 		{
 			name: "an instance of an interruptible Capacity Reservation", kind: "capacity-reservation-interruption",
-			happens: func(w *world, id string) {
-				w.must(w.aws.SetMarket(id, awsim.Interruptible, reservation))
-				w.must(w.aws.ReclaimReservation(id, 40*time.Second))
+			happens: func(f *fixture, id string) {
+				f.must(f.aws.SetMarket(id, awsim.Interruptible, reservation))
+				f.must(f.aws.ReclaimReservation(id, 40*time.Second))
 			},
-			ends: (*world).interrupted,
+			ends: (*fixture).interrupted,
 		},
 		{
 			name: "the end of a Capacity Block", kind: "capacity-block-expiration",
-			happens: func(w *world, id string) {
-				w.must(w.aws.SetMarket(id, awsim.CapacityBlock, reservation))
-				w.must(w.aws.ExpireBlock(reservation, 40*time.Second))
+			happens: func(f *fixture, id string) {
+				f.must(f.aws.SetMarket(id, awsim.CapacityBlock, reservation))
+				f.must(f.aws.ExpireBlock(reservation, 40*time.Second))
 			},
-			ends: (*world).interrupted,
+			ends: (*fixture).interrupted,
 		},
 		{
 			name: "scheduled maintenance", kind: "scheduled-change",
-			happens: func(w *world, id string) {
-				_, err := w.aws.ScheduleChange("instance-retirement", time.Now().Add(48*time.Hour), id)
-				w.must(err)
+			happens: func(f *fixture, id string) {
+				_, err := f.aws.ScheduleChange("instance-retirement", time.Now().Add(48*time.Hour), id)
+				f.must(err)
 			},
 		},
 		{
-			name: "a rebalance recommendation, where that is asked for", kind: "rebalance-recommendation",
+			name: "a rebalance recommendation, where it is enabled", kind: "rebalance-recommendation",
 			env: []string{"EVENT_REBALANCE_RECOMMENDATION=drain"},
-			happens: func(w *world, id string) {
-				w.must(w.aws.SetMarket(id, awsim.Spot, ""))
-				w.must(w.aws.Recommend(id))
+			happens: func(f *fixture, id string) {
+				f.must(f.aws.SetMarket(id, awsim.Spot, ""))
+				f.must(f.aws.Recommend(id))
 			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := listening(t)
-			old, instance := w.node()
-			other, _ := w.node()
-			w.deploy("api", old, 3, cluster.Pods{Stop: time.Second})
-			w.must(w.cluster.MinAvailable(w.ctx, w.namespace, "api", "2"))
-			before, lowest := w.podsOf("api"), w.watchReady("api")
-			agent := w.startAgent(tt.env...)
-			w.waitQueueEmpty() // the instances have begun to run
-			tt.happens(w, instance)
+			f := newFixtureWithRule(t)
+			old, instance := f.node()
+			other, _ := f.node()
+			f.deploy("api", old, 3, cluster.Pods{Stop: time.Second})
+			f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "api", "2"))
+			before, lowest := f.podsOf("api"), f.watchReady("api")
+			agent := f.startAgent(tt.env...)
+			f.waitQueueEmpty() // the instances have begun to run
+			tt.happens(f, instance)
 			agent.waitLog("node drained", "node", old, "event", tt.kind)
 			agent.waitLog("termination ended", "outcome", "drained", "event", tt.kind)
 			if tt.ends != nil {
-				tt.ends(w, instance)
-			} else if n := w.getNode(old); !isMarked(n) {
+				tt.ends(f, instance)
+			} else if n := f.getNode(old); !isMarked(n) {
 				t.Error("a node that is drained has no mark")
 			}
-			w.waitQueueEmpty()
-			w.assertEvictedOnce(before)
-			w.assertUnmarked(other)
+			f.waitQueueEmpty()
+			f.assertEvictedOnce(before)
+			f.assertUnmarked(other)
 			if n := lowest(); n < 2 {
-				t.Errorf("only %d pods of api were ready at one time, its budget asks for 2", n)
+				t.Errorf("only %d pods of api were ready at one time, its budget requires 2", n)
 			}
 		})
 	}
 }
 
-// TestTerminatedAtTheConsole: EC2 is told to terminate the instance, past its group. Its pods are moved while it
-// shuts down, and the hook that comes afterwards, for a dead instance, is completed.
+// TestTerminatedAtTheConsole: a user terminates the instance with EC2, bypassing its Auto Scaling group. Its pods are
+// evicted while it shuts down, and the hook that starts afterwards is completed.
 func TestTerminatedAtTheConsole(t *testing.T) {
 	t.Parallel()
-	w := listening(t)
-	w.hook(time.Minute)
-	w.mayKill = true // EC2 waits for nobody
-	w.aws.SetDelays(awsim.Delays{Terminate: 15 * time.Second})
-	old, instance := w.node()
-	w.node()
-	w.deploy("api", old, 3, cluster.Pods{Stop: time.Second})
-	agent := w.startAgent()
-	w.waitQueueEmpty()
-	_, err := w.ec2().TerminateInstances(w.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{instance}})
-	w.must(err)
+	f := newFixtureWithRule(t)
+	f.addHook(hookTimeout)
+	f.mayKill = true // EC2 waits for nobody
+	f.aws.SetDelays(awsim.Delays{Terminate: 15 * time.Second})
+	old, instance := f.node()
+	f.node()
+	f.deploy("api", old, 3, cluster.Pods{Stop: time.Second})
+	agent := f.startAgent()
+	f.waitQueueEmpty()
+	_, err := f.ec2().TerminateInstances(f.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{instance}})
+	f.must(err)
 	agent.waitLog("node drained", "node", old, "event", "state-change")
-	w.waitCompleted(instance)
-	w.waitQueueEmpty()
-	for _, a := range w.aws.Ledger() {
+	f.waitCompleted(instance)
+	f.waitQueueEmpty()
+	for _, a := range f.aws.Ledger() {
 		if len(a.PodsAtClose)+len(a.Killed) > 0 {
 			t.Errorf("pods were left: %q, killed: %q", a.PodsAtClose, a.Killed)
 		}
 	}
 }
 
-// TestSpotAmidASlowDrain: EC2 takes an instance back while its hook waits for pods that a budget holds. The drain
-// is tightened, every pod is told to stop in time, and hook and messages are done with.
-func TestSpotAmidASlowDrain(t *testing.T) {
+// TestSpotInterruptionDuringADrain: EC2 takes an instance back while its hook waits for pods that a budget holds. The drain
+// gets the earlier deadline, every pod is deleted in time, the hook is completed and the messages are deleted.
+func TestSpotInterruptionDuringADrain(t *testing.T) {
 	t.Parallel()
-	w := listening(t)
-	w.hook(time.Minute)
-	old, instance := w.node()
-	w.must(w.aws.SetMarket(instance, awsim.Spot, ""))
-	w.node()
-	w.deploy("db", old, 2, cluster.Pods{Stop: 2 * time.Second, GracePeriod: 2 * time.Minute})
-	w.must(w.cluster.MinAvailable(w.ctx, w.namespace, "db", "2"))
-	agent := w.startAgent("DRAIN_FORCE_SPACING=1s")
-	w.terminate(instance)
+	f := newFixtureWithRule(t)
+	f.addHook(hookTimeout)
+	old, instance := f.node()
+	f.must(f.aws.SetMarket(instance, awsim.Spot, ""))
+	f.node()
+	f.deploy("db", old, 2, cluster.Pods{Stop: 2 * time.Second, GracePeriod: 2 * time.Minute})
+	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "db", "2"))
+	agent := f.startAgent("DRAIN_FORCE_SPACING=1s")
+	f.terminate(instance)
 	agent.waitLog("eviction blocked")
-	w.must(w.aws.Interrupt(instance, 30*time.Second))
-	w.waitCompleted(instance)
-	w.interrupted(instance)
-	w.waitQueueEmpty()
+	f.must(f.aws.Interrupt(instance, 30*time.Second))
+	f.waitCompleted(instance)
+	f.interrupted(instance)
+	f.waitQueueEmpty()
 	agent.logs(1, "node drained")
 	agent.waitLog("node cordoned", "event", "spot-interruption")
-}
-
-// TestManyInstancesOfOneChange: one event of AWS Health names several instances. All are drained before its message
-// goes.
-func TestManyInstancesOfOneChange(t *testing.T) {
-	t.Parallel()
-	w := listening(t)
-	var names, ids []string
-	for i := range 3 {
-		name, id := w.node()
-		names, ids = append(names, name), append(ids, id)
-		w.deploy(fmt.Sprint("api-", i), name, 1, cluster.Pods{})
-	}
-	w.node()
-	agent := w.startAgent()
-	w.waitQueueEmpty()
-	_, err := w.aws.ScheduleChange("system-reboot", time.Now().Add(time.Hour), ids...)
-	w.must(err)
-	w.waitQueueEmpty()
-	agent.waitCount(len(names), "node drained")
-	for _, name := range names {
-		if agent.count("node drained", "node", name) != 1 {
-			t.Errorf("node %s was not drained once when the message was deleted", name)
-		}
-	}
 }
 
 // TestCanceledChange: maintenance is called off, and the nodes go back into service, with a message or without.
 func TestCanceledChange(t *testing.T) {
 	for name, env := range map[string][]string{
-		"a message tells":    {"RESYNC_INTERVAL=1h"},
-		"no message tells":   {"RESYNC_INTERVAL=1s"},
+		"with a message":     {"RESYNC_INTERVAL=1h"},
+		"without a message":  {"RESYNC_INTERVAL=1s"},
 		"it has taken place": {"RESYNC_INTERVAL=1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := listening(t)
-			node, instance := w.node()
-			w.node()
-			w.deploy("api", node, 2, cluster.Pods{})
-			agent := w.startAgent(env...)
-			change, err := w.aws.ScheduleChange("instance-reboot", time.Now().Add(time.Hour), instance)
-			w.must(err)
+			f := newFixtureWithRule(t)
+			node, instance := f.node()
+			f.node()
+			f.deploy("api", node, 2, cluster.Pods{})
+			agent := f.startAgent(env...)
+			change, err := f.aws.ScheduleChange("instance-reboot", time.Now().Add(time.Hour), instance)
+			f.must(err)
 			agent.waitLog("termination ended", "outcome", "drained")
 			switch name {
-			case "no message tells":
-				w.aws.Delay(w.queue, time.Hour)
-				w.must(w.aws.CancelChange(change))
+			case "without a message":
+				f.aws.Delay(f.queue, time.Hour)
+				f.must(f.aws.CancelChange(change))
 			case "it has taken place":
-				w.must(w.aws.CompleteChange(change))
+				f.must(f.aws.CompleteChange(change))
 			default:
-				w.must(w.aws.CancelChange(change))
+				f.must(f.aws.CancelChange(change))
 			}
-			w.waitNode(node, func(n *corev1.Node) bool { return !isMarked(n) && condition(n) == nil })
+			f.waitNode(node, func(n *corev1.Node) bool { return !isMarked(n) && condition(n) == nil })
 			agent.waitLog("node uncordoned", "node", node)
 		})
 	}
 }
 
-// TestActions: what is configured for a kind of event is done, and no more.
-func TestActions(t *testing.T) {
-	for _, tt := range []struct {
-		action, outcome string
-		marked          bool
-	}{
-		{"cordon", "cordoned", true},
-		{"replace", "replaced", false},
-		{"ignore", "", false},
-	} {
-		t.Run(tt.action, func(t *testing.T) {
-			t.Parallel()
-			w := listening(t)
-			w.aws.SetDelays(awsim.Delays{Terminate: time.Hour})
-			node, instance := w.node()
-			w.node()
-			w.deploy("api", node, 2, cluster.Pods{})
-			agent := w.startAgent("EVENT_SCHEDULED_CHANGE="+tt.action, "EVENT_STATE_CHANGE=ignore")
-			w.waitQueueEmpty()
-			_, err := w.aws.ScheduleChange("system-maintenance", time.Now().Add(time.Hour), instance)
-			w.must(err)
-			if tt.outcome == "" {
-				agent.waitLog("event ignored", "event", "scheduled-change", "instance", instance)
-			} else {
-				agent.waitLog("termination ended", "outcome", tt.outcome)
-			}
-			w.waitQueueEmpty()
-			if isMarked(w.getNode(node)) != tt.marked {
-				t.Errorf("marked: %v", !tt.marked)
-			}
-			unhealthy := len(w.calls("autoscaling", "SetInstanceHealth")) > 0
-			if unhealthy != (tt.action == "replace") {
-				t.Errorf("told to be unhealthy: %v", unhealthy)
-			}
-			if n := len(w.evicted()); n > 0 {
-				t.Errorf("%d pods were evicted", n)
-			}
-		})
-	}
-}
-
-// TestForgedNotice: EC2 knows nothing of what the message says, so nothing is done to the node.
-func TestForgedNotice(t *testing.T) {
-	t.Parallel()
-	w := listening(t)
-	node, instance := w.node()
-	w.deploy("api", node, 2, cluster.Pods{})
-	agent := w.startAgent()
-	w.aws.Send(w.queue, awsim.SpotInterruption(w.aws.Envelope(), instance, "eu-central-1a", "terminate"))
-	w.aws.Send(w.queue, awsim.StateChange(w.aws.Envelope(), instance, "stopping"))
-	agent.waitLog("termination ended", "outcome", "unconfirmed", "event", "spot-interruption")
-	agent.waitLog("termination ended", "outcome", "unconfirmed", "event", "state-change")
-	w.waitQueueEmpty()
-	w.assertUnmarked(node)
-	if n := len(w.evicted()); n > 0 {
-		t.Errorf("%d pods were evicted", n)
-	}
-}
-
-// TestNoMessage: no message tells of a termination, and the node is drained and its hook completed all the same.
+// TestNoMessage: the resync finds a termination whose message was lost, and the hook is completed.
 func TestNoMessage(t *testing.T) {
-	for name, lose := range map[string]func(w *world){
-		"the queue holds everything back": func(w *world) {
-			w.hook(time.Minute)
-			w.aws.Delay(w.queue, time.Hour)
+	for name, lose := range map[string]func(f *fixture){
+		"the queue holds everything back": func(f *fixture) {
+			f.addHook(hookTimeout)
+			f.aws.Delay(f.queue, time.Hour)
 		},
-		"the hook speaks to EventBridge, which has no rule": func(w *world) {
-			w.must(w.aws.PutHook(group, awsim.Hook{Name: hook, HeartbeatTimeout: time.Minute}))
+		"the hook speaks to EventBridge, which has no rule": func(f *fixture) {
+			f.must(f.aws.PutHook(group, awsim.Hook{Name: hook, HeartbeatTimeout: time.Minute}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			lose(w)
-			w.aws.SubscribeTopic(topic, w.aws.QueueARN(w.aws.CreateQueue("theirs", nil)), false)
-			w.must(w.aws.PutHook(group, awsim.Hook{ // somebody else's
+			f := newFixture(t)
+			lose(f)
+			f.aws.SubscribeTopic(topic, f.aws.QueueARN(f.aws.CreateQueue("theirs", nil)), false)
+			f.must(f.aws.PutHook(group, awsim.Hook{ // of another program
 				Name: "theirs", HeartbeatTimeout: 10 * time.Second, NotificationTargetARN: topic, DefaultResult: "CONTINUE",
 			}))
-			old, instance := w.node()
-			w.node()
-			w.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
-			before := w.podsOf("api")
-			agent := w.startAgent("RESYNC_INTERVAL=1s")
-			w.terminate(instance)
+			old, instance := f.node()
+			f.node()
+			f.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+			before := f.podsOf("api")
+			agent := f.startAgent("RESYNC_INTERVAL=1s")
+			f.terminate(instance)
 			agent.waitLog("termination ended", "outcome", "drained")
-			w.waitClosed(instance)
-			w.assertEvictedOnce(before)
-			for _, a := range w.aws.Ledger() {
+			f.waitClosed(instance)
+			f.assertEvictedOnce(before)
+			for _, a := range f.aws.Ledger() {
 				switch {
 				case a.Hook == hook && (a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE"):
 					t.Errorf("our hook was closed by %q with %q", a.ClosedBy, a.Result)
 				case a.Hook != hook && (len(a.Heartbeats)+len(a.Completions) > 0):
-					t.Errorf("somebody else's hook had %d heartbeats and %d completions of ours", len(a.Heartbeats), len(a.Completions))
+					t.Errorf("the hook of another program had %d heartbeats and %d completions of ours", len(a.Heartbeats), len(a.Completions))
 				}
 			}
 			agent.waitMetric("node_drainer_messages_lost_total", "", 1) // a look later
@@ -331,92 +244,73 @@ func TestNoMessage(t *testing.T) {
 	}
 }
 
-// TestMarkOnALivingNode: a mark that was left on a node whose instance is in service is taken off, and nothing else.
-func TestMarkOnALivingNode(t *testing.T) {
-	t.Parallel()
-	w := hooked(t, time.Minute)
-	node, instance := w.node()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"unschedulable":true,"taints":[`+
-		`{"key":%q,"value":"lifecycle-terminating","effect":"NoSchedule"},{"key":"theirs","effect":"NoSchedule"}]}}`, mark,
-		fmt.Sprintf(`{"instance":%q,"reason":"lifecycle-terminating","since":"2026-01-02T03:04:05Z","added":["taint"]}`, instance), taint)
-	_, err := w.cluster.Client().CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	w.must(err)
-	w.startAgent("RESYNC_INTERVAL=1s").waitLog("node uncordoned", "node", node)
-	n := w.getNode(node)
-	if !n.Spec.Unschedulable || len(n.Spec.Taints) == 0 || n.Spec.Taints[0].Key != "theirs" {
-		t.Errorf("what was not ours is gone: unschedulable %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
-	}
-	if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint }) {
-		t.Errorf("the taint is left: %v", n.Spec.Taints)
-	}
-}
-
-// TestResumedNotice: an agent that is killed amid the drain of a Spot interruption leaves it to the next one, which
-// has no message of it yet. The deadline stays the first one's.
-func TestResumedNotice(t *testing.T) {
-	t.Parallel()
-	w := listening(t)
-	old, instance := w.node()
-	w.must(w.aws.SetMarket(instance, awsim.Spot, ""))
-	w.node()
-	w.deploy("db", old, 1, cluster.Pods{Stop: time.Second})
-	w.must(w.cluster.MinAvailable(w.ctx, w.namespace, "db", "1"))
-	first := w.startAgent("QUEUE_VISIBILITY_TIMEOUT=10m")
-	w.waitQueueEmpty()
-	w.must(w.aws.Interrupt(instance, 75*time.Second))
-	first.waitLog("eviction blocked")
-	deadline := first.waitLog("node cordoned").text("deadline")
-	first.kill()
-	second := w.startAgent("QUEUE_VISIBILITY_TIMEOUT=10m")
-	second.waitLog("node drained", "node", old)
-	w.interrupted(instance)
-	if again := second.count("node cordoned"); again != 0 {
-		t.Errorf("the second agent gave the node another deadline than %s", deadline)
-	}
-}
-
-// TestDryRun: everything is read and told, and nothing is changed.
+// TestDryRun: the agent reads and logs everything, and changes nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	w := listening(t)
-	w.hook(time.Minute)
-	old, instance := w.node()
-	spot, second := w.node()
-	w.must(w.aws.SetMarket(second, awsim.Spot, ""))
-	w.deploy("api", old, 3, cluster.Pods{})
-	w.install(renderLooking)
-	w.kubeconfig, w.user = w.token(lookingAccount), cluster.UserName(w.namespace, lookingAccount)
-	agent := w.startAgent("DRY_RUN=true")
-	w.terminate(instance)
-	w.aws.Send(w.queue, awsim.SpotInterruption(w.aws.Envelope(), second, "eu-central-1a", "terminate"))
+	f := newFixtureWithRule(t)
+	f.addHook(hookTimeout)
+	old, instance := f.node()
+	spot, second := f.node()
+	f.must(f.aws.SetMarket(second, awsim.Spot, ""))
+	f.deploy("api", old, 3, cluster.Pods{})
+	f.install(renderLooking)
+	f.kubeconfig, f.user = f.token(lookingAccount), cluster.UserName(f.namespace, lookingAccount)
+	agent := f.startAgent("DRY_RUN=true")
+	f.terminate(instance)
+	f.aws.Send(f.queue, awsim.SpotInterruption(f.aws.Envelope(), second, "eu-central-1a", "terminate"))
 	agent.waitLog("node drained", "node", old, "dry_run", "true", "pods", "3")
 	agent.waitLog("node drained", "node", spot, "dry_run", "true")
-	sent := w.aws.Queue(w.queue)
+	sent := f.aws.Queue(f.queue)
 	agent.stop()
 	for _, name := range []string{old, spot} {
-		w.assertUnmarked(name)
-		if condition(w.getNode(name)) != nil {
+		f.assertUnmarked(name)
+		if condition(f.getNode(name)) != nil {
 			t.Errorf("node %s shows a condition", name)
 		}
 	}
 	for _, verb := range []string{"create", "patch", "delete", "update"} {
 		for _, resource := range []string{"pods/eviction", "pods", "nodes", "nodes/status", "events"} {
-			if n := len(w.requests(verb, resource)); n > 0 {
+			if n := len(f.requests(verb, resource)); n > 0 {
 				t.Errorf("the dry run sent %d requests to %s %s", n, verb, resource)
 			}
 		}
 	}
 	for _, action := range []string{"CompleteLifecycleAction", "RecordLifecycleActionHeartbeat", "SetInstanceHealth"} {
-		if n := len(w.calls("autoscaling", action)); n > 0 {
+		if n := len(f.calls("autoscaling", action)); n > 0 {
 			t.Errorf("the dry run called %s %d times", action, n)
 		}
 	}
-	if n := len(w.calls("sqs", "DeleteMessageBatch")); n > 0 {
+	if n := len(f.calls("sqs", "DeleteMessageBatch")); n > 0 {
 		t.Errorf("the dry run deleted messages: %+v", sent)
 	}
-	for _, a := range w.aws.Ledger() {
+	for _, a := range f.aws.Ledger() {
 		if !a.ClosedAt.IsZero() {
 			t.Errorf("hook %s was closed by %q", a.Hook, a.ClosedBy)
+		}
+	}
+}
+
+// TestManyInstancesOfOneChange: one event of AWS Health names several instances. All are drained before its message
+// goes.
+func TestManyInstancesOfOneChange(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithRule(t)
+	var names, ids []string
+	for i := range 3 {
+		name, id := f.node()
+		names, ids = append(names, name), append(ids, id)
+		f.deploy(fmt.Sprint("api-", i), name, 1, cluster.Pods{})
+	}
+	f.node()
+	agent := f.startAgent()
+	f.waitQueueEmpty()
+	_, err := f.aws.ScheduleChange("system-reboot", time.Now().Add(time.Hour), ids...)
+	f.must(err)
+	f.waitQueueEmpty()
+	agent.waitCount(len(names), "node drained")
+	for _, name := range names {
+		if agent.Count("node drained", "node", name) != 1 {
+			t.Errorf("node %s was not drained once when the message was deleted", name)
 		}
 	}
 }

@@ -16,11 +16,10 @@ import (
 const outdatedTaint = "node-drainer.io/outdated"
 
 // tainting starts the trigger with the rights to taint nodes as well.
-func (w *world) tainting(args ...string) *triggering {
-	w.t.Helper()
-	w.install(renderTainting)
-	return runTrigger(w.t, w.aws,
-		[]string{"KUBECONFIG=" + w.token(taintingAccount), "TRIGGER_POLL_INTERVAL=500ms"}, args...)
+func (f *fixture) tainting(args ...string) *triggerRun {
+	f.t.Helper()
+	f.install(renderTainting)
+	return f.runTrigger([]string{"KUBECONFIG=" + f.token(taintingAccount), "TRIGGER_POLL_INTERVAL=500ms"}, args...)
 }
 
 // effectOn is the effect of the taint for outdated nodes on the node, or empty.
@@ -62,7 +61,7 @@ func nodesOf(ids []string) (names []string) {
 func TestTaintedPodsMoveOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(3))
-	f.launchHook(time.Minute)
+	f.launchHook(hookTimeout)
 	before := f.serve(cluster.Pods{Stop: time.Second, Change: clinging(nodesOf(f.old)...)})
 	lowest := f.watchReady("api")
 	f.startAgent("RESYNC_INTERVAL=1s")
@@ -70,8 +69,8 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	f.machines.Boot(2, cluster.BootUnready) // No pod moves before there is the taint.
 	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
 	run.waitOutput(`3 nodes: tainted node-drainer.io/outdated`)
-	f.letServe(group)
-	run.completes(`3 instances replaced`)
+	f.makeReady(group)
+	run.waitExit(0, `3 instances replaced`)
 	f.assertRolled(lowest)
 	pods := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(before))...)))
 	if got := slices.Sorted(slices.Values(f.evicted())); !slices.Equal(got, pods) { // None was put on an old node again.
@@ -84,13 +83,13 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 	}
 }
 
-// TestTaintsAreTakenOff: a trigger that may not taint says so, and goes on; one that may taints what is left of the same
-// refresh. When it is cancelled the nodes that stay take pods again.
-func TestTaintsAreTakenOff(t *testing.T) {
+// TestTaintsAreRemoved: a trigger that may not taint says so, and continues; one that may taints the remaining nodes of
+// the same refresh. When the refresh is cancelled, the taints are removed.
+func TestTaintsAreRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, latest(2))
 	f.startAgent("RESYNC_INTERVAL=1s")
-	f.launchHook(time.Minute)
+	f.launchHook(hookTimeout)
 	f.outdate()
 	f.machines.Boot(2, cluster.BootUnready)
 	args := []string{"--asg", group, "--surge", "1", "--taint-outdated", "hard"}
@@ -98,14 +97,14 @@ func TestTaintsAreTakenOff(t *testing.T) {
 	run := f.trigger(args...)
 	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
 	run.interrupt()
-	run.ends(130, `continues`)
+	run.waitExit(130, `continues`)
 	run = f.tainting(append(args, "--on-interrupt", "cancel")...)
 	for _, node := range nodesOf(f.old) {
 		f.waitNode(node, func(n *corev1.Node) bool { return effectOn(n) == corev1.TaintEffectNoSchedule })
 	}
 	run.waitOutput(`2 nodes: tainted`)
 	run.interrupt()
-	run.ends(130, `is cancelled`, `2 nodes: untainted`)
+	run.waitExit(130, `is cancelled`, `2 nodes: untainted`)
 	for _, node := range nodesOf(f.old) {
 		if effect := effectOn(f.getNode(node)); effect != "" {
 			t.Errorf("node %s is still tainted %s", node, effect)

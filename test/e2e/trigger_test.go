@@ -3,213 +3,122 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// triggering is a run of the trigger.
-type triggering struct {
-	t    testing.TB
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has exited
+// rolloutTimeout bounds the replacement of a whole group, which is one drain after the other.
+const rolloutTimeout = 10 * time.Minute
 
-	mu   sync.Mutex
-	out  bytes.Buffer  // standard output and standard error
-	more chan struct{} // closed and renewed when something is written
+// triggerRun is a run of the trigger.
+type triggerRun struct {
+	*harness.Process
+	t testing.TB
 }
 
-// Write takes what the trigger writes.
-func (r *triggering) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.more)
-	r.more = make(chan struct{})
-	return r.out.Write(p)
+// newTriggerRun returns a run that has not started.
+func (f *fixture) newTriggerRun(env []string, args ...string) *triggerRun {
+	f.t.Helper()
+	f.limit(harness.Trigger, triggerKey, "")
+	cmd := exec.Command(triggerBinary, args...)
+	cmd.Env = append(harness.Environ(f.t.TempDir(), f.aws.URL(), triggerKey), env...)
+	return &triggerRun{Process: harness.NewProcess(cmd), t: f.t}
 }
 
-// runTrigger starts the trigger against an AWS, which is all that it is told of the world. It is killed when the test
-// ends.
-func runTrigger(t testing.TB, aws *awsim.Server, env []string, args ...string) *triggering {
-	t.Helper()
-	r := newTriggering(t, aws, env, args...)
+// start runs the trigger until the test ends.
+func (r *triggerRun) start() {
+	r.t.Helper()
+	if err := r.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	endWithTest(r.t, r.Process)
+}
+
+// runTrigger runs the trigger with the variables alone.
+func (f *fixture) runTrigger(env []string, args ...string) *triggerRun {
+	f.t.Helper()
+	r := f.newTriggerRun(env, args...)
 	r.start()
 	return r
 }
 
-// start begins the run, and takes all that it writes.
-func (r *triggering) start() {
-	r.t.Helper()
-	r.cmd.Stdout, r.cmd.Stderr = r, r
-	if err := r.cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.await(func() {})
-}
-
-// newTriggering is a run that has not begun.
-func newTriggering(t testing.TB, aws *awsim.Server, env []string, args ...string) *triggering {
-	t.Helper()
-	limit(t, aws, triggerKey, triggerKey, "")
-	r := &triggering{t: t, cmd: exec.Command(triggerBinary, args...), done: make(chan struct{}), more: make(chan struct{})}
-	r.cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GORACE=halt_on_error=1",
-		"AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=" + triggerKey, "AWS_SECRET_ACCESS_KEY=test",
-		"AWS_ENDPOINT_URL=" + aws.URL(), "AWS_EC2_METADATA_DISABLED=true",
-	}, env...)
-	return r
-}
-
-// await waits for the end of the trigger, and of what reads its output. It is killed when the test ends.
-func (r *triggering) await(read func()) {
-	go func() {
-		_ = r.cmd.Wait()
-		read()
-		close(r.done)
-	}()
-	r.t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		<-r.done
-		if strings.Contains(r.output(), "DATA RACE") {
-			r.t.Error("the trigger has a data race")
-		}
-		if r.t.Failed() {
-			r.t.Logf("trigger %q:\n%s", r.cmd.Args[1:], r.output())
-		}
-	})
-}
-
-// trigger starts the trigger with access to AWS and to the cluster, looking every half second.
-func (w *world) trigger(args ...string) *triggering {
-	w.t.Helper()
-	return runTrigger(w.t, w.aws, []string{"KUBECONFIG=" + w.viewer, "TRIGGER_POLL_INTERVAL=500ms"}, args...)
-}
-
-func (r *triggering) output() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.out.String()
+// trigger runs the trigger with access to the cluster. It polls every half second.
+func (f *fixture) trigger(args ...string) *triggerRun {
+	f.t.Helper()
+	return f.runTrigger([]string{"KUBECONFIG=" + f.viewer, "TRIGGER_POLL_INTERVAL=500ms"}, args...)
 }
 
 // waitOutput waits until the trigger has written something that matches.
-func (r *triggering) waitOutput(pattern string) {
+func (r *triggerRun) waitOutput(pattern string) {
 	r.t.Helper()
-	wanted := regexp.MustCompile(pattern)
-	deadline := time.After(patience)
-	for {
-		r.mu.Lock()
-		found, more := wanted.Match(r.out.Bytes()), r.more
-		r.mu.Unlock()
-		if found {
-			return
-		}
+	if err := r.WaitOutput(waits(r.t), regexp.MustCompile(pattern)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// waitExit waits for the exit code, and expects output that matches.
+func (r *triggerRun) waitExit(code int, patterns ...string) {
+	r.t.Helper()
+	eventually(r.t, rolloutTimeout, func() string {
 		select {
-		case <-more:
-		case <-r.done:
-			if !wanted.MatchString(r.output()) {
-				r.t.Fatalf("the trigger ended with %d and never wrote %s", r.cmd.ProcessState.ExitCode(), pattern)
-			}
-		case <-deadline:
-			r.t.Fatalf("the trigger has not written %s within %v", pattern, patience)
+		case <-r.Ended():
+			return ""
+		default:
+			return "the trigger has not exited"
 		}
-	}
-}
-
-// ends waits until the trigger has ended, with the exit code, and having written what matches, and nothing that only a
-// terminal would understand.
-func (r *triggering) ends(code int, patterns ...string) {
-	r.t.Helper()
-	r.exits(code, patterns...)
-	if control := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f]`).FindString(r.output()); control != "" {
-		r.t.Errorf("the trigger wrote the control character %q, and its output is no terminal", control)
-	}
-}
-
-// exits is ends for a trigger on a terminal.
-func (r *triggering) exits(code int, patterns ...string) {
-	r.t.Helper()
-	r.waitEnd(patience)
-	if got := r.cmd.ProcessState.ExitCode(); got != code {
-		r.t.Errorf("the trigger ended with %d, want %d", got, code)
+	})
+	if got := r.Cmd.ProcessState.ExitCode(); got != code {
+		r.t.Errorf("the trigger exited with %d, want %d", got, code)
 	}
 	for _, pattern := range patterns {
-		if !regexp.MustCompile(pattern).MatchString(r.output()) {
-			r.t.Errorf("the trigger did not write %s", pattern)
+		if !regexp.MustCompile(pattern).MatchString(r.Output()) {
+			r.t.Errorf("the output does not match %s", pattern)
 		}
 	}
-}
-
-// waitEnd waits until the trigger has ended.
-func (r *triggering) waitEnd(most time.Duration) {
-	r.t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(most):
-		r.t.Fatalf("the trigger has not ended within %v", most)
-	}
-}
-
-// kill ends the trigger as kill -9 does.
-func (r *triggering) kill() {
-	_ = r.cmd.Process.Kill()
-	<-r.done
 }
 
 // interrupt asks the trigger to stop, as Ctrl-C does.
-func (r *triggering) interrupt() { _ = r.cmd.Process.Signal(syscall.SIGINT) }
+func (r *triggerRun) interrupt() { r.Signal(syscall.SIGINT) }
 
-// lines are the objects of an output in ndjson.
-func (r *triggering) lines() (lines []line) {
-	r.t.Helper()
-	for text := range strings.Lines(r.output()) {
-		var l line
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			r.t.Fatalf("no JSON: %v: %s", err, text)
-		}
-		lines = append(lines, l)
-	}
-	return lines
-}
-
-// changing are the calls by which the trigger changes something, by their names.
-func changing(aws *awsim.Server) map[string]int {
+// changes returns the calls by which the trigger has changed something, by their actions.
+func (f *fixture) changes() map[string]int {
 	calls := map[string]int{}
-	for call, n := range aws.RequestsBy("trigger") {
-		_, action, _ := strings.Cut(call, ".")
-		if !strings.HasPrefix(action, "Describe") {
+	for call, n := range f.aws.RequestsBy(triggerKey) {
+		if _, action, _ := strings.Cut(call, "."); !strings.HasPrefix(action, "Describe") {
 			calls[action] += n
 		}
 	}
 	return calls
 }
 
-// desiredIs holds if nobody has changed the group's desired capacity, or set any.
-func (w *world) assertDesired(name string, want int) {
-	w.t.Helper()
-	got := len(slices.DeleteFunc(w.aws.Instances(name), func(i awsim.Instance) bool { return i.State != "InService" }))
+// assertDesired expects that so many instances are in service, and that the trigger has not set the desired capacity.
+func (f *fixture) assertDesired(name string, want int) {
+	f.t.Helper()
+	got := len(slices.DeleteFunc(f.aws.Instances(name), func(i awsim.Instance) bool { return i.State != "InService" }))
 	if got != want {
-		w.t.Errorf("%d instances of %s are in service, want %d", got, name, want)
+		f.t.Errorf("%d instances of %s are in service, want %d", got, name, want)
 	}
 	for _, action := range []string{"SetDesiredCapacity", "UpdateAutoScalingGroup", "TerminateInstanceInAutoScalingGroup"} {
-		if n := changing(w.aws)[action]; n > 0 {
-			w.t.Errorf("the trigger called %s %d times", action, n)
+		if n := f.changes()[action]; n > 0 {
+			f.t.Errorf("the trigger called %s %d times", action, n)
 		}
 	}
 }
 
-func ids(instances []awsim.Instance) (all []string) {
-	for _, i := range instances {
-		all = append(all, i.ID)
-	}
+// inService waits until the group of that name has so many instances, all of them in service, and returns them.
+func (f *fixture) inService(name string, size int) (all []awsim.Instance) {
+	f.t.Helper()
+	f.must(f.aws.WaitInstances(waits(f.t), name, func(now []awsim.Instance) bool {
+		all = now
+		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
+	}))
 	return all
 }

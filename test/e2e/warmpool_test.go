@@ -16,7 +16,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
-// theirTaint is somebody else's; the pods of these tests bear it.
+// theirTaint belongs to another program. The pods of these tests tolerate it.
 const theirTaint = "example.com/theirs"
 
 // pool gives the group a warm pool whose machines are stopped, and which takes instances back.
@@ -42,7 +42,7 @@ func (f *fleet) scale(size int32) {
 // waitPooled waits until an instance rests in the warm pool, and returns its id.
 func (f *fleet) waitPooled() (id string) {
 	f.t.Helper()
-	f.must(f.aws.WaitInstances(patient(f.t), group, func(all []awsim.Instance) bool {
+	f.must(f.aws.WaitInstances(waits(f.t), group, func(all []awsim.Instance) bool {
 		i := slices.IndexFunc(all, func(i awsim.Instance) bool { return i.State == "Warmed:Stopped" })
 		if i >= 0 {
 			id = all[i].ID
@@ -53,53 +53,52 @@ func (f *fleet) waitPooled() (id string) {
 	return id
 }
 
-// waitSwept waits until the agent has looked twice, from now on, at what no message told of.
-func (f *fleet) waitSwept() {
+// waitResync waits for two complete resyncs from now on.
+func (f *fleet) waitResync() {
 	f.t.Helper()
 	const action = "DescribeAutoScalingGroups" // twice for each look
 	f.waitRequests(action, f.aws.Requests()["autoscaling."+action]+9)
 }
 
-// TestBackFromTheWarmPool: an instance that goes into the warm pool is drained, and keeps its mark there. When it is
-// back in service, pods may come to it: what we put on the node is off, and nothing else is. So it goes again and again.
+// TestBackFromTheWarmPool: an instance that returns to the warm pool is drained, and its node stays cordoned. When it is in
+// service again, its node is uncordoned, and taints of other programs stay. This repeats.
 func TestBackFromTheWarmPool(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		hook  bool
-		sweep string
-		told  string
+		name   string
+		hook   bool
+		resync string
+		event  string
 	}{
-		{"a launch hook tells of it", true, "1h", "Uncordoned"},
-		{"the sweep finds it", false, "1s", ""},
-		{"both", true, "1s", ""},
+		{"by the message of a launch hook", true, "1h", "Uncordoned"},
+		{"by the resync", false, "1s", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, 2)
 			if tt.hook {
-				f.launchHook(time.Minute)
+				f.launchHook(hookTimeout)
 			}
 			f.pool(0, 2)
-			bearing := []corev1.Toleration{{Key: theirTaint, Operator: corev1.TolerationOpExists}}
-			f.serve(cluster.Pods{Stop: time.Second, Tolerations: bearing})
-			f.startAgent("RESYNC_INTERVAL=" + tt.sweep)
+			tolerating := []corev1.Toleration{{Key: theirTaint, Operator: corev1.TolerationOpExists}}
+			f.serve(cluster.Pods{Stop: time.Second, Tolerations: tolerating})
+			f.startAgent("RESYNC_INTERVAL=" + tt.resync)
 
 			f.scale(1)
 			id := f.waitPooled()
 			node := cluster.NodeName(id)
 			f.assertReturned(id)
 			f.waitQueueEmpty()
-			if tt.sweep == "1s" {
-				f.waitSwept()
+			if tt.resync == "1s" {
+				f.waitResync()
 			}
 			if !isMarked(f.getNode(node)) {
-				t.Error("the node of the instance in the pool bears no mark")
+				t.Error("the node of the instance in the pool is not cordoned")
 			}
 			f.change(node, func(n *corev1.Node) {
 				n.Annotations[theirTaint] = "yes"
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: theirTaint, Effect: corev1.TaintEffectNoSchedule})
 			})
-			pinned := cluster.Pods{Node: node, Tolerations: bearing}
+			pinned := cluster.Pods{Node: node, Tolerations: tolerating}
 			f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{
 				Namespace: f.namespace, Name: "pinned", Replicas: 1, Pods: pinned,
 			}))
@@ -108,8 +107,8 @@ func TestBackFromTheWarmPool(t *testing.T) {
 			f.waitServing(2)
 			f.waitPodsReady("pinned", 1)
 			f.assertBack(node)
-			if tt.told != "" {
-				f.waitEvent(tt.told)
+			if tt.event != "" {
+				f.waitEvent(tt.event)
 			}
 
 			f.scale(1)
@@ -126,7 +125,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 	}
 }
 
-// assertReturned holds if each time that the instance went into the pool the agent completed its hook.
+// assertReturned expects that the agent completed the hook each time that the instance returned to the pool.
 func (f *fleet) assertReturned(id string) {
 	f.t.Helper()
 	f.waitCompleted(id)
@@ -147,54 +146,42 @@ func (f *fleet) assertReturned(id string) {
 	}
 }
 
-// assertBack holds if nothing of ours is on the node any more, and all of theirs is.
+// assertBack expects that the agent's taint, label and annotation are off the node, and that those of others are on it.
 func (f *fleet) assertBack(node string) {
 	f.t.Helper()
-	f.waitNode(node, func(n *corev1.Node) bool { return condition(n) == nil }) // it goes in its own time
+	f.waitNode(node, func(n *corev1.Node) bool { return condition(n) == nil }) // It is removed a little later.
 	f.assertUnmarked(node)
 	n := f.getNode(node)
 	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == theirTaint })
 	if !tainted || n.Annotations[theirTaint] != "yes" {
-		f.t.Errorf("what somebody else put on the node is gone: taints %v, annotations %v", n.Spec.Taints, n.Annotations)
+		f.t.Errorf("taints or annotations of another program are gone: taints %v, annotations %v", n.Spec.Taints, n.Annotations)
 	}
 }
 
-// TestIntoTheWarmPoolAndOut: an instance that the warm pool launches is let into it at once, whether its node can
-// serve or not, and waited for when it leaves the pool for the group.
+// TestIntoTheWarmPoolAndOut: an instance that is launched into the warm pool is not waited for. It is when it leaves the
+// pool for the group.
 func TestIntoTheWarmPoolAndOut(t *testing.T) {
-	for name, lost := range map[string]bool{"messages tell": false, "no message tells": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t, 1)
-			f.launchHook(time.Minute)
-			if lost {
-				f.aws.Delay(f.queue, time.Hour)
-			}
-			f.machines.Boot(1, cluster.BootUnready)
-			agent := f.startAgent("RESYNC_INTERVAL=1s")
-			began := time.Now()
-			f.pool(1, 1)
-			id := f.waitPooled()
-			t.Logf("in the pool after %v", time.Since(began))
-			node := cluster.NodeName(id)
-			agent.waitLog("launch ended", "instance", id, "outcome", "pooled")
-			f.assertUnmarked(node)
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.launchHook(hookTimeout)
+	f.machines.Boot(1, cluster.BootUnready)
+	agent := f.startAgent("RESYNC_INTERVAL=1s")
+	f.pool(1, 1)
+	id := f.waitPooled()
+	node := cluster.NodeName(id)
+	agent.waitLog("launch ended", "instance", id, "outcome", "pooled")
+	f.assertUnmarked(node)
 
-			f.scale(2)
-			agent.waitLog("waiting for the node to become ready", "instance", id)
-			t.Logf("waited for after %v", time.Since(began))
-			f.assertOpen(id)
-			f.must(f.cluster.MarkReady(f.ctx, node))
-			t.Logf("schedulable after %v", time.Since(began))
-			f.waitCompleted(id)
-			t.Logf("completed after %v", time.Since(began))
-			agent.waitLog("launch ended", "instance", id, "outcome", "ready")
-			f.assertUnmarked(node)
-		})
-	}
+	f.scale(2)
+	agent.waitLog("waiting for the node to become ready", "instance", id)
+	f.assertOpen(id)
+	f.must(f.cluster.MarkReady(f.ctx, node))
+	f.waitCompleted(id)
+	agent.waitLog("launch ended", "instance", id, "outcome", "ready")
+	f.assertUnmarked(node)
 }
 
-// assertOpen holds if the instance waits for its last action.
+// assertOpen expects that the last lifecycle action of the instance is not completed.
 func (f *fleet) assertOpen(id string) {
 	f.t.Helper()
 	var last awsim.Action

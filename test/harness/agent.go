@@ -52,8 +52,8 @@ func (p *Process) Get(ctx context.Context, path string) (status int, body string
 	return response.StatusCode, string(text), err
 }
 
-// Metric returns the value of an agent's counter or gauge that has the label value as its only one, or no label if
-// that is "".
+// Metric returns the value of an agent's counter or gauge that has the label value as its only one, or no
+// label if that is "".
 func (p *Process) Metric(ctx context.Context, name, label string) (float64, error) {
 	_, body, err := p.Get(ctx, "/metrics")
 	if err != nil {

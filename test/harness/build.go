@@ -29,7 +29,8 @@ func Build(ctx context.Context, dir, program string, o Options) (string, error) 
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/node-drainer/node-drainer/cmd/"+program)...)
 	cmd.Env = env
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go build then removes its work folder.
+	// When it is interrupted, go build removes its work folder.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the %s: %w\n%s", program, err, output)
@@ -37,8 +38,8 @@ func Build(ctx context.Context, dir, program string, o Options) (string, error) 
 	return binary, nil
 }
 
-// Environ returns the environment of a program that reaches the simulated AWS at url, under the access key. Its home is
-// a folder of its own, so that no file of the user's is read.
+// Environ returns the environment of a program that reaches the simulated AWS at url, under the access key.
+// home should be a folder of its own, so that no file of the user's is read.
 func Environ(home, url, accessKey string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GORACE=halt_on_error=1",

@@ -11,11 +11,12 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// Policies returns the documents of deploy/iam for all features of a program. awsim has no KMS, so the one about keys
-// is left out.
+// Policies returns the documents of deploy/iam for all features of a program. awsim has no KMS, so the one
+// about keys is left out.
 func Policies(program, queueARN string) ([]string, error) {
 	names := deploy.Names("iam/" + program + "-")
-	return FillPolicies(queueARN, slices.DeleteFunc(names, func(name string) bool { return name == "iam/agent-key" })...)
+	keys := func(name string) bool { return name == "iam/agent-key" }
+	return FillPolicies(queueARN, slices.DeleteFunc(names, keys)...)
 }
 
 // FillPolicies returns documents of deploy/iam for a queue and for the groups of the cluster demo.
@@ -43,8 +44,8 @@ func Limit(aws *awsim.Server, program, accessKey, queueARN string) error {
 	return aws.Allow(accessKey, granted...)
 }
 
-// CompareActions returns a fault for each action that deploy/iam allows the program and that it has not called, and
-// for each that it has called and is not allowed.
+// CompareActions returns a fault for each action that deploy/iam allows the program and that it has not
+// called, and for each that it has called and is not allowed.
 func CompareActions(program string, called map[string]bool) (faults []string, err error) {
 	granted, err := Policies(program, "*")
 	if err != nil {
@@ -66,12 +67,14 @@ func actionsOf(policies []string) map[string]bool {
 func compareActions(program string, allowed, called map[string]bool) (faults []string) {
 	for _, action := range slices.Sorted(maps.Keys(allowed)) {
 		if !called[action] {
-			faults = append(faults, fmt.Sprintf("deploy/iam allows the %s %s, and no test has it call that", program, action))
+			fault := fmt.Sprintf("deploy/iam allows the %s %s, and no test has it call that", program, action)
+			faults = append(faults, fault)
 		}
 	}
 	for _, action := range slices.Sorted(maps.Keys(called)) {
 		if !allowed[action] {
-			faults = append(faults, fmt.Sprintf("the %s has called %s, which deploy/iam does not allow", program, action))
+			fault := fmt.Sprintf("the %s has called %s, which deploy/iam does not allow", program, action)
+			faults = append(faults, fault)
 		}
 	}
 	return faults

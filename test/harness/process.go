@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,8 +32,8 @@ type Process struct {
 	more   chan struct{}
 }
 
-// Line is a line of output: a JSON object, as the agent logs it and the trigger writes it with -o ndjson. A line that
-// is no JSON object has the message "not JSON", and is the field text.
+// Line is a line of output: a JSON object, as the agent logs it and the trigger writes it with -o ndjson. A line
+// that is no JSON object has the message "not JSON", and is the field text.
 type Line map[string]any
 
 // Text returns a field that is a string, or "".
@@ -54,8 +55,8 @@ func (l Line) Matches(message string, fields ...string) bool {
 	return true
 }
 
-// NewProcess returns a process that Start starts. Standard output and standard error are collected, unless cmd has
-// other destinations for them.
+// NewProcess returns a process that Start starts. Standard output and standard error are collected, unless cmd
+// has other destinations for them.
 func NewProcess(cmd *exec.Cmd) *Process {
 	p := &Process{Cmd: cmd, ended: make(chan struct{}), more: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -76,8 +77,8 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Attend waits for the end of a process that was started in another way, and for drained, which returns when its
-// output has been read.
+// Attend waits for the end of a process that was started in another way, and for drained, which returns when
+// its output has been read.
 func (p *Process) Attend(drained func()) {
 	go func() {
 		_ = p.Cmd.Wait()
@@ -124,7 +125,7 @@ func (p *Process) Output() string {
 func (p *Process) Lines() []Line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lines[:len(p.lines):len(p.lines)]
+	return slices.Clip(p.lines)
 }
 
 // Count returns how many lines match.
@@ -138,7 +139,9 @@ func (p *Process) Count(message string, fields ...string) (n int) {
 }
 
 // WaitLine waits for the n-th line that matches, and returns it.
-func (p *Process) WaitLine(ctx context.Context, n int, message string, fields ...string) (found Line, err error) {
+func (p *Process) WaitLine(
+	ctx context.Context, n int, message string, fields ...string,
+) (found Line, err error) {
 	seen, count := 0, 0
 	err = p.wait(ctx, func() bool {
 		for _, l := range p.lines[seen:] {
@@ -152,7 +155,8 @@ func (p *Process) WaitLine(ctx context.Context, n int, message string, fields ..
 		return false
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for the log line %q %q: it was written %d times, not %d: %w", message, fields, count, n, err)
+		return nil, fmt.Errorf("wait for the log line %q %q: it was written %d times, not %d: %w",
+			message, fields, count, n, err)
 	}
 	return found, nil
 }

@@ -32,8 +32,8 @@ func newBuilder(t *testing.T) *builder {
 		t.Skipf("buildah is not here: %v", err)
 	}
 	b := &builder{dir: t.TempDir()}
-	// What containers write, a user may find without the permission to remove it. Nothing else is done about errors:
-	// t.TempDir tells of what is left.
+	// What containers write, a user may find without the permission to remove it. Errors are ignored: t.TempDir
+	// reports what is left.
 	t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+rwX", b.dir).Run() })
 	b.write(t, "storage.conf", "[storage]\ndriver = \"vfs\"\ngraphroot = \""+b.dir+"/storage\"\nrunroot = \""+b.dir+"/run\"\n")
 	b.write(t, "registries.conf", "unqualified-search-registries = []\n")

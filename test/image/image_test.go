@@ -1,6 +1,6 @@
 //go:build e2e
 
-// Package image holds the tests of the container image: built from the Dockerfile as a release builds it, looked
+// Package image tests the container image: built from the Dockerfile as a release builds it, looked
 // into, and run.
 package image
 

@@ -77,7 +77,7 @@ func TestAWSFails(t *testing.T) {
 		starts int
 	}{
 		"calls are throttled": {
-			fault: awsim.Fault{Service: "autoscaling", Code: "Throttling", Times: 6}, says: []string{`4 instances replaced`}, starts: 1,
+			fault: awsim.Fault{Service: "autoscaling", Code: "Throttling", Times: 3}, says: []string{`4 instances replaced`}, starts: 1,
 		},
 		"the credentials have expired": {fault: expired, code: 1, says: []string{`ExpiredToken`}},
 		"the credentials expire during the refresh": {

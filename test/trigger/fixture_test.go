@@ -54,7 +54,7 @@ func launchFirst(size int) awsim.Group {
 	return g
 }
 
-// newAccount returns an account whose group has a terminating hook of one second, which nobody completes.
+// newAccount returns an account whose group has a terminating hook of one second, which no agent completes.
 func newAccount(t testing.TB, g awsim.Group) *account {
 	t.Helper()
 	s, err := awsim.New(awsim.Options{})

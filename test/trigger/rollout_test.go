@@ -121,10 +121,13 @@ func TestExitCodes(t *testing.T) {
 
 // TestInterrupts: --on-interrupt decides what becomes of the refresh.
 func TestInterrupts(t *testing.T) {
-	for _, tt := range []struct{ how, status, says string }{
-		{"detach", "InProgress", `continues; run the same command again`},
-		{"cancel", "Cancelling", `is cancelled`},
-		{"rollback", "RollbackSuccessful", `is rolled back`},
+	for _, tt := range []struct {
+		how, says string
+		statuses  []string
+	}{
+		{"detach", `continues; run the same command again`, []string{"InProgress"}},
+		{"cancel", `is cancelled`, []string{"Cancelling", "Cancelled"}},
+		{"rollback", `is rolled back`, []string{"RollbackInProgress", "RollbackSuccessful"}},
 	} {
 		t.Run(tt.how, func(t *testing.T) {
 			t.Parallel()
@@ -135,9 +138,7 @@ func TestInterrupts(t *testing.T) {
 			r.waitOutput(`started`)
 			r.interrupt()
 			r.waitExit(130, tt.says)
-			if f := a.waitRefresh("InProgress", "Cancelling", "RollbackInProgress", "RollbackSuccessful"); f.Status != tt.status {
-				t.Errorf("the refresh is %s, want %s", f.Status, tt.status)
-			}
+			a.waitRefresh(tt.statuses...)
 		})
 	}
 }

@@ -18,139 +18,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/chart"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
-
-// release is the chart as helm installs it in a namespace of its own, whose pods run.
-type release struct {
-	*kubelet
-	name   string
-	base   string // a file of values that only a test needs
-	before map[object]bool
-}
-
-// object is one thing in the cluster: its resource, its namespace and its name.
-type object struct{ resource, namespace, name string }
 
 // release makes the namespace, which takes only what the Pod Security Standard "restricted" allows. Its pods may read the
 // queue.
-func (w *world) release(name, home, queue string) *release {
-	w.t.Helper()
-	_, err := w.cluster.Client().CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+func (f *fixture) release(name, home, queue string) *release {
+	f.t.Helper()
+	_, err := f.cluster.Client().CoreV1().Namespaces().Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: home, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
-	w.must(err)
-	r := &release{name: name, kubelet: w.startKubelet(home)}
+	f.must(err)
+	r := &release{name: name, kubelet: f.startKubelet(home)}
 	r.before = r.inventory()
 	r.base = r.values(map[string]any{
 		"image":          map[string]any{"registry": "registry.example.com"}, // as a release has it
-		"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(agentKey, queue),
-		"trigger": map[string]any{"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(triggerKey, queue)},
+		"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(harness.Agent, queue),
+		"trigger": map[string]any{"podAnnotations": leaveToKubelet, "extraEnv": r.credentials(harness.Trigger, queue)},
 	})
 	return r
-}
-
-// credentials are what EKS gives a pod of the release to reach AWS, with the rights of deploy/iam, and where the AWS of
-// this world is.
-func (r *release) credentials(program, queue string) []corev1.EnvVar {
-	key := program + "-" + r.name
-	limit(r.t, r.aws, program, key, r.aws.QueueARN(queue))
-	return []corev1.EnvVar{
-		{Name: "AWS_REGION", Value: "eu-central-1"},
-		{Name: "AWS_ENDPOINT_URL", Value: r.aws.URL()},
-		{Name: "AWS_ACCESS_KEY_ID", Value: key},
-		{Name: "AWS_SECRET_ACCESS_KEY", Value: "test"},
-		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
-	}
-}
-
-// values is a file with the values.
-func (r *release) values(values map[string]any) string {
-	r.t.Helper()
-	text, err := yaml.Marshal(values)
-	r.must(err)
-	file := filepath.Join(r.t.TempDir(), "values.yaml")
-	r.must(os.WriteFile(file, text, 0o600))
-	return file
-}
-
-// helm runs helm on the release's cluster and namespace.
-func (r *release) helm(args ...string) (string, error) {
-	return chart.Helm(r.ctx, []string{"KUBECONFIG=" + r.cluster.Kubeconfig()},
-		append(args, "--namespace", r.home)...)
-}
-
-// apply installs or upgrades the release, and waits until its agents are ready.
-func (r *release) apply(verb string, values ...string) error {
-	path, err := chart.Path()
-	r.must(err)
-	values = append([]string{"--values", r.base}, values...)
-	_, err = r.helm(append([]string{verb, r.name, path, "--wait", "--timeout", patience.String()}, values...)...)
-	return err
-}
-
-// waitAgents waits until so many agents run, and all of them have the setting and are ready, and returns them.
-func (r *release) waitAgents(n int, setting string) (agents []*container) {
-	r.t.Helper()
-	eventually(r.t, patience, func() (wrong string) {
-		agents = r.agents()
-		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool {
-			return !slices.Contains(a.cmd.Env, setting) || !a.isReady()
-		})
-		if len(agents) != n || len(ready) != n {
-			return fmt.Sprintf("%d agents run, of which %d have %s and are ready, want %d", len(agents), len(ready), setting, n)
-		}
-		return ""
-	})
-	return agents
-}
-
-// leader waits until one of the agents holds the Lease, and returns it.
-func (r *release) leader() (leader *process) {
-	r.t.Helper()
-	eventually(r.t, patience, func() (wrong string) {
-		lease, err := r.cluster.Client().CoordinationV1().Leases(r.home).Get(r.ctx, r.fullName(), metav1.GetOptions{})
-		if err != nil || lease.Spec.HolderIdentity == nil {
-			return fmt.Sprintf("nobody has had the Lease: %v", err)
-		}
-		holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-		for _, a := range r.agents() {
-			if a.pod.Name == holder {
-				leader = a.agent
-				return ""
-			}
-		}
-		return fmt.Sprintf("%q holds the Lease, which is no agent that runs", holder)
-	})
-	return leader
-}
-
-// fullName is how the chart calls what it makes.
-func (r *release) fullName() string {
-	if strings.Contains(r.name, "node-drainer") {
-		return r.name
-	}
-	return r.name + "-node-drainer"
-}
-
-// idle returns a node, and its instance, that no agent runs on.
-func (r *release) idle() (node, instance string) {
-	r.t.Helper()
-	for _, i := range r.serving() {
-		node := cluster.NodeName(i.ID)
-		if !slices.ContainsFunc(r.agents(), func(a *container) bool { return a.pod.Spec.NodeName == node }) {
-			return node, i.ID
-		}
-	}
-	r.t.Fatal("there is an agent on each node")
-	return "", ""
 }
 
 // roleARN is the IAM role that the agent takes by IRSA.
@@ -158,7 +49,7 @@ const roleARN = "arn:aws:iam::123456789012:role/node-drainer"
 
 // How much an agent logs, as its environment says.
 const (
-	terse   = "LOG_LEVEL=info" // unless it is told otherwise
+	terse   = "LOG_LEVEL=info" // the default
 	verbose = "LOG_LEVEL=debug"
 )
 
@@ -185,7 +76,7 @@ func TestHelm(t *testing.T) {
 	nightly := map[string]any{"schedule": "0 2 * * *", "options": map[string]any{
 		"asg": []string{group}, "surge": 1, "pollInterval": "500ms",
 	}}
-	evicted = append(evicted, r.drainsAmid(func() {
+	evicted = append(evicted, r.drainsDuring(func() {
 		f.must(r.apply("upgrade", append(three,
 			"--set", "config.log.level=debug,config.node.cordon=false,replicas=3",
 			"--set", "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
@@ -197,22 +88,21 @@ func TestHelm(t *testing.T) {
 	f.assertEvicted(evicted)
 	r.assertScraped()
 	r.rollsOut("node-drainer-nightly")
-	r.assertLawful()
+	r.assertAuthorized()
 
-	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", patience.String())
+	_, err := r.helm("rollback", r.name, "1", "--wait", "--timeout", waitTimeout.String())
 	f.must(err)
 	r.waitAgents(2, terse)
 
-	r.bearsAnother()
+	r.assertSecondRelease()
 	r.uninstalls()
 	for _, i := range f.waitServing(2) {
 		f.assertUnmarked(cluster.NodeName(i.ID))
 	}
 }
 
-// bearsAnother holds if a second release, for another queue, works in the same cluster beside this one, and can go
-// alone.
-func (r *release) bearsAnother() {
+// assertSecondRelease expects that a second release, for another queue, works beside this one and can be uninstalled alone.
+func (r *release) assertSecondRelease() {
 	r.t.Helper()
 	queue := r.aws.CreateQueue("spots", nil)
 	other := r.release("spots", "agents-for-spots", queue)
@@ -224,16 +114,16 @@ func (r *release) bearsAnother() {
 	r.leader()
 }
 
-// uninstalls holds if the release goes, and leaves nothing that was not there before.
+// uninstalls expects that helm uninstall leaves no object that was not there before.
 func (r *release) uninstalls() {
 	r.t.Helper()
 	_, err := r.helm("uninstall", r.name)
 	r.must(err)
-	eventually(r.t, patience, func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
+	eventually(r.t, waitTimeout, func() (wrong string) { return strings.Join(r.leftovers(), ", ") })
 }
 
-// assertServes holds if the release is what its user expects: one agent leads, probes and Service find them, and the
-// namespace holds them to the standard.
+// assertServes expects that one agent leads, that probes and Service reach all of them, and that the namespace enforces
+// its Pod Security Standard.
 func (r *release) assertServes(replicas int) {
 	r.t.Helper()
 	out, err := r.helm("status", r.name, "--output", "json")
@@ -252,7 +142,7 @@ func (r *release) assertServes(replicas int) {
 		r.t.Errorf("the ServiceAccount has the role %q", role)
 	}
 	agents := r.waitAgents(replicas, terse)
-	eventually(r.t, patience, func() (wrong string) { // The Lease is had before the leader knows.
+	eventually(r.t, waitTimeout, func() (wrong string) { // The Lease is had before the leader knows.
 		leader := r.leader()
 		for _, a := range agents {
 			if leads := a.agent.metric("node_drainer_leader", "") == 1; leads != (a.agent == leader) {
@@ -267,7 +157,7 @@ func (r *release) assertServes(replicas int) {
 		r.assertProbes(a)
 	}
 	slices.Sort(ips)
-	eventually(r.t, patience, func() (wrong string) {
+	eventually(r.t, waitTimeout, func() (wrong string) {
 		got, port := r.endpoints()
 		if !slices.Equal(got, ips) || port != agents[0].pod.Spec.Containers[0].Ports[0].ContainerPort {
 			return fmt.Sprintf("the Service leads to port %d of %q, want %q", port, got, ips)
@@ -276,15 +166,15 @@ func (r *release) assertServes(replicas int) {
 	})
 }
 
-// assertProbes holds if the probes ask for what the agent serves, where it was told to.
+// assertProbes expects that the paths and ports of the probes are those that the agent serves.
 func (r *release) assertProbes(a *container) {
 	r.t.Helper()
 	c := a.pod.Spec.Containers[0]
 	for name, probe := range map[string]*corev1.Probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.HTTPGet.Port.String() != c.Ports[0].Name {
-			r.t.Errorf("the %s probe asks port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
+			r.t.Errorf("the %s probe uses port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
 		}
-		if code := a.agent.answers(probe.HTTPGet.Path); code != 200 {
+		if code := a.answers(probe.HTTPGet.Path); code != 200 {
 			r.t.Errorf("the agent answers the %s probe, %s, with %d", name, probe.HTTPGet.Path, code)
 		}
 	}
@@ -310,7 +200,7 @@ func (r *release) endpoints() (ips []string, port int32) {
 	return slices.Sorted(slices.Values(ips)), port
 }
 
-// assertScraped holds if the ServiceMonitor leads to the Service, and the port of it that the agents listen on.
+// assertScraped expects that the ServiceMonitor selects the Service, and the port on which the agents listen.
 func (r *release) assertScraped() {
 	r.t.Helper()
 	out, err := r.cluster.Kubectl(r.ctx, "get", "servicemonitors,prometheusrules", r.fullName(), "-n", r.home, "-o", "yaml")
@@ -337,7 +227,7 @@ func (r *release) assertScraped() {
 	}
 }
 
-// drains holds if a node is drained from end to end. It returns the pods that this moved.
+// drains terminates an instance, and expects that its node is drained. It returns the pods that were evicted.
 func (r *release) drains() (evicted []string) {
 	r.t.Helper()
 	node, instance := r.idle()
@@ -349,15 +239,15 @@ func (r *release) drains() (evicted []string) {
 	r.assertEvictedOnce(evicted)
 	leader := r.leader()
 	leader.waitLog("node drained", "node", node)
-	if n := leader.count("pod evicted"); n > 0 {
+	if n := leader.Count("pod evicted"); n > 0 {
 		r.t.Errorf("%d lines of level debug were logged, and the level is info", n)
 	}
 	return evicted
 }
 
-// drainsAmid holds if a drain that runs while the release changes goes on to its end, and no new agent is put on the
-// node that goes. It returns the pods that this moved.
-func (r *release) drainsAmid(change func()) (evicted []string) {
+// drainsDuring expects that a drain continues while the release changes, and that no new agent is scheduled to the node.
+// It returns the pods that were evicted.
+func (r *release) drainsDuring(change func()) (evicted []string) {
 	r.t.Helper()
 	node, instance := r.idle()
 	r.deploy("db", node, 2, cluster.Pods{Stop: time.Second})
@@ -365,7 +255,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	evicted = r.podsOn(node)
 	r.terminate(instance)
 	r.leader().waitLog("node cordoned", "node", node)
-	// The taint alone is to keep the agents away. An agent of before the change may lead amid it, and cordon the node again.
+	// Only the taint should keep the agents away. An old agent may lead during the change and cordon the node again.
 	_, err := r.cluster.Client().CoreV1().Nodes().Patch(r.ctx, node, types.MergePatchType,
 		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
 	r.must(err)
@@ -377,7 +267,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	}
 	for _, a := range r.agents() {
 		if a.pod.Spec.NodeName == node {
-			r.t.Errorf("agent %s is on node %s, which is going", a.pod.Name, node)
+			r.t.Errorf("agent %s is on node %s, which is terminating", a.pod.Name, node)
 		}
 	}
 	leader := r.leader() // one of after the change, which alone is to evict
@@ -388,8 +278,7 @@ func (r *release) drainsAmid(change func()) (evicted []string) {
 	return evicted
 }
 
-// rollsOut holds if the CronJob, run at once, replaces all nodes: also those that the agents and the trigger itself run
-// on.
+// rollsOut runs the CronJob at once, and expects that all nodes are replaced, also those of the agents and the trigger.
 func (r *release) rollsOut(cronJob string) {
 	r.t.Helper()
 	size := len(r.serving())
@@ -398,7 +287,7 @@ func (r *release) rollsOut(cronJob string) {
 	_, err = r.cluster.Kubectl(r.ctx, "create", "job", "at-once", "--from=cronjob/"+cronJob, "--namespace", r.home)
 	r.must(err)
 	var job *batchv1.Job
-	eventually(r.t, rollingOut, func() (wrong string) {
+	eventually(r.t, rolloutTimeout, func() (wrong string) {
 		job, err = r.cluster.Client().BatchV1().Jobs(r.home).Get(r.ctx, "at-once", metav1.GetOptions{})
 		r.must(err)
 		for _, c := range job.Status.Conditions {
@@ -418,71 +307,8 @@ func (r *release) rollsOut(cronJob string) {
 }
 
 // serving are the instances of the group that are in service.
-func (w *world) serving() []awsim.Instance {
-	return slices.DeleteFunc(w.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
-}
-
-// assertLawful holds if neither program has asked for what the release does not grant it.
-func (r *release) assertLawful() {
-	r.t.Helper()
-	manifest, err := r.helm("get", "manifest", r.name)
-	r.must(err)
-	objects, err := chart.Parse(manifest)
-	r.must(err)
-	for _, account := range []string{r.fullName(), r.fullName() + "-trigger"} {
-		user := cluster.UserName(r.home, account)
-		rights, err := rightsOf(user, objects)
-		r.must(err)
-		requests, err := r.cluster.Requests(r.ctx, user)
-		r.must(err)
-		if len(rights) == 0 || len(requests) == 0 {
-			r.t.Errorf("%s has %d rights and has sent %d requests", user, len(rights), len(requests))
-		}
-		r.must(judge(account, rights, requests, false))
-	}
-}
-
-// inventory is what is in the cluster without a namespace, in the release's own, or with its labels. Events are left
-// out, which go by themselves; so are nodes and namespaces, which no release makes.
-func (r *release) inventory() map[object]bool {
-	r.t.Helper()
-	lists, err := r.cluster.Client().Discovery().ServerPreferredResources()
-	r.must(err)
-	resources, err := discovery.GroupVersionResources(
-		discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists))
-	r.must(err)
-	config := r.cluster.Config()
-	config.WarningHandler = rest.NoWarnings{}
-	client, err := metadata.NewForConfig(config)
-	r.must(err)
-	all := map[object]bool{}
-	for resource := range resources {
-		if slices.Contains([]string{"events", "nodes", "namespaces"}, resource.Resource) {
-			continue
-		}
-		objects, err := client.Resource(resource).List(r.ctx, metav1.ListOptions{})
-		r.must(err)
-		for _, o := range objects.Items {
-			ours := o.Labels["app.kubernetes.io/instance"] == r.name
-			if ours || o.Namespace == "" || o.Namespace == r.home {
-				all[object{resource.GroupResource().String(), o.Namespace, o.Name}] = true
-			}
-		}
-	}
-	return all
-}
-
-// leftovers are what has come since the release was to be installed, but for what Kubernetes makes in each namespace.
-func (r *release) leftovers() (left []string) {
-	r.t.Helper()
-	given := []object{{"configmaps", r.home, "kube-root-ca.crt"}, {"serviceaccounts", r.home, "default"}}
-	for o := range r.inventory() {
-		if !r.before[o] && !slices.Contains(given, o) {
-			left = append(left, fmt.Sprint(o))
-		}
-	}
-	slices.Sort(left)
-	return left
+func (f *fixture) serving() []awsim.Instance {
+	return slices.DeleteFunc(f.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
 }
 
 // TestKubectlTakesTheChart: the API server admits every object of the chart, and knows each of its fields.
@@ -523,34 +349,4 @@ func TestKubectlTakesTheChart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// defineMonitors makes the kinds known that the Prometheus Operator brings.
-func defineMonitors(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	files, err := chart.Definitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := []string{"-f", strings.Join(files, ",")}
-	if _, err := c.Kubectl(t.Context(), append(flags, "apply", "--server-side")...); err != nil {
-		t.Fatal(err)
-	}
-	await := append(flags, "wait", "--for=condition=Established", "--timeout="+patience.String())
-	if _, err := c.Kubectl(t.Context(), await...); err != nil {
-		t.Fatal(err)
-	}
-	// They are established before the API server tells of them, and it does not tell of both at once.
-	eventually(t, patience, func() string {
-		known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
-		if err != nil {
-			return err.Error()
-		}
-		for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
-			if !slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
-				return "the API server does not tell of kind " + kind
-			}
-		}
-		return ""
-	})
 }
