@@ -28,8 +28,8 @@ func (e *Elector) Ready() error {
 	if !e.cfg.Election || time.Since(e.lock.read().reachedAt) < e.longestGap() {
 		return nil
 	}
-	return fmt.Errorf("the Lease %s has not been reached: check that the API server is reachable, and that the Role "+
-		"allows to get, create and update leases in that namespace", e.lock.Describe())
+	return fmt.Errorf("the Lease %s has not been reached: check that the API server is reachable, and that "+
+		"the Role allows to get, create and update leases in that namespace", e.lock.Describe())
 }
 
 // Healthy returns a failure that only a restart of the process can end: the election has stopped, or the work
