@@ -60,7 +60,8 @@ func Fill(name string, values map[string]string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return placeholder.ReplaceAllStringFunc(text, func(p string) string { return values[strings.Trim(p, "${}")] }), nil
+	fill := func(p string) string { return values[strings.Trim(p, "${}")] }
+	return placeholder.ReplaceAllStringFunc(text, fill), nil
 }
 
 // Names returns the documents whose paths have the prefix: iam/agent- for the policies of the agent, one for

@@ -1,4 +1,4 @@
-// Package arch holds the import table of docs/architecture.md: which room may import which, and which room
-// an outside library belongs to. It is tests alone; a new room, or a new arrow, is written into
-// rules_test.go first.
+// Package arch checks the layers of docs/architecture.md: which package may import which, and which packages
+// may use an outside library. It also limits the length of files and functions and the methods of types, and
+// forbids words. It consists of tests only. Add a new package to layers_test.go first.
 package arch

@@ -195,7 +195,8 @@ func drainLevel(i Instance) refresh.Level {
 // drainChanged reports whether the drain has another message, apart from numbers.
 func drainChanged(before, after Instance) bool {
 	return after.drainMessage() != "" &&
-		(before.blocked() != after.blocked() || withoutNumbers(before.drainMessage()) != withoutNumbers(after.drainMessage()))
+		(before.blocked() != after.blocked() ||
+			withoutNumbers(before.drainMessage()) != withoutNumbers(after.drainMessage()))
 }
 
 // withoutNumbers removes the numbers from the text.

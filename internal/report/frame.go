@@ -110,7 +110,7 @@ func restLine(rest []Group) []line {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		words = append(words, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	return []line{faintLine(fmt.Sprintf("… and %s: %s", text.Count(len(rest), "group"), strings.Join(words, ", ")))}
+	return []line{faintLine("… and ", text.Count(len(rest), "group"), ": ", strings.Join(words, ", "))}
 }
 
 // showDetails removes the details of the blocks for which there is no space, and returns how many lines the

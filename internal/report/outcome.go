@@ -39,8 +39,8 @@ func outcomes() []outcomeInfo {
 	}
 }
 
-// rank returns the severity of the outcome: the smaller, the worse. An unknown one, such as the empty outcome of a
-// group that has not ended, counts as an error.
+// rank returns the severity of the outcome: the smaller, the worse. An unknown one, such as the empty outcome
+// of a group that has not ended, counts as an error.
 func (o Outcome) rank() int {
 	all := outcomes()
 	of := func(wanted Outcome) int {

@@ -189,5 +189,6 @@ func planTotal(plans []Plan) []line {
 	for _, p := range plans {
 		instances, replaced, kept = instances+len(p.Instances), replaced+p.Outdated, kept+p.Kept
 	}
-	return []line{{{bold, "In " + text.Count(len(plans), "group") + ": " + outdatedCount(instances, replaced, kept)}}}
+	groups := text.Count(len(plans), "group")
+	return []line{{{bold, "In " + groups + ": " + outdatedCount(instances, replaced, kept)}}}
 }

@@ -43,7 +43,8 @@ func PlanSummary(w io.Writer, plans []Plan) error {
 func StatusSummary(w io.Writer, r Rollout) error {
 	s := &writer{out: w}
 	for _, g := range r.Groups {
-		s.write("- " + escape(g.Name+": "+joinNonEmpty("; ", g.newestRefresh(), g.Reason, g.counts(), retainedText(g))) + "\n")
+		status := joinNonEmpty("; ", g.newestRefresh(), g.Reason, g.counts(), retainedText(g))
+		s.write("- " + escape(g.Name+": "+status) + "\n")
 	}
 	return s.Err()
 }

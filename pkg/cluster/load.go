@@ -123,7 +123,9 @@ func toBudget(p *policyv1.PodDisruptionBudget) (budget, bool) {
 // pod that is pending or being deleted (k8s.io/kubernetes/pkg/registry/core/pod/storage: canIgnorePDB).
 func (b budget) blocks(p *corev1.Pod) bool {
 	switch {
-	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil, b.unhealthyAllowed && !podutils.IsPodReady(p):
+	case p.Status.Phase == corev1.PodPending, p.DeletionTimestamp != nil:
+		return false
+	case b.unhealthyAllowed && !podutils.IsPodReady(p):
 		return false
 	}
 	return b.selects.Matches(labels.Set(p.Labels))

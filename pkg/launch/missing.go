@@ -73,7 +73,8 @@ func (r rules) isStartup(key string) bool {
 func missingDaemonSets(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
 	hasPod := map[types.UID]bool{}
 	for _, p := range pods {
-		if owner := metav1.GetControllerOf(p); owner != nil && p.DeletionTimestamp == nil && podutils.IsPodReady(p) {
+		owner := metav1.GetControllerOf(p)
+		if owner != nil && p.DeletionTimestamp == nil && podutils.IsPodReady(p) {
 			hasPod[owner.UID] = true
 		}
 	}

@@ -25,11 +25,11 @@ func (e *Elector) Role() string {
 
 // Ready returns what keeps this replica from taking part in the election.
 func (e *Elector) Ready() error {
-	if !e.cfg.Election || time.Since(e.lock.read().reachedAt) < e.longestGap() {
+	if !e.cfg.Election || time.Since(e.lock.read().reachedAt) < e.cfg.longestGap() {
 		return nil
 	}
-	return fmt.Errorf("the Lease %s has not been reached: check that the API server is reachable, and that the Role "+
-		"allows to get, create and update leases in that namespace", e.lock.Describe())
+	return fmt.Errorf("the Lease %s has not been reached: check that the API server is reachable, and that "+
+		"the Role allows to get, create and update leases in that namespace", e.lock.Describe())
 }
 
 // Healthy returns a failure that only a restart of the process can end: the election has stopped, or the work
@@ -43,7 +43,7 @@ func (e *Elector) Healthy() error {
 		}
 		return nil // the election continues when the work has stopped
 	}
-	gap := e.longestGap()
+	gap := e.cfg.longestGap()
 	if !e.started.IsZero() && time.Since(e.lock.read().calledAt) > gap && time.Since(e.started) > gap {
 		return fmt.Errorf("the leader election has not called the API server for %v", gap)
 	}
@@ -51,4 +51,4 @@ func (e *Elector) Healthy() error {
 }
 
 // longestGap is longer than the time between any two calls of a working election.
-func (e *Elector) longestGap() time.Duration { return 2 * e.cfg.LeaseDuration }
+func (c Config) longestGap() time.Duration { return 2 * c.LeaseDuration }

@@ -116,7 +116,7 @@ func hanging(n int) (f *fakeSQS, hang *atomic.Bool) {
 // TestLongOutage: the number of waiting calls does not grow, and all messages are invisible again soon after
 // SQS answers.
 func TestLongOutage(t *testing.T) {
-	const messages = 1000
+	const messages = 600
 	inBubble(t, func(t *testing.T) {
 		f, hang := hanging(messages)
 		r := run(t, f, Config{MaxInFlight: messages, VisibilityTimeout: 30 * time.Second}, untilStopped)

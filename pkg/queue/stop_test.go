@@ -150,7 +150,7 @@ func TestStopDuringOutage(t *testing.T) {
 		"finished work":   func(ctx context.Context, _ Message) error { <-ctx.Done(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			const messages = 2000
+			const messages = 1200
 			inBubble(t, func(t *testing.T) {
 				f, hang := hanging(messages)
 				r := run(t, f, Config{MaxInFlight: messages}, handle)

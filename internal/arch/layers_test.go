@@ -1,0 +1,215 @@
+package arch
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the import path of the module.
+const module = "github.com/node-drainer/node-drainer"
+
+// layers returns the layer of each package. A package may only import packages of lower layers.
+func layers() map[string]int {
+	return map[string]int{
+		"internal/batch": 0, // Tools that do not know the product.
+		"internal/text":  0,
+		"internal/retry": 0,
+		"internal/arch":  0,
+		"internal/cloud": 0,
+
+		"pkg/event":   1, // Pure: parsing and policy.
+		"pkg/refresh": 1,
+
+		"pkg/queue":       2, // One outside system each.
+		"pkg/autoscaling": 2,
+		"pkg/ec2":         2,
+		"pkg/node":        2,
+		"pkg/drain":       2,
+		"pkg/launch":      2,
+		"pkg/lead":        2,
+		"pkg/cluster":     2,
+
+		"internal/observe": 3,
+		"internal/report":  3,
+
+		"internal/agent":   4,
+		"internal/rollout": 4,
+		"internal/config":  4, // It contains the Config of each package of layer 2.
+
+		"internal/app": 5,
+		"internal/cli": 5,
+
+		"cmd/agent":   6,
+		"cmd/trigger": 6,
+	}
+}
+
+// guard restricts a library, and all packages below it, to some packages of the product.
+type guard struct {
+	library  string
+	packages []string
+}
+
+func guards() []guard {
+	const aws = "github.com/aws/aws-sdk-go-v2"
+	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster", "internal/retry")
+	return []guard{
+		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "internal/cloud")},
+		{aws + "/service/sqs", and("pkg/queue")},
+		{aws + "/service/autoscaling", and("pkg/autoscaling")},
+		{aws + "/service/ec2", and("pkg/ec2")},
+		{"k8s.io", kubernetes},
+		{"sigs.k8s.io", kubernetes},
+		{"github.com/rs/zerolog", and("internal/observe")},
+		{"github.com/prometheus", and("internal/observe")},
+	}
+}
+
+// standardOnly returns the packages that import no library but the standard one.
+func standardOnly() []string {
+	return []string{"pkg/event", "pkg/refresh", "internal/batch", "internal/text"}
+}
+
+// packageOf returns the package that a path is in: its first two elements under cmd, internal and pkg; test or
+// deploy for everything below these; otherwise "".
+func packageOf(file string) string {
+	parts := strings.Split(file, "/")
+	switch {
+	case parts[0] == "test" || parts[0] == "deploy":
+		return parts[0]
+	case len(parts) >= 2 && (parts[0] == "cmd" || parts[0] == "internal" || parts[0] == "pkg"):
+		return path.Join(parts[:2]...)
+	}
+	return ""
+}
+
+// importProblems returns the imports that are not allowed. Tests may import everything.
+func importProblems(s source) (problems []string) {
+	from := packageOf(path.Dir(s.file))
+	if s.isTest() || from == "" {
+		return nil
+	}
+	if _, known := layers()[from]; !known && from != "test" && from != "deploy" {
+		return []string{fmt.Sprintf("%s: the package %s has no layer", s.file, from)}
+	}
+	for _, imported := range s.imports {
+		if problem := importProblem(s.file, from, imported); problem != "" {
+			problems = append(problems, fmt.Sprintf("%s imports %s: %s", s.file, imported, problem))
+		}
+	}
+	return problems
+}
+
+// importProblem returns why the file of a package may not import another, or "".
+func importProblem(file, from, imported string) string {
+	inside, isInside := strings.CutPrefix(imported, module+"/")
+	switch {
+	case from == "test":
+		if strings.HasPrefix(file, "test/awsim/") && isBelow(imported, "github.com/aws") {
+			return "awsim does not use the SDK, because it checks what the SDK sends"
+		}
+		return ""
+	case from == "deploy":
+		if !isStandard(imported) && !isBelow(imported, module+"/deploy") {
+			return "deploy imports the standard library only"
+		}
+		return ""
+	case isInside:
+		return layerProblem(from, packageOf(inside))
+	case !isStandard(imported) && slices.Contains(standardOnly(), from):
+		return from + " imports the standard library only"
+	}
+	if g := guardOf(imported); g.library != "" && !slices.Contains(g.packages, from) {
+		return g.library + " belongs to " + strings.Join(g.packages, ", ")
+	}
+	return ""
+}
+
+func layerProblem(from, to string) string {
+	switch {
+	case to == "test" || to == "deploy":
+		return "the product does not import " + to
+	case to != from && layers()[to] >= layers()[from]:
+		return "only lower layers may be imported"
+	}
+	return ""
+}
+
+// guardOf returns the guard with the longest matching library.
+func guardOf(imported string) guard {
+	var best guard
+	for _, g := range guards() {
+		if isBelow(imported, g.library) && len(g.library) > len(best.library) {
+			best = g
+		}
+	}
+	return best
+}
+
+// isStandard reports whether a package is of the standard library: its first element is not a domain.
+func isStandard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+func isBelow(imported, library string) bool {
+	return imported == library || strings.HasPrefix(imported, library+"/")
+}
+
+func TestImportProblems(t *testing.T) {
+	const sdk = "github.com/aws/aws-sdk-go-v2/service/"
+	for _, tt := range []struct {
+		name, file, imported string
+		want                 string // part of the only problem; "" for none
+	}{
+		{"one layer down", "pkg/queue/a.go", module + "/pkg/event", ""},
+		{"many layers down", "cmd/agent/main.go", module + "/pkg/event", ""},
+		{"within a package", "pkg/drain/evict/a.go", module + "/pkg/drain/decide", ""},
+		{"up", "pkg/event/a.go", module + "/pkg/queue", "only lower layers"},
+		{"up to main", "internal/agent/a.go", module + "/cmd/agent", "only lower layers"},
+		{"same layer", "pkg/drain/a.go", module + "/pkg/node", "only lower layers"},
+		{"same layer, nested packages", "pkg/drain/x/y/a.go", module + "/pkg/node/z", "only lower layers"},
+		{"agent and config", "internal/agent/a.go", module + "/internal/config", "only lower layers"},
+		{"config and drain", "internal/config/a.go", module + "/pkg/drain", ""},
+		{"autoscaling and refresh", "pkg/autoscaling/a.go", module + "/pkg/refresh", ""},
+		{"product and test", "pkg/queue/a.go", module + "/test/awsim", "does not import test"},
+		{"main and test", "cmd/agent/main.go", module + "/test/cluster", "does not import test"},
+		{"tests of main and test", "cmd/agent/agent_test.go", module + "/test/awsim", ""},
+		{"product and deploy", "internal/agent/a.go", module + "/deploy", "does not import deploy"},
+		{"test and deploy", "test/e2e/a_test.go", module + "/deploy", ""},
+		{"deploy and product", "deploy/a.go", module + "/pkg/event", "standard library only"},
+		{"deploy and a library", "deploy/copies/main.go", "sigs.k8s.io/yaml", "standard library only"},
+		{"within deploy", "deploy/copies/main.go", module + "/deploy", ""},
+		{"package without a layer", "internal/util/a.go", "fmt", "has no layer"},
+		{"event and a library", "pkg/event/a.go", "golang.org/x/sync/errgroup", "standard library only"},
+		{"event and the standard library", "pkg/event/a.go", "encoding/json", ""},
+		{"queue and SQS", "pkg/queue/a.go", sdk + "sqs/types", ""},
+		{"autoscaling and SQS", "pkg/autoscaling/a.go", sdk + "sqs", "belongs to pkg/queue"},
+		{"app and SQS", "internal/app/clients.go", sdk + "sqs", ""},
+		{"main and SQS", "cmd/agent/main.go", sdk + "sqs", "belongs to pkg/queue"},
+		{"queue and Auto Scaling", "pkg/queue/a.go", sdk + "autoscaling", "belongs to pkg/autoscaling"},
+		{"refresh and Auto Scaling", "pkg/refresh/a.go", sdk + "autoscaling/types", "standard library only"},
+		{"autoscaling and EC2", "pkg/autoscaling/a.go", sdk + "ec2", "belongs to pkg/ec2"},
+		{"app and EC2 metadata", "internal/app/a.go", "github.com/aws/aws-sdk-go-v2/feature/ec2/imds", ""},
+		{"agent and any SDK", "internal/agent/a.go", "github.com/aws/smithy-go", "belongs to"},
+		{"drain and any SDK", "pkg/drain/a.go", "github.com/aws/aws-sdk-go-v2/aws", "belongs to"},
+		{"agent and Kubernetes", "internal/agent/a.go", "k8s.io/api/core/v1", "belongs to pkg/node"},
+		{"rollout and Kubernetes", "internal/rollout/a.go", "k8s.io/api/core/v1", "belongs to pkg/node"},
+		{"lead and Kubernetes", "pkg/lead/a.go", "k8s.io/client-go/tools/leaderelection", ""},
+		{"launch and Kubernetes", "pkg/launch/a.go", "k8s.io/component-helpers/scheduling/corev1", ""},
+		{"observe and zerolog", "internal/observe/a.go", "github.com/rs/zerolog", ""},
+		{"agent and zerolog", "internal/agent/a.go", "github.com/rs/zerolog/log", "belongs to internal/observe"},
+		{"drain and Prometheus", "pkg/drain/a.go", "github.com/prometheus/client_golang/prometheus", "internal/observe"},
+		{"awsim and the SDK", "test/awsim/a.go", sdk + "sqs", "does not use the SDK"},
+		{"tests of awsim and the SDK", "test/awsim/a_test.go", sdk + "sqs", ""},
+		{"test and Kubernetes", "test/cluster/a.go", "k8s.io/client-go/kubernetes", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			expectProblem(t, importProblems(source{file: tt.file, imports: []string{tt.imported}}), tt.want)
+		})
+	}
+}
