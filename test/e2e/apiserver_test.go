@@ -36,7 +36,7 @@ func TestAPIServerOutage(t *testing.T) {
 	f.must(c.Stop(f.ctx))
 	<-time.After(outage) // The length of the outage is what is tested.
 	for _, p := range []*agentProcess{leader, standby} {
-		p.waitReadyz(http.StatusServiceUnavailable, "could not be reached")
+		p.waitReadyz(http.StatusServiceUnavailable, "has not been reached")
 		p.assertHealthy()
 	}
 	f.assertHeld()

@@ -139,7 +139,7 @@ func TestLostLease(t *testing.T) {
 	f.must(err)
 	f.must(bindings.Delete(f.ctx, f.namespace, metav1.DeleteOptions{}))
 	agent.waitLog("stopped leading")
-	agent.waitReadyz(http.StatusServiceUnavailable, "/"+f.namespace+" could not be reached")
+	agent.waitReadyz(http.StatusServiceUnavailable, "/"+f.namespace+" has not been reached")
 	agent.assertHealthy()
 	if q := f.aws.Queue(f.queue); q.Visible != 1 || q.InFlight != 0 {
 		t.Errorf("the queue is %+v, want the message visible", q)
