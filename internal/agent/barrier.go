@@ -4,15 +4,13 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
 	// barrierQuiet is how long no further node must have been announced before the barrier opens.
 	barrierQuiet = 200 * time.Millisecond
-	// barrierLimit is the longest wait, and barrierPoll the pause between two checks.
-	barrierLimit, barrierPoll = time.Second, 10 * time.Millisecond
+	// barrierLimit is the longest wait.
+	barrierLimit = time.Second
 )
 
 // markBarrier lets drains wait until all nodes of a burst of terminations are cordoned: Auto Scaling
@@ -20,8 +18,9 @@ const (
 // terminates next. The zero value is ready.
 type markBarrier struct {
 	mu      sync.Mutex
-	pending int       // nodes that are announced and not yet cordoned
-	last    time.Time // when the last one was announced
+	pending int           // nodes that are announced and not yet cordoned
+	last    time.Time     // when the last one was announced
+	none    chan struct{} // closed when no node is pending; nil if no drain waits for that
 }
 
 // announce says that a node is about to be cordoned. The caller calls the returned function after the cordon.
@@ -30,11 +29,16 @@ func (b *markBarrier) announce() (cordoned func()) {
 	defer b.mu.Unlock()
 	b.pending++
 	b.last = time.Now()
-	return sync.OnceFunc(func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.pending--
-	})
+	return sync.OnceFunc(b.cordoned)
+}
+
+func (b *markBarrier) cordoned() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pending--; b.pending == 0 && b.none != nil {
+		close(b.none)
+		b.none = nil
+	}
 }
 
 // wait returns when every announced node is cordoned and none was announced for barrierQuiet, or after
@@ -42,12 +46,34 @@ func (b *markBarrier) announce() (cordoned func()) {
 func (b *markBarrier) wait(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, barrierLimit)
 	defer cancel()
-	for !b.isOpen() && retry.Sleep(ctx, barrierPoll) {
+	for {
+		none, quiet := b.state()
+		if none == nil && quiet <= 0 {
+			return
+		}
+		var silence <-chan time.Time
+		if none == nil {
+			silence = time.After(quiet)
+		}
+		select {
+		case <-none:
+		case <-silence:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-func (b *markBarrier) isOpen() bool {
+// state returns a channel that is closed when no node is pending any more, or, if none is, nil and how long
+// it must stay so.
+func (b *markBarrier) state() (none <-chan struct{}, quiet time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.pending == 0 && time.Since(b.last) >= barrierQuiet
+	if b.pending == 0 {
+		return nil, time.Until(b.last.Add(barrierQuiet))
+	}
+	if b.none == nil {
+		b.none = make(chan struct{})
+	}
+	return b.none, 0
 }

@@ -27,8 +27,8 @@ func Results[In comparable, Out any](inputs []In, values map[In]Out, err error) 
 // Call processes a batch. It returns one result for each input, in the order of the inputs.
 type Call[In, Out any] func(ctx context.Context, inputs []In) []Result[Out]
 
-// Batcher collects inputs until there are Max of them, or Window has passed since the first. Set its exported fields
-// before the first Do. It has no goroutine while no input waits.
+// Batcher collects inputs until there are Max of them, or Window has passed since the first. Set its exported
+// fields before the first Do. It has no goroutine while no input waits.
 type Batcher[In, Out any] struct {
 	Max    int           // most inputs of one call
 	Window time.Duration // how long the first input of a batch waits for others
@@ -46,8 +46,8 @@ type pending[In, Out any] struct {
 	done    chan struct{}
 }
 
-// Do adds the input to the open batch and returns its result. If the caller's context ends first, Do returns the
-// context's cause at once; the input is processed nevertheless.
+// Do adds the input to the open batch and returns its result. If the caller's context ends first, Do returns
+// the context's cause at once; the input is processed nevertheless.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	p, i := b.add(ctx, in)
 	select {
@@ -78,8 +78,8 @@ func (b *Batcher[In, Out]) add(ctx context.Context, in In) (*pending[In, Out], i
 	return p, len(p.inputs) - 1
 }
 
-// flush processes a batch whose window has passed. If the batch became full at the same moment, add has left it to
-// flush, since it could not stop the timer.
+// flush processes a batch whose window has passed. If the batch became full at the same moment, add has left
+// it to flush, since it could not stop the timer.
 func (b *Batcher[In, Out]) flush(p *pending[In, Out]) {
 	b.mu.Lock()
 	if b.open == p {

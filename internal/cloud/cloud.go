@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// Config overrides the SDK's own chain (environment, shared files, the pod's or the instance's role). Its zero value
-// leaves everything to the chain.
+// Config overrides the SDK's own chain (environment, shared files, the pod's or the instance's role). Its
+// zero value leaves everything to the chain.
 type Config struct {
 	Region  string // Instead of the chain's.
 	Profile string // Of the shared files.
@@ -49,8 +49,8 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 	return cfg, nil
 }
 
-// connections keeps as many idle connections as package queue uses at the same time: a new connection costs more than
-// a call.
+// connections keeps as many idle connections as package queue uses at the same time: a new connection costs
+// more than a call.
 func connections(answer time.Duration) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128

@@ -8,8 +8,8 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// ErrorCode returns the code of an error that AWS answered with, for example "ValidationError". It is empty for
-// other errors.
+// ErrorCode returns the code of an error that AWS answered with, for example "ValidationError". It is empty
+// for other errors.
 func ErrorCode(err error) string {
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		return answer.ErrorCode()

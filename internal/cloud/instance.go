@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// InstanceID returns the EC2 instance that this process runs on, from the instance metadata service. Outside of EC2
-// there may be no answer until ctx ends; if AWS_EC2_METADATA_DISABLED is true, InstanceID fails at once. Source:
-// "Access instance metadata" in the EC2 user guide.
+// InstanceID returns the EC2 instance that this process runs on, from the instance metadata service. Outside
+// of EC2 there may be no answer until ctx ends; if AWS_EC2_METADATA_DISABLED is true, InstanceID fails at
+// once. Source: "Access instance metadata" in the EC2 user guide.
 func InstanceID(ctx context.Context, cfg aws.Config) (string, error) {
 	out, err := imds.NewFromConfig(cfg).GetMetadata(ctx, &imds.GetMetadataInput{Path: "instance-id"})
 	if err != nil {

@@ -84,8 +84,8 @@ func call[In, Out any](
 	return do(ctx, in, options...)
 }
 
-// codeValidation is the API's code for everything that is wrong with a request. Auto Scaling models no error of
-// its own for unknown groups, hooks and instances, or for lifecycle actions that have ended.
+// codeValidation is the API's code for everything that is wrong with a request. Auto Scaling models no error
+// of its own for unknown groups, hooks and instances, or for lifecycle actions that have ended.
 const codeValidation = "ValidationError"
 
 func isValidation(err error) bool { return cloud.ErrorCode(err) == codeValidation }
@@ -120,8 +120,8 @@ func meaningOf(err error) error {
 	return nil
 }
 
-// isGone reports whether the error says that the instance does not exist, or is terminating. The API has no code
-// for that, so the message decides: these are the ones that were seen.
+// isGone reports whether the error says that the instance does not exist, or is terminating. The API has no
+// code for that, so the message decides: these are the ones that were seen.
 func isGone(err error) bool {
 	text := err.Error()
 	for _, part := range []string{
@@ -187,8 +187,8 @@ type Health struct {
 	limit time.Duration // of a call
 }
 
-// MarkUnhealthy has Auto Scaling replace the instance: by the group's maintenance policy, else by terminating it
-// before its replacement is launched. The grace period of a new instance does not protect it. The error is
+// MarkUnhealthy has Auto Scaling replace the instance: by the group's maintenance policy, else by terminating
+// it before its replacement is launched. The grace period of a new instance does not protect it. The error is
 // ErrGone if the instance is in no group, or terminating.
 func (h Health) MarkUnhealthy(ctx context.Context, instanceID string) error {
 	_, err := call(ctx, h.limit, h.api.SetInstanceHealth, &sdk.SetInstanceHealthInput{

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// cache keeps what read returned for a group, and lets concurrent callers share one call. Errors are not kept. A
-// caller returns when its context ends, and the call continues for the others.
+// cache keeps what read returned for a group, and lets concurrent callers share one call. Errors are not
+// kept. A caller returns when its context ends, and the call continues for the others.
 type cache[V any] struct {
 	read func(ctx context.Context, group string) (V, error)
 	keep time.Duration

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// Clusters returns the names of the Kubernetes clusters that the group's tags name, sorted. There is none if the
-// tags name none, or the group does not exist. The answer is kept for five minutes.
+// Clusters returns the names of the Kubernetes clusters that the group's tags name, sorted. There is none if
+// the tags name none, or the group does not exist. The answer is kept for five minutes.
 func (g *Groups) Clusters(ctx context.Context, group string) ([]string, error) {
 	return g.clusters.get(ctx, group)
 }
@@ -39,9 +39,9 @@ func (g *Groups) readClusters(ctx context.Context, group string) ([]string, erro
 	return slices.Compact(names), nil
 }
 
-// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS, the AWS
-// cloud provider and the cluster autoscaler. The cluster autoscaler ignores the tag's value; its other tags, which
-// describe the group's nodes, have a path where the name would be.
+// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,
+// the AWS cloud provider and the cluster autoscaler. The cluster autoscaler ignores the tag's value; its
+// other tags, which describe the group's nodes, have a path where the name would be.
 func clusterOf(key, value string) string {
 	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
 		return value
@@ -57,8 +57,8 @@ func clusterOf(key, value string) string {
 	return name
 }
 
-// clusterFilters select the groups of which clusterOf returns the cluster. AWS joins the filters of one call by AND,
-// so each has a call of its own.
+// clusterFilters select the groups of which clusterOf returns the cluster. AWS joins the filters of one call
+// by AND, so each has a call of its own.
 func clusterFilters(cluster string) []types.Filter {
 	return []types.Filter{
 		{Name: aws.String("tag-key"), Values: []string{

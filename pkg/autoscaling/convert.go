@@ -41,8 +41,8 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 	return out
 }
 
-// warmup is what a refresh uses if its preferences name none: the group's default warmup, if defined, else its
-// health check grace period. Source: RefreshPreferences.InstanceWarmup in the API reference.
+// warmup is what a refresh uses if its preferences name none: the group's default warmup, if defined, else
+// its health check grace period. Source: RefreshPreferences.InstanceWarmup in the API reference.
 func warmup(g types.AutoScalingGroup) time.Duration {
 	if g.DefaultInstanceWarmup != nil {
 		return seconds(g.DefaultInstanceWarmup)

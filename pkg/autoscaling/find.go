@@ -19,10 +19,10 @@ import (
 // tagKey is the name of the filter by a tag's key alone. Source: Filter in the API reference.
 const tagKey = "tag-key"
 
-// filters narrow what AWS returns; Selection.Contains decides. AWS joins the filters of one call by AND, and the
-// values of one filter by OR. All keys that may name the cluster are one filter, which also matches other clusters
-// of EKS: that is one call instead of two. No call has two filters by key, since the API reference does not say how
-// AWS joins those.
+// filters narrow what AWS returns; Selection.Contains decides. AWS joins the filters of one call by AND, and
+// the values of one filter by OR. All keys that may name the cluster are one filter, which also matches other
+// clusters of EKS: that is one call instead of two. No call has two filters by key, since the API reference
+// does not say how AWS joins those.
 func filters(s refresh.Selection) []types.Filter {
 	var filters []types.Filter
 	if s.Cluster != "" {
@@ -39,8 +39,8 @@ func filters(s refresh.Selection) []types.Filter {
 	return filters
 }
 
-// Find returns the groups of the selection, sorted by name. It is an error if a name has no group, if the selection
-// contains no group, or if it is empty. It costs one call for each hundred groups.
+// Find returns the groups of the selection, sorted by name. It is an error if a name has no group, if the
+// selection contains no group, or if it is empty. It costs one call for each hundred groups.
 func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
 	if s.Empty() {
 		return nil, errors.New("no group is selected: give names, a cluster or tags")

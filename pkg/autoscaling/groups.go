@@ -19,14 +19,15 @@ import (
 const (
 	// describeMax is the most instances of one DescribeAutoScalingInstances call.
 	describeMax = 50
-	// describeWindow is how long a question for an instance waits for others: a burst of messages costs one call.
+	// describeWindow is how long a question for an instance waits for others: a burst of messages costs one
+	// call.
 	describeWindow = 50 * time.Millisecond
 	// groupsPage is the most groups of one page of DescribeAutoScalingGroups, and the most names of one call.
 	groupsPage = 100
 	// keepGroup is how long hooks and tags of a group are kept.
 	keepGroup = 5 * time.Minute
-	// keepRefresh is how long it is kept whether a group has an active refresh. The nodes of a refresh join one by
-	// one, and each of them is a question.
+	// keepRefresh is how long it is kept whether a group has an active refresh. The nodes of a refresh join one
+	// by one, and each of them is a question.
 	keepRefresh = 30 * time.Second
 	// newestRefreshes is how many refreshes are read to find the active one. A group has one active at most, and
 	// the newest are described first.
@@ -94,8 +95,9 @@ func (g *Groups) describeMembers(ctx context.Context, ids []string, members map[
 	return nil
 }
 
-// Members returns, by id, the instances of every group whose tags name the cluster, and those of the known instances
-// that are in other groups. It reads groups first: one call describes all instances of a hundred groups.
+// Members returns, by id, the instances of every group whose tags name the cluster, and those of the known
+// instances that are in other groups. It reads groups first: one call describes all instances of a hundred
+// groups.
 func (g *Groups) Members(ctx context.Context, cluster string, known []string) (map[string]Member, error) {
 	members := map[string]Member{}
 	for _, filter := range clusterFilters(cluster) {
@@ -128,8 +130,8 @@ type hook struct {
 	siblings int // other hooks of the group for the same transition
 }
 
-// hook describes a group's hook. If it is not among the hooks that were read before, it may be new: they are read
-// again.
+// hook describes a group's hook. If it is not among the hooks that were read before, it may be new: they are
+// read again.
 func (g *Groups) hook(ctx context.Context, group, name string) (hook, error) {
 	for range 2 {
 		all, err := g.hooks.get(ctx, group)
@@ -162,9 +164,9 @@ func (g *Groups) readHooks(ctx context.Context, group string) ([]types.Lifecycle
 	return describeHooks(ctx, g.api, callTimeout, group)
 }
 
-// OwnHooks returns the names of the group's hooks for the transition that this agent answers: those that HOOK_NAMES
-// lists; if it lists none, those that notify the agent's queue, and those without a target, which EventBridge
-// reports. Hooks with another target are left to its reader.
+// OwnHooks returns the names of the group's hooks for the transition that this agent answers: those that
+// HOOK_NAMES lists; if it lists none, those that notify the agent's queue, and those without a target, which
+// EventBridge reports. Hooks with another target are left to its reader.
 func (g *Groups) OwnHooks(ctx context.Context, group string, t Transition) ([]string, error) {
 	all, err := g.hooks.get(ctx, group)
 	if err != nil {
@@ -192,8 +194,8 @@ func (g *Groups) HandlesHook(hook string) bool {
 	return len(g.names) == 0 || slices.Contains(g.names, hook)
 }
 
-// RefreshActive reports whether an instance refresh of the group is active, also while it is cancelled or rolled
-// back. The answer is kept for 30 seconds.
+// RefreshActive reports whether an instance refresh of the group is active, also while it is cancelled or
+// rolled back. The answer is kept for 30 seconds.
 func (g *Groups) RefreshActive(ctx context.Context, group string) (bool, error) {
 	return g.refreshes.get(ctx, group)
 }

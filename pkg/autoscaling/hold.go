@@ -18,15 +18,16 @@ import (
 const (
 	// firstRetry and longestRetry bound the pause after a call that failed.
 	firstRetry, longestRetry = 500 * time.Millisecond, 15 * time.Second
-	// doubtPeriod is for how long Auto Scaling must answer "no active lifecycle action" for an instance that waits
-	// for a hook of a group with several, or not know the instance, before the agent's action counts as closed.
+	// doubtPeriod is for how long Auto Scaling must answer "no active lifecycle action" for an instance that
+	// waits for a hook of a group with several, or not know the instance, before the agent's action counts as
+	// closed.
 	doubtPeriod = time.Minute
 )
 
-// Hold runs work while it keeps the action pending, and returns work's error. It sends the first heartbeat at once,
-// and each further one before half of the hook's timeout has passed. If the group gives up on the action first,
-// the context of work ends with the cause ErrGone. Hold never completes the action, and sends no heartbeat after
-// work has returned.
+// Hold runs work while it keeps the action pending, and returns work's error. It sends the first heartbeat at
+// once, and each further one before half of the hook's timeout has passed. If the group gives up on the
+// action first, the context of work ends with the cause ErrGone. Hold never completes the action, and sends
+// no heartbeat after work has returned.
 func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopped := make(chan struct{})
@@ -91,8 +92,8 @@ func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 	return err
 }
 
-// IsPending reports whether the action is pending: whether Auto Scaling accepts a heartbeat for it. A refusal makes
-// it likely that the action is not pending, but does not prove it.
+// IsPending reports whether the action is pending: whether Auto Scaling accepts a heartbeat for it. A refusal
+// makes it likely that the action is not pending, but does not prove it.
 func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
 	err := h.heartbeat(ctx, a)
 	switch {
@@ -104,8 +105,9 @@ func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
 	return false, fmt.Errorf("check by a heartbeat whether %s is pending: %w", a, err)
 }
 
-// Complete ends the action with result. It returns nil only when the action is proven closed: Auto Scaling accepted
-// the completion, or refuses it while no hook holds the instance. Every other error is retried until ctx ends.
+// Complete ends the action with result. It returns nil only when the action is proven closed: Auto Scaling
+// accepted the completion, or refuses it while no hook holds the instance. Every other error is retried until
+// ctx ends.
 func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 	closed := false
 	var since time.Time // since when Auto Scaling answers that no action is active, or knows no such instance
@@ -132,9 +134,9 @@ func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
 	return err
 }
 
-// isClosed reports whether the refused completion means that the action has ended. An instance that still waits may
-// wait for another hook of its group, and one that is not terminating at all has returned to service. since is when
-// the first such answer came; the caller keeps it between calls.
+// isClosed reports whether the refused completion means that the action has ended. An instance that still
+// waits may wait for another hook of its group, and one that is not terminating at all has returned to
+// service. since is when the first such answer came; the caller keeps it between calls.
 func (h *Hooks) isClosed(ctx context.Context, a Action, err error, since *time.Time) bool {
 	if !isRefused(err) {
 		return false
@@ -159,10 +161,11 @@ func (h *Hooks) hasSiblings(ctx context.Context, a Action) bool {
 	return err == nil && found.siblings > 0
 }
 
-// isOver reports whether a refused heartbeat means that the action has ended: the instance is past its hooks. "No
-// active Lifecycle Action" alone proves nothing: it has been seen for instances in Terminating:Wait. That no group
-// knows the instance may be an answer that is not consistent yet. The action counts as ended once that has lasted
-// for twice the time in which a message is confirmed. unknown is since when; the caller keeps it between calls.
+// isOver reports whether a refused heartbeat means that the action has ended: the instance is past its hooks.
+// "No active Lifecycle Action" alone proves nothing: it has been seen for instances in Terminating:Wait. That
+// no group knows the instance may be an answer that is not consistent yet. The action counts as ended once
+// that has lasted for twice the time in which a message is confirmed. unknown is since when; the caller keeps
+// it between calls.
 func (h *Hooks) isOver(ctx context.Context, a Action, err error, unknown *time.Time) bool {
 	if !isRefused(err) {
 		return false
@@ -179,8 +182,8 @@ func (h *Hooks) isOver(ctx context.Context, a Action, err error, unknown *time.T
 	return a.over(state) || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
 }
 
-// isRefused reports whether Auto Scaling understood the call and will not do it, because of what it names or of a missing
-// permission. Retries may fail forever, so the state of the instance decides.
+// isRefused reports whether Auto Scaling understood the call and will not do it, because of what it names or
+// of a missing permission. Retries may fail forever, so the state of the instance decides.
 func isRefused(err error) bool { return isValidation(err) || cloud.ErrorCode(err) == "AccessDenied" }
 
 func isNotActive(err error) bool {

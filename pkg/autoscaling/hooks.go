@@ -1,8 +1,8 @@
 // Package autoscaling makes all calls to Amazon EC2 Auto Scaling; the SDK's types do not leave it.
 //
-// For the agent, Hooks keeps lifecycle actions pending and completes them, and Groups reads what the agent has to
-// know of groups and their instances. For the trigger, a Reader describes groups and their instance refreshes, and
-// a Writer changes them. A Reader and a Writer take and return the types of package refresh.
+// For the agent, Hooks keeps lifecycle actions pending and completes them, and Groups reads what the agent
+// has to know of groups and their instances. For the trigger, a Reader describes groups and their instance
+// refreshes, and a Writer changes them. A Reader and a Writer take and return the types of package refresh.
 package autoscaling
 
 import (
@@ -60,9 +60,9 @@ func (a Action) afterError(err error) Action {
 // Result is how an action is completed.
 type Result string
 
-// The results that Auto Scaling knows. A terminating instance is terminated after both; Abandon also stops its other
-// hooks. A launching instance is terminated after Abandon. Source: "Add lifecycle hooks" in the Amazon EC2 Auto
-// Scaling user guide.
+// The results that Auto Scaling knows. A terminating instance is terminated after both; Abandon also stops
+// its other hooks. A launching instance is terminated after Abandon. Source: "Add lifecycle hooks" in the
+// Amazon EC2 Auto Scaling user guide.
 const (
 	Continue Result = "CONTINUE"
 	Abandon  Result = "ABANDON"
@@ -77,8 +77,8 @@ const (
 	Terminating Transition = "autoscaling:EC2_INSTANCE_TERMINATING"
 )
 
-// ErrGone is returned when a lifecycle action has ended (it timed out, or another client completed it), and when an
-// instance is in no group or terminating.
+// ErrGone is returned when a lifecycle action has ended (it timed out, or another client completed it), and
+// when an instance is in no group or terminating.
 var ErrGone = refresh.ErrGone
 
 // Config is what a user can set, by environment variables that begin with HOOK_.
@@ -112,14 +112,15 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// isHookName reports whether a lifecycle hook can have the name. Source: PutLifecycleHook in the API reference.
+// isHookName reports whether a lifecycle hook can have the name. Source: PutLifecycleHook in the API
+// reference.
 func isHookName(s string) bool {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_/"
 	return s != "" && len(s) <= 255 && strings.Trim(s, allowed) == ""
 }
 
-// Observer is notified of what happens to lifecycle actions. Its methods are called from several goroutines and must
-// not block.
+// Observer is notified of what happens to lifecycle actions. Its methods are called from several goroutines
+// and must not block.
 type Observer interface {
 	HeartbeatSent(a Action)
 	AutoScalingFailed(operation string, err error) // the call is retried
@@ -134,8 +135,8 @@ type Hooks struct {
 	observer Observer
 }
 
-// New returns Hooks that call api, for an agent that reads the queue. The client must not retry by itself: Hooks
-// does, and reports each failure to the observer.
+// New returns Hooks that call api, for an agent that reads the queue. The client must not retry by itself:
+// Hooks does, and reports each failure to the observer.
 func New(api API, cfg Config, queueURL string, observer Observer) *Hooks {
 	return &Hooks{
 		Groups: newGroups(api, cfg, queueURL), Health: Health{api: api, limit: callTimeout},

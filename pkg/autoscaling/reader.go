@@ -33,8 +33,8 @@ func NewReader(api GroupsAPI) *Reader {
 	return r
 }
 
-// Group describes one group. Concurrent questions share a call. The error is refresh.ErrNoGroup if there is none of
-// the name.
+// Group describes one group. Concurrent questions share a call. The error is refresh.ErrNoGroup if there is
+// none of the name.
 func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) {
 	return r.described.Do(ctx, name)
 }
@@ -88,7 +88,8 @@ func (r *Reader) Hooks(ctx context.Context, group string) ([]refresh.Hook, error
 	return hooks, err
 }
 
-// Refreshes returns the instance refreshes of the group, the newest first: at most a hundred, of the last six weeks.
+// Refreshes returns the instance refreshes of the group, the newest first: at most a hundred, of the last six
+// weeks.
 func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
 	found, err := describeRefreshes(ctx, r.api, retriedTimeout, &sdk.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: &group, MaxRecords: new(int32(refreshesPage)),

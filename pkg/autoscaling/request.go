@@ -14,7 +14,8 @@ import (
 )
 
 // fromPreferences returns the preferences in the API's type. What to do about matching, protected and standby
-// instances is sent always, since the API's defaults differ from the console's; the rest is sent if it is set.
+// instances is sent always, since the API's defaults differ from the console's; the rest is sent if it is
+// set.
 func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 	out := &types.RefreshPreferences{
 		MinHealthyPercentage:      optional(p.MinHealthy, toInt32),
@@ -63,8 +64,9 @@ func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConf
 	}
 }
 
-// specification names a template by its id, or by its name if it has no id, and the version. Auto Scaling describes
-// templates by both, and accepts only one. Source: LaunchTemplateSpecification in the API reference.
+// specification names a template by its id, or by its name if it has no id, and the version. Auto Scaling
+// describes templates by both, and accepts only one. Source: LaunchTemplateSpecification in the API
+// reference.
 func specification(t refresh.Template) *types.LaunchTemplateSpecification {
 	out := &types.LaunchTemplateSpecification{Version: aws.String(cmp.Or(t.Version, refresh.DefaultVersion))}
 	if t.ID != "" {

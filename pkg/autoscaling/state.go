@@ -2,12 +2,12 @@ package autoscaling
 
 import "strings"
 
-// State is the lifecycle state of an instance, in Auto Scaling's own words: "InService", "Terminating:Wait". It is
-// empty for an instance that is in no group.
+// State is the lifecycle state of an instance, in Auto Scaling's own words: "InService", "Terminating:Wait".
+// It is empty for an instance that is in no group.
 type State string
 
-// Terminating reports whether the instance is leaving its group, or is moving from service into the warm pool, and a
-// terminating hook may hold it now or soon.
+// Terminating reports whether the instance is leaving its group, or is moving from service into the warm
+// pool, and a terminating hook may hold it now or soon.
 func (s State) Terminating() bool {
 	switch s {
 	case "Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
@@ -17,8 +17,8 @@ func (s State) Terminating() bool {
 	return false
 }
 
-// Launching reports whether the instance is entering its group or the warm pool, and a launching hook may hold it
-// now or soon. One that enters the warm pool may have been in service.
+// Launching reports whether the instance is entering its group or the warm pool, and a launching hook may
+// hold it now or soon. One that enters the warm pool may have been in service.
 func (s State) Launching() bool {
 	switch s {
 	case "Pending", "Pending:Wait", "Warmed:Pending", "Warmed:Pending:Wait":
@@ -33,7 +33,8 @@ func (s State) Warmed() bool { return strings.HasPrefix(string(s), "Warmed:") }
 // Waiting reports whether a lifecycle hook holds the instance now.
 func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
 
-// Gone reports whether the instance is past its terminating hooks: it is being terminated, or is in the warm pool.
+// Gone reports whether the instance is past its terminating hooks: it is being terminated, or is in the warm
+// pool.
 func (s State) Gone() bool {
 	switch s {
 	case "Terminating:Proceed", "Terminated", "Terminating:Retained",

@@ -10,10 +10,10 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Raise tags the group with the surge, then raises its desired capacity from what it was described as. It fails, and
-// changes nothing, if that would exceed the group's maximum. A group that has the tag already is raised to what the
-// tag says, so that Raise can be repeated when its answer was lost; if another client has lowered the desired
-// capacity since, Raise starts from there.
+// Raise tags the group with the surge, then raises its desired capacity from what it was described as. It
+// fails, and changes nothing, if that would exceed the group's maximum. A group that has the tag already is
+// raised to what the tag says, so that Raise can be repeated when its answer was lost; if another client has
+// lowered the desired capacity since, Raise starts from there.
 func (w *Writer) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
 	s, begun := refresh.SurgeOf(g)
 	if begun && g.Desired > s.From {
@@ -43,9 +43,9 @@ func (w *Writer) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Su
 	return s, err
 }
 
-// Lower sets the desired capacity back to what it was before Raise, removes the tag, and reports whether it set the
-// capacity. A part of the surge may be undone already, by instances that were terminated. A desired capacity that is
-// higher than Raise made it, or lower than before, was set by another client and stays.
+// Lower sets the desired capacity back to what it was before Raise, removes the tag, and reports whether it
+// set the capacity. A part of the surge may be undone already, by instances that were terminated. A desired
+// capacity that is higher than Raise made it, or lower than before, was set by another client and stays.
 func (w *Writer) Lower(ctx context.Context, g refresh.Group) (restored bool, err error) {
 	if _, tagged := g.Tags[refresh.SurgeTag]; !tagged {
 		return false, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Suspend suspends those of the processes that are not suspended yet, and returns them. It first adds them to a tag
-// of the group, so that a later run can resume them after an interruption. What another client has suspended is not
-// added.
+// Suspend suspends those of the processes that are not suspended yet, and returns them. It first adds them to
+// a tag of the group, so that a later run can resume them after an interruption. What another client has
+// suspended is not added.
 func (w *Writer) Suspend(ctx context.Context, g refresh.Group, processes []string) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
 	before := len(ours)

@@ -30,17 +30,17 @@ func timingOf(h types.LifecycleHook) Timing {
 
 func seconds(n *int32) time.Duration { return time.Duration(aws.ToInt32(n)) * time.Second }
 
-// Timing returns how long the action's hook waits. The answer is kept for five minutes. The error is ErrGone if the
-// group has no such hook.
+// Timing returns how long the action's hook waits. The answer is kept for five minutes. The error is ErrGone
+// if the group has no such hook.
 func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 	found, err := h.hook(ctx, a.Group, a.Hook)
 	return found.timing, err
 }
 
-// Deadline returns the instant by which an action that began at the given one must be completed: the hook's global
-// timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example if a
-// permission is missing. The deadline is then that of the shortest hook there can be; an action that has waited for longer
-// has another hook, and counts as one that begins now.
+// Deadline returns the instant by which an action that began at the given one must be completed: the hook's
+// global timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example if a
+// permission is missing. The deadline is then that of the shortest hook there can be; an action that has
+// waited for longer has another hook, and counts as one that begins now.
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Writer changes groups. Its errors contain AWS's own message, and are compared by errors.Is with those of package
-// refresh.
+// Writer changes groups. Its errors contain AWS's own message, and are compared by errors.Is with those of
+// package refresh.
 type Writer struct {
 	Health
 	api ChangesAPI
@@ -23,9 +23,10 @@ func NewWriter(api ChangesAPI) *Writer {
 	return &Writer{Health: Health{api: api, limit: retriedTimeout}, api: api}
 }
 
-// Start starts an instance refresh and returns its id. The desired configuration is the resolved source of the
-// target, or none if pin is false; a launch configuration cannot be one. The error is refresh.ErrInProgress if the
-// group has an active refresh, which Start itself may have started if the answer to a first attempt was lost.
+// Start starts an instance refresh and returns its id. The desired configuration is the resolved source of
+// the target, or none if pin is false; a launch configuration cannot be one. The error is
+// refresh.ErrInProgress if the group has an active refresh, which Start itself may have started if the answer
+// to a first attempt was lost.
 func (w *Writer) Start(
 	ctx context.Context, g refresh.Group, t refresh.Target, pin bool, p refresh.Preferences,
 ) (id string, err error) {
@@ -53,7 +54,8 @@ func (w *Writer) Cancel(ctx context.Context, group string) (id string, err error
 	return aws.ToString(out.InstanceRefreshId), nil
 }
 
-// Rollback starts the rollback of the group's active refresh. Errors: refresh.ErrNoRefresh, refresh.ErrIrreversible.
+// Rollback starts the rollback of the group's active refresh. Errors: refresh.ErrNoRefresh,
+// refresh.ErrIrreversible.
 func (w *Writer) Rollback(ctx context.Context, group string) (id string, err error) {
 	out, err := call(ctx, retriedTimeout, w.api.RollbackInstanceRefresh,
 		&sdk.RollbackInstanceRefreshInput{AutoScalingGroupName: &group})
@@ -63,8 +65,8 @@ func (w *Writer) Rollback(ctx context.Context, group string) (id string, err err
 	return aws.ToString(out.InstanceRefreshId), nil
 }
 
-// Pause suspends the process InstanceRefresh, so that the group's refresh stops replacing instances without being
-// cancelled. Source: "Suspend and resume processes" in the user guide.
+// Pause suspends the process InstanceRefresh, so that the group's refresh stops replacing instances without
+// being cancelled. Source: "Suspend and resume processes" in the user guide.
 func (w *Writer) Pause(ctx context.Context, group string) error {
 	return w.suspend(ctx, group, []string{refresh.ProcessInstanceRefresh})
 }
@@ -74,9 +76,10 @@ func (w *Writer) Resume(ctx context.Context, group string) error {
 	return w.resume(ctx, group, []string{refresh.ProcessInstanceRefresh})
 }
 
-// Terminate terminates the instance and lowers the desired capacity by one, so that it is not replaced. A call whose
-// answer is lost is not sent again: the API reference does not say that a second one has no effect. The caller
-// describes the instance first. The error is ErrGone if the instance is gone, or terminating.
+// Terminate terminates the instance and lowers the desired capacity by one, so that it is not replaced. A
+// call whose answer is lost is not sent again: the API reference does not say that a second one has no
+// effect. The caller describes the instance first. The error is ErrGone if the instance is gone, or
+// terminating.
 func (w *Writer) Terminate(ctx context.Context, instanceID string) error {
 	_, err := call(ctx, retriedTimeout, w.api.TerminateInstanceInAutoScalingGroup,
 		&sdk.TerminateInstanceInAutoScalingGroupInput{

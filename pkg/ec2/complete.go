@@ -13,8 +13,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Complete fills in what only EC2 knows of the groups' instances: when they were launched, or last started, and
-// their AMI. refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
+// Complete fills in what only EC2 knows of the groups' instances: when they were launched, or last started,
+// and their AMI. refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
 func (r *LaunchReader) Complete(ctx context.Context, groups []refresh.Group) error {
 	var ids []string
 	for _, g := range groups {

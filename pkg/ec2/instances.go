@@ -110,8 +110,9 @@ func (i *Instances) matching(ctx context.Context, filter string, values []string
 	return found, nil
 }
 
-// eachInstance calls visit with every instance for which the filter has one of the values. Each page may take as long
-// as limit. Ids are a filter too: as a parameter, one that EC2 does not know would fail the whole call.
+// eachInstance calls visit with every instance for which the filter has one of the values. Each page may take
+// as long as limit. Ids are a filter too: as a parameter, one that EC2 does not know would fail the whole
+// call.
 func eachInstance(
 	ctx context.Context, api describeAPI, limit time.Duration, filter string, values []string,
 	visit func(types.Instance),
@@ -172,7 +173,8 @@ func (i *Instances) HasScheduledEvent(ctx context.Context, id string) (bool, err
 	return i.scheduled.Do(ctx, id)
 }
 
-// schedule answers all questions by one list of the events in the Region: there are few, often at the same time.
+// schedule answers all questions by one list of the events in the Region: there are few, often at the same
+// time.
 func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[bool] {
 	scheduled, err := i.allScheduled(ctx)
 	return batch.Results(ids, scheduled, err)
@@ -201,9 +203,9 @@ func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
 	return scheduled, nil
 }
 
-// isUnfinished reports whether the event is scheduled or in progress. EC2 describes one that is over for up to a
-// week, with that at the beginning of its description. Source: "Scheduled events for your instances" in the Amazon
-// EC2 user guide.
+// isUnfinished reports whether the event is scheduled or in progress. EC2 describes one that is over for up
+// to a week, with that at the beginning of its description. Source: "Scheduled events for your instances" in
+// the Amazon EC2 user guide.
 func isUnfinished(e types.InstanceStatusEvent) bool {
 	text := aws.ToString(e.Description)
 	return !strings.HasPrefix(text, "[Completed]") && !strings.HasPrefix(text, "[Canceled]")

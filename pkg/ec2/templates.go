@@ -36,13 +36,14 @@ func NewLaunchReader(api LaunchAPI) *LaunchReader { return &LaunchReader{api: ap
 // callsAtOnce is how many calls of one kind run concurrently.
 const callsAtOnce = 8
 
-// aliasPrefix begins an ImageId that is a Systems Manager parameter. Source: "Use a Systems Manager parameter instead
-// of an AMI ID" in the EC2 user guide.
+// aliasPrefix begins an ImageId that is a Systems Manager parameter. Source: "Use a Systems Manager parameter
+// instead of an AMI ID" in the EC2 user guide.
 const aliasPrefix = "resolve:ssm:"
 
-// Templates reads the launch templates of the groups: one call for each template, and another one where a version's
-// AMI is a Systems Manager parameter. A template that does not exist is no error, but is marked Missing; so is one of
-// which a version does not exist, but with its other versions. The version, as in refresh.Criteria, is read too.
+// Templates reads the launch templates of the groups: one call for each template, and another one where a
+// version's AMI is a Systems Manager parameter. A template that does not exist is no error, but is marked
+// Missing; so is one of which a version does not exist, but with its other versions. The version, as in
+// refresh.Criteria, is read too.
 func (r *LaunchReader) Templates(
 	ctx context.Context, groups []refresh.Group, version string,
 ) (refresh.Templates, error) {
@@ -75,8 +76,8 @@ func (n need) numbers() []string {
 	})
 }
 
-// needs returns the templates and versions that decide what the groups' instances should have been launched from, in
-// a fixed order.
+// needs returns the templates and versions that decide what the groups' instances should have been launched
+// from, in a fixed order.
 func needs(groups []refresh.Group, version string) []need {
 	wanted := map[string]map[string]bool{}
 	templates := map[string]refresh.Template{}
@@ -154,9 +155,9 @@ func (r *LaunchReader) readEach(ctx context.Context, out *refresh.LaunchTemplate
 	return err
 }
 
-// resolveAliases reads the AMIs behind Systems Manager parameters, of the versions that groups launch from: reading a
-// parameter needs a permission. A parameter that cannot be read is no error, but Unreadable: it concerns only the
-// groups that launch from it.
+// resolveAliases reads the AMIs behind Systems Manager parameters, of the versions that groups launch from:
+// reading a parameter needs a permission. A parameter that cannot be read is no error, but Unreadable: it
+// concerns only the groups that launch from it.
 func (r *LaunchReader) resolveAliases(ctx context.Context, out *refresh.LaunchTemplate, versions []string) error {
 	var numbers []string
 	for _, version := range versions {
@@ -203,8 +204,8 @@ func (r *LaunchReader) readVersions(
 	return nil
 }
 
-// addVersion adds one version to the template. EC2 may list it twice, as $Latest and as $Default. Since $Latest is
-// always read, the highest number is the latest.
+// addVersion adds one version to the template. EC2 may list it twice, as $Latest and as $Default. Since
+// $Latest is always read, the highest number is the latest.
 func addVersion(t *refresh.LaunchTemplate, v types.LaunchTemplateVersion) {
 	t.ID = cmp.Or(aws.ToString(v.LaunchTemplateId), t.ID)
 	t.Name = cmp.Or(aws.ToString(v.LaunchTemplateName), t.Name)
@@ -229,7 +230,8 @@ func isNoTemplate(err error) bool {
 	return strings.HasPrefix(code, "InvalidLaunchTemplate") && strings.Contains(code, ".NotFound")
 }
 
-// isNoVersion reports whether the launch template has no such version: InvalidLaunchTemplateId.VersionNotFound.
+// isNoVersion reports whether the launch template has no such version:
+// InvalidLaunchTemplateId.VersionNotFound.
 func isNoVersion(err error) bool {
 	code := cloud.ErrorCode(err)
 	return strings.HasPrefix(code, "InvalidLaunchTemplate") && strings.HasSuffix(code, ".VersionNotFound")

@@ -34,11 +34,15 @@ func TestNeeds(t *testing.T) {
 	}{
 		{"a launch configuration needs none", []refresh.Group{{Source: refresh.Source{Configuration: "lc"}}}, "", map[string][]string{}},
 		{
-			"no version is $Default", []refresh.Group{on("lt-1", "$Latest"), on("lt-1", "$Default"), on("lt-1", "")}, "",
+			"no version is $Default",
+			[]refresh.Group{on("lt-1", "$Latest"), on("lt-1", "$Default"), on("lt-1", "")},
+			"",
 			map[string][]string{"lt-1": {"$Default", "$Latest"}},
 		},
 		{
-			"groups of one template share it", []refresh.Group{on("lt-1", "7"), on("lt-1", "3"), on("lt-1", "7")}, "",
+			"groups of one template share it",
+			[]refresh.Group{on("lt-1", "7"), on("lt-1", "3"), on("lt-1", "7")},
+			"",
 			map[string][]string{"lt-1": {"3", "7"}},
 		},
 		{"the requested version replaces the group's", []refresh.Group{on("lt-1", "7")}, "9", map[string][]string{"lt-1": {"9"}}},
@@ -48,10 +52,13 @@ func TestNeeds(t *testing.T) {
 				Template:  refresh.Template{ID: "lt-1", Version: "7"},
 				Overrides: []refresh.Override{{Type: "m5.large"}, {Template: &refresh.Template{ID: "lt-2", Version: "3"}}},
 			}}}},
-			"9", map[string][]string{"lt-1": {"9"}, "lt-2": {"3"}},
+			"9",
+			map[string][]string{"lt-1": {"9"}, "lt-2": {"3"}},
 		},
 		{
-			"a template without an id", []refresh.Group{{Source: refresh.Source{Template: &refresh.Template{Name: "node"}}}}, "",
+			"a template without an id",
+			[]refresh.Group{{Source: refresh.Source{Template: &refresh.Template{Name: "node"}}}},
+			"",
 			map[string][]string{"node": {"$Default"}},
 		},
 	} {

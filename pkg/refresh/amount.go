@@ -31,7 +31,8 @@ func ParseAmount(text string) (Amount, error) {
 	return Amount{N: int(n), Percent: percent}, nil
 }
 
-// Of is the amount in instances, of a group that has so many: at least one, and at most all. Shares are rounded down.
+// Of is the amount in instances, of a group that has so many: at least one, and at most all. Shares are
+// rounded down.
 func (a Amount) Of(desired int) int {
 	n := a.N
 	if a.Percent {
@@ -40,19 +41,19 @@ func (a Amount) Of(desired int) int {
 	return min(max(n, 1), desired)
 }
 
-// Percentages are the MinHealthyPercentage and MaxHealthyPercentage with which a refresh of so many instances launches
-// surge of them first (LaunchFirst: 100 and more than 100), or terminates them first (TerminateFirst: less than 100,
-// and 100). They never round the surge to nothing, and stay within what the API allows: 0 to 100, 100 to 200, at most
-// 100 apart.
+// Percentages are the MinHealthyPercentage and MaxHealthyPercentage with which a refresh of so many instances
+// launches surge of them first (LaunchFirst: 100 and more than 100), or terminates them first
+// (TerminateFirst: less than 100, and 100). They never round the surge to nothing, and stay within what the
+// API allows: 0 to 100, 100 to 200, at most 100 apart.
 //
-// AWS rounds the minimum number of instances up, according to an earlier text of RefreshPreferences. How it rounds
-// the maximum is not documented. The surge is complete even if AWS rounds down; if it rounds up, it may launch one
-// instance more. In groups of more than 100 one percent is more than one instance, so that the surge may be larger by
-// less than one percent.
+// AWS rounds the minimum number of instances up, according to an earlier text of RefreshPreferences. How it
+// rounds the maximum is not documented. The surge is complete even if AWS rounds down; if it rounds up, it
+// may launch one instance more. In groups of more than 100 one percent is more than one instance, so that the
+// surge may be larger by less than one percent.
 //
-// TerminateFirst sets the maximum of 100 explicitly: otherwise the group's own maintenance policy would decide. Auto
-// Scaling launches first nevertheless if it cannot keep both bounds (RefreshPreferences); it can, since the minimum
-// allows it to terminate at least one instance.
+// TerminateFirst sets the maximum of 100 explicitly: otherwise the group's own maintenance policy would
+// decide. Auto Scaling launches first nevertheless if it cannot keep both bounds (RefreshPreferences); it
+// can, since the minimum allows it to terminate at least one instance.
 func Percentages(desired int, surge Amount, strategy Strategy) (minHealthy, maxHealthy int) {
 	desired = max(desired, 1)
 	percent := percentFor(surge.Of(desired), desired)

@@ -27,8 +27,8 @@ const (
 	ByZone Order = "zone" // One Availability Zone after the other.
 )
 
-// Snapshot is what is known of a group at one time. It comes from AWS and Kubernetes alone, so that a trigger that
-// was killed continues where it was.
+// Snapshot is what is known of a group at one time. It comes from AWS and Kubernetes alone, so that a trigger
+// that was killed continues where it was.
 type Snapshot struct {
 	Now            time.Time
 	Group          Group
@@ -50,13 +50,14 @@ type Step struct {
 	RecheckAfter time.Duration // Decide again after this time at the latest; 0 is whenever something changes.
 }
 
-// Next decides what to do in a group. Nothing is marked while a batch is in flight: while an outdated instance is
-// unhealthy or terminating, a new one is pending, or fewer are in service than are desired. An outdated instance
-// whose node is not ready is not waited for, but replaced first. A retained instance is not waited for either.
+// Next decides what to do in a group. Nothing is marked while a batch is in flight: while an outdated
+// instance is unhealthy or terminating, a new one is pending, or fewer are in service than are desired. An
+// outdated instance whose node is not ready is not waited for, but replaced first. A retained instance is not
+// waited for either.
 //
-// With a surge the desired capacity is raised first. As many of the last outdated instances are terminated without
-// replacement, so that the capacity falls back to what it was. It is lowered explicitly only if too few were left
-// for that.
+// With a surge the desired capacity is raised first. As many of the last outdated instances are terminated
+// without replacement, so that the capacity falls back to what it was. It is lowered explicitly only if too
+// few were left for that.
 func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, raised := SurgeOf(m.Group)
@@ -80,8 +81,8 @@ func Next(m Snapshot, p Pace) Step {
 	}
 }
 
-// nextBatch takes the next batch from the sorted outdated instances. The capacity falls by no more than the batch
-// exceeds the surge, also when a part of the surge is undone already.
+// nextBatch takes the next batch from the sorted outdated instances. The capacity falls by no more than the
+// batch exceeds the surge, also when a part of the surge is undone already.
 func (p Pace) nextBatch(outdated []Instance, desired, spare int) Step {
 	n := min(max(p.Batch.Of(desired), 1), len(outdated))
 	if len(outdated) > spare {
@@ -161,8 +162,9 @@ func (m Snapshot) classify() batchState {
 	return f
 }
 
-// isLeaving reports whether the instance is being replaced: it was marked (which its description may not show yet),
-// is unhealthy, or is outdated and terminating. Others that terminate as the group shrinks do not count.
+// isLeaving reports whether the instance is being replaced: it was marked (which its description may not show
+// yet), is unhealthy, or is outdated and terminating. Others that terminate as the group shrinks do not
+// count.
 func (m Snapshot) isLeaving(i Instance, outdated bool) bool {
 	if i.Retained() || !i.InService() && !i.Terminating() {
 		return false

@@ -110,7 +110,8 @@ func longestHook(hooks []Hook) (longest Hook, ok bool) {
 	return longest, ok
 }
 
-// shortHold is the global timeout below which the preflight warns: one blocked disruption budget may need as long.
+// shortHold is the global timeout below which the preflight warns: one blocked disruption budget may need as
+// long.
 const shortHold = time.Hour
 
 func checkHookTimeout(_ Group, f Facts) (Level, string) {
@@ -211,8 +212,8 @@ const (
 	preferIgnore = "Ignore"
 )
 
-// checkPreference reports what happens to instances that a refresh replaces only if its preferences say so. The
-// API's default is Wait.
+// checkPreference reports what happens to instances that a refresh replaces only if its preferences say so.
+// The API's default is Wait.
 func (f Facts) checkPreference(ids []string, preference, are, todo string) (Level, string) {
 	found := fmt.Sprintf("%s %s: %s", text.Plural(len(ids), "instance is", "instances are"), are, list(ids))
 	switch {

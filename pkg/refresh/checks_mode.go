@@ -97,8 +97,8 @@ func (f Facts) leastInService(g Group) (left int, why string) {
 	return left, why
 }
 
-// checkWeights checks whether instances can be counted at all. RefreshPreferences' percentages are of the desired
-// capacity, whatever its unit.
+// checkWeights checks whether instances can be counted at all. RefreshPreferences' percentages are of the
+// desired capacity, whatever its unit.
 func checkWeights(g Group, f Facts) (Level, string) {
 	switch {
 	case !g.Weighted:
@@ -220,8 +220,8 @@ func checkRollback(g Group, f Facts) (Level, string) {
 	return Refuse, "a rollback is requested, and the refresh could not be rolled back: " + why
 }
 
-// checkSkipMatching checks whether AWS skips what it should, and nothing else: it compares launch templates and
-// types. Source: "Use an instance refresh with skip matching" in the user guide.
+// checkSkipMatching checks whether AWS skips what it should, and nothing else: it compares launch templates
+// and types. Source: "Use an instance refresh with skip matching" in the user guide.
 func checkSkipMatching(g Group, f Facts) (Level, string) {
 	switch {
 	case f.Mode != ModeRefresh:
@@ -259,8 +259,8 @@ func (f Facts) isCurrent(i Instance) bool {
 	return judged && !v.Outdated
 }
 
-// matchingOutdated are the outdated instances that match for an instance refresh, so that it would skip them. An
-// unhealthy one does not count, since Auto Scaling replaces it anyway.
+// matchingOutdated are the outdated instances that match for an instance refresh, so that it would skip them.
+// An unhealthy one does not count, since Auto Scaling replaces it anyway.
 func (f Facts) matchingOutdated(g Group) []string {
 	seen := []Code{
 		CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeUnknown, CodeUnhealthy,

@@ -32,8 +32,9 @@ type Maintenance struct {
 	MinHealthy, MaxHealthy *int
 }
 
-// LaunchesFirst reports whether Auto Scaling, when it replaces an unhealthy instance, launches before it terminates.
-// That needs a minimum of 100 % and a maximum above 100 %. Source: InstanceMaintenancePolicy in the API reference.
+// LaunchesFirst reports whether Auto Scaling, when it replaces an unhealthy instance, launches before it
+// terminates. That needs a minimum of 100 % and a maximum above 100 %. Source: InstanceMaintenancePolicy in
+// the API reference.
 func (m Maintenance) LaunchesFirst() bool {
 	return m.MinHealthy != nil && m.MaxHealthy != nil && *m.MinHealthy >= 100 && *m.MaxHealthy > 100
 }
@@ -45,8 +46,8 @@ type Source struct {
 	Mixed         *Mixed    // A mixed instances policy.
 }
 
-// Template names a launch template and one of its versions. Auto Scaling describes a template by id and name; a
-// request names it by one of them.
+// Template names a launch template and one of its versions. Auto Scaling describes a template by id and name;
+// a request names it by one of them.
 type Template struct {
 	ID, Name string
 	Version  string // A number, $Latest or $Default; empty is $Default.
@@ -98,11 +99,12 @@ func (i Instance) Terminating() bool {
 	return strings.HasPrefix(i.State, "Terminating") || i.State == "Terminated"
 }
 
-// Draining reports whether a terminating hook may still hold the instance, so that its node may have pods left.
+// Draining reports whether a terminating hook may still hold the instance, so that its node may have pods
+// left.
 func (i Instance) Draining() bool { return i.State == "Terminating" || i.State == "Terminating:Wait" }
 
-// Retained reports whether the instance was kept when its termination was abandoned. It stays until a user terminates
-// it. Source: InstanceLifecyclePolicy in the API reference.
+// Retained reports whether the instance was kept when its termination was abandoned. It stays until a user
+// terminates it. Source: InstanceLifecyclePolicy in the API reference.
 func (i Instance) Retained() bool { return i.State == stateRetained }
 
 // Standby reports whether the instance is in standby, or enters it.
@@ -124,8 +126,8 @@ const (
 	heartbeatsPerTimeout = 100
 )
 
-// GlobalTimeout is the longest that a hook with the heartbeat timeout can hold an instance: a hundred times that,
-// and at most 48 hours.
+// GlobalTimeout is the longest that a hook with the heartbeat timeout can hold an instance: a hundred times
+// that, and at most 48 hours.
 func GlobalTimeout(heartbeat time.Duration) time.Duration {
 	return min(heartbeatsPerTimeout*heartbeat, maxGlobalTimeout)
 }

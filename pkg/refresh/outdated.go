@@ -62,9 +62,10 @@ const (
 	CodeRetained    Code = "retained" // Its termination was abandoned: see Instance.Retained.
 )
 
-// Outdated compares an instance with the target of its group, which is Templates.Resolve of Criteria.Version. What is
-// unknown does not make it outdated: a version that could not be resolved, or an AMI or launch time that was not read
-// from EC2. An instance of the warm pool is compared like any other, since an instance refresh replaces it too.
+// Outdated compares an instance with the target of its group, which is Templates.Resolve of Criteria.Version.
+// What is unknown does not make it outdated: a version that could not be resolved, or an AMI or launch time
+// that was not read from EC2. An instance of the warm pool is compared like any other, since an instance
+// refresh replaces it too.
 func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time) Verdict {
 	if len(c.Only) > 0 && !slices.Contains(c.Only, i.ID) {
 		return Verdict{}
@@ -76,8 +77,9 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 	return Verdict{Outdated: true, Reasons: append(reasons, healthReasons(i)...), Kept: c.keptReasons(i)}
 }
 
-// NeedsEC2 reports whether Outdated needs what only EC2 knows: when instances were launched; or their AMI, if a
-// template's AMI is a parameter, or an override has its own and Auto Scaling does not describe the instance's.
+// NeedsEC2 reports whether Outdated needs what only EC2 knows: when instances were launched; or their AMI, if
+// a template's AMI is a parameter, or an override has its own and Auto Scaling does not describe the
+// instance's.
 func NeedsEC2(groups []Group, t Templates, c Criteria) bool {
 	return c.MaxAge > 0 || slices.ContainsFunc(groups, func(g Group) bool {
 		target := t.Resolve(g, c.Version)
@@ -113,8 +115,8 @@ func (c Criteria) ageReasons(i Instance, now time.Time) []Reason {
 	return []Reason{{CodeAge, fmt.Sprintf("launched %s ago, and at most %s is allowed", days(age), days(c.MaxAge))}}
 }
 
-// healthReasons is that Auto Scaling considers the instance unhealthy. This alone does not make it outdated, since
-// Auto Scaling replaces it by itself.
+// healthReasons is that Auto Scaling considers the instance unhealthy. This alone does not make it outdated,
+// since Auto Scaling replaces it by itself.
 func healthReasons(i Instance) []Reason {
 	if i.Healthy || i.Terminating() {
 		return nil

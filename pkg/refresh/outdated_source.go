@@ -94,8 +94,8 @@ func (t Templates) candidates(i Instance, target Target) []candidate {
 	return all
 }
 
-// differences are how the instance differs from the candidate. Versions are compared only of the same template, and
-// AMIs only of the same version: another version explains another AMI.
+// differences are how the instance differs from the candidate. Versions are compared only of the same
+// template, and AMIs only of the same version: another version explains another AMI.
 func (t Templates) differences(i Instance, c candidate) []Reason {
 	from, _ := t.resolve(*i.Template)
 	same, known := from.identical(c.template)

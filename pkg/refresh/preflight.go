@@ -58,8 +58,9 @@ type ClusterFacts struct {
 	Missing  []string // Instances in service without a Node, or whose Node is not Ready.
 }
 
-// Preflight checks whether the group's instances can be replaced without harm. It returns a finding for each check,
-// the most serious first. A check that does not apply to the mode, or that needs Kubernetes without it, returns none.
+// Preflight checks whether the group's instances can be replaced without harm. It returns a finding for each
+// check, the most serious first. A check that does not apply to the mode, or that needs Kubernetes without
+// it, returns none.
 func Preflight(g Group, f Facts) []Finding {
 	var findings []Finding
 	for _, c := range checks() {
@@ -73,7 +74,8 @@ func Preflight(g Group, f Facts) []Finding {
 	return findings
 }
 
-// Refused are the findings that stop the rollout: those that refuse, except for checks that are allowed by name.
+// Refused are the findings that stop the rollout: those that refuse, except for checks that are allowed by
+// name.
 func Refused(findings []Finding, allowed []string) []Finding {
 	var refused []Finding
 	for _, f := range findings {

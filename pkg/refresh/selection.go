@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Selection says which groups: those that have one of the names, belong to the cluster and have all of the tags.
-// What is empty selects all.
+// Selection says which groups: those that have one of the names, belong to the cluster and have all of the
+// tags. What is empty selects all.
 type Selection struct {
 	Names   []string
 	Cluster string            // By the tags of ClusterTags.
@@ -21,8 +21,8 @@ const (
 	tagCluster       = "eks:cluster-name"
 )
 
-// ClusterTags are the keys of the tags by which a group belongs to the cluster. That of EKS has the cluster's name
-// as its value.
+// ClusterTags are the keys of the tags by which a group belongs to the cluster. That of EKS has the cluster's
+// name as its value.
 func ClusterTags(cluster string) []string {
 	return []string{ownerPrefix + cluster, autoscalerPrefix + cluster, tagCluster}
 }

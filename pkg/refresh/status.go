@@ -14,9 +14,9 @@ var (
 	ErrGone         = errors.New("the instance or lifecycle action is no longer active")
 )
 
-// Preferences are how an instance refresh replaces instances. A nil value or an empty list leaves the choice to AWS;
-// everything else is sent with every refresh, since the API's defaults differ from the console's. Source:
-// RefreshPreferences in the API reference.
+// Preferences are how an instance refresh replaces instances. A nil value or an empty list leaves the choice
+// to AWS; everything else is sent with every refresh, since the API's defaults differ from the console's.
+// Source: RefreshPreferences in the API reference.
 type Preferences struct {
 	MinHealthy, MaxHealthy *int // Percent of the desired capacity.
 	Warmup                 *time.Duration
@@ -73,8 +73,8 @@ func (r Refresh) HasTarget(t Target) bool {
 }
 
 // StartedFor reports whether the refresh, active or not, was started for the target. One without a desired
-// configuration has the group itself as its target. $Latest is the same as $Latest, but not as the number that it
-// stands for now.
+// configuration has the group itself as its target. $Latest is the same as $Latest, but not as the number
+// that it stands for now.
 func (r Refresh) StartedFor(t Target) bool {
 	switch {
 	case t.Problem != "":

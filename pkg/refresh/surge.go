@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Tags of a group that say what the trigger has changed, so that a later run can undo it after an interruption.
+// Tags of a group that say what the trigger has changed, so that a later run can undo it after an
+// interruption.
 const (
 	SurgeTag     = "node-drainer.io/surge"     // The Surge: "FROM-TO".
 	SuspendedTag = "node-drainer.io/suspended" // The processes that it suspended, separated by spaces.
@@ -30,8 +31,8 @@ func SurgeOf(g Group) (s Surge, ok bool) {
 }
 
 // Suspendable are the processes that replace or terminate instances by themselves, and that a rollout can do
-// without: they would have nodes drained that are not outdated. Source: "Suspend and resume processes" in the user
-// guide.
+// without: they would have nodes drained that are not outdated. Source: "Suspend and resume processes" in the
+// user guide.
 func Suspendable() []string { return []string{"AZRebalance", "AlarmNotification", "ScheduledActions"} }
 
 // SuspendedBy are the processes that the trigger has suspended, by the group's tag.

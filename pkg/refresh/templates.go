@@ -56,8 +56,8 @@ func NewTemplates(all ...LaunchTemplate) Templates {
 	return t
 }
 
-// Resolve returns what the group's instances should have been launched from. The version, as in Criteria, replaces
-// that of the group's launch template; templates of overrides keep their own.
+// Resolve returns what the group's instances should have been launched from. The version, as in Criteria,
+// replaces that of the group's launch template; templates of overrides keep their own.
 func (t Templates) Resolve(g Group, version string) Target {
 	written, problem := g.Source.withVersion(version)
 	target := Target{AsWritten: written, Problem: problem}
@@ -97,8 +97,8 @@ func (t Templates) resolveFor(target *Target, s Template) Template {
 	return resolved
 }
 
-// find returns what is known of a launch template, or nil. A template with an id is found by that only: one that was
-// created again under the same name is another template.
+// find returns what is known of a launch template, or nil. A template with an id is found by that only: one
+// that was created again under the same name is another template.
 func (t Templates) find(s Template) *LaunchTemplate {
 	if s.ID != "" {
 		return t.byID[s.ID]
@@ -106,8 +106,8 @@ func (t Templates) find(s Template) *LaunchTemplate {
 	return t.byName[s.Name]
 }
 
-// resolve fills in the id, the name and the number of the version as far as they are known, and returns what is
-// wrong with them.
+// resolve fills in the id, the name and the number of the version as far as they are known, and returns what
+// is wrong with them.
 func (t Templates) resolve(s Template) (resolved Template, problem string) {
 	lt := t.find(s)
 	if lt == nil {
@@ -158,8 +158,8 @@ func (s Template) number() int {
 
 func numbered(s Template) bool { return s.number() > 0 }
 
-// identical reports whether both are the same template, and whether that is known. Names decide only if an id is
-// missing.
+// identical reports whether both are the same template, and whether that is known. Names decide only if an id
+// is missing.
 func (s Template) identical(o Template) (same, known bool) {
 	if s.ID != "" && o.ID != "" {
 		return s.ID == o.ID, true
@@ -173,8 +173,8 @@ func (s Template) same(o Template) bool {
 	return same && known && cmp.Or(s.Version, DefaultVersion) == cmp.Or(o.Version, DefaultVersion)
 }
 
-// describe names a template and its version: "node (lt-1) version 7 ($Latest)". The argument is the version as it was
-// written.
+// describe names a template and its version: "node (lt-1) version 7 ($Latest)". The argument is the version
+// as it was written.
 func (s Template) describe(written string) string {
 	name := cmp.Or(s.Name, s.ID)
 	if s.Name != "" && s.ID != "" {
@@ -192,8 +192,8 @@ func (s Template) describeVersion(written string) string {
 	return written
 }
 
-// withVersion is a copy of the source with another version of its launch template, and why there is none. The templates
-// of overrides are not copied.
+// withVersion is a copy of the source with another version of its launch template, and why there is none. The
+// templates of overrides are not copied.
 func (s Source) withVersion(version string) (other Source, problem string) {
 	switch {
 	case s.Mixed != nil:

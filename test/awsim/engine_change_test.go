@@ -125,7 +125,7 @@ func TestInstanceStatus(t *testing.T) {
 		}
 		return n
 	}
-	retiring := []types.Filter{{Name: new("event.code"), Values: []string{"instance-*"}}}
+	instanceEvents := []types.Filter{{Name: new("event.code"), Values: []string{"instance-*"}}}
 	for name, row := range map[string]struct {
 		in   ec2.DescribeInstanceStatusInput
 		want int
@@ -134,7 +134,7 @@ func TestInstanceStatus(t *testing.T) {
 		"by pages":                   {ec2.DescribeInstanceStatusInput{MaxResults: new(int32(5))}, 11},
 		"all":                        {ec2.DescribeInstanceStatusInput{IncludeAllInstances: new(true)}, 12},
 		"one that is not running":    {ec2.DescribeInstanceStatusInput{InstanceIds: []string{instanceID}}, 0},
-		"those of which is planned":  {ec2.DescribeInstanceStatusInput{Filters: retiring}, 1},
+		"those of which is planned":  {ec2.DescribeInstanceStatusInput{Filters: instanceEvents}, 1},
 		"one that is asked for also": {ec2.DescribeInstanceStatusInput{InstanceIds: []string{"i-00000003"}}, 1},
 	} {
 		if got := count(&row.in); got != row.want {
