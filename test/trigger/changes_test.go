@@ -29,6 +29,7 @@ func (a *account) deleteGroup() {
 // TestGroupChangesDuringARollout: the rollout follows a group that another user scales, and reports one that another
 // user deletes. No launch ends before the change, so that the rollout cannot.
 func TestGroupChangesDuringARollout(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(a *account)
 		code   int
@@ -64,6 +65,7 @@ func TestGroupChangesDuringARollout(t *testing.T) {
 
 // TestAWSFails: calls that fail are repeated, and a refresh is started once. What cannot be repeated is reported.
 func TestAWSFails(t *testing.T) {
+	t.Parallel()
 	expired := awsim.Fault{Code: "ExpiredToken", Message: "The security token included in the request is expired", Status: 403}
 	start := func(f awsim.Fault) awsim.Fault {
 		f.Action, f.Times = "StartInstanceRefresh", 1
@@ -138,6 +140,7 @@ func (a *account) assertOneRefresh() {
 
 // TestPolicies: what docs/iam.md gives the trigger for a feature is enough for it, without the other features.
 func TestPolicies(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		group     awsim.Group
 		documents []string

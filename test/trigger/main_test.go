@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Main("test", os.Exit))
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // The tests wait more than they compute.
+	_ = flag.Set("test.parallel", "12") // The tests wait more than they compute.
 	os.Exit(judgeActions(m.Run()))
 }
 

@@ -19,6 +19,7 @@ import (
 
 // TestExitCodes has one case for each exit code of docs/trigger.md, but 130: see TestInterrupts.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		group  awsim.Group // at $Latest, if empty
 		args   []string
@@ -121,6 +122,7 @@ func TestExitCodes(t *testing.T) {
 
 // TestInterrupts: --on-interrupt decides what becomes of the refresh.
 func TestInterrupts(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		how, says string
 		statuses  []string
@@ -145,6 +147,7 @@ func TestInterrupts(t *testing.T) {
 
 // TestKilledAndRunAgain: a trigger that is killed during a rollout is run again and finishes it. Nothing is done twice.
 func TestKilledAndRunAgain(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		group awsim.Group
 		args  []string

@@ -53,6 +53,7 @@ func (a *account) age(ids []string) {
 // TestWhatIsReplaced: the trigger replaces the instances that the group would launch in another way today, and no
 // others. Then none is outdated any more.
 func TestWhatIsReplaced(t *testing.T) {
+	t.Parallel()
 	fixed := awsim.Group{LaunchTemplateVersion: "1"}
 	inBatches := []string{"--mode", "unhealthy", "--batch", "4"}
 	for name, tt := range map[string]struct {
@@ -156,6 +157,7 @@ func TestChosenInstance(t *testing.T) {
 
 // TestOrderOfBatches: --order decides which instance is marked first, and --between how long after the one before.
 func TestOrderOfBatches(t *testing.T) {
+	t.Parallel()
 	const between = time.Second
 	for _, order := range []string{"zone", "age"} {
 		t.Run(order, func(t *testing.T) {
@@ -200,6 +202,7 @@ func TestWhatSkipMatchingMisses(t *testing.T) {
 
 // TestTemplateThatCannotBeRead: the group is refused, and nothing is changed.
 func TestTemplateThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		group  awsim.Group
 		args   []string

@@ -85,6 +85,7 @@ func (c *terminalRun) assertRestored() {
 
 // TestTerminal: a rollout has a live view on a terminal, unless the environment or a flag says otherwise.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		cols  int
 		env   []string
