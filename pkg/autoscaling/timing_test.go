@@ -32,7 +32,7 @@ func TestTiming(t *testing.T) {
 }
 
 func TestUnknownHook(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+	bubble(t, func(t *testing.T, _ *fakeAPI, h *Hooks) {
 		other := action
 		other.Hook = "notify"
 		if _, err := h.Timing(t.Context(), other); !errors.Is(err, ErrGone) {

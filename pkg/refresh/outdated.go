@@ -83,7 +83,8 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 func NeedsEC2(groups []Group, t Templates, c Criteria) bool {
 	return c.MaxAge > 0 || slices.ContainsFunc(groups, func(g Group) bool {
 		target := t.Resolve(g, c.Version)
-		return target.ImageIsParameter || target.Source.overridesImage() && slices.ContainsFunc(g.Instances, Instance.hasNoImage)
+		return target.ImageIsParameter ||
+			target.Source.overridesImage() && slices.ContainsFunc(g.Instances, Instance.hasNoImage)
 	})
 }
 
