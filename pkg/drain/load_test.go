@@ -26,7 +26,7 @@ func TestManyDrains(t *testing.T) {
 		start := time.Now()
 		var all []func() (Report, error)
 		for i := range nodes {
-			all = append(all, c.drain(c.ctx, fmt.Sprint("node-", i), 2*time.Hour))
+			all = append(all, c.drain(fmt.Sprint("node-", i), 2*time.Hour))
 		}
 		for i, wait := range all {
 			if report, err := wait(); err != nil || report.Total != perNode || len(report.Left)+report.Forced > 0 {
@@ -72,7 +72,7 @@ func TestAHundredPods(t *testing.T) {
 			c.addPod("n", fmt.Sprint("pod-", i), app, gracePeriod(2))
 		}
 		c.start(defaults)
-		report, err := c.drain(c.ctx, "n", time.Hour)()
+		report, err := c.drain("n", time.Hour)()
 		if err != nil || report.Total != 110 || len(report.Left)+report.Forced > 0 {
 			t.Errorf("got %+v, %v", report, err)
 		}
