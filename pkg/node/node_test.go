@@ -92,9 +92,9 @@ func TestTrim(t *testing.T) {
 			}
 			reason := Reason{Kind: "spot", Deadline: at(time.Hour)}
 			for name, made := range map[string][2]patch{
-				"retire":  {patchOnly(cordonPatch(tt.node, defaults, reason, t0)), patchOnly(cordonPatch(kept, defaults, reason, t0))},
-				"restore": {uncordonPatch(tt.node, defaults), uncordonPatch(kept, defaults)},
-				"exclude": {excludePatch(tt.node), excludePatch(kept)},
+				"cordon":   {patchOnly(cordonPatch(tt.node, defaults, reason, t0)), patchOnly(cordonPatch(kept, defaults, reason, t0))},
+				"uncordon": {uncordonPatch(tt.node, defaults), uncordonPatch(kept, defaults)},
+				"exclude":  {excludePatch(tt.node), excludePatch(kept)},
 			} {
 				if diff := cmp.Diff(made[0], made[1]); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)
