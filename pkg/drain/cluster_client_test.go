@@ -16,93 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
-// watch returns all of a topic that comes after the version.
-func (c *cluster) watch(topic, version string) (watch.Interface, error) {
-	from, err := strconv.Atoi(version)
-	if err != nil {
-		return nil, fmt.Errorf("watched from version %q: %w", version, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := &stream{out: make(chan watch.Event), news: make(chan struct{}, 1), gone: make(chan struct{}), delay: c.watches}
-	s.stop = sync.OnceFunc(func() {
-		close(s.gone)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.streams[topic], s)
-	})
-	for _, e := range c.history[topic] {
-		if v, _ := strconv.Atoi(e.Object.(metav1.Object).GetResourceVersion()); v > from {
-			s.send(e)
-		}
-	}
-	if c.streams[topic] == nil {
-		c.streams[topic] = map[*stream]struct{}{}
-	}
-	c.streams[topic][s] = struct{}{}
-	go s.pump()
-	return s, nil
-}
-
-// stream is one watch.
-type stream struct {
-	out   chan watch.Event
-	news  chan struct{}
-	gone  chan struct{}
-	stop  func()
-	delay func() time.Duration
-
-	mu    sync.Mutex
-	queue []watch.Event
-}
-
-func (s *stream) ResultChan() <-chan watch.Event { return s.out }
-
-func (s *stream) Stop() { s.stop() }
-
-func (s *stream) send(e watch.Event) {
-	s.mu.Lock()
-	s.queue = append(s.queue, e)
-	s.mu.Unlock()
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
-}
-
-// pump delivers what is sent, in order, and all of a moment together.
-func (s *stream) pump() {
-	defer close(s.out)
-	for {
-		select {
-		case <-s.news:
-		case <-s.gone:
-			return
-		}
-		if d := s.delay(); d > 0 {
-			select {
-			case <-time.After(d):
-			case <-s.gone:
-				return
-			}
-		}
-		s.mu.Lock()
-		events := s.queue
-		s.queue = nil
-		s.mu.Unlock()
-		for _, e := range events {
-			select {
-			case s.out <- e:
-			case <-s.gone:
-				return
-			}
-		}
-	}
-}
-
-// clusterClient is the client of a cluster, as far as this package uses it.
+// clusterClient is the client of a cluster. What this package does not use is left to the embedded client.
 type clusterClient struct {
 	kubernetes.Interface
 	c *cluster
@@ -150,15 +68,15 @@ func (k podClient) List(_ context.Context, o metav1.ListOptions) (*corev1.PodLis
 		return nil, err
 	}
 	k.c.mu.Lock()
-	defer k.c.mu.Unlock()
+	k.c.reads++
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(k.c.version)}}
-	for _, e := range k.c.history[node] {
-		p := e.Object.(*corev1.Pod)
-		if now := k.c.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]; now == p {
+	for _, p := range k.c.pods {
+		if p.Spec.NodeName == node {
 			list.Items = append(list.Items, *p)
 		}
 	}
-	return list, nil
+	k.c.mu.Unlock()
+	return list, k.c.onList()
 }
 
 func (k podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -166,35 +84,37 @@ func (k podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfa
 	if err != nil {
 		return nil, err
 	}
+	if k.c.stale != nil {
+		return k.c.stale, nil
+	}
 	return k.c.watch(node, o.ResourceVersion)
 }
 
 func (k podClient) EvictV1(ctx context.Context, e *policyv1.Eviction) error {
-	return slowly(ctx, k.c.answers, func() error {
-		return k.c.remove("evict", types.NamespacedName{Namespace: e.Namespace, Name: e.Name}, *e.DeleteOptions)
-	})
+	return k.remove(ctx, "evict", e.Name, *e.DeleteOptions)
 }
 
 func (k podClient) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return slowly(ctx, k.c.answers, func() error {
-		return k.c.remove("delete", types.NamespacedName{Namespace: k.namespace, Name: name}, o)
-	})
+	return k.remove(ctx, "delete", name, o)
 }
 
-// slowly delays a request before it is decided, and its answer.
-func slowly(ctx context.Context, delay func() time.Duration, do func() error) error {
-	var err error
-	for _, then := range []func(){func() { err = do() }, func() {}} {
-		if d := delay() / 2; d > 0 {
-			select {
-			case <-time.After(d):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		then()
+// remove delays the request before it is decided, and its answer.
+func (k podClient) remove(ctx context.Context, verb, name string, o metav1.DeleteOptions) error {
+	delay := func() time.Duration { return k.c.answers() / 2 }
+	if !pass(ctx, delay) {
+		return ctx.Err()
+	}
+	err := k.c.remove(verb, types.NamespacedName{Namespace: k.namespace, Name: name}, o)
+	if !pass(ctx, delay) {
+		return ctx.Err()
 	}
 	return err
+}
+
+// pass returns true after the delay, or false as soon as ctx ends.
+func pass(ctx context.Context, delay func() time.Duration) bool {
+	d := delay()
+	return d <= 0 || retry.Sleep(ctx, d)
 }
 
 type policy struct {
@@ -211,7 +131,10 @@ type pdbClient struct {
 	c *cluster
 }
 
-func (k pdbClient) List(context.Context, metav1.ListOptions) (*policyv1.PodDisruptionBudgetList, error) {
+func (k pdbClient) List(ctx context.Context, _ metav1.ListOptions) (*policyv1.PodDisruptionBudgetList, error) {
+	if !pass(ctx, k.c.budgetLists) {
+		return nil, ctx.Err()
+	}
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	list := &policyv1.PodDisruptionBudgetList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(k.c.version)}}
@@ -223,4 +146,77 @@ func (k pdbClient) List(context.Context, metav1.ListOptions) (*policyv1.PodDisru
 
 func (k pdbClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	return k.c.watch("", o.ResourceVersion)
+}
+
+// watch returns all of a topic that comes after the version.
+func (c *cluster) watch(topic, version string) (watch.Interface, error) {
+	from, err := strconv.Atoi(version)
+	if err != nil {
+		return nil, fmt.Errorf("watched from version %q: %w", version, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	s := &stream{out: make(chan watch.Event), news: make(chan struct{}, 1), delay: c.watches}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	for _, e := range c.history[topic] {
+		if v, _ := strconv.Atoi(e.Object.(metav1.Object).GetResourceVersion()); v > from {
+			s.send(e)
+		}
+	}
+	c.streams[topic] = append(c.streams[topic], s)
+	go s.pump()
+	return s, nil
+}
+
+// stream is one watch.
+type stream struct {
+	out   chan watch.Event
+	news  chan struct{}
+	ctx   context.Context
+	stop  context.CancelFunc
+	delay func() time.Duration
+
+	mu    sync.Mutex
+	queue []watch.Event
+}
+
+func (s *stream) ResultChan() <-chan watch.Event { return s.out }
+
+func (s *stream) Stop() { s.stop() }
+
+func (s *stream) send(e watch.Event) {
+	s.mu.Lock()
+	s.queue = append(s.queue, e)
+	s.mu.Unlock()
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// pump delivers what is sent, in order, and all of a moment together.
+func (s *stream) pump() {
+	defer close(s.out)
+	for {
+		select {
+		case <-s.news:
+		case <-s.ctx.Done():
+			return
+		}
+		if !pass(s.ctx, s.delay) {
+			return
+		}
+		s.mu.Lock()
+		events := s.queue
+		s.queue = nil
+		s.mu.Unlock()
+		for _, e := range events {
+			select {
+			case s.out <- e:
+			case <-s.ctx.Done():
+				return
+			}
+		}
+	}
 }

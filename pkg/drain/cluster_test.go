@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
@@ -24,28 +26,36 @@ import (
 // controller does (k8s.io/kubernetes/pkg/controller/disruption), and replaces evicted pods on other nodes. Its
 // answers, watches and controller are as slow as the test says.
 type cluster struct {
+	*recorder
 	t       *testing.T
+	fake    *fake.Clientset // for what is neither a pod nor a budget
 	drainer *Drainer
 	since   time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	*recorder
 
-	// How long things take; none may change after begin.
-	answers, watches, counts, starts func() time.Duration
+	// How long things take; none may change after launch.
+	answers, watches, counts, starts, budgetLists func() time.Duration
+
+	answer       func(verb string) error // to evictions and deletions, if not nil; the lock is held
+	onList       func() error            // called when a list of pods has been made
+	stale        *watch.FakeWatcher      // if not nil: what new watches of pods show
+	podsNeverEnd bool                    // no kubelet reports the end of pods
 
 	mu       sync.Mutex
 	version  int
 	pods     map[types.NamespacedName]*corev1.Pod
 	apps     map[string]*app
 	history  map[string][]watch.Event // by node, and of budgets by ""
-	streams  map[string]map[*stream]struct{}
+	streams  map[string][]*stream
 	requests []request
+	reads    int // lists of pods, and watches
 }
 
 // app is pods that one PodDisruptionBudget protects.
 type app struct {
 	pdb       *policyv1.PodDisruptionBudget
+	manual    bool                   // the test sets the status of the budget, not the controller
 	pods      map[string]*corev1.Pod // on the nodes that are drained, by name
 	elsewhere int                    // healthy pods on other nodes
 	due       bool                   // the controller is to count
@@ -55,6 +65,7 @@ type app struct {
 // request is an eviction or a deletion, when it was decided.
 type request struct {
 	verb, node, pod string
+	grace           *int64 // in seconds
 	after           time.Duration
 	err             error
 }
@@ -67,25 +78,44 @@ func between(from, to time.Duration) func() time.Duration {
 	return func() time.Duration { return from + rand.N(to-from) }
 }
 
-func newCluster(t *testing.T) *cluster {
-	return &cluster{
-		recorder: newRecorder(), t: t, since: time.Now(),
-		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay,
-		pods: map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
-		history: map[string][]watch.Event{}, streams: map[string]map[*stream]struct{}{},
+// newCluster returns a cluster with pods, with budgets whose status the test sets, and with other objects.
+func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
+	c := &cluster{
+		recorder: newRecorder(), t: t, fake: fake.NewClientset(), since: time.Now(),
+		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay, budgetLists: noDelay,
+		onList: func() error { return nil },
+		pods:   map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
+		history: map[string][]watch.Event{}, streams: map[string][]*stream{},
 	}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *corev1.Pod:
+			c.add(o)
+		case *policyv1.PodDisruptionBudget:
+			c.apps["web"] = &app{pdb: o, manual: true, pods: map[string]*corev1.Pod{}}
+		default:
+			if err := c.fake.Tracker().Add(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return c
+}
+
+// startCluster returns a cluster with a Drainer that has synced.
+func startCluster(t *testing.T, cfg Config, objects ...runtime.Object) *cluster {
+	t.Helper()
+	c := newCluster(t, objects...)
+	c.start(cfg)
+	return c
 }
 
 // addBudget makes a PodDisruptionBudget over the pods of an app, so many of which run elsewhere.
 func (c *cluster) addBudget(name string, desired, elsewhere int) {
-	c.apps[name] = &app{
-		pods: map[string]*corev1.Pod{}, elsewhere: elsewhere, least: 1 << 20,
-		pdb: &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DesiredHealthy: int32(desired)},
-		},
-	}
+	pdb := newPDB(0)
+	pdb.Name, pdb.Spec.Selector.MatchLabels["app"] = name, name
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{DesiredHealthy: int32(desired)}
+	c.apps[name] = &app{pods: map[string]*corev1.Pod{}, elsewhere: elsewhere, least: 1 << 20, pdb: pdb}
 }
 
 // addPod has a pod run on a node, for an app or, if that is empty, without a budget.
@@ -95,6 +125,10 @@ func (c *cluster) addPod(node, name, app string, changes ...func(*corev1.Pod)) {
 	for _, change := range changes {
 		change(p)
 	}
+	c.add(p)
+}
+
+func (c *cluster) add(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.store(watch.Added, p)
@@ -104,8 +138,8 @@ func gracePeriod(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// start runs a Drainer, whose caches are full when it returns.
-func (c *cluster) start(cfg Config) {
+// launch runs a Drainer.
+func (c *cluster) launch(cfg Config) {
 	c.t.Helper()
 	c.mu.Lock()
 	for _, a := range c.apps {
@@ -113,7 +147,7 @@ func (c *cluster) start(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	if c.drainer, err = New(clusterClient{fake.NewClientset(), c}, cfg, Environment{Taint: ourTaint}, c); err != nil {
+	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, Environment{Taint: ourTaint}, c); err != nil {
 		c.t.Fatal(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.t.Context())
@@ -123,31 +157,17 @@ func (c *cluster) start(cfg Config) {
 		c.cancel(errors.New("the test has ended"))
 		running.Wait()
 	})
+	synctest.Wait()
+}
+
+// start runs a Drainer, whose caches are full when it returns.
+func (c *cluster) start(cfg Config) {
+	c.t.Helper()
+	c.launch(cfg)
 	for !c.drainer.Synced() {
 		elapse(time.Millisecond)
 	}
 	c.since = time.Now()
-}
-
-// drain starts a drain, and returns a function that waits for its end.
-func (c *cluster) drain(ctx context.Context, node string, timeout time.Duration) func() (Report, error) {
-	return startDrain(ctx, c.drainer, Target{
-		Name: node, UID: "uid-" + node, Since: time.Now(), Deadline: time.Now().Add(timeout),
-	})
-}
-
-// requestLog returns the requests about pods so far, as VERB NODE/POD.
-func (c *cluster) requestLog() (all []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.requests {
-		what := r.verb + " " + r.node + "/" + r.pod
-		if r.err != nil {
-			what += " refused"
-		}
-		all = append(all, what)
-	}
-	return all
 }
 
 // store stores or deletes a pod, and publishes the event. The lock is held.
@@ -155,13 +175,10 @@ func (c *cluster) store(event watch.EventType, p *corev1.Pod) {
 	c.version++
 	p.ResourceVersion = strconv.Itoa(c.version)
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-	a := c.apps[p.Labels["app"]]
-	if event == watch.Deleted {
+	if c.pods[key] = p; event == watch.Deleted {
 		delete(c.pods, key)
-	} else {
-		c.pods[key] = p
 	}
-	if a != nil {
+	if a := c.apps[p.Labels["app"]]; a != nil {
 		if a.pods[p.Name] = p; event == watch.Deleted {
 			delete(a.pods, p.Name)
 		}
@@ -172,7 +189,7 @@ func (c *cluster) store(event watch.EventType, p *corev1.Pod) {
 
 func (c *cluster) publish(topic string, e watch.Event) {
 	c.history[topic] = append(c.history[topic], e)
-	for s := range c.streams[topic] {
+	for _, s := range c.streams[topic] {
 		s.send(e)
 	}
 }
@@ -194,6 +211,9 @@ func (c *cluster) countSoon(a *app) {
 // count is the controller's count of healthy pods.
 func (c *cluster) count(a *app) {
 	status := a.pdb.Status
+	if a.manual {
+		return
+	}
 	status.DisruptedPods = map[string]metav1.Time{}
 	status.CurrentHealthy = int32(a.elsewhere)
 	for name, p := range a.pods {
@@ -224,6 +244,13 @@ func (c *cluster) write(a *app, status policyv1.PodDisruptionBudgetStatus) {
 	c.publish("", watch.Event{Type: kind, Object: pdb})
 }
 
+// setStatus writes the status of the budget that newCluster got.
+func (c *cluster) setStatus(pdb *policyv1.PodDisruptionBudget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.write(c.apps["web"], pdb.Status)
+}
+
 // setDesired changes what a budget asks for.
 func (c *cluster) setDesired(app string, desired int) {
 	c.mu.Lock()
@@ -231,6 +258,17 @@ func (c *cluster) setDesired(app string, desired int) {
 	a := c.apps[app]
 	a.pdb.Status.DesiredHealthy = int32(desired)
 	c.count(a)
+}
+
+// deleteBudget deletes the budget of an app.
+func (c *cluster) deleteBudget(app string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	pdb := c.apps[app].pdb.DeepCopy()
+	pdb.ResourceVersion = strconv.Itoa(c.version)
+	delete(c.apps, app)
+	c.publish("", watch.Event{Type: watch.Deleted, Object: pdb})
 }
 
 // decrement uses up a disruption, as the API server does.
@@ -253,22 +291,38 @@ func (c *cluster) remove(verb string, key types.NamespacedName, o metav1.DeleteO
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pods[key]
-	if p == nil || p.UID != *o.Preconditions.UID {
-		return apierrors.NewNotFound(podResource, key.Name)
+	r := request{verb: verb, pod: key.Name, grace: o.GracePeriodSeconds, after: time.Since(c.since)}
+	if p != nil {
+		r.node = p.Spec.NodeName
 	}
-	r := request{verb: verb, node: p.Spec.NodeName, pod: p.Name, after: time.Since(c.since)}
-	a := c.apps[p.Labels["app"]]
-	if a != nil && verb == "evict" && p.DeletionTimestamp == nil {
-		status := a.pdb.Status
-		if podutils.IsPodReady(p) || status.DesiredHealthy == 0 || status.CurrentHealthy < status.DesiredHealthy {
-			r.err = c.decrement(a, p.Name)
-		}
-	}
-	c.requests = append(c.requests, r)
-	if r.err == nil {
+	if r.err = c.decide(verb, p, o); r.err == nil {
 		c.terminate(p, o.GracePeriodSeconds)
 	}
+	if c.requests = append(c.requests, r); len(c.requests) > 2_000 {
+		panic("requests are retried without a pause or an end")
+	}
 	return r.err
+}
+
+// decide is the answer to an eviction or a deletion.
+func (c *cluster) decide(verb string, p *corev1.Pod, o metav1.DeleteOptions) error {
+	if c.answer != nil {
+		if err := c.answer(verb); err != nil {
+			return err
+		}
+	}
+	if p == nil || p.UID != *o.Preconditions.UID {
+		return apierrors.NewNotFound(podResource, "")
+	}
+	a := c.apps[p.Labels["app"]]
+	if a == nil || verb != "evict" || p.DeletionTimestamp != nil {
+		return nil
+	}
+	status := a.pdb.Status
+	if podutils.IsPodReady(p) || status.DesiredHealthy == 0 || status.CurrentHealthy < status.DesiredHealthy {
+		return c.decrement(a, p.Name)
+	}
+	return nil
 }
 
 // terminate has the pod end a millisecond before its grace does, and another one start elsewhere.
@@ -284,6 +338,9 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 	ending := p.DeepCopy()
 	ending.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
 	c.store(watch.Modified, ending)
+	if c.podsNeverEnd {
+		return
+	}
 	time.AfterFunc(max(end-time.Millisecond, time.Millisecond), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -5,129 +5,70 @@ import (
 )
 
 func TestDecideBudgets(t *testing.T) {
-	runRows(t, []row{
-		{
-			name: "a budget that allows one disruption", pods: []Pod{
-				pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b")),
-			},
-			budgets: onlyBudget(budget(4)), want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a budget that allows two disruptions: evictions are sent one after the other", pods: []Pod{
-				pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b")),
-			},
-			budgets: onlyBudget(budget(5)), want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "no eviction is sent while another one of the budget is in flight", pods: []Pod{pod("a", budgeted("x/b"))},
-			budgets: onlyBudget(budget(5, func(b *Budget) { b.EvictionInFlight = true })), want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "an eviction that needs no disruption is sent at the same time", pods: []Pod{pod("a", budgeted("x/b"), unready)},
-			budgets: onlyBudget(budget(5, func(b *Budget) { b.EvictionInFlight = true })), want: "evict a",
-		},
-		{
-			name: "a budget does not block pods that it does not select", pods: []Pod{pod("a", budgeted("x/b")), pod("b")},
-			budgets: onlyBudget(budget(3)), want: "evict b; wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "budgets with the same name in two namespaces are different", pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("y/b"))},
-			budgets: map[string]Budget{"x/b": budget(3), "y/b": budget(4)}, want: "evict b; wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a budget that other drains need blocks the pod", pods: []Pod{pod("a", budgeted("x/b"))},
-			budgets: onlyBudget(budget(4, allowing(-1))), want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a blocked pod is evicted as soon as its budget allows it",
-			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, budgets: onlyBudget(budget(4)), now: 5 * s, want: "evict a",
-		},
-		{
-			name:    "one of two blocked pods is evicted when their budget allows one disruption",
-			pods:    []Pod{pod("a", budgeted("x/b"), blocked), pod("b", budgeted("x/b"), blocked)},
-			budgets: onlyBudget(budget(4)), now: 5 * s, want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a pod blocked by a budget that the watch does not show waits for its pause",
-			pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 5 * s, want: "wait a blocked-by-budget; again 20s",
-		},
-		{name: "a pod blocked by such a budget is evicted after the pause", pods: []Pod{pod("a", tried(Blocked, 20*s))}, now: 20 * s, want: "evict a"},
+	given{budgets: onlyBudget(budget(4))}.expect(t, "a budget that allows one disruption",
+		0, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", guarded("a"), guarded("b"), guarded("c"))
+	given{budgets: onlyBudget(budget(5))}.expect(t, "a budget that allows two disruptions: evictions are sent one after the other",
+		0, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", guarded("a"), guarded("b"), guarded("c"))
+	given{budgets: onlyBudget(budget(5, inFlight))}.expect(t,
+		"no eviction is sent while another one of the budget is in flight", 0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
+	given{budgets: onlyBudget(budget(5, inFlight))}.expect(t,
+		"an eviction that needs no disruption is sent at the same time", 0, "evict a", guarded("a", unready))
+	given{}.expect(t, "a budget does not block pods that it does not select",
+		0, "evict b; wait a blocked-by-budget x/b; again 9m30s", guarded("a"), pod("b"))
+	given{budgets: map[string]Budget{"x/b": budget(3), "y/b": budget(4)}}.expect(t,
+		"budgets with the same name in two namespaces are different",
+		0, "evict b; wait a blocked-by-budget x/b; again 9m30s", guarded("a"), pod("b", budgeted("y/b")))
+	given{budgets: onlyBudget(budget(4, allowing(-1)))}.expect(t, "a budget that other drains need blocks the pod",
+		0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
+	given{budgets: onlyBudget(budget(4))}.expect(t, "a blocked pod is evicted as soon as its budget allows it",
+		5*s, "evict a", guarded("a", blocked))
+	given{budgets: onlyBudget(budget(4))}.expect(t, "one of two blocked pods is evicted when their budget allows one disruption",
+		5*s, "evict a; wait b blocked-by-budget x/b; again 9m30s", guarded("a", blocked), guarded("b", blocked))
+	given{}.expect(t, "a pod blocked by a budget that the watch does not show waits for its pause",
+		5*s, "wait a blocked-by-budget; again 20s", pod("a", tried(Blocked, 20*s)))
+	given{}.expect(t, "a pod blocked by such a budget is evicted after the pause", 20*s, "evict a", pod("a", tried(Blocked, 20*s)))
 
-		// What the watch may have missed.
-		{
-			name: "a budget that allows nothing is probed when the probe is due",
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(3, probeAt(20*s))), now: 20 * s, want: "evict a",
-		},
-		{
-			name: "a budget that allows nothing is not probed before the probe is due", pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(3, probeAt(20*s))),
-			now: 5 * s, want: "wait a blocked-by-budget x/b; again 20s",
-		},
-		{
-			name: "a probe evicts one pod only", pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))},
-			budgets: onlyBudget(budget(3, probeAt(20*s))), now: 20 * s,
-			want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "the next decision is when a reservation that the watch does not show expires", pods: []Pod{pod("a", budgeted("x/b"))},
-			budgets: onlyBudget(budget(4, allowing(0), staleUntil(7*s))), now: 5 * s, want: "wait a blocked-by-budget x/b; again 7s",
-		},
+	// What the watch may have missed.
+	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t, "a budget that allows nothing is probed when the probe is due",
+		20*s, "evict a", guarded("a"))
+	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t,
+		"a budget that allows nothing is not probed before the probe is due", 5*s, "wait a blocked-by-budget x/b; again 20s", guarded("a"))
+	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t, "a probe evicts one pod only",
+		20*s, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", guarded("a"), guarded("b"), guarded("c"))
+	given{budgets: onlyBudget(budget(4, allowing(0), staleUntil(7*s)))}.expect(t,
+		"the next decision is when a reservation that the watch does not show expires", 5*s, "wait a blocked-by-budget x/b; again 7s", guarded("a"))
 
-		// Pods that are not Ready, as the API server has it.
-		{
-			name: "an unready pod of a satisfied budget is evicted without a disruption",
-			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: onlyBudget(budget(4)), want: "evict a, b",
-		},
-		{
-			name: "an unready pod of a satisfied budget is evicted even if the budget allows nothing",
-			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: onlyBudget(budget(3)),
-			want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "an unready pod of an unsatisfied budget waits, without a probe", pods: []Pod{pod("a", budgeted("x/b"), unready)},
-			budgets: onlyBudget(budget(2)), want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "AlwaysAllow: an unready pod of an unsatisfied budget is evicted",
-			pods: []Pod{pod("a", budgeted("x/b"), unready), pod("b", budgeted("x/b"))}, budgets: onlyBudget(budget(2, alwaysAllow)),
-			want: "evict a; wait b blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a budget that requires no healthy pod treats unready pods like ready ones", pods: []Pod{pod("a", budgeted("x/b"), unready)},
-			budgets: onlyBudget(Budget{Expected: 1}), want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
+	// Pods that are not Ready, as the API server has it.
+	given{budgets: onlyBudget(budget(4))}.expect(t, "an unready pod of a satisfied budget is evicted without a disruption",
+		0, "evict a, b", guarded("a", unready), guarded("b"))
+	given{}.expect(t, "an unready pod of a satisfied budget is evicted even if the budget allows nothing",
+		0, "evict a; wait b blocked-by-budget x/b; again 9m30s", guarded("a", unready), guarded("b"))
+	given{budgets: onlyBudget(budget(2))}.expect(t, "an unready pod of an unsatisfied budget waits, without a probe",
+		0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a", unready))
+	given{budgets: onlyBudget(budget(2, alwaysAllow))}.expect(t, "AlwaysAllow: an unready pod of an unsatisfied budget is evicted",
+		0, "evict a; wait b blocked-by-budget x/b; again 9m30s", guarded("a", unready), guarded("b"))
+	given{budgets: onlyBudget(Budget{Expected: 1})}.expect(t,
+		"a budget that requires no healthy pod treats unready pods like ready ones",
+		0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a", unready))
 
-		// Budgets that never allow anything.
-		{
-			name: "a budget that requires all of its pods, which are healthy, is misconfigured", pods: []Pod{pod("a", budgeted("x/b"))},
-			budgets: onlyBudget(fullBudget(2)), want: "wait a misconfigured-budget x/b; again 9m30s",
-		},
-		{
-			name: "while one of its pods is unhealthy it is not reported as misconfigured", budgets: onlyBudget(fullBudget(2, func(b *Budget) { b.Healthy = 1 })),
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a budget whose pods have not been counted yet is not reported as misconfigured", budgets: onlyBudget(fullBudget(0)),
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a pod of two budgets is not evicted, whatever they allow", pods: []Pod{pod("a", budgeted("x/b", "x/c"))},
-			budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)}, want: "wait a misconfigured-budget x/b and x/c; again 9m30s",
-		},
-		{
-			name: "an unready pod of two budgets is not evicted, and there is no probe", now: m, pods: []Pod{pod("a", budgeted("x/b", "x/c"), unready)},
-			budgets: map[string]Budget{"x/b": budget(5, alwaysAllow), "x/c": budget(3, probeAt(30*s))},
-			want:    "wait a misconfigured-budget x/b and x/c; again 9m30s",
-		},
-		{
-			name: "a pod of two budgets uses no disruption of either", budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)},
-			pods: []Pod{pod("a", budgeted("x/b", "x/c")), pod("b", budgeted("x/b")), pod("c", budgeted("x/c"))},
-			want: "evict b, c; wait a misconfigured-budget x/b and x/c; again 9m30s",
-		},
-		{
-			name: "a pod of two budgets is deleted at its latest deletion", now: 9*m + 30*s, pods: []Pod{pod("a", budgeted("x/b", "x/c"))},
-			budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)}, want: "delete a in 30s",
-		},
-	})
+	// Budgets that never allow anything.
+	given{budgets: onlyBudget(fullBudget(2))}.expect(t,
+		"a budget that requires all of its pods, which are healthy, is misconfigured", 0, "wait a misconfigured-budget x/b; again 9m30s", guarded("a"))
+	given{budgets: onlyBudget(fullBudget(2, func(b *Budget) { b.Healthy = 1 }))}.expect(t,
+		"while one of its pods is unhealthy it is not reported as misconfigured", 0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
+	given{budgets: onlyBudget(fullBudget(0))}.expect(t,
+		"a budget whose pods have not been counted yet is not reported as misconfigured", 0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
+	given{budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)}}.expect(t,
+		"a pod of two budgets is not evicted, whatever they allow",
+		0, "wait a misconfigured-budget x/b and x/c; again 9m30s", pod("a", budgeted("x/b", "x/c")))
+	given{budgets: map[string]Budget{"x/b": budget(5, alwaysAllow), "x/c": budget(3, probeAt(30*s))}}.expect(t,
+		"an unready pod of two budgets is not evicted, and there is no probe",
+		m, "wait a misconfigured-budget x/b and x/c; again 9m30s", pod("a", budgeted("x/b", "x/c"), unready))
+	given{budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)}}.expect(t,
+		"a pod of two budgets uses no disruption of either", 0, "evict b, c; wait a misconfigured-budget x/b and x/c; again 9m30s",
+		pod("a", budgeted("x/b", "x/c")), pod("b", budgeted("x/b")), pod("c", budgeted("x/c")))
+	given{budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(4)}}.expect(t,
+		"a pod of two budgets is deleted at its latest deletion", 9*m+30*s, "delete a in 30s", pod("a", budgeted("x/b", "x/c")))
 }
 
 func TestDecideExplainsWhyAPodIsBlocked(t *testing.T) {
@@ -138,15 +79,15 @@ func TestDecideExplainsWhyAPodIsBlocked(t *testing.T) {
 		want    string
 	}{
 		{
-			"a budget that allows nothing now", pod("a", budgeted("x/b")), onlyBudget(budget(3)),
+			"a budget that allows nothing now", guarded("a"), onlyBudget(budget(3)),
 			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it requires 3",
 		},
 		{
-			"a budget that other drains need more than it allows", pod("a", budgeted("x/b")), onlyBudget(budget(4, allowing(-2))),
+			"a budget that other drains need more than it allows", guarded("a"), onlyBudget(budget(4, allowing(-2))),
 			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it requires 3",
 		},
 		{
-			"a budget that never allows anything", pod("a", budgeted("x/b")), onlyBudget(fullBudget(2)),
+			"a budget that never allows anything", guarded("a"), onlyBudget(fullBudget(2)),
 			"it never allows a disruption: 2 of its 2 pods are healthy, and it requires 2",
 		},
 		{
@@ -173,17 +114,17 @@ func TestDecideNamesTheDisruptedBudget(t *testing.T) {
 		b    Budget
 		want string
 	}{
-		{"a Ready pod disrupts its budget", pod("a", budgeted("x/b")), budget(4), "x/b"},
-		{"an unready pod of a satisfied budget does not", pod("a", budgeted("x/b"), unready), budget(3), ""},
-		{"an unready pod of an AlwaysAllow budget does not", pod("a", budgeted("x/b"), unready), budget(2, alwaysAllow), ""},
+		{"a Ready pod disrupts its budget", guarded("a"), budget(4), "x/b"},
+		{"an unready pod of a satisfied budget does not", guarded("a", unready), budget(3), ""},
+		{"an unready pod of an AlwaysAllow budget does not", guarded("a", unready), budget(2, alwaysAllow), ""},
 		{
 			"an unready pod of a budget that requires no healthy pod does",
-			pod("a", budgeted("x/b"), unready),
+			guarded("a", unready),
 			Budget{Allowed: 1, Healthy: 1, Expected: 2},
 			"x/b",
 		},
 		{"a pod without a budget does not", pod("a"), budget(4), ""},
-		{"a probe does", pod("a", budgeted("x/b")), budget(3, probeAt(0)), "x/b"},
+		{"a probe does", guarded("a"), budget(3, probeAt(0)), "x/b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			step := Decide(State{Since: t0, Pods: []Pod{tt.pod}, Budgets: onlyBudget(tt.b)}, t0, at(window), defaultPolicy())

@@ -25,6 +25,11 @@ func pod(name string, changes ...func(*Pod)) Pod {
 	return p
 }
 
+// guarded returns a pod that the budget x/b protects.
+func guarded(name string, changes ...func(*Pod)) Pod {
+	return pod(name, append([]func(*Pod){budgeted("x/b")}, changes...)...)
+}
+
 func stays(why StayReason) func(*Pod) { return func(p *Pod) { p.StayReason = why } }
 
 func grace(g time.Duration) func(*Pod) { return func(p *Pod) { p.Grace = g } }
@@ -63,6 +68,8 @@ func budget(healthy int, changes ...func(*Budget)) Budget {
 }
 
 func alwaysAllow(b *Budget) { b.AlwaysAllow = true }
+
+func inFlight(b *Budget) { b.EvictionInFlight = true }
 
 func probeAt(offset time.Duration) func(*Budget) { return func(b *Budget) { b.ProbeAt = at(offset) } }
 
@@ -125,178 +132,113 @@ func format(s Step) string {
 	return strings.Join(parts, "; ")
 }
 
-// A row is a state, an instant, and the expected step.
-type row struct {
-	name    string
-	pods    []Pod
-	budgets map[string]Budget
-	now     time.Duration
-	leave   bool          // instead of deleting at the deadline
-	policy  func(*Policy) // changes of defaultPolicy
-	state   func(*State)  // changes of the state
-	want    string
+// given is what a decision is made from besides the time and the pods.
+type given struct {
+	policy  func(*Policy)     // changes of defaultPolicy
+	state   func(*State)      // changes of the state
+	leave   bool              // pods are left at the deadline, not deleted
+	budgets map[string]Budget // by default x/b allows nothing
 }
 
-// defaultPolicy is the policy of a row that says nothing else: three tiers without a bound, and none of what is opt-in.
+// defaultPolicy has three tiers without a bound, and none of what is opt-in.
 func defaultPolicy() Policy { return Policy{Force: true, Tiers: []time.Duration{0, 0, 0}} }
 
-func (r row) run(t *testing.T) {
+// expect tests in a subtest what is decided about the pods at the instant now, counted from t0.
+func (g given) expect(t *testing.T, name string, now time.Duration, want string, pods ...Pod) {
 	t.Helper()
-	policy, state := defaultPolicy(), State{Since: t0, Pods: r.pods, Budgets: r.budgets}
-	policy.Force = !r.leave
-	if r.policy != nil {
-		r.policy(&policy)
+	policy, state := defaultPolicy(), State{Since: t0, Pods: pods, Budgets: g.budgets}
+	policy.Force = !g.leave
+	if g.budgets == nil {
+		state.Budgets = onlyBudget(budget(3))
 	}
-	if r.state != nil {
-		r.state(&state)
+	if g.policy != nil {
+		g.policy(&policy)
 	}
-	step := Decide(state, at(r.now), at(window), policy)
-	if diff := cmp.Diff(r.want, format(step)); diff != "" {
-		t.Error(diff)
+	if g.state != nil {
+		g.state(&state)
 	}
-	if fault := violation(state, step, at(r.now), at(window), policy); fault != "" {
-		t.Error(fault)
-	}
-}
-
-func runRows(t *testing.T, rows []row) {
-	t.Helper()
-	for _, r := range rows {
-		t.Run(r.name, r.run)
-	}
+	t.Run(name, func(t *testing.T) {
+		step := Decide(state, at(now), at(window), policy)
+		if diff := cmp.Diff(want, format(step)); diff != "" {
+			t.Error(diff)
+		}
+		if fault := violation(state, step, at(now), at(window), policy); fault != "" {
+			t.Error(fault)
+		}
+	})
 }
 
 const s, m = time.Second, time.Minute
 
 func TestDecidePodsThatMustLeave(t *testing.T) {
-	runRows(t, []row{
-		{name: "an empty node is done", want: "done"},
-		{name: "a pod is evicted, with its own grace", pods: []Pod{pod("a")}, want: "evict a"},
-		{
-			name: "pods of DaemonSets, mirror pods and finished pods stay",
-			pods: []Pod{pod("a", stays(DaemonSet)), pod("b", stays(Mirror)), pod("c", stays(Finished))}, want: "done",
-		},
-		{
-			name: "a finished pod stays, whatever its annotations and state",
-			pods: []Pod{pod("a", stays(Finished), waiting(OptedOut), terminating(20*m), budgeted("x/b"))}, want: "done",
-		},
-		{
-			name: "the longest grace period comes first, then the names in order",
-			pods: []Pod{pod("c"), pod("b"), pod("a", grace(5*s)), pod("d", grace(m))}, want: "evict d, b, c, a",
-		},
-		{name: "namespaces are in order", pods: []Pod{pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b")}, want: "evict b, a"},
-	})
+	given{}.expect(t, "an empty node is done", 0, "done")
+	given{}.expect(t, "a pod is evicted, with its own grace", 0, "evict a", pod("a"))
+	given{}.expect(t, "pods of DaemonSets, mirror pods and finished pods stay",
+		0, "done", pod("a", stays(DaemonSet)), pod("b", stays(Mirror)), pod("c", stays(Finished)))
+	given{}.expect(t, "a finished pod stays, whatever its annotations and state",
+		0, "done", guarded("a", stays(Finished), waiting(OptedOut), terminating(20*m)))
+	given{}.expect(t, "the longest grace period comes first, then the names in order",
+		0, "evict d, b, c, a", pod("c"), pod("b"), pod("a", grace(5*s)), pod("d", grace(m)))
+	given{}.expect(t, "namespaces are in order", 0, "evict b, a", pod("a", func(p *Pod) { p.Namespace = "y" }), pod("b"))
 }
 
 func TestDecideTiers(t *testing.T) {
 	bounded := func(p *Policy) { p.Tiers = []time.Duration{2 * m, m, 0} }
-	runRows(t, []row{
-		{name: "a tier waits for the one before it", pods: []Pod{pod("dns", tier(1)), pod("a")}, want: "evict a; wait dns later-tier; again 9m30s"},
-		{
-			name: "a tier waits until the pods before it are gone, not only terminating",
-			pods: []Pod{pod("dns", tier(1)), pod("a", terminating(20*s))}, want: "wait a terminating, dns later-tier; again 9m30s",
-		},
-		{
-			name: "a tier starts when the tier before it is gone; pods that stay belong to no tier",
-			pods: []Pod{pod("dns", tier(1)), pod("d", stays(DaemonSet))}, want: "evict dns",
-		},
-		{
-			name: "tiers start one after another", pods: []Pod{pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3))},
-			want: "evict a; wait b later-tier, c later-tier; again 9m30s",
-		},
-		{name: "a tier without pods is skipped", pods: []Pod{pod("a", tier(2)), pod("b", tier(3))}, want: "evict a; wait b later-tier; again 9m30s"},
-		{
-			name: "a CSI node plugin is evicted after all others, and the agent's own pod after it",
-			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2))},
-			want: "evict dns; wait agent later-tier, csi later-tier; again 9m30s",
-		},
-		{
-			name: "the CSI node plugin is evicted when the others are gone",
-			pods: []Pod{pod("agent", tier(4)), pod("csi", tier(3))}, want: "evict csi; wait agent later-tier; again 9m30s",
-		},
-		{name: "the agent's own pod is evicted last", pods: []Pod{pod("agent", tier(4))}, want: "evict agent"},
-		{
-			name: "a pod of a later tier is deleted at its latest deletion", budgets: onlyBudget(budget(3)),
-			pods: []Pod{pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b"))},
-			now:  9*m + 30*s, want: "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s",
-		},
-		{
-			name: "the CSI node plugin and the agent are deleted at their latest deletion",
-			pods: []Pod{pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut))},
-			now:  9*m + 30*s, want: "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
-		},
-		{
-			name: "a stuck pod does not delay later tiers", now: 7 * m, pods: []Pod{pod("a", terminating(m)), pod("dns", tier(1))},
-			policy: func(p *Policy) { p.StuckAfter = 5 * m }, want: "evict dns; wait a terminating; again 10m0s",
-		},
-		{
-			name: "a pod that has opted out delays later tiers", pods: []Pod{pod("a", waiting(OptedOut)), pod("dns", tier(1))},
-			want: "wait a opted-out, dns later-tier; again 9m30s",
-		},
-		{
-			name: "a tier with a bound delays the next one until then", policy: bounded, now: 2*m - 1,
-			pods: []Pod{pod("a", terminating(5*m)), pod("dns", tier(1))}, want: "wait a terminating, dns later-tier; again 2m0s",
-		},
-		{
-			name: "the next tier starts at the bound", policy: bounded, now: 2 * m,
-			pods: []Pod{pod("a", terminating(5*m)), pod("dns", tier(1))}, want: "evict dns; wait a terminating; again 10m0s",
-		},
-		{
-			name: "the bounds of tiers add up", policy: bounded, now: 2 * m,
-			pods: []Pod{pod("a", terminating(5*m)), pod("dns", tier(1)), pod("net", tier(2))},
-			want: "evict dns; wait a terminating, net later-tier; again 3m0s",
-		},
-		{
-			name: "bounds count from the start of the drain even if a tier starts early", policy: bounded, now: m,
-			pods: []Pod{pod("dns", tier(1), terminating(5*m)), pod("net", tier(2))}, want: "wait dns terminating, net later-tier; again 3m0s",
-		},
-		{
-			name: "tiers after one without a bound wait for its pods", now: 8 * m, policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} },
-			pods: []Pod{pod("a", tier(1), terminating(9*m)), pod("b", tier(2))}, want: "wait a terminating, b later-tier; again 9m30s",
-		},
-		{
-			name: "the bound of the last tier applies to the CSI node plugin", now: 3 * m,
-			policy: func(p *Policy) { p.Tiers = []time.Duration{3 * m} },
-			pods:   []Pod{pod("a", terminating(5*m)), pod("csi", tier(1)), pod("agent", tier(2))},
-			want:   "evict csi; wait a terminating, agent later-tier; again 9m30s",
-		},
-	})
+	given{}.expect(t, "a tier waits for the one before it", 0, "evict a; wait dns later-tier; again 9m30s", pod("dns", tier(1)), pod("a"))
+	given{}.expect(t, "a tier waits until the pods before it are gone, not only terminating",
+		0, "wait a terminating, dns later-tier; again 9m30s", pod("dns", tier(1)), pod("a", terminating(20*s)))
+	given{}.expect(t, "a tier starts when the tier before it is gone; pods that stay belong to no tier",
+		0, "evict dns", pod("dns", tier(1)), pod("d", stays(DaemonSet)))
+	given{}.expect(t, "tiers start one after another",
+		0, "evict a; wait b later-tier, c later-tier; again 9m30s", pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3)))
+	given{}.expect(t, "a tier without pods is skipped", 0, "evict a; wait b later-tier; again 9m30s", pod("a", tier(2)), pod("b", tier(3)))
+	given{}.expect(t, "a CSI node plugin is evicted after all others, and the agent's own pod after it",
+		0, "evict dns; wait agent later-tier, csi later-tier; again 9m30s", pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2)))
+	given{}.expect(t, "the CSI node plugin is evicted when the others are gone",
+		0, "evict csi; wait agent later-tier; again 9m30s", pod("agent", tier(4)), pod("csi", tier(3)))
+	given{}.expect(t, "the agent's own pod is evicted last", 0, "evict agent", pod("agent", tier(4)))
+	given{}.expect(t, "a pod of a later tier is deleted at its latest deletion",
+		9*m+30*s, "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s", pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b")))
+	given{}.expect(t, "the CSI node plugin and the agent are deleted at their latest deletion",
+		9*m+30*s, "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
+		pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut)))
+	given{policy: func(p *Policy) { p.StuckAfter = 5 * m }}.expect(t, "a stuck pod does not delay later tiers",
+		7*m, "evict dns; wait a terminating; again 10m0s", pod("a", terminating(m)), pod("dns", tier(1)))
+	given{}.expect(t, "a pod that has opted out delays later tiers",
+		0, "wait a opted-out, dns later-tier; again 9m30s", pod("a", waiting(OptedOut)), pod("dns", tier(1)))
+	given{policy: bounded}.expect(t, "a tier with a bound delays the next one until then",
+		2*m-1, "wait a terminating, dns later-tier; again 2m0s", pod("a", terminating(5*m)), pod("dns", tier(1)))
+	given{policy: bounded}.expect(t, "the next tier starts at the bound",
+		2*m, "evict dns; wait a terminating; again 10m0s", pod("a", terminating(5*m)), pod("dns", tier(1)))
+	given{policy: bounded}.expect(t, "the bounds of tiers add up",
+		2*m, "evict dns; wait a terminating, net later-tier; again 3m0s", pod("a", terminating(5*m)), pod("dns", tier(1)), pod("net", tier(2)))
+	given{policy: bounded}.expect(t, "bounds count from the start of the drain even if a tier starts early",
+		m, "wait dns terminating, net later-tier; again 3m0s", pod("dns", tier(1), terminating(5*m)), pod("net", tier(2)))
+	given{policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} }}.expect(t,
+		"tiers after one without a bound wait for its pods",
+		8*m, "wait a terminating, b later-tier; again 9m30s", pod("a", tier(1), terminating(9*m)), pod("b", tier(2)))
+	given{policy: func(p *Policy) { p.Tiers = []time.Duration{3 * m} }}.expect(t,
+		"the bound of the last tier applies to the CSI node plugin",
+		3*m, "evict csi; wait a terminating, agent later-tier; again 9m30s", pod("a", terminating(5*m)), pod("csi", tier(1)), pod("agent", tier(2)))
 }
 
 func TestDecideOptedOutPods(t *testing.T) {
-	runRows(t, []row{
-		{name: "the drain waits for a pod that has opted out", pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 9m30s"},
-		{
-			name: "the drain waits for a pod that the configuration selects",
-			pods: []Pod{pod("a", waiting(WaitedFor)), pod("b")}, want: "evict b; wait a waited-for; again 9m30s",
-		},
-		{name: "a pod that has opted out is deleted at its latest deletion", now: 9*m + 30*s, pods: []Pod{pod("a", waiting(OptedOut))}, want: "delete a in 30s"},
-		{
-			name: "with leave it is waited for until the deadline", leave: true, now: 10*m - 1,
-			pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; again 10m0s",
-		},
-		{name: "with leave it is left at the deadline", leave: true, now: 10 * m, pods: []Pod{pod("a", waiting(OptedOut))}, want: "wait a opted-out; done"},
-		{
-			name: "a pod that has opted out until an instant is waited for until then", now: 3*m - 1,
-			pods: []Pod{pod("a", waitingUntil(OptedOut, 3*m))}, want: "wait a opted-out; again 3m0s",
-		},
-		{name: "it is evicted at that instant", now: 3 * m, pods: []Pod{pod("a", waitingUntil(OptedOut, 3*m))}, want: "evict a"},
-		{
-			name: "its latest deletion may come before that instant", now: 9 * m,
-			pods: []Pod{pod("a", waitingUntil(OptedOut, 20*m))}, want: "wait a opted-out; again 9m30s",
-		},
-		{
-			name: "a pod that has opted out uses no disruption of its budget", budgets: onlyBudget(budget(4)),
-			pods: []Pod{pod("a", waiting(OptedOut), budgeted("x/b")), pod("b", budgeted("x/b"))}, want: "evict b; wait a opted-out; again 9m30s",
-		},
-		{
-			name: "a pod that is waited for is not deleted for being unhealthy", now: 9 * m,
-			policy: func(p *Policy) { p.ForceUnhealthy = m }, budgets: onlyBudget(budget(2)),
-			pods: []Pod{pod("a", waiting(WaitedFor), budgeted("x/b"), unready)}, want: "wait a waited-for; again 9m30s",
-		},
-		{
-			name: "a pod that is terminating for another reason is waited for, even if it has opted out",
-			pods: []Pod{pod("a", waiting(OptedOut), terminating(30*s))}, want: "wait a terminating; again 10m0s",
-		},
-	})
+	given{}.expect(t, "the drain waits for a pod that has opted out", 0, "wait a opted-out; again 9m30s", pod("a", waiting(OptedOut)))
+	given{}.expect(t, "the drain waits for a pod that the configuration selects",
+		0, "evict b; wait a waited-for; again 9m30s", pod("a", waiting(WaitedFor)), pod("b"))
+	given{}.expect(t, "a pod that has opted out is deleted at its latest deletion", 9*m+30*s, "delete a in 30s", pod("a", waiting(OptedOut)))
+	given{leave: true}.expect(t, "with leave it is waited for until the deadline",
+		10*m-1, "wait a opted-out; again 10m0s", pod("a", waiting(OptedOut)))
+	given{leave: true}.expect(t, "with leave it is left at the deadline", 10*m, "wait a opted-out; done", pod("a", waiting(OptedOut)))
+	given{}.expect(t, "a pod that has opted out until an instant is waited for until then",
+		3*m-1, "wait a opted-out; again 3m0s", pod("a", waitingUntil(OptedOut, 3*m)))
+	given{}.expect(t, "it is evicted at that instant", 3*m, "evict a", pod("a", waitingUntil(OptedOut, 3*m)))
+	given{}.expect(t, "its latest deletion may come before that instant",
+		9*m, "wait a opted-out; again 9m30s", pod("a", waitingUntil(OptedOut, 20*m)))
+	given{budgets: onlyBudget(budget(4))}.expect(t, "a pod that has opted out uses no disruption of its budget",
+		0, "evict b; wait a opted-out; again 9m30s", guarded("a", waiting(OptedOut)), guarded("b"))
+	given{policy: func(p *Policy) { p.ForceUnhealthy = m }, budgets: onlyBudget(budget(2))}.expect(t,
+		"a pod that is waited for is not deleted for being unhealthy", 9*m, "wait a waited-for; again 9m30s", guarded("a", waiting(WaitedFor), unready))
+	given{}.expect(t, "a pod that is terminating for another reason is waited for, even if it has opted out",
+		0, "wait a terminating; again 10m0s", pod("a", waiting(OptedOut), terminating(30*s)))
 }

@@ -4,9 +4,11 @@ package drain
 
 import (
 	"context"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // concurrentRemovals bounds the evictions and deletions in flight in the whole cluster. Pods that wait take
@@ -57,6 +59,28 @@ func (d *Drainer) Run(ctx context.Context) {
 		g.Go(func() error { d.volumes.informer.RunWithContext(ctx); return nil })
 	}
 	_ = g.Wait()
+}
+
+// handle sets the transform and the event handlers of an informer of what is watched.
+func handle(
+	informer cache.SharedIndexInformer, what string, transform cache.TransformFunc, h cache.ResourceEventHandlerFuncs,
+) (listed cache.ResourceEventHandlerRegistration, err error) {
+	if err = informer.SetTransform(transform); err == nil {
+		listed, err = informer.AddEventHandler(h)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	return listed, nil
+}
+
+// deleted returns the object of a delete event, which may be the last known state of it.
+func deleted[T any](obj any) (T, bool) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	object, ok := obj.(T)
+	return object, ok
 }
 
 // Synced reports whether every PodDisruptionBudget and VolumeAttachment has been listed once.

@@ -6,272 +6,142 @@ import (
 )
 
 func TestDecideAtTheDeadline(t *testing.T) {
-	held := onlyBudget(budget(3))
-	runRows(t, []row{
-		{name: "a grace period that would end after the deadline is shortened", pods: []Pod{pod("a", grace(10*m))}, now: 2 * m, want: "evict a in 8m0s"},
-		{
-			name: "a blocked pod is deleted at its latest deletion", now: 9*m + 30*s, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, want: "delete a in 30s",
-		},
-		{
-			name: "a blocked pod is not deleted before its latest deletion", now: 9*m + 30*s - 1, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"), blocked)}, want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a pod without a grace period is deleted a second before the deadline, with that second", budgets: held,
-			pods: []Pod{pod("a", grace(0), budgeted("x/b"), blocked)}, now: 10*m - s, want: "delete a in 1s",
-		},
-		{
-			name: "a grace period longer than half of the drain leaves the other half to the budget", now: 5*m - 1, budgets: held,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 5m0s",
-		},
-		{
-			name: "a grace period longer than half of the drain is cut to that half", now: 5 * m, budgets: held,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"))}, want: "delete a in 5m0s",
-		},
-		{name: "the remaining grace period is in whole seconds", now: 9*m + 45*s + 600*time.Millisecond, pods: []Pod{pod("a")}, want: "delete a in 14s"},
-		{name: "the remaining grace period is never below a second", now: 10*m - 200*time.Millisecond, pods: []Pod{pod("a")}, want: "delete a in 1s"},
-		{
-			// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
-			name: "a terminating pod whose grace period ends after the deadline keeps it until a second before",
-			pods: []Pod{pod("a", grace(time.Hour), terminating(30*m))}, now: 2 * m, want: "wait a terminating; again 9m59s",
-		},
-		{
-			name: "the grace period of such a pod is shortened a second before the deadline", now: 10*m - s,
-			pods: []Pod{pod("a", grace(time.Hour), terminating(30*m))}, want: "delete a in 1s",
-		},
-		{
-			name: "a grace period that ends within a second after the deadline is not shortened", now: 10*m - s,
-			pods: []Pod{pod("a", terminating(10*m+s))}, want: "wait a terminating; again 10m0s",
-		},
-		{
-			name: "a forced deletion is not repeated while the watch may be behind",
-			pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 31*s, want: "wait a terminating; again 9m45s",
-		},
-		{name: "a forced deletion that shows no effect is repeated", pods: []Pod{pod("a", tried(Forced, 9*m+45*s))}, now: 9*m + 45*s, want: "delete a in 15s"},
-		{
-			name: "a pod whose eviction was just accepted is not deleted",
-			pods: []Pod{pod("a", tried(Accepted, 9*m+44*s))}, now: 9*m + 30*s, want: "wait a terminating; again 9m44s",
-		},
-		{
-			name: "a deferred deletion waits for its pause, in a later tier too",
-			pods: []Pod{pod("a", terminating(9*m)), pod("dns", tier(1), tried(Deferred, 9*m+35*s))}, now: 9*m + 31*s,
-			want: "wait a terminating, dns backing-off; again 9m35s",
-		},
-		{
-			name: "a deferred deletion of a terminating pod waits for its pause", now: 10 * m,
-			pods: []Pod{pod("a", terminating(30*m), tried(Deferred, 10*m+5*s))}, want: "wait a terminating; again 10m5s",
-		},
-		{name: "after a denied deletion the pod is evicted", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 40*s, want: "evict a in 20s"},
-		{
-			name: "after a denied deletion the pod waits for its pause", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 9*m + 35*s,
-			want: "wait a backing-off; again 9m40s",
-		},
-		{name: "after a denied deletion the pod is given up at the deadline", pods: []Pod{pod("a", tried(Denied, 9*m+40*s))}, now: 10 * m, want: "wait a backing-off; done"},
+	given{}.expect(t, "a grace period that would end after the deadline is shortened", 2*m, "evict a in 8m0s", pod("a", grace(10*m)))
+	given{}.expect(t, "a blocked pod is deleted at its latest deletion", 9*m+30*s, "delete a in 30s", guarded("a", blocked))
+	given{}.expect(t, "a blocked pod is not deleted before its latest deletion",
+		9*m+30*s-1, "wait a blocked-by-budget x/b; again 9m30s", guarded("a", blocked))
+	given{}.expect(t, "a pod without a grace period is deleted a second before the deadline, with that second",
+		10*m-s, "delete a in 1s", guarded("a", grace(0), blocked))
+	given{}.expect(t, "a grace period longer than half of the drain leaves the other half to the budget",
+		5*m-1, "wait a blocked-by-budget x/b; again 5m0s", guarded("a", grace(time.Hour)))
+	given{}.expect(t, "a grace period longer than half of the drain is cut to that half",
+		5*m, "delete a in 5m0s", guarded("a", grace(time.Hour)))
+	given{}.expect(t, "the remaining grace period is in whole seconds", 9*m+45*s+600*time.Millisecond, "delete a in 14s", pod("a"))
+	given{}.expect(t, "the remaining grace period is never below a second", 10*m-200*time.Millisecond, "delete a in 1s", pod("a"))
+	// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
+	given{}.expect(t, "a terminating pod whose grace period ends after the deadline keeps it until a second before",
+		2*m, "wait a terminating; again 9m59s", pod("a", grace(time.Hour), terminating(30*m)))
+	given{}.expect(t, "the grace period of such a pod is shortened a second before the deadline",
+		10*m-s, "delete a in 1s", pod("a", grace(time.Hour), terminating(30*m)))
+	given{}.expect(t, "a grace period that ends within a second after the deadline is not shortened",
+		10*m-s, "wait a terminating; again 10m0s", pod("a", terminating(10*m+s)))
+	given{}.expect(t, "a forced deletion is not repeated while the watch may be behind",
+		9*m+31*s, "wait a terminating; again 9m45s", pod("a", tried(Forced, 9*m+45*s)))
+	given{}.expect(t, "a forced deletion that shows no effect is repeated", 9*m+45*s, "delete a in 15s", pod("a", tried(Forced, 9*m+45*s)))
+	given{}.expect(t, "a pod whose eviction was just accepted is not deleted",
+		9*m+30*s, "wait a terminating; again 9m44s", pod("a", tried(Accepted, 9*m+44*s)))
+	given{}.expect(t, "a deferred deletion waits for its pause, in a later tier too",
+		9*m+31*s, "wait a terminating, dns backing-off; again 9m35s", pod("a", terminating(9*m)), pod("dns", tier(1), tried(Deferred, 9*m+35*s)))
+	given{}.expect(t, "a deferred deletion of a terminating pod waits for its pause",
+		10*m, "wait a terminating; again 10m5s", pod("a", terminating(30*m), tried(Deferred, 10*m+5*s)))
+	given{}.expect(t, "after a denied deletion the pod is evicted", 9*m+40*s, "evict a in 20s", pod("a", tried(Denied, 9*m+40*s)))
+	given{}.expect(t, "after a denied deletion the pod waits for its pause",
+		9*m+35*s, "wait a backing-off; again 9m40s", pod("a", tried(Denied, 9*m+40*s)))
+	given{}.expect(t, "after a denied deletion the pod is given up at the deadline",
+		10*m, "wait a backing-off; done", pod("a", tried(Denied, 9*m+40*s)))
 
-		// After the deadline: the API server was away.
-		{name: "a pod whose deletion failed is deleted after the deadline", now: 20 * m, pods: []Pod{pod("a", tried(Deferred, 19*m))}, want: "delete a in 1s"},
-		{
-			name: "a deferred deletion waits for its pause after the deadline", now: 20 * m,
-			pods: []Pod{pod("a", tried(Deferred, 20*m+5*s))}, want: "wait a backing-off; again 20m5s",
-		},
-		{
-			name: "after the deadline the drain waits for the last grace period", now: 20 * m,
-			pods: []Pod{pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; again 20m3s",
-		},
-		{
-			name: "after the deadline the drain waits for the kubelet's report", now: 20*m + 3*s,
-			pods: []Pod{pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s))}, want: "wait a terminating; done",
-		},
-		{
-			name: "the drain is over when the last grace period of all pods is", now: 10 * m,
-			pods: []Pod{pod("a", terminating(10*m+s)), pod("b", terminating(9*m))}, want: "wait a terminating, b terminating; again 10m3s",
-		},
-		{
-			name: "a deadline before the taint is honored", pods: []Pod{pod("a", budgeted("x/b"))}, budgets: held,
-			state: func(s *State) { s.Since = at(11 * m) }, now: 11 * m, want: "delete a in 1s",
-		},
-	})
+	// After the deadline: the API server was away.
+	given{}.expect(t, "a pod whose deletion failed is deleted after the deadline", 20*m, "delete a in 1s", pod("a", tried(Deferred, 19*m)))
+	given{}.expect(t, "a deferred deletion waits for its pause after the deadline",
+		20*m, "wait a backing-off; again 20m5s", pod("a", tried(Deferred, 20*m+5*s)))
+	given{}.expect(t, "after the deadline the drain waits for the last grace period",
+		20*m, "wait a terminating; again 20m3s", pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s)))
+	given{}.expect(t, "after the deadline the drain waits for the kubelet's report",
+		20*m+3*s, "wait a terminating; done", pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s)))
+	given{}.expect(t, "the drain is over when the last grace period of all pods is",
+		10*m, "wait a terminating, b terminating; again 10m3s", pod("a", terminating(10*m+s)), pod("b", terminating(9*m)))
+	given{state: func(s *State) { s.Since = at(11 * m) }}.expect(t, "a deadline before the taint is honored",
+		11*m, "delete a in 1s", guarded("a"))
 }
 
 func TestDecideWithLeave(t *testing.T) {
-	held := onlyBudget(budget(3))
-	runRows(t, []row{
-		{
-			name: "a budget blocks until the deadline", leave: true, now: 9*m + 50*s, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 10m0s",
-		},
-		{name: "no grace period is shortened", leave: true, now: 9*m + 50*s, pods: []Pod{pod("a")}, want: "evict a"},
-		{
-			name: "a terminating pod keeps its grace period", leave: true, now: 10*m - s,
-			pods: []Pod{pod("a", terminating(30*m))}, want: "wait a terminating; again 10m0s",
-		},
-		{
-			name: "at the deadline the drain is over", leave: true, now: 10 * m, budgets: held,
-			pods: []Pod{pod("a", budgeted("x/b"), blocked), pod("b"), pod("c", tier(1)), pod("d", waiting(OptedOut))},
-			want: "wait a blocked-by-budget x/b, b backing-off, c backing-off, d opted-out; done",
-		},
-		{
-			name: "spacing does not apply", leave: true, now: 9 * m, budgets: held, policy: func(p *Policy) { p.ForceSpacing = m },
-			pods: []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b"))},
-			want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b; again 10m0s",
-		},
-	})
+	given{leave: true}.expect(t, "a budget blocks until the deadline", 9*m+50*s, "wait a blocked-by-budget x/b; again 10m0s", guarded("a"))
+	given{leave: true}.expect(t, "no grace period is shortened", 9*m+50*s, "evict a", pod("a"))
+	given{leave: true}.expect(t, "a terminating pod keeps its grace period", 10*m-s, "wait a terminating; again 10m0s", pod("a", terminating(30*m)))
+	given{leave: true}.expect(t, "at the deadline the drain is over",
+		10*m, "wait a blocked-by-budget x/b, b backing-off, c backing-off, d opted-out; done",
+		guarded("a", blocked), pod("b"), pod("c", tier(1)), pod("d", waiting(OptedOut)))
+	given{policy: func(p *Policy) { p.ForceSpacing = m }, leave: true}.expect(t, "spacing does not apply",
+		9*m, "wait a blocked-by-budget x/b, b blocked-by-budget x/b; again 10m0s", guarded("a"), guarded("b"))
 }
 
 // TestDecideSpacesDeletions of pods that one budget blocks. With a grace period of 30 s their latest deletion is at
 // 9m30s; three of them are deleted at 7m30s, 8m30s and 9m30s.
 func TestDecideSpacesDeletions(t *testing.T) {
 	spaced := func(p *Policy) { p.ForceSpacing = m }
-	three := []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))}
-	two := []Pod{pod("a", budgeted("x/b"), terminating(8*m), tried(Forced, 8*m)), pod("b", budgeted("x/b")), pod("c", budgeted("x/b"))}
-	runRows(t, []row{
-		{
-			name: "the first of three is deleted two spacings before its latest deletion, not earlier", policy: spaced, pods: three,
-			budgets: onlyBudget(budget(3)), now: 7*m + 30*s - 1,
-			want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 7m30s",
-		},
-		{
-			name: "the first of three is deleted alone, with its own grace period", policy: spaced, pods: three, budgets: onlyBudget(budget(3)),
-			now: 7*m + 30*s, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
-		},
-		{
-			name: "the second waits for its turn, one spacing before its latest deletion", policy: spaced, pods: two, budgets: onlyBudget(budget(3)), now: 8*m + 29*s,
-			want: "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
-		},
-		{
-			name: "the second is deleted in its turn if the budget is satisfied", policy: spaced, pods: two,
-			budgets: onlyBudget(budget(3)), now: 8*m + 30*s, want: "delete b in 30s; wait a terminating, c blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "the second waits while the first has no replacement", policy: spaced, pods: two, budgets: onlyBudget(budget(2)),
-			now: 8*m + 30*s, want: "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "the second waits while the numbers of the budget may lag behind", policy: spaced, pods: two, now: 8*m + 30*s,
-			budgets: onlyBudget(budget(3, staleUntil(8*m+32*s))),
-			want:    "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m32s",
-		},
-		{
-			name: "a pod whose request is in flight does not count as blocked", policy: spaced, now: 8 * m,
-			budgets: onlyBudget(budget(3)), pods: []Pod{pod("a", budgeted("x/b"), sent), three[1], three[2]},
-			want: "wait a requested, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s",
-		},
-		{
-			name: "a pod whose deletion was deferred counts as blocked", policy: spaced, now: 8 * m, budgets: onlyBudget(budget(3)),
-			pods: []Pod{pod("a", budgeted("x/b"), tried(Deferred, 8*m+5*s)), three[1], three[2]},
-			want: "delete b in 30s; wait a backing-off, c blocked-by-budget x/b; again 8m5s",
-		},
-		{
-			name: "at its latest deletion every pod is deleted", policy: spaced, pods: three, budgets: onlyBudget(budget(0)),
-			now: 9*m + 30*s, want: "delete a in 30s, b in 30s, c in 30s",
-		},
-		{
-			name: "no turn is in the first half of the drain", policy: func(p *Policy) { p.ForceSpacing = time.Hour }, pods: three,
-			budgets: onlyBudget(budget(3)), now: 5*m - 1, want: "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 5m0s",
-		},
-		{
-			name: "turns that would be earlier are at half of the drain", policy: func(p *Policy) { p.ForceSpacing = time.Hour }, pods: three,
-			budgets: onlyBudget(budget(3)), now: 5 * m, want: "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a single pod is deleted at its latest deletion only", policy: spaced, pods: three[:1], budgets: onlyBudget(budget(3)),
-			now: 9*m + 30*s - 1, want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "pods of different budgets do not wait for each other", policy: spaced, now: 8*m + 30*s,
-			budgets: map[string]Budget{"x/b": budget(3), "x/c": budget(3)},
-			pods:    []Pod{pod("a", budgeted("x/b")), pod("b", budgeted("x/b")), pod("c", budgeted("x/c")), pod("d", budgeted("x/c"))},
-			want:    "delete a in 30s, c in 30s; wait b blocked-by-budget x/b, d blocked-by-budget x/c; again 9m30s",
-		},
-		{
-			name: "pods of a misconfigured budget are spaced", policy: spaced, pods: three[:2], budgets: onlyBudget(fullBudget(2)),
-			now: 8*m + 30*s, want: "delete a in 30s; wait b blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "pods of two budgets are spaced, and both budgets must be satisfied", policy: spaced, now: 8*m + 30*s,
-			budgets: map[string]Budget{"x/b": budget(3), "x/c": budget(3)},
-			pods:    []Pod{pod("a", budgeted("x/b", "x/c")), pod("b", budgeted("x/b", "x/c"))},
-			want:    "delete a in 30s; wait b misconfigured-budget x/b and x/c; again 9m30s",
-		},
-		{
-			name: "pods that have opted out are not spaced", policy: spaced, now: 8*m + 30*s, budgets: onlyBudget(budget(3)),
-			pods: []Pod{pod("a", waiting(OptedOut), budgeted("x/b")), pod("b", waiting(OptedOut), budgeted("x/b"))},
-			want: "wait a opted-out, b opted-out; again 9m30s",
-		},
-		{
-			name: "pods of a later tier are not spaced", policy: spaced, now: 8*m + 30*s, budgets: onlyBudget(budget(3)),
-			pods: []Pod{pod("a", waiting(OptedOut)), pod("b", tier(1), budgeted("x/b")), pod("c", tier(1), budgeted("x/b"))},
-			want: "wait a opted-out, b later-tier, c later-tier; again 9m30s",
-		},
-		{
-			name: "a pod that the budget allows is evicted, and the others wait", policy: spaced, pods: three, budgets: onlyBudget(budget(4)),
-			now: 9 * m, want: "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s",
-		},
-	})
+	three := []Pod{guarded("a"), guarded("b"), guarded("c")}
+	two := []Pod{guarded("a", terminating(8*m), tried(Forced, 8*m)), guarded("b"), guarded("c")}
+	given{policy: spaced}.expect(t, "the first of three is deleted two spacings before its latest deletion, not earlier",
+		7*m+30*s-1, "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 7m30s", three...)
+	given{policy: spaced}.expect(t, "the first of three is deleted alone, with its own grace period",
+		7*m+30*s, "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s", three...)
+	given{policy: spaced}.expect(t, "the second waits for its turn, one spacing before its latest deletion",
+		8*m+29*s, "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s", two...)
+	given{policy: spaced}.expect(t, "the second is deleted in its turn if the budget is satisfied",
+		8*m+30*s, "delete b in 30s; wait a terminating, c blocked-by-budget x/b; again 9m30s", two...)
+	given{policy: spaced, budgets: onlyBudget(budget(2))}.expect(t, "the second waits while the first has no replacement",
+		8*m+30*s, "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", two...)
+	given{policy: spaced, budgets: onlyBudget(budget(3, staleUntil(8*m+32*s)))}.expect(t,
+		"the second waits while the numbers of the budget may lag behind",
+		8*m+30*s, "wait a terminating, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m32s", two...)
+	given{policy: spaced}.expect(t, "a pod whose request is in flight does not count as blocked",
+		8*m, "wait a requested, b blocked-by-budget x/b, c blocked-by-budget x/b; again 8m30s", guarded("a", sent), three[1], three[2])
+	given{policy: spaced}.expect(t, "a pod whose deletion was deferred counts as blocked",
+		8*m, "delete b in 30s; wait a backing-off, c blocked-by-budget x/b; again 8m5s", guarded("a", tried(Deferred, 8*m+5*s)), three[1], three[2])
+	given{policy: spaced, budgets: onlyBudget(budget(0))}.expect(t, "at its latest deletion every pod is deleted",
+		9*m+30*s, "delete a in 30s, b in 30s, c in 30s", three...)
+	given{policy: func(p *Policy) { p.ForceSpacing = time.Hour }}.expect(t, "no turn is in the first half of the drain",
+		5*m-1, "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 5m0s", three...)
+	given{policy: func(p *Policy) { p.ForceSpacing = time.Hour }}.expect(t, "turns that would be earlier are at half of the drain",
+		5*m, "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", three...)
+	given{policy: spaced}.expect(t, "a single pod is deleted at its latest deletion only",
+		9*m+30*s-1, "wait a blocked-by-budget x/b; again 9m30s", three[:1]...)
+	given{policy: spaced, budgets: map[string]Budget{"x/b": budget(3), "x/c": budget(3)}}.expect(t,
+		"pods of different budgets do not wait for each other",
+		8*m+30*s, "delete a in 30s, c in 30s; wait b blocked-by-budget x/b, d blocked-by-budget x/c; again 9m30s",
+		guarded("a"), guarded("b"), pod("c", budgeted("x/c")), pod("d", budgeted("x/c")))
+	given{policy: spaced, budgets: onlyBudget(fullBudget(2))}.expect(t, "pods of a misconfigured budget are spaced",
+		8*m+30*s, "delete a in 30s; wait b blocked-by-budget x/b; again 9m30s", three[:2]...)
+	given{policy: spaced, budgets: map[string]Budget{"x/b": budget(3), "x/c": budget(3)}}.expect(t,
+		"pods of two budgets are spaced, and both budgets must be satisfied",
+		8*m+30*s, "delete a in 30s; wait b misconfigured-budget x/b and x/c; again 9m30s",
+		pod("a", budgeted("x/b", "x/c")), pod("b", budgeted("x/b", "x/c")))
+	given{policy: spaced}.expect(t, "pods that have opted out are not spaced",
+		8*m+30*s, "wait a opted-out, b opted-out; again 9m30s", guarded("a", waiting(OptedOut)), guarded("b", waiting(OptedOut)))
+	given{policy: spaced}.expect(t, "pods of a later tier are not spaced",
+		8*m+30*s, "wait a opted-out, b later-tier, c later-tier; again 9m30s",
+		pod("a", waiting(OptedOut)), pod("b", tier(1), budgeted("x/b")), guarded("c", tier(1)))
+	given{policy: spaced, budgets: onlyBudget(budget(4))}.expect(t, "a pod that the budget allows is evicted, and the others wait",
+		9*m, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", three...)
 }
 
 func TestDecideDeletesUnhealthyPods(t *testing.T) {
 	after := func(p *Policy) { p.ForceUnhealthy = 3 * m }
 	held := onlyBudget(budget(2))
-	runRows(t, []row{
-		{
-			name: "a pod that is not Ready is deleted after ForceUnhealthy", policy: after, budgets: held, now: 3 * m,
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "delete a unhealthy",
-		},
-		{
-			name: "a pod that is not Ready is not deleted before ForceUnhealthy", policy: after, budgets: held, now: 3*m - 1,
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "wait a blocked-by-budget x/b; again 3m0s",
-		},
-		{
-			name: "a pod that is not Ready is not deleted if ForceUnhealthy is not set", budgets: held, now: 9 * m,
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a Ready pod is not deleted", policy: after, budgets: held, now: 9 * m,
-			pods: []Pod{pod("a", budgeted("x/b"))}, want: "wait a blocked-by-budget x/b; again 9m30s",
-		},
-		{
-			name: "a pod that is not Ready is evicted if the budget allows it", policy: after, budgets: onlyBudget(budget(3)), now: 9 * m,
-			pods: []Pod{pod("a", budgeted("x/b"), unready)}, want: "evict a",
-		},
-		{
-			name: "a pod of two budgets that is not Ready is deleted", policy: after, now: 3 * m,
-			budgets: map[string]Budget{"x/b": budget(5), "x/c": budget(5)},
-			pods:    []Pod{pod("a", budgeted("x/b", "x/c"), unready)}, want: "delete a unhealthy",
-		},
-		{
-			name: "a pod that is not Ready waits for its tier", policy: after, budgets: held, now: 3 * m,
-			pods: []Pod{pod("a", tier(1), budgeted("x/b"), unready), pod("b", terminating(4*m))},
-			want: "wait a later-tier, b terminating; again 9m30s",
-		},
-		{
-			name: "a grace period that would end after the deadline is shortened", policy: after, budgets: held, now: 3 * m,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"), unready)}, want: "delete a unhealthy in 7m0s",
-		},
-		{
-			name: "with leave the grace period is not shortened", policy: after, leave: true, budgets: held, now: 3 * m,
-			pods: []Pod{pod("a", grace(time.Hour), budgeted("x/b"), unready)}, want: "delete a unhealthy",
-		},
-		{
-			name: "a denied deletion is retried after a pause", policy: after, budgets: held, now: 4 * m,
-			pods: []Pod{pod("a", budgeted("x/b"), unready, tried(Denied, 4*m+s))}, want: "wait a backing-off; again 4m1s",
-		},
-	})
+	given{policy: after, budgets: held}.expect(t, "a pod that is not Ready is deleted after ForceUnhealthy",
+		3*m, "delete a unhealthy", guarded("a", unready))
+	given{policy: after, budgets: held}.expect(t, "a pod that is not Ready is not deleted before ForceUnhealthy",
+		3*m-1, "wait a blocked-by-budget x/b; again 3m0s", guarded("a", unready))
+	given{budgets: held}.expect(t, "a pod that is not Ready is not deleted if ForceUnhealthy is not set",
+		9*m, "wait a blocked-by-budget x/b; again 9m30s", guarded("a", unready))
+	given{policy: after, budgets: held}.expect(t, "a Ready pod is not deleted", 9*m, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
+	given{policy: after}.expect(t, "a pod that is not Ready is evicted if the budget allows it", 9*m, "evict a", guarded("a", unready))
+	given{policy: after, budgets: map[string]Budget{"x/b": budget(5), "x/c": budget(5)}}.expect(t,
+		"a pod of two budgets that is not Ready is deleted", 3*m, "delete a unhealthy", pod("a", budgeted("x/b", "x/c"), unready))
+	given{policy: after, budgets: held}.expect(t, "a pod that is not Ready waits for its tier",
+		3*m, "wait a later-tier, b terminating; again 9m30s", guarded("a", tier(1), unready), pod("b", terminating(4*m)))
+	given{policy: after, budgets: held}.expect(t, "a grace period that would end after the deadline is shortened",
+		3*m, "delete a unhealthy in 7m0s", guarded("a", grace(time.Hour), unready))
+	given{policy: after, leave: true, budgets: held}.expect(t, "with leave the grace period is not shortened",
+		3*m, "delete a unhealthy", guarded("a", grace(time.Hour), unready))
+	given{policy: after, budgets: held}.expect(t, "a denied deletion is retried after a pause",
+		4*m, "wait a backing-off; again 4m1s", guarded("a", unready, tried(Denied, 4*m+s)))
 }
 
 func TestDecideSpacesDeletionsAcrossNodes(t *testing.T) {
 	behind := func(n int) func(*Budget) { return func(b *Budget) { b.PodsOnLaterNodes = n } }
-	runRows(t, []row{
-		{
-			name: "blocked pods on nodes that are drained later count", policy: func(p *Policy) { p.ForceSpacing = m },
-			pods: []Pod{pod("a", budgeted("x/b"))}, budgets: onlyBudget(budget(3, behind(2))), now: 7*m + 29*s,
-			want: "wait a blocked-by-budget x/b; again 7m30s",
-		},
-		{
-			name: "of two budgets the one that blocks more pods counts", policy: func(p *Policy) { p.ForceSpacing = m },
-			pods: []Pod{pod("a", budgeted("x/b", "x/c"))}, budgets: map[string]Budget{"x/b": budget(3, behind(1)), "x/c": budget(3, behind(3))},
-			now: 6*m + 30*s, want: "delete a in 30s",
-		},
-	})
+	given{policy: func(p *Policy) { p.ForceSpacing = m }, budgets: onlyBudget(budget(3, behind(2)))}.expect(t,
+		"blocked pods on nodes that are drained later count", 7*m+29*s, "wait a blocked-by-budget x/b; again 7m30s", guarded("a"))
+	given{policy: func(p *Policy) { p.ForceSpacing = m }, budgets: map[string]Budget{"x/b": budget(3, behind(1)), "x/c": budget(3, behind(3))}}.expect(t,
+		"of two budgets the one that blocks more pods counts", 6*m+30*s, "delete a in 30s", pod("a", budgeted("x/b", "x/c")))
 }

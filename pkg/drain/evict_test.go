@@ -183,29 +183,15 @@ func TestBlockedPodsHaveNoPause(t *testing.T) {
 }
 
 func TestDeleteOptions(t *testing.T) {
-	type options struct {
-		UID   string
-		Grace int64 // -1 is the pod's own
-	}
-	for _, tt := range []struct {
-		name  string
-		grace time.Duration
-		want  options
-	}{
-		{"the pod's own grace period", 0, options{"uid-a", -1}},
-		{"a shortened grace period", 12 * time.Second, options{"uid-a", 12}},
-		{"fractions of a second are rounded up", time.Second + time.Millisecond, options{"uid-a", 2}},
-		{"never zero", time.Millisecond, options{"uid-a", 1}},
+	for grace, want := range map[time.Duration]*int64{
+		0:                              nil, // the pod's own
+		12 * time.Second:               new(int64(12)),
+		time.Second + time.Millisecond: new(int64(2)),
+		time.Millisecond:               new(int64(1)),
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o := deleteOptions(Removal{Pod: pod("a"), Grace: tt.grace})
-			got := options{UID: string(*o.Preconditions.UID), Grace: -1}
-			if o.GracePeriodSeconds != nil {
-				got.Grace = *o.GracePeriodSeconds
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+		o := deleteOptions(Removal{Pod: pod("a"), Grace: grace})
+		if diff := cmp.Diff(want, o.GracePeriodSeconds); diff != "" || *o.Preconditions.UID != "uid-a" {
+			t.Errorf("%v: got %+v", grace, o)
+		}
 	}
 }

@@ -2,10 +2,7 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,22 +11,12 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var (
-	podsResource = corev1.SchemeGroupVersion.WithResource("pods")
-	pdbsResource = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
-)
 
 // virtual runs a subtest in virtual time.
 func virtual(t *testing.T, name string, test func(*testing.T)) {
@@ -37,59 +24,23 @@ func virtual(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// A fixture is a fake cluster of one node, n, in virtual time. Pods that are evicted or deleted end a millisecond
-// before their grace period does.
-type fixture struct {
-	*recorder
-	t       *testing.T
-	client  *fake.Clientset
-	drainer *Drainer
-	since   time.Time
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-
-	mu        sync.Mutex
-	requested []string                // evictions and deletions
-	answer    func(name string) error // to evictions
-	podsEnd   bool                    // false if no kubelet reports the end of pods
+// target is a node to drain within the timeout.
+func (c *cluster) target(node string, timeout time.Duration) Target {
+	return Target{Name: node, UID: "uid-" + node, Since: time.Now(), Deadline: time.Now().Add(timeout)}
 }
 
-func newFixture(t *testing.T, cfg Config, objects ...runtime.Object) *fixture {
-	t.Helper()
-	w := &fixture{
-		t: t, recorder: newRecorder(), client: fake.NewClientset(objects...), since: time.Now(), podsEnd: true,
-		answer: func(string) error { return nil },
-	}
-	w.client.PrependReactor("create", "pods", w.onEviction)
-	w.client.PrependReactor("delete", "pods", w.onDeletion)
-	drainer, err := New(w.client, cfg, Environment{Taint: ourTaint}, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.drainer = drainer
-	w.ctx, w.cancel = context.WithCancelCause(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { drainer.Run(w.ctx) })
-	t.Cleanup(func() {
-		w.cancel(errors.New("the test has ended"))
-		running.Wait()
-	})
-	synctest.Wait() // reactors must not be added during requests
-	return w
+// drain starts the drain of a node, and returns a function that waits for its end.
+func (c *cluster) drain(node string, timeout time.Duration) func() (Report, error) {
+	return c.drainTarget(c.ctx, c.target(node, timeout))
 }
 
-// drain starts a drain, and returns a function that waits for its end.
-func (w *fixture) drain(timeout time.Duration) func() (Report, error) {
-	return startDrain(w.ctx, w.drainer, Target{Name: "n", UID: "uid-n", Since: w.since, Deadline: w.since.Add(timeout)})
-}
-
-func startDrain(ctx context.Context, d *Drainer, t Target) (wait func() (Report, error)) {
+func (c *cluster) drainTarget(ctx context.Context, t Target) (wait func() (Report, error)) {
 	var report Report
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		report, err = d.Drain(ctx, t)
+		report, err = c.drainer.Drain(ctx, t)
 	}()
 	return func() (Report, error) {
 		<-done
@@ -97,122 +48,38 @@ func startDrain(ctx context.Context, d *Drainer, t Target) (wait func() (Report,
 	}
 }
 
-func (w *fixture) onEviction(action clienttesting.Action) (bool, runtime.Object, error) {
-	create, ok := action.(clienttesting.CreateActionImpl)
-	if !ok || create.Subresource != "eviction" {
-		return false, nil, nil
-	}
-	eviction, ok := create.Object.(*policyv1.Eviction)
-	if !ok {
-		return true, nil, fmt.Errorf("got a %T, want an Eviction", create.Object)
-	}
-	return true, nil, w.remove("evict", eviction.Namespace, eviction.Name, *eviction.DeleteOptions)
-}
-
-func (w *fixture) onDeletion(action clienttesting.Action) (bool, runtime.Object, error) {
-	del, ok := action.(clienttesting.DeleteActionImpl)
-	if !ok {
-		return false, nil, nil
-	}
-	return true, nil, w.remove("delete", del.Namespace, del.Name, del.DeleteOptions)
-}
-
-// remove sets the deletionTimestamp of a pod, and deletes it when its grace period ends.
-func (w *fixture) remove(verb, namespace, name string, o metav1.DeleteOptions) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	what := verb + " " + name + " " + string(*o.Preconditions.UID)
-	if o.GracePeriodSeconds != nil {
-		what += fmt.Sprintf(" in %ds", *o.GracePeriodSeconds)
-	}
-	w.requested = append(w.requested, what)
-	if err := w.answer(name); err != nil && verb == "evict" {
-		return err
-	}
-	obj, err := w.client.Tracker().Get(podsResource, namespace, name)
-	if err != nil {
-		return err
-	}
-	p := obj.(*corev1.Pod).DeepCopy()
-	if p.UID != *o.Preconditions.UID {
-		return apierrors.NewConflict(podResource, name, errors.New("the UID does not match"))
-	}
-	grace := *p.Spec.TerminationGracePeriodSeconds
-	if o.GracePeriodSeconds != nil {
-		grace = *o.GracePeriodSeconds
-	}
-	end := time.Duration(grace) * time.Second
-	p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
-	if w.podsEnd {
-		time.AfterFunc(end-time.Millisecond, func() { _ = w.client.Tracker().Delete(podsResource, namespace, name) })
-	}
-	return w.client.Tracker().Update(podsResource, p, namespace)
-}
-
-func (w *fixture) requests() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.requested)
-}
-
-func (w *fixture) expectRequests(want ...string) {
-	w.t.Helper()
-	if diff := cmp.Diff(want, w.requests()); diff != "" {
-		w.t.Errorf("evictions and deletions (-want +got):\n%s", diff)
-	}
-}
-
-// update changes the budget.
-func (w *fixture) update(pdb *policyv1.PodDisruptionBudget) {
-	w.t.Helper()
-	if err := w.client.Tracker().Update(pdbsResource, pdb, pdb.Namespace); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// add adds a pod to the node.
-func (w *fixture) add(p *corev1.Pod) {
-	w.t.Helper()
-	if err := w.client.Tracker().Add(p); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// staleWatch gives every drain from now on a watch that shows only what the test sends.
-func (w *fixture) staleWatch() *watch.FakeWatcher {
-	stale := watch.NewFake()
-	w.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-		return true, stale, nil
-	})
-	return stale
-}
-
-// failRequests makes the API server answer requests with err while err is not nil.
-func (w *fixture) failRequests(verb, resource string, err func() error) {
-	w.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		e := err()
-		return e != nil, nil, e
-	})
-}
-
-// countRequests returns how many requests of the verb about the resource there were.
-func (w *fixture) countRequests(verb, resource string) (n int) {
-	for _, a := range w.client.Actions() {
-		if a.Matches(verb, resource) {
-			n++
-		}
-	}
-	return n
-}
-
-// expectDrained checks the end of a drain after which total pods have left.
-func (w *fixture) expectDrained(wait func() (Report, error), total int) Report {
-	w.t.Helper()
+// expectDrained checks the end of a drain after which total pods have left, none of them by force.
+func (c *cluster) expectDrained(wait func() (Report, error), total int) Report {
+	c.t.Helper()
 	report, err := wait()
-	if err != nil || report.Total != total || len(report.Left) > 0 {
-		w.t.Errorf("got %+v, %v, want %d pods and none left", report, err, total)
+	if err != nil || report.Total != total || len(report.Left)+report.Forced > 0 {
+		c.t.Errorf("got %+v, %v, want %d pods, none left and none forced", report, err, total)
 	}
 	return report
+}
+
+// requestLog returns the requests about pods so far, as VERB NODE/POD, in order.
+func (c *cluster) requestLog() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.requests {
+		what := r.verb + " " + r.node + "/" + r.pod
+		if r.grace != nil {
+			what += fmt.Sprintf(" in %ds", *r.grace)
+		}
+		if r.err != nil {
+			what += " refused"
+		}
+		all = append(all, what)
+	}
+	return all
+}
+
+func (c *cluster) expectRequests(want ...string) {
+	c.t.Helper()
+	if diff := cmp.Diff(want, c.requestLog()); diff != "" {
+		c.t.Errorf("evictions and deletions (-want +got):\n%s", diff)
+	}
 }
 
 // elapse lets virtual time pass.

@@ -14,8 +14,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 // requestTimes returns when each request of the verb was decided, in order.
@@ -82,7 +80,7 @@ func TestForcedDeletionsOfOneBudgetAreSpaced(t *testing.T) {
 			c.start(withConfig(func(c *Config) { c.ForceSpacing = cmp.Or(tt.spacing, time.Minute) }))
 			var all []func() (Report, error)
 			for _, node := range slices.Compact(slices.Clone(tt.nodes)) {
-				all = append(all, c.drain(c.ctx, node, 10*time.Minute))
+				all = append(all, c.drain(node, 10*time.Minute))
 			}
 			for _, wait := range all {
 				if report, err := wait(); err != nil || len(report.Left) > 0 || report.Forced == 0 {
@@ -119,7 +117,7 @@ func TestOneBudgetOverThreeDrains(t *testing.T) {
 		c.start(defaults)
 		var all []func() (Report, error)
 		for i, timeout := range []time.Duration{50 * time.Minute, 40 * time.Minute, time.Hour} {
-			all = append(all, c.drain(c.ctx, fmt.Sprint("node-", i), timeout))
+			all = append(all, c.drain(fmt.Sprint("node-", i), timeout))
 			synctest.Wait() // the first is served before the others start
 		}
 		for i, wait := range all {
@@ -155,7 +153,7 @@ func TestBlockedPodsCauseFewRequests(t *testing.T) {
 		}
 		c.setDesired("web", 6)
 		c.start(defaults)
-		wait := c.drain(c.ctx, "n", 2*time.Hour)
+		wait := c.drain("n", 2*time.Hour)
 		elapse(time.Hour)
 		asked := c.requestLog()
 		if n := len(asked); n < 60*60/150 || n > 60*60/120 {
@@ -184,7 +182,7 @@ func TestBlockedPodsAreReportedOnce(t *testing.T) {
 		c.addPod("n", "web-1", "web", func(p *corev1.Pod) { p.Status.Conditions = nil })
 		c.addPod("n", "job", "", func(p *corev1.Pod) { p.Annotations = map[string]string{DrainAnnotation: "wait"} })
 		c.start(defaults)
-		wait := c.drain(c.ctx, "n", time.Hour)
+		wait := c.drain("n", time.Hour)
 		expect := func(want ...string) {
 			t.Helper()
 			if diff := gocmp.Diff(want, c.blockedPods()); diff != "" {
@@ -229,9 +227,9 @@ func TestCanceledDrainGivesUpItsDemands(t *testing.T) {
 		c.addPod("o", "web-o", "web")
 		c.start(defaults)
 		ctx, cancel := context.WithCancelCause(c.ctx)
-		wait := c.drain(ctx, "n", time.Hour)
+		wait := c.drainTarget(ctx, c.target("n", time.Hour))
 		elapse(time.Second) // two requests are in flight, and two pods wait
-		other := c.drain(c.ctx, "o", 2*time.Hour)
+		other := c.drain("o", 2*time.Hour)
 		synctest.Wait()
 		canceled := time.Now()
 		reason := errors.New("canceled")
@@ -266,16 +264,14 @@ func TestPodsOfAnUnreachableNode(t *testing.T) {
 		{"reachable: wait for StuckAfter", false, 5*time.Minute + 10*time.Second},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, defaults, runningPod("a"))
-			w.drainer.rules.Unreachable = func(node string) bool { return tt.unreachable && node == "n" }
-			w.mu.Lock()
-			w.podsEnd = false
-			w.mu.Unlock()
-			report, err := w.drain(time.Hour)()
+			c := startCluster(t, defaults, runningPod("a"))
+			c.drainer.rules.Unreachable = func(node string) bool { return tt.unreachable && node == "n" }
+			c.podsNeverEnd = true
+			report, err := c.drain("n", time.Hour)()
 			if err != nil || report.Took.Round(time.Second) != tt.want || len(report.Left) != 1 {
 				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
 			}
-			w.expect(t, "ended n: left-behind")
+			c.expect(t, "ended n: left-behind")
 		})
 	}
 }
@@ -287,13 +283,12 @@ func TestTighterDeadline(t *testing.T) {
 		c.addBudget("web", 1, 0)
 		c.addPod("n", "web-0", "web", gracePeriod(30))
 		c.start(defaults)
-		tighter, began := make(chan time.Time), time.Now()
-		wait := startDrain(c.ctx, c.drainer, Target{
-			Name: "n", UID: "uid-n", Since: began, Deadline: began.Add(time.Hour), Tighter: tighter,
-		})
+		tighter, target := make(chan time.Time), c.target("n", time.Hour)
+		target.Tighter = tighter
+		wait := c.drainTarget(c.ctx, target)
 		elapse(time.Minute)
-		tighter <- began.Add(3 * time.Minute)
-		tighter <- began.Add(2 * time.Hour)
+		tighter <- target.Since.Add(3 * time.Minute)
+		tighter <- target.Since.Add(2 * time.Hour)
 		if report, err := wait(); err != nil || len(report.Left) > 0 || report.Forced != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}
@@ -307,20 +302,14 @@ func TestTighterDeadline(t *testing.T) {
 // 500 to whoever asks.
 func TestDeletionsThatAlwaysFailEndAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults, runningPod("a"), newPDB(0))
-		asked := 0
-		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if asked++; asked > 1000 {
-				panic("deletions are retried without a pause or an end")
-			}
-			return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
-		})
-		report, err := w.drain(time.Minute)()
+		c := startCluster(t, defaults, runningPod("a"), newPDB(0))
+		c.answer = func(string) error { return apierrors.NewInternalError(errors.New("failed calling webhook")) }
+		report, err := c.drain("n", time.Minute)()
 		if err != nil || len(report.Left) != 1 || report.Took > 90*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		if asked < 3 || asked > 20 {
-			t.Errorf("requested %d times", asked)
+		if n := len(requestTimes(c, "delete")); n < 3 || n > 20 {
+			t.Errorf("requested %d times", n)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,19 +29,11 @@ func newPDBTracker(client kubernetes.Interface) (*pdbTracker, error) {
 	p := &pdbTracker{pdbs: map[string]map[string]*trackedPDB{}}
 	p.informer = informers.NewFilteredPodDisruptionBudgetInformer(
 		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
-	if err := p.informer.SetTransform(trimBudget); err != nil {
-		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
-	}
 	var err error
-	p.listed, err = p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    p.update,
-		UpdateFunc: func(_, obj any) { p.update(obj) },
-		DeleteFunc: p.delete,
+	p.listed, err = handle(p.informer, "PodDisruptionBudgets", trimBudget, cache.ResourceEventHandlerFuncs{
+		AddFunc: p.update, UpdateFunc: func(_, obj any) { p.update(obj) }, DeleteFunc: p.delete,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watch PodDisruptionBudgets: %w", err)
-	}
-	return p, nil
+	return p, err
 }
 
 // update takes over what the watch shows, and wakes the drains that it matters to.
@@ -64,22 +55,19 @@ func (p *pdbTracker) update(obj any) {
 		p.pdbs[pdb.Namespace][pdb.Name] = t
 	}
 	before := t.budget.state()
-	switch selectsOthers := t.update(pdb); {
-	case selectsOthers:
+	selectsOthers := t.update(pdb)
+	if selectsOthers {
 		p.generation.Add(1)
+	}
+	if selectsOthers || t.budget.state() != before {
 		t.wakeAll()
-	case t.budget.state() != before:
-		t.wakeAll()
-	default:
+	} else {
 		t.wakeNext()
 	}
 }
 
 func (p *pdbTracker) delete(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
+	pdb, ok := deleted[*policyv1.PodDisruptionBudget](obj)
 	if !ok {
 		return
 	}

@@ -51,160 +51,106 @@ func TestClassifyPods(t *testing.T) {
 	// tiers of pods: below 0 and up to 999, 1000 to 1999, from 2000 on
 	threeTiers := func(c *Config) { c.Tiers = "0,1000=5m,2000" }
 
-	nothing := Pod{}
-	tests := []struct {
-		name    string
-		changes []func(*corev1.Pod)
-		cfg     func(*Config)
-		want    Pod // its Stays, Tier, Waits and WaitUntil
-	}{
-		{name: "a pod without anything special must leave", want: nothing},
+	usual := func(*Config) {}
 
-		// What stays.
-		{name: "a mirror pod", changes: []func(*corev1.Pod){annotated(corev1.MirrorPodAnnotationKey, "x")}, want: Pod{StayReason: Mirror}},
-		{name: "a pod that has succeeded", changes: []func(*corev1.Pod){phase(corev1.PodSucceeded)}, want: Pod{StayReason: Finished}},
-		{name: "a pod that has failed", changes: []func(*corev1.Pod){phase(corev1.PodFailed)}, want: Pod{StayReason: Finished}},
-		{name: "a pod in phase Unknown must leave", changes: []func(*corev1.Pod){phase(corev1.PodUnknown)}, want: nothing},
-		{
-			name:    "a finished pod of a DaemonSet is finished: its volumes are not in use",
-			changes: []func(*corev1.Pod){daemon, phase(corev1.PodFailed)}, want: Pod{StayReason: Finished},
-		},
-		{name: "a pod of a DaemonSet that does not tolerate our taint must leave", changes: []func(*corev1.Pod){daemon}, want: nothing},
-		{
-			name: "a pod of a DaemonSet that tolerates all taints stays", want: Pod{StayReason: DaemonSet},
-			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
-		},
-		{
-			name: "a pod of a DaemonSet that tolerates our taint stays", want: Pod{StayReason: DaemonSet},
-			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"})},
-		},
-		{
-			name: "a pod of a DaemonSet that tolerates another effect must leave", want: nothing,
-			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"})},
-		},
-		{
-			name: "a pod of a DaemonSet that tolerates other taints must leave", want: nothing,
-			changes: []func(*corev1.Pod){daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists})},
-		},
-		{
-			name: "a pod of another controller must leave, whatever it tolerates", want: nothing,
-			changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"]), tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})},
-		},
-
-		// Tiers.
-		{name: "a priority below the first tier is in the first tier", changes: []func(*corev1.Pod){priority(-5)}, cfg: threeTiers, want: nothing},
-		{name: "the last priority before the next tier", changes: []func(*corev1.Pod){priority(999)}, cfg: threeTiers, want: nothing},
-		{name: "the lowest priority of a tier", changes: []func(*corev1.Pod){priority(1000)}, cfg: threeTiers, want: Pod{Tier: 1}},
-		{name: "the last tier", changes: []func(*corev1.Pod){priority(2_000_001_000)}, cfg: threeTiers, want: Pod{Tier: 2}},
-		{name: "system-cluster-critical", changes: []func(*corev1.Pod){priority(2_000_000_000)}, want: Pod{Tier: 1}},
-		{name: "system-node-critical", changes: []func(*corev1.Pod){priority(2_000_001_000)}, want: Pod{Tier: 2}},
-		{
-			name: "the node plugin of a CSI driver", want: Pod{Tier: 3},
-			changes: []func(*corev1.Pod){priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/")},
-		},
-		{name: "the node plugin of a CSI driver, with another kubelet directory", changes: []func(*corev1.Pod){path("/data/kubelet/plugins_registry")}, want: Pod{Tier: 3}},
-		{
-			name: "a pod that mounts another directory of the host", want: nothing,
-			changes: []func(*corev1.Pod){path("/var/lib/kubelet/plugins_registry/own"), path("/var/log")},
-		},
-		{
-			name: "our own pod", want: Pod{Tier: 4},
-			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry")},
-		},
-		{
-			name: "a pod of the same name in another namespace", want: nothing,
-			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Name, p.Namespace = "agent", "y" }},
-		},
-
-		// Annotations.
-		{name: "wait", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "wait")}, want: Pod{WaitReason: OptedOut}},
-		{
-			name: "a duration after the pod's start", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m")},
-			want: Pod{WaitReason: OptedOut, WaitUntil: at(90 * time.Minute)},
-		},
-		{
-			name: "a duration after the pod's creation, before a kubelet has started it", want: Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)},
-			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "90m"), func(p *corev1.Pod) { p.Status.StartTime = nil }},
-		},
-		{name: "a duration of zero is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "0s")}, want: nothing},
-		{name: "a negative duration is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "-5m")}, want: nothing},
-		{name: "an unknown value is ignored", changes: []func(*corev1.Pod){annotated(DrainAnnotation, "never")}, want: nothing},
-		{name: "Karpenter's true", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "true")}, want: Pod{WaitReason: OptedOut}},
-		{
-			name: "Karpenter's duration", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "30s")},
-			want: Pod{WaitReason: OptedOut, WaitUntil: at(30 * time.Second)},
-		},
-		{name: "Karpenter's false", changes: []func(*corev1.Pod){annotated(doNotDisrupt, "false")}, want: nothing},
-		{name: "cluster-autoscaler's false", changes: []func(*corev1.Pod){annotated(safeToEvict, "false")}, want: Pod{WaitReason: OptedOut}},
-		{name: "cluster-autoscaler's true", changes: []func(*corev1.Pod){annotated(safeToEvict, "true")}, want: nothing},
-		{
-			name: "evict overrides other annotations and the configuration", want: nothing,
-			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitSelector = Wait, Wait, "app" },
-			changes: []func(*corev1.Pod){
-				annotated(DrainAnnotation, "evict"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"), disk,
-			},
-		},
-		{
-			name: "our own duration overrides theirs", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
-			changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false")},
-		},
-		{
-			name: "an annotation overrides the configuration", want: Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)},
-			cfg: bareWaits, changes: []func(*corev1.Pod){annotated(DrainAnnotation, "1m")},
-		},
-
-		// The configuration.
-		{name: "bare pods are evicted", want: nothing},
-		{name: "bare pods are waited for if so configured", cfg: bareWaits, want: Pod{WaitReason: WaitedFor}},
-		{name: "a pod with a controller is not bare", cfg: bareWaits, changes: []func(*corev1.Pod){controlled(owners["ReplicaSet"])}, want: nothing},
-		{
-			name: "a pod whose owner is not its controller is bare", cfg: bareWaits, want: Pod{WaitReason: WaitedFor},
-			changes: []func(*corev1.Pod){controlled(owners["DaemonSet, no ctrl."])},
-		},
-		{name: "pods with an emptyDir are evicted", changes: []func(*corev1.Pod){disk}, want: nothing},
-		{name: "pods with an emptyDir are waited for if so configured", cfg: dirsWait, changes: []func(*corev1.Pod){disk}, want: Pod{WaitReason: WaitedFor}},
-		{
-			name: "an emptyDir in memory does not count", cfg: dirsWait, want: nothing,
-			changes: []func(*corev1.Pod){with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}})},
-		},
-		{name: "another volume does not count", cfg: dirsWait, changes: []func(*corev1.Pod){path("/var/log")}, want: nothing},
-		{name: "pods of a Job are evicted by default", changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: nothing},
-		{name: "pods of a Job are waited for if so configured", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["Job"])}, want: Pod{WaitReason: WaitedFor}},
-		{name: "WAIT_FOR_JOBS does not apply to other controllers", cfg: jobsWait, changes: []func(*corev1.Pod){controlled(owners["StatefulSet"])}, want: nothing},
-		{name: "WAIT_FOR_JOBS does not apply to bare pods", cfg: jobsWait, want: nothing},
-		{name: "pods that a selector selects are waited for", cfg: func(c *Config) { c.WaitSelector = "app in (web, db)" }, want: Pod{WaitReason: WaitedFor}},
-		{name: "pods that the selector does not match are evicted", cfg: func(c *Config) { c.WaitSelector = "app!=web" }, want: nothing},
-		{name: "an empty selector selects none", cfg: func(c *Config) { c.WaitSelector = "" }, want: nothing},
-		{
-			name: "WAIT_NAMESPACES without the pod's namespace", want: nothing, changes: []func(*corev1.Pod){controlled(owners["Job"])},
-			cfg: func(c *Config) { c.WaitForJobs, c.WaitSelector, c.WaitNamespaces = true, "app", "y, z" },
-		},
-		{
-			name: "WAIT_NAMESPACES with the pod's namespace", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){controlled(owners["Job"])},
-			cfg: func(c *Config) { c.WaitForJobs, c.WaitNamespaces = true, "y, x" },
-		},
-		{
-			name: "WAIT_NAMESPACES does not apply to bare pods and those with an emptyDir", want: Pod{WaitReason: WaitedFor}, changes: []func(*corev1.Pod){disk},
-			cfg: func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitNamespaces = Wait, Wait, "y" },
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	// check compares StayReason, Tier, WaitReason and WaitUntil.
+	check := func(name string, cfg func(*Config), want Pod, changes ...func(*corev1.Pod)) {
+		t.Run(name, func(t *testing.T) {
 			p := runningPod("a")
 			p.CreationTimestamp, p.Status.StartTime = metav1.Time{Time: t0.Add(-time.Minute)}, &metav1.Time{Time: t0}
-			for _, change := range tt.changes {
+			for _, change := range changes {
 				change(p)
 			}
-			cfg := tt.cfg
-			if cfg == nil {
-				cfg = func(*Config) {}
-			}
 			got := newTestRules(t, cfg).pod(p)
-			if diff := cmp.Diff(tt.want, Pod{StayReason: got.StayReason, Tier: got.Tier, WaitReason: got.WaitReason, WaitUntil: got.WaitUntil}); diff != "" {
+			got = Pod{StayReason: got.StayReason, Tier: got.Tier, WaitReason: got.WaitReason, WaitUntil: got.WaitUntil}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+	nothing := Pod{}
+	check("a pod without anything special must leave", usual, nothing)
+
+	// What stays.
+	check("a mirror pod", usual, Pod{StayReason: Mirror}, annotated(corev1.MirrorPodAnnotationKey, "x"))
+	check("a pod that has succeeded", usual, Pod{StayReason: Finished}, phase(corev1.PodSucceeded))
+	check("a pod that has failed", usual, Pod{StayReason: Finished}, phase(corev1.PodFailed))
+	check("a pod in phase Unknown must leave", usual, nothing, phase(corev1.PodUnknown))
+	check("a finished pod of a DaemonSet is finished: its volumes are not in use",
+		usual, Pod{StayReason: Finished}, daemon, phase(corev1.PodFailed))
+	check("a pod of a DaemonSet that does not tolerate our taint must leave", usual, nothing, daemon)
+	check("a pod of a DaemonSet that tolerates all taints stays",
+		usual, Pod{StayReason: DaemonSet}, daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))
+	check("a pod of a DaemonSet that tolerates our taint stays",
+		usual, Pod{StayReason: DaemonSet}, daemon,
+		tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"}))
+	check("a pod of a DaemonSet that tolerates another effect must leave",
+		usual, nothing, daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"}))
+	check("a pod of a DaemonSet that tolerates other taints must leave",
+		usual, nothing, daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}))
+	check("a pod of another controller must leave, whatever it tolerates",
+		usual, nothing, controlled(owners["ReplicaSet"]), tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))
+
+	// Tiers.
+	check("a priority below the first tier is in the first tier", threeTiers, nothing, priority(-5))
+	check("the last priority before the next tier", threeTiers, nothing, priority(999))
+	check("the lowest priority of a tier", threeTiers, Pod{Tier: 1}, priority(1000))
+	check("the last tier", threeTiers, Pod{Tier: 2}, priority(2_000_001_000))
+	check("system-cluster-critical", usual, Pod{Tier: 1}, priority(2_000_000_000))
+	check("system-node-critical", usual, Pod{Tier: 2}, priority(2_000_001_000))
+	check("the node plugin of a CSI driver", usual, Pod{Tier: 3}, priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/"))
+	check("the node plugin of a CSI driver, with another kubelet directory", usual, Pod{Tier: 3}, path("/data/kubelet/plugins_registry"))
+	check("a pod that mounts another directory of the host", usual, nothing, path("/var/lib/kubelet/plugins_registry/own"), path("/var/log"))
+	check("our own pod", usual, Pod{Tier: 4}, func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry"))
+	check("a pod of the same name in another namespace", usual, nothing, func(p *corev1.Pod) { p.Name, p.Namespace = "agent", "y" })
+
+	// Annotations.
+	check("wait", usual, Pod{WaitReason: OptedOut}, annotated(DrainAnnotation, "wait"))
+	check("a duration after the pod's start",
+		usual, Pod{WaitReason: OptedOut, WaitUntil: at(90 * time.Minute)}, annotated(DrainAnnotation, "90m"))
+	check("a duration after the pod's creation, before a kubelet has started it",
+		usual, Pod{WaitReason: OptedOut, WaitUntil: at(89 * time.Minute)}, annotated(DrainAnnotation, "90m"),
+		func(p *corev1.Pod) { p.Status.StartTime = nil })
+	check("a duration of zero is ignored", usual, nothing, annotated(DrainAnnotation, "0s"))
+	check("a negative duration is ignored", usual, nothing, annotated(DrainAnnotation, "-5m"))
+	check("an unknown value is ignored", usual, nothing, annotated(DrainAnnotation, "never"))
+	check("Karpenter's true", usual, Pod{WaitReason: OptedOut}, annotated(doNotDisrupt, "true"))
+	check("Karpenter's duration", usual, Pod{WaitReason: OptedOut, WaitUntil: at(30 * time.Second)}, annotated(doNotDisrupt, "30s"))
+	check("Karpenter's false", usual, nothing, annotated(doNotDisrupt, "false"))
+	check("cluster-autoscaler's false", usual, Pod{WaitReason: OptedOut}, annotated(safeToEvict, "false"))
+	check("cluster-autoscaler's true", usual, nothing, annotated(safeToEvict, "true"))
+	check("evict overrides other annotations and the configuration",
+		func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitSelector = Wait, Wait, "app" }, nothing,
+		annotated(DrainAnnotation, "evict"), annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"), disk)
+	check("our own duration overrides theirs",
+		usual, Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)}, annotated(DrainAnnotation, "1m"),
+		annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"))
+	check("an annotation overrides the configuration",
+		bareWaits, Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)}, annotated(DrainAnnotation, "1m"))
+
+	// The configuration.
+	check("bare pods are evicted", usual, nothing)
+	check("bare pods are waited for if so configured", bareWaits, Pod{WaitReason: WaitedFor})
+	check("a pod with a controller is not bare", bareWaits, nothing, controlled(owners["ReplicaSet"]))
+	check("a pod whose owner is not its controller is bare", bareWaits, Pod{WaitReason: WaitedFor}, controlled(owners["DaemonSet, no ctrl."]))
+	check("pods with an emptyDir are evicted", usual, nothing, disk)
+	check("pods with an emptyDir are waited for if so configured", dirsWait, Pod{WaitReason: WaitedFor}, disk)
+	check("an emptyDir in memory does not count",
+		dirsWait, nothing, with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}))
+	check("another volume does not count", dirsWait, nothing, path("/var/log"))
+	check("pods of a Job are evicted by default", usual, nothing, controlled(owners["Job"]))
+	check("pods of a Job are waited for if so configured", jobsWait, Pod{WaitReason: WaitedFor}, controlled(owners["Job"]))
+	check("WAIT_FOR_JOBS does not apply to other controllers", jobsWait, nothing, controlled(owners["StatefulSet"]))
+	check("WAIT_FOR_JOBS does not apply to bare pods", jobsWait, nothing)
+	check("pods that a selector selects are waited for", func(c *Config) { c.WaitSelector = "app in (web, db)" }, Pod{WaitReason: WaitedFor})
+	check("pods that the selector does not match are evicted", func(c *Config) { c.WaitSelector = "app!=web" }, nothing)
+	check("an empty selector selects none", func(c *Config) { c.WaitSelector = "" }, nothing)
+	check("WAIT_NAMESPACES without the pod's namespace",
+		func(c *Config) { c.WaitForJobs, c.WaitSelector, c.WaitNamespaces = true, "app", "y, z" }, nothing, controlled(owners["Job"]))
+	check("WAIT_NAMESPACES with the pod's namespace",
+		func(c *Config) { c.WaitForJobs, c.WaitNamespaces = true, "y, x" }, Pod{WaitReason: WaitedFor}, controlled(owners["Job"]))
+	check("WAIT_NAMESPACES does not apply to bare pods and those with an emptyDir",
+		func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitNamespaces = Wait, Wait, "y" }, Pod{WaitReason: WaitedFor}, disk)
 }
 
 func TestDaemonSetPodsStayWithPreferNoSchedule(t *testing.T) {

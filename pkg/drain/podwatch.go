@@ -40,10 +40,7 @@ func newPodWatch(d *Drainer, node string, changed func()) (*podWatch, error) {
 	}
 	w.informer = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.FieldSelector = onNode(node) })
-	if err := w.informer.SetTransform(d.rules.transform); err != nil {
-		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
-	}
-	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := handle(w.informer, "the pods of node "+node, d.rules.transform, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() },
 		UpdateFunc: func(before, now any) {
 			if !equalRecords(before, now) {
@@ -52,10 +49,7 @@ func newPodWatch(d *Drainer, node string, changed func()) (*podWatch, error) {
 		},
 		DeleteFunc: func(any) { changed() },
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watch the pods of node %s: %w", node, err)
-	}
-	return w, nil
+	return w, err
 }
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }

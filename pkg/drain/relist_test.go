@@ -8,26 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 var errForbidden = apierrors.NewForbidden(podResource, "a", errors.New("no"))
-
-func TestEvictionIsNotRepeatedWhileTheWatchIsStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults, runningPod("a"))
-		stale := w.staleWatch()
-		wait := w.drain(time.Hour)
-		elapse(14 * time.Second)
-		w.expectRequests("evict a uid-a")
-		stale.Delete(runningPod("a"))
-		w.expectDrained(wait, 1)
-		w.expectRequests("evict a uid-a")
-	})
-}
 
 // TestAPodThatOnlyAListShows is evicted once, however late the answer and the watch are.
 func TestAPodThatOnlyAListShows(t *testing.T) {
@@ -35,42 +20,33 @@ func TestAPodThatOnlyAListShows(t *testing.T) {
 		c := newCluster(t)
 		c.answers, c.watches = constant(10*time.Second), constant(time.Minute)
 		c.start(defaults)
-		wait := c.drain(c.ctx, "n", time.Hour)
+		wait := c.drain("n", time.Hour)
 		elapse(time.Second)
 		c.addPod("n", "late", "")
-		report, err := wait()
-		if err != nil || report.Total != 1 || len(report.Left) > 0 {
-			t.Errorf("got %+v, %v", report, err)
-		}
-		if log := c.requestLog(); len(log) != 1 || log[0] != "evict n/late" {
-			t.Errorf("requested %q", log)
-		}
+		c.expectDrained(wait, 1)
+		c.expectRequests("evict n/late")
 	})
 }
 
 // TestRefusedEvictionsWhileTheWatchIsStale are retried after the usual pauses, and so are the lists.
 func TestRefusedEvictionsWhileTheWatchIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, defaults)
-		w.staleWatch()
-		w.answer = func(string) error {
-			if len(w.requested) > 1000 {
-				panic("evictions are retried without a pause")
-			}
-			return errForbidden
-		}
-		w.drain(time.Hour)
+		c := startCluster(t, defaults)
+		c.stale = watch.NewFake()
+		c.answer = func(string) error { return errForbidden }
+		c.drain("n", time.Hour)
 		elapse(time.Second)
-		before := w.countRequests("list", "pods")
-		w.add(runningPod("late"))
+		before := c.reads
+		c.add(runningPod("late"))
 		elapse(10 * time.Minute)
 		// The pauses are 1 s, 2 s, 4 s, 8 s, 16 s, then 30 s, and up to a quarter more.
-		if n := len(w.requests()); n < 15 || n > 25 {
+		if n := len(c.requests); n < 15 || n > 25 {
 			t.Errorf("evicted %d times in ten minutes", n)
 		}
-		if n := w.countRequests("list", "pods") - before; n > 70 {
+		if n := c.reads - before; n > 70 {
 			t.Errorf("listed %d times in ten minutes", n)
 		}
+		c.expect(t, "failed remove pod x/late")
 	})
 }
 
@@ -78,10 +54,15 @@ func TestRefusedEvictionsWhileTheWatchIsStale(t *testing.T) {
 func TestAWatchThatNeverShowsTheEndOfPods(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"long before the deadline": time.Hour, "at the deadline": 20 * time.Second} {
 		virtual(t, name, func(t *testing.T) {
-			w := newFixture(t, defaults, runningPod("a"), runningPod("b"))
-			w.staleWatch()
-			if report := w.expectDrained(w.drain(deadline), 2); report.Took > 30*time.Second {
-				t.Errorf("got %+v", report)
+			c := startCluster(t, defaults, runningPod("a"), runningPod("b"))
+			c.stale = watch.NewFake()
+			wait := c.drain("n", deadline)
+			elapse(14 * time.Second)
+			if log := c.requestLog(); len(log) != 2 {
+				t.Errorf("evictions are repeated before the watch may show them: %v", log)
+			}
+			if report, err := wait(); err != nil || report.Total != 2 || len(report.Left) > 0 || report.Took > 30*time.Second {
+				t.Errorf("got %+v, %v", report, err)
 			}
 		})
 	}
@@ -92,27 +73,27 @@ func TestAPodThatStartsDuringAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := runningPod("slow")
 		slow.Annotations = map[string]string{DrainAnnotation: Wait}
-		w := newFixture(t, defaults, runningPod("a"), slow)
-		stale := w.staleWatch()
+		c := newCluster(t, runningPod("a"), slow)
+		c.stale = watch.NewFake()
 		var once sync.Once
-		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (handled bool, obj runtime.Object, err error) {
-			if time.Since(w.since) < 10*time.Second {
-				return false, nil, nil
+		c.onList = func() error {
+			if time.Since(c.since) > 10*time.Second {
+				once.Do(func() {
+					c.add(runningPod("late"))
+					c.stale.Add(runningPod("late"))
+					<-time.After(time.Millisecond) // the drain's cache has it now
+				})
 			}
-			once.Do(func() {
-				w.add(runningPod("late"))
-				stale.Add(runningPod("late"))
-				<-time.After(time.Millisecond) // the drain's cache has it now
-				handled, obj = true, &corev1.PodList{Items: []corev1.Pod{*slow}}
-			})
-			return handled, obj, nil
-		})
-		// The drain evicts a again, gets the answer that it is gone, and lists.
-		if report := w.expectDrained(w.drain(time.Minute), 3); report.Took > 80*time.Second {
-			t.Errorf("got %+v", report)
+			return nil
 		}
-		if !slices.Contains(w.requests(), "evict late uid-late") {
-			t.Errorf("requested %q", w.requests())
+		c.start(defaults)
+		// The drain evicts a again, gets the answer that it is gone, and lists.
+		report, err := c.drain("n", time.Minute)()
+		if err != nil || report.Total != 3 || len(report.Left) > 0 || report.Took > 80*time.Second {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		if log := c.requestLog(); !slices.Contains(log, "evict n/late") {
+			t.Errorf("requested %q", log)
 		}
 	})
 }

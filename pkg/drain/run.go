@@ -33,8 +33,8 @@ type run struct {
 	selections  map[string]selection // of budgets, by UID of the pod
 	budgetsRead map[string]struct{}  // whose changes wake this drain
 
-	cancel  context.CancelFunc // of watching
-	workers sync.WaitGroup
+	cancel, unsubscribe func() // end the watches of pods and of volumes
+	workers             sync.WaitGroup
 }
 
 // selection is the budgets that select a pod, as of a generation of the pdbTracker.
@@ -46,7 +46,7 @@ type selection struct {
 
 func newRun(d *Drainer, t Target) (*run, error) {
 	r := &run{
-		drainer: d, node: t, started: time.Now(), cancel: func() {},
+		drainer: d, node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
 		waiter:     &waiter{name: t.Name, deadline: t.Deadline, changed: make(chan struct{}, 1)},
 		selections: map[string]selection{}, budgetsRead: map[string]struct{}{},
 		volumes: &nodeVolumes{tracker: d.volumes, drainer: d, node: t.Name, bound: map[string]string{}},
@@ -71,7 +71,7 @@ func (r *run) start(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	r.workers.Go(func() { r.pods.informer.RunWithContext(watching) })
-	r.drainer.volumes.subscribe(r.waiter)
+	r.unsubscribe = r.drainer.volumes.subscribe(r.waiter)
 	if !cache.WaitFor(ctx, "", r.pods.informer.HasSyncedChecker()) {
 		return context.Cause(ctx)
 	}
@@ -82,7 +82,7 @@ func (r *run) start(ctx context.Context) error {
 func (r *run) stop() {
 	r.cancel()
 	r.drainer.pdbs.setDemand(r.waiter, r.budgetsRead, demands{})
-	r.drainer.volumes.unsubscribe(r.waiter)
+	r.unsubscribe()
 	r.workers.Wait()
 	r.removals.workers.Wait()
 }

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -31,49 +30,34 @@ const byNode = "node"
 func newVolumeTracker(client kubernetes.Interface) (*volumeTracker, error) {
 	v := &volumeTracker{waiters: map[string]*waiter{}}
 	v.informer = informers.NewVolumeAttachmentInformer(client, 0, cache.Indexers{byNode: nodeOf})
-	if err := v.informer.SetTransform(trimAttachment); err != nil {
-		return nil, fmt.Errorf("watch VolumeAttachments: %w", err)
-	}
 	var err error
-	v.listed, err = v.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: v.detached})
-	if err != nil {
-		return nil, fmt.Errorf("watch VolumeAttachments: %w", err)
-	}
-	return v, nil
+	v.listed, err = handle(v.informer, "VolumeAttachments", trimAttachment,
+		cache.ResourceEventHandlerFuncs{DeleteFunc: v.detached})
+	return v, err
 }
 
 func (v *volumeTracker) detached(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	a, ok := obj.(*storagev1.VolumeAttachment)
-	if !ok {
-		return
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if w := v.waiters[a.Spec.NodeName]; w != nil {
-		w.wakeUp()
+	if a, ok := deleted[*storagev1.VolumeAttachment](obj); ok && v.waiters[a.Spec.NodeName] != nil {
+		v.waiters[a.Spec.NodeName].wakeUp()
 	}
 }
 
-func (v *volumeTracker) subscribe(w *waiter) {
+// subscribe makes detached volumes wake the drain until unsubscribe is called.
+func (v *volumeTracker) subscribe(w *waiter) (unsubscribe func()) {
 	if v == nil {
-		return
+		return func() {}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiters[w.name] = w
-}
-
-func (v *volumeTracker) unsubscribe(w *waiter) {
-	if v == nil {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.waiters[w.name] == w {
-		delete(v.waiters, w.name)
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.waiters[w.name] == w {
+			delete(v.waiters, w.name)
+		}
 	}
 }
 
@@ -82,10 +66,7 @@ func (v *volumeTracker) attached(node string) []string {
 	if v == nil {
 		return nil
 	}
-	objs, err := v.informer.GetIndexer().ByIndex(byNode, node)
-	if err != nil {
-		return nil // the index always exists
-	}
+	objs, _ := v.informer.GetIndexer().ByIndex(byNode, node) // the index exists
 	var names []string
 	for _, obj := range objs {
 		if a, ok := obj.(*storagev1.VolumeAttachment); ok && a.Spec.Source.PersistentVolumeName != nil {
@@ -97,11 +78,10 @@ func (v *volumeTracker) attached(node string) []string {
 }
 
 func nodeOf(obj any) ([]string, error) {
-	a, ok := obj.(*storagev1.VolumeAttachment)
-	if !ok {
-		return nil, nil
+	if a, ok := obj.(*storagev1.VolumeAttachment); ok {
+		return []string{a.Spec.NodeName}, nil
 	}
-	return []string{a.Spec.NodeName}, nil
+	return nil, nil
 }
 
 // trimAttachment is the informer's transform: it keeps only what this package reads, to save memory.
@@ -136,12 +116,10 @@ func (v *nodeVolumes) attached(ctx context.Context, claims []string) []string {
 		return nil
 	}
 	for _, claim := range claims {
-		volume, known := v.bound[claim]
-		if !known {
-			volume = v.volumeOf(ctx, claim)
-			v.bound[claim] = volume
+		if _, known := v.bound[claim]; !known {
+			v.bound[claim] = v.volumeOf(ctx, claim)
 		}
-		attached = slices.DeleteFunc(attached, func(name string) bool { return name == volume })
+		attached = slices.DeleteFunc(attached, func(name string) bool { return name == v.bound[claim] })
 	}
 	return attached
 }

@@ -1,13 +1,13 @@
 package drain
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -47,14 +47,6 @@ func newClaim(claim, volume string) *corev1.PersistentVolumeClaim {
 }
 
 var volumeConfig = withConfig(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
-
-func (w *fixture) detach(name string) {
-	w.t.Helper()
-	resource := storagev1.SchemeGroupVersion.WithResource("volumeattachments")
-	if err := w.client.Tracker().Delete(resource, "", name); err != nil {
-		w.t.Fatal(err)
-	}
-}
 
 func TestVolumeWait(t *testing.T) {
 	for _, tt := range []struct {
@@ -107,21 +99,26 @@ func TestVolumeWait(t *testing.T) {
 		},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, tt.cfg, append(tt.objects, runningPod("a"))...)
-			wait := w.drain(tt.timeout)
+			c := startCluster(t, tt.cfg, append(tt.objects, runningPod("a"))...)
+			wait := c.drain("n", tt.timeout)
 			if tt.detach > 0 {
 				elapse(tt.detach)
-				w.detach("a")
+				if err := c.fake.StorageV1().VolumeAttachments().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			report, err := wait()
 			if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
 				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
 			}
-			if left := w.countRecords("volumes left") > 0; left != tt.left {
+			if left := c.countRecords("volumes left") > 0; left != tt.left {
 				t.Errorf("volumes were left: %v, want %v", left, tt.left)
 			}
-			if claims := w.countRequests("get", "persistentvolumeclaims"); claims != tt.requests {
-				t.Errorf("claims were read %d times, want %d", claims, tt.requests)
+			claims := slices.DeleteFunc(c.fake.Actions(), func(a clienttesting.Action) bool {
+				return !a.Matches("get", "persistentvolumeclaims")
+			})
+			if len(claims) != tt.requests {
+				t.Errorf("claims were read %d times, want %d", len(claims), tt.requests)
 			}
 		})
 	}
@@ -129,15 +126,15 @@ func TestVolumeWait(t *testing.T) {
 
 func TestVolumeWaitRestartsWithALatePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t, volumeConfig, runningPod("a"), newAttachment("a", "n", "pv-a"))
-		wait := w.drain(time.Hour)
+		c := startCluster(t, volumeConfig, runningPod("a"), newAttachment("a", "n", "pv-a"))
+		wait := c.drain("n", time.Hour)
 		elapse(time.Minute)
-		w.add(runningPod("late"))
+		c.add(runningPod("late"))
 		report, err := wait()
 		if err != nil || report.Total != 2 || report.Took.Round(time.Second) != 190*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		w.expect(t, "0 of 1 left [1 volumes are still attached]")
+		c.expect(t, "0 of 1 left [1 volumes are still attached]")
 	})
 }
 
@@ -145,12 +142,12 @@ func TestLoadBalancerAndVolumeWaitsRunAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := volumeConfig
 		cfg.LoadBalancerWait = 2 * time.Minute
-		w := newFixture(t, cfg, runningPod("a"), newAttachment("a", "n", "pv-a"))
-		report, err := w.drain(time.Hour)()
+		c := startCluster(t, cfg, runningPod("a"), newAttachment("a", "n", "pv-a"))
+		report, err := c.drain("n", time.Hour)()
 		if err != nil || report.Took.Round(time.Second) != 130*time.Second {
 			t.Errorf("got %+v, %v", report, err)
 		}
-		w.expect(t, "[waiting for load balancers to deregister the node 1 volumes are still attached]")
+		c.expect(t, "[waiting for load balancers to deregister the node 1 volumes are still attached]")
 	})
 }
 
@@ -161,20 +158,13 @@ func TestSyncedNeedsVolumesOnlyIfDrainsWaitForThem(t *testing.T) {
 		want bool
 	}{{"volumes are waited for", volumeConfig, false}, {"they are not", defaults, true}} {
 		virtual(t, tt.name, func(t *testing.T) {
-			w := newFixture(t, defaults)
-			w.cancel(nil)
-			w.client.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(podResource, "", nil)
+			c := newCluster(t)
+			c.fake.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errForbidden
 			})
-			d, err := New(w.client, tt.cfg, Environment{Taint: ourTaint}, w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := make(chan struct{})
-			go func() { d.Run(t.Context()); close(done) }()
-			t.Cleanup(func() { <-done })
+			c.launch(tt.cfg)
 			elapse(time.Second)
-			if got := d.Synced(); got != tt.want {
+			if got := c.drainer.Synced(); got != tt.want {
 				t.Errorf("synced: got %v", got)
 			}
 		})

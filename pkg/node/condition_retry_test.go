@@ -30,84 +30,49 @@ func TestConditionRetries(t *testing.T) {
 		}
 	}
 	const operation = " write the condition of node n: no answer"
-	tests := []struct {
-		name    string
-		answer  func() error
-		do      func(b *conditionFixture)
-		wrote   []string
-		reports []string
-	}{
-		{
-			name: "an error is retried after a pause that doubles", answer: failing(3, outage), do: (*conditionFixture).drained,
-			wrote: []string{
-				"0s True Drained: empty (since 0s)", "250ms True Drained: empty (since 0s)",
-				"750ms True Drained: empty (since 0s)", "1.75s True Drained: empty (since 0s)",
-			},
-			reports: []string{"0s" + operation, "250ms" + operation, "750ms" + operation},
-		},
-		{
-			name: "the latest report is written after the pause", answer: failing(1, outage),
-			do: func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.drained() },
-			wrote: []string{
-				"0s False Draining: 3 left (since 0s)", "250ms True Drained: empty (since 0s)",
-			},
-			reports: []string{"0s" + operation},
-		},
-		{
-			name: "a write is given up after half a minute", answer: failing(8, outage),
-			do: func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.writes = nil; b.draining(3) },
-			// A later report is written, even the same one.
-			wrote: []string{"1m0s False Draining: 3 left (since 0s)"},
-			reports: []string{
-				"0s" + operation, "250ms" + operation, "750ms" + operation, "1.75s" + operation, "3.75s" + operation,
-				"7.75s" + operation, "15.75s" + operation, "31.75s gave up n: no answer",
-			},
-		},
-		{
-			name: "a forbidden write is given up at once, and others wait", answer: failing(1, forbidden),
-			do: func(b *conditionFixture) {
-				for left := 5; left > 0; left-- {
-					b.draining(left)
-					synctest.Wait()
-				}
-			},
-			wrote:   []string{"0s False Draining: 5 left (since 0s)", "10s False Draining: 1 left (since 0s)"},
-			reports: []string{`0s gave up n: nodes "n" is forbidden: no`},
-		},
-		{
-			name: "an invalid write is given up at once", answer: failing(1, invalid), do: (*conditionFixture).drained,
-			wrote: []string{"0s True Drained: empty (since 0s)"}, reports: []string{"0s gave up n: " + invalid.Error()},
-		},
-		{
-			name: "a node that is gone is forgotten", answer: failing(1, apierrors.NewNotFound(nodeResource, "n")),
-			do: (*conditionFixture).drained, wrote: []string{"0s True Drained: empty (since 0s)"},
-		},
-		{
-			name: "a node with another UID is forgotten", answer: failing(1, other),
-			do: (*conditionFixture).drained, wrote: []string{"0s True Drained: empty (since 0s)"},
-		},
-		{
-			name: "a removal is retried", answer: failing(2, outage),
-			do:      func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.uncordon() },
-			wrote:   []string{"0s False Draining: 3 left (since 0s)", "250ms removed", "750ms removed"},
-			reports: []string{"0s" + operation, "250ms" + operation},
-		},
-	}
-	for _, tt := range tests {
-		virtual(t, tt.name, func(t *testing.T) {
+	check := func(name string, answer func() error, do func(b *conditionFixture), wrote []string, reports []string) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
 			b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
-			b.answer = tt.answer
+			b.answer = answer
 			synctest.Wait()
-			tt.do(b)
+			do(b)
 			elapse(time.Hour)
-			if diff := cmp.Diff(tt.wrote, b.writes); diff != "" {
+			if diff := cmp.Diff(wrote, b.writes); diff != "" {
 				t.Errorf("the writes (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.reports, b.reports); diff != "" {
+			if diff := cmp.Diff(reports, b.reports); diff != "" {
 				t.Errorf("the failures (-want +got):\n%s", diff)
 			}
 		})
 	}
+	check("an error is retried after a pause that doubles", failing(3, outage), (*conditionFixture).drained,
+		[]string{"0s True Drained: empty (since 0s)", "250ms True Drained: empty (since 0s)", "750ms True Drained: empty (since 0s)", "1.75s True Drained: empty (since 0s)"},
+		[]string{"0s" + operation, "250ms" + operation, "750ms" + operation})
+	check("the latest report is written after the pause", failing(1, outage),
+		func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.drained() },
+		[]string{"0s False Draining: 3 left (since 0s)", "250ms True Drained: empty (since 0s)"}, []string{"0s" + operation})
+	// A later report is written, even the same one.
+	check("a write is given up after half a minute", failing(8, outage),
+		func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.writes = nil; b.draining(3) },
+		[]string{"1m0s False Draining: 3 left (since 0s)"},
+		[]string{"0s" + operation, "250ms" + operation, "750ms" + operation, "1.75s" + operation, "3.75s" + operation, "7.75s" +
+			operation, "15.75s" + operation, "31.75s gave up n: no answer"})
+	check("a forbidden write is given up at once, and others wait", failing(1, forbidden), func(b *conditionFixture) {
+		for left := 5; left > 0; left-- {
+			b.draining(left)
+			synctest.Wait()
+		}
+	}, []string{"0s False Draining: 5 left (since 0s)", "10s False Draining: 1 left (since 0s)"},
+		[]string{`0s gave up n: nodes "n" is forbidden: no`})
+	check("an invalid write is given up at once", failing(1, invalid), (*conditionFixture).drained,
+		[]string{"0s True Drained: empty (since 0s)"}, []string{"0s gave up n: " + invalid.Error()})
+	check("a node that is gone is forgotten", failing(1, apierrors.NewNotFound(nodeResource, "n")), (*conditionFixture).drained,
+		[]string{"0s True Drained: empty (since 0s)"}, nil)
+	check("a node with another UID is forgotten", failing(1, other), (*conditionFixture).drained, []string{"0s True Drained: empty (since 0s)"},
+		nil)
+	check("a removal is retried", failing(2, outage), func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.uncordon() },
+		[]string{"0s False Draining: 3 left (since 0s)", "250ms removed", "750ms removed"}, []string{"0s" + operation, "250ms" + operation})
 }
 
 // TestConditionWritesAreSequential: what is reported during a write is written after it, at once.

@@ -146,121 +146,17 @@ func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 }
 
 func TestConditionWrites(t *testing.T) {
-	tests := []struct {
-		name string
-		node func() *corev1.Node
-		do   func(b *conditionFixture)
-		want []string
-	}{
-		{name: "the first condition is written at once", do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"}},
-		{
-			name: "further ones are written every ten seconds, the latest of them",
-			do: func(b *conditionFixture) {
-				b.draining(30)
-				elapse(time.Second / 2)
-				for left := 29; left >= 0; left-- {
-					b.draining(left)
-					elapse(time.Second)
-				}
-			},
-			want: []string{
-				"0s False Draining: 30 left (since 0s)", "10s False Draining: 20 left (since 0s)",
-				"20s False Draining: 10 left (since 0s)", "30s False Draining: 0 left (since 0s)",
-			},
-		},
-		{
-			name: "after ten seconds without a write the next one does not wait",
-			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.draining(2) },
-			want: []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 2 left (since 0s)"},
-		},
-		{
-			name: "a drain of less than ten seconds takes two writes: the final one does not wait",
-			do: func(b *conditionFixture) {
-				for left := 9; left >= 0; left-- {
-					b.draining(left)
-					elapse(900 * time.Millisecond)
-				}
-				b.drained()
-			},
-			want: []string{"0s False Draining: 9 left (since 0s)", "9s True Drained: empty (since 9s)"},
-		},
-		{
-			name: "pods left behind do not change the status, nor its transition time",
-			do:   func(b *conditionFixture) { b.draining(3); elapse(5 * time.Second); b.leftBehind() },
-			want: []string{"0s False Draining: 3 left (since 0s)", "5s False PodsLeftBehind: 2 left (since 0s)"},
-		},
-		{
-			name: "a drain without pods takes one write, however often its end is reported",
-			do:   func(b *conditionFixture) { b.drained(); synctest.Wait(); b.drained(); elapse(time.Minute); b.drained() },
-			want: []string{"0s True Drained: empty (since 0s)"},
-		},
-		{
-			name: "a condition of an earlier process keeps its transition time",
-			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
-			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.drained() },
-			want: []string{"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)"},
-		},
-		{
-			name: "a second drain of a node has a new transition time", node: func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
-			do: func(b *conditionFixture) { b.draining(3) }, want: []string{"0s False Draining: 3 left (since 0s)"},
-		},
-		{
-			name: "another node with the same name is ignored",
-			do:   func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) },
-		},
-		{name: "a node that does not exist is ignored", do: func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }},
-		{
-			name: "a deleted node is forgotten",
-			do: func(b *conditionFixture) {
-				b.draining(3)
-				synctest.Wait()
-				b.draining(2)
-				if err := b.client.Tracker().Delete(nodesResource, "", "n"); err != nil {
-					b.t.Error(err)
-				}
-				elapse(time.Minute)
-				if len(b.Conditions.states) > 0 {
-					b.t.Errorf("kept %v", b.Conditions.states)
-				}
-			},
-			want: []string{"0s False Draining: 3 left (since 0s)"},
-		},
-		{
-			name: "uncordoning removes the condition at once",
-			do:   func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() },
-			want: []string{"0s False Draining: 3 left (since 0s)", "1s removed"},
-		},
-		{
-			name: "uncordoning removes the condition of an earlier process once",
-			node: func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
-			do:   func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() }, want: []string{"0s removed"},
-		},
-		{name: "uncordoning a node without a condition writes nothing", do: func(b *conditionFixture) { b.uncordon() }},
-		{
-			name: "a node that is drained again after that gets a condition",
-			do: func(b *conditionFixture) {
-				b.draining(3)
-				elapse(time.Second)
-				b.uncordon()
-				synctest.Wait()
-				b.draining(3)
-			},
-			want: []string{
-				"0s False Draining: 3 left (since 0s)", "1s removed", "1s False Draining: 3 left (since 1s)",
-			},
-		},
-	}
-	for _, tt := range tests {
-		virtual(t, tt.name, func(t *testing.T) {
-			node := newNode(ready(corev1.ConditionTrue))
-			if tt.node != nil {
-				node = tt.node()
+	check := func(name string, node func() *corev1.Node, do func(b *conditionFixture), want []string) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			if node == nil {
+				node = func() *corev1.Node { return newNode(ready(corev1.ConditionTrue)) }
 			}
-			b := newConditionFixture(t, node)
+			b := newConditionFixture(t, node())
 			synctest.Wait()
-			tt.do(b)
+			do(b)
 			elapse(time.Hour)
-			if diff := cmp.Diff(tt.want, b.writes); diff != "" {
+			if diff := cmp.Diff(want, b.writes); diff != "" {
 				t.Errorf("the writes (-want +got):\n%s", diff)
 			}
 			if len(b.reports) > 0 {
@@ -268,6 +164,68 @@ func TestConditionWrites(t *testing.T) {
 			}
 		})
 	}
+	check("the first condition is written at once", nil, func(b *conditionFixture) { b.draining(3) },
+		[]string{"0s False Draining: 3 left (since 0s)"})
+	check("further ones are written every ten seconds, the latest of them", nil, func(b *conditionFixture) {
+		b.draining(30)
+		elapse(time.Second / 2)
+		for left := 29; left >= 0; left-- {
+			b.draining(left)
+			elapse(time.Second)
+		}
+	},
+		[]string{"0s False Draining: 30 left (since 0s)", "10s False Draining: 20 left (since 0s)", "20s False Draining: 10 left (since 0s)", "30s False Draining: 0 left (since 0s)"})
+	check("after ten seconds without a write the next one does not wait", nil,
+		func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.draining(2) },
+		[]string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 2 left (since 0s)"})
+	check("a drain of less than ten seconds takes two writes: the final one does not wait", nil, func(b *conditionFixture) {
+		for left := 9; left >= 0; left-- {
+			b.draining(left)
+			elapse(900 * time.Millisecond)
+		}
+		b.drained()
+	}, []string{"0s False Draining: 9 left (since 0s)", "9s True Drained: empty (since 9s)"})
+	check("pods left behind do not change the status, nor its transition time", nil,
+		func(b *conditionFixture) { b.draining(3); elapse(5 * time.Second); b.leftBehind() },
+		[]string{"0s False Draining: 3 left (since 0s)", "5s False PodsLeftBehind: 2 left (since 0s)"})
+	check("a drain without pods takes one write, however often its end is reported", nil,
+		func(b *conditionFixture) { b.drained(); synctest.Wait(); b.drained(); elapse(time.Minute); b.drained() },
+		[]string{"0s True Drained: empty (since 0s)"})
+	check("a condition of an earlier process keeps its transition time", func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
+		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.drained() },
+		[]string{"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)"})
+	check("a second drain of a node has a new transition time", func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
+		func(b *conditionFixture) { b.draining(3) }, []string{"0s False Draining: 3 left (since 0s)"})
+	check("another node with the same name is ignored", nil,
+		func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) }, nil)
+	check("a node that does not exist is ignored", nil,
+		func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }, nil)
+	check("a deleted node is forgotten", nil, func(b *conditionFixture) {
+		b.draining(3)
+		synctest.Wait()
+		b.draining(2)
+		if err := b.client.Tracker().Delete(nodesResource, "", "n"); err != nil {
+			b.t.Error(err)
+		}
+		elapse(time.Minute)
+		if len(b.Conditions.states) > 0 {
+			b.t.Errorf("kept %v", b.Conditions.states)
+		}
+	}, []string{"0s False Draining: 3 left (since 0s)"})
+	check("uncordoning removes the condition at once", nil,
+		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() },
+		[]string{"0s False Draining: 3 left (since 0s)", "1s removed"})
+	check("uncordoning removes the condition of an earlier process once",
+		func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
+		func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() }, []string{"0s removed"})
+	check("uncordoning a node without a condition writes nothing", nil, func(b *conditionFixture) { b.uncordon() }, nil)
+	check("a node that is drained again after that gets a condition", nil, func(b *conditionFixture) {
+		b.draining(3)
+		elapse(time.Second)
+		b.uncordon()
+		synctest.Wait()
+		b.draining(3)
+	}, []string{"0s False Draining: 3 left (since 0s)", "1s removed", "1s False Draining: 3 left (since 1s)"})
 }
 
 // TestConditionIsMerged: the conditions of other writers are kept.

@@ -3,10 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -34,15 +34,11 @@ func (c Config) Validate() error {
 	if problems := validation.IsQualifiedName(c.TaintKey); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("NODE_TAINT_KEY is %q: %s", c.TaintKey, strings.Join(problems, "; ")))
 	}
-	switch corev1.TaintEffect(c.TaintEffect) {
-	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
-	default:
+	if !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, c.TaintEffect) {
 		errs = append(errs, fmt.Errorf("NODE_TAINT_EFFECT is %q: must be NoSchedule, PreferNoSchedule or NoExecute",
 			c.TaintEffect))
 	}
-	switch c.ExcludeFromLB {
-	case Early, Late, Off:
-	default:
+	if !slices.Contains([]string{Early, Late, Off}, c.ExcludeFromLB) {
 		errs = append(errs, fmt.Errorf("NODE_EXCLUDE_FROM_LOAD_BALANCERS is %q: must be early, late or off",
 			c.ExcludeFromLB))
 	}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
@@ -30,14 +29,8 @@ func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
 	return n.lookups.Do(ctx, instanceID)
 }
 
-// lister lists the Nodes that the selector selects.
-type lister struct {
-	client   kubernetes.Interface
-	selector string
-}
-
 // lookup finds the Nodes of the instances with one consistent list.
-func (l lister) lookup(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
+func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	wanted := make(map[string]Node, len(instanceIDs))
@@ -45,9 +38,9 @@ func (l lister) lookup(ctx context.Context, instanceIDs []string) []batch.Result
 		wanted[id] = Node{}
 	}
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return l.client.CoreV1().Nodes().List(ctx, o)
+		return n.client.CoreV1().Nodes().List(ctx, o)
 	})
-	options := metav1.ListOptions{LabelSelector: l.selector}
+	options := metav1.ListOptions{LabelSelector: n.cfg.Selector}
 	err := pages.EachListItem(ctx, options, func(obj runtime.Object) error {
 		one, ok := obj.(*corev1.Node)
 		if !ok {

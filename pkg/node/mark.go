@@ -47,7 +47,7 @@ type Reason struct {
 // kept, and a Node that has all of it already is not patched. The error is ErrGone if the Node no longer
 // exists.
 func (n *Nodes) Cordon(ctx context.Context, node Node, reason Reason) (mark Mark, changed bool, err error) {
-	err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
+	_, err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
 		var p patch
 		before, _ := readMark(current)
 		p, mark = cordonPatch(current, n.cfg, reason, time.Now())
@@ -60,10 +60,8 @@ func (n *Nodes) Cordon(ctx context.Context, node Node, reason Reason) (mark Mark
 // Uncordon removes from the Node what Cordon added, and nothing else, and then the drain condition. It
 // reports whether there was a mark.
 func (n *Nodes) Uncordon(ctx context.Context, node Node) (uncordoned bool, err error) {
-	err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
-		p := uncordonPatch(current, n.cfg)
-		uncordoned = p != nil
-		return p
+	uncordoned, err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
+		return uncordonPatch(current, n.cfg)
 	})
 	if err == nil {
 		n.Conditions.remove(node.Name, node.UID)
@@ -76,7 +74,8 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 	if n.cfg.ExcludeFromLB != Late {
 		return nil
 	}
-	return n.patcher.patch(ctx, node, excludePatch)
+	_, err := n.patcher.patch(ctx, node, excludePatch)
+	return err
 }
 
 // cordonPatch returns the patch that cordons current, nil if it is cordoned already, and the mark that it has
@@ -149,12 +148,9 @@ func (c Config) isTaint(t corev1.Taint) bool {
 // readMark returns the mark on a Node. A mark that cannot be parsed is ignored, and so is the mark of another
 // instance, whose Node had the same name.
 func readMark(node *corev1.Node) (Mark, bool) {
-	text, ok := node.Annotations[Annotation]
-	if !ok {
-		return Mark{}, false
-	}
 	var mark Mark
-	if err := json.Unmarshal([]byte(text), &mark); err != nil || mark.InstanceID != instanceOf(node) {
+	err := json.Unmarshal([]byte(node.Annotations[Annotation]), &mark)
+	if err != nil || mark.InstanceID != instanceOf(node) {
 		return Mark{}, false
 	}
 	return mark, true

@@ -103,112 +103,77 @@ func TestCordonPatch(t *testing.T) {
 		Reason: "lifecycle-terminating", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Hour), Added: []string{"taint"},
 	}
 	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
-	tests := []struct {
-		name string
-		node *corev1.Node
-		cfg  Config
-		want string
-	}{
-		{
-			"a healthy node: taint, cordon, label and the mark in one patch", newNode(), defaults,
-			`{"metadata":{` + mark(`["taint","cordon","label"]`) + `,` + label + `},"spec":{"taints":[` + taint + `],` + cordon + `}}`,
-		},
-		{
-			"other taints stay", newNode(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
-			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},` + taint + `]}}`,
-		},
-		{"what the node has already is not recorded as added", newNode(cordoned, labelled, ours), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
-		{
-			"the label is not added if the configuration says late", newNode(cordoned), with(late),
-			`{"metadata":{` + mark(`["taint"]`) + `},"spec":{"taints":[` + taint + `]}}`,
-		},
-		{"a cordoned node is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, ""},
-		{
-			"what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
-			`{"metadata":{` + mark(`["taint","cordon"]`) + `},"spec":{` + cordon + `}}`,
-		},
-		{"a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults, `{"metadata":{` + mark(`null`) + `},"spec":{}}`},
-		{
-			"the mark of another instance with the same node name is replaced",
-			newNode(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","added":["taint"]}`)), defaults,
-			`{"metadata":{` + mark(`null`) + `},"spec":{}}`,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			before := tt.node.DeepCopy()
-			p, mark := cordonPatch(tt.node, tt.cfg, reason, t0)
-			if diff := cmp.Diff(before, tt.node); diff != "" {
+	check := func(name string, node *corev1.Node, cfg Config, want string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			before := node.DeepCopy()
+			p, mark := cordonPatch(node, cfg, reason, t0)
+			if diff := cmp.Diff(before, node); diff != "" {
 				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
-			golden(t, p, tt.want)
+			golden(t, p, want)
 			if mark.InstanceID != instance || !mark.Since.Equal(t0) || !mark.Deadline.Equal(at(time.Hour)) {
 				t.Errorf("got the mark %+v", mark)
 			}
 		})
 	}
+	check("a healthy node: taint, cordon, label and the mark in one patch", newNode(), defaults,
+		`{"metadata":{`+mark(`["taint","cordon","label"]`)+`,`+label+`},"spec":{"taints":[`+taint+`],`+cordon+`}}`)
+	check("other taints stay", newNode(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
+		`{"metadata":{`+mark(`["taint"]`)+`},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},`+taint+`]}}`)
+	check("what the node has already is not recorded as added", newNode(cordoned, labelled, ours), defaults,
+		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
+	check("the label is not added if the configuration says late", newNode(cordoned), with(late),
+		`{"metadata":{`+mark(`["taint"]`)+`},"spec":{"taints":[`+taint+`]}}`)
+	check("a cordoned node is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, "")
+	check("what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
+		`{"metadata":{`+mark(`["taint","cordon"]`)+`},"spec":{`+cordon+`}}`)
+	check("a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults,
+		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
+	check("the mark of another instance with the same node name is replaced",
+		newNode(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","added":["taint"]}`)), defaults,
+		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
 }
 
 func TestUncordonPatch(t *testing.T) {
 	ours := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 	all := Mark{Since: t0, Added: []string{addedTaint, addedCordon, addedLabel}}
-	tests := []struct {
-		name string
-		node *corev1.Node
-		want string
-	}{
-		{"a node without a mark is not patched", newNode(cordoned, labelled, ours), ""},
-		{"a node whose mark cannot be parsed is not patched", newNode(cordoned, marked("?")), ""},
-		{"a node with the mark of another instance is not patched", newNode(cordoned, marked(`{"instance":"i-old"}`)), ""},
-		{
-			"all that was added is removed", newNode(cordoned, labelled, ours, markOf(all)),
-			`{"metadata":{"annotations":{"node-drainer.io/termination":null},` +
-				`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null}},` +
-				`"spec":{"taints":[],"unschedulable":null}}`,
-		},
-		{
-			"what was not added is kept", newNode(cordoned, labelled, ours, markOf(Mark{Since: t0})),
-			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{}}`,
-		},
-		{
-			"other taints are kept, even with the same key and another effect",
-			newNode(tainted(defaults.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule),
-				markOf(Mark{Since: t0, Added: []string{addedTaint}})),
-			`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[` +
-				`{"key":"node-drainer.io/terminating","value":"v","effect":"NoExecute"},` +
-				`{"key":"other","value":"v","effect":"NoSchedule"}]}}`,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			before := tt.node.DeepCopy()
-			golden(t, uncordonPatch(tt.node, defaults), tt.want)
-			if diff := cmp.Diff(before, tt.node); diff != "" {
+	check := func(name string, node *corev1.Node, want string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			before := node.DeepCopy()
+			golden(t, uncordonPatch(node, defaults), want)
+			if diff := cmp.Diff(before, node); diff != "" {
 				t.Errorf("the cached Node was changed:\n%s", diff)
 			}
 		})
 	}
+	check("a node without a mark is not patched", newNode(cordoned, labelled, ours), "")
+	check("a node whose mark cannot be parsed is not patched", newNode(cordoned, marked("?")), "")
+	check("a node with the mark of another instance is not patched", newNode(cordoned, marked(`{"instance":"i-old"}`)), "")
+	check("all that was added is removed", newNode(cordoned, labelled, ours, markOf(all)),
+		`{"metadata":{"annotations":{"node-drainer.io/termination":null},`+
+			`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null}},`+`"spec":{"taints":[],"unschedulable":null}}`)
+	check("what was not added is kept", newNode(cordoned, labelled, ours, markOf(Mark{Since: t0})),
+		`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{}}`)
+	check("other taints are kept, even with the same key and another effect",
+		newNode(tainted(defaults.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule), markOf(Mark{Since: t0, Added: []string{addedTaint}})),
+		`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[`+
+			`{"key":"node-drainer.io/terminating","value":"v","effect":"NoExecute"},`+`{"key":"other","value":"v","effect":"NoSchedule"}]}}`)
 }
 
 func TestExcludePatch(t *testing.T) {
 	mark := Mark{Since: t0, Added: []string{addedTaint}}
-	tests := []struct {
-		name string
-		node *corev1.Node
-		want string
-	}{
-		{"a node without a mark is not patched", newNode(), ""},
-		{"a node that has the label is not patched", newNode(labelled, markOf(mark)), ""},
-		{
-			"the label is added, and recorded", newNode(markOf(mark)),
-			`{"metadata":{"annotations":{"node-drainer.io/termination":{"instance":"` + instance + `","reason":"",` +
-				`"since":"2026-01-02T03:04:05Z","added":["taint","label"]}},` +
-				`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},"spec":{}}`,
-		},
+	check := func(name string, node *corev1.Node, want string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) { golden(t, excludePatch(node), want) })
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { golden(t, excludePatch(tt.node), tt.want) })
-	}
+	check("a node without a mark is not patched", newNode(), "")
+	check("a node that has the label is not patched", newNode(labelled, markOf(mark)), "")
+	check("the label is added, and recorded", newNode(markOf(mark)),
+		`{"metadata":{"annotations":{"node-drainer.io/termination":{"instance":"`+instance+`","reason":"",`+
+			`"since":"2026-01-02T03:04:05Z","added":["taint","label"]}},`+
+			`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},"spec":{}}`)
 }
 
 func TestMergeMarks(t *testing.T) {
@@ -221,76 +186,47 @@ func TestMergeMarks(t *testing.T) {
 		return m
 	}
 	now := at(time.Minute)
-	tests := []struct {
-		name   string
-		mark   Mark
-		reason Reason
-		want   Mark
-	}{
-		{
-			"a first mark starts now, in whole seconds",
-			Mark{},
-			Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
-			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour)},
-		},
-		{"a deadline that is not known yet", Mark{}, Reason{Kind: "spot"}, Mark{Reason: "spot", Since: now}},
-		{
-			"an earlier deadline tightens", first,
-			Reason{Hook: "g/h", Token: "t1", Deadline: at(time.Minute)},
-			change(func(m *Mark) { m.Deadline = at(time.Minute) }),
-		},
-		{"a later deadline does not loosen", first, Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
-		{"no deadline does not loosen", first, Reason{Hook: "g/h", Token: "t1"}, first},
-		{"another hook of the same termination", first, Reason{Hook: "g/two", Token: "t9", Deadline: at(2 * time.Hour)}, first},
-		{"the same hook without a token", first, Reason{Hook: "g/h"}, first},
-		{
-			"another token of the same hook is a new termination", first,
-			Reason{Kind: "again", Hook: "g/h", Token: "t2", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}},
-		},
-		{
-			"a hook is added to a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
-			Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
-			first,
-		},
-		{
-			"the earlier termination time is kept",
-			change(func(m *Mark) { m.TerminatesAt = at(3 * time.Hour) }),
-			Reason{Hook: "g/h", Token: "t1", TerminatesAt: at(2 * time.Hour)},
-			change(func(m *Mark) { m.TerminatesAt = at(2 * time.Hour) }),
-		},
-		{
-			"the first deadline restarts Since, if the node was cordoned hours ago",
-			Mark{Reason: "maintenance", Since: at(-3 * time.Hour), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
-			Reason{Kind: "spot", Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)},
-			Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour), Added: []string{addedTaint}},
-		},
-		{
-			"the first deadline restarts Since after the confirmation of the same event",
-			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: t0},
-			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(time.Hour)},
-		},
-		{"a second cordon without a deadline changes nothing", Mark{Reason: "maintenance", Since: t0}, Reason{Kind: "rebalance"}, Mark{Reason: "maintenance", Since: t0}},
-		{
-			"a hook after the deadline of maintenance in the future is a new termination",
-			Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
-			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}},
-		},
-		{
-			"a hook of an instance that AWS is terminating does not loosen",
-			Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
-			Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
-			Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
-		},
-		{"a token is added to its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.mark.merge(tt.reason, now.Add(time.Millisecond))); diff != "" {
+	check := func(name string, mark Mark, reason Reason, want Mark) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(want, mark.merge(reason, now.Add(time.Millisecond))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+	check("a first mark starts now, in whole seconds", Mark{}, Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
+		Mark{Reason: "spot", Since: now, Deadline: at(time.Hour)})
+	check("a deadline that is not known yet", Mark{}, Reason{Kind: "spot"}, Mark{Reason: "spot", Since: now})
+	check("an earlier deadline tightens", first, Reason{Hook: "g/h", Token: "t1", Deadline: at(time.Minute)},
+		change(func(m *Mark) { m.Deadline = at(time.Minute) }))
+	check("a later deadline does not loosen", first, Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first)
+	check("no deadline does not loosen", first, Reason{Hook: "g/h", Token: "t1"}, first)
+	check("another hook of the same termination", first, Reason{Hook: "g/two", Token: "t9", Deadline: at(2 * time.Hour)}, first)
+	check("the same hook without a token", first, Reason{Hook: "g/h"}, first)
+	check("another token of the same hook is a new termination", first,
+		Reason{Kind: "again", Hook: "g/h", Token: "t2", Deadline: at(3 * time.Hour)},
+		Mark{Reason: "again", Hook: "g/h", Token: "t2", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}})
+	check("a hook is added to a mark without one", change(func(m *Mark) { m.Hook, m.Token = "", "" }),
+		Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)}, first)
+	check("the earlier termination time is kept", change(func(m *Mark) { m.TerminatesAt = at(3 * time.Hour) }),
+		Reason{Hook: "g/h", Token: "t1", TerminatesAt: at(2 * time.Hour)}, change(func(m *Mark) { m.TerminatesAt = at(2 * time.Hour) }))
+	check("the first deadline restarts Since, if the node was cordoned hours ago",
+		Mark{Reason: "maintenance", Since: at(-3 * time.Hour), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
+		Reason{Kind: "spot", Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)},
+		Mark{Reason: "spot", Since: now, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour), Added: []string{addedTaint}})
+	check("the first deadline restarts Since after the confirmation of the same event",
+		Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: t0}, Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(time.Hour)},
+		Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(time.Hour)})
+	check("a second cordon without a deadline changes nothing", Mark{Reason: "maintenance", Since: t0}, Reason{Kind: "rebalance"},
+		Mark{Reason: "maintenance", Since: t0})
+	check("a hook after the deadline of maintenance in the future is a new termination",
+		Mark{Reason: "maintenance", Since: t0, Deadline: at(time.Second), TerminatesAt: at(48 * time.Hour), Added: []string{addedTaint}},
+		Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
+		Mark{Reason: "again", Hook: "g/h", Token: "t1", Since: now, Deadline: at(3 * time.Hour), Added: []string{addedTaint}})
+	check("a hook of an instance that AWS is terminating does not loosen",
+		Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
+		Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
+		Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)})
+	check("a token is added to its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
+		first)
 }

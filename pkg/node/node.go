@@ -14,6 +14,7 @@ import (
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/keymutex"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
@@ -32,6 +33,7 @@ type Nodes struct {
 	// Conditions writes the drain conditions of these Nodes.
 	Conditions *Conditions
 
+	client   kubernetes.Interface
 	cfg      Config
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
@@ -69,13 +71,13 @@ const byInstance = "instance"
 
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
-	n := &Nodes{cfg: cfg}
-	n.lookups = batch.Batcher[string, Node]{
-		Max: lookupMax, Window: lookupWindow, Call: lister{client, cfg.Selector}.lookup,
-	}
+	n := &Nodes{client: client, cfg: cfg}
+	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: n.lookup}
 	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex},
 		func(o *metav1.ListOptions) { o.LabelSelector = cfg.Selector })
-	n.patcher = newPatcher(client, n.informer.GetStore())
+	n.patcher = &patcher{
+		client: client, nodes: n.informer.GetStore(), locks: keymutex.NewHashed(concurrentPatches),
+	}
 	n.Conditions = newConditions(client, n.informer.GetStore())
 	if err := n.informer.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
@@ -125,10 +127,7 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 
 // Find returns the Node of an EC2 instance. It reads the cache only.
 func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
-	objs, err := n.informer.GetIndexer().ByIndex(byInstance, instanceID)
-	if err != nil {
-		return Node{}, false // the index always exists
-	}
+	objs, _ := n.informer.GetIndexer().ByIndex(byInstance, instanceID) // the index exists
 	for _, obj := range objs {
 		one := nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
 		found, ok = one.preferred(found), true

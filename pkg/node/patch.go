@@ -49,15 +49,12 @@ type patcher struct {
 	written sync.Map // by name: the *corev1.Node that our last patch returned
 }
 
-func newPatcher(client kubernetes.Interface, nodes cache.Store) *patcher {
-	return &patcher{client: client, nodes: nodes, locks: keymutex.NewHashed(concurrentPatches)}
-}
-
-// patch patches the Node with what build returns for its current state; nil changes nothing. The current
+// patch patches the Node with what build returns for its current state, and reports whether that was a change;
+// nil changes nothing. The current
 // state is what our last patch returned or what the watch shows, whichever is newer. It is read from the API
 // instead after a conflict, if the watch shows no such Node, and if according to the watch there is nothing
 // to change: the watch may be behind.
-func (p *patcher) patch(ctx context.Context, node Node, build func(*corev1.Node) patch) error {
+func (p *patcher) patch(ctx context.Context, node Node, build func(*corev1.Node) patch) (changed bool, err error) {
 	p.locks.LockKey(node.Name)
 	defer func() { _ = p.locks.UnlockKey(node.Name) }() // which fails for locks that are not held
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
@@ -66,40 +63,41 @@ func (p *patcher) patch(ctx context.Context, node Node, build func(*corev1.Node)
 	if current != nil && (string(current.UID) != node.UID || !own && build(current) == nil) {
 		current = nil
 	}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		known := current
 		current = nil
-		return p.patchOnce(ctx, node, known, build)
+		changed, err = p.patchOnce(ctx, node, known, build)
+		return err
 	})
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", ErrGone, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, fmt.Errorf("%w: %w", ErrGone, err)
+	case err != nil:
+		return false, fmt.Errorf("change node %s: %w", node.Name, err)
 	}
-	if err != nil {
-		return fmt.Errorf("change node %s: %w", node.Name, err)
-	}
-	return nil
+	return changed, nil
 }
 
 // patchOnce patches the Node in the state current, or as the API returns it if current is nil.
 func (p *patcher) patchOnce(
 	ctx context.Context, node Node, current *corev1.Node, build func(*corev1.Node) patch,
-) (err error) {
+) (changed bool, err error) {
 	if current == nil {
 		if current, err = p.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{}); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if string(current.UID) != node.UID {
-		return ErrGone
+		return false, ErrGone
 	}
 	change := build(current)
 	if change == nil {
-		return nil
+		return false, nil
 	}
 	change["metadata"]["resourceVersion"] = current.ResourceVersion
 	body, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encode the patch: %w", err)
+		return false, fmt.Errorf("encode the patch: %w", err)
 	}
 	after, err := p.client.CoreV1().Nodes().Patch(
 		ctx, node.Name, types.MergePatchType, body, metav1.PatchOptions{})
@@ -107,7 +105,7 @@ func (p *patcher) patchOnce(
 		kept, _ := trim(after)
 		p.written.Store(node.Name, kept)
 	}
-	return err
+	return true, err
 }
 
 // latest returns the Node as our last patch returned it, if the watch does not show that yet (own is true),

@@ -70,29 +70,29 @@ func TestCordonAndUncordon(t *testing.T) {
 			t.Fatalf("got %+v, %v", found, ok)
 		}
 		reason := Reason{Kind: "lifecycle-terminating", Hook: "g/h", Deadline: time.Now().Add(time.Hour)}
-		mark, news, err := n.Cordon(t.Context(), found, reason)
-		if err != nil || !news {
-			t.Fatalf("news: %v, %v", news, err)
+		mark, changed, err := n.Cordon(t.Context(), found, reason)
+		if err != nil || !changed {
+			t.Fatalf("changed: %v, %v", changed, err)
 		}
 		synctest.Wait()
 		if again, _ := n.Find(instance); cmp.Diff(mark, again.Mark) != "" {
 			t.Errorf("the mark on the node:\n%s", cmp.Diff(mark, again.Mark))
 		}
-		if _, news, err := n.Cordon(t.Context(), found, reason); err != nil || news {
-			t.Errorf("news: %v, %v", news, err)
+		if _, changed, err := n.Cordon(t.Context(), found, reason); err != nil || changed {
+			t.Errorf("changed: %v, %v", changed, err)
 		}
 		if got := verbs(client); got != "patch get" {
 			t.Errorf("got %q, want one patch, and a read before the second is omitted", got)
 		}
 		reason.Deadline = reason.Deadline.Add(-time.Minute)
-		if mark, news, err := n.Cordon(t.Context(), found, reason); err != nil || !news || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
-			t.Errorf("an earlier deadline gave %+v, news: %v, %v", mark, news, err)
+		if mark, changed, err := n.Cordon(t.Context(), found, reason); err != nil || !changed || !mark.Deadline.Equal(reason.Deadline.Truncate(time.Second)) {
+			t.Errorf("an earlier deadline gave %+v, news: %v, %v", mark, changed, err)
 		}
 		if all := n.All(); len(all) != 1 || all[0].InstanceID != instance {
 			t.Errorf("all nodes are %+v", all)
 		}
-		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
-			t.Errorf("got %v, %v", restored, err)
+		if uncordoned, err := n.Uncordon(t.Context(), found); !uncordoned || err != nil {
+			t.Errorf("got %v, %v", uncordoned, err)
 		}
 		got, err := client.Tracker().Get(nodesResource, "", "n")
 		if err != nil {
@@ -114,8 +114,8 @@ func TestUncordonWithAStaleWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		found, _ := n.Find(instance)
-		if restored, err := n.Uncordon(t.Context(), found); !restored || err != nil {
-			t.Errorf("got %v, %v, want it uncordoned", restored, err)
+		if uncordoned, err := n.Uncordon(t.Context(), found); !uncordoned || err != nil {
+			t.Errorf("got %v, %v, want it uncordoned", uncordoned, err)
 		}
 	})
 }

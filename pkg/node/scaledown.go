@@ -27,33 +27,20 @@ type ProtectedNode struct {
 // reports whether it has changed the Node: an existing annotation of the autoscaler belongs to another owner,
 // and is kept. The error is ErrGone if the Node no longer exists.
 func (n *Nodes) Protect(ctx context.Context, node Node, group string) (protected bool, err error) {
-	err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
-		p := protectPatch(current, group)
-		protected = p != nil
-		return p
-	})
-	return protected && err == nil, err
+	return n.patcher.patch(ctx, node, func(current *corev1.Node) patch { return protectPatch(current, group) })
 }
 
 // Unprotect removes from the Node what Protect added, and nothing else. It reports whether there was
 // anything.
 func (n *Nodes) Unprotect(ctx context.Context, node Node) (unprotected bool, err error) {
-	err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
-		p := unprotectPatch(current)
-		unprotected = p != nil
-		return p
-	})
-	return unprotected && err == nil, err
+	return n.patcher.patch(ctx, node, unprotectPatch)
 }
 
 // Protected lists the Nodes that the agent protects, sorted by name. It reads the cache only.
 func (n *Nodes) Protected() []ProtectedNode {
 	var out []ProtectedNode
 	for _, obj := range n.informer.GetStore().List() {
-		node, ok := obj.(*corev1.Node)
-		if !ok {
-			continue
-		}
+		node := obj.(*corev1.Node) //nolint:forcetypeassert // the informer holds Nodes
 		if group, ours := node.Annotations[ScaleDownOwner]; ours {
 			out = append(out, ProtectedNode{Node: nodeOf(node), Group: group})
 		}
