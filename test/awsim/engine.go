@@ -97,8 +97,15 @@ func newEngine(s *Server) *engine {
 		parameters: map[string]string{},
 	}
 	e.components = components{
-		groupEngine{e}, fleetEngine{e}, machineEngine{e}, hookEngine{e}, refreshEngine{e}, warmPoolEngine{e},
-		noticeEngine{e}, templateEngine{e}, eventBus{e},
+		groupEngine{e},
+		fleetEngine{e},
+		machineEngine{e},
+		hookEngine{e},
+		refreshEngine{e},
+		warmPoolEngine{e},
+		noticeEngine{e},
+		templateEngine{e},
+		eventBus{e},
 	}
 	return e
 }

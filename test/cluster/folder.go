@@ -84,8 +84,8 @@ func (f *folder) make() error {
 	return nil
 }
 
-// own locks the file that shows other processes that the owner runs. A lock is more reliable than a process number, which
-// can be used again. The file gets its name when it is locked already.
+// own locks the file that shows other processes that the owner runs. A lock is more reliable than a process
+// number, which the operating system can use again. The file gets its name after it has been locked.
 func (f *folder) own() error {
 	var err error
 	if f.owner, err = os.CreateTemp(f.dir, "owner-"); err != nil {

@@ -50,10 +50,11 @@ func Spawn(cmd *exec.Cmd, log, pid string) (*Process, error) {
 // Terminate ends the process with SIGTERM, and with SIGKILL if it has not exited after StopTimeout, which is
 // an error.
 func (p *Process) Terminate() error {
-	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
-	defer cancel()
-	if _, err := p.Stop(ctx); err == nil {
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
 		return nil
+	case <-time.After(StopTimeout):
 	}
 	p.Kill()
 	return fmt.Errorf("%s had not exited %v after SIGTERM", p.Cmd.Path, StopTimeout)
