@@ -45,7 +45,7 @@ type auditEvent struct {
 // UserName for a ServiceAccount. The end of a name stands for all users whose names end so. A watch counts
 // once, when it begins. A request that has been answered is in the list, because the server writes the
 // log first.
-func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) {
+func (c *ControlPlane) Requests(ctx context.Context, user string) ([]Request, error) {
 	log, err := os.Open(c.folder.path("clusters", c.name, "logs", "audit.log"))
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 // Machines makes nodes of instances: what a cloud that launches and terminates needs to know of a
 // cluster.
 type Machines struct {
-	cluster  *Cluster
+	nodes    Nodes
 	template Node
 
 	mu     sync.Mutex
@@ -40,8 +40,8 @@ func (m *Machines) Boot(version int, how Boot) {
 
 // Machines returns machines whose nodes have the template's labels, taints and the like; its Name,
 // InstanceID and Zone are not used.
-func (c *Cluster) Machines(template Node) *Machines {
-	return &Machines{cluster: c, template: template, boots: map[int]Boot{}, broken: map[string]bool{}}
+func (n Nodes) Machines(template Node) *Machines {
+	return &Machines{nodes: n, template: template, boots: map[int]Boot{}, broken: map[string]bool{}}
 }
 
 // Launch adds the node of an instance and returns when it is Ready.
@@ -62,12 +62,12 @@ func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, v
 	n := m.template
 	n.Name, n.InstanceID, n.Zone = "", instanceID, zone
 	n.Unready = n.Unready || how == BootUnready
-	return m.cluster.AddNode(ctx, n)
+	return m.nodes.AddNode(ctx, n)
 }
 
 // Stop makes the node of an instance NotReady, as when the machine is stopped: the Node stays, with its pods.
 func (m *Machines) Stop(ctx context.Context, instanceID string) error {
-	err := m.cluster.MarkUnready(ctx, NodeName(instanceID))
+	err := m.nodes.MarkUnready(ctx, NodeName(instanceID))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -82,22 +82,22 @@ func (m *Machines) Start(ctx context.Context, instanceID string) error {
 	if broken {
 		return nil
 	}
-	return m.cluster.MarkReady(ctx, NodeName(instanceID))
+	return m.nodes.MarkReady(ctx, NodeName(instanceID))
 }
 
 // Terminate removes the node of an instance, and returns the pods that this killed. An instance that has no
 // node kills none, save those that a Terminate has left which the API server did not answer to the end.
 func (m *Machines) Terminate(ctx context.Context, instanceID string) (killed []string, err error) {
-	killed, err = m.cluster.RemoveNode(ctx, NodeName(instanceID))
+	killed, err = m.nodes.RemoveNode(ctx, NodeName(instanceID))
 	if apierrors.IsNotFound(err) {
-		return m.cluster.removePods(ctx, NodeName(instanceID))
+		return m.nodes.removePods(ctx, NodeName(instanceID))
 	}
 	return killed, err
 }
 
 // Pods returns the pods that a drain of the instance would still have to move.
 func (m *Machines) Pods(ctx context.Context, instanceID string) ([]string, error) {
-	return m.cluster.DrainablePods(ctx, NodeName(instanceID))
+	return m.nodes.DrainablePods(ctx, NodeName(instanceID))
 }
 
 // NewInstanceID returns an EC2 instance id that nothing else has.

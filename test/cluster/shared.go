@@ -91,16 +91,16 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ownTime)
 	defer cancel()
-	ns, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+	ns, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: nameOf(t)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.afterwards(t, func(ctx context.Context) error {
-		return c.client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
+	afterwards(t, func(ctx context.Context) error {
+		return c.Client().CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
 	})
-	if err := c.waitServiceAccount(ctx, ns.Name); err != nil {
+	if err := waitServiceAccount(ctx, c.Client(), ns.Name); err != nil {
 		t.Fatal(err)
 	}
 	return ns.Name
@@ -113,7 +113,7 @@ func nameOf(t testing.TB) string {
 }
 
 // afterwards runs work when the test ends, with a context of its own: the test's has ended then.
-func (c *Cluster) afterwards(t testing.TB, work func(context.Context) error) {
+func afterwards(t testing.TB, work func(context.Context) error) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
