@@ -14,15 +14,15 @@ import (
 // Budgets creates PodDisruptionBudgets and waits for their status.
 type Budgets struct{ client kubernetes.Interface }
 
-// MinAvailable makes a disruption budget over the workload of the same name; least is a number or a
-// percentage. It returns when the budget is in force.
+// MinAvailable creates a PodDisruptionBudget for the workload of the same name; least is a number or a
+// percentage. It returns when the disruption controller has processed the budget.
 func (b Budgets) MinAvailable(ctx context.Context, namespace, name, least string) error {
 	value := intstr.Parse(least)
 	return b.create(ctx, namespace, name, policyv1.PodDisruptionBudgetSpec{MinAvailable: &value})
 }
 
-// MaxUnavailable makes a disruption budget over the workload of the same name; most is a number or a
-// percentage. It returns when the budget is in force.
+// MaxUnavailable creates a PodDisruptionBudget for the workload of the same name; most is a number or a
+// percentage. It returns when the disruption controller has processed the budget.
 func (b Budgets) MaxUnavailable(ctx context.Context, namespace, name, most string) error {
 	value := intstr.Parse(most)
 	return b.create(ctx, namespace, name, policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &value})
@@ -34,14 +34,14 @@ func (b Budgets) create(
 	ctx context.Context, namespace, name string, spec policyv1.PodDisruptionBudgetSpec,
 ) error {
 	spec.Selector = matching(name)
-	made, err := b.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
-	}, metav1.CreateOptions{})
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	budgets := b.client.PolicyV1().PodDisruptionBudgets(namespace)
+	created, err := budgets.Create(ctx, budget, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	return b.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
-		return status.ObservedGeneration >= made.Generation
+		return status.ObservedGeneration >= created.Generation
 	})
 }
 

@@ -50,7 +50,7 @@ type folder struct {
 	pipe   io.Closer
 }
 
-// newFolder makes the folder and sets the reaper over it.
+// newFolder creates the folder and starts its reaper.
 func newFolder(dir string) (*folder, error) {
 	f := &folder{dir: dir, remain: dir != ""}
 	if err := f.make(); err != nil {
@@ -150,7 +150,7 @@ func (f *folder) remove(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(f.dir))
 }
 
-// kill ends the folder's processes, or the one of the given name, and returns when they are gone.
+// kill kills the folder's processes, or the one of the given name, and returns when they have exited.
 func (f *folder) kill(ctx context.Context, name string) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
 		left, err := processes(f.dir, name)

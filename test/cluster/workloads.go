@@ -19,29 +19,29 @@ import (
 // AppLabel holds the name of the workload that a pod belongs to.
 const AppLabel = "app"
 
-// Pods says what the pods of a workload are like. The zero value is a pod that starts in a second,
-// stops at once, and goes where the scheduler puts it.
+// Pods describes the pods of a workload. The zero value is a pod that starts in a second, stops at once, and
+// runs on any node.
 type Pods struct {
 	Start       time.Duration // From bound to Ready; a second if 0.
-	Stop        time.Duration // What the process needs to stop; the grace cuts it off.
+	Stop        time.Duration // How long the process takes to stop, at most the grace period.
 	Run         time.Duration // Of a Job's pod: from Ready to completed; a second if 0.
 	GracePeriod time.Duration // In whole seconds; 30 s, the API's default, if 0.
 
 	Labels        map[string]string
 	Annotations   map[string]string
 	Pool          string // Only nodes of this pool.
-	Node          string // Only this node; a pod that is created again waits for it.
-	Prefer        string // This node, as long as it takes pods: makes them begin there and move elsewhere.
+	Node          string // Only this node; a replacement of the pod waits for it.
+	Prefer        string // This node while it accepts pods, else another one.
 	NodeSelector  map[string]string
 	Tolerations   []corev1.Toleration
 	PriorityClass string
-	Change        func(*corev1.PodTemplateSpec) // Has the last word, for what is not foreseen here.
+	Change        func(*corev1.PodTemplateSpec) // Changes the finished template.
 }
 
 // Workloads creates the pods of a cluster and the workloads that manage them.
 type Workloads struct{ client kubernetes.Interface }
 
-// Deployment is a Deployment to be made. Its pods carry AppLabel with its name.
+// Deployment describes a Deployment. Its pods have AppLabel with its name.
 type Deployment struct {
 	Namespace, Name string
 	Replicas        int32
@@ -51,7 +51,7 @@ type Deployment struct {
 // Selector returns the label selector of the pods of the workload of that name.
 func Selector(name string) string { return AppLabel + "=" + name }
 
-// Deploy makes a Deployment. It does not wait: see WaitReady.
+// Deploy creates a Deployment. It does not wait: see WaitReady.
 func (w Workloads) Deploy(ctx context.Context, d Deployment) error {
 	_, err := w.client.AppsV1().Deployments(d.Namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: d.Name},
@@ -62,7 +62,7 @@ func (w Workloads) Deploy(ctx context.Context, d Deployment) error {
 	return err
 }
 
-// DaemonSet makes a DaemonSet; p.Node and p.Prefer have no place here.
+// DaemonSet creates a DaemonSet. p.Node and p.Prefer must be empty.
 func (w Workloads) DaemonSet(ctx context.Context, namespace, name string, p Pods) error {
 	_, err := w.client.AppsV1().DaemonSets(namespace).Create(ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -71,7 +71,7 @@ func (w Workloads) DaemonSet(ctx context.Context, namespace, name string, p Pods
 	return err
 }
 
-// StatefulSet makes a StatefulSet, which makes its pods one after the other.
+// StatefulSet creates a StatefulSet, which creates its pods one after the other.
 func (w Workloads) StatefulSet(ctx context.Context, namespace, name string, replicas int32, p Pods) error {
 	_, err := w.client.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -82,7 +82,7 @@ func (w Workloads) StatefulSet(ctx context.Context, namespace, name string, repl
 	return err
 }
 
-// Job makes a Job of n pods that run side by side and complete after p.Run.
+// Job creates a Job of n pods that run in parallel and complete after p.Run.
 func (w Workloads) Job(ctx context.Context, namespace, name string, n int32, p Pods) error {
 	template := p.template(name)
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -93,7 +93,7 @@ func (w Workloads) Job(ctx context.Context, namespace, name string, n int32, p P
 	return err
 }
 
-// Pod makes a pod without an owner, so nothing creates it again.
+// Pod creates a pod without an owner, so nothing replaces it.
 func (w Workloads) Pod(ctx context.Context, namespace, name string, p Pods) error {
 	template := p.template(name)
 	template.Name = name
@@ -103,8 +103,8 @@ func (w Workloads) Pod(ctx context.Context, namespace, name string, p Pods) erro
 	return err
 }
 
-// MirrorPod makes what a kubelet shows of a static pod on the node p.Node. Deleting it deletes only the
-// picture; here it does not come back.
+// MirrorPod creates the mirror pod of a static pod on the node p.Node. A real kubelet would create it again
+// after it was deleted; here nothing does.
 func (w Workloads) MirrorPod(ctx context.Context, namespace, name string, p Pods) error {
 	node, err := w.client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
 	if err != nil {
@@ -126,8 +126,8 @@ func (w Workloads) MirrorPod(ctx context.Context, namespace, name string, p Pods
 	return err
 }
 
-// PriorityClass makes a priority class, unless it is there: it belongs to the whole cluster, and tests
-// share it.
+// PriorityClass creates a priority class unless it exists: it belongs to the whole cluster, and tests share
+// it.
 func (w Workloads) PriorityClass(ctx context.Context, name string, value int32) error {
 	classes := w.client.SchedulingV1().PriorityClasses()
 	_, err := classes.Create(ctx, priorityClass(name, value), metav1.CreateOptions{})
