@@ -244,8 +244,8 @@ type describeGroupsXML struct {
 	NextToken         string     `xml:",omitempty"`
 }
 
-// defaultGroups is how many groups a page of them has, and how many names a call may have, unless MaxRecords
-// asks for more.
+// defaultGroups is how many groups a page has, and how many names a call may have, unless MaxRecords is
+// larger.
 const defaultGroups = 50
 
 func (a groupAPI) describeAutoScalingGroups(r *reader) (any, error) {

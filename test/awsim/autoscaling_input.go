@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// reader reads the parameters of one call of the Query protocol. It keeps the first mistake it meets, so
-// that an action reads everything first and then asks for err once.
+// reader reads the parameters of one call of the Query protocol. It keeps the first error, so
+// that an action reads all parameters and then checks err once.
 type reader struct {
 	values url.Values
 	err    error

@@ -323,7 +323,7 @@ func (g *group) shrink(decrement bool, n int, what string) error {
 	return nil
 }
 
-// grow raises the desired capacity by n instances that come into service from outside.
+// grow raises the desired capacity by n instances that are attached or leave Standby.
 func (g *group) grow(n int) error {
 	if g.desired+n > g.max {
 		return errorf("ValidationError", "AutoScalingGroup %s has min-size=%d, max-size=%d, and desired-size=%d. "+

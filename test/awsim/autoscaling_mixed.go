@@ -128,8 +128,8 @@ func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 	return nil, out
 }
 
-// Override is one entry of a group's mixed instances policy. What is empty is as the group's launch template
-// says.
+// Override is one entry of a group's mixed instances policy. The group's launch template provides the
+// fields that are empty.
 type Override struct {
 	InstanceType   string
 	Weight         int // WeightedCapacity, which is described and not counted.

@@ -36,7 +36,8 @@ type refreshIDXML struct {
 	InstanceRefreshID string `xml:"InstanceRefreshId"`
 }
 
-// readPreferences reads those of a refresh. The defaults come from the group, or else from AWS.
+// readPreferences reads the preferences of a refresh. The defaults are the settings of the group, or else
+// those of AWS.
 func readPreferences(r *reader, g *group) preferences {
 	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod}
 	if g.policy != nil {

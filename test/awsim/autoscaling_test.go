@@ -298,7 +298,7 @@ func orValidation(code string) string {
 
 func desire(ctx context.Context, c *autoscaling.Client, n int32) error {
 	_, err := c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-		AutoScalingGroupName: new(groupName), DesiredCapacity: new(int32(n)),
+		AutoScalingGroupName: new(groupName), DesiredCapacity: new(n),
 	})
 	return err
 }

@@ -31,7 +31,7 @@ type machineStateXML struct {
 	Name string `xml:"name"`
 }
 
-// machineWire adds the number that goes with EC2's name of an instance's state.
+// machineWire adds EC2's code of an instance state to its name.
 func machineWire(state string) machineStateXML {
 	codes := map[string]int{
 		"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80,

@@ -11,7 +11,7 @@ import (
 const aliasPrefix = "resolve:ssm:"
 
 // SetParameter gives a parameter of Systems Manager its value: an image, for launch templates whose image is
-// resolve:ssm:NAME. A version or a label that a template asks for is part of the name here, as in NAME:3; a
+// resolve:ssm:NAME. A version or a label that a template names is part of the name here, as in NAME:3; a
 // parameter without it has all versions and labels.
 func (s EC2) SetParameter(name, imageID string) {
 	s.asg.update(func() { s.asg.parameters[name] = imageID })
@@ -59,8 +59,8 @@ func readVersionQuery(r *reader) versionQuery {
 	return q
 }
 
-// among are the templates that the query is about: one, or all of the account when their latest or default
-// versions are asked for. It needs mu.
+// among returns the templates that the query selects: one, or all of the account if the query is for their
+// latest or default versions. It needs mu.
 func (q versionQuery) among(a *engine) ([]*template, error) {
 	general := func(name string) bool { return name == "$Latest" || name == "$Default" }
 	if !q.template.isSet() && len(q.names) > 0 && !slices.ContainsFunc(q.names, func(name string) bool {
@@ -130,7 +130,7 @@ func (v versionXML) fields() map[string][]string {
 	}
 }
 
-// pick is the versions that are asked for, each once and the newest first; all when none is named.
+// pick returns the versions that the query names, each once and the newest first; all if it names none.
 func (t *template) pick(q versionQuery) ([]templateVersion, error) {
 	out := slices.Clone(t.versions)
 	if len(q.names) > 0 {

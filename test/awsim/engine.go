@@ -18,17 +18,17 @@ type Delays struct {
 	Launch time.Duration
 	// Terminate is how long a machine takes to shut down.
 	Terminate time.Duration
-	// Visible is how long DescribeAutoScalingInstances and DescribeAutoScalingGroups go on showing what was:
-	// the API's eventual consistency.
+	// Visible is how long DescribeAutoScalingInstances and DescribeAutoScalingGroups return the previous
+	// state: the API's eventual consistency.
 	Visible time.Duration
 	// RefreshGiveUp is how long an Instance Refresh may make no progress before it fails; an hour if zero.
 	RefreshGiveUp time.Duration
 }
 
-// errClosing is the error of a wait that the end of the server interrupts.
+// errClosing is the error of a wait that ends because the server is closed.
 var errClosing = errors.New("awsim: the server was closed")
 
-// autoscaling is the state of Auto Scaling and of the machines of EC2, and what moves it: API calls, timers
+// engine is the state of Auto Scaling and of the machines of EC2, and what moves it: API calls, timers
 // and the answers of Machines. It has no loop. Everything that changes state goes through update; nothing
 // calls Machines or sends a message while it holds mu.
 type engine struct {
@@ -97,8 +97,15 @@ func newEngine(s *Server) *engine {
 		parameters: map[string]string{},
 	}
 	e.components = components{
-		groupEngine{e}, fleetEngine{e}, machineEngine{e}, hookEngine{e}, refreshEngine{e}, warmPoolEngine{e},
-		noticeEngine{e}, templateEngine{e}, eventBus{e},
+		groupEngine{e},
+		fleetEngine{e},
+		machineEngine{e},
+		hookEngine{e},
+		refreshEngine{e},
+		warmPoolEngine{e},
+		noticeEngine{e},
+		templateEngine{e},
+		eventBus{e},
 	}
 	return e
 }

@@ -75,8 +75,8 @@ func (act *action) timedOut(now time.Time) bool {
 	return !now.Before(at)
 }
 
-// beginHooks starts one action for each hook of the transition, side by side, or goes on at once when there
-// is none. It needs mu.
+// beginHooks starts one action for each hook of the transition, all at the same time, or continues at once if
+// there is none. It needs mu.
 func (a hookEngine) beginHooks(inst *instance, transition string) {
 	inst.waiting = nil
 	for _, h := range inst.group.hooks {

@@ -178,8 +178,9 @@ func (g *group) hook(name string) int {
 	return slices.IndexFunc(g.hooks, func(h Hook) bool { return h.Name == name })
 }
 
-// limits are how few may be in service and how many may live while instances are replaced. Where the policy
-// leaves no room in either direction, one instance more is launched first: replacing must go on.
+// limits returns how many instances must be in service while instances are replaced, and how many may exist.
+// If the policy allows neither fewer nor more than desired, one more is launched first, so that replacing
+// continues.
 func (g *group) limits() (fewest, most int) {
 	if g.policy == nil {
 		return 0, g.desired

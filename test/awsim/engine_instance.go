@@ -285,8 +285,8 @@ func (a eventBus) announce(inst *instance, detailType string) {
 	a.later(func() { a.publish(detailType, event) })
 }
 
-// pods asks what runs on the instance's node. The time is bounded: a lifecycle action must be able to end
-// while an API server does not answer. It must be called without mu.
+// pods returns the pods on the instance's node. It has a timeout, because a lifecycle action must be able to
+// end while an API server does not answer. It must be called without mu.
 func (a machineEngine) pods(instanceID string) (names []string, problem string) {
 	machines := a.server.opts.Machines
 	if machines == nil {

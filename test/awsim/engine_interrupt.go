@@ -122,8 +122,8 @@ func (s Notices) Interruptions() []Interruption {
 	return out
 }
 
-// WaitInterrupted blocks until the machine of an instance whose interruption was announced is gone, and
-// returns the record of the last announcement.
+// WaitInterrupted blocks until an instance whose interruption was announced has terminated, and returns the
+// record of the last announcement.
 func (s Notices) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
 	var out Interruption
 	err := s.asg.wait(ctx, func() bool {

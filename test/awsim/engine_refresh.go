@@ -57,11 +57,11 @@ type refresh struct {
 	poolTotal     int
 	poolRemaining int
 
-	toUpdate int // InstancesToUpdate: what a rollback has not to undo.
+	toUpdate int // InstancesToUpdate: the instances that a rollback need not undo.
 	percent  int
 
-	progressAt time.Time // When it last got nearer to its end, or was let go on.
-	paused     bool      // It is not to go on: a process is suspended, or a checkpoint's delay runs.
+	progressAt time.Time // When it last made progress, or was resumed.
+	paused     bool      // A process is suspended, or the delay of a checkpoint has not ended.
 	passed     int       // How many checkpoints have been reached.
 	holdUntil  time.Time // The end of the delay after a checkpoint, or of the bake time.
 	wakeAt     time.Time // When the group is to be reconciled because of it; never, if zero.
@@ -112,8 +112,8 @@ func (g *group) refreshing() *refresh {
 	return nil
 }
 
-// launchFrom is what the group launches its next instance from: while a refresh is on, its desired
-// configuration, or what a rollback goes back to.
+// launchFrom returns the source of the group's next instance. During a refresh that is the desired
+// configuration, or the previous one during a rollback.
 func (g *group) launchFrom() source {
 	f := g.refreshing()
 	switch {
@@ -233,8 +233,8 @@ func (a refreshEngine) run(f *refresh) {
 	}
 }
 
-// sleepUntil waits for a time, forever if it is zero, for a change, or for the end of ctx. It returns
-// whether the time has come, and whether ctx is still open.
+// sleepUntil waits until a time, or without limit if that is zero, until a change, or until ctx ends. It
+// reports whether the time has been reached, and whether ctx is still open.
 func sleepUntil(ctx context.Context, at time.Time, changed <-chan struct{}) (due, goOn bool) {
 	var alarm <-chan time.Time
 	if !at.IsZero() {
@@ -309,9 +309,9 @@ func (a refreshEngine) beginRollback(f *refresh, b *rollback) {
 	a.bus.publishRefresh(f, RefreshRollbackStarted)
 }
 
-// endRefresh gives the refresh its last status. What it launched beyond the desired capacity and what has not
-// served yet goes again, before any older instance might. It needs mu, and leaves the reconciling to the
-// caller.
+// endRefresh sets the last status of the refresh. It terminates the instances that the refresh has launched
+// beyond the desired capacity and that were never in service, before any older instance could be terminated.
+// It needs mu, and leaves the reconciling to the caller.
 func (a refreshEngine) endRefresh(f *refresh, status string) {
 	f.status, f.endedAt, f.wakeAt = status, time.Now(), time.Time{}
 	if status == refreshSuccessful && f.desired != nil {

@@ -22,9 +22,9 @@ type preferences struct {
 	alarms       []string
 }
 
-// bounds are how few must be in service, healthy and warm, and how many may live, while a refresh is on.
-// Where the percentages leave room in neither direction, one instance more is launched first, if the maximum
-// was given or all must stay; without a maximum one goes first.
+// bounds returns how many instances must be in service, healthy and warm during a refresh, and how many may
+// exist. If the percentages allow neither fewer nor more instances than desired, one more is launched first
+// if a maximum was given or all must stay in service; without a maximum one is terminated first.
 func (p preferences) bounds(desired int) (fewest, most int) {
 	fewest, most = int(math.Ceil(float64(desired*p.min)/100)), desired
 	if p.max > 0 {

@@ -165,9 +165,9 @@ func (a warmPoolEngine) settleInPool(inst *instance) {
 	a.hardware.stopMachine(inst, settle)
 }
 
-// endReturn takes an instance into the warm pool. One whose hook was abandoned is kept if the group retains
-// such instances, and else terminated, its hooks having been asked already. What AWS does without retention
-// is not documented. It needs mu.
+// endReturn moves an instance to the warm pool. One whose hook was abandoned is kept if the group retains
+// such instances, and else terminated without further hooks. AWS does not document what it does without
+// retention. It needs mu.
 func (a warmPoolEngine) endReturn(inst *instance, abandoned bool) {
 	g := inst.group
 	switch {
@@ -230,8 +230,8 @@ func (a warmPoolEngine) launchWarm(g *group) {
 	a.spawn(func() { a.fleet.boot(inst) })
 }
 
-// deletePool deletes the warm pool: at once and without a hook if by force, else when its instances have gone
-// through their hooks. It needs mu.
+// deletePool deletes the warm pool: at once and without hooks if by force, else after the hooks of its
+// instances have been completed. It needs mu.
 func (a warmPoolEngine) deletePool(g *group, force bool) {
 	g.pool.deleting = true
 	for _, inst := range slices.Clone(g.members) {
@@ -250,8 +250,8 @@ func (a warmPoolEngine) deletePool(g *group, force bool) {
 	a.capacity.reconcile(g)
 }
 
-// poolLeft is how many instances of the warm pool a refresh has not replaced yet: a target is replaced when
-// it is gone and nothing is missing.
+// poolLeft returns how many instances of the warm pool a refresh has not replaced yet. A target is replaced
+// when it has terminated and the pool is complete.
 func (f *refresh) poolLeft() int {
 	if f.group.pool == nil {
 		return 0

@@ -130,7 +130,7 @@ func TestScaleInWithAWarmPool(t *testing.T) {
 	}
 }
 
-// It is the same machine that comes back into service, hooks and all, and goes again.
+// The same instance enters service again, runs its hooks, and returns to the pool.
 func TestInstanceComesBackFromTheWarmPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 2, Max: 2}, drainHook)
@@ -218,7 +218,7 @@ func TestRefreshWithAWarmPool(t *testing.T) {
 		f.want("2 InService v1, 2 Warmed:Stopped v1")
 		f.must(f.s.PutHook("g", launchHook))
 		f.refresh()
-		// Nobody draws from the pool what is of the old version, and the pool comes last.
+		// No instance of the old version is taken from the pool, and the pool is replaced last.
 		f.want("1 InService v1, 1 Pending:Wait v2, 1 Terminating:Wait v1, 2 Warmed:Stopped v1")
 		f.answer("Pending:Wait", "ready", resume)
 		f.answer("Pending:Wait", "ready", resume)

@@ -60,7 +60,7 @@ func (f fleet) must(err error) {
 	}
 }
 
-// try calls an action with pairs of parameters; the group's name goes without saying.
+// try calls an action with pairs of parameters. It adds the name of the group.
 func (f fleet) try(action string, pairs ...string) (any, error) {
 	values := url.Values{"AutoScalingGroupName": {"g"}}
 	for i := 0; i < len(pairs); i += 2 {

@@ -60,7 +60,7 @@ const (
 	ofProd     = `, "Condition": {"StringEquals": {"aws:ResourceTag/cluster": "prod"}}`
 )
 
-// TestPolicies: a call is done if a policy of its access key allows it, and else refused as the service does, and told.
+// TestPolicies: a call succeeds if a policy of its access key allows it, and else is refused and recorded.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	mark := func(id string) func(ctx context.Context, l *limited) error {

@@ -164,7 +164,7 @@ func TestInstanceEvents(t *testing.T) {
 		t.Errorf("published %d copies", n)
 	}
 	kinds := map[string]int{}
-	for ctx, n := within(t), 0; n < 6 && ctx.Err() == nil; { // A state is known before the bus has told of it.
+	for ctx, n := within(t), 0; n < 6 && ctx.Err() == nil; { // A state is visible before its event is published.
 		for _, m := range inbox(t, s, url) {
 			kinds[m["detail-type"].(string)]++
 			n++

@@ -11,8 +11,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// TestWarningsAreParsed has the product's own parser read what EC2 sends here: an end that it
-// understands is the end that comes.
+// TestWarningsAreParsed parses the warnings of awsim with the product's parser: the time that it reads is the time
+// at which the instance terminates.
 func TestWarningsAreParsed(t *testing.T) {
 	s := workers(t, awsim.Options{})
 	url := s.CreateQueue("events", nil)

@@ -136,7 +136,7 @@ func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.startQueues()
-	s.IAM.server = s
+	s.IAM = IAM{server: s}
 	for _, name := range opts.Queues {
 		s.CreateQueue(name, nil)
 	}

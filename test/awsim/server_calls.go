@@ -74,29 +74,29 @@ func (c *CallLog) end(call *Call, code string) {
 
 // Requests counts the calls so far by service and action, such as sqs.ReceiveMessage. Calls that were
 // refused before they reached an action are not counted.
-func (s *CallLog) Requests() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return nonNil(maps.Clone(s.counts))
+func (c *CallLog) Requests() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return nonNil(maps.Clone(c.counts))
 }
 
 // RequestsBy is Requests of one access key.
-func (s *CallLog) RequestsBy(accessKey string) map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return nonNil(maps.Clone(s.byKey[accessKey]))
+func (c *CallLog) RequestsBy(accessKey string) map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return nonNil(maps.Clone(c.byKey[accessKey]))
 }
 
 // WaitRequests blocks until an action has been called n times in all. An error means that ctx ended first.
-func (s *CallLog) WaitRequests(ctx context.Context, service, action string, n int) error {
+func (c *CallLog) WaitRequests(ctx context.Context, service, action string, n int) error {
 	for {
-		s.mu.Lock()
-		got := s.counts[service+"."+action]
-		if s.changed == nil {
-			s.changed = make(chan struct{})
+		c.mu.Lock()
+		got := c.counts[service+"."+action]
+		if c.changed == nil {
+			c.changed = make(chan struct{})
 		}
-		changed := s.changed
-		s.mu.Unlock()
+		changed := c.changed
+		c.mu.Unlock()
 		if got >= n {
 			return nil
 		}
@@ -116,11 +116,11 @@ func nonNil(m map[string]int) map[string]int {
 }
 
 // Calls is the latest calls of one action, oldest first: at least the last 1024 of them.
-func (s *CallLog) Calls(service, action string) []Call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (c *CallLog) Calls(service, action string) []Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var list []Call
-	for _, call := range s.byAction[service+"."+action] {
+	for _, call := range c.byAction[service+"."+action] {
 		list = append(list, *call)
 	}
 	return list

@@ -55,16 +55,16 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, req.service, req.id, refusal)
 		return
 	}
-	call := s.CallLog.begin(req, time.Now())
+	call := s.begin(req, time.Now())
 	out, err := s.perform(r.Context(), req)
 	switch {
 	case errors.Is(err, errDropped) || r.Context().Err() != nil:
-		s.CallLog.end(call, codeDropped)
+		s.end(call, codeDropped)
 		s.opts.Log("%s.%s dropped", req.service.name, req.action)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		failure := asError(err)
-		s.CallLog.end(call, failure.Code)
+		s.end(call, failure.Code)
 		s.opts.Log("%s.%s answered %v", req.service.name, req.action, failure)
 		s.answerError(w, req.service, req.id, failure)
 	default:

@@ -114,7 +114,7 @@ func (s SQS) WaitDrained(ctx context.Context, url string) error {
 	s.sqs.with(url, func(_ time.Time, q *queue) { watched = q })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.sqs.server.ctx, cancel)()
+	defer context.AfterFunc(s.sqs.server.ctx, cancel)() //nolint:contextcheck // Close ends the wait too.
 	err := s.sqs.await(ctx, time.Time{}, watched, func(now time.Time) bool {
 		watched.advance(now)
 		return watched.held() == 0

@@ -104,8 +104,8 @@ type receiveAnswer struct {
 	Messages []receivedMessage `json:",omitempty"`
 }
 
-// receive is a long poll: it returns with the first messages, when its wait is over, or when the client
-// has gone away, to whom nothing is handed out any more.
+// receive is a long poll: it returns with the first messages, when its wait time is over, or when the client
+// has disconnected. It delivers nothing to a client that has disconnected.
 func (s queueAPI) receive(ctx context.Context, raw input) (any, error) {
 	in, err := decodeJSON[receiveRequest](raw)
 	if err != nil {

@@ -53,7 +53,7 @@ func (f *form) part(name string) *form {
 	return f.parts[name]
 }
 
-// formField is where a field of a form goes in JSON, and what becomes of it on the way.
+// formField is the JSON name of a field of a form, and the conversion of its value.
 type formField struct {
 	name    string
 	convert func(*form) (any, error)

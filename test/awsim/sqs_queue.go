@@ -21,7 +21,7 @@ const (
 )
 
 // queue is a standard queue without a lock, without a clock and without HTTP: its methods take the time as a
-// parameter. A message is in exactly one of three states: ready, waiting (delayed or in flight), gone.
+// parameter. A message is in exactly one of three states: ready, waiting (delayed or in flight), or deleted.
 type queue struct {
 	name    string
 	attrs   queueAttributes
@@ -29,7 +29,7 @@ type queue struct {
 	changed time.Time // When the attributes last were.
 
 	messages map[uint64]*message
-	ready    []*message // May hold messages that are gone; take skips them.
+	ready    []*message // May hold deleted messages; take skips them.
 	counts
 	wakeups  timeline // When waiting messages become visible.
 	expiries timeline // When messages end by age.
@@ -38,13 +38,13 @@ type queue struct {
 	limit     int // Of messages in flight.
 	reorder   bool
 	shuffle   *rand.Rand // nil reverses.
-	duplicate int        // So many sends still are delivered twice.
-	lose      int        // So many deliveries still vanish.
+	duplicate int        // How many of the next sends are delivered twice.
+	lose      int        // How many of the next deliveries are lost.
 	received  int
 	deleted   int
 }
 
-// counts are how many messages are in each state. visible does not count the messages of ready that are gone.
+// counts are how many messages are in each state. visible does not count the deleted messages in ready.
 type counts struct {
 	visible  int
 	inFlight int
@@ -94,7 +94,7 @@ func (q *queue) send(now time.Time, body string, delay time.Duration) (id string
 	return id
 }
 
-// add adds a message, which may come from another queue.
+// add adds a message, which may be from another queue.
 func (q *queue) add(now time.Time, m *message, delay time.Duration) {
 	q.serial++
 	m.serial = q.serial
@@ -254,8 +254,8 @@ func (m *message) handle(queue string) string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %d", queue, m.serial, m.receives))
 }
 
-// find is the message of a handle: nil if the message is gone, or if it was received again since, which
-// makes the handle void. An error means that the handle never was one of this queue.
+// find returns the message of a receipt handle: nil if the message was deleted, or received again, which
+// makes the handle invalid. An error means that the handle never belonged to this queue.
 func (q *queue) find(handle string) (*message, error) {
 	plain, err := base64.StdEncoding.DecodeString(handle)
 	fields := strings.Fields(string(plain))

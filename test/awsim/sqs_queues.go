@@ -34,7 +34,7 @@ type queueRequest struct {
 
 func (r queueRequest) queueURL() string { return r.QueueURL }
 
-func (s queueAPI) deleteQueue(_ time.Time, q *queue, in queueRequest) (any, error) {
+func (s queueAPI) deleteQueue(_ time.Time, q *queue, _ queueRequest) (any, error) {
 	delete(s.queues, q.name)
 	q.purge()
 	return nil, nil

@@ -13,12 +13,12 @@ import (
 )
 
 func main() {
-	harness.Main(func(ctx context.Context) int {
+	os.Exit(harness.Main(func(ctx context.Context) int {
 		if job := os.Getenv(greedyVariable); job != "" {
 			return greedyMain(ctx, job)
 		}
 		return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	})
+	}))
 }
 
 // run is the benchmark; it returns the exit code. Everything that it has started has ended by then.

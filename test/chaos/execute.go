@@ -260,7 +260,7 @@ func (x terminations) reclaim(_ context.Context, a step, i awsim.Instance) error
 }
 
 // console terminates an instance in EC2, bypassing its group. A fault may hit the call.
-func (x terminations) console(ctx context.Context, a step, i awsim.Instance) error {
+func (x terminations) console(ctx context.Context, _ step, i awsim.Instance) error {
 	client := ec2.NewFromConfig(harness.AWSConfig(x.aws.URL(), "admin"), func(o *ec2.Options) {
 		o.RetryMaxAttempts = 10
 	})

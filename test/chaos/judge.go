@@ -34,9 +34,9 @@ type violation struct {
 const (
 	// lag is how late the watches may show a change.
 	lag = 2 * time.Second
-	// calledOff is how long a drain may go on after its event was canceled: the message takes time.
+	// cancelGrace is how long a drain may continue after its event was canceled: the message takes time.
 	cancelGrace = 15 * time.Second
-	// handOver is the longest time until an agent leads and has its watches after an outage.
+	// handoverTime is the longest time until an agent leads and has its watches after an outage.
 	handoverTime = 10 * time.Second
 	// presence is how long before EC2 takes an instance an agent must have been able to evict: it deletes the
 	// last pods when the deadline is near, and may have to be elected first.

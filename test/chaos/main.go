@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	harness.Main(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stdout) })
+	os.Exit(harness.Main(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stdout) }))
 }
 
 // run is the whole program; it returns the exit code.

@@ -17,7 +17,7 @@ type options struct {
 	terminations int
 	agents       int
 	each         time.Duration // From one termination to the next, on average.
-	drain        time.Duration // The longest that a drain may take: pods are deleted as its end comes near.
+	drain        time.Duration // The longest that a drain may take: pods are deleted shortly before it ends.
 	elect        bool
 	race         bool
 	agent        string // A binary; built if empty.

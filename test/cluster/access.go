@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,24 +21,30 @@ import (
 // tokenLife is longer than any test and the longest demo.
 const tokenLife = 24 * time.Hour
 
+// Access creates objects of any kind, in particular ServiceAccounts and their roles, and gives out tokens.
+type Access struct {
+	admin *API
+	dir   string // For the kubeconfigs.
+}
+
 // UserName returns the name under which a ServiceAccount's requests appear in the audit log.
 func UserName(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// ServiceAccount makes a ServiceAccount that may do in the whole cluster what everywhere grants, in its own
-// namespace what own grants, and nothing else, and returns the path of a kubeconfig with a token of it.
-func (c *Cluster) ServiceAccount(
+// ServiceAccount creates a ServiceAccount that has the rules everywhere in the whole cluster and the rules
+// own in its namespace, and returns the path of a kubeconfig with a token of it.
+func (a Access) ServiceAccount(
 	ctx context.Context, namespace, name string, everywhere, own []rbacv1.PolicyRule,
 ) (kubeconfig string, err error) {
 	objects, err := account(namespace, name, everywhere, own)
 	if err != nil {
 		return "", err
 	}
-	if err := c.Create(ctx, objects...); err != nil {
+	if err := a.Create(ctx, objects...); err != nil {
 		return "", err
 	}
-	return c.Token(ctx, namespace, name)
+	return a.Token(ctx, namespace, name)
 }
 
 // account is the ServiceAccount with its roles and bindings.
@@ -74,16 +81,15 @@ func account(
 	return objects, nil
 }
 
-// Create makes the objects as they are, whatever their kind. It returns when the roles among them are in
-// force.
-func (c *Cluster) Create(ctx context.Context, objects ...unstructured.Unstructured) error {
+// Create creates objects of any kind, unchanged. It returns when the roles among them are in effect.
+func (a Access) Create(ctx context.Context, objects ...unstructured.Unstructured) error {
 	for _, o := range objects {
 		kind := o.GroupVersionKind()
-		mapping, err := c.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+		mapping, err := a.admin.kinds.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
 			return err
 		}
-		_, err = c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).
+		_, err = a.admin.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).
 			Create(ctx, &o, metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("create %s %s: %w", kind.Kind, o.GetName(), err)
@@ -94,11 +100,11 @@ func (c *Cluster) Create(ctx context.Context, objects ...unstructured.Unstructur
 		return err
 	}
 	for _, g := range grants {
-		for _, rule := range g.Rules[:min(1, len(g.Rules))] { // The others come with it.
+		for _, rule := range g.Rules[:min(1, len(g.Rules))] { // The other rules take effect at the same time.
 			what := authorizationv1.ResourceAttributes{
 				Namespace: g.Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
 			}
-			if err := c.WaitAllowed(ctx, g.User, what, true); err != nil {
+			if err := a.WaitAllowed(ctx, g.User, what, true); err != nil {
 				return err
 			}
 		}
@@ -146,9 +152,9 @@ func Grants(objects []unstructured.Unstructured) ([]Grant, error) {
 	return grants, nil
 }
 
-// WaitAllowed asks until the authorizer, which reads the roles from a cache, gives the wanted answer. There
-// is nothing that could be watched.
-func (c *Cluster) WaitAllowed(
+// WaitAllowed polls until the authorizer, which reads the roles from a cache, gives the wanted answer. There
+// is no watch for that.
+func (a Access) WaitAllowed(
 	ctx context.Context, user string, what authorizationv1.ResourceAttributes, want bool,
 ) error {
 	review := &authorizationv1.SubjectAccessReview{
@@ -156,42 +162,43 @@ func (c *Cluster) WaitAllowed(
 	}
 	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ownTime, true,
 		func(ctx context.Context) (bool, error) {
-			reviews := c.client.AuthorizationV1().SubjectAccessReviews()
+			reviews := a.admin.client.AuthorizationV1().SubjectAccessReviews()
 			answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
 			return err == nil && answer.Status.Allowed == want, err
 		})
 }
 
-// Token returns the path of a kubeconfig with a token of the ServiceAccount. It goes with the cluster.
-func (c *Cluster) Token(ctx context.Context, namespace, name string) (kubeconfig string, err error) {
-	return c.token(ctx, namespace, name, name, nil)
+// Token returns the path of a kubeconfig with a token of the ServiceAccount. Close removes it.
+func (a Access) Token(ctx context.Context, namespace, name string) (kubeconfig string, err error) {
+	return a.token(ctx, namespace, name, name, nil)
 }
 
-// PodToken is Token for the ServiceAccount of a pod, as the kubelet has it made: the token ends with the pod.
-func (c *Cluster) PodToken(ctx context.Context, p *corev1.Pod) (kubeconfig string, err error) {
-	return c.token(ctx, p.Namespace, p.Spec.ServiceAccountName, p.Name, &authenticationv1.BoundObjectReference{
+// PodToken is Token for the ServiceAccount of a pod, as the kubelet requests it: the token is bound to the
+// pod.
+func (a Access) PodToken(ctx context.Context, p *corev1.Pod) (kubeconfig string, err error) {
+	return a.token(ctx, p.Namespace, p.Spec.ServiceAccountName, p.Name, &authenticationv1.BoundObjectReference{
 		APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
 	})
 }
 
-func (c *Cluster) token(
+func (a Access) token(
 	ctx context.Context, namespace, name, holder string, bound *authenticationv1.BoundObjectReference,
 ) (kubeconfig string, err error) {
 	seconds := int64(tokenLife.Seconds())
-	wish := &authenticationv1.TokenRequest{
+	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound},
 	}
-	accounts := c.client.CoreV1().ServiceAccounts(namespace)
-	token, err := accounts.CreateToken(ctx, name, wish, metav1.CreateOptions{})
+	accounts := a.admin.client.CoreV1().ServiceAccounts(namespace)
+	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("make a token of ServiceAccount %s/%s: %w", namespace, name, err)
+		return "", fmt.Errorf("create a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	config, err := clientcmd.LoadFromFile(a.admin.kubeconfig)
 	if err != nil {
 		return "", err
 	}
 	current := config.Contexts[config.CurrentContext]
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{current.AuthInfo: {Token: token.Status.Token}}
-	path := c.folder.path(fmt.Sprintf("kubeconfig-%s-%s", namespace, holder))
+	path := filepath.Join(a.dir, fmt.Sprintf("kubeconfig-%s-%s", namespace, holder))
 	return path, clientcmd.WriteToFile(*config, path)
 }

@@ -41,11 +41,11 @@ type auditEvent struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// Requests returns what a user has asked of the API server so far, in the order of the answers; see
-// UserName for a ServiceAccount. The end of a name stands for all users whose names end so. A watch counts
-// once, when it begins. A request that has been answered is in the list, because the server writes the
-// log first.
-func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) {
+// Requests returns the requests of a user to the API server so far, in the order of the responses. user is
+// the name, as UserName returns it for a ServiceAccount, or a suffix of names. A watch counts once, when it
+// begins. The list has all requests that have been answered, because the server writes the audit log before
+// it responds.
+func (c *ControlPlane) Requests(ctx context.Context, user string) ([]Request, error) {
 	log, err := os.Open(c.folder.path("clusters", c.name, "logs", "audit.log"))
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) 
 	for ctx.Err() == nil {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return requests, nil // What stands after the last newline is still being written.
+			return requests, nil // The text after the last newline is still being written.
 		}
 		if err != nil {
 			return nil, err
@@ -70,8 +70,8 @@ func (c *Cluster) Requests(ctx context.Context, user string) ([]Request, error) 
 	return nil, ctx.Err()
 }
 
-// parseAudit reads one line, if it is about the user. A line that cannot be read is one that the death of
-// an API server has cut.
+// parseAudit reads one line, if it is about the user. It skips incomplete lines, which an API server that was
+// killed leaves.
 func parseAudit(line []byte, user string) (e auditEvent, ok bool) {
 	if !bytes.Contains(line, []byte(user)) || json.Unmarshal(line, &e) != nil {
 		return e, false
@@ -99,7 +99,7 @@ func (r Request) FullResource() string {
 }
 
 // Count returns how many of the requests have the verb and the resource, given as RBAC does
-// ("pods", "pods/eviction"); an empty one stands for any.
+// ("pods", "pods/eviction"); an empty one matches any.
 func Count(requests []Request, verb, resource string) int {
 	n := 0
 	for _, r := range requests {

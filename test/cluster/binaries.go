@@ -42,10 +42,10 @@ func programs() []binary {
 	}
 }
 
-// Binaries returns a folder that holds the programs of the control plane. It is the folder that
-// KUBE_BINARIES names, if that is set; otherwise a folder of the user's cache named after the
-// versions, in which what is missing is built first, telling log how far it is. Several processes
-// may call it at once: one builds, the others wait.
+// Binaries returns a folder that holds the programs of the control plane. It is the folder that KUBE_BINARIES
+// names, if that is set; otherwise a folder in the user's cache that is named after the versions. Binaries
+// builds the missing programs first, and writes its progress to log. Several processes may call it at the
+// same time: one builds, the others wait.
 func Binaries(ctx context.Context, log io.Writer) (string, error) {
 	if log == nil {
 		log = io.Discard

@@ -1,7 +1,6 @@
 // Package cluster runs a real Kubernetes control plane for tests and the demo: etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler as processes on this machine, and kwok, which plays the
-// kubelets. Evictions, disruption budgets, scheduling and RBAC are the real thing; only containers
-// are not run.
+// kube-controller-manager and kube-scheduler as processes on this machine, and kwok, which simulates
+// the kubelets. Evictions, disruption budgets, scheduling and RBAC are real; only containers do not run.
 //
 // A test package starts at most one, in its TestMain, and gives each test its own namespace and nodes:
 //

@@ -50,7 +50,7 @@ type folder struct {
 	pipe   io.Closer
 }
 
-// newFolder makes the folder and sets the reaper over it.
+// newFolder creates the folder and starts its reaper.
 func newFolder(dir string) (*folder, error) {
 	f := &folder{dir: dir, remain: dir != ""}
 	if err := f.make(); err != nil {
@@ -84,8 +84,8 @@ func (f *folder) make() error {
 	return nil
 }
 
-// own locks the file that shows other processes that the owner runs. A lock is more reliable than a process number, which
-// can be used again. The file gets its name when it is locked already.
+// own locks the file that shows other processes that the owner runs. A lock is more reliable than a process
+// number, which the operating system can use again. The file gets its name after it has been locked.
 func (f *folder) own() error {
 	var err error
 	if f.owner, err = os.CreateTemp(f.dir, "owner-"); err != nil {
@@ -150,7 +150,7 @@ func (f *folder) remove(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(f.dir))
 }
 
-// kill ends the folder's processes, or the one of the given name, and returns when they are gone.
+// kill kills the folder's processes, or the one of the given name, and returns when they have exited.
 func (f *folder) kill(ctx context.Context, name string) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
 		left, err := processes(f.dir, name)

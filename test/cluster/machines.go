@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Machines makes nodes of instances: what a cloud that launches and terminates needs to know of a
-// cluster.
+// Machines creates and removes the nodes of instances, for a simulated cloud that launches and terminates
+// them.
 type Machines struct {
-	cluster  *Cluster
+	nodes    Nodes
 	template Node
 
 	mu     sync.Mutex
@@ -20,28 +20,27 @@ type Machines struct {
 	broken map[string]bool // Instances that never become Ready.
 }
 
-// Boot is how machines come up.
+// Boot is how a machine boots.
 type Boot int
 
-// What becomes of the node of a machine that comes up.
+// The state of a machine's node after the machine has booted.
 const (
 	BootReady   Boot = iota // The node joins and becomes Ready.
 	BootUnready             // The node joins, and is not Ready until the test calls MarkReady.
 	BootLost                // The node never joins.
 )
 
-// Boot sets how the machines of one version of the launch template come up from now on; Ready, if it is not
-// set.
+// Boot sets how the machines of one version of the launch template boot from now on. The default is
+// BootReady.
 func (m *Machines) Boot(version int, how Boot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boots[version] = how
 }
 
-// Machines returns machines whose nodes have the template's labels, taints and the like; its Name,
-// InstanceID and Zone are not used.
-func (c *Cluster) Machines(template Node) *Machines {
-	return &Machines{cluster: c, template: template, boots: map[int]Boot{}, broken: map[string]bool{}}
+// Machines returns machines whose nodes are created from the template, except its Name, InstanceID and Zone.
+func (n Nodes) Machines(template Node) *Machines {
+	return &Machines{nodes: n, template: template, boots: map[int]Boot{}, broken: map[string]bool{}}
 }
 
 // Launch adds the node of an instance and returns when it is Ready.
@@ -49,8 +48,8 @@ func (m *Machines) Launch(ctx context.Context, instanceID, zone string) error {
 	return m.LaunchVersion(ctx, instanceID, zone, 0)
 }
 
-// LaunchVersion is Launch in the way of one version of the launch template; see Boot. It does not wait for a
-// node that never comes to be Ready.
+// LaunchVersion is Launch for one version of the launch template; see Boot. It does not wait for a node that
+// never becomes Ready.
 func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, version int) error {
 	m.mu.Lock()
 	how := m.boots[version]
@@ -62,12 +61,12 @@ func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, v
 	n := m.template
 	n.Name, n.InstanceID, n.Zone = "", instanceID, zone
 	n.Unready = n.Unready || how == BootUnready
-	return m.cluster.AddNode(ctx, n)
+	return m.nodes.AddNode(ctx, n)
 }
 
-// Stop makes the node of an instance NotReady, as when the machine is stopped: the Node stays, with its pods.
+// Stop makes the node of an instance NotReady, as when the machine is stopped. The Node and its pods remain.
 func (m *Machines) Stop(ctx context.Context, instanceID string) error {
-	err := m.cluster.MarkUnready(ctx, NodeName(instanceID))
+	err := m.nodes.MarkUnready(ctx, NodeName(instanceID))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -82,25 +81,25 @@ func (m *Machines) Start(ctx context.Context, instanceID string) error {
 	if broken {
 		return nil
 	}
-	return m.cluster.MarkReady(ctx, NodeName(instanceID))
+	return m.nodes.MarkReady(ctx, NodeName(instanceID))
 }
 
-// Terminate removes the node of an instance, and returns the pods that this killed. An instance that has no
-// node kills none, save those that a Terminate has left which the API server did not answer to the end.
+// Terminate removes the node of an instance, and returns the pods that this killed. An instance without a
+// node kills none, except those that remain after an earlier Terminate failed.
 func (m *Machines) Terminate(ctx context.Context, instanceID string) (killed []string, err error) {
-	killed, err = m.cluster.RemoveNode(ctx, NodeName(instanceID))
+	killed, err = m.nodes.RemoveNode(ctx, NodeName(instanceID))
 	if apierrors.IsNotFound(err) {
-		return m.cluster.removePods(ctx, NodeName(instanceID))
+		return m.nodes.removePods(ctx, NodeName(instanceID))
 	}
 	return killed, err
 }
 
-// Pods returns the pods that a drain of the instance would still have to move.
+// Pods returns the pods that a drain of the instance would still have to evict.
 func (m *Machines) Pods(ctx context.Context, instanceID string) ([]string, error) {
-	return m.cluster.DrainablePods(ctx, NodeName(instanceID))
+	return m.nodes.DrainablePods(ctx, NodeName(instanceID))
 }
 
-// NewInstanceID returns an EC2 instance id that nothing else has.
+// NewInstanceID returns a unique EC2 instance ID.
 func NewInstanceID() string {
 	var id [9]byte
 	_, _ = rand.Read(id[:]) // It never fails.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -22,9 +23,9 @@ const (
 	PoolLabel = "node-drainer.test/pool"
 
 	unreadyAnnotation = "node-drainer.test/unready"
-	// ownTime bounds what the control plane does in its own time, such as to make a node Ready: below a
-	// second, if the machine is not busy. After a stop of the API server kwok and the controllers come back
-	// to it after a minute each at most.
+	// ownTime bounds what the control plane does asynchronously, such as making a node Ready: this takes less
+	// than a second on an idle machine. After a stop of the API server, kwok and the controllers connect to
+	// it again within a minute each.
 	ownTime = 3 * time.Minute
 )
 
@@ -40,80 +41,84 @@ type Node struct {
 	Pods       int64 // How many pods fit; 256 if 0.
 }
 
+// Nodes creates, changes and removes the nodes of a cluster.
+type Nodes struct{ client kubernetes.Interface }
+
 // NodeName returns the name that a node of an instance gets.
 func NodeName(instanceID string) string { return "node-" + instanceID }
 
-// AddNode makes a node as the kubelet and the cloud's controller do, and returns when pods may be
-// scheduled to it; if it is to be unready, at once.
-func (c *Cluster) AddNode(ctx context.Context, n Node) error {
-	n = n.complete()
-	_, err := c.client.CoreV1().Nodes().Create(ctx, n.object(), metav1.CreateOptions{})
+// AddNode creates a node as the kubelet and the cloud controller manager do, and returns when pods may be
+// scheduled to it. It does not wait for an unready node.
+func (n Nodes) AddNode(ctx context.Context, node Node) error {
+	node = node.complete()
+	_, err := n.client.CoreV1().Nodes().Create(ctx, node.object(), metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("add node: %w", err)
 	}
-	if n.Unready {
+	if node.Unready {
 		return nil
 	}
-	return c.waitNode(ctx, n.Name, isSchedulable)
+	return n.waitNode(ctx, node.Name, isSchedulable)
 }
 
 // Node adds a node for one test and returns its name. It is removed with its pods when the test ends.
 // Without a name or an instance it gets an instance id of its own.
-func (c *Cluster) Node(t testing.TB, n Node) string {
+func (n Nodes) Node(t testing.TB, node Node) string {
 	t.Helper()
-	if n.Name == "" && n.InstanceID == "" {
-		n.InstanceID = NewInstanceID()
+	if node.Name == "" && node.InstanceID == "" {
+		node.InstanceID = NewInstanceID()
 	}
-	n = n.complete()
-	c.afterwards(t, func(ctx context.Context) error {
-		_, err := c.RemoveNode(ctx, n.Name)
+	node = node.complete()
+	afterwards(t, func(ctx context.Context) error {
+		_, err := n.RemoveNode(ctx, node.Name)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	})
-	if err := c.AddNode(t.Context(), n); err != nil {
+	if err := n.AddNode(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	return n.Name
+	return node.Name
 }
 
-// MarkUnready makes a node NotReady, as a kubelet that fails does, and returns when it is.
-func (c *Cluster) MarkUnready(ctx context.Context, name string) error {
+// MarkUnready makes a node NotReady, as a failing kubelet does, and returns when the node is NotReady.
+func (n Nodes) MarkUnready(ctx context.Context, name string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, unreadyAnnotation)
-	return c.patchNode(ctx, name, patch, func(n *corev1.Node) bool { return !isReady(n) })
+	return n.patchNode(ctx, name, patch, func(n *corev1.Node) bool { return !isReady(n) })
 }
 
-// MarkReady makes a node Ready that was unready, and returns when pods may be scheduled to it.
-func (c *Cluster) MarkReady(ctx context.Context, name string) error {
+// MarkReady makes an unready node Ready, and returns when pods may be scheduled to it.
+func (n Nodes) MarkReady(ctx context.Context, name string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, unreadyAnnotation)
-	return c.patchNode(ctx, name, patch, isSchedulable)
+	return n.patchNode(ctx, name, patch, isSchedulable)
 }
 
-func (c *Cluster) patchNode(
+func (n Nodes) patchNode(
 	ctx context.Context, name string, patch []byte, done func(*corev1.Node) bool,
 ) error {
-	_, err := c.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := n.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return err
 	}
-	return c.waitNode(ctx, name, done)
+	return n.waitNode(ctx, name, done)
 }
 
-// RemoveNode deletes a node as the cloud does when the instance is gone, and whatever pods are left
-// there without grace. It returns those that should have been moved away before, as namespace/name.
-func (c *Cluster) RemoveNode(ctx context.Context, name string) (killed []string, err error) {
-	err = c.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+// RemoveNode deletes a node as the cloud controller manager does after its instance has terminated, and
+// deletes its pods without a grace period. It returns those that a drain should have evicted, as
+// namespace/name.
+func (n Nodes) RemoveNode(ctx context.Context, name string) (killed []string, err error) {
+	err = n.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("remove node: %w", err)
 	}
-	return c.removePods(ctx, name)
+	return n.removePods(ctx, name)
 }
 
-// removePods deletes the pods that are on a node, which may be gone, without grace. It returns those that
-// should have been moved away before.
-func (c *Cluster) removePods(ctx context.Context, name string) (killed []string, err error) {
-	pods, err := c.podsOn(ctx, name)
+// removePods deletes the pods of a node, which need not exist any more, without a grace period. It returns
+// those that a drain should have evicted.
+func (n Nodes) removePods(ctx context.Context, name string) (killed []string, err error) {
+	pods, err := n.podsOn(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -123,21 +128,21 @@ func (c *Cluster) removePods(ctx context.Context, name string) (killed []string,
 			killed = append(killed, p.Namespace+"/"+p.Name)
 		}
 		now.Preconditions = metav1.NewUIDPreconditions(string(p.UID))
-		gone := c.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, now)
-		if gone != nil && !apierrors.IsNotFound(gone) && !apierrors.IsConflict(gone) {
-			err = errors.Join(err, gone)
+		deleteErr := n.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, now)
+		if deleteErr != nil && !apierrors.IsNotFound(deleteErr) && !apierrors.IsConflict(deleteErr) {
+			err = errors.Join(err, deleteErr)
 		}
 	}
 	return killed, err
 }
 
-// DrainablePods returns the pods on a node that a drain must move away, as namespace/name: all but
-// those of DaemonSets, mirrors of static pods, and pods that ran to their end. A pod that is
-// terminating is still on the node. It asks the API server for what is true now.
+// DrainablePods returns the pods on a node that a drain must evict, as namespace/name: all except pods of
+// DaemonSets, mirror pods, and pods that have succeeded or failed. A pod that is terminating is still on the
+// node. The list is consistent, not from a cache.
 //
-// It is written apart from the product on purpose, because it is what the product is measured by.
-func (c *Cluster) DrainablePods(ctx context.Context, node string) ([]string, error) {
-	pods, err := c.podsOn(ctx, node)
+// It shares no code with the product on purpose, because tests compare the product with it.
+func (n Nodes) DrainablePods(ctx context.Context, node string) ([]string, error) {
+	pods, err := n.podsOn(ctx, node)
 	var names []string
 	for _, p := range pods {
 		if isDrainable(p) {
@@ -148,8 +153,8 @@ func (c *Cluster) DrainablePods(ctx context.Context, node string) ([]string, err
 }
 
 // podsOn lists with an empty resource version, which the API server answers consistently.
-func (c *Cluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	list, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+func (n Nodes) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	list, err := n.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
@@ -178,7 +183,8 @@ func isReady(n *corev1.Node) bool {
 	return false
 }
 
-// isSchedulable asks for more than Ready: the taint of the time before is taken off a moment later.
+// isSchedulable reports whether a node is Ready and has no not-ready or unreachable taint, which the node
+// controller removes a moment later.
 func isSchedulable(n *corev1.Node) bool {
 	for _, taint := range n.Spec.Taints {
 		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
@@ -189,11 +195,11 @@ func isSchedulable(n *corev1.Node) bool {
 }
 
 // waitNode returns when done is true of the node.
-func (c *Cluster) waitNode(ctx context.Context, name string, done func(*corev1.Node) bool) error {
+func (n Nodes) waitNode(ctx context.Context, name string, done func(*corev1.Node) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, ownTime)
 	defer cancel()
 	s := selection{
-		rest: c.client.CoreV1().RESTClient(), resource: "nodes",
+		rest: n.client.CoreV1().RESTClient(), resource: "nodes",
 		field: fields.OneTermEqualSelector("metadata.name", name),
 	}
 	err := until(ctx, s, &corev1.Node{}, func(nodes []*corev1.Node) bool {
@@ -222,7 +228,7 @@ func (n Node) complete() Node {
 	return n
 }
 
-// object is what the kubelet would register.
+// object returns the Node that the kubelet would register.
 func (n Node) object() *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelHostname: n.Name, corev1.LabelTopologyZone: n.Zone,
@@ -236,7 +242,7 @@ func (n Node) object() *corev1.Node {
 	if n.Unready {
 		annotations[unreadyAnnotation] = "true"
 	}
-	room := corev1.ResourceList{
+	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
 		corev1.ResourcePods: *resource.NewQuantity(n.Pods, resource.DecimalSI),
 	}
@@ -244,15 +250,15 @@ func (n Node) object() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: annotations},
 		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + n.Zone + "/" + n.InstanceID, Taints: n.Taints},
 		Status: corev1.NodeStatus{
-			Capacity: room, Allocatable: room, Conditions: n.conditions(),
+			Capacity: capacity, Allocatable: capacity, Conditions: n.conditions(),
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}},
 			NodeInfo:  corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
 		},
 	}
 }
 
-// conditions are what a kubelet that is not ready says of itself. Of a node that says nothing Kubernetes
-// takes the taint off that keeps pods away.
+// conditions returns the conditions of an unready node. Without a Ready condition Kubernetes would remove the
+// taint that keeps pods away.
 func (n Node) conditions() []corev1.NodeCondition {
 	if !n.Unready {
 		return nil

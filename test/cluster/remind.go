@@ -15,14 +15,14 @@ import (
 
 const (
 	remindedAnnotation = "node-drainer.test/reminded"
-	// remindAfter is how long kwok may be late: so busy is no machine that it means to go on with a pod.
+	// remindAfter is how late kwok may be, even on a busy machine, before it has missed a pod.
 	remindAfter = 5 * time.Second
 )
 
-// Remind has kwok look again at pods that it has forgotten, as it does with one that was bound to a node
-// before it knew the node: they would never become Ready, or never go.
-func (c *Cluster) Remind(ctx context.Context) error {
-	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+// Remind makes kwok process pods again that it has missed, such as a pod that was bound to a node before kwok
+// knew the node. These pods would never become Ready, or never terminate.
+func (w Workloads) Remind(ctx context.Context) error {
+	pods, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=", ResourceVersion: "0",
 	})
 	if err != nil {
@@ -35,21 +35,21 @@ func (c *Cluster) Remind(ctx context.Context) error {
 		}
 		at := now.Format(time.RFC3339)
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, remindedAnnotation, at)
-		if _, e := c.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
+		if _, e := w.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{}); e != nil {
-			err = e // The next time, if it is still there.
+			err = e // Retried by the next call.
 		}
 	}
 	return err
 }
 
-// remindOften has kwok reminded until it is stopped.
-func (c *Cluster) remindOften() (rest func()) {
+// remindOften calls Remind again and again until stop is called.
+func (w Workloads) remindOften() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			_ = c.Remind(ctx) // Else the next time.
+			_ = w.Remind(ctx) // Retried after remindAfter.
 		}, remindAfter)
 	})
 	return func() { cancel(); work.Wait() }
@@ -65,13 +65,13 @@ func forgotten(p *corev1.Pod, now time.Time) bool {
 		due = p.DeletionTimestamp.Add(min(said(p, "stop", 0), grace) - grace)
 	case p.Status.Phase != corev1.PodPending:
 		return false
-	case !reminded.IsZero(): // Its start has begun again.
+	case !reminded.IsZero(): // The pod starts again.
 		due = reminded.Add(said(p, "start", time.Second))
 	}
 	return now.Sub(due) > remindAfter && now.Sub(reminded) > remindAfter
 }
 
-// said is what the pod says of how long its process takes.
+// said returns how long the pod's process takes for what, according to the pod's annotation.
 func said(p *corev1.Pod, what string, otherwise time.Duration) time.Duration {
 	seconds, err := strconv.ParseFloat(p.Annotations["node-drainer.test/"+what], 64)
 	if err != nil {

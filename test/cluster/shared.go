@@ -27,12 +27,12 @@ var shared struct { //nolint:gochecknoglobals // See above.
 	tried   bool
 	cluster *Cluster
 	err     error
-	rest    func() // ends what is done beside the tests
+	stop    func() // Stops the background work.
 }
 
-// Main is what TestMain of a package returns to os.Exit. It makes sure of the binaries before the
-// first test, since a build would not fit into the tests' time, runs the tests, and closes the control
-// plane if one of them asked for it. What is to be judged of it when all tests have passed, last does.
+// Main runs the tests of a package and returns the exit code for TestMain. It builds missing binaries before
+// the first test, because a build could exceed the timeout of the tests, and closes the control plane if a
+// test has started it. If all tests have passed, it calls last to check the control plane before that.
 func Main(m *testing.M, last ...func(*Cluster) error) int {
 	flag.Parse()
 	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" {
@@ -54,8 +54,8 @@ func Main(m *testing.M, last ...func(*Cluster) error) int {
 			err = errors.Join(err, judge(shared.cluster))
 		}
 	}
-	if shared.rest != nil {
-		shared.rest()
+	if shared.stop != nil {
+		shared.stop()
 	}
 	if err := errors.Join(err, shared.cluster.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -76,7 +76,7 @@ func Shared(t testing.TB) *Cluster {
 		shared.tried = true
 		shared.cluster, shared.err = Start(context.Background(), Options{Log: os.Stderr})
 		if shared.err == nil {
-			shared.rest = shared.cluster.remindOften()
+			shared.stop = shared.cluster.remindOften()
 		}
 	}
 	if shared.err != nil {
@@ -85,35 +85,35 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// Namespace makes a namespace for one test, ready to take pods. It is deleted when the test ends; the
-// test does not wait for that.
+// Namespace creates a namespace for one test, and returns when pods can be created in it. It is deleted when
+// the test ends; the test does not wait for that.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ownTime)
 	defer cancel()
-	ns, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+	ns, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: nameOf(t)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.afterwards(t, func(ctx context.Context) error {
-		return c.client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
+	afterwards(t, func(ctx context.Context) error {
+		return c.Client().CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
 	})
-	if err := c.waitServiceAccount(ctx, ns.Name); err != nil {
+	if err := waitServiceAccount(ctx, c.Client(), ns.Name); err != nil {
 		t.Fatal(err)
 	}
 	return ns.Name
 }
 
-// nameOf makes of a test's name the beginning of a Kubernetes name.
+// nameOf returns the prefix of a Kubernetes name for a test.
 func nameOf(t testing.TB) string {
 	name := regexp.MustCompile("[^a-z0-9]+").ReplaceAllString(strings.ToLower(t.Name()), "-")
 	return strings.Trim(name[:min(len(name), 40)], "-") + "-"
 }
 
-// afterwards runs work when the test ends, with a context of its own: the test's has ended then.
-func (c *Cluster) afterwards(t testing.TB, work func(context.Context) error) {
+// afterwards runs work when the test ends, with a new context because that of the test has ended by then.
+func afterwards(t testing.TB, work func(context.Context) error) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -51,8 +52,8 @@ func until[T runtime.Object](ctx context.Context, s selection, example T, done f
 
 // waitServiceAccount returns when the default ServiceAccount of a namespace is there, before which no
 // pod is admitted.
-func (c *Cluster) waitServiceAccount(ctx context.Context, namespace string) error {
-	s := selection{rest: c.client.CoreV1().RESTClient(), resource: "serviceaccounts", namespace: namespace}
+func waitServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	s := selection{rest: client.CoreV1().RESTClient(), resource: "serviceaccounts", namespace: namespace}
 	err := until(ctx, s, &corev1.ServiceAccount{}, func(accounts []*corev1.ServiceAccount) bool {
 		for _, a := range accounts {
 			if a.Name == "default" {

@@ -10,37 +10,38 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 )
 
 // AppLabel holds the name of the workload that a pod belongs to.
 const AppLabel = "app"
 
-// Pods says what the pods of a workload are like. The zero value is a pod that starts in a second,
-// stops at once, and goes where the scheduler puts it.
+// Pods describes the pods of a workload. The zero value is a pod that starts in a second, stops at once, and
+// runs on any node.
 type Pods struct {
 	Start       time.Duration // From bound to Ready; a second if 0.
-	Stop        time.Duration // What the process needs to stop; the grace cuts it off.
+	Stop        time.Duration // How long the process takes to stop, at most the grace period.
 	Run         time.Duration // Of a Job's pod: from Ready to completed; a second if 0.
 	GracePeriod time.Duration // In whole seconds; 30 s, the API's default, if 0.
 
 	Labels        map[string]string
 	Annotations   map[string]string
 	Pool          string // Only nodes of this pool.
-	Node          string // Only this node; a pod that is created again waits for it.
-	Prefer        string // This node, as long as it takes pods: makes them begin there and move elsewhere.
+	Node          string // Only this node; a replacement of the pod waits for it.
+	Prefer        string // This node while it accepts pods, else another one.
 	NodeSelector  map[string]string
 	Tolerations   []corev1.Toleration
 	PriorityClass string
-	Change        func(*corev1.PodTemplateSpec) // Has the last word, for what is not foreseen here.
+	Change        func(*corev1.PodTemplateSpec) // Changes the finished template.
 }
 
-// Deployment is a Deployment to be made. Its pods carry AppLabel with its name.
+// Workloads creates the pods of a cluster and the workloads that manage them.
+type Workloads struct{ client kubernetes.Interface }
+
+// Deployment describes a Deployment. Its pods have AppLabel with its name.
 type Deployment struct {
 	Namespace, Name string
 	Replicas        int32
@@ -50,9 +51,9 @@ type Deployment struct {
 // Selector returns the label selector of the pods of the workload of that name.
 func Selector(name string) string { return AppLabel + "=" + name }
 
-// Deploy makes a Deployment. It does not wait: see WaitReady.
-func (c *Cluster) Deploy(ctx context.Context, d Deployment) error {
-	_, err := c.client.AppsV1().Deployments(d.Namespace).Create(ctx, &appsv1.Deployment{
+// Deploy creates a Deployment. It does not wait: see WaitReady.
+func (w Workloads) Deploy(ctx context.Context, d Deployment) error {
+	_, err := w.client.AppsV1().Deployments(d.Namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: d.Name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &d.Replicas, Selector: matching(d.Name), Template: d.template(d.Name),
@@ -61,18 +62,18 @@ func (c *Cluster) Deploy(ctx context.Context, d Deployment) error {
 	return err
 }
 
-// DaemonSet makes a DaemonSet; p.Node and p.Prefer have no place here.
-func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string, p Pods) error {
-	_, err := c.client.AppsV1().DaemonSets(namespace).Create(ctx, &appsv1.DaemonSet{
+// DaemonSet creates a DaemonSet. p.Node and p.Prefer must be empty.
+func (w Workloads) DaemonSet(ctx context.Context, namespace, name string, p Pods) error {
+	_, err := w.client.AppsV1().DaemonSets(namespace).Create(ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DaemonSetSpec{Selector: matching(name), Template: p.template(name)},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// StatefulSet makes a StatefulSet, which makes its pods one after the other.
-func (c *Cluster) StatefulSet(ctx context.Context, namespace, name string, replicas int32, p Pods) error {
-	_, err := c.client.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{
+// StatefulSet creates a StatefulSet, which creates its pods one after the other.
+func (w Workloads) StatefulSet(ctx context.Context, namespace, name string, replicas int32, p Pods) error {
+	_, err := w.client.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, ServiceName: name, Selector: matching(name), Template: p.template(name),
@@ -81,31 +82,31 @@ func (c *Cluster) StatefulSet(ctx context.Context, namespace, name string, repli
 	return err
 }
 
-// Job makes a Job of n pods that run side by side and complete after p.Run.
-func (c *Cluster) Job(ctx context.Context, namespace, name string, n int32, p Pods) error {
+// Job creates a Job of n pods that run in parallel and complete after p.Run.
+func (w Workloads) Job(ctx context.Context, namespace, name string, n int32, p Pods) error {
 	template := p.template(name)
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	_, err := c.client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
+	_, err := w.client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       batchv1.JobSpec{Parallelism: &n, Completions: &n, Template: template},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// Pod makes a pod without an owner, so nothing creates it again.
-func (c *Cluster) Pod(ctx context.Context, namespace, name string, p Pods) error {
+// Pod creates a pod without an owner, so nothing replaces it.
+func (w Workloads) Pod(ctx context.Context, namespace, name string, p Pods) error {
 	template := p.template(name)
 	template.Name = name
-	_, err := c.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+	_, err := w.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: template.ObjectMeta, Spec: template.Spec,
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// MirrorPod makes what a kubelet shows of a static pod on the node p.Node. Deleting it deletes only the
-// picture; here it does not come back.
-func (c *Cluster) MirrorPod(ctx context.Context, namespace, name string, p Pods) error {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+// MirrorPod creates the mirror pod of a static pod on the node p.Node. A real kubelet would create it again
+// after it was deleted; here nothing does.
+func (w Workloads) MirrorPod(ctx context.Context, namespace, name string, p Pods) error {
+	node, err := w.client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -119,76 +120,16 @@ func (c *Cluster) MirrorPod(ctx context.Context, namespace, name string, p Pods)
 	}
 	noToken := false
 	template.Spec.AutomountServiceAccountToken = &noToken
-	_, err = c.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+	_, err = w.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: template.ObjectMeta, Spec: template.Spec,
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// MinAvailable makes a disruption budget over the workload of the same name; least is a number or a
-// percentage. It returns when the budget is in force.
-func (c *Cluster) MinAvailable(ctx context.Context, namespace, name, least string) error {
-	value := intstr.Parse(least)
-	return c.budget(ctx, namespace, name, policyv1.PodDisruptionBudgetSpec{MinAvailable: &value})
-}
-
-// MaxUnavailable makes a disruption budget over the workload of the same name; most is a number or a
-// percentage. It returns when the budget is in force.
-func (c *Cluster) MaxUnavailable(ctx context.Context, namespace, name, most string) error {
-	value := intstr.Parse(most)
-	return c.budget(ctx, namespace, name, policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &value})
-}
-
-// budget waits until the disruption controller has counted the pods: before that, every eviction is
-// refused, whatever the budget says.
-func (c *Cluster) budget(
-	ctx context.Context, namespace, name string, spec policyv1.PodDisruptionBudgetSpec,
-) error {
-	spec.Selector = matching(name)
-	made, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	return c.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
-		return status.ObservedGeneration >= made.Generation
-	})
-}
-
-// WaitDisruptionsAllowed returns when the budget of that name allows at least n evictions. The disruption
-// controller counts the pods that are Ready a little later than they become it.
-func (c *Cluster) WaitDisruptionsAllowed(ctx context.Context, namespace, name string, n int32) error {
-	allowed := int32(0)
-	err := c.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
-		allowed = status.DisruptionsAllowed
-		return allowed >= n
-	})
-	if err != nil {
-		return fmt.Errorf("wait for %d disruptions that budget %s in %s allows (%d it does): %w",
-			n, name, namespace, allowed, err)
-	}
-	return nil
-}
-
-// WaitBudget returns when done is true of the status of the budget of that name, which the disruption
-// controller keeps.
-func (c *Cluster) WaitBudget(
-	ctx context.Context, namespace, name string, done func(policyv1.PodDisruptionBudgetStatus) bool,
-) error {
-	s := selection{
-		rest: c.client.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", namespace: namespace,
-		field: fields.OneTermEqualSelector(metav1.ObjectNameField, name),
-	}
-	return until(ctx, s, &policyv1.PodDisruptionBudget{}, func(budgets []*policyv1.PodDisruptionBudget) bool {
-		return len(budgets) == 1 && done(budgets[0].Status)
-	})
-}
-
-// PriorityClass makes a priority class, unless it is there: it belongs to the whole cluster, and tests
-// share it.
-func (c *Cluster) PriorityClass(ctx context.Context, name string, value int32) error {
-	classes := c.client.SchedulingV1().PriorityClasses()
+// PriorityClass creates a priority class unless it exists: it belongs to the whole cluster, and tests share
+// it.
+func (w Workloads) PriorityClass(ctx context.Context, name string, value int32) error {
+	classes := w.client.SchedulingV1().PriorityClasses()
 	_, err := classes.Create(ctx, priorityClass(name, value), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -197,9 +138,9 @@ func (c *Cluster) PriorityClass(ctx context.Context, name string, value int32) e
 }
 
 // WaitReady returns when at least n pods of the selector are Ready and none of these is terminating.
-func (c *Cluster) WaitReady(ctx context.Context, namespace, selector string, n int) error {
+func (w Workloads) WaitReady(ctx context.Context, namespace, selector string, n int) error {
 	ready := 0
-	err := c.WaitPods(ctx, namespace, selector, func(pods []*corev1.Pod) bool {
+	err := w.WaitPods(ctx, namespace, selector, func(pods []*corev1.Pod) bool {
 		ready = 0
 		for _, p := range pods {
 			if IsPodReady(p) {
@@ -215,14 +156,14 @@ func (c *Cluster) WaitReady(ctx context.Context, namespace, selector string, n i
 }
 
 // WaitPods returns when done is true of the pods of the selector.
-func (c *Cluster) WaitPods(
+func (w Workloads) WaitPods(
 	ctx context.Context, namespace, selector string, done func([]*corev1.Pod) bool,
 ) error {
 	parsed, err := labels.Parse(selector)
 	if err != nil {
 		return err
 	}
-	s := selection{rest: c.client.CoreV1().RESTClient(), resource: "pods", namespace: namespace, labels: parsed}
+	s := selection{rest: w.client.CoreV1().RESTClient(), resource: "pods", namespace: namespace, labels: parsed}
 	return until(ctx, s, &corev1.Pod{}, done)
 }
 

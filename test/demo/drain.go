@@ -182,14 +182,7 @@ func (d *drain) logLine(ctx context.Context, at time.Time, l harness.Line) error
 		d.heartbeats++
 		d.print(at, byAgent, "heartbeat %d: the hook waits for another %v", d.heartbeats, heartbeatTimeout)
 	case "eviction blocked":
-		budgets, _ := l["budgets"].([]any)
-		for _, b := range budgets {
-			budget := fmt.Sprint(b)
-			if d.blocked[budget] == nil {
-				d.blocked[budget] = map[string]bool{}
-			}
-			d.blocked[budget][l.Text("pod")] = true
-		}
+		d.recordBlocked(l)
 	case "node drained":
 		forced, _ := l["forced"].(float64)
 		d.finishPods(at, int(forced))
@@ -203,8 +196,20 @@ func (d *drain) logLine(ctx context.Context, at time.Time, l harness.Line) error
 	return nil
 }
 
-// finishPods ends the bar: on a terminal its last state becomes a line. The agent has asked the API server,
-// so the watch here may lag behind.
+// recordBlocked records the pod of a blocked eviction under each PodDisruptionBudget that blocks it.
+func (d *drain) recordBlocked(l harness.Line) {
+	budgets, _ := l["budgets"].([]any)
+	for _, b := range budgets {
+		budget := fmt.Sprint(b)
+		if d.blocked[budget] == nil {
+			d.blocked[budget] = map[string]bool{}
+		}
+		d.blocked[budget][l.Text("pod")] = true
+	}
+}
+
+// finishPods ends the bar: on a terminal its last state becomes a line. The agent has read the
+// pods from the API server, so the watch here may lag behind.
 func (d *drain) finishPods(at time.Time, forced int) {
 	late := time.After(setupTimeout)
 	for v, waiting := d.pods.view(), true; waiting && v.Gone < v.Total; v = d.pods.view() {

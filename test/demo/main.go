@@ -24,7 +24,7 @@ const preface = `node-drainer: an Auto Scaling group scales in by one instance, 
 `
 
 func main() {
-	harness.Main(func(ctx context.Context) int { return run(ctx, newScreen(os.Stdout), os.Stderr) })
+	os.Exit(harness.Main(func(ctx context.Context) int { return run(ctx, newScreen(os.Stdout), os.Stderr) }))
 }
 
 // run is the demo; it returns the exit code. Everything that it has started has ended by then.

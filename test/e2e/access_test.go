@@ -9,9 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/node-drainer/node-drainer/test/chart"
@@ -70,22 +68,4 @@ func (f *fixture) token(account string) string {
 	kubeconfig, err := f.cluster.Token(f.ctx, f.namespace, account)
 	f.must(err)
 	return kubeconfig
-}
-
-// without takes a verb of a resource from what the agent may do.
-func (f *fixture) without(verb, resource string) {
-	f.t.Helper()
-	roles := f.cluster.Client().RbacV1().ClusterRoles()
-	role, err := roles.Get(f.ctx, f.namespace+":"+f.namespace, metav1.GetOptions{})
-	f.must(err)
-	for i, rule := range role.Rules {
-		if slices.Contains(rule.Resources, resource) {
-			role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(v string) bool { return v == verb })
-		}
-	}
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Verbs) == 0 })
-	_, err = roles.Update(f.ctx, role, metav1.UpdateOptions{})
-	f.must(err)
-	f.must(f.cluster.WaitAllowed(f.ctx, f.user,
-		authorizationv1.ResourceAttributes{Verb: verb, Resource: resource}, false))
 }

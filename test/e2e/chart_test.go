@@ -174,7 +174,7 @@ func (r *release) assertProbes(a *container) {
 		if probe.HTTPGet.Port.String() != c.Ports[0].Name {
 			r.t.Errorf("the %s probe uses port %v, and the container has %v", name, probe.HTTPGet.Port, c.Ports)
 		}
-		if code := a.answers(probe.HTTPGet.Path); code != 200 {
+		if code := a.answers(r.t.Context(), probe.HTTPGet.Path); code != 200 {
 			r.t.Errorf("the agent answers the %s probe, %s, with %d", name, probe.HTTPGet.Path, code)
 		}
 	}

@@ -143,7 +143,7 @@ func (k *kubelet) follow(ctx context.Context, r *container) {
 		case <-r.process.Ended():
 			ended = true
 		case <-probe.C:
-			if is := r.isReady(); !reported || is != ready {
+			if is := r.isReady(ctx); !reported || is != ready {
 				reported, ready = true, is
 				k.report(ctx, r, running(ready))
 			}
@@ -165,17 +165,19 @@ func (k *kubelet) follow(ctx context.Context, r *container) {
 func (r *container) hasStarted() bool { return r.agent.Count("agent started") > 0 }
 
 // isReady reports whether the pod's readiness probe succeeds.
-func (r *container) isReady() bool {
+func (r *container) isReady(ctx context.Context) bool {
 	probe := r.pod.Spec.Containers[0].ReadinessProbe
-	return probe == nil || r.answers(probe.HTTPGet.Path) == http.StatusOK
+	return probe == nil || r.answers(ctx, probe.HTTPGet.Path) == http.StatusOK
 }
 
 // answers returns the status of one of the agent's pages, or 0 if the agent does not answer.
-func (r *container) answers(path string) int {
+func (r *container) answers(ctx context.Context, path string) int {
 	if !r.hasStarted() {
 		return 0
 	}
-	status, _, err := r.agent.Get(waits(r.agent.t), path)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	status, _, err := r.agent.Get(ctx, path)
 	if err != nil {
 		return 0
 	}
@@ -272,8 +274,11 @@ func environment(p *corev1.Pod, c corev1.Container) (env []string, err error) {
 		case from.FieldRef != nil:
 			var found bool
 			value, found, err = unstructured.NestedString(content, strings.Split(from.FieldRef.FieldPath, ".")...)
-			if !found || err != nil {
-				return nil, fmt.Errorf("%s: the pod has no %s: %f", v.Name, from.FieldRef.FieldPath, err)
+			if err != nil {
+				return nil, fmt.Errorf("read the field %s for %s: %w", from.FieldRef.FieldPath, v.Name, err)
+			}
+			if !found {
+				return nil, fmt.Errorf("%s: the pod has no %s", v.Name, from.FieldRef.FieldPath)
 			}
 		case from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory":
 			value = strconv.FormatInt(c.Resources.Limits.Memory().Value(), 10)

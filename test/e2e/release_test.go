@@ -47,7 +47,7 @@ func (r *release) waitAgents(n int, setting string) (agents []*container) {
 	eventually(r.t, waitTimeout, func() (wrong string) {
 		agents = r.agents()
 		ready := slices.DeleteFunc(slices.Clone(agents), func(a *container) bool {
-			return !slices.Contains(a.process.Cmd.Env, setting) || !a.isReady()
+			return !slices.Contains(a.process.Cmd.Env, setting) || !a.isReady(r.t.Context())
 		})
 		if len(agents) != n || len(ready) != n {
 			return fmt.Sprintf("%d agents run, of which %d have %s and are ready, want %d", len(agents), len(ready), setting, n)

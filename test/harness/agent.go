@@ -33,9 +33,12 @@ func Eventually(ctx context.Context, wrong func() string) error {
 	}
 }
 
+// Pages reads the HTTP pages of an agent.
+type Pages struct{ agent *Process }
+
 // Get returns the status and the body of one of an agent's pages, as soon as the agent listens.
-func (p *Process) Get(ctx context.Context, path string) (status int, body string, err error) {
-	started, err := p.WaitLine(ctx, 1, "agent started")
+func (p Pages) Get(ctx context.Context, path string) (status int, body string, err error) {
+	started, err := p.agent.WaitLine(ctx, 1, "agent started")
 	if err != nil {
 		return 0, "", err
 	}
@@ -54,7 +57,7 @@ func (p *Process) Get(ctx context.Context, path string) (status int, body string
 
 // Metric returns the value of an agent's counter or gauge that has the label value as its only one, or no
 // label if that is "".
-func (p *Process) Metric(ctx context.Context, name, label string) (float64, error) {
+func (p Pages) Metric(ctx context.Context, name, label string) (float64, error) {
 	_, body, err := p.Get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
@@ -72,9 +75,15 @@ func (p *Process) Metric(ctx context.Context, name, label string) (float64, erro
 	return 0, fmt.Errorf("there is no metric %s %s", name, strconv.Quote(label))
 }
 
-// WaitReadyz waits until an agent's /readyz has the status and contains the text.
-func (p *Process) WaitReadyz(ctx context.Context, status int, text string) error {
-	return Eventually(ctx, func() string {
+// WaitReady waits until the agent is ready. It fails at once if the agent exits.
+func (p Pages) WaitReady(ctx context.Context) error { return p.WaitReadyz(ctx, http.StatusOK, "") }
+
+// WaitReadyz waits until the agent's /readyz has the status and contains the text. It fails at once if the
+// agent exits.
+func (p Pages) WaitReadyz(ctx context.Context, status int, text string) error {
+	ctx, stop := p.agent.WhileRunning(ctx)
+	defer stop()
+	err := Eventually(ctx, func() string {
 		got, body, err := p.Get(ctx, "/readyz")
 		if err != nil {
 			return err.Error()
@@ -84,4 +93,8 @@ func (p *Process) WaitReadyz(ctx context.Context, status int, text string) error
 		}
 		return ""
 	})
+	if err != nil {
+		return fmt.Errorf("wait for the agent's /readyz: %w", err)
+	}
+	return nil
 }

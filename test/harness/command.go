@@ -26,17 +26,16 @@ type UsageError struct{ error }
 // NewUsageError returns an error that ends a command with ExitUsage.
 func NewUsageError(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Main runs a command and ends the program with its exit code. SIGINT and SIGTERM end ctx. A second one ends
-// even a cleanup that hangs; the control plane's reaper then ends what is left.
-func Main(run func(ctx context.Context) int) {
+// Main runs a command and returns its exit code. SIGINT and SIGTERM cancel ctx. A second signal ends the
+// program even if its cleanup hangs; the control plane's reaper then stops the remaining processes.
+func Main(run func(ctx context.Context) int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	context.AfterFunc(ctx, stop)
-	// client-go reports there every watch that ends together with an API server.
+	// client-go logs every watch that ends because an API server stops.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	code := run(ctx)
-	stop()
-	os.Exit(code)
+	return run(ctx)
 }
 
 // ExitCode returns the exit code of a command that returned err, and reports the error to out.

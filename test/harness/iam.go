@@ -35,7 +35,8 @@ func FillPolicies(queueARN string, names ...string) (all []string, err error) {
 	return all, nil
 }
 
-// Limit has awsim refuse a program, which it knows by its access key, whatever deploy/iam does not allow it.
+// Limit makes awsim refuse a program all that deploy/iam does not allow. The access key identifies the
+// program.
 func Limit(aws *awsim.Server, program, accessKey, queueARN string) error {
 	granted, err := Policies(program, queueARN)
 	if err != nil {

@@ -1,64 +1,26 @@
 package harness
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
-	"slices"
-	"strings"
-	"sync"
 	"syscall"
 )
 
-// errRace is the error of a process in which the race detector has found a data race.
-var errRace = errors.New("the race detector has found a data race")
-
-// Process is a program that runs, and everything that it has written. Its methods may be called from several
-// goroutines.
+// Process is a program that runs, with everything that it has written and, if it is an agent, its HTTP pages.
+// Its methods may be called from several goroutines.
 type Process struct {
 	Cmd *exec.Cmd
-
-	ended chan struct{}
-
-	mu     sync.Mutex
-	output bytes.Buffer
-	parsed int    // Bytes of output that are in lines.
-	lines  []Line // The complete lines.
-	more   chan struct{}
+	Log
+	Pages
 }
 
-// Line is a line of output: a JSON object, as the agent logs it and the trigger writes it with -o ndjson. A line
-// that is no JSON object has the message "not JSON", and is the field text.
-type Line map[string]any
-
-// Text returns a field that is a string, or "".
-func (l Line) Text(key string) string {
-	s, _ := l[key].(string)
-	return s
-}
-
-// Matches reports whether the line has the message and the fields, which are given as pairs.
-func (l Line) Matches(message string, fields ...string) bool {
-	if l.Text("message") != message {
-		return false
-	}
-	for i := 0; i+1 < len(fields); i += 2 {
-		if fmt.Sprint(l[fields[i]]) != fields[i+1] {
-			return false
-		}
-	}
-	return true
-}
-
-// NewProcess returns a process that Start starts. Standard output and standard error are collected, unless cmd
-// has other destinations for them.
+// NewProcess returns a process that Start starts. Standard output and standard error are collected, unless
+// cmd has other destinations for them.
 func NewProcess(cmd *exec.Cmd) *Process {
-	p := &Process{Cmd: cmd, ended: make(chan struct{}), more: make(chan struct{})}
+	p := &Process{Cmd: cmd, Log: Log{ended: make(chan struct{}), more: make(chan struct{})}}
+	p.Pages = Pages{agent: p}
 	if cmd.Stdout == nil {
 		cmd.Stdout = p
 	}
@@ -77,119 +39,15 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Attend waits for the end of a process that was started in another way, and for drained, which returns when
-// its output has been read.
+// Attend handles the exit of a process that was started without Start. drained returns when the output of the
+// process has been read.
 func (p *Process) Attend(drained func()) {
 	go func() {
 		_ = p.Cmd.Wait()
 		drained()
+		p.state = p.Cmd.ProcessState
 		close(p.ended)
 	}()
-}
-
-// Write collects output.
-func (p *Process) Write(text []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.output.Write(text)
-	p.parse()
-	close(p.more)
-	p.more = make(chan struct{})
-	return len(text), nil
-}
-
-// parse reads the lines that are complete. It needs mu.
-func (p *Process) parse() {
-	for {
-		rest := p.output.Bytes()[p.parsed:]
-		end := bytes.IndexByte(rest, '\n')
-		if end < 0 {
-			return
-		}
-		var l Line
-		if json.Unmarshal(rest[:end], &l) != nil || l == nil {
-			l = Line{"message": "not JSON", "text": string(rest[:end])}
-		}
-		p.lines, p.parsed = append(p.lines, l), p.parsed+end+1
-	}
-}
-
-// Output returns everything that the process has written so far.
-func (p *Process) Output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.output.String()
-}
-
-// Lines returns the complete lines that the process has written so far.
-func (p *Process) Lines() []Line {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clip(p.lines)
-}
-
-// Count returns how many lines match.
-func (p *Process) Count(message string, fields ...string) (n int) {
-	for _, l := range p.Lines() {
-		if l.Matches(message, fields...) {
-			n++
-		}
-	}
-	return n
-}
-
-// WaitLine waits for the n-th line that matches, and returns it.
-func (p *Process) WaitLine(
-	ctx context.Context, n int, message string, fields ...string,
-) (found Line, err error) {
-	seen, count := 0, 0
-	err = p.wait(ctx, func() bool {
-		for _, l := range p.lines[seen:] {
-			if seen++; l.Matches(message, fields...) {
-				if count++; count == n {
-					found = l
-					return true
-				}
-			}
-		}
-		return false
-	})
-	if err != nil {
-		return nil, fmt.Errorf("wait for the log line %q %q: it was written %d times, not %d: %w",
-			message, fields, count, n, err)
-	}
-	return found, nil
-}
-
-// WaitOutput waits until what the process has written matches.
-func (p *Process) WaitOutput(ctx context.Context, wanted *regexp.Regexp) error {
-	err := p.wait(ctx, func() bool { return wanted.Match(p.output.Bytes()) })
-	if err != nil {
-		return fmt.Errorf("wait for the output %s: %w", wanted, err)
-	}
-	return nil
-}
-
-// wait calls done, with mu held, at once and after each write until it returns true.
-func (p *Process) wait(ctx context.Context, done func() bool) error {
-	for ended := false; ; {
-		p.mu.Lock()
-		ok, more := done(), p.more
-		p.mu.Unlock()
-		switch {
-		case ok:
-			return nil
-		case ended:
-			return fmt.Errorf("the process has exited: %v", p.Cmd.ProcessState)
-		}
-		select {
-		case <-more:
-		case <-p.ended: // Everything has been read by then, and is checked once more.
-			ended = true
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // Ended is closed when the process has exited and its output has been read.
@@ -218,12 +76,4 @@ func (p *Process) Kill() {
 func (p *Process) Stop(ctx context.Context) (code int, err error) {
 	p.Signal(syscall.SIGTERM)
 	return p.WaitEnd(ctx)
-}
-
-// Race returns an error if the process was built with the race detector, which has found a data race in it.
-func (p *Process) Race() error {
-	if _, report, found := strings.Cut(p.Output(), "DATA RACE"); found {
-		return fmt.Errorf("%w: %s", errRace, report)
-	}
-	return nil
 }

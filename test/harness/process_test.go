@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -48,6 +49,22 @@ func TestProcessThatExits(t *testing.T) {
 	}
 	if p.Race() == nil {
 		t.Error("the data race was not found")
+	}
+}
+
+func TestWaitReadyzFailsWhenTheAgentExits(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"before it listens":     "echo no queue; exit 3",
+		"after it has listened": `echo '{"message":"agent started","listen":"127.0.0.1:1"}'; echo no queue; exit 3`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := start(t, script).WaitReadyz(t.Context(), http.StatusOK, "")
+			if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no queue") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

@@ -40,5 +40,5 @@ func AWSConfig(url, accessKey string) aws.Config {
 	}
 }
 
-// InstanceOf returns the id of the instance that a node of the control plane stands for.
+// InstanceOf returns the ID of the instance of a node of the control plane.
 func InstanceOf(node string) string { return strings.TrimPrefix(node, cluster.NodeName("")) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -50,10 +49,11 @@ func Spawn(cmd *exec.Cmd, log, pid string) (*Process, error) {
 // Terminate ends the process with SIGTERM, and with SIGKILL if it has not exited after StopTimeout, which is
 // an error.
 func (p *Process) Terminate() error {
-	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
-	defer cancel()
-	if _, err := p.Stop(ctx); err == nil {
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
 		return nil
+	case <-time.After(StopTimeout):
 	}
 	p.Kill()
 	return fmt.Errorf("%s had not exited %v after SIGTERM", p.Cmd.Path, StopTimeout)
@@ -80,31 +80,4 @@ func (p *Process) WhileRunning(ctx context.Context) (context.Context, context.Ca
 		}
 	}()
 	return ctx, func() { cancel(nil) }
-}
-
-// WaitReady waits until an agent is ready. It fails at once if the agent exits.
-func (p *Process) WaitReady(ctx context.Context) error {
-	ctx, stop := p.WhileRunning(ctx)
-	defer stop()
-	if err := p.WaitReadyz(ctx, http.StatusOK, ""); err != nil {
-		return fmt.Errorf("wait for the agent to be ready: %w", err)
-	}
-	return nil
-}
-
-// Stream returns a channel with every line of output, from the first one on. It is closed when the process
-// has exited or ctx has ended.
-func (p *Process) Stream(ctx context.Context) <-chan Line {
-	out := make(chan Line)
-	go func() {
-		defer close(out)
-		for n := 0; p.wait(ctx, func() bool { return n < len(p.lines) }) == nil; n++ {
-			select {
-			case out <- p.Lines()[n]:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out
 }
