@@ -150,7 +150,7 @@ func (c *ControlPlane) environment() []string {
 	}
 	return append(env,
 		"HOME="+c.folder.dir,
-		"KWOK_WORKDIR="+c.folder.dir,
+		workdirVariable+"="+c.folder.dir,
 		"PATH="+c.binaries+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 

@@ -22,6 +22,9 @@ import (
 // temporary is how the folders are called that removeLeftovers looks at.
 const temporary = "node-drainer-cluster-"
 
+// workdirVariable is the variable by which kwokctl, and whatever it starts, is known to belong to a folder.
+const workdirVariable = "KWOK_WORKDIR"
+
 var (
 	//go:embed kwokctl.yaml.tmpl
 	kwokctlConfig string
@@ -161,18 +164,27 @@ func (f *folder) kill(ctx context.Context, name string) error {
 	})
 }
 
-// processes returns the numbers of the programs that kwokctl started from dir: those whose command is a
-// path in it. What merely mentions dir, such as a test's kubectl, is not meant.
+// processes returns the process ids of the programs that kwokctl started from dir: those whose command is a path in
+// it, or has the given base name there. Without a name, they include kwokctl itself and each child that it has forked
+// and that has not executed its program yet, so that killing all leaves none behind.
 func processes(dir, name string) ([]int, error) {
 	commands, err := commandLines()
 	var pids []int
 	for pid, command := range commands {
-		if strings.HasPrefix(command, dir+"/") && (name == "" || filepath.Base(command) == name) {
+		isComponent := strings.HasPrefix(command, dir+"/") && (name == "" || filepath.Base(command) == name)
+		if isComponent || name == "" && isKwokctl(pid, dir) {
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
 	return pids, err
+}
+
+// isKwokctl reports whether the process has the environment that kwokctl gets for dir. It is false where there is no
+// /proc.
+func isKwokctl(pid int, dir string) bool {
+	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // It may have exited.
+	return slices.Contains(strings.Split(string(env), "\x00"), workdirVariable+"="+dir)
 }
 
 // commandLines returns the command, without its arguments, of every process that runs. Zombies have
