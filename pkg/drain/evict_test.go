@@ -156,7 +156,7 @@ func TestRetryPauses(t *testing.T) {
 		now = try.Next
 	}
 	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Message != "" {
-		t.Errorf("success does not forgive: %+v", try)
+		t.Errorf("a success keeps the failures: %+v", try)
 	}
 }
 

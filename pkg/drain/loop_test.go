@@ -135,17 +135,17 @@ func TestBlockedPodsCauseFewRequests(t *testing.T) {
 		c.start(defaults)
 		wait := c.drain("n", 2*time.Hour)
 		elapse(time.Hour)
-		asked := c.requestLog()
-		if n := len(asked); n < 60*60/150 || n > 60*60/120 {
-			t.Errorf("an hour cost %d requests: %v", n, asked)
+		log := c.requestLog()
+		if n := len(log); n < 60*60/150 || n > 60*60/120 {
+			t.Errorf("an hour cost %d requests: %v", n, log)
 		}
-		for _, what := range asked {
+		for _, what := range log {
 			if !strings.HasSuffix(what, " refused") {
 				t.Errorf("accepted: %s", what)
 			}
 		}
-		if len(c.blockedPods()) != 10 || c.countRecords("refused ") != len(asked) || c.countRecords("failed ") > 0 {
-			t.Errorf("%d requests, recorded %q", len(asked), c.log)
+		if len(c.blockedPods()) != 10 || c.countRecords("refused ") != len(log) || c.countRecords("failed ") > 0 {
+			t.Errorf("%d requests, recorded %q", len(log), c.log)
 		}
 		c.cancel(errors.New("enough"))
 		_, _ = wait()
@@ -188,8 +188,8 @@ func TestBlockedPodsAreReportedOnce(t *testing.T) {
 		expect(all...) // once for each thing
 		c.setDesired("rigid", 0)
 		synctest.Wait()
-		if asked := c.requestLog(); asked[len(asked)-1] != "evict n/db" {
-			t.Errorf("no eviction after the budget was fixed: %v", asked)
+		if log := c.requestLog(); log[len(log)-1] != "evict n/db" {
+			t.Errorf("no eviction after the budget was fixed: %v", log)
 		}
 		c.cancel(errors.New("enough"))
 		_, _ = wait()
