@@ -72,65 +72,42 @@ func TestDecideBudgets(t *testing.T) {
 }
 
 func TestDecideExplainsWhyAPodIsBlocked(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		pod     Pod
-		budgets map[string]Budget
-		want    string
-	}{
-		{
-			"a budget that allows nothing now", guarded("a"), onlyBudget(budget(3)),
-			"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it requires 3",
-		},
-		{
-			"a budget that other drains need more than it allows", guarded("a"), onlyBudget(budget(4, allowing(-2))),
-			"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it requires 3",
-		},
-		{
-			"a budget that never allows anything", guarded("a"), onlyBudget(fullBudget(2)),
-			"it never allows a disruption: 2 of its 2 pods are healthy, and it requires 2",
-		},
-		{
-			"two budgets", pod("a", budgeted("x/b", "x/c")),
-			map[string]Budget{"x/b": budget(5), "x/c": budget(5)},
-			"2 PodDisruptionBudgets select the pod, and the eviction API refuses such a pod",
-		},
-		{"a budget that only the API server has seen", pod("a", tried(Blocked, m)), nil, "the API server says so"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			step := Decide(State{Since: t0, Pods: []Pod{tt.pod}, Budgets: tt.budgets}, t0, at(window), defaultPolicy())
-			if len(step.Wait) != 1 || step.Wait[0].Message != tt.want {
-				t.Errorf("got %+v, want %q", step.Wait, tt.want)
+	check := func(name string, pod Pod, budgets map[string]Budget, want string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			step := Decide(State{Since: t0, Pods: []Pod{pod}, Budgets: budgets}, t0, at(window), defaultPolicy())
+			if len(step.Wait) != 1 || step.Wait[0].Message != want {
+				t.Errorf("got %+v, want %q", step.Wait, want)
 			}
 		})
 	}
+	check("a budget that allows nothing now", guarded("a"), onlyBudget(budget(3)),
+		"it allows 0 disruptions now: 3 of its 5 pods are healthy, and it requires 3")
+	check("a budget that other drains need more than it allows", guarded("a"), onlyBudget(budget(4, allowing(-2))),
+		"it allows 0 disruptions now: 4 of its 5 pods are healthy, and it requires 3")
+	check("a budget that never allows anything", guarded("a"), onlyBudget(fullBudget(2)),
+		"it never allows a disruption: 2 of its 2 pods are healthy, and it requires 2")
+	check("two budgets", pod("a", budgeted("x/b", "x/c")), map[string]Budget{"x/b": budget(5), "x/c": budget(5)},
+		"2 PodDisruptionBudgets select the pod, and the eviction API refuses such a pod")
+	check("a budget that only the API server has seen", pod("a", tried(Blocked, m)), nil, "the API server says so")
 }
 
 // TestDecideNamesTheDisruptedBudget tests what reservations are made by.
 func TestDecideNamesTheDisruptedBudget(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		pod  Pod
-		b    Budget
-		want string
-	}{
-		{"a Ready pod disrupts its budget", guarded("a"), budget(4), "x/b"},
-		{"an unready pod of a satisfied budget does not", guarded("a", unready), budget(3), ""},
-		{"an unready pod of an AlwaysAllow budget does not", guarded("a", unready), budget(2, alwaysAllow), ""},
-		{
-			"an unready pod of a budget that requires no healthy pod does",
-			guarded("a", unready),
-			Budget{Allowed: 1, Healthy: 1, Expected: 2},
-			"x/b",
-		},
-		{"a pod without a budget does not", pod("a"), budget(4), ""},
-		{"a probe does", guarded("a"), budget(3, probeAt(0)), "x/b"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			step := Decide(State{Since: t0, Pods: []Pod{tt.pod}, Budgets: onlyBudget(tt.b)}, t0, at(window), defaultPolicy())
-			if len(step.Evict) != 1 || step.Evict[0].Budget != tt.want {
-				t.Errorf("got %+v, want %q", step.Evict, tt.want)
+	check := func(name string, pod Pod, b Budget, want string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			step := Decide(State{Since: t0, Pods: []Pod{pod}, Budgets: onlyBudget(b)}, t0, at(window), defaultPolicy())
+			if len(step.Evict) != 1 || step.Evict[0].Budget != want {
+				t.Errorf("got %+v, want %q", step.Evict, want)
 			}
 		})
 	}
+	check("a Ready pod disrupts its budget", guarded("a"), budget(4), "x/b")
+	check("an unready pod of a satisfied budget does not", guarded("a", unready), budget(3), "")
+	check("an unready pod of an AlwaysAllow budget does not", guarded("a", unready), budget(2, alwaysAllow), "")
+	check("an unready pod of a budget that requires no healthy pod does", guarded("a", unready), Budget{Allowed: 1, Healthy: 1, Expected: 2},
+		"x/b")
+	check("a pod without a budget does not", pod("a"), budget(4), "")
+	check("a probe does", guarded("a"), budget(3, probeAt(0)), "x/b")
 }

@@ -98,7 +98,7 @@ func TestDecideKeepsItsInvariants(t *testing.T) {
 	}
 }
 
-// TestNextDecisionIsEarlyEnough holds that a drain which does nothing need not look again before the
+// TestNextDecisionIsEarlyEnough tests that a drain which does nothing need not decide again before the
 // instant that the step names: at every instant before it there is nothing to do either.
 func TestNextDecisionIsEarlyEnough(t *testing.T) {
 	idle := 0
@@ -226,7 +226,7 @@ func (f *simulatedNode) elapse(now time.Time) (next time.Time) {
 		end, ends := f.gone[p.UID]
 		if ends && !end.IsZero() && !end.After(now) {
 			for _, name := range p.Budgets {
-				if f.r.IntN(2) == 0 { // its successor is ready
+				if f.r.IntN(2) == 0 { // its replacement is ready
 					b := f.state.Budgets[name]
 					b.Allowed++
 					b.Healthy++

@@ -41,58 +41,43 @@ func twoBudgets() error {
 func TestOutcomes(t *testing.T) {
 	expired, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	tests := []struct {
-		name   string
-		err    error
-		evict  Outcome
-		delete Outcome
-		pause  time.Duration // after the first failure; the default is a second
-	}{
-		{name: "accepted", evict: Accepted, delete: Forced, pause: podUpdateTimeout},
-		{name: "404: gone", err: apierrors.NewNotFound(podResource, "a"), evict: Accepted, delete: Forced, pause: podUpdateTimeout},
-		{
-			name:  "409: another pod has the name",
-			err:   apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")),
-			evict: Accepted, delete: Forced, pause: podUpdateTimeout,
-		},
-		{name: "429 with the cause DisruptionBudget", err: blockedError(0), evict: Blocked, delete: Deferred},
-		{name: "429 with the cause DisruptionBudget and a delay", err: blockedError(10), evict: Blocked, delete: Deferred, pause: 10 * time.Second},
-		{name: "429 without the cause: rate limit of the API server", err: apierrors.NewTooManyRequests("busy", 0), evict: Deferred, delete: Deferred},
-		{name: "429 with a delay", err: apierrors.NewTooManyRequests("busy", 7), evict: Deferred, delete: Deferred, pause: 7 * time.Second},
-		{name: "500: two budgets", err: twoBudgets(), evict: Blocked, delete: Deferred},
-		{name: "500: anything else", err: apierrors.NewInternalError(errors.New("etcd")), evict: Deferred, delete: Deferred},
-		{name: "400", err: apierrors.NewBadRequest("not an Eviction"), evict: Refused, delete: Denied},
-		{
-			name: "403: missing permission or an admission webhook",
-			err:  apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), evict: Refused, delete: Denied,
-		},
-		{name: "422", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), evict: Refused, delete: Denied},
-		{name: "401: expired token", err: apierrors.NewUnauthorized("expired"), evict: Deferred, delete: Deferred},
-		{name: "408", err: apierrors.NewTimeoutError("slow", 0), evict: Deferred, delete: Deferred},
-		{
-			name: "504 with a delay, after too many conflicts", err: apierrors.NewTimeoutError("conflicts", 10),
-			evict: Deferred, delete: Deferred, pause: 10 * time.Second,
-		},
-		{name: "503", err: apierrors.NewServiceUnavailable("starting"), evict: Deferred, delete: Deferred},
-		{name: "timeout", err: fmt.Errorf("post: %w", expired.Err()), evict: Deferred, delete: Deferred},
-		{name: "connection refused", err: refusedConnection(t), evict: Deferred, delete: Deferred},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			outcome, why := evictionOutcome(tt.err)
-			if outcome != tt.evict {
-				t.Errorf("eviction: got %s (%s), want %s", outcome, why, tt.evict)
+	check := func(name string, err error, evict Outcome, deletion Outcome, pause time.Duration) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			outcome, why := evictionOutcome(err)
+			if outcome != evict {
+				t.Errorf("eviction: got %s (%s), want %s", outcome, why, evict)
 			}
-			if got, _ := deletionOutcome(tt.err); got != tt.delete {
-				t.Errorf("deletion: got %s, want %s", got, tt.delete)
+			if got, _ := deletionOutcome(err); got != deletion {
+				t.Errorf("deletion: got %s, want %s", got, deletion)
 			}
-			next := Removal{}.next(outcome, why, tt.err, t0)
-			want := max(tt.pause, time.Second)
+			next := Removal{}.next(outcome, why, err, t0)
+			want := max(pause, time.Second)
 			if pause := next.Next.Sub(t0); pause < want || pause > want+want/4 {
 				t.Errorf("pause: got %v, want %v and up to a quarter more", pause, want)
 			}
 		})
 	}
+	check("accepted", nil, Accepted, Forced, podUpdateTimeout)
+	check("404: gone", apierrors.NewNotFound(podResource, "a"), Accepted, Forced, podUpdateTimeout)
+	check("409: another pod has the name", apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")),
+		Accepted, Forced, podUpdateTimeout)
+	check("429 with the cause DisruptionBudget", blockedError(0), Blocked, Deferred, 0)
+	check("429 with the cause DisruptionBudget and a delay", blockedError(10), Blocked, Deferred, 10*time.Second)
+	check("429 without the cause: rate limit of the API server", apierrors.NewTooManyRequests("busy", 0), Deferred, Deferred, 0)
+	check("429 with a delay", apierrors.NewTooManyRequests("busy", 7), Deferred, Deferred, 7*time.Second)
+	check("500: two budgets", twoBudgets(), Blocked, Deferred, 0)
+	check("500: anything else", apierrors.NewInternalError(errors.New("etcd")), Deferred, Deferred, 0)
+	check("400", apierrors.NewBadRequest("not an Eviction"), Refused, Denied, 0)
+	check("403: missing permission or an admission webhook",
+		apierrors.NewForbidden(podResource, "a", errors.New("admission webhook denied the request")), Refused, Denied, 0)
+	check("422", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Refused, Denied, 0)
+	check("401: expired token", apierrors.NewUnauthorized("expired"), Deferred, Deferred, 0)
+	check("408", apierrors.NewTimeoutError("slow", 0), Deferred, Deferred, 0)
+	check("504 with a delay, after too many conflicts", apierrors.NewTimeoutError("conflicts", 10), Deferred, Deferred, 10*time.Second)
+	check("503", apierrors.NewServiceUnavailable("starting"), Deferred, Deferred, 0)
+	check("timeout", fmt.Errorf("post: %w", expired.Err()), Deferred, Deferred, 0)
+	check("connection refused", refusedConnection(t), Deferred, Deferred, 0)
 }
 
 // refusedConnection is the error of the real client for a port without a listener.
@@ -171,7 +156,7 @@ func TestRetryPauses(t *testing.T) {
 		now = try.Next
 	}
 	if try = (Removal{Pod: Pod{Try: try}}).next(Accepted, "", nil, now); try.Failures != 0 || try.Message != "" {
-		t.Errorf("success does not forgive: %+v", try)
+		t.Errorf("a success keeps the failures: %+v", try)
 	}
 }
 

@@ -146,7 +146,7 @@ func endViolation(s State, step Step, now, deadline time.Time, policy Policy) st
 	return ""
 }
 
-// budgetViolation names a budget of which more was taken than it allows, or one more if it was to be asked, and one
+// budgetViolation names a budget of which more was taken than it allows, or one more if it was to be probed, and one
 // of which was taken in secret.
 func budgetViolation(s State, step Step, now time.Time) string {
 	taken := map[string]int{}

@@ -32,54 +32,22 @@ func requestTimes(c *cluster, verb string) (all []time.Duration) {
 // deletion is at 9m50s.
 func TestForcedDeletionsOfOneBudgetAreSpaced(t *testing.T) {
 	slow := constant(10 * time.Second)
-	for _, tt := range []struct {
-		name            string
-		nodes           []string
-		spacing         time.Duration // the default is a minute
-		answers, starts func() time.Duration
-		want            []time.Duration
-	}{
-		{
-			name: "one node, replacements start at once", nodes: []string{"n", "n", "n"}, answers: noDelay, starts: noDelay,
-			want: []time.Duration{7*time.Minute + 50*time.Second, 8*time.Minute + 50*time.Second, 9*time.Minute + 50*time.Second},
-		},
-		{
-			name: "slow answers of the API server", nodes: []string{"n", "n", "n"}, answers: slow, starts: noDelay,
-			want: []time.Duration{7*time.Minute + 55*time.Second, 8*time.Minute + 55*time.Second, 9*time.Minute + 55*time.Second},
-		},
-		{
-			name: "replacements that take longer than the spacing: the latest deletion comes first", nodes: []string{"n", "n", "n"},
-			answers: noDelay, starts: constant(100 * time.Second),
-			want: []time.Duration{7*time.Minute + 50*time.Second, 9*time.Minute + 30*time.Second, 9*time.Minute + 50*time.Second},
-		},
-		{
-			name:  "four nodes, too little time for the spacing: one after the other in the second half, the last one at its latest",
-			nodes: []string{"n", "o", "p", "q"}, spacing: 20 * time.Minute, answers: noDelay, starts: noDelay,
-			want: []time.Duration{5 * time.Minute, 5*time.Minute + 2*time.Second, 5*time.Minute + 4*time.Second, 9*time.Minute + 50*time.Second},
-		},
-		{
-			name: "two nodes with the same deadline", nodes: []string{"n", "n", "o", "o"},
-			answers: slow, starts: constant(15 * time.Second),
-			want: []time.Duration{
-				6*time.Minute + 55*time.Second, 7*time.Minute + 55*time.Second,
-				8*time.Minute + 55*time.Second, 9*time.Minute + 55*time.Second,
-			},
-		},
-	} {
-		virtual(t, tt.name, func(t *testing.T) {
+	check := func(name string, nodes []string, spacing time.Duration, answers, starts func() time.Duration, want []time.Duration) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
 			c := newCluster(t)
-			c.answers, c.starts = tt.answers, tt.starts
-			c.addBudget("web", len(tt.nodes)+1, 1)
-			for i, node := range tt.nodes {
+			c.answers, c.starts = answers, starts
+			c.addBudget("web", len(nodes)+1, 1)
+			for i, node := range nodes {
 				c.addPod(node, fmt.Sprint("web-", i), "web")
 			}
 			// Other pods end all the time, so that the drain decides often.
 			for i := range 20 {
 				c.addPod("n", fmt.Sprint("job-", i), "", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(475 + 5*i)) })
 			}
-			c.start(withConfig(func(c *Config) { c.ForceSpacing = cmp.Or(tt.spacing, time.Minute) }))
+			c.start(withConfig(func(c *Config) { c.ForceSpacing = cmp.Or(spacing, time.Minute) }))
 			var all []func() (Report, error)
-			for _, node := range slices.Compact(slices.Clone(tt.nodes)) {
+			for _, node := range slices.Compact(slices.Clone(nodes)) {
 				all = append(all, c.drain(node, 10*time.Minute))
 			}
 			for _, wait := range all {
@@ -94,16 +62,28 @@ func TestForcedDeletionsOfOneBudgetAreSpaced(t *testing.T) {
 				}
 			}
 			// A deletion may have to wait for the answer to a probe of the budget.
-			for i, want := range tt.want {
-				if i >= len(forced) || forced[i] < want || forced[i] > want+tt.answers() {
-					t.Fatalf("got %v, want %v", forced, tt.want)
+			for i, due := range want {
+				if i >= len(forced) || forced[i] < due || forced[i] > due+answers() {
+					t.Fatalf("got %v, want %v", forced, want)
 				}
 			}
-			if len(forced) != len(tt.want) {
-				t.Errorf("got %v, want %v", forced, tt.want)
+			if len(forced) != len(want) {
+				t.Errorf("got %v, want %v", forced, want)
 			}
 		})
 	}
+	check("one node, replacements start at once", []string{"n", "n", "n"}, 0, noDelay, noDelay,
+		[]time.Duration{7*time.Minute + 50*time.Second, 8*time.Minute + 50*time.Second, 9*time.Minute + 50*time.Second})
+	check("slow answers of the API server", []string{"n", "n", "n"}, 0, slow, noDelay,
+		[]time.Duration{7*time.Minute + 55*time.Second, 8*time.Minute + 55*time.Second, 9*time.Minute + 55*time.Second})
+	check("replacements that take longer than the spacing: the latest deletion comes first", []string{"n", "n", "n"}, 0, noDelay,
+		constant(100*time.Second),
+		[]time.Duration{7*time.Minute + 50*time.Second, 9*time.Minute + 30*time.Second, 9*time.Minute + 50*time.Second})
+	check("four nodes, too little time for the spacing: one after the other in the second half, the last one at its latest",
+		[]string{"n", "o", "p", "q"}, 20*time.Minute, noDelay, noDelay,
+		[]time.Duration{5 * time.Minute, 5*time.Minute + 2*time.Second, 5*time.Minute + 4*time.Second, 9*time.Minute + 50*time.Second})
+	check("two nodes with the same deadline", []string{"n", "n", "o", "o"}, 0, slow, constant(15*time.Second),
+		[]time.Duration{6*time.Minute + 55*time.Second, 7*time.Minute + 55*time.Second, 8*time.Minute + 55*time.Second, 9*time.Minute + 55*time.Second})
 }
 
 func TestOneBudgetOverThreeDrains(t *testing.T) {
@@ -155,17 +135,17 @@ func TestBlockedPodsCauseFewRequests(t *testing.T) {
 		c.start(defaults)
 		wait := c.drain("n", 2*time.Hour)
 		elapse(time.Hour)
-		asked := c.requestLog()
-		if n := len(asked); n < 60*60/150 || n > 60*60/120 {
-			t.Errorf("an hour cost %d requests: %v", n, asked)
+		log := c.requestLog()
+		if n := len(log); n < 60*60/150 || n > 60*60/120 {
+			t.Errorf("an hour cost %d requests: %v", n, log)
 		}
-		for _, what := range asked {
+		for _, what := range log {
 			if !strings.HasSuffix(what, " refused") {
 				t.Errorf("accepted: %s", what)
 			}
 		}
-		if len(c.blockedPods()) != 10 || c.countRecords("refused ") != len(asked) || c.countRecords("failed ") > 0 {
-			t.Errorf("%d requests, recorded %q", len(asked), c.log)
+		if len(c.blockedPods()) != 10 || c.countRecords("refused ") != len(log) || c.countRecords("failed ") > 0 {
+			t.Errorf("%d requests, recorded %q", len(log), c.log)
 		}
 		c.cancel(errors.New("enough"))
 		_, _ = wait()
@@ -208,8 +188,8 @@ func TestBlockedPodsAreReportedOnce(t *testing.T) {
 		expect(all...) // once for each thing
 		c.setDesired("rigid", 0)
 		synctest.Wait()
-		if asked := c.requestLog(); asked[len(asked)-1] != "evict n/db" {
-			t.Errorf("no eviction after the budget was fixed: %v", asked)
+		if log := c.requestLog(); log[len(log)-1] != "evict n/db" {
+			t.Errorf("no eviction after the budget was fixed: %v", log)
 		}
 		c.cancel(errors.New("enough"))
 		_, _ = wait()

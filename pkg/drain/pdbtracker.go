@@ -198,8 +198,10 @@ func (p *pdbTracker) release(name, pod string, outcome Outcome) {
 		}
 		return
 	case Forced:
-		// A deletion is never listed in disruptedPods. It shows in the number of healthy pods only.
+		// A deletion is never listed in disruptedPods. It shows in the number of healthy pods only. Drains that
+		// have read the longer reservation decide again: they may delete the next pod earlier.
 		t.reserved[pod] = now.Add(terminationLag)
+		t.wakeAll()
 		return
 	case Blocked:
 		t.refused(now)

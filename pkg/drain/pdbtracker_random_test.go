@@ -14,17 +14,17 @@ import (
 // simulation is a pdbTracker between drains and a model of the API server, whose watch and answers arrive
 // late, each in its order.
 type simulation struct {
-	t       *testing.T
-	r       *rand.Rand
-	l       *pdbTracker
-	drains  []*simulatedDrain
-	allowed int32           // as the API server has it
-	status  map[string]bool // its DisruptedPods
-	watch   []*policyv1.PodDisruptionBudget
-	asked   []simulatedRequest
-	answers []func()
-	refused int // requests for what the tracker had allowed
-	granted int
+	t        *testing.T
+	r        *rand.Rand
+	l        *pdbTracker
+	drains   []*simulatedDrain
+	allowed  int32           // as the API server has it
+	status   map[string]bool // its DisruptedPods
+	watch    []*policyv1.PodDisruptionBudget
+	requests []simulatedRequest
+	answers  []func()
+	refused  int // requests for what the tracker had allowed
+	granted  int
 }
 
 // simulatedDrain is a drain with pods that wait for x/b.
@@ -42,84 +42,84 @@ type simulatedRequest struct {
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
-	mk := &simulation{t: t, r: rand.New(rand.NewPCG(seed, 4)), l: newTracker(t), status: map[string]bool{}}
-	mk.allowed = int32(mk.r.IntN(3))
-	mk.publish()
-	mk.l.update(mk.watch[0])
-	mk.watch = nil
-	for i := range 1 + mk.r.IntN(4) {
-		s := &simulatedDrain{waiter: newWaiter(fmt.Sprint("n", i), time.Duration(mk.r.IntN(3))*time.Minute)}
-		for j := range 1 + mk.r.IntN(4) {
+	sim := &simulation{t: t, r: rand.New(rand.NewPCG(seed, 4)), l: newTracker(t), status: map[string]bool{}}
+	sim.allowed = int32(sim.r.IntN(3))
+	sim.publish()
+	sim.l.update(sim.watch[0])
+	sim.watch = nil
+	for i := range 1 + sim.r.IntN(4) {
+		s := &simulatedDrain{waiter: newWaiter(fmt.Sprint("n", i), time.Duration(sim.r.IntN(3))*time.Minute)}
+		for j := range 1 + sim.r.IntN(4) {
 			s.waiting = append(s.waiting, fmt.Sprintf("pod-%d-%d", i, j))
 		}
-		mk.drains = append(mk.drains, s)
+		sim.drains = append(sim.drains, s)
 	}
-	return mk
+	return sim
 }
 
 // publish sends the state of the API server to the watch.
-func (mk *simulation) publish() {
-	p := newPDB(mk.allowed)
+func (sim *simulation) publish() {
+	p := newPDB(sim.allowed)
 	p.Status.DisruptedPods = map[string]metav1.Time{}
-	for pod := range mk.status {
+	for pod := range sim.status {
 		p.Status.DisruptedPods[pod] = metav1.Now()
 	}
-	mk.watch = append(mk.watch, p)
+	sim.watch = append(sim.watch, p)
 }
 
 // decide is a pass of a drain, as run.decide and run.act make it.
-func (mk *simulation) decide(s *simulatedDrain) {
+func (sim *simulation) decide(s *simulatedDrain) {
 	s.woken()
 	s.decided = true
-	b, ok := mk.l.budget("x/b", s.waiter)
+	b, ok := sim.l.budget("x/b", s.waiter)
 	if !ok {
-		mk.t.Fatal("the budget has gone")
+		sim.t.Fatal("the budget has gone")
 	}
-	bet := !b.ProbeAt.IsZero() && !time.Now().Before(b.ProbeAt)
+	probe := !b.ProbeAt.IsZero() && !time.Now().Before(b.ProbeAt)
 	s.again = earliest(b.ProbeAt, b.StaleUntil)
 	var still []string
 	for _, pod := range s.waiting {
-		if sure := b.Allowed > 0; (sure || bet) && mk.l.reserve("x/b", pod) {
-			mk.asked = append(mk.asked, simulatedRequest{s, pod, !sure})
+		if sure := b.Allowed > 0; (sure || probe) && sim.l.reserve("x/b", pod) {
+			sim.requests = append(sim.requests, simulatedRequest{s, pod, !sure})
 			b.Allowed--
-			bet = false
+			probe = false
 			continue
 		}
 		still = append(still, pod)
 	}
 	s.waiting = still
 	if len(still) == 0 {
-		mk.l.waitFor(s.waiter, -1)
+		sim.l.waitFor(s.waiter, -1)
 		return
 	}
-	mk.l.waitFor(s.waiter, len(still))
+	sim.l.waitFor(s.waiter, len(still))
 }
 
 // serve has the API server decide about one request; its answer comes later.
-func (mk *simulation) serve(i int) {
-	a := mk.asked[i]
-	mk.asked = append(mk.asked[:i], mk.asked[i+1:]...)
-	if mk.r.IntN(10) == 0 {
-		mk.answer(a, Deferred)
+func (sim *simulation) serve(i int) {
+	a := sim.requests[i]
+	sim.requests = append(sim.requests[:i], sim.requests[i+1:]...)
+	if sim.r.IntN(10) == 0 {
+		sim.answer(a, Deferred)
 		return
 	}
-	if mk.allowed <= 0 {
+	if sim.allowed <= 0 {
 		if !a.probe {
-			mk.refused++
+			sim.refused++
 		}
-		mk.answer(a, Blocked)
+		sim.answer(a, Blocked)
 		return
 	}
-	mk.allowed--
-	mk.granted++
-	mk.status[a.pod] = true
-	mk.publish()
-	mk.answer(a, Accepted)
+	sim.allowed--
+	sim.granted++
+	sim.status[a.pod] = true
+	sim.publish()
+	sim.answer(a, Accepted)
 }
 
-func (mk *simulation) answer(a simulatedRequest, outcome Outcome) {
-	mk.answers = append(mk.answers, func() {
-		mk.l.release("x/b", a.pod, outcome)
+func (sim *simulation) answer(a simulatedRequest, outcome Outcome) {
+	sim.answers = append(sim.answers, func() {
+		sim.l.release("x/b", a.pod, outcome)
 		if outcome != Accepted {
 			a.by.waiting = append(a.by.waiting, a.pod)
 		}
@@ -128,43 +128,43 @@ func (mk *simulation) answer(a simulatedRequest, outcome Outcome) {
 }
 
 // step lets something happen, and returns false if nothing can but the change of the budget, or time.
-func (mk *simulation) step() bool {
+func (sim *simulation) step() bool {
 	var may []func()
-	for _, s := range mk.drains {
+	for _, s := range sim.drains {
 		if len(s.changed) > 0 || !s.decided {
-			may = append(may, func() { mk.decide(s) })
+			may = append(may, func() { sim.decide(s) })
 		}
 	}
-	if n := len(mk.asked); n > 0 {
-		may = append(may, func() { mk.serve(mk.r.IntN(n)) })
+	if n := len(sim.requests); n > 0 {
+		may = append(may, func() { sim.serve(sim.r.IntN(n)) })
 	}
-	if n := len(mk.answers); n > 0 {
-		i := mk.r.IntN(n)
+	if n := len(sim.answers); n > 0 {
+		i := sim.r.IntN(n)
 		may = append(may, func() {
-			answer := mk.answers[i]
-			mk.answers = append(mk.answers[:i], mk.answers[i+1:]...)
+			answer := sim.answers[i]
+			sim.answers = append(sim.answers[:i], sim.answers[i+1:]...)
 			answer()
 		})
 	}
-	if len(mk.watch) > 0 {
-		may = append(may, func() { mk.l.update(mk.watch[0]); mk.watch = mk.watch[1:] })
+	if len(sim.watch) > 0 {
+		may = append(may, func() { sim.l.update(sim.watch[0]); sim.watch = sim.watch[1:] })
 	}
 	if len(may) == 0 {
 		return false
 	}
-	may[mk.r.IntN(len(may))]()
+	may[sim.r.IntN(len(may))]()
 	return true
 }
 
 // raiseAllowance has a replacement become healthy; the pods that were disrupted have gone from the status.
-func (mk *simulation) raiseAllowance() {
-	mk.allowed++
-	clear(mk.status)
-	mk.publish()
+func (sim *simulation) raiseAllowance() {
+	sim.allowed++
+	clear(sim.status)
+	sim.publish()
 }
 
-func (mk *simulation) waiting() (n int) {
-	for _, s := range mk.drains {
+func (sim *simulation) waiting() (n int) {
+	for _, s := range sim.drains {
 		n += len(s.waiting)
 	}
 	return n
@@ -176,25 +176,25 @@ func (mk *simulation) waiting() (n int) {
 func TestReservationsNeverExceedWhatABudgetAllows(t *testing.T) {
 	for seed := range uint64(1_200) {
 		synctest.Test(t, func(t *testing.T) {
-			mk := newSimulation(t, seed)
+			sim := newSimulation(t, seed)
 			for rises := 0; ; {
-				if mk.r.IntN(15) == 0 && rises < 40 {
-					mk.raiseAllowance()
+				if sim.r.IntN(15) == 0 && rises < 40 {
+					sim.raiseAllowance()
 					rises++
 				}
-				if mk.step() {
+				if sim.step() {
 					continue
 				}
-				if mk.waiting() == 0 {
+				if sim.waiting() == 0 {
 					break
 				}
-				if mk.allowed > 0 {
-					t.Fatalf("seed %d: no drain is woken while %d pods wait, and %d disruptions are allowed", seed, mk.waiting(), mk.allowed)
+				if sim.allowed > 0 {
+					t.Fatalf("seed %d: no drain is woken while %d pods wait, and %d disruptions are allowed", seed, sim.waiting(), sim.allowed)
 				}
-				mk.raiseAllowance()
+				sim.raiseAllowance()
 			}
-			if mk.refused > 0 {
-				t.Fatalf("seed %d: %d of %d requests were refused", seed, mk.refused, mk.refused+mk.granted)
+			if sim.refused > 0 {
+				t.Fatalf("seed %d: %d of %d requests were refused", seed, sim.refused, sim.refused+sim.granted)
 			}
 		})
 	}
@@ -205,26 +205,26 @@ func TestReservationsNeverExceedWhatABudgetAllows(t *testing.T) {
 func TestTrackerRecoversFromDisruptionsOfOthers(t *testing.T) {
 	for seed := range uint64(1_000) {
 		synctest.Test(t, func(t *testing.T) {
-			mk := newSimulation(t, seed)
-			for turns := 0; mk.waiting()+len(mk.asked)+len(mk.answers) > 0; turns++ {
+			sim := newSimulation(t, seed)
+			for turns := 0; sim.waiting()+len(sim.requests)+len(sim.answers) > 0; turns++ {
 				if turns > 5_000 {
-					t.Fatalf("seed %d: %d wait forever", seed, mk.waiting())
+					t.Fatalf("seed %d: %d wait forever", seed, sim.waiting())
 				}
-				switch n := mk.r.IntN(20); {
+				switch n := sim.r.IntN(20); {
 				case n == 0:
-					mk.raiseAllowance()
-				case n == 1 && mk.allowed > 0:
-					mk.allowed--
-					mk.publish()
+					sim.raiseAllowance()
+				case n == 1 && sim.allowed > 0:
+					sim.allowed--
+					sim.publish()
 				}
-				if mk.step() {
+				if sim.step() {
 					continue
 				}
-				if mk.r.IntN(2) == 0 {
-					mk.raiseAllowance()
+				if sim.r.IntN(2) == 0 {
+					sim.raiseAllowance()
 					continue
 				}
-				for _, s := range mk.drains { // The loop looks again by itself.
+				for _, s := range sim.drains { // The drain decides again by itself.
 					if len(s.waiting) > 0 && !s.again.IsZero() {
 						elapse(max(time.Until(s.again), 0))
 						s.wakeUp()

@@ -144,7 +144,12 @@ func TestReservationsExpire(t *testing.T) {
 func TestForcedDisruptionsCountForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-		l.release("x/b", "a", Forced)
+		l.reserveForced([]string{"x/b"}, "a", true)
+		l.allows(t, r)
+		l.waitFor(r, 0)
+		if l.release("x/b", "a", Forced); !r.woken() {
+			t.Error("a drain that has read the longer reservation is not woken")
+		}
 		expectAllowed(t, l.allows(t, r), 0, "at first")
 		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
 			t.Error("the budget is satisfied while its numbers lag behind")

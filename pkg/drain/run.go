@@ -191,7 +191,7 @@ func (r *run) budgetsOf(rec *record, budgets map[string]Budget) []string {
 	return names
 }
 
-// act starts the evictions and deletions of the step, and tells the pdbTracker which pods wait for which
+// act starts the evictions and deletions of the step, and reports to the pdbTracker which pods wait for which
 // budget. Each answer of the API server wakes the drain.
 func (r *run) act(ctx context.Context, step Step) {
 	pdbs, d := r.drainer.pdbs, demands{waiting: map[string]int{}, blocked: map[string]int{}}
