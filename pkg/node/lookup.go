@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
@@ -29,8 +30,29 @@ func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
 	return n.lookups.Do(ctx, instanceID)
 }
 
-// lookup finds the Nodes of the instances with one consistent list.
-func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
+// lookup returns a call that finds the Nodes of instances with one consistent list.
+func lookup(client kubernetes.Interface, selector string) batch.Call[string, Node] {
+	return func(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
+		found, err := list(ctx, client, selector, instanceIDs)
+		results := make([]batch.Result[Node], len(instanceIDs))
+		for i, id := range instanceIDs {
+			switch {
+			case err != nil:
+				results[i].Err = fmt.Errorf("list the nodes: %w", err)
+			case found[id].Name == "":
+				results[i].Err = fmt.Errorf("find the node of instance %s: %w", id, ErrGone)
+			default:
+				results[i].Value = found[id]
+			}
+		}
+		return results
+	}
+}
+
+// list returns the Nodes of the instances, from a list of all Nodes that the selector matches.
+func list(
+	ctx context.Context, client kubernetes.Interface, selector string, instanceIDs []string,
+) (map[string]Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	wanted := make(map[string]Node, len(instanceIDs))
@@ -38,9 +60,9 @@ func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result
 		wanted[id] = Node{}
 	}
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return n.client.CoreV1().Nodes().List(ctx, o)
+		return client.CoreV1().Nodes().List(ctx, o)
 	})
-	options := metav1.ListOptions{LabelSelector: n.cfg.Selector}
+	options := metav1.ListOptions{LabelSelector: selector}
 	err := pages.EachListItem(ctx, options, func(obj runtime.Object) error {
 		one, ok := obj.(*corev1.Node)
 		if !ok {
@@ -51,16 +73,5 @@ func (n *Nodes) lookup(ctx context.Context, instanceIDs []string) []batch.Result
 		}
 		return nil
 	})
-	results := make([]batch.Result[Node], len(instanceIDs))
-	for i, id := range instanceIDs {
-		switch found := wanted[id]; {
-		case err != nil:
-			results[i].Err = fmt.Errorf("list the nodes: %w", err)
-		case found.Name == "":
-			results[i].Err = fmt.Errorf("find the node of instance %s: %w", id, ErrGone)
-		default:
-			results[i].Value = found
-		}
-	}
-	return results
+	return wanted, err
 }

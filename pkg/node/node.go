@@ -33,7 +33,6 @@ type Nodes struct {
 	// Conditions writes the drain conditions of these Nodes.
 	Conditions *Conditions
 
-	client   kubernetes.Interface
 	cfg      Config
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
@@ -71,8 +70,8 @@ const byInstance = "instance"
 
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
-	n := &Nodes{client: client, cfg: cfg}
-	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: n.lookup}
+	n := &Nodes{cfg: cfg}
+	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, cfg.Selector)}
 	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex},
 		func(o *metav1.ListOptions) { o.LabelSelector = cfg.Selector })
 	n.patcher = &patcher{
