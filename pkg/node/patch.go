@@ -50,9 +50,9 @@ type patcher struct {
 }
 
 // patch patches the Node with what build returns for its current state. It returns false if that is nil,
-// which changes nothing. The current state is what our last patch returned or what the watch shows, whichever is newer. It is read from the API
-// instead after a conflict, if the watch shows no such Node, and if according to the watch there is nothing
-// to change: the watch may be behind.
+// which changes nothing. The current state is what our last patch returned or what the watch shows, whichever
+// is newer. It is read from the API instead after a conflict, if the watch shows no such Node, and if
+// according to the watch there is nothing to change: the watch may be behind.
 func (p *patcher) patch(
 	ctx context.Context, node Node, build func(*corev1.Node) patch,
 ) (changed bool, err error) {
