@@ -61,12 +61,13 @@ func (d *Drainer) Run(ctx context.Context) {
 	_ = g.Wait()
 }
 
-// handle sets the transform and the event handlers of an informer of what is watched.
-func handle(
-	informer cache.SharedIndexInformer, what string, transform cache.TransformFunc, h cache.ResourceEventHandlerFuncs,
+// setUp sets the transform and the event handlers of an informer of what is watched.
+func setUp(
+	i cache.SharedIndexInformer, what string, transform cache.TransformFunc,
+	handlers cache.ResourceEventHandlerFuncs,
 ) (listed cache.ResourceEventHandlerRegistration, err error) {
-	if err = informer.SetTransform(transform); err == nil {
-		listed, err = informer.AddEventHandler(h)
+	if err = i.SetTransform(transform); err == nil {
+		listed, err = i.AddEventHandler(handlers)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", what, err)

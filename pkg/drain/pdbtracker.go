@@ -30,7 +30,7 @@ func newPDBTracker(client kubernetes.Interface) (*pdbTracker, error) {
 	p.informer = informers.NewFilteredPodDisruptionBudgetInformer(
 		client, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
 	var err error
-	p.listed, err = handle(p.informer, "PodDisruptionBudgets", trimBudget, cache.ResourceEventHandlerFuncs{
+	p.listed, err = setUp(p.informer, "PodDisruptionBudgets", trimBudget, cache.ResourceEventHandlerFuncs{
 		AddFunc: p.update, UpdateFunc: func(_, obj any) { p.update(obj) }, DeleteFunc: p.delete,
 	})
 	return p, err

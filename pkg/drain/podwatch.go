@@ -40,7 +40,7 @@ func newPodWatch(d *Drainer, node string, changed func()) (*podWatch, error) {
 	}
 	w.informer = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.FieldSelector = onNode(node) })
-	_, err := handle(w.informer, "the pods of node "+node, d.rules.transform, cache.ResourceEventHandlerFuncs{
+	_, err := setUp(w.informer, "the pods of node "+node, d.rules.transform, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() },
 		UpdateFunc: func(before, now any) {
 			if !equalRecords(before, now) {

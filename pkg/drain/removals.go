@@ -84,13 +84,13 @@ func (a *removals) forceDelete(ctx context.Context, removal Removal) {
 	a.finish(ctx, removal, outcome, message, err)
 }
 
-// markForced reports whether this is the first accepted deletion of the pod.
+// markForced records an accepted deletion of the pod, and reports whether it is the first.
 func (a *removals) markForced(uid string) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, before := a.forced[uid]
+	before := len(a.forced)
 	a.forced[uid] = struct{}{}
-	return !before
+	return len(a.forced) > before
 }
 
 // finish records the outcome of an attempt, and wakes the drain.

@@ -31,7 +31,7 @@ func newVolumeTracker(client kubernetes.Interface) (*volumeTracker, error) {
 	v := &volumeTracker{waiters: map[string]*waiter{}}
 	v.informer = informers.NewVolumeAttachmentInformer(client, 0, cache.Indexers{byNode: nodeOf})
 	var err error
-	v.listed, err = handle(v.informer, "VolumeAttachments", trimAttachment,
+	v.listed, err = setUp(v.informer, "VolumeAttachments", trimAttachment,
 		cache.ResourceEventHandlerFuncs{DeleteFunc: v.detached})
 	return v, err
 }

@@ -49,12 +49,13 @@ type patcher struct {
 	written sync.Map // by name: the *corev1.Node that our last patch returned
 }
 
-// patch patches the Node with what build returns for its current state, and reports whether that was a change;
-// nil changes nothing. The current
-// state is what our last patch returned or what the watch shows, whichever is newer. It is read from the API
-// instead after a conflict, if the watch shows no such Node, and if according to the watch there is nothing
-// to change: the watch may be behind.
-func (p *patcher) patch(ctx context.Context, node Node, build func(*corev1.Node) patch) (changed bool, err error) {
+// patch patches the Node with what build returns for its current state. It returns false if that is nil,
+// which changes nothing. The current state is what our last patch returned or what the watch shows, whichever
+// is newer. It is read from the API instead after a conflict, if the watch shows no such Node, and if
+// according to the watch there is nothing to change: the watch may be behind.
+func (p *patcher) patch(
+	ctx context.Context, node Node, build func(*corev1.Node) patch,
+) (changed bool, err error) {
 	p.locks.LockKey(node.Name)
 	defer func() { _ = p.locks.UnlockKey(node.Name) }() // which fails for locks that are not held
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
