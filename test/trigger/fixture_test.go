@@ -220,6 +220,7 @@ func (a *account) newRun(env []string, args ...string) *run {
 	a.must(err)
 	cmd := exec.Command(executable, args...)
 	cmd.Env = append(harness.Environ(a.t.TempDir(), a.URL(), triggerKey), asTrigger+"=yes",
+		"GOCOVERDIR="+cmp.Or(os.Getenv("GOCOVERDIR"), a.t.TempDir()), // go test -cover would have it warn without one
 		"TRIGGER_POLL_INTERVAL=200ms", "TRIGGER_ALLOW=hook-timeout", "TRIGGER_ASG="+group)
 	if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "KUBECONFIG=") }) {
 		cmd.Env = append(cmd.Env, "TRIGGER_NO_KUBERNETES=true")
