@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	nodeJSON = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"node-1","uid":"u","resourceVersion":"1"},` +
+		`"spec":{"providerID":"aws:///eu-central-1a/i-0123456789abcdef0"}}`
+	// initialEventsEnd ends the initial events of a watch. Source: "Streaming lists" in the Kubernetes API concepts.
+	initialEventsEnd = `{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":` +
+		`{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`
+	podJSON = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"trigger-1"},"spec":{"nodeName":"node-1"}}`
+)
+
+// serveCluster is an API server with node-1 and a pod on it. It returns a kubeconfig.
+func serveCluster(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") == "" {
+			_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, nodeJSON)
+			return
+		}
+		if r.URL.Query().Get("sendInitialEvents") == "true" {
+			_, _ = fmt.Fprintf(w, "{\"type\":\"ADDED\",\"object\":%s}\n%s\n", nodeJSON, initialEventsEnd)
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/agents/pods/trigger-1", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, podJSON)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` +
+		server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// TestWithCluster: the trigger reads nodes, and finds the instance that its own pod runs on.
+func TestWithCluster(t *testing.T) {
+	t.Parallel()
+	kubeconfig := serveCluster(t)
+	for _, tt := range []struct {
+		name    string
+		environ map[string]string
+		self    string
+	}{
+		{"a pod with POD_NAME", map[string]string{"POD_NAMESPACE": "agents", "POD_NAME": "trigger-1"}, "i-0123456789abcdef0"},
+		{"a pod with HOSTNAME", map[string]string{"POD_NAMESPACE": "agents", "HOSTNAME": "trigger-1"}, "i-0123456789abcdef0"},
+		{"a pod that cannot be read", map[string]string{"POD_NAMESPACE": "agents", "POD_NAME": "trigger-2"}, ""},
+		{"no pod", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			s, _, rejected := read(t, nil, strings.Fields("--asg workers --kubeconfig "+kubeconfig)...)
+			if s == nil {
+				t.Fatal(rejected)
+			}
+			c := &clients{}
+			k := connector{stderr: &stderr, settings: s, environ: tt.environ}
+			if err := k.connectKubernetes(t.Context(), c); err != nil || stderr.Len() > 0 {
+				t.Fatalf("connect: %v, %s", err, stderr.String())
+			}
+			defer c.close()
+			if n, ok := c.view.Node("i-0123456789abcdef0"); !ok || n.Name != "node-1" {
+				t.Errorf("the instance has node %q", n.Name)
+			}
+			if c.config.Self != tt.self {
+				t.Errorf("the trigger runs on instance %q, want %q", c.config.Self, tt.self)
+			}
+		})
+	}
+}
