@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -48,10 +47,6 @@ type step struct {
 	What string
 	Pick uint64        // Selects one of the candidates: instance, agent, fault.
 	For  time.Duration // How long it lasts, or the time until its second half.
-}
-
-func (a step) String() string {
-	return fmt.Sprintf("%6.1fs  %-18s pick %3d  for %v", a.At.Seconds(), a.What, a.Pick%1000, a.For)
 }
 
 // plan is all steps in the order of time. A seed determines it.
