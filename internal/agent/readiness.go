@@ -34,11 +34,11 @@ type readinessWait struct {
 // setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
 func (w *readinessWait) setDeadlines(ctx context.Context) error {
 	err := w.retry(ctx, "read the timeout of the hook", func() (err error) {
-		w.holdEnds, err = w.launcher.actions.Deadline(ctx, actionOf(w.event), w.event.At)
+		w.holdEnds, err = w.launcher.groups.Deadline(ctx, actionOf(w.event), w.event.At)
 		return err
 	})
 	w.latestDue = w.holdEnds.Add(-lastCheck)
-	w.due = earlier(w.event.At.Add(w.launcher.cfg.Timeout), w.latestDue)
+	w.due = earlier(w.event.At.Add(w.launcher.cfg.Launch.Timeout), w.latestDue)
 	return err
 }
 
@@ -153,5 +153,5 @@ func (w *readinessWait) lacks(ctx context.Context) ([]string, error) {
 }
 
 func (w *readinessWait) retry(ctx context.Context, operation string, step func() error) error {
-	return w.launcher.retries.do(ctx, w.event, operation, step)
+	return w.launcher.retry(ctx, w.event, operation, step)
 }
