@@ -27,9 +27,7 @@ type Config struct {
 // Validate returns everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	switch c.Level {
-	case "debug", "info", "warn", "error":
-	default:
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Level) {
 		errs = append(errs, fmt.Errorf("LOG_LEVEL is %q: must be debug, info, warn or error", c.Level))
 	}
 	if c.Format != "json" && c.Format != "console" {
