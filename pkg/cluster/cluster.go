@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,10 +138,7 @@ func (v *View) waitForSync(ctx context.Context, timeout time.Duration) bool {
 func (v *View) failure() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.watchErr == nil {
-		return errors.New("the API server does not answer")
-	}
-	return v.watchErr
+	return cmp.Or(v.watchErr, errors.New("the API server does not answer"))
 }
 
 // Synced returns a channel that is closed when the Nodes have been listed. Until then Node finds none.
@@ -148,10 +146,7 @@ func (v *View) Synced() <-chan struct{} { return v.synced }
 
 // Node returns the Node of an instance, from the cache.
 func (v *View) Node(instanceID string) (Node, bool) {
-	objs, err := v.informer.GetIndexer().ByIndex(byInstance, instanceID)
-	if err != nil {
-		return Node{}, false // The index is always there.
-	}
+	objs, _ := v.informer.GetIndexer().ByIndex(byInstance, instanceID) // The index is always there.
 	var best Node
 	for _, obj := range objs {
 		if n, ok := obj.(*corev1.Node); ok {
