@@ -43,10 +43,7 @@ func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
 	if cfg.Format == "console" {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
 	}
-	level, err := zerolog.ParseLevel(cfg.Level)
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
+	level, _ := zerolog.ParseLevel(cfg.Level)
 	return zerolog.New(w).Level(level).With().Timestamp().Logger()
 }
 

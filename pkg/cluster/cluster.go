@@ -89,7 +89,11 @@ func (v *View) watch(ctx context.Context, timeout time.Duration) error {
 	var running sync.WaitGroup
 	running.Go(func() { v.informer.RunWithContext(ctx) })
 	defer running.Wait()
-	if !v.waitForSync(ctx, timeout) {
+	syncing, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if cache.WaitFor(syncing, "", v.informer.HasSyncedChecker()) {
+		close(v.synced)
+	} else {
 		stop(fmt.Errorf("list nodes within %v: %w", timeout, v.failure()))
 	}
 	<-ctx.Done()
@@ -121,18 +125,6 @@ func (v *View) prepare(stop context.CancelCauseFunc) error {
 				stop(fmt.Errorf("watch nodes (check the ClusterRole of the trigger): %w", err))
 			}
 		}))
-}
-
-// waitForSync waits until the Nodes have been listed. It returns false if the timeout passes or ctx ends
-// first.
-func (v *View) waitForSync(ctx context.Context, timeout time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if !cache.WaitFor(ctx, "", v.informer.HasSyncedChecker()) {
-		return false
-	}
-	close(v.synced)
-	return true
 }
 
 func (v *View) failure() error {

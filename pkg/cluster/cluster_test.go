@@ -123,35 +123,21 @@ func TestOr(t *testing.T) {
 	}
 }
 
-// run runs a View until the test of it returns.
-func run(t *testing.T, client *fake.Clientset, test func(ctx context.Context, v *View)) {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	v := New(client)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := v.Run(ctx, 30*time.Second); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-	})
-	defer wg.Wait()
-	defer stop()
-	select {
-	case <-v.Synced():
-	case <-ctx.Done():
-		t.Fatal("the nodes were not listed")
-	}
-	test(ctx, v)
-}
-
 func TestViewKeepsUpToDate(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, keepsUpToDate)
-}
-
-func keepsUpToDate(t *testing.T) {
-	client := fake.NewClientset(node("a", ready), node("fargate", func(n *corev1.Node) { n.Spec.ProviderID = "" }))
-	run(t, client, func(ctx context.Context, v *View) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(node("a", ready), node("fargate", func(n *corev1.Node) { n.Spec.ProviderID = "" }))
+		v := New(client)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() {
+			if err := v.Run(ctx, time.Minute); err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		})
+		<-v.Synced()
 		nodes := client.CoreV1().Nodes()
 		expect := func(step string, err error, want Node) {
 			synctest.Wait()

@@ -114,7 +114,7 @@ func TestStoppedElection(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		_, b := e.leaderAndStandby(t)
 		frozen := make(chan struct{})
-		b.client.freeze(frozen)
+		b.client.change(func() { b.client.frozen = frozen })
 		advance(29 * time.Second)
 		if err := b.Healthy(); err != nil {
 			t.Errorf("not healthy too early: %v", err)

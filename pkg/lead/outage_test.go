@@ -94,14 +94,14 @@ func TestSingleReplicaAfterAnOutage(t *testing.T) {
 func TestCutOffLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		a, b := e.leaderAndStandby(t)
-		a.client.setDown(true)
+		a.client.change(func() { a.client.down = true })
 		advance(20 * time.Second)
 		e.expectLog(t, "a started", "b started")
 		expect(t, b.holders, []string{"a", "b"})
 		if a.receives() {
 			t.Error("it receives messages")
 		}
-		a.client.setDown(false)
+		a.client.change(func() { a.client.down = false })
 		advance(2 * time.Second)
 		e.expectLeader(t, "b")
 		e.expectLog(t, "a started", "b started", "a stopped")
