@@ -86,16 +86,38 @@ func (f *fixture) handleAll(ctx context.Context, hooks ...string) []error {
 	return errs
 }
 
-func TestCopiesShareATermination(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, f *fixture) {
-		if err := errors.Join(f.handleAll(t.Context(), "drain", "drain", "drain")...); err != nil {
-			t.Errorf("a copy ended with %v", err)
-		}
-		f.wantSteps(t, drainedBy("1h0m0s")...)
-		if f.observed("received") != 3 || f.observed("started") != 1 {
-			t.Errorf("facts %q, want three events and one termination", f.facts)
-		}
-	})
+// TestCopies: all copies of an event share its handling.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		given  given
+		copies []source
+		steps  []string
+	}{
+		{"termination", nil, []source{termination, termination, termination}, drainedBy("1h0m0s")},
+		{
+			"launch", launching,
+			[]source{launchTo("AutoScalingGroup"), launchTo("AutoScalingGroup"), launchTo("")},
+			completed("CONTINUE", "await", "wait for node-1"),
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			a := f.agent()
+			var messages sync.WaitGroup
+			for i, m := range tt.copies {
+				messages.Go(func() {
+					time.Sleep(time.Duration(i) * time.Second)
+					mustHandle(t, f, a, m)
+				})
+			}
+			messages.Wait()
+			f.wantSteps(t, tt.steps...)
+			if f.observed("received") != 3 || f.observed("started")+f.observed("launch started") != 1 {
+				t.Errorf("facts %q, want three events, handled once", f.facts)
+			}
+		})
+	}
 }
 
 func TestCopyAfterTheEnd(t *testing.T) {

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -181,18 +180,4 @@ func TestLateLaunch(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCopiesShareALaunch(t *testing.T) {
-	inBubble(t, launching, func(t *testing.T, f *fixture) {
-		a := f.agent()
-		var messages sync.WaitGroup
-		for _, destination := range []string{"AutoScalingGroup", "AutoScalingGroup", ""} {
-			messages.Go(func() { mustHandle(t, f, a, launchTo(destination)) })
-		}
-		messages.Wait()
-		if len(f.did("hold")) != 1 || len(f.did("complete")) != 1 || f.observed("received") != 3 {
-			t.Errorf("three copies: %q, %q", f.did(""), f.facts)
-		}
-	})
 }
