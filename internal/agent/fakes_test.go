@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
@@ -52,7 +53,7 @@ func (f autoScaling) Deadline(_ context.Context, a autoscaling.Action, began tim
 	if f.noHook {
 		return time.Time{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, autoscaling.ErrGone)
 	}
-	if err := f.next(&f.deadlineErrs); err != nil {
+	if err := f.next("deadline"); err != nil {
 		return time.Time{}, err
 	}
 	if own, ok := f.timeout[a.Hook]; ok {
@@ -84,7 +85,7 @@ func (f autoScaling) HandlesHook(hook string) bool { return hook != "not-ours" }
 
 func (f autoScaling) MarkUnhealthy(_ context.Context, id string) error {
 	f.step("mark %s unhealthy", id)
-	return f.unhealthyErr
+	return f.next("mark")
 }
 
 func (f autoScaling) RefreshActive(_ context.Context, group string) (bool, error) {
@@ -101,7 +102,7 @@ func (f instances) HasScheduledEvent(context.Context, string) (bool, error) {
 }
 
 func (f instances) InReservation(context.Context, string) ([]string, error) {
-	return f.reserved, f.reservedErr
+	return f.reserved, f.next("list")
 }
 
 // nodes plays the Nodes of the cluster.
@@ -122,7 +123,7 @@ func (f nodes) Find(instanceID string) (node.Node, bool) {
 }
 
 func (f nodes) Lookup(_ context.Context, instanceID string) (node.Node, error) {
-	if err := f.next(&f.lookupErrs); err != nil {
+	if err := f.next("look up"); err != nil {
 		return node.Node{}, err
 	}
 	f.step("look up")
@@ -140,11 +141,7 @@ func (f nodes) Await(ctx context.Context, instanceID string) (node.Node, error) 
 	if f.hidden {
 		wait = never
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if !retry.Sleep(ctx, wait) {
 		return node.Node{}, context.Cause(ctx)
 	}
 	n, _ := f.Find(instanceID)
@@ -152,16 +149,20 @@ func (f nodes) Await(ctx context.Context, instanceID string) (node.Node, error) 
 }
 
 func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.Mark, bool, error) {
-	if err := f.next(&f.cordonErrs); err != nil {
+	err := f.next("cordon")
+	f.mu.Lock()
+	if errors.Is(err, node.ErrGone) {
+		f.node.UID = "uid-2" // unless it is deleted, it has registered again
+	}
+	if err == nil && n.UID != f.node.UID {
+		err = node.ErrGone
+	}
+	if err != nil {
+		f.mu.Unlock()
 		return node.Mark{}, false, err
 	}
-	f.mu.Lock()
 	mark := &f.node.Mark
 	before := *mark
-	if n.UID != f.node.UID {
-		f.mu.Unlock()
-		return node.Mark{}, false, node.ErrGone
-	}
 	if mark.Since.IsZero() || mark.Deadline.IsZero() && !reason.Deadline.IsZero() {
 		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
 		mark.Reason, mark.Hook, mark.Token = reason.Kind, reason.Hook, reason.Token
@@ -183,7 +184,7 @@ func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.
 }
 
 func (f nodes) Uncordon(ctx context.Context, _ node.Node) (bool, error) {
-	if err := f.next(&f.uncordonErrs); err != nil {
+	if err := f.next("uncordon"); err != nil {
 		return false, err
 	}
 	if ctx.Err() != nil {
@@ -199,28 +200,26 @@ func (f nodes) Uncordon(ctx context.Context, _ node.Node) (bool, error) {
 	return cordoned, nil
 }
 
-func (f nodes) Exclude(context.Context, node.Node) error {
-	if err := f.next(&f.excludeErrs); err != nil {
-		return err
+// try takes the step, unless the call is to fail.
+func (f nodes) try(call, format string, args ...any) (bool, error) {
+	if err := f.next(call); err != nil {
+		return false, err
 	}
-	f.step("exclude")
-	return nil
+	f.step(format, args...)
+	return true, nil
+}
+
+func (f nodes) Exclude(context.Context, node.Node) error {
+	_, err := f.try("exclude", "exclude")
+	return err
 }
 
 func (f nodes) Protect(_ context.Context, n node.Node, group string) (bool, error) {
-	if err := f.next(&f.protectErrs); err != nil {
-		return false, err
-	}
-	f.step("protect %s for %s", n.Name, group)
-	return true, nil
+	return f.try("protect", "protect %s for %s", n.Name, group)
 }
 
 func (f nodes) Unprotect(_ context.Context, n node.Node) (bool, error) {
-	if err := f.next(&f.protectErrs); err != nil {
-		return false, err
-	}
-	f.step("unprotect %s", n.Name)
-	return true, nil
+	return f.try("protect", "unprotect %s", n.Name)
 }
 
 func (f nodes) Protected() []node.ProtectedNode { return f.protected }
@@ -233,7 +232,7 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 	if t.DryRun {
 		return f.report, nil
 	}
-	if t.Since.IsZero() {
+	if f.since = t.Since; t.Since.IsZero() {
 		f.fact("drained before it was cordoned")
 	}
 	timer := time.NewTimer(f.drainTakes)
@@ -241,7 +240,7 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 	for {
 		select {
 		case <-timer.C:
-			return f.report, f.drainErr
+			return f.report, f.next("drain")
 		case deadline := <-t.Tighter:
 			f.step("tighten %s until %v", t.Name, deadline.Sub(f.start))
 			timer.Reset(min(f.drainTakes-f.after(), time.Until(deadline)))
@@ -259,28 +258,21 @@ func (f launches) Wait(ctx context.Context, name string, report func([]string)) 
 	if f.after() < f.ready {
 		report([]string{"Ready"})
 	}
-	timer := time.NewTimer(f.ready - f.after())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !retry.Sleep(ctx, f.ready-f.after()) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 func (f launches) Missing(ctx context.Context, name string) ([]string, error) {
 	f.step("ask about %s", name)
-	if f.outage != nil && f.outage(f.after()) {
+	switch {
+	case f.after() < f.outage:
 		return nil, errOutage
+	case f.after() < f.ready:
+		return []string{"Ready"}, ctx.Err()
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if f.after() < f.ready {
-		return []string{"Ready"}, nil
-	}
-	return nil, nil
+	return nil, ctx.Err()
 }
 
 // observer records the facts.

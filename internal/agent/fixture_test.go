@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,32 +40,54 @@ var (
 	errStopping = errors.New("stopping")
 )
 
+// answer is what a call returns at a time after the start.
+type answer[T any] func(after time.Duration) (T, error)
+
+func always[T any](v T) answer[T] { return func(time.Duration) (T, error) { return v, nil } }
+
+// silent is no answer until the given time.
+func silent[T any](until time.Duration, then T) answer[T] {
+	return func(after time.Duration) (v T, err error) {
+		if after < until {
+			return v, errOutage
+		}
+		return then, nil
+	}
+}
+
+// changes is an answer that changes at the given time.
+func changes[T any](before T, at time.Duration, then T) answer[T] {
+	return func(after time.Duration) (T, error) {
+		if after < at {
+			return before, nil
+		}
+		return then, nil
+	}
+}
+
 // fixture plays Auto Scaling, EC2, the Nodes, the drainer and the observer of an agent, in virtual time. It records
-// what the agent changes (steps) and observes (facts). Its fields are set before the first message. Functions of a
-// duration get the time since the start; slices of errors have one for each call.
+// what the agent changes (steps) and observes (facts). Its fields are set before the first message.
 type fixture struct {
 	start time.Time
 	cfg   agent.Config
+	errs  map[string][]error // of the next calls, by what they do
 
 	// Auto Scaling.
-	state        func(after time.Duration) (autoscaling.State, error)
-	clusters     func(after time.Duration) ([]string, error)
-	members      func(after time.Duration) (map[string]autoscaling.Member, error)
-	pending      func(after time.Duration) (bool, error) // whether a launch hook holds the instance
-	refresh      func(group string) (bool, error)
-	ownHooks     []string
-	timeout      map[string]time.Duration // of each hook
-	givesUp      map[string]time.Duration // when the action of a hook ends
-	noHook       bool                     // the group has no such hook
-	deadlineErrs []error
-	unhealthyErr error // of MarkUnhealthy
-	complete     func(ctx context.Context) error
+	state    answer[autoscaling.State]
+	clusters answer[[]string]
+	members  answer[map[string]autoscaling.Member]
+	pending  answer[bool] // whether a launch hook holds the instance
+	refresh  func(group string) (bool, error)
+	ownHooks []string
+	timeout  map[string]time.Duration // of each hook
+	givesUp  map[string]time.Duration // when the action of a hook ends
+	noHook   bool                     // the group has no such hook
+	complete func(ctx context.Context) error
 
 	// EC2.
-	ec2         func(after time.Duration) (ec2.Instance, error)
-	scheduled   func(after time.Duration) (bool, error)
-	reserved    []string // in the Capacity Block
-	reservedErr error
+	ec2       answer[ec2.Instance]
+	scheduled answer[bool]
+	reserved  []string // in the Capacity Block
 
 	// The Nodes.
 	registers time.Duration // when the instance registers
@@ -73,19 +96,83 @@ type fixture struct {
 	deleted   bool          // the watch shows a Node that does not exist
 	protected []node.ProtectedNode
 
-	lookupErrs, cordonErrs, uncordonErrs, excludeErrs, protectErrs []error
-
 	// Drains and launches.
 	drainTakes time.Duration
 	report     drain.Report
-	drainErr   error
-	ready      time.Duration                  // when the launched node is ready
-	outage     func(after time.Duration) bool // whether Missing fails
+	since      time.Time     // of the target of the last drain
+	ready      time.Duration // when the launched node is ready
+	outage     time.Duration // until then Missing fails
 
 	mu    sync.Mutex
 	node  node.Node
 	steps []step
 	facts []string
+}
+
+// given changes a fixture.
+type given = func(f *fixture)
+
+func with(all ...given) given {
+	return func(f *fixture) {
+		for _, change := range all {
+			if change != nil {
+				change(f)
+			}
+		}
+	}
+}
+
+// fails makes the next n calls of one kind fail.
+func fails(call string, n int, err error) given {
+	return func(f *fixture) { f.errs[call] = slices.Repeat([]error{err}, n) }
+}
+
+func stateIs(s answer[autoscaling.State]) given { return func(f *fixture) { f.state = s } }
+func inState(s autoscaling.State) given         { return stateIs(always(s)) }
+func ec2Says(i answer[ec2.Instance]) given      { return func(f *fixture) { f.ec2 = i } }
+func ec2State(s ec2.State) given                { return ec2Says(always(ec2.Instance{State: s})) }
+func scheduled(s answer[bool]) given            { return func(f *fixture) { f.scheduled = s } }
+func tagged(clusters answer[[]string]) given    { return func(f *fixture) { f.clusters = clusters } }
+func registers(after time.Duration) given       { return func(f *fixture) { f.registers = after } }
+func noNode(f *fixture)                         { f.registers = never }
+func hidden(f *fixture)                         { f.hidden = true }
+func readyAt(after time.Duration) given         { return func(f *fixture) { f.ready = after } }
+func noHook(f *fixture)                         { f.noHook = true }
+func deleted(f *fixture)                        { f.deleted = true }
+func podsLeft(f *fixture)                       { f.report.Left = []string{"web/a"} }
+
+func givesUp(hook string, at time.Duration) given { return func(f *fixture) { f.givesUp[hook] = at } }
+
+func timeout(hook string, d time.Duration) given { return func(f *fixture) { f.timeout[hook] = d } }
+
+// cordoned has the node cordoned at a time after the start; 0 is no deadline.
+func cordoned(kind event.Kind, since, deadline, terminatesAt time.Duration) given {
+	return func(f *fixture) {
+		f.node.Mark = node.Mark{InstanceID: instance, Reason: string(kind), Since: f.start.Add(since)}
+		if deadline != 0 {
+			f.node.Mark.Deadline = f.start.Add(deadline)
+		}
+		if terminatesAt != 0 {
+			f.node.Mark.TerminatesAt = f.start.Add(terminatesAt)
+		}
+	}
+}
+
+// inBubble runs a parallel test with a fixture in virtual time.
+func inBubble(t *testing.T, change given, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		with(change)(f)
+		test(t, f)
+	})
+}
+
+// each runs one case of a table.
+func each(t *testing.T, name string, change given, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, change, test) })
 }
 
 type step struct {
@@ -106,46 +193,53 @@ func newFixture() *fixture {
 			},
 		},
 		state:      always(terminating),
-		clusters:   func(time.Duration) ([]string, error) { return nil, nil },
-		members:    func(time.Duration) (map[string]autoscaling.Member, error) { return nil, nil },
-		pending:    func(time.Duration) (bool, error) { return false, nil },
+		errs:       map[string][]error{},
+		clusters:   always[[]string](nil),
+		members:    always[map[string]autoscaling.Member](nil),
+		pending:    always(false),
 		refresh:    func(string) (bool, error) { return false, nil },
 		timeout:    map[string]time.Duration{},
 		givesUp:    map[string]time.Duration{},
 		complete:   func(context.Context) error { return nil },
-		ec2:        describes(ec2.Instance{State: running, Spot: true, Reserved: true}),
-		scheduled:  func(time.Duration) (bool, error) { return true, nil },
+		ec2:        always(ec2.Instance{State: running, Spot: true, Reserved: true}),
+		scheduled:  always(true),
 		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance, Ready: true},
 		drainTakes: 10 * time.Second,
 		report:     drain.Report{Total: 3, Took: 10 * time.Second},
 	}
 }
 
-// newLaunchFixture returns one whose instance waits for its launch hook, and whose node is ready after a minute.
-func newLaunchFixture() *fixture {
-	f := newFixture()
-	f.state = always(pendingWait)
-	f.cfg.Launch.Timeout = 15 * time.Minute
-	f.ready = time.Minute
-	return f
+// launching is an instance that waits for its launch hook, and whose node is ready after a minute.
+func launching(f *fixture) {
+	f.state, f.cfg.Launch.Timeout, f.ready = always(pendingWait), 15*time.Minute, time.Minute
 }
 
 func (f *fixture) agent() *agent.Agent {
 	return agent.New(f.cfg, autoScaling{f}, instances{f}, nodes{f}, drainer{f}, launches{f}, observer{f})
 }
 
-// handle passes the termination message of a hook to an agent.
-func (f *fixture) handle(ctx context.Context, hook string) error {
-	return f.agent().Handle(ctx, message(hook, f.start))
+// source returns the message of an event at the start of the fixture.
+type source = func(f *fixture) queue.Message
+
+func termination(f *fixture) queue.Message { return message("drain", f.start) }
+
+func launchTo(destination string) source {
+	return func(f *fixture) queue.Message { return launchMessage(destination, f.start) }
 }
 
-// launch passes the launch message of a hook to an agent.
-func (f *fixture) launch(ctx context.Context, destination string) error {
-	return f.agent().Handle(ctx, launchMessage("launch", destination, f.start))
+// mustHandle passes the messages to the agent, one after the other.
+func mustHandle(t *testing.T, f *fixture, a *agent.Agent, messages ...source) {
+	t.Helper()
+	for _, m := range messages {
+		if err := a.Handle(t.Context(), m(f)); err != nil {
+			t.Errorf("the message ended with %v", err)
+		}
+	}
 }
 
 func message(hook string, at time.Time) queue.Message {
-	return queue.Message{ID: "m-" + hook, Receives: 1, SentAt: at.Add(time.Second), Body: body(hook, at.Format(time.RFC3339))}
+	text := body(hook, at.Format(time.RFC3339))
+	return queue.Message{ID: "m-" + hook, Receives: 1, SentAt: at.Add(time.Second), Body: text}
 }
 
 func body(hook, at string) []byte {
@@ -154,8 +248,8 @@ func body(hook, at string) []byte {
 		group, hook, instance, hook, at)
 }
 
-func launchMessage(hook, destination string, at time.Time) queue.Message {
-	m := message(hook, at)
+func launchMessage(destination string, at time.Time) queue.Message {
+	m := message("launch", at)
 	text := strings.Replace(string(m.Body), "TERMINATING", "LAUNCHING", 1)
 	if destination != "" {
 		text = strings.Replace(text, "{", fmt.Sprintf(`{"Origin":"EC2","Destination":%q,`, destination), 1)
@@ -163,36 +257,6 @@ func launchMessage(hook, destination string, at time.Time) queue.Message {
 	m.Body = []byte(text)
 	return m
 }
-
-func always(s autoscaling.State) func(time.Duration) (autoscaling.State, error) {
-	return func(time.Duration) (autoscaling.State, error) { return s, nil }
-}
-
-// silent is an Auto Scaling that does not answer until the given time.
-func silent(until time.Duration, then autoscaling.State) func(time.Duration) (autoscaling.State, error) {
-	return func(after time.Duration) (autoscaling.State, error) {
-		if after < until {
-			return "", errOutage
-		}
-		return then, nil
-	}
-}
-
-// changes is an instance whose state changes at the given time.
-func changes(before autoscaling.State, at time.Duration, then autoscaling.State) func(time.Duration) (autoscaling.State, error) {
-	return func(after time.Duration) (autoscaling.State, error) {
-		if after < at {
-			return before, nil
-		}
-		return then, nil
-	}
-}
-
-func describes(i ec2.Instance) func(time.Duration) (ec2.Instance, error) {
-	return func(time.Duration) (ec2.Instance, error) { return i, nil }
-}
-
-func repeat(err error, n int) []error { return slices.Repeat([]error{err}, n) }
 
 func (f *fixture) after() time.Duration { return time.Since(f.start) }
 
@@ -208,15 +272,15 @@ func (f *fixture) fact(format string, args ...any) {
 	f.facts = append(f.facts, fmt.Sprintf(format, args...))
 }
 
-// next removes and returns the first error; nil if there is none.
-func (f *fixture) next(errs *[]error) error {
+// next removes and returns the first error of a call; nil if there is none.
+func (f *fixture) next(call string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(*errs) == 0 {
+	if len(f.errs[call]) == 0 {
 		return nil
 	}
-	err := (*errs)[0]
-	*errs = (*errs)[1:]
+	err := f.errs[call][0]
+	f.errs[call] = f.errs[call][1:]
 	return err
 }
 
@@ -224,7 +288,7 @@ func (f *fixture) next(errs *[]error) error {
 func (f *fixture) did(prefix string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := []string{}
+	var out []string
 	for _, s := range f.steps {
 		if strings.HasPrefix(s.what, prefix) {
 			out = append(out, s.what)
@@ -249,7 +313,13 @@ func (f *fixture) when(prefix string) time.Duration {
 func (f *fixture) observed(prefix string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(f.facts), func(fact string) bool { return !strings.HasPrefix(fact, prefix) }))
+	n := 0
+	for _, fact := range f.facts {
+		if strings.HasPrefix(fact, prefix) {
+			n++
+		}
+	}
+	return n
 }
 
 // wantSteps compares the steps with want, where a duration may be a range, for what depends on jittered pauses:
@@ -286,14 +356,6 @@ func (f *fixture) wantOutcome(t *testing.T, want agent.Outcome) {
 	t.Helper()
 	if f.observed("started") != f.observed("ended ") || f.observed("ended "+string(want)) == 0 {
 		t.Errorf("the termination did not end as %s: %q", want, f.facts)
-	}
-}
-
-// wantSame compares two lists whose order does not matter.
-func wantSame(t *testing.T, want, got []string) {
-	t.Helper()
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -2,10 +2,7 @@ package agent_test
 
 import (
 	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
@@ -31,155 +28,106 @@ func completed(result string, steps ...string) []string {
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	const (
-		started, waits = "launch started", `"node-1" waits for Ready`
-		overdue        = `"node-1" is overdue, lacks Ready: `
-		unregistered   = `"" waits for a registered Node`
+		waits        = `"node-1" waits for Ready`
+		overdue      = `"node-1" is overdue, lacks Ready: `
+		unregistered = `"" waits for a registered Node`
+		toGroup      = "AutoScalingGroup"
+		toPool       = "WarmPool"
 	)
-	ready := completed("CONTINUE", "await", "wait for node-1")
+	ready, pooled := completed("CONTINUE", "await", "wait for node-1"), completed("CONTINUE")
+	abandoned := completed("ABANDON", "await", "wait for node-1", "ask about node-1")
+	isReady := []string{waits, "launch ended ready"}
+	isReadyAtOnce, isPooled := []string{"launch ended ready"}, []string{"launch ended pooled"}
+	isAbandoned := []string{waits, overdue + "abandoned", "launch ended abandoned"}
+	isGone, isUnconfirmed := []string{"launch ended gone"}, []string{"launch ended unconfirmed"}
 	for _, tt := range []struct {
 		name        string
-		given       func(f *fixture)
+		given       given
 		destination string
 		steps       []string
-		facts       []string
+		facts       []string // after the start
 		took        time.Duration
 	}{
+		{"completed when the node is ready", nil, toGroup, ready, isReady, time.Minute},
+		{"old message without a destination", nil, "", ready, isReady, time.Minute},
+		{"the node is ready at once", with(readyAt(0), inState(pending)), "", ready, isReadyAtOnce, 0},
 		{
-			name: "completed when the node is ready", given: func(*fixture) {}, destination: "AutoScalingGroup",
-			steps: ready, facts: []string{started, waits, "launch ended ready"}, took: time.Minute,
+			"the instance registers later", registers(30 * time.Second), "", ready,
+			[]string{unregistered, waits, "launch ended ready"},
+			time.Minute,
+		},
+		{"the node is not ready in time: abandoned", readyAt(never), "", abandoned, isAbandoned, 15 * time.Minute},
+		{
+			"the node is not ready in time: continued, as configured",
+			with(readyAt(never), func(f *fixture) { f.cfg.Launch.Continue = true }), "",
+			completed("CONTINUE", "await", "wait for node-1", "ask about node-1"),
+			[]string{waits, overdue + "continued", "launch ended continued"},
+			15 * time.Minute,
 		},
 		{
-			name: "old message without a destination", given: func(*fixture) {},
-			steps: ready, facts: []string{started, waits, "launch ended ready"}, took: time.Minute,
+			"the instance never registers", noNode, "", completed("ABANDON", "await", "look up"),
+			[]string{unregistered, `"" is overdue, lacks a registered Node: abandoned`, "launch ended abandoned"},
+			15 * time.Minute,
 		},
 		{
-			name: "the node is ready at once", given: func(f *fixture) { f.ready = 0; f.state = always(pending) },
-			steps: ready, facts: []string{started, "launch ended ready"},
+			"the watch does not show the Node", hidden, "", completed("CONTINUE", "await", "look up", "ask about node-1"),
+			[]string{unregistered, "launch ended ready"},
+			15 * time.Minute,
 		},
 		{
-			name: "the instance registers later", given: func(f *fixture) { f.registers = 30 * time.Second },
-			steps: ready, facts: []string{started, unregistered, waits, "launch ended ready"}, took: time.Minute,
-		},
-		{
-			name: "the node is not ready in time: abandoned", given: func(f *fixture) { f.ready = never },
-			steps: completed("ABANDON", "await", "wait for node-1", "ask about node-1"),
-			facts: []string{started, waits, overdue + "abandoned", "launch ended abandoned"}, took: 15 * time.Minute,
-		},
-		{
-			name: "the node is not ready in time: continued, as configured", given: func(f *fixture) { f.ready, f.cfg.Launch.Continue = never, true },
-			steps: completed("CONTINUE", "await", "wait for node-1", "ask about node-1"),
-			facts: []string{started, waits, overdue + "continued", "launch ended continued"}, took: 15 * time.Minute,
-		},
-		{
-			name: "the instance never registers", given: func(f *fixture) { f.registers = never }, steps: completed("ABANDON", "await", "look up"),
-			facts: []string{
-				started, unregistered, `"" is overdue, lacks a registered Node: abandoned`, "launch ended abandoned",
-			},
-			took: 15 * time.Minute,
-		},
-		{
-			name: "the watch does not show the Node", given: func(f *fixture) { f.hidden = true },
-			steps: completed("CONTINUE", "await", "look up", "ask about node-1"),
-			facts: []string{started, unregistered, "launch ended ready"}, took: 15 * time.Minute,
-		},
-		{
-			name: "the hook's timeout is shorter", given: func(f *fixture) { f.ready, f.timeout["launch"] = never, 5*time.Minute },
-			steps: completed("ABANDON", "await", "wait for node-1", "ask about node-1"),
-			facts: []string{started, waits, overdue + "abandoned", "launch ended abandoned"}, took: 5*time.Minute - 10*time.Second,
+			"the hook's timeout is shorter", with(readyAt(never), timeout("launch", 5*time.Minute)), "",
+			abandoned, isAbandoned, 5*time.Minute - 10*time.Second,
 		},
 
 		// The warm pool.
+		{"into the warm pool: completed at once", with(inState(warmedPending), noNode), toPool, pooled, isPooled, 0},
+		{"into the warm pool, without a destination", with(inState(warmedPending), noNode), "", pooled, isPooled, 0},
 		{
-			name: "into the warm pool: completed at once", given: func(f *fixture) { f.state, f.registers = always(warmedPending), never },
-			destination: "WarmPool", steps: completed("CONTINUE"), facts: []string{started, "launch ended pooled"},
+			"from the warm pool, with a cordon of the termination into it", with(readyAt(0), cordoned("", -time.Hour, 0, 0)),
+			toGroup, completed("CONTINUE", "await", "uncordon", "wait for node-1"),
+			[]string{"launch uncordoned", "launch ended ready"},
+			0,
 		},
 		{
-			name: "into the warm pool, without a destination", given: func(f *fixture) { f.state, f.registers = always(warmedPending), never },
-			steps: completed("CONTINUE"), facts: []string{started, "launch ended pooled"},
+			"with a cordon of a later termination", with(readyAt(0), cordoned("", time.Second, 0, 0)),
+			"", ready, isReadyAtOnce, 0,
 		},
 		{
-			name: "from the warm pool, with a cordon of the termination into it",
-			given: func(f *fixture) {
-				f.ready = 0
-				f.node.Mark = node.Mark{InstanceID: instance, Since: f.start.Add(-time.Hour)}
-			},
-			destination: "AutoScalingGroup", steps: completed("CONTINUE", "await", "uncordon", "wait for node-1"),
-			facts: []string{started, "launch uncordoned", "launch ended ready"},
-		},
-		{
-			name: "with a cordon of a later termination",
-			given: func(f *fixture) {
-				f.ready = 0
-				f.node.Mark = node.Mark{InstanceID: instance, Since: f.start.Add(time.Second)}
-			},
-			steps: ready, facts: []string{started, "launch ended ready"},
-		},
-		{
-			name: "the node is deleted before it is uncordoned",
-			given: func(f *fixture) {
-				f.ready, f.uncordonErrs = 0, []error{node.ErrGone}
-				f.node.Mark = node.Mark{InstanceID: instance, Since: f.start.Add(-time.Hour)}
-			},
-			steps: ready, facts: []string{started, "launch ended ready"},
+			"the node is deleted before it is uncordoned",
+			with(readyAt(0), cordoned("", -time.Hour, 0, 0), fails("uncordon", 1, node.ErrGone)),
+			"", ready, isReadyAtOnce, 0,
 		},
 
 		// The confirmation.
+		{"already in service", inState(inService), "", held(), isGone, 0},
+		{"already terminating", inState(terminating), "", held(), isGone, 0},
 		{
-			name: "already in service", given: func(f *fixture) { f.state = always(inService) },
-			steps: held(), facts: []string{started, "launch ended gone"},
+			"the group gives up", with(readyAt(never), givesUp("launch", 5*time.Minute)), "",
+			held("await", "wait for node-1"),
+			[]string{waits, "launch ended gone"},
+			5 * time.Minute,
+		},
+		{"in no group, and has no node", with(inState(inNoGroup), noNode), "", held(), isGone, time.Minute},
+		{"in no group, and has a node", inState(inNoGroup), "", held(), isUnconfirmed, time.Minute},
+		{"a late copy of the launch into the warm pool", nil, toPool, held(), isUnconfirmed, time.Minute},
+		{
+			"to the group, of an instance that enters the warm pool", inState(warmedPending),
+			toGroup, held(), isUnconfirmed, time.Minute,
 		},
 		{
-			name: "already terminating", given: func(f *fixture) { f.state = always(terminating) },
-			steps: held(), facts: []string{started, "launch ended gone"},
+			"an old answer of Auto Scaling is followed by a new one",
+			stateIs(changes(warmedStopped, 10*time.Second, pendingWait)), toGroup, ready, isReady, time.Minute,
 		},
-		{
-			name: "the group gives up", given: func(f *fixture) { f.ready, f.givesUp["launch"] = never, 5*time.Minute },
-			steps: held("await", "wait for node-1"), facts: []string{started, waits, "launch ended gone"}, took: 5 * time.Minute,
-		},
-		{
-			name: "in no group, and has no node", given: func(f *fixture) { f.state, f.registers = always(inNoGroup), never },
-			steps: held(), facts: []string{started, "launch ended gone"}, took: time.Minute,
-		},
-		{
-			name: "in no group, and has a node", given: func(f *fixture) { f.state = always(inNoGroup) },
-			steps: held(), facts: []string{started, "launch ended unconfirmed"}, took: time.Minute,
-		},
-		{
-			name: "a late copy of the launch into the warm pool", given: func(*fixture) {}, destination: "WarmPool",
-			steps: held(), facts: []string{started, "launch ended unconfirmed"}, took: time.Minute,
-		},
-		{
-			name: "to the group, of an instance that enters the warm pool", given: func(f *fixture) { f.state = always(warmedPending) },
-			destination: "AutoScalingGroup", steps: held(), facts: []string{started, "launch ended unconfirmed"}, took: time.Minute,
-		},
-		{
-			name: "an old answer of Auto Scaling is followed by a new one", destination: "AutoScalingGroup",
-			given: func(f *fixture) { f.state = changes(warmedStopped, 10*time.Second, pendingWait) },
-			steps: ready, facts: []string{started, waits, "launch ended ready"}, took: time.Minute,
-		},
-		{
-			name: "already in the warm pool", given: func(f *fixture) { f.state = always(warmedStopped) },
-			destination: "WarmPool", steps: held(), facts: []string{started, "launch ended gone"},
-		},
-		{
-			name: "the group has no such hook", given: func(f *fixture) { f.noHook = true },
-			steps: held(), facts: []string{started, "launch ended gone"},
-		},
+		{"already in the warm pool", inState(warmedStopped), toPool, held(), isGone, 0},
+		{"the group has no such hook", noHook, "", held(), isGone, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newLaunchFixture()
-				tt.given(f)
-				if err := f.launch(t.Context(), tt.destination); err != nil {
-					t.Errorf("the message ended with %v", err)
-				}
-				f.wantSteps(t, tt.steps...)
-				f.wantFacts(t, tt.facts...)
-				if f.after() != tt.took {
-					t.Errorf("it took %v, want %v", f.after(), tt.took)
-				}
-			})
+		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), launchTo(tt.destination))
+			f.wantSteps(t, tt.steps...)
+			f.wantFacts(t, append([]string{"launch started"}, tt.facts...)...)
+			if f.after() != tt.took {
+				t.Errorf("it took %v, want %v", f.after(), tt.took)
+			}
 		})
 	}
 }
@@ -191,54 +139,30 @@ func TestLaunchDuringOutage(t *testing.T) {
 		m           = time.Minute
 		lastAttempt = 18 * time.Second // the longest pause between two attempts
 	)
-	until := func(end time.Duration) func(time.Duration) bool {
-		return func(after time.Duration) bool { return after < end }
+	outage := func(until, ready time.Duration) given {
+		return func(f *fixture) { f.outage, f.ready = until, ready }
 	}
 	for _, tt := range []struct {
 		name        string
-		given       func(f *fixture)
-		last        string
+		given       given
+		result      string
 		least, most time.Duration
 	}{
+		{"the node is ready right after the outage", outage(39*m, 40*m), "CONTINUE", 40 * m, 40 * m},
+		{"the node is ready two minutes after the outage", outage(39*m, 41*m), "CONTINUE", 41 * m, 41 * m},
+		{"the node is not ready three minutes after the outage", outage(39*m, never), "ABANDON", 42 * m, 42*m + lastAttempt},
 		{
-			"the node is ready right after the outage",
-			func(f *fixture) { f.ready, f.outage = 40*m, until(39*m) },
-			"complete launch with CONTINUE", 40 * m, 40 * m,
+			"the outage lasts until the hook's timeout", with(outage(never, never), timeout("launch", time.Hour)),
+			"ABANDON", time.Hour, time.Hour,
 		},
-		{
-			"the node is ready two minutes after the outage",
-			func(f *fixture) { f.ready, f.outage = 41*m, until(39*m) },
-			"complete launch with CONTINUE", 41 * m, 41 * m,
-		},
-		{
-			"the node is not ready three minutes after the outage",
-			func(f *fixture) { f.ready, f.outage = never, until(39*m) },
-			"complete launch with ABANDON", 42 * m, 42*m + lastAttempt,
-		},
-		{
-			"the outage lasts until the hook's timeout",
-			func(f *fixture) { f.ready, f.outage, f.timeout["launch"] = never, until(never), time.Hour },
-			"complete launch with ABANDON", time.Hour, time.Hour,
-		},
-		{
-			"only the watches are affected",
-			func(f *fixture) { f.hidden, f.lookupErrs, f.ready = true, repeat(errOutage, 5), m },
-			"complete launch with CONTINUE", 15 * m, 16 * m,
-		},
+		{"only the watches are affected", with(hidden, fails("look up", 5, errOutage)), "CONTINUE", 15 * m, 16 * m},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newLaunchFixture()
-				tt.given(f)
-				if err := f.launch(t.Context(), ""); err != nil {
-					t.Errorf("the message ended with %v", err)
-				}
-				steps := f.did("")
-				if last := steps[len(steps)-1]; last != tt.last || f.after() < tt.least || f.after() > tt.most {
-					t.Errorf("%s after %v, want %s after %v to %v", last, f.after(), tt.last, tt.least, tt.most)
-				}
-			})
+		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), launchTo(""))
+			last := f.did("")[len(f.did(""))-1]
+			if last != "complete launch with "+tt.result || f.after() < tt.least || f.after() > tt.most {
+				t.Errorf("%s after %v, want %s after %v to %v", last, f.after(), tt.result, tt.least, tt.most)
+			}
 		})
 	}
 }
@@ -247,53 +171,13 @@ func TestLaunchDuringOutage(t *testing.T) {
 func TestLateLaunch(t *testing.T) {
 	t.Parallel()
 	for result, ready := range map[string]time.Duration{"CONTINUE": 0, "ABANDON": never} {
-		t.Run(result, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newLaunchFixture()
-				f.ready = ready
-				m := launchMessage("launch", "", f.start.Add(-20*time.Minute))
-				if err := f.agent().Handle(t.Context(), m); err != nil {
-					t.Error(err)
-				}
-				if len(f.did("complete launch with "+result)) != 1 || f.after() != 0 {
-					t.Errorf("%q after %v, want %s at once", f.did("complete"), f.after(), result)
-				}
-			})
+		each(t, result, with(launching, readyAt(ready)), func(t *testing.T, f *fixture) {
+			if err := f.agent().Handle(t.Context(), launchMessage("", f.start.Add(-20*time.Minute))); err != nil {
+				t.Error(err)
+			}
+			if len(f.did("complete launch with "+result)) != 1 || f.after() != 0 {
+				t.Errorf("%q after %v, want %s at once", f.did("complete"), f.after(), result)
+			}
 		})
 	}
-}
-
-func TestCopiesShareALaunch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newLaunchFixture()
-		a := f.agent()
-		var messages sync.WaitGroup
-		for _, destination := range []string{"AutoScalingGroup", "AutoScalingGroup", ""} {
-			messages.Go(func() {
-				if err := a.Handle(t.Context(), launchMessage("launch", destination, f.start)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		messages.Wait()
-		if len(f.did("hold")) != 1 || len(f.did("complete")) != 1 || f.observed("received") != 3 {
-			t.Errorf("three copies: %q, %q", f.did(""), f.facts)
-		}
-	})
-}
-
-func TestLaunchInAnotherCluster(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newLaunchFixture()
-		f.registers = never
-		f.clusters = func(time.Duration) ([]string, error) { return []string{"other"}, nil }
-		if err := f.launch(t.Context(), ""); err == nil || !strings.Contains(err.Error(), `belongs to cluster ["other"]`) {
-			t.Errorf("the message ended with %v, want it released", err)
-		}
-		f.wantSteps(t)
-		f.wantFacts(t, "launch started", "launch ended other-cluster")
-	})
 }

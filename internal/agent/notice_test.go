@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
@@ -74,158 +73,105 @@ func drainedWithoutHook(deadline string) []string {
 // TestNotices: the steps for events that no hook waits for.
 func TestNotices(t *testing.T) {
 	t.Parallel()
-	const marked = "mark " + instance + " unhealthy"
+	const marked, hour = "mark " + instance + " unhealthy", "1h0m0s"
 	ignored := "ignored spot-interruption of " + instance + ": "
+	onDemand, notScheduled := ec2State(running), scheduled(always(false))
+	spot := func(a event.Action) given { return func(f *fixture) { f.cfg.Events.SpotInterruption = a } }
+	blockIgnored := func(f *fixture) { f.cfg.Events.CapacityBlockExpiring = event.Ignore }
+	replace := func(f *fixture) { f.cfg.Events.ScheduledChange = event.Replace }
+	reserved := func(ids ...string) given { return func(f *fixture) { f.reserved = ids } }
 	for _, tt := range []struct {
 		name    string
-		given   func(f *fixture)
-		message func(f *fixture) queue.Message
+		given   given
+		message source
 		steps   []string
 		outcome agent.Outcome // empty: no termination started
 		fact    string
 	}{
 		{
-			name:    "Spot interruption: drained within two minutes less the margin",
-			message: spotWarning, steps: drainedWithoutHook("1m55s"), outcome: agent.Drained,
+			"Spot interruption: drained within two minutes less the margin", nil,
+			spotWarning, drainedWithoutHook("1m55s"), agent.Drained, "",
+		},
+		{"Spot interruption: pods are left", podsLeft, spotWarning, drainedWithoutHook("1m55s"), agent.LeftBehind, ""},
+		{"instance without a node", noNode, spotWarning, nil, "", ignored + "the instance is not a node of this cluster"},
+		{
+			"configured to be ignored", spot(event.Ignore),
+			spotWarning, nil, "", ignored + "events of this kind are configured to be ignored",
+		},
+		{"configured to cordon", spot(event.Cordon), spotWarning, []string{"cordon"}, agent.Cordoned, ""},
+		{"configured to cordon, unconfirmed", with(spot(event.Cordon), onDemand), spotWarning, nil, agent.Unconfirmed, ""},
+		{"configured to replace", replace, maintenance, []string{marked}, agent.Replaced, ""},
+		{"configured to replace, unconfirmed", with(replace, notScheduled), maintenance, nil, agent.Unconfirmed, ""},
+		{
+			"configured to replace, and in no group: drained", with(replace, fails("mark", 1, autoscaling.ErrGone)),
+			maintenance, append([]string{marked}, drainedWithoutHook(hour)...), agent.Drained, "",
 		},
 		{
-			name: "Spot interruption: pods are left", given: func(f *fixture) { f.report.Left = []string{"web/a"} },
-			message: spotWarning, steps: drainedWithoutHook("1m55s"), outcome: agent.LeftBehind,
+			"configured to replace, and the call fails: drained, as the permission may be missing",
+			with(replace, fails("mark", 9, errOutage), func(f *fixture) { f.cfg.ConfirmTimeout = 500 * time.Millisecond }),
+			maintenance, append([]string{marked, marked}, drainedWithoutHook("1h0m0.5s")...), agent.Drained, "",
+		},
+		{"Spot interruption of an On-Demand Instance", onDemand, spotWarning, nil, agent.Unconfirmed, ""},
+		{"Spot interruption of a terminated instance", ec2State("terminated"), spotWarning, nil, agent.Gone, ""},
+		{
+			"EC2 does not answer: cordoned after 2 s, drained after 10 % of the notice", ec2Says(silent(never, ec2.Instance{})),
+			spotWarning, append([]string{"cordon"}, drainedWithoutHook("1m55s")...), agent.Drained, "",
 		},
 		{
-			name: "instance without a node", given: func(f *fixture) { f.registers = never },
-			message: spotWarning, fact: ignored + "the instance is not a node of this cluster",
+			"terminated bypassing its group: drained within half a minute", ec2State("shutting-down"),
+			stateChange("shutting-down"), drainedWithoutHook("25s"), agent.Drained, "",
 		},
 		{
-			name: "configured to be ignored", given: func(f *fixture) { f.cfg.Events.SpotInterruption = event.Ignore },
-			message: spotWarning, fact: ignored + "events of this kind are configured to be ignored",
+			"stopped: no time for its pods", ec2State("stopped"),
+			stateChange("stopped"), drainedWithoutHook("-5s"), agent.Drained, "",
+		},
+		{"state change of a running instance", nil, stateChange("stopping"), nil, agent.Unconfirmed, ""},
+		{
+			"state change to running", nil,
+			stateChange("running"), nil, "", "ignored state-change of " + instance + ": the instance is running",
 		},
 		{
-			name: "configured to cordon", given: func(f *fixture) { f.cfg.Events.SpotInterruption = event.Cordon },
-			message: spotWarning, steps: []string{"cordon"}, outcome: agent.Cordoned,
+			"maintenance in two days, of one instance of this cluster: drained within the configured time", nil,
+			func(f *fixture) queue.Message { return health(f, "upcoming", instance, "i-0ffffffffffffffff") },
+			drainedWithoutHook(hour), agent.Drained,
+			"ignored scheduled-change of i-0ffffffffffffffff: the instance is not a node of this cluster",
 		},
 		{
-			name: "configured to cordon, and unconfirmed",
-			given: func(f *fixture) {
-				f.cfg.Events.SpotInterruption, f.ec2 = event.Cordon, describes(ec2.Instance{State: running})
+			"maintenance that was to start an hour ago: drained within the configured time", nil,
+			func(f *fixture) queue.Message {
+				return health(&fixture{start: f.start.Add(-49 * time.Hour)}, "open", instance)
 			},
-			message: spotWarning, outcome: agent.Unconfirmed,
+			drainedWithoutHook(hour), agent.Drained, "",
+		},
+		{"maintenance that EC2 has not scheduled", notScheduled, maintenance, nil, agent.Unconfirmed, ""},
+		{
+			"end of a Capacity Block: drained before EC2 starts to terminate its instances",
+			reserved("i-0ffffffffffffffff", instance), capacityBlock, drainedWithoutHook("9m55s"), agent.Drained, "",
 		},
 		{
-			name: "configured to replace", given: func(f *fixture) { f.cfg.Events.ScheduledChange = event.Replace },
-			message: maintenance, steps: []string{marked}, outcome: agent.Replaced,
+			"end of a Capacity Block, configured to be ignored", blockIgnored, capacityBlock, nil, "",
+			"ignored capacity-block-expiration of : events of this kind are configured to be ignored",
 		},
 		{
-			name: "configured to replace, and unconfirmed",
-			given: func(f *fixture) {
-				f.cfg.Events.ScheduledChange = event.Replace
-				f.scheduled = func(time.Duration) (bool, error) { return false, nil }
-			},
-			message: maintenance, outcome: agent.Unconfirmed,
+			"end of a Capacity Block, for an instance in no Capacity Reservation", with(onDemand, reserved(instance)),
+			capacityBlock, nil, agent.Unconfirmed, "",
 		},
 		{
-			name:    "configured to replace, and in no group: drained",
-			given:   func(f *fixture) { f.cfg.Events.ScheduledChange, f.unhealthyErr = event.Replace, autoscaling.ErrGone },
-			message: maintenance, steps: append([]string{marked}, drainedWithoutHook("1h0m0s")...), outcome: agent.Drained,
-		},
-		{
-			name: "configured to replace, and the call fails: drained, as the permission may be missing",
-			given: func(f *fixture) {
-				f.cfg.Events.ScheduledChange, f.unhealthyErr, f.cfg.ConfirmTimeout = event.Replace, errOutage, 500*time.Millisecond
-			},
-			message: maintenance, steps: append([]string{marked, marked}, drainedWithoutHook("1h0m0.5s")...), outcome: agent.Drained,
-		},
-		{
-			name: "Spot interruption of an On-Demand Instance", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: running}) },
-			message: spotWarning, outcome: agent.Unconfirmed,
-		},
-		{
-			name:  "Spot interruption of a terminated instance",
-			given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "terminated", Spot: true}) }, message: spotWarning, outcome: agent.Gone,
-		},
-		{
-			name: "EC2 does not answer: cordoned after 2 s, drained after 10 % of the notice",
-			given: func(f *fixture) {
-				f.ec2 = func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
-			},
-			message: spotWarning, steps: append([]string{"cordon"}, drainedWithoutHook("1m55s")...), outcome: agent.Drained,
-		},
-		{
-			name:    "terminated bypassing its group: drained within half a minute",
-			given:   func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "shutting-down"}) },
-			message: stateChange("shutting-down"), steps: drainedWithoutHook("25s"), outcome: agent.Drained,
-		},
-		{
-			name: "stopped: no time for its pods", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "stopped"}) },
-			message: stateChange("stopped"), steps: drainedWithoutHook("-5s"), outcome: agent.Drained,
-		},
-		{
-			name: "state change of a running instance", message: stateChange("stopping"), outcome: agent.Unconfirmed,
-		},
-		{
-			name:    "state change to running",
-			message: stateChange("running"), fact: "ignored state-change of " + instance + ": the instance is running",
-		},
-		{
-			name:    "maintenance in two days, of one instance of this cluster: drained within the configured time",
-			message: func(f *fixture) queue.Message { return health(f, "upcoming", instance, "i-0ffffffffffffffff") },
-			steps:   drainedWithoutHook("1h0m0s"), outcome: agent.Drained,
-			fact: "ignored scheduled-change of i-0ffffffffffffffff: the instance is not a node of this cluster",
-		},
-		{
-			name: "maintenance that was to start an hour ago: drained within the configured time",
-			message: func(f *fixture) queue.Message {
-				f.start = f.start.Add(-49 * time.Hour)
-				m := health(f, "open", instance)
-				f.start = f.start.Add(49 * time.Hour)
-				return m
-			},
-			steps: drainedWithoutHook("1h0m0s"), outcome: agent.Drained,
-		},
-		{
-			name:    "maintenance that EC2 has not scheduled",
-			given:   func(f *fixture) { f.scheduled = func(time.Duration) (bool, error) { return false, nil } },
-			message: maintenance, outcome: agent.Unconfirmed,
-		},
-		{
-			name:    "end of a Capacity Block: drained before EC2 starts to terminate its instances",
-			given:   func(f *fixture) { f.reserved = []string{"i-0ffffffffffffffff", instance} },
-			message: capacityBlock, steps: drainedWithoutHook("9m55s"), outcome: agent.Drained,
-		},
-		{
-			name: "end of a Capacity Block, configured to be ignored", given: func(f *fixture) { f.cfg.Events.CapacityBlockExpiring = event.Ignore },
-			message: capacityBlock, fact: "ignored capacity-block-expiration of : events of this kind are configured to be ignored",
-		},
-		{
-			name:    "end of a Capacity Block, for an instance in no Capacity Reservation",
-			given:   func(f *fixture) { f.ec2, f.reserved = describes(ec2.Instance{State: running}), []string{instance} },
-			message: capacityBlock, outcome: agent.Unconfirmed,
-		},
-		{
-			name:    "interruption of a Capacity Reservation",
-			message: reservationInterruption, steps: drainedWithoutHook("55s"), outcome: agent.Drained,
+			"interruption of a Capacity Reservation", nil,
+			reservationInterruption, drainedWithoutHook("55s"), agent.Drained, "",
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				if tt.given != nil {
-					tt.given(f)
-				}
-				if err := f.agent().Handle(t.Context(), tt.message(f)); err != nil {
-					t.Errorf("the message ended with %v", err)
-				}
-				f.wantSteps(t, tt.steps...)
-				if tt.outcome != "" {
-					f.wantOutcome(t, tt.outcome)
-				} else if n := f.observed("started"); n != 0 {
-					t.Errorf("%d terminations started", n)
-				}
-				if tt.fact != "" && f.observed(tt.fact) != 1 {
-					t.Errorf("%q was not observed: %q", tt.fact, f.facts)
-				}
-			})
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), tt.message)
+			f.wantSteps(t, tt.steps...)
+			if tt.outcome != "" {
+				f.wantOutcome(t, tt.outcome)
+			} else if n := f.observed("started"); n != 0 {
+				t.Errorf("%d terminations started", n)
+			}
+			if tt.fact != "" && f.observed(tt.fact) != 1 {
+				t.Errorf("%q was not observed: %q", tt.fact, f.facts)
+			}
 		})
 	}
 }
@@ -233,68 +179,49 @@ func TestNotices(t *testing.T) {
 // TestNoticeWithoutAnswer: a notice that cannot be confirmed ends at some time.
 func TestNoticeWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	unanswered := func(time.Duration) (ec2.Instance, error) { return ec2.Instance{}, errOutage }
+	unanswered, leaves := ec2Says(silent(never, ec2.Instance{})), func(f *fixture) { f.leaves = time.Minute }
 	for _, tt := range []struct {
 		name    string
-		given   func(f *fixture)
-		message func(f *fixture) queue.Message
-		outcome agent.Outcome // of a termination
-		fails   bool          // the message is delivered again
+		given   given
+		message source
+		outcome agent.Outcome // empty: no termination started, and the message is delivered again
 		took    time.Duration
 	}{
 		{
-			name:    "no deadline: ends when the node is deleted",
-			given:   func(f *fixture) { f.ec2, f.leaves, f.deleted = unanswered, time.Minute, true },
-			message: rebalance, outcome: agent.Gone, took: time.Minute,
+			"no deadline: ends when the node is deleted", with(unanswered, leaves, deleted),
+			rebalance, agent.Gone, time.Minute,
 		},
 		{
-			name: "the API server is asked until it answers that the node is deleted",
-			given: func(f *fixture) {
-				f.ec2, f.leaves, f.deleted, f.lookupErrs = unanswered, time.Minute, true, repeat(errOutage, 4)
-			},
-			message: rebalance, outcome: agent.Gone, took: 2 * time.Minute,
+			"the API server is asked until it answers that the node is deleted",
+			with(unanswered, leaves, deleted, fails("look up", 4, errOutage)), rebalance, agent.Gone, 2 * time.Minute,
 		},
 		{
-			name: "the watch does not show the node, but the API server has it",
-			given: func(f *fixture) {
-				f.leaves = time.Minute
-				f.ec2 = func(after time.Duration) (ec2.Instance, error) {
-					if after < 10*time.Minute {
-						return ec2.Instance{}, errOutage
-					}
-					return ec2.Instance{State: running, Spot: true}, nil
-				}
-			},
-			message: rebalance, outcome: agent.Drained, took: 10 * time.Minute,
+			"the watch does not show the node, but the API server has it",
+			with(leaves, ec2Says(silent(10*time.Minute, ec2.Instance{State: running, Spot: true}))),
+			rebalance, agent.Drained, 10 * time.Minute,
 		},
 		{
-			name:    "canceled maintenance: fails after HOOK_CONFIRM_TIMEOUT",
-			given:   func(f *fixture) { f.scheduled = func(time.Duration) (bool, error) { return false, errOutage } },
-			message: canceledMaintenance, fails: true, took: time.Minute,
+			"canceled maintenance: fails after HOOK_CONFIRM_TIMEOUT", scheduled(silent(never, false)),
+			canceledMaintenance, "", time.Minute,
 		},
 		{
-			name: "end of a Capacity Block: fails after HOOK_CONFIRM_TIMEOUT", given: func(f *fixture) { f.reservedErr = errOutage },
-			message: capacityBlock, fails: true, took: time.Minute,
+			"end of a Capacity Block: fails after HOOK_CONFIRM_TIMEOUT", fails("list", 1000, errOutage),
+			capacityBlock, "", time.Minute,
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				tt.given(f)
-				ctx, cancel := contextFor(t, time.Hour)
-				defer cancel()
-				err := f.agent().Handle(ctx, tt.message(f))
-				if failed := err != nil; failed != tt.fails || errors.Is(err, errStopping) {
-					t.Errorf("the message ended with %v", err)
-				}
-				if tt.outcome != "" {
-					f.wantOutcome(t, tt.outcome)
-				}
-				if took := f.after(); took < tt.took || took > tt.took+30*time.Second {
-					t.Errorf("took %v, want %v", took, tt.took)
-				}
-			})
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			ctx, cancel := contextFor(t, time.Hour)
+			defer cancel()
+			err := f.agent().Handle(ctx, tt.message(f))
+			if failed := err != nil; failed != (tt.outcome == "") || errors.Is(err, errStopping) {
+				t.Errorf("the message ended with %v", err)
+			}
+			if tt.outcome != "" {
+				f.wantOutcome(t, tt.outcome)
+			}
+			if took := f.after(); took < tt.took || took > tt.took+30*time.Second {
+				t.Errorf("took %v, want %v", took, tt.took)
+			}
 		})
 	}
 }
@@ -303,42 +230,33 @@ func TestNoticeWithoutAnswer(t *testing.T) {
 // completed only after a drain of its own: a pod may have been scheduled onto the node before the taint was seen.
 func TestDrainedNode(t *testing.T) {
 	t.Parallel()
-	hook := func(f *fixture) queue.Message { return message("drain", f.start) }
 	for _, tt := range []struct {
-		name             string
-		given            func(f *fixture)
-		messages         []func(f *fixture) queue.Message
-		drains, observed int
-		fact             string
+		name     string
+		given    given
+		messages []source
+		drains   int
+		fact     string
 	}{
 		{
-			name: "Spot interruption, its copy, and a hook", given: func(f *fixture) { f.report = drain.Report{Took: time.Second} },
-			messages: []func(f *fixture) queue.Message{spotWarning, spotWarning, hook}, drains: 2, observed: 1, fact: "ended drained",
+			"Spot interruption, its copy, and a hook", func(f *fixture) { f.report = drain.Report{Took: time.Second} },
+			[]source{spotWarning, spotWarning, termination},
+			2, "ended drained",
 		},
 		{
-			name: "EC2 reports the shutdown after the hook", given: func(f *fixture) { f.ec2 = describes(ec2.Instance{State: "shutting-down"}) },
-			messages: []func(f *fixture) queue.Message{hook, stateChange("shutting-down")},
-			drains:   1, observed: 1, fact: "ignored state-change of " + instance + ": the node is already drained",
+			"EC2 reports the shutdown after the hook", ec2State("shutting-down"),
+			[]source{termination, stateChange("shutting-down")},
+			1,
+			"ignored state-change of " + instance + ": the node is already drained",
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				tt.given(f)
-				a := f.agent()
-				for _, m := range tt.messages {
-					if err := a.Handle(t.Context(), m(f)); err != nil {
-						t.Error(err)
-					}
-				}
-				if len(f.did("drain")) != tt.drains || f.when("complete") < f.when("drain") {
-					t.Errorf("steps %q", f.did(""))
-				}
-				if f.observed("drained") != tt.observed || f.observed(tt.fact) == 0 {
-					t.Errorf("facts %q", f.facts)
-				}
-			})
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), tt.messages...)
+			if len(f.did("drain")) != tt.drains || f.when("complete") < f.when("drain") {
+				t.Errorf("steps %q", f.did(""))
+			}
+			if f.observed("drained") != 1 || f.observed(tt.fact) == 0 {
+				t.Errorf("facts %q", f.facts)
+			}
 		})
 	}
 }

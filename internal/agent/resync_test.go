@@ -10,25 +10,17 @@ import (
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// inGroup says that the instance is in the group, with this state.
-func inGroup(s autoscaling.State) func(time.Duration) (map[string]autoscaling.Member, error) {
-	return func(time.Duration) (map[string]autoscaling.Member, error) {
-		return map[string]autoscaling.Member{instance: {Group: group, InstanceID: instance, State: s}}, nil
-	}
+// member is the instance in the group, with this state.
+func member(s autoscaling.State) map[string]autoscaling.Member {
+	return map[string]autoscaling.Member{instance: {Group: group, InstanceID: instance, State: s}}
 }
 
-// cordonedFor marks the node as cordoned an hour ago for an event of this kind.
-func cordonedFor(f *fixture, kind string, deadline, terminatesAt time.Duration) {
-	f.node.Mark = node.Mark{InstanceID: instance, Reason: kind, Since: f.start.Add(-time.Hour)}
-	if deadline != 0 {
-		f.node.Mark.Deadline = f.start.Add(deadline)
-	}
-	if terminatesAt != 0 {
-		f.node.Mark.TerminatesAt = f.start.Add(terminatesAt)
-	}
+// inGroup says that the instance is in the group, with this state, and which hooks of ours its group has.
+func inGroup(s autoscaling.State, hooks ...string) given {
+	return func(f *fixture) { f.members, f.state, f.ownHooks = always(member(s)), always(s), hooks }
 }
 
 // resync runs the resyncs of an agent for a time.
@@ -44,209 +36,112 @@ func resync(t *testing.T, a *agent.Agent, d time.Duration) {
 // TestResync: what happens within ten minutes without a message.
 func TestResync(t *testing.T) {
 	t.Parallel()
-	launched := completed("CONTINUE")
+	const h = time.Hour
+	completedLaunch, uncordoned := completed("CONTINUE"), []string{"uncordon"}
+	pending := func(a answer[bool]) given { return func(f *fixture) { f.pending = a } }
+	spot := func(s ec2.State) ec2.Instance { return ec2.Instance{State: s, Spot: true} }
+	hook := cordoned(event.LifecycleTerminating, -h, h, 0)
+	maintenance := cordoned(event.ScheduledChange, -h, h, 48*h)
 	for _, tt := range []struct {
 		name  string
-		given func(f *fixture)
+		given given
 		steps []string
 	}{
 		{
-			name:  "the instance waits for our hook, and then for the hooks of others: drained once",
-			given: func(f *fixture) { f.members, f.ownHooks = inGroup(terminating), []string{"drain"} }, steps: drainedBy("1h0m0s"),
+			"the instance waits for our hook, and then for the hooks of others: drained once",
+			inGroup(terminating, "drain"), drainedBy("1h0m0s"),
 		},
 		{
-			name: "the instance has returned from the warm pool, and waits again: drained again",
-			given: func(f *fixture) {
-				f.ownHooks = []string{"drain"}
+			"the instance has returned from the warm pool, and waits again: drained again",
+			with(inGroup(terminating, "drain"), func(f *fixture) {
 				f.members = func(after time.Duration) (map[string]autoscaling.Member, error) {
 					if after > 2*time.Minute && after < 4*time.Minute {
-						return inGroup("Pending")(after)
+						return member("Pending"), nil
 					}
-					return inGroup(terminating)(after)
+					return member(terminating), nil
 				}
-			},
-			steps: append(drainedBy("1h0m0s"),
-				"hold drain", "cordon until 1h6m0s", "drain node-1 until 1h0m0s", "exclude", "release drain", "complete drain with CONTINUE"),
+			}),
+			append(drainedBy("1h0m0s"), "hold drain", "cordon until 1h6m0s", "drain node-1 until 1h0m0s", "exclude",
+				"release drain", "complete drain with CONTINUE"),
+		},
+		{"the instance returns to the warm pool: drained", inGroup(warmedPending, "drain"), drainedBy("1h0m0s")},
+		{
+			"a new instance enters the warm pool, and has registered: its launch is completed once",
+			with(inGroup(warmedPending, "launch"), pending(changes(true, time.Minute, false))), // then others' hooks hold it
+			completedLaunch,
 		},
 		{
-			name: "the instance returns to the warm pool: drained",
-			given: func(f *fixture) {
-				f.members, f.ownHooks, f.state = inGroup(warmedPending), []string{"drain"}, always(warmedPending)
-			},
-			steps: drainedBy("1h0m0s"),
+			"a new instance enters the warm pool, and has not registered", with(inGroup(warmedPending, "launch"), noNode),
+			completedLaunch,
 		},
 		{
-			name: "a new instance enters the warm pool, and has registered: its launch is completed once",
-			given: func(f *fixture) {
-				f.members, f.ownHooks, f.state = inGroup(warmedPending), []string{"launch"}, always(warmedPending)
-				f.pending = func(after time.Duration) (bool, error) { return after < time.Minute, nil } // then others' hooks hold it
-			},
-			steps: launched,
+			"an instance enters the warm pool, and Auto Scaling does not answer whether it is new",
+			with(inGroup(warmedPending, "launch"), pending(silent(time.Minute, true))), completedLaunch,
 		},
 		{
-			name: "a new instance enters the warm pool, and has not registered",
-			given: func(f *fixture) {
-				f.members, f.ownHooks, f.state = inGroup(warmedPending), []string{"launch"}, always(warmedPending)
-				f.registers = never
-			},
-			steps: launched,
+			"the instance is launching", with(launching, inGroup(pendingWait, "launch")),
+			completed("CONTINUE", "await", "wait for node-1"),
 		},
+		{"the instance waits for others' hooks", inGroup(terminating), nil},
+		{"the instance waits for no hook", inGroup(proceeding, "drain"), nil},
 		{
-			name: "an instance enters the warm pool, and Auto Scaling does not answer whether it is new",
-			given: func(f *fixture) {
-				f.members, f.ownHooks, f.state = inGroup(warmedPending), []string{"launch"}, always(warmedPending)
-				f.pending = func(after time.Duration) (bool, error) {
-					if after < time.Minute {
-						return false, errOutage
-					}
-					return true, nil
-				}
-			},
-			steps: launched,
-		},
-		{
-			name: "the instance is launching",
-			given: func(f *fixture) {
-				f.members, f.ownHooks, f.state = inGroup(pendingWait), []string{"launch"}, always(pendingWait)
-				f.cfg.Launch.Timeout = time.Minute
-			},
-			steps: completed("CONTINUE", "await", "wait for node-1"),
-		},
-		{
-			name: "the instance waits for others' hooks", given: func(f *fixture) { f.members = inGroup(terminating) },
-		},
-		{
-			name:  "the instance waits for no hook",
-			given: func(f *fixture) { f.members, f.ownHooks = inGroup("Terminating:Proceed"), []string{"drain"} },
-		},
-		{
-			name: "Auto Scaling does not answer at first: retried soon",
-			given: func(f *fixture) {
-				f.members = func(after time.Duration) (map[string]autoscaling.Member, error) {
-					if after < time.Second {
-						return nil, errOutage
-					}
-					return inGroup(terminating)(after)
-				}
-				f.ownHooks = []string{"drain"}
+			"Auto Scaling does not answer at first: retried soon",
+			with(inGroup(terminating, "drain"), func(f *fixture) {
+				f.members = silent(time.Second, member(terminating))
 				f.complete = func(context.Context) error {
-					f.members = func(time.Duration) (map[string]autoscaling.Member, error) { return nil, nil }
-					f.ec2 = describes(ec2.Instance{State: "shutting-down"})
+					f.members = always[map[string]autoscaling.Member](nil)
+					ec2State("shutting-down")(f)
 					return nil
 				}
-			},
-			steps: drainedBy("1h0m1.75s..1h0m2.1s"),
+			}),
+			drainedBy("1h0m1.75s..1h0m2.1s"),
 		},
 
 		// Nodes that are cordoned.
+		{"cordoned for a hook, and in service: uncordoned", with(hook, inGroup(inService)), uncordoned},
+		{"cordoned for a hook, and in the warm pool", with(hook, inGroup(warmedStopped)), nil},
+		{"cordoned for a hook, in no group, and shutting down", with(hook, ec2State("shutting-down")), nil},
+		{"cordoned for a hook, detached from its group, and running: uncordoned", hook, uncordoned},
 		{
-			name: "cordoned for a hook, and in service: uncordoned",
-			given: func(f *fixture) {
-				cordonedFor(f, "lifecycle-terminating", time.Hour, 0)
-				f.members = inGroup(inService)
-			},
-			steps: []string{"uncordon"},
+			"the drain for a Spot interruption continues, with its deadline",
+			with(cordoned(event.SpotInterruption, -h, time.Minute, 2*time.Minute), inGroup(inService),
+				ec2Says(changes(spot(running), time.Minute+1, spot("shutting-down")))),
+			[]string{"cordon until 1m55s", "drain node-1 until 1m0s", "exclude"},
 		},
 		{
-			name: "cordoned for a hook, and in the warm pool",
-			given: func(f *fixture) {
-				cordonedFor(f, "lifecycle-terminating", time.Hour, 0)
-				f.members = inGroup("Warmed:Stopped")
-			},
+			"the drain for the end of a Capacity Block continues, although EC2 does not list its instances",
+			with(cordoned(event.CapacityBlockExpiration, -h, 10*time.Minute, 40*time.Minute), inGroup(inService),
+				fails("list", 1000, errOutage), func(f *fixture) { f.drainTakes = 9 * time.Minute }),
+			[]string{"cordon until 39m55s", "drain node-1 until 10m0s", "exclude"},
 		},
 		{
-			name: "cordoned for a hook, in no group, and shutting down",
-			given: func(f *fixture) {
-				cordonedFor(f, "lifecycle-terminating", time.Hour, 0)
-				f.ec2 = describes(ec2.Instance{State: "shutting-down"})
-			},
+			"the drain of a stopping instance continues",
+			with(cordoned(event.StateChange, -h, 20*time.Second, 30*time.Second), ec2State("stopping")),
+			[]string{"cordon until 25s", "drain node-1 until 20s", "exclude"},
+		},
+		{"cordoned without a drain", cordoned(event.RebalanceRecommendation, -h, 0, 0), nil},
+		{
+			"a Spot Instance is running long after its interruption: uncordoned",
+			with(cordoned(event.SpotInterruption, -h, -30*time.Minute, -30*time.Minute), inGroup(inService)), uncordoned,
 		},
 		{
-			name:  "cordoned for a hook, detached from its group, and running: uncordoned",
-			given: func(f *fixture) { cordonedFor(f, "lifecycle-terminating", time.Hour, 0) }, steps: []string{"uncordon"},
+			"the maintenance is complete: uncordoned",
+			with(maintenance, inGroup(inService), scheduled(always(false))), uncordoned,
 		},
 		{
-			name: "the drain for a Spot interruption continues, with its deadline",
-			given: func(f *fixture) {
-				cordonedFor(f, "spot-interruption", time.Minute, 2*time.Minute)
-				f.members = inGroup(inService)
-				f.ec2 = func(after time.Duration) (ec2.Instance, error) {
-					if after > time.Minute {
-						return ec2.Instance{State: "shutting-down", Spot: true}, nil
-					}
-					return ec2.Instance{State: running, Spot: true}, nil
-				}
-			},
-			steps: []string{"cordon until 1m55s", "drain node-1 until 1m0s", "exclude"},
+			"the maintenance is complete, but the instance terminates",
+			with(maintenance, inGroup(terminating), scheduled(always(false))), nil,
 		},
+		{"EC2 does not answer", with(maintenance, scheduled(silent(never, false))), nil},
 		{
-			name: "the drain for the end of a Capacity Block continues, although EC2 does not list its instances",
-			given: func(f *fixture) {
-				cordonedFor(f, "capacity-block-expiration", 10*time.Minute, 40*time.Minute)
-				f.members, f.reservedErr, f.drainTakes = inGroup(inService), errOutage, 9*time.Minute
-			},
-			steps: []string{"cordon until 39m55s", "drain node-1 until 10m0s", "exclude"},
+			"a Spot Instance is stopped",
+			with(cordoned(event.SpotInterruption, -h, h, 2*h), ec2Says(always(spot("stopped")))), nil,
 		},
-		{
-			name: "the drain of a stopping instance continues",
-			given: func(f *fixture) {
-				cordonedFor(f, "state-change", 20*time.Second, 30*time.Second)
-				f.ec2 = describes(ec2.Instance{State: "stopping"})
-			},
-			steps: []string{"cordon until 25s", "drain node-1 until 20s", "exclude"},
-		},
-		{
-			name: "cordoned without a drain", given: func(f *fixture) { cordonedFor(f, "rebalance-recommendation", 0, 0) },
-		},
-		{
-			name: "a Spot Instance is running long after its interruption: uncordoned",
-			given: func(f *fixture) {
-				cordonedFor(f, "spot-interruption", -30*time.Minute, -30*time.Minute)
-				f.members = inGroup(inService)
-			},
-			steps: []string{"uncordon"},
-		},
-		{
-			name: "the maintenance is complete: uncordoned",
-			given: func(f *fixture) {
-				cordonedFor(f, "scheduled-change", time.Hour, 48*time.Hour)
-				f.members, f.scheduled = inGroup(inService), func(time.Duration) (bool, error) { return false, nil }
-			},
-			steps: []string{"uncordon"},
-		},
-		{
-			name: "the maintenance is complete, but the instance terminates",
-			given: func(f *fixture) {
-				cordonedFor(f, "scheduled-change", time.Hour, 48*time.Hour)
-				f.members, f.scheduled = inGroup(terminating), func(time.Duration) (bool, error) { return false, nil }
-			},
-		},
-		{
-			name: "EC2 does not answer",
-			given: func(f *fixture) {
-				cordonedFor(f, "scheduled-change", time.Hour, 48*time.Hour)
-				f.scheduled = func(time.Duration) (bool, error) { return false, errOutage }
-			},
-		},
-		{
-			name: "a Spot Instance is stopped",
-			given: func(f *fixture) {
-				cordonedFor(f, "spot-interruption", time.Hour, 2*time.Hour)
-				f.ec2 = describes(ec2.Instance{State: "stopped", Spot: true})
-			},
-		},
-		{
-			name: "in service and not cordoned", given: func(f *fixture) { f.members = inGroup(inService) },
-		},
+		{"in service and not cordoned", inGroup(inService), nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				tt.given(f)
-				resync(t, f.agent(), 10*time.Minute)
-				f.wantSteps(t, tt.steps...)
-			})
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			resync(t, f.agent(), 10*time.Minute)
+			f.wantSteps(t, tt.steps...)
 		})
 	}
 }
@@ -254,10 +149,7 @@ func TestResync(t *testing.T) {
 // TestResyncAfterAnotherLeader: the instance may have returned from the warm pool while another process led, so that
 // an action that was completed before is handled again.
 func TestResyncAfterAnotherLeader(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture()
-		f.members, f.ownHooks = inGroup(terminating), []string{"drain"}
+	inBubble(t, inGroup(terminating, "drain"), func(t *testing.T, f *fixture) {
 		a := f.agent()
 		for term := range 2 {
 			resync(t, a, 10*time.Minute)
@@ -270,22 +162,15 @@ func TestResyncAfterAnotherLeader(t *testing.T) {
 
 // TestResyncAndMessage: the message of an action that a resync found joins its termination.
 func TestResyncAndMessage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture()
-		f.members, f.ownHooks = inGroup(terminating), []string{"drain"}
+	inBubble(t, inGroup(terminating, "drain"), func(t *testing.T, f *fixture) {
 		f.drainTakes = 8 * time.Minute
 		a := f.agent()
-		var err error
 		go func() {
 			time.Sleep(time.Minute)
-			err = a.Handle(t.Context(), message("drain", f.start))
+			mustHandle(t, f, a, termination)
 		}()
 		resync(t, a, 8*time.Minute+time.Second)
 		synctest.Wait()
-		if err != nil {
-			t.Errorf("the message ended with %v", err)
-		}
 		f.wantSteps(t, drainedBy("1h0m0s")...)
 		if f.observed("resynced: found 1, lost 0") != 1 || f.observed("resynced: found 0, lost 0") != 2 {
 			t.Errorf("a later resync found what is in flight: %q", f.facts)
@@ -310,24 +195,19 @@ func TestLostMessage(t *testing.T) {
 		{"a message several resyncs later, during the drain", 20 * time.Minute, 15 * time.Minute, 0},
 		{"a message after the next resync", time.Minute, 10 * time.Minute, 1},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				f.members, f.ownHooks = inGroup(terminating), []string{"drain"}
-				f.drainTakes = tt.drain
-				a := f.agent()
-				if tt.message > 0 {
-					go func() {
-						time.Sleep(tt.message)
-						_ = a.Handle(t.Context(), message("drain", f.start))
-					}()
-				}
-				resync(t, a, time.Hour)
-				if n := f.observed("resynced: found 0, lost 1"); n != tt.lost {
-					t.Errorf("%d were lost, want %d: %q", n, tt.lost, f.facts)
-				}
-			})
+		each(t, tt.name, inGroup(terminating, "drain"), func(t *testing.T, f *fixture) {
+			f.drainTakes = tt.drain
+			a := f.agent()
+			if tt.message > 0 {
+				go func() {
+					time.Sleep(tt.message)
+					_ = a.Handle(t.Context(), termination(f))
+				}()
+			}
+			resync(t, a, time.Hour)
+			if n := f.observed("resynced: found 0, lost 1"); n != tt.lost {
+				t.Errorf("%d were lost, want %d: %q", n, tt.lost, f.facts)
+			}
 		})
 	}
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/node"
-	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // TestStop: at whichever step the process stops, Handle returns an error at once, and nothing is completed.
@@ -23,77 +21,57 @@ func TestStop(t *testing.T) {
 			return context.Cause(ctx)
 		}
 	}
-	termination := func(f *fixture) queue.Message { return message("drain", f.start) }
-	launch := func(f *fixture) queue.Message {
-		f.cfg.Launch.Timeout = 15 * time.Minute
-		return launchMessage("launch", "", f.start)
-	}
+	failing := func(call string) given { return fails(call, 1000, errOutage) }
+	shortConfirmation := func(f *fixture) { f.cfg.ConfirmTimeout = time.Second }
+	long := func(f *fixture) { f.drainTakes = time.Hour }
+	outage := func(f *fixture) { f.ready, f.outage = never, never }
+	silence := stateIs(silent(never, terminating))
 	for _, tt := range []struct {
 		name    string
-		message func(f *fixture) queue.Message
-		given   func(f *fixture)
+		message source
+		given   given
 	}{
-		{"reading tags", termination, func(f *fixture) {
-			f.registers = never
-			f.clusters = func(time.Duration) ([]string, error) { return nil, errOutage }
-		}},
-		{"confirming", termination, func(f *fixture) { f.state = silent(never, "") }},
-		{"being contradicted", termination, func(f *fixture) { f.state = always(inService) }},
-		{"awaiting the node", termination, func(f *fixture) { f.registers = never }},
-		{"looking up the node", termination, func(f *fixture) { f.cordonErrs = repeat(node.ErrGone, 1000) }},
-		{"cordoning", termination, func(f *fixture) { f.cordonErrs = repeat(errOutage, 1000) }},
-		{"uncordoning", termination, func(f *fixture) {
-			f.state = always(inNoGroup)
-			f.cfg.ConfirmTimeout = time.Second
-			f.uncordonErrs = repeat(errOutage, 1000)
-		}},
-		{"draining", termination, func(f *fixture) { f.drainTakes = time.Hour }},
-		{"excluding from load balancers", termination, func(f *fixture) { f.excludeErrs = repeat(errOutage, 1000) }},
+		{"reading tags", termination, with(noNode, tagged(silent[[]string](never, nil)))},
+		{"confirming", termination, silence},
+		{"being contradicted", termination, inState(inService)},
+		{"awaiting the node", termination, noNode},
+		{"looking up the node", termination, fails("cordon", 1000, node.ErrGone)},
+		{"cordoning", termination, failing("cordon")},
+		{"uncordoning", termination, with(inState(inNoGroup), shortConfirmation, failing("uncordon"))},
+		{"draining", termination, long},
+		{"excluding from load balancers", termination, failing("exclude")},
 		{"completing", termination, blocked},
-		{"confirming a launch", launch, func(f *fixture) { f.state = silent(never, "") }},
-		{"a launch being contradicted", launch, func(f *fixture) { f.state = always(inNoGroup) }},
-		{"reading the timeout of a launch", launch, func(f *fixture) { f.deadlineErrs = repeat(errOutage, 1000) }},
-		{"awaiting a launching node", launch, func(f *fixture) { f.registers = never }},
-		{"uncordoning a launching node", launch, func(f *fixture) {
-			f.node.Mark = node.Mark{InstanceID: instance, Since: f.start.Add(-time.Hour)}
-			f.uncordonErrs = repeat(errOutage, 1000)
-		}},
-		{"waiting for readiness", launch, func(f *fixture) { f.ready = never }},
-		{"asking about readiness", launch, func(f *fixture) {
-			f.ready, f.timeout["launch"], f.outage = never, 40*time.Second, func(time.Duration) bool { return true }
-		}},
-		{"completing a launch", launch, blocked},
+		{"confirming a launch", launchTo(""), with(launching, silence)},
+		{"a launch being contradicted", launchTo(""), with(launching, inState(inNoGroup))},
+		{"reading the timeout of a launch", launchTo(""), with(launching, failing("deadline"))},
+		{"awaiting a launching node", launchTo(""), with(launching, noNode)},
+		{
+			"uncordoning a launching node", launchTo(""),
+			with(launching, cordoned("", -time.Hour, 0, 0), failing("uncordon")),
+		},
+		{"waiting for readiness", launchTo(""), with(launching, readyAt(never))},
+		{"asking about readiness", launchTo(""), with(launching, outage, timeout("launch", 40*time.Second))},
+		{"completing a launch", launchTo(""), with(launching, blocked)},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				m := tt.message(f)
-				if f.cfg.Launch.Timeout > 0 {
-					f.state = always(pendingWait)
-				}
-				tt.given(f)
-				ctx, cancel := contextFor(t, 35*time.Second)
-				defer cancel()
-				if err := f.agent().Handle(ctx, m); !errors.Is(err, errStopping) {
-					t.Errorf("the message ended with %v, want %v", err, errStopping)
-				}
-				if completed := f.did("complete"); len(completed) > 0 || f.after() != 35*time.Second {
-					t.Errorf("completed %q, ended after %v", completed, f.after())
-				}
-				if f.observed("ended interrupted")+f.observed("launch ended interrupted") != 1 {
-					t.Errorf("facts %q", f.facts)
-				}
-			})
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			ctx, cancel := contextFor(t, 35*time.Second)
+			defer cancel()
+			if err := f.agent().Handle(ctx, tt.message(f)); !errors.Is(err, errStopping) {
+				t.Errorf("the message ended with %v, want %v", err, errStopping)
+			}
+			if completed := f.did("complete"); len(completed) > 0 || f.after() != 35*time.Second {
+				t.Errorf("completed %q, ended after %v", completed, f.after())
+			}
+			if f.observed("ended interrupted")+f.observed("launch ended interrupted") != 1 {
+				t.Errorf("facts %q", f.facts)
+			}
 		})
 	}
 }
 
 // TestStopDuringSharedDrain: the drain stops with its last event.
 func TestStopDuringSharedDrain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture()
+	inBubble(t, nil, func(t *testing.T, f *fixture) {
 		ctx, cancel := contextFor(t, 5*time.Second)
 		defer cancel()
 		for _, err := range f.handleAll(ctx, "a", "b") {
@@ -111,7 +89,6 @@ func TestStopDuringSharedDrain(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	errOther := errors.New("another replica leads")
-	cordoned := neverDrained("cordon until 1h0m0s")
 	for _, tt := range []struct {
 		name    string
 		own     string
@@ -121,35 +98,34 @@ func TestHandOver(t *testing.T) {
 		outcome agent.Outcome
 		err     error
 	}{
-		{"its own node, and another replica takes over", "node-1", true, 1, cordoned, agent.Interrupted, errOther},
+		{
+			"its own node, and another replica takes over", "node-1", true, 1,
+			neverDrained("cordon until 1h0m0s"), agent.Interrupted, errOther,
+		},
 		{"its own node, and there is no other replica", "node-1", false, 1, drainedBy("1h0m0s"), agent.Drained, nil},
 		{"another node", "node-2", true, 0, drainedBy("1h0m0s"), agent.Drained, nil},
 		{"the process does not know its node", "", true, 0, drainedBy("1h0m0s"), agent.Drained, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture()
-				ctx, stop := context.WithCancelCause(t.Context())
-				defer stop(nil)
-				var calls []string
-				f.cfg.NodeName = tt.own
-				f.cfg.HandOver = func(uid string) bool {
-					calls = append(calls, uid)
-					if tt.agrees {
-						time.AfterFunc(time.Second, func() { stop(errOther) })
-					}
-					return tt.agrees
+		each(t, tt.name, nil, func(t *testing.T, f *fixture) {
+			ctx, stop := context.WithCancelCause(t.Context())
+			defer stop(nil)
+			var calls []string
+			f.cfg.NodeName = tt.own
+			f.cfg.HandOver = func(uid string) bool {
+				calls = append(calls, uid)
+				if tt.agrees {
+					time.AfterFunc(time.Second, func() { stop(errOther) })
 				}
-				if err := f.handle(ctx, "drain"); !errors.Is(err, tt.err) {
-					t.Errorf("got %v, want %v", err, tt.err)
-				}
-				f.wantSteps(t, tt.steps...)
-				f.wantOutcome(t, tt.outcome)
-				if !slices.Equal(calls, slices.Repeat([]string{"uid-1"}, tt.calls)) {
-					t.Errorf("asked for %q, want %d times uid-1", calls, tt.calls)
-				}
-			})
+				return tt.agrees
+			}
+			if err := f.agent().Handle(ctx, termination(f)); !errors.Is(err, tt.err) {
+				t.Errorf("got %v, want %v", err, tt.err)
+			}
+			f.wantSteps(t, tt.steps...)
+			f.wantOutcome(t, tt.outcome)
+			if !slices.Equal(calls, slices.Repeat([]string{"uid-1"}, tt.calls)) {
+				t.Errorf("asked for %q, want %d times uid-1", calls, tt.calls)
+			}
 		})
 	}
 }

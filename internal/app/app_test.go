@@ -103,27 +103,7 @@ func start(t *testing.T, api http.HandlerFunc, more ...string) (address string, 
 	}
 }
 
-// TestRunWithoutServers: an agent that cannot reach the API server is healthy but not ready, says why, and stops
-// without an error when its context ends.
-func TestRunWithoutServers(t *testing.T) {
-	address, log, stop := start(t, http.NotFound)
-	if code, _ := get(t, "http://"+address+"/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz is %d", code)
-	}
-	if code, body := get(t, "http://"+address+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Nodes") {
-		t.Errorf("/readyz is %d: %s", code, body)
-	}
-	if err := stop(); err != nil {
-		t.Errorf("stopped with %v", err)
-	}
-	for _, want := range []string{`"agent started"`, `"cluster":"demo"`, `"agent stopped"`} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("%s was not logged:\n%s", want, log.String())
-		}
-	}
-}
-
-// TestReady: /readyz names what is missing, and the agent stops without an error in each state.
+// TestReady: /readyz names what is missing, while /healthz is fine, and the agent stops without an error in each state.
 func TestReady(t *testing.T) {
 	paths := []string{"/api/v1/nodes", "/apis/policy/", "/apis/storage.k8s.io/", "/apis/apps/", "/"}
 	for i, want := range []string{
@@ -131,15 +111,27 @@ func TestReady(t *testing.T) {
 		"queue's attributes", "ready: ",
 	} {
 		t.Run(want, func(t *testing.T) {
-			address, _, stop := start(t, func(w http.ResponseWriter, r *http.Request) {
+			address, log, stop := start(t, func(w http.ResponseWriter, r *http.Request) {
 				isServed := func(path string) bool { return strings.HasPrefix(r.URL.Path, path) }
 				answer(w, r, slices.ContainsFunc(paths[:i], isServed))
 			}, "DRY_RUN=true")
-			for body := ""; !strings.Contains(body, want); _, body = get(t, "http://"+address+"/readyz") {
+			code, body := get(t, "http://"+address+"/readyz")
+			for ; !strings.Contains(body, want); code, body = get(t, "http://"+address+"/readyz") {
 				time.Sleep(10 * time.Millisecond)
+			}
+			if isReady := want == "ready: "; isReady != (code == http.StatusOK) {
+				t.Errorf("/readyz is %d: %s", code, body)
+			}
+			if code, _ := get(t, "http://"+address+"/healthz"); code != http.StatusOK {
+				t.Errorf("/healthz is %d", code)
 			}
 			if err := stop(); err != nil {
 				t.Errorf("stopped with %v", err)
+			}
+			for _, text := range []string{`"agent started"`, `"cluster":"demo"`, `"agent stopped"`} {
+				if !strings.Contains(log.String(), text) {
+					t.Errorf("%s was not logged:\n%s", text, log.String())
+				}
 			}
 		})
 	}

@@ -51,7 +51,10 @@ func newComponents(
 		return components{}, err
 	}
 	instances := ec2.New(awsec2.NewFromConfig(awsConfig))
-	scaling := awsautoscaling.NewFromConfig(awsConfig, withoutRetries)
+	scaling := awsautoscaling.NewFromConfig(awsConfig, func(o *awsautoscaling.Options) {
+		// Package autoscaling retries: it knows how long each call may take, and reports every failure.
+		o.RetryMaxAttempts = 1
+	})
 	groups := autoscaling.New(scaling, cfg.Hook, cfg.Queue.URL, o)
 	consumer := queue.New(sqs.NewFromConfig(awsConfig), cfg.Queue, o)
 	consumer.Gate(elector.WaitForLease)
@@ -98,7 +101,3 @@ func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 	}
 	return env
 }
-
-// withoutRetries turns the SDK's retries off: package autoscaling retries, because it knows how long each
-// call may take, and reports every failure.
-func withoutRetries(o *awsautoscaling.Options) { o.RetryMaxAttempts = 1 }

@@ -27,9 +27,13 @@ type Config struct {
 
 // Load returns the configuration of the clients. It is an error if no Region is configured.
 func Load(ctx context.Context, c Config) (aws.Config, error) {
+	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		// As many idle connections as package queue uses at the same time: a new one costs more than a call.
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
+		t.ResponseHeaderTimeout = c.AnswerTimeout
+	})
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithHTTPClient(connections(c.AnswerTimeout)),
-		awsconfig.WithRegion(c.Region),
+		awsconfig.WithHTTPClient(client), awsconfig.WithRegion(c.Region),
 	}
 	if c.Profile != "" {
 		options = append(options, awsconfig.WithSharedConfigProfile(c.Profile))
@@ -47,13 +51,4 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 		cfg.Credentials = aws.NewCredentialsCache(role)
 	}
 	return cfg, nil
-}
-
-// connections keeps as many idle connections as package queue uses at the same time: a new connection costs
-// more than a call.
-func connections(answer time.Duration) *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
-		t.ResponseHeaderTimeout = answer
-	})
 }

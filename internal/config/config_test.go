@@ -10,14 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/config"
-	"github.com/node-drainer/node-drainer/internal/observe"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/lead"
-	"github.com/node-drainer/node-drainer/pkg/node"
-	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer"
@@ -27,49 +19,14 @@ func environ(more ...string) []string {
 	return append([]string{"CLUSTER_NAME=demo", "QUEUE_URL=" + queueURL, "POD_NAMESPACE=agents"}, more...)
 }
 
-func defaults() config.Agent {
-	return config.Agent{
-		ClusterName:    "demo",
-		ListenAddress:  ":8080",
-		ResyncInterval: 3 * time.Minute,
-		Event: event.Config{
-			SpotInterruption: event.Drain, Rebalance: event.Ignore, ScheduledChange: event.Drain, StateChange: event.Drain,
-			ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
-		},
-		PodNamespace: "agents",
-		Queue:        queue.Config{URL: queueURL, VisibilityTimeout: 30 * time.Second, MaxInFlight: 10_000, Receivers: 10},
-		Hook:         autoscaling.Config{ConfirmTimeout: time.Minute, Margin: 30 * time.Second},
-		Node: node.Config{
-			TaintKey: "node-drainer.io/terminating", TaintEffect: "NoSchedule", Cordon: true, ExcludeFromLB: node.Early,
-			RegistrationTimeout: 5 * time.Minute,
-		},
-		Drain: drain.Config{
-			Timeout: time.Hour, AtDeadline: drain.Delete, Tiers: "0,2000000000,2000001000",
-			BarePods: drain.Evict, EmptyDirPods: drain.Evict, ForceSpacing: 30 * time.Second,
-			StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, VolumeTimeout: 2 * time.Minute, BlockedAfter: time.Minute,
-		},
-		Launch: launch.Config{
-			Timeout: 15 * time.Minute, AtTimeout: launch.Abandon, DaemonSets: true,
-			StartupTaints: "node.kubernetes.io/not-ready, node.kubernetes.io/unreachable, node.kubernetes.io/network-unavailable, " +
-				"node.kubernetes.io/unschedulable, node.cloudprovider.kubernetes.io/uninitialized, " +
-				"node.cloudprovider.kubernetes.io/shutdown, node.cilium.io/agent-not-ready, ebs.csi.aws.com/agent-not-ready, " +
-				"efs.csi.aws.com/agent-not-ready, fsx.csi.aws.com/agent-not-ready, s3.csi.aws.com/agent-not-ready, " +
-				"startup-taint.cluster-autoscaler.kubernetes.io/*, ignore-taint.cluster-autoscaler.kubernetes.io/*",
-		},
-		Leader: lead.Config{
-			Election: true, LeaseName: "node-drainer",
-			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
-		},
-		Log: observe.Config{Level: "info", Format: "json"},
-	}
-}
-
+// TestReadAgent: each case differs from the configuration of the required variables alone as wanted.
 func TestReadAgent(t *testing.T) {
 	t.Parallel()
-	emptied := environ("UNRELATED=x")
+	emptied, explicit := environ("UNRELATED=x"), environ()
 	for _, v := range config.Variables() {
 		if !v.Required && v.Name != "POD_NAMESPACE" {
 			emptied = append(emptied, v.Name+"=")
+			explicit = append(explicit, v.Name+"="+v.Default)
 		}
 	}
 	for _, tt := range []struct {
@@ -77,8 +34,11 @@ func TestReadAgent(t *testing.T) {
 		environ []string
 		want    func(c *config.Agent)
 	}{
-		{"only the required variables", environ(), func(*config.Agent) {}},
+		{"the required variables", environ(), func(c *config.Agent) {
+			c.ClusterName, c.PodNamespace, c.Queue.URL = "demo", "agents", queueURL
+		}},
 		{"an empty variable counts as unset", emptied, func(*config.Agent) {}},
+		{"the default of each variable", explicit, func(*config.Agent) {}},
 		{
 			"every kind of value is read",
 			environ("DRAIN_TIMEOUT=90m", "NODE_CORDON=false", "QUEUE_MAX_IN_FLIGHT=7", "LOG_FORMAT=console", "LISTEN_ADDRESS=[::1]:0"),
@@ -96,14 +56,13 @@ func TestReadAgent(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := config.ReadAgent(tt.environ)
+			want, err := config.ReadAgent(environ())
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := defaults()
 			tt.want(&want)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			if got, err := config.ReadAgent(tt.environ); err != nil || !cmp.Equal(want, got) {
+				t.Errorf("%v (-want +got):\n%s", err, cmp.Diff(want, got))
 			}
 		})
 	}

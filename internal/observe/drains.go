@@ -31,23 +31,6 @@ func (d *drains) find(uid string) *recordedDrain {
 	return d.byUID[uid]
 }
 
-// setWaiting sets what the pods of a node wait for, and returns by how much the number of pods changes for
-// each reason.
-func (d *drains) setWaiting(uid string, waiting []drain.WaitCount) map[drain.WaitReason]int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.find(uid)
-	change := map[drain.WaitReason]int{}
-	for _, w := range one.waiting {
-		change[w.Reason] -= w.Pods
-	}
-	for _, w := range waiting {
-		change[w.Reason] += w.Pods
-	}
-	one.waiting = waiting
-	return change
-}
-
 // remove forgets the drain of a node.
 func (d *drains) remove(uid string) {
 	d.mu.Lock()
@@ -67,7 +50,18 @@ func (d *drains) addObstacle(uid string, w drain.Waiting) (isNew bool) {
 
 // updateWaiting sets what the pods of a node wait for, here and in the metric.
 func (o *Observer) updateWaiting(uid string, waiting []drain.WaitCount) {
-	for reason, n := range o.drains.setWaiting(uid, waiting) {
+	o.drains.mu.Lock()
+	defer o.drains.mu.Unlock()
+	one := o.drains.find(uid)
+	change := map[drain.WaitReason]int{}
+	for _, w := range one.waiting {
+		change[w.Reason] -= w.Pods
+	}
+	for _, w := range waiting {
+		change[w.Reason] += w.Pods
+	}
+	one.waiting = waiting
+	for reason, n := range change {
 		o.metrics.waiting.WithLabelValues(string(reason)).Add(float64(n))
 	}
 }

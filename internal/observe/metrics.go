@@ -3,6 +3,7 @@ package observe
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -39,23 +40,35 @@ type metrics struct {
 
 const namespace = "node_drainer"
 
-func counters(name, help, label string) *prometheus.CounterVec {
-	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
-	return prometheus.NewCounterVec(opts, []string{label})
+// counters returns a counter with a label. It creates the series of each value, so that rate() sees its first
+// increase.
+func counters[L ~string](r promauto.Factory, name, help, label string, values []L) *prometheus.CounterVec {
+	c := r.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	for _, v := range values {
+		c.WithLabelValues(string(v))
+	}
+	return c
 }
 
-func gauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+// gauges returns a gauge with a label, and also creates the series.
+func gauges[L ~string](r promauto.Factory, name, help, label string, values []L) *prometheus.GaugeVec {
+	g := r.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	for _, v := range values {
+		g.WithLabelValues(string(v))
+	}
+	return g
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+func gauge(r promauto.Factory, name, help string) prometheus.Gauge {
+	return r.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 }
 
-func histogram(name, help string, buckets ...float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
-	})
+func counter(r promauto.Factory, name, help string) prometheus.Counter {
+	return r.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+func histogram(r promauto.Factory, name, help string, buckets ...float64) prometheus.Histogram {
+	return r.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 }
 
 // New returns an Observer that logs to log, records Kubernetes Events with events, writes conditions of Nodes
@@ -63,73 +76,49 @@ func histogram(name, help string, buckets ...float64) prometheus.Histogram {
 func New(
 	log zerolog.Logger, registry *prometheus.Registry, events Events, conditions Conditions, outcomes []string,
 ) *Observer {
-	m := newMetrics()
 	registry.MustRegister(
-		m.messages, m.refused, m.events, m.terminations, m.active, m.drains, m.results, m.pods, m.forced,
-		m.refusals, m.waits, m.waiting, m.heartbeats, m.lost, m.retries, m.apiErrors, m.leader, m.transitions,
-		m.launches, m.activeLaunches, m.launchTook,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	m.startAtZero(outcomes)
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &Observer{
-		log: log, metrics: m, events: events, conditions: conditions,
+		log: log, metrics: newMetrics(promauto.With(registry), outcomes), events: events, conditions: conditions,
 		drains: drains{byUID: map[string]*recordedDrain{}},
 	}
 }
 
-func newMetrics() metrics {
+func newMetrics(r promauto.Factory, outcomes []string) metrics {
 	return metrics{
-		messages:     counters("messages_total", "Deliveries of SQS messages, by outcome.", "outcome"),
-		refused:      counters("messages_refused_total", "Messages that the agent refused, by reason.", "reason"),
-		events:       counters("events_total", "Events received, by kind.", "kind"),
-		terminations: counters("terminations_total", "Terminations, by outcome.", "outcome"),
-		active:       gauge("terminations_active", "Terminations in progress."),
-		drains: histogram("drain_duration_seconds", "Time to drain a node.",
+		messages: counters(r, "messages_total", "Deliveries of SQS messages, by outcome.",
+			"outcome", queue.Outcomes()),
+		refused: counters(r, "messages_refused_total", "Messages that the agent refused, by reason.",
+			"reason", event.Reasons()),
+		events:       counters(r, "events_total", "Events received, by kind.", "kind", event.Kinds()),
+		terminations: counters(r, "terminations_total", "Terminations, by outcome.", "outcome", outcomes),
+		active:       gauge(r, "terminations_active", "Terminations in progress."),
+		drains: histogram(r, "drain_duration_seconds", "Time to drain a node.",
 			1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4*3600, 12*3600, 48*3600),
-		results:  counters("drains_total", "Drains of nodes, by result.", "result"),
-		pods:     counters("pods_total", "Pods that were evicted, or whose eviction was blocked.", "action"),
-		forced:   counters("pods_forced_total", "Pods deleted despite a budget or opt-out, by reason.", "reason"),
-		refusals: counters("evictions_refused_total", "Evictions that failed, by reason.", "reason"),
-		waits: histogram("eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",
+		results: counters(r, "drains_total", "Drains of nodes, by result.", "result", drain.Results()),
+		pods: counters(r, "pods_total", "Pods that were evicted, or whose eviction was blocked.",
+			"action", []string{"evicted", "blocked"}),
+		forced: counters(r, "pods_forced_total", "Pods deleted despite a budget or opt-out, by reason.",
+			"reason", drain.ForceReasons()),
+		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",
+			"reason", []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied}),
+		waits: histogram(r, "eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",
 			0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 4*3600, 12*3600, 48*3600),
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "pods_waiting",
-			Help: "Pods on draining nodes that wait, by reason; for volumes-attached the number of volumes.",
-		}, []string{"reason"}),
-		heartbeats: counter("heartbeats_total", "Heartbeats that Auto Scaling accepted."),
-		lost: counter("messages_lost_total",
+		waiting: gauges(r, "pods_waiting",
+			"Pods on draining nodes that wait, by reason; for volumes-attached the number of volumes.",
+			"reason", drain.WaitReasons()),
+		heartbeats: counter(r, "heartbeats_total", "Heartbeats that Auto Scaling accepted."),
+		lost: counter(r, "messages_lost_total",
 			"Lifecycle actions that a resync found, and that ended without a message."),
-		retries: counter("step_retries_total",
+		retries: counter(r, "step_retries_total",
 			"Failed steps of terminations and launches, which are retried."),
-		apiErrors:      counters("api_errors_total", "Failed calls, which are retried, by API.", "api"),
-		launches:       counters("launches_total", "Launches, by outcome.", "outcome"),
-		activeLaunches: gauge("launches_active", "Launches in progress."),
-		launchTook: histogram("launch_duration_seconds", "Time until the node of a launching instance was ready.",
+		apiErrors: counters(r, "api_errors_total", "Failed calls, which are retried, by API.",
+			"api", []string{"sqs", "autoscaling", "kubernetes"}),
+		launches:       counters(r, "launches_total", "Launches, by outcome.", "outcome", launch.Outcomes()),
+		activeLaunches: gauge(r, "launches_active", "Launches in progress."),
+		launchTook: histogram(r, "launch_duration_seconds", "Time until the node of a launching instance was ready.",
 			1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
-		leader:      gauge("leader", "1 if this replica is the leader, else 0."),
-		transitions: counter("leader_transitions_total", "Changes of the leader that this replica has observed."),
-	}
-}
-
-// startAtZero creates each series, so that rate() sees its first increase.
-func (m metrics) startAtZero(outcomes []string) {
-	for _, r := range drain.WaitReasons() {
-		m.waiting.WithLabelValues(string(r))
-	}
-	create(m.messages, queue.Outcomes())
-	create(m.events, event.Kinds())
-	create(m.refused, event.Reasons())
-	create(m.terminations, outcomes)
-	create(m.results, drain.Results())
-	create(m.pods, []string{"evicted", "blocked"})
-	create(m.forced, drain.ForceReasons())
-	create(m.launches, launch.Outcomes())
-	create(m.refusals, []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied})
-	create(m.apiErrors, []string{"sqs", "autoscaling", "kubernetes"})
-}
-
-func create[L ~string](c *prometheus.CounterVec, labels []L) {
-	for _, l := range labels {
-		c.WithLabelValues(string(l))
+		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
+		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
 	}
 }

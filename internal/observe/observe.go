@@ -27,9 +27,7 @@ type Config struct {
 // Validate returns everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	switch c.Level {
-	case "debug", "info", "warn", "error":
-	default:
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Level) {
 		errs = append(errs, fmt.Errorf("LOG_LEVEL is %q: must be debug, info, warn or error", c.Level))
 	}
 	if c.Format != "json" && c.Format != "console" {
@@ -45,10 +43,7 @@ func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
 	if cfg.Format == "console" {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
 	}
-	level, err := zerolog.ParseLevel(cfg.Level)
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
+	level, _ := zerolog.ParseLevel(cfg.Level)
 	return zerolog.New(w).Level(level).With().Timestamp().Logger()
 }
 

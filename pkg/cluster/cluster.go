@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,11 @@ func (v *View) watch(ctx context.Context, timeout time.Duration) error {
 	var running sync.WaitGroup
 	running.Go(func() { v.informer.RunWithContext(ctx) })
 	defer running.Wait()
-	if !v.waitForSync(ctx, timeout) {
+	syncing, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if cache.WaitFor(syncing, "", v.informer.HasSyncedChecker()) {
+		close(v.synced)
+	} else {
 		stop(fmt.Errorf("list nodes within %v: %w", timeout, v.failure()))
 	}
 	<-ctx.Done()
@@ -122,25 +127,10 @@ func (v *View) prepare(stop context.CancelCauseFunc) error {
 		}))
 }
 
-// waitForSync waits until the Nodes have been listed. It returns false if the timeout passes or ctx ends
-// first.
-func (v *View) waitForSync(ctx context.Context, timeout time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if !cache.WaitFor(ctx, "", v.informer.HasSyncedChecker()) {
-		return false
-	}
-	close(v.synced)
-	return true
-}
-
 func (v *View) failure() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.watchErr == nil {
-		return errors.New("the API server does not answer")
-	}
-	return v.watchErr
+	return cmp.Or(v.watchErr, errors.New("the API server does not answer"))
 }
 
 // Synced returns a channel that is closed when the Nodes have been listed. Until then Node finds none.
@@ -148,10 +138,7 @@ func (v *View) Synced() <-chan struct{} { return v.synced }
 
 // Node returns the Node of an instance, from the cache.
 func (v *View) Node(instanceID string) (Node, bool) {
-	objs, err := v.informer.GetIndexer().ByIndex(byInstance, instanceID)
-	if err != nil {
-		return Node{}, false // The index is always there.
-	}
+	objs, _ := v.informer.GetIndexer().ByIndex(byInstance, instanceID) // The index is always there.
 	var best Node
 	for _, obj := range objs {
 		if n, ok := obj.(*corev1.Node); ok {

@@ -123,70 +123,40 @@ func TestOr(t *testing.T) {
 	}
 }
 
-// run runs a View until the test of it returns.
-func run(t *testing.T, client *fake.Clientset, test func(ctx context.Context, v *View)) {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	v := New(client)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := v.Run(ctx, 30*time.Second); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-	})
-	defer wg.Wait()
-	defer stop()
-	select {
-	case <-v.Synced():
-	case <-ctx.Done():
-		t.Fatal("the nodes were not listed")
-	}
-	test(ctx, v)
-}
-
 func TestViewKeepsUpToDate(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, keepsUpToDate)
-}
-
-func keepsUpToDate(t *testing.T) {
-	client := fake.NewClientset(node("a", ready), node("fargate", func(n *corev1.Node) { n.Spec.ProviderID = "" }))
-	run(t, client, func(ctx context.Context, v *View) {
-		if n, ok := v.Node(instance); !ok || n.Name != "a" || !n.Ready || v.InstanceOf("a") != instance {
-			t.Errorf("the node is %+v, %v, on %s", n, ok, v.InstanceOf("a"))
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(node("a", ready), node("fargate", func(n *corev1.Node) { n.Spec.ProviderID = "" }))
+		v := New(client)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() {
+			if err := v.Run(ctx, time.Minute); err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		})
+		<-v.Synced()
+		nodes := client.CoreV1().Nodes()
+		expect := func(step string, err error, want Node) {
+			synctest.Wait()
+			if got, ok := v.Node(instance); err != nil || ok != (want.Name != "") || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: got %+v, %v, %v", step, got, ok, err)
+			}
+		}
+		expect("listed", nil, Node{Name: "a", Ready: true})
+		if on := v.InstanceOf("a"); on != instance {
+			t.Errorf("the node is on %q", on)
 		}
 		if _, ok := v.Node("i-other"); ok || v.InstanceOf("fargate") != "" || v.InstanceOf("other") != "" {
 			t.Error("an unknown node is found")
 		}
-		for _, tt := range []struct {
-			name   string
-			change func() error
-			want   Node
-			ok     bool
-		}{
-			{"marked", func() error {
-				_, err := client.CoreV1().Nodes().Update(ctx, node("a", ready, tainted(taintKey)), metav1.UpdateOptions{})
-				return err
-			}, Node{Name: "a", Ready: true, Marked: true}, true},
-			{
-				"deleted",
-				func() error { return client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}) },
-				Node{},
-				false,
-			},
-			{"created again", func() error {
-				_, err := client.CoreV1().Nodes().Create(ctx, node("b"), metav1.CreateOptions{})
-				return err
-			}, Node{Name: "b"}, true},
-		} {
-			if err := tt.change(); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if got, ok := v.Node(instance); ok != tt.ok || !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("%s: got %+v, %v", tt.name, got, ok)
-			}
-		}
+		_, err := nodes.Update(ctx, node("a", ready, tainted(taintKey)), metav1.UpdateOptions{})
+		expect("marked", err, Node{Name: "a", Ready: true, Marked: true})
+		expect("deleted", nodes.Delete(ctx, "a", metav1.DeleteOptions{}), Node{})
+		_, err = nodes.Create(ctx, node("b"), metav1.CreateOptions{})
+		expect("created again", err, Node{Name: "b"})
 	})
 }
 
@@ -197,49 +167,39 @@ func refuse(client *fake.Clientset, verb, resource string, err error) {
 
 func TestRunWithoutAccess(t *testing.T) {
 	t.Parallel()
-	nodes := schema.GroupResource{Resource: "nodes"}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no role"))
+	down := errors.New("connection refused")
+	refusesLists := func(err error) func(c *fake.Clientset) {
+		return func(c *fake.Clientset) { refuse(c, "list", "nodes", err) }
+	}
 	for _, tt := range []struct {
-		name   string
-		client func() *fake.Clientset
-		want   string
+		name  string
+		given func(c *fake.Clientset)
+		want  string
 	}{
-		{"the list is forbidden", func() *fake.Clientset {
-			c := fake.NewClientset()
-			refuse(c, "list", "nodes", apierrors.NewForbidden(nodes, "", errors.New("no role")))
-			return c
-		}, "list nodes (check"},
-		{"the token has expired", func() *fake.Clientset {
-			c := fake.NewClientset()
-			refuse(c, "list", "nodes", apierrors.NewUnauthorized("token expired"))
-			return c
-		}, "token expired"},
-		{"the API server is unreachable", func() *fake.Clientset {
-			c := fake.NewClientset()
-			refuse(c, "list", "nodes", errors.New("connection refused"))
-			return c
-		}, "connection refused"},
-		{"the watch is forbidden", func() *fake.Clientset {
-			c := fake.NewClientset()
-			c.PrependWatchReactor("nodes", clienttesting.DefaultWatchReactor(nil, apierrors.NewForbidden(nodes, "", errors.New("no role"))))
-			return c
+		{"the list is forbidden", refusesLists(forbidden), "list nodes (check"},
+		{"the token has expired", refusesLists(apierrors.NewUnauthorized("token expired")), "token expired"},
+		{"the API server is unreachable", refusesLists(down), "connection refused"},
+		{"the watch is forbidden", func(c *fake.Clientset) {
+			c.PrependWatchReactor("nodes", clienttesting.DefaultWatchReactor(nil, forbidden))
 		}, "watch nodes (check"},
-		{"the API server becomes unreachable", func() *fake.Clientset {
-			c, listed := fake.NewClientset(), false
+		{"the API server becomes unreachable", func(c *fake.Clientset) {
+			listed := false
 			c.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 				if listed {
-					return true, nil, errors.New("connection refused")
+					return true, nil, down
 				}
 				listed = true
 				return false, nil, nil
 			})
-			return c
 		}, "list nodes within 5s: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				err := New(tt.client()).Run(t.Context(), 5*time.Second)
+				client, start := fake.NewClientset(), time.Now()
+				tt.given(client)
+				err := New(client).Run(t.Context(), 5*time.Second)
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got %v", err)
 				}

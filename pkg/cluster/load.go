@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,7 +38,10 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 	if err != nil {
 		return nil, err
 	}
-	c := newCounter(nodes, budgets)
+	c := &counter{budgets: budgets, loads: map[string]*Load{}}
+	for _, name := range nodes {
+		c.loads[name] = &Load{}
+	}
 	selectors := []fields.Selector{fields.Everything()}
 	if len(c.loads) <= maxNodeLists {
 		selectors = nil
@@ -55,7 +57,12 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 	if err := lists.Wait(); err != nil {
 		return nil, err
 	}
-	return c.result(), nil
+	out := make(map[string]Load, len(c.loads))
+	for name, load := range c.loads {
+		slices.Sort(load.Blocking)
+		out[name] = *load
+	}
+	return out, nil
 }
 
 // count counts the pods of the selector page by page, without keeping them.
@@ -159,14 +166,6 @@ type counter struct {
 	loads map[string]*Load
 }
 
-func newCounter(nodes []string, budgets map[string][]budget) *counter {
-	c := &counter{budgets: budgets, loads: map[string]*Load{}}
-	for _, name := range nodes {
-		c.loads[name] = &Load{}
-	}
-	return c
-}
-
 func (c *counter) add(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,13 +180,4 @@ func (c *counter) add(p *corev1.Pod) {
 			load.Blocking = append(load.Blocking, b.name)
 		}
 	}
-}
-
-func (c *counter) result() map[string]Load {
-	out := make(map[string]Load, len(c.loads))
-	for name, load := range c.loads {
-		slices.SortFunc(load.Blocking, cmp.Compare[string])
-		out[name] = *load
-	}
-	return out
 }

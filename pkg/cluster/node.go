@@ -18,7 +18,9 @@ const (
 )
 
 func toNode(n *corev1.Node) Node {
-	out := Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Marked: marked(n), Tainted: outdated(n)}
+	out := Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Tainted: hasTaint(n, OutdatedTaint)}
+	_, annotated := n.Annotations[markAnnotation]
+	out.Marked = annotated || hasTaint(n, taintKey)
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady:
@@ -33,11 +35,8 @@ func toNode(n *corev1.Node) Node {
 	return out
 }
 
-func marked(n *corev1.Node) bool {
-	if _, ok := n.Annotations[markAnnotation]; ok {
-		return true
-	}
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintKey })
+func hasTaint(n *corev1.Node, key string) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // or returns the current one of two Nodes of one instance. An instance that registers again under another

@@ -99,7 +99,3 @@ func taintPatch(n *corev1.Node, want []corev1.Taint) ([]byte, error) {
 		"spec":     map[string]any{"taints": slices.Concat(others, want)},
 	})
 }
-
-func outdated(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == OutdatedTaint })
-}

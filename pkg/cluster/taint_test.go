@@ -122,37 +122,37 @@ func TestTaintOfOthers(t *testing.T) {
 	t.Parallel()
 	another := withTaints()
 	another.UID = "second"
+	nodes := schema.GroupResource{Resource: "nodes"}
 	for _, tt := range []struct {
-		name   string
-		client func() *fake.Clientset
-		err    string
+		name    string
+		exists  []runtime.Object
+		refusal error // of patches; nil: the node is not patched
+		err     string
 	}{
-		{"deleted", func() *fake.Clientset { return fake.NewClientset() }, ""},
-		{"deleted in between", func() *fake.Clientset {
-			c := fake.NewClientset(withTaints())
-			refuse(c, "patch", "nodes", apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "a"))
-			return c
-		}, ""},
-		{"replaced by another of its name", func() *fake.Clientset { return fake.NewClientset(another) }, ""},
-		{"not allowed", func() *fake.Clientset {
-			c := fake.NewClientset(withTaints())
-			refuse(c, "patch", "nodes", errors.New("forbidden: no role"))
-			return c
-		}, "change the taints of node a: forbidden: no role"},
-		{"changed again and again", func() *fake.Clientset {
-			c := fake.NewClientset(withTaints())
-			refuse(c, "patch", "nodes", apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed")))
-			return c
-		}, "changed"},
+		{"deleted", nil, nil, ""},
+		{"deleted in between", []runtime.Object{withTaints()}, apierrors.NewNotFound(nodes, "a"), ""},
+		{"replaced by another of its name", []runtime.Object{another}, nil, ""},
+		{
+			"not allowed",
+			[]runtime.Object{withTaints()},
+			errors.New("forbidden: no role"),
+			"change the taints of node a: forbidden: no role",
+		},
+		{
+			"changed again and again",
+			[]runtime.Object{withTaints()},
+			apierrors.NewConflict(nodes, "a", errors.New("changed")), "changed",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			client := tt.client()
+			client := fake.NewClientset(tt.exists...)
+			refuse(client, "patch", "nodes", tt.refusal)
 			err := NewTainter(client).Taint(t.Context(), toNode(withTaints()), HardTaint)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
-			if n := len(changes(client)); tt.name == "replaced by another of its name" && n > 0 {
+			if n := len(changes(client)); tt.refusal == nil && n > 0 {
 				t.Errorf("a node of another machine was changed %d times", n)
 			}
 		})

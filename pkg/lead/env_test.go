@@ -64,16 +64,11 @@ func (c *client) Identity() string   { return c.self }
 func (c *client) Describe() string   { return "agents/node-drainer" }
 func (c *client) RecordEvent(string) {}
 
-func (c *client) setDown(down bool) {
+// change changes a field while calls are running.
+func (c *client) change(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.down = down
-}
-
-func (c *client) freeze(frozen chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.frozen = frozen
+	do()
 }
 
 // call makes one request; do is called with mu.

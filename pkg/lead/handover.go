@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
@@ -34,18 +36,18 @@ func (e *Elector) HandOver(node string) bool {
 func (e *Elector) awaitOther(ctx context.Context) {
 	own, since := e.lock.read().own, time.Now()
 	for retry.Sleep(ctx, e.cfg.RetryPeriod) {
-		var now holding
-		if record, _, err := e.lock.Get(ctx); err == nil {
-			now = holding{record.HolderIdentity, record.LeaderTransitions}
-			e.setHolder(now.holder)
+		now, _, err := e.lock.Get(ctx)
+		if err == nil {
+			e.setHolder(now.HolderIdentity)
 		}
-		if now.follows(own) || time.Since(since) >= e.cfg.LeaseDuration {
+		if err == nil && follows(*now, own) || time.Since(since) >= e.cfg.LeaseDuration {
 			return
 		}
 	}
 }
 
 // follows reports whether another replica than own's holder holds the Lease, or has held it since own.
-func (h holding) follows(own holding) bool {
-	return h.holder != "" && h.holder != own.holder || h.transitions > own.transitions
+func follows(now, own resourcelock.LeaderElectionRecord) bool {
+	return now.HolderIdentity != "" && now.HolderIdentity != own.HolderIdentity ||
+		now.LeaderTransitions > own.LeaderTransitions
 }

@@ -57,12 +57,11 @@ type term struct {
 // New returns an Elector of the Lease that cfg names. The Lease names this process by name, or by the host's
 // name if that is empty.
 func New(client kubernetes.Interface, cfg Config, name string, observer Observer) (*Elector, error) {
+	var err error
 	if name == "" {
-		host, err := os.Hostname()
-		if err != nil {
+		if name, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("read the host name: %w", err)
 		}
-		name = host
 	}
 	return newElector(&resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.LeaseName},
@@ -197,7 +196,11 @@ func (e *Elector) lead(ctx context.Context, work Work) (reason, err error) {
 	e.lock.startTerm(func() { stop(errLost) })
 	defer e.lock.endTerm()
 	t := &term{stop: stop}
-	defer context.AfterFunc(working, func() { e.endTerm(t) })()
+	defer context.AfterFunc(working, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		t.ended = time.Now()
+	})()
 	e.setTerm(t)
 	e.observer.LeadershipStarted()
 	err = work(working)
@@ -211,13 +214,6 @@ func (e *Elector) setTerm(t *term) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term = t
-}
-
-// endTerm notes that the context of the term's work has ended.
-func (e *Elector) endTerm(t *term) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t.ended = time.Now()
 }
 
 // setHolder notes who leads.

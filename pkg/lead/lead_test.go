@@ -71,17 +71,6 @@ func TestStoppedLeader(t *testing.T) {
 	}
 }
 
-// TestKilledLeader: the other leads when the lease has expired.
-func TestKilledLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, e *env) {
-		a, b := e.leaderAndStandby(t)
-		a.client.setDown(true)
-		e.setWorking("a", false)
-		e.untilLeader(t, 20*time.Second, "b")
-		expect(t, b.holders, []string{"a", "b"})
-	})
-}
-
 // TestRefusedLease: the work stops, and the process becomes a standby without a restart.
 func TestRefusedLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
@@ -125,7 +114,7 @@ func TestStoppedElection(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		_, b := e.leaderAndStandby(t)
 		frozen := make(chan struct{})
-		b.client.freeze(frozen)
+		b.client.change(func() { b.client.frozen = frozen })
 		advance(29 * time.Second)
 		if err := b.Healthy(); err != nil {
 			t.Errorf("not healthy too early: %v", err)

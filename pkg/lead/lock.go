@@ -29,14 +29,9 @@ type lockHistory struct {
 	calledAt     time.Time     // when the latest call began
 	reachedAt    time.Time     // when the latest call that the API server accepted ended
 	unansweredAt time.Time     // when the latest call that it did not answer ended
-	own          holding       // what this replica wrote last to hold the Lease
 	outage       chan struct{} // closed when the API server answers; nil unless it does not answer a leader
-}
 
-// holding is who holds a Lease, and how often its holder has changed.
-type holding struct {
-	holder      string
-	transitions int
+	own resourcelock.LeaderElectionRecord // what this replica wrote last to hold the Lease
 }
 
 // Get reads the Lease.
@@ -45,8 +40,11 @@ func (l *lock) Get(ctx context.Context) (record *resourcelock.LeaderElectionReco
 		record, raw, err = l.Interface.Get(ctx)
 		return err
 	})
-	if err == nil && record.HolderIdentity != l.Identity() {
-		l.reportLoss()
+	l.mu.Lock()
+	lost := l.lost
+	l.mu.Unlock()
+	if err == nil && record.HolderIdentity != l.Identity() && lost != nil {
+		lost()
 	}
 	return record, raw, err
 }
@@ -81,15 +79,6 @@ func (l *lock) endTerm() {
 	l.endOutage()
 }
 
-func (l *lock) reportLoss() {
-	l.mu.Lock()
-	lost := l.lost
-	l.mu.Unlock()
-	if lost != nil {
-		lost()
-	}
-}
-
 // release clears the Lease if it names this replica, so that another can acquire it at once. If that fails,
 // the Lease expires.
 func (l *lock) release(ctx context.Context) {
@@ -115,7 +104,7 @@ func (l *lock) claim(record resourcelock.LeaderElectionRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if record.HolderIdentity == l.Identity() {
-		l.claimed, l.history.own = true, holding{record.HolderIdentity, record.LeaderTransitions}
+		l.claimed, l.history.own = true, record
 	}
 }
 

@@ -8,8 +8,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// outages are the ways in which an API server does not answer.
-var outages = map[string]mode{"unreachable": unreachable, "hanging": hanging}
+// inOutages runs the test for each way in which an API server does not answer.
+func inOutages(t *testing.T, test func(t *testing.T, e *env, outage mode)) {
+	t.Helper()
+	for name, outage := range map[string]mode{"unreachable": unreachable, "hanging": hanging} {
+		t.Run(name, func(t *testing.T) { inBubble(t, func(t *testing.T, e *env) { test(t, e, outage) }) })
+	}
+}
 
 // TestFailedCallsAreReturned: client-go takes a nil error for a renewed lease, so the lock of a leader must
 // not return nil for a call that the API server did not answer.
@@ -35,75 +40,68 @@ func TestFailedCallsAreReturned(t *testing.T) {
 
 // TestOutage: the leader keeps its work, and receives nothing new, until the API server answers.
 func TestOutage(t *testing.T) {
-	for name, outage := range outages {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, e *env) {
-				a, b := e.leaderAndStandby(t)
-				e.set(outage)
-				advance(10 * time.Minute)
-				e.expectLog(t, "a started")
-				expect(t, a.Role(), "leading, but the API server does not answer")
-				a.expectStatus(t, false, true)
-				b.expectStatus(t, false, true)
-				if a.receives() || !b.receives() {
-					t.Error("the leader receives messages, or the standby waits")
-				}
-				waited := make(chan struct{})
-				go func() { a.WaitForLease(t.Context()); close(waited) }()
-				e.set(answered)
-				<-waited
-				advance(10 * time.Second) // a call that hangs times out; then either replica acquires the expired lease
-				if leader := e.leader(t); leader == "" || !a.receives() {
-					t.Errorf("%q leads, and a receives: %v", leader, a.receives())
-				}
-				a.expectStatus(t, true, true)
-				b.expectStatus(t, true, true)
-			})
-		})
-	}
+	inOutages(t, func(t *testing.T, e *env, outage mode) {
+		a, b := e.leaderAndStandby(t)
+		e.set(outage)
+		advance(10 * time.Minute)
+		e.expectLog(t, "a started")
+		expect(t, a.Role(), "leading, but the API server does not answer")
+		a.expectStatus(t, false, true)
+		b.expectStatus(t, false, true)
+		if a.receives() || !b.receives() {
+			t.Error("the leader receives messages, or the standby waits")
+		}
+		waited := make(chan struct{})
+		go func() { a.WaitForLease(t.Context()); close(waited) }()
+		e.set(answered)
+		<-waited
+		advance(10 * time.Second) // a call that hangs times out; then either replica acquires the expired lease
+		if leader := e.leader(t); leader == "" || !a.receives() {
+			t.Errorf("%q leads, and a receives: %v", leader, a.receives())
+		}
+		a.expectStatus(t, true, true)
+		b.expectStatus(t, true, true)
+	})
 }
 
 // TestSingleReplicaAfterAnOutage: it acquires the lease again without stopping its work, if the API server
 // allows it.
 func TestSingleReplicaAfterAnOutage(t *testing.T) {
-	for name, outage := range outages {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, e *env) {
-				a := e.replica(t, "a")
-				advance(time.Minute)
-				for range 3 {
-					e.set(outage)
-					advance(time.Minute)
-					e.set(answered)
-					advance(10 * time.Second)
-					e.expectLog(t, "a started")
-					if age := time.Since(e.record.RenewTime.Time); age > 2*time.Second || e.record.HolderIdentity != "a" {
-						t.Errorf("the Lease names %q, %v old", e.record.HolderIdentity, age)
-					}
-					a.expectStatus(t, true, true)
-				}
-				e.set(outage)
-				advance(time.Minute)
-				e.set(forbidden)
-				advance(4 * time.Second)
-				e.expectLeader(t, "a")
-				e.untilLeader(t, 12*time.Second, "")
-			})
-		})
-	}
+	inOutages(t, func(t *testing.T, e *env, outage mode) {
+		a := e.replica(t, "a")
+		advance(time.Minute)
+		for range 3 {
+			e.set(outage)
+			advance(time.Minute)
+			e.set(answered)
+			advance(10 * time.Second)
+			e.expectLog(t, "a started")
+			if age := time.Since(e.record.RenewTime.Time); age > 2*time.Second || e.record.HolderIdentity != "a" {
+				t.Errorf("the Lease names %q, %v old", e.record.HolderIdentity, age)
+			}
+			a.expectStatus(t, true, true)
+		}
+		e.set(outage)
+		advance(time.Minute)
+		e.set(forbidden)
+		advance(4 * time.Second)
+		e.expectLeader(t, "a")
+		e.untilLeader(t, 12*time.Second, "")
+	})
 }
 
-// TestCutOffLeader: another replica leads, and the first stops as soon as it reads that.
+// TestCutOffLeader: another replica leads when the lease has expired, and the first stops as soon as it reads that.
 func TestCutOffLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
-		a, _ := e.leaderAndStandby(t)
-		a.client.setDown(true)
+		a, b := e.leaderAndStandby(t)
+		a.client.change(func() { a.client.down = true })
 		advance(20 * time.Second)
 		e.expectLog(t, "a started", "b started")
+		expect(t, b.holders, []string{"a", "b"})
 		if a.receives() {
 			t.Error("it receives messages")
 		}
-		a.client.setDown(false)
+		a.client.change(func() { a.client.down = false })
 		advance(2 * time.Second)
 		e.expectLeader(t, "b")
 		e.expectLog(t, "a started", "b started", "a stopped")
@@ -127,21 +125,17 @@ func TestOutageShorterThanTheLease(t *testing.T) {
 }
 
 func TestStopDuringAnOutage(t *testing.T) {
-	for name, outage := range outages {
-		for _, length := range []time.Duration{0, time.Minute} {
-			t.Run(name+" for "+length.String(), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, e *env) {
-					a := e.replica(t, "a")
-					advance(time.Minute)
-					e.set(outage)
-					advance(length)
-					a.stop(errStop)
-					start := time.Now()
-					if err := <-a.ended; !errors.Is(err, errStop) || time.Since(start) > 6*time.Second {
-						t.Errorf("Run returned %v after %v", err, time.Since(start))
-					}
-				})
-			})
-		}
+	for _, length := range []time.Duration{0, time.Minute} {
+		inOutages(t, func(t *testing.T, e *env, outage mode) {
+			a := e.replica(t, "a")
+			advance(time.Minute)
+			e.set(outage)
+			advance(length)
+			a.stop(errStop)
+			start := time.Now()
+			if err := <-a.ended; !errors.Is(err, errStop) || time.Since(start) > 6*time.Second {
+				t.Errorf("Run returned %v after %v", err, time.Since(start))
+			}
+		})
 	}
 }

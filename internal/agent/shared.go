@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// firstPause and longestPause bound the pauses between retries.
+const firstPause, longestPause = 250 * time.Millisecond, 15 * time.Second
+
+// shared is what the parts of an agent have in common.
+type shared struct {
+	cfg       Config
+	groups    AutoScaling
+	instances Instances
+	nodes     Nodes
+	observer  Observer
+
+	inflight  inflight
+	drains    sharedDrains
+	history   drainHistory
+	completed completedActions
+	lost      lostMessages
+}
+
+// retry calls step until it succeeds or returns an error that no retry can change, and returns that: the Node
+// or the lifecycle action is gone, or there is no time left for the cordon. If ctx ends first, retry returns
+// its cause.
+func (s *shared) retry(ctx context.Context, e event.Event, operation string, step func() error) error {
+	final := func(err error) bool {
+		return errors.Is(err, node.ErrGone) || errors.Is(err, autoscaling.ErrGone) || errors.Is(err, errCordonLate)
+	}
+	failed := func(err error) { s.observer.Retrying(e, operation, err) }
+	return retry.Do(ctx, retry.Backoff(firstPause, longestPause), step, final, failed)
+}
