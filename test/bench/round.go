@@ -140,17 +140,10 @@ func (r *round) drain(ctx context.Context, c contestant) (start, finished time.T
 
 // freeLater makes the budgets allow everything after the time for which the scenario blocks its pods.
 func (r *round) freeLater(ctx context.Context) error {
-	if r.scenario.Blocked == 0 {
+	if r.scenario.Blocked == 0 || !harness.Sleep(ctx, r.scenario.Blocked) {
 		return nil
 	}
-	timer := time.NewTimer(r.scenario.Blocked)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return r.free(ctx)
-	case <-ctx.Done():
-		return nil
-	}
+	return r.free(ctx)
 }
 
 // awaitEmpty fails if pods have been left behind.
@@ -190,18 +183,5 @@ func (r *round) measure(ctx context.Context, used usage, start, finished time.Ti
 func (r *round) account(ctx context.Context, rules ...rbacv1.PolicyRule) error {
 	var err error
 	r.kubeconfig, err = r.cluster.ServiceAccount(ctx, accountNamespace, r.id, rules, nil)
-	return err
-}
-
-// stopAll ends all processes.
-func stopAll(processes []*process) error {
-	errs := make(chan error, len(processes))
-	for _, p := range processes {
-		go func() { errs <- p.stop() }()
-	}
-	var err error
-	for range processes {
-		err = errors.Join(err, <-errs)
-	}
 	return err
 }
