@@ -48,7 +48,6 @@ type process struct {
 	log       string
 	startedAt time.Time
 	endedAt   time.Time // Valid after Ended.
-	signaled  time.Time // When we sent the signal that ends it.
 	exited    chan struct{}
 }
 
@@ -107,7 +106,6 @@ func (a *agent) end(how string) {
 	case <-p.exited:
 		how = ""
 	default:
-		p.signaled = time.Now()
 		if how == killed {
 			p.Kill()
 		} else if err := p.Terminate(); err != nil {
@@ -121,7 +119,7 @@ func (a *agent) end(how string) {
 // record records a process that has exited. One that was stopped must exit with 0, unless it did not handle
 // signals yet.
 func (a *agent) record(p *process, how string) {
-	r := processRecord{Name: p.name, span: span{p.startedAt, p.endedAt}, Signaled: p.signaled, Ended: how}
+	r := processRecord{Name: p.name, span: span{p.startedAt, p.endedAt}, Ended: how}
 	if how == stopped && p.Cmd.ProcessState.ExitCode() != 0 && !p.stoppedEarly() || how == "" {
 		r.Ended = p.Cmd.ProcessState.String()
 	}
