@@ -218,8 +218,10 @@ func everything() (map[string]any, map[string]any) {
 		"group_tag_key": "eks:cluster-name", "group_tag_value": "prod",
 		"heartbeat_timeout": 1728, "default_result": "ABANDON",
 		"launch_hooks": true, "launch_heartbeat_timeout": 60, "launch_default_result": "CONTINUE",
-		"events": []string{"spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
-			"capacity-reservation-interruption", "capacity-block-expiration"},
+		"events": []string{
+			"spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
+			"capacity-reservation-interruption", "capacity-block-expiration",
+		},
 		"replace": true, "max_receive_count": 50, "kms_key": map[string]string{"arn": keyARN},
 		"namespace": "drain", "service_account": "agent",
 		"trigger":                 []string{"refresh", "unhealthy", "surge", "suspend"},

@@ -99,7 +99,8 @@ func scenarios() []scenario {
 		},
 		{"calls fail", series{`api_errors_total{api="autoscaling"}`: "0x9 0+30x49"}, between(20, 40, "NodeDrainerCallsFail")},
 		{
-			"one caller is always refused", series{`api_errors_total{api="sqs"}`: refused},
+			"one caller is always refused",
+			series{`api_errors_total{api="sqs"}`: refused},
 			between(20, 40, "NodeDrainerCallsFail"),
 		},
 		{
@@ -121,7 +122,8 @@ func scenarios() []scenario {
 			series{
 				`pods_waiting{reason="blocked-by-budget"}`: "0x9 2x49",
 				`pods_total{action="evicted"}`:             "7x59",
-			}, fires(40, "NodeDrainerPodsBlocked"),
+			},
+			fires(40, "NodeDrainerPodsBlocked"),
 		},
 		{
 			"pods are held after the last eviction",
@@ -137,10 +139,12 @@ func scenarios() []scenario {
 			series{
 				`pods_waiting{reason="blocked-by-budget"}`: "3x59",
 				`pods_total{action="evicted"}`:             "0x9 1x19 2x19 3x9",
-			}, always(),
+			},
+			always(),
 		},
 		{
-			"pods were forced", series{`pods_forced_total{reason="deadline"}`: "0x9 1x49"},
+			"pods were forced",
+			series{`pods_forced_total{reason="deadline"}`: "0x9 1x49"},
 			append(fires(10, "NodeDrainerPodsForced"), minute{40, nil}),
 		},
 		{
@@ -174,7 +178,8 @@ func scenarios() []scenario {
 			series{
 				`messages_lost_total{instance="b"}`: "0x9 1x49",
 				`leader`:                            "1x9 0x49", `leader{instance="b"}`: "0x9 1x49",
-			}, always(),
+			},
+			always(),
 		},
 		{
 			"launches are abandoned",

@@ -27,23 +27,28 @@ func TestTargets(t *testing.T) {
 		want    string // The verdict, what was got, where.
 	}{
 		{
-			"the bound holds", []figures{requests("budgets", 1.5)},
+			"the bound holds",
+			[]figures{requests("budgets", 1.5)},
 			"requests per pod, with budgets", "met 1.50 budgets",
 		},
 		{
-			"a bit more does not", []figures{requests("budgets", 1.51)},
+			"a bit more does not",
+			[]figures{requests("budgets", 1.51)},
 			"requests per pod, with budgets", "MISSED 1.51 budgets",
 		},
 		{
-			"a bound to stay below does not hold itself", []figures{agent("one", func(f *figures) { f.CPUPerPod = 3 })},
+			"a bound to stay below does not hold itself",
+			[]figures{agent("one", func(f *figures) { f.CPUPerPod = 3 })},
 			"CPU per pod", "MISSED 3 ms one",
 		},
 		{
-			"another scenario does not count", []figures{requests("one", 9)},
+			"another scenario does not count",
+			[]figures{requests("one", 9)},
 			"requests per pod, with budgets", "- not measured ",
 		},
 		{
-			"the worst scenario counts", []figures{evictions("one", 1), evictions("plain", 1.25), evictions("long", 1.1)},
+			"the worst scenario counts",
+			[]figures{evictions("one", 1), evictions("plain", 1.25), evictions("long", 1.1)},
 			"evictions per pod", "MISSED 1.25 plain",
 		},
 		{
@@ -52,19 +57,23 @@ func TestTargets(t *testing.T) {
 			"makespan to the limit's", "MISSED 1.25 one",
 		},
 		{
-			"others alone say nothing of the agent", []figures{{Scenario: "one", Contestant: limitName, Makespan: 8}},
+			"others alone say nothing of the agent",
+			[]figures{{Scenario: "one", Contestant: limitName, Makespan: 8}},
 			"makespan to the limit's", "- not measured ",
 		},
 		{
-			"releases that never were are not quick", []figures{requests("plain", 1)},
+			"releases that never were are not quick",
+			[]figures{requests("plain", 1)},
 			"release of a budget to next eviction, median", "- not measured ",
 		},
 		{
-			"memory that is unknown is not small", []figures{memory("memory", 0)},
+			"memory that is unknown is not small",
+			[]figures{memory("memory", 0)},
 			"peak memory, 20 of 100 nodes, 3,000 pods", "- not measured ",
 		},
 		{
-			"memory grows with the pods elsewhere", []figures{memory("memory", 40), memory("memory-x10", 50)},
+			"memory grows with the pods elsewhere",
+			[]figures{memory("memory", 40), memory("memory-x10", 50)},
 			"more memory with ten times the pods on other nodes", "MISSED 25 % memory-x10",
 		},
 	}

@@ -64,7 +64,7 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	if err := c.prepare(ctx); err != nil {
 		return f, err
 	}
-	r.progress("ready after %.0f s, draining%s", time.Since(start).Seconds(), r.scenario.usually(r.contestant))
+	r.progress("ready after %.0f s, draining", time.Since(start).Seconds())
 	asked, finished, err := r.drain(ctx, c)
 	if err != nil {
 		return f, err
@@ -76,14 +76,6 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	return f, err
 }
 
-// usually returns how long a contestant drains, if that is known.
-func (s scenario) usually(contestant string) string {
-	if d := s.Usually[contestant]; d > 0 {
-		return fmt.Sprintf(" (usually %.0f s)", d.Seconds())
-	}
-	return ""
-}
-
 // prepare creates the nodes and the pods, and returns when all pods are ready.
 func (r *round) prepare(ctx context.Context) error {
 	r.namespace = r.id
@@ -93,8 +85,8 @@ func (r *round) prepare(ctx context.Context) error {
 	for range r.scenario.spare() {
 		r.spare = append(r.spare, cluster.NodeName(cluster.NewInstanceID()))
 	}
-	r.progress("creating %d nodes of %d pods, %d other nodes, %d other pods (usually %.0f s)", len(r.draining),
-		r.scenario.PodsPerNode, len(r.spare), r.scenario.Background, r.scenario.setupTime().Seconds())
+	r.progress("creating %d nodes of %d pods, %d other nodes, %d other pods", len(r.draining),
+		r.scenario.PodsPerNode, len(r.spare), r.scenario.Background)
 	if err := harness.CreateNamespace(ctx, r.client, r.namespace); err != nil {
 		return err
 	}
