@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -12,91 +11,40 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// template is a CloudFormation template, with its functions in the long form.
+// template is a CloudFormation template.
 type template struct {
-	Parameters map[string]map[string]any
-	Conditions map[string]any
-	Resources  map[string]struct {
-		Type       string
-		Condition  string
-		DependsOn  any
-		Properties map[string]any
-	}
+	Version     string                    `yaml:"AWSTemplateFormatVersion"`
+	Description string                    `yaml:"Description"`
+	Parameters  map[string]map[string]any `yaml:"Parameters"`
+	Rules       yaml.Node                 `yaml:"Rules"`
+	Conditions  map[string]yaml.Node      `yaml:"Conditions"`
+	Resources   map[string]struct {
+		Type       string    `yaml:"Type"`
+		Condition  string    `yaml:"Condition"`
+		DependsOn  any       `yaml:"DependsOn"`
+		Properties yaml.Node `yaml:"Properties"`
+	} `yaml:"Resources"`
 	Outputs map[string]struct {
-		Description string
-		Condition   string
-		Value       any
-	}
-	AWSTemplateFormatVersion string
-	Description              string
-	Rules                    map[string]any
+		Description string    `yaml:"Description"`
+		Condition   string    `yaml:"Condition"`
+		Value       yaml.Node `yaml:"Value"`
+	} `yaml:"Outputs"`
 }
 
 // loadTemplate parses a template. A section that it should not have is an error.
-func loadTemplate(t *testing.T, file string) template {
+func loadTemplate(t *testing.T, file string) (read template) {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	document, err := json.Marshal(long(t, root.Content[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read template
-	decoder := json.NewDecoder(strings.NewReader(string(document)))
-	decoder.DisallowUnknownFields()
+	defer text.Close()
+	decoder := yaml.NewDecoder(text)
+	decoder.KnownFields(true)
 	if err := decoder.Decode(&read); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return read
-}
-
-// long returns a node with !Ref as {Ref: ...} and any other tag as {Fn::...: ...}.
-func long(t *testing.T, node *yaml.Node) any {
-	t.Helper()
-	name, short := strings.CutPrefix(node.Tag, "!")
-	short = short && !strings.HasPrefix(name, "!")
-	value := plain(t, node, short)
-	switch {
-	case !short:
-		return value
-	case name == "Ref" || name == "Condition":
-		return map[string]any{name: value}
-	case name == "GetAtt":
-		return map[string]any{"Fn::GetAtt": strings.Split(value.(string), ".")}
-	}
-	return map[string]any{"Fn::" + name: value}
-}
-
-func plain(t *testing.T, node *yaml.Node, tagged bool) any {
-	t.Helper()
-	switch node.Kind {
-	case yaml.MappingNode:
-		object := map[string]any{}
-		for i := 0; i < len(node.Content); i += 2 {
-			object[node.Content[i].Value] = long(t, node.Content[i+1])
-		}
-		return object
-	case yaml.SequenceNode:
-		list := []any{}
-		for _, item := range node.Content {
-			list = append(list, long(t, item))
-		}
-		return list
-	}
-	if tagged {
-		return node.Value
-	}
-	var value any
-	if err := node.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
-	return value
 }
 
 // stack is a template with values for its parameters.
@@ -132,16 +80,15 @@ func (c template) deploy(t *testing.T, name string, parameters map[string]any) *
 	return s
 }
 
-// resources returns the created resources of a type, by logical name.
-func (s *stack) resources(kind string) map[string]map[string]any {
+// resources returns the created resources of a type.
+func (s *stack) resources(kind string) (all []map[string]any) {
 	s.t.Helper()
-	found := map[string]map[string]any{}
-	for name, r := range s.template.Resources {
+	for _, r := range s.template.Resources {
 		if r.Type == kind && (r.Condition == "" || s.condition(r.Condition)) {
-			found[name] = s.value(r.Properties).(map[string]any)
+			all = append(all, s.value(&r.Properties).(map[string]any))
 		}
 	}
-	return found
+	return all
 }
 
 func (s *stack) condition(name string) bool {
@@ -150,86 +97,84 @@ func (s *stack) condition(name string) bool {
 	if !ok {
 		s.t.Fatalf("there is no condition %s", name)
 	}
-	return s.value(c).(bool)
+	return s.value(&c).(bool)
 }
 
-// value resolves the functions in a value.
-func (s *stack) value(v any) any {
+// value resolves the functions in a value: tags, and mappings whose only key is the name of a function.
+func (s *stack) value(n *yaml.Node) any {
 	s.t.Helper()
-	switch v := v.(type) {
-	case []any:
-		list := []any{}
-		for _, item := range v {
-			if item = s.value(item); !isNoValue(item) {
-				list = append(list, item)
-			}
-		}
-		return list
-	case map[string]any:
-		for name, args := range v {
-			if len(v) == 1 && (name == "Ref" || name == "Condition" || strings.HasPrefix(name, "Fn::")) {
-				return s.call(name, args)
-			}
-		}
+	if n.Kind == yaml.MappingNode && len(n.Content) == 2 && strings.HasPrefix(n.Content[0].Value, "Fn::") {
+		return s.call(strings.TrimPrefix(n.Content[0].Value, "Fn::"), n.Content[1])
+	}
+	if !strings.HasPrefix(n.Tag, "!!") {
+		return s.call(strings.TrimPrefix(n.Tag, "!"), n)
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
 		object := map[string]any{}
-		for key, item := range v {
-			if item = s.value(item); !isNoValue(item) {
-				object[key] = item
+		for i := 0; i < len(n.Content); i += 2 {
+			if item := s.value(n.Content[i+1]); item != any(noValue{}) {
+				object[n.Content[i].Value] = item
 			}
 		}
 		return object
+	case yaml.SequenceNode:
+		list := []any{}
+		for _, item := range n.Content {
+			list = append(list, s.value(item))
+		}
+		return list
 	}
-	return v
+	var value any
+	if err := n.Decode(&value); err != nil {
+		s.t.Fatal(err)
+	}
+	return value
 }
 
-func isNoValue(v any) bool {
-	_, is := v.(noValue)
-	return is
-}
-
-func (s *stack) call(name string, args any) any {
+func (s *stack) call(name string, args *yaml.Node) any {
 	s.t.Helper()
-	list, _ := args.([]any)
+	list := args.Content
 	switch name {
 	case "Ref":
-		return s.ref(args.(string))
+		return s.ref(args.Value)
 	case "Condition":
-		return s.condition(args.(string))
-	case "Fn::GetAtt":
-		return s.attribute(fmt.Sprint(list[0]), fmt.Sprint(list[1]))
-	case "Fn::If":
-		if s.condition(list[0].(string)) {
+		return s.condition(args.Value)
+	case "GetAtt":
+		return s.attribute(args.Value)
+	case "If":
+		if s.condition(list[0].Value) {
 			return s.value(list[1])
 		}
 		return s.value(list[2])
-	case "Fn::Equals":
+	case "Equals":
 		return fmt.Sprint(s.value(list[0])) == fmt.Sprint(s.value(list[1]))
-	case "Fn::Not":
+	case "Not":
 		return !s.value(list[0]).(bool)
-	case "Fn::And":
-		return !slices.ContainsFunc(list, func(one any) bool { return !s.value(one).(bool) })
-	case "Fn::Split":
-		return strings.Split(s.value(list[1]).(string), list[0].(string))
-	case "Fn::Select":
-		return s.value(list[1]).([]string)[int(list[0].(float64))]
-	case "Fn::Sub":
+	case "And":
+		return !slices.ContainsFunc(list, func(one *yaml.Node) bool { return !s.value(one).(bool) })
+	case "Split":
+		return strings.Split(s.value(list[1]).(string), list[0].Value)
+	case "Select":
+		return s.value(list[1]).([]string)[s.value(list[0]).(int)]
+	case "Sub":
 		return s.substitute(args)
 	}
 	s.t.Fatalf("%s is not known here", name)
 	return nil
 }
 
-func (s *stack) substitute(args any) string {
+// substitute replaces the placeholders in a string, or in the first of a list, whose second has values for them.
+func (s *stack) substitute(args *yaml.Node) string {
 	s.t.Helper()
-	more := map[string]any{}
-	text, short := args.(string)
-	if !short {
-		text, more = args.([]any)[0].(string), args.([]any)[1].(map[string]any)
+	text, more := args.Value, map[string]any{}
+	if args.Kind == yaml.SequenceNode {
+		text, more = args.Content[0].Value, s.value(args.Content[1]).(map[string]any)
 	}
 	return regexp.MustCompile(`\$\{[^}]+\}`).ReplaceAllStringFunc(text, func(place string) string {
 		name := strings.Trim(place, "${}")
 		if value, ok := more[name]; ok {
-			return fmt.Sprint(s.value(value))
+			return fmt.Sprint(value)
 		}
 		return fmt.Sprint(s.ref(name))
 	})
@@ -265,21 +210,16 @@ func (s *stack) physical(name string) string {
 	s.t.Helper()
 	r := s.template.Resources[name]
 	property := map[string]string{"AWS::SQS::Queue": "QueueName", "AWS::IAM::Role": "RoleName", "AWS::Events::Rule": "Name"}[r.Type]
-	return s.value(r.Properties[property]).(string)
+	return s.value(&r.Properties).(map[string]any)[property].(string)
 }
 
-func (s *stack) attribute(name, attribute string) any {
+func (s *stack) attribute(of string) any {
 	s.t.Helper()
+	name, attribute, _ := strings.Cut(of, ".")
 	r := s.template.Resources[name]
-	if attribute != "Arn" || r.Condition != "" && !s.condition(r.Condition) {
-		s.t.Fatalf("%s has no %s", name, attribute)
+	arn := map[string]func(string) string{"AWS::SQS::Queue": queueARN, "AWS::IAM::Role": roleARN}[r.Type]
+	if arn == nil || attribute != "Arn" || r.Condition != "" && !s.condition(r.Condition) {
+		s.t.Fatalf("%s has no %s here", name, attribute)
 	}
-	switch r.Type {
-	case "AWS::SQS::Queue":
-		return queueARN(s.physical(name))
-	case "AWS::IAM::Role":
-		return roleARN(s.physical(name))
-	}
-	s.t.Fatalf("%s has no Arn here", name)
-	return nil
+	return arn(s.physical(name))
 }

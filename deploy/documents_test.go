@@ -185,27 +185,6 @@ func TestTrustPolicies(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentIsUsed: the template and the module use every document.
-func TestEveryDocumentIsUsed(t *testing.T) {
-	t.Parallel()
-	template, err := os.ReadFile("cloudformation/node-drainer.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range slices.Concat(deploy.Names("iam/"), deploy.Names("events/")) {
-		document, err := deploy.Fill(name, deploy.Example())
-		if err != nil {
-			t.Error(err)
-		}
-		if !json.Valid([]byte(document)) {
-			t.Errorf("%s is not JSON", name)
-		}
-		if !strings.Contains(string(template), " # "+name+".json") && name != "iam/key" { // The template creates no key.
-			t.Errorf("the template does not have %s", name)
-		}
-	}
-}
-
 // TestTablesInDocs: docs/iam.md has a row for each action of each program, with its features and its limits.
 func TestTablesInDocs(t *testing.T) {
 	t.Parallel()

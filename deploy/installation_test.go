@@ -3,68 +3,68 @@ package deploy_test
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // TestInstallation: the queues, rules and roles are complete, encrypted and limited.
 func TestInstallation(t *testing.T) {
 	t.Parallel()
-	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{
-		"cluster_name": cty.StringVal("prod"), "groups": object("w", "workers"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := terraformInstallation(p)
-	queue, dead := in.Queues["node-drainer-prod"], in.Queues["node-drainer-prod-dead"]
-	for name, q := range map[string]map[string]any{"queue": queue, "dead-letter queue": dead} {
-		if q["retention"] != "1209600" || q["sse"] != "true" || q["key"] != nil {
-			t.Errorf("the %s is %v", name, q)
+	in := terraformInstallation(planOf(t, map[string]any{
+		"cluster_name": "prod", "groups": map[string]string{"w": "workers"},
+	})).Resources
+	queue, dead := queueARN("node-drainer-prod"), queueARN("node-drainer-prod-dead")
+	for kind, want := range map[string][]map[string]any{
+		"aws_sqs_queue": {
+			{
+				"name": "node-drainer-prod", "message_retention_seconds": "1209600", "receive_wait_time_seconds": "20",
+				"sqs_managed_sse_enabled": "true",
+				"redrive_policy":          map[string]any{"deadLetterTargetArn": dead, "maxReceiveCount": "100"},
+			},
+			{
+				"name": "node-drainer-prod-dead", "message_retention_seconds": "1209600", "sqs_managed_sse_enabled": "true",
+				"redrive_allow_policy": map[string]any{"redrivePermission": "byQueue", "sourceQueueArns": []any{queue}},
+			},
+		},
+		"aws_autoscaling_lifecycle_hook": {{
+			"autoscaling_group_name": "workers", "name": "node-drainer-terminating",
+			"lifecycle_transition": "autoscaling:EC2_INSTANCE_TERMINATING", "heartbeat_timeout": "300", "default_result": "CONTINUE",
+			"notification_target_arn": queue, "role_arn": roleARN("node-drainer-prod-hooks"),
+		}},
+		"aws_eks_pod_identity_association": {{
+			"cluster_name": "prod", "namespace": "kube-system", "service_account": "node-drainer",
+			"role_arn": roleARN("node-drainer-prod"),
+		}},
+	} {
+		if diff := cmp.Diff(want, in[kind]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
-		if statements := fmt.Sprint(q["policy"]); !strings.Contains(statements, "Effect:Deny") || !strings.Contains(statements, "aws:SecureTransport:false") {
-			t.Errorf("the %s accepts unencrypted requests: %s", name, statements)
+	}
+	policies := fmt.Sprint(in["aws_sqs_queue_policy"])
+	if n := strings.Count(policies, "aws:SecureTransport:false"); n != 2 {
+		t.Errorf("%d of 2 queues refuse unencrypted requests", n)
+	}
+	if !strings.Contains(policies, "aws:SourceArn:arn:aws:events:eu-central-1:123456789012:rule/node-drainer-prod-*") {
+		t.Errorf("the queue's policy does not let the rules send: %s", policies)
+	}
+	for _, r := range in["aws_cloudwatch_event_rule"] {
+		if name := r["name"].(string); !strings.HasPrefix(name, "node-drainer-prod-") {
+			t.Errorf("the queue's policy does not let the rule %s send", name)
 		}
-	}
-	if want := map[string]any{"deadLetterTargetArn": queueARN("node-drainer-prod-dead"), "maxReceiveCount": "100"}; !cmp.Equal(queue["redrive"], any(want)) {
-		t.Errorf("redrive policy: %s", cmp.Diff(queue["redrive"], any(want)))
-	}
-	for name := range in.Rules {
-		arn := "arn:aws:events:eu-central-1:123456789012:rule/" + name
-		if prefix := "arn:aws:events:eu-central-1:123456789012:rule/node-drainer-prod-"; !strings.HasPrefix(arn, prefix) ||
-			!strings.Contains(fmt.Sprint(queue["policy"]), "aws:SourceArn:"+prefix+"*") {
-			t.Errorf("the queue's policy does not let %s send", arn)
-		}
-	}
-	want := map[string]any{
-		"transition": "autoscaling:EC2_INSTANCE_TERMINATING", "timeout": "300", "result": "CONTINUE",
-		"target": queueARN("node-drainer-prod"), "role": roleARN("node-drainer-prod-hooks"),
-	}
-	if diff := cmp.Diff(want, in.Hooks["workers/node-drainer-terminating"]); diff != "" || len(in.Hooks) != 1 {
-		t.Errorf("%d hooks; the terminating one (-want +got):\n%s", len(in.Hooks), diff)
-	}
-	if in.Associations[0] != "prod kube-system node-drainer "+roleARN("node-drainer-prod") || len(in.Associations) != 1 {
-		t.Errorf("associated: %q", in.Associations)
 	}
 }
 
 // TestClusterNameWithDots: names of kOps clusters have dots, which names of queues must not have.
 func TestClusterNameWithDots(t *testing.T) {
 	t.Parallel()
-	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{"cluster_name": cty.StringVal("prod.example.com")})
-	if err != nil {
-		t.Fatal(err)
+	in := terraformInstallation(planOf(t, map[string]any{"cluster_name": "prod.example.com"})).Resources
+	if name := in["aws_sqs_queue"][0]["name"]; name != "node-drainer-prod-example-com" {
+		t.Errorf("the queue is %s", name)
 	}
-	in := terraformInstallation(p)
-	if in.Queues["node-drainer-prod-example-com"] == nil {
-		t.Errorf("the queues are %q", slices.Sorted(maps.Keys(in.Queues)))
-	}
-	if policies := fmt.Sprint(in.Policies); !strings.Contains(policies, "aws:ResourceTag/kubernetes.io/cluster/prod.example.com:owned") {
+	policies := fmt.Sprint(in["aws_iam_role_policy"])
+	if !strings.Contains(policies, "aws:ResourceTag/kubernetes.io/cluster/prod.example.com:owned") {
 		t.Errorf("the groups have another tag: %s", policies)
 	}
 }
@@ -74,27 +74,27 @@ func TestInvalidInputs(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		variable string
-		value    cty.Value
+		value    any
 	}{
-		"empty cluster name":                {"cluster_name", cty.StringVal("")},
-		"a name that is too long":           {"name", cty.StringVal(strings.Repeat("n", 53))},
-		"a name that is invalid for queues": {"name", cty.StringVal("prod.example")},
-		"a cluster name that is too long":   {"cluster_name", cty.StringVal(strings.Repeat("n", 40))},
-		"an unknown delivery":               {"delivery", cty.StringVal("sns")},
-		"a timeout that is too short":       {"heartbeat_timeout", cty.NumberIntVal(29)},
-		"a timeout that is too long":        {"launch_heartbeat_timeout", cty.NumberIntVal(7201)},
-		"an unknown result":                 {"default_result", cty.StringVal("continue")},
-		"an unknown result of a launch":     {"launch_default_result", cty.StringVal("")},
-		"an unknown kind of event":          {"events", texts("spot")},
-		"too few receives":                  {"max_receive_count", cty.NumberIntVal(3)},
-		"an unknown feature":                {"trigger", texts("plan")},
-		"an unknown identity":               {"identity", cty.StringVal("kiam")},
-		"irsa without a provider":           {"identity", cty.StringVal("irsa")},
-		"a provider without irsa":           {"oidc_provider_arn", cty.StringVal(oidcARN)},
+		"empty cluster name":                {"cluster_name", ""},
+		"a name that is too long":           {"name", strings.Repeat("n", 53)},
+		"a name that is invalid for queues": {"name", "prod.example"},
+		"a cluster name that is too long":   {"cluster_name", strings.Repeat("n", 40)},
+		"an unknown delivery":               {"delivery", "sns"},
+		"a timeout that is too short":       {"heartbeat_timeout", 29},
+		"a timeout that is too long":        {"launch_heartbeat_timeout", 7201},
+		"an unknown result":                 {"default_result", "continue"},
+		"an unknown result of a launch":     {"launch_default_result", ""},
+		"an unknown kind of event":          {"events", []string{"spot"}},
+		"too few receives":                  {"max_receive_count", 3},
+		"an unknown feature":                {"trigger", []string{"plan"}},
+		"an unknown identity":               {"identity", "kiam"},
+		"irsa without a provider":           {"identity", "irsa"},
+		"a provider without irsa":           {"oidc_provider_arn", oidcARN},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inputs := map[string]cty.Value{"cluster_name": cty.StringVal("prod")}
+			inputs := map[string]any{"cluster_name": "prod"}
 			inputs[tt.variable] = tt.value
 			if _, err := loadModule(t, "terraform").evaluate(t, inputs); !errors.Is(err, errRefused) {
 				t.Errorf("%s = %#v was accepted: %v", tt.variable, tt.value, err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/config"
@@ -57,18 +56,10 @@ func kindOf(events []event.Event) string {
 func TestRulesDeliverEvents(t *testing.T) {
 	t.Parallel()
 	inputs, _ := everything()
-	inputs["delivery"] = cty.StringVal("eventbridge")
-	p, err := loadModule(t, "terraform").evaluate(t, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inputs["delivery"] = "eventbridge"
 	rules, delivered := map[string]map[string]any{}, map[string]bool{}
-	for _, r := range p.plain("aws_cloudwatch_event_rule.this") {
-		var pattern map[string]any
-		if err := json.Unmarshal([]byte(r["event_pattern"].(string)), &pattern); err != nil {
-			t.Fatal(err)
-		}
-		rules[r["key"].(string)] = pattern
+	for _, r := range planOf(t, inputs).plain("aws_cloudwatch_event_rule") {
+		rules[r["key"].(string)] = decoded(t, r["event_pattern"].(string))
 	}
 	samples, err := filepath.Glob("../pkg/event/testdata/bridge-*.json")
 	if err != nil {
@@ -83,10 +74,7 @@ func TestRulesDeliverEvents(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		var message map[string]any
-		if err := json.Unmarshal(text, &message); err != nil {
-			t.Fatal(err)
-		}
+		message := decoded(t, string(text))
 		if detail := message["detail"].(map[string]any); detail["AutoScalingGroupName"] != nil {
 			detail["AutoScalingGroupName"] = "workers"
 		}
@@ -119,36 +107,33 @@ func TestRulesIgnoreOtherEvents(t *testing.T) {
 		"an outage of EC2":           `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "EC2", "eventTypeCategory": "issue"}}`,
 		"an event of another source": `{"source": "com.example", "detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}`,
 	} {
-		var read map[string]any
-		if err := json.Unmarshal([]byte(message), &read); err != nil {
-			t.Fatal(err)
-		}
 		for _, document := range deploy.Names("events/") {
-			text, err := deploy.Read(document)
+			pattern, err := deploy.Read(document)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var pattern map[string]any
-			if err := json.Unmarshal([]byte(text), &pattern); err != nil {
-				t.Fatal(err)
-			}
-			if matches(t, pattern, read) {
+			if matches(t, decoded(t, pattern), decoded(t, message)) {
 				t.Errorf("%s is delivered by %s", name, document)
 			}
 		}
 	}
 }
 
+func decoded(t *testing.T, text string) (object map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
 // TestDefaultRules: by default, Terraform and CloudFormation deliver the kinds that the agent handles by
 // default.
 func TestDefaultRules(t *testing.T) {
 	t.Parallel()
-	p, err := loadModule(t, "terraform").evaluate(t, map[string]cty.Value{"cluster_name": cty.StringVal("prod")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, want := slices.Sorted(maps.Keys(p.instances["aws_cloudwatch_event_rule.this"])), []string{}
-	kinds := []string{}
+	p := planOf(t, map[string]any{"cluster_name": "prod"})
+	got := slices.Sorted(maps.Keys(p.instances["aws_cloudwatch_event_rule.this"]))
+	var want, kinds []string
 	for _, name := range deploy.Names("events/") {
 		kinds = append(kinds, strings.TrimPrefix(name, "events/"))
 	}

@@ -1,13 +1,13 @@
 package deploy_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
@@ -19,6 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
 // hashicorp/hcl and zclconf/go-cty implement Terraform's language: they format, parse and evaluate it as
@@ -54,16 +55,13 @@ func (m module) all(kind string) []*hclsyntax.Block {
 }
 
 // plan is the module evaluated with inputs. It implements the part of Terraform's evaluation that the module
-// uses, with HCL's own expressions and functions, and without providers: computed returns what they would
+// uses, with HCL's own expressions and functions, and without providers: compute adds what they would
 // compute.
 type plan struct {
 	t         *testing.T
 	module    module
-	variables map[string]cty.Value
-	locals    map[string]cty.Value
+	scope     map[string]map[string]cty.Value            // what expressions see: var, local, each type of resource
 	instances map[string]map[string]map[string]cty.Value // by type.name, then by the key of for_each or count
-	shapes    map[string]cty.Value                       // by type.name, the values that expressions see
-	outputs   map[string]cty.Value
 }
 
 // errRefused is the error of a validation or precondition that fails.
@@ -71,33 +69,49 @@ var errRefused = errors.New("the module refuses the inputs")
 
 // evaluate plans the module. It returns an error if the module refuses the inputs. Errors in the module fail
 // the test.
-func (m module) evaluate(t *testing.T, inputs map[string]cty.Value) (*plan, error) {
+func (m module) evaluate(t *testing.T, inputs map[string]any) (*plan, error) {
 	t.Helper()
-	p := &plan{
-		t: t, module: m, variables: map[string]cty.Value{}, locals: map[string]cty.Value{},
-		instances: map[string]map[string]map[string]cty.Value{}, shapes: map[string]cty.Value{}, outputs: map[string]cty.Value{},
+	one := func(attribute, value string) cty.Value {
+		return cty.ObjectVal(map[string]cty.Value{"this": cty.ObjectVal(map[string]cty.Value{attribute: cty.StringVal(value)})})
 	}
+	p := &plan{t: t, module: m, instances: map[string]map[string]map[string]cty.Value{}, scope: map[string]map[string]cty.Value{
+		"var": {}, "local": {}, "output": {},
+		"path": {"module": cty.StringVal(m.dir)},
+		"data": {
+			"aws_caller_identity": one("account_id", "123456789012"), "aws_partition": one("partition", "aws"),
+			"aws_region": one("id", "eu-central-1"),
+		},
+	}}
 	if err := p.readVariables(inputs); err != nil {
 		return nil, err
 	}
 	pending := p.work()
 	for len(pending) > 0 {
-		rest := slices.DeleteFunc(slices.Clone(pending), func(w pendingWork) bool {
-			ready := p.ready(w.needs)
-			if ready {
-				w.do()
-			}
-			return ready
+		var all hcl.Diagnostics
+		rest := slices.DeleteFunc(slices.Clone(pending), func(do func() hcl.Diagnostics) bool {
+			diags := do()
+			all = append(all, diags...)
+			return !diags.HasErrors()
 		})
 		if len(rest) == len(pending) {
-			t.Fatalf("%s refers to what there is not, or to itself", rest[0].what)
+			t.Fatal(all)
 		}
 		pending = rest
 	}
 	return p, p.preconditions()
 }
 
-func (p *plan) readVariables(inputs map[string]cty.Value) error {
+// planOf plans the module with inputs that it takes.
+func planOf(t *testing.T, inputs map[string]any) *plan {
+	t.Helper()
+	p, err := loadModule(t, "terraform").evaluate(t, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *plan) readVariables(inputs map[string]any) error {
 	p.t.Helper()
 	for _, b := range p.module.all("variable") {
 		name, attrs := b.Labels[0], b.Body.Attributes
@@ -105,21 +119,26 @@ func (p *plan) readVariables(inputs map[string]cty.Value) error {
 		if diags.HasErrors() {
 			p.t.Fatal(diags)
 		}
-		value, given := inputs[name]
-		if !given {
-			if attrs["default"] == nil {
-				p.t.Fatalf("the input %s is missing", name)
-			}
-			value = p.value(attrs["default"].Expr, nil)
+		input, given := inputs[name]
+		if !given && attrs["default"] == nil {
+			p.t.Fatalf("the input %s is missing", name)
 		}
-		converted, err := convert.Convert(value, kind)
+		text, err := json.Marshal(input)
+		var value cty.Value
+		switch {
+		case err != nil:
+		case given:
+			value, err = ctyjson.Unmarshal(text, kind)
+		default:
+			value, err = convert.Convert(p.must(attrs["default"].Expr), kind)
+		}
 		if err != nil {
 			p.t.Fatalf("variable %s: %v", name, err)
 		}
-		p.variables[name] = converted
+		p.scope["var"][name] = value
 	}
 	for name := range inputs {
-		if _, ok := p.variables[name]; !ok {
+		if _, ok := p.scope["var"][name]; !ok {
 			p.t.Fatalf("unknown variable %s", name)
 		}
 	}
@@ -135,8 +154,8 @@ func (p *plan) readVariables(inputs map[string]cty.Value) error {
 func (p *plan) checkConditions(body *hclsyntax.Body, kind string) error {
 	p.t.Helper()
 	for _, check := range body.Blocks {
-		if check.Type == kind && p.value(check.Body.Attributes["condition"].Expr, nil).False() {
-			return fmt.Errorf("%w: %s", errRefused, p.value(check.Body.Attributes["error_message"].Expr, nil).AsString())
+		if check.Type == kind && p.must(check.Body.Attributes["condition"].Expr).False() {
+			return fmt.Errorf("%w: %s", errRefused, p.must(check.Body.Attributes["error_message"].Expr).AsString())
 		}
 	}
 	return nil
@@ -154,106 +173,96 @@ func (p *plan) preconditions() error {
 	return nil
 }
 
-// pendingWork is a local or resource that is evaluated after what it refers to.
-type pendingWork struct {
-	what  string
-	needs []hcl.Traversal
-	do    func()
-}
-
-func (p *plan) work() (all []pendingWork) {
+// work returns what evaluates the locals, resources and outputs. Each fails until all that it refers to is evaluated.
+func (p *plan) work() (all []func() hcl.Diagnostics) {
+	set := func(kind, name string, expr hcl.Expression) {
+		all = append(all, func() (diags hcl.Diagnostics) {
+			p.scope[kind][name], diags = p.value(expr, nil)
+			if diags.HasErrors() {
+				delete(p.scope[kind], name)
+			}
+			return diags
+		})
+	}
 	for _, b := range p.module.all("locals") {
 		for name, a := range b.Body.Attributes {
-			all = append(all, pendingWork{"local." + name, a.Expr.Variables(), func() { p.locals[name] = p.value(a.Expr, nil) }})
+			set("local", name, a.Expr)
 		}
 	}
 	for _, b := range p.module.all("resource") {
-		var needs []hcl.Traversal
-		for name, a := range b.Body.Attributes {
-			if name != "depends_on" {
-				needs = append(needs, a.Expr.Variables()...)
-			}
-		}
-		all = append(all, pendingWork{strings.Join(b.Labels, "."), needs, func() { p.resource(b) }})
+		all = append(all, func() hcl.Diagnostics { return p.resource(b) })
 	}
 	for _, b := range p.module.all("output") {
-		value := b.Body.Attributes["value"].Expr
-		all = append(all, pendingWork{"output." + b.Labels[0], value.Variables(), func() { p.outputs[b.Labels[0]] = p.value(value, nil) }})
+		set("output", b.Labels[0], b.Body.Attributes["value"].Expr)
 	}
 	return all
-}
-
-// ready reports whether all references have been evaluated.
-func (p *plan) ready(needs []hcl.Traversal) bool {
-	for _, need := range needs {
-		if len(need) < 2 {
-			continue
-		}
-		name := need[1].(hcl.TraverseAttr).Name
-		switch need.RootName() {
-		case "local":
-			if _, ok := p.locals[name]; !ok {
-				return false
-			}
-		case "var", "data", "path", "each", "count":
-		default:
-			if _, ok := p.shapes[need.RootName()+"."+name]; !ok {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // resource evaluates all instances of a resource.
-func (p *plan) resource(b *hclsyntax.Block) {
-	p.t.Helper()
-	address, attrs := strings.Join(b.Labels, "."), b.Body.Attributes
-	p.instances[address] = map[string]map[string]cty.Value{}
+func (p *plan) resource(b *hclsyntax.Block) (diags hcl.Diagnostics) {
+	kind, name, attrs := b.Labels[0], b.Labels[1], b.Body.Attributes
+	value := func(expr hcl.Expression, each map[string]cty.Value) cty.Value {
+		v, problems := p.value(expr, each)
+		diags = append(diags, problems...)
+		return v
+	}
+	instances := map[string]map[string]cty.Value{}
 	one := func(key string, each map[string]cty.Value) cty.Value {
-		instance := map[string]cty.Value{}
+		instances[key] = map[string]cty.Value{}
 		for name, a := range attrs {
 			if !slices.Contains([]string{"for_each", "count", "depends_on"}, name) {
-				instance[name] = p.value(a.Expr, each)
+				instances[key][name] = value(a.Expr, each)
 			}
 		}
-		p.instances[address][key] = instance
-		return cty.ObjectVal(computed(b.Labels[0], instance))
+		if !diags.HasErrors() {
+			compute(kind, instances[key])
+		}
+		return cty.ObjectVal(instances[key])
 	}
+	var shape cty.Value
 	switch {
 	case attrs["for_each"] != nil:
-		shape := map[string]cty.Value{}
-		for it := p.value(attrs["for_each"].Expr, nil).ElementIterator(); it.Next(); {
-			k, v := it.Element()
-			shape[k.AsString()] = one(k.AsString(), map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": k, "value": v})})
+		all, shapes := value(attrs["for_each"].Expr, nil), map[string]cty.Value{}
+		if diags.HasErrors() {
+			return diags
 		}
-		p.shapes[address] = cty.ObjectVal(shape)
+		for k, v := range all.Elements() {
+			each := cty.ObjectVal(map[string]cty.Value{"key": k, "value": v})
+			shapes[k.AsString()] = one(k.AsString(), map[string]cty.Value{"each": each})
+		}
+		shape = cty.ObjectVal(shapes)
 	case attrs["count"] != nil:
-		var shape []cty.Value
-		n, _ := p.value(attrs["count"].Expr, nil).AsBigFloat().Int64()
-		for i := range n {
-			shape = append(shape, one(fmt.Sprint(i), nil))
+		count, shapes := value(attrs["count"].Expr, nil), []cty.Value{}
+		if diags.HasErrors() {
+			return diags
 		}
-		p.shapes[address] = cty.TupleVal(shape)
+		n, _ := count.AsBigFloat().Int64()
+		for i := range n {
+			shapes = append(shapes, one(fmt.Sprint(i), nil))
+		}
+		shape = cty.TupleVal(shapes)
 	default:
-		p.shapes[address] = one("", nil)
+		shape = one("", nil)
 	}
+	if diags.HasErrors() {
+		return diags
+	}
+	if p.scope[kind] == nil {
+		p.scope[kind] = map[string]cty.Value{}
+	}
+	p.scope[kind][name], p.instances[kind+"."+name] = shape, instances
+	return nil
 }
 
-// computed adds the attributes that the provider computes.
-func computed(kind string, instance map[string]cty.Value) map[string]cty.Value {
-	all := maps.Clone(instance)
-	if all["name"] == cty.NilVal {
-		return all
-	}
-	name := all["name"].AsString()
+// compute adds the attributes that the provider computes.
+func compute(kind string, instance map[string]cty.Value) {
 	switch kind {
 	case "aws_sqs_queue":
-		all["arn"], all["url"], all["id"] = cty.StringVal(queueARN(name)), cty.StringVal(queueURL(name)), cty.StringVal(queueURL(name))
+		name := instance["name"].AsString()
+		instance["arn"], instance["url"], instance["id"] = cty.StringVal(queueARN(name)), cty.StringVal(queueURL(name)), cty.StringVal(queueURL(name))
 	case "aws_iam_role":
-		all["arn"] = cty.StringVal(roleARN(name))
+		instance["arn"] = cty.StringVal(roleARN(instance["name"].AsString()))
 	}
-	return all
 }
 
 func queueARN(name string) string { return "arn:aws:sqs:eu-central-1:123456789012:" + name }
@@ -263,33 +272,21 @@ func queueURL(name string) string {
 func roleARN(name string) string { return "arn:aws:iam::123456789012:role/" + name }
 
 // value evaluates an expression with the values known so far.
-func (p *plan) value(expr hcl.Expression, more map[string]cty.Value) cty.Value {
+func (p *plan) value(expr hcl.Expression, more map[string]cty.Value) (cty.Value, hcl.Diagnostics) {
+	variables := maps.Clone(more)
+	if variables == nil {
+		variables = map[string]cty.Value{}
+	}
+	for name, values := range p.scope {
+		variables[name] = cty.ObjectVal(values)
+	}
+	return expr.Value(&hcl.EvalContext{Variables: variables, Functions: functions()})
+}
+
+// must evaluates an expression to which nothing is missing.
+func (p *plan) must(expr hcl.Expression) cty.Value {
 	p.t.Helper()
-	one := func(name, attribute, value string) cty.Value {
-		return cty.ObjectVal(map[string]cty.Value{name: cty.ObjectVal(map[string]cty.Value{attribute: cty.StringVal(value)})})
-	}
-	scope := map[string]cty.Value{
-		"var": cty.ObjectVal(p.variables), "local": cty.ObjectVal(p.locals),
-		"path": cty.ObjectVal(map[string]cty.Value{"module": cty.StringVal(p.module.dir)}),
-		"data": cty.ObjectVal(map[string]cty.Value{
-			"aws_caller_identity": one("this", "account_id", "123456789012"),
-			"aws_partition":       one("this", "partition", "aws"),
-			"aws_region":          one("this", "id", "eu-central-1"),
-		}),
-	}
-	byKind := map[string]map[string]cty.Value{}
-	for address, shape := range p.shapes {
-		kind, name, _ := strings.Cut(address, ".")
-		if byKind[kind] == nil {
-			byKind[kind] = map[string]cty.Value{}
-		}
-		byKind[kind][name] = shape
-	}
-	for kind, shapes := range byKind {
-		scope[kind] = cty.ObjectVal(shapes)
-	}
-	maps.Copy(scope, more)
-	value, diags := expr.Value(&hcl.EvalContext{Variables: scope, Functions: functions()})
+	value, diags := p.value(expr, nil)
 	if diags.HasErrors() {
 		p.t.Fatal(diags)
 	}
@@ -298,37 +295,33 @@ func (p *plan) value(expr hcl.Expression, more map[string]cty.Value) cty.Value {
 
 // functions returns the functions of Terraform that the module calls.
 func functions() map[string]function.Function {
-	text := func(do func(args []cty.Value) (cty.Value, error), params ...function.Parameter) function.Function {
+	own := func(do func(args []cty.Value) (cty.Value, error), types ...cty.Type) function.Function {
+		var params []function.Parameter
+		for _, kind := range types {
+			params = append(params, function.Parameter{Name: "argument", Type: kind})
+		}
 		return function.New(&function.Spec{
-			Params: params, Type: function.StaticReturnType(cty.String),
+			Params: params, Type: function.StaticReturnType(cty.DynamicPseudoType),
 			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return do(args) },
 		})
 	}
-	name := function.Parameter{Name: "path", Type: cty.String}
 	return map[string]function.Function{
-		"alltrue": function.New(&function.Spec{
-			Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}}, Type: function.StaticReturnType(cty.Bool),
-			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-				return cty.BoolVal(!slices.ContainsFunc(args[0].AsValueSlice(), cty.Value.False)), nil
-			},
-		}),
-		"file": text(func(args []cty.Value) (cty.Value, error) {
+		"alltrue": own(func(args []cty.Value) (cty.Value, error) {
+			return cty.BoolVal(!slices.ContainsFunc(args[0].AsValueSlice(), cty.Value.False)), nil
+		}, cty.List(cty.Bool)),
+		"file": own(func(args []cty.Value) (cty.Value, error) {
 			content, err := os.ReadFile(args[0].AsString())
 			return cty.StringVal(string(content)), err
-		}, name),
-		"templatefile": text(func(args []cty.Value) (cty.Value, error) {
+		}, cty.String),
+		"templatefile": own(func(args []cty.Value) (cty.Value, error) {
 			return templateFile(args[0].AsString(), args[1].AsValueMap())
-		}, name, function.Parameter{Name: "vars", Type: cty.DynamicPseudoType}),
-		"one": function.New(&function.Spec{
-			Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
-			Type:   function.StaticReturnType(cty.DynamicPseudoType),
-			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-				if args[0].LengthInt() == 0 {
-					return cty.NullVal(cty.String), nil
-				}
-				return args[0].AsValueSlice()[0], nil
-			},
-		}),
+		}, cty.String, cty.DynamicPseudoType),
+		"one": own(func(args []cty.Value) (cty.Value, error) {
+			if args[0].LengthInt() == 0 {
+				return cty.NullVal(cty.String), nil
+			}
+			return args[0].AsValueSlice()[0], nil
+		}, cty.DynamicPseudoType),
 		"can":      tryfunc.CanFunc,
 		"toset":    stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
 		"coalesce": stdlib.CoalesceFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,

@@ -14,15 +14,63 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// installation is what Terraform or CloudFormation creates in AWS, as plain data.
+// installation is what Terraform or CloudFormation creates in AWS, as plain data: the resources by Terraform's name of
+// their type, and the outputs.
 type installation struct {
-	Queues       map[string]map[string]any // by name
-	Rules        map[string]map[string]any // by name
-	Roles        map[string]map[string]any // by name
-	Policies     map[string]any            // of roles, by role/name
-	Associations []string
-	Hooks        map[string]map[string]any // by group/name
-	Outputs      map[string]any
+	Resources map[string][]map[string]any
+	Outputs   map[string]any
+}
+
+// counterpart is a type of resource in both, with the properties that are compared: Terraform's name of each, and
+// CloudFormation's, which is a path.
+type counterpart struct {
+	terraform, cloudFormation string
+	properties                map[string]string
+}
+
+func counterparts() []counterpart {
+	return []counterpart{
+		{"aws_sqs_queue", "AWS::SQS::Queue", map[string]string{
+			"name": "QueueName", "message_retention_seconds": "MessageRetentionPeriod",
+			"receive_wait_time_seconds": "ReceiveMessageWaitTimeSeconds", "sqs_managed_sse_enabled": "SqsManagedSseEnabled",
+			"kms_master_key_id": "KmsMasterKeyId", "redrive_policy": "RedrivePolicy", "redrive_allow_policy": "RedriveAllowPolicy",
+		}},
+		{"aws_sqs_queue_policy", "AWS::SQS::QueuePolicy", map[string]string{"queue_url": "Queues.0", "policy": "PolicyDocument"}},
+		{"aws_cloudwatch_event_rule", "AWS::Events::Rule", map[string]string{
+			"name": "Name", "description": "Description", "event_pattern": "EventPattern",
+		}},
+		{"aws_cloudwatch_event_target", "AWS::Events::Rule", map[string]string{
+			"rule": "Name", "target_id": "Targets.0.Id", "arn": "Targets.0.Arn",
+		}},
+		{"aws_iam_role", "AWS::IAM::Role", map[string]string{
+			"name": "RoleName", "description": "Description", "assume_role_policy": "AssumeRolePolicyDocument",
+			"permissions_boundary": "PermissionsBoundary",
+		}},
+		{"aws_iam_role_policy", "AWS::IAM::RolePolicy", map[string]string{
+			"role": "RoleName", "name": "PolicyName", "policy": "PolicyDocument",
+		}},
+		{"aws_eks_pod_identity_association", "AWS::EKS::PodIdentityAssociation", map[string]string{
+			"cluster_name": "ClusterName", "namespace": "Namespace", "service_account": "ServiceAccount", "role_arn": "RoleArn",
+		}},
+		{"aws_autoscaling_lifecycle_hook", "AWS::AutoScaling::LifecycleHook", map[string]string{
+			"autoscaling_group_name": "AutoScalingGroupName", "name": "LifecycleHookName",
+			"lifecycle_transition": "LifecycleTransition", "heartbeat_timeout": "HeartbeatTimeout",
+			"default_result": "DefaultResult", "notification_target_arn": "NotificationTargetARN", "role_arn": "RoleARN",
+		}},
+	}
+}
+
+// add adds a resource, as its properties are under both names: value returns the one of a name.
+func (in installation) add(c counterpart, value func(terraform, cloudFormation string) any) {
+	resource := map[string]any{}
+	for terraform, cloudFormation := range c.properties {
+		if v := normalize(value(terraform, cloudFormation)); v != nil {
+			resource[terraform] = v
+		}
+	}
+	all := append(in.Resources[c.terraform], resource)
+	slices.SortFunc(all, func(x, y map[string]any) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) })
+	in.Resources[c.terraform] = all
 }
 
 // normalize converts a value for comparison: JSON documents in strings, such as policies and patterns, become
@@ -63,27 +111,19 @@ func normalize(v any) any {
 	return fmt.Sprint(v)
 }
 
-// pick returns the named values of an object under other names, without missing ones.
-func pick(from map[string]any, names map[string]string) map[string]any {
-	picked := map[string]any{}
-	for old, name := range names {
-		if value := normalize(from[old]); value != nil {
-			picked[name] = value
-		}
-	}
-	return picked
-}
-
-// plain returns all instances of a resource.
-func (p *plan) plain(address string) []map[string]any {
+// plain returns all instances of a type of resource.
+func (p *plan) plain(kind string) (all []map[string]any) {
 	p.t.Helper()
-	var all []map[string]any
-	for _, key := range slices.Sorted(maps.Keys(p.instances[address])) {
-		instance := map[string]any{"key": key}
-		for name, value := range p.instances[address][key] {
-			instance[name] = data(p.t, value)
+	for address, instances := range p.instances {
+		for key, values := range instances {
+			instance := map[string]any{"address": address, "key": key}
+			for name, value := range values {
+				instance[name] = data(p.t, value)
+			}
+			if strings.HasPrefix(address, kind+".") {
+				all = append(all, instance)
+			}
 		}
-		all = append(all, instance)
 	}
 	return all
 }
@@ -103,58 +143,22 @@ func data(t *testing.T, value cty.Value) (v any) {
 // terraformInstallation returns what the plan creates.
 func terraformInstallation(p *plan) installation {
 	p.t.Helper()
-	in := installation{
-		Queues: map[string]map[string]any{}, Rules: map[string]map[string]any{}, Roles: map[string]map[string]any{},
-		Policies: map[string]any{}, Hooks: map[string]map[string]any{}, Outputs: map[string]any{},
-	}
-	for _, name := range []string{"this", "dead"} {
-		q := p.plain("aws_sqs_queue." + name)[0]
-		queue := pick(q, map[string]string{
-			"message_retention_seconds": "retention", "receive_wait_time_seconds": "wait", "sqs_managed_sse_enabled": "sse",
-			"kms_master_key_id": "key", "redrive_policy": "redrive",
-		})
-		queue["policy"] = normalize(p.plain("aws_sqs_queue_policy." + name)[0]["policy"])
-		if name == "dead" {
-			queue["allow"] = normalize(p.plain("aws_sqs_queue_redrive_allow_policy.dead")[0]["redrive_allow_policy"])
-		}
-		in.Queues[q["name"].(string)] = queue
-	}
-	targets := map[string]any{}
-	for _, target := range p.plain("aws_cloudwatch_event_target.this") {
-		targets[target["rule"].(string)] = target["arn"]
-	}
-	for _, r := range p.plain("aws_cloudwatch_event_rule.this") {
-		rule := pick(r, map[string]string{"description": "description", "event_pattern": "pattern"})
-		rule["target"] = targets[r["name"].(string)]
-		in.Rules[r["name"].(string)] = rule
-	}
-	for _, kind := range []string{"hooks", "agent", "trigger"} {
-		for _, r := range p.plain("aws_iam_role." + kind) {
-			in.Roles[r["name"].(string)] = pick(r, map[string]string{
-				"description": "description", "assume_role_policy": "trust", "permissions_boundary": "boundary",
-			})
-		}
-		for _, policy := range p.plain("aws_iam_role_policy." + kind) {
-			in.Policies[fmt.Sprint(policy["role"], "/", policy["name"])] = normalize(policy["policy"])
-		}
-		for _, a := range p.plain("aws_eks_pod_identity_association." + kind) {
-			in.Associations = append(in.Associations, fmt.Sprint(a["cluster_name"], " ", a["namespace"], " ", a["service_account"], " ", a["role_arn"]))
+	in := installation{map[string][]map[string]any{}, map[string]any{}}
+	for _, c := range counterparts() {
+		for _, r := range p.plain(c.terraform) {
+			for _, allow := range p.plain("aws_sqs_queue_redrive_allow_policy") {
+				if allow["queue_url"] == r["url"] { // Terraform has it as a resource of its own.
+					r["redrive_allow_policy"] = allow["redrive_allow_policy"]
+				}
+			}
+			in.add(c, func(name, _ string) any { return r[name] })
 		}
 	}
-	for _, kind := range []string{"terminating", "launching"} {
-		for _, h := range p.plain("aws_autoscaling_lifecycle_hook." + kind) {
-			in.Hooks[fmt.Sprint(h["autoscaling_group_name"], "/", h["name"])] = pick(h, map[string]string{
-				"lifecycle_transition": "transition", "heartbeat_timeout": "timeout", "default_result": "result",
-				"notification_target_arn": "target", "role_arn": "role",
-			})
-		}
-	}
-	for _, name := range []string{"queue_url", "queue_arn", "dead_letter_queue_arn", "agent_role_arn", "trigger_role_arn", "hook_role_arn"} {
-		if value := data(p.t, p.outputs[name]); value != nil {
+	for name, value := range p.scope["output"] {
+		if value := data(p.t, value); value != nil && !strings.HasSuffix(name, "_policy") { // CloudFormation has no policies as outputs.
 			in.Outputs[name] = value
 		}
 	}
-	slices.Sort(in.Associations)
 	return in
 }
 
@@ -162,51 +166,32 @@ func terraformInstallation(p *plan) installation {
 // group.
 func cloudFormationInstallation(s *stack, hooks ...*stack) installation {
 	s.t.Helper()
-	in := installation{
-		Queues: map[string]map[string]any{}, Rules: map[string]map[string]any{}, Roles: map[string]map[string]any{},
-		Policies: map[string]any{}, Hooks: map[string]map[string]any{}, Outputs: map[string]any{},
-	}
-	for _, q := range s.resources("AWS::SQS::Queue") {
-		in.Queues[q["QueueName"].(string)] = pick(q, map[string]string{
-			"MessageRetentionPeriod": "retention", "ReceiveMessageWaitTimeSeconds": "wait", "SqsManagedSseEnabled": "sse",
-			"KmsMasterKeyId": "key", "RedrivePolicy": "redrive", "RedriveAllowPolicy": "allow",
-		})
-	}
-	for _, policy := range s.resources("AWS::SQS::QueuePolicy") {
-		url := policy["Queues"].([]any)[0].(string)
-		in.Queues[url[strings.LastIndex(url, "/")+1:]]["policy"] = normalize(policy["PolicyDocument"])
-	}
-	for _, r := range s.resources("AWS::Events::Rule") {
-		rule := pick(r, map[string]string{"Description": "description", "EventPattern": "pattern"})
-		rule["target"] = r["Targets"].([]any)[0].(map[string]any)["Arn"]
-		in.Rules[r["Name"].(string)] = rule
-	}
-	for _, r := range s.resources("AWS::IAM::Role") {
-		in.Roles[r["RoleName"].(string)] = pick(r, map[string]string{
-			"Description": "description", "AssumeRolePolicyDocument": "trust", "PermissionsBoundary": "boundary",
-		})
-	}
-	for _, policy := range s.resources("AWS::IAM::RolePolicy") {
-		in.Policies[fmt.Sprint(policy["RoleName"], "/", policy["PolicyName"])] = normalize(policy["PolicyDocument"])
-	}
-	for _, a := range s.resources("AWS::EKS::PodIdentityAssociation") {
-		in.Associations = append(in.Associations, fmt.Sprint(a["ClusterName"], " ", a["Namespace"], " ", a["ServiceAccount"], " ", a["RoleArn"]))
-	}
-	for _, of := range hooks {
-		for _, h := range of.resources("AWS::AutoScaling::LifecycleHook") {
-			in.Hooks[fmt.Sprint(h["AutoScalingGroupName"], "/", h["LifecycleHookName"])] = pick(h, map[string]string{
-				"LifecycleTransition": "transition", "HeartbeatTimeout": "timeout", "DefaultResult": "result",
-				"NotificationTargetARN": "target", "RoleARN": "role",
-			})
+	in := installation{map[string][]map[string]any{}, map[string]any{}}
+	for _, c := range counterparts() {
+		for _, of := range append(hooks, s) {
+			for _, r := range of.resources(c.cloudFormation) {
+				in.add(c, func(_, path string) any { return lookup(r, path) })
+			}
 		}
 	}
 	for name, o := range s.template.Outputs {
 		if o.Condition == "" || s.condition(o.Condition) {
-			in.Outputs[snake(name)] = s.value(o.Value)
+			in.Outputs[snake(name)] = s.value(&o.Value)
 		}
 	}
-	slices.Sort(in.Associations)
 	return in
+}
+
+// lookup returns what is at a path, such as Targets.0.Arn, or nil.
+func lookup(v any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		if list, is := v.([]any); is {
+			v = list[name[0]-'0']
+		} else {
+			v = v.(map[string]any)[name]
+		}
+	}
+	return v
 }
 
 // snake converts a CloudFormation name to Terraform's style.
@@ -221,40 +206,26 @@ func snake(name string) string {
 	return strings.ToLower(out.String())
 }
 
-func texts(values ...string) cty.Value {
-	all := []cty.Value{}
-	for _, v := range values {
-		all = append(all, cty.StringVal(v))
-	}
-	return cty.TupleVal(all)
-}
-
-func object(pairs ...string) cty.Value {
-	all := map[string]cty.Value{}
-	for i := 0; i < len(pairs); i += 2 {
-		all[pairs[i]] = cty.StringVal(pairs[i+1])
-	}
-	return cty.ObjectVal(all)
-}
-
 const (
 	oidcARN = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE"
 	keyARN  = "arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 )
 
 // everything returns inputs for Terraform and CloudFormation that enable all features.
-func everything() (map[string]cty.Value, map[string]any) {
-	inputs := map[string]cty.Value{
-		"cluster_name": cty.StringVal("prod"), "groups": object("one", "workers", "two", "batch"),
-		"group_tag_key": cty.StringVal("eks:cluster-name"), "group_tag_value": cty.StringVal("prod"),
-		"heartbeat_timeout": cty.NumberIntVal(1728), "default_result": cty.StringVal("ABANDON"),
-		"launch_hooks": cty.True, "launch_heartbeat_timeout": cty.NumberIntVal(60), "launch_default_result": cty.StringVal("CONTINUE"),
-		"events": texts("spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
-			"capacity-reservation-interruption", "capacity-block-expiration"),
-		"replace": cty.True, "max_receive_count": cty.NumberIntVal(50), "kms_key": object("arn", keyARN),
-		"namespace": cty.StringVal("drain"), "service_account": cty.StringVal("agent"),
-		"trigger":                 texts("refresh", "unhealthy", "surge", "suspend"),
-		"trigger_service_account": cty.StringVal("trigger"), "permissions_boundary_arn": cty.StringVal("arn:aws:iam::123456789012:policy/b"),
+func everything() (map[string]any, map[string]any) {
+	inputs := map[string]any{
+		"cluster_name": "prod", "groups": map[string]string{"one": "workers", "two": "batch"},
+		"group_tag_key": "eks:cluster-name", "group_tag_value": "prod",
+		"heartbeat_timeout": 1728, "default_result": "ABANDON",
+		"launch_hooks": true, "launch_heartbeat_timeout": 60, "launch_default_result": "CONTINUE",
+		"events": []string{
+			"spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
+			"capacity-reservation-interruption", "capacity-block-expiration",
+		},
+		"replace": true, "max_receive_count": 50, "kms_key": map[string]string{"arn": keyARN},
+		"namespace": "drain", "service_account": "agent",
+		"trigger":                 []string{"refresh", "unhealthy", "surge", "suspend"},
+		"trigger_service_account": "trigger", "permissions_boundary_arn": "arn:aws:iam::123456789012:policy/b",
 	}
 	parameters := map[string]any{
 		"ClusterName": "prod", "GroupTagKey": "eks:cluster-name", "GroupTagValue": "prod", "LaunchHooks": "true",
@@ -271,25 +242,22 @@ func TestTerraformEqualsCloudFormation(t *testing.T) {
 	t.Parallel()
 	all, allParameters := everything()
 	for name, tt := range map[string]struct {
-		inputs     map[string]cty.Value
+		inputs     map[string]any
 		parameters map[string]any
 		hooks      map[string]any
 		groups     []string
 	}{
-		"only required inputs": {
-			map[string]cty.Value{"cluster_name": cty.StringVal("prod")}, map[string]any{"ClusterName": "prod"}, nil, nil,
-		},
 		"groups and defaults": {
-			map[string]cty.Value{"cluster_name": cty.StringVal("prod"), "groups": object("w", "workers")},
+			map[string]any{"cluster_name": "prod", "groups": map[string]string{"w": "workers"}},
 			map[string]any{"ClusterName": "prod"},
 			nil,
 			[]string{"workers"},
 		},
 		"IRSA, EventBridge, no events without a hook, a trigger that plans": {
-			map[string]cty.Value{
-				"cluster_name": cty.StringVal("prod"), "groups": object("a", "workers", "b", "batch"),
-				"delivery": cty.StringVal("eventbridge"), "events": texts(), "identity": cty.StringVal("irsa"),
-				"oidc_provider_arn": cty.StringVal(oidcARN), "trigger": texts(), "kms_key": object("arn", keyARN),
+			map[string]any{
+				"cluster_name": "prod", "groups": map[string]string{"a": "workers", "b": "batch"},
+				"delivery": "eventbridge", "events": []string{}, "identity": "irsa",
+				"oidc_provider_arn": oidcARN, "trigger": []string{}, "kms_key": map[string]string{"arn": keyARN},
 			},
 			map[string]any{
 				"ClusterName": "prod", "Groups": "batch,workers", "Delivery": "eventbridge", "SpotInterruption": "false",
@@ -307,10 +275,6 @@ func TestTerraformEqualsCloudFormation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := loadModule(t, "terraform").evaluate(t, tt.inputs)
-			if err != nil {
-				t.Fatal(err)
-			}
 			main := loadTemplate(t, "cloudformation/node-drainer.yaml").deploy(t, "node-drainer-prod", tt.parameters)
 			outputs := cloudFormationInstallation(main).Outputs
 			var hooks []*stack
@@ -322,7 +286,7 @@ func TestTerraformEqualsCloudFormation(t *testing.T) {
 				maps.Copy(parameters, tt.hooks)
 				hooks = append(hooks, loadTemplate(t, "cloudformation/hooks.yaml").deploy(t, "hooks", parameters))
 			}
-			if diff := cmp.Diff(terraformInstallation(p), cloudFormationInstallation(main, hooks...)); diff != "" {
+			if diff := cmp.Diff(terraformInstallation(planOf(t, tt.inputs)), cloudFormationInstallation(main, hooks...)); diff != "" {
 				t.Errorf("-Terraform +CloudFormation:\n%s", diff)
 			}
 		})

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,25 +15,20 @@ import (
 
 // source is one Go file of the module.
 type source struct {
-	file      string // slash-separated, relative to the module's root
-	imports   []string
-	lines     int
-	functions []function
+	file    string // slash-separated, relative to the module's root
+	imports []string
+	lines   int
+	methods map[string]int // by type
 }
 
 func (s source) isTest() bool { return strings.HasSuffix(s.file, "_test.go") }
 
 // TestModule checks all Go files of the module, whatever their build tags.
 func TestModule(t *testing.T) {
-	root := moduleRoot(t)
 	var sources []source
-	walk(t, root, func(file string) {
-		if filepath.Ext(file) == ".go" {
-			text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources = append(sources, parse(t, file, text))
+	walk(t, func(file string, read func() []byte) {
+		if path.Ext(file) == ".go" {
+			sources = append(sources, parse(t, file, read()))
 		}
 	})
 	problems := methodProblems(sources)
@@ -47,27 +43,41 @@ func TestModule(t *testing.T) {
 	}
 }
 
-func moduleRoot(t *testing.T) string {
+// walk calls visit with the path of every file of the module, except for testdata and hidden folders, and with what
+// reads it.
+func walk(t *testing.T, visit func(file string, read func() []byte)) {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	root := os.DirFS("../..")
+	err := fs.WalkDir(root, ".", func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != "." && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		visit(file, func() []byte {
+			text, err := fs.ReadFile(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		})
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil || !strings.Contains(string(mod), module) {
-		t.Fatalf("%s is not the root of %s: %v", root, module, err)
-	}
-	return root
 }
 
 func parse(t *testing.T, file string, text []byte) source {
 	t.Helper()
-	files := token.NewFileSet()
-	syntax, err := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := source{file: file, lines: bytes.Count(text, []byte("\n")), functions: functionsOf(files, syntax, text)}
+	s := source{file: file, lines: bytes.Count(text, []byte("\n")), methods: methodsOf(syntax)}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {

@@ -30,7 +30,7 @@ func TestAlerts(t *testing.T) {
 	for _, tt := range scenarios() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			firing := play(t, tt.series)
+			firing := play(t, healthy().with(tt.series))
 			for _, m := range tt.want {
 				if !slices.Equal(firing[m.after], m.fires) {
 					t.Errorf("after %d minutes %q fires, want %q", m.after, firing[m.after], m.fires)

@@ -3,9 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +33,7 @@ func TestBench(t *testing.T) {
 			scenarios: []scenario{{
 				Name: "tiny", Nodes: 2, PodsPerNode: 3, Stop: time.Second, Guarded: 1.0 / 3, Replicas: 2,
 			}},
-			contestants: contestantNames(), rounds: 1, scale: 1,
+			contestants: contestantNames(), rounds: 1, scale: 1, json: filepath.Join(t.TempDir(), "figures.json"),
 		},
 		log: t.Output(),
 	}
@@ -41,6 +45,19 @@ func TestBench(t *testing.T) {
 	}
 	for i, f := range b.figures {
 		t.Run(contestantNames()[i], func(t *testing.T) { assertPlausible(t, f) })
+	}
+	var text strings.Builder
+	if err := b.report(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text.String())
+	for _, row := range append(contestantNames(), "evictions per pod") {
+		if !strings.Contains(text.String(), "  "+row+"  ") {
+			t.Errorf("the report has no row %s", row)
+		}
+	}
+	if file, err := os.ReadFile(b.json); !json.Valid(file) || !bytes.Contains(file, []byte(`"makespanSeconds"`)) {
+		t.Errorf("the figures for programs are %s; %v", file, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v, %v", entries, err)

@@ -45,15 +45,14 @@ type greedy struct {
 	pods     map[types.UID]*corev1.Pod // On the nodes.
 	started  map[types.UID]bool
 	slots    chan struct{}
-	emptied  chan struct{} // Has a value once no pod is left.
-	failed   chan error
+	ended    chan error // Has a value once no pod is left, or an eviction has failed.
 }
 
 // greedyMain runs the evictor; it returns the exit code.
 func greedyMain(ctx context.Context, text string) int {
 	g := &greedy{
 		pods: map[types.UID]*corev1.Pod{}, started: map[types.UID]bool{},
-		slots: make(chan struct{}, maxInFlight), emptied: make(chan struct{}, 1), failed: make(chan error, 1),
+		slots: make(chan struct{}, maxInFlight), ended: make(chan error, 1),
 	}
 	err := json.Unmarshal([]byte(text), &g.job)
 	if err == nil {
@@ -105,9 +104,7 @@ func (g *greedy) drain(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	select {
-	case <-g.emptied:
-		return nil
-	case err := <-g.failed:
+	case err := <-g.ended:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -146,10 +143,15 @@ func (g *greedy) changed(ctx context.Context, p *corev1.Pod, gone bool) {
 	case !gone:
 		g.startEviction(ctx, p)
 	case len(g.pods) == 0:
-		select {
-		case g.emptied <- struct{}{}:
-		default:
-		}
+		g.end(nil)
+	}
+}
+
+// end ends the drain, if it has not ended.
+func (g *greedy) end(err error) {
+	select {
+	case g.ended <- err:
+	default:
 	}
 }
 
@@ -161,10 +163,7 @@ func (g *greedy) startEviction(ctx context.Context, p *corev1.Pod) {
 	g.started[p.UID] = true
 	go func() {
 		if err := g.evict(ctx, p); err != nil && ctx.Err() == nil {
-			select {
-			case g.failed <- fmt.Errorf("evict %s: %w", p.Name, err):
-			default:
-			}
+			g.end(fmt.Errorf("evict %s: %w", p.Name, err))
 		}
 	}()
 }
@@ -175,8 +174,6 @@ func (g *greedy) evict(ctx context.Context, p *corev1.Pod) error {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))},
 	}
-	timer := time.NewTimer(retryDelay)
-	defer timer.Stop()
 	for {
 		err := g.send(ctx, eviction)
 		switch {
@@ -185,10 +182,7 @@ func (g *greedy) evict(ctx context.Context, p *corev1.Pod) error {
 		case !isRefused(err):
 			return err
 		}
-		timer.Reset(retryDelay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if !harness.Sleep(ctx, retryDelay) {
 			return ctx.Err()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -61,4 +62,10 @@ func (k *kubectl) used() usage {
 	return u
 }
 
-func (k *kubectl) stop() error { return stopAll(k.processes) }
+func (k *kubectl) stop() error {
+	var all errgroup.Group
+	for _, p := range k.processes {
+		all.Go(p.stop)
+	}
+	return all.Wait()
+}

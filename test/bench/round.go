@@ -64,7 +64,7 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	if err := c.prepare(ctx); err != nil {
 		return f, err
 	}
-	r.progress("ready after %.0f s, draining%s", time.Since(start).Seconds(), r.scenario.usually(r.contestant))
+	r.progress("ready after %.0f s, draining", time.Since(start).Seconds())
 	asked, finished, err := r.drain(ctx, c)
 	if err != nil {
 		return f, err
@@ -76,14 +76,6 @@ func (r *round) run(ctx context.Context) (f figures, err error) {
 	return f, err
 }
 
-// usually returns how long a contestant drains, if that is known.
-func (s scenario) usually(contestant string) string {
-	if d := s.Usually[contestant]; d > 0 {
-		return fmt.Sprintf(" (usually %.0f s)", d.Seconds())
-	}
-	return ""
-}
-
 // prepare creates the nodes and the pods, and returns when all pods are ready.
 func (r *round) prepare(ctx context.Context) error {
 	r.namespace = r.id
@@ -93,8 +85,8 @@ func (r *round) prepare(ctx context.Context) error {
 	for range r.scenario.spare() {
 		r.spare = append(r.spare, cluster.NodeName(cluster.NewInstanceID()))
 	}
-	r.progress("creating %d nodes of %d pods, %d other nodes, %d other pods (usually %.0f s)", len(r.draining),
-		r.scenario.PodsPerNode, len(r.spare), r.scenario.Background, r.scenario.setupTime().Seconds())
+	r.progress("creating %d nodes of %d pods, %d other nodes, %d other pods", len(r.draining),
+		r.scenario.PodsPerNode, len(r.spare), r.scenario.Background)
 	if err := harness.CreateNamespace(ctx, r.client, r.namespace); err != nil {
 		return err
 	}
@@ -140,17 +132,10 @@ func (r *round) drain(ctx context.Context, c contestant) (start, finished time.T
 
 // freeLater makes the budgets allow everything after the time for which the scenario blocks its pods.
 func (r *round) freeLater(ctx context.Context) error {
-	if r.scenario.Blocked == 0 {
+	if r.scenario.Blocked == 0 || !harness.Sleep(ctx, r.scenario.Blocked) {
 		return nil
 	}
-	timer := time.NewTimer(r.scenario.Blocked)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return r.free(ctx)
-	case <-ctx.Done():
-		return nil
-	}
+	return r.free(ctx)
 }
 
 // awaitEmpty fails if pods have been left behind.
@@ -190,18 +175,5 @@ func (r *round) measure(ctx context.Context, used usage, start, finished time.Ti
 func (r *round) account(ctx context.Context, rules ...rbacv1.PolicyRule) error {
 	var err error
 	r.kubeconfig, err = r.cluster.ServiceAccount(ctx, accountNamespace, r.id, rules, nil)
-	return err
-}
-
-// stopAll ends all processes.
-func stopAll(processes []*process) error {
-	errs := make(chan error, len(processes))
-	for _, p := range processes {
-		go func() { errs <- p.stop() }()
-	}
-	var err error
-	for range processes {
-		err = errors.Join(err, <-errs)
-	}
 	return err
 }

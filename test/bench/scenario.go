@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"time"
 )
@@ -20,46 +22,40 @@ type scenario struct {
 	Spare       int           // Other nodes; as many as the pods need if 0.
 	Background  int           // Pods on the other nodes.
 	AgentOnly   bool
-	Usually     map[string]time.Duration // How long a contestant drains on two cores with all nodes.
 }
 
 // scenarios returns all scenarios in the order in which they run.
 func scenarios() []scenario {
-	usually := func(kubectl, agent, limit time.Duration) map[string]time.Duration {
-		const s = time.Second
-		return map[string]time.Duration{kubectlName: kubectl * s, agentName: agent * s, limitName: limit * s}
-	}
 	return []scenario{
 		{
 			Name: "budgets", Nodes: 20, PodsPerNode: 20, Stop: 5 * time.Second, Guarded: 0.2,
-			Usually:     usually(60, 25, 25),
 			Description: "20 nodes of 20 pods, every fifth pod with a budget of 1 or 2 in 10; 5 s to stop",
 		},
 		{
-			Name: "plain", Nodes: 50, PodsPerNode: 30, Stop: 5 * time.Second, Usually: usually(60, 20, 15),
+			Name: "plain", Nodes: 50, PodsPerNode: 30, Stop: 5 * time.Second,
 			Description: "50 nodes of 30 pods without budgets; 5 s to stop",
 		},
 		{
-			Name: "one", Nodes: 1, PodsPerNode: 100, Stop: 5 * time.Second, Usually: usually(25, 7, 6),
+			Name: "one", Nodes: 1, PodsPerNode: 100, Stop: 5 * time.Second,
 			Description: "one node of 100 pods without budgets; 5 s to stop",
 		},
 		{
 			Name: "freed", Nodes: 20, PodsPerNode: 5, Stop: 5 * time.Second, Guarded: 1,
-			Blocked: 30 * time.Second, Usually: usually(42, 37, 37),
+			Blocked:     30 * time.Second,
 			Description: "20 nodes of 5 pods, all with budgets that allow nothing for 30 s, then all; 5 s to stop",
 		},
 		{
-			Name: "long", Nodes: 10, PodsPerNode: 20, Stop: time.Minute, Usually: usually(80, 65, 65),
+			Name: "long", Nodes: 10, PodsPerNode: 20, Stop: time.Minute,
 			Description: "10 nodes of 20 pods without budgets; 60 s to stop",
 		},
 		{
 			Name: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80, Background: 2400,
-			AgentOnly: true, Usually: usually(0, 15, 0),
+			AgentOnly:   true,
 			Description: "20 of 100 nodes in a cluster of 3,000 pods; 5 s to stop",
 		},
 		{
 			Name: "memory-x10", Part: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80,
-			Background: 24000, AgentOnly: true, Usually: usually(0, 15, 0),
+			Background: 24000, AgentOnly: true,
 			Description: "the same with 24,000 instead of 2,400 pods on the other 80 nodes",
 		},
 	}
@@ -67,16 +63,8 @@ func scenarios() []scenario {
 
 // scaled returns the scenario with a part of its nodes, for a quick look. Its figures are not comparable.
 func (s scenario) scaled(by float64) scenario {
-	part := func(n int) int {
-		if n == 0 {
-			return 0
-		}
-		return max(1, int(math.Ceil(float64(n)*by)))
-	}
+	part := func(n int) int { return int(math.Ceil(float64(n) * by)) }
 	s.Nodes, s.Spare, s.Background = part(s.Nodes), part(s.Spare), part(s.Background)
-	if by < 1 {
-		s.Usually = nil
-	}
 	return s
 }
 
@@ -86,27 +74,10 @@ func (s scenario) pods() int { return s.Nodes * s.PodsPerNode }
 // podsPerSpare leaves room on the other nodes, which may hold 256 pods.
 const podsPerSpare = 100
 
-func (s scenario) spare() int {
-	if s.Spare > 0 {
-		return s.Spare
-	}
-	return (s.pods() + podsPerSpare - 1) / podsPerSpare
-}
-
-// setupTime is about how long two cores need to create the nodes and the pods.
-func (s scenario) setupTime() time.Duration {
-	const nodesPerSecond, podsPerSecond, boundPerSecond = 10, 75, 130
-	seconds := 2 + (s.Nodes+s.spare())/nodesPerSecond + s.pods()/podsPerSecond + s.Background/boundPerSecond
-	return time.Duration(seconds) * time.Second
-}
+func (s scenario) spare() int { return cmp.Or(s.Spare, (s.pods()+podsPerSpare-1)/podsPerSpare) }
 
 // part is the name by which a user chooses the scenario.
-func (s scenario) part() string {
-	if s.Part != "" {
-		return s.Part
-	}
-	return s.Name
-}
+func (s scenario) part() string { return cmp.Or(s.Part, s.Name) }
 
 // workload is a Deployment of a scenario.
 type workload struct {
@@ -119,12 +90,8 @@ type workload struct {
 // turn.
 func (s scenario) workloads() []workload {
 	const most = 50 // Pods of a Deployment without a budget.
-	size := s.Replicas
-	if size == 0 {
-		size = 10
-	}
 	guarded := int(math.Round(s.Guarded * float64(s.pods())))
-	all := split("guarded", guarded, size)
+	all := split("guarded", guarded, cmp.Or(s.Replicas, 10))
 	for i := range all {
 		all[i].Budget = []string{"1", "2"}[i%2]
 		if s.Blocked > 0 {
@@ -137,16 +104,7 @@ func (s scenario) workloads() []workload {
 func split(name string, pods, size int) []workload {
 	var all []workload
 	for ; pods > 0; pods -= size {
-		all = append(all, workload{Name: name + "-" + letters(len(all)), Replicas: min(pods, size)})
+		all = append(all, workload{Name: fmt.Sprintf("%s-%d", name, len(all)), Replicas: min(pods, size)})
 	}
 	return all
-}
-
-// letters counts in letters: a, b, ..., z, ba, bb.
-func letters(n int) string {
-	const base = 26
-	if n >= base {
-		return letters(n/base) + letters(n%base)
-	}
-	return string(rune('a' + n))
 }

@@ -47,9 +47,6 @@ type process struct {
 	name      string
 	log       string
 	startedAt time.Time
-	endedAt   time.Time // Valid after Ended.
-	signaled  time.Time // When we sent the signal that ends it.
-	exited    chan struct{}
 }
 
 // start starts n agents.
@@ -68,20 +65,13 @@ func (f *fleet) start(n int) error {
 func (a *agent) run() error {
 	a.started++
 	name := fmt.Sprintf("agent-%d.%03d", a.number, a.started)
-	p := &process{
-		name: name, log: filepath.Join(a.logs, name+".log"), startedAt: time.Now(), exited: make(chan struct{}),
-	}
+	p := &process{name: name, log: filepath.Join(a.logs, name+".log"), startedAt: time.Now()}
 	cmd := exec.Command(a.binary)
 	cmd.Env, cmd.Stdout = a.env(a.number), io.Discard // The output is in the log file alone.
 	var err error
 	if p.Process, err = harness.Spawn(cmd, p.log, filepath.Join(a.pids, name+".pid")); err != nil {
 		return err
 	}
-	go func() {
-		<-p.Ended()
-		p.endedAt = time.Now()
-		close(p.exited)
-	}()
 	a.now = p
 	return nil
 }
@@ -104,16 +94,14 @@ func (a *agent) restart(ctx context.Context, how string, pause time.Duration) (b
 func (a *agent) end(how string) {
 	p := a.now
 	select {
-	case <-p.exited:
+	case <-p.Ended():
 		how = ""
 	default:
-		p.signaled = time.Now()
 		if how == killed {
 			p.Kill()
 		} else if err := p.Terminate(); err != nil {
 			how = err.Error()
 		}
-		<-p.exited
 	}
 	a.record(p, how)
 }
@@ -121,7 +109,7 @@ func (a *agent) end(how string) {
 // record records a process that has exited. One that was stopped must exit with 0, unless it did not handle
 // signals yet.
 func (a *agent) record(p *process, how string) {
-	r := processRecord{Name: p.name, span: span{p.startedAt, p.endedAt}, Signaled: p.signaled, Ended: how}
+	r := processRecord{Name: p.name, span: span{p.startedAt, time.Now()}, Ended: how}
 	if how == stopped && p.Cmd.ProcessState.ExitCode() != 0 && !p.stoppedEarly() || how == "" {
 		r.Ended = p.Cmd.ProcessState.String()
 	}
@@ -156,7 +144,7 @@ func (f *fleet) restartExited() error {
 			continue
 		}
 		select {
-		case <-a.now.exited:
+		case <-a.now.Ended():
 			a.record(a.now, "")
 			errs = append(errs, a.run())
 		default:

@@ -28,30 +28,27 @@ var errViolation = errors.New("promises were broken")
 func chaos(ctx context.Context, o options, out io.Writer) (err error) {
 	_, _ = fmt.Fprintf(out, "seed %d: %d terminations, %d agents, election %v\n",
 		o.seed, o.terminations, o.agents, o.elect)
-	dir := o.dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "node-drainer-chaos-"); err != nil {
-			return err
-		}
-		defer func() {
-			if err != nil && ctx.Err() == nil {
-				_, _ = fmt.Fprintln(out, "The logs of the agents and of the control plane are in", dir)
-				return
-			}
-			err = errors.Join(err, remove(ctx, dir))
-		}()
+	dir, err := os.MkdirTemp("", "node-drainer-chaos-")
+	if err != nil {
+		return err
 	}
-	if o.agent == "" {
-		if o.agent, err = harness.Build(ctx, dir, harness.Agent, harness.Options{Race: o.race}); err != nil {
-			return err
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			_, _ = fmt.Fprintln(out, "The logs of the agents and of the control plane are in", dir)
+			return
 		}
+		err = errors.Join(err, remove(ctx, dir))
+	}()
+	agent, err := harness.Build(ctx, dir, harness.Agent, harness.Options{Race: o.race})
+	if err != nil {
+		return err
 	}
 	w, err := newFixture(ctx, o.seed, min(max(o.terminations/4, 40), 72), dir, out)
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err != nil {
 		return err
 	}
-	return w.run(ctx, o, dir, out)
+	return w.run(ctx, o, &fleet{binary: agent, logs: dir, pids: w.cluster.Dir(), env: w.environment(o)}, out)
 }
 
 // remove removes the folder. It retries for some seconds: a part of the control plane that was killed while
@@ -67,14 +64,13 @@ func remove(ctx context.Context, dir string) error {
 }
 
 // run executes the plan, and judges the outcome.
-func (w *fixture) run(ctx context.Context, o options, dir string, out io.Writer) error {
+func (w *fixture) run(ctx context.Context, o options, f *fleet, out io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	r, err := record(watching, w.cluster.Client(), w.guarded)
 	if err != nil {
 		return err
 	}
-	f := &fleet{binary: o.agent, logs: dir, pids: w.cluster.Dir(), env: w.environment(o)}
 	defer f.stop()
 	if err := f.start(o.agents); err != nil {
 		return err
@@ -97,7 +93,7 @@ func (w *fixture) run(ctx context.Context, o options, dir string, out io.Writer)
 		return err
 	}
 	violations := judge(all)
-	report{x}.summary(out, o, all, violations, dir, settled)
+	report{x}.summary(out, o, all, violations, settled)
 	if len(violations) > 0 {
 		return errViolation
 	}

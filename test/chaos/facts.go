@@ -109,8 +109,7 @@ type removal struct {
 type processRecord struct {
 	Name string
 	span
-	Signaled  time.Time // When we sent the signal that ended it, or zero.
-	Ended     string    // killed or stopped, or how it exited by itself.
+	Ended     string // killed or stopped, or how it exited by itself.
 	LastLines []string
 }
 

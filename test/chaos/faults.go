@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
@@ -27,20 +29,14 @@ func (x faults) kill(ctx context.Context, a step) error {
 // killAll kills all agents at the same moment.
 func (x faults) killAll(ctx context.Context, a step) error {
 	x.count(a.What)
-	errs := make(chan error, len(x.fleet.agents))
+	var all errgroup.Group
 	for _, agent := range x.fleet.agents {
-		go func() {
+		all.Go(func() error {
 			_, err := agent.restart(ctx, killed, a.For)
-			errs <- err
-		}()
+			return err
+		})
 	}
-	var err error
-	for range x.fleet.agents {
-		if e := <-errs; e != nil {
-			err = e
-		}
-	}
-	return err
+	return all.Wait()
 }
 
 // stopAPI kills the API server, and starts it again some time later.

@@ -20,8 +20,6 @@ type options struct {
 	drain        time.Duration // The longest that a drain may take: pods are deleted shortly before it ends.
 	elect        bool
 	race         bool
-	agent        string // A binary; built if empty.
-	dir          string // For all logs, which are kept there; a temporary folder if empty.
 }
 
 const helpText = `Usage: make chaos, or: go run ./test/chaos [flags]
@@ -49,8 +47,6 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.DurationVar(&o.drain, "drain-timeout", time.Minute, "DRAIN_TIMEOUT of the agents")
 	f.BoolVar(&o.elect, "elect", true, "elect a leader among the agents")
 	f.BoolVar(&o.race, "race", false, "build the agents with the race detector")
-	f.StringVar(&o.agent, "agent", "", "agent binary; built from source if empty")
-	f.StringVar(&o.dir, "dir", "", "empty folder to keep all logs in")
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

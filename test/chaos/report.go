@@ -54,7 +54,7 @@ func (x report) started() int {
 }
 
 // summary prints what was done, and which promises were broken.
-func (x report) summary(out io.Writer, o options, f facts, violations []violation, dir, settled string) {
+func (x report) summary(out io.Writer, o options, f facts, violations []violation, settled string) {
 	line := func(what, format string, args ...any) {
 		_, _ = fmt.Fprintf(out, "  %-18s %s\n", what, fmt.Sprintf(format, args...))
 	}
@@ -74,12 +74,6 @@ func (x report) summary(out io.Writer, o options, f facts, violations []violatio
 	line("excused", "%d hooks that timed out, %d of %d EC2 notices", hooks, notices, len(f.Interruptions))
 	longest := longestDrain(f.Actions)
 	line("longest drain", "%.1fs (%s)", longest.ClosedAt.Sub(longest.StartedAt).Seconds(), longest.InstanceID)
-	if work, lead, err := handovers(dir, f); err != nil {
-		line("longest handover", "unknown: %v", err)
-	} else {
-		line("longest handover", "leadership: %.1fs after kill -9, %.1fs after SIGTERM; drains: %.1fs and %.1fs",
-			lead[killed].Seconds(), lead[stopped].Seconds(), work[killed].Seconds(), work[stopped].Seconds())
-	}
 	line("end", "%s", settled)
 	if len(violations) == 0 {
 		line("result", "all promises kept")

@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/chart"
@@ -33,18 +31,6 @@ func render(t *testing.T, args ...string) []unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return objects
-}
-
-func TestLint(t *testing.T) {
-	t.Parallel()
-	for name, file := range setups(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if out, err := chart.Helm(t.Context(), nil, "lint", "--strict", ours(t), "--values", file); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
 }
 
 // TestRenderings compares the objects and the notes of the chart with files, so that a review shows each change. Update
@@ -113,57 +99,16 @@ func TestThePackedChart(t *testing.T) {
 	}
 }
 
-// TestObjects: each object has the fields of its kind and no other, has a name, and is in the namespace of the
-// release or in none.
-func TestObjects(t *testing.T) {
-	t.Parallel()
-	elsewhere := []string{"Lease", "Role", "RoleBinding"}     // config.leader.namespace
-	operators := []string{"ServiceMonitor", "PrometheusRule"} // test/alerts has their types.
-	for name, file := range setups(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := map[string]bool{}
-			for _, o := range render(t, "--values", file) {
-				id := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
-				if seen[id] || o.GetName() == "" {
-					t.Errorf("%s is there twice, or has no name", id)
-				}
-				seen[id] = true
-				if in := o.GetNamespace(); !slices.Contains([]string{"", "agents"}, in) && !slices.Contains(elsewhere, o.GetKind()) {
-					t.Errorf("%s is in another namespace", id)
-				}
-				if slices.Contains(operators, o.GetKind()) {
-					continue
-				}
-				typed, err := scheme.Scheme.New(o.GroupVersionKind())
-				if err == nil {
-					err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
-				}
-				if err != nil {
-					t.Errorf("%s: %v", id, err)
-				}
-			}
-		})
-	}
-}
-
 // TestRules: the roles grant what the demo, the benchmark and the chaos test run agents and triggers with,
 // which do without Helm.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	rules := func(kind, name string, args ...string) []rbacv1.PolicyRule {
-		for _, o := range render(t, append(args, "--set", least)...) {
-			if o.GetKind() != kind || o.GetName() != name {
-				continue
-			}
-			var role rbacv1.ClusterRole // It has all that a Role has.
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
-				t.Fatal(err)
-			}
-			return role.Rules
+		var role rbacv1.ClusterRole // It has all that a Role has.
+		if err := chart.Find(render(t, append(args, "--set", least)...), kind, name, &role); err != nil {
+			t.Fatal(err)
 		}
-		t.Fatalf("there is no %s %s", kind, name)
-		return nil
+		return role.Rules
 	}
 	for name, diff := range map[string]string{
 		"agent": cmp.Diff(agentrules.All(), rules("ClusterRole", "node-drainer:agents")),
@@ -182,22 +127,19 @@ func TestRules(t *testing.T) {
 // TestADryRunOnlyLooks: it has the rights to read that the agent has, and no others.
 func TestADryRunOnlyLooks(t *testing.T) {
 	t.Parallel()
-	reads := []string{"get", "list", "watch"}
-	for _, o := range render(t, "--set", least+",config.dryRun=true") {
-		switch o.GetKind() {
-		case "Role", "RoleBinding", "Lease":
+	objects := render(t, "--set", least+",config.dryRun=true")
+	for _, o := range objects {
+		if slices.Contains([]string{"Role", "RoleBinding", "Lease"}, o.GetKind()) {
 			t.Errorf("there is a %s", o.GetKind())
-		case "ClusterRole":
-			var role rbacv1.ClusterRole
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
-				t.Fatal(err)
-			}
-			want := slices.DeleteFunc(agentrules.All(), func(r rbacv1.PolicyRule) bool {
-				return slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains(reads, v) })
-			})
-			if diff := cmp.Diff(want, role.Rules); diff != "" {
-				t.Errorf("the ClusterRole (-want +got):\n%s", diff)
-			}
 		}
+	}
+	var role rbacv1.ClusterRole
+	if err := chart.Find(objects, "ClusterRole", "node-drainer:agents", &role); err != nil {
+		t.Fatal(err)
+	}
+	changes := func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }
+	want := slices.DeleteFunc(agentrules.All(), func(r rbacv1.PolicyRule) bool { return slices.ContainsFunc(r.Verbs, changes) })
+	if diff := cmp.Diff(want, role.Rules); diff != "" {
+		t.Errorf("the ClusterRole (-want +got):\n%s", diff)
 	}
 }

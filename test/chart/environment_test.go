@@ -5,11 +5,9 @@ package chart_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,17 +115,6 @@ func TestEachValueIsItsVariable(t *testing.T) {
 	}
 }
 
-// TestTheRegion: the region is a variable of agent and trigger, unless it is not set: IRSA and EKS Pod Identity set it.
-func TestTheRegion(t *testing.T) {
-	t.Parallel()
-	if literal, _ := environment(t, "--set", least+",aws.region=eu-central-1"); literal["AWS_REGION"] != "eu-central-1" {
-		t.Errorf("AWS_REGION is %q", literal["AWS_REGION"])
-	}
-	if literal, _ := environment(t, "--set", least); slices.Contains(slices.Collect(maps.Keys(literal)), "AWS_REGION") {
-		t.Error("AWS_REGION is set")
-	}
-}
-
 // TestTwoReleases: two, in one namespace or in two, make nothing of the same name.
 func TestTwoReleases(t *testing.T) {
 	t.Parallel()
@@ -156,29 +143,22 @@ func TestTwoReleases(t *testing.T) {
 	}
 }
 
-// TestTwoLeases: two releases in a namespace have a Lease each, and may use no other.
-func TestTwoLeases(t *testing.T) {
+// TestTheLease: that of a release is called after it, and the release may use no other.
+func TestTheLease(t *testing.T) {
 	t.Parallel()
-	text := func(release string) string {
-		objects, err := chart.Render(t.Context(), release, "agents", "--set", least)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := json.Marshal(objects)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(all)
+	objects, err := chart.Render(t.Context(), "spot", "agents", "--set", least)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, release := range []string{"spot", "demand"} {
-		all := text(release)
-		name := release + "-node-drainer"
-		for _, want := range []string{
-			`{"name":"LEADER_LEASE_NAME","value":"` + name + `"}`, `"resourceNames":["` + name + `"]`,
-		} {
-			if !strings.Contains(all, want) {
-				t.Errorf("the release %s does not have %s", release, want)
-			}
+	all, err := json.Marshal(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{"name":"LEADER_LEASE_NAME","value":"spot-node-drainer"}`, `"resourceNames":["spot-node-drainer"]`,
+	} {
+		if !strings.Contains(string(all), want) {
+			t.Errorf("the release does not have %s", want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/node-drainer/node-drainer/internal/config"
@@ -44,32 +45,44 @@ func TestEveryCommandIsAccountedFor(t *testing.T) {
 	}
 }
 
-// TestTheTerraform: what pages give the module are variables of it, and what they take are its outputs.
+// TestTheTerraform: what pages and examples give the module are variables of it, with the one that is required, and
+// what they take are its outputs.
 func TestTheTerraform(t *testing.T) {
 	t.Parallel()
 	module := filepath.Join(Root(t), "deploy", "terraform")
 	variables := find(read(t, filepath.Join(module, "variables.tf")), `(?m)^variable "(\w+)"`).with("source")
 	outputs := find(read(t, filepath.Join(module, "outputs.tf")), `(?m)^output "(\w+)"`)
-	given := regexp.MustCompile(`(?ms)^module "node_drainer" \{$(.*?)^\}$`)
-	found := 0
+	shown := map[string]string{}
 	for name, page := range Pages(t) {
 		for _, block := range Blocks(page, "hcl") {
-			for _, m := range given.FindAllStringSubmatch(block.Text, -1) {
-				found++
-				for argument := range find(m[1], `(?m)^  (\w+) +=`) {
-					if !variables[argument] {
-						t.Errorf("%s gives the module %s, which it does not have", name, argument)
-					}
-				}
+			shown[name] += block.Text
+		}
+	}
+	for _, name := range []string{"irsa", "pod-identity"} {
+		shown[name] = read(t, filepath.Join(module, "examples", name, "main.tf"))
+	}
+	given := regexp.MustCompile(`(?ms)^module "node_drainer" \{$(.*?)^\}$`)
+	found := 0
+	for name, text := range shown {
+		for _, m := range given.FindAllStringSubmatch(text, -1) {
+			found++
+			arguments := find(m[1], `(?m)^  (\w+) +=`)
+			if !arguments["cluster_name"] {
+				t.Errorf("%s does not give the module cluster_name", name)
 			}
-			for output := range find(block.Text, `module\.node_drainer\.(\w+)`) {
-				if !outputs[output] {
-					t.Errorf("%s takes the output %s, which is not there", name, output)
+			for argument := range arguments {
+				if !variables[argument] {
+					t.Errorf("%s gives the module %s, which it does not have", name, argument)
 				}
 			}
 		}
+		for output := range find(text, `module\.node_drainer\.(\w+)`) {
+			if !outputs[output] {
+				t.Errorf("%s takes the output %s, which is not there", name, output)
+			}
+		}
 	}
-	if found < 2 {
+	if found < 4 {
 		t.Errorf("only %d modules were found", found)
 	}
 }
@@ -127,14 +140,7 @@ func TestTheRules(t *testing.T) {
 			documented.with(m[1] + " " + verb + " " + m[2])
 		}
 	}
-	for one := range granted {
-		if !documented[one] {
-			t.Errorf("docs/security.md does not say why there is %q", one)
-		}
-	}
-	for one := range documented {
-		if !granted[one] {
-			t.Errorf("docs/security.md has %q, which no role grants", one)
-		}
+	if diff := cmp.Diff(granted, documented); diff != "" {
+		t.Errorf("docs/security.md (-what the roles grant +what it explains):\n%s", diff)
 	}
 }

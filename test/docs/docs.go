@@ -50,9 +50,8 @@ func Pages(t testing.TB) map[string]string {
 
 // Block is a fenced code block of a page.
 type Block struct {
-	Language string
-	Mark     string // what the HTML comment before it says, as "needs AWS"; empty without one
-	Text     string
+	Mark string // what the HTML comment before it says, as "needs AWS"; empty without one
+	Text string
 }
 
 // fence finds a fenced block, with the comment on the line before it.
@@ -65,7 +64,7 @@ func Blocks(page, language string) []Block {
 	var all []Block
 	for _, m := range fence().FindAllStringSubmatch(page, -1) {
 		if m[2] == language {
-			all = append(all, Block{Mark: m[1], Language: m[2], Text: m[3]})
+			all = append(all, Block{Mark: m[1], Text: m[3]})
 		}
 	}
 	return all

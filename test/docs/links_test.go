@@ -82,23 +82,6 @@ func slug(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
-func TestAnchors(t *testing.T) {
-	t.Parallel()
-	page := "# The way of an event\n## When /readyz is not ok\n## `replace`, and [why](x.md#y)\n## Tests\n## Tests\n" +
-		"```sh\n# no heading\n```\n<a id=\"by-hand\"></a>\n## A_B: c (d)\n"
-	got := anchors(page)
-	for _, want := range []string{
-		"the-way-of-an-event", "when-readyz-is-not-ok", "replace-and-why", "tests", "tests-1", "by-hand", "a_b-c-d",
-	} {
-		if !got[want] {
-			t.Errorf("there is no %s in %v", want, got)
-		}
-	}
-	if len(got) != 7 {
-		t.Errorf("got %v", got)
-	}
-}
-
 // TestEveryPageIsInTheIndex: docs/README.md leads to every page below docs.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,10 @@ package docs
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +34,11 @@ func (s set) with(names ...string) set {
 	return s
 }
 
+func (s set) and(others set) set {
+	maps.Copy(s, others)
+	return s
+}
+
 // ours returns a page without the parts about other programs: the pages on migration have the names of the other program in
 // the first column of their tables, and in no other place.
 func ours(name, page string) string {
@@ -43,12 +48,17 @@ func ours(name, page string) string {
 	return page
 }
 
-// held calls hold with the text of each page, and with its spans of code.
-func held(t *testing.T, hold func(name, page string, spans []string)) {
+// assertExist fails the test for each name that find returns of a page and that is not there. find gets the text of the
+// page, and its spans of code, one a line.
+func assertExist(t *testing.T, what string, there set, find func(page, text, code string) set) {
 	t.Helper()
-	for name, page := range Pages(t) {
-		page = ours(name, page)
-		hold(name, page, Spans(page))
+	for page, text := range Pages(t) {
+		text = ours(page, text)
+		for name := range find(page, text, strings.Join(Spans(text), "\n")) {
+			if !there[name] {
+				t.Errorf("%s names the %s %s, which is not there", page, what, name)
+			}
+		}
 	}
 }
 
@@ -89,27 +99,14 @@ func TestEveryVariableExists(t *testing.T) {
 		"DEMO_KEEP",       // test/demo
 		"TRIGGER_PAYLOAD", // GitLab
 	)
-	for name := range find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`) {
-		known[name] = true
-	}
+	known.and(find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`))
 	for _, v := range config.Variables() {
 		known[v.Name] = true
 	}
-	prefixed := regexp.MustCompile(`\b(?:TRIGGER|CLUSTER|LISTEN|POD|RESYNC|DRY|QUEUE|EVENT|HOOK|NODE|DRAIN|LAUNCH|LEADER|LOG)` +
-		`_[A-Z_]*[A-Z]\b`)
-	spelled := regexp.MustCompile(`^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$`)
-	held(t, func(name, page string, spans []string) {
-		named := prefixed.FindAllString(page, -1)
-		for _, span := range spans {
-			if m := spelled.FindStringSubmatch(span); m != nil {
-				named = append(named, m[1])
-			}
-		}
-		for _, one := range named {
-			if !known[one] {
-				t.Errorf("%s names the variable %s, which is not there", name, one)
-			}
-		}
+	assertExist(t, "variable", known, func(_, text, code string) set {
+		prefixed := find(text, `\b((?:TRIGGER|CLUSTER|LISTEN|POD|RESYNC|DRY|QUEUE|EVENT|HOOK|NODE|DRAIN|LAUNCH|LEADER|LOG)`+
+			`_[A-Z_]*[A-Z])\b`)
+		return prefixed.and(find(code, `(?m)^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$`))
 	})
 }
 
@@ -127,18 +124,15 @@ func TestEveryFlagExists(t *testing.T) {
 			}
 		}
 	}
-	ofOurs := regexp.MustCompile(`^(?:--|trigger |agent )`)
-	held(t, func(name, _ string, spans []string) {
-		for _, span := range spans {
-			if !ofOurs.MatchString(span) {
-				continue
-			}
-			for flag := range find(span, `(?:^| )(--[a-z][a-z-]*)`) {
-				if !trigger[flag] && (name == "docs/trigger.md" || !shown[flag]) {
-					t.Errorf("%s names the flag %s, which is not there", name, flag)
-				}
-			}
+	assertExist(t, "flag", trigger, func(page, _, code string) set {
+		named := set{}
+		for _, span := range regexp.MustCompile(`(?m)^(?:--|trigger |agent ).*$`).FindAllString(code, -1) {
+			named.and(find(span, `(?:^| )(--[a-z][a-z-]*)`))
 		}
+		if page != "docs/trigger.md" {
+			maps.DeleteFunc(named, func(flag string, _ bool) bool { return shown[flag] })
+		}
+		return named
 	})
 }
 
@@ -170,7 +164,7 @@ func values(t *testing.T) (paths, open set) {
 func TestEveryValueExists(t *testing.T) {
 	t.Parallel()
 	paths, open := values(t)
-	exists := func(value string) bool {
+	exists := func(value string, _ bool) bool {
 		for path := value; path != ""; path = path[:max(strings.LastIndex(path, "."), 0)] {
 			if paths[path] {
 				return path == value || open[path]
@@ -178,29 +172,18 @@ func TestEveryValueExists(t *testing.T) {
 		}
 		return false
 	}
-	dotted := regexp.MustCompile(`^([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+)(?:=.*)?$`)
 	elsewhere := regexp.MustCompile(`^(metadata|spec|status)\.|\.(md|go|yaml|yml|tf|json|com|dev|sh)$`)
-	set := regexp.MustCompile(`--set(?:-string)?[ =]'?([A-Za-z.]+)[=.\\]`)
 	checked := 0
-	held(t, func(name, page string, spans []string) {
-		if name == "docs/architecture.md" {
-			return
+	assertExist(t, "value", set{}, func(page, text, code string) set {
+		if page == "docs/architecture.md" {
+			return nil
 		}
-		var named []string
-		for _, span := range spans {
-			if m := dotted.FindStringSubmatch(span); m != nil && !elsewhere.MatchString(m[1]) {
-				named = append(named, m[1])
-			}
-		}
-		for _, m := range set.FindAllStringSubmatch(page, -1) {
-			named = append(named, strings.TrimSuffix(m[1], "."))
-		}
-		for _, one := range named {
-			checked++
-			if !exists(one) {
-				t.Errorf("%s names the value %s, which is not there", name, one)
-			}
-		}
+		named := find(code, `(?m)^([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)+)(?:=.*)?$`)
+		maps.DeleteFunc(named, func(value string, _ bool) bool { return elsewhere.MatchString(value) })
+		named.and(find(text, `--set(?:-string)?[ =]'?([A-Za-z.]*[A-Za-z])\.?[=.\\]`))
+		checked += len(named)
+		maps.DeleteFunc(named, exists)
+		return named
 	})
 	if checked < 10 {
 		t.Errorf("only %d values were found", checked)
@@ -211,18 +194,11 @@ func TestEveryValueExists(t *testing.T) {
 func TestEveryTargetExists(t *testing.T) {
 	t.Parallel()
 	there := find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([a-z0-9-]+):`)
-	command := regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)`)
-	held(t, func(name, page string, spans []string) {
-		for _, block := range append(Blocks(page, "sh"), Blocks(page, "")...) {
-			spans = append(spans, block.Commands()...)
+	assertExist(t, "target", there, func(_, text, code string) set {
+		for _, block := range append(Blocks(text, "sh"), Blocks(text, "")...) {
+			code += "\n" + strings.Join(block.Commands(), "\n")
 		}
-		for _, span := range spans {
-			for _, m := range command.FindAllStringSubmatch(span, -1) {
-				if !there[m[1]] {
-					t.Errorf("%s names the target %s, which is not there", name, m[1])
-				}
-			}
-		}
+		return find(code, `\bmake ([a-z][a-z0-9-]*)`)
 	})
 }
 
@@ -230,15 +206,14 @@ func TestEveryTargetExists(t *testing.T) {
 func TestEveryFileExists(t *testing.T) {
 	t.Parallel()
 	root := Root(t)
-	path := regexp.MustCompile(`^(?:\./)?((?:cmd|internal|pkg|test|docs|charts|deploy|tools|\.github|\.ci)/[\w./-]*|[A-Z][\w-]*\.md|Makefile|Dockerfile)$`)
-	held(t, func(name, _ string, spans []string) {
-		for _, span := range spans {
-			if m := path.FindStringSubmatch(span); m != nil {
-				if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-					t.Errorf("%s names %s, which is not there", name, m[1])
-				}
-			}
-		}
+	const path = `(?m)^(?:\./)?((?:cmd|internal|pkg|test|docs|charts|deploy|tools|\.github|\.ci)/[\w./-]*|[A-Z][\w-]*\.md|Makefile|Dockerfile)$`
+	assertExist(t, "file", set{}, func(_, _, code string) set {
+		named := find(code, path)
+		maps.DeleteFunc(named, func(file string, _ bool) bool {
+			_, err := os.Stat(filepath.Join(root, file))
+			return err == nil
+		})
+		return named
 	})
 }
 
@@ -247,31 +222,17 @@ func TestEveryNameOfOursExists(t *testing.T) {
 	t.Parallel()
 	const name = `\b(node-drainer\.io/[A-Za-z-]*[A-Za-z])\b`
 	there := find(source(t, "pkg/*/*.go", "internal/*/*.go"), name)
-	held(t, func(page, text string, _ []string) {
-		for found := range find(text, name) {
-			if !there[found] {
-				t.Errorf("%s names %s, which is not there", page, found)
-			}
-		}
-	})
+	assertExist(t, "name", there, func(_, text, _ string) set { return find(text, name) })
 }
 
 // TestEveryMetricExists: a metric or an alert that a page names is explained in docs/operations.md, which
 // internal/observe holds to the code.
 func TestEveryMetricExists(t *testing.T) {
 	t.Parallel()
-	const name = `\b(node_drainer_\w*[a-z]|NodeDrainer\w+)\b`
 	operations := Pages(t)["docs/operations.md"]
-	explained := find(operations, "(?m)^\\| `(node_drainer_\\w+)` \\|")
-	for alert := range find(operations, `\b(NodeDrainer\w+)\b`) {
-		explained.with(alert)
-	}
-	held(t, func(page, text string, _ []string) {
-		for found := range find(text, name) {
-			if !explained[found] && !explained[strings.TrimSuffix(found, "_bucket")] {
-				t.Errorf("%s names %s, which is not in docs/operations.md", page, found)
-			}
-		}
+	explained := find(operations, "(?m)^\\| `(node_drainer_\\w+)` \\|").and(find(operations, `\b(NodeDrainer\w+)\b`))
+	assertExist(t, "metric or alert", explained, func(_, text, _ string) set {
+		return find(text, `\b(node_drainer_\w*?[a-z]|NodeDrainer\w+)(?:_bucket)?\b`)
 	})
 }
 
@@ -279,39 +240,14 @@ func TestEveryMetricExists(t *testing.T) {
 func TestEveryEventExists(t *testing.T) {
 	t.Parallel()
 	there := find(source(t, "internal/observe/*.go"), `(?m)^\treason\w+ += "(\w+)"`)
-	if len(there) == 0 {
-		t.Fatal("the reasons were not found")
-	}
-	held(t, func(name, page string, _ []string) {
-		for found := range find(page, "\\bEvents?\\s+`([A-Z][A-Za-z]+)`") {
-			if !there[found] {
-				t.Errorf("%s names the Event %s, which is not there", name, found)
-			}
-		}
-	})
+	assertExist(t, "Event", there, func(_, text, _ string) set { return find(text, "\\bEvents?\\s+`([A-Z][A-Za-z]+)`") })
 }
 
 // TestEveryExitCodeExists: a program ends with the codes that pages name. Those of the agent are 0, 1 and 2.
 func TestEveryExitCodeExists(t *testing.T) {
 	t.Parallel()
 	there := find(report.ExitCodes(), `(?m)^ *([0-9]+)  `).with("0", "1", "2")
-	held(t, func(name, page string, _ []string) {
-		for found := range find(page, `(?i)exits? (?:codes? (?:is )?|with )([0-9]+)`) {
-			if !there[found] {
-				t.Errorf("%s names the exit code %s, which is not there", name, found)
-			}
-		}
+	assertExist(t, "exit code", there, func(_, text, _ string) set {
+		return find(text, `(?i)exits? (?:codes? (?:is )?|with )([0-9]+)`)
 	})
-}
-
-// TestOurs: names of others are only passed over where they belong.
-func TestOurs(t *testing.T) {
-	t.Parallel()
-	const page = "| Theirs | Ours |\n| `DRAIN_THEIRS` | `DRAIN_OURS` |\n\nText with `DRAIN_TEXT`.\n"
-	if got := Spans(ours("docs/migration/x.md", page)); !slices.Equal(got, []string{"DRAIN_OURS", "DRAIN_TEXT"}) {
-		t.Errorf("got %q", got)
-	}
-	if got := Spans(ours("docs/x.md", page)); len(got) != 3 {
-		t.Errorf("got %q", got)
-	}
 }

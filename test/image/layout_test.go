@@ -5,10 +5,8 @@ package image
 import (
 	"archive/tar"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -36,7 +34,6 @@ type variant struct {
 			Env        []string
 			Entrypoint []string
 			Cmd        []string
-			WorkingDir string
 			Labels     map[string]string
 		}
 	}
@@ -91,15 +88,6 @@ func (l layout) variant(t *testing.T, d descriptor) variant {
 		l.unpack(t, layer, v.files)
 	}
 	return v
-}
-
-// sums says of each file what stands in it, in short.
-func (v variant) sums() map[string]string {
-	sums := map[string]string{}
-	for name, f := range v.files {
-		sums[name] = fmt.Sprintf("%o %d bytes %x", f.Mode, f.Size, sha256.Sum256(f.content))
-	}
-	return sums
 }
 
 func (l layout) unpack(t *testing.T, layer descriptor, into map[string]file) {
