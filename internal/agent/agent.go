@@ -7,28 +7,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/node"
-	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // AutoScaling is what the agent calls of EC2 Auto Scaling.
 type AutoScaling interface {
-	HandlesHook(hook string) bool
-	Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error
-	Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error
-	Deadline(ctx context.Context, a autoscaling.Action, began time.Time) (time.Time, error)
-	State(ctx context.Context, instanceID string) (autoscaling.State, error)
-	Clusters(ctx context.Context, group string) ([]string, error) // that the tags of the group name
-	MarkUnhealthy(ctx context.Context, instanceID string) error
-	RefreshActive(ctx context.Context, group string) (bool, error)
-	Members(ctx context.Context, cluster string, known []string) (map[string]autoscaling.Member, error)
-	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]string, error)
-	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
+	hookFilter
+	lifecycleActions
+	groupStates
+	replacer
+	instanceRefreshes
+	groupMembers
 }
 
 // Instances is what the agent calls of EC2.
@@ -38,18 +29,13 @@ type Instances interface {
 	InReservation(ctx context.Context, reservationID string) ([]string, error)
 }
 
-// Nodes is what the agent calls of the cluster's Nodes. Find, All and Protected read a cache.
+// Nodes is what the agent calls of the cluster's Nodes.
 type Nodes interface {
-	Find(instanceID string) (node.Node, bool)
-	All() []node.Node
-	Protected() []node.ProtectedNode
-	Lookup(ctx context.Context, instanceID string) (node.Node, error)
-	Await(ctx context.Context, instanceID string) (node.Node, error)
-	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
-	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
-	Exclude(ctx context.Context, n node.Node) error
-	Protect(ctx context.Context, n node.Node, group string) (protected bool, err error)
-	Unprotect(ctx context.Context, n node.Node) (unprotected bool, err error)
+	terminatingNodes
+	cordonedNodes
+	launchingNodes
+	protectedNodes
+	allNodes
 }
 
 // Drainer evicts the pods of a node.
@@ -57,39 +43,15 @@ type Drainer interface {
 	Drain(ctx context.Context, t drain.Target) (drain.Report, error)
 }
 
-// Launches knows whether a new Node is ready.
-type Launches interface {
-	// Wait returns nil when the node is ready. It passes changes of what the node lacks to report.
-	Wait(ctx context.Context, nodeName string, report func(missing []string)) error
-	// Missing returns what the node lacks, as the API server knows it.
-	Missing(ctx context.Context, nodeName string) ([]string, error)
-}
-
 // Observer records what happens. Its methods are called from several goroutines and must not block.
 type Observer interface {
-	EventReceived(m queue.Message, e event.Event)
-	EventIgnored(e event.Event, why string)
-	MessageRefused(m queue.Message, reason string, err error)
-	Retrying(e event.Event, operation string, err error)
-
-	TerminationStarted(e event.Event)
-	TerminationEnded(e event.Event, outcome string, took time.Duration)
-	NodeAwaited(e event.Event)
-	NodeCordoned(e event.Event, n node.Node, mark node.Mark)
-	NodeUncordoned(n node.Node, why string)
-	NodeDrained(e event.Event, n node.Node, report drain.Report)
-
-	LaunchStarted(e event.Event)
-	LaunchWaiting(e event.Event, nodeName string, missing []string)
-	LaunchUncordoned(e event.Event, n node.Node)
-	LaunchOverdue(e event.Event, n node.Node, missing []string, outcome launch.Outcome)
-	LaunchEnded(e event.Event, outcome launch.Outcome, took time.Duration)
-	NodeProtected(n node.Node, group string)
-	NodeUnprotected(n node.Node, group string)
-	ProtectionFailed(nodeName, group string, err error)
-
-	Resynced(members, found, lost int)
-	ResyncFailed(err error)
+	eventObserver
+	terminationObserver
+	cordonObserver
+	retryObserver
+	launchObserver
+	protectionObserver
+	resyncObserver
 }
 
 // Outcome is how a termination ended.
@@ -136,19 +98,16 @@ type Config struct {
 	HandOver func(nodeUID string) bool
 }
 
-// LaunchConfig configures how launches are handled.
-type LaunchConfig struct {
-	Timeout  time.Duration // from the time of the event until the node must be ready
-	Continue bool          // complete a launch that timed out with CONTINUE instead of ABANDON
-}
-
 // Agent handles messages, and the instances that no message reported. Make it with New.
 type Agent struct {
-	*shared
+	dryRun     bool
+	hooks      hookFilter
+	observer   eventObserver
 	terminator *terminator
 	notices    *noticeHandler
 	launcher   *launcher
 	resyncer   *resyncer
+	lost       *lostMessages
 }
 
 // New returns an Agent.
@@ -160,13 +119,31 @@ func New(
 		groups, nodes, drainer = dryAutoScaling{groups}, dryNodes{nodes}, dryDrainer{drainer}
 		cfg.HandOver = nil
 	}
-	s := &shared{cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o}
-	confirmer, cordoner, protector := &confirmer{s}, &cordoner{s}, &protector{s}
-	t := &terminator{shared: s, drainer: drainer, confirmer: confirmer, cordoner: cordoner}
-	l := &launcher{shared: s, launches: launches, confirmer: confirmer, protector: protector}
-	a := &Agent{shared: s, terminator: t, notices: &noticeHandler{s, t}, launcher: l}
+	retries := retrier{o}
+	confirmer := &confirmer{cfg: cfg, groups: groups, instances: instances, nodes: nodes, retries: retries}
+	t := &terminator{
+		cfg: cfg, actions: groups, nodes: nodes, drainer: drainer, observer: o, retries: retries,
+		confirmer: confirmer, inflight: new(inflight), drains: new(sharedDrains), history: new(drainHistory),
+		completed: new(completedActions),
+	}
+	t.cordoner = &cordoner{
+		cfg: cfg, actions: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
+		drains: t.drains, history: t.history,
+	}
+	l := &launcher{
+		cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, launches: launches, observer: o,
+		retries: retries, confirmer: confirmer, inflight: t.inflight, completed: t.completed,
+		protector: &protector{groups: groups, nodes: nodes, observer: o},
+	}
+	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l}
+	a.lost = new(lostMessages)
+	a.notices = &noticeHandler{
+		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries, terminator: t,
+	}
 	a.resyncer = &resyncer{
-		shared: s, handle: a.handleEvent, confirmer: confirmer, cordoner: cordoner, protector: protector,
+		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
+		confirmer: confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
+		history: t.history, completed: t.completed, lost: a.lost,
 	}
 	return a
 }

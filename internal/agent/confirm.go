@@ -14,6 +14,19 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
+// groupStates reads what confirms messages from Auto Scaling: the lifecycle state of an instance, and the
+// clusters that the tags of a group name.
+type groupStates interface {
+	State(ctx context.Context, instanceID string) (autoscaling.State, error)
+	Clusters(ctx context.Context, group string) ([]string, error)
+}
+
+// nodeFinder finds the Node of an instance: in the cache, or at the API server.
+type nodeFinder interface {
+	Find(instanceID string) (node.Node, bool)
+	Lookup(ctx context.Context, instanceID string) (node.Node, error)
+}
+
 var (
 	// errOtherCluster: the instance belongs to another cluster.
 	errOtherCluster = errors.New("instance of another cluster")
@@ -39,13 +52,19 @@ func isUrgent(deadline, start time.Time) bool {
 }
 
 // confirmer asks AWS whether events are true, and whether they concern this cluster.
-type confirmer struct{ *shared }
+type confirmer struct {
+	cfg       Config
+	groups    groupStates
+	instances Instances
+	nodes     nodeFinder
+	retries   retrier
+}
 
 // checkCluster returns errOtherCluster if the instance is not a Node of this cluster and the tags of its
 // group name only other clusters. A group without such tags may belong to this one.
 func (c *confirmer) checkCluster(ctx context.Context, e event.Event) error {
 	var clusters []string
-	err := c.retry(ctx, e, "read the tags of the group", func() (err error) {
+	err := c.retries.do(ctx, e, "read the tags of the group", func() (err error) {
 		if _, ok := c.nodes.Find(e.InstanceID); ok {
 			return nil
 		}
@@ -115,7 +134,7 @@ func (c *confirmer) poll(
 			}
 			pause = min(pause, left)
 		default:
-			c.observer.Retrying(e, operation, err)
+			c.retries.observer.Retrying(e, operation, err)
 			if done, err := giveUp(err); done {
 				return err
 			}

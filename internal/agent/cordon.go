@@ -13,6 +13,20 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
+// cordonedNodes are the Nodes that are cordoned and uncordoned.
+type cordonedNodes interface {
+	nodeFinder
+	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
+	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
+}
+
+// cordonObserver records what is done to nodes.
+type cordonObserver interface {
+	NodeCordoned(e event.Event, n node.Node, mark node.Mark)
+	NodeUncordoned(n node.Node, why string)
+	retryObserver
+}
+
 // cordonUnconfirmedAfter is how long AWS may take to confirm an event before its node is cordoned all the
 // same, so that no new pods are scheduled onto it. Pods are evicted only after the confirmation.
 const cordonUnconfirmedAfter = 2 * time.Second
@@ -22,7 +36,16 @@ var errCordonLate = errors.New("the node could not be cordoned before its drain 
 
 // cordoner cordons nodes whose instances terminate, and uncordons them if the instances do not terminate
 // after all.
-type cordoner struct{ *shared }
+type cordoner struct {
+	cfg       Config
+	actions   lifecycleActions
+	instances Instances
+	nodes     cordonedNodes
+	observer  cordonObserver
+	retries   retrier
+	drains    *sharedDrains
+	history   *drainHistory
+}
 
 // cordonWhileUnconfirmed cordons the node of the instance, without a deadline, unless AWS answers within
 // cordonUnconfirmedAfter. The caller calls the returned function at the first answer: it prevents the cordon,
@@ -75,7 +98,7 @@ func (c *cordoner) cordon(ctx context.Context, e event.Event, n node.Node) (node
 // cordonNode tries until the node is cordoned and its deadline is known. Until then the mark has no deadline.
 func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
 	start, changed := time.Now(), false
-	err = c.retry(ctx, e, "cordon node "+n.Name, func() error {
+	err = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
 		deadline, unknown := c.deadline(ctx, e, n)
 		if errors.Is(unknown, autoscaling.ErrGone) {
 			return unknown
@@ -99,7 +122,7 @@ func (c *cordoner) cordonDuringDrain(
 	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
 ) (stop func()) {
 	return background(ctx, func(ctx context.Context) {
-		_ = c.retry(ctx, e, "cordon node "+n.Name, func() error {
+		_ = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
 			mark, changed, err := c.nodes.Cordon(ctx, n, reasonOf(e, deadline))
 			if err == nil && changed {
 				c.observer.NodeCordoned(e, n, mark)
@@ -112,7 +135,7 @@ func (c *cordoner) cordonDuringDrain(
 // lookUp reads the Node of the instance from the API server, until that answers: a watch may have missed it.
 // The error is errUnregistered if there is none.
 func (c *cordoner) lookUp(ctx context.Context, e event.Event) (n node.Node, err error) {
-	err = c.retry(ctx, e, "look up the node of the instance", func() (err error) {
+	err = c.retries.do(ctx, e, "look up the node of the instance", func() (err error) {
 		n, err = c.nodes.Lookup(ctx, e.InstanceID)
 		return err
 	})
@@ -130,7 +153,7 @@ func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (ti
 	}
 	deadline := time.Now().Add(c.cfg.DrainTimeout)
 	if e.Hook.Name != "" {
-		hook, err := c.groups.Deadline(ctx, actionOf(e), e.At)
+		hook, err := c.actions.Deadline(ctx, actionOf(e), e.At)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -176,7 +199,7 @@ func (c *cordoner) uncordon(ctx context.Context, e event.Event, why string) erro
 	if !ok || c.drains.has(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
 		return nil
 	}
-	err := c.retry(ctx, e, "uncordon node "+n.Name, func() error {
+	err := c.retries.do(ctx, e, "uncordon node "+n.Name, func() error {
 		uncordoned, err := c.nodes.Uncordon(ctx, n)
 		if uncordoned && err == nil {
 			c.history.remove(n.UID)

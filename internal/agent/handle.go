@@ -10,6 +10,18 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
+// hookFilter knows which lifecycle hooks the agent answers.
+type hookFilter interface {
+	HandlesHook(hook string) bool
+}
+
+// eventObserver records messages and events.
+type eventObserver interface {
+	EventReceived(m queue.Message, e event.Event)
+	EventIgnored(e event.Event, why string)
+	MessageRefused(m queue.Message, reason string, err error)
+}
+
 // Handle does what the message requires, and returns when that is complete. After nil the message can be
 // deleted; after an error it must be delivered again. In a dry run Handle returns only when ctx ends.
 func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
@@ -24,7 +36,7 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 		events[i].At = startOf(m, e)
 	}
 	err = forEach(events, func(e event.Event) error { return a.handleEvent(ctx, e) })
-	if a.cfg.DryRun {
+	if a.dryRun {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
@@ -47,7 +59,7 @@ func (a *Agent) handleEvent(ctx context.Context, e event.Event) error {
 
 func (a *Agent) handleHook(ctx context.Context, e event.Event) error {
 	switch {
-	case !a.groups.HandlesHook(e.Hook.Name):
+	case !a.hooks.HandlesHook(e.Hook.Name):
 		a.observer.EventIgnored(e, "the hook is not in HOOK_NAMES")
 		return nil
 	case e.Kind == event.LifecycleLaunching:

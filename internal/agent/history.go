@@ -49,14 +49,17 @@ func (h *drainHistory) retain(nodes []node.Node) {
 
 // completedActions knows the lifecycle actions that this process has completed while it leads. Their
 // instances may still wait for the hooks of others. The zero value is ready.
-type completedActions struct{ sync.Map }
+type completedActions struct{ keys sync.Map }
 
-func (c *completedActions) add(e event.Event) { c.Store(keyOf(e), true) }
+func (c *completedActions) add(e event.Event) { c.keys.Store(keyOf(e), true) }
 
 func (c *completedActions) has(e event.Event) bool {
-	_, ok := c.Load(keyOf(e))
+	_, ok := c.keys.Load(keyOf(e))
 	return ok
 }
+
+// reset forgets all: another process may have led in between, and an action may be pending again.
+func (c *completedActions) reset() { c.keys.Clear() }
 
 // filterPending returns the events of waiting instances whose actions are not completed. It forgets the
 // completed actions of instances that do not wait.
@@ -66,7 +69,7 @@ func (c *completedActions) filterPending(waiting []event.Event) []event.Event {
 		keys[keyOf(e)] = true
 		return c.has(e)
 	})
-	deleteOthers(&c.Map, keys)
+	deleteOthers(&c.keys, keys)
 	return pending
 }
 
@@ -82,20 +85,23 @@ func deleteOthers(m *sync.Map, keys map[any]bool) {
 
 // lostMessages knows the lifecycle actions that a resync found and no message has reported. The zero value is
 // ready.
-type lostMessages struct{ sync.Map }
+type lostMessages struct{ events sync.Map }
 
 // found adds an action that a resync found.
-func (l *lostMessages) found(e event.Event) { l.Store(keyOf(e), e) }
+func (l *lostMessages) found(e event.Event) { l.events.Store(keyOf(e), e) }
 
 // received removes an action whose message has arrived.
-func (l *lostMessages) received(e event.Event) { l.Delete(keyOf(e)) }
+func (l *lostMessages) received(e event.Event) { l.events.Delete(keyOf(e)) }
+
+// reset forgets all: the process that led in between may have received the messages.
+func (l *lostMessages) reset() { l.events.Clear() }
 
 // takeEnded removes the actions that are not in flight anymore, and returns how many these are. The message
 // of an action that is in flight is late, and perhaps not lost.
 func (l *lostMessages) takeEnded(isInflight func(event.Event) bool) (n int) {
-	l.Range(func(key, value any) bool {
+	l.events.Range(func(key, value any) bool {
 		if e, ok := value.(event.Event); ok && !isInflight(e) {
-			l.Delete(key)
+			l.events.Delete(key)
 			n++
 		}
 		return true

@@ -9,18 +9,56 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
+
+// Launches knows whether a new Node is ready.
+type Launches interface {
+	// Wait returns nil when the node is ready. It passes changes of what the node lacks to report.
+	Wait(ctx context.Context, nodeName string, report func(missing []string)) error
+	// Missing returns what the node lacks, as the API server knows it.
+	Missing(ctx context.Context, nodeName string) ([]string, error)
+}
+
+// launchingNodes are the Nodes of launching instances.
+type launchingNodes interface {
+	nodeFinder
+	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
+}
+
+// launchObserver records launches.
+type launchObserver interface {
+	LaunchStarted(e event.Event)
+	LaunchWaiting(e event.Event, nodeName string, missing []string)
+	LaunchUncordoned(e event.Event, n node.Node)
+	LaunchOverdue(e event.Event, n node.Node, missing []string, outcome launch.Outcome)
+	LaunchEnded(e event.Event, outcome launch.Outcome, took time.Duration)
+}
+
+// LaunchConfig configures how launches are handled.
+type LaunchConfig struct {
+	Timeout  time.Duration // from the time of the event until the node must be ready
+	Continue bool          // complete a launch that timed out with CONTINUE instead of ABANDON
+}
 
 // errNotReady: the node was not ready in time.
 var errNotReady = errors.New("the node was not ready in time")
 
 // launcher holds launching instances until their nodes are ready.
 type launcher struct {
-	*shared
+	cfg       LaunchConfig
+	actions   lifecycleActions
+	groups    groupStates
+	nodes     launchingNodes
 	launches  Launches
+	observer  launchObserver
+	retries   retrier
 	confirmer *confirmer
 	protector *protector
+	inflight  *inflight
+	completed *completedActions
 }
 
 // handle handles the lifecycle action of a launching instance, once for all copies of its message.
@@ -42,7 +80,7 @@ func (l *launcher) launch(ctx context.Context, e event.Event) (launch.Outcome, e
 		return launch.Interrupted, err
 	}
 	outcome := launch.Interrupted
-	err := l.groups.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
+	err := l.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
 		outcome, err = l.awaitReadiness(ctx, e)
 		return err
 	})
@@ -60,7 +98,7 @@ func (l *launcher) launch(ctx context.Context, e event.Event) (launch.Outcome, e
 	if outcome == launch.Abandoned {
 		result = autoscaling.Abandon
 	}
-	if err := l.groups.Complete(ctx, actionOf(e), result); err != nil {
+	if err := l.actions.Complete(ctx, actionOf(e), result); err != nil {
 		return launch.Interrupted, err
 	}
 	l.completed.add(e)
@@ -85,7 +123,7 @@ func (l *launcher) awaitReadiness(ctx context.Context, e event.Event) (launch.Ou
 		return launch.Ready, err
 	}
 	outcome := launch.Abandoned
-	if l.cfg.Launch.Continue {
+	if l.cfg.Continue {
 		outcome = launch.Continued
 	}
 	l.observer.LaunchOverdue(e, w.node, w.missing, outcome)

@@ -11,6 +11,11 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
+// replacer has Auto Scaling groups replace instances.
+type replacer interface {
+	MarkUnhealthy(ctx context.Context, instanceID string) error
+}
+
 var (
 	// errCanceled: AWS canceled the event.
 	errCanceled = errors.New("the event was canceled")
@@ -27,7 +32,12 @@ const shutdownNotice = 30 * time.Second
 
 // noticeHandler handles events that no lifecycle hook waits for.
 type noticeHandler struct {
-	*shared
+	cfg        Config
+	groups     replacer
+	instances  Instances
+	nodes      nodeFinder
+	observer   eventObserver
+	retries    retrier
 	terminator *terminator
 }
 
@@ -84,7 +94,7 @@ func (h *noticeHandler) reasonToIgnore(e event.Event) string {
 	switch {
 	case !ok:
 		return "the instance is not a node of this cluster"
-	case h.history.isDrained(n) && !n.Mark.Deadline.IsZero():
+	case h.terminator.history.isDrained(n) && !n.Mark.Deadline.IsZero():
 		return "the node is already drained" // EC2 reports two state changes after a hook is completed
 	}
 	return ""
@@ -114,7 +124,7 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoGroup)
 	defer cancel()
-	err := h.retry(ctx, e, "mark the instance unhealthy", func() error {
+	err := h.retries.do(ctx, e, "mark the instance unhealthy", func() error {
 		return h.groups.MarkUnhealthy(ctx, e.InstanceID)
 	})
 	if errors.Is(err, autoscaling.ErrGone) {
@@ -128,7 +138,7 @@ func (h *noticeHandler) expandCapacityBlock(ctx context.Context, e event.Event) 
 	var ids []string
 	listing, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoAnswer)
 	defer cancel()
-	err := h.retry(listing, e, "list the instances of "+e.ReservationID, func() (err error) {
+	err := h.retries.do(listing, e, "list the instances of "+e.ReservationID, func() (err error) {
 		ids, err = h.instances.InReservation(listing, e.ReservationID)
 		return err
 	})
@@ -159,7 +169,7 @@ func (h *noticeHandler) cancel(ctx context.Context, e event.Event) error {
 		return err
 	}
 	e.Kind = event.ScheduledChange
-	h.inflight.cancel(e, errCanceled)
+	h.terminator.inflight.cancel(e, errCanceled)
 	why := fmt.Sprintf("the maintenance of instance %s was canceled, or is complete", n.InstanceID)
 	return h.terminator.cordoner.uncordon(ctx, e, why)
 }

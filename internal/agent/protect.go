@@ -7,8 +7,31 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
+// instanceRefreshes knows which groups have an instance refresh.
+type instanceRefreshes interface {
+	RefreshActive(ctx context.Context, group string) (bool, error)
+}
+
+// protectedNodes are Nodes that the Cluster Autoscaler must not scale down during an instance refresh.
+type protectedNodes interface {
+	Protect(ctx context.Context, n node.Node, group string) (protected bool, err error)
+	Unprotect(ctx context.Context, n node.Node) (unprotected bool, err error)
+	Protected() []node.ProtectedNode
+}
+
+// protectionObserver records which nodes are protected.
+type protectionObserver interface {
+	NodeProtected(n node.Node, group string)
+	NodeUnprotected(n node.Node, group string)
+	ProtectionFailed(nodeName, group string, err error)
+}
+
 // protector keeps the Cluster Autoscaler from scaling down new nodes during an instance refresh.
-type protector struct{ *shared }
+type protector struct {
+	groups   instanceRefreshes
+	nodes    protectedNodes
+	observer protectionObserver
+}
 
 // protect protects the node if its group has an instance refresh. It tries once, and records a failure.
 func (p *protector) protect(ctx context.Context, n node.Node, group string) error {

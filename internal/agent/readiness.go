@@ -33,12 +33,12 @@ type readinessWait struct {
 
 // setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
 func (w *readinessWait) setDeadlines(ctx context.Context) error {
-	err := w.launcher.retry(ctx, w.event, "read the timeout of the hook", func() (err error) {
-		w.holdEnds, err = w.launcher.groups.Deadline(ctx, actionOf(w.event), w.event.At)
+	err := w.retry(ctx, "read the timeout of the hook", func() (err error) {
+		w.holdEnds, err = w.launcher.actions.Deadline(ctx, actionOf(w.event), w.event.At)
 		return err
 	})
 	w.latestDue = w.holdEnds.Add(-lastCheck)
-	w.due = earlier(w.event.At.Add(w.launcher.cfg.Launch.Timeout), w.latestDue)
+	w.due = earlier(w.event.At.Add(w.launcher.cfg.Timeout), w.latestDue)
 	return err
 }
 
@@ -98,7 +98,7 @@ func (w *readinessWait) uncordon(ctx context.Context) error {
 	if w.node.Mark.Since.IsZero() || !w.node.Mark.Since.Before(w.event.At) {
 		return nil
 	}
-	err := w.launcher.retry(ctx, w.event, "uncordon node "+w.node.Name, func() error {
+	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {
 		uncordoned, err := w.launcher.nodes.Uncordon(ctx, w.node)
 		if uncordoned && err == nil {
 			w.launcher.observer.LaunchUncordoned(w.event, w.node)
@@ -124,7 +124,7 @@ func (w *readinessWait) protect(ctx context.Context) {
 func (w *readinessWait) askServer(ctx context.Context) (calls int, err error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, w.holdEnds, errNotReady)
 	defer cancel()
-	err = w.launcher.retry(ctx, w.event, "check the readiness of the node", func() (err error) {
+	err = w.retry(ctx, "check the readiness of the node", func() (err error) {
 		calls++
 		w.missing, err = w.lacks(ctx)
 		return err
@@ -150,4 +150,8 @@ func (w *readinessWait) lacks(ctx context.Context) ([]string, error) {
 	}
 	w.node = n
 	return w.launcher.launches.Missing(ctx, n.Name)
+}
+
+func (w *readinessWait) retry(ctx context.Context, operation string, step func() error) error {
+	return w.launcher.retries.do(ctx, w.event, operation, step)
 }

@@ -14,13 +14,41 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
+// groupMembers lists the instances of Auto Scaling groups, and the hooks that hold them.
+type groupMembers interface {
+	Members(ctx context.Context, cluster string, known []string) (map[string]autoscaling.Member, error)
+	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]string, error)
+	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
+}
+
+// allNodes are all Nodes of the cluster.
+type allNodes interface {
+	nodeFinder
+	All() []node.Node
+}
+
+// resyncObserver records resyncs.
+type resyncObserver interface {
+	Resynced(members, found, lost int)
+	ResyncFailed(err error)
+}
+
 // resyncer finds what no message reported: messages get lost, queues are purged, permissions are revoked.
 type resyncer struct {
-	*shared
+	cfg       Config
+	groups    groupMembers
+	instances Instances
+	nodes     allNodes
+	observer  resyncObserver
 	handle    func(context.Context, event.Event) error
 	confirmer *confirmer
 	cordoner  *cordoner
 	protector *protector
+	inflight  *inflight
+	drains    *sharedDrains
+	history   *drainHistory
+	completed *completedActions
+	lost      *lostMessages
 
 	handling     sync.WaitGroup       // events that a resync found
 	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
@@ -29,8 +57,8 @@ type resyncer struct {
 // run resyncs at once and after every ResyncInterval, sooner after a failure, until ctx ends. It returns when
 // all work that it started has ended.
 func (r *resyncer) run(ctx context.Context) error {
-	r.completed.Clear() // another process may have led in between, and an action may be pending again,
-	r.lost.Clear()      // or its message was received
+	r.completed.reset()
+	r.lost.reset()
 	r.healthySince = nil
 	defer r.handling.Wait()
 	pauses := retry.Backoff(firstPause, r.cfg.ResyncInterval)

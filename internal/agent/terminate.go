@@ -12,6 +12,28 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
+// lifecycleActions holds and completes the lifecycle actions of Auto Scaling.
+type lifecycleActions interface {
+	Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error
+	Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error
+	Deadline(ctx context.Context, a autoscaling.Action, began time.Time) (time.Time, error)
+}
+
+// terminatingNodes are the Nodes of terminating instances.
+type terminatingNodes interface {
+	nodeFinder
+	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Exclude(ctx context.Context, n node.Node) error
+}
+
+// terminationObserver records terminations.
+type terminationObserver interface {
+	TerminationStarted(e event.Event)
+	TerminationEnded(e event.Event, outcome string, took time.Duration)
+	NodeAwaited(e event.Event)
+	NodeDrained(e event.Event, n node.Node, report drain.Report)
+}
+
 var (
 	// errUnregistered: the API server has no Node for the instance.
 	errUnregistered = errors.New("no Node has registered for the instance")
@@ -21,11 +43,19 @@ var (
 
 // terminator drains the nodes of instances that terminate.
 type terminator struct {
-	*shared
+	cfg       Config
+	actions   lifecycleActions
+	nodes     terminatingNodes
 	drainer   Drainer
+	observer  terminationObserver
+	retries   retrier
 	confirmer *confirmer
 	cordoner  *cordoner
 	barrier   markBarrier
+	inflight  *inflight
+	drains    *sharedDrains
+	history   *drainHistory
+	completed *completedActions
 }
 
 // handle handles the lifecycle action of a terminating instance.
@@ -55,14 +85,14 @@ func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, err
 		return Interrupted, err
 	}
 	outcome := Interrupted
-	err := t.groups.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
+	err := t.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
 		outcome, err = t.drainInstance(ctx, e)
 		return err
 	})
 	if err != nil {
 		return t.abort(ctx, e, outcome, err)
 	}
-	if err := t.groups.Complete(ctx, actionOf(e), autoscaling.Continue); err != nil {
+	if err := t.actions.Complete(ctx, actionOf(e), autoscaling.Continue); err != nil {
 		return Interrupted, err
 	}
 	t.completed.add(e)
@@ -198,7 +228,7 @@ func (t *terminator) excludeFromLoadBalancers(
 ) error {
 	trying, cancel := context.WithDeadlineCause(ctx, deadline, errDeadlinePassed)
 	defer cancel()
-	err := t.retry(trying, e, "exclude node "+n.Name+" from load balancers", func() error {
+	err := t.retries.do(trying, e, "exclude node "+n.Name+" from load balancers", func() error {
 		return t.nodes.Exclude(ctx, n)
 	})
 	if errors.Is(err, node.ErrGone) || errors.Is(err, errDeadlinePassed) {
