@@ -38,19 +38,18 @@ func TestClusters(t *testing.T) {
 		tag := func(key, value string) types.TagDescription {
 			return types.TagDescription{Key: aws.String(key), Value: aws.String(value)}
 		}
+		first := []types.TagDescription{
+			{}, tag("team", "x"), tag("kubernetes.io/cluster/green", "owned"), tag("eks:cluster-name", "blue"),
+		}
 		down := true
 		f.tags = func(_ context.Context, page string) (*sdk.DescribeTagsOutput, error) {
 			switch {
 			case down:
 				return nil, errThrottled
 			case page == "":
-				return &sdk.DescribeTagsOutput{NextToken: aws.String("2"), Tags: []types.TagDescription{
-					{}, tag("team", "x"), tag("kubernetes.io/cluster/green", "owned"), tag("eks:cluster-name", "blue"),
-				}}, nil
+				return &sdk.DescribeTagsOutput{NextToken: aws.String("2"), Tags: first}, nil
 			}
-			return &sdk.DescribeTagsOutput{Tags: []types.TagDescription{
-				tag("kubernetes.io/cluster/blue", "owned"),
-			}}, nil
+			return &sdk.DescribeTagsOutput{Tags: []types.TagDescription{tag("kubernetes.io/cluster/blue", "owned")}}, nil
 		}
 		if got, err := h.Clusters(t.Context(), groupName); !errors.Is(err, errThrottled) || got != nil {
 			t.Errorf("got %q, %v", got, err)

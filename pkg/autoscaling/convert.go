@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,7 +19,7 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Desired:     whole(g.DesiredCapacity),
 		Min:         whole(g.MinSize),
 		Max:         whole(g.MaxSize),
-		Source:      toSource(g),
+		Source:      toSource(g.MixedInstancesPolicy, g.LaunchTemplate, g.LaunchConfigurationName),
 		Instances:   make([]refresh.Instance, 0, len(g.Instances)),
 		Tags:        map[string]string{},
 		Maintenance: toMaintenance(g.InstanceMaintenancePolicy),
@@ -81,27 +82,18 @@ func toMaintenance(p *types.InstanceMaintenancePolicy) refresh.Maintenance {
 	return refresh.Maintenance{MinHealthy: bound(p.MinHealthyPercentage), MaxHealthy: bound(p.MaxHealthyPercentage)}
 }
 
-// toSource returns what the group launches from. A group has one of the three.
-func toSource(g types.AutoScalingGroup) refresh.Source {
-	switch {
-	case g.MixedInstancesPolicy != nil:
-		return refresh.Source{Mixed: toMixed(g.MixedInstancesPolicy)}
-	case g.LaunchTemplate != nil:
-		return refresh.Source{Template: toTemplate(g.LaunchTemplate)}
-	default:
-		return refresh.Source{Configuration: aws.ToString(g.LaunchConfigurationName)}
+// toSource returns what a group launches from. It has one of the three.
+func toSource(
+	p *types.MixedInstancesPolicy, t *types.LaunchTemplateSpecification, configuration *string,
+) refresh.Source {
+	if p == nil {
+		return refresh.Source{Template: toTemplate(t), Configuration: aws.ToString(configuration)}
 	}
-}
-
-func toMixed(p *types.MixedInstancesPolicy) *refresh.Mixed {
-	out := &refresh.Mixed{Policy: *p}
-	if p.LaunchTemplate == nil {
-		return out
+	launch := cmp.Or(p.LaunchTemplate, &types.LaunchTemplate{})
+	out := refresh.Source{
+		Template: cmp.Or(toTemplate(launch.LaunchTemplateSpecification), &refresh.Template{}), Mixed: true, Policy: *p,
 	}
-	if t := toTemplate(p.LaunchTemplate.LaunchTemplateSpecification); t != nil {
-		out.Template = *t
-	}
-	for _, o := range p.LaunchTemplate.Overrides {
+	for _, o := range launch.Overrides {
 		out.Overrides = append(out.Overrides, refresh.Override{
 			Type:         aws.ToString(o.InstanceType),
 			Requirements: o.InstanceRequirements != nil,
@@ -165,16 +157,10 @@ func toRefresh(r types.InstanceRefresh) refresh.Refresh {
 }
 
 func toDesired(d *types.DesiredConfiguration) *refresh.Source {
-	switch {
-	case d == nil:
-		return nil
-	case d.MixedInstancesPolicy != nil:
-		return &refresh.Source{Mixed: toMixed(d.MixedInstancesPolicy)}
-	case d.LaunchTemplate != nil:
-		return &refresh.Source{Template: toTemplate(d.LaunchTemplate)}
-	default:
+	if d == nil || d.MixedInstancesPolicy == nil && d.LaunchTemplate == nil {
 		return nil
 	}
+	return new(toSource(d.MixedInstancesPolicy, d.LaunchTemplate, nil))
 }
 
 func toPreferences(p *types.RefreshPreferences) refresh.Preferences {

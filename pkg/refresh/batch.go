@@ -118,14 +118,8 @@ func compareAge(a, b Instance) int {
 }
 
 func trueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	default:
-		return 1
-	}
+	order := []bool{true, false}
+	return slices.Index(order, a) - slices.Index(order, b)
 }
 
 // batchState is how far the replacement of a batch is.

@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,11 +40,26 @@ func (m Maintenance) LaunchesFirst() bool {
 	return m.MinHealthy != nil && m.MaxHealthy != nil && *m.MinHealthy >= 100 && *m.MaxHealthy > 100
 }
 
-// Source is what a group launches its instances from: one of the three.
+// Source is what a group launches its instances from: a launch configuration, or a launch template, which may
+// be that of a mixed instances policy.
 type Source struct {
-	Configuration string    // The name of a launch configuration.
-	Template      *Template // A launch template.
-	Mixed         *Mixed    // A mixed instances policy.
+	Configuration string // The name of a launch configuration.
+	Template      *Template
+
+	Mixed     bool // It is a mixed instances policy.
+	Overrides []Override
+	Policy    any // All of the policy, as package autoscaling described it and sends it back; nil elsewhere.
+}
+
+// Templates are all launch templates of the source: its own, then those of overrides.
+func (s Source) Templates() []Template {
+	var all []Template
+	for _, o := range slices.Concat([]Override{{Template: s.Template}}, s.Overrides) {
+		if o.Template != nil {
+			all = append(all, *o.Template)
+		}
+	}
+	return all
 }
 
 // Template names a launch template and one of its versions. Auto Scaling describes a template by id and name;
@@ -51,13 +67,6 @@ type Source struct {
 type Template struct {
 	ID, Name string
 	Version  string // A number, $Latest or $Default; empty is $Default.
-}
-
-// Mixed is a mixed instances policy, as far as it decides what instances are launched from.
-type Mixed struct {
-	Template  Template
-	Overrides []Override
-	Policy    any // All of it, as package autoscaling described it and sends it back; nil elsewhere.
 }
 
 // Override is one of the kinds of instances that a mixed instances policy allows.
