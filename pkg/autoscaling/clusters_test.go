@@ -21,7 +21,6 @@ func TestClusterOf(t *testing.T) {
 		{"found by the cluster autoscaler", "k8s.io/cluster-autoscaler/blue", "owned", "blue"},
 		{"found by the cluster autoscaler, which ignores the value", "k8s.io/cluster-autoscaler/blue", "true", "blue"},
 		{"the cluster autoscaler is enabled", "k8s.io/cluster-autoscaler/enabled", "owned", ""},
-		{"the cluster autoscaler is enabled, by true", "k8s.io/cluster-autoscaler/enabled", "true", ""},
 		{"a label of its nodes", "k8s.io/cluster-autoscaler/node-template/label/disk", "shared", ""},
 		{"no name", "kubernetes.io/cluster/", "owned", ""},
 		{"another tag", "team", "owned", ""},

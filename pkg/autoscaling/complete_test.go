@@ -10,22 +10,22 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/google/go-cmp/cmp"
 )
 
+// TestComplete: an unknown token is not sent again.
 func TestComplete(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.complete = func(_ context.Context, _ int, in *sdk.CompleteLifecycleActionInput) error {
-			got := []string{
-				*in.AutoScalingGroupName, *in.LifecycleHookName, *in.InstanceId, *in.LifecycleActionToken, *in.LifecycleActionResult,
-			}
-			if want := []string{groupName, "drain", instanceID, token, "ABANDON"}; !slices.Equal(got, want) {
+		refusals := script(errThrottled, errNotActive, errThrottled)
+		f.complete = func(ctx context.Context, n int, in *sdk.CompleteLifecycleActionInput) error {
+			got := []string{*in.AutoScalingGroupName, *in.LifecycleHookName, *in.InstanceId, *in.LifecycleActionResult}
+			if want := []string{groupName, "drain", instanceID, "ABANDON"}; !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			return nil
+			return refusals(ctx, n, in)
 		}
-		if err := h.Complete(t.Context(), action, Abandon); err != nil || len(f.tokens) != 1 || len(f.fails) > 0 {
-			t.Errorf("got %v after %d calls", err, len(f.tokens))
+		err := h.Complete(t.Context(), action, Abandon)
+		if err != nil || !slices.Equal(f.tokens, []string{token, token, "", ""}) || len(f.fails) != 3 {
+			t.Errorf("got %v after calls with the tokens %q; failures %q", err, f.tokens, f.fails)
 		}
 	})
 }
@@ -101,18 +101,6 @@ func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 			}
 		}))
 	}
-}
-
-func TestCompleteRetriesWithoutTheToken(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.complete = script(errThrottled, errNotActive, errThrottled)
-		if err := h.Complete(t.Context(), action, Continue); err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff([]string{token, token, "", ""}, f.tokens); diff != "" {
-			t.Error(diff)
-		}
-	})
 }
 
 func TestCompleteEndsWithItsContext(t *testing.T) {

@@ -26,9 +26,7 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Warmup:      warmup(g),
 		WarmPool:    g.WarmPoolConfiguration != nil,
 		Weighted:    weighted(g),
-	}
-	if g.Operator != nil {
-		out.Operator = aws.ToString(g.Operator.Principal)
+		Operator:    aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
 	}
 	for _, i := range g.Instances {
 		out.Instances = append(out.Instances, toInstance(i))
@@ -138,7 +136,7 @@ func toHook(h types.LifecycleHook) refresh.Hook {
 }
 
 func toRefresh(r types.InstanceRefresh) refresh.Refresh {
-	out := refresh.Refresh{
+	return refresh.Refresh{
 		ID:          aws.ToString(r.InstanceRefreshId),
 		Group:       aws.ToString(r.AutoScalingGroupName),
 		Status:      string(r.Status),
@@ -149,11 +147,9 @@ func toRefresh(r types.InstanceRefresh) refresh.Refresh {
 		Ended:       aws.ToTime(r.EndTime),
 		Desired:     toDesired(r.DesiredConfiguration),
 		Preferences: toPreferences(r.Preferences),
+
+		RollbackReason: aws.ToString(cmp.Or(r.RollbackDetails, &types.RollbackDetails{}).RollbackReason),
 	}
-	if r.RollbackDetails != nil {
-		out.RollbackReason = aws.ToString(r.RollbackDetails.RollbackReason)
-	}
-	return out
 }
 
 func toDesired(d *types.DesiredConfiguration) *refresh.Source {
@@ -177,12 +173,10 @@ func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
 		SkipMatching:    aws.ToBool(p.SkipMatching),
 		Protected:       string(p.ScaleInProtectedInstances),
 		Standby:         string(p.StandbyInstances),
+		Alarms:          cmp.Or(p.AlarmSpecification, &types.AlarmSpecification{}).Alarms,
 	}
 	for _, percent := range p.CheckpointPercentages {
 		out.Checkpoints = append(out.Checkpoints, int(percent))
-	}
-	if p.AlarmSpecification != nil {
-		out.Alarms = p.AlarmSpecification.Alarms
 	}
 	return out
 }

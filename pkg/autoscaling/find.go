@@ -67,10 +67,7 @@ func (r *Reader) selected(ctx context.Context, s refresh.Selection) ([]refresh.G
 	if err != nil || len(found) == len(names) {
 		return found, err
 	}
-	missing := slices.DeleteFunc(names, func(name string) bool {
-		return slices.ContainsFunc(found, func(g refresh.Group) bool { return g.Name == name })
-	})
-	return nil, r.missingError(ctx, missing)
+	return nil, r.missingError(ctx, without(names, namesOf(found)))
 }
 
 // missingError names the groups that do not exist, and others that may have been meant.

@@ -152,19 +152,16 @@ func TestRefreshActive(t *testing.T) {
 			t.Errorf("%s is new: add it here", status)
 		}
 		bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.refreshes = func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
-				if n == 0 || group != groupName {
-					return nil, errThrottled
-				}
+			f.refreshes = func(_ int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
 				return &sdk.DescribeInstanceRefreshesOutput{
 					InstanceRefreshes: []types.InstanceRefresh{{Status: "Successful"}, {Status: status}, {Status: "Cancelled"}},
-				}, nil
-			}
-			if _, err := h.RefreshActive(t.Context(), groupName); !errors.Is(err, errThrottled) {
-				t.Errorf("got %v, want the error of the call", err)
+				}, map[bool]error{false: errThrottled}[group == groupName]
 			}
 			if got, err := h.RefreshActive(t.Context(), groupName); got != active || err != nil {
 				t.Errorf("%s: active %v, %v", status, got, err)
+			}
+			if _, err := h.RefreshActive(t.Context(), "other"); !errors.Is(err, errThrottled) {
+				t.Errorf("got %v, want the error of the call", err)
 			}
 		})
 	}

@@ -2,9 +2,7 @@ package autoscaling
 
 import (
 	"cmp"
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,20 +52,6 @@ func TestHTTPHoldAndComplete(t *testing.T) {
 	}
 	if got, err := h.Clusters(bounded(t), groupName); err != nil || !slices.Equal(got, []string{"blue"}) {
 		t.Errorf("clusters %v, %v", got, err)
-	}
-}
-
-func TestHTTPTimedOutActionIsGone(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: time.Second})
-	h.cfg.HeartbeatInterval = 200 * time.Millisecond
-	h.cfg.ConfirmTimeout = 500 * time.Millisecond // half of how long an unknown instance is not gone
-	err := h.Hold(bounded(t), actionOf(t, s, "drain"), waits(time.Minute))
-	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "No active Lifecycle Action found") {
-		t.Errorf("got %v", err)
-	}
-	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByGlobalTimeout {
-		t.Errorf("the action is %+v", got)
 	}
 }
 

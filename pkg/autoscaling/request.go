@@ -25,14 +25,8 @@ func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 		BakeTime:                  optional(p.Bake, wholeSeconds),
 		AutoRollback:              aws.Bool(p.AutoRollback),
 		SkipMatching:              aws.Bool(p.SkipMatching),
-		ScaleInProtectedInstances: types.ScaleInProtectedInstancesIgnore,
-		StandbyInstances:          types.StandbyInstancesIgnore,
-	}
-	if p.Protected != "" {
-		out.ScaleInProtectedInstances = types.ScaleInProtectedInstances(p.Protected)
-	}
-	if p.Standby != "" {
-		out.StandbyInstances = types.StandbyInstances(p.Standby)
+		ScaleInProtectedInstances: types.ScaleInProtectedInstances(cmp.Or(p.Protected, "Ignore")),
+		StandbyInstances:          types.StandbyInstances(cmp.Or(p.Standby, "Ignore")),
 	}
 	for _, percent := range p.Checkpoints {
 		out.CheckpointPercentages = append(out.CheckpointPercentages, toInt32(&percent))

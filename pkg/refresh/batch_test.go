@@ -71,7 +71,6 @@ func TestNext(t *testing.T) {
 		{"pending new ones", Snapshot{Group: group(3, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Waiting: "waiting for 1 new instance to enter service: i-1 (Pending:Wait)"}},
 		{"a new one whose node is not ready", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Waiting: "waiting for 1 node to become ready: i-1"}},
 		{"new ones that are not launched yet", Snapshot{Group: group(4, instance(), instance(), instance()), Outdated: three}, two, Step{Waiting: "waiting for 1 of the 4 desired instances to be launched"}},
-		{"the last ones", Snapshot{Group: group(1, instance(state("Terminating:Wait")), instance()), Outdated: three[:1]}, two, Step{Waiting: "waiting for 1 old instance to terminate: i-1 (Terminating:Wait)"}},
 		{"more than five are counted", Snapshot{Group: group(0, slices.Repeat([]Instance{instance(unhealthy)}, 7)...)}, two, Step{Waiting: "waiting for 7 old instances to terminate: i-1 (InService, unhealthy), i-2 (InService, unhealthy), i-3 (InService, unhealthy), i-4 (InService, unhealthy), i-5 (InService, unhealthy) and 2 more"}},
 		{"the time between batches", Snapshot{Now: now, LastBatchEnded: now.Add(-time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Waiting: "waiting 3m0s between two batches", RecheckAfter: 2 * time.Minute}},
 		{"the time between batches is over", Snapshot{Now: now, LastBatchEnded: now.Add(-3 * time.Minute), Group: group(1, instance()), Outdated: three}, Pace{Between: 3 * time.Minute}, Step{Mark: []string{"i-1"}}},
@@ -130,7 +129,7 @@ func TestRollout(t *testing.T) {
 		}
 		vanish := dice.IntN(4) == 0 // Spot interruptions terminate old ones, too.
 		name := fmt.Sprintf("seed %d: %d of %d, %+v, launch first: %t", seed, len(s.old), size, pace, s.launchFirst)
-		run := operator{scaling: s, pace: pace}
+		run := operator{scaling: s, pace: pace, marked: map[string]bool{}}
 		ended := false
 		for range 3000 {
 			if ended = run.step(); ended {
@@ -189,7 +188,7 @@ func (o *operator) step() bool {
 	killed := o.dice.IntN(10) == 0
 	o.act(g.Desired, s, killed)
 	if killed {
-		o.marked, o.batched, o.busy = nil, time.Time{}, false
+		o.marked, o.batched, o.busy = map[string]bool{}, time.Time{}, false
 		o.tick() // It takes longer to start than AWS lags behind.
 	}
 	return s.Done
@@ -197,23 +196,21 @@ func (o *operator) step() bool {
 
 // act executes the step, or a part of it, on a group that was described with a desired capacity.
 func (o *operator) act(desired int, s Step, killed bool) {
-	part := func(ids []string) []string {
-		if killed && len(ids) > 0 {
-			return ids[:o.dice.IntN(len(ids))]
-		}
-		return ids
+	ids := slices.Concat(s.Mark, s.Terminate)
+	if killed && len(ids) > 0 {
+		ids = ids[:o.dice.IntN(len(ids))]
 	}
-	for _, id := range part(slices.Concat(s.Mark, s.Terminate)) {
-		if o.marked == nil {
-			o.marked = map[string]bool{}
-		}
+	for _, id := range ids {
 		o.marked[id], o.busy = true, true
-		if i := o.find(id); i != nil && i.InService() {
+	}
+	for n := range o.group.Instances {
+		i := &o.group.Instances[n]
+		switch marked := i.InService() && slices.Contains(ids, i.ID); {
+		case marked && len(s.Terminate) > 0:
+			i.State = "Terminating:Wait"
+			o.group.Desired--
+		case marked:
 			i.Healthy = false
-			if len(s.Terminate) > 0 {
-				i.Healthy, i.State = true, "Terminating:Wait"
-				o.group.Desired--
-			}
 		}
 	}
 	surge, raised := SurgeOf(o.group)
@@ -265,14 +262,6 @@ func (s *scaling) launch() *Instance {
 	s.joins[i.ID] = s.ticks + s.dice.IntN(8)
 	s.group.Instances = append(s.group.Instances, i)
 	return &s.group.Instances[len(s.group.Instances)-1]
-}
-
-func (s *scaling) find(id string) *Instance {
-	n := slices.IndexFunc(s.group.Instances, func(i Instance) bool { return i.ID == id })
-	if n < 0 {
-		return nil
-	}
-	return &s.group.Instances[n]
 }
 
 func (s *scaling) count(of func(Instance) bool) int {

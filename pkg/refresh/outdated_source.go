@@ -16,33 +16,22 @@ type candidate struct {
 
 // sourceReasons is how the instance differs from what the group would launch instead of it.
 func (t Templates) sourceReasons(i Instance, target Target) []Reason {
-	switch s := target.Source; {
-	case s.Template == nil && s.Configuration == "":
+	from, to := Source{Configuration: i.Configuration, Template: i.Template}, target.Source
+	launched := "launched from " + from.describe(from) + ", " + target.intro()
+	switch {
+	case to.Template == nil && to.Configuration == "":
 		return nil
-	case i.Template == nil && i.Configuration == "":
+	case from.Template == nil && from.Configuration == "":
 		// An instance refresh does not skip these. Source: AutoScalingInstanceDetails in the API reference, of
 		// instances that were attached.
 		return []Reason{{CodeUnknown, "what it was launched from is unknown, as of an attached instance; " +
 			target.intro() + target.Text}}
-	case s.Configuration != "":
-		return configurationReasons(i, target)
-	case i.Template == nil:
-		return []Reason{{CodeSource, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.intro(), target.Text)}}
-	default:
+	case from.Template != nil && to.Template != nil:
 		return t.templateReasons(i, target)
-	}
-}
-
-// configurationReasons is how the instance differs from one of the target's launch configuration.
-func configurationReasons(i Instance, target Target) []Reason {
-	switch {
-	case i.Template != nil:
-		return []Reason{{CodeSource, fmt.Sprintf("launched from launch template %s, %s%s",
-			i.Template.describe(i.Template.Version), target.intro(), target.Text)}}
-	case i.Configuration != target.Source.Configuration:
-		return []Reason{{CodeConfiguration, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.intro(), target.Source.Configuration)}}
+	case from.Template != nil || to.Template != nil:
+		return []Reason{{CodeSource, launched + target.Text}}
+	case from.Configuration != to.Configuration:
+		return []Reason{{CodeConfiguration, launched + to.Configuration}}
 	default:
 		return nil
 	}
@@ -61,8 +50,12 @@ func (t Templates) templateReasons(i Instance, target Target) []Reason {
 		}
 	}
 	if first == nil {
+		var types []string
+		for _, o := range target.Source.Overrides {
+			types = append(types, o.Type)
+		}
 		return []Reason{{CodeType, fmt.Sprintf("its type is %s, the group's overrides have %s",
-			i.Type, list(target.Source.types()))}}
+			i.Type, list(slices.Compact(types)))}}
 	}
 	return first
 }
@@ -128,13 +121,4 @@ func (o Override) intro() string {
 		return "the group's override is at "
 	}
 	return "the group's override for " + o.Type + " is at "
-}
-
-// types are the instance types of the overrides.
-func (s Source) types() []string {
-	types := make([]string, 0, len(s.Overrides))
-	for _, o := range s.Overrides {
-		types = append(types, o.Type)
-	}
-	return slices.Compact(types)
 }

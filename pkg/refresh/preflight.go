@@ -78,13 +78,9 @@ func Preflight(g Group, f Facts) []Finding {
 // Refused are the findings that stop the rollout: those that refuse, except for checks that are allowed by
 // name.
 func Refused(findings []Finding, allowed []string) []Finding {
-	var refused []Finding
-	for _, f := range findings {
-		if f.Level == Refuse && !slices.Contains(allowed, f.Check) {
-			refused = append(refused, f)
-		}
-	}
-	return refused
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return f.Level != Refuse || slices.Contains(allowed, f.Check)
+	})
 }
 
 func (l Level) rank() int { return slices.Index([]Level{Refuse, Warn, OK}, l) }
