@@ -54,16 +54,11 @@ func TestCache(t *testing.T) {
 		if _, kept := c.entries.Load(groupName); kept || err != nil {
 			t.Errorf("%v; an entry that has expired is kept: %t", err, kept)
 		}
-	})
-}
-
-// TestReadEndsWithItsContext: a process that stops does not wait for an endpoint that does not answer.
-func TestReadEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+		// A process that stops does not wait for an endpoint that does not answer.
 		start := time.Now()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errStop)
 		defer cancel()
-		_, err := newCache().get(ctx, groupName)
+		_, err = c.get(ctx, "another")
 		if took := time.Since(start); !errors.Is(err, errStop) || took != time.Millisecond {
 			t.Errorf("returned after %v: %v", took, err)
 		}

@@ -2,6 +2,7 @@ package autoscaling
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,15 +56,12 @@ func weighted(g types.AutoScalingGroup) bool {
 	if kind := aws.ToString(g.DesiredCapacityType); kind != "" && kind != "units" {
 		return true
 	}
-	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil {
-		return false
-	}
-	for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
-		if weight := aws.ToString(o.WeightedCapacity); weight != "" && weight != "1" {
-			return true
-		}
-	}
-	return false
+	policy := cmp.Or(g.MixedInstancesPolicy, &types.MixedInstancesPolicy{})
+	launch := cmp.Or(policy.LaunchTemplate, &types.LaunchTemplate{})
+	return slices.ContainsFunc(launch.Overrides, func(o types.LaunchTemplateOverrides) bool {
+		weight := aws.ToString(o.WeightedCapacity)
+		return weight != "" && weight != "1"
+	})
 }
 
 // toMaintenance reads a bound of -1 as none: -1 clears what was set before.

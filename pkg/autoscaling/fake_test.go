@@ -172,11 +172,6 @@ func lifecycleHook(name, transition string, heartbeat int32) types.LifecycleHook
 	}
 }
 
-// always returns the state of every instance.
-func always(state string) func(context.Context, string) (string, error) {
-	return func(context.Context, string) (string, error) { return state, nil }
-}
-
 func twoHooks(context.Context, int) ([]types.LifecycleHook, error) {
 	return []types.LifecycleHook{
 		lifecycleHook("other", terminating, 3600), lifecycleHook("drain", terminating, 60),

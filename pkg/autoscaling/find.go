@@ -93,16 +93,14 @@ const mostSimilar = 5
 
 // similar returns those of all names that share words with the missing ones, the most similar first.
 func similar(missing, all []string) []string {
-	score := map[string]int{}
-	for _, name := range all {
+	score := func(name string) (most int) {
 		for _, m := range missing {
-			score[name] = max(score[name], sharedWords(wordsOf(m), wordsOf(name)))
+			most = max(most, sharedWords(wordsOf(m), wordsOf(name)))
 		}
+		return most
 	}
-	near := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return score[name] == 0 })
-	slices.SortFunc(near, func(x, y string) int {
-		return cmp.Or(cmp.Compare(score[y], score[x]), cmp.Compare(x, y))
-	})
+	near := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return score(name) == 0 })
+	slices.SortFunc(near, func(x, y string) int { return cmp.Or(score(y)-score(x), cmp.Compare(x, y)) })
 	return near[:min(len(near), mostSimilar)]
 }
 

@@ -106,11 +106,7 @@ func TestMembers(t *testing.T) {
 
 func TestOwnHooks(t *testing.T) {
 	with := func(name, transition, target string) types.LifecycleHook {
-		l := lifecycleHook(name, transition, 60)
-		if target != "" {
-			l.NotificationTargetARN = aws.String(target)
-		}
-		return l
+		return types.LifecycleHook{LifecycleHookName: &name, LifecycleTransition: &transition, NotificationTargetARN: &target}
 	}
 	all := []types.LifecycleHook{
 		with("drain", terminating, "arn:aws:sqs:eu-central-1:123456789012:node-drainer"),

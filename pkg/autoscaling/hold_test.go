@@ -175,7 +175,7 @@ func TestHoldEndsWithTheAction(t *testing.T) {
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.beat = refuse(tt.err)
-			f.state = always(tt.state)
+			f.state = func(context.Context, string) (string, error) { return tt.state, nil }
 			a := action
 			a.Launch = strings.HasPrefix(tt.name, "launch: ")
 			err := h.Hold(t.Context(), a, waits(workTime))

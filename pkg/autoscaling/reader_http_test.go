@@ -67,17 +67,36 @@ func TestHTTPFind(t *testing.T) {
 	}
 }
 
+// TestHTTPGroup: concurrent questions share a call, but not the instances, into which Complete of package ec2 writes.
 func TestHTTPGroup(t *testing.T) {
 	t.Parallel()
 	s, r, _ := simulateTrigger(t)
 	createWorkers(t, s, "workers", 2, map[string]string{"eks:nodegroup-name": "ng"})
-	g, err := r.Group(bounded(t), "workers")
-	must(t, err)
+	must(t, s.CreateGroup(awsim.Group{Name: "idle", Max: 1}))
+	r.described.Max, r.described.Window = 3, time.Minute // the third question starts the call
+	groups := make([]refresh.Group, 3)
+	var wg sync.WaitGroup
+	for n, name := range []string{"workers", "workers", "idle"} {
+		wg.Go(func() {
+			var err error
+			if groups[n], err = r.Group(bounded(t), name); err != nil || groups[n].Name != name {
+				t.Errorf("group %s is %+v, %v", name, groups[n], err)
+			}
+		})
+	}
+	wg.Wait()
+	g, i := groups[0], groups[0].Instances[0]
+	if g.Instances[0].Launched = time.Now(); !groups[1].Instances[0].Launched.IsZero() {
+		t.Error("two callers share the instances")
+	}
+	if calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"]; calls != 1 {
+		t.Errorf("%d calls for concurrent questions", calls)
+	}
+	r.described.Max = 1
 	if g.Name != "workers" || g.Desired != 2 || g.Max != 10 || g.ManagedNodegroup() != "ng" ||
 		g.Warmup != 90*time.Second || !g.Maintenance.LaunchesFirst() || g.Source.Template.Name != "workers" {
 		t.Errorf("the group is %+v", g)
 	}
-	i := g.Instances[0]
 	if i.ID != machineID(0) || !i.InService() || !i.Healthy || i.Template.Version != "1" || i.Type == "" || i.Zone == "" {
 		t.Errorf("the instance is %+v", i)
 	}
@@ -94,31 +113,6 @@ func TestHTTPGroup(t *testing.T) {
 	}
 	if _, err := r.Hooks(bounded(t), "other"); err == nil || !strings.Contains(err.Error(), "other") {
 		t.Errorf("the hooks of a group that does not exist: %v", err)
-	}
-}
-
-func TestHTTPGroupsShareACall(t *testing.T) {
-	t.Parallel()
-	s, r, _ := simulateTrigger(t)
-	r.described.Max, r.described.Window = 5, time.Minute // the fifth question starts the call
-	for n, name := range []string{"a", "b", "c"} {
-		must(t, s.CreateGroup(awsim.Group{Name: name, Max: 1}))
-		must(t, s.AddInstance(name, machineID(n), ""))
-	}
-	var wg sync.WaitGroup
-	for _, name := range []string{"a", "b", "c", "a", "a"} {
-		wg.Go(func() {
-			g, err := r.Group(bounded(t), name)
-			if err != nil || g.Name != name || len(g.Instances) != 1 || !g.Instances[0].Launched.IsZero() {
-				t.Errorf("group %s is %+v, %v", name, g, err)
-				return
-			}
-			g.Instances[0].Launched = time.Now() // as Complete does: callers with the same question must not see it
-		})
-	}
-	wg.Wait()
-	if calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"]; calls != 1 {
-		t.Errorf("%d calls for concurrent questions", calls)
 	}
 }
 

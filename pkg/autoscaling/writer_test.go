@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,10 +171,7 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 
 // fails reports whether the error contains the text, or is nil if the text is empty.
 func fails(err error, text string) bool {
-	if text == "" || err == nil {
-		return text == "" && err == nil
-	}
-	return strings.Contains(err.Error(), text)
+	return strings.Contains(fmt.Sprint(err), cmp.Or(text, "<nil>"))
 }
 
 func TestStartDesiredConfiguration(t *testing.T) {

@@ -2,7 +2,6 @@ package ec2
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -145,12 +144,6 @@ func TestFailedCalls(t *testing.T) {
 	}
 	if got, err := i.InReservation(bounded(t), reservation); err == nil || got != nil {
 		t.Errorf("got %v, %v", got, err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := errors.New("the process stops")
-	cancel(cause)
-	if _, err := i.Describe(ctx, spot); !errors.Is(err, cause) {
-		t.Errorf("got %v", err)
 	}
 }
 

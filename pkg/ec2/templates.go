@@ -71,23 +71,21 @@ type need struct {
 // needs returns the templates and versions that decide what the groups' instances should have been launched
 // from, in a fixed order.
 func needs(groups []refresh.Group, version string) []need {
-	wanted := map[string]map[string]bool{}
-	templates := map[string]refresh.Template{}
+	wanted := map[string]*need{}
 	for _, g := range groups {
 		for i, t := range g.Source.Templates() {
 			if i == 0 { // the requested version is not of the overrides' own templates
 				t.Version = cmp.Or(version, t.Version)
 			}
 			key := cmp.Or(t.ID, "name "+t.Name)
-			if wanted[key] == nil {
-				wanted[key], templates[key] = map[string]bool{}, t
-			}
-			wanted[key][cmp.Or(t.Version, refresh.DefaultVersion)] = true
+			n := cmp.Or(wanted[key], &need{template: t})
+			n.versions = unique(append(n.versions, cmp.Or(t.Version, refresh.DefaultVersion)))
+			wanted[key] = n
 		}
 	}
 	var list []need
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		list = append(list, need{templates[key], slices.Sorted(maps.Keys(wanted[key]))})
+		list = append(list, *wanted[key])
 	}
 	return list
 }

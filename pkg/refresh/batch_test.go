@@ -136,7 +136,7 @@ func TestRollout(t *testing.T) {
 				break
 			}
 			if vanish && dice.IntN(20) == 0 {
-				s.vanish()
+				s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return s.old[i.ID] && dice.IntN(3) == 0 })
 			}
 			s.tick()
 			if out := s.out(); !vanish && out > pace.Batch.N {
@@ -245,7 +245,7 @@ func newScaling(dice *rand.Rand, size int) *scaling {
 	s.group = Group{Desired: size, Max: 100}
 	for n := range size {
 		i := s.launch()
-		i.State = stateInService
+		i.State = "InService"
 		i.Launched = now.Add(-time.Duration(dice.IntN(100)) * time.Hour)
 		s.joins[i.ID] = 0
 		if n == 0 || dice.IntN(4) > 0 {
@@ -293,21 +293,21 @@ func (s *scaling) remember() {
 	s.before.Instances, s.before.Tags = slices.Clone(s.group.Instances), maps.Clone(s.group.Tags)
 }
 
-// vanish terminates Spot Instances.
-func (s *scaling) vanish() {
-	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return s.old[i.ID] && s.dice.IntN(3) == 0 })
-}
-
 func (s *scaling) tick() {
 	s.ticks++
 	s.now = s.now.Add(time.Second)
 	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return i.Terminating() && s.dice.IntN(5) == 0 })
 	for n := range s.group.Instances {
 		if i := &s.group.Instances[n]; i.Pending() && s.dice.IntN(3) == 0 {
-			i.State = stateInService
+			i.State = "InService"
 		}
 	}
-	s.replace()
+	for n := range s.group.Instances { // unhealthy ones are terminated at once, or when enough others are in service
+		i := &s.group.Instances[n]
+		if i.InService() && !i.Healthy && (!s.launchFirst || s.inService() > s.group.Desired) {
+			i.State = "Terminating:Wait"
+		}
+	}
 	live := s.count(func(i Instance) bool { return i.InService() || i.Pending() })
 	want := s.group.Desired
 	if s.launchFirst {
@@ -320,16 +320,6 @@ func (s *scaling) tick() {
 		if i := &s.group.Instances[n]; live > want && i.InService() && i.Healthy {
 			i.State = "Terminating:Wait"
 			live--
-		}
-	}
-}
-
-// replace terminates unhealthy instances: at once, or when enough others are in service.
-func (s *scaling) replace() {
-	for n := range s.group.Instances {
-		i := &s.group.Instances[n]
-		if i.InService() && !i.Healthy && (!s.launchFirst || s.inService() > s.group.Desired) {
-			i.State = "Terminating:Wait"
 		}
 	}
 }

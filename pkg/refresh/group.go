@@ -90,15 +90,8 @@ type Instance struct {
 	Launched time.Time // When it was launched, from EC2; zero if that was not read.
 }
 
-// Lifecycle states, in the API's words.
-const (
-	stateInService = "InService"
-	stateStandby   = "Standby"
-	stateRetained  = "Terminating:Retained"
-)
-
 // InService reports whether the instance runs in the group and counts for its desired capacity.
-func (i Instance) InService() bool { return i.State == stateInService }
+func (i Instance) InService() bool { return i.State == "InService" }
 
 // Pending reports whether the instance is entering the group.
 func (i Instance) Pending() bool { return strings.HasPrefix(i.State, "Pending") }
@@ -114,10 +107,10 @@ func (i Instance) Draining() bool { return i.State == "Terminating" || i.State =
 
 // Retained reports whether the instance was kept when its termination was abandoned. It stays until a user
 // terminates it. Source: InstanceLifecyclePolicy in the API reference.
-func (i Instance) Retained() bool { return i.State == stateRetained }
+func (i Instance) Retained() bool { return i.State == "Terminating:Retained" }
 
 // Standby reports whether the instance is in standby, or enters it.
-func (i Instance) Standby() bool { return i.State == stateStandby || i.State == "EnteringStandby" }
+func (i Instance) Standby() bool { return i.State == "Standby" || i.State == "EnteringStandby" }
 
 // Hook is a lifecycle hook of a group.
 type Hook struct {

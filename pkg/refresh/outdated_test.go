@@ -11,7 +11,7 @@ var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // instance is one in service that was launched from version 7 of node, unless changed.
 func instance(changes ...func(*Instance)) Instance {
-	i := Instance{ID: "i-1", Zone: "a", Type: "m5.large", State: stateInService, Healthy: true, Template: node("7")}
+	i := Instance{ID: "i-1", Zone: "a", Type: "m5.large", State: "InService", Healthy: true, Template: node("7")}
 	for _, change := range changes {
 		change(&i)
 	}

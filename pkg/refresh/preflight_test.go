@@ -9,11 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func drainHook(h Hook) Hook {
-	h.Name, h.Terminating = "drain", true
-	return h
-}
-
 // subject is what the preflight checks.
 type subject struct {
 	Group
@@ -27,7 +22,7 @@ func fine(mode Mode) subject {
 	g.Maintenance = Maintenance{MinHealthy: new(100), MaxHealthy: new(150)}
 	s := subject{g, Facts{
 		Mode: mode, Batch: 1, Outdated: 2, Pin: true,
-		Hooks:   []Hook{drainHook(Hook{GlobalTimeout: 48 * time.Hour}), {Name: "ready", GlobalTimeout: time.Hour}},
+		Hooks:   []Hook{{Name: "drain", Terminating: true, GlobalTimeout: 48 * time.Hour}, {Name: "ready", GlobalTimeout: time.Hour}},
 		Cluster: &ClusterFacts{}, Verdicts: map[string]Verdict{},
 		Target:      known().Resolve(g, "7"),
 		Preferences: Preferences{MinHealthy: new(100), MaxHealthy: new(134), SkipMatching: true},
@@ -127,7 +122,7 @@ func TestPreflight(t *testing.T) {
 		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of a pod, 2h0m0s"},
 		{"hook-timeout", "longer than a pod's grace", r, func(s *subject) { s.LongestGrace = 3 * time.Hour }, OK, ""},
 		{"hook-timeout", "a grace that no hook can wait for", r, func(s *subject) { s.LongestGrace = 72 * time.Hour }, Refuse, "shorten it"},
-		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, drainHook(Hook{GlobalTimeout: time.Minute})) }, OK, ""},
+		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, Hook{Terminating: true, GlobalTimeout: time.Minute}) }, OK, ""},
 
 		{"maintenance-policy", "not for a refresh", r, noPolicy, none, ""},
 		{"maintenance-policy", "it launches first", u, nil, OK, "100% to 150%"},
@@ -239,7 +234,7 @@ func TestPreflight(t *testing.T) {
 		{"kept", "none", u, nil, OK, ""},
 		{"kept", "excluded", u, func(s *subject) { s.judge(Criteria{Version: "7", Exclude: labeled}) }, Warn, "not replaced: i-1 (its node has the label keep)"},
 		{"kept", "excluded, in mode refresh", r, func(s *subject) { s.judge(Criteria{Version: "7", Exclude: labeled}) }, Refuse, "cannot exclude instances: i-1"},
-		{"kept", "retained", r, func(s *subject) { s.Instances[1].State = stateRetained; s.judge(Criteria{Version: "7"}) }, Warn, "i-2 (its termination was abandoned"},
+		{"kept", "retained", r, func(s *subject) { s.Instances[1].State = "Terminating:Retained"; s.judge(Criteria{Version: "7"}) }, Warn, "i-2 (its termination was abandoned"},
 		{"kept", "protected ones have their own check", u, func(s *subject) { s.Instances[0].Protected = true; s.judge(Criteria{Version: "7"}) }, OK, ""},
 
 		{"warm-pool", "none", u, nil, none, ""},
