@@ -3,6 +3,7 @@ package autoscaling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,10 +24,8 @@ const (
 
 // GroupsAPI are the calls of a Reader. None of them changes anything.
 type GroupsAPI interface {
-	DescribeAutoScalingGroups(context.Context, *sdk.DescribeAutoScalingGroupsInput,
-		...func(*sdk.Options)) (*sdk.DescribeAutoScalingGroupsOutput, error)
-	DescribeInstanceRefreshes(context.Context, *sdk.DescribeInstanceRefreshesInput,
-		...func(*sdk.Options)) (*sdk.DescribeInstanceRefreshesOutput, error)
+	sdk.DescribeAutoScalingGroupsAPIClient
+	sdk.DescribeInstanceRefreshesAPIClient
 	DescribeLifecycleHooks(context.Context, *sdk.DescribeLifecycleHooksInput,
 		...func(*sdk.Options)) (*sdk.DescribeLifecycleHooksOutput, error)
 }
@@ -41,10 +40,8 @@ type HealthAPI interface {
 type API interface {
 	GroupsAPI
 	HealthAPI
-	DescribeAutoScalingInstances(context.Context, *sdk.DescribeAutoScalingInstancesInput,
-		...func(*sdk.Options)) (*sdk.DescribeAutoScalingInstancesOutput, error)
-	DescribeTags(context.Context, *sdk.DescribeTagsInput,
-		...func(*sdk.Options)) (*sdk.DescribeTagsOutput, error)
+	sdk.DescribeAutoScalingInstancesAPIClient
+	sdk.DescribeTagsAPIClient
 	RecordLifecycleActionHeartbeat(context.Context, *sdk.RecordLifecycleActionHeartbeatInput,
 		...func(*sdk.Options)) (*sdk.RecordLifecycleActionHeartbeatOutput, error)
 	CompleteLifecycleAction(context.Context, *sdk.CompleteLifecycleActionInput,
@@ -123,16 +120,10 @@ func meaningOf(err error) error {
 // isGone reports whether the error says that the instance does not exist, or is terminating. The API has no
 // code for that, so the message decides: these are the ones that were seen.
 func isGone(err error) bool {
-	text := err.Error()
-	for _, part := range []string{
+	return slices.ContainsFunc([]string{
 		"Instance Id not found", "No managed instance found", "is not part of Auto Scaling group",
 		"is not in InService",
-	} {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
+	}, func(part string) bool { return strings.Contains(err.Error(), part) })
 }
 
 // eachGroup calls visit with every group that AWS describes for in. Each page may take as long as limit.

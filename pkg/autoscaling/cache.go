@@ -15,8 +15,7 @@ type cache[V any] struct {
 	keep time.Duration
 
 	calls   singleflight.Group
-	mu      sync.Mutex
-	entries map[string]entry[V]
+	entries sync.Map // an entry[V] by group
 }
 
 type entry[V any] struct {
@@ -25,11 +24,8 @@ type entry[V any] struct {
 }
 
 func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
-	c.mu.Lock()
-	e, ok := c.entries[group]
-	c.mu.Unlock()
-	if ok && time.Now().Before(e.until) {
-		return e.value, nil
+	if e, ok := c.entries.Load(group); ok && time.Now().Before(e.(entry[V]).until) {
+		return e.(entry[V]).value, nil
 	}
 	answer := c.calls.DoChan(group, func() (any, error) {
 		v, err := c.read(context.WithoutCancel(ctx), group)
@@ -47,23 +43,15 @@ func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
 	}
 }
 
-func (c *cache[V]) forget(group string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, group)
-}
+func (c *cache[V]) forget(group string) { c.entries.Delete(group) }
 
 // put also removes what has expired, so that groups that were deleted do not stay in memory.
 func (c *cache[V]) put(group string, v V) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries == nil {
-		c.entries = map[string]entry[V]{}
-	}
-	for k, e := range c.entries {
-		if time.Now().After(e.until) {
-			delete(c.entries, k)
+	c.entries.Store(group, entry[V]{v, time.Now().Add(c.keep)})
+	c.entries.Range(func(k, e any) bool {
+		if time.Now().After(e.(entry[V]).until) {
+			c.entries.Delete(k)
 		}
-	}
-	c.entries[group] = entry[V]{v, time.Now().Add(c.keep)}
+		return true
+	})
 }

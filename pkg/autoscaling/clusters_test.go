@@ -21,7 +21,6 @@ func TestClusterOf(t *testing.T) {
 		{"found by the cluster autoscaler", "k8s.io/cluster-autoscaler/blue", "owned", "blue"},
 		{"found by the cluster autoscaler, which ignores the value", "k8s.io/cluster-autoscaler/blue", "true", "blue"},
 		{"the cluster autoscaler is enabled", "k8s.io/cluster-autoscaler/enabled", "owned", ""},
-		{"the cluster autoscaler is enabled, by true", "k8s.io/cluster-autoscaler/enabled", "true", ""},
 		{"a label of its nodes", "k8s.io/cluster-autoscaler/node-template/label/disk", "shared", ""},
 		{"no name", "kubernetes.io/cluster/", "owned", ""},
 		{"another tag", "team", "owned", ""},
@@ -38,19 +37,18 @@ func TestClusters(t *testing.T) {
 		tag := func(key, value string) types.TagDescription {
 			return types.TagDescription{Key: aws.String(key), Value: aws.String(value)}
 		}
+		first := []types.TagDescription{
+			{}, tag("team", "x"), tag("kubernetes.io/cluster/green", "owned"), tag("eks:cluster-name", "blue"),
+		}
 		down := true
 		f.tags = func(_ context.Context, page string) (*sdk.DescribeTagsOutput, error) {
 			switch {
 			case down:
 				return nil, errThrottled
 			case page == "":
-				return &sdk.DescribeTagsOutput{NextToken: aws.String("2"), Tags: []types.TagDescription{
-					{}, tag("team", "x"), tag("kubernetes.io/cluster/green", "owned"), tag("eks:cluster-name", "blue"),
-				}}, nil
+				return &sdk.DescribeTagsOutput{NextToken: aws.String("2"), Tags: first}, nil
 			}
-			return &sdk.DescribeTagsOutput{Tags: []types.TagDescription{
-				tag("kubernetes.io/cluster/blue", "owned"),
-			}}, nil
+			return &sdk.DescribeTagsOutput{Tags: []types.TagDescription{tag("kubernetes.io/cluster/blue", "owned")}}, nil
 		}
 		if got, err := h.Clusters(t.Context(), groupName); !errors.Is(err, errThrottled) || got != nil {
 			t.Errorf("got %q, %v", got, err)

@@ -10,22 +10,22 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/google/go-cmp/cmp"
 )
 
+// TestComplete: an unknown token is not sent again.
 func TestComplete(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.complete = func(_ context.Context, _ int, in *sdk.CompleteLifecycleActionInput) error {
-			got := []string{
-				*in.AutoScalingGroupName, *in.LifecycleHookName, *in.InstanceId, *in.LifecycleActionToken, *in.LifecycleActionResult,
-			}
-			if want := []string{groupName, "drain", instanceID, token, "ABANDON"}; !slices.Equal(got, want) {
+		refusals := script(errThrottled, errNotActive, errThrottled)
+		f.complete = func(ctx context.Context, n int, in *sdk.CompleteLifecycleActionInput) error {
+			got := []string{*in.AutoScalingGroupName, *in.LifecycleHookName, *in.InstanceId, *in.LifecycleActionResult}
+			if want := []string{groupName, "drain", instanceID, "ABANDON"}; !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			return nil
+			return refusals(ctx, n, in)
 		}
-		if err := h.Complete(t.Context(), action, Abandon); err != nil || len(f.tokens) != 1 || len(f.fails) > 0 {
-			t.Errorf("got %v after %d calls", err, len(f.tokens))
+		err := h.Complete(t.Context(), action, Abandon)
+		if err != nil || !slices.Equal(f.tokens, []string{token, token, "", ""}) || len(f.fails) != 3 {
+			t.Errorf("got %v after calls with the tokens %q; failures %q", err, f.tokens, f.fails)
 		}
 	})
 }
@@ -44,6 +44,7 @@ func repeat(err error, n int) []error { return slices.Repeat([]error{err}, n) }
 
 func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 	const forever = 1000
+	unreadable := func(context.Context, int) ([]types.LifecycleHook, error) { return nil, errThrottled }
 	for _, tt := range []struct {
 		name     string
 		errs     []error
@@ -68,10 +69,7 @@ func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 		{"denied, and no group knows the instance", repeat(errDenied, forever), "", nil, nil, 9, time.Minute},
 		{"no such hook, and another waits", repeat(errNoHook, forever), "Terminating:Wait", nil, twoHooks, 0, 0},
 		{"no action, and the state cannot be read", repeat(errNotActive, 20), "", errThrottled, nil, 21, 3 * time.Minute},
-		{
-			"no action, and the hooks cannot be read", repeat(errNotActive, forever), "Terminating:Wait", nil,
-			func(context.Context, int) ([]types.LifecycleHook, error) { return nil, errThrottled }, 0, 0,
-		},
+		{"no action, and the hooks cannot be read", repeat(errNotActive, forever), "Terminating:Wait", nil, unreadable, 0, 0},
 		{
 			// What counts is for how long the answer was "no active lifecycle action", not for how long calls failed.
 			"a long outage, then no action once, then success",
@@ -97,47 +95,25 @@ func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(f.tokens) != tt.calls || took < tt.least || took > tt.least+2*time.Minute {
-				t.Errorf("got %v after %v and %d calls, want %d calls in at least %v",
-					err, took, len(f.tokens), tt.calls, tt.least)
-			}
-			if len(f.fails) < tt.calls-1 {
-				t.Errorf("%d failures were reported", len(f.fails))
+			if err != nil || len(f.tokens) != tt.calls || took < tt.least || took > tt.least+2*time.Minute || len(f.fails) < tt.calls-1 {
+				t.Errorf("got %v after %v and %d calls, want %d calls in at least %v; %d failures were reported",
+					err, took, len(f.tokens), tt.calls, tt.least, len(f.fails))
 			}
 		}))
 	}
-}
-
-func TestCompleteRetriesWithoutTheToken(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.complete = script(errThrottled, errNotActive, errThrottled)
-		if err := h.Complete(t.Context(), action, Continue); err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff([]string{token, token, "", ""}, f.tokens); diff != "" {
-			t.Error(diff)
-		}
-	})
 }
 
 func TestCompleteEndsWithItsContext(t *testing.T) {
-	for name, answer := range map[string]func(ctx context.Context) error{
-		"between two calls": func(context.Context) error { return errThrottled },
-		"in a call":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-	} {
-		t.Run(name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.complete = func(ctx context.Context, _ int, _ *sdk.CompleteLifecycleActionInput) error {
-				return answer(ctx)
-			}
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Second, errStop)
-			defer cancel()
-			err := h.Complete(ctx, action, Continue)
-			if took := time.Since(f.start); !errors.Is(err, errStop) || took != 100*time.Second {
-				t.Errorf("got %v after %v", err, took)
-			}
-			if n := len(f.tokens); n < 5 {
-				t.Errorf("only %d calls", n)
-			}
-		}))
-	}
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		f.complete = func(ctx context.Context, _ int, _ *sdk.CompleteLifecycleActionInput) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Second, errStop)
+		defer cancel()
+		err := h.Complete(ctx, action, Continue)
+		if took := time.Since(f.start); !errors.Is(err, errStop) || took != 100*time.Second || len(f.tokens) < 5 {
+			t.Errorf("got %v after %v and %d calls", err, took, len(f.tokens))
+		}
+	})
 }

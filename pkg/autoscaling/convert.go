@@ -1,6 +1,8 @@
 package autoscaling
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,16 +20,14 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Desired:     whole(g.DesiredCapacity),
 		Min:         whole(g.MinSize),
 		Max:         whole(g.MaxSize),
-		Source:      toSource(g),
+		Source:      toSource(g.MixedInstancesPolicy, g.LaunchTemplate, g.LaunchConfigurationName),
 		Instances:   make([]refresh.Instance, 0, len(g.Instances)),
 		Tags:        map[string]string{},
 		Maintenance: toMaintenance(g.InstanceMaintenancePolicy),
 		Warmup:      warmup(g),
 		WarmPool:    g.WarmPoolConfiguration != nil,
 		Weighted:    weighted(g),
-	}
-	if g.Operator != nil {
-		out.Operator = aws.ToString(g.Operator.Principal)
+		Operator:    aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
 	}
 	for _, i := range g.Instances {
 		out.Instances = append(out.Instances, toInstance(i))
@@ -56,15 +56,12 @@ func weighted(g types.AutoScalingGroup) bool {
 	if kind := aws.ToString(g.DesiredCapacityType); kind != "" && kind != "units" {
 		return true
 	}
-	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil {
-		return false
-	}
-	for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
-		if weight := aws.ToString(o.WeightedCapacity); weight != "" && weight != "1" {
-			return true
-		}
-	}
-	return false
+	policy := cmp.Or(g.MixedInstancesPolicy, &types.MixedInstancesPolicy{})
+	launch := cmp.Or(policy.LaunchTemplate, &types.LaunchTemplate{})
+	return slices.ContainsFunc(launch.Overrides, func(o types.LaunchTemplateOverrides) bool {
+		weight := aws.ToString(o.WeightedCapacity)
+		return weight != "" && weight != "1"
+	})
 }
 
 // toMaintenance reads a bound of -1 as none: -1 clears what was set before.
@@ -81,27 +78,18 @@ func toMaintenance(p *types.InstanceMaintenancePolicy) refresh.Maintenance {
 	return refresh.Maintenance{MinHealthy: bound(p.MinHealthyPercentage), MaxHealthy: bound(p.MaxHealthyPercentage)}
 }
 
-// toSource returns what the group launches from. A group has one of the three.
-func toSource(g types.AutoScalingGroup) refresh.Source {
-	switch {
-	case g.MixedInstancesPolicy != nil:
-		return refresh.Source{Mixed: toMixed(g.MixedInstancesPolicy)}
-	case g.LaunchTemplate != nil:
-		return refresh.Source{Template: toTemplate(g.LaunchTemplate)}
-	default:
-		return refresh.Source{Configuration: aws.ToString(g.LaunchConfigurationName)}
+// toSource returns what a group launches from. It has one of the three.
+func toSource(
+	p *types.MixedInstancesPolicy, t *types.LaunchTemplateSpecification, configuration *string,
+) refresh.Source {
+	if p == nil {
+		return refresh.Source{Template: toTemplate(t), Configuration: aws.ToString(configuration)}
 	}
-}
-
-func toMixed(p *types.MixedInstancesPolicy) *refresh.Mixed {
-	out := &refresh.Mixed{Policy: *p}
-	if p.LaunchTemplate == nil {
-		return out
+	launch := cmp.Or(p.LaunchTemplate, &types.LaunchTemplate{})
+	out := refresh.Source{
+		Template: cmp.Or(toTemplate(launch.LaunchTemplateSpecification), &refresh.Template{}), Mixed: true, Policy: *p,
 	}
-	if t := toTemplate(p.LaunchTemplate.LaunchTemplateSpecification); t != nil {
-		out.Template = *t
-	}
-	for _, o := range p.LaunchTemplate.Overrides {
+	for _, o := range launch.Overrides {
 		out.Overrides = append(out.Overrides, refresh.Override{
 			Type:         aws.ToString(o.InstanceType),
 			Requirements: o.InstanceRequirements != nil,
@@ -146,7 +134,7 @@ func toHook(h types.LifecycleHook) refresh.Hook {
 }
 
 func toRefresh(r types.InstanceRefresh) refresh.Refresh {
-	out := refresh.Refresh{
+	return refresh.Refresh{
 		ID:          aws.ToString(r.InstanceRefreshId),
 		Group:       aws.ToString(r.AutoScalingGroupName),
 		Status:      string(r.Status),
@@ -157,24 +145,16 @@ func toRefresh(r types.InstanceRefresh) refresh.Refresh {
 		Ended:       aws.ToTime(r.EndTime),
 		Desired:     toDesired(r.DesiredConfiguration),
 		Preferences: toPreferences(r.Preferences),
+
+		RollbackReason: aws.ToString(cmp.Or(r.RollbackDetails, &types.RollbackDetails{}).RollbackReason),
 	}
-	if r.RollbackDetails != nil {
-		out.RollbackReason = aws.ToString(r.RollbackDetails.RollbackReason)
-	}
-	return out
 }
 
 func toDesired(d *types.DesiredConfiguration) *refresh.Source {
-	switch {
-	case d == nil:
-		return nil
-	case d.MixedInstancesPolicy != nil:
-		return &refresh.Source{Mixed: toMixed(d.MixedInstancesPolicy)}
-	case d.LaunchTemplate != nil:
-		return &refresh.Source{Template: toTemplate(d.LaunchTemplate)}
-	default:
+	if d == nil || d.MixedInstancesPolicy == nil && d.LaunchTemplate == nil {
 		return nil
 	}
+	return new(toSource(d.MixedInstancesPolicy, d.LaunchTemplate, nil))
 }
 
 func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
@@ -191,12 +171,10 @@ func toPreferences(p *types.RefreshPreferences) refresh.Preferences {
 		SkipMatching:    aws.ToBool(p.SkipMatching),
 		Protected:       string(p.ScaleInProtectedInstances),
 		Standby:         string(p.StandbyInstances),
+		Alarms:          cmp.Or(p.AlarmSpecification, &types.AlarmSpecification{}).Alarms,
 	}
 	for _, percent := range p.CheckpointPercentages {
 		out.Checkpoints = append(out.Checkpoints, int(percent))
-	}
-	if p.AlarmSpecification != nil {
-		out.Alarms = p.AlarmSpecification.Alarms
 	}
 	return out
 }

@@ -39,6 +39,12 @@ func mixedPolicy() *types.MixedInstancesPolicy {
 func TestToGroup(t *testing.T) {
 	t.Parallel()
 	type group = types.AutoScalingGroup
+	ones := &types.MixedInstancesPolicy{LaunchTemplate: &types.LaunchTemplate{
+		Overrides: []types.LaunchTemplateOverrides{{WeightedCapacity: aws.String("1")}},
+	}}
+	maintained := func(low, high int32) group {
+		return group{InstanceMaintenancePolicy: &types.InstanceMaintenancePolicy{MinHealthyPercentage: &low, MaxHealthyPercentage: &high}}
+	}
 	for _, tt := range []struct {
 		name string
 		g    group
@@ -46,46 +52,26 @@ func TestToGroup(t *testing.T) {
 	}{
 		{"empty", group{}, refresh.Group{}},
 		{"a launch configuration", group{LaunchConfigurationName: aws.String("lc")}, refresh.Group{Source: refresh.Source{Configuration: "lc"}}},
-		{
-			"a launch template without a version",
-			group{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("node")}},
-			refresh.Group{Source: refresh.Source{Template: &refresh.Template{Name: "node"}}},
-		},
-		{"a mixed instances policy that is empty", group{MixedInstancesPolicy: &types.MixedInstancesPolicy{}}, refresh.Group{Source: refresh.Source{Mixed: &refresh.Mixed{
-			Policy: types.MixedInstancesPolicy{},
-		}}}},
-		{"a mixed instances policy", group{MixedInstancesPolicy: mixedPolicy()}, refresh.Group{Weighted: true, Source: refresh.Source{Mixed: &refresh.Mixed{
-			Template: *template("lt-1", "node", "$Latest"),
-			Overrides: []refresh.Override{
+		{"a launch template without a version", group{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("node")}}, refresh.Group{Source: refresh.Source{Template: &refresh.Template{Name: "node"}}}},
+		{"a mixed instances policy that is empty", group{MixedInstancesPolicy: &types.MixedInstancesPolicy{}}, refresh.Group{Source: refresh.Source{
+			Template: &refresh.Template{}, Mixed: true, Policy: types.MixedInstancesPolicy{},
+		}}},
+		{"a mixed instances policy", group{MixedInstancesPolicy: mixedPolicy()}, refresh.Group{Weighted: true, Source: refresh.Source{
+			Template: template("lt-1", "node", "$Latest"), Mixed: true, Policy: *mixedPolicy(), Overrides: []refresh.Override{
 				{Type: "m5.large"},
 				{Type: "m6g.large", Template: template("lt-2", "arm", "$Default")},
 				{Requirements: true, ImageID: "ami-1"},
 			},
-			Policy: *mixedPolicy(),
-		}}}},
-		{"weights of one are instances", group{MixedInstancesPolicy: &types.MixedInstancesPolicy{LaunchTemplate: &types.LaunchTemplate{
-			Overrides: []types.LaunchTemplateOverrides{{WeightedCapacity: aws.String("1")}},
-		}}}, refresh.Group{Source: refresh.Source{Mixed: &refresh.Mixed{Overrides: []refresh.Override{{}}, Policy: types.MixedInstancesPolicy{LaunchTemplate: &types.LaunchTemplate{
-			Overrides: []types.LaunchTemplateOverrides{{WeightedCapacity: aws.String("1")}},
-		}}}}}},
+		}}},
+		{"weights of one are instances", group{MixedInstancesPolicy: ones}, refresh.Group{Source: refresh.Source{
+			Template: &refresh.Template{}, Mixed: true, Policy: *ones, Overrides: []refresh.Override{{}},
+		}}},
 		{"units are instances", group{DesiredCapacityType: aws.String("units")}, refresh.Group{}},
 		{"a capacity in vCPUs", group{DesiredCapacityType: aws.String("vcpu")}, refresh.Group{Weighted: true}},
 		{"the grace period is the warmup", group{HealthCheckGracePeriod: aws.Int32(300)}, refresh.Group{Warmup: 5 * time.Minute}},
-		{
-			"the group's default warmup has priority, also one of 0",
-			group{HealthCheckGracePeriod: aws.Int32(300), DefaultInstanceWarmup: aws.Int32(0)},
-			refresh.Group{},
-		},
-		{
-			"a maintenance policy",
-			group{InstanceMaintenancePolicy: &types.InstanceMaintenancePolicy{MinHealthyPercentage: aws.Int32(90), MaxHealthyPercentage: aws.Int32(110)}},
-			refresh.Group{Maintenance: refresh.Maintenance{MinHealthy: new(90), MaxHealthy: new(110)}},
-		},
-		{
-			"a maintenance policy that was cleared",
-			group{InstanceMaintenancePolicy: &types.InstanceMaintenancePolicy{MinHealthyPercentage: aws.Int32(-1), MaxHealthyPercentage: aws.Int32(-1)}},
-			refresh.Group{},
-		},
+		{"the group's default warmup has priority, also one of 0", group{HealthCheckGracePeriod: aws.Int32(300), DefaultInstanceWarmup: aws.Int32(0)}, refresh.Group{}},
+		{"a maintenance policy", maintained(90, 110), refresh.Group{Maintenance: refresh.Maintenance{MinHealthy: new(90), MaxHealthy: new(110)}}},
+		{"a maintenance policy that was cleared", maintained(-1, -1), refresh.Group{}},
 		{"managed by a service", group{Operator: &types.Operator{Principal: aws.String("eks.amazonaws.com")}}, refresh.Group{Operator: "eks.amazonaws.com"}},
 		{"a warm pool", group{WarmPoolConfiguration: &types.WarmPoolConfiguration{}}, refresh.Group{WarmPool: true}},
 		{"a suspended process", group{SuspendedProcesses: []types.SuspendedProcess{{ProcessName: aws.String("Launch")}}}, refresh.Group{Suspended: []string{"Launch"}}},
@@ -128,7 +114,7 @@ func TestToRefresh(t *testing.T) {
 		{"empty", described{}, refresh.Refresh{}},
 		{"a desired configuration that is empty", described{DesiredConfiguration: &types.DesiredConfiguration{}}, refresh.Refresh{}},
 		{"of a launch template", described{DesiredConfiguration: &types.DesiredConfiguration{LaunchTemplate: spec("lt-1", "node", "7")}}, refresh.Refresh{Desired: &refresh.Source{Template: template("lt-1", "node", "7")}}},
-		{"of a mixed instances policy", described{DesiredConfiguration: &types.DesiredConfiguration{MixedInstancesPolicy: &types.MixedInstancesPolicy{}}}, refresh.Refresh{Desired: &refresh.Source{Mixed: &refresh.Mixed{Policy: types.MixedInstancesPolicy{}}}}},
+		{"of a mixed instances policy", described{DesiredConfiguration: &types.DesiredConfiguration{MixedInstancesPolicy: &types.MixedInstancesPolicy{}}}, refresh.Refresh{Desired: &refresh.Source{Template: &refresh.Template{}, Mixed: true, Policy: types.MixedInstancesPolicy{}}}},
 		{
 			"in progress",
 			described{Status: types.InstanceRefreshStatusInProgress, StatusReason: aws.String("Waiting."), StartTime: &start, PercentageComplete: aws.Int32(20), InstancesToUpdate: aws.Int32(4)},
@@ -139,41 +125,9 @@ func TestToRefresh(t *testing.T) {
 			described{Status: types.InstanceRefreshStatusRollbackSuccessful, EndTime: &start, RollbackDetails: &types.RollbackDetails{RollbackReason: aws.String("An alarm.")}},
 			refresh.Refresh{Status: refresh.StatusRollbackSuccessful, Ended: start, RollbackReason: "An alarm."},
 		},
-		{
-			"with preferences",
-			described{Preferences: &types.RefreshPreferences{
-				MinHealthyPercentage: aws.Int32(0), InstanceWarmup: aws.Int32(0), BakeTime: aws.Int32(60), SkipMatching: aws.Bool(true),
-				CheckpointPercentages: []int32{50}, AlarmSpecification: &types.AlarmSpecification{Alarms: []string{"a"}},
-				StandbyInstances: types.StandbyInstancesWait,
-			}},
-			refresh.Refresh{Preferences: refresh.Preferences{
-				MinHealthy: new(0), Warmup: new(time.Duration(0)), Bake: new(time.Minute), SkipMatching: true, Checkpoints: []int{50},
-				Alarms: []string{"a"}, Standby: "Wait",
-			}},
-		},
 	} {
 		if got := toRefresh(tt.r); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestRefreshAge(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	old, young, pending := refresh.Refresh{Started: at}, refresh.Refresh{Started: at.Add(time.Second)}, refresh.Refresh{}
-	for _, tt := range []struct {
-		name string
-		x, y refresh.Refresh
-		want int
-	}{
-		{"the one that started first is the older", old, young, -1},
-		{"one that has not started is the newest", pending, young, 1},
-		{"and so the other way round", young, pending, -1},
-		{"two that have not started are alike", pending, pending, 0},
-	} {
-		if got := compareAge(tt.x, tt.y); got != tt.want {
-			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
 		}
 	}
 }

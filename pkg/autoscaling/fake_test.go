@@ -35,25 +35,24 @@ var (
 	errNotActive = &smithy.GenericAPIError{
 		Code: "ValidationError", Message: "No active Lifecycle Action found with token " + token,
 	}
-	errNoHook     = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
-	errNoInstance = &smithy.GenericAPIError{Code: "ValidationError", Message: "Instance Id not found - No managed instance found"}
-	errThrottled  = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
-	errDenied     = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
-	errDropped    = errors.New("connection reset by peer")
-	errStop       = errors.New("the process stops")
+	errNoHook    = &smithy.GenericAPIError{Code: "ValidationError", Message: "No Lifecycle Hook found with name: drain"}
+	errThrottled = &smithy.GenericAPIError{Code: "Throttling", Message: "Rate exceeded"}
+	errDenied    = &smithy.GenericAPIError{Code: "AccessDenied", Message: "is not authorized to perform"}
+	errDropped   = errors.New("connection reset by peer")
+	errStop      = errors.New("the process stops")
 )
 
 // fakeAPI is Auto Scaling as each test wants it, in the time of the bubble that it was created in, and the observer of
-// its Hooks. What is not set answers for an instance that waits for the only hook of its group, which has a timeout of
-// a minute.
+// its Hooks. What is not set answers for an instance that waits for the only terminating hook of its group, which has a
+// timeout of a minute.
 type fakeAPI struct {
+	API
 	start    time.Time
 	beat     func(ctx context.Context, n int, in *sdk.RecordLifecycleActionHeartbeatInput) error
 	complete func(ctx context.Context, n int, in *sdk.CompleteLifecycleActionInput) error
 	state    func(ctx context.Context, id string) (string, error) // "" is an instance of no group
 	hooks    func(ctx context.Context, n int) ([]types.LifecycleHook, error)
 	groups   func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error)
-	health   func(in *sdk.SetInstanceHealthInput) error
 	tags     func(ctx context.Context, page string) (*sdk.DescribeTagsOutput, error)
 
 	refreshes func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error)
@@ -69,12 +68,14 @@ type fakeAPI struct {
 
 func newAPI() *fakeAPI { return &fakeAPI{start: time.Now(), calls: map[string][]time.Duration{}} }
 
-// record returns how many calls of the kind came before. During it, note may write into the fake.
-func (f *fakeAPI) record(call string, note func()) int {
+// record returns how many calls of the kind came before. During it, notes may write into the fake.
+func (f *fakeAPI) record(call string, notes ...func()) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[call] = append(f.calls[call], time.Since(f.start))
-	note()
+	for _, note := range notes {
+		note()
+	}
 	return len(f.calls[call]) - 1
 }
 
@@ -84,12 +85,10 @@ func (f *fakeAPI) called(call string) []time.Duration {
 	return slices.Clone(f.calls[call])
 }
 
-func nothing() {}
-
 func (f *fakeAPI) RecordLifecycleActionHeartbeat(
 	ctx context.Context, in *sdk.RecordLifecycleActionHeartbeatInput, _ ...func(*sdk.Options),
 ) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {
-	n := f.record("beat", nothing)
+	n := f.record("beat")
 	if f.beat != nil {
 		return nil, f.beat(ctx, n, in)
 	}
@@ -131,11 +130,13 @@ func (f *fakeAPI) DescribeAutoScalingInstances(
 func (f *fakeAPI) DescribeLifecycleHooks(
 	ctx context.Context, _ *sdk.DescribeLifecycleHooksInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeLifecycleHooksOutput, error) {
-	n := f.record("hooks", nothing)
-	hooks, err := []types.LifecycleHook{lifecycleHook("drain", terminating, 60)}, error(nil)
-	if f.hooks != nil {
-		hooks, err = f.hooks(ctx, n)
+	n := f.record("hooks")
+	if f.hooks == nil {
+		return &sdk.DescribeLifecycleHooksOutput{LifecycleHooks: []types.LifecycleHook{
+			{}, lifecycleHook("launch", launching, 60), lifecycleHook("drain", terminating, 60),
+		}}, nil
 	}
+	hooks, err := f.hooks(ctx, n)
 	return &sdk.DescribeLifecycleHooksOutput{LifecycleHooks: hooks}, err
 }
 
@@ -158,16 +159,10 @@ func (f *fakeAPI) DescribeAutoScalingGroups(
 	return f.groups(in.Filters[0], aws.ToString(in.NextToken))
 }
 
-func (f *fakeAPI) SetInstanceHealth(
-	_ context.Context, in *sdk.SetInstanceHealthInput, _ ...func(*sdk.Options),
-) (*sdk.SetInstanceHealthOutput, error) {
-	return nil, f.health(in)
-}
-
 func (f *fakeAPI) DescribeInstanceRefreshes(
 	_ context.Context, in *sdk.DescribeInstanceRefreshesInput, _ ...func(*sdk.Options),
 ) (*sdk.DescribeInstanceRefreshesOutput, error) {
-	return f.refreshes(f.record("refreshes", nothing), aws.ToString(in.AutoScalingGroupName))
+	return f.refreshes(f.record("refreshes"), aws.ToString(in.AutoScalingGroupName))
 }
 
 func lifecycleHook(name, transition string, heartbeat int32) types.LifecycleHook {
@@ -175,11 +170,6 @@ func lifecycleHook(name, transition string, heartbeat int32) types.LifecycleHook
 		LifecycleHookName: aws.String(name), LifecycleTransition: aws.String(transition),
 		HeartbeatTimeout: aws.Int32(heartbeat), GlobalTimeout: aws.Int32(min(100*heartbeat, 172_800)),
 	}
-}
-
-// always returns the state of every instance.
-func always(state string) func(context.Context, string) (string, error) {
-	return func(context.Context, string) (string, error) { return state, nil }
 }
 
 func twoHooks(context.Context, int) ([]types.LifecycleHook, error) {

@@ -67,10 +67,7 @@ func (r *Reader) selected(ctx context.Context, s refresh.Selection) ([]refresh.G
 	if err != nil || len(found) == len(names) {
 		return found, err
 	}
-	missing := slices.DeleteFunc(names, func(name string) bool {
-		return slices.ContainsFunc(found, func(g refresh.Group) bool { return g.Name == name })
-	})
-	return nil, r.missingError(ctx, missing)
+	return nil, r.missingError(ctx, without(names, namesOf(found)))
 }
 
 // missingError names the groups that do not exist, and others that may have been meant.
@@ -96,16 +93,14 @@ const mostSimilar = 5
 
 // similar returns those of all names that share words with the missing ones, the most similar first.
 func similar(missing, all []string) []string {
-	score := map[string]int{}
-	for _, name := range all {
+	score := func(name string) (most int) {
 		for _, m := range missing {
-			score[name] = max(score[name], sharedWords(wordsOf(m), wordsOf(name)))
+			most = max(most, sharedWords(wordsOf(m), wordsOf(name)))
 		}
+		return most
 	}
-	near := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return score[name] == 0 })
-	slices.SortFunc(near, func(x, y string) int {
-		return cmp.Or(cmp.Compare(score[y], score[x]), cmp.Compare(x, y))
-	})
+	near := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return score(name) == 0 })
+	slices.SortFunc(near, func(x, y string) int { return cmp.Or(score(y)-score(x), cmp.Compare(x, y)) })
 	return near[:min(len(near), mostSimilar)]
 }
 

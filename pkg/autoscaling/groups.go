@@ -124,40 +124,22 @@ func (g *Groups) Members(ctx context.Context, cluster string, known []string) (m
 	return members, nil
 }
 
-// hook is what is known of a lifecycle hook.
-type hook struct {
-	timing   Timing
-	siblings int // other hooks of the group for the same transition
-}
-
 // hook describes a group's hook. If it is not among the hooks that were read before, it may be new: they are
 // read again.
-func (g *Groups) hook(ctx context.Context, group, name string) (hook, error) {
+func (g *Groups) hook(ctx context.Context, group, name string) (types.LifecycleHook, error) {
 	for range 2 {
 		all, err := g.hooks.get(ctx, group)
 		if err != nil {
-			return hook{}, err
+			return types.LifecycleHook{}, err
 		}
-		if found, ok := findHook(all, name); ok {
-			return found, nil
+		for _, h := range all {
+			if aws.ToString(h.LifecycleHookName) == name {
+				return h, nil
+			}
 		}
 		g.hooks.forget(group)
 	}
-	return hook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", group, name, ErrGone)
-}
-
-func findHook(all []types.LifecycleHook, name string) (hook, bool) {
-	i := slices.IndexFunc(all, func(h types.LifecycleHook) bool { return aws.ToString(h.LifecycleHookName) == name })
-	if i < 0 {
-		return hook{}, false
-	}
-	found := hook{timing: timingOf(all[i]), siblings: -1}
-	for _, h := range all {
-		if aws.ToString(h.LifecycleTransition) == aws.ToString(all[i].LifecycleTransition) {
-			found.siblings++
-		}
-	}
-	return found, true
+	return types.LifecycleHook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", group, name, ErrGone)
 }
 
 func (g *Groups) readHooks(ctx context.Context, group string) ([]types.LifecycleHook, error) {

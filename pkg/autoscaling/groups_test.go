@@ -14,19 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// states reads the states of n instances concurrently.
-func states(t *testing.T, h *Hooks, n int, check func(i int, s State, err error)) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			s, err := h.State(t.Context(), fmt.Sprintf("i-%08x", i))
-			check(i, s, err)
-		})
-	}
-	wg.Wait()
-}
-
 func TestStateSharesCalls(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		values := []string{"InService", "Terminating:Wait", "Terminated", ""}
@@ -35,16 +22,20 @@ func TestStateSharesCalls(t *testing.T) {
 			_, err := fmt.Sscanf(id, "i-%x", &i)
 			return values[i%len(values)], err
 		}
-		states(t, h, 60, func(i int, s State, err error) {
-			if err != nil || string(s) != values[i%len(values)] {
-				t.Errorf("instance %d is %q, %v; want %q", i, s, err, values[i%len(values)])
-			}
-		})
+		var wg sync.WaitGroup
+		for i := range 60 {
+			wg.Go(func() {
+				s, err := h.State(t.Context(), fmt.Sprintf("i-%08x", i))
+				if err != nil || string(s) != values[i%len(values)] {
+					t.Errorf("instance %d is %q, %v; want %q", i, s, err, values[i%len(values)])
+				}
+			})
+		}
+		wg.Wait()
 		if len(f.asked) != 2 || len(f.asked[0])+len(f.asked[1]) != 60 || max(len(f.asked[0]), len(f.asked[1])) > 50 {
 			t.Errorf("%d calls for 60 questions: %v", len(f.asked), f.asked)
 		}
 		f.asked = nil
-		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() { _, _ = h.State(t.Context(), instanceID) })
 		}
@@ -52,17 +43,6 @@ func TestStateSharesCalls(t *testing.T) {
 		if len(f.asked) != 1 || len(f.asked[0]) != 1 {
 			t.Errorf("three questions for one instance make the calls %v", f.asked)
 		}
-	})
-}
-
-func TestStateErrors(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.state = func(context.Context, string) (string, error) { return "", errThrottled }
-		states(t, h, 60, func(i int, s State, err error) {
-			if !errors.Is(err, errThrottled) || s != "" {
-				t.Errorf("instance %d is %q, %v", i, s, err)
-			}
-		})
 		f.state = func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 		start := time.Now()
 		_, err := h.State(t.Context(), instanceID)
@@ -84,6 +64,10 @@ func groupOf(name string, states ...string) types.AutoScalingGroup {
 
 func TestMembers(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		f.groups = func(types.Filter, string) (*sdk.DescribeAutoScalingGroupsOutput, error) { return nil, errThrottled }
+		if got, err := h.Members(t.Context(), "blue", nil); got != nil || !errors.Is(err, errThrottled) {
+			t.Errorf("got %v, %v: an incomplete list must not be returned", got, err)
+		}
 		f.groups = func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error) {
 			out := &sdk.DescribeAutoScalingGroupsOutput{}
 			switch {
@@ -96,63 +80,33 @@ func TestMembers(t *testing.T) {
 			}
 			return out, nil
 		}
-		f.state = func(_ context.Context, id string) (string, error) {
-			return map[string]string{"other-1": "Terminating:Wait"}[id], nil
-		}
-		got, err := h.Members(t.Context(), "blue", []string{"a-0", "other-1", "b-1", "other-2"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		known := []string{"a-0", "b-1"}
 		want := map[string]Member{
-			"a-0":     {"a", "a-0", "InService"},
-			"b-0":     {"b", "b-0", "Terminating:Wait"},
-			"b-1":     {"b", "b-1", "InService"},
-			"c-0":     {"c", "c-0", "Pending:Wait"},
-			"other-1": {groupName, "other-1", "Terminating:Wait"},
+			"":    {}, // the fake's empty instance
+			"a-0": {"a", "a-0", "InService"}, "b-0": {"b", "b-0", "Terminating:Wait"},
+			"b-1": {"b", "b-1", "InService"}, "c-0": {"c", "c-0", "Pending:Wait"},
 		}
-		delete(got, "") // of the fake's empty instance
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("members:\n%s", diff)
-		}
-		if diff := cmp.Diff([][]string{{"other-1", "other-2"}}, f.asked); diff != "" {
-			t.Errorf("the call for instances outside of the cluster's groups:\n%s", diff)
-		}
-	})
-}
-
-func TestMembersOfManyInstances(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		var known []string
 		for i := range 120 {
-			known = append(known, fmt.Sprint("i-", i))
+			id := fmt.Sprint("other-", i)
+			known, want[id] = append(known, id), Member{groupName, id, "Terminating:Wait"}
 		}
-		if got, err := h.Members(t.Context(), "blue", known); err != nil || len(got) < 120 {
-			t.Errorf("got %d members, %v", len(got), err)
+		delete(want, "other-7")
+		f.state = func(_ context.Context, id string) (string, error) {
+			return map[bool]string{true: "Terminating:Wait"}[id != "other-7"], nil
 		}
-		if n := len(f.asked); n != 3 {
-			t.Errorf("%d calls, want 3 of at most 50 instances", n)
+		got, err := h.Members(t.Context(), "blue", known)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v, members:\n%s", err, diff)
 		}
-	})
-}
-
-func TestMembersFails(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.groups = func(types.Filter, string) (*sdk.DescribeAutoScalingGroupsOutput, error) {
-			return nil, errThrottled
-		}
-		if got, err := h.Members(t.Context(), "blue", nil); got != nil || !errors.Is(err, errThrottled) {
-			t.Errorf("got %v, %v: an incomplete list must not be returned", got, err)
+		if len(f.asked) != 3 || len(f.asked[0]) != 50 || f.asked[0][0] != "other-0" {
+			t.Errorf("the calls for instances outside of the cluster's groups, of at most 50, are %q", f.asked)
 		}
 	})
 }
 
 func TestOwnHooks(t *testing.T) {
 	with := func(name, transition, target string) types.LifecycleHook {
-		l := lifecycleHook(name, transition, 60)
-		if target != "" {
-			l.NotificationTargetARN = aws.String(target)
-		}
-		return l
+		return types.LifecycleHook{LifecycleHookName: &name, LifecycleTransition: &transition, NotificationTargetARN: &target}
 	}
 	all := []types.LifecycleHook{
 		with("drain", terminating, "arn:aws:sqs:eu-central-1:123456789012:node-drainer"),
@@ -182,31 +136,6 @@ func TestOwnHooks(t *testing.T) {
 	}
 }
 
-func TestMarkUnhealthy(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		answer      error
-		want, never error
-	}{
-		{"the group replaces it", nil, nil, ErrGone},
-		{"an instance of no group", errNoInstance, ErrGone, nil},
-		{"a failure is none", errThrottled, errThrottled, ErrGone},
-	} {
-		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.health = func(in *sdk.SetInstanceHealthInput) error {
-				if aws.ToString(in.HealthStatus) != "Unhealthy" || aws.ToBool(in.ShouldRespectGracePeriod) {
-					t.Errorf("got %+v", in)
-				}
-				return tt.answer
-			}
-			err := h.MarkUnhealthy(t.Context(), instanceID)
-			if !errors.Is(err, tt.want) || tt.never != nil && errors.Is(err, tt.never) {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
-		}))
-	}
-}
-
 // TestRefreshActive covers every status that the SDK knows.
 func TestRefreshActive(t *testing.T) {
 	want := map[types.InstanceRefreshStatus]bool{
@@ -219,19 +148,16 @@ func TestRefreshActive(t *testing.T) {
 			t.Errorf("%s is new: add it here", status)
 		}
 		bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.refreshes = func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
-				if n == 0 || group != groupName {
-					return nil, errThrottled
-				}
+			f.refreshes = func(_ int, group string) (*sdk.DescribeInstanceRefreshesOutput, error) {
 				return &sdk.DescribeInstanceRefreshesOutput{
 					InstanceRefreshes: []types.InstanceRefresh{{Status: "Successful"}, {Status: status}, {Status: "Cancelled"}},
-				}, nil
-			}
-			if _, err := h.RefreshActive(t.Context(), groupName); !errors.Is(err, errThrottled) {
-				t.Errorf("got %v, want the error of the call", err)
+				}, map[bool]error{false: errThrottled}[group == groupName]
 			}
 			if got, err := h.RefreshActive(t.Context(), groupName); got != active || err != nil {
 				t.Errorf("%s: active %v, %v", status, got, err)
+			}
+			if _, err := h.RefreshActive(t.Context(), "other"); !errors.Is(err, errThrottled) {
+				t.Errorf("got %v, want the error of the call", err)
 			}
 		})
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
@@ -157,8 +160,12 @@ func (h *Hooks) isClosed(ctx context.Context, a Action, err error, since *time.T
 
 // hasSiblings reports whether other hooks than the action's own may hold the instance too.
 func (h *Hooks) hasSiblings(ctx context.Context, a Action) bool {
-	found, err := h.hook(ctx, a.Group, a.Hook)
-	return err == nil && found.siblings > 0
+	own, err := h.hook(ctx, a.Group, a.Hook)
+	all, _ := h.hooks.get(ctx, a.Group)
+	return err == nil && slices.ContainsFunc(all, func(l types.LifecycleHook) bool {
+		return aws.ToString(l.LifecycleTransition) == aws.ToString(own.LifecycleTransition) &&
+			aws.ToString(l.LifecycleHookName) != a.Hook
+	})
 }
 
 // isOver reports whether a refused heartbeat means that the action has ended: the instance is past its hooks.

@@ -28,16 +28,23 @@ func TestHoldSendsHeartbeats(t *testing.T) {
 		if beats[0] != 0 || beats[len(beats)-1] < 9*time.Minute+30*time.Second || f.beats != len(beats) {
 			t.Errorf("heartbeats at %v, %d reported", beats, f.beats)
 		}
-		for i, at := range beats[1:] {
-			if d := at - beats[i]; d > 30*time.Second || d < 27*time.Second {
-				t.Errorf("%v between two heartbeats, want from 27s to 30s", d)
-			}
-		}
+		checkGaps(t, f, 27*time.Second, 30*time.Second)
 		time.Sleep(time.Hour)
 		if n := len(f.called("beat")); n != len(beats) || len(f.called("complete")) > 0 {
 			t.Errorf("%d heartbeats after work had returned, %d completions", n-len(beats), len(f.called("complete")))
 		}
 	})
+}
+
+// checkGaps compares the times between two heartbeats.
+func checkGaps(t *testing.T, f *fakeAPI, least, most time.Duration) {
+	t.Helper()
+	beats := f.called("beat")
+	for i, at := range beats[1:] {
+		if d := at - beats[i]; d > most || d < least {
+			t.Errorf("%v between two heartbeats, want from %v to %v", d, least, most)
+		}
+	}
 }
 
 // TestHoldCountsFromTheHeartbeat: the duration of calls is part of the hook's timeout.
@@ -47,17 +54,35 @@ func TestHoldCountsFromTheHeartbeat(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			return nil
 		}
-		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
+		f.hooks = hang
 		if err := h.Hold(t.Context(), action, waits(5*time.Minute)); err != nil {
 			t.Error(err)
 		}
-		beats := f.called("beat")
-		for i, at := range beats[1:] {
-			if d := at - beats[i]; d > shortest.Heartbeat/2 { // the hook's own timeout is unknown
-				t.Errorf("%v between two heartbeats, want at most 15s", d)
-			}
-		}
+		checkGaps(t, f, 0, shortest.Heartbeat/2) // the hook's own timeout is unknown
 	})
+}
+
+// hang is an endpoint that does not answer.
+func hang(ctx context.Context, _ int) ([]types.LifecycleHook, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestHoldRetriesInTime: a pause after a failure is not longer than that between two heartbeats.
+func TestHoldRetriesInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		f.beat = refuse(errDropped)
+		h.cfg = Config{HeartbeatInterval: 2 * time.Second}
+		if err := h.Hold(t.Context(), action, waits(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		checkGaps(t, f, firstRetry, 2*time.Second)
+	})
+}
+
+// refuse answers every heartbeat with the error.
+func refuse(err error) func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
+	return func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return err }
 }
 
 func TestHoldStopsWhenWorkPanics(t *testing.T) {
@@ -78,7 +103,8 @@ func TestHoldStopsWhenWorkPanics(t *testing.T) {
 	})
 }
 
-func TestHoldCancelsTheHeartbeatInProgress(t *testing.T) {
+// TestHoldEndsInTime: neither work that has ended nor a process that stops waits for an endpoint that does not answer.
+func TestHoldEndsInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		var ended time.Duration
 		f.beat = func(ctx context.Context, _ int, _ *sdk.RecordLifecycleActionHeartbeatInput) error {
@@ -86,23 +112,18 @@ func TestHoldCancelsTheHeartbeatInProgress(t *testing.T) {
 			ended = time.Since(f.start)
 			return ctx.Err()
 		}
+		f.hooks = hang
 		if err := h.Hold(t.Context(), action, waits(time.Second)); err != nil {
 			t.Error(err)
 		}
 		if ended != time.Second || time.Since(f.start) != time.Second || len(f.fails) > 0 {
 			t.Errorf("the heartbeat ended after %v, Hold after %v, failures %v", ended, time.Since(f.start), f.fails)
 		}
-	})
-}
-
-// TestHoldEndsWithItsContext: a process that stops does not wait for an endpoint that does not answer.
-func TestHoldEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.hooks = func(ctx context.Context, _ int) ([]types.LifecycleHook, error) { <-ctx.Done(); return nil, ctx.Err() }
+		f.beat = nil
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
 		defer cancel()
 		err := h.Hold(ctx, action, waits(time.Hour))
-		if took := time.Since(f.start); !errors.Is(err, errStop) || took != time.Second {
+		if took := time.Since(f.start); !errors.Is(err, errStop) || took != 2*time.Second {
 			t.Errorf("got %v after %v", err, took)
 		}
 	})
@@ -114,13 +135,7 @@ func TestHoldNamesTheAction(t *testing.T) {
 		f.beat = func(_ context.Context, n int, in *sdk.RecordLifecycleActionHeartbeatInput) error {
 			got = append(got, aws.ToString(in.AutoScalingGroupName), aws.ToString(in.LifecycleHookName),
 				aws.ToString(in.InstanceId), aws.ToString(in.LifecycleActionToken))
-			if n == 0 {
-				return errNotActive
-			}
-			if in.LifecycleActionToken != nil {
-				t.Error("the unknown token is sent again")
-			}
-			return nil
+			return []error{errNotActive, nil}[n]
 		}
 		if err := h.Hold(t.Context(), action, waits(time.Second)); err != nil {
 			t.Error(err)
@@ -159,8 +174,8 @@ func TestHoldEndsWithTheAction(t *testing.T) {
 		{"launch: no action, but the instance waits", errNotActive, "Pending:Wait", 0},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return tt.err }
-			f.state = always(tt.state)
+			f.beat = refuse(tt.err)
+			f.state = func(context.Context, string) (string, error) { return tt.state, nil }
 			a := action
 			a.Launch = strings.HasPrefix(tt.name, "launch: ")
 			err := h.Hold(t.Context(), a, waits(workTime))
@@ -184,41 +199,31 @@ func TestHoldEndsWithTheAction(t *testing.T) {
 	}
 }
 
-func TestHoldContinuesWhileTheStateIsUncertain(t *testing.T) {
-	for name, state := range map[string]func(start time.Time) (string, error){
-		"the state cannot be read": func(time.Time) (string, error) { return "", errThrottled },
-		"some answers miss the instance": func(start time.Time) (string, error) {
-			if time.Since(start)%(2*time.Minute) < 90*time.Second {
+// TestHoldContinues while the state is uncertain, and forgets earlier failures.
+func TestHoldContinues(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers []error // to heartbeats, in turn
+		state   func(after time.Duration) (string, error)
+	}{
+		"the state cannot be read": {[]error{errNotActive}, func(time.Duration) (string, error) { return "", errThrottled }},
+		"some answers miss the instance": {[]error{errNotActive}, func(after time.Duration) (string, error) {
+			if after%(2*time.Minute) < 90*time.Second {
 				return "", nil
 			}
 			return "Terminating:Wait", nil
-		},
+		}},
+		"every other heartbeat is accepted": {[]error{errNotActive, nil}, func(time.Duration) (string, error) { return "", nil }},
 	} {
 		t.Run(name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error {
-				return errNotActive
+			f.beat = func(_ context.Context, n int, _ *sdk.RecordLifecycleActionHeartbeatInput) error {
+				return tt.answers[n%len(tt.answers)]
 			}
-			f.state = func(context.Context, string) (string, error) { return state(f.start) }
+			f.state = func(context.Context, string) (string, error) { return tt.state(time.Since(f.start)) }
 			if err := h.Hold(t.Context(), action, waits(time.Hour)); err != nil {
 				t.Errorf("gave up after %v: %v", time.Since(f.start), err)
 			}
 		}))
 	}
-}
-
-func TestHoldForgetsEarlierFailures(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.state = always("")
-		f.beat = func(_ context.Context, n int, _ *sdk.RecordLifecycleActionHeartbeatInput) error {
-			if n%2 == 0 {
-				return errNotActive
-			}
-			return nil
-		}
-		if err := h.Hold(t.Context(), action, waits(time.Hour)); err != nil {
-			t.Errorf("gave up after %v: %v", time.Since(f.start), err)
-		}
-	})
 }
 
 func TestInterval(t *testing.T) {
@@ -258,23 +263,6 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// TestHoldRetriesInTime: a pause after a failure is not longer than that between two heartbeats.
-func TestHoldRetriesInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return errDropped }
-		h.cfg = Config{HeartbeatInterval: 2 * time.Second}
-		if err := h.Hold(t.Context(), action, waits(time.Minute)); err != nil {
-			t.Error(err)
-		}
-		beats := f.called("beat")
-		for i, at := range beats[1:] {
-			if d := at - beats[i]; d > 2*time.Second || d < firstRetry {
-				t.Errorf("%v between two heartbeats, want at most 2s", d)
-			}
-		}
-	})
-}
-
 func TestIsPending(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -288,13 +276,10 @@ func TestIsPending(t *testing.T) {
 		{"it knows no such hook", errNoHook, false, errNoHook},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return tt.answer }
+			f.beat = refuse(tt.answer)
 			got, err := h.IsPending(t.Context(), action)
-			if got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("got %v, %v", got, err)
-			}
-			if n := len(f.called("beat")); n != 1 {
-				t.Errorf("%d heartbeats", n)
+			if n := len(f.called("beat")); got != tt.want || !errors.Is(err, tt.err) || n != 1 {
+				t.Errorf("got %v, %v after %d heartbeats", got, err, n)
 			}
 		}))
 	}

@@ -2,9 +2,7 @@ package autoscaling
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,73 +50,8 @@ func TestHTTPHoldAndComplete(t *testing.T) {
 	if err != nil || !state.Gone() && !state.Unknown() {
 		t.Errorf("the instance is %q, %v", state, err)
 	}
-}
-
-func TestHTTPDescriptions(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute})
-	a := actionOf(t, s, "drain")
-	if got, err := h.Timing(bounded(t), a); err != nil || got != (Timing{time.Minute, 100 * time.Minute}) {
-		t.Errorf("timing %v, %v", got, err)
-	}
-	if got, err := h.Clusters(bounded(t), groupName); err != nil || fmt.Sprint(got) != "[blue]" {
+	if got, err := h.Clusters(bounded(t), groupName); err != nil || !slices.Equal(got, []string{"blue"}) {
 		t.Errorf("clusters %v, %v", got, err)
-	}
-	if got, err := h.State(bounded(t), instanceID); err != nil || got != "Terminating:Wait" {
-		t.Errorf("state %q, %v", got, err)
-	}
-	if got, err := h.State(bounded(t), "i-00000000000000000"); err != nil || !got.Unknown() {
-		t.Errorf("state of an unknown instance %q, %v", got, err)
-	}
-	a.Hook = "other"
-	if _, err := h.Timing(bounded(t), a); !errors.Is(err, ErrGone) {
-		t.Errorf("timing of an unknown hook: %v", err)
-	}
-}
-
-// TestHTTPErrors: which of Auto Scaling's errors mean that no action is active.
-func TestHTTPErrors(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"})
-	a := actionOf(t, s, "drain")
-	for _, tt := range []struct {
-		name      string
-		change    func(*Action)
-		notActive bool
-	}{
-		{"an unknown token", func(a *Action) { a.Token = token }, true},
-		{"an unknown instance", func(a *Action) { a.Token, a.InstanceID = "", "i-00000000000000000" }, true},
-		{"an unknown hook", func(a *Action) { a.Hook = "other" }, false},
-		{"an unknown group", func(a *Action) { a.Group = "other" }, false},
-	} {
-		wrong := a
-		tt.change(&wrong)
-		for call, err := range map[string]error{
-			"heartbeat":  h.heartbeat(bounded(t), wrong),
-			"completion": h.complete(bounded(t), wrong, Continue),
-		} {
-			if !isValidation(err) || isNotActive(err) != tt.notActive {
-				t.Errorf("%s: %s: %v", tt.name, call, err)
-			}
-		}
-	}
-	s.Inject(awsim.Fault{Action: "RecordLifecycleActionHeartbeat", Status: 500, Code: "InternalFailure"})
-	if err := h.heartbeat(bounded(t), a); err == nil || isValidation(err) {
-		t.Errorf("a server error gives %v", err)
-	}
-}
-
-func TestHTTPTimedOutActionIsGone(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain", HeartbeatTimeout: 30 * time.Second, GlobalTimeout: time.Second})
-	h.cfg.HeartbeatInterval = 200 * time.Millisecond
-	h.cfg.ConfirmTimeout = 500 * time.Millisecond // half of how long an unknown instance is not gone
-	err := h.Hold(bounded(t), actionOf(t, s, "drain"), waits(time.Minute))
-	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "No active Lifecycle Action found") {
-		t.Errorf("got %v", err)
-	}
-	if got := recorded(t, s, "drain"); got.ClosedBy != awsim.ByGlobalTimeout {
-		t.Errorf("the action is %+v", got)
 	}
 }
 
@@ -149,15 +82,5 @@ func TestHTTPComplete(t *testing.T) {
 				t.Errorf("the action is %+v; failures %v", got, f.fails)
 			}
 		})
-	}
-}
-
-func TestHTTPCompleteLeavesOtherHooks(t *testing.T) {
-	t.Parallel()
-	s, h, _ := simulateHooks(t, awsim.Hook{Name: "drain"}, awsim.Hook{Name: "other"})
-	a := actionOf(t, s, "drain")
-	must(t, h.Complete(bounded(t), a, Continue))
-	if got := recorded(t, s, "other"); !got.ClosedAt.IsZero() || !h.hasSiblings(bounded(t), a) {
-		t.Errorf("the other hook's action is %+v", got)
 	}
 }

@@ -36,25 +36,21 @@ func NewReader(api GroupsAPI) *Reader {
 // Group describes one group. Concurrent questions share a call. The error is refresh.ErrNoGroup if there is
 // none of the name.
 func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) {
-	return r.described.Do(ctx, name)
+	g, err := r.described.Do(ctx, name)
+	if err == nil && g.Name != name {
+		err = fmt.Errorf("group %s: %w", name, refresh.ErrNoGroup)
+	}
+	g.Instances = slices.Clone(g.Instances) // callers write into them
+	return g, err
 }
 
 func (r *Reader) describeBatch(ctx context.Context, names []string) []batch.Result[refresh.Group] {
+	groups := map[string]refresh.Group{}
 	found, err := r.byName(ctx, names)
-	results := make([]batch.Result[refresh.Group], len(names))
-	for n, name := range names {
-		i := slices.IndexFunc(found, func(g refresh.Group) bool { return g.Name == name })
-		switch {
-		case err != nil:
-			results[n].Err = err
-		case i < 0:
-			results[n].Err = fmt.Errorf("group %s: %w", name, refresh.ErrNoGroup)
-		default:
-			results[n].Value = found[i]
-			results[n].Value.Instances = slices.Clone(found[i].Instances) // callers write into them
-		}
+	for _, g := range found {
+		groups[g.Name] = g
 	}
-	return results
+	return batch.Results(names, groups, err)
 }
 
 // byName describes the groups of the names. A name without a group is left out.

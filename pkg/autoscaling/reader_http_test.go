@@ -10,6 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -35,17 +40,9 @@ func TestHTTPFind(t *testing.T) {
 		{"by a cluster, whatever tag names it", refresh.Selection{Cluster: "blue"}, "blue-a blue-b blue-c", 1},
 		{"by a tag", refresh.Selection{Tags: map[string]string{"team": "x"}}, "blue-a green-a", 1},
 		{"by a tag of any value", refresh.Selection{Tags: map[string]string{"team": ""}}, "blue-a blue-b green-a", 1},
-		{
-			"by a tag of any value and another",
-			refresh.Selection{Tags: map[string]string{"team": "", "spot": ""}},
-			"green-a", 1,
-		},
+		{"by a tag of any value and another", refresh.Selection{Tags: map[string]string{"team": "", "spot": ""}}, "green-a", 1},
 		{"by a cluster and a tag", refresh.Selection{Cluster: "blue", Tags: map[string]string{"team": "x"}}, "blue-a", 1},
-		{
-			"by a cluster and a tag of any value",
-			refresh.Selection{Cluster: "blue", Tags: map[string]string{"spot": ""}},
-			"blue-c", 1,
-		},
+		{"by a cluster and a tag of any value", refresh.Selection{Cluster: "blue", Tags: map[string]string{"spot": ""}}, "blue-c", 1},
 		{"by names and a cluster", refresh.Selection{Names: []string{"blue-a", "green-a"}, Cluster: "blue"}, "blue-a", 1},
 		{"names of which one does not exist", refresh.Selection{Names: []string{"blue", "blue-a"}}, "no such Auto Scaling group: blue; there is blue-a, blue-b, blue-c", 2},
 		{"a name that no other resembles", refresh.Selection{Names: []string{"prod"}}, "no such Auto Scaling group: prod; is this the right account and Region?", 2},
@@ -58,11 +55,9 @@ func TestHTTPFind(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if err == nil && got != tt.want || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
-		}
-		if calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"] - before; calls != tt.calls {
-			t.Errorf("%s: %d calls, want %d", tt.name, calls, tt.calls)
+		calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"] - before
+		if err == nil && got != tt.want || !strings.Contains(got, tt.want) || calls != tt.calls {
+			t.Errorf("%s: got %q in %d calls, want %q in %d", tt.name, got, calls, tt.want, tt.calls)
 		}
 	}
 	_, err := r.Find(bounded(t), refresh.Selection{Names: []string{"blue"}})
@@ -72,63 +67,49 @@ func TestHTTPFind(t *testing.T) {
 	}
 }
 
+// TestHTTPGroup: concurrent questions share a call, but not the instances, into which Complete of package ec2 writes.
 func TestHTTPGroup(t *testing.T) {
 	t.Parallel()
 	s, r, _ := simulateTrigger(t)
 	createWorkers(t, s, "workers", 2, map[string]string{"eks:nodegroup-name": "ng"})
-	g, err := r.Group(bounded(t), "workers")
-	must(t, err)
+	must(t, s.CreateGroup(awsim.Group{Name: "idle", Max: 1}))
+	r.described.Max, r.described.Window = 3, time.Minute // the third question starts the call
+	groups := make([]refresh.Group, 3)
+	var wg sync.WaitGroup
+	for n, name := range []string{"workers", "workers", "idle"} {
+		wg.Go(func() {
+			var err error
+			if groups[n], err = r.Group(bounded(t), name); err != nil || groups[n].Name != name {
+				t.Errorf("group %s is %+v, %v", name, groups[n], err)
+			}
+		})
+	}
+	wg.Wait()
+	g, i := groups[0], groups[0].Instances[0]
+	if g.Instances[0].Launched = time.Now(); !groups[1].Instances[0].Launched.IsZero() {
+		t.Error("two callers share the instances")
+	}
+	if calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"]; calls != 1 {
+		t.Errorf("%d calls for concurrent questions", calls)
+	}
+	r.described.Max = 1
 	if g.Name != "workers" || g.Desired != 2 || g.Max != 10 || g.ManagedNodegroup() != "ng" ||
 		g.Warmup != 90*time.Second || !g.Maintenance.LaunchesFirst() || g.Source.Template.Name != "workers" {
 		t.Errorf("the group is %+v", g)
 	}
-	i := g.Instances[0]
 	if i.ID != machineID(0) || !i.InService() || !i.Healthy || i.Template.Version != "1" || i.Type == "" || i.Zone == "" {
 		t.Errorf("the instance is %+v", i)
 	}
-	if _, err := r.Group(bounded(t), "other"); !errors.Is(err, refresh.ErrNoGroup) || !strings.Contains(err.Error(), "other") {
-		t.Errorf("a group that does not exist: %v", err)
-	}
-}
-
-func TestHTTPGroupsShareACall(t *testing.T) {
-	t.Parallel()
-	s, r, _ := simulateTrigger(t)
-	r.described.Max, r.described.Window = 5, time.Minute // the fifth question starts the call
-	for n, name := range []string{"a", "b", "c"} {
-		must(t, s.CreateGroup(awsim.Group{Name: name, Max: 1}))
-		must(t, s.AddInstance(name, machineID(n), ""))
-	}
-	var wg sync.WaitGroup
-	for _, name := range []string{"a", "b", "c", "a", "a"} {
-		wg.Go(func() {
-			g, err := r.Group(bounded(t), name)
-			if err != nil || g.Name != name || len(g.Instances) != 1 || !g.Instances[0].Launched.IsZero() {
-				t.Errorf("group %s is %+v, %v", name, g, err)
-				return
-			}
-			g.Instances[0].Launched = time.Now() // as Complete does: callers with the same question must not see it
-		})
-	}
-	wg.Wait()
-	if calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"]; calls != 1 {
-		t.Errorf("%d calls for concurrent questions", calls)
-	}
-}
-
-func TestHTTPHooks(t *testing.T) {
-	t.Parallel()
-	s, r, _ := simulateTrigger(t)
-	must(t, s.CreateGroup(awsim.Group{Name: "workers", Max: 1}))
 	must(t, s.PutHook("workers", awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute}))
 	must(t, s.PutHook("workers", awsim.Hook{Name: "ready", Transition: awsim.Launching, GlobalTimeout: time.Minute}))
-	hooks, err := r.Hooks(bounded(t), "workers")
-	must(t, err)
 	want := []refresh.Hook{
 		{Name: "drain", Terminating: true, GlobalTimeout: 100 * time.Minute}, {Name: "ready", GlobalTimeout: time.Minute},
 	}
-	if !slices.Equal(hooks, want) {
-		t.Errorf("the hooks are %+v", hooks)
+	if hooks, err := r.Hooks(bounded(t), "workers"); err != nil || !slices.Equal(hooks, want) {
+		t.Errorf("the hooks are %+v, %v", hooks, err)
+	}
+	if _, err := r.Group(bounded(t), "other"); !errors.Is(err, refresh.ErrNoGroup) || !strings.Contains(err.Error(), "other") {
+		t.Errorf("a group that does not exist: %v", err)
 	}
 	if _, err := r.Hooks(bounded(t), "other"); err == nil || !strings.Contains(err.Error(), "other") {
 		t.Errorf("the hooks of a group that does not exist: %v", err)
@@ -142,6 +123,11 @@ func TestHTTPRefresh(t *testing.T) {
 	must(t, s.PutHook("workers", awsim.Hook{Name: "drain"})) // so that the refresh does not end
 	g, err := r.Group(bounded(t), "workers")
 	must(t, err)
+	_, cancelErr := w.Cancel(bounded(t), "workers")
+	_, rollbackErr := w.Rollback(bounded(t), "workers")
+	if !errors.Is(cancelErr, refresh.ErrNoRefresh) || !errors.Is(rollbackErr, refresh.ErrNoRefresh) {
+		t.Errorf("without a refresh: %v, %v", cancelErr, rollbackErr)
+	}
 	target := refresh.Target{Source: refresh.Source{Template: &refresh.Template{ID: g.Source.Template.ID, Version: "1"}}}
 	prefs := refresh.Preferences{
 		MinHealthy: new(50), MaxHealthy: new(110), Warmup: new(time.Second), Bake: new(time.Minute), AutoRollback: true,
@@ -158,9 +144,9 @@ func TestHTTPRefresh(t *testing.T) {
 		one.Desired == nil || one.Desired.Template.Version != "1" {
 		t.Errorf("the refresh is %+v", one)
 	}
-	if p := one.Preferences; *p.MinHealthy != 50 || *p.MaxHealthy != 110 || *p.Warmup != time.Second ||
-		!slices.Equal(p.Checkpoints, []int{50, 100}) || !p.AutoRollback || p.Protected != "Refresh" || p.Standby != "Ignore" {
-		t.Errorf("its preferences are %+v", p)
+	prefs.Standby = "Ignore" // by default
+	if diff := cmp.Diff(prefs, one.Preferences); diff != "" {
+		t.Errorf("its preferences:\n%s", diff)
 	}
 	if _, err := r.Refresh(bounded(t), "workers", "other"); err == nil || !strings.Contains(err.Error(), "other") {
 		t.Errorf("a refresh that does not exist: %v", err)
@@ -173,61 +159,25 @@ func TestHTTPRefresh(t *testing.T) {
 	}
 }
 
-func TestHTTPNoRefresh(t *testing.T) {
+// TestRefreshesNewestFirst: one that has not started yet is the newest.
+func TestRefreshesNewestFirst(t *testing.T) {
 	t.Parallel()
-	s, r, w := simulateTrigger(t)
-	must(t, s.CreateGroup(awsim.Group{Name: "idle", Max: 1}))
-	_, cancelErr := w.Cancel(bounded(t), "idle")
-	_, rollbackErr := w.Rollback(bounded(t), "idle")
-	if !errors.Is(cancelErr, refresh.ErrNoRefresh) || !errors.Is(rollbackErr, refresh.ErrNoRefresh) {
-		t.Errorf("without a refresh: %v, %v", cancelErr, rollbackErr)
+	f, at := newAPI(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.refreshes = func(int, string) (*sdk.DescribeInstanceRefreshesOutput, error) {
+		return &sdk.DescribeInstanceRefreshesOutput{InstanceRefreshes: []types.InstanceRefresh{
+			{InstanceRefreshId: aws.String("old"), StartTime: &at},
+			{InstanceRefreshId: aws.String("pending")},
+			{InstanceRefreshId: aws.String("young"), StartTime: new(at.Add(time.Second))},
+			{InstanceRefreshId: aws.String("pending, too")},
+		}}, nil
 	}
-	if _, err := w.Rollback(bounded(t), "other"); err == nil || errors.Is(err, refresh.ErrNoRefresh) {
-		t.Errorf("rollback of a group that does not exist: %v", err)
-	}
-	if all, err := r.Refreshes(bounded(t), "idle"); err != nil || len(all) > 0 {
-		t.Errorf("the refreshes are %v, %v", all, err)
-	}
-}
-
-func TestHTTPRefreshesNewestFirst(t *testing.T) {
-	t.Parallel()
-	s, r, w := simulateTrigger(t)
-	must(t, s.CreateGroup(awsim.Group{Name: "workers", Max: 1}))
-	var want []string
-	for range 3 {
-		id, err := w.Start(bounded(t), refresh.Group{Name: "workers"}, refresh.Target{}, false, refresh.Preferences{})
-		must(t, err)
-		_, _ = w.Cancel(bounded(t), "workers") // it may have ended already: there is nothing to replace
-		want = append([]string{id}, want...)
-	}
-	all, err := r.Refreshes(bounded(t), "workers")
-	must(t, err)
+	all, err := NewReader(f).Refreshes(t.Context(), groupName)
 	var got []string
 	for _, one := range all {
 		got = append(got, one.ID)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestHTTPPauseAndResume(t *testing.T) {
-	t.Parallel()
-	s, r, w := simulateTrigger(t)
-	must(t, s.CreateGroup(awsim.Group{Name: "workers", Max: 1}))
-	suspended := func() []string {
-		g, err := r.Group(bounded(t), "workers")
-		must(t, err)
-		return g.Suspended
-	}
-	must(t, w.Pause(bounded(t), "workers"))
-	if got := suspended(); !slices.Equal(got, []string{"InstanceRefresh"}) {
-		t.Errorf("after Pause %v is suspended", got)
-	}
-	must(t, w.Resume(bounded(t), "workers"))
-	if got := suspended(); len(got) > 0 {
-		t.Errorf("after Resume %v is suspended", got)
+	if err != nil || !slices.Equal(got, []string{"pending", "pending, too", "young", "old"}) {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
@@ -256,38 +206,6 @@ func TestHTTPMarkAndTerminate(t *testing.T) {
 	})
 	if err := w.Terminate(bounded(t), machineID(2)); err == nil || errors.Is(err, refresh.ErrGone) {
 		t.Errorf("a group at its minimum: %v", err)
-	}
-}
-
-func TestHTTPSurge(t *testing.T) {
-	t.Parallel()
-	s, r, w := simulateTrigger(t)
-	createWorkers(t, s, "workers", 2, nil)
-	described := func() refresh.Group {
-		g, err := r.Group(bounded(t), "workers")
-		must(t, err)
-		return g
-	}
-	if surge, err := w.Raise(bounded(t), described(), 2); err != nil || surge != (refresh.Surge{From: 2, To: 4}) {
-		t.Errorf("raised %v, %v", surge, err)
-	}
-	if sent := s.Calls("autoscaling", "SetDesiredCapacity")[0].Values; sent.Get("HonorCooldown") != "false" {
-		t.Errorf("the capacity is set with %v", sent)
-	}
-	if sent := s.Calls("autoscaling", "CreateOrUpdateTags")[0].Values; sent.Get("Tags.member.1.PropagateAtLaunch") != "false" {
-		t.Errorf("the tag is set with %v", sent)
-	}
-	g := described()
-	if surge, ok := refresh.SurgeOf(g); g.Desired != 4 || !ok || surge != (refresh.Surge{From: 2, To: 4}) {
-		t.Errorf("the group has %d, and the tag says %v", g.Desired, surge)
-	}
-	for _, want := range []bool{true, false} {
-		if restored, err := w.Lower(bounded(t), described()); err != nil || restored != want {
-			t.Errorf("lowered: %v, %v; want %v", restored, err, want)
-		}
-	}
-	if g := described(); g.Desired != 2 || len(g.Tags) > 0 {
-		t.Errorf("the group has %d and the tags %v", g.Desired, g.Tags)
 	}
 }
 
@@ -326,28 +244,19 @@ func TestHTTPTerminateIsRetriedOnlyIfThrottled(t *testing.T) {
 func TestHTTPFindManyGroups(t *testing.T) {
 	t.Parallel()
 	s, r, _ := simulateTrigger(t)
-	const groups, instances = 200, 200
+	const groups = 200
 	var names []string
+	tags := map[string]string{"kubernetes.io/cluster/blue": "owned"}
 	for n := range groups {
 		names = append(names, fmt.Sprintf("workers-%03d", n))
-		must(t, s.CreateGroup(awsim.Group{
-			Name: names[n], Max: 1, Tags: map[string]string{"kubernetes.io/cluster/blue": "owned"},
-		}))
-	}
-	for n := range instances {
-		must(t, s.AddInstance(names[n%groups], machineID(n), "eu-central-1a"))
+		must(t, s.CreateGroup(awsim.Group{Name: names[n], Max: 1, Tags: tags}))
 	}
 	for name, selection := range map[string]refresh.Selection{"names": {Names: names}, "cluster": {Cluster: "blue"}} {
 		before := s.Requests()["autoscaling.DescribeAutoScalingGroups"]
 		found, err := r.Find(bounded(t), selection)
-		must(t, err)
-		count := 0
-		for _, g := range found {
-			count += len(g.Instances)
-		}
 		calls := s.Requests()["autoscaling.DescribeAutoScalingGroups"] - before
-		if len(found) != groups || count != instances || calls != 2 {
-			t.Errorf("by %s: %d groups and %d instances in %d calls", name, len(found), count, calls)
+		if err != nil || len(found) != groups || calls != 2 {
+			t.Errorf("by %s: %d groups in %d calls, %v", name, len(found), calls, err)
 		}
 	}
 }

@@ -25,14 +25,8 @@ func fromPreferences(p refresh.Preferences) *types.RefreshPreferences {
 		BakeTime:                  optional(p.Bake, wholeSeconds),
 		AutoRollback:              aws.Bool(p.AutoRollback),
 		SkipMatching:              aws.Bool(p.SkipMatching),
-		ScaleInProtectedInstances: types.ScaleInProtectedInstancesIgnore,
-		StandbyInstances:          types.StandbyInstancesIgnore,
-	}
-	if p.Protected != "" {
-		out.ScaleInProtectedInstances = types.ScaleInProtectedInstances(p.Protected)
-	}
-	if p.Standby != "" {
-		out.StandbyInstances = types.StandbyInstances(p.Standby)
+		ScaleInProtectedInstances: types.ScaleInProtectedInstances(cmp.Or(p.Protected, "Ignore")),
+		StandbyInstances:          types.StandbyInstances(cmp.Or(p.Standby, "Ignore")),
 	}
 	for _, percent := range p.Checkpoints {
 		out.CheckpointPercentages = append(out.CheckpointPercentages, toInt32(&percent))
@@ -54,8 +48,8 @@ func toInt32(n *int) int32 { return int32(min(max(*n, math.MinInt32), math.MaxIn
 // desiredConfiguration is the target in the API's type; nil for a launch configuration.
 func desiredConfiguration(g refresh.Group, t refresh.Target) (*types.DesiredConfiguration, error) {
 	switch {
-	case t.Source.Mixed != nil:
-		policy, err := pinnedPolicy(g, *t.Source.Mixed)
+	case t.Source.Mixed:
+		policy, err := pinnedPolicy(g, t.Source)
 		return &types.DesiredConfiguration{MixedInstancesPolicy: policy}, err
 	case t.Source.Template != nil:
 		return &types.DesiredConfiguration{LaunchTemplate: specification(*t.Source.Template)}, nil
@@ -79,19 +73,18 @@ func specification(t refresh.Template) *types.LaunchTemplateSpecification {
 
 // pinnedPolicy is the group's mixed instances policy with the target's templates and versions. The API
 // replaces the whole policy, so all else is sent back as it was described.
-func pinnedPolicy(g refresh.Group, target refresh.Mixed) (*types.MixedInstancesPolicy, error) {
-	own := cmp.Or(g.Source.Mixed, &refresh.Mixed{})
-	policy, described := own.Policy.(types.MixedInstancesPolicy)
-	if !described || policy.LaunchTemplate == nil || len(target.Overrides) != len(own.Overrides) {
+func pinnedPolicy(g refresh.Group, target refresh.Source) (*types.MixedInstancesPolicy, error) {
+	policy, described := g.Source.Policy.(types.MixedInstancesPolicy)
+	if !described || policy.LaunchTemplate == nil || len(target.Overrides) != len(g.Source.Overrides) {
 		return nil, fmt.Errorf("the target is not made of the mixed instances policy of group %s", g.Name)
 	}
 	launch := *policy.LaunchTemplate
 	policy.LaunchTemplate = &launch
-	launch.LaunchTemplateSpecification = specification(target.Template)
+	launch.LaunchTemplateSpecification = specification(*target.Template)
 	launch.Overrides = slices.Clone(launch.Overrides)
 	for i, o := range target.Overrides {
-		if t := cmp.Or(o.Template, own.Overrides[i].Template); t != nil {
-			launch.Overrides[i].LaunchTemplateSpecification = specification(*t)
+		if o.Template != nil {
+			launch.Overrides[i].LaunchTemplateSpecification = specification(*o.Template)
 		}
 	}
 	return &policy, nil

@@ -1,6 +1,9 @@
 package autoscaling
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // State is the lifecycle state of an instance, in Auto Scaling's own words: "InService", "Terminating:Wait".
 // It is empty for an instance that is in no group.
@@ -9,22 +12,16 @@ type State string
 // Terminating reports whether the instance is leaving its group, or is moving from service into the warm
 // pool, and a terminating hook may hold it now or soon.
 func (s State) Terminating() bool {
-	switch s {
-	case "Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
-		"Warmed:Pending", "Warmed:Pending:Wait":
-		return true
-	}
-	return false
+	return slices.Contains([]State{
+		"Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
+		"Warmed:Pending", "Warmed:Pending:Wait",
+	}, s)
 }
 
 // Launching reports whether the instance is entering its group or the warm pool, and a launching hook may
 // hold it now or soon. One that enters the warm pool may have been in service.
 func (s State) Launching() bool {
-	switch s {
-	case "Pending", "Pending:Wait", "Warmed:Pending", "Warmed:Pending:Wait":
-		return true
-	}
-	return false
+	return slices.Contains([]State{"Pending", "Pending:Wait", "Warmed:Pending", "Warmed:Pending:Wait"}, s)
 }
 
 // Warmed reports whether the instance is in the warm pool, or is entering or leaving it.
@@ -36,14 +33,12 @@ func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
 // Gone reports whether the instance is past its terminating hooks: it is being terminated, or is in the warm
 // pool.
 func (s State) Gone() bool {
-	switch s {
-	case "Terminating:Proceed", "Terminated", "Terminating:Retained",
+	return slices.Contains([]State{
+		"Terminating:Proceed", "Terminated", "Terminating:Retained",
 		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
 		"Warmed:Pending:Proceed", "Warmed:Pending:Retained",
-		"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated":
-		return true
-	}
-	return false
+		"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated",
+	}, s)
 }
 
 // Unknown reports whether the instance is in no group: it was terminated some time ago, or never was in one.

@@ -15,22 +15,12 @@ import (
 // suspended is not added.
 func (w *Writer) Suspend(ctx context.Context, g refresh.Group, processes []string) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
-	before := len(ours)
-	var wanted []string
-	for _, p := range processes {
-		if slices.Contains(g.Suspended, p) {
-			continue
-		}
-		wanted = append(wanted, p)
-		if !slices.Contains(ours, p) {
-			ours = append(ours, p)
-		}
-	}
+	wanted := without(processes, g.Suspended)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	if len(ours) > before {
-		if err := w.tag(ctx, g.Name, refresh.SuspendedTag, strings.Join(ours, " ")); err != nil {
+	if added := without(wanted, ours); len(added) > 0 {
+		if err := w.tag(ctx, g.Name, refresh.SuspendedTag, strings.Join(append(ours, added...), " ")); err != nil {
 			return nil, err
 		}
 	}
@@ -38,6 +28,11 @@ func (w *Writer) Suspend(ctx context.Context, g refresh.Group, processes []strin
 		return nil, err
 	}
 	return wanted, nil
+}
+
+// without returns those that are not among the others.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(others, one) })
 }
 
 // Release resumes what Suspend has suspended, removes the tag, and returns the processes.

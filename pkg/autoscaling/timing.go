@@ -34,7 +34,7 @@ func seconds(n *int32) time.Duration { return time.Duration(aws.ToInt32(n)) * ti
 // if the group has no such hook.
 func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 	found, err := h.hook(ctx, a.Group, a.Hook)
-	return found.timing, err
+	return timingOf(found), err
 }
 
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's

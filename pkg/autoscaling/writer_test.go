@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type changes struct {
 	fails map[string]error
 	done  []string
 	start *sdk.StartInstanceRefreshInput
+	wrong bool // A call honors a cooldown, or its tag propagates to instances.
 }
 
 func (c *changes) note(call, detail string) error {
@@ -42,12 +44,14 @@ func (c *changes) StartInstanceRefresh(
 func (c *changes) SetDesiredCapacity(
 	_ context.Context, in *sdk.SetDesiredCapacityInput, _ ...func(*sdk.Options),
 ) (*sdk.SetDesiredCapacityOutput, error) {
+	c.wrong = *in.HonorCooldown
 	return nil, c.note("set", fmt.Sprint(*in.DesiredCapacity))
 }
 
 func (c *changes) CreateOrUpdateTags(
 	_ context.Context, in *sdk.CreateOrUpdateTagsInput, _ ...func(*sdk.Options),
 ) (*sdk.CreateOrUpdateTagsOutput, error) {
+	c.wrong = *in.Tags[0].PropagateAtLaunch
 	return nil, c.note("tag", *in.Tags[0].Value)
 }
 
@@ -98,6 +102,14 @@ func suspend(processes ...string) func(context.Context, *Writer, refresh.Group) 
 
 func release(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Release(ctx, g) }
 
+func pause(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	return nil, w.Pause(ctx, g.Name)
+}
+
+func resume(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	return nil, w.Resume(ctx, g.Name)
+}
+
 // TestChangesThatCanBeUndone: a tag says what the trigger changed, from before the change until it is undone.
 func TestChangesThatCanBeUndone(t *testing.T) {
 	t.Parallel()
@@ -145,10 +157,13 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"release: the tag is removed last", suspendedGroup("A C"), release, nil, "[A C]", "resume A,C, untag workers", ""},
 		{"release: no tag", suspendedGroup(""), release, nil, "[]", "", ""},
 		{"release: refused, the tag stays", suspendedGroup("A"), release, map[string]error{"resume": errDeny}, "[]", "resume A", "denied"},
+
+		{"pause", suspendedGroup(""), pause, nil, "<nil>", "suspend InstanceRefresh", ""},
+		{"resume", suspendedGroup(""), resume, nil, "<nil>", "resume InstanceRefresh", ""},
 	} {
 		api := &changes{fails: tt.fails}
 		got, err := tt.do(t.Context(), NewWriter(api), tt.group)
-		if fmt.Sprint(got) != tt.want || strings.Join(api.done, ", ") != tt.calls || !fails(err, tt.failed) {
+		if fmt.Sprint(got) != tt.want || strings.Join(api.done, ", ") != tt.calls || !fails(err, tt.failed) || api.wrong {
 			t.Errorf("%s: got %v, %v, calls %v", tt.name, got, err, api.done)
 		}
 	}
@@ -156,10 +171,7 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 
 // fails reports whether the error contains the text, or is nil if the text is empty.
 func fails(err error, text string) bool {
-	if text == "" || err == nil {
-		return text == "" && err == nil
-	}
-	return strings.Contains(err.Error(), text)
+	return strings.Contains(fmt.Sprint(err), cmp.Or(text, "<nil>"))
 }
 
 func TestStartDesiredConfiguration(t *testing.T) {
@@ -167,11 +179,12 @@ func TestStartDesiredConfiguration(t *testing.T) {
 	byID := func(id, version string) *types.LaunchTemplateSpecification {
 		return &types.LaunchTemplateSpecification{LaunchTemplateId: aws.String(id), Version: aws.String(version)}
 	}
+	byName := &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("node"), Version: aws.String("$Default")}
 	pinned := mixedPolicy()
 	pinned.LaunchTemplate.LaunchTemplateSpecification = byID("lt-1", "7")
 	pinned.LaunchTemplate.Overrides[1].LaunchTemplateSpecification = byID("lt-2", "3")
-	mixed := refresh.Group{Source: toSource(types.AutoScalingGroup{MixedInstancesPolicy: mixedPolicy()})}
-	target := refresh.Mixed{Template: *template("lt-1", "node", "7"), Overrides: slices.Clone(mixed.Source.Mixed.Overrides)}
+	mixed := refresh.Group{Source: toSource(mixedPolicy(), nil, nil)}
+	target := refresh.Source{Mixed: true, Template: template("lt-1", "node", "7"), Overrides: slices.Clone(mixed.Source.Overrides)}
 	target.Overrides[1].Template = template("lt-2", "arm", "3")
 	for _, tt := range []struct {
 		name   string
@@ -182,15 +195,12 @@ func TestStartDesiredConfiguration(t *testing.T) {
 		failed string
 	}{
 		{name: "a template is named by its id only", source: refresh.Source{Template: template("lt-1", "node", "7")}, want: &types.DesiredConfiguration{LaunchTemplate: byID("lt-1", "7")}},
-		{
-			name: "a template without an id", source: refresh.Source{Template: &refresh.Template{Name: "node"}},
-			want: &types.DesiredConfiguration{LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateName: aws.String("node"), Version: aws.String("$Default")}},
-		},
+		{name: "a template without an id", source: refresh.Source{Template: &refresh.Template{Name: "node"}}, want: &types.DesiredConfiguration{LaunchTemplate: byName}},
 		{name: "not pinned", source: refresh.Source{Template: template("lt-1", "node", "7")}, free: true},
 		{name: "a launch configuration cannot be desired", source: refresh.Source{Configuration: "lc"}},
-		{name: "a mixed instances policy is sent as it was described, with other versions", group: mixed, source: refresh.Source{Mixed: &target}, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
-		{name: "a policy that was not described", group: refresh.Group{Name: "workers"}, source: refresh.Source{Mixed: &target}, failed: "group workers"},
-		{name: "another policy", group: mixed, source: refresh.Source{Mixed: &refresh.Mixed{}}, failed: "is not made of"},
+		{name: "a mixed instances policy is sent as it was described, with other versions", group: mixed, source: target, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
+		{name: "a policy that was not described", group: refresh.Group{Name: "workers"}, source: target, failed: "group workers"},
+		{name: "another policy", group: mixed, source: refresh.Source{Mixed: true}, failed: "is not made of"},
 	} {
 		api := &changes{}
 		_, err := NewWriter(api).Start(t.Context(), tt.group, refresh.Target{Source: tt.source}, !tt.free, refresh.Preferences{})
@@ -200,7 +210,7 @@ func TestStartDesiredConfiguration(t *testing.T) {
 			t.Errorf("%s: sent %+v", tt.name, api.start.DesiredConfiguration)
 		}
 	}
-	if !reflect.DeepEqual(policyOf(&mixed.Source), *mixedPolicy()) {
+	if !reflect.DeepEqual(mixed.Source.Policy, *mixedPolicy()) {
 		t.Error("the described policy was changed")
 	}
 }
@@ -273,8 +283,4 @@ func TestWrap(t *testing.T) {
 	if err := wrap(nil, "do it"); err != nil {
 		t.Errorf("success is %v", err)
 	}
-}
-
-func policyOf(s *refresh.Source) types.MixedInstancesPolicy {
-	return s.Mixed.Policy.(types.MixedInstancesPolicy)
 }

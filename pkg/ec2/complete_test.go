@@ -11,7 +11,7 @@ import (
 func TestHTTPComplete(t *testing.T) {
 	t.Parallel()
 	s, client := simulate(t)
-	createVersions(t, client, group, "ami-1")
+	createVersions(t, s, client, group, "ami-1")
 	must(t, s.CreateGroup(awsim.Group{Name: group, Max: 10, LaunchTemplate: group}))
 	must(t, s.AddInstance(group, onDemand, ""))
 	groups := []refresh.Group{

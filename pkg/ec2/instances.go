@@ -5,6 +5,7 @@
 package ec2
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,16 +19,10 @@ import (
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
 
-type describeAPI interface {
-	DescribeInstances(context.Context, *sdk.DescribeInstancesInput, ...func(*sdk.Options)) (
-		*sdk.DescribeInstancesOutput, error)
-}
-
 // API are the calls of Instances.
 type API interface {
-	describeAPI
-	DescribeInstanceStatus(context.Context, *sdk.DescribeInstanceStatusInput, ...func(*sdk.Options)) (
-		*sdk.DescribeInstanceStatusOutput, error)
+	sdk.DescribeInstancesAPIClient
+	sdk.DescribeInstanceStatusAPIClient
 }
 
 // Instance is what EC2 knows of an instance.
@@ -81,40 +76,34 @@ func (i *Instances) Describe(ctx context.Context, id string) (Instance, error) {
 }
 
 func (i *Instances) describe(ctx context.Context, ids []string) []batch.Result[Instance] {
-	found, err := i.matching(ctx, "instance-id", ids)
+	found := map[string]Instance{}
+	err := eachInstance(ctx, i.api, callTimeout, "instance-id", ids, func(one types.Instance) {
+		found[aws.ToString(one.InstanceId)] = toInstance(one)
+	})
 	return batch.Results(ids, found, err)
 }
 
 // InReservation returns the ids of the instances that run in a Capacity Reservation or a Capacity Block.
 func (i *Instances) InReservation(ctx context.Context, reservationID string) ([]string, error) {
-	found, err := i.matching(ctx, "capacity-reservation-id", []string{reservationID})
 	var ids []string
-	for id, one := range found {
-		if !one.State.Stopped() {
-			ids = append(ids, id)
+	values := []string{reservationID}
+	err := eachInstance(ctx, i.api, callTimeout, "capacity-reservation-id", values, func(one types.Instance) {
+		if !toInstance(one).State.Stopped() {
+			ids = append(ids, aws.ToString(one.InstanceId))
 		}
-	}
-	slices.Sort(ids)
-	return ids, err
-}
-
-// matching returns the instances for which the filter has one of the values, by id.
-func (i *Instances) matching(ctx context.Context, filter string, values []string) (map[string]Instance, error) {
-	found := map[string]Instance{}
-	err := eachInstance(ctx, i.api, callTimeout, filter, values, func(one types.Instance) {
-		found[aws.ToString(one.InstanceId)] = toInstance(one)
 	})
 	if err != nil {
 		return nil, err // what the pages before had is incomplete
 	}
-	return found, nil
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // eachInstance calls visit with every instance for which the filter has one of the values. Each page may take
 // as long as limit. Ids are a filter too: as a parameter, one that EC2 does not know would fail the whole
 // call.
 func eachInstance(
-	ctx context.Context, api describeAPI, limit time.Duration, filter string, values []string,
+	ctx context.Context, api sdk.DescribeInstancesAPIClient, limit time.Duration, filter string, values []string,
 	visit func(types.Instance),
 ) error {
 	pages := sdk.NewDescribeInstancesPaginator(api, &sdk.DescribeInstancesInput{
@@ -154,17 +143,12 @@ func eachPage[Out any](ctx context.Context, limit time.Duration, pages paginator
 }
 
 func toInstance(one types.Instance) Instance {
-	out := Instance{
-		Spot:     one.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
-		Reserved: aws.ToString(one.CapacityReservationId) != "",
+	return Instance{
+		State: State(cmp.Or(one.State, &types.InstanceState{}).Name),
+		Spot:  one.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
+		Reserved: aws.ToString(one.CapacityReservationId) != "" ||
+			one.InstanceLifecycle == types.InstanceLifecycleTypeCapacityBlock,
 	}
-	if one.InstanceLifecycle == types.InstanceLifecycleTypeCapacityBlock {
-		out.Reserved = true
-	}
-	if one.State != nil {
-		out.State = State(one.State.Name)
-	}
-	return out
 }
 
 // HasScheduledEvent reports whether EC2 has an event scheduled for an instance that is neither completed nor
@@ -176,11 +160,6 @@ func (i *Instances) HasScheduledEvent(ctx context.Context, id string) (bool, err
 // schedule answers all questions by one list of the events in the Region: there are few, often at the same
 // time.
 func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[bool] {
-	scheduled, err := i.allScheduled(ctx)
-	return batch.Results(ids, scheduled, err)
-}
-
-func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
 	var codes []string
 	for _, code := range types.EventCode("").Values() {
 		codes = append(codes, string(code))
@@ -198,9 +177,9 @@ func (i *Instances) allScheduled(ctx context.Context) (map[string]bool, error) {
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("describe scheduled events: %w", err)
+		err = fmt.Errorf("describe scheduled events: %w", err)
 	}
-	return scheduled, nil
+	return batch.Results(ids, scheduled, err)
 }
 
 // isUnfinished reports whether the event is scheduled or in progress. EC2 describes one that is over for up

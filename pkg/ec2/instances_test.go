@@ -2,13 +2,10 @@ package ec2
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -75,10 +72,11 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestDescribe: an id that EC2 does not know does not fail the call for the others.
+// TestDescribe: concurrent questions share a call, which an id that EC2 does not know does not fail for the others.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	_, i := simulateInstances(t)
+	s, i := simulateInstances(t)
+	i.described.Max, i.described.Window = 5, time.Minute // the fifth question starts the call
 	want := map[string]Instance{
 		onDemand: {State: "running"},
 		spot:     {State: "running", Spot: true},
@@ -86,47 +84,17 @@ func TestDescribe(t *testing.T) {
 		unknown:  {},
 	}
 	var calls sync.WaitGroup
-	for id, expected := range want {
+	for _, id := range []string{onDemand, spot, block, unknown, spot} {
 		calls.Go(func() {
-			if got, err := i.Describe(bounded(t), id); err != nil || got != expected {
-				t.Errorf("%s: got %+v, %v, want %+v", id, got, err, expected)
+			if got, err := i.Describe(bounded(t), id); err != nil || got != want[id] {
+				t.Errorf("%s: got %+v, %v, want %+v", id, got, err, want[id])
 			}
 		})
 	}
 	calls.Wait()
-}
-
-// counting counts calls, and describes no instance.
-type counting struct {
-	API
-	calls atomic.Int32
-}
-
-func (c *counting) DescribeInstances(
-	context.Context, *sdk.DescribeInstancesInput, ...func(*sdk.Options),
-) (*sdk.DescribeInstancesOutput, error) {
-	c.calls.Add(1)
-	return &sdk.DescribeInstancesOutput{}, nil
-}
-
-func TestDescribeSharesACall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		api := &counting{}
-		i := New(api)
-		var calls sync.WaitGroup
-		for _, id := range []string{onDemand, spot, block, spot} {
-			calls.Go(func() {
-				if got, err := i.Describe(t.Context(), id); err != nil || got != (Instance{}) {
-					t.Errorf("%s: got %+v, %v", id, got, err)
-				}
-			})
-		}
-		calls.Wait()
-		if n := api.calls.Load(); n != 1 {
-			t.Errorf("%d calls", n)
-		}
-	})
+	if n := s.Requests()["ec2.DescribeInstances"]; n != 1 {
+		t.Errorf("%d calls", n)
+	}
 }
 
 func TestInReservation(t *testing.T) {
@@ -176,12 +144,6 @@ func TestFailedCalls(t *testing.T) {
 	}
 	if got, err := i.InReservation(bounded(t), reservation); err == nil || got != nil {
 		t.Errorf("got %v, %v", got, err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := errors.New("the process stops")
-	cancel(cause)
-	if _, err := i.Describe(ctx, spot); !errors.Is(err, cause) {
-		t.Errorf("got %v", err)
 	}
 }
 

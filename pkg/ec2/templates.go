@@ -22,9 +22,8 @@ import (
 
 // LaunchAPI are the calls of a LaunchReader. None of them changes anything.
 type LaunchAPI interface {
-	describeAPI
-	DescribeLaunchTemplateVersions(context.Context, *sdk.DescribeLaunchTemplateVersionsInput,
-		...func(*sdk.Options)) (*sdk.DescribeLaunchTemplateVersionsOutput, error)
+	sdk.DescribeInstancesAPIClient
+	sdk.DescribeLaunchTemplateVersionsAPIClient
 }
 
 // LaunchReader reads launch templates, and from what image and when instances were launched.
@@ -69,53 +68,26 @@ type need struct {
 	versions []string         // as they are written
 }
 
-// numbers are the versions that must be read besides $Latest and $Default.
-func (n need) numbers() []string {
-	return slices.DeleteFunc(slices.Clone(n.versions), func(v string) bool {
-		return v == refresh.LatestVersion || v == refresh.DefaultVersion
-	})
-}
-
 // needs returns the templates and versions that decide what the groups' instances should have been launched
 // from, in a fixed order.
 func needs(groups []refresh.Group, version string) []need {
-	wanted := map[string]map[string]bool{}
-	templates := map[string]refresh.Template{}
+	wanted := map[string]*need{}
 	for _, g := range groups {
-		for i, t := range templatesOf(g.Source) {
+		for i, t := range g.Source.Templates() {
 			if i == 0 { // the requested version is not of the overrides' own templates
 				t.Version = cmp.Or(version, t.Version)
 			}
 			key := cmp.Or(t.ID, "name "+t.Name)
-			if wanted[key] == nil {
-				wanted[key], templates[key] = map[string]bool{}, t
-			}
-			wanted[key][cmp.Or(t.Version, refresh.DefaultVersion)] = true
+			n := cmp.Or(wanted[key], &need{template: t})
+			n.versions = unique(append(n.versions, cmp.Or(t.Version, refresh.DefaultVersion)))
+			wanted[key] = n
 		}
 	}
 	var list []need
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		list = append(list, need{templates[key], slices.Sorted(maps.Keys(wanted[key]))})
+		list = append(list, *wanted[key])
 	}
 	return list
-}
-
-// templatesOf are the templates of the source, those of overrides behind the first.
-func templatesOf(s refresh.Source) []refresh.Template {
-	switch {
-	case s.Template != nil:
-		return []refresh.Template{*s.Template}
-	case s.Mixed != nil:
-		all := []refresh.Template{s.Mixed.Template}
-		for _, o := range s.Mixed.Overrides {
-			if o.Template != nil {
-				all = append(all, *o.Template)
-			}
-		}
-		return all
-	default:
-		return nil
-	}
 }
 
 // template reads one template. If a version is missing, the call fails for all, and each is read by itself.
@@ -123,11 +95,11 @@ func (r *LaunchReader) template(ctx context.Context, n need) (refresh.LaunchTemp
 	out := refresh.LaunchTemplate{
 		ID: n.template.ID, Name: n.template.Name, Images: map[int]string{}, Aliases: map[int]bool{},
 	}
-	all := slices.Concat([]string{refresh.LatestVersion, refresh.DefaultVersion}, n.numbers())
-	err := r.readVersions(ctx, &out, &sdk.DescribeLaunchTemplateVersionsInput{Versions: all})
+	all := unique(append([]string{refresh.LatestVersion, refresh.DefaultVersion}, n.versions...))
+	err := r.readVersions(ctx, &out, nil, all...)
 	if isNoVersion(err) {
 		out.Missing = true
-		err = r.readEach(ctx, &out, n.numbers())
+		err = r.readEach(ctx, &out, all)
 	}
 	switch {
 	case isNoTemplate(err):
@@ -140,19 +112,13 @@ func (r *LaunchReader) template(ctx context.Context, n need) (refresh.LaunchTemp
 }
 
 // readEach reads the versions that exist, and leaves out the others.
-func (r *LaunchReader) readEach(ctx context.Context, out *refresh.LaunchTemplate, numbers []string) error {
-	always := []string{refresh.LatestVersion, refresh.DefaultVersion}
-	err := r.readVersions(ctx, out, &sdk.DescribeLaunchTemplateVersionsInput{Versions: always})
-	for _, number := range numbers {
-		if err != nil {
+func (r *LaunchReader) readEach(ctx context.Context, out *refresh.LaunchTemplate, versions []string) error {
+	for _, version := range versions {
+		if err := r.readVersions(ctx, out, nil, version); err != nil && !isNoVersion(err) {
 			return err
 		}
-		err = r.readVersions(ctx, out, &sdk.DescribeLaunchTemplateVersionsInput{Versions: []string{number}})
-		if isNoVersion(err) {
-			err = nil
-		}
 	}
-	return err
+	return nil
 }
 
 // resolveAliases reads the AMIs behind Systems Manager parameters, of the versions that groups launch from:
@@ -170,9 +136,7 @@ func (r *LaunchReader) resolveAliases(ctx context.Context, out *refresh.LaunchTe
 	if len(numbers) == 0 {
 		return nil
 	}
-	err := r.readVersions(ctx, out, &sdk.DescribeLaunchTemplateVersionsInput{
-		Versions: numbers, ResolveAlias: aws.Bool(true),
-	})
+	err := r.readVersions(ctx, out, aws.Bool(true), numbers...)
 	if answer, refused := errors.AsType[smithy.APIError](err); refused && !cloud.IsTransient(err) {
 		out.Unreadable = answer.ErrorCode() + ": " + answer.ErrorMessage()
 		return nil
@@ -183,10 +147,11 @@ func (r *LaunchReader) resolveAliases(ctx context.Context, out *refresh.LaunchTe
 	return nil
 }
 
-// readVersions adds to the template what EC2 returns for in.
+// readVersions adds the versions to the template.
 func (r *LaunchReader) readVersions(
-	ctx context.Context, out *refresh.LaunchTemplate, in *sdk.DescribeLaunchTemplateVersionsInput,
+	ctx context.Context, out *refresh.LaunchTemplate, resolveAlias *bool, versions ...string,
 ) error {
+	in := &sdk.DescribeLaunchTemplateVersionsInput{Versions: versions, ResolveAlias: resolveAlias}
 	if out.ID != "" {
 		in.LaunchTemplateId = aws.String(out.ID)
 	} else {

@@ -26,47 +26,29 @@ func on(id, version string) refresh.Group {
 
 func TestNeeds(t *testing.T) {
 	t.Parallel()
+	policy := refresh.Group{Source: refresh.Source{
+		Mixed: true, Template: &refresh.Template{ID: "lt-1", Version: "7"},
+		Overrides: []refresh.Override{{Type: "m5.large"}, {Template: &refresh.Template{ID: "lt-2", Version: "3"}}},
+	}}
+	byName := refresh.Group{Source: refresh.Source{Template: &refresh.Template{Name: "node"}}}
 	for _, tt := range []struct {
 		name    string
 		groups  []refresh.Group
 		version string
-		want    map[string][]string // versions by the template's id or name
+		want    string // versions by the template's id or name
 	}{
-		{"a launch configuration needs none", []refresh.Group{{Source: refresh.Source{Configuration: "lc"}}}, "", map[string][]string{}},
-		{
-			"no version is $Default",
-			[]refresh.Group{on("lt-1", "$Latest"), on("lt-1", "$Default"), on("lt-1", "")},
-			"",
-			map[string][]string{"lt-1": {"$Default", "$Latest"}},
-		},
-		{
-			"groups of one template share it",
-			[]refresh.Group{on("lt-1", "7"), on("lt-1", "3"), on("lt-1", "7")},
-			"",
-			map[string][]string{"lt-1": {"3", "7"}},
-		},
-		{"the requested version replaces the group's", []refresh.Group{on("lt-1", "7")}, "9", map[string][]string{"lt-1": {"9"}}},
-		{
-			"an override's template has its own version",
-			[]refresh.Group{{Source: refresh.Source{Mixed: &refresh.Mixed{
-				Template:  refresh.Template{ID: "lt-1", Version: "7"},
-				Overrides: []refresh.Override{{Type: "m5.large"}, {Template: &refresh.Template{ID: "lt-2", Version: "3"}}},
-			}}}},
-			"9",
-			map[string][]string{"lt-1": {"9"}, "lt-2": {"3"}},
-		},
-		{
-			"a template without an id",
-			[]refresh.Group{{Source: refresh.Source{Template: &refresh.Template{Name: "node"}}}},
-			"",
-			map[string][]string{"node": {"$Default"}},
-		},
+		{"a launch configuration needs none", []refresh.Group{{Source: refresh.Source{Configuration: "lc"}}}, "", "map[]"},
+		{"no version is $Default", []refresh.Group{on("lt-1", "$Latest"), on("lt-1", "$Default"), on("lt-1", "")}, "", "map[lt-1:[$Default $Latest]]"},
+		{"groups of one template share it", []refresh.Group{on("lt-1", "7"), on("lt-1", "3"), on("lt-1", "7")}, "", "map[lt-1:[3 7]]"},
+		{"the requested version replaces the group's", []refresh.Group{on("lt-1", "7")}, "9", "map[lt-1:[9]]"},
+		{"an override's template has its own version", []refresh.Group{policy}, "9", "map[lt-1:[9] lt-2:[3]]"},
+		{"a template without an id", []refresh.Group{byName}, "", "map[node:[$Default]]"},
 	} {
 		got := map[string][]string{}
 		for _, n := range needs(tt.groups, tt.version) {
 			got[n.template.ID+n.template.Name] = n.versions
 		}
-		if !reflect.DeepEqual(got, tt.want) {
+		if fmt.Sprint(got) != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -137,7 +119,7 @@ func TestTemplatesResolveParameters(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(known, want) {
 		t.Errorf("got %+v, %v", known, err)
 	}
-	if len(api.read) != 2 || !slices.Equal(api.read[0], []string{"$Latest", "$Default", "2"}) || !slices.Equal(api.read[1], []string{"2"}) {
+	if fmt.Sprint(api.read) != "[[$Default $Latest 2] [2]]" {
 		t.Errorf("the calls read %v", api.read)
 	}
 }
@@ -156,39 +138,32 @@ func TestTemplatesUnreadableParameter(t *testing.T) {
 	if target := known.Resolve(other, ""); target.Problem != "" {
 		t.Errorf("a group that launches from another version has the problem %q", target.Problem)
 	}
-	for _, code := range []string{"RequestLimitExceeded", "RequestTimeout"} {
-		_, err := NewLaunchReader(&aliased{refusal: code}).Templates(t.Context(), []refresh.Group{aliasing}, "")
-		if cloud.ErrorCode(err) != code {
-			t.Errorf("%s, which is transient, is returned as %v", code, err)
+	api := &aliased{refusal: "UnauthorizedOperation"}
+	known, err = NewLaunchReader(api).Templates(t.Context(), []refresh.Group{other}, "")
+	if target := known.Resolve(other, ""); err != nil || len(api.read) != 1 || target.ImageIsParameter {
+		t.Errorf("for a group that launches from another version, the calls read %v: %+v, %v", api.read, target, err)
+	}
+}
+
+// TestTemplatesFails: errors that are transient, and others than a missing version, are returned.
+func TestTemplatesFails(t *testing.T) {
+	t.Parallel()
+	for want, api := range map[string]*aliased{
+		"RequestLimitExceeded":  {refusal: "RequestLimitExceeded"},
+		"RequestTimeout":        {refusal: "RequestTimeout"},
+		"UnauthorizedOperation": {errs: []string{"InvalidLaunchTemplateId.VersionNotFound", "UnauthorizedOperation"}},
+	} {
+		_, err := NewLaunchReader(api).Templates(t.Context(), []refresh.Group{on("lt-1", "$Latest")}, "")
+		if cloud.ErrorCode(err) != want || len(api.read) != 2 {
+			t.Errorf("got %v after the calls %v, want %s", err, api.read, want)
 		}
 	}
 }
 
-func TestTemplatesFailsAfterAMissingVersion(t *testing.T) {
-	t.Parallel()
-	api := &aliased{errs: []string{"InvalidLaunchTemplateId.VersionNotFound", "UnauthorizedOperation"}}
-	_, err := NewLaunchReader(api).Templates(t.Context(), []refresh.Group{on("lt-1", "9")}, "")
-	if cloud.ErrorCode(err) != "UnauthorizedOperation" || len(api.read) != 2 {
-		t.Errorf("got %v after the calls %v", err, api.read)
-	}
-}
-
-// A parameter in a version that no group launches from is not read.
-func TestTemplatesResolveOnlyWhatIsLaunched(t *testing.T) {
-	t.Parallel()
-	api := &aliased{refusal: "UnauthorizedOperation"}
-	known, err := NewLaunchReader(api).Templates(t.Context(), []refresh.Group{on("lt-1", "$Default")}, "")
-	if target := known.Resolve(on("lt-1", "$Default"), ""); err != nil || len(api.read) != 1 || target.ImageIsParameter {
-		t.Errorf("the calls read %v: %+v, %v", api.read, target, err)
-	}
-}
-
 // createVersions creates a template with the images ami-1, ami-2 and so on.
-func createVersions(t *testing.T, client *sdk.Client, name string, images ...string) (id string) {
+func createVersions(t *testing.T, s *awsim.Server, client *sdk.Client, name string, images ...string) (id string) {
 	t.Helper()
-	out, err := client.CreateLaunchTemplate(bounded(t), &sdk.CreateLaunchTemplateInput{
-		LaunchTemplateName: aws.String(name), LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: aws.String(images[0])},
-	})
+	id, err := s.CreateLaunchTemplate(name, images[0])
 	must(t, err)
 	for _, image := range images[1:] {
 		_, err := client.CreateLaunchTemplateVersion(bounded(t), &sdk.CreateLaunchTemplateVersionInput{
@@ -196,14 +171,14 @@ func createVersions(t *testing.T, client *sdk.Client, name string, images ...str
 		})
 		must(t, err)
 	}
-	return aws.ToString(out.LaunchTemplate.LaunchTemplateId)
+	return id
 }
 
 func TestHTTPTemplates(t *testing.T) {
 	t.Parallel()
 	s, client := simulate(t)
 	r := NewLaunchReader(client)
-	id := createVersions(t, client, "node", "ami-1", "ami-2", "ami-3")
+	id := createVersions(t, s, client, "node", "ami-1", "ami-2", "ami-3")
 	groups := []refresh.Group{on(id, "$Latest"), on(id, "2"), on(id, "$Latest"), on(id, "")}
 	known, err := r.Templates(bounded(t), groups, "")
 	must(t, err)
@@ -214,8 +189,8 @@ func TestHTTPTemplates(t *testing.T) {
 	if !reflect.DeepEqual(known, want) {
 		t.Errorf("got %+v, want %+v", known, want)
 	}
-	if calls := s.Calls("ec2", "DescribeLaunchTemplateVersions"); len(calls) != 1 {
-		t.Errorf("%d calls for one template of %d groups", len(calls), len(groups))
+	if calls := s.Requests()["ec2.DescribeLaunchTemplateVersions"]; calls != 1 {
+		t.Errorf("%d calls for one template of %d groups", calls, len(groups))
 	}
 }
 
@@ -224,7 +199,7 @@ func TestHTTPMissingTemplates(t *testing.T) {
 	t.Parallel()
 	s, client := simulate(t)
 	r := NewLaunchReader(client)
-	id := createVersions(t, client, "node", "ami-1", "ami-2", "ami-3")
+	id := createVersions(t, s, client, "node", "ami-1", "ami-2", "ami-3")
 	got, err := r.template(bounded(t), need{refresh.Template{ID: id}, []string{"2", "9"}})
 	if err != nil || !got.Missing || got.Latest != 3 || got.Default != 1 ||
 		!slices.Equal(slices.Sorted(maps.Keys(got.Images)), []int{1, 2, 3}) {

@@ -61,10 +61,7 @@ type Step struct {
 func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, raised := SurgeOf(m.Group)
-	spare := 0 // What is left of the surge.
-	if raised {
-		spare = min(max(m.Group.Desired-surge.From, 0), surge.To-surge.From)
-	}
+	spare := min(max(m.Group.Desired-surge.From, 0), surge.To-surge.From) // What is left of the surge.
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
@@ -101,31 +98,22 @@ func (p Pace) nextBatch(outdated []Instance, desired, spare int) Step {
 	return Step{Terminate: batch}
 }
 
-// sorted puts those that are replaced first at the beginning.
+// sorted puts those that are replaced first at the beginning: the oldest first, and those whose age is unknown
+// last.
 func (m Snapshot) sorted(outdated []Instance, o Order) []Instance {
 	return slices.SortedFunc(slices.Values(outdated), func(a, b Instance) int {
 		zones := 0
 		if o == ByZone {
 			zones = cmp.Compare(a.Zone, b.Zone)
 		}
-		return cmp.Or(zones, trueFirst(m.NotReady[a.ID], m.NotReady[b.ID]), compareAge(a, b), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(zones, trueFirst(m.NotReady[a.ID], m.NotReady[b.ID]),
+			trueFirst(!a.Launched.IsZero(), !b.Launched.IsZero()), a.Launched.Compare(b.Launched), cmp.Compare(a.ID, b.ID))
 	})
 }
 
-// compareAge puts the oldest first, and those whose age is unknown last.
-func compareAge(a, b Instance) int {
-	return cmp.Or(trueFirst(!a.Launched.IsZero(), !b.Launched.IsZero()), a.Launched.Compare(b.Launched))
-}
-
 func trueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	default:
-		return 1
-	}
+	order := []bool{true, false}
+	return slices.Index(order, a) - slices.Index(order, b)
 }
 
 // batchState is how far the replacement of a batch is.
@@ -140,17 +128,13 @@ type batchState struct {
 
 func (m Snapshot) classify() batchState {
 	f := batchState{desired: m.Group.Desired}
-	outdated := make(map[string]bool, len(m.Outdated))
-	for _, id := range m.Outdated {
-		outdated[id] = true
-	}
 	for _, i := range m.Group.Instances {
-		switch {
-		case m.isLeaving(i, outdated[i.ID]):
+		switch outdated := slices.Contains(m.Outdated, i.ID); {
+		case m.isLeaving(i, outdated):
 			f.terminating = append(f.terminating, i.describe())
 		case i.Pending():
 			f.pending = append(f.pending, i.describe())
-		case i.InService() && outdated[i.ID]:
+		case i.InService() && outdated:
 			f.outdated = append(f.outdated, i)
 			f.inService++
 		case i.InService() && m.NotReady[i.ID]:

@@ -93,21 +93,21 @@ func checkActiveRefresh(_ Group, f Facts) (Level, string) {
 }
 
 func checkTerminatingHook(_ Group, f Facts) (Level, string) {
-	if h, ok := longestHook(f.Hooks); ok {
+	if h := longestHook(f.Hooks); h.Terminating {
 		return OK, fmt.Sprintf("the terminating hook %s waits until nodes are drained", h.Name)
 	}
 	return Refuse, "the group has no terminating hook: instances would be terminated with their pods on them; add " +
 		"one for autoscaling:EC2_INSTANCE_TERMINATING"
 }
 
-// longestHook is the terminating hook that can hold an instance for the longest time.
-func longestHook(hooks []Hook) (longest Hook, ok bool) {
+// longestHook is the terminating hook that can hold an instance for the longest time, or zero.
+func longestHook(hooks []Hook) (longest Hook) {
 	for _, h := range hooks {
-		if h.Terminating && (!ok || h.GlobalTimeout > longest.GlobalTimeout) {
-			longest, ok = h, true
+		if h.Terminating && (!longest.Terminating || h.GlobalTimeout > longest.GlobalTimeout) {
+			longest = h
 		}
 	}
-	return longest, ok
+	return longest
 }
 
 // shortHold is the global timeout below which the preflight warns: one blocked disruption budget may need as
@@ -115,10 +115,7 @@ func longestHook(hooks []Hook) (longest Hook, ok bool) {
 const shortHold = time.Hour
 
 func checkHookTimeout(_ Group, f Facts) (Level, string) {
-	h, ok := longestHook(f.Hooks)
-	if !ok {
-		return "", ""
-	}
+	h := longestHook(f.Hooks)
 	holds := fmt.Sprintf("the terminating hook %s holds an instance for at most %s", h.Name, h.GlobalTimeout)
 	raise := func(d time.Duration) string {
 		beat := (min(d, maxGlobalTimeout) + heartbeatsPerTimeout - 1) / heartbeatsPerTimeout
@@ -138,41 +135,29 @@ func checkHookTimeout(_ Group, f Facts) (Level, string) {
 	}
 }
 
-func checkWarmPool(g Group, f Facts) (Level, string) {
-	switch {
-	case !g.WarmPool:
-		return "", ""
-	case f.Mode == ModeUnhealthy:
+func checkWarmPool(_ Group, f Facts) (Level, string) {
+	if f.Mode == ModeUnhealthy {
 		return Warn, "the group has a warm pool, whose instances this mode does not replace: outdated ones may enter " +
 			"service later; --mode refresh replaces them too"
-	default:
-		return OK, "the instances of the warm pool are replaced too"
 	}
+	return OK, "the instances of the warm pool are replaced too"
 }
 
 func checkBudgets(_ Group, f Facts) (Level, string) {
-	switch {
-	case f.Cluster == nil:
-		return "", ""
-	case len(f.Cluster.Blocking) > 0:
+	if len(f.Cluster.Blocking) > 0 {
 		return Warn, fmt.Sprintf("%s no disruption now: drains wait until they do, or until the hook times out: %s",
 			text.Plural(len(f.Cluster.Blocking), "disruption budget allows", "disruption budgets allow"),
 			list(f.Cluster.Blocking))
-	default:
-		return OK, "every disruption budget allows a disruption"
 	}
+	return OK, "every disruption budget allows a disruption"
 }
 
 func checkNodes(_ Group, f Facts) (Level, string) {
-	switch {
-	case f.Cluster == nil:
-		return "", ""
-	case len(f.Cluster.Missing) > 0:
+	if len(f.Cluster.Missing) > 0 {
 		return Warn, fmt.Sprintf("%s no ready node, so that less capacity is in service than AWS reports: %s",
 			text.Plural(len(f.Cluster.Missing), "instance has", "instances have"), list(f.Cluster.Missing))
-	default:
-		return OK, "every instance in service has a ready node"
 	}
+	return OK, "every instance in service has a ready node"
 }
 
 func checkSelf(g Group, f Facts) (Level, string) {

@@ -10,8 +10,6 @@ import (
 
 func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 	switch {
-	case f.Mode != ModeUnhealthy:
-		return "", ""
 	case g.Maintenance.LaunchesFirst():
 		return OK, fmt.Sprintf("the group's maintenance policy, %d%% to %d%%, launches first",
 			*g.Maintenance.MinHealthy, *g.Maintenance.MaxHealthy)
@@ -99,30 +97,22 @@ func (f Facts) leastInService(g Group) (left int, why string) {
 
 // checkWeights checks whether instances can be counted at all. RefreshPreferences' percentages are of the
 // desired capacity, whatever its unit.
-func checkWeights(g Group, f Facts) (Level, string) {
-	switch {
-	case !g.Weighted:
-		return "", ""
-	case f.Mode == ModeUnhealthy:
+func checkWeights(_ Group, f Facts) (Level, string) {
+	if f.Mode == ModeUnhealthy {
 		return Refuse, "the group's numbers are of capacity units, and this mode counts instances: it would wait for " +
 			"instances that are never launched; use --mode refresh"
-	default:
-		return OK, "the group's numbers are of capacity units, and so is a surge that is given as a number"
 	}
+	return OK, "the group's numbers are of capacity units, and so is a surge that is given as a number"
 }
 
 func checkSurge(g Group, f Facts) (Level, string) {
-	s, raised := SurgeOf(g)
-	switch {
-	case !raised:
-		return "", ""
-	case f.Mode == ModeUnhealthy:
+	s, _ := SurgeOf(g)
+	if f.Mode == ModeUnhealthy {
 		return OK, fmt.Sprintf("an earlier run raised the desired capacity from %d to %d; this run lowers it again",
 			s.From, s.To)
-	default:
-		return Warn, fmt.Sprintf("an interrupted run in mode unhealthy raised the desired capacity from %d to %d: run "+
-			"it again so that it lowers it, or set it yourself and remove the tag %s", s.From, s.To, SurgeTag)
 	}
+	return Warn, fmt.Sprintf("an interrupted run in mode unhealthy raised the desired capacity from %d to %d: run "+
+		"it again so that it lowers it, or set it yourself and remove the tag %s", s.From, s.To, SurgeTag)
 }
 
 func checkWarmup(g Group, f Facts) (Level, string) {
@@ -143,24 +133,19 @@ func checkWarmup(g Group, f Facts) (Level, string) {
 
 // isUnpinned reports whether the group's own source has $Latest or $Default as a version.
 func (s Source) isUnpinned() bool {
-	switch {
-	case s.Mixed != nil:
-		return !numbered(s.Mixed.Template) || slices.ContainsFunc(s.Mixed.Overrides, func(o Override) bool {
-			return o.Template != nil && !numbered(*o.Template)
-		})
-	case s.Template != nil:
-		return !numbered(*s.Template)
-	default:
-		return false
-	}
+	return slices.ContainsFunc(s.Templates(), func(t Template) bool { return t.number() == 0 })
 }
 
 func checkPin(g Group, f Facts) (Level, string) {
 	switch {
-	case f.Mode != ModeRefresh || f.Target.Source.Configuration != "":
-		return "", ""
+	case f.Pin && g.Source.isUnpinned():
+		return Warn, fmt.Sprintf("the group's version is $Latest or $Default, and AWS replaces it with the number when "+
+			"the refresh succeeds, which is a drift for infrastructure as code: use --pin=false to keep it; target: %s",
+			f.Target.Text)
+	case f.Pin && f.Target.FromGroup:
+		return OK, "the group's version is a number"
 	case f.Pin:
-		return checkPinned(g.Source.isUnpinned(), f.Target)
+		return OK, "AWS writes the requested version into the group when the refresh succeeds"
 	case !f.Target.FromGroup:
 		return Refuse, "the requested version is not the group's, and a refresh uses it only with --pin: add that, or " +
 			"change the group"
@@ -171,25 +156,13 @@ func checkPin(g Group, f Facts) (Level, string) {
 	}
 }
 
-func checkPinned(unpinned bool, target Target) (Level, string) {
-	switch {
-	case unpinned:
-		return Warn, fmt.Sprintf("the group's version is $Latest or $Default, and AWS replaces it with the number when "+
-			"the refresh succeeds, which is a drift for infrastructure as code: use --pin=false to keep it; target: %s",
-			target.Text)
-	case target.FromGroup:
-		return OK, "the group's version is a number"
-	default:
-		return OK, "AWS writes the requested version into the group when the refresh succeeds"
-	}
+func isImageParameterUsed(g Group, f Facts) bool {
+	return inRefresh(g, f) && f.Target.ImageIsParameter && (f.Pin || f.Preferences.SkipMatching)
 }
 
-// checkImageParameter reports a documented limit, which AWS may have lifted. Source: "Use AWS Systems Manager
+// warnImageParameter reports a documented limit, which AWS may have lifted. Source: "Use AWS Systems Manager
 // parameters instead of AMI IDs in launch templates" in the user guide.
-func checkImageParameter(_ Group, f Facts) (Level, string) {
-	if f.Mode != ModeRefresh || !f.Target.ImageIsParameter || !f.Pin && !f.Preferences.SkipMatching {
-		return "", ""
-	}
+func warnImageParameter(Group, Facts) (Level, string) {
 	return Warn, "the AMI is a Systems Manager parameter: according to the user guide AWS starts no refresh for it " +
 		"with a desired configuration or with skip matching; if it refuses, use --all --pin=false, or --mode unhealthy"
 }
@@ -199,11 +172,9 @@ func checkImageParameter(_ Group, f Facts) (Level, string) {
 func checkRollback(g Group, f Facts) (Level, string) {
 	why := ""
 	switch {
-	case f.Mode != ModeRefresh:
-		return "", ""
 	case !f.Rollback:
 		return OK, "no rollback is requested"
-	case g.Source.Template == nil && g.Source.Mixed == nil:
+	case g.Source.Template == nil:
 		why = "the group has a launch configuration: move it to a launch template"
 	case g.Source.isUnpinned():
 		why = "the group's version is $Latest or $Default: set a number"
@@ -223,23 +194,13 @@ func checkRollback(g Group, f Facts) (Level, string) {
 // checkSkipMatching checks whether AWS skips what it should, and nothing else: it compares launch templates
 // and types. Source: "Use an instance refresh with skip matching" in the user guide.
 func checkSkipMatching(g Group, f Facts) (Level, string) {
-	switch {
-	case f.Mode != ModeRefresh:
-		return "", ""
-	case f.Preferences.SkipMatching:
-		return checkMatching(g, f)
-	case slices.ContainsFunc(g.Instances, f.isCurrent):
-		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching keeps them"
-	default:
-		return OK, "all instances are replaced"
-	}
-}
-
-// checkMatching checks which outdated instances match for AWS.
-func checkMatching(g Group, f Facts) (Level, string) {
 	const instead = "use --skip-matching=false, which replaces all instances, or --mode unhealthy"
 	matching := f.matchingOutdated(g)
-	switch {
+	switch skip := f.Preferences.SkipMatching; {
+	case !skip && slices.ContainsFunc(g.Instances, f.isCurrent):
+		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching keeps them"
+	case !skip:
+		return OK, "all instances are replaced"
 	case f.Target.Source.Configuration != "":
 		return Refuse, "skip matching does not work with a launch configuration: " + instead
 	case len(matching) == 0:

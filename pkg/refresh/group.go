@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,11 +40,26 @@ func (m Maintenance) LaunchesFirst() bool {
 	return m.MinHealthy != nil && m.MaxHealthy != nil && *m.MinHealthy >= 100 && *m.MaxHealthy > 100
 }
 
-// Source is what a group launches its instances from: one of the three.
+// Source is what a group launches its instances from: a launch configuration, or a launch template, which may
+// be that of a mixed instances policy.
 type Source struct {
-	Configuration string    // The name of a launch configuration.
-	Template      *Template // A launch template.
-	Mixed         *Mixed    // A mixed instances policy.
+	Configuration string // The name of a launch configuration.
+	Template      *Template
+
+	Mixed     bool // It is a mixed instances policy.
+	Overrides []Override
+	Policy    any // All of the policy, as package autoscaling described it and sends it back; nil elsewhere.
+}
+
+// Templates are all launch templates of the source: its own, then those of overrides.
+func (s Source) Templates() []Template {
+	var all []Template
+	for _, o := range slices.Concat([]Override{{Template: s.Template}}, s.Overrides) {
+		if o.Template != nil {
+			all = append(all, *o.Template)
+		}
+	}
+	return all
 }
 
 // Template names a launch template and one of its versions. Auto Scaling describes a template by id and name;
@@ -51,13 +67,6 @@ type Source struct {
 type Template struct {
 	ID, Name string
 	Version  string // A number, $Latest or $Default; empty is $Default.
-}
-
-// Mixed is a mixed instances policy, as far as it decides what instances are launched from.
-type Mixed struct {
-	Template  Template
-	Overrides []Override
-	Policy    any // All of it, as package autoscaling described it and sends it back; nil elsewhere.
 }
 
 // Override is one of the kinds of instances that a mixed instances policy allows.
@@ -81,15 +90,8 @@ type Instance struct {
 	Launched time.Time // When it was launched, from EC2; zero if that was not read.
 }
 
-// Lifecycle states, in the API's words.
-const (
-	stateInService = "InService"
-	stateStandby   = "Standby"
-	stateRetained  = "Terminating:Retained"
-)
-
 // InService reports whether the instance runs in the group and counts for its desired capacity.
-func (i Instance) InService() bool { return i.State == stateInService }
+func (i Instance) InService() bool { return i.State == "InService" }
 
 // Pending reports whether the instance is entering the group.
 func (i Instance) Pending() bool { return strings.HasPrefix(i.State, "Pending") }
@@ -105,10 +107,10 @@ func (i Instance) Draining() bool { return i.State == "Terminating" || i.State =
 
 // Retained reports whether the instance was kept when its termination was abandoned. It stays until a user
 // terminates it. Source: InstanceLifecyclePolicy in the API reference.
-func (i Instance) Retained() bool { return i.State == stateRetained }
+func (i Instance) Retained() bool { return i.State == "Terminating:Retained" }
 
 // Standby reports whether the instance is in standby, or enters it.
-func (i Instance) Standby() bool { return i.State == stateStandby || i.State == "EnteringStandby" }
+func (i Instance) Standby() bool { return i.State == "Standby" || i.State == "EnteringStandby" }
 
 // Hook is a lifecycle hook of a group.
 type Hook struct {

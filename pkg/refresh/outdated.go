@@ -81,20 +81,13 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 // a template's AMI is a parameter, or an override has its own and Auto Scaling does not describe the
 // instance's.
 func NeedsEC2(groups []Group, t Templates, c Criteria) bool {
+	own := func(o Override) bool { return o.ImageID != "" }
+	unknown := func(i Instance) bool { return i.ImageID == "" }
 	return c.MaxAge > 0 || slices.ContainsFunc(groups, func(g Group) bool {
-		target := t.Resolve(g, c.Version)
-		return target.ImageIsParameter ||
-			target.Source.overridesImage() && slices.ContainsFunc(g.Instances, Instance.hasNoImage)
+		return t.Resolve(g, c.Version).ImageIsParameter ||
+			slices.ContainsFunc(g.Source.Overrides, own) && slices.ContainsFunc(g.Instances, unknown)
 	})
 }
-
-// overridesImage reports whether an override has its own AMI.
-func (s Source) overridesImage() bool {
-	own := func(o Override) bool { return o.ImageID != "" }
-	return s.Mixed != nil && slices.ContainsFunc(s.Mixed.Overrides, own)
-}
-
-func (i Instance) hasNoImage() bool { return i.ImageID == "" }
 
 // requestedReasons is why an instance is outdated that was requested, whatever it was launched from.
 func (c Criteria) requestedReasons() []Reason {

@@ -16,33 +16,22 @@ type candidate struct {
 
 // sourceReasons is how the instance differs from what the group would launch instead of it.
 func (t Templates) sourceReasons(i Instance, target Target) []Reason {
-	switch s := target.Source; {
-	case s == (Source{}):
+	from, to := Source{Configuration: i.Configuration, Template: i.Template}, target.Source
+	launched := "launched from " + from.describe(from) + ", " + target.intro()
+	switch {
+	case to.Template == nil && to.Configuration == "":
 		return nil
-	case i.Template == nil && i.Configuration == "":
+	case from.Template == nil && from.Configuration == "":
 		// An instance refresh does not skip these. Source: AutoScalingInstanceDetails in the API reference, of
 		// instances that were attached.
 		return []Reason{{CodeUnknown, "what it was launched from is unknown, as of an attached instance; " +
 			target.intro() + target.Text}}
-	case s.Configuration != "":
-		return configurationReasons(i, target)
-	case i.Template == nil:
-		return []Reason{{CodeSource, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.intro(), target.Text)}}
-	default:
+	case from.Template != nil && to.Template != nil:
 		return t.templateReasons(i, target)
-	}
-}
-
-// configurationReasons is how the instance differs from one of the target's launch configuration.
-func configurationReasons(i Instance, target Target) []Reason {
-	switch {
-	case i.Template != nil:
-		return []Reason{{CodeSource, fmt.Sprintf("launched from launch template %s, %s%s",
-			i.Template.describe(i.Template.Version), target.intro(), target.Text)}}
-	case i.Configuration != target.Source.Configuration:
-		return []Reason{{CodeConfiguration, fmt.Sprintf("launched from launch configuration %s, %s%s",
-			i.Configuration, target.intro(), target.Source.Configuration)}}
+	case from.Template != nil || to.Template != nil:
+		return []Reason{{CodeSource, launched + target.Text}}
+	case from.Configuration != to.Configuration:
+		return []Reason{{CodeConfiguration, launched + to.Configuration}}
 	default:
 		return nil
 	}
@@ -61,8 +50,12 @@ func (t Templates) templateReasons(i Instance, target Target) []Reason {
 		}
 	}
 	if first == nil {
+		var types []string
+		for _, o := range target.Source.Overrides {
+			types = append(types, o.Type)
+		}
 		return []Reason{{CodeType, fmt.Sprintf("its type is %s, the group's overrides have %s",
-			i.Type, list(target.Source.Mixed.types()))}}
+			i.Type, list(slices.Compact(types)))}}
 	}
 	return first
 }
@@ -70,21 +63,18 @@ func (t Templates) templateReasons(i Instance, target Target) []Reason {
 // candidates are the ways in which the group may launch an instance of this type.
 func (t Templates) candidates(i Instance, target Target) []candidate {
 	s, w := target.Source, target.AsWritten
-	if s.Mixed == nil {
-		return []candidate{{*s.Template, w.Template.Version, t.image(*s.Template), target.intro()}}
-	}
-	base := candidate{s.Mixed.Template, w.Mixed.Template.Version, t.image(s.Mixed.Template), target.intro()}
-	if len(s.Mixed.Overrides) == 0 {
+	base := candidate{*s.Template, w.Template.Version, t.image(*s.Template), target.intro()}
+	if len(s.Overrides) == 0 {
 		return []candidate{base}
 	}
 	var all []candidate
-	for n, o := range s.Mixed.Overrides {
+	for n, o := range s.Overrides {
 		if !o.Requirements && o.Type != i.Type {
 			continue
 		}
 		c := base
 		if o.Template != nil {
-			c = candidate{*o.Template, w.Mixed.Overrides[n].Template.Version, t.image(*o.Template), o.intro()}
+			c = candidate{*o.Template, w.Overrides[n].Template.Version, t.image(*o.Template), o.intro()}
 		}
 		if o.ImageID != "" {
 			c.image, c.intro = o.ImageID, o.intro()
@@ -105,7 +95,7 @@ func (t Templates) differences(i Instance, c candidate) []Reason {
 	case !same:
 		return []Reason{{CodeTemplate, fmt.Sprintf("launched from launch template %s, %slaunch template %s",
 			from.describe(i.Template.Version), c.intro, c.template.describe(c.written))}}
-	case numbered(from) && numbered(c.template) && from.Version != c.template.Version:
+	case from.number() > 0 && c.template.number() > 0 && from.Version != c.template.Version:
 		return []Reason{{CodeVersion, fmt.Sprintf("launched from %s, %s%s",
 			from.describe(from.Version), c.intro, c.template.describeVersion(c.written))}}
 	case isImageID(i.ImageID) && isImageID(c.image) && i.ImageID != c.image:
@@ -131,13 +121,4 @@ func (o Override) intro() string {
 		return "the group's override is at "
 	}
 	return "the group's override for " + o.Type + " is at "
-}
-
-// types are the instance types of the policy's overrides.
-func (m Mixed) types() []string {
-	types := make([]string, 0, len(m.Overrides))
-	for _, o := range m.Overrides {
-		types = append(types, o.Type)
-	}
-	return slices.Compact(types)
 }

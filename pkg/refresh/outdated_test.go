@@ -11,7 +11,7 @@ var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // instance is one in service that was launched from version 7 of node, unless changed.
 func instance(changes ...func(*Instance)) Instance {
-	i := Instance{ID: "i-1", Zone: "a", Type: "m5.large", State: stateInService, Healthy: true, Template: node("7")}
+	i := Instance{ID: "i-1", Zone: "a", Type: "m5.large", State: "InService", Healthy: true, Template: node("7")}
 	for _, change := range changes {
 		change(&i)
 	}
@@ -49,14 +49,13 @@ func judged(g Group, i Instance, c Criteria) Verdict {
 }
 
 // checkVerdict compares the codes of the reasons, and a part of the first one's text. Unhealthy alone is not outdated.
-func checkVerdict(t *testing.T, source Source, i Instance, c Criteria, want, text string) {
+func checkVerdict(t *testing.T, name string, source Source, i Instance, c Criteria, want, text string) {
 	t.Helper()
 	got := judged(Group{Source: source}, i, c)
 	if codes(got.Reasons) != want || got.Outdated != (want != "" && want != "unhealthy") || len(got.Kept) > 0 {
-		t.Fatalf("got %+v, want %q", got, want)
-	}
-	if want != "" && !strings.Contains(got.Reasons[0].Text, text) {
-		t.Errorf("the text is %q, not %q", got.Reasons[0].Text, text)
+		t.Errorf("%s: got %+v, want %q", name, got, want)
+	} else if want != "" && !strings.Contains(got.Reasons[0].Text, text) {
+		t.Errorf("%s: the text is %q, not %q", name, got.Reasons[0].Text, text)
 	}
 }
 
@@ -84,7 +83,6 @@ func TestOutdated(t *testing.T) {
 		// Launch configurations.
 		{"launched from the group's launch configuration", lc, instance(configuration("lc-2")), "", ""},
 		{"launched from another launch configuration", lc, instance(configuration("lc-1")), "configuration", "launched from launch configuration lc-1, the group is at lc-2"},
-		{"launch configurations differ by case alone: names are case-sensitive", lc, instance(configuration("LC-2")), "configuration", ""},
 		{"the group moved from a launch configuration to a template", seven, instance(configuration("lc-2")), "source", "launched from launch configuration lc-2, the group is at launch template node (lt-1) version 7"},
 		{"the group moved back from a template to a launch configuration", lc, instance(), "source", "launched from launch template node (lt-1) version 7, the group is at launch configuration lc-2"},
 
@@ -95,7 +93,6 @@ func TestOutdated(t *testing.T) {
 		{"another template", seven, instance(launchedFrom(template("lt-2", "gpu", "4"))), "template", "launched from launch template gpu (lt-2) version 4, the group is at launch template node (lt-1) version 7"},
 		{"the same version number of another template", seven, instance(launchedFrom(template("lt-2", "gpu", "7"))), "template", ""},
 		{"a template created again under the same name", Source{Template: template("lt-9", "node", "7")}, instance(), "template", "launched from launch template node (lt-1) version 7, the group is at launch template node (lt-9) version 7"},
-		{"names that differ by case alone are two templates", Source{Template: template("", "Node", "7")}, instance(launchedFrom(template("", "node", "7"))), "template", ""},
 		{"the same id, without a name", seven, instance(launchedFrom(template("lt-1", "", "7"))), "", ""},
 		{"without ids the names decide", Source{Template: template("", "x", "1")}, instance(launchedFrom(template("", "x", "1"))), "", ""},
 		{"without ids the names decide: another", Source{Template: template("", "x", "1")}, instance(launchedFrom(template("", "y", "1"))), "template", ""},
@@ -109,7 +106,6 @@ func TestOutdated(t *testing.T) {
 		{"$Default is resolved", dflt, instance(launchedFrom(node("5"))), "", ""},
 		{"$Default is not the latest", dflt, instance(), "version", "the group is at 5 ($Default)"},
 		{"no version is $Default", nothing, instance(launchedFrom(node("5"))), "", ""},
-		{"no version is $Default, and the instance has another", nothing, instance(), "version", "the group is at 5 ($Default)"},
 		{"an instance with $Latest has the latest", seven, instance(launchedFrom(node("$Latest"))), "", ""},
 		{"an instance with $Default has the default", seven, instance(launchedFrom(node("$Default"))), "version", "launched from node (lt-1) version 5"},
 		{"an instance without a version has the default", dflt, instance(launchedFrom(node(""))), "", ""},
@@ -127,8 +123,6 @@ func TestOutdated(t *testing.T) {
 
 		// Types.
 		{"a type that was removed from the overrides", mixed("7", xlarge, gpu), instance(), "type", "its type is m5.large, the group's overrides have m5.xlarge, g5.large"},
-		{"types are compared as they are written", mixed("7", Override{Type: "M5.large"}), instance(), "type", ""},
-		{"requirements instead of types: any is current", mixed("7", anyType), instance(), "", ""},
 		{"requirements beside a type: any is current", mixed("7", xlarge, anyType), instance(), "", ""},
 
 		// Overrides with their own template or AMI.
@@ -165,10 +159,7 @@ func TestOutdated(t *testing.T) {
 		{"unhealthy and of another version", seven, instance(unhealthy, launchedFrom(node("3"))), "version unhealthy", ""},
 		{"unhealthy and terminating", seven, instance(unhealthy, state("Terminating:Wait")), "", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			checkVerdict(t, tt.source, tt.from, Criteria{}, tt.want, tt.text)
-		})
+		checkVerdict(t, tt.name, tt.source, tt.from, Criteria{}, tt.want, tt.text)
 	}
 }
 
@@ -197,10 +188,7 @@ func TestCriteria(t *testing.T) {
 		{"another one only", Criteria{Only: []string{"i-2"}}, instance(), "", ""},
 		{"another one only, and this one is outdated: neither outdated nor kept", Criteria{Only: []string{"i-2"}, All: true, Exclude: map[string]string{"i-1": "no"}}, instance(launchedFrom(node("3")), protected), "", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			checkVerdict(t, Source{Template: node("7")}, tt.from, tt.criteria, tt.want, tt.text)
-		})
+		checkVerdict(t, tt.name, Source{Template: node("7")}, tt.from, tt.criteria, tt.want, tt.text)
 	}
 	policy := mixed("7", Override{Type: "m5.large"}, Override{Type: "g5.large", Template: node("3")})
 	for _, tt := range []struct {
@@ -213,10 +201,7 @@ func TestCriteria(t *testing.T) {
 		{"an override's template is at its own version", instance(ofType("g5.large"), launchedFrom(node("3"))), ""},
 		{"an override's template is at the requested version", instance(ofType("g5.large"), launchedFrom(node("5"))), "version"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			checkVerdict(t, policy, tt.from, Criteria{Version: "5"}, tt.want, "")
-		})
+		checkVerdict(t, tt.name, policy, tt.from, Criteria{Version: "5"}, tt.want, "")
 	}
 }
 
@@ -240,17 +225,13 @@ func TestKept(t *testing.T) {
 		{"in the warm pool: an instance refresh replaces it there", Criteria{}, instance(state("Warmed:Stopped")), ""},
 		{"entering service", Criteria{}, instance(state("Pending:Wait")), ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			g := Group{Source: Source{Template: node("7")}}
-			old := tt.from
-			old.Template = node("3")
-			if got := judged(g, old, tt.criteria); !got.Outdated || codes(got.Kept) != tt.want {
-				t.Errorf("outdated: got %+v, want it kept as %q", got, tt.want)
-			}
-			if got := judged(g, tt.from, tt.criteria); got.Outdated || got.Kept != nil {
-				t.Errorf("a current one is outdated or kept: %+v", got)
-			}
-		})
+		g := Group{Source: Source{Template: node("7")}}
+		if got := judged(g, tt.from, tt.criteria); got.Outdated || got.Kept != nil {
+			t.Errorf("%s: a current one is outdated or kept: %+v", tt.name, got)
+		}
+		tt.from.Template = node("3")
+		if got := judged(g, tt.from, tt.criteria); !got.Outdated || codes(got.Kept) != tt.want {
+			t.Errorf("%s: outdated: got %+v, want it kept as %q", tt.name, got, tt.want)
+		}
 	}
 }

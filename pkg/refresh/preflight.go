@@ -64,7 +64,8 @@ type ClusterFacts struct {
 func Preflight(g Group, f Facts) []Finding {
 	var findings []Finding
 	for _, c := range checks() {
-		if level, text := c.find(g, f); level != "" {
+		if c.applies == nil || c.applies(g, f) {
+			level, text := c.find(g, f)
 			findings = append(findings, Finding{Check: c.name, Level: level, Text: text})
 		}
 	}
@@ -77,13 +78,9 @@ func Preflight(g Group, f Facts) []Finding {
 // Refused are the findings that stop the rollout: those that refuse, except for checks that are allowed by
 // name.
 func Refused(findings []Finding, allowed []string) []Finding {
-	var refused []Finding
-	for _, f := range findings {
-		if f.Level == Refuse && !slices.Contains(allowed, f.Check) {
-			refused = append(refused, f)
-		}
-	}
-	return refused
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return f.Level != Refuse || slices.Contains(allowed, f.Check)
+	})
 }
 
 func (l Level) rank() int { return slices.Index([]Level{Refuse, Warn, OK}, l) }
@@ -103,39 +100,44 @@ func Checks() []string {
 	return names
 }
 
-// check is one check of the preflight. Its level is empty where it does not apply.
+// check is one check of the preflight.
 type check struct {
-	name string
-	find func(Group, Facts) (Level, string)
+	name    string
+	find    func(Group, Facts) (Level, string)
+	applies func(Group, Facts) bool // nil is always
 }
+
+func inRefresh(_ Group, f Facts) bool      { return f.Mode == ModeRefresh }
+func inUnhealthy(_ Group, f Facts) bool    { return f.Mode == ModeUnhealthy }
+func withKubernetes(_ Group, f Facts) bool { return f.Cluster != nil }
 
 // checks are all checks, in their order.
 func checks() []check {
 	return []check{
-		{"operator", checkManagedBy},
-		{"managed-nodegroup", checkNodegroup},
-		{"target", checkTarget},
-		{"suspended", checkSuspended},
-		{CheckActive, checkActiveRefresh},
-		{"no-terminating-hook", checkTerminatingHook},
-		{"hook-timeout", checkHookTimeout},
-		{"maintenance-policy", checkMaintenancePolicy},
-		{"max-size", checkMaxSize},
-		{"capacity", checkCapacity},
-		{"weighted", checkWeights},
-		{"surge-left", checkSurge},
-		{"warmup", checkWarmup},
-		{"pin", checkPin},
-		{"ami-parameter", checkImageParameter},
-		{"rollback", checkRollback},
-		{"skip-matching", checkSkipMatching},
-		{"protected", checkProtected},
-		{"standby", checkStandby},
-		{"kept", checkKept},
-		{"warm-pool", checkWarmPool},
-		{CheckBudgets, checkBudgets},
-		{"nodes", checkNodes},
-		{"self", checkSelf},
-		{"outdated", checkOutdated},
+		{name: "operator", find: checkManagedBy},
+		{name: "managed-nodegroup", find: checkNodegroup},
+		{name: "target", find: checkTarget},
+		{name: "suspended", find: checkSuspended},
+		{name: CheckActive, find: checkActiveRefresh},
+		{name: "no-terminating-hook", find: checkTerminatingHook},
+		{"hook-timeout", checkHookTimeout, func(_ Group, f Facts) bool { return longestHook(f.Hooks).Terminating }},
+		{"maintenance-policy", checkMaintenancePolicy, inUnhealthy},
+		{name: "max-size", find: checkMaxSize},
+		{name: "capacity", find: checkCapacity},
+		{"weighted", checkWeights, func(g Group, _ Facts) bool { return g.Weighted }},
+		{"surge-left", checkSurge, func(g Group, _ Facts) bool { _, raised := SurgeOf(g); return raised }},
+		{name: "warmup", find: checkWarmup},
+		{"pin", checkPin, func(g Group, f Facts) bool { return inRefresh(g, f) && f.Target.Source.Configuration == "" }},
+		{"ami-parameter", warnImageParameter, isImageParameterUsed},
+		{"rollback", checkRollback, inRefresh},
+		{"skip-matching", checkSkipMatching, inRefresh},
+		{name: "protected", find: checkProtected},
+		{name: "standby", find: checkStandby},
+		{name: "kept", find: checkKept},
+		{"warm-pool", checkWarmPool, func(g Group, _ Facts) bool { return g.WarmPool }},
+		{CheckBudgets, checkBudgets, withKubernetes},
+		{"nodes", checkNodes, withKubernetes},
+		{name: "self", find: checkSelf},
+		{name: "outdated", find: checkOutdated},
 	}
 }

@@ -2,6 +2,7 @@ package refresh
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -45,12 +46,9 @@ type Refresh struct {
 
 // Active reports whether the refresh may still replace instances, or roll that back.
 func (r Refresh) Active() bool {
-	switch r.Status {
-	case StatusPending, StatusInProgress, StatusBaking, StatusCancelling, StatusRollbackInProgress:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]string{
+		StatusPending, StatusInProgress, StatusBaking, StatusCancelling, StatusRollbackInProgress,
+	}, r.Status)
 }
 
 // Statuses of an instance refresh, in the API's words.

@@ -29,20 +29,17 @@ func TestHasTarget(t *testing.T) {
 		{"cancelling", &Source{Template: node("7")}, StatusCancelling, target(""), false},
 		{"rolling back", &Source{Template: node("7")}, StatusRollbackInProgress, target(""), false},
 		{"ended", &Source{Template: node("7")}, StatusSuccessful, target(""), false},
-		{"to a policy with the same template", &Source{Mixed: &Mixed{Template: *node("7")}}, StatusInProgress, target(""), false},
+		{"to a policy with the same template", new(mixed("7")), StatusInProgress, target(""), false},
 		{"from a policy to a template", &Source{Template: node("7")}, StatusInProgress, known().Resolve(Group{Source: policy}, ""), false},
 		{"to the same policy", &policy, StatusInProgress, known().Resolve(Group{Source: policy}, ""), true},
-		{"to a policy with fewer overrides", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", policy.Mixed.Overrides[0])}, ""), false},
-		{"to a policy with another override's template", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", policy.Mixed.Overrides[0], Override{Type: "g5.large"})}, ""), false},
-		{"to a policy with another type", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", Override{Type: "m5.xlarge"}, policy.Mixed.Overrides[1])}, ""), false},
+		{"to a policy with fewer overrides", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", policy.Overrides[0])}, ""), false},
+		{"to a policy with another override's template", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", policy.Overrides[0], Override{Type: "g5.large"})}, ""), false},
+		{"to a policy with another type", &policy, StatusInProgress, known().Resolve(Group{Source: mixed("7", Override{Type: "m5.xlarge"}, policy.Overrides[1])}, ""), false},
 		{"the target is unknown", nil, StatusInProgress, Target{FromGroup: true, Problem: "gone"}, false},
 		{"to a template, where the group has a launch configuration", &Source{Template: node("7")}, StatusInProgress, known().Resolve(Group{Source: Source{Configuration: "lc"}}, ""), false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			if got := (Refresh{Status: tt.status, Desired: tt.desired}).HasTarget(tt.target); got != tt.want {
-				t.Errorf("got %t", got)
-			}
-		})
+		if got := (Refresh{Status: tt.status, Desired: tt.desired}).HasTarget(tt.target); got != tt.want {
+			t.Errorf("%s: got %t", tt.name, got)
+		}
 	}
 }

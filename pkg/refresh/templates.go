@@ -17,8 +17,7 @@ const (
 
 // Templates are launch templates that were read: what $Latest and $Default are, and the images of versions.
 type Templates struct {
-	byID   map[string]*LaunchTemplate
-	byName map[string]*LaunchTemplate
+	byID, byName map[string]LaunchTemplate
 }
 
 // LaunchTemplate is what is known of a launch template.
@@ -44,13 +43,13 @@ type Target struct {
 
 // NewTemplates returns Templates by id and by name. A name stands for the template that exists.
 func NewTemplates(all ...LaunchTemplate) Templates {
-	t := Templates{byID: map[string]*LaunchTemplate{}, byName: map[string]*LaunchTemplate{}}
+	t := Templates{map[string]LaunchTemplate{}, map[string]LaunchTemplate{}}
 	for _, lt := range all {
 		if lt.ID != "" {
-			t.byID[lt.ID] = &lt
+			t.byID[lt.ID] = lt
 		}
-		if known := t.byName[lt.Name]; lt.Name != "" && (known == nil || known.Missing) {
-			t.byName[lt.Name] = &lt
+		if known, ok := t.byName[lt.Name]; lt.Name != "" && (!ok || known.Missing) {
+			t.byName[lt.Name] = lt
 		}
 	}
 	return t
@@ -60,46 +59,37 @@ func NewTemplates(all ...LaunchTemplate) Templates {
 // replaces that of the group's launch template; templates of overrides keep their own.
 func (t Templates) Resolve(g Group, version string) Target {
 	written, problem := g.Source.withVersion(version)
-	target := Target{AsWritten: written, Problem: problem}
-	switch {
-	case written.Mixed != nil:
-		m := &Mixed{Template: t.resolveFor(&target, written.Mixed.Template)}
-		for _, o := range written.Mixed.Overrides {
-			if o.Template != nil {
-				own := t.resolveFor(&target, *o.Template)
-				o.Template = &own
-			}
-			m.Overrides = append(m.Overrides, o)
-		}
-		target.Source.Mixed = m
-	case written.Template != nil:
-		own := t.resolveFor(&target, *written.Template)
-		target.Source.Template = &own
-	default:
-		target.Source = written
+	target := Target{Source: written, AsWritten: written, Problem: problem}
+	target.Source.Template = t.resolveFor(&target, written.Template)
+	target.Source.Overrides = slices.Clone(written.Overrides)
+	for n, o := range written.Overrides {
+		target.Source.Overrides[n].Template = t.resolveFor(&target, o.Template)
 	}
 	target.Text = target.Source.describe(written)
 	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source)
 	return target
 }
 
-// resolveFor resolves one of the target's templates, and sets its problem in the target.
-func (t Templates) resolveFor(target *Target, s Template) Template {
-	resolved, problem := t.resolve(s)
+// resolveFor resolves one of the target's templates, if it has it, and sets its problem in the target.
+func (t Templates) resolveFor(target *Target, s *Template) *Template {
+	if s == nil {
+		return nil
+	}
+	resolved, problem := t.resolve(*s)
 	target.Problem = cmp.Or(target.Problem, problem)
-	if lt := t.find(resolved); lt != nil && lt.Aliases[resolved.number()] {
+	if lt := t.find(resolved); lt.Aliases[resolved.number()] {
 		target.ImageIsParameter = true
 		if lt.Unreadable != "" {
 			target.Problem = cmp.Or(target.Problem, fmt.Sprintf("the Systems Manager parameter that names the AMI "+
 				"of launch template %s cannot be read (%s)", resolved.describe(s.Version), lt.Unreadable))
 		}
 	}
-	return resolved
+	return &resolved
 }
 
-// find returns what is known of a launch template, or nil. A template with an id is found by that only: one
-// that was created again under the same name is another template.
-func (t Templates) find(s Template) *LaunchTemplate {
+// find returns what is known of a launch template. One with an id is found by that only: if it was created
+// again under the same name, it is another template.
+func (t Templates) find(s Template) LaunchTemplate {
 	if s.ID != "" {
 		return t.byID[s.ID]
 	}
@@ -110,9 +100,6 @@ func (t Templates) find(s Template) *LaunchTemplate {
 // is wrong with them.
 func (t Templates) resolve(s Template) (resolved Template, problem string) {
 	lt := t.find(s)
-	if lt == nil {
-		lt = &LaunchTemplate{}
-	}
 	s.ID, s.Name = cmp.Or(s.ID, lt.ID), cmp.Or(s.Name, lt.Name)
 	number := lt.Number(s.Version)
 	if _, exists := lt.Images[number]; lt.Missing && !exists {
@@ -139,13 +126,7 @@ func (t LaunchTemplate) Number(version string) int {
 }
 
 // image is the AMI of a resolved template, or empty if it is unknown.
-func (t Templates) image(s Template) string {
-	lt := t.find(s)
-	if lt == nil {
-		return ""
-	}
-	return lt.Images[s.number()]
-}
+func (t Templates) image(s Template) string { return t.find(s).Images[s.number()] }
 
 // number is the version as a number, or 0 if it is not one.
 func (s Template) number() int {
@@ -156,8 +137,6 @@ func (s Template) number() int {
 	return n
 }
 
-func numbered(s Template) bool { return s.number() > 0 }
-
 // identical reports whether both are the same template, and whether that is known. Names decide only if an id
 // is missing.
 func (s Template) identical(o Template) (same, known bool) {
@@ -167,9 +146,12 @@ func (s Template) identical(o Template) (same, known bool) {
 	return s.Name == o.Name, s.Name != "" && o.Name != ""
 }
 
-// same reports whether both are the same version of the same template.
-func (s Template) same(o Template) bool {
-	same, known := s.identical(o)
+// same reports whether both are the same version of the same template, or both are none.
+func (s *Template) same(o *Template) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	same, known := s.identical(*o)
 	return same && known && cmp.Or(s.Version, DefaultVersion) == cmp.Or(o.Version, DefaultVersion)
 }
 
@@ -196,63 +178,41 @@ func (s Template) describeVersion(written string) string {
 // templates of overrides are not copied.
 func (s Source) withVersion(version string) (other Source, problem string) {
 	switch {
-	case s.Mixed != nil:
-		m := Mixed{Template: s.Mixed.Template, Overrides: slices.Clone(s.Mixed.Overrides)}
-		m.Template.Version = cmp.Or(version, m.Template.Version)
-		return Source{Mixed: &m}, ""
 	case s.Template != nil:
-		t := *s.Template
-		t.Version = cmp.Or(version, t.Version)
-		return Source{Template: &t}, ""
+		s.Template = &Template{s.Template.ID, s.Template.Name, cmp.Or(version, s.Template.Version)}
 	case s.Configuration == "":
-		return s, "the group has neither a launch template nor a launch configuration"
+		problem = "the group has neither a launch template nor a launch configuration"
 	case version != "":
-		return s, fmt.Sprintf("version %s of a launch template is requested, but the group has launch configuration %s",
+		problem = fmt.Sprintf("version %s of a launch template is requested, but the group has launch configuration %s",
 			version, s.Configuration)
-	default:
-		return s, ""
 	}
+	return s, problem
 }
 
 // describe names a resolved source.
 func (s Source) describe(written Source) string {
 	switch {
-	case s.Mixed != nil:
-		policy := "mixed instances policy with launch template " + s.Mixed.Template.describe(written.Mixed.Template.Version)
-		if n := len(s.Mixed.Overrides); n > 0 {
-			policy += " and " + text.Count(n, "override")
-		}
-		return policy
-	case s.Template != nil:
-		return "launch template " + s.Template.describe(written.Template.Version)
 	case s.Configuration != "":
 		return "launch configuration " + s.Configuration
-	default:
+	case s.Template == nil:
 		return "nothing"
 	}
+	name := "launch template " + s.Template.describe(written.Template.Version)
+	if s.Mixed {
+		name = "mixed instances policy with " + name
+	}
+	if n := len(s.Overrides); n > 0 {
+		name += " and " + text.Count(n, "override")
+	}
+	return name
 }
 
 // same reports whether both launch the same instances.
 func (s Source) same(o Source) bool {
-	switch {
-	case s.Mixed != nil:
-		return o.Mixed != nil && s.Mixed.Template.same(o.Mixed.Template) &&
-			slices.EqualFunc(s.Mixed.Overrides, o.Mixed.Overrides, Override.same)
-	case o.Mixed != nil:
-		return false
-	case s.Template != nil:
-		return o.Template != nil && s.Template.same(*o.Template)
-	default:
-		return o.Template == nil && s.Configuration == o.Configuration
-	}
+	return s.Configuration == o.Configuration && s.Template.same(o.Template) && s.Mixed == o.Mixed &&
+		slices.EqualFunc(s.Overrides, o.Overrides, Override.same)
 }
 
 func (o Override) same(p Override) bool {
-	if o.Type != p.Type || o.Requirements != p.Requirements || o.ImageID != p.ImageID {
-		return false
-	}
-	if o.Template == nil || p.Template == nil {
-		return o.Template == p.Template
-	}
-	return o.Template.same(*p.Template)
+	return o.Type == p.Type && o.Requirements == p.Requirements && o.ImageID == p.ImageID && o.Template.same(p.Template)
 }
