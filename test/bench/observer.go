@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -161,23 +160,5 @@ func (o *observer) wait(ctx context.Context, what string, done func() bool) erro
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s (%s): %w", what, now, context.Cause(ctx))
 		}
-	}
-}
-
-// seen is what the observer knows at one moment.
-type seen struct {
-	Left      int
-	EmptiedAt time.Time
-	Marked    []time.Time
-	Crossings []crossing
-	Apps      map[string]string
-}
-
-func (o *observer) read() seen {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return seen{
-		Left: o.left, EmptiedAt: o.emptiedAt, Marked: slices.Collect(maps.Values(o.marked)),
-		Crossings: slices.Clone(o.crossings), Apps: maps.Clone(o.apps),
 	}
 }

@@ -20,70 +20,30 @@ func TestTargets(t *testing.T) {
 	memory := func(scenario string, peak float64) figures {
 		return agent(scenario, func(f *figures) { f.PeakMiB = peak })
 	}
-	tests := []struct {
-		name    string
+	limit := figures{Scenario: "one", Contestant: limitName, Makespan: 8}
+	for _, tt := range []struct {
 		figures []figures
 		target  string
 		want    string // The verdict, what was got, where.
 	}{
+		{[]figures{requests("budgets", 1.5)}, "requests per pod, with budgets", "met 1.50 budgets"},
+		{[]figures{requests("budgets", 1.51)}, "requests per pod, with budgets", "MISSED 1.51 budgets"},
+		{[]figures{agent("one", func(f *figures) { f.CPUPerPod = 3 })}, "CPU per pod", "MISSED 3 ms one"}, // want < 3 ms
+		{[]figures{requests("one", 9)}, "requests per pod, with budgets", "- not measured "},
+		{[]figures{evictions("one", 1), evictions("plain", 1.25), evictions("long", 1.1)}, "evictions per pod", "MISSED 1.25 plain"},
+		{[]figures{requests("one", 1), limit}, "makespan to the limit's", "MISSED 1.25 one"},
+		{[]figures{limit}, "makespan to the limit's", "- not measured "},
+		{[]figures{requests("plain", 1)}, "release of a budget to next eviction, median", "- not measured "},
+		{[]figures{memory("memory", 0)}, "peak memory, 20 of 100 nodes, 3,000 pods", "- not measured "},
 		{
-			"the bound holds",
-			[]figures{requests("budgets", 1.5)},
-			"requests per pod, with budgets", "met 1.50 budgets",
-		},
-		{
-			"a bit more does not",
-			[]figures{requests("budgets", 1.51)},
-			"requests per pod, with budgets", "MISSED 1.51 budgets",
-		},
-		{
-			"a bound to stay below does not hold itself",
-			[]figures{agent("one", func(f *figures) { f.CPUPerPod = 3 })},
-			"CPU per pod", "MISSED 3 ms one",
-		},
-		{
-			"another scenario does not count",
-			[]figures{requests("one", 9)},
-			"requests per pod, with budgets", "- not measured ",
-		},
-		{
-			"the worst scenario counts",
-			[]figures{evictions("one", 1), evictions("plain", 1.25), evictions("long", 1.1)},
-			"evictions per pod", "MISSED 1.25 plain",
-		},
-		{
-			"slower than the limit allows",
-			[]figures{requests("one", 1), {Scenario: "one", Contestant: limitName, Makespan: 8}},
-			"makespan to the limit's", "MISSED 1.25 one",
-		},
-		{
-			"others alone say nothing of the agent",
-			[]figures{{Scenario: "one", Contestant: limitName, Makespan: 8}},
-			"makespan to the limit's", "- not measured ",
-		},
-		{
-			"releases that never were are not quick",
-			[]figures{requests("plain", 1)},
-			"release of a budget to next eviction, median", "- not measured ",
-		},
-		{
-			"memory that is unknown is not small",
-			[]figures{memory("memory", 0)},
-			"peak memory, 20 of 100 nodes, 3,000 pods", "- not measured ",
-		},
-		{
-			"memory grows with the pods elsewhere",
 			[]figures{memory("memory", 40), memory("memory-x10", 50)},
 			"more memory with ten times the pods on other nodes", "MISSED 25 % memory-x10",
 		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			rows := targetTable(compare(tt.figures))
-			row := rows[slices.IndexFunc(rows, func(row []string) bool { return row[1] == tt.target })]
-			if got := row[0] + " " + row[3] + " " + row[4]; got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
+	} {
+		rows := targetTable(compare(tt.figures))
+		row := rows[slices.IndexFunc(rows, func(row []string) bool { return row[1] == tt.target })]
+		if got := row[0] + " " + row[3] + " " + row[4]; got != tt.want {
+			t.Errorf("%s of %+v: got %q, want %q", tt.target, tt.figures, got, tt.want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -105,7 +106,10 @@ func (r *round) prepare(ctx context.Context) error {
 
 // drain lets the contestant drain. It returns when the drain was requested and when the contestant was done.
 func (r *round) drain(ctx context.Context, c contestant) (start, finished time.Time, err error) {
-	if before := r.seen.read().Left; before != r.scenario.pods() {
+	r.seen.mu.Lock()
+	before := r.seen.left
+	r.seen.mu.Unlock()
+	if before != r.scenario.pods() {
 		return start, finished, fmt.Errorf("%d pods are on the nodes, not %d", before, r.scenario.pods())
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -155,18 +159,20 @@ func (r *round) measure(ctx context.Context, used usage, start, finished time.Ti
 	if len(requests) == 0 {
 		return figures{}, errors.New("the audit log has no requests of the contestant")
 	}
-	s, pods := r.seen.read(), r.scenario.pods()
-	if len(s.Marked) < len(r.draining) {
-		return figures{}, fmt.Errorf("only %d of %d nodes have been cordoned", len(s.Marked), len(r.draining))
+	r.seen.mu.Lock()
+	defer r.seen.mu.Unlock()
+	pods, marked := r.scenario.pods(), slices.Collect(maps.Values(r.seen.marked))
+	if len(marked) < len(r.draining) {
+		return figures{}, fmt.Errorf("only %d of %d nodes have been cordoned", len(marked), len(r.draining))
 	}
 	return figures{
 		Scenario: r.scenario.Name, Contestant: r.contestant, Round: r.number,
 		Nodes: len(r.draining), Pods: pods, ClusterPods: pods + r.scenario.Background,
-		Makespan:       s.EmptiedAt.Sub(start).Seconds(),
+		Makespan:       r.seen.emptiedAt.Sub(start).Seconds(),
 		Finished:       finished.Sub(start).Seconds(),
-		Marked:         slices.MaxFunc(s.Marked, time.Time.Compare).Sub(start).Seconds(),
+		Marked:         slices.MaxFunc(marked, time.Time.Compare).Sub(start).Seconds(),
 		requestFigures: countRequests(requests, start, pods),
-		releaseFigures: countReleases(releases(s.Crossings, requests, s.Apps)),
+		releaseFigures: countReleases(releases(r.seen.crossings, requests, r.seen.apps)),
 		usageFigures:   countUsage(used, pods),
 	}, nil
 }

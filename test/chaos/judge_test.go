@@ -15,28 +15,38 @@ func at(seconds float64) time.Time {
 	return time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
 }
 
+func evicted(name string, seconds float64) cluster.Request {
+	return cluster.Request{
+		Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "shop", Name: name, Code: 201, At: at(seconds),
+	}
+}
+
+// terminated returns an action that was completed.
+func terminated(hook string, seconds float64) awsim.Action {
+	return awsim.Action{
+		Group: two, Hook: hook, InstanceID: "i-in", Transition: awsim.Terminating, StartedAt: at(10),
+		ClosedAt: at(seconds), ClosedBy: awsim.ByCompletion, Result: "CONTINUE",
+	}
+}
+
+// marks returns that a node was marked, and its deadline.
+func marks(deadline float64) []mark {
+	return []mark{{Seen: at(11), Since: at(11), Deadline: at(deadline)}}
+}
+
 // goodRun returns the facts of a run in which one instance was scaled in, EC2 took one, and one stayed in service.
 func goodRun() facts {
 	return facts{
 		Actions: []awsim.Action{
-			{
-				Group: two, Hook: ourHook, InstanceID: "i-in", Transition: awsim.Terminating, StartedAt: at(10),
-				ClosedAt: at(30), ClosedBy: awsim.ByCompletion, Result: "CONTINUE",
-			},
-			{
-				Group: two, Hook: otherHook, InstanceID: "i-in", Transition: awsim.Terminating, StartedAt: at(10),
-				ClosedAt: at(15), ClosedBy: awsim.ByCompletion, Result: "CONTINUE",
-			},
+			terminated(ourHook, 30), terminated(otherHook, 15),
 			{Group: otherCluster, Hook: ourHook, InstanceID: "i-abroad", StartedAt: at(12)},
 		},
-		Interruptions: []awsim.Interruption{
-			{
-				InstanceID: "i-spot", WarnedAt: at(10), DueAt: at(35), TakenAt: at(35), GoneAt: at(38),
-				PodsAtEnd: []string{"shop/b"}, Killed: []string{"shop/b"},
-			},
-		},
+		Interruptions: []awsim.Interruption{{
+			InstanceID: "i-spot", WarnedAt: at(10), DueAt: at(35), TakenAt: at(35), GoneAt: at(38),
+			Killed: []string{"shop/b"},
+		}},
 		Requests: []cluster.Request{
-			{Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "shop", Name: "a", Code: 201, At: at(12)},
+			evicted("a", 12),
 			{Verb: "delete", Resource: "pods", Namespace: "shop", Name: "b", Code: 200, At: at(25)},
 		},
 		Pods: []pod{
@@ -48,11 +58,8 @@ func goodRun() facts {
 			},
 		},
 		Nodes: []node{
-			{Name: "node-i-in", InstanceID: "i-in", Marks: []mark{{Seen: at(11), Since: at(11), Deadline: at(71)}}},
-			{
-				Name: "node-i-spot", InstanceID: "i-spot",
-				Marks: []mark{{Seen: at(11), Since: at(11), Deadline: at(32)}},
-			},
+			{Name: "node-i-in", InstanceID: "i-in", Marks: marks(71)},
+			{Name: "node-i-spot", InstanceID: "i-spot", Marks: marks(32)},
 			{Name: "node-i-on", InstanceID: "i-on"},
 		},
 		Removals: []removal{
@@ -69,12 +76,6 @@ func goodRun() facts {
 
 func TestJudge(t *testing.T) {
 	hook := func(f *facts) *awsim.Action { return &f.Actions[0] }
-	evicted := func(name string, seconds float64) cluster.Request {
-		return cluster.Request{
-			Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "shop", Name: name, Code: 201,
-			At: at(seconds),
-		}
-	}
 	seenLate := func(f *facts) { f.Pods[0].Seen, f.Pods[1].Seen.From = span{at(18), at(20)}, at(20) }
 	timesOut := func(f *facts, lastBeat float64) {
 		hook(f).Heartbeats = []time.Time{at(lastBeat)}

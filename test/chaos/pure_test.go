@@ -36,7 +36,4 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %d times only", what, count[what])
 		}
 	}
-	if last := first[len(first)-1].At; last < n*time.Second*3/4 || last > n*time.Second*5/4 {
-		t.Errorf("it takes %v", last)
-	}
 }
