@@ -14,18 +14,13 @@ import (
 // maxBody bounds a request body: SQS takes 1 MiB of messages, plus their JSON escapes.
 const maxBody = 8 << 20
 
-// handler serves the admin API under /_awsim/, and AWS everywhere else, because clients address SQS either
-// by the endpoint's root or by the queue's URL.
 func (s *Server) handler() http.Handler {
-	mux := http.NewServeMux()
-	admin{s}.adminRoutes(mux)
-	mux.HandleFunc("/", s.serveAWS)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
 			panic(http.ErrAbortHandler) // Closing: the connection ends unanswered.
 		}
 		defer s.leave()
-		mux.ServeHTTP(w, r)
+		s.serveAWS(w, r)
 	})
 }
 
