@@ -17,7 +17,7 @@ var errDropped = errors.New("the connection is dropped")
 
 // Fault makes calls slow, answers them with an error, or drops them.
 type Fault struct {
-	Service string // autoscaling, ec2, sqs or sts; any if empty.
+	Service string // autoscaling, ec2 or sqs; any if empty.
 	Action  string // Such as ReceiveMessage; any if empty.
 
 	Code    string // What is answered; no error if both Code and Status are unset.
