@@ -112,29 +112,6 @@ func TestCommandLineRefresh(t *testing.T) {
 	cli.run(`autoscaling cancel-instance-refresh GROUP =! (ActiveInstanceRefreshNotFound)`)
 }
 
-func TestCommandLineMixedInstances(t *testing.T) {
-	t.Parallel()
-	s, _ := templated(t, 2, "1")
-	cli := commands{t, s}
-	cli.run("autoscaling update-auto-scaling-group GROUP --instance-maintenance-policy " +
-		"MinHealthyPercentage=100,MaxHealthyPercentage=150 " +
-		"--instance-lifecycle-policy RetentionTriggers={TerminateHookAbandon=retain}")
-	cli.run(`autoscaling start-instance-refresh GROUP --preferences InstanceWarmup=0 --desired-configuration ` +
-		`{"MixedInstancesPolicy":{"LaunchTemplate":{` +
-		`"LaunchTemplateSpecification":{"LaunchTemplateName":"node","Version":"$Latest"},` +
-		`"Overrides":[{"InstanceType":"c5.large","WeightedCapacity":"1","ImageId":"ami-own"},` +
-		`{"WeightedCapacity":"2","InstanceRequirements":{"VCpuCount":{"Min":2},"MemoryMiB":{"Min":1024}},` +
-		`"LaunchTemplateSpecification":{"LaunchTemplateName":"node","Version":"1"}}]},` +
-		`"InstancesDistribution":{"OnDemandPercentageAboveBaseCapacity":50}}} => "InstanceRefreshId":"`)
-	_, err := s.WaitRefresh(within(t), groupName, "Successful")
-	must(t, err)
-	cli.run(`autoscaling describe-auto-scaling-groups => "InstanceType":"c5.large" "WeightedCapacity":"2" `+
-		`"VCpuCount":{"Min":2} "OnDemandPercentageAboveBaseCapacity":50 "Version":"$Latest" "ImageId":"ami-own" `+
-		`"TerminateHookAbandon":"retain" "MaxHealthyPercentage":150`,
-		`autoscaling describe-instance-refreshes GROUP => "Version":"$Latest"},"Overrides":[{"InstanceType":"c5.large"`,
-		`ec2 describe-instances --filters Name=image-id,Values=ami-own => "InstanceType":"c5.large"`)
-}
-
 func TestCommandLineMachines(t *testing.T) {
 	t.Parallel()
 	s := workers(t, awsim.Options{})
