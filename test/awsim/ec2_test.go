@@ -7,8 +7,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -90,92 +88,5 @@ func TestTerminateInstances(t *testing.T) {
 	must(t, s.WaitState(within(t), instanceID, "Terminated"))
 	if got := only(t, s); !slices.Equal(got.Killed, []string{"default/a"}) || len(machines.ended) != 1 {
 		t.Errorf("killed %v, ended %v", got.Killed, machines.ended)
-	}
-	s.Forget(instanceID)
-	_, err := c.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instanceID}})
-	if code(err) != "InvalidInstanceID.NotFound" {
-		t.Errorf("still known: %v", err)
-	}
-}
-
-func TestLaunchTemplates(t *testing.T) {
-	s := start(t, awsim.Options{})
-	c := machineClient(t, s)
-	made := do(t, c.CreateLaunchTemplate, &ec2.CreateLaunchTemplateInput{
-		LaunchTemplateName: new("node"), LaunchTemplateData: &types.RequestLaunchTemplateData{
-			ImageId: new("ami-1"), InstanceType: "c5.large",
-		},
-	})
-	id := made.LaunchTemplate.LaunchTemplateId
-	for _, image := range []string{"ami-2", "ami-3"} {
-		do(t, c.CreateLaunchTemplateVersion, &ec2.CreateLaunchTemplateVersionInput{
-			LaunchTemplateId: id, SourceVersion: new("1"),
-			LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: new(image)},
-		})
-	}
-	changed := do(t, c.ModifyLaunchTemplate, &ec2.ModifyLaunchTemplateInput{
-		LaunchTemplateName: new("node"), DefaultVersion: new("2"),
-	})
-	if *changed.LaunchTemplate.DefaultVersionNumber != 2 || *changed.LaunchTemplate.LatestVersionNumber != 3 {
-		t.Errorf("got %+v", changed.LaunchTemplate)
-	}
-	for name, want := range map[string]string{"$Latest": "ami-3", "$Default": "ami-2", "1": "ami-1"} {
-		out := do(t, c.DescribeLaunchTemplateVersions, &ec2.DescribeLaunchTemplateVersionsInput{
-			LaunchTemplateId: id, Versions: []string{name},
-		})
-		if v := out.LaunchTemplateVersions; len(v) != 1 || *v[0].LaunchTemplateData.ImageId != want ||
-			v[0].LaunchTemplateData.InstanceType != "c5.large" {
-			t.Errorf("%s: got %+v", name, v)
-		}
-	}
-	var numbers []int64
-	p := ec2.NewDescribeLaunchTemplateVersionsPaginator(c, &ec2.DescribeLaunchTemplateVersionsInput{
-		LaunchTemplateId: id, MaxResults: new(int32(2)),
-	})
-	for p.HasMorePages() {
-		page, err := p.NextPage(t.Context())
-		must(t, err)
-		for _, v := range page.LaunchTemplateVersions {
-			numbers = append(numbers, *v.VersionNumber)
-		}
-	}
-	if !slices.Equal(numbers, []int64{3, 2, 1}) {
-		t.Errorf("by pages: %v", numbers)
-	}
-	_, err := c.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{
-		LaunchTemplateNames: []string{"none"},
-	})
-	if code(err) != "InvalidLaunchTemplateName.NotFoundException" {
-		t.Errorf("an unknown template: %v", err)
-	}
-}
-
-func TestInstancesAreMadeFromTheTemplate(t *testing.T) {
-	s := start(t, awsim.Options{})
-	id, err := s.CreateLaunchTemplate("node", "ami-7")
-	must(t, err)
-	c := groupClient(t, s)
-	do(t, c.CreateAutoScalingGroup, &autoscaling.CreateAutoScalingGroupInput{
-		AutoScalingGroupName: new(groupName), MinSize: new(int32(1)), MaxSize: new(int32(2)),
-		AvailabilityZones: []string{"eu-central-1a"},
-		LaunchTemplate: &autoscalingtypes.LaunchTemplateSpecification{
-			LaunchTemplateId: new(id), Version: new("$Latest"),
-		},
-		InstanceMaintenancePolicy: &autoscalingtypes.InstanceMaintenancePolicy{
-			MinHealthyPercentage: new(int32(100)), MaxHealthyPercentage: new(int32(150)),
-		},
-	})
-	settled(t, s)
-	out := do(t, c.DescribeAutoScalingGroups, &autoscaling.DescribeAutoScalingGroupsInput{})
-	g := out.AutoScalingGroups[0]
-	if *g.LaunchTemplate.LaunchTemplateName != "node" || *g.LaunchTemplate.Version != "$Latest" ||
-		*g.InstanceMaintenancePolicy.MaxHealthyPercentage != 150 || len(g.Instances) != 1 ||
-		*g.Instances[0].LaunchTemplate.Version != "1" || *g.DesiredCapacity != 1 {
-		t.Errorf("got %+v", g)
-	}
-	got := describe(t, machineClient(t, s),
-		&ec2.DescribeInstancesInput{InstanceIds: []string{*g.Instances[0].InstanceId}})
-	if *got[0].ImageId != "ami-7" {
-		t.Errorf("made from %s", *got[0].ImageId)
 	}
 }
