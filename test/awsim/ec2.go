@@ -48,7 +48,6 @@ type machineXML struct {
 	PrivateIP    string          `xml:"privateIpAddress,omitempty"`
 	LaunchTime   string          `xml:"launchTime"`
 	Zone         string          `xml:"placement>availabilityZone"`
-	Reason       string          `xml:"stateReason>code,omitempty"`
 	Tags         []ec2TagXML     `xml:"tagSet>item"`
 
 	Lifecycle           string `xml:"instanceLifecycle,omitempty"`
@@ -71,7 +70,6 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 		PrivateIP:    inst.privateIP(),
 		LaunchTime:   stamp(inst.launchedAt),
 		Zone:         inst.zone,
-		Reason:       inst.reason,
 
 		Lifecycle:           string(inst.market),
 		CapacityReservation: inst.reservation,
@@ -222,16 +220,10 @@ func (a ec2API) terminateInstances(r *reader) (any, error) {
 
 // terminateMachine terminates a machine. It needs mu.
 func (a machineEngine) terminateMachine(inst *instance) {
-	a.terminateMachineFor(inst, "Client.UserInitiatedShutdown")
-}
-
-// terminateMachineFor is strike for another reason. It needs mu.
-func (a machineEngine) terminateMachineFor(inst *instance, reason string) {
 	if inst.terminatingMachine {
 		return
 	}
 	inst.terminatingMachine = true
-	inst.reason = reason
 	a.enterMachine(inst, "shutting-down")
 	a.spawn(func() { a.shutDown(inst) })
 }

@@ -301,11 +301,11 @@ func (a templateAPI) allTemplates(ids, names []string) error {
 	var missing error
 	for _, id := range ids {
 		_, err := a.catalog.template(templateChoice{id: id})
-		missing = either(missing, err)
+		missing = cmp.Or(missing, err)
 	}
 	for _, name := range names {
 		_, err := a.catalog.template(templateChoice{name: name})
-		missing = either(missing, err)
+		missing = cmp.Or(missing, err)
 	}
 	return missing
 }

@@ -135,7 +135,8 @@ func TestImageThatIsAParameter(t *testing.T) {
 			t.Errorf("%s: got %s, %v", name, got, err)
 		}
 	}
-	must(t, s.CreateServing(awsim.Group{Name: groupName, Max: 2, Desired: 1, LaunchTemplate: "node"}))
+	must(t, s.CreateGroup(awsim.Group{Name: groupName, Max: 2, Desired: 1, LaunchTemplate: "node"}))
+	settled(t, s)
 	s.SetParameter("/images/node", "ami-2")
 	must(t, desire(t.Context(), groupClient(t, s), 2))
 	if all := settled(t, s); all[0].Image != "ami-1" || all[1].Image != "ami-2" {
