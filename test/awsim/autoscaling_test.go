@@ -2,8 +2,6 @@ package awsim_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -70,14 +67,6 @@ func do[In, Out, Opt any](
 	out, err := call(t.Context(), in)
 	must(t, err)
 	return out
-}
-
-// said is the message of an error as the SDK reports it.
-func said(err error) string {
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
-		return api.ErrorMessage()
-	}
-	return fmt.Sprint(err)
 }
 
 // only is the ledger's only entry.

@@ -3,7 +3,6 @@
 package awsim_test
 
 import (
-	"encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -79,43 +78,11 @@ func TestCommandLineGroup(t *testing.T) {
 		"No active Lifecycle Action found with token " + only(t, s).Token)
 }
 
-func TestCommandLineTemplate(t *testing.T) {
-	t.Parallel()
-	s := start(t, awsim.Options{})
-	_, err := s.CreateLaunchTemplate("node", "ami-1")
-	must(t, err)
-	s.SetParameter("image", "ami-2")
-	cli := commands{t, s}
-	cli.run(`ec2 create-launch-template-version --launch-template-name node ` +
-		`--launch-template-data {"ImageId":"resolve:ssm:image"} => "ImageId":"resolve:ssm:image"`)
-	cli.run(`ec2 modify-launch-template --launch-template-name node --default-version 2 => "DefaultVersionNumber":2`)
-	const versions = "ec2 describe-launch-template-versions --launch-template-name node "
-	cli.run(versions+`--versions $Latest => "VersionNumber":2`, versions+`--min-version 2 => "VersionNumber":2`,
-		versions+`--versions 3 =! (InvalidLaunchTemplateId.VersionNotFound)`,
-		`ec2 describe-launch-templates --launch-template-names node => "LatestVersionNumber":2`)
-}
-
-func TestCommandLineHealth(t *testing.T) {
-	t.Parallel()
-	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"}) // The unhealthy instance stays because of the hook.
-	commands{t, s}.run("autoscaling set-instance-health --instance-id " + instanceID +
-		" --health-status Unhealthy --no-should-respect-grace-period")
-	if got := s.Instances(groupName); len(got) == 0 || got[0].Health != "Unhealthy" {
-		t.Errorf("the group has %+v", got)
-	}
-}
-
-// held is a templated group whose refresh a launch hook delays.
-func held(t *testing.T) (*awsim.Server, commands) {
-	t.Helper()
-	s, _ := templated(t, 1, "1")
-	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching}))
-	return s, commands{t, s}
-}
-
 func TestCommandLineRefresh(t *testing.T) {
 	t.Parallel()
-	s, cli := held(t)
+	s, _ := templated(t, 1, "1")
+	must(t, s.PutHook(groupName, awsim.Hook{Name: "ready", Transition: awsim.Launching})) // It delays the refresh.
+	cli := commands{t, s}
 	preferences := `"MinHealthyPercentage":100 "MaxHealthyPercentage":200 "InstanceWarmup":0 "SkipMatching":true ` +
 		`"CheckpointPercentages":[100] "CheckpointDelay":7 "BakeTime":8 "AutoRollback":true ` +
 		`"ScaleInProtectedInstances":"Ignore" "StandbyInstances":"Terminate" "AlarmSpecification":{"Alarms":["errors"]}`
@@ -152,46 +119,4 @@ func TestCommandLineMachines(t *testing.T) {
 		`ec2 describe-instance-status --instance-ids i-00000002 `+instanceID+` i-00000001 =! An error occurred `+
 			`(InvalidInstanceID.NotFound) when calling the DescribeInstanceStatus operation: `+
 			`The instance IDs 'i-00000001, i-00000002' do not exist`)
-}
-
-func TestCommandLineQueue(t *testing.T) {
-	t.Parallel()
-	s := start(t, awsim.Options{})
-	cli, url := commands{t, s}, s.URL()+"/123456789012/jobs"
-	cli.run(`sqs create-queue --queue-name jobs --attributes VisibilityTimeout=3600 => "QueueUrl":"` + url + `"`)
-	var sent struct{ MessageID string }
-	var received struct {
-		Messages []struct {
-			MessageID, Body, ReceiptHandle string
-			Attributes                     map[string]string
-		}
-	}
-	parse := func(v any, args ...string) {
-		t.Helper()
-		if out := cli.output(args...); json.Unmarshal([]byte(out), v) != nil {
-			t.Fatalf("aws %v printed no JSON: %s", args, out)
-		}
-	}
-	parse(&sent, "sqs", "send-message", "--queue-url", url, "--message-body", `{"a":"ü"}`)
-	parse(&received, "sqs", "receive-message", "--queue-url", url, "--attribute-names", "All", "--wait-time-seconds", "1")
-	if len(received.Messages) != 1 || received.Messages[0].MessageID != sent.MessageID ||
-		received.Messages[0].Body != `{"a":"ü"}` || received.Messages[0].Attributes["ApproximateReceiveCount"] != "1" {
-		t.Fatalf("sent %v, received %v", sent, received)
-	}
-	handle := " --queue-url " + url + " --receipt-handle " + received.Messages[0].ReceiptHandle
-	cli.run("sqs change-message-visibility --visibility-timeout 7200"+handle,
-		`sqs get-queue-attributes --attribute-names All --queue-url `+url+` => "VisibilityTimeout":"3600" `+
-			`"ApproximateNumberOfMessagesNotVisible":"1" "QueueArn":"arn:aws:sqs:eu-central-1:123456789012:jobs"`)
-	cli.run("sqs delete-message"+handle,
-		`sts get-caller-identity => "Account":"123456789012"`,
-		`sqs get-queue-url --queue-name none =! An error occurred (AWS.SimpleQueueService.NonExistentQueue) when `+
-			`calling the GetQueueUrl operation: The specified queue does not exist.`,
-		`sqs delete-message --receipt-handle x --queue-url `+url+` =! An error occurred (ReceiptHandleIsInvalid) when `+
-			`calling the DeleteMessage operation`)
-	if got := s.Queue(url); got != (awsim.QueueStats{Deleted: 1, Received: 1}) {
-		t.Fatalf("the queue is %+v", got)
-	}
-	if got := s.RequestsBy("cli")["sqs.ReceiveMessage"]; got != 1 {
-		t.Fatalf("%d receives were counted for the client's key", got)
-	}
 }

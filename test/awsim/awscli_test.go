@@ -12,27 +12,15 @@ import (
 	"testing"
 )
 
-// debianClient is the client of Debian's package. It is preferred because it uses the Query protocol for SQS, and
-// the SDK does not.
-const debianClient = "/usr/bin/aws"
-
-// clientPath finds the client: the one that AWSCLI names, Debian's, or any on PATH.
-func clientPath() (string, error) {
-	if path := os.Getenv("AWSCLI"); path != "" {
-		return path, nil
-	}
-	if _, err := os.Stat(debianClient); err == nil {
-		return debianClient, nil
-	}
-	return exec.LookPath("aws")
-}
-
 // awscli runs the aws command-line client against a server: a client that is not the SDK. Debian's version lacks
 // some of the API: testdata/botocore adds that to its model, and changes nothing for a newer client. An error has
 // the client's error output. The test fails if there is no client. Several goroutines may call it.
 func awscli(t testing.TB, url string, args ...string) (stdout string, err error) {
 	t.Helper()
-	path, err := clientPath()
+	path, err := exec.LookPath("/usr/bin/aws") // Debian's, if it is there.
+	if err != nil {
+		path, err = exec.LookPath("aws")
+	}
 	if err != nil {
 		t.Errorf("there is no AWS command-line client (%v): apt-get install awscli", err)
 		return "", err
@@ -43,7 +31,6 @@ func awscli(t testing.TB, url string, args ...string) (stdout string, err error)
 		return "", err
 	}
 	home := t.TempDir()
-	// The first version of the client reads AWS_ENDPOINT_URL for every service but SQS.
 	cmd := exec.CommandContext(t.Context(), path, append([]string{"--endpoint-url", url}, args...)...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"),

@@ -21,7 +21,6 @@ func ec2Actions(a *engine) map[string]actionFunc {
 		"CreateLaunchTemplate":           query(templates.createLaunchTemplate),
 		"CreateLaunchTemplateVersion":    query(templates.createLaunchTemplateVersion),
 		"ModifyLaunchTemplate":           query(templates.modifyLaunchTemplate),
-		"DescribeLaunchTemplates":        query(templates.describeLaunchTemplates),
 		"DescribeLaunchTemplateVersions": query(templates.describeLaunchTemplateVersions),
 	}
 }
@@ -86,10 +85,9 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 	return out
 }
 
+// reservationXML has one machine: nothing here launches several machines with one call.
 type reservationXML struct {
-	ReservationID string       `xml:"reservationId"`
-	OwnerID       string       `xml:"ownerId"`
-	Instances     []machineXML `xml:"instancesSet>item"`
+	Instances []machineXML `xml:"instancesSet>item"`
 }
 
 type machinesXML struct {
@@ -115,19 +113,10 @@ func (a ec2API) describeInstances(r *reader) (any, error) {
 		page, next, err := paginateEC2(r, all, func(m machineXML) string { return m.InstanceID }, most)
 		out := machinesXML{NextToken: next}
 		for _, m := range page {
-			out.Reservations = append(out.Reservations, a.reservation(m))
+			out.Reservations = append(out.Reservations, reservationXML{[]machineXML{m}})
 		}
 		return out, err
 	})
-}
-
-// reservation is one of the machine's own: nothing here launches several machines with one call.
-func (a ec2API) reservation(m machineXML) reservationXML {
-	return reservationXML{
-		ReservationID: "r-" + strings.TrimPrefix(m.InstanceID, "i-"),
-		OwnerID:       a.server.opts.Account,
-		Instances:     []machineXML{m},
-	}
 }
 
 var instanceIDShape = regexp.MustCompile(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)
@@ -169,12 +158,9 @@ func (m machineXML) fields() map[string][]string {
 	out := map[string][]string{
 		"instance-id":             {m.InstanceID},
 		"private-dns-name":        {m.PrivateDNS},
-		"private-ip-address":      {m.PrivateIP},
 		"instance-state-name":     {m.State.Name},
 		"availability-zone":       {m.Zone},
 		"image-id":                {m.ImageID},
-		"instance-type":           {m.InstanceType},
-		"instance-lifecycle":      {m.Lifecycle},
 		"capacity-reservation-id": {m.CapacityReservation},
 		"tag-key":                 {},
 	}

@@ -10,8 +10,6 @@ type statusXML struct {
 	Zone       string          `xml:"availabilityZone"`
 	Events     []plannedXML    `xml:"eventsSet>item"`
 	State      machineStateXML `xml:"instanceState"`
-	System     summaryXML      `xml:"systemStatus"`
-	Instance   summaryXML      `xml:"instanceStatus"`
 }
 
 type plannedXML struct {
@@ -20,16 +18,6 @@ type plannedXML struct {
 	Description string `xml:"description"`
 	NotBefore   string `xml:"notBefore"`
 	NotAfter    string `xml:"notAfter"`
-}
-
-type summaryXML struct {
-	Status  string            `xml:"status"`
-	Details []statusDetailXML `xml:"details>item"`
-}
-
-type statusDetailXML struct {
-	Name   string `xml:"name"`
-	Status string `xml:"status"`
 }
 
 type statusesXML struct {
@@ -65,13 +53,7 @@ func (a ec2API) describeInstanceStatus(r *reader) (any, error) {
 
 // statusWire needs mu.
 func (a ec2API) statusWire(inst *instance) statusXML {
-	summary := summaryXML{Status: "not-applicable"}
-	if inst.machine == "running" {
-		summary = summaryXML{Status: "ok", Details: []statusDetailXML{{"reachability", "passed"}}}
-	}
-	out := statusXML{
-		InstanceID: inst.id, Zone: inst.zone, State: machineWire(inst.machine), System: summary, Instance: summary,
-	}
+	out := statusXML{InstanceID: inst.id, Zone: inst.zone, State: machineWire(inst.machine)}
 	for _, change := range a.notices.changesOf(inst) {
 		out.Events = append(out.Events, plannedXML{
 			ID:          change.id,
@@ -85,15 +67,9 @@ func (a ec2API) statusWire(inst *instance) statusXML {
 }
 
 func (s statusXML) fields() map[string][]string {
-	out := map[string][]string{
-		"availability-zone":   {s.Zone},
-		"instance-state-name": {s.State.Name},
-		"event.code":          {},
-		"event.description":   {},
-	}
+	out := map[string][]string{"event.code": {}}
 	for _, planned := range s.Events {
 		out["event.code"] = append(out["event.code"], planned.Code)
-		out["event.description"] = append(out["event.description"], planned.Description)
 	}
 	return out
 }

@@ -3,12 +3,9 @@ package awsim
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // What an instance is launched from without a launch template.
@@ -23,7 +20,6 @@ type template struct {
 	name      string
 	versions  []templateVersion
 	preferred int // The default version's number.
-	createdAt time.Time
 }
 
 // templateVersion is one version. Of its data only what matters here is kept.
@@ -31,11 +27,8 @@ type templateVersion struct {
 	id           string
 	name         string
 	number       int
-	description  string
 	image        string
 	instanceType string
-	userData     string
-	createdAt    time.Time
 }
 
 // templateChoice selects what a group launches from: a template by id or name, and a version.
@@ -148,43 +141,29 @@ func (a templateEngine) templateWire(c templateChoice) *templateSpecXML {
 }
 
 type templateXML struct {
-	ID        string `xml:"launchTemplateId"`
-	Name      string `xml:"launchTemplateName"`
-	CreatedAt string `xml:"createTime"`
-	CreatedBy string `xml:"createdBy"`
-	Default   int    `xml:"defaultVersionNumber"`
-	Latest    int    `xml:"latestVersionNumber"`
+	ID      string `xml:"launchTemplateId"`
+	Name    string `xml:"launchTemplateName"`
+	Default int    `xml:"defaultVersionNumber"`
+	Latest  int    `xml:"latestVersionNumber"`
 }
 
 type versionXML struct {
 	ID           string `xml:"launchTemplateId"`
 	Name         string `xml:"launchTemplateName"`
 	Number       int    `xml:"versionNumber"`
-	Description  string `xml:"versionDescription,omitempty"`
-	CreatedAt    string `xml:"createTime"`
-	CreatedBy    string `xml:"createdBy"`
 	Default      bool   `xml:"defaultVersion"`
 	Image        string `xml:"launchTemplateData>imageId,omitempty"`
 	InstanceType string `xml:"launchTemplateData>instanceType,omitempty"`
-	UserData     string `xml:"launchTemplateData>userData,omitempty"`
 }
 
-func (a templateAPI) creator() string {
-	return fmt.Sprintf("arn:aws:iam::%s:root", a.server.opts.Account)
+func (t *template) wire() templateXML {
+	return templateXML{ID: t.id, Name: t.name, Default: t.preferred, Latest: len(t.versions)}
 }
 
-func (a templateAPI) wireTemplate(t *template) templateXML {
-	return templateXML{
-		ID: t.id, Name: t.name, CreatedAt: stamp(t.createdAt), CreatedBy: a.creator(),
-		Default: t.preferred, Latest: len(t.versions),
-	}
-}
-
-func (a templateAPI) wireVersion(t *template, v templateVersion) versionXML {
+func (t *template) wireVersion(v templateVersion) versionXML {
 	return versionXML{
-		ID: t.id, Name: t.name, Number: v.number, Description: v.description, CreatedAt: stamp(v.createdAt),
-		CreatedBy: a.creator(), Default: v.number == t.preferred,
-		Image: v.image, InstanceType: v.instanceType, UserData: v.userData,
+		ID: t.id, Name: t.name, Number: v.number, Default: v.number == t.preferred,
+		Image: v.image, InstanceType: v.instanceType,
 	}
 }
 
@@ -194,11 +173,8 @@ func (t *template) add(r *reader, source templateVersion) templateVersion {
 		id:           t.id,
 		name:         t.name,
 		number:       len(t.versions) + 1,
-		description:  r.text("VersionDescription"),
 		image:        cmp.Or(r.text("LaunchTemplateData.ImageId"), source.image),
 		instanceType: cmp.Or(r.text("LaunchTemplateData.InstanceType"), source.instanceType),
-		userData:     cmp.Or(r.text("LaunchTemplateData.UserData"), source.userData),
-		createdAt:    time.Now(),
 	}
 	t.versions = append(t.versions, v)
 	return v
@@ -224,14 +200,11 @@ func (a templateEngine) addTemplate(name string, r *reader) (*template, error) {
 		return nil, errorf("InvalidLaunchTemplateName.AlreadyExistsException",
 			"Launch template name already in use.")
 	}
-	t := &template{id: newTemplateID(a.rand), name: name, preferred: 1, createdAt: time.Now()}
+	t := &template{id: fmt.Sprintf("lt-0%016x", a.rand.Uint64()), name: name, preferred: 1}
 	t.add(r, templateVersion{})
 	a.templates = append(a.templates, t)
-	slices.SortFunc(a.templates, func(x, y *template) int { return cmp.Compare(x.id, y.id) })
 	return t, nil
 }
-
-func newTemplateID(r *rand.Rand) string { return fmt.Sprintf("lt-0%016x", r.Uint64()) }
 
 func (a templateAPI) createLaunchTemplate(r *reader) (any, error) {
 	name := r.must("LaunchTemplateName")
@@ -244,7 +217,7 @@ func (a templateAPI) createLaunchTemplate(r *reader) (any, error) {
 	return &out, a.updateErr(func() error {
 		t, err := a.catalog.addTemplate(name, r)
 		if err == nil {
-			out.Template = a.wireTemplate(t)
+			out.Template = t.wire()
 		}
 		return err
 	})
@@ -261,7 +234,7 @@ func (a templateAPI) createLaunchTemplateVersion(r *reader) (any, error) {
 				return err
 			}
 		}
-		out.Version = a.wireVersion(t, t.add(r, source))
+		out.Version = t.wireVersion(t.add(r, source))
 		return nil
 	})
 }
@@ -291,42 +264,7 @@ func (a templateAPI) modifyLaunchTemplate(r *reader) (any, error) {
 			return err
 		}
 		t.preferred = v.number
-		out.Template = a.wireTemplate(t)
+		out.Template = t.wire()
 		return nil
-	})
-}
-
-// allTemplates returns an error unless there is a template of each id and of each name. It needs mu.
-func (a templateAPI) allTemplates(ids, names []string) error {
-	var missing error
-	for _, id := range ids {
-		_, err := a.catalog.template(templateChoice{id: id})
-		missing = cmp.Or(missing, err)
-	}
-	for _, name := range names {
-		_, err := a.catalog.template(templateChoice{name: name})
-		missing = cmp.Or(missing, err)
-	}
-	return missing
-}
-
-func (a templateAPI) describeLaunchTemplates(r *reader) (any, error) {
-	ids, names := r.list("LaunchTemplateId"), r.list("LaunchTemplateName")
-	most := r.number("MaxResults", 200, 1, 200)
-	return view(a.engine, r, func() (any, error) {
-		if err := a.allTemplates(ids, names); err != nil {
-			return nil, err
-		}
-		var all []templateXML
-		for _, t := range a.templates {
-			if len(ids)+len(names) == 0 || contains(ids, t.id) || contains(names, t.name) {
-				all = append(all, a.wireTemplate(t))
-			}
-		}
-		page, next, err := paginateEC2(r, all, func(t templateXML) string { return t.ID }, most)
-		return struct {
-			Templates []templateXML `xml:"launchTemplates>item"`
-			NextToken string        `xml:"nextToken,omitempty"`
-		}{page, next}, err
 	})
 }

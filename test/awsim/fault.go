@@ -17,7 +17,7 @@ var errDropped = errors.New("the connection is dropped")
 
 // Fault makes calls slow, answers them with an error, or drops them.
 type Fault struct {
-	Service string // autoscaling, ec2, sqs or sts; any if empty.
+	Service string // autoscaling, ec2 or sqs; any if empty.
 	Action  string // Such as ReceiveMessage; any if empty.
 
 	Code    string // What is answered; no error if both Code and Status are unset.
@@ -31,7 +31,7 @@ type Fault struct {
 	// Times is how many calls the fault hits; 0 is all until it is removed.
 	Times int
 	// Match narrows the fault to some calls: the form of a Query call, the JSON of any other.
-	Match func(values url.Values, body []byte) bool `json:"-"`
+	Match func(values url.Values, body []byte) bool
 }
 
 // err is what the client gets to see, or nil if the fault is only slow.
@@ -80,12 +80,6 @@ func (fs *faults) remove(fault *Fault) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.list = slices.DeleteFunc(fs.list, func(f *Fault) bool { return f == fault })
-}
-
-func (fs *faults) clear() {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.list = nil
 }
 
 // take finds the fault that hits a call, and counts the hit.

@@ -10,9 +10,6 @@ import (
 	"sync"
 )
 
-// free is the action that IAM cannot deny.
-const free = "sts:GetCallerIdentity"
-
 // IAM is what access keys may do. A key without policies may do everything.
 type IAM struct {
 	server *Server
@@ -55,9 +52,7 @@ func (s *IAM) Used(accessKey string) []string {
 	var actions []string
 	for call := range s.server.RequestsBy(accessKey) {
 		service, action, _ := strings.Cut(call, ".")
-		if needed := permission(service, action); needed != free {
-			actions = append(actions, needed)
-		}
+		actions = append(actions, permission(service, action))
 	}
 	slices.Sort(actions)
 	return slices.Compact(actions)
@@ -69,7 +64,7 @@ func (s *IAM) authorize(req request) error {
 	s.mu.Lock()
 	statements, limited := s.byKey[req.key]
 	s.mu.Unlock()
-	if !limited || action == free {
+	if !limited {
 		return nil
 	}
 	for _, on := range s.resources(req) {
@@ -130,17 +125,12 @@ func (s *IAM) resources(req request) []resource {
 	return []resource{{arn: "*"}}
 }
 
-// queueName is the last part of the URL of the call's queue.
+// queueName is the last part of the URL of the call's queue. What is no JSON names no queue, and is refused by
+// the action.
 func queueName(in input) string {
-	url := in.Values.Get("QueueUrl")
-	if in.Values == nil {
-		var named struct {
-			URL string `json:"QueueUrl"`
-		}
-		_ = json.Unmarshal(in.Body, &named) // What is no JSON names no queue, and is refused by the action.
-		url = named.URL
-	}
-	return url[strings.LastIndex(url, "/")+1:]
+	var named queueRequest
+	_ = json.Unmarshal(in.Body, &named)
+	return named.QueueURL[strings.LastIndex(named.QueueURL, "/")+1:]
 }
 
 // groupResources returns the groups that the call names, directly or by the ids of instances.
@@ -173,7 +163,7 @@ func groupResources(a *engine, r *reader) []resource {
 // allows reports whether the statement alone allows the action on the resource.
 func (st statement) allows(action string, on resource) bool {
 	return slices.Contains(st.Action, action) &&
-		slices.ContainsFunc(st.Resource, func(p string) bool { return like(p, on.arn) }) && st.holds(on)
+		slices.ContainsFunc(st.Resource, func(p string) bool { return matches(p, on.arn) }) && st.holds(on)
 }
 
 // holds reports whether all conditions are met.
@@ -193,13 +183,15 @@ func (on resource) satisfies(operator, key string, wanted []string) bool {
 		return !slices.ContainsFunc(on.tagKeys, func(k string) bool { return !slices.Contains(wanted, k) })
 	}
 	value, tagged := on.tags[strings.TrimPrefix(key, ofResource)]
-	return tagged && slices.ContainsFunc(wanted, func(w string) bool {
-		return w == value || operator == "StringLike" && like(w, value)
-	})
+	return tagged && slices.Contains(wanted, value)
 }
 
-// like reports whether text fits a pattern of IAM: * is any text and ? any character.
-func like(pattern, text string) bool {
-	quoted := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern))
-	return regexp.MustCompile("(?s)^" + quoted + "$").MatchString(text)
+// matches reports whether text fits a pattern of IAM or of a filter of EC2: * is any text, ? is one character, and
+// EC2's backslash takes the meaning from what follows it. Case counts.
+func matches(pattern, text string) bool {
+	if !strings.ContainsAny(pattern, `*?\`) {
+		return pattern == text
+	}
+	wildcards := strings.NewReplacer(`\\\*`, `\*`, `\\\?`, `\?`, `\*`, ".*", `\?`, ".")
+	return regexp.MustCompile("(?s)^" + wildcards.Replace(regexp.QuoteMeta(pattern)) + "$").MatchString(text)
 }

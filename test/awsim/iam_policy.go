@@ -101,7 +101,7 @@ func (s *IAM) checkAction(action string, st statement) error {
 // simulated reports whether a condition is simulated for an action.
 func simulated(operator, key, action string) bool {
 	switch operator {
-	case "StringEquals", "StringLike":
+	case "StringEquals":
 		return onGroups(action) && strings.HasPrefix(key, ofResource)
 	case forAllKeys:
 		return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys

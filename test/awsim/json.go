@@ -20,9 +20,6 @@ func sqsService(actions map[string]actionFunc) *service {
 }
 
 func encodeJSON(action, _ string, out any) ([]byte, error) {
-	if out == nil {
-		return []byte("{}"), nil
-	}
 	body, err := json.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", action, err)
@@ -31,19 +28,8 @@ func encodeJSON(action, _ string, out any) ([]byte, error) {
 }
 
 func failJSON(h http.Header, _ string, err *Error) []byte {
-	fault := "Sender"
-	if err.Status >= http.StatusInternalServerError {
-		fault = "Receiver"
-	}
-	h.Set("X-Amzn-Query-Error", queryCode(err.Code)+";"+fault)
-	namespace := "com.amazon.coral.service#"
-	if modelled(err.Code) {
-		namespace = "com.amazonaws.sqs#"
-	}
-	body, _ := json.Marshal(struct {
-		Type    string `json:"__type"`
-		Message string `json:"message"`
-	}{namespace + err.Code, err.Message})
+	h.Set("X-Amzn-Query-Error", queryCode(err.Code)+";"+err.fault())
+	body, _ := json.Marshal(map[string]string{"__type": "com.amazonaws.sqs#" + err.Code, "message": err.Message})
 	return body
 }
 
@@ -53,10 +39,8 @@ func queryCode(code string) string {
 	switch code {
 	case "QueueDoesNotExist":
 		return prefix + "NonExistentQueue"
-	case "QueueNameExists":
-		return "QueueAlreadyExists"
-	case "BatchEntryIdsNotDistinct", "BatchRequestTooLong", "EmptyBatchRequest", "InvalidBatchEntryId",
-		"MessageNotInflight", "PurgeQueueInProgress", "TooManyEntriesInBatchRequest", "UnsupportedOperation":
+	case "BatchEntryIdsNotDistinct", "EmptyBatchRequest", "InvalidBatchEntryId", "MessageNotInflight",
+		"TooManyEntriesInBatchRequest":
 		return prefix + code
 	case "AccessDeniedException":
 		return "AccessDenied"
@@ -64,17 +48,7 @@ func queryCode(code string) string {
 	return code
 }
 
-// modelled reports whether an error is one of SQS's own shapes, as opposed to one of the front end.
-func modelled(code string) bool {
-	switch code {
-	case "InvalidAttributeName", "InvalidAttributeValue", "InvalidMessageContents", "OverLimit",
-		"ReceiptHandleIsInvalid", "RequestThrottled":
-		return true
-	}
-	return queryCode(code) != code && code != "AccessDeniedException"
-}
-
-// decodeJSON reads a request. A field that the real API does not have is an error.
+// decodeJSON reads a request. A field that is not simulated is an error.
 func decodeJSON[T any](in input) (T, error) {
 	var v T
 	decoder := json.NewDecoder(bytes.NewReader(in.Body))

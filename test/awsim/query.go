@@ -46,27 +46,15 @@ func encodeQuery(namespace, action, requestID string, out any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// encodeEC2 puts the request's id before the fields of out, in the same element. An action without
-// fields answers true, as EC2 does.
+// encodeEC2 puts the request's id before the fields of out, in the same element.
 func encodeEC2(action, requestID string, out any) ([]byte, error) {
-	if out == nil {
-		out = struct {
-			Return bool `xml:"return"`
-		}{true}
-	}
 	var fields bytes.Buffer
 	name := action + "Response"
 	if err := encodeElement(&fields, name, out); err != nil {
 		return nil, err
 	}
-	inner, ok := bytes.CutPrefix(fields.Bytes(), []byte("<"+name+">"))
-	if !ok {
-		return nil, fmt.Errorf("the answer to %s is no plain element: %.60s", action, fields.Bytes())
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "<%s xmlns=%q><requestId>%s</requestId>", name, ec2Namespace, requestID)
-	b.Write(inner)
-	return b.Bytes(), nil
+	inner := bytes.TrimPrefix(fields.Bytes(), []byte("<"+name+">"))
+	return fmt.Appendf(nil, "<%s xmlns=%q><requestId>%s</requestId>%s", name, ec2Namespace, requestID, inner), nil
 }
 
 func encodeElement(b *bytes.Buffer, name string, v any) error {
@@ -78,13 +66,9 @@ func encodeElement(b *bytes.Buffer, name string, v any) error {
 }
 
 func failQuery(namespace, requestID string, err *Error) []byte {
-	fault := "Sender"
-	if err.Status >= http.StatusInternalServerError {
-		fault = "Receiver"
-	}
 	return fmt.Appendf(nil, "<ErrorResponse xmlns=%q><Error><Type>%s</Type><Code>%s</Code>"+
 		"<Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>",
-		namespace, fault, escape(err.Code), escape(err.Message), requestID)
+		namespace, err.fault(), escape(err.Code), escape(err.Message), requestID)
 }
 
 func failEC2(_ http.Header, requestID string, err *Error) []byte {

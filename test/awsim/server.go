@@ -1,12 +1,12 @@
-// Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling, EC2 and STS over HTTP, in memory, with
+// Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling and EC2 over HTTP, in memory, with
 // faults on demand. It is written from the wire up, without the AWS SDK, so that it checks what the SDK
-// sends.
+// sends. A client only finds what the project's programs and their tests call.
 package awsim
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,7 +16,6 @@ import (
 
 // Options configures a server. The zero value is a server on a free port of the loopback device.
 type Options struct {
-	Address string // Where to listen; 127.0.0.1:0 if empty.
 	Region  string // Part of every ARN; eu-central-1 if empty.
 	Account string // Part of every ARN and queue URL; 123456789012 if empty.
 	// Queues are created with the server, with default attributes.
@@ -25,7 +24,7 @@ type Options struct {
 	Machines Machines
 	// Seed determines the order of a reordered queue: 0 is newest first, anything else shuffles.
 	Seed uint64
-	// Log is called for every request; nil means no log.
+	// Log is called for what fails behind the API; nil means no log.
 	Log func(format string, args ...any)
 }
 
@@ -47,6 +46,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+// fault is whose the error is, in AWS's words.
+func (e *Error) fault() string {
+	if e.Status < http.StatusInternalServerError {
+		return "Sender"
+	}
+	return "Receiver"
+}
 
 // errorf returns a client error: status 400.
 func errorf(code, format string, args ...any) *Error {
@@ -94,11 +101,7 @@ type Server struct {
 	cancel context.CancelFunc
 	http   *http.Server
 
-	mu       sync.Mutex // Guards closing, so that no work starts once Close waits for it.
-	closing  bool
-	requests sync.WaitGroup
-	tasks    sync.WaitGroup
-	conns    sync.WaitGroup
+	work sync.WaitGroup // Serve, and the connections.
 
 	services map[string]*service // By API version for Query, by target prefix for JSON.
 	faults   faults
@@ -124,12 +127,7 @@ type (
 // New starts a server. The caller ends it with Close.
 func New(opts Options) (*Server, error) {
 	opts = opts.withDefaults()
-	for _, name := range opts.Queues {
-		if !validQueueName(name) {
-			return nil, fmt.Errorf("awsim: %q is no name of a queue", name)
-		}
-	}
-	listener, err := net.Listen("tcp", opts.Address)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("awsim: %w", err)
 	}
@@ -145,17 +143,15 @@ func New(opts Options) (*Server, error) {
 		"2011-01-01": queryService("autoscaling", "http://autoscaling.amazonaws.com/doc/2011-01-01/",
 			autoscalingActions(s.asg)),
 		"2016-11-15": ec2Service(ec2Actions(s.asg)),
-		"2011-06-15": queryService("sts", "https://sts.amazonaws.com/doc/2011-06-15/", stsActions(s)),
-		"2012-11-05": sqsQueryService(sqsActions(s.sqs)),
 		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 	}
 	s.http = &http.Server{
-		Handler:           s.handler(),
+		Handler:           http.HandlerFunc(s.serveAWS),
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
 		ConnState:         s.connState,
 	}
-	s.tasks.Go(func() { _ = s.http.Serve(listener) })
+	s.work.Go(func() { _ = s.http.Serve(listener) })
 	return s, nil
 }
 
@@ -171,9 +167,6 @@ func (s *Server) startEngine() {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Address == "" {
-		o.Address = "127.0.0.1:0"
-	}
 	if o.Region == "" {
 		o.Region = "eu-central-1"
 	}
@@ -191,58 +184,28 @@ func (s *Server) URL() string { return s.url }
 
 // Close ends every request and every wait, and returns when nothing of the server runs any more.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	already := s.closing
-	s.closing = true
-	s.mu.Unlock()
-	if already {
-		return nil
-	}
 	s.cancel()
-	s.requests.Wait()
-	s.asg.close()
 	err := s.http.Close()
-	s.tasks.Wait()
-	s.conns.Wait()
+	s.work.Wait()
+	s.asg.close()
 	if err != nil {
 		return fmt.Errorf("awsim: %w", err)
 	}
 	return nil
 }
 
-// connState counts connections, so that Close waits for their end: http.Server's own Close does not, and
-// after an answer to a request that was not read whole net/http holds a connection for half a second more.
-// No connection is counted in once Serve has returned, and each is counted out when all else is done.
+// connState counts connections, and so the requests on them: http.Server's own Close does not wait for their end.
 func (s *Server) connState(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		s.conns.Add(1)
+		s.work.Add(1)
 	case http.StateClosed:
-		s.conns.Done()
+		s.work.Done()
 	}
 }
 
-// enter counts a request in, so that Close waits for it; leave counts it out.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		return false
-	}
-	s.requests.Add(1)
-	return true
-}
-
-func (s *Server) leave() { s.requests.Done() }
-
-// newID is an identifier as AWS makes them for requests, messages and tokens: a random UUID.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
+// newID is an identifier as AWS makes them for requests, messages and tokens.
+func newID() string { return uuid(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))) }
 
 // wait blocks for d or until ctx ends, and reports whether it waited the whole time.
 func wait(ctx context.Context, d time.Duration) bool {

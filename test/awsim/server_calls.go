@@ -5,23 +5,20 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
 
-// The memory of calls is bounded, so that a server may run for days: so many calls of each action, of
-// which bodies are kept up to a size.
-const (
-	keptCalls = 2048
-	keptBody  = 64 << 10
-)
+// keptCalls bounds how many calls of each action are kept, so that a server may run for days.
+const keptCalls = 2048
 
 // Call is one API call that the server got.
 type Call struct {
 	At     time.Time  // When it had been read.
 	Key    string     // The access key that signed it.
 	Values url.Values // The form of a Query call.
-	Body   []byte     // What was sent, up to 64 KiB of it.
+	Body   []byte     // What was sent.
 	// Code is the error that was answered: empty for success and for a call not answered yet, Dropped
 	// for a call that got no answer.
 	Code string
@@ -38,11 +35,7 @@ type CallLog struct {
 
 func (c *CallLog) begin(req request, now time.Time) *Call {
 	name := req.service.name + "." + req.action
-	body := req.in.Body
-	if len(body) > keptBody {
-		body = append([]byte(nil), body[:keptBody]...)
-	}
-	call := &Call{At: now, Key: req.key, Values: req.in.Values, Body: body}
+	call := &Call{At: now, Key: req.key, Values: req.in.Values, Body: req.in.Body}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byAction == nil {
@@ -51,7 +44,7 @@ func (c *CallLog) begin(req request, now time.Time) *Call {
 	}
 	kept := append(c.byAction[name], call)
 	if len(kept) > keptCalls {
-		kept = append([]*Call(nil), kept[keptCalls/2:]...)
+		kept = slices.Clone(kept[keptCalls/2:])
 	}
 	c.byAction[name] = kept
 	c.counts[name]++
@@ -77,14 +70,14 @@ func (c *CallLog) end(call *Call, code string) {
 func (c *CallLog) Requests() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return nonNil(maps.Clone(c.counts))
+	return maps.Clone(c.counts)
 }
 
 // RequestsBy is Requests of one access key.
 func (c *CallLog) RequestsBy(accessKey string) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return nonNil(maps.Clone(c.byKey[accessKey]))
+	return maps.Clone(c.byKey[accessKey])
 }
 
 // WaitRequests blocks until an action has been called n times in all. An error means that ctx ended first.
@@ -106,13 +99,6 @@ func (c *CallLog) WaitRequests(ctx context.Context, service, action string, n in
 			return fmt.Errorf("%d of %d calls of %s.%s: %w", got, n, service, action, ctx.Err())
 		}
 	}
-}
-
-func nonNil(m map[string]int) map[string]int {
-	if m == nil {
-		return map[string]int{}
-	}
-	return m
 }
 
 // Calls is the latest calls of one action, oldest first: at least the last 1024 of them.

@@ -11,24 +11,6 @@ import (
 	"time"
 )
 
-// maxBody bounds a request body: SQS takes 1 MiB of messages, plus their JSON escapes.
-const maxBody = 8 << 20
-
-// handler serves the admin API under /_awsim/, and AWS everywhere else, because clients address SQS either
-// by the endpoint's root or by the queue's URL.
-func (s *Server) handler() http.Handler {
-	mux := http.NewServeMux()
-	admin{s}.adminRoutes(mux)
-	mux.HandleFunc("/", s.serveAWS)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.enter() {
-			panic(http.ErrAbortHandler) // Closing: the connection ends unanswered.
-		}
-		defer s.leave()
-		mux.ServeHTTP(w, r)
-	})
-}
-
 // request is one API call on its way through the server.
 type request struct {
 	id      string
@@ -43,15 +25,12 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 	// The whole body is read before anything is answered. A client that is answered while it still
 	// sends cannot use the connection again, and net/http notices a client that went away (which
 	// ends r.Context, and so a long poll) only once the body has been read.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		s.answerError(w, queryService("", "", nil), newID(),
-			&Error{"RequestEntityTooLarge", "The request is too large.", http.StatusRequestEntityTooLarge})
-		return
+		panic(http.ErrAbortHandler) // The client has gone away.
 	}
 	req, refusal := s.parse(r, body)
 	if refusal != nil {
-		s.opts.Log("%s refused: %v", r.URL.Path, refusal)
 		s.answerError(w, req.service, req.id, refusal)
 		return
 	}
@@ -60,15 +39,12 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, errDropped) || r.Context().Err() != nil:
 		s.end(call, codeDropped)
-		s.opts.Log("%s.%s dropped", req.service.name, req.action)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		failure := asError(err)
 		s.end(call, failure.Code)
-		s.opts.Log("%s.%s answered %v", req.service.name, req.action, failure)
 		s.answerError(w, req.service, req.id, failure)
 	default:
-		s.opts.Log("%s.%s", req.service.name, req.action)
 		s.answer(w, req, out)
 	}
 }
@@ -104,63 +80,33 @@ func asError(err error) *Error {
 // parse finds out which service and action a request is for. The request that it returns always has
 // a service, so that a refusal can be written in a protocol that the client understands.
 func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
-	req := request{id: newID(), key: accessKey(r.Header.Get("Authorization"))}
-	if target := r.Header.Get("X-Amz-Target"); target != "" {
-		prefix, action, _ := strings.Cut(target, ".")
-		req.service = s.services["AmazonSQS"]
-		if prefix != "AmazonSQS" {
-			return req, errorf("UnknownOperationException", "Unknown target %s.", target)
-		}
-		req.action, req.in = action, input{Body: body}
-		return req, req.check()
+	req := request{id: newID(), key: accessKey(r.Header.Get("Authorization")), in: input{Body: body}}
+	name, action, isJSON := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	if !isJSON {
+		req.in.Values, _ = url.ParseQuery(string(body)) // What is no form has no version.
+		name, action = req.in.Values.Get("Version"), req.in.Values.Get("Action")
 	}
-	values, err := url.ParseQuery(string(body))
-	if err != nil {
+	req.service, req.action = s.services[name], action
+	if req.service == nil {
 		req.service = queryService("", "", nil)
-		return req, errorf("MalformedQueryString", "The query string contains a syntax error.")
+		return req, errorf("NoSuchVersion", "The requested version (%s) is not known here.", name)
 	}
-	version := values.Get("Version")
-	req.service = s.services[version]
-	if req.service == nil || version == "AmazonSQS" {
-		req.service = queryService("", "", nil)
-		return req, errorf("NoSuchVersion", "The requested version (%s) is not known here.", version)
-	}
-	if req.service.name == "sqs" && r.URL.Path != "/" && !values.Has("QueueUrl") {
-		values.Set("QueueUrl", r.URL.Path) // The form need not name the queue whose URL it is sent to.
-	}
-	req.action, req.in = values.Get("Action"), input{Values: values, Body: body}
-	return req, req.check()
-}
-
-// check refuses what is not signed and what is no action of the service. The signature itself is not
-// verified: that would check the SDK's code, not ours.
-func (req request) check() *Error {
+	// The signature itself is not verified: that would check the SDK's code, not ours.
 	if req.key == "" {
-		return &Error{
-			"MissingAuthenticationToken", "Request is missing Authentication Token",
-			http.StatusForbidden,
-		}
+		return req, errorf("MissingAuthenticationToken", "Request is missing Authentication Token")
 	}
-	if _, ok := req.service.actions[req.action]; !ok {
-		return errorf("InvalidAction", "The action %s is not valid for this web service.", req.action)
+	if req.service.actions[action] == nil {
+		return req, errorf("InvalidAction", "The action %s is not valid for this web service.", action)
 	}
-	return nil
+	return req, nil
 }
 
 // accessKey is the access key in a SigV4 Authorization header, or empty if it is not one:
 // AWS4-HMAC-SHA256 Credential=KEY/20260101/eu-central-1/sqs/aws4_request, SignedHeaders=…, Signature=….
 func accessKey(authorization string) string {
-	rest, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 ")
-	if !ok {
-		return ""
-	}
-	for field := range strings.SplitSeq(rest, ",") {
-		if scope, ok := strings.CutPrefix(strings.TrimSpace(field), "Credential="); ok {
-			key, _, _ := strings.Cut(scope, "/")
-			return key
-		}
-	}
-	return ""
+	_, scope, _ := strings.Cut(authorization, "AWS4-HMAC-SHA256 Credential=")
+	key, _, _ := strings.Cut(scope, "/")
+	return key
 }
 
 func (s *Server) answer(w http.ResponseWriter, req request, out any) {

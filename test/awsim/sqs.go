@@ -3,7 +3,6 @@ package awsim
 import (
 	"context"
 	"math/rand/v2"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -20,56 +19,6 @@ type sqs struct {
 
 func newSQS(s *Server) *sqs {
 	return &sqs{server: s, queues: map[string]*queue{}, changed: make(chan struct{})}
-}
-
-// queueAPI is the actions of the SQS API.
-type queueAPI struct{ *sqs }
-
-func sqsActions(q *sqs) map[string]actionFunc {
-	s := queueAPI{q}
-	return map[string]actionFunc{
-		"CreateQueue":                  act(q, s.createQueue),
-		"DeleteQueue":                  onQueue(q, s.deleteQueue),
-		"ListQueues":                   act(q, s.listQueues),
-		"GetQueueUrl":                  act(q, s.getQueueURL),
-		"GetQueueAttributes":           onQueue(q, s.getQueueAttributes),
-		"SetQueueAttributes":           onQueue(q, s.setQueueAttributes),
-		"PurgeQueue":                   onQueue(q, purgeQueue),
-		"SendMessage":                  onQueue(q, send),
-		"SendMessageBatch":             onQueue(q, sendBatch),
-		"ReceiveMessage":               s.receive,
-		"DeleteMessage":                onQueue(q, deleteMessage),
-		"DeleteMessageBatch":           onQueue(q, deleteMessageBatch),
-		"ChangeMessageVisibility":      onQueue(q, changeVisibility),
-		"ChangeMessageVisibilityBatch": onQueue(q, changeVisibilityBatch),
-	}
-}
-
-// act makes an action of a function that neither waits nor locks nor reads JSON.
-func act[In any](s *sqs, do func(now time.Time, in In) (any, error)) actionFunc {
-	return func(_ context.Context, raw input) (any, error) {
-		in, err := decodeJSON[In](raw)
-		if err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		defer s.signal()
-		return do(time.Now(), in)
-	}
-}
-
-// onQueue is act for a function of the queue that the request names.
-func onQueue[In interface{ queueURL() string }](
-	s *sqs, do func(now time.Time, q *queue, in In) (any, error),
-) actionFunc {
-	return act(s, func(now time.Time, in In) (any, error) {
-		q, err := s.find(in.queueURL())
-		if err != nil {
-			return nil, err
-		}
-		return do(now, q, in)
-	})
 }
 
 // signal wakes all waits. It needs mu.
@@ -95,8 +44,8 @@ func (s *sqs) await(ctx context.Context, deadline time.Time, q *queue, look func
 		}
 		changed := s.changed
 		again := deadline
-		if next, ok := nextChange(q); ok && (again.IsZero() || next.Before(again)) {
-			again = next
+		if len(q.wakeups) > 0 && (again.IsZero() || q.wakeups[0].at.Before(again)) {
+			again = q.wakeups[0].at
 		}
 		s.mu.Unlock()
 		waitForChange(ctx, changed, again, now)
@@ -125,61 +74,26 @@ func (s *sqs) arn(name string) string {
 
 func (s *sqs) url(name string) string { return s.server.url + "/" + s.server.opts.Account + "/" + name }
 
-// find is the queue of a URL or an ARN. A URL's host is not looked at: clients in containers reach
-// the server under other names than its own.
+// find is the queue of a URL or an ARN. Of a URL only the name counts: clients in containers reach the server
+// under other names than its own.
 func (s *sqs) find(urlOrARN string) (*queue, error) {
-	missing := errorf("QueueDoesNotExist", "The specified queue does not exist.")
-	name := ""
-	if fields := strings.Split(urlOrARN, ":"); len(fields) == 6 && fields[2] == "sqs" {
-		name = fields[5]
-		if urlOrARN != s.arn(name) {
-			return nil, missing
-		}
-	} else if u, err := url.Parse(urlOrARN); err == nil {
-		account := ""
-		account, name, _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-		if account != s.server.opts.Account {
-			return nil, missing
-		}
+	name := urlOrARN[strings.LastIndexAny(urlOrARN, "/:")+1:]
+	q := s.queues[name]
+	if q == nil || strings.HasPrefix(urlOrARN, "arn:") && urlOrARN != s.arn(name) {
+		return nil, errorf("QueueDoesNotExist", "The specified queue does not exist.")
 	}
+	return q, nil
+}
+
+// create makes a queue, unless there is one of the name.
+func (s *sqs) create(name string) *queue {
 	q := s.queues[name]
 	if q == nil {
-		return nil, missing
-	}
-	return q, nil
-}
-
-// create makes a queue, or finds the one that has the same attributes already.
-func (s *sqs) create(now time.Time, name string, changes map[string]string) (*queue, error) {
-	if !validQueueName(name) {
-		return nil, errorf("InvalidParameterValue", "Can only include alphanumeric characters, hyphens, or "+
-			"underscores. 1 to 80 in length. FIFO queues are not known here.")
-	}
-	attrs, err := s.changeAttributes(defaultAttributes(), changes)
-	if err != nil {
-		return nil, err
-	}
-	if q := s.queues[name]; q != nil {
-		if same, err := q.attrs.with(changes); err != nil || same != q.attrs {
-			return nil, errorf("QueueNameExists",
-				"A queue already exists with the same name and a different value for an attribute.")
+		q = &queue{name: name, messages: map[uint64]*message{}}
+		if seed := s.server.opts.Seed; seed != 0 {
+			q.shuffle = rand.New(rand.NewPCG(seed, 0))
 		}
-		return q, nil
+		s.queues[name] = q
 	}
-	q := newQueue(name, attrs, now)
-	if seed := s.server.opts.Seed; seed != 0 {
-		q.shuffle = rand.New(rand.NewPCG(seed, 0))
-	}
-	s.queues[name] = q
-	return q, nil
-}
-
-// changeAttributes is attributes after changes; a dead-letter queue must exist.
-func (s *sqs) changeAttributes(a queueAttributes, changes map[string]string) (queueAttributes, error) {
-	a, err := a.with(changes)
-	if err == nil && a.deadLetters != "" && s.queues[a.deadLetters] == nil {
-		err = errorf("InvalidParameterValue", "Value %s for parameter RedrivePolicy is invalid. "+
-			"Reason: Dead letter target does not exist.", changes["RedrivePolicy"])
-	}
-	return a, err
+	return q
 }

@@ -2,6 +2,8 @@ package awsim
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -15,18 +17,28 @@ type QueueStats struct {
 	Received int // A message that was received twice counts twice.
 }
 
-// CreateQueue makes a queue, with attributes under their SQS names, and gives its URL. It panics on what
-// SQS would refuse, because then the test is wrong.
+// CreateQueue makes a queue, unless there is one of the name, and gives its URL. Of the attributes, under their
+// SQS names, only RedrivePolicy is simulated. It panics on anything else, because then the test is wrong.
 func (s SQS) CreateQueue(name string, attrs map[string]string) (url string) {
 	s.sqs.mu.Lock()
 	defer s.sqs.mu.Unlock()
-	if _, err := s.sqs.create(time.Now(), name, attrs); err != nil {
-		panic(fmt.Sprintf("awsim: create queue %s: %v", name, err))
+	q := s.sqs.create(name)
+	for attribute, value := range attrs {
+		var policy struct {
+			DeadLetterTargetArn string
+			MaxReceiveCount     int
+		}
+		err := json.Unmarshal([]byte(value), &policy)
+		dead, missing := s.sqs.find(policy.DeadLetterTargetArn)
+		if err = errors.Join(err, missing); err != nil || attribute != "RedrivePolicy" {
+			panic(fmt.Sprintf("awsim: create queue %s with %s %s: %v", name, attribute, value, err))
+		}
+		q.redrivePolicy, q.deadLetters, q.maxReceives = value, dead, policy.MaxReceiveCount
 	}
 	return s.sqs.url(name)
 }
 
-// Send puts a message into a queue, given by URL or ARN. It panics on what SQS would refuse.
+// Send puts a message into a queue, given by URL or ARN. It panics if there is no such queue.
 func (s SQS) Send(url, body string) (messageID string) {
 	id, err := s.sqs.deliver(url, body)
 	if err != nil {
@@ -48,20 +60,19 @@ func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer s.signal()
 	if q.lose > 0 {
 		q.lose--
 		return newID(), nil
 	}
-	answer, err := accept(time.Now(), q, body, nil, unkept{})
-	return answer.MessageID, err
+	defer s.signal()
+	return q.send(time.Now(), body), nil
 }
 
 // Queue returns a queue's state. It panics if there is no such queue, as the methods below do.
 func (s SQS) Queue(url string) (stats QueueStats) {
 	s.sqs.with(url, func(now time.Time, q *queue) {
 		q.advance(now)
-		stats = QueueStats{q.visible, q.inFlight, q.delayed, q.deleted, q.received}
+		stats = q.stats()
 	})
 	return stats
 }
@@ -99,7 +110,7 @@ func (s SQS) Reorder(url string, on bool) {
 // Delay delays messages that are sent to a queue from now on, as DelaySeconds does but in any fraction of a
 // second.
 func (s SQS) Delay(url string, d time.Duration) {
-	s.sqs.with(url, func(_ time.Time, q *queue) { q.attrs.delay = d })
+	s.sqs.with(url, func(_ time.Time, q *queue) { q.delay = d })
 }
 
 // ExpireVisibility ends the visibility timeout of all messages in flight.
@@ -117,7 +128,7 @@ func (s SQS) WaitDrained(ctx context.Context, url string) error {
 	defer context.AfterFunc(s.sqs.server.ctx, cancel)() //nolint:contextcheck // Close ends the wait too.
 	err := s.sqs.await(ctx, time.Time{}, watched, func(now time.Time) bool {
 		watched.advance(now)
-		return watched.held() == 0
+		return len(watched.messages) == 0
 	})
 	if err != nil {
 		return fmt.Errorf("%s is not drained: %+v: %w", url, s.Queue(url), err)

@@ -16,9 +16,9 @@ func TestLongPoll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := offline(t)
-				url := s.CreateQueue("jobs", map[string]string{"VisibilityTimeout": "15"})
+				url := s.CreateQueue("jobs", nil)
 				poll := func(seconds int) int {
-					body := fmt.Appendf(nil, `{"QueueUrl":%q,"WaitTimeSeconds":%d}`, url, seconds)
+					body := fmt.Appendf(nil, `{"QueueUrl":%q,"WaitTimeSeconds":%d,"VisibilityTimeout":15}`, url, seconds)
 					out, err := queueAPI{s.sqs}.receive(t.Context(), input{Body: body})
 					if err != nil {
 						t.Error(err)

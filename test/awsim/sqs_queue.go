@@ -1,10 +1,8 @@
 package awsim
 
 import (
-	"container/heap"
-	"crypto/md5" //nolint:gosec // SQS and its clients check messages with MD5.
+	"cmp"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,42 +11,30 @@ import (
 	"time"
 )
 
-const (
-	// maxVisibility bounds how long a message can be in flight, counted from its receipt.
-	maxVisibility = 12 * time.Hour
-	// maxInFlight is how many messages of a standard queue can be in flight.
-	maxInFlight = 120_000
-)
+// maxVisibility bounds how long a message can be in flight, counted from its receipt.
+const maxVisibility = 12 * time.Hour
 
 // queue is a standard queue without a lock, without a clock and without HTTP: its methods take the time as a
 // parameter. A message is in exactly one of three states: ready, waiting (delayed or in flight), or deleted.
 type queue struct {
-	name    string
-	attrs   queueAttributes
-	created time.Time
-	changed time.Time // When the attributes last were.
+	name  string
+	delay time.Duration // Of what is sent from now on.
+
+	redrivePolicy string // As it was set.
+	deadLetters   *queue // nil without a redrive policy.
+	maxReceives   int
 
 	messages map[uint64]*message
 	ready    []*message // May hold deleted messages; take skips them.
-	counts
-	wakeups  timeline // When waiting messages become visible.
-	expiries timeline // When messages end by age.
+	wakeups  []moment   // When waiting messages become visible, the earliest first.
 	serial   uint64
 
-	limit     int // Of messages in flight.
 	reorder   bool
 	shuffle   *rand.Rand // nil reverses.
 	duplicate int        // How many of the next sends are delivered twice.
 	lose      int        // How many of the next deliveries are lost.
 	received  int
 	deleted   int
-}
-
-// counts are how many messages are in each state. visible does not count the deleted messages in ready.
-type counts struct {
-	visible  int
-	inFlight int
-	delayed  int
 }
 
 type state int
@@ -68,20 +54,29 @@ type message struct {
 	sentAt   time.Time
 	state    state
 	wakeAt   time.Time // When it becomes visible, if it is waiting.
-	first    time.Time // Of its receipts.
-	last     time.Time
+	last     time.Time // Of its receipts.
 	receives int
 }
 
-func newQueue(name string, attrs queueAttributes, now time.Time) *queue {
-	return &queue{
-		name: name, attrs: attrs, created: now, changed: now,
-		messages: map[uint64]*message{}, limit: maxInFlight,
-	}
+// moment is when a message becomes visible, unless its visibility is changed before.
+type moment struct {
+	at time.Time
+	m  *message
+}
+
+// compare breaks ties by age, so that messages become visible in the order in which they were sent.
+func (x moment) compare(y moment) int {
+	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.m.serial, y.m.serial))
+}
+
+// means reports whether the message becomes visible at that moment. A later change of its visibility leaves
+// the earlier moment behind.
+func (x moment) means() bool {
+	return (x.m.state == inFlight || x.m.state == delayed) && x.m.wakeAt.Equal(x.at)
 }
 
 // send adds a message, or two if a duplicate is due.
-func (q *queue) send(now time.Time, body string, delay time.Duration) (id string) {
+func (q *queue) send(now time.Time, body string) (id string) {
 	id = newID()
 	copies := 1
 	if q.duplicate > 0 {
@@ -89,120 +84,75 @@ func (q *queue) send(now time.Time, body string, delay time.Duration) (id string
 		copies = 2
 	}
 	for range copies {
-		q.add(now, &message{id: id, body: body, sentAt: now}, delay)
+		q.add(now, &message{id: id, body: body, sentAt: now}, q.delay)
 	}
 	return id
 }
 
-// add adds a message, which may be from another queue.
 func (q *queue) add(now time.Time, m *message, delay time.Duration) {
 	q.serial++
 	m.serial = q.serial
-	m.receives, m.first, m.last = 0, time.Time{}, time.Time{}
 	q.messages[m.serial] = m
-	heap.Push(&q.expiries, moment{m.sentAt.Add(q.attrs.retention), m})
 	if delay > 0 {
-		m.state = delayed
-		q.delayed++
-		q.hideUntil(m, now.Add(delay))
+		q.hideUntil(m, delayed, now.Add(delay))
 		return
 	}
-	m.state = visible
-	q.visible++
-	q.ready = append(q.ready, m)
-}
-
-func (q *queue) hideUntil(m *message, until time.Time) {
-	m.wakeAt = until
-	heap.Push(&q.wakeups, moment{until, m})
-	q.wakeups.prune(q.inFlight+q.delayed, func(at moment) bool { return at.m.wakes(at.at) })
-}
-
-// wakes reports whether the message becomes visible at that moment. A later change of its visibility leaves
-// the earlier moment behind.
-func (m *message) wakes(at time.Time) bool {
-	return (m.state == inFlight || m.state == delayed) && m.wakeAt.Equal(at)
-}
-
-// advance does what time does: it ends what is too old and shows what has waited long enough.
-func (q *queue) advance(now time.Time) {
-	for q.expiries.due(now) {
-		m := heap.Pop(&q.expiries).(moment).m
-		if m.state != gone {
-			q.remove(m)
-		}
-	}
-	for q.wakeups.due(now) {
-		if at := heap.Pop(&q.wakeups).(moment); at.m.wakes(at.at) {
-			q.makeVisible(at.m)
-		}
-	}
+	q.makeVisible(m)
 }
 
 func (q *queue) makeVisible(m *message) {
-	q.uncount(m)
 	m.state = visible
-	q.visible++
 	q.ready = append(q.ready, m)
 }
 
-func (q *queue) remove(m *message) {
-	q.uncount(m)
-	m.state = gone
-	delete(q.messages, m.serial)
-	q.expiries.prune(len(q.messages), func(at moment) bool { return at.m.state != gone })
-}
-
-func (q *counts) uncount(m *message) {
-	switch m.state {
-	case visible:
-		q.visible--
-	case inFlight:
-		q.inFlight--
-	case delayed:
-		q.delayed--
-	case gone:
+// hideUntil also forgets the moments that mean nothing any more, once they are the most: a message that was
+// deleted must not be kept in memory until its visibility would have been over.
+func (q *queue) hideUntil(m *message, as state, until time.Time) {
+	m.state, m.wakeAt = as, until
+	at, _ := slices.BinarySearchFunc(q.wakeups, moment{until, m}, moment.compare)
+	q.wakeups = slices.Insert(q.wakeups, at, moment{until, m})
+	if len(q.wakeups) > 64+2*len(q.messages) {
+		q.wakeups = slices.DeleteFunc(q.wakeups, func(x moment) bool { return !x.means() })
 	}
 }
 
-// nextChange returns the earliest moment at which time alone may change the queue.
-func nextChange(q *queue) (at time.Time, ok bool) {
-	for _, t := range []timeline{q.wakeups, q.expiries} {
-		if len(t) > 0 && (!ok || t[0].at.Before(at)) {
-			at, ok = t[0].at, true
+// advance shows what has waited long enough.
+func (q *queue) advance(now time.Time) {
+	due := 0
+	for ; due < len(q.wakeups) && !q.wakeups[due].at.After(now); due++ {
+		if x := q.wakeups[due]; x.means() {
+			q.makeVisible(x.m)
 		}
 	}
-	return at, ok
+	q.wakeups = slices.Delete(q.wakeups, 0, due)
+}
+
+func (q *queue) remove(m *message) {
+	m.state = gone
+	delete(q.messages, m.serial)
 }
 
 // receive puts up to most visible messages in flight, unless they have been received too often, in
-// which case they go to dead.
-func (q *queue) receive(now time.Time, most int, visibility time.Duration, dead *queue) ([]receipt, error) {
+// which case they go to the dead-letter queue.
+func (q *queue) receive(now time.Time, most int, visibility time.Duration) (receipts []receipt) {
 	q.advance(now)
-	if q.inFlight >= q.limit {
-		return nil, &Error{"OverLimit", "Too many messages in flight.", 403}
-	}
-	var receipts []receipt
-	var back []*message // A visibility of 0 shows them again, but not twice to one receiver.
-	for len(receipts) < most && q.inFlight < q.limit {
+	for len(receipts) < most {
 		m := q.take()
 		if m == nil {
 			break
 		}
-		if dead != nil && m.receives >= q.attrs.maxReceives {
+		if q.deadLetters != nil && m.receives >= q.maxReceives {
 			q.remove(m)
-			dead.add(now, &message{id: m.id, body: m.body, sentAt: m.sentAt}, 0)
+			q.deadLetters.add(now, &message{id: m.id, body: m.body, sentAt: m.sentAt}, 0)
 			continue
 		}
-		receipts = append(receipts, q.markInFlight(now, m, visibility))
-		if visibility <= 0 {
-			back = append(back, m)
-		}
+		q.received++
+		m.receives++
+		m.last = now
+		q.hideUntil(m, inFlight, now.Add(visibility))
+		receipts = append(receipts, receipt{*m, m.handle(q.name)})
 	}
-	for _, m := range back {
-		q.makeVisible(m)
-	}
-	return receipts, nil
+	return receipts
 }
 
 // take finds the next visible message and removes it from ready; its state is the caller's to change.
@@ -220,7 +170,7 @@ func (q *queue) take() *message {
 			q.ready[0] = nil
 			q.ready = q.ready[1:]
 		} else {
-			q.ready = append(q.ready[:i], q.ready[i+1:]...)
+			q.ready = slices.Delete(q.ready, i, i+1)
 		}
 		if m.state == visible {
 			return m
@@ -235,20 +185,6 @@ type receipt struct {
 	handle string
 }
 
-func (q *queue) markInFlight(now time.Time, m *message, visibility time.Duration) receipt {
-	q.visible--
-	q.inFlight++
-	q.received++
-	m.state = inFlight
-	m.receives++
-	m.last = now
-	if m.first.IsZero() {
-		m.first = now
-	}
-	q.hideUntil(m, now.Add(visibility))
-	return receipt{*m, m.handle(q.name)}
-}
-
 // handle is opaque to clients. It names the receipt, not only the message, so that it can be outdated.
 func (m *message) handle(queue string) string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s %d %d", queue, m.serial, m.receives))
@@ -257,24 +193,17 @@ func (m *message) handle(queue string) string {
 // find returns the message of a receipt handle: nil if the message was deleted, or received again, which
 // makes the handle invalid. An error means that the handle never belonged to this queue.
 func (q *queue) find(handle string) (*message, error) {
-	plain, err := base64.StdEncoding.DecodeString(handle)
+	plain, _ := base64.StdEncoding.DecodeString(handle) // What is no base64 has no three fields.
 	fields := strings.Fields(string(plain))
-	if err != nil || len(fields) != 3 || fields[0] != q.name {
-		return nil, invalidHandle(handle)
+	if len(fields) != 3 || fields[0] != q.name {
+		return nil, errorf("ReceiptHandleIsInvalid", "The input receipt handle %q is not a valid receipt handle.", handle)
 	}
-	serial, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil || serial > q.serial {
-		return nil, invalidHandle(handle)
-	}
+	serial, _ := strconv.ParseUint(fields[1], 10, 64)
 	m := q.messages[serial]
 	if m == nil || fields[2] != strconv.Itoa(m.receives) {
 		return nil, nil //nolint:nilnil // Both are promised above.
 	}
 	return m, nil
-}
-
-func invalidHandle(handle string) *Error {
-	return errorf("ReceiptHandleIsInvalid", "The input receipt handle %q is not a valid receipt handle.", handle)
 }
 
 // delete ends a message. SQS promises success for a handle that is not the newest, though the message
@@ -293,107 +222,52 @@ func (q *queue) delete(now time.Time, handle string) error {
 // changeVisibility makes a message in flight visible after d; 0 means at once.
 func (q *queue) changeVisibility(now time.Time, handle string, d time.Duration) error {
 	q.advance(now)
-	if d < 0 || d > maxVisibility {
+	m, err := q.find(handle)
+	switch {
+	case err != nil:
+		return err
+	case d < 0 || d > maxVisibility:
 		return errorf("InvalidParameterValue", "Value %d for parameter VisibilityTimeout is invalid. "+
 			"Reason: Must be between 0 and 43200, if provided.", int(d.Seconds()))
-	}
-	m, err := q.find(handle)
-	if err != nil {
-		return err
-	}
-	if m == nil {
+	case m == nil:
 		return errorf("InvalidParameterValue", "Value %s for parameter ReceiptHandle is invalid. Reason: Message "+
 			"does not exist or is not available for visibility timeout change.", handle)
-	}
-	if m.state != inFlight {
+	case m.state != inFlight:
 		return errorf("MessageNotInflight", "The message referred to is not in flight.")
-	}
-	if now.Add(d).After(m.last.Add(maxVisibility)) {
+	case now.Add(d).After(m.last.Add(maxVisibility)):
 		return errorf("InvalidParameterValue", "Value %d for parameter VisibilityTimeout is invalid. "+
 			"Reason: Total VisibilityTimeout for the message is beyond the limit [43200 seconds].",
 			int(d.Seconds()))
-	}
-	if d == 0 {
+	case d == 0:
 		q.makeVisible(m)
-		return nil
+	default:
+		q.hideUntil(m, inFlight, now.Add(d))
 	}
-	q.hideUntil(m, now.Add(d))
 	return nil
 }
 
 // expireVisibility shows every message in flight, as if its visibility timeout had passed.
 func (q *queue) expireVisibility(now time.Time) {
 	q.advance(now)
-	for serial := uint64(1); serial <= q.serial; serial++ {
-		if m := q.messages[serial]; m != nil && m.state == inFlight {
+	for _, serial := range sortedKeys(q.messages) {
+		if m := q.messages[serial]; m.state == inFlight {
 			q.makeVisible(m)
 		}
 	}
 }
 
-// setRetention changes for how long messages are kept, those included that are there already.
-func (q *queue) setRetention(d time.Duration) {
-	q.attrs.retention = d
-	q.expiries = nil
+func (q *queue) stats() QueueStats {
+	out := QueueStats{Deleted: q.deleted, Received: q.received}
 	for _, m := range q.messages {
-		heap.Push(&q.expiries, moment{m.sentAt.Add(d), m})
+		switch m.state {
+		case visible:
+			out.Visible++
+		case inFlight:
+			out.InFlight++
+		case delayed:
+			out.Delayed++
+		case gone:
+		}
 	}
-}
-
-func (q *queue) purge() {
-	for _, m := range q.messages {
-		q.remove(m)
-	}
-	q.ready = nil
-}
-
-// held is how many messages the queue has, in whatever state.
-func (q *counts) held() int { return q.visible + q.inFlight + q.delayed }
-
-func md5Hex(text string) string {
-	sum := md5.Sum([]byte(text)) //nolint:gosec // See the import.
-	return hex.EncodeToString(sum[:])
-}
-
-// timeline is a heap of moments, the earliest first.
-type timeline []moment
-
-type moment struct {
-	at time.Time
-	m  *message
-}
-
-func (t timeline) due(now time.Time) bool { return len(t) > 0 && !t[0].at.After(now) }
-
-// prune forgets the moments that mean nothing any more, once they are the most: a message that was deleted
-// must not be kept in memory for the four days after which it would have ended by age.
-func (t *timeline) prune(live int, means func(moment) bool) {
-	const few = 64
-	if len(*t) <= few+2*live {
-		return
-	}
-	*t = slices.DeleteFunc(*t, func(at moment) bool { return !means(at) })
-	heap.Init(t)
-}
-
-func (t timeline) Len() int { return len(t) }
-
-// Less breaks ties by age, so that messages become visible in the order in which they were sent.
-func (t timeline) Less(i, j int) bool {
-	if t[i].at.Equal(t[j].at) {
-		return t[i].m.serial < t[j].m.serial
-	}
-	return t[i].at.Before(t[j].at)
-}
-
-func (t timeline) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-
-// Push is for container/heap, as the others are.
-func (t *timeline) Push(x any) { *t = append(*t, x.(moment)) }
-
-// Pop takes the last moment off, where container/heap has put the earliest.
-func (t *timeline) Pop() any {
-	last := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return last
+	return out
 }
