@@ -1,136 +1,34 @@
 package awsim
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
-// newest is a time far away, to make keys that grow while times shrink.
-const newest = int64(1) << 62
-
-// key orders activities from the newest to the oldest.
-func (v activityXML) key() string {
-	at, _ := time.Parse(time.RFC3339, v.StartTime)
-	return strconv.FormatInt(newest-at.UnixNano(), 16) + v.ActivityID
-}
-
-func byNewest(all []activityXML) {
-	slices.SortStableFunc(all, func(x, y activityXML) int { return cmp.Compare(x.key(), y.key()) })
-}
-
-func (a groupAPI) createAutoScalingGroup(r *reader) (any, error) {
-	g := &group{name: r.must("AutoScalingGroupName"), healthCheckType: "EC2", cooldown: 300, warmup: -1}
-	r.must("MinSize")
-	r.must("MaxSize")
-	a.readGroup(r, g)
-	g.desired = r.number("DesiredCapacity", g.min, 0, unbounded)
-	g.tags = readTags(r)
-	var hooks []Hook
-	r.each("LifecycleHookSpecificationList.member", func(prefix string) {
-		hooks = append(hooks, readHook(r, prefix, Hook{}).withDefaults())
-	})
-	if r.err == nil && !g.source.isSet() {
-		r.fail(errorf("ValidationError", "Valid requests must contain either launchTemplate, "+
-			"launchConfigurationName, mixedInstancesPolicy or instanceId parameter."))
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	g.hooks = hooks
-	return nil, a.updateErr(func() error { return a.capacity.create(g) })
-}
-
+// updateAutoScalingGroup changes what the group launches from, and nothing else.
 func (a groupAPI) updateAutoScalingGroup(r *reader) (any, error) {
+	r.refuse("MinSize", "MaxSize", "DesiredCapacity", "HealthCheckGracePeriod", "InstanceMaintenancePolicy",
+		"InstanceLifecyclePolicy", "LaunchConfigurationName")
 	return nil, r.changeGroup(a.engine, func(g *group) error {
-		next := *g
-		a.readGroup(r, &next)
-		if f := g.refreshing(); f != nil && f.desired != nil && next.source != g.source {
+		next := readSource(r, "", g.source)
+		if f := g.refreshing(); f != nil && f.desired != nil && next != g.source {
 			return errorf("ValidationError", "An active instance refresh with a desired configuration exists. All "+
 				"configuration options derived from the desired configuration are not available for update while "+
 				"the instance refresh is active.")
 		}
-		next.desired = r.number("DesiredCapacity", min(max(g.desired, next.min), next.max), 0, unbounded)
-		if err := either(r.err, either(next.checkSize(), a.catalog.check(next.source))); err != nil {
+		if r.err != nil {
+			return r.err
+		}
+		if err := a.catalog.check(next); err != nil {
 			return err
 		}
-		*g = next
+		g.source = next
 		a.capacity.reconcile(g)
 		return nil
 	})
-}
-
-// readGroup reads what a creation and an update have in common. It changes only what the call names.
-func (a groupAPI) readGroup(r *reader, g *group) {
-	r.refuse("LaunchConfigurationName", "InstanceId")
-	g.min = r.number("MinSize", g.min, 0, unbounded)
-	g.max = r.number("MaxSize", g.max, 0, unbounded)
-	g.cooldown = r.number("DefaultCooldown", g.cooldown, 0, unbounded)
-	g.warmup = r.number("DefaultInstanceWarmup", g.warmup, -1, unbounded)
-	g.maxLifetime = r.number("MaxInstanceLifetime", g.maxLifetime, 0, unbounded)
-	g.protectNew = r.flag("NewInstancesProtectedFromScaleIn", g.protectNew)
-	g.rebalance = r.flag("CapacityRebalance", g.rebalance)
-	g.gracePeriod = time.Second * time.Duration(
-		r.number("HealthCheckGracePeriod", int(g.gracePeriod/time.Second), 0, unbounded))
-	if r.has("HealthCheckType") {
-		g.healthCheckType = r.text("HealthCheckType")
-	}
-	if list := r.members("TerminationPolicies"); len(list) > 0 {
-		g.terminations = list
-	}
-	if r.has("InstanceLifecyclePolicy.RetentionTriggers.TerminateHookAbandon") {
-		g.retain = r.oneOf("InstanceLifecyclePolicy.RetentionTriggers.TerminateHookAbandon", "",
-			"retain", "terminate") == "retain"
-	}
-	a.readZones(r, g)
-	readMaintenancePolicy(r, g)
-	g.source = readSource(r, "", g.source)
-}
-
-// readZones takes the zones, or makes one up for each subnet.
-func (a groupAPI) readZones(r *reader, g *group) {
-	if list := r.members("AvailabilityZones"); len(list) > 0 {
-		g.zones = list
-	}
-	subnets := r.text("VPCZoneIdentifier")
-	if subnets == "" {
-		return
-	}
-	given := len(r.members("AvailabilityZones")) > 0
-	g.subnets = subnets
-	if given {
-		return
-	}
-	g.zones = nil
-	for i := range strings.Split(subnets, ",") {
-		g.zones = append(g.zones, a.server.opts.Region+string(rune('a'+i)))
-	}
-}
-
-func readMaintenancePolicy(r *reader, g *group) {
-	const lowest, highest = "InstanceMaintenancePolicy.MinHealthyPercentage",
-		"InstanceMaintenancePolicy.MaxHealthyPercentage"
-	if !r.has(lowest) && !r.has(highest) {
-		return
-	}
-	p := maintenancePolicy{min: r.number(lowest, -2, -1, 100), max: r.number(highest, -2, -1, 200)}
-	switch {
-	case r.err != nil:
-	case p.min == -1 && p.max == -1:
-		g.policy = nil
-	case p.min < 0 || p.max < 100:
-		r.fail(errorf("ValidationError", "You must specify both MinHealthyPercentage and MaxHealthyPercentage, "+
-			"and MaxHealthyPercentage must be between 100 and 200."))
-	case p.max-p.min > 100:
-		r.fail(errorf("ValidationError", "The difference between MinHealthyPercentage and MaxHealthyPercentage "+
-			"cannot be greater than 100."))
-	default:
-		g.policy = &p
-	}
 }
 
 func (a groupAPI) deleteAutoScalingGroup(r *reader) (any, error) {
@@ -138,36 +36,68 @@ func (a groupAPI) deleteAutoScalingGroup(r *reader) (any, error) {
 	return nil, r.changeGroup(a.engine, func(g *group) error { return a.capacity.deleteGroup(g, force) })
 }
 
+func (a groupAPI) setDesiredCapacity(r *reader) (any, error) {
+	r.must("DesiredCapacity")
+	desired := r.number("DesiredCapacity", 0, 0, unbounded)
+	return nil, r.changeGroup(a.engine, func(g *group) error { return a.capacity.resize(g, desired) })
+}
+
+func (a groupAPI) suspendProcesses(r *reader) (any, error) {
+	return nil, a.setProcesses(r, func(g *group, process string) { g.suspended[process] = true })
+}
+
+func (a groupAPI) resumeProcesses(r *reader) (any, error) {
+	return nil, a.setProcesses(r, func(g *group, process string) { delete(g.suspended, process) })
+}
+
+// setProcesses does the same to each named process; to all when none is named.
+func (a groupAPI) setProcesses(r *reader, set func(g *group, process string)) error {
+	named := r.members("ScalingProcesses")
+	if len(named) == 0 {
+		named = processes()
+	}
+	for _, process := range named {
+		if !contains(processes(), process) {
+			r.fail(errorf("ValidationError", "%s is not a valid process type", process))
+		}
+	}
+	return r.changeGroup(a.engine, func(g *group) error {
+		for _, process := range named {
+			set(g, process)
+		}
+		a.capacity.reconcile(g)
+		return nil
+	})
+}
+
+func (a groupAPI) putWarmPool(r *reader) (any, error) {
+	pool := warmPool{
+		minSize:  r.number("MinSize", 0, 0, unbounded),
+		prepared: r.number("MaxGroupPreparedCapacity", -1, -1, unbounded),
+		rests:    r.oneOf("PoolState", poolStopped, poolStopped, poolRunning, poolHibernated),
+		reuse:    r.flag("InstanceReusePolicy.ReuseOnScaleIn", false),
+	}
+	return struct{}{}, r.changeGroup(a.engine, func(g *group) error {
+		g.pool = &pool
+		a.capacity.reconcile(g)
+		return nil
+	})
+}
+
 type groupXML struct {
-	AutoScalingGroupName             string
-	AutoScalingGroupARN              string
-	MinSize                          int
-	MaxSize                          int
-	DesiredCapacity                  int
-	DefaultCooldown                  int
-	DefaultInstanceWarmup            *int     `xml:",omitempty"`
-	WarmPoolConfiguration            *poolXML `xml:",omitempty"`
-	WarmPoolSize                     *int     `xml:",omitempty"`
-	MaxInstanceLifetime              int      `xml:",omitempty"`
-	AvailabilityZones                []string `xml:"AvailabilityZones>member"`
-	VPCZoneIdentifier                string
-	HealthCheckType                  string
-	HealthCheckGracePeriod           int
-	NewInstancesProtectedFromScaleIn bool
-	CapacityRebalance                bool `xml:",omitempty"`
-	CreatedTime                      string
-	Status                           string              `xml:",omitempty"`
-	LaunchTemplate                   *templateSpecXML    `xml:",omitempty"`
-	MixedInstancesPolicy             *mixedXML           `xml:",omitempty"`
-	InstanceMaintenancePolicy        *policyXML          `xml:",omitempty"`
-	InstanceLifecyclePolicy          *lifecyclePolicyXML `xml:",omitempty"`
-	Instances                        []memberXML         `xml:"Instances>member"`
-	SuspendedProcesses               []suspendedXML      `xml:"SuspendedProcesses>member"`
-	Tags                             []tagXML            `xml:"Tags>member"`
-	TerminationPolicies              []string            `xml:"TerminationPolicies>member"`
-	EnabledMetrics                   struct{}
-	LoadBalancerNames                struct{}
-	TargetGroupARNs                  struct{}
+	AutoScalingGroupName      string
+	MinSize                   int
+	MaxSize                   int
+	DesiredCapacity           int
+	AvailabilityZones         []string `xml:"AvailabilityZones>member"`
+	HealthCheckGracePeriod    int
+	WarmPoolConfiguration     *poolXML         `xml:",omitempty"`
+	LaunchTemplate            *templateSpecXML `xml:",omitempty"`
+	MixedInstancesPolicy      *mixedXML        `xml:",omitempty"`
+	InstanceMaintenancePolicy *policyXML       `xml:",omitempty"`
+	Instances                 []memberXML      `xml:"Instances>member"`
+	SuspendedProcesses        []suspendedXML   `xml:"SuspendedProcesses>member"`
+	Tags                      []tagXML         `xml:"Tags>member"`
 }
 
 type policyXML struct {
@@ -175,64 +105,36 @@ type policyXML struct {
 	MaxHealthyPercentage int
 }
 
-type lifecyclePolicyXML struct {
-	TerminateHookAbandon string `xml:"RetentionTriggers>TerminateHookAbandon"`
+type poolXML struct {
+	MinSize   int
+	PoolState string
 }
 
-type suspendedXML struct {
-	ProcessName      string
-	SuspensionReason string
-}
+type suspendedXML struct{ ProcessName string }
 
 func (a groupAPI) groupWire(g *group) groupXML {
 	out := groupXML{
-		AutoScalingGroupName:             g.name,
-		AutoScalingGroupARN:              groupARN(a.engine, g.name),
-		MinSize:                          g.min,
-		MaxSize:                          g.max,
-		DesiredCapacity:                  g.desired,
-		DefaultCooldown:                  g.cooldown,
-		MaxInstanceLifetime:              g.maxLifetime,
-		AvailabilityZones:                g.zones,
-		VPCZoneIdentifier:                g.subnets,
-		HealthCheckType:                  cmp.Or(g.healthCheckType, "EC2"),
-		HealthCheckGracePeriod:           int(g.gracePeriod / time.Second),
-		NewInstancesProtectedFromScaleIn: g.protectNew,
-		CapacityRebalance:                g.rebalance,
-		CreatedTime:                      stamp(g.createdAt),
-		TerminationPolicies:              g.terminations,
+		AutoScalingGroupName:   g.name,
+		MinSize:                g.min,
+		MaxSize:                g.max,
+		DesiredCapacity:        g.desired,
+		AvailabilityZones:      g.zones,
+		HealthCheckGracePeriod: int(g.gracePeriod / time.Second),
 	}
 	out.LaunchTemplate, out.MixedInstancesPolicy = a.catalog.sourceWire(g.source)
-	addOptions(g, &out)
-	if len(g.terminations) == 0 {
-		out.TerminationPolicies = []string{"Default"}
+	if g.pool != nil {
+		out.WarmPoolConfiguration = &poolXML{g.pool.minSize, g.pool.rests}
+	}
+	if g.policy != nil {
+		out.InstanceMaintenancePolicy = &policyXML{g.policy.min, g.policy.max}
 	}
 	for _, process := range sortedKeys(g.suspended) {
-		out.SuspendedProcesses = append(out.SuspendedProcesses, suspendedXML{process, "User suspended"})
+		out.SuspendedProcesses = append(out.SuspendedProcesses, suspendedXML{process})
 	}
 	for _, t := range g.tags {
 		out.Tags = append(out.Tags, t.wire(g.name))
 	}
 	return out
-}
-
-// addOptions adds the optional parts of a group.
-func addOptions(g *group, out *groupXML) {
-	if g.pool != nil {
-		out.WarmPoolConfiguration, out.WarmPoolSize = g.pool.wire(), new(len(g.pooled()))
-	}
-	if g.warmup >= 0 {
-		out.DefaultInstanceWarmup = new(g.warmup)
-	}
-	if g.deleting {
-		out.Status = "Delete in progress"
-	}
-	if g.policy != nil {
-		out.InstanceMaintenancePolicy = &policyXML{g.policy.min, g.policy.max}
-	}
-	if g.retain {
-		out.InstanceLifecyclePolicy = &lifecyclePolicyXML{"retain"}
-	}
 }
 
 func groupARN(a *engine, name string) string {
@@ -269,7 +171,7 @@ func (a groupAPI) describeAutoScalingGroups(r *reader) (any, error) {
 		for _, g := range page {
 			wire := a.groupWire(g)
 			if instances {
-				wire.Instances = slices.DeleteFunc(a.membersWire(g), memberXML.isWarmed)
+				wire.Instances = a.membersWire(g)
 			}
 			out.AutoScalingGroups = append(out.AutoScalingGroups, wire)
 		}
@@ -277,13 +179,12 @@ func (a groupAPI) describeAutoScalingGroups(r *reader) (any, error) {
 	})
 }
 
-// checkGroupFilters refuses a filter of groups that the API does not have: one passed over would look like an
+// checkGroupFilters refuses a filter of groups that is not simulated: one passed over would look like an
 // account without such groups.
 func checkGroupFilters(r *reader, filters []criterion) {
 	for _, f := range filters {
-		if f.name != "tag-key" && f.name != "tag-value" && !strings.HasPrefix(f.name, "tag:") {
-			r.fail(errorf("ValidationError", "Filter type %s is not correct. Allowed Filter types are: "+
-				"[tag-key, tag-value, tag:<key>]", f.name))
+		if f.name != "tag-key" && !strings.HasPrefix(f.name, "tag:") {
+			r.fail(errorf("ValidationError", "awsim does not simulate the filter %s", f.name))
 		}
 	}
 }
@@ -292,14 +193,7 @@ func checkGroupFilters(r *reader, filters []criterion) {
 func (g *group) passes(filters []criterion) bool {
 	for _, f := range filters {
 		if !slices.ContainsFunc(g.tags, func(t tag) bool {
-			switch f.name {
-			case "tag-key":
-				return f.allows(t.Key)
-			case "tag-value":
-				return f.allows(t.Value)
-			default:
-				return f.name == "tag:"+t.Key && f.allows(t.Value)
-			}
+			return f.name == "tag-key" && f.allows(t.Key) || f.name == "tag:"+t.Key && f.allows(t.Value)
 		}) {
 			return false
 		}

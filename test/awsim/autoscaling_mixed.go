@@ -1,7 +1,5 @@
 package awsim
 
-import "strconv"
-
 // readSource reads what a group is to launch from over what it launched from before. Of a mixed instances
 // policy it reads only the parts that the call names: a part that it names replaces the old one whole.
 func readSource(r *reader, prefix string, before source) source {
@@ -34,19 +32,15 @@ func readTemplateSpec(r *reader, prefix string) templateChoice {
 }
 
 func readMixedPolicy(r *reader, prefix string, before source) source {
-	out := source{policy: &mixedPolicy{}}
-	if before.policy != nil {
-		*out.policy, out.template = *before.policy, before.template
-	}
+	out := source{template: before.template, policy: &mixedPolicy{}}
 	const specification, overrides = "LaunchTemplate.LaunchTemplateSpecification.", "LaunchTemplate.Overrides"
 	if r.any(prefix + specification) {
 		out.template = readTemplateSpec(r, prefix+specification)
 	}
 	if r.has(prefix+overrides) || r.any(prefix+overrides+".") {
 		out.policy.overrides = readOverrides(r, prefix+overrides)
-	}
-	if d := readDocument(r, prefix+"InstancesDistribution"); d != nil || out.policy.distribution == nil {
-		out.policy.distribution = distribution(d)
+	} else if before.policy != nil {
+		out.policy.overrides = before.policy.overrides
 	}
 	if !out.isSet() {
 		r.fail(errorf("ValidationError", "You must specify a launch template in the mixed instances policy."))
@@ -54,59 +48,27 @@ func readMixedPolicy(r *reader, prefix string, before source) source {
 	return out
 }
 
-// distribution fills in AWS's defaults.
-func distribution(d *document) *document {
-	if d == nil {
-		d = &document{}
-	}
-	d.without("OnDemandAllocationStrategy", "prioritized")
-	d.without("OnDemandBaseCapacity", "0")
-	d.without("OnDemandPercentageAboveBaseCapacity", "100")
-	d.without("SpotAllocationStrategy", "lowest-price")
-	if d.at("SpotAllocationStrategy").text == "lowest-price" {
-		d.without("SpotInstancePools", "2")
-	}
-	return d
-}
-
 func readOverrides(r *reader, list string) []override {
 	var out []override
-	weights := 0
 	r.each(list+".member", func(prefix string) {
-		o := override{
+		out = append(out, override{
 			instanceType: r.text(prefix + "InstanceType"),
-			weight:       r.text(prefix + "WeightedCapacity"),
 			image:        r.text(prefix + "ImageId"),
 			template:     readTemplateSpec(r, prefix+"LaunchTemplateSpecification."),
-			requirements: readDocument(r, prefix+"InstanceRequirements"),
-			allowed:      r.members(prefix + "InstanceRequirements.AllowedInstanceTypes"),
-		}
-		r.number(prefix+"WeightedCapacity", 1, 1, 999)
-		weights += score(o.weight != "")
-		if o.instanceType != "" && o.requirements != nil {
-			r.fail(errorf("ValidationError", "You cannot specify both InstanceType and InstanceRequirements."))
-		}
-		out = append(out, o)
+		})
 	})
-	if weights != 0 && weights != len(out) {
-		r.fail(errorf("ValidationError",
-			"You must specify a weighted capacity for all instance types or for none."))
-	}
 	return out
 }
 
 type mixedXML struct {
-	Specification         *templateSpecXML `xml:"LaunchTemplate>LaunchTemplateSpecification"`
-	Overrides             []overrideXML    `xml:"LaunchTemplate>Overrides>member"`
-	InstancesDistribution *document
+	Specification *templateSpecXML `xml:"LaunchTemplate>LaunchTemplateSpecification"`
+	Overrides     []overrideXML    `xml:"LaunchTemplate>Overrides>member"`
 }
 
 type overrideXML struct {
-	InstanceType         string           `xml:",omitempty"`
-	WeightedCapacity     string           `xml:",omitempty"`
-	Specification        *templateSpecXML `xml:"LaunchTemplateSpecification,omitempty"`
-	ImageID              string           `xml:"ImageId,omitempty"`
-	InstanceRequirements *document        `xml:",omitempty"`
+	InstanceType  string           `xml:",omitempty"`
+	Specification *templateSpecXML `xml:"LaunchTemplateSpecification,omitempty"`
+	ImageID       string           `xml:"ImageId,omitempty"`
 }
 
 // sourceWire returns the source as AWS describes it: either a launch template or a policy. It needs mu.
@@ -115,15 +77,9 @@ func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 	if c.policy == nil {
 		return base, nil
 	}
-	out := &mixedXML{Specification: base, InstancesDistribution: c.policy.distribution}
+	out := &mixedXML{Specification: base}
 	for _, o := range c.policy.overrides {
-		out.Overrides = append(out.Overrides, overrideXML{
-			InstanceType:         o.instanceType,
-			WeightedCapacity:     o.weight,
-			Specification:        a.templateWire(o.template),
-			ImageID:              o.image,
-			InstanceRequirements: o.requirements,
-		})
+		out.Overrides = append(out.Overrides, overrideXML{o.instanceType, a.templateWire(o.template), o.image})
 	}
 	return nil, out
 }
@@ -132,7 +88,6 @@ func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 // fields that are empty.
 type Override struct {
 	InstanceType   string
-	Weight         int // WeightedCapacity, which is described and not counted.
 	ImageID        string
 	LaunchTemplate string // Its name or id.
 	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
@@ -145,17 +100,10 @@ func (spec Group) source() source {
 	if len(spec.Overrides) == 0 {
 		return out
 	}
-	out.policy = &mixedPolicy{distribution: distribution(nil)}
-	for _, one := range spec.Overrides {
-		o := override{
-			instanceType: one.InstanceType,
-			image:        one.ImageID,
-			template:     choice(one.LaunchTemplate, one.LaunchTemplateVersion),
-		}
-		if one.Weight != 0 {
-			o.weight = strconv.Itoa(one.Weight)
-		}
-		out.policy.overrides = append(out.policy.overrides, o)
+	out.policy = &mixedPolicy{}
+	for _, o := range spec.Overrides {
+		out.policy.overrides = append(out.policy.overrides,
+			override{o.InstanceType, o.ImageID, choice(o.LaunchTemplate, o.LaunchTemplateVersion)})
 	}
 	return out
 }

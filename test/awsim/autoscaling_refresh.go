@@ -11,7 +11,6 @@ const (
 	defaultMinHealthy      = 90
 	defaultCheckpointDelay = time.Hour
 	maxBakeTime            = 172800 // Seconds.
-	maxAlarms              = 10
 )
 
 func (a refreshAPI) startInstanceRefresh(r *reader) (any, error) {
@@ -43,9 +42,6 @@ func readPreferences(r *reader, g *group) preferences {
 	if g.policy != nil {
 		p.min, p.max = g.policy.min, g.policy.max
 	}
-	if g.warmup >= 0 {
-		p.warmup = time.Duration(g.warmup) * time.Second
-	}
 	const prefix = "Preferences."
 	readHealthyPercentages(r, prefix, &p)
 	p.warmup = readDuration(r, prefix+"InstanceWarmup", p.warmup, unbounded)
@@ -55,10 +51,11 @@ func readPreferences(r *reader, g *group) preferences {
 	p.protected = r.oneOf(prefix+"ScaleInProtectedInstances", "Wait", "Refresh", "Ignore", "Wait")
 	p.standby = r.oneOf(prefix+"StandbyInstances", "Wait", "Terminate", "Ignore", "Wait")
 	p.alarms = r.members(prefix + "AlarmSpecification.Alarms")
-	if len(p.alarms) > maxAlarms {
-		r.fail(errorf("ValidationError", "You can specify up to %d alarms.", maxAlarms))
+	for _, text := range r.members(prefix + "CheckpointPercentages") {
+		percentage, _ := strconv.Atoi(text)
+		p.checkpoints = append(p.checkpoints, percentage)
 	}
-	readCheckpoints(r, prefix, &p)
+	p.delay = readDuration(r, prefix+"CheckpointDelay", defaultCheckpointDelay, maxBakeTime)
 	return p
 }
 
@@ -81,24 +78,9 @@ func readHealthyPercentages(r *reader, prefix string, p *preferences) {
 	}
 }
 
-func readCheckpoints(r *reader, prefix string, p *preferences) {
-	for _, text := range r.members(prefix + "CheckpointPercentages") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 100 || len(p.checkpoints) > 0 && n <= p.checkpoints[len(p.checkpoints)-1] {
-			r.fail(errorf("ValidationError", "CheckpointPercentages must be unique, in ascending order and between "+
-				"1 and 100."))
-		}
-		p.checkpoints = append(p.checkpoints, n)
-	}
-	if r.has(prefix+"CheckpointDelay") && len(p.checkpoints) == 0 {
-		r.fail(errorf("ValidationError", "CheckpointDelay requires CheckpointPercentages."))
-	}
-	p.delay = readDuration(r, prefix+"CheckpointDelay", defaultCheckpointDelay, maxBakeTime)
-}
-
 func (a refreshAPI) cancelInstanceRefresh(r *reader) (any, error) {
-	await := r.flag("WaitForTransitioningInstances", true)
-	return a.changeRefresh(r, func(g *group) (*refresh, error) { return a.refreshes.cancelRefresh(g, await) })
+	r.refuse("WaitForTransitioningInstances")
+	return a.changeRefresh(r, a.refreshes.cancelRefresh)
 }
 
 func (a refreshAPI) rollbackInstanceRefresh(r *reader) (any, error) {
@@ -126,11 +108,9 @@ type refreshXML struct {
 	EndTime              string `xml:",omitempty"`
 	PercentageComplete   int
 	InstancesToUpdate    int
-	Strategy             string
 	Preferences          preferencesXML
-	DesiredConfiguration *desiredXML  `xml:",omitempty"`
-	ProgressDetails      *progressXML `xml:",omitempty"`
-	RollbackDetails      *rollbackXML `xml:",omitempty"`
+	DesiredConfiguration *desiredXML `xml:",omitempty"`
+	RollbackReason       string      `xml:"RollbackDetails>RollbackReason,omitempty"`
 }
 
 type preferencesXML struct {
@@ -150,23 +130,6 @@ type preferencesXML struct {
 type desiredXML struct {
 	LaunchTemplate       *templateSpecXML `xml:",omitempty"`
 	MixedInstancesPolicy *mixedXML        `xml:",omitempty"`
-}
-
-type progressXML struct {
-	LivePoolProgress poolProgressXML
-	WarmPoolProgress poolProgressXML
-}
-
-type poolProgressXML struct {
-	PercentageComplete int
-	InstancesToUpdate  int
-}
-
-type rollbackXML struct {
-	RollbackReason               string
-	RollbackStartTime            string
-	PercentageCompleteOnRollback int
-	InstancesToUpdateOnRollback  int
 }
 
 func (p preferences) wire() preferencesXML {
@@ -202,7 +165,6 @@ func (a refreshAPI) refreshWire(f *refresh) refreshXML {
 		StartTime:            stamp(f.startedAt),
 		PercentageComplete:   f.percent,
 		InstancesToUpdate:    f.toUpdate,
-		Strategy:             "Rolling",
 		Preferences:          f.requested.wire(),
 	}
 	if f.ended() {
@@ -212,42 +174,24 @@ func (a refreshAPI) refreshWire(f *refresh) refreshXML {
 		template, mixed := a.catalog.sourceWire(*f.desired)
 		out.DesiredConfiguration = &desiredXML{template, mixed}
 	}
-	if f.group.pool != nil {
-		out.ProgressDetails = &progressXML{
-			LivePoolProgress: poolProgressXML{percentDone(f.total, f.remaining), f.remaining},
-			WarmPoolProgress: poolProgressXML{percentDone(f.poolTotal, f.poolRemaining), f.poolRemaining},
-		}
-	}
-	if b := f.rollback; b != nil {
-		out.RollbackDetails = &rollbackXML{
-			RollbackReason:               b.reason,
-			RollbackStartTime:            stamp(b.at),
-			PercentageCompleteOnRollback: b.percent,
-			InstancesToUpdateOnRollback:  b.toUpdate,
-		}
+	if f.rollback != nil {
+		out.RollbackReason = f.rollback.reason
 	}
 	return out
 }
 
+// describeInstanceRefreshes shows the newest refreshes of the group first, or the one with an id.
 func (a refreshAPI) describeInstanceRefreshes(r *reader) (any, error) {
 	ids, most := r.members("InstanceRefreshIds"), r.number("MaxRecords", 50, 1, 100)
 	return r.viewGroup(a.engine, func(g *group) (any, error) {
-		var found []int // Indices, the newest first.
-		for i, f := range slices.Backward(g.refreshes) {
-			if time.Since(f.startedAt) < refreshKept && (len(ids) == 0 || contains(ids, f.id)) {
-				found = append(found, i)
-			}
-		}
-		key := func(i int) string { return strconv.FormatInt(newest-int64(i), 16) }
-		page, next, err := paginate(found, key, r.text("NextToken"), most)
 		var out struct {
 			InstanceRefreshes []refreshXML `xml:"InstanceRefreshes>member"`
-			NextToken         string       `xml:",omitempty"`
 		}
-		out.NextToken = next
-		for _, i := range page {
-			out.InstanceRefreshes = append(out.InstanceRefreshes, a.refreshWire(g.refreshes[i]))
+		for _, f := range slices.Backward(g.refreshes) {
+			if len(out.InstanceRefreshes) < most && (len(ids) == 0 || contains(ids, f.id)) {
+				out.InstanceRefreshes = append(out.InstanceRefreshes, a.refreshWire(f))
+			}
 		}
-		return out, err
+		return out, nil
 	})
 }

@@ -1,8 +1,8 @@
 package awsim
 
 import (
+	"cmp"
 	"slices"
-	"strconv"
 )
 
 type tagXML struct {
@@ -20,87 +20,66 @@ func (t tag) wire(group string) tagXML {
 	}
 }
 
-func (t tagXML) key() string { return t.ResourceID + "\x00" + t.Key }
-
-// readTags reads a list of tags, whatever groups they are for.
-func readTags(r *reader) []tag {
-	var out []tag
-	r.each("Tags.member", func(prefix string) {
-		out = append(out, tag{
-			Key:       r.must(prefix + "Key"),
-			Value:     r.text(prefix + "Value"),
-			Propagate: r.flag(prefix+"PropagateAtLaunch", false),
+// changeTags takes the call's tags off their groups, and then calls add with each. All groups are looked up
+// first, so that a mistake changes nothing.
+func (a tagAPI) changeTags(r *reader, add func(g *group, t tag)) error {
+	return a.updateErr(func() error {
+		var changes []func()
+		r.each("Tags.member", func(prefix string) {
+			t := tag{
+				Key: r.must(prefix + "Key"), Value: r.text(prefix + "Value"),
+				Propagate: r.flag(prefix+"PropagateAtLaunch", false),
+			}
+			g, err := a.group(r.must(prefix + "ResourceId"))
+			if err != nil {
+				r.fail(err)
+			}
+			changes = append(changes, func() {
+				g.tags = slices.DeleteFunc(g.tags, func(old tag) bool { return old.Key == t.Key })
+				add(g, t)
+			})
 		})
-	})
-	return out
-}
-
-// tagged calls do with each group that the call's tags name. All groups are looked up before the first
-// call, so that a mistake changes nothing. It needs mu.
-func (a tagAPI) tagged(r *reader, do func(g *group, t tag)) error {
-	tags, groups := readTags(r), []*group(nil)
-	r.each("Tags.member", func(prefix string) {
-		g, err := a.group(r.must(prefix + "ResourceId"))
-		if err != nil {
-			r.fail(err)
+		if r.err != nil {
+			return r.err
 		}
-		groups = append(groups, g)
+		for _, change := range changes {
+			change()
+		}
+		return nil
 	})
-	if r.err != nil {
-		return r.err
-	}
-	for i, t := range tags {
-		do(groups[i], t)
-	}
-	return nil
 }
 
 func (a tagAPI) createOrUpdateTags(r *reader) (any, error) {
-	return nil, a.updateErr(func() error {
-		return a.tagged(r, func(g *group, t tag) { g.setTags([]tag{t}) })
+	return nil, a.changeTags(r, func(g *group, t tag) {
+		g.tags = append(g.tags, t)
+		slices.SortFunc(g.tags, func(x, y tag) int { return cmp.Compare(x.Key, y.Key) })
 	})
 }
 
 func (a tagAPI) deleteTags(r *reader) (any, error) {
-	return nil, a.updateErr(func() error {
-		return a.tagged(r, func(g *group, t tag) {
-			g.tags = slices.DeleteFunc(g.tags, func(old tag) bool { return old.Key == t.Key })
-		})
-	})
+	return nil, a.changeTags(r, func(*group, tag) {})
 }
 
-type describeTagsXML struct {
-	Tags      []tagXML `xml:"Tags>member"`
-	NextToken string   `xml:",omitempty"`
-}
-
+// describeTags shows the tags of the groups that its filters name.
 func (a tagAPI) describeTags(r *reader) (any, error) {
-	filters, most := r.filters(), r.number("MaxRecords", 50, 1, 100)
+	filters := r.filters()
+	for _, f := range filters {
+		if f.name != "auto-scaling-group" {
+			r.fail(errorf("ValidationError", "awsim does not simulate the filter %s", f.name))
+		}
+	}
 	return view(a.engine, r, func() (any, error) {
-		var all []tagXML
+		var out struct {
+			Tags []tagXML `xml:"Tags>member"`
+		}
 		for _, name := range sortedKeys(a.groups) {
+			if slices.ContainsFunc(filters, func(f criterion) bool { return !f.allows(name) }) {
+				continue
+			}
 			for _, t := range a.groups[name].tags {
-				if wire := t.wire(name); wire.passes(filters) {
-					all = append(all, wire)
-				}
+				out.Tags = append(out.Tags, t.wire(name))
 			}
 		}
-		page, next, err := paginate(all, tagXML.key, r.text("NextToken"), most)
-		return describeTagsXML{Tags: page, NextToken: next}, err
+		return out, nil
 	})
-}
-
-func (t tagXML) passes(filters []criterion) bool {
-	fields := map[string]string{
-		"auto-scaling-group":  t.ResourceID,
-		"key":                 t.Key,
-		"value":               t.Value,
-		"propagate-at-launch": strconv.FormatBool(t.PropagateAtLaunch),
-	}
-	for _, f := range filters {
-		if value, known := fields[f.name]; !known || !f.allows(value) {
-			return false
-		}
-	}
-	return true
 }

@@ -2,8 +2,6 @@ package awsim_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -72,14 +69,6 @@ func do[In, Out, Opt any](
 	return out
 }
 
-// said is the message of an error as the SDK reports it.
-func said(err error) string {
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
-		return api.ErrorMessage()
-	}
-	return fmt.Sprint(err)
-}
-
 // only is the ledger's only entry.
 func only(t testing.TB, s *awsim.Server) awsim.Action {
 	t.Helper()
@@ -119,186 +108,84 @@ func (c *cluster) Pods(_ context.Context, instanceID string) ([]string, error) {
 	return slices.Clone(c.pods[instanceID]), c.err
 }
 
-func TestAutoScalingErrors(t *testing.T) {
-	s := workers(t, awsim.Options{}, awsim.Hook{Name: "drain"})
-	c := groupClient(t, s)
-	const token = "12345678-1234-1234-1234-123456789012"
-	complete := func(group, hook, token, instance, result string) error {
-		in := autoscaling.CompleteLifecycleActionInput{
-			AutoScalingGroupName: new(group), LifecycleHookName: new(hook),
-			LifecycleActionResult: new(result),
-		}
-		if token != "" {
-			in.LifecycleActionToken = new(token)
-		}
-		if instance != "" {
-			in.InstanceId = new(instance)
-		}
-		_, err := c.CompleteLifecycleAction(t.Context(), &in)
-		return err
-	}
-	for name, row := range map[string]struct {
-		call func() error
-		code string
-		want string
-	}{
-		"complete with a token that is not active": {
-			call: func() error { return complete(groupName, "drain", token, "", "CONTINUE") },
-			want: "No active Lifecycle Action found with token " + token,
-		},
-		"complete with an instance that does not wait": {
-			call: func() error { return complete(groupName, "drain", "", instanceID, "CONTINUE") },
-			want: "No active Lifecycle Action found with instance ID " + instanceID,
-		},
-		"complete for an unknown group": {
-			call: func() error { return complete("nobody", "drain", token, "", "CONTINUE") },
-			want: "AutoScalingGroup name not found - AutoScalingGroup 'nobody' not found",
-		},
-		"complete for an unknown hook": {
-			call: func() error { return complete(groupName, "other", token, "", "CONTINUE") },
-			want: "No Lifecycle Hook found with name: other",
-		},
-		"complete with a result that is none": {
-			call: func() error { return complete(groupName, "drain", token, "", "MAYBE") },
-			want: "The specified lifecycle action result MAYBE is not valid: it must be one of CONTINUE, ABANDON",
-		},
-		"complete with neither token nor instance": {
-			call: func() error { return complete(groupName, "drain", "", "", "CONTINUE") },
-			want: "You must specify either a LifecycleActionToken or an InstanceId.",
-		},
-		"heartbeat for an action that is not active": {
-			call: func() error {
-				_, err := c.RecordLifecycleActionHeartbeat(t.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
-					AutoScalingGroupName: new(groupName), LifecycleHookName: new("drain"),
-					LifecycleActionToken: new(token),
-				})
-				return err
-			},
-			want: "No active Lifecycle Action found with token " + token,
-		},
-		"terminate an unknown instance": {
-			call: func() error {
-				_, err := c.TerminateInstanceInAutoScalingGroup(t.Context(),
-					&autoscaling.TerminateInstanceInAutoScalingGroupInput{
-						InstanceId: new("i-1"), ShouldDecrementDesiredCapacity: new(false),
-					})
-				return err
-			},
-			want: "Instance Id not found - No managed instance found for instance ID: i-1",
-		},
-		"desire more than the maximum": {
-			call: func() error { return desire(t.Context(), c, 11) },
-			want: "New SetDesiredCapacity value 11 is above max value 10 for the AutoScalingGroup.",
-		},
-		"a hook that is too short": {
-			call: func() error {
-				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-					AutoScalingGroupName: new(groupName), LifecycleHookName: new("short"),
-					LifecycleTransition: new(awsim.Terminating), HeartbeatTimeout: new(int32(29)),
-				})
-				return err
-			},
-			want: "1 validation error detected: Value '29' at 'heartbeatTimeout' failed to satisfy constraint: " +
-				"Member must have value greater than or equal to 30",
-		},
-		"a hook whose queue does not exist": {
-			call: func() error {
-				_, err := c.PutLifecycleHook(t.Context(), &autoscaling.PutLifecycleHookInput{
-					AutoScalingGroupName: new(groupName), LifecycleHookName: new("deaf"),
-					LifecycleTransition:   new(awsim.Terminating),
-					NotificationTargetARN: new("arn:aws:sqs:eu-central-1:123456789012:nowhere"),
-					RoleARN:               new("arn:aws:iam::123456789012:role/r"),
-				})
-				return err
-			},
-			want: "Unable to publish test message to notification target " +
-				"arn:aws:sqs:eu-central-1:123456789012:nowhere using IAM role arn:aws:iam::123456789012:role/r. " +
-				"Please check your target and role configuration and try to put lifecycle hook again.",
-		},
-		"a group that has instances is deleted": {
-			call: func() error {
-				_, err := c.DeleteAutoScalingGroup(t.Context(),
-					&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: new(groupName)})
-				return err
-			},
-			code: "ResourceInUse",
-			want: "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance " +
-				"request(s) still in the group.",
-		},
-		"a group of a name that is taken": {
-			call: func() error { return s.CreateGroup(awsim.Group{Name: groupName}) },
-			want: "AlreadyExists: AutoScalingGroup by this name already exists - " +
-				"A group with the name workers already exists",
-		},
-		"a page that is not there": {
-			call: func() error {
-				_, err := c.DescribeAutoScalingGroups(t.Context(),
-					&autoscaling.DescribeAutoScalingGroupsInput{NextToken: new("***")})
-				return err
-			},
-			code: "InvalidNextToken",
-			want: "The NextToken value is not valid.",
-		},
-		"fifty-one groups by name": {
-			call: func() error {
-				_, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
-					AutoScalingGroupNames: slices.Repeat([]string{groupName}, 51),
-				})
-				return err
-			},
-			want: "The number of group names that may be passed in is limited to 50",
-		},
-		"more groups on a page than a hundred": {
-			call: func() error {
-				_, err := c.DescribeAutoScalingGroups(t.Context(),
-					&autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: new(int32(101))})
-				return err
-			},
-			want: "1 validation error detected: Value '101' at 'maxRecords' failed to satisfy constraint: " +
-				"Member must have value less than or equal to 100",
-		},
-		"groups by a filter that there is not": {
-			call: func() error {
-				_, err := c.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
-					Filters: []types.Filter{{Name: new("key"), Values: []string{"team"}}},
-				})
-				return err
-			},
-			want: "Filter type key is not correct. Allowed Filter types are: [tag-key, tag-value, tag:<key>]",
-		},
-		"fifty-one instances are described": {
-			call: func() error {
-				_, err := c.DescribeAutoScalingInstances(t.Context(), &autoscaling.DescribeAutoScalingInstancesInput{
-					InstanceIds: slices.Repeat([]string{instanceID}, 51),
-				})
-				return err
-			},
-			want: "The number of instance ids that may be passed in is limited to 50",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := row.call()
-			if got := said(err); got != row.want {
-				t.Errorf("message:\n got %s\nwant %s", got, row.want)
-			}
-			var api smithy.APIError
-			if errors.As(err, &api) && (code(err) != orValidation(row.code) || status(err) != 400) {
-				t.Errorf("got %s with status %d", code(err), status(err))
-			}
-		})
-	}
-}
-
-func orValidation(code string) string {
-	if code == "" {
-		return "ValidationError"
-	}
-	return code
-}
-
 func desire(ctx context.Context, c *autoscaling.Client, n int32) error {
 	_, err := c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: new(groupName), DesiredCapacity: new(n),
 	})
 	return err
+}
+
+// complete completes the only open action of the instance and hook, by its instance id.
+func complete(t testing.TB, c *autoscaling.Client, hook, instanceID, result string) error {
+	t.Helper()
+	_, err := c.CompleteLifecycleAction(t.Context(), &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: new(groupName), LifecycleHookName: new(hook), InstanceId: new(instanceID),
+		LifecycleActionResult: new(result),
+	})
+	return err
+}
+
+// inState are the ids of the group's instances in one state, in order of their launch.
+func inState(s *awsim.Server, state string) []string {
+	var out []string
+	for _, i := range s.Instances(groupName) {
+		if i.State == state {
+			out = append(out, i.ID)
+		}
+	}
+	return out
+}
+
+// settled waits until all instances of the group are in service, and returns them.
+func settled(t testing.TB, s *awsim.Server) []awsim.Instance {
+	t.Helper()
+	for _, i := range s.Instances(groupName) {
+		must(t, s.WaitState(within(t), i.ID, "InService"))
+	}
+	return s.Instances(groupName)
+}
+
+// templated is a server with a group of n instances of version 1 of a launch template that has a version 2.
+func templated(t testing.TB, n int, version string) (*awsim.Server, *autoscaling.Client) {
+	t.Helper()
+	s := start(t, awsim.Options{})
+	_, err := s.CreateLaunchTemplate("node", "ami-1")
+	must(t, err)
+	_, err = s.AddTemplateVersion("node", "ami-2")
+	must(t, err)
+	must(t, s.CreateGroup(awsim.Group{
+		Name: groupName, Max: n, Desired: n, LaunchTemplate: "node", LaunchTemplateVersion: version,
+	}))
+	settled(t, s)
+	return s, groupClient(t, s)
+}
+
+func specification(name, version string) *types.LaunchTemplateSpecification {
+	return &types.LaunchTemplateSpecification{LaunchTemplateName: new(name), Version: new(version)}
+}
+
+// toVersion2 asks for a refresh to version 2.
+func toVersion2(prefs *types.RefreshPreferences) *autoscaling.StartInstanceRefreshInput {
+	return &autoscaling.StartInstanceRefreshInput{
+		AutoScalingGroupName: new(groupName), Preferences: prefs,
+		DesiredConfiguration: &types.DesiredConfiguration{LaunchTemplate: specification("node", "2")},
+	}
+}
+
+func TestWaitsEndWithContextAndServer(t *testing.T) {
+	s := workers(t, awsim.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.WaitClosed(ctx, instanceID); err == nil {
+		t.Error("WaitClosed outlived its context")
+	}
+	if err := s.WaitState(ctx, instanceID, "Terminated"); err == nil {
+		t.Error("WaitState outlived its context")
+	}
+	waited := make(chan error)
+	go func() { waited <- s.WaitState(context.Background(), instanceID, "Terminated") }()
+	must(t, s.Close())
+	if err := <-waited; err == nil {
+		t.Error("WaitState outlived its server")
+	}
 }

@@ -206,16 +206,10 @@ func (a ec2API) terminateInstances(r *reader) (any, error) {
 
 // terminateMachine terminates a machine. It needs mu.
 func (a machineEngine) terminateMachine(inst *instance) {
-	a.terminateMachineFor(inst, "Client.UserInitiatedShutdown")
-}
-
-// terminateMachineFor is strike for another reason. It needs mu.
-func (a machineEngine) terminateMachineFor(inst *instance, reason string) {
 	if inst.terminatingMachine {
 		return
 	}
 	inst.terminatingMachine = true
-	inst.reason = reason
 	a.enterMachine(inst, "shutting-down")
 	a.spawn(func() { a.shutDown(inst) })
 }

@@ -58,9 +58,9 @@ func (a ec2API) statusWire(inst *instance) statusXML {
 		out.Events = append(out.Events, plannedXML{
 			ID:          change.id,
 			Code:        change.code,
-			Description: change.describe(inst.id),
-			NotBefore:   stamp(change.Start),
-			NotAfter:    stamp(change.Start.Add(time.Hour)),
+			Description: change.description,
+			NotBefore:   stamp(change.start),
+			NotAfter:    stamp(change.start.Add(time.Hour)),
 		})
 	}
 	return out

@@ -27,7 +27,6 @@ type Hook struct {
 	// DefaultResult is what a timeout means: ABANDON when empty.
 	DefaultResult         string
 	NotificationTargetARN string
-	RoleARN               string
 	NotificationMetadata  string
 }
 
@@ -93,7 +92,6 @@ func (a hookEngine) beginHooks(inst *instance, transition string) {
 	default:
 		inst.setGroupState(stateTerminatingWait)
 	}
-	inst.activity.midway()
 	for _, act := range inst.waiting {
 		a.sendLater(act)
 		a.spawn(func() { a.waitForTimeout(act) })
@@ -270,8 +268,7 @@ func (a hookEngine) endLaunch(inst *instance, abandoned bool) {
 	g := inst.group // Which the instance leaves at once if its machine has died.
 	switch {
 	case abandoned:
-		inst.activity.end("Cancelled", "the launch was abandoned by a lifecycle hook")
-		a.fleet.terminate(inst, "an instance was taken out of service because its launch was abandoned.")
+		a.fleet.terminate(inst)
 		a.capacity.reconcile(g)
 	case inst.warm:
 		a.pools.settleInPool(inst)
@@ -280,15 +277,22 @@ func (a hookEngine) endLaunch(inst *instance, abandoned bool) {
 	}
 }
 
+// actionName is how a call names a lifecycle action: by its token or, if that is empty, by its instance.
+type actionName struct{ group, hook, token, instanceID string }
+
+func (n actionName) matches(act *action) bool {
+	named := act.InstanceID == n.instanceID
+	if n.token != "" {
+		named = strings.EqualFold(act.Token, n.token)
+	}
+	return named && act.Group == n.group && act.Hook == n.hook
+}
+
 // find returns the action that a call names, and whether it still accepts calls. A closed one is returned
 // too, for the ledger. It needs mu.
-func (a hookEngine) find(groupName, hookName, token, instanceID string) (act *action, active bool) {
+func (a hookEngine) find(name actionName) (act *action, active bool) {
 	for _, one := range a.actions {
-		named := one.InstanceID == instanceID
-		if token != "" {
-			named = strings.EqualFold(one.Token, token)
-		}
-		if named && one.Group == groupName && one.Hook == hookName {
+		if name.matches(one) {
 			act = one
 		}
 	}
@@ -299,9 +303,9 @@ func (a hookEngine) find(groupName, hookName, token, instanceID string) (act *ac
 }
 
 // heartbeat restarts the action's heartbeat timeout.
-func (a hookEngine) heartbeat(groupName, hookName, token, instanceID string) error {
+func (a hookEngine) heartbeat(name actionName) error {
 	return a.updateErr(func() error {
-		act, active := a.find(groupName, hookName, token, instanceID)
+		act, active := a.find(name)
 		if active {
 			act.beatAt = time.Now()
 			act.Heartbeats = append(act.Heartbeats, act.beatAt)
@@ -310,23 +314,23 @@ func (a hookEngine) heartbeat(groupName, hookName, token, instanceID string) err
 		if act != nil {
 			act.HeartbeatsAfterClose++
 		}
-		return errNoAction(token, instanceID)
+		return name.notActive()
 	})
 }
 
 // complete ends the action. Of two calls at the same time, the second gets the error of an action that is
 // not active.
-func (a hookEngine) complete(groupName, hookName, token, instanceID, result string) error {
+func (a hookEngine) complete(name actionName, result string) error {
 	completion := Completion{At: time.Now(), By: "token", Result: result}
-	if token == "" {
+	if name.token == "" {
 		completion.By = "instance"
 	}
 	var act *action
 	err := a.updateErr(func() error {
 		var active bool
-		act, active = a.find(groupName, hookName, token, instanceID)
+		act, active = a.find(name)
 		if !active || act.claimed != "" {
-			err := errNoAction(token, instanceID)
+			err := name.notActive()
 			completion.Err = err.Error()
 			if act != nil {
 				act.Completions = append(act.Completions, completion)
@@ -344,9 +348,10 @@ func (a hookEngine) complete(groupName, hookName, token, instanceID, result stri
 	return nil
 }
 
-func errNoAction(token, instanceID string) *Error {
-	if token != "" {
-		return errorf("ValidationError", "No active Lifecycle Action found with token %s", token)
+// notActive is the API's answer if the action has ended, or there never was one.
+func (n actionName) notActive() error {
+	if n.token != "" {
+		return errorf("ValidationError", "No active Lifecycle Action found with token %s", n.token)
 	}
-	return errorf("ValidationError", "No active Lifecycle Action found with instance ID %s", instanceID)
+	return errorf("ValidationError", "No active Lifecycle Action found with instance ID %s", n.instanceID)
 }

@@ -1,10 +1,10 @@
 package awsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -47,7 +47,18 @@ type Instance struct {
 
 // CreateGroup creates a group, and starts launching what it desires.
 func (s AutoScaling) CreateGroup(spec Group) error {
-	return s.asg.updateErr(func() error { return s.asg.capacity.create(s.newGroup(spec)) })
+	a, g := s.asg, s.newGroup(spec)
+	return a.updateErr(func() error {
+		if a.groups[g.name] != nil {
+			return fmt.Errorf("awsim: group %s exists", g.name)
+		}
+		if err := cmp.Or(g.checkSize(), a.catalog.check(g.source)); err != nil {
+			return err
+		}
+		a.groups[g.name] = g
+		a.capacity.reconcile(g)
+		return nil
+	})
 }
 
 func (s AutoScaling) newGroup(spec Group) *group {
@@ -61,7 +72,7 @@ func (s AutoScaling) newGroup(spec Group) *group {
 		market:      spec.Market,
 		gracePeriod: spec.GracePeriod,
 		retain:      spec.RetainOnAbandon,
-		warmup:      -1,
+		suspended:   map[string]bool{},
 	}
 	if len(g.zones) == 0 {
 		region := s.asg.server.opts.Region
@@ -76,35 +87,6 @@ func (s AutoScaling) newGroup(spec Group) *group {
 	return g
 }
 
-// create needs mu.
-func (a groupEngine) create(g *group) error {
-	err := a.admit(g)
-	if err == nil {
-		a.reconcile(g)
-	}
-	return err
-}
-
-// admit checks a group and adds it, without any instance. It needs mu.
-func (a groupEngine) admit(g *group) error {
-	switch {
-	case g.name == "":
-		return errNull("autoScalingGroupName")
-	case a.groups[g.name] != nil:
-		return errorf("AlreadyExists", "AutoScalingGroup by this name already exists - "+
-			"A group with the name %s already exists", g.name)
-	case len(g.zones) == 0:
-		return errorf("ValidationError", "At least one Availability Zone or VPC Subnet is required.")
-	}
-	if err := either(g.checkSize(), a.catalog.check(g.source)); err != nil {
-		return err
-	}
-	g.createdAt = time.Now()
-	g.suspended = map[string]bool{}
-	a.groups[g.name] = g
-	return nil
-}
-
 func (g *group) checkSize() error {
 	switch {
 	case g.max < g.min:
@@ -117,44 +99,19 @@ func (g *group) checkSize() error {
 	return nil
 }
 
-// either is the first of two errors that is one.
-func either(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
-// PutHook creates a lifecycle hook or replaces the one of that name, and sends the test notification. Unlike
-// the API it takes timeouts shorter than 30 s; DescribeLifecycleHooks rounds them up to seconds.
+// PutHook creates a lifecycle hook or replaces the one of that name. It sends the test notification first: a
+// target that cannot be reached leaves the group unchanged. Timeouts may be shorter than AWS's 30 s;
+// DescribeLifecycleHooks rounds them up to seconds.
 func (s AutoScaling) PutHook(groupName string, h Hook) error {
-	return s.asg.lifecycle.putHook(groupName, h.withDefaults())
-}
-
-// maxHooks is how many lifecycle hooks a group may have.
-const maxHooks = 50
-
-// putHook must be called without mu. It sends the test notification first: a target that cannot be reached
-// leaves the group unchanged.
-func (a hookEngine) putHook(groupName string, h Hook) error {
-	a.mu.Lock()
-	g, err := a.group(groupName)
-	if err == nil && g.hook(h.Name) < 0 && len(g.hooks) >= maxHooks {
-		err = errorf("LimitExceeded", "You have reached the limit of %d lifecycle hooks for the group %s.",
-			maxHooks, groupName)
-	}
-	env := a.bus.envelope()
-	a.mu.Unlock()
-	if err != nil {
-		return err
-	}
+	a, h := s.asg, h.withDefaults()
 	if target := h.NotificationTargetARN; target != "" {
+		a.mu.Lock()
+		env := a.bus.envelope()
+		a.mu.Unlock()
 		body := TestNotification(env, groupName, env.groupARN(groupName))
 		subject := "Auto Scaling: test notification for group \"" + groupName + "\""
-		if _, err := a.bus.deliver(target, subject, body); err != nil || strings.HasSuffix(target, ".fifo") {
-			return errorf("ValidationError", "Unable to publish test message to notification target %s using "+
-				"IAM role %s. Please check your target and role configuration and try to put lifecycle hook again.",
-				target, h.RoleARN)
+		if _, err := a.bus.deliver(target, subject, body); err != nil {
+			return fmt.Errorf("awsim: send the test notification of hook %s: %w", h.Name, err)
 		}
 	}
 	return a.changeGroup(groupName, func(g *group) error {
@@ -184,8 +141,6 @@ func (s AutoScaling) AddInstance(groupName, instanceID, zone string) error {
 		inst := a.fleet.newInstance(g, instanceID, zone)
 		close(inst.booted)
 		a.hardware.enterMachine(inst, "running")
-		inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
-			"an instance was added by hand.", inst)
 		a.fleet.putInService(inst)
 		return nil
 	})
@@ -194,8 +149,7 @@ func (s AutoScaling) AddInstance(groupName, instanceID, zone string) error {
 // Terminate ends an instance as TerminateInstanceInAutoScalingGroup does. When it returns, the first
 // notifications have been sent.
 func (s AutoScaling) Terminate(instanceID string, decrement bool) error {
-	_, err := s.asg.capacity.terminateOne(instanceID, decrement)
-	return err
+	return s.asg.capacity.terminateOne(instanceID, decrement)
 }
 
 // SetState gives an instance any lifecycle state, for tests of rare ones. Nothing else changes.
@@ -203,19 +157,14 @@ func (s AutoScaling) SetState(instanceID, state string) error {
 	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.setState(state) })
 }
 
-// Forget removes an instance from EC2 and Auto Scaling, as EC2 does some time after its termination.
-func (s EC2) Forget(instanceID string) {
-	a := s.asg
-	a.update(func() {
-		inst, ok := a.instances[instanceID]
-		if !ok {
-			return
-		}
-		delete(a.instances, instanceID)
-		if inst.group != nil {
-			inst.group.remove(inst)
-		}
-	})
+// SetProtection protects an instance from scale-in, or ends that.
+func (s AutoScaling) SetProtection(instanceID string, protected bool) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.protected = protected })
+}
+
+// SetLaunchTime sets the launch time of an instance.
+func (s EC2) SetLaunchTime(instanceID string, at time.Time) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.launchedAt = at })
 }
 
 // Instances are the members of the group in order of their launch.
@@ -290,9 +239,8 @@ func (a *engine) group(name string) (*group, error) {
 }
 
 // terminateOne must be called without mu.
-func (a groupEngine) terminateOne(instanceID string, decrement bool) (*activity, error) {
-	var out *activity
-	err := a.updateErr(func() error {
+func (a groupEngine) terminateOne(instanceID string, decrement bool) error {
+	return a.updateErr(func() error {
 		inst, ok := a.instances[instanceID]
 		if !ok || inst.group == nil {
 			return errNoInstance(instanceID)
@@ -306,15 +254,10 @@ func (a groupEngine) terminateOne(instanceID string, decrement bool) (*activity,
 			}
 			g.desired--
 		}
-		act := a.fleet.terminate(inst, "an instance was taken out of service in response to a user request.")
-		if act != nil {
-			copied := *act
-			out = &copied
-		}
+		a.fleet.terminate(inst)
 		a.reconcile(g)
 		return nil
 	})
-	return out, err
 }
 
 func errNoInstance(instanceID string) *Error {

@@ -8,10 +8,14 @@ import (
 
 // scheduledChange is one change that EC2 has planned for some instances.
 type scheduledChange struct {
-	HealthChange
 	id          string // instance-event-...
 	code        string // EC2's word for it.
 	description string
+	arn         string // The same in all of AWS Health's events about the change.
+	healthCode  string // Health's eventTypeCode.
+	start       time.Time
+	instanceIDs []string
+	closed      bool
 }
 
 // changeCodes are EC2's codes of scheduled events, and what AWS Health calls each.
@@ -43,16 +47,13 @@ func (s Notices) ScheduleChange(
 			}
 		}
 		change := &scheduledChange{
-			HealthChange: HealthChange{
-				ARN:         a.bus.envelope().healthARN(healthCode),
-				Code:        healthCode,
-				Start:       start,
-				InstanceIDs: slices.Clone(instanceIDs),
-				Status:      "upcoming",
-			},
 			id:          fmt.Sprintf("instance-event-0%016x", a.rand.Uint64()),
 			code:        code,
 			description: "The instance is scheduled for " + code,
+			arn:         a.bus.envelope().healthARN(healthCode),
+			healthCode:  healthCode,
+			start:       start,
+			instanceIDs: slices.Clone(instanceIDs),
 		}
 		changeID = change.id
 		a.changes = append(a.changes, change)
@@ -72,38 +73,23 @@ func (s Notices) CompleteChange(changeID string) error {
 	return s.asg.notices.closeChange(changeID, "[Completed] ")
 }
 
-// ResolveChange completes a scheduled change for some of its instances.
-func (s Notices) ResolveChange(changeID string, instanceIDs ...string) error {
-	return s.asg.notices.amendChange(changeID, func(c *scheduledChange) {
-		c.Resolved = append(c.Resolved, instanceIDs...)
-	})
-}
-
+// closeChange must be called without mu.
 func (a noticeEngine) closeChange(id, prefix string) error {
-	return a.amendChange(id, func(c *scheduledChange) {
-		c.Status = "closed"
-		c.description = prefix + c.description
-	})
-}
-
-// amendChange changes what is planned, once: what is closed stays as it is. It must be called without mu.
-func (a noticeEngine) amendChange(id string, amend func(*scheduledChange)) error {
 	return a.updateErr(func() error {
-		i := slices.IndexFunc(a.changes, func(c *scheduledChange) bool {
-			return c.id == id && c.Status != "closed"
-		})
+		i := slices.IndexFunc(a.changes, func(c *scheduledChange) bool { return c.id == id && !c.closed })
 		if i < 0 {
-			return errorf("InvalidInstanceEventIDNotFound", "The event ID '%s' does not exist", id)
+			return fmt.Errorf("awsim: no scheduled change %s", id)
 		}
-		amend(a.changes[i])
-		a.publishChange(a.changes[i])
+		change := a.changes[i]
+		change.closed, change.description = true, prefix+change.description
+		a.publishChange(change)
 		return nil
 	})
 }
 
 // publishChange needs mu.
 func (a noticeEngine) publishChange(change *scheduledChange) {
-	event := HealthChangeEvent(a.bus.envelope(), change.HealthChange)
+	event := healthEvent(a.bus.envelope(), change)
 	a.later(func() { a.bus.publish(HealthChanged, event) })
 }
 
@@ -111,17 +97,9 @@ func (a noticeEngine) publishChange(change *scheduledChange) {
 func (a noticeEngine) changesOf(inst *instance) []*scheduledChange {
 	var out []*scheduledChange
 	for _, change := range a.changes {
-		if slices.Contains(change.InstanceIDs, inst.id) {
+		if slices.Contains(change.instanceIDs, inst.id) {
 			out = append(out, change)
 		}
 	}
 	return out
-}
-
-// describe returns the description of the change for one instance.
-func (c *scheduledChange) describe(instanceID string) string {
-	if c.Status != "closed" && slices.Contains(c.Resolved, instanceID) {
-		return "[Completed] " + c.description
-	}
-	return c.description
 }

@@ -2,9 +2,7 @@ package awsim
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -19,35 +17,25 @@ func processes() []string {
 
 // group is one Auto Scaling group.
 type group struct {
-	name            string
-	min             int
-	max             int
-	desired         int
-	zones           []string
-	subnets         string
-	tags            []tag
-	source          source
-	cooldown        int
-	gracePeriod     time.Duration
-	healthCheckType string
-	warmup          int
-	maxLifetime     int
-	protectNew      bool
-	rebalance       bool
-	retain          bool
-	policy          *maintenancePolicy
-	market          Market
-	terminations    []string
-	createdAt       time.Time
-	suspended       map[string]bool
-	hooks           []Hook
+	name        string
+	min         int
+	max         int
+	desired     int
+	zones       []string
+	tags        []tag
+	source      source
+	gracePeriod time.Duration
+	retain      bool
+	policy      *maintenancePolicy
+	market      Market
+	suspended   map[string]bool
+	hooks       []Hook
 	roster
-	activities []*activity // Oldest first.
-	refreshes  []*refresh  // Oldest first.
-	pool       *warmPool   // Nil without one.
-	turn       int         // Counts launches, for the next zone.
-	made       int         // Counts instances, for the next override.
-	deleting   bool
+	refreshes []*refresh // Oldest first.
+	pool      *warmPool  // Nil without one.
+	turn      int        // Counts launches, for the next zone.
+	made      int        // Counts instances, for the next override.
+	deleting  bool
 }
 
 // roster is the instances of a group, those of its warm pool included.
@@ -64,52 +52,6 @@ type tag struct {
 type maintenancePolicy struct {
 	min int
 	max int
-}
-
-// activity is one entry of the group's history.
-type activity struct {
-	ID          string
-	Group       string
-	Instance    string
-	Description string
-	Cause       string
-	Details     string
-	Code        string
-	Message     string
-	StartedAt   time.Time
-	EndedAt     time.Time
-}
-
-func (v *activity) ended() bool { return !v.EndedAt.IsZero() }
-
-// midway marks that the activity waits for a lifecycle hook. Like end it does nothing to no activity.
-func (v *activity) midway() {
-	if v != nil {
-		v.Code = "MidLifecycleAction"
-	}
-}
-
-func (v *activity) end(code, message string) {
-	if v != nil && !v.ended() {
-		v.Code, v.Message, v.EndedAt = code, message, time.Now()
-	}
-}
-
-// beginActivity adds an activity. Its cause begins with the time, as AWS writes it.
-func (g *group) beginActivity(ids *rand.Rand, description, cause string, inst *instance) *activity {
-	now := time.Now()
-	v := &activity{
-		ID:          uuid(ids),
-		Group:       g.name,
-		Instance:    inst.id,
-		Description: description,
-		Cause:       "At " + now.UTC().Format(time.RFC3339) + " " + cause,
-		Details:     fmt.Sprintf(`{"Availability Zone":%q}`, inst.zone),
-		Code:        "InProgress",
-		StartedAt:   now,
-	}
-	g.activities = append(g.activities, v)
-	return v
 }
 
 // nextZone is the zone that has the fewest instances; of several, the one whose turn it is.
@@ -154,20 +96,9 @@ func (g *roster) unhealthyInService() []*instance {
 func (g *roster) inService() int {
 	n := 0
 	for _, inst := range g.members {
-		if inst.state() == stateInService {
-			n++
-		}
+		n += score(inst.state() == stateInService)
 	}
 	return n
-}
-
-func (g *roster) member(instanceID string) *instance {
-	for _, inst := range g.members {
-		if inst.id == instanceID {
-			return inst
-		}
-	}
-	return nil
 }
 
 func (g *roster) remove(inst *instance) {
@@ -211,8 +142,7 @@ func (a groupEngine) reconcile(g *group) {
 		if victim == nil {
 			break
 		}
-		a.pools.scaleIn(victim, "an instance was taken out of service in response to a difference between desired "+
-			"and actual capacity, shrinking the capacity.")
+		a.pools.scaleIn(victim)
 	}
 	a.pools.fillPool(g)
 }
@@ -238,8 +168,7 @@ func (a groupEngine) terminateDead(g *group) {
 	for _, inst := range slices.Clone(g.members) {
 		if inst.machine == "terminated" && !inst.isTerminating() {
 			inst.health = unhealthy
-			a.fleet.terminate(inst, "an instance was taken out of service in response to an EC2 health check "+
-				"indicating it has been terminated or stopped.")
+			a.fleet.terminate(inst)
 		}
 	}
 }
@@ -255,18 +184,7 @@ func (a groupEngine) replaceUnhealthy(g *group) {
 		if g.policy != nil && g.inService()-1 < fewest {
 			return
 		}
-		a.fleet.terminate(inst, "an instance was taken out of service in response to a user health-check.")
-	}
-}
-
-// cancelReplacements terminates launching replacements of instances that are healthy again, before a
-// scale-in selects an older instance. It needs mu.
-func (a groupEngine) cancelReplacements(g *group) {
-	for _, inst := range slices.Backward(g.live()) {
-		if inst.hasStatePrefix(statePending) && len(g.live()) > g.wanted() && !g.suspended["Terminate"] {
-			a.fleet.terminate(inst,
-				"an instance was taken out of service because what it was to replace is healthy again.")
-		}
+		a.fleet.terminate(inst)
 	}
 }
 
@@ -335,10 +253,6 @@ func (a groupEngine) deleteGroup(g *group, force bool) error {
 		for _, act := range inst.waiting {
 			a.lifecycle.closeAction(act, ByHookDeletion, abandon)
 		}
-		if inst.activity == nil || inst.activity.ended() {
-			inst.activity = g.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id,
-				"an instance was taken out of service because its group was deleted by force.", inst)
-		}
 		a.fleet.proceed(inst)
 	}
 	return nil
@@ -360,16 +274,4 @@ func (a groupEngine) deleteHook(g *group, index int) {
 		act.claimed = ByHookDeletion
 		a.spawn(func() { a.lifecycle.finish(act, ByHookDeletion, result) })
 	}
-}
-
-// setTags adds tags, or gives those that are there new values.
-func (g *group) setTags(tags []tag) {
-	for _, t := range tags {
-		if i := slices.IndexFunc(g.tags, func(old tag) bool { return old.Key == t.Key }); i >= 0 {
-			g.tags[i] = t
-			continue
-		}
-		g.tags = append(g.tags, t)
-	}
-	slices.SortFunc(g.tags, func(x, y tag) int { return cmp.Compare(x.Key, y.Key) })
 }

@@ -19,10 +19,7 @@ const (
 	stateTerminatingProceed = "Terminating:Proceed"
 	stateRetained           = "Terminating:Retained"
 	stateTerminated         = "Terminated"
-	stateEnteringStandby    = "EnteringStandby"
 	stateStandby            = "Standby"
-	stateDetaching          = "Detaching"
-	stateDetached           = "Detached"
 )
 
 const (
@@ -49,12 +46,10 @@ type instance struct {
 	launchedAt         time.Time
 	index              int
 	machine            string        // EC2's state: pending, running, shutting-down, terminated.
-	reason             string        // Why EC2 terminated it.
 	interrupted        bool          // EC2 takes the machine, whatever hooks are pending.
 	terminatingMachine bool          // The machine is being terminated, so it must not be terminated again.
 	booted             chan struct{} // Closed when the last call of Machines has answered, or there was none.
 	killed             []string
-	activity           *activity
 	waiting            []*action // Actions of the transition that is under way.
 	warm               bool      // In the warm pool, or on its way there.
 	fromPool           bool      // Taken from the warm pool, and not in service yet.
@@ -103,7 +98,6 @@ func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
 		group:      g,
 		groupName:  g.name,
 		health:     healthy,
-		protected:  g.protectNew,
 		template:   made,
 		override:   by,
 		tags:       map[string]string{"aws:autoscaling:groupName": g.name},
@@ -128,9 +122,6 @@ func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
 func (a fleetEngine) launch(g *group) {
 	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
 	inst.setState(statePending)
-	inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance: "+inst.id,
-		"an instance was started in response to a difference between desired and actual capacity, "+
-			"increasing the capacity.", inst)
 	a.spawn(func() { a.boot(inst) })
 }
 
@@ -165,31 +156,25 @@ func (a fleetEngine) putInService(inst *instance) {
 	inst.waiting, inst.fromPool = nil, false
 	inst.setState(stateInService)
 	inst.inServiceAt = time.Now()
-	inst.activity.end("Successful", "")
 	a.bus.announce(inst, LaunchSuccessful)
 	a.capacity.reconcile(inst.group)
 }
 
 // terminate starts the termination of an instance, with its hooks. It needs mu.
-func (a fleetEngine) terminate(inst *instance, cause string) *activity {
+func (a fleetEngine) terminate(inst *instance) {
 	if inst.isTerminating() && !inst.isRetained() {
-		return inst.activity
+		return
 	}
 	for _, act := range inst.waiting {
 		a.lifecycle.closeAction(act, ByAbandon, abandon)
 	}
 	inst.waiting = nil
-	if inst.activity != nil && !inst.activity.ended() {
-		inst.activity.end("Cancelled", "the instance was terminated while it was launching")
-	}
-	inst.activity = inst.group.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id, cause, inst)
 	if inst.isRetained() {
 		a.proceed(inst)
-		return inst.activity
+		return
 	}
 	inst.setGroupState(stateTerminating)
 	a.lifecycle.beginHooks(inst, Terminating)
-	return inst.activity
 }
 
 // proceed terminates the machine after the terminate hooks. It needs mu.
@@ -197,7 +182,7 @@ func (a fleetEngine) proceed(inst *instance) {
 	inst.waiting = nil
 	inst.setGroupState(stateTerminatingProceed)
 	if inst.machine == "terminated" {
-		a.removeFromGroup(inst, stateTerminated)
+		a.removeFromGroup(inst)
 	} else {
 		a.hardware.terminateMachine(inst)
 	}
@@ -244,21 +229,18 @@ func (a machineEngine) recordShutDown(inst *instance, killed []string) {
 	switch {
 	case inst.group == nil:
 	case inst.phase() == stateTerminatingProceed, inst.group.deleting:
-		a.fleet.removeFromGroup(inst, stateTerminated)
+		a.fleet.removeFromGroup(inst)
 	case !inst.isTerminating():
 		inst.health = unhealthy
 		a.capacity.reconcile(inst.group)
 	}
 }
 
-// removeFromGroup removes the instance from its group, in its last state. It needs mu.
-func (a fleetEngine) removeFromGroup(inst *instance, last string) {
+// removeFromGroup removes a terminated instance from its group. It needs mu.
+func (a fleetEngine) removeFromGroup(inst *instance) {
 	g := inst.group
-	inst.setGroupState(last)
-	inst.activity.end("Successful", "")
-	if last == stateTerminated {
-		a.bus.announce(inst, TerminateSuccessful)
-	}
+	inst.setGroupState(stateTerminated)
+	a.bus.announce(inst, TerminateSuccessful)
 	g.remove(inst)
 	inst.group = nil
 	if g.deleting && len(g.members) == 0 {
@@ -277,11 +259,7 @@ func (a machineEngine) enterMachine(inst *instance, state string) {
 
 // announce publishes that an instance was launched or terminated. It needs mu.
 func (a eventBus) announce(inst *instance, detailType string) {
-	cause := ""
-	if inst.activity != nil {
-		cause = inst.activity.Cause
-	}
-	event := InstanceEvent(a.envelope(), detailType, inst.group.name, inst.id, inst.zone, cause)
+	event := InstanceEvent(a.envelope(), detailType, inst.group.name, inst.id)
 	a.later(func() { a.publish(detailType, event) })
 }
 

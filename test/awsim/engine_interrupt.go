@@ -125,21 +125,19 @@ func (s Notices) Interruptions() []Interruption {
 // WaitInterrupted blocks until an instance whose interruption was announced has terminated, and returns the
 // record of the last announcement.
 func (s Notices) WaitInterrupted(ctx context.Context, instanceID string) (Interruption, error) {
-	var out Interruption
+	var last Interruption
 	err := s.asg.wait(ctx, func() bool {
-		last := Interruption{}
 		for _, one := range s.asg.interruptions {
 			if one.InstanceID == instanceID {
 				last = one.clone()
 			}
 		}
-		out = last
 		return !last.GoneAt.IsZero()
 	})
 	if err != nil {
-		return Interruption{}, fmt.Errorf("awsim: %s is not interrupted: %w", instanceID, err)
+		return last, fmt.Errorf("awsim: %s is not interrupted: %w", instanceID, err)
 	}
-	return out, nil
+	return last, nil
 }
 
 func (i *interruption) clone() Interruption {
@@ -193,13 +191,8 @@ func (a noticeEngine) takeInstances(records []*interruption) {
 		if one.inst.terminatingMachine {
 			continue
 		}
-		one.TakenAt = time.Now()
-		one.inst.interrupted = true
-		reason := ""
-		if one.Warning == SpotWarning {
-			reason = "Server.SpotInstanceTermination"
-		}
-		a.hardware.terminateMachineFor(one.inst, reason)
+		one.TakenAt, one.inst.interrupted = time.Now(), true
+		a.hardware.terminateMachine(one.inst)
 	}
 }
 

@@ -27,8 +27,6 @@ const (
 	refreshGiveUp = time.Hour
 	// longestRefresh is how long a refresh may replace instances in all.
 	longestRefresh = 14 * 24 * time.Hour
-	// refreshKept is how long DescribeInstanceRefreshes returns a refresh.
-	refreshKept = 6 * 7 * 24 * time.Hour
 )
 
 // refresh is one Instance Refresh of a group. Each reconcile of the group advances it, and its timer
@@ -69,10 +67,8 @@ type refresh struct {
 
 // rollback is why a refresh was rolled back, and its progress at that time.
 type rollback struct {
-	reason   string
-	at       time.Time
-	toUpdate int
-	percent  int
+	reason  string
+	percent int
 }
 
 // Refresh is the state of an Instance Refresh.
@@ -92,14 +88,17 @@ func (s AutoScaling) WaitRefresh(ctx context.Context, groupName string, statuses
 		if g == nil || len(g.refreshes) == 0 {
 			return false
 		}
-		f := g.refreshes[len(g.refreshes)-1]
-		last = Refresh{ID: f.id, Status: f.status, Reason: f.reason, Percent: f.percent, ToUpdate: f.toUpdate}
-		return slices.Contains(statuses, f.status)
+		last = g.refreshes[len(g.refreshes)-1].state()
+		return slices.Contains(statuses, last.Status)
 	})
 	if err != nil {
 		return last, fmt.Errorf("awsim: the refresh of %s is %+v, not %v: %w", groupName, last, statuses, err)
 	}
 	return last, nil
+}
+
+func (f *refresh) state() Refresh {
+	return Refresh{ID: f.id, Status: f.status, Reason: f.reason, Percent: f.percent, ToUpdate: f.toUpdate}
 }
 
 func (f *refresh) ended() bool { return !f.endedAt.IsZero() }
@@ -212,7 +211,6 @@ func (a refreshEngine) run(f *refresh) {
 	a.update(func() {
 		if f.status == refreshPending {
 			f.status = refreshInProgress
-			a.bus.publishRefresh(f, RefreshStarted)
 			a.capacity.reconcile(f.group)
 		}
 	})
@@ -252,17 +250,14 @@ func sleepUntil(ctx context.Context, at time.Time, changed <-chan struct{}) (due
 	}
 }
 
-// cancelRefresh ends the group's refresh: when launches and terminations that are under way have ended, or at
-// once. What has been replaced stays so. It needs mu.
-func (a refreshEngine) cancelRefresh(g *group, await bool) (*refresh, error) {
+// cancelRefresh ends the group's refresh when launches and terminations that are under way have ended. What
+// has been replaced stays so. It needs mu.
+func (a refreshEngine) cancelRefresh(g *group) (*refresh, error) {
 	f := g.refreshing()
 	if f == nil || f.status == refreshCancelling {
 		return nil, errNoRefresh(g)
 	}
 	f.status, f.reason, f.wakeAt = refreshCancelling, "Cancelled due to user request.", time.Time{}
-	if !await {
-		a.endRefresh(f, refreshCancelled)
-	}
 	a.capacity.reconcile(g)
 	return f, nil
 }
@@ -273,17 +268,11 @@ func (a refreshEngine) rollBack(g *group) (*refresh, error) {
 	switch {
 	case f == nil || f.status == refreshCancelling || f.status == refreshRollbackInProgress:
 		return nil, errNoRefresh(g)
-	case f.desired == nil:
+	case !a.isReversible(f):
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
-			"rolled back: it has no desired configuration.", g.name)
-	case !f.before.isPinned():
-		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
-			"rolled back: the group uses the launch template's $Latest or $Default version.", g.name)
-	case a.catalog.usesParameter(f.before):
-		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+
-			"rolled back: the image of its launch template is a Systems Manager parameter.", g.name)
+			"rolled back.", g.name)
 	}
-	a.beginRollback(f, &rollback{reason: "Rollback was initiated by a user request."})
+	a.beginRollback(f, "Rollback was initiated by a user request.")
 	a.capacity.reconcile(g)
 	return f, nil
 }
@@ -293,20 +282,20 @@ func errNoRefresh(g *group) *Error {
 		"No in progress or pending Instance Refresh found for Auto Scaling group %s", g.name)
 }
 
-// reversible reports whether the refresh can be rolled back. It needs mu.
-func (a refreshEngine) reversible(f *refresh) bool {
+// isReversible reports whether the refresh can be rolled back: it has a desired configuration, and neither the
+// version nor the image that the group had before can have moved. It needs mu.
+func (a refreshEngine) isReversible(f *refresh) bool {
 	return f.desired != nil && f.before.isPinned() && !a.catalog.usesParameter(f.before)
 }
 
 // beginRollback needs mu. It leaves the reconciling to the caller.
-func (a refreshEngine) beginRollback(f *refresh, b *rollback) {
+func (a refreshEngine) beginRollback(f *refresh, reason string) {
 	now := time.Now()
-	b.at, b.toUpdate, b.percent = now, f.toUpdate, f.percent
-	f.rollback, f.status, f.reason = b, refreshRollbackInProgress, b.reason
+	f.rollback = &rollback{reason, f.percent}
+	f.status, f.reason = refreshRollbackInProgress, reason
 	f.since, f.progressAt, f.holdUntil = now, now, time.Time{}
 	f.prefs.checkpoints = nil
 	a.selectTargets(f, func(inst *instance) bool { return !a.catalog.matchesSource(f.before, inst.template) })
-	a.bus.publishRefresh(f, RefreshRollbackStarted)
 }
 
 // endRefresh sets the last status of the refresh. It terminates the instances that the refresh has launched
@@ -317,20 +306,12 @@ func (a refreshEngine) endRefresh(f *refresh, status string) {
 	if status == refreshSuccessful && f.desired != nil {
 		f.group.source = *f.desired
 	}
-	a.bus.publishRefresh(f, map[string]string{
-		refreshSuccessful:         RefreshSucceeded,
-		refreshFailed:             RefreshFailed,
-		refreshCancelled:          RefreshCancelled,
-		refreshRollbackSuccessful: RefreshRollbackSucceeded,
-		refreshRollbackFailed:     RefreshRollbackFailed,
-	}[status])
 	for _, inst := range slices.Backward(f.group.live()) {
 		if len(f.group.live()) <= f.group.desired || f.group.suspended["Terminate"] {
 			return
 		}
 		if inst.hasStatePrefix(statePending) && !f.targets[inst] {
-			a.fleet.terminate(inst, "an instance was taken out of service because the instance refresh that launched "+
-				"it has ended.")
+			a.fleet.terminate(inst)
 		}
 	}
 }

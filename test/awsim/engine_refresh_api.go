@@ -11,7 +11,6 @@ type RefreshSpec struct {
 	// mixed instances policy takes none here.
 	Version    string
 	MinHealthy int // Percent.
-	MaxHealthy int // Percent.
 }
 
 // StartRefresh starts an Instance Refresh as StartInstanceRefresh does, which takes more parameters.
@@ -27,13 +26,8 @@ func (s AutoScaling) StartRefresh(groupName string, spec RefreshSpec) (id string
 		s.asg.mu.Unlock()
 		values.Set(key+"Version", spec.Version)
 	}
-	for key, percent := range map[string]int{
-		"Preferences.MinHealthyPercentage": spec.MinHealthy,
-		"Preferences.MaxHealthyPercentage": spec.MaxHealthy,
-	} {
-		if percent != 0 {
-			values.Set(key, strconv.Itoa(percent))
-		}
+	if spec.MinHealthy != 0 {
+		values.Set("Preferences.MinHealthyPercentage", strconv.Itoa(spec.MinHealthy))
 	}
 	out, err := refreshAPI{s.asg}.startInstanceRefresh(&reader{values: values})
 	if err != nil {

@@ -201,7 +201,7 @@ func (a refreshEngine) replaceOld(f *refresh, now time.Time) {
 	a.reselectTargets(f)
 	c := f.count(now)
 	f.updateProgress(c, now)
-	a.passCheckpoints(f, now)
+	f.passCheckpoints(now)
 	f.wakeAt = time.Time{}
 	if process := f.suspendedProcess(); process != "" {
 		f.paused, f.reason = true, "Waiting because the process "+process+" is suspended."
@@ -219,7 +219,7 @@ func (a refreshEngine) replaceOld(f *refresh, now time.Time) {
 		if inst == nil {
 			break
 		}
-		a.fleet.terminate(inst, "an instance was taken out of service in response to an instance refresh.")
+		a.fleet.terminate(inst)
 		c = f.count(now)
 	}
 	if f.ended() {
@@ -230,7 +230,7 @@ func (a refreshEngine) replaceOld(f *refresh, now time.Time) {
 		a.pools.replacePool(f)
 		f.updateProgress(f.count(now), now)
 	}
-	if a.passCheckpoints(f, now); !f.waitsAtCheckpoint(now) {
+	if f.passCheckpoints(now); !f.waitsAtCheckpoint(now) {
 		a.finishOrWait(f, c, now)
 	}
 }
@@ -269,10 +269,9 @@ func percentDone(total, remaining int) int {
 
 // passCheckpoints passes the checkpoints that have been reached. The last one ends the refresh: no delay
 // follows it.
-func (a refreshEngine) passCheckpoints(f *refresh, now time.Time) {
+func (f *refresh) passCheckpoints(now time.Time) {
 	for f.passed < len(f.prefs.checkpoints) && f.remaining <= f.targetsToKeep() {
 		percentage := f.prefs.checkpoints[f.passed]
-		a.bus.publishCheckpoint(f, percentage)
 		f.passed++
 		if f.passed < len(f.prefs.checkpoints) {
 			f.holdUntil = now.Add(f.prefs.delay)
@@ -334,8 +333,8 @@ func (a refreshEngine) fail(f *refresh, why string) {
 	switch {
 	case f.rollback != nil:
 		a.endRefresh(f, refreshRollbackFailed)
-	case f.prefs.autoRollback && a.reversible(f):
-		a.beginRollback(f, &rollback{reason: "Rollback was initiated automatically. " + f.reason})
+	case f.prefs.autoRollback && a.isReversible(f):
+		a.beginRollback(f, "Rollback was initiated automatically. "+f.reason)
 		a.replaceOld(f, time.Now())
 	default:
 		a.endRefresh(f, refreshFailed)

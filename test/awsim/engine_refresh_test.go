@@ -99,53 +99,38 @@ func TestRefreshFailsWithoutProgress(t *testing.T) {
 		"launch first, one by one: no old one is terminated": {prefs: []string{"MinHealthyPercentage", "100"}},
 		"up to the first checkpoint, though all could":       {prefs: []string{"MinHealthyPercentage", "0", "CheckpointPercentages.member.1", "20", "CheckpointPercentages.member.2", "100"}, gone: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 10}, launchHook)
-				began := time.Now()
-				f.refresh(row.prefs...)
-				for f.now().Status == refreshInProgress {
-					elapse(7 * time.Minute)
-					f.answer("Pending:Wait", "ready", abandon)
-				}
-				got := f.ends(refreshFailed)
-				if took := time.Since(began); took < time.Hour || took > 70*time.Minute {
-					t.Errorf("it failed after %s", took)
-				}
-				if !strings.Contains(got.Reason, "no progress for 1h0m0s") || got.Percent != 0 || got.ToUpdate != 10 {
-					t.Errorf("got %+v", got)
-				}
-				if old := len(f.ids(stateInService)); old != 10-row.gone {
-					t.Errorf("%d old instances went, want %d: %s", 10-old, row.gone, f.tally())
-				}
-				if saved := f.s.asg.groups["g"].source.template.version; saved != "1" {
-					t.Errorf("a failed refresh has saved version %s", saved)
-				}
-				// The group makes good what is missing, from what it knows to work.
-				for len(f.ids("Pending:Wait")) > 0 {
-					for _, i := range f.s.Instances("g") {
-						if i.State == "Pending:Wait" {
-							f.must(f.s.asg.lifecycle.complete("g", "ready", "", i.ID, map[int]string{1: resume, 2: abandon}[i.Version]))
-						}
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 10}, launchHook)
+			began := time.Now()
+			f.refresh(row.prefs...)
+			for f.now().Status == refreshInProgress {
+				elapse(7 * time.Minute)
+				f.answer("Pending:Wait", "ready", abandon)
+			}
+			got := f.ends(refreshFailed)
+			if took := time.Since(began); took < time.Hour || took > 70*time.Minute {
+				t.Errorf("it failed after %s", took)
+			}
+			if !strings.Contains(got.Reason, "no progress for 1h0m0s") || got.Percent != 0 || got.ToUpdate != 10 {
+				t.Errorf("got %+v", got)
+			}
+			if old := len(f.ids(stateInService)); old != 10-row.gone {
+				t.Errorf("%d old instances went, want %d: %s", 10-old, row.gone, f.tally())
+			}
+			if saved := f.s.asg.groups["g"].source.template.version; saved != "1" {
+				t.Errorf("a failed refresh has saved version %s", saved)
+			}
+			// The group makes good what is missing, from what it knows to work.
+			for len(f.ids("Pending:Wait")) > 0 {
+				for _, i := range f.s.Instances("g") {
+					if i.State == "Pending:Wait" {
+						f.must(f.complete("ready", i.ID, map[int]string{1: resume, 2: abandon}[i.Version]))
 					}
 				}
-				f.want("10 InService v1")
-			})
+			}
+			f.want("10 InService v1")
 		})
 	}
-}
-
-func TestRefreshGiveUpDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, Group{Desired: 2}, launchHook)
-		f.s.SetDelays(Delays{RefreshGiveUp: 5 * time.Second})
-		began := time.Now()
-		f.refresh()
-		f.ends(refreshFailed)
-		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("it failed after %s", took)
-		}
-	})
 }
 
 func TestRefreshOfProtectedAndStandbyInstances(t *testing.T) {
@@ -159,45 +144,29 @@ func TestRefreshOfProtectedAndStandbyInstances(t *testing.T) {
 		"protected: wait":       {ends: refreshFailed, reason: "is protected from scale in", want: "1 InService v1, 2 InService v2"},
 		"protected: ignore":     {pref: "ScaleInProtectedInstances", word: "Ignore", ends: refreshSuccessful, want: "1 InService v1, 2 InService v2"},
 		"protected: refresh":    {pref: "ScaleInProtectedInstances", word: "Refresh", ends: refreshSuccessful, want: "3 InService v2"},
-		"on standby: wait":      {standby: true, ends: refreshFailed, reason: "is in standby", want: "2 InService v2, 1 Standby v1"},
-		"on standby: ignore":    {standby: true, pref: "StandbyInstances", word: "Ignore", ends: refreshSuccessful, want: "2 InService v2, 1 Standby v1"},
-		"on standby: terminate": {standby: true, pref: "StandbyInstances", word: "Terminate", ends: refreshSuccessful, want: "2 InService v2"},
+		"on standby: wait":      {standby: true, ends: refreshFailed, reason: "is in standby", want: "3 InService v2, 1 Standby v1"},
+		"on standby: ignore":    {standby: true, pref: "StandbyInstances", word: "Ignore", ends: refreshSuccessful, want: "3 InService v2, 1 Standby v1"},
+		"on standby: terminate": {standby: true, pref: "StandbyInstances", word: "Terminate", ends: refreshSuccessful, want: "3 InService v2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 3})
-				id := f.ids(stateInService)[1]
-				if row.standby {
-					f.call("EnterStandby", "InstanceIds.member.1", id, "ShouldDecrementDesiredCapacity", "true")
-				} else {
-					f.call("SetInstanceProtection", "InstanceIds.member.1", id, "ProtectedFromScaleIn", "true")
-				}
-				var prefs []string
-				if row.pref != "" {
-					prefs = []string{row.pref, row.word}
-				}
-				f.refresh(prefs...)
-				if got := f.ends(row.ends); !strings.Contains(got.Reason, row.reason) {
-					t.Errorf("got %+v", got)
-				}
-				f.want(row.want)
-			})
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 3})
+			id := f.ids(stateInService)[1]
+			if row.standby {
+				f.must(f.s.SetState(id, stateStandby))
+			} else {
+				f.must(f.s.SetProtection(id, true))
+			}
+			var prefs []string
+			if row.pref != "" {
+				prefs = []string{row.pref, row.word}
+			}
+			f.refresh(prefs...)
+			if got := f.ends(row.ends); !strings.Contains(got.Reason, row.reason) {
+				t.Errorf("got %+v", got)
+			}
+			f.want(row.want)
 		})
 	}
-}
-
-func TestRefreshWaitsForProtectedInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, Group{Desired: 3})
-		id := f.ids(stateInService)[0]
-		f.call("SetInstanceProtection", "InstanceIds.member.1", id, "ProtectedFromScaleIn", "true")
-		f.refresh()
-		elapse(50 * time.Minute)
-		f.want("1 InService v1, 2 InService v2")
-		f.call("SetInstanceProtection", "InstanceIds.member.1", id, "ProtectedFromScaleIn", "false")
-		f.ends(refreshSuccessful)
-		f.want("3 InService v2")
-	})
 }
 
 func TestRefreshSkipsMatching(t *testing.T) {
@@ -208,18 +177,16 @@ func TestRefreshSkipsMatching(t *testing.T) {
 		"all match: nothing happens":        {prefs: []string{"SkipMatching", "true"}},
 		"without skipping all are replaced": {want: 4},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 4, LaunchTemplateVersion: "2"})
-				before := f.s.asg.launches
-				f.refresh(row.prefs...)
-				if got := f.ends(refreshSuccessful); got.Percent != 100 {
-					t.Errorf("got %+v", got)
-				}
-				if launched := f.s.asg.launches - before; launched != row.want {
-					t.Errorf("%d launched", launched)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 4, LaunchTemplateVersion: "2"})
+			before := f.s.asg.launches
+			f.refresh(row.prefs...)
+			if got := f.ends(refreshSuccessful); got.Percent != 100 {
+				t.Errorf("got %+v", got)
+			}
+			if launched := f.s.asg.launches - before; launched != row.want {
+				t.Errorf("%d launched", launched)
+			}
 		})
 	}
 }
@@ -250,30 +217,28 @@ func TestRefreshToMovingVersion(t *testing.T) {
 		"$Default moves with the template's":                {to: "$Default", skip: "true", moves: setDefault("1"), want: "3 InService v1"},
 		"what matches again is left alone, and not counted": {group: "$Default", skip: "true", moves: setDefault("1"), want: "3 InService v1"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 3}, launchHook)
-				setDefault("2")(f)
-				prefs := []string{"Preferences.SkipMatching", row.skip, "Preferences.MinHealthyPercentage", "100"}
-				if row.to != "" {
-					prefs = append(prefs, "DesiredConfiguration.LaunchTemplate.LaunchTemplateName", fleetTemplate,
-						"DesiredConfiguration.LaunchTemplate.Version", row.to)
-				} else {
-					f.call("UpdateAutoScalingGroup", "LaunchTemplate.LaunchTemplateName", fleetTemplate,
-						"LaunchTemplate.Version", row.group)
-				}
-				f.call("StartInstanceRefresh", prefs...)
-				f.want("3 InService v1, 1 Pending:Wait v2")
-				row.moves(f)
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 3}, launchHook)
+			setDefault("2")(f)
+			prefs := []string{"Preferences.SkipMatching", row.skip, "Preferences.MinHealthyPercentage", "100"}
+			if row.to != "" {
+				prefs = append(prefs, "DesiredConfiguration.LaunchTemplate.LaunchTemplateName", fleetTemplate,
+					"DesiredConfiguration.LaunchTemplate.Version", row.to)
+			} else {
+				f.call("UpdateAutoScalingGroup", "LaunchTemplate.LaunchTemplateName", fleetTemplate,
+					"LaunchTemplate.Version", row.group)
+			}
+			f.call("StartInstanceRefresh", prefs...)
+			f.want("3 InService v1, 1 Pending:Wait v2")
+			row.moves(f)
+			f.answer("Pending:Wait", "ready", resume)
+			for range 9 {
 				f.answer("Pending:Wait", "ready", resume)
-				for range 9 {
-					f.answer("Pending:Wait", "ready", resume)
-				}
-				if got := f.ends(refreshSuccessful); got.Percent != 100 || got.ToUpdate != 0 {
-					t.Errorf("got %+v", got)
-				}
-				f.want(row.want)
-			})
+			}
+			if got := f.ends(refreshSuccessful); got.Percent != 100 || got.ToUpdate != 0 {
+				t.Errorf("got %+v", got)
+			}
+			f.want(row.want)
 		})
 	}
 }

@@ -60,24 +60,22 @@ func TestPartialRefresh(t *testing.T) {
 
 func TestRefreshWithSuspendedProcesses(t *testing.T) {
 	for _, process := range []string{"InstanceRefresh", "Launch", "Terminate"} {
-		t.Run(process, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 3}, launchHook)
-				f.refresh()
-				f.want("2 InService v1, 1 Pending:Wait v2")
-				f.call("SuspendProcesses", "ScalingProcesses.member.1", process)
-				f.answer("Pending:Wait", "ready", resume)
-				elapse(3 * time.Hour)
-				f.want("2 InService v1, 1 InService v2")
-				if got := f.now(); got.Status != refreshInProgress || !strings.Contains(got.Reason, process+" is suspended") {
-					t.Errorf("got %+v", got)
-				}
-				f.call("ResumeProcesses", "ScalingProcesses.member.1", process)
-				f.want("1 InService v1, 1 InService v2, 1 Pending:Wait v2")
-				f.answer("Pending:Wait", "ready", resume)
-				f.answer("Pending:Wait", "ready", resume)
-				f.ends(refreshSuccessful)
-			})
+		bubble(t, process, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 3}, launchHook)
+			f.refresh()
+			f.want("2 InService v1, 1 Pending:Wait v2")
+			f.call("SuspendProcesses", "ScalingProcesses.member.1", process)
+			f.answer("Pending:Wait", "ready", resume)
+			elapse(3 * time.Hour)
+			f.want("2 InService v1, 1 InService v2")
+			if got := f.now(); got.Status != refreshInProgress || !strings.Contains(got.Reason, process+" is suspended") {
+				t.Errorf("got %+v", got)
+			}
+			f.call("ResumeProcesses", "ScalingProcesses.member.1", process)
+			f.want("1 InService v1, 1 InService v2, 1 Pending:Wait v2")
+			f.answer("Pending:Wait", "ready", resume)
+			f.answer("Pending:Wait", "ready", resume)
+			f.ends(refreshSuccessful)
 		})
 	}
 }
@@ -96,26 +94,14 @@ func TestRefreshIsCancelled(t *testing.T) {
 		if got := f.now(); got.Status != refreshCancelling {
 			t.Errorf("while one drains: %+v", got)
 		}
+		if _, err := f.try("CancelInstanceRefresh"); err == nil {
+			t.Error("cancelled twice")
+		}
 		f.answer("Terminating:Wait", "drain", resume)
 		if got := f.ends(refreshCancelled); got.Reason != "Cancelled due to user request." {
 			t.Errorf("got %+v", got)
 		}
 		f.want("2 InService v1, 1 InService v2")
-	})
-}
-
-func TestRefreshIsCancelledAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, Group{Desired: 3}, launchHook, drainHook)
-		f.refresh("MinHealthyPercentage", "100", "MaxHealthyPercentage", "150")
-		f.want("3 InService v1, 1 Pending:Wait v2")
-		f.call("CancelInstanceRefresh", "WaitForTransitioningInstances", "false")
-		f.ends(refreshCancelled)
-		f.want("3 InService v1, 1 Terminating:Wait v2") // Only instances that were not in service are terminated.
-		_, err := f.try("CancelInstanceRefresh")
-		if err == nil || asError(err).Code != "ActiveInstanceRefreshNotFound" {
-			t.Errorf("cancelled twice: %v", err)
-		}
 	})
 }
 
@@ -214,7 +200,7 @@ func (f fleet) chance(dice *rand.Rand, state, hook string, results []string) {
 	f.t.Helper()
 	for _, id := range f.ids(state) {
 		if dice.IntN(2) == 0 {
-			f.must(f.s.asg.lifecycle.complete("g", hook, "", id, results[dice.IntN(len(results))]))
+			f.must(f.complete(hook, id, results[dice.IntN(len(results))]))
 		}
 	}
 }

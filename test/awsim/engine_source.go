@@ -3,32 +3,23 @@ package awsim
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
-// readSource is what a group launches its instances from: a launch template, or a mixed instances policy
-// whose base is that template. A policy is never changed once a source has it, so that sources can be
-// compared.
+// source is what a group launches its instances from: a launch template, or a mixed instances policy whose
+// base is that template. A policy is never changed once a source has it, so that sources can be compared.
 type source struct {
 	template templateChoice
 	policy   *mixedPolicy // Nil without one.
 }
 
-// mixedPolicy is a mixed instances policy. Its weights are described and not counted: here every instance
-// is one unit of the desired capacity.
-type mixedPolicy struct {
-	overrides    []override
-	distribution *document // As it was sent, with AWS's defaults.
-}
+// mixedPolicy is a mixed instances policy, without its weights and its distribution.
+type mixedPolicy struct{ overrides []override }
 
 // override is one entry of a policy. What it leaves empty is taken from the base.
 type override struct {
 	instanceType string
-	weight       string
 	image        string
 	template     templateChoice
-	requirements *document // As it was sent; nil without them.
-	allowed      []string  // The patterns of AllowedInstanceTypes in the requirements.
 }
 
 func (c source) isSet() bool { return c.template.isSet() }
@@ -82,38 +73,17 @@ func (a templateEngine) usesParameter(c source) bool {
 	})
 }
 
-// templateIn is the template that the override launches from.
-func (o override) templateIn(c source) templateChoice {
-	if o.template.isSet() {
-		return o.template
-	}
-	return c.template
-}
-
 // nextLaunch is what the next instance is made of now, and the override that makes it so: they take turns. It
 // needs mu.
 func (a templateEngine) nextLaunch(c source, turn int) (templateVersion, override) {
 	all := c.overrides()
 	o := all[turn%len(all)]
-	v := a.resolve(o.templateIn(c))
-	v.instanceType = cmp.Or(o.instanceType, o.exampleType(), v.instanceType)
+	v := a.resolve(cmp.Or(o.template, c.template))
+	v.instanceType = cmp.Or(o.instanceType, v.instanceType)
 	if image, err := a.image(o.image); err == nil && image != "" {
 		v.image = image
 	}
 	return v, o
-}
-
-// exampleType is a type that the override's requirements name; empty if they name none.
-func (o override) exampleType() string {
-	for _, pattern := range o.allowed {
-		if !strings.Contains(pattern, "*") {
-			return pattern
-		}
-	}
-	if o.requirements != nil {
-		return defaultType
-	}
-	return ""
 }
 
 // matchesSource implements skip matching, which compares launch template, version and instance type, not
@@ -121,21 +91,7 @@ func (o override) exampleType() string {
 // It needs mu.
 func (a templateEngine) matchesSource(c source, v templateVersion) bool {
 	return slices.ContainsFunc(c.overrides(), func(o override) bool {
-		want := a.resolve(o.templateIn(c))
-		return v.id == want.id && v.number == want.number && o.allows(v.instanceType, want.instanceType)
+		want := a.resolve(cmp.Or(o.template, c.template))
+		return v.id == want.id && v.number == want.number && v.instanceType == cmp.Or(o.instanceType, want.instanceType)
 	})
-}
-
-// allows reports whether the override launches instances of this type.
-func (o override) allows(instanceType, base string) bool {
-	switch {
-	case o.instanceType != "":
-		return instanceType == o.instanceType
-	case o.requirements != nil:
-		return len(o.allowed) == 0 || slices.ContainsFunc(o.allowed, func(pattern string) bool {
-			return matches(pattern, instanceType)
-		})
-	default:
-		return instanceType == base
-	}
 }

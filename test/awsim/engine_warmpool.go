@@ -1,9 +1,6 @@
 package awsim
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Origins and destinations in a lifecycle notification.
 const (
@@ -16,6 +13,8 @@ const (
 	warmed      = "Warmed:"
 	poolStopped = "Stopped"
 	poolRunning = "Running"
+	// poolHibernated is like poolStopped here.
+	poolHibernated = "Hibernated"
 )
 
 // warmPool is a group's store of instances that have been launched in advance.
@@ -24,15 +23,11 @@ type warmPool struct {
 	prepared int // MaxGroupPreparedCapacity; -1 if it is not set.
 	rests    string
 	reuse    bool
-	deleting bool
 }
 
 // size returns how many instances the pool is to have: the maximum, or MaxGroupPreparedCapacity, minus the
 // desired capacity.
 func (p *warmPool) size(g *group) int {
-	if p.deleting {
-		return 0
-	}
 	most := g.max
 	if p.prepared >= 0 {
 		most = p.prepared
@@ -65,7 +60,7 @@ func (i *instance) isReturning() bool {
 // isInPool reports whether the instance is in the warm pool and ready to be taken from it.
 func (i *instance) isInPool() bool {
 	return i.warm && !i.terminatingMachine &&
-		contains([]string{poolStopped, poolRunning, "Hibernated"}, i.phase())
+		contains([]string{poolStopped, poolRunning, poolHibernated}, i.phase())
 }
 
 // route returns the origin and the destination of a transition of the instance.
@@ -114,9 +109,6 @@ func (a warmPoolEngine) scaleOut(g *group) {
 func (a warmPoolEngine) takeFromPool(inst *instance) {
 	inst.warm, inst.fromPool, inst.returnedToPool = false, true, false
 	inst.setState(statePending)
-	inst.activity = inst.group.beginActivity(a.rand, "Launching a new EC2 instance from warm pool: "+inst.id,
-		"an instance was started in response to a difference between desired and actual capacity, "+
-			"increasing the capacity.", inst)
 	a.hardware.startMachine(inst, func() {
 		if inst.state() == statePending {
 			a.lifecycle.beginHooks(inst, Launching)
@@ -126,15 +118,14 @@ func (a warmPoolEngine) takeFromPool(inst *instance) {
 
 // scaleIn takes one instance out of service: into the warm pool, if that reuses instances and has room. It
 // needs mu.
-func (a warmPoolEngine) scaleIn(inst *instance, cause string) {
+func (a warmPoolEngine) scaleIn(inst *instance) {
 	g := inst.group
 	room := g.pool != nil && g.pool.reuse && len(g.pooled()) < g.pool.size(g)
 	if !room || inst.state() != stateInService || inst.health != healthy {
-		a.fleet.terminate(inst, cause)
+		a.fleet.terminate(inst)
 		return
 	}
 	inst.warm, inst.returnedToPool, inst.fromPool = true, true, false
-	inst.activity = g.beginActivity(a.rand, "Returning EC2 instance to warm pool: "+inst.id, cause, inst)
 	inst.setGroupState(statePending)
 	a.lifecycle.beginHooks(inst, Terminating)
 }
@@ -154,7 +145,6 @@ func (a warmPoolEngine) settleInPool(inst *instance) {
 		if strings.HasPrefix(inst.phase(), statePending) {
 			inst.setGroupState(state)
 			inst.returnedToPool = false
-			inst.activity.end("Successful", "")
 			a.capacity.reconcile(inst.group)
 		}
 	}
@@ -185,11 +175,10 @@ func (a warmPoolEngine) endReturn(inst *instance, abandoned bool) {
 func (a warmPoolEngine) retain(inst *instance, state string) {
 	inst.waiting = nil
 	inst.setGroupState(state)
-	inst.activity.end("Successful", "")
 	a.capacity.reconcile(inst.group)
 }
 
-// fillPool brings the warm pool to its size, and removes it when it is being deleted and empty. It needs mu.
+// fillPool brings the warm pool to its size. It needs mu.
 func (a warmPoolEngine) fillPool(g *group) {
 	if g.pool == nil {
 		return
@@ -198,11 +187,7 @@ func (a warmPoolEngine) fillPool(g *group) {
 		a.launchWarm(g)
 	}
 	for len(g.pooled()) > g.pool.size(g) && !g.suspended["Terminate"] {
-		a.fleet.terminate(g.poolCandidate(),
-			"an instance was taken out of the warm pool because the pool is too large.")
-	}
-	if g.pool.deleting && !slices.ContainsFunc(g.members, func(inst *instance) bool { return inst.warm }) {
-		g.pool = nil
+		a.fleet.terminate(g.poolCandidate())
 	}
 }
 
@@ -224,30 +209,7 @@ func (a warmPoolEngine) launchWarm(g *group) {
 	inst := a.fleet.newInstance(g, a.newInstanceID(), g.nextZone())
 	inst.warm = true
 	inst.setGroupState(statePending)
-	inst.activity = g.beginActivity(a.rand, "Launching a new EC2 instance into warm pool: "+inst.id,
-		"an instance was started in response to a difference between desired and actual capacity, "+
-			"increasing the capacity.", inst)
 	a.spawn(func() { a.fleet.boot(inst) })
-}
-
-// deletePool deletes the warm pool: at once and without hooks if by force, else after the hooks of its
-// instances have been completed. It needs mu.
-func (a warmPoolEngine) deletePool(g *group, force bool) {
-	g.pool.deleting = true
-	for _, inst := range slices.Clone(g.members) {
-		if !force || !inst.warm {
-			continue
-		}
-		for _, act := range inst.waiting {
-			a.lifecycle.closeAction(act, ByHookDeletion, abandon)
-		}
-		if inst.activity == nil || inst.activity.ended() {
-			inst.activity = g.beginActivity(a.rand, "Terminating EC2 instance: "+inst.id,
-				"an instance was taken out of service because its warm pool was deleted by force.", inst)
-		}
-		a.fleet.proceed(inst)
-	}
-	a.capacity.reconcile(g)
 }
 
 // poolLeft returns how many instances of the warm pool a refresh has not replaced yet. A target is replaced
@@ -273,7 +235,7 @@ func (f *refresh) poolLeft() int {
 func (a warmPoolEngine) replacePool(f *refresh) {
 	for _, inst := range f.group.pooled() {
 		if f.poolTargets[inst] {
-			a.fleet.terminate(inst, "an instance was taken out of the warm pool in response to an instance refresh.")
+			a.fleet.terminate(inst)
 		}
 	}
 }

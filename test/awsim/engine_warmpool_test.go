@@ -53,33 +53,31 @@ func TestWarmPoolIsFilledAndDrawnFrom(t *testing.T) {
 		"running":    {rests: "Running", machine: "running"},
 		"hibernated": {rests: "Hibernated", machine: "stopped"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 2, Max: 4}, launchHook, drainHook)
-				f.pool("PoolState", row.rests)
-				f.want("2 InService v1, 2 Warmed:Pending:Wait v1")
-				if got := f.routes(); got != "2 LAUNCHING EC2->WarmPool" {
-					t.Errorf("on the way into the pool: %s", got)
-				}
-				f.answer("Warmed:Pending:Wait", "ready", resume)
-				f.want("2 InService v1, 2 Warmed:" + row.rests + " v1")
-				id := f.ids("Warmed:" + row.rests)[0]
-				if got := f.s.asg.instances[id].machine; got != row.machine {
-					t.Errorf("the machine is %s", got)
-				}
-				f.call("SetDesiredCapacity", "DesiredCapacity", "3")
-				f.want("2 InService v1, 1 Pending:Wait v1, 1 Warmed:" + row.rests + " v1")
-				if got := f.routes(); got != "1 LAUNCHING WarmPool->AutoScalingGroup" {
-					t.Errorf("on the way into the group: %s", got)
-				}
-				f.answer("Pending:Wait", "ready", resume)
-				f.want("3 InService v1, 1 Warmed:" + row.rests + " v1")
-				want := "Warmed:Pending Warmed:Pending:Wait Warmed:Pending:Proceed Warmed:" + row.rests +
-					" Pending Pending:Wait Pending:Proceed InService"
-				if got := f.path(id); got != want || f.s.asg.instances[id].machine != "running" {
-					t.Errorf("went %s, is %s", got, f.s.asg.instances[id].machine)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 2, Max: 4}, launchHook, drainHook)
+			f.pool("PoolState", row.rests)
+			f.want("2 InService v1, 2 Warmed:Pending:Wait v1")
+			if got := f.routes(); got != "2 LAUNCHING EC2->WarmPool" {
+				t.Errorf("on the way into the pool: %s", got)
+			}
+			f.answer("Warmed:Pending:Wait", "ready", resume)
+			f.want("2 InService v1, 2 Warmed:" + row.rests + " v1")
+			id := f.ids("Warmed:" + row.rests)[0]
+			if got := f.s.asg.instances[id].machine; got != row.machine {
+				t.Errorf("the machine is %s", got)
+			}
+			f.call("SetDesiredCapacity", "DesiredCapacity", "3")
+			f.want("2 InService v1, 1 Pending:Wait v1, 1 Warmed:" + row.rests + " v1")
+			if got := f.routes(); got != "1 LAUNCHING WarmPool->AutoScalingGroup" {
+				t.Errorf("on the way into the group: %s", got)
+			}
+			f.answer("Pending:Wait", "ready", resume)
+			f.want("3 InService v1, 1 Warmed:" + row.rests + " v1")
+			want := "Warmed:Pending Warmed:Pending:Wait Warmed:Pending:Proceed Warmed:" + row.rests +
+				" Pending Pending:Wait Pending:Proceed InService"
+			if got := f.path(id); got != want || f.s.asg.instances[id].machine != "running" {
+				t.Errorf("went %s, is %s", got, f.s.asg.instances[id].machine)
+			}
 		})
 	}
 }
@@ -111,41 +109,21 @@ func TestScaleInWithAWarmPool(t *testing.T) {
 			path: "Pending InService Warmed:Pending Warmed:Pending:Wait Warmed:Terminating:Proceed Warmed:Terminated",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 3, Max: 3, RetainOnAbandon: row.retain}, drainHook)
-				f.pool("InstanceReusePolicy.ReuseOnScaleIn", row.reuse)
-				f.want("3 InService v1")
-				f.call("SetDesiredCapacity", "DesiredCapacity", "2")
-				id := f.ids(row.state)[0]
-				if got := f.routes(); got != row.route {
-					t.Errorf("the hook sends %s", got)
-				}
-				f.answer(row.state, "drain", row.result)
-				if got := f.path(id); got != row.path {
-					t.Errorf("went %s", got)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 3, Max: 3, RetainOnAbandon: row.retain}, drainHook)
+			f.pool("InstanceReusePolicy.ReuseOnScaleIn", row.reuse)
+			f.want("3 InService v1")
+			f.call("SetDesiredCapacity", "DesiredCapacity", "2")
+			id := f.ids(row.state)[0]
+			if got := f.routes(); got != row.route {
+				t.Errorf("the hook sends %s", got)
+			}
+			f.answer(row.state, "drain", row.result)
+			if got := f.path(id); got != row.path {
+				t.Errorf("went %s", got)
+			}
 		})
 	}
-}
-
-// The same instance enters service again, runs its hooks, and returns to the pool.
-func TestInstanceComesBackFromTheWarmPool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, Group{Desired: 2, Max: 2}, drainHook)
-		f.pool("InstanceReusePolicy.ReuseOnScaleIn", "true")
-		for range 3 {
-			f.call("SetDesiredCapacity", "DesiredCapacity", "1")
-			f.answer("Warmed:Pending:Wait", "drain", resume)
-			f.want("1 InService v1, 1 Warmed:Stopped v1")
-			f.call("SetDesiredCapacity", "DesiredCapacity", "2")
-			f.want("2 InService v1")
-		}
-		if f.s.asg.launches != 2 {
-			t.Errorf("%d instances were launched", f.s.asg.launches)
-		}
-	})
 }
 
 func TestWarmPoolSize(t *testing.T) {
@@ -159,43 +137,29 @@ func TestWarmPoolSize(t *testing.T) {
 		"the least that is to be there":          {pool: []string{"MaxGroupPreparedCapacity", "1", "MinSize", "2"}, want: "2 InService v1, 2 Warmed:Stopped v1"},
 		"a preparation that is taken back again": {pool: []string{"MaxGroupPreparedCapacity", "-1"}, want: "2 InService v1, 8 Warmed:Stopped v1"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 2, Max: 10})
-				f.pool("MaxGroupPreparedCapacity", "4")
-				f.pool(row.pool...)
-				f.want(row.want)
-			})
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 2, Max: 10})
+			f.pool("MaxGroupPreparedCapacity", "4")
+			f.pool(row.pool...)
+			f.want(row.want)
 		})
 	}
 }
 
-func TestWarmPoolIsDeleted(t *testing.T) {
-	for name, row := range map[string]struct {
-		force string
-		want  string
-	}{
-		"through the hooks":          {force: "false", want: "1 InService v1, 2 Warmed:Terminating:Wait v1"},
-		"by force, without any hook": {force: "true", want: "1 InService v1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, Group{Desired: 1, Max: 3}, drainHook)
-				f.pool()
-				f.want("1 InService v1, 2 Warmed:Stopped v1")
-				f.call("DeleteWarmPool", "ForceDelete", row.force)
-				f.want(row.want)
-				if got := f.routes(); got != "" && got != "2 TERMINATING WarmPool->EC2" {
-					t.Errorf("the hooks tell of %s", got)
-				}
-				f.answer("Warmed:Terminating:Wait", "drain", resume)
-				f.want("1 InService v1")
-				if _, err := f.try("DeleteWarmPool"); err == nil {
-					t.Error("the pool is still there")
-				}
-			})
-		})
-	}
+// Instances leave the warm pool through the terminate hooks.
+func TestWarmPoolShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 1, Max: 3}, drainHook)
+		f.pool()
+		f.want("1 InService v1, 2 Warmed:Stopped v1")
+		f.pool("MaxGroupPreparedCapacity", "0")
+		f.want("1 InService v1, 2 Warmed:Terminating:Wait v1")
+		if got := f.routes(); got != "2 TERMINATING WarmPool->EC2" {
+			t.Errorf("the hooks send %s", got)
+		}
+		f.answer("Warmed:Terminating:Wait", "drain", resume)
+		f.want("1 InService v1")
+	})
 }
 
 func TestLaunchIntoTheWarmPoolIsAbandoned(t *testing.T) {
@@ -237,6 +201,8 @@ type recorder struct {
 	mu    sync.Mutex
 	calls []string
 	block chan struct{} // Stop waits for it.
+	pods  []string      // On every node.
+	err   error         // Of Pods.
 }
 
 func (d *recorder) record(what string) error {
@@ -251,9 +217,9 @@ func (d *recorder) LaunchVersion(_ context.Context, _, _ string, version int) er
 	return d.record(fmt.Sprintf("launch v%d", version))
 }
 func (d *recorder) Start(context.Context, string) error            { return d.record("start") }
-func (d *recorder) Pods(context.Context, string) ([]string, error) { return nil, nil }
+func (d *recorder) Pods(context.Context, string) ([]string, error) { return d.pods, d.err }
 func (d *recorder) Terminate(context.Context, string) ([]string, error) {
-	return nil, d.record("terminate")
+	return d.pods, d.record("terminate")
 }
 
 func (d *recorder) Stop(context.Context, string) error {
@@ -274,7 +240,7 @@ func TestMachinesAreStoppedAndStarted(t *testing.T) {
 			f.call("SetDesiredCapacity", "DesiredCapacity", desired)
 			elapse(61 * time.Second)
 		}
-		f.call("DeleteWarmPool")
+		f.pool("MaxGroupPreparedCapacity", "0")
 		f.want("")
 		want := []string{"launch v1", "stop", "start", "stop", "terminate"}
 		if !slices.Equal(machines.calls, want) {
@@ -290,7 +256,7 @@ func TestTerminatingMachineIsNotStopped(t *testing.T) {
 		f.s.opts.Machines = machines
 		f.pool()
 		f.want("1 Warmed:Pending v1")
-		f.call("DeleteWarmPool", "ForceDelete", "true")
+		f.pool("MaxGroupPreparedCapacity", "0")
 		f.want("1 Warmed:Terminating:Proceed v1")
 		close(machines.block)
 		f.want("")

@@ -24,6 +24,11 @@ func offline(t *testing.T) *Server {
 	return s
 }
 
+// bubble is a part of a test in which time passes only while nothing runs.
+func bubble(t *testing.T, name string, run func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, run) })
+}
+
 // fleet is an engine without a network, so that a bubble's clock drives it, with one group of instances of the
 // launch template's version 1. The template has a version 2.
 type fleet struct {
@@ -116,8 +121,7 @@ func (f fleet) now() Refresh {
 	f.s.asg.mu.Lock()
 	defer f.s.asg.mu.Unlock()
 	all := f.s.asg.groups["g"].refreshes
-	r := all[len(all)-1]
-	return Refresh{ID: r.id, Status: r.status, Reason: r.reason, Percent: r.percent, ToUpdate: r.toUpdate}
+	return all[len(all)-1].state()
 }
 
 // tally counts the group's instances by state and version, such as "8 InService v1, 2 Pending:Wait v2".
@@ -157,9 +161,13 @@ func (f fleet) ids(state string) []string {
 func (f fleet) answer(state, hook, result string) {
 	f.t.Helper()
 	for _, id := range f.ids(state) {
-		f.must(f.s.asg.lifecycle.complete("g", hook, "", id, result))
+		f.must(f.complete(hook, id, result))
 	}
 	synctest.Wait()
+}
+
+func (f fleet) complete(hook, id, result string) error {
+	return f.s.asg.lifecycle.complete(actionName{group: "g", hook: hook, instanceID: id}, result)
 }
 
 func elapse(d time.Duration) {

@@ -108,22 +108,16 @@ func EventBridgeMessage(e Envelope, n Notification) string {
 
 // InstanceEvent is the event that an instance was launched or terminated; detailType is one of
 // LaunchSuccessful and TerminateSuccessful.
-func InstanceEvent(e Envelope, detailType, group, instanceID, zone, cause string) string {
-	r := rand.New(rand.NewPCG(e.Seed, 1))
+func InstanceEvent(e Envelope, detailType, group, instanceID string) string {
 	return event(e, "aws.autoscaling", detailType,
 		[]string{e.groupARN(group), e.instanceARN(e.Region+":"+e.Account, instanceID)},
 		map[string]any{
 			"StatusCode":           "InProgress",
 			"Description":          "Auto Scaling: " + detailType + ": " + instanceID,
 			"AutoScalingGroupName": group,
-			"ActivityId":           uuid(r),
-			"RequestId":            uuid(r),
 			"EC2InstanceId":        instanceID,
-			"Cause":                cause,
-			"StatusMessage":        "",
 			"StartTime":            stamp(e.At),
 			"EndTime":              stamp(e.At),
-			"Details":              map[string]any{"Availability Zone": zone},
 		})
 }
 

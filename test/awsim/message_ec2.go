@@ -32,60 +32,30 @@ func BlockExpiration(e Envelope, reservationID string, end time.Time) string {
 	})
 }
 
-// HealthChange is a scheduled change as AWS Health reports it.
-type HealthChange struct {
-	// ARN is the same in all events about one change.
-	ARN string
-	// Code is Health's eventTypeCode, such as AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED.
-	Code        string
-	Start       time.Time
-	InstanceIDs []string
-	// Status is upcoming, open or closed.
-	Status string
-	// Resolved are the instances for which the change is over while it is not for others.
-	Resolved []string
-}
-
-// HealthEvent is a scheduled change that concerns one or many instances, such as
-// AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED.
-func HealthEvent(e Envelope, eventTypeCode string, start time.Time, instanceIDs ...string) string {
-	return HealthChangeEvent(e, HealthChange{
-		ARN:         e.healthARN(eventTypeCode),
-		Code:        eventTypeCode,
-		Start:       start,
-		InstanceIDs: instanceIDs,
-		Status:      "upcoming",
-	})
-}
-
-// HealthChangeEvent is the event with the current state of a scheduled change.
-func HealthChangeEvent(e Envelope, change HealthChange) string {
+// healthEvent is AWS Health's event with the current state of a scheduled change.
+func healthEvent(e Envelope, change *scheduledChange) string {
 	const layout = "Mon, 2 Jan 2006 15:04:05 GMT"
-	resolved := map[string]bool{}
-	for _, id := range change.Resolved {
-		resolved[id] = true
+	status, entityStatus := "upcoming", "PENDING"
+	if change.closed {
+		status, entityStatus = "closed", "RESOLVED"
 	}
-	affected := make([]map[string]any, 0, len(change.InstanceIDs))
-	for _, id := range change.InstanceIDs {
-		entity := map[string]any{
-			"entityValue": id, "lastUpdatedTime": e.At.UTC().Format(layout), "status": "PENDING",
-		}
-		if resolved[id] || change.Status == "closed" {
-			entity["status"] = "RESOLVED"
-		}
-		affected = append(affected, entity)
+	affected := make([]map[string]any, 0, len(change.instanceIDs))
+	for _, id := range change.instanceIDs {
+		affected = append(affected, map[string]any{
+			"entityValue": id, "lastUpdatedTime": e.At.UTC().Format(layout), "status": entityStatus,
+		})
 	}
-	return event(e, "aws.health", HealthChanged, change.InstanceIDs, map[string]any{
-		"eventArn":          change.ARN,
+	return event(e, "aws.health", HealthChanged, change.instanceIDs, map[string]any{
+		"eventArn":          change.arn,
 		"service":           "EC2",
-		"eventTypeCode":     change.Code,
+		"eventTypeCode":     change.healthCode,
 		"eventTypeCategory": "scheduledChange",
 		"eventScopeCode":    "ACCOUNT_SPECIFIC",
-		"statusCode":        change.Status,
+		"statusCode":        status,
 		"eventRegion":       e.Region,
 		"affectedAccount":   e.Account,
-		"startTime":         change.Start.UTC().Format(layout),
-		"endTime":           change.Start.UTC().Add(time.Hour).Format(layout),
+		"startTime":         change.start.UTC().Format(layout),
+		"endTime":           change.start.UTC().Add(time.Hour).Format(layout),
 		"lastUpdatedTime":   e.At.UTC().Format(layout),
 		"page":              "1",
 		"totalPages":        "1",

@@ -11,6 +11,11 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
+const reservationID = "cr-0123456789abcdef0"
+
+// near: events tell whole seconds, rounded down.
+func near(got, due time.Time) bool { return !got.After(due) && due.Sub(got) < time.Second }
+
 // TestWarningsAreParsed parses the warnings of awsim with the product's parser: the time that it reads is the time
 // at which the instance terminates.
 func TestWarningsAreParsed(t *testing.T) {
@@ -19,7 +24,7 @@ func TestWarningsAreParsed(t *testing.T) {
 	topic := topicARN
 	s.SubscribeTopic(topic, s.QueueARN(url), false)
 	s.AddRule(topic, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.ReservationWarning, awsim.BlockWarning,
-		awsim.HealthChanged)
+		awsim.HealthChanged, awsim.StateChanged)
 	must(t, s.SetMarket(instanceID, awsim.CapacityBlock, reservationID))
 	start := time.Now().Add(time.Hour)
 	must(t, s.Recommend(instanceID))
@@ -29,6 +34,7 @@ func TestWarningsAreParsed(t *testing.T) {
 	change, err := s.ScheduleChange("instance-stop", start, instanceID)
 	must(t, err)
 	must(t, s.CancelChange(change))
+	s.Publish(awsim.StateChange(s.Envelope(), instanceID, "stopping"))
 
 	got := map[event.Kind]event.Event{}
 	c := queueClient(t, s)
@@ -45,6 +51,7 @@ func TestWarningsAreParsed(t *testing.T) {
 		event.CapacityBlockExpiration:         s.Interruptions()[2].DueAt,
 		event.ScheduledChange:                 start,
 		event.ScheduledChangeCanceled:         {},
+		event.StateChange:                     {},
 	} {
 		e, ok := got[kind]
 		named := slices.Contains([]string{instanceID, ""}, e.InstanceID) && (e.InstanceID != "") != (e.ReservationID != "")
