@@ -61,6 +61,7 @@ func (p *Planner) plan(
 	plan := report.Plan{
 		Group: g.Name, Mode: p.policy.cfg.Mode, Target: a.target.Text, Desired: g.Desired,
 		Outdated: len(a.outdated()), Kept: len(a.kept()),
+		Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}
 	for _, i := range g.Instances {
 		plan.Instances = append(plan.Instances, p.planned(i, a.verdicts[i.ID], loads))
