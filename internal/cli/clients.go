@@ -94,10 +94,7 @@ func newRetryer() aws.Retryer {
 func ownInstance(ctx context.Context, cfg aws.Config) string {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
-	id, err := cloud.InstanceID(ctx, cfg)
-	if err != nil {
-		return ""
-	}
+	id, _ := cloud.InstanceID(ctx, cfg)
 	return id
 }
 
@@ -195,9 +192,6 @@ func (e *executor) podInstance(ctx context.Context, view *cluster.View) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	node, err := view.Self(ctx, namespace, pod)
-	if err != nil || node == "" {
-		return ""
-	}
+	node, _ := view.Self(ctx, namespace, pod)
 	return view.InstanceOf(node)
 }

@@ -158,7 +158,7 @@ func (p *program) options() []*option {
 
 // readOptions reads the options that the command has, and returns everything that is wrong with them.
 func (p *program) readOptions(cmd *cobra.Command, v operation) error {
-	var errs usageErrors
+	var errs []error
 	var known []string
 	s := p.executor.settings
 	for _, o := range p.options() {
@@ -181,7 +181,7 @@ func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 	}
 	switch {
 	case len(errs) > 0:
-		return errs
+		return usageError(errs)
 	case !s.namesGroups():
 		return errNoTarget
 	}

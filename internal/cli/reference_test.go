@@ -10,8 +10,6 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
-//go:generate go test -run ^TestReferencePage$ . -update
-
 // TestReferencePage: docs/trigger-flags.md is up to date.
 func TestReferencePage(t *testing.T) {
 	p := newProgram(nil, nil, nil)

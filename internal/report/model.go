@@ -29,7 +29,7 @@ type Planned struct {
 	Type     string           `json:"type"`
 	State    string           `json:"state"`
 	Image    string           `json:"image,omitempty"`
-	Launched *time.Time       `json:"launched,omitempty"`
+	Launched time.Time        `json:"launched,omitzero"`
 	Outdated bool             `json:"outdated"`
 	Reasons  []refresh.Reason `json:"reasons,omitempty"`
 	Kept     []refresh.Reason `json:"kept,omitempty"`

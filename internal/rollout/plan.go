@@ -84,11 +84,8 @@ func (p *Planner) planned(
 	i refresh.Instance, v refresh.Verdict, loads map[string]cluster.Load,
 ) report.Planned {
 	planned := report.Planned{
-		ID: i.ID, Zone: i.Zone, Type: i.Type, State: i.State, Image: i.ImageID,
+		ID: i.ID, Zone: i.Zone, Type: i.Type, State: i.State, Image: i.ImageID, Launched: i.Launched,
 		Outdated: v.Outdated, Reasons: v.Reasons, Kept: v.Kept, Node: p.policy.nodes.of(i.ID),
-	}
-	if !i.Launched.IsZero() {
-		planned.Launched = &i.Launched
 	}
 	if planned.Node != nil {
 		if load, known := loads[planned.Node.Name]; known {
