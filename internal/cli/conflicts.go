@@ -12,11 +12,11 @@ import (
 
 // usageError lists everything that is wrong with the flags and variables, each on a line of its own.
 func usageError(errs []error) error {
-	list := "invalid flags or variables (trigger --help lists them):"
+	lines := []string{"invalid flags or variables (trigger --help lists them):"}
 	for _, err := range errs {
-		list += "\n  " + err.Error()
+		lines = append(lines, "  "+err.Error())
 	}
-	return errors.New(list)
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // errNoTarget is for a user who does not know the trigger yet.
