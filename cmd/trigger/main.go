@@ -7,8 +7,6 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cli"
 )
 
-//go:generate go run . help-markdown ../../docs/trigger-flags.md
-
 // version is stamped by the build.
 var version = "dev"
 

@@ -8,7 +8,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/chart"
 )
 
-//go:generate go test -run ^TestChartOptions$ . -update
+//go:generate go test -run ^Test(ChartOptions|ReferencePage)$ . -update
 
 // camel returns the name of a flag in the values of the chart: maxAge for max-age.
 func camel(name string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -39,27 +38,24 @@ type reader struct {
 	*ec2.LaunchReader
 }
 
-// clients are those of AWS and Kubernetes, and the configuration completed from them.
-type clients struct {
-	config  rollout.Config
-	reader  reader
-	writer  *autoscaling.Writer
-	view    rollout.Cluster // nil without Kubernetes.
-	tainter rollout.Tainter // nil without Kubernetes.
-	close   func()
+// writer changes groups, and taints nodes.
+type writer struct {
+	*autoscaling.Writer
+	*cluster.Tainter // nil without Kubernetes.
 }
 
-// connector makes the clients.
-type connector struct {
-	version  string
-	environ  map[string]string
-	stderr   io.Writer
-	settings *settings
+// clients are those of AWS and Kubernetes, and the configuration completed from them.
+type clients struct {
+	config rollout.Config
+	reader reader
+	writer writer
+	view   rollout.Cluster // nil without Kubernetes.
+	close  func()
 }
 
 // connect makes the clients. An operation that shows no nodes does without Kubernetes.
-func (k connector) connect(ctx context.Context, op operation) (*clients, error) {
-	settings := k.settings.cloud
+func (e *executor) connect(ctx context.Context, op operation) (*clients, error) {
+	settings := e.settings.cloud
 	settings.AnswerTimeout = time.Minute
 	cfg, err := cloud.Load(ctx, settings)
 	if err != nil {
@@ -68,14 +64,15 @@ func (k connector) connect(ctx context.Context, op operation) (*clients, error) 
 	cfg.Logger = logging.Nop{}
 	cfg.Retryer = newRetryer
 	groups := awsautoscaling.NewFromConfig(cfg)
-	c := &clients{config: k.settings.config(), writer: autoscaling.NewWriter(groups), close: func() {}}
+	c := &clients{config: e.settings.config(), close: func() {}}
 	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
+	c.writer.Writer = autoscaling.NewWriter(groups)
 	if op != opRun && op != opPlan && op != opStatus {
 		return c, nil
 	}
 	own := make(chan string, 1)
 	go func() { own <- ownInstance(ctx, cfg) }()
-	err = k.connectKubernetes(ctx, c)
+	err = e.connectKubernetes(ctx, c)
 	if id := <-own; id != "" {
 		c.config.Self = id
 	}
@@ -97,41 +94,38 @@ func newRetryer() aws.Retryer {
 func ownInstance(ctx context.Context, cfg aws.Config) string {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
-	id, err := cloud.InstanceID(ctx, cfg)
-	if err != nil {
-		return ""
-	}
+	id, _ := cloud.InstanceID(ctx, cfg)
 	return id
 }
 
 // connectKubernetes adds what needs Kubernetes. If the cluster cannot be reached, it prints a note, and
 // returns an error only if a setting requires Kubernetes.
-func (k connector) connectKubernetes(ctx context.Context, c *clients) error {
-	s := k.settings
+func (e *executor) connectKubernetes(ctx context.Context, c *clients) error {
+	s := e.settings
 	if s.noKubernetes {
 		return nil
 	}
-	client, view, stop, err := k.watch(ctx)
+	client, view, stop, err := e.watch(ctx)
 	switch {
 	case err == nil:
-		c.view, c.tainter, c.close = view, cluster.NewTainter(client), stop
-		c.config.Self = k.podInstance(ctx, view)
+		c.view, c.writer.Tainter, c.close = view, cluster.NewTainter(client), stop
+		c.config.Self = e.podInstance(ctx, view)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes():
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	_, _ = fmt.Fprintf(k.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
+	_, _ = fmt.Fprintf(e.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
 		"are not shown. --no-kubernetes omits this note.\n", err)
 	return nil
 }
 
 // watch returns a View that watches the nodes until stop is called.
-func (k connector) watch(
+func (e *executor) watch(
 	ctx context.Context,
 ) (client kubernetes.Interface, view *cluster.View, stop func(), err error) {
-	client, err = k.kubernetesClient()
+	client, err = e.kubernetesClient()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -159,10 +153,10 @@ func (k connector) watch(
 }
 
 // kubernetesClient follows kubectl's rules, and in a pod its ServiceAccount.
-func (k connector) kubernetesClient() (kubernetes.Interface, error) {
+func (e *executor) kubernetesClient() (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.settings.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: k.settings.context}
+	rules.ExplicitPath = e.settings.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: e.settings.context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
@@ -173,7 +167,7 @@ func (k connector) kubernetesClient() (kubernetes.Interface, error) {
 	cfg.QPS = -1 // the API server limits requests by priority and fairness
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + k.version
+	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + e.version
 	cfg.WarningHandler = rest.NoWarnings{}
 	return kubernetes.NewForConfig(cfg)
 }
@@ -184,8 +178,8 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // podInstance returns the instance that the trigger's pod runs on, or an empty string if it runs in no pod,
 // or the pod cannot be read.
-func (k connector) podInstance(ctx context.Context, view *cluster.View) string {
-	namespace, pod := k.environ["POD_NAMESPACE"], k.environ["POD_NAME"]
+func (e *executor) podInstance(ctx context.Context, view *cluster.View) string {
+	namespace, pod := e.environ["POD_NAMESPACE"], e.environ["POD_NAME"]
 	if namespace == "" {
 		text, err := os.ReadFile(namespaceFile)
 		if err != nil {
@@ -194,13 +188,10 @@ func (k connector) podInstance(ctx context.Context, view *cluster.View) string {
 		namespace = strings.TrimSpace(string(text))
 	}
 	if pod == "" {
-		pod = k.environ["HOSTNAME"] // which is the pod's name, unless it is on the host's network
+		pod = e.environ["HOSTNAME"] // which is the pod's name, unless it is on the host's network
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	node, err := view.Self(ctx, namespace, pod)
-	if err != nil || node == "" {
-		return ""
-	}
+	node, _ := view.Self(ctx, namespace, pod)
 	return view.InstanceOf(node)
 }

@@ -58,7 +58,7 @@ func TestWithoutCluster(t *testing.T) {
 				t.Fatal(rejected)
 			}
 			c := &clients{config: rollout.Config{}}
-			err := connector{stderr: &stderr, settings: s}.connectKubernetes(t.Context(), c)
+			err := (&executor{stderr: &stderr, settings: s}).connectKubernetes(t.Context(), c)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}

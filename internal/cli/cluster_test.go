@@ -74,8 +74,8 @@ func TestWithCluster(t *testing.T) {
 				t.Fatal(rejected)
 			}
 			c := &clients{}
-			k := connector{stderr: &stderr, settings: s, environ: tt.environ}
-			if err := k.connectKubernetes(t.Context(), c); err != nil || stderr.Len() > 0 {
+			e := executor{stderr: &stderr, settings: s, environ: tt.environ}
+			if err := e.connectKubernetes(t.Context(), c); err != nil || stderr.Len() > 0 {
 				t.Fatalf("connect: %v, %s", err, stderr.String())
 			}
 			defer c.close()

@@ -21,8 +21,8 @@ type program struct {
 	code     int
 }
 
-// operation is what a command does: one of these, or a rollout.Action.
-type operation string
+// operation is what a command does: one of these, or another action of package rollout.
+type operation = rollout.Action
 
 // The operations, besides the actions of package rollout.
 const (
@@ -58,8 +58,8 @@ func (p *program) run(ctx context.Context, args []string) int {
 
 // commands are the trigger's commands.
 func (p *program) commands() *cobra.Command {
-	root := p.command("trigger", opRun,
-		"Replace outdated instances of Auto Scaling groups, and follow that to its end")
+	root := p.command(opRun, "Replace outdated instances of Auto Scaling groups, and follow that to its end")
+	root.Use = "trigger"
 	root.Args = nil // so that cobra suggests commands for an unknown one
 	// No template of cobra's is set: text/template calls methods by name, so that the linker would keep all
 	// methods of the SDK, and the program would be more than twice as large.
@@ -69,13 +69,12 @@ func (p *program) commands() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(p.help(root.HelpFunc()))
 	root.AddCommand(
-		p.command("plan", opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
-		p.command("status", opStatus, "Show the progress of the newest Instance Refresh of each group"),
-		p.action(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
-		p.action(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
-		p.action(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
-		p.action(rollout.ActResume, "Resume paused Instance Refreshes, and processes suspended by the trigger"),
-		p.markdownCommand(),
+		p.command(opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
+		p.command(opStatus, "Show the progress of the newest Instance Refresh of each group"),
+		p.command(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
+		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
+		p.command(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
+		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and processes suspended by the trigger"),
 	)
 	p.addFlags(root)
 	p.complete(root)
@@ -113,16 +112,16 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // reaches reports whether a command has the flags of the section.
 func (s section) reaches(v operation) bool {
-	switch rollout.Action(v) {
+	switch v {
 	case rollout.ActCancel, rollout.ActRollback, rollout.ActPause, rollout.ActResume:
 		return s.reach >= forWaiting
 	}
 	return s.reach == forAll || v == opPlan
 }
 
-func (p *program) command(name string, v operation, about string) *cobra.Command {
+func (p *program) command(v operation, about string) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Short: about, Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
+		Use: string(v), Short: about, Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := p.readOptions(cmd, v); err != nil {
@@ -135,10 +134,6 @@ func (p *program) command(name string, v operation, about string) *cobra.Command
 			return err
 		},
 	}
-}
-
-func (p *program) action(a rollout.Action, about string) *cobra.Command {
-	return p.command(string(a), operation(a), about)
 }
 
 // complete adds shell completion for choices. Names of files are completed by default.
@@ -163,7 +158,7 @@ func (p *program) options() []*option {
 
 // readOptions reads the options that the command has, and returns everything that is wrong with them.
 func (p *program) readOptions(cmd *cobra.Command, v operation) error {
-	var errs usageErrors
+	var errs []error
 	var known []string
 	s := p.executor.settings
 	for _, o := range p.options() {
@@ -186,7 +181,7 @@ func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 	}
 	switch {
 	case len(errs) > 0:
-		return errs
+		return usageError(errs)
 	case !s.namesGroups():
 		return errNoTarget
 	}

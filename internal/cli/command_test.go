@@ -56,6 +56,7 @@ func TestCommands(t *testing.T) {
 		{"resume", "resume --tag role=worker", "resume", ""},
 		{"status has no timeout", "status --asg workers --timeout 1h", "", "unknown flag: --timeout: trigger status --help lists them"},
 		{"mistyped flag", "--asg workers --time-out 2h", "", "unknown flag: --time-out: did you mean --timeout?"},
+		{"flag without its value", "--asg", "", "flag needs an argument: --asg"},
 		{"cancel has no preferences", "cancel --asg workers --surge 1", "", "unknown flag: --surge"},
 		{"unknown command", "plann --asg workers", "", `unknown command "plann" for "trigger"`},
 		{"mistyped command", "stat --asg workers", "", "status"},
@@ -107,23 +108,24 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestSignals: the first signal stops the trigger in order, and only the second one ends the program.
-func TestSignals(t *testing.T) {
-	t.Parallel()
-	signals, stopped, ended := make(chan os.Signal), make(chan bool, 1), make(chan bool)
-	go handleSignals(signals, func() { stopped <- true }, func() { close(ended) })
-	signals <- os.Interrupt
-	<-stopped
-	select {
-	case <-ended:
-		t.Fatal("the first signal has ended it")
-	default:
-	}
-	signals <- os.Interrupt
-	<-ended
-}
-
 var update = flag.Bool("update", false, "update the generated files")
+
+// golden fails the test unless the file has this text.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("go test ./internal/cli -run %s -update updates it (-want +got):\n%s", t.Name(), diff)
+	}
+}
 
 // TestHelp: the help is the reviewed one.
 func TestHelp(t *testing.T) {
@@ -133,19 +135,7 @@ func TestHelp(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	got := strings.Replace(stdout.String(), indent(report.ExitCodes()), "  (of internal/report)\n", 1)
-	golden := filepath.Join("testdata", "help.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("go test ./internal/cli -run TestHelp -update updates it (-want +got):\n%s", diff)
-	}
+	golden(t, filepath.Join("testdata", "help.txt"), got)
 	for line := range strings.Lines(got) {
 		if len(strings.TrimRight(line, "\n")) > 110 {
 			t.Errorf("the line is too long: %s", line)

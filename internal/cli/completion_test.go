@@ -3,34 +3,22 @@ package cli
 import (
 	"bytes"
 	"regexp"
+	"strings"
 	"testing"
 )
 
-// TestCompletion: shells complete the names of flags and the values of those that have a list of them.
+// TestCompletion: shells complete the names of flags and the values of those that have a list of them. Each command has
+// a help of its own.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		args []string
-		want []string
-	}{
-		"values of a flag":     {[]string{"__complete", "--mode", ""}, []string{`(?m)^refresh`, `(?m)^unhealthy`}},
-		"names of flags":       {[]string{"__complete", "--on-c"}, []string{`--on-conflict`}},
-		"script of bash":       {[]string{"completion", "bash"}, []string{`trigger`}},
-		"script of zsh":        {[]string{"completion", "zsh"}, []string{`trigger`}},
-		"script of fish":       {[]string{"completion", "fish"}, []string{`trigger`}},
-		"script of PowerShell": {[]string{"completion", "powershell"}, []string{`trigger`}},
+	for args, want := range map[string]string{
+		"__complete --mode ": `(?s)^refresh.*\nunhealthy`, "__complete --on-c": `--on-conflict`, "completion bash": `trigger`,
+		"status --help": `(?s)trigger status \[flags\].*--output`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out, errs bytes.Buffer
-			if code := newProgram(nil, &out, &errs).run(t.Context(), tt.args); code != 0 {
-				t.Fatalf("the exit code is %d: %s", code, errs.String())
-			}
-			for _, want := range tt.want {
-				if !regexp.MustCompile(want).MatchString(out.String()) {
-					t.Errorf("the output does not match %s:\n%s", want, out.String())
-				}
-			}
-		})
+		var out, errs bytes.Buffer
+		code := run(t.Context(), strings.Split(args, " "), nil, &out, &errs)
+		if code != 0 || !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("trigger %s: exit code %d, and the output does not match %s:\n%s%s", args, code, want, &out, &errs)
+		}
 	}
 }

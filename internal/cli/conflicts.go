@@ -10,16 +10,13 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// usageErrors is everything that is wrong with the flags and variables.
-type usageErrors []error
-
-// Error lists the errors, each on a line of its own.
-func (u usageErrors) Error() string {
-	lines := make([]string, len(u))
-	for i, e := range u {
-		lines[i] = "  " + e.Error()
+// usageError lists everything that is wrong with the flags and variables, each on a line of its own.
+func usageError(errs []error) error {
+	lines := []string{"invalid flags or variables (trigger --help lists them):"}
+	for _, err := range errs {
+		lines = append(lines, "  "+err.Error())
 	}
-	return "invalid flags or variables (trigger --help lists them):\n" + strings.Join(lines, "\n")
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // errNoTarget is for a user who does not know the trigger yet.

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,28 +16,6 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
-
-// TestReferencePage: the generated page is up to date, and has every flag.
-func TestReferencePage(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "flags.md")
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"help-markdown", file}, nil, &stdout, &stderr); code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
-	}
-	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(written) != docs.Pages(t)["docs/trigger-flags.md"] {
-		t.Error("docs/trigger-flags.md is stale: run make generate")
-	}
-	for _, o := range newProgram(nil, nil, nil).options() {
-		if !strings.Contains(string(written), "`"+o.flag()+"`") || !strings.Contains(string(written), "| `"+o.variable()+"` |") {
-			t.Errorf("docs/trigger-flags.md does not have %s", o.flag())
-		}
-	}
-}
 
 // TestDocsCommands: the commands of all pages and of the help are valid.
 func TestDocsCommands(t *testing.T) {
@@ -177,14 +152,4 @@ func TestDocsChecks(t *testing.T) {
 	if got := tableOf(t, "Preflight", "`[a-z-]+`"); !slices.Equal(got, refresh.Checks()) {
 		t.Errorf("docs/trigger.md explains %q, want %q", got, refresh.Checks())
 	}
-}
-
-// TestAllowRejectsUnknownChecks: the error suggests the check that is most likely meant.
-func TestAllowRejectsUnknownChecks(t *testing.T) {
-	t.Parallel()
-	s, _, stderr := read(t, nil, "--asg", "workers", "--allow", "hook-timout")
-	if s != nil || !strings.Contains(stderr, "did you mean hook-timeout?") {
-		t.Errorf("accepted: %t; error %q", s != nil, stderr)
-	}
-	accepted(t, "none", nil, []string{"--asg", "workers", "--allow", "hook-timeout,no-terminating-hook"})
 }

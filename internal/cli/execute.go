@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,26 +24,24 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 	if err := e.checkSummary(); err != nil {
 		return 0, err
 	}
-	c, err := connector{e.version, e.environ, e.stderr, e.settings}.connect(ctx, op)
+	c, err := e.connect(ctx, op)
 	if err != nil {
 		return 0, err
 	}
 	defer c.close()
-	if op == opStatus {
-		return e.status(ctx, c)
+	r := e.reporter()
+	switch op {
+	case opStatus:
+		return 0, e.status(ctx, c, r)
+	case opPlan:
+		return e.plan(ctx, c, r)
 	}
-	reporter, err := e.reporter()
-	switch {
-	case err != nil:
-		return 0, err
-	case op == opPlan:
-		return e.plan(ctx, c, reporter)
-	}
-	return e.change(reporter, func(r report.Reporter) (report.Outcome, error) {
+	return e.change(r, func() (report.Rollout, error) {
+		t := rollout.New(c.config, c.reader, c.writer, c.view, r)
 		if op == opRun {
-			return c.trigger(r).Run(ctx)
+			return t.Run(ctx)
 		}
-		return c.trigger(r).Act(ctx, rollout.Action(op))
+		return t.Act(ctx, op)
 	})
 }
 
@@ -54,10 +51,10 @@ func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (cod
 	if err != nil {
 		return 0, err
 	}
-	if err := r.Plan(plans); err != nil {
-		return 0, fmt.Errorf("write the plan: %w", err)
+	if r.Plan(plans); r.Err() != nil {
+		return 0, fmt.Errorf("write the plan: %w", r.Err())
 	}
-	if err := e.summarize(func(w io.Writer) error { return report.PlanSummary(w, plans) }); err != nil {
+	if err := e.summarize(report.PlanSummary(plans)); err != nil {
 		return 0, err
 	}
 	if e.settings.detailed {
@@ -77,62 +74,27 @@ func detailedExitCode(plans []report.Plan, allowed []string) int {
 	return 0
 }
 
-func (e *executor) status(ctx context.Context, c *clients) (code int, err error) {
-	r, err := rollout.New(c.config, c.reader, nil, c.view, nil).Status(ctx) // without a Writer
+func (e *executor) status(ctx context.Context, c *clients, r report.Reporter) error {
+	now, err := rollout.New(c.config, c.reader, nil, c.view, nil).Status(ctx) // without a Writer
 	if err != nil {
+		return err
+	}
+	if r.Status(now); r.Err() != nil {
+		return fmt.Errorf("write the status: %w", r.Err())
+	}
+	return e.summarize(report.StatusSummary(now))
+}
+
+// change does something that the reporter reports, and writes the summaries, also after an error.
+func (e *executor) change(r report.Reporter, do func() (report.Rollout, error)) (code int, err error) {
+	end, err := do()
+	if err != nil {
+		_ = e.summarize(report.FailureSummary(err)) // The first error matters more.
 		return 0, err
 	}
-	if err := report.WriteStatus(e.stdout, e.settings.output, r); err != nil {
-		return 0, fmt.Errorf("write the status: %w", err)
+	err = e.summarize(report.Summary(end))
+	if err == nil && r.Err() != nil {
+		err = fmt.Errorf("write the output: %w", r.Err())
 	}
-	return 0, e.summarize(func(w io.Writer) error { return report.StatusSummary(w, r) })
-}
-
-// change runs do with the reporter, and writes the summaries, also after an error.
-func (e *executor) change(
-	reporter report.Reporter, do func(report.Reporter) (report.Outcome, error),
-) (code int, err error) {
-	kept := &recorder{Reporter: reporter}
-	outcome, err := do(kept)
-	if err == nil {
-		code = outcome.ExitCode()
-	}
-	if unwritten := e.summarize(func(w io.Writer) error { return kept.summary(w, err) }); err == nil {
-		err = unwritten
-	}
-	if unwritten := report.Err(reporter); err == nil && unwritten != nil {
-		err = fmt.Errorf("write the output: %w", unwritten)
-	}
-	return code, err
-}
-
-// recorder keeps the end of a rollout, for the summaries.
-type recorder struct {
-	report.Reporter
-	last *report.Rollout
-}
-
-// summary writes how the rollout ended, and the error if it failed.
-func (k *recorder) summary(w io.Writer, failed error) error {
-	var errs []error
-	if k.last != nil {
-		errs = append(errs, report.Summary(w, *k.last))
-	}
-	if failed != nil {
-		errs = append(errs, report.FailureSummary(w, failed))
-	}
-	return errors.Join(errs...)
-}
-
-// End keeps the end, and passes it on.
-func (k *recorder) End(r report.Rollout) {
-	k.last = &r
-	k.Reporter.End(r)
-}
-
-// trigger returns a Trigger, which can change groups.
-func (c *clients) trigger(r report.Reporter) *rollout.Trigger {
-	t := rollout.New(c.config, c.reader, c.writer, c.view, r)
-	t.Taints(c.tainter)
-	return t
+	return report.Worst(end.Groups).ExitCode(), err
 }

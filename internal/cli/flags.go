@@ -143,7 +143,7 @@ func allowOption(p *[]string) *option {
 func paceOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
-		choice(into(&s.strategy), s.strategy, "strategy",
+		choice(into(&s.Strategy), s.Strategy, "strategy",
 			"Whether the instances that --surge counts are launched before old ones are terminated, or after.",
 			refresh.LaunchFirst, refresh.TerminateFirst),
 		number(pointer(&p.MinHealthy), "", "min-healthy", "PERCENT",

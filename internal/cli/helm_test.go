@@ -105,25 +105,6 @@ func TestChartOptionsSetVariables(t *testing.T) {
 	}
 }
 
-// TestChartCronJob: the variables of a CronJob make up the configuration.
-func TestChartCronJob(t *testing.T) {
-	t.Parallel()
-	var environ []string
-	made := cronJob(t, map[string]any{
-		"asg": []string{"workers", "batch"}, "mode": "unhealthy", "maxAge": "720h", "batch": 2, "surge": 2, "timeout": "4h",
-	})
-	for _, e := range made.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Env {
-		environ = append(environ, e.Name+"="+e.Value)
-	}
-	s, op, stderr := read(t, environ)
-	if s == nil || op != opRun {
-		t.Fatalf("operation %q, error %q", op, stderr)
-	}
-	if c := s.config(); len(c.Selection.Names) != 2 || c.Pace.Surge != 2 || c.MaxAge.Hours() != 720 {
-		t.Errorf("configuration %+v", c)
-	}
-}
-
 // TestChartExitCodes: every exit code of a rollout fails the Job at once, except that of an interrupt: that
 // pod is started again.
 func TestChartExitCodes(t *testing.T) {

@@ -21,10 +21,14 @@ func Main(version string, exit func(code int)) (code int) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's messages would break into the live view
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go handleSignals(interruptions(), cancel, func() {
+	signals := interruptions()
+	go func() {
+		<-signals // The first one stops the trigger in order, the second one ends it at once.
+		cancel()
+		<-signals
 		restoreTerminal(os.Stdout)
 		exit(report.Interrupted.ExitCode())
-	})
+	}()
 	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
 	p.executor.version = version
 	return p.run(ctx, os.Args[1:])
@@ -39,12 +43,4 @@ func interruptions() <-chan os.Signal {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	return signals
-}
-
-// handleSignals stops the trigger in order at the first signal, and ends it at once at the second one.
-func handleSignals(signals <-chan os.Signal, stop, exit func()) {
-	<-signals
-	stop()
-	<-signals
-	exit()
 }

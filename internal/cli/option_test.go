@@ -38,6 +38,7 @@ func TestInvalidValues(t *testing.T) {
 		{"version that the shell has expanded to nothing", "--launch-template-version=", nil, []string{`--launch-template-version is "": must be a number, '$Latest' or '$Default', in single quotes for the shell`}},
 		{"version zero", "--launch-template-version 0", nil, []string{`--launch-template-version is "0": must be`}},
 		{"role that is not an ARN", "--role-arn rollouts", nil, []string{`--role-arn is "rollouts": must be an ARN`}},
+		{"mistyped check", "--allow hook-timout", nil, []string{`--allow is "hook-timout": must be the name of a check: did you mean hook-timeout?`}},
 		{"output format", "-o yaml", nil, []string{`--output is "yaml": must be auto, text, json or ndjson`}},
 		{"all errors at once", "--mode rolling --bake long", []string{"TRIGGER_UNTIL=done", "TRIGGER_ASGS=a"}, []string{
 			"--mode is", "--bake is", "TRIGGER_UNTIL is", "unknown variable TRIGGER_ASGS",

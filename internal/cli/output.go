@@ -3,11 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -18,34 +16,20 @@ import (
 
 // reporter returns the reporter for stdout, in the format that the settings, stdout and the environment ask
 // for.
-func (e *executor) reporter() (report.Reporter, error) {
-	size, terminal := terminalOf(e.stdout)
-	live := terminal && e.environ["TERM"] != "dumb" && !isTrue(e.environ["CI"])
+func (e *executor) reporter() report.Reporter {
+	file, isFile := e.stdout.(*os.File)
+	live := isFile && term.IsTerminal(int(file.Fd())) && e.environ["TERM"] != "dumb" && !isTrue(e.environ["CI"])
 	return report.New(report.Options{
 		Format:   e.settings.output,
 		Out:      e.stdout,
 		Terminal: live,
-		Size:     size,
-		Color:    live && e.environ["NO_COLOR"] == "", // Source: no-color.org.
-		GitHub:   isTrue(e.environ["GITHUB_ACTIONS"]),
+		Size: func() (cols, rows int) {
+			cols, rows, _ = term.GetSize(int(file.Fd())) // 0 if it is not known
+			return cols, rows
+		},
+		Color:  live && e.environ["NO_COLOR"] == "", // Source: no-color.org.
+		GitHub: isTrue(e.environ["GITHUB_ACTIONS"]),
 	})
-}
-
-// terminalOf reports whether w is a terminal, and returns a function for its current size: 0 if that is
-// unknown. The function is nil if w is not a file.
-func terminalOf(w io.Writer) (size func() (cols, rows int), terminal bool) {
-	f, isFile := w.(*os.File)
-	if !isFile {
-		return nil, false
-	}
-	fd := int(f.Fd())
-	return func() (cols, rows int) {
-		cols, rows, err := term.GetSize(fd)
-		if err != nil {
-			return 0, 0
-		}
-		return cols, rows
-	}, term.IsTerminal(fd)
 }
 
 // surviveClosedPipes makes a write to a closed pipe fail, instead of ending the program during a rollout.
@@ -92,14 +76,13 @@ func (e *executor) checkSummary() error {
 
 // summarize writes the summary of a rollout, a status or a plan to --summary-file, and appends it to the
 // file of GitHub Actions.
-func (e *executor) summarize(summary func(io.Writer) error) error {
-	var b strings.Builder
-	errs := []error{summary(&b)}
+func (e *executor) summarize(summary string) error {
+	var errs []error
 	if name := e.settings.summaryFile; name != "" {
-		errs = append(errs, write(name, os.O_TRUNC, b.String()))
+		errs = append(errs, write(name, os.O_TRUNC, summary))
 	}
 	if name := e.environ[stepSummary]; name != "" {
-		errs = append(errs, write(name, os.O_APPEND, b.String()))
+		errs = append(errs, write(name, os.O_APPEND, summary))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write the summary: %w", err)

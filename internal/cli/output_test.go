@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
-// TestSummaries: --summary-file is overwritten, and the file of GitHub Actions is appended to.
+// TestSummaries: --summary-file is overwritten, and the file of GitHub Actions is appended to, also if the trigger fails
+// before the groups are known.
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -27,9 +27,10 @@ func TestSummaries(t *testing.T) {
 	if err := e.checkSummary(); err != nil {
 		t.Fatal(err)
 	}
-	failed := errors.New("AccessDenied: <no> *access*\nfor you")
-	if err := e.summarize(func(w io.Writer) error { return report.FailureSummary(w, failed) }); err != nil {
-		t.Fatal(err)
+	denied := errors.New("AccessDenied: <no> *access*\nfor you")
+	_, err := e.change(fakeReporter{}, func() (report.Rollout, error) { return report.Rollout{}, denied })
+	if !errors.Is(err, denied) {
+		t.Errorf("the error is %v", err)
 	}
 	const text = "**trigger failed**: AccessDenied: \\<no\\> \\*access\\* for you\n"
 	for name, want := range map[string]string{own: text, step: "before\n" + text} {
@@ -51,53 +52,20 @@ func TestUnwritableSummary(t *testing.T) {
 }
 
 // fakeReporter is a Reporter that may have failed to write.
-type fakeReporter struct{ err error }
+type fakeReporter struct {
+	report.Reporter
+	err error
+}
 
-func (fakeReporter) Plan([]report.Plan) error { return nil }
-func (fakeReporter) Show(report.Rollout)      {}
-func (fakeReporter) End(report.Rollout)       {}
-func (t fakeReporter) Err() error             { return t.err }
+func (t fakeReporter) Err() error { return t.err }
 
 // TestLostOutput: a rollout whose output could not be written ends with an error.
 func TestLostOutput(t *testing.T) {
 	t.Parallel()
 	e := newProgram(nil, nil, nil).executor
-	_, err := e.change(fakeReporter{os.ErrClosed}, func(report.Reporter) (report.Outcome, error) { return report.Done, nil })
+	_, err := e.change(fakeReporter{err: os.ErrClosed}, func() (report.Rollout, error) { return report.Rollout{}, nil })
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error is %v", err)
-	}
-}
-
-// TestFailureSummary: the summary has an error that happened before the groups were known.
-func TestFailureSummary(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "summary.md")
-	e := newProgram(nil, nil, nil).executor
-	e.settings.summaryFile = file
-	denied := errors.New("AccessDenied")
-	_, err := e.change(fakeReporter{}, func(report.Reporter) (report.Outcome, error) { return report.Error, denied })
-	if !errors.Is(err, denied) {
-		t.Errorf("the error is %v", err)
-	}
-	if got, _ := os.ReadFile(file); string(got) != "**trigger failed**: AccessDenied\n" {
-		t.Errorf("the summary is %q", got)
-	}
-}
-
-// TestNoTerminal: a file is not a terminal, and a buffer has no size.
-func TestNoTerminal(t *testing.T) {
-	t.Parallel()
-	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	size, terminal := terminalOf(file)
-	if cols, rows := size(); terminal || cols != 0 || rows != 0 {
-		t.Errorf("a file is a terminal: %v, of %d columns and %d rows", terminal, cols, rows)
-	}
-	if size, terminal := terminalOf(new(bytes.Buffer)); terminal || size != nil {
-		t.Error("a buffer is a terminal")
 	}
 }
 

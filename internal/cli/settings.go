@@ -16,13 +16,12 @@ import (
 type settings struct {
 	rollout.Config // without what several options make up together: see config
 
-	tags     []string
-	strategy refresh.Strategy
-	noWait   bool
-	surge    *refresh.Amount
+	tags   []string
+	noWait bool
+	surge  *refresh.Amount
 
 	plan, detailed bool
-	output         string
+	output         report.Format
 	summaryFile    string
 
 	cloud        cloud.Config
@@ -42,6 +41,7 @@ func newSettings() *settings {
 			Preferences: refresh.Preferences{
 				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
 			},
+			Strategy:     refresh.LaunchFirst,
 			OnConflict:   rollout.Attach,
 			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
 			Taint:        cluster.NoTaint,
@@ -51,9 +51,8 @@ func newSettings() *settings {
 			OnInterrupt:  rollout.Detach,
 			Parallel:     1,
 		},
-		strategy: refresh.LaunchFirst,
-		output:   report.FormatAuto,
-		given:    map[string]string{},
+		output: report.FormatAuto,
+		given:  map[string]string{},
 	}
 }
 
@@ -64,7 +63,6 @@ func (s *settings) taintsNodes() bool { return s.Taint != cluster.NoTaint }
 func (s *settings) config() rollout.Config {
 	c := s.Config
 	c.Selection.Tags = tagsOf(s.tags)
-	c.Strategy = s.strategy
 	c.Wait = !s.noWait
 	if c.Mode == refresh.ModeUnhealthy {
 		c.Surge = nil

@@ -15,27 +15,6 @@ import (
 // TestConfig: flags and variables make up the configuration of package rollout.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	plain := func() rollout.Config {
-		return rollout.Config{
-			Selection: refresh.Selection{Names: []string{"workers"}},
-			Mode:      refresh.ModeRefresh,
-			Preferences: refresh.Preferences{
-				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
-			},
-			Surge:        &refresh.Amount{N: 10, Percent: true},
-			Strategy:     refresh.LaunchFirst,
-			Pin:          true,
-			OnConflict:   rollout.Attach,
-			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
-			Taint:        cluster.NoTaint,
-			Wait:         true,
-			Until:        rollout.Drained,
-			StallTimeout: time.Hour,
-			PollInterval: 5 * time.Second,
-			OnInterrupt:  rollout.Detach,
-			Parallel:     1,
-		}
-	}
 	for _, tt := range []struct {
 		name    string
 		args    string
@@ -116,7 +95,8 @@ func TestConfig(t *testing.T) {
 			if s == nil {
 				t.Fatal(stderr)
 			}
-			want := plain()
+			want := newSettings().Config
+			want.Selection.Names, want.Surge, want.Wait = []string{"workers"}, &refresh.Amount{N: 10, Percent: true}, true
 			tt.want(&want)
 			if diff := cmp.Diff(want, s.config()); diff != "" {
 				t.Errorf("the configuration (-want +got):\n%s", diff)

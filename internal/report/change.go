@@ -113,17 +113,13 @@ func levelOf(status string) refresh.Level {
 }
 
 func phaseChanges(before, after Group) []change {
-	if after.Phase == before.Phase {
+	text := map[Phase]string{
+		Queued: "queued", Draining: "the refresh has ended, old nodes are still being drained",
+	}[after.Phase]
+	if after.Phase == before.Phase || text == "" {
 		return nil
 	}
-	switch after.Phase {
-	case Queued:
-		return []change{{kind: kindPhase, text: "queued"}}
-	case Draining:
-		return []change{{kind: kindPhase, text: "the refresh has ended, old nodes are still being drained"}}
-	default:
-		return nil
-	}
+	return []change{{kind: kindPhase, text: text}}
 }
 
 func noteChanges(before, after Group) []change {

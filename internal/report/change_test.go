@@ -11,6 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
+// TestChanges has the changes that TestGolden does not have.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	base := Group{
@@ -34,7 +35,6 @@ func TestChanges(t *testing.T) {
 		after  Group
 		want   []string
 	}{
-		"no change": {&base, base, nil},
 		"the first snapshot reports the refresh, but no instances in service": {
 			nil, base, []string{"started ok instance refresh r-1 started: version 7, 2 instances", "status ok instance refresh InProgress"},
 		},
@@ -47,18 +47,6 @@ func TestChanges(t *testing.T) {
 			&Group{Name: "workers"}, changed(func(g *Group) { g.Attached, g.Status, g.Instances = true, "Pending", nil }),
 			[]string{"started ok instance refresh r-1 was active and is followed: version 7, 2 instances"},
 		},
-		"the status Pending of a new refresh is not reported": {
-			&Group{Name: "workers", Status: "Successful", Refresh: "r-0"}, changed(func(g *Group) { g.Status, g.Instances = "Pending", nil }),
-			[]string{"started ok instance refresh r-1 started: version 7, 2 instances"},
-		},
-		"the first batch": {
-			&Group{Name: "workers", Mode: refresh.ModeUnhealthy, Phase: Queued},
-			Group{Name: "workers", Mode: refresh.ModeUnhealthy, Phase: Replacing, Target: "version 7", Total: 1},
-			[]string{"started ok replacing instances in batches: version 7, 1 instance"},
-		},
-		"a new status": {
-			&base, changed(func(g *Group) { g.Status, g.Reason = "Baking", "for 5m" }), []string{"status ok instance refresh Baking: for 5m"},
-		},
 		"a status that is a warning": {
 			&base, changed(func(g *Group) { g.Status = "RollbackInProgress" }), []string{"status warn instance refresh RollbackInProgress"},
 		},
@@ -69,36 +57,9 @@ func TestChanges(t *testing.T) {
 			&base, changed(func(g *Group) { g.Reason = "warming up" }), []string{"status ok instance refresh InProgress: warming up"},
 		},
 		"a removed reason": {new(changed(func(g *Group) { g.Reason = "warming up" })), base, nil},
-		"a group is queued": {
-			&Group{Name: "workers"}, Group{Name: "workers", Phase: Queued}, []string{"phase ok queued"},
-		},
-		"the refresh ends before the drains": {
-			&base, changed(func(g *Group) { g.Phase = Draining }),
-			[]string{"phase ok the refresh has ended, old nodes are still being drained"},
-		},
-		"only new notes": {
-			new(changed(func(g *Group) { g.Notes = []Note{{at(0), refresh.OK, "one"}} })),
-			changed(func(g *Group) { g.Notes = []Note{{at(0), refresh.OK, "one"}, {at(1), refresh.Warn, "two"}} }),
-			[]string{"note warn two"},
-		},
-		"a new instance": {
-			&base, changed(func(g *Group) { g.Instances = append(g.Instances, newInstance(3, "Pending", false)) }),
-			[]string{"instance ok i-0b03 Pending, new in eu-central-1b"},
-		},
-		"an instance leaves": {
-			&base, changed(func(g *Group) { g.Instances = g.Instances[1:] }), []string{"instance ok i-0a01 left the group"},
-		},
-		"an instance starts draining": {
-			&base, changed(func(g *Group) { g.Instances[0].State = "Terminating:Wait" }),
-			[]string{"instance ok i-0a01 Terminating:Wait (node ip-10-0-1-1)"},
-		},
 		"an instance is retained": {
 			&base, changed(func(g *Group) { g.Instances[0].State = "Terminating:Retained" }),
 			[]string{"instance warn i-0a01 Terminating:Retained (node ip-10-0-1-1)"},
-		},
-		"an instance becomes unhealthy": {
-			&base, changed(func(g *Group) { g.Instances[0].Unhealthy = true }),
-			[]string{"instance ok i-0a01 is unhealthy and will be replaced"},
 		},
 		"a new node is Ready": {
 			new(changed(func(g *Group) { g.Instances = []Instance{newInstance(3, "InService", false)} })),
@@ -107,9 +68,6 @@ func TestChanges(t *testing.T) {
 		},
 		"an old node becomes Ready": {
 			new(changed(func(g *Group) { g.Instances[0].Node = &cluster.Node{Name: "ip-10-0-1-1"} })), base, nil,
-		},
-		"fewer pods left": {
-			new(draining("Draining", "14 of 14 pods left")), draining("Draining", "9 of 14 pods left"), nil,
 		},
 		"a drain is blocked": {
 			new(draining("Draining", "9 of 14 pods left")), draining("Blocked", "9 of 14 pods left; 2 wait for shop/api"),
@@ -123,16 +81,10 @@ func TestChanges(t *testing.T) {
 			new(draining("Blocked", "1 of 14 pods left; 1 wait for shop/api")), draining("Drained", "All 14 pods have left the node"),
 			[]string{"drain ok i-0a01 Terminating:Wait (node ip-10-0-1-1): All 14 pods have left the node"},
 		},
-		"more instances are replaced": {
-			&base, changed(func(g *Group) { g.Percent, g.Gone = 50, 1 }), []string{"progress ok 50 % replaced: 1 of 2 old instances gone"},
-		},
 		"the progress of batches": {
 			&Group{Name: "workers", Mode: refresh.ModeUnhealthy, Total: 3},
 			Group{Name: "workers", Mode: refresh.ModeUnhealthy, Total: 3, Gone: 2},
 			[]string{"progress ok 66 % replaced: 2 of 3 old instances gone"},
-		},
-		"it succeeds": {
-			&base, changed(func(g *Group) { g.Outcome, g.Message = Done, "All new." }), []string{"outcome ok done: All new."},
 		},
 		"it fails":      {&base, changed(func(g *Group) { g.Outcome = Stalled }), []string{"outcome refuse stalled"}},
 		"it is skipped": {&base, changed(func(g *Group) { g.Outcome = Skipped }), []string{"outcome warn skipped"}},

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +80,11 @@ func rollouts() []Rollout {
 	}
 	var all []Rollout
 	add := func(second int) {
-		all = append(all, snapshot(Rollout{At: at(second), Started: started, Groups: []Group{spot, workers}}))
+		groups := []Group{spot, workers}
+		for n := range groups {
+			groups[n].Instances = slices.Clone(groups[n].Instances)
+		}
+		all = append(all, Rollout{At: at(second), Started: started, Groups: groups})
 	}
 	add(0)
 	workers.Refresh, workers.Status = "1b2c3d4e-0000-4000-8000-000000000001", refresh.StatusPending
@@ -118,6 +122,18 @@ func rollouts() []Rollout {
 	return all
 }
 
+// texts are rows of a table: what is said, and what should be.
+type texts map[string]struct{ got, want string }
+
+func (rows texts) check(t *testing.T) {
+	t.Helper()
+	for name, row := range rows {
+		if row.got != row.want {
+			t.Errorf("%s: %q, want %q", name, row.got, row.want)
+		}
+	}
+}
+
 // report passes all snapshots to a Reporter.
 func report(r Reporter) {
 	all := rollouts()
@@ -153,7 +169,7 @@ func plans() []Plan {
 				{Check: "no-terminating-hook", Level: refresh.Warn, Text: "The group has no terminating hook: its nodes would not be drained."},
 			},
 		},
-		{Group: "spot", Mode: refresh.ModeRefresh, Target: "launch template spot (lt-2) version 3", Desired: 1, Instances: []Planned{{ID: "i-0b09", State: "InService"}}},
+		{Group: "spot", Mode: refresh.ModeRefresh, Target: "launch template spot (lt-2) version 3", Desired: 1, Instances: []Planned{{ID: "i-0b09", State: "InService"}}, Findings: []refresh.Finding{}},
 	}
 }
 
@@ -200,5 +216,3 @@ func (b *brokenWriter) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

@@ -73,12 +73,8 @@ func (g Group) counts() string {
 	for _, state := range names {
 		words = append(words, fmt.Sprintf("%d %s", states[state], state))
 	}
-	unhealthy := 0
-	for _, i := range g.Instances {
-		unhealthy += 1 - boolRank(i.Unhealthy)
-	}
-	if unhealthy > 0 {
-		words = append(words, fmt.Sprintf("%d unhealthy", unhealthy))
+	if unhealthy := g.find(func(i Instance) bool { return i.Unhealthy }); len(unhealthy) > 0 {
+		words = append(words, fmt.Sprintf("%d unhealthy", len(unhealthy)))
 	}
 	if len(words) == 0 {
 		return "no instances"

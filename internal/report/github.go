@@ -2,43 +2,35 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// githubReporter writes the output of Text, and workflow commands.
-type githubReporter struct {
-	*textReporter
-	raw *writer // Its output may contain workflow commands.
-}
-
-// GitHub returns a Reporter like Text for a workflow of GitHub Actions. It also writes warnings, errors and
+// githubReporter is a textReporter for a workflow of GitHub Actions. It also writes warnings, errors and
 // outcomes as annotations, and the plan as a group that can be folded.
 //
 // Other notes are not annotations, because GitHub shows only ten of a kind for each step. Source: Workflow
 // commands for GitHub Actions, and the limits of annotations, in the documentation of GitHub Actions.
-func GitHub(w io.Writer) Reporter {
-	raw := &writer{out: w}
-	return &githubReporter{textReporter: newText(&writer{out: commandEscaper{raw}}), raw: raw}
+type githubReporter struct {
+	textReporter
+	raw *writer // Its output may contain workflow commands.
 }
 
 // Plan writes the plan as a group, and its findings as annotations.
-func (g *githubReporter) Plan(plans []Plan) error {
+func (g *githubReporter) Plan(plans []Plan) {
 	g.command("group", "", "Plan")
-	g.lines(planLines(plans, 0), false)
+	g.lines(planLines(plans, 0)...)
 	g.command("endgroup", "", "")
-	g.lines(planTotal(plans), false)
+	g.lines(planTotal(plans)...)
 	for _, p := range plans {
 		if len(plans) == 1 {
-			g.lines([]line{plainLine(p.summary())}, false)
+			g.lines(plainLine(p.summary()))
 		}
 		for _, f := range p.Findings {
 			g.annotate(f.Level, p.Group+": "+f.Check, f.Text)
 		}
 	}
-	return g.Err()
 }
 
 // Show writes the changes, and annotations for notes.
@@ -47,7 +39,7 @@ func (g *githubReporter) Show(r Rollout) { g.report(g.next(r)) }
 // End writes the last changes and the outcome of each group, the latter also as annotations.
 func (g *githubReporter) End(r Rollout) {
 	g.report(g.final(r))
-	g.lines(endLines(r, 0), false)
+	g.lines(endLines(r, 0)...)
 	for _, group := range r.Groups {
 		title := joinNonEmpty(": ", group.Name, string(group.Outcome))
 		message := joinNonEmpty(" ", group.Message, r.closing(group))

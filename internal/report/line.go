@@ -155,12 +155,9 @@ func columned(row []span, widths []int) line {
 
 // columns returns the widths of the columns.
 func columns(rows [][]span) []int {
-	var widths []int
+	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for n, cell := range row {
-			if n == len(widths) {
-				widths = append(widths, 0)
-			}
 			widths[n] = max(widths[n], width(clean(cell.text)))
 		}
 	}

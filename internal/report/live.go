@@ -1,8 +1,8 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -24,40 +24,32 @@ const (
 	maxRecent                = 8 // Changes that are kept for the view.
 )
 
-// liveReporter redraws a frame in place. It does not use a library for this: the layout of a frame is our own
-// in any case, and draw, the only function that writes control sequences, is shorter than the code that would
-// connect a library to a Reporter.
+// liveReporter writes to a terminal. Each call of Show redraws a view in place; call it once a second to
+// update the elapsed time. End leaves the last view, followed by the outcome of each group. Nothing else may
+// write to the terminal meanwhile. The cursor is hidden only while a view is being written, so that it is
+// visible if the program is killed.
+//
+// It does not use a library for this: the layout of a frame is our own in any case, and draw, the only
+// function that writes control sequences, is shorter than the code that would connect a library to a Reporter.
 type liveReporter struct {
-	*writer
-	changeTracker
-	size   func() (cols, rows int)
-	colors bool
+	textReporter
+	size   func() (cols, rows int) // Called before each view; 0 is 80 columns and 24 rows.
 	recent []change
 	drawn  []int // The widths of the lines of the frame on the terminal.
 }
 
-// Live returns a Reporter for a terminal. Each call of Show redraws a view in place; call it once a second to
-// update the elapsed time. End leaves the last view, followed by the outcome of each group. Nothing else may
-// write to the terminal meanwhile. size is called before each view; nil, or 0, is 80 columns and 24 rows.
-//
-// The cursor is hidden only while a view is being written, so that it is visible if the program is killed.
-func Live(w io.Writer, size func() (cols, rows int), colors bool) Reporter {
-	return &liveReporter{writer: &writer{out: w}, size: size, colors: colors}
-}
-
 // Plan writes the plan in the width of the terminal, above the view.
-func (l *liveReporter) Plan(plans []Plan) error {
+func (l *liveReporter) Plan(plans []Plan) {
 	cols, _ := l.dimensions()
-	l.lines(planLines(plans, cols-1), l.colors)
-	l.lines(append(planTotal(plans), plainLine()), l.colors)
-	return l.Err()
+	l.lines(planLines(plans, cols-1)...)
+	l.lines(append(planTotal(plans), plainLine())...)
 }
 
 // Show draws the view.
 func (l *liveReporter) Show(r Rollout) {
 	l.recent = append(l.recent, changes(l.last, r)...)
 	l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
-	l.last = snapshot(r)
+	l.last = r
 	cols, rows := l.dimensions()
 	l.draw(frame(r, l.recent, cols, rows), cols, rows)
 }
@@ -70,21 +62,13 @@ func (l *liveReporter) End(r Rollout) {
 	for n := range end {
 		end[n] = end[n].clean().fit(cols - 1)
 	}
-	l.lines(end, l.colors)
+	l.lines(end...)
 	l.drawn = nil
 }
 
 func (l *liveReporter) dimensions() (cols, rows int) {
-	if l.size != nil {
-		cols, rows = l.size()
-	}
-	if cols <= 0 {
-		cols = defaultCols
-	}
-	if rows <= 0 {
-		rows = defaultRows
-	}
-	return cols, rows
+	cols, rows = l.size()
+	return cmp.Or(cols, defaultCols), cmp.Or(rows, defaultRows)
 }
 
 // draw writes the lines over the last frame, in one write. It leaves the cursor at the left below them.

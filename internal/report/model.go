@@ -29,7 +29,7 @@ type Planned struct {
 	Type     string           `json:"type"`
 	State    string           `json:"state"`
 	Image    string           `json:"image,omitempty"`
-	Launched *time.Time       `json:"launched,omitempty"`
+	Launched time.Time        `json:"launched,omitzero"`
 	Outdated bool             `json:"outdated"`
 	Reasons  []refresh.Reason `json:"reasons,omitempty"`
 	Kept     []refresh.Reason `json:"kept,omitempty"`
@@ -114,9 +114,12 @@ const (
 	Skipped     Outcome = "skipped" // Not started, because another group failed.
 )
 
-// Reporter reports a rollout. It is called from one goroutine at a time.
+// Reporter reports a plan, a status or a rollout. It is called from one goroutine at a time, and may keep what
+// it is given.
 type Reporter interface {
-	Plan(plans []Plan) error
-	Show(r Rollout) // After each change, and once a second for a live view.
-	End(r Rollout)  // Once.
+	Plan(plans []Plan)
+	Status(r Rollout) // The newest refresh of each group.
+	Show(r Rollout)   // After each change of a rollout, and once a second for a live view.
+	End(r Rollout)    // Once.
+	Err() error       // The first error of writing. Nothing was written after it.
 }

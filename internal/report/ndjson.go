@@ -1,21 +1,9 @@
 package report
 
 import (
-	"io"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
-)
-
-// The types of the lines that NDJSON writes.
-const (
-	typePlan     = "plan"
-	typeChange   = "change"
-	typeNote     = "note"
-	typeProgress = "progress"
-	typeOutcome  = "outcome"
-	typeEnd      = "end"
-	typeStatus   = "status"
 )
 
 // head is the beginning of every line.
@@ -28,6 +16,11 @@ type head struct {
 type planLine struct {
 	head
 	Plan Plan `json:"plan"`
+}
+
+type statusLine struct {
+	head
+	Status Group `json:"status"`
 }
 
 type changeLine struct {
@@ -65,17 +58,11 @@ type outcomeLine struct {
 	Message  string  `json:"message,omitempty"`
 }
 
-// ndjsonReporter writes an object for each change.
-type ndjsonReporter struct {
-	*writer
-	changeTracker
-	now func() time.Time
-}
-
-// NDJSON returns a Reporter for machines: one JSON object on each line. Each has "at" (RFC 3339), "type",
-// and, except for the last, "group". Other fields depend on the type:
+// ndjsonReporter writes for machines: one JSON object on each line. Each has "at" (RFC 3339), "type", and,
+// except for the last, "group". Other fields depend on the type:
 //
 //	plan      "plan": a Plan
+//	status    "status": a Group
 //	change    "kind": started, status, phase, instance or drain; "text";
 //	          of started and status "refresh" and "status";
 //	          of instance and drain "instance", "state" (its last, if it left the group), "node", "old"
@@ -85,18 +72,25 @@ type ndjsonReporter struct {
 //	outcome   "outcome", "exitCode", "message"
 //	end       "outcome" and "exitCode" of all groups together. It is the last line.
 //
-// Fields may be added, but not removed. Fields without a value are left out. now is the clock for plans,
-// which have no time of their own.
-func NDJSON(w io.Writer, now func() time.Time) Reporter {
-	return &ndjsonReporter{writer: &writer{out: w}, now: now}
+// Fields may be added, but not removed. Fields without a value are left out.
+type ndjsonReporter struct {
+	*writer
+	changeTracker
+	now func() time.Time // for plans, which have no time of their own
 }
 
 // Plan writes a line for each group.
-func (n *ndjsonReporter) Plan(plans []Plan) error {
+func (n *ndjsonReporter) Plan(plans []Plan) {
 	for _, p := range plans {
-		n.object(planLine{head{n.now(), p.Group, typePlan}, p.withLists()}, "")
+		n.object(planLine{head{n.now(), p.Group, "plan"}, p}, "")
 	}
-	return n.Err()
+}
+
+// Status writes a line for each group.
+func (n *ndjsonReporter) Status(r Rollout) {
+	for _, g := range r.Groups {
+		n.object(statusLine{head{r.At, g.Name, "status"}, g}, "")
+	}
 }
 
 // Show writes a line for each change.
@@ -110,32 +104,28 @@ func (n *ndjsonReporter) Show(r Rollout) {
 func (n *ndjsonReporter) End(r Rollout) {
 	n.Show(r)
 	worst := Worst(r.Groups)
-	n.object(outcomeLine{head: head{At: r.At, Type: typeEnd}, Outcome: worst, ExitCode: worst.ExitCode()}, "")
+	n.object(outcomeLine{head: head{At: r.At, Type: "end"}, Outcome: worst, ExitCode: worst.ExitCode()}, "")
 }
 
 // object returns the change as a line of its type.
 func (c change) object() any {
-	h := head{c.at, c.group.Name, typeChange}
-	switch c.kind {
+	h, g := head{c.at, c.group.Name, string(c.kind)}, c.group
+	switch c.kind { // The others are lines of the type change.
 	case kindNote:
-		h.Type = typeNote
 		return noteLine{h, c.level, c.text}
 	case kindProgress:
-		h.Type = typeProgress
-		g := c.group
 		return progressLine{h, g.Phase, g.percent(), g.Total, g.Gone, g.states(), c.text}
 	case kindOutcome:
-		h.Type = typeOutcome
-		o := c.group.Outcome
-		return outcomeLine{h, o, o.ExitCode(), c.group.Message}
+		return outcomeLine{h, g.Outcome, g.Outcome.ExitCode(), g.Message}
+	}
+	h.Type = "change"
+	l := changeLine{head: h, Kind: c.kind, Text: c.text}
+	switch c.kind { // The others have no more than a text.
 	case kindStarted, kindStatus:
-		return changeLine{head: h, Kind: c.kind, Refresh: c.group.Refresh, Status: c.group.Status, Text: c.text}
+		l.Refresh, l.Status = g.Refresh, g.Status
 	case kindInstance, kindDrain:
 		i := c.instance
-		return changeLine{
-			head: h, Kind: c.kind, Instance: i.ID, State: i.State, Node: i.nodeName(), Old: &i.Old, Text: c.text,
-		}
-	default:
-		return changeLine{head: h, Kind: c.kind, Text: c.text}
+		l.Instance, l.State, l.Node, l.Old = i.ID, i.State, i.nodeName(), &i.Old
 	}
+	return l
 }

@@ -10,67 +10,50 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
+// Format is how a plan, a status or a rollout is written.
+type Format string
+
 // The formats.
 const (
-	FormatAuto   = "auto"   // A live view on a terminal, otherwise text.
-	FormatText   = "text"   // A line for each change.
-	FormatJSON   = "json"   // One JSON document.
-	FormatNDJSON = "ndjson" // A JSON object on each line, for each change.
+	FormatAuto   Format = "auto"   // A live view on a terminal, otherwise text.
+	FormatText   Format = "text"   // A line for each change.
+	FormatJSON   Format = "json"   // One JSON document.
+	FormatNDJSON Format = "ndjson" // A JSON object on each line, for each change.
 )
 
 // Options say where and how a rollout is reported.
 type Options struct {
-	Format   string // One of the formats; empty is FormatAuto.
+	Format   Format
 	Out      io.Writer
 	Terminal bool                    // Out is a terminal that understands control sequences.
-	Size     func() (cols, rows int) // Of that terminal; 0 if not known. nil: 80 columns and 24 rows.
+	Size     func() (cols, rows int) // Of that terminal; 0 if not known.
 	Color    bool                    // Colors are allowed there. The caller honors NO_COLOR.
 	GitHub   bool                    // Text is written with the workflow commands of GitHub Actions.
 }
 
-// New returns a Reporter for the format. It writes control characters only to a terminal. Err returns errors
-// of writing.
-func New(o Options) (Reporter, error) {
-	switch o.Format {
-	case FormatNDJSON:
-		return NDJSON(o.Out, time.Now), nil
-	case FormatJSON:
-		return JSON(o.Out), nil
-	case FormatText:
-		return o.text(), nil
-	case FormatAuto, "":
-		if o.Terminal {
-			return Live(o.Out, o.Size, o.Color), nil
-		}
-		return o.text(), nil
+// New returns a Reporter for the format. It writes control characters only to a terminal.
+func New(o Options) Reporter {
+	w := &writer{out: o.Out}
+	switch {
+	case o.Format == FormatNDJSON:
+		return &ndjsonReporter{writer: w, now: time.Now}
+	case o.Format == FormatJSON:
+		return &jsonReporter{w}
+	case o.Format == FormatAuto && o.Terminal:
+		w.colors = o.Color
+		return &liveReporter{textReporter: textReporter{writer: w}, size: o.Size}
+	case o.GitHub:
+		return &githubReporter{textReporter: textReporter{writer: &writer{out: commandEscaper{w}}}, raw: w}
+	default:
+		return &textReporter{writer: w}
 	}
-	return nil, unknownFormat(o.Format)
-}
-
-func (o Options) text() Reporter {
-	if o.GitHub {
-		return GitHub(o.Out)
-	}
-	return Text(o.Out)
-}
-
-func unknownFormat(format string) error {
-	return fmt.Errorf("unknown format %q: must be %s, %s, %s or %s",
-		format, FormatAuto, FormatText, FormatJSON, FormatNDJSON)
-}
-
-// Err returns the first error of writing of the Reporter, or nil.
-func Err(r Reporter) error {
-	if keeper, ok := r.(interface{ Err() error }); ok {
-		return keeper.Err()
-	}
-	return nil
 }
 
 // writer writes until an error, and keeps the error.
 type writer struct {
-	out io.Writer
-	err error
+	out    io.Writer
+	colors bool
+	err    error
 }
 
 func (s *writer) write(text string) {
@@ -80,13 +63,13 @@ func (s *writer) write(text string) {
 }
 
 // lines writes each of the lines, without control characters of its content.
-func (s *writer) lines(lines []line, colors bool) {
+func (s *writer) lines(lines ...line) {
 	for _, l := range lines {
-		s.write(l.clean().render(colors) + "\n")
+		s.write(l.clean().render(s.colors) + "\n")
 	}
 }
 
-// Err returns the first error of writing. Nothing was written after it.
+// Err returns the first error of writing.
 func (s *writer) Err() error { return s.err }
 
 // heartbeat is the time without changes after which the progress is reported again.
@@ -108,7 +91,7 @@ func (f *changeTracker) next(r Rollout) []change {
 	if len(found) == 0 && r.At.Sub(f.reportedAt) >= heartbeat {
 		found = heartbeats(r)
 	}
-	f.last = snapshot(r)
+	f.last = r
 	if len(found) > 0 {
 		f.reportedAt = r.At
 	}
@@ -118,15 +101,6 @@ func (f *changeTracker) next(r Rollout) []change {
 // final returns the last changes, without the outcomes, which are reported in detail.
 func (f *changeTracker) final(r Rollout) []change {
 	return slices.DeleteFunc(changes(f.last, r), func(c change) bool { return c.kind == kindOutcome })
-}
-
-// snapshot returns a copy that does not share instances with r.
-func snapshot(r Rollout) Rollout {
-	r.Groups = slices.Clone(r.Groups)
-	for n := range r.Groups {
-		r.Groups[n].Instances = slices.Clone(r.Groups[n].Instances)
-	}
-	return r
 }
 
 // heartbeats returns the progress of each running group, and of its drains.

@@ -2,36 +2,11 @@ package report
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-type statusLine struct {
-	head
-	Status Group `json:"status"`
-}
-
-// WriteStatus writes the status of the newest refresh of each group: as text (FormatText, FormatAuto or
-// empty), as one Rollout (FormatJSON), or as a line {"at", "group", "type": "status", "status": Group} for
-// each group (FormatNDJSON). It returns the first error of writing.
-func WriteStatus(w io.Writer, format string, r Rollout) error {
-	s := &writer{out: w}
-	switch format {
-	case "", FormatAuto, FormatText:
-		s.lines(statusLines(r), false)
-	case FormatJSON:
-		s.object(r.withLists(), jsonIndent)
-	case FormatNDJSON:
-		for _, g := range r.withLists().Groups {
-			s.object(statusLine{head{r.At, g.Name, typeStatus}, g}, "")
-		}
-	default:
-		return unknownFormat(format)
-	}
-	return s.Err()
-}
-
+// statusLines returns the status of the newest refresh of each group for people.
 func statusLines(r Rollout) []line {
 	var all []line
 	for n, g := range r.Groups {
@@ -39,10 +14,12 @@ func statusLines(r Rollout) []line {
 			all = append(all, plainLine())
 		}
 		all = append(all, plainLine(g.Name, ": ", g.newestRefresh()))
-		for _, part := range []string{
-			g.Reason, g.Message, prefixed("target: ", g.Target),
-			fmt.Sprintf("%s: %s", text.Count(len(g.Instances), "instance"), g.counts()), retainedText(g),
-		} {
+		target := g.Target
+		if target != "" {
+			target = "target: " + target
+		}
+		instances := text.Count(len(g.Instances), "instance") + ": " + g.counts()
+		for _, part := range []string{g.Reason, g.Message, target, instances, retainedText(g)} {
 			if part != "" {
 				all = append(all, plainLine("  ", part))
 			}
@@ -74,11 +51,4 @@ func retainedText(g Group) string {
 	}
 	return fmt.Sprintf("%s retained, to be looked at and terminated by hand: %s",
 		text.Count(len(kept), "instance"), text.First(ids, 10))
-}
-
-func prefixed(prefix, value string) string {
-	if value == "" {
-		return ""
-	}
-	return prefix + value
 }

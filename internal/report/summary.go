@@ -2,70 +2,57 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// Summary writes the outcome of a rollout as Markdown, for a file or the step summary of GitHub Actions: a
-// headline, and a table for each group. It returns the first error of writing.
-func Summary(w io.Writer, r Rollout) error {
-	s := &writer{out: w}
-	s.write(headline(r) + "\n")
+// Summary returns the outcome of a rollout as Markdown, for a file or the step summary of GitHub Actions: a
+// headline, and a table for each group.
+func Summary(r Rollout) string {
+	var b strings.Builder
+	b.WriteString(headline(r) + "\n")
 	for _, g := range r.Groups {
-		s.write(fmt.Sprintf("\n### %s: %s\n\n", escape(g.Name), escape(string(g.Outcome))))
+		fmt.Fprintf(&b, "\n### %s: %s\n\n", escape(g.Name), escape(string(g.Outcome)))
 		if g.Message != "" {
-			s.write(escape(g.Message) + "\n\n")
+			b.WriteString(escape(g.Message) + "\n\n")
 		}
-		s.write("| | |\n|---|---|\n")
+		b.WriteString("| | |\n|---|---|\n")
 		for _, row := range r.facts(g) {
 			if row[1] != "" {
-				s.write(fmt.Sprintf("| %s | %s |\n", row[0], escape(row[1])))
+				fmt.Fprintf(&b, "| %s | %s |\n", row[0], escape(row[1]))
 			}
 		}
-		s.write(notes(g))
+		if len(g.Notes) > 0 {
+			b.WriteString("\n")
+		}
+		for _, n := range g.Notes {
+			fmt.Fprintf(&b, "- %s %s: %s\n", n.At.Format("15:04:05"), escape(string(n.Level)), escape(n.Text))
+		}
 	}
-	return s.Err()
+	return b.String()
 }
 
-// PlanSummary writes a plan as Markdown, a line for each group. It returns the first error of writing.
-func PlanSummary(w io.Writer, plans []Plan) error {
-	s := &writer{out: w}
+// PlanSummary returns a plan as Markdown, a line for each group.
+func PlanSummary(plans []Plan) (lines string) {
 	for _, p := range plans {
-		s.write("- " + escape(p.summary()) + "\n")
+		lines += "- " + escape(p.summary()) + "\n"
 	}
-	return s.Err()
+	return lines
 }
 
-// StatusSummary writes the status of the newest refresh of each group as Markdown, a line for each group. It
-// returns the first error of writing.
-func StatusSummary(w io.Writer, r Rollout) error {
-	s := &writer{out: w}
+// StatusSummary returns the status of the newest refresh of each group as Markdown, a line for each group.
+func StatusSummary(r Rollout) (lines string) {
 	for _, g := range r.Groups {
 		status := joinNonEmpty("; ", g.newestRefresh(), g.Reason, g.counts(), retainedText(g))
-		s.write("- " + escape(g.Name+": "+status) + "\n")
+		lines += "- " + escape(g.Name+": "+status) + "\n"
 	}
-	return s.Err()
+	return lines
 }
 
-// FailureSummary writes as Markdown why no rollout was started. It returns the first error of writing.
-func FailureSummary(w io.Writer, failed error) error {
-	s := &writer{out: w}
-	s.write("**trigger failed**: " + escape(failed.Error()) + "\n")
-	return s.Err()
-}
-
-// notes returns the notes as a list.
-func notes(g Group) string {
-	if len(g.Notes) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	for _, n := range g.Notes {
-		fmt.Fprintf(&b, "\n- %s %s: %s", n.At.Format("15:04:05"), escape(string(n.Level)), escape(n.Text))
-	}
-	return b.String() + "\n"
+// FailureSummary returns as Markdown why no rollout was started.
+func FailureSummary(failed error) string {
+	return "**trigger failed**: " + escape(failed.Error()) + "\n"
 }
 
 // headline returns the outcome on one line: worst outcome, instances, groups, time.

@@ -15,7 +15,6 @@ type terminal struct {
 	wraps      bool // It continues on the next line when a line is full.
 	hidden     bool // The cursor is hidden.
 	faults     []string
-	scrolled   []string // The lines that were scrolled off the top.
 }
 
 func newTerminal(cols, rows int) *terminal {
@@ -113,7 +112,6 @@ func (t *terminal) feed() {
 		return
 	}
 	t.row--
-	t.scrolled = append(t.scrolled, joinCells(t.cells[0]))
 	t.cells = append(t.cells[1:], blank(t.cols))
 }
 

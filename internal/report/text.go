@@ -1,44 +1,39 @@
 package report
 
 import (
-	"io"
-
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// textReporter writes lines.
+// textReporter writes for people without a terminal: for pipes, files and CI. It writes a line for each
+// change, one a minute without changes as long as Show is called, and the outcome of each group at the end.
+// It writes no control characters.
 type textReporter struct {
 	*writer
 	changeTracker
 }
 
-// Text returns a Reporter for people without a terminal: for pipes, files and CI. It writes a line for each
-// change, one a minute without changes as long as Show is called, and the outcome of each group at the end.
-// It writes no control characters.
-func Text(w io.Writer) Reporter { return newText(&writer{out: w}) }
-
-func newText(s *writer) *textReporter { return &textReporter{writer: s} }
-
 // Plan writes tables of the outdated instances and the findings, and a summary.
-func (t *textReporter) Plan(plans []Plan) error {
-	t.lines(planLines(plans, 0), false)
-	t.lines(planTotal(plans), false)
-	return t.Err()
+func (t *textReporter) Plan(plans []Plan) {
+	t.lines(planLines(plans, 0)...)
+	t.lines(planTotal(plans)...)
 }
+
+// Status writes a paragraph for each group.
+func (t *textReporter) Status(r Rollout) { t.lines(statusLines(r)...) }
 
 // Show writes the changes.
 func (t *textReporter) Show(r Rollout) { t.report(t.next(r)) }
 
 func (t *textReporter) report(found []change) {
 	for _, c := range found {
-		t.lines([]line{c.line()}, false)
+		t.lines(c.line())
 	}
 }
 
 // End writes the last changes, and the outcome of each group.
 func (t *textReporter) End(r Rollout) {
 	t.report(t.final(r))
-	t.lines(endLines(r, 0), false)
+	t.lines(endLines(r, 0)...)
 }
 
 // line returns the change as one line: time, group, text.

@@ -28,10 +28,10 @@ type refreshPauser interface {
 
 // Act does one thing to the active refresh of each selected group, of all groups at once. It follows a
 // refresh that is cancelled or rolled back until that has ended, if Config.Wait is set.
-func (t *Trigger) Act(ctx context.Context, a Action) (report.Outcome, error) {
+func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 	s, err := t.planner.survey(ctx)
 	if err != nil && len(s.groups) == 0 {
-		return report.Error, err
+		return report.Rollout{}, err
 	} // Stopping a refresh needs no launch template, so that those may be unknown.
 	return t.each(ctx, s.groups, 0, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		act := t.endRefresh
@@ -82,25 +82,18 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 	if !g.cfg.Wait {
 		return s.release(ctx, ending{report.Detached, what}), nil
 	}
-	err = watchRefresh(ctx, g, id, func(f refresh.Refresh) (bool, error) {
-		if f.Active() || f.Status == reached {
-			return !f.Active(), nil
-		}
-		return true, &endError{report.Failed, describeStatus(f) + "; it is not " + participle}
-	})
+	f, err := watchRefresh(ctx, g, id)
 	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
-	if err != nil {
-		end = unlessEnded(endingOf(ctx, err), what)
+	switch {
+	case err != nil:
+		end = endingOf(ctx, err)
+	case f.Status != reached:
+		end = ending{report.Failed, describeStatus(f) + "; it is not " + participle}
+	}
+	if end.outcome == report.Interrupted || end.outcome == report.TimedOut {
+		end.message += ": " + what
 	}
 	return s.release(ctx, end), nil
-}
-
-// unlessEnded adds what is under way to an ending that did not wait for the end of the refresh.
-func unlessEnded(end ending, underWay string) ending {
-	if end.outcome == report.Interrupted || end.outcome == report.TimedOut {
-		end.message += ": " + underWay
-	}
-	return end
 }
 
 // rollbackHint says what the user can do if AWS has nothing to roll back.

@@ -2,10 +2,12 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -13,110 +15,99 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// TestAct cancels and rolls back, also where that is not possible.
+// TestAct cancels and rolls back, also where that is not possible, and resumes the processes that a killed or detached
+// run has suspended when it has seen the end of the refresh.
 func TestAct(t *testing.T) {
-	for name, tt := range map[string]struct {
-		do     Action
-		before func(a *fakeAWS)
-		want   report.Outcome
-		words  []string
-	}{
-		"a refresh is cancelled": {ActCancel, func(*fakeAWS) {}, report.Done, []string{"r-1 is cancelled"}},
+	suspended := func(a *fakeAWS) { a.group.Tags = map[string]string{"node-drainer.io/suspended": "AZRebalance"} }
+	noRefresh := func(a *fakeAWS) { a.refreshes = nil }
+	for name, s := range map[string]scenario{
+		"a refresh is cancelled": {
+			do: ActCancel, before: suspended, want: report.Done, words: []string{"r-1 is cancelled"}, calls: "Cancel Release AZRebalance",
+		},
 		"nothing to cancel": {
-			ActCancel, func(a *fakeAWS) { a.refreshes = nil }, report.Nothing, []string{"no instance refresh is under way"},
+			do: ActCancel, before: noRefresh, want: report.Nothing, words: []string{"no instance refresh is under way"}, calls: "Cancel",
 		},
 		"it succeeds before it is cancelled": {
-			ActCancel, func(a *fakeAWS) {
-				a.script = func(reads int) {
-					if reads == 2 {
-						a.status(refresh.StatusSuccessful, "")
-					}
-				}
-			}, report.Failed, []string{"r-1 is Successful; it is not cancelled"},
+			do: ActCancel, script: succeedAt(2), want: report.Failed, words: []string{"r-1 is Successful; it is not cancelled"}, calls: "Cancel",
+		},
+		"interrupted while it is being cancelled": {
+			do: ActCancel, script: statusAt(2, refresh.StatusCancelling), stop: time.Minute,
+			want: report.Interrupted, words: []string{"r-1 is being cancelled"}, calls: "Cancel",
+		},
+		"a refresh is rolled back": {
+			do: ActRollback, before: suspended, want: report.Done, calls: "Rollback Release AZRebalance",
+		},
+		"a refresh is rolled back, and its end is not waited for": {
+			do: ActRollback, before: suspended, change: func(c *Config) { c.Wait = false },
+			want: report.Detached, words: []string{"still suspended: AZRebalance;"}, calls: "Rollback",
 		},
 		"nothing to roll back": {
-			ActRollback, func(a *fakeAWS) { a.refreshes = nil }, report.Error, []string{"--launch-template-version"},
+			do: ActRollback, before: noRefresh, want: report.Error, words: []string{"--launch-template-version"}, calls: "Rollback",
 		},
 		"it cannot be rolled back": {
-			ActRollback, func(a *fakeAWS) { a.errs["Rollback"] = []error{refresh.ErrIrreversible} }, report.Error,
-			[]string{"desired configuration", "trigger cancel", "--launch-template-version"},
+			do: ActRollback, before: func(a *fakeAWS) { a.errs["Rollback"] = []error{refresh.ErrIrreversible} },
+			want: report.Error, words: []string{"desired configuration", "trigger cancel", "--launch-template-version"}, calls: "Rollback",
 		},
 		"the launch template cannot be read": {
-			ActCancel, func(a *fakeAWS) { a.templatesErr = errors.New("AccessDenied") }, report.Done, []string{"r-1 is cancelled"},
+			do: ActCancel, before: func(a *fakeAWS) { a.templatesErr = errors.New("AccessDenied") },
+			want: report.Done, words: []string{"r-1 is cancelled"}, calls: "Cancel",
 		},
+		"resumed": {do: ActResume, before: suspended, want: report.Done, calls: "Resume Release AZRebalance"},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, reports := newFakeAWS(3), &recorder{}
-			a.begin("r-1", &refresh.Source{Template: template("2")})
-			tt.before(a)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
-			if _, err := New(defaults(), a, a, nil, reports).Act(ctx, tt.do); err != nil {
-				t.Fatal(err)
+			before := s.before
+			s.before = func(a *fakeAWS) {
+				if a.begin("r-1", &refresh.Source{Template: template("2")}); before != nil {
+					before(a)
+				}
 			}
-			expect(t, reports.last.Groups[0], tt.want, tt.words...)
+			s.run(t, defaults())
 		})
 	}
 }
 
 // TestActOnSeveral: actions reach all groups at once, whatever --parallel-asgs says.
 func TestActOnSeveral(t *testing.T) {
-	for _, a := range []Action{ActCancel, ActRollback, ActPause, ActResume} {
-		runInBubble(t, string(a), func(t *testing.T) {
-			s := &slowAWS{manyGroups: manyGroups{newFakeAWS(1), []string{"a", "b", "c"}}}
-			cfg := defaults()
-			cfg.Parallel, cfg.Wait, cfg.FailFast = 1, false, true
-			if _, err := New(cfg, s, s, nil, &recorder{}).Act(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
-			if s.most != 3 {
-				t.Errorf("%d groups at a time, want all 3", s.most)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, cfg, started := slowAWS{manyGroups{newFakeAWS(1), []string{"a", "b", "c"}}}, defaults(), time.Now()
+		cfg.Parallel, cfg.FailFast = 1, true
+		if _, err := New(cfg, s, s, nil, nil).Act(t.Context(), ActPause); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(started); took != time.Minute {
+			t.Errorf("three groups took %v, want a minute", took)
+		}
+	})
 }
 
-// slowAWS is an AWS that takes a minute for each call, and counts how many run at a time.
-type slowAWS struct {
-	manyGroups
-	now, most int
-}
+// slowAWS is an AWS that takes a minute to pause a group.
+type slowAWS struct{ manyGroups }
 
-func (s *slowAWS) act() (string, error) {
-	s.add(1)
+func (slowAWS) Pause(context.Context, string) error {
 	time.Sleep(time.Minute)
-	s.add(-1)
-	return "r-1", nil
+	return nil
 }
 
-func (s *slowAWS) add(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now += n
-	s.most = max(s.most, s.now)
-}
-
-func (s *slowAWS) Cancel(context.Context, string) (string, error)   { return s.act() }
-func (s *slowAWS) Rollback(context.Context, string) (string, error) { return s.act() }
-func (s *slowAWS) Pause(context.Context, string) error              { _, err := s.act(); return err }
-
-func (s *slowAWS) Resume(context.Context, string) error { _, err := s.act(); return err }
-
-// TestStatusComparesWithRefresh: the instances that the refresh replaces are old, although the group still
-// has the old version.
+// TestStatusComparesWithRefresh: the instances that the refresh replaces, or has replaced, are old, although the group
+// still has the old version.
 func TestStatusComparesWithRefresh(t *testing.T) {
 	t.Parallel()
-	a := newFakeAWS(3)
-	a.group.Source.Template.Version = "1"
-	a.group.Instances[0] = instance("i-new", "2")
-	a.begin("r-1", &refresh.Source{Template: template("2")})
-	got, err := New(defaults(), a, nil, nil, nil).Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range got.Groups[0].Instances {
-		if i.Old == (i.ID == "i-new") {
-			t.Errorf("%s is shown as old: %t", i.ID, i.Old)
+	for status, phase := range map[string]report.Phase{
+		refresh.StatusInProgress: report.Replacing, refresh.StatusSuccessful: report.Draining,
+	} {
+		a := newFakeAWS(3)
+		a.group.Source.Template.Version = "1"
+		a.group.Instances[0], a.group.Instances[1] = instance("i-new", "2"), draining("i-2")
+		a.begin("r-1", &refresh.Source{Template: template("2")})
+		a.status(status, "")
+		got, err := New(defaults(), a, nil, nil, nil).Status(t.Context())
+		if err != nil || got.Groups[0].Phase != phase {
+			t.Fatalf("the phase of %s is %+v, %v, want %s", status, got, err, phase)
+		}
+		for _, i := range got.Groups[0].Instances {
+			if i.Old == (i.ID == "i-new") {
+				t.Errorf("%s is shown as old: %t", i.ID, i.Old)
+			}
 		}
 	}
 }
@@ -141,4 +132,23 @@ type forbiddenPods struct{ *fakeCluster }
 
 func (forbiddenPods) Loads(context.Context, []string) (map[string]cluster.Load, error) {
 	return nil, errors.New("list pods: pods is forbidden")
+}
+
+// TestEmptyGroup: lists without an element are empty, not null, in JSON.
+func TestEmptyGroup(t *testing.T) {
+	t.Parallel()
+	a := newFakeAWS(0)
+	plans, err := NewPlanner(defaults(), a, nil).Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := New(defaults(), a, nil, nil, nil).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []any{plans, status} {
+		if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), "null") {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
 }

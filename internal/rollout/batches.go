@@ -32,10 +32,6 @@ type batches struct {
 	noNodesKnown bool // The cluster knows none of the group's instances.
 }
 
-func newBatches(g *group, aws batchWriter) *batches {
-	return &batches{group: g, aws: aws, marked: map[string]bool{}}
-}
-
 // attach checks whether the cluster knows any of the group's instances. If not, it is most likely another
 // group's cluster: its nodes would never become ready, and its labels would exclude no instance.
 func (b *batches) attach(context.Context) (attached bool, err error) {
@@ -76,13 +72,9 @@ func (b *batches) follow(ctx context.Context) error {
 			}
 			b.group.progress.note(refresh.Warn, "step failed, retrying: %v", err)
 		}
-		if err := b.group.pause(ctx, step.RecheckAfter); err != nil {
+		if err := b.group.describeAgain(ctx, step.RecheckAfter); err != nil {
 			return err
 		}
-		if err := b.group.retry(ctx, func() error { return b.group.describe(ctx) }); err != nil {
-			return err
-		}
-		b.group.show(nil)
 	}
 }
 

@@ -95,21 +95,29 @@ func (g *group) awaitDrained(ctx context.Context) error {
 		if err := stall.check(nil, ""); err != nil {
 			return err
 		}
-		if err := g.pause(ctx, 0); err != nil {
+		if err := g.describeAgain(ctx, 0); err != nil {
 			return err
 		}
-		if err := g.retry(ctx, func() error { return g.describe(ctx) }); err != nil {
-			return err
-		}
-		g.show(nil)
 	}
 	return nil
 }
 
+// describeAgain reads the group again after a pause, and shows it.
+func (g *group) describeAgain(ctx context.Context, atMost time.Duration) error {
+	if err := g.pause(ctx, atMost); err != nil {
+		return err
+	}
+	if err := g.retry(ctx, g.describe); err != nil {
+		return err
+	}
+	g.show(nil)
+	return nil
+}
+
 // retry repeats a read until it succeeds, up to maxFailures times. That the group was deleted is final.
-func (g *group) retry(ctx context.Context, read func() error) error {
+func (g *group) retry(ctx context.Context, read func(context.Context) error) error {
 	for failures := 1; ; failures++ {
-		err := read()
+		err := read(ctx)
 		switch {
 		case err == nil:
 			return nil

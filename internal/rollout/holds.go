@@ -9,13 +9,6 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// holds are what a rollout changes for as long as it runs. The desired capacity, which batches raises, is
-// restored as a part of replacing.
-type holds struct {
-	suspension *suspension
-	taints     *taints
-}
-
 // processWriter suspends processes of a group, and tags the group with them. Release resumes those of the
 // tag.
 type processWriter interface {

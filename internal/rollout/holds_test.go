@@ -52,9 +52,6 @@ func TestSuspend(t *testing.T) {
 			change: func(c *Config) { c.Wait = false }, before: func(a *fakeAWS) { a.hidden = true },
 			want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
-		"interrupted, and the refresh continues": {
-			stop: time.Minute, want: report.Interrupted, words: suspended, calls: "Suspend AZRebalance Start",
-		},
 		"interrupted while it is rolled back": {
 			script: statusAt(4, refresh.StatusRollbackInProgress), stop: time.Minute, want: report.Interrupted, words: suspended,
 			calls: "Suspend AZRebalance Start",
@@ -86,42 +83,4 @@ func TestSuspend(t *testing.T) {
 			s.run(t, cfg)
 		})
 	}
-}
-
-// TestCancelAndRollbackRelease: processes are resumed when trigger cancel or rollback has seen the end of
-// the refresh.
-func TestCancelAndRollbackRelease(t *testing.T) {
-	for name, tt := range map[string]struct {
-		do    Action
-		wait  bool
-		calls string
-		words []string
-	}{
-		"cancelled":                   {ActCancel, true, "Cancel Release AZRebalance", nil},
-		"rolled back":                 {ActRollback, true, "Rollback Release AZRebalance", nil},
-		"without waiting for the end": {ActRollback, false, "Rollback", []string{"still suspended: AZRebalance;"}},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, reports := newFakeAWS(1), defaults(), &recorder{}
-			cfg.Wait = tt.wait
-			a.begin("r-1", &refresh.Source{Template: template("2")})
-			a.group.Tags = map[string]string{"node-drainer.io/suspended": "AZRebalance"}
-			if _, err := New(cfg, a, a, nil, reports).Act(t.Context(), tt.do); err != nil {
-				t.Fatal(err)
-			}
-			a.expectCalls(t, tt.calls)
-			expect(t, reports.last.Groups[0], reports.last.Groups[0].Outcome, tt.words...)
-		})
-	}
-}
-
-// TestResumeReleases: trigger resume resumes what a killed or detached run has suspended.
-func TestResumeReleases(t *testing.T) {
-	a := newFakeAWS(1)
-	a.begin("r-1", nil)
-	a.group.Tags = map[string]string{"node-drainer.io/suspended": "AZRebalance ScheduledActions"}
-	if got, err := New(defaults(), a, a, nil, &recorder{}).Act(t.Context(), ActResume); got != report.Done || err != nil {
-		t.Errorf("outcome %q, %v", got, err)
-	}
-	a.expectCalls(t, "Resume Release AZRebalance,ScheduledActions")
 }

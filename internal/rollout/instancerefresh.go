@@ -74,8 +74,7 @@ func (r *instanceRefresh) resolveConflict(
 		return false, &endError{report.Conflict, what + ": see --on-conflict"}
 	}
 	g.progress.set(func(p *report.Group) { p.Phase = report.Queued })
-	err = watchRefresh(ctx, g, active.ID, func(f refresh.Refresh) (bool, error) { return !f.Active(), nil })
-	if err != nil {
+	if _, err := watchRefresh(ctx, g, active.ID); err != nil {
 		return false, err
 	}
 	g.progress.set(func(p *report.Group) { p.Phase = report.Replacing })
@@ -210,10 +209,12 @@ func (r *instanceRefresh) follow(ctx context.Context) error {
 		return &endError{report.Detached, "instance refresh " + r.id + " continues; trigger status shows its " +
 			"progress"}
 	}
-	return watchRefresh(ctx, r.group, r.id, func(f refresh.Refresh) (bool, error) {
-		r.ended = !f.Active()
-		return r.ended, failureOf(f)
-	})
+	f, err := watchRefresh(ctx, r.group, r.id)
+	if err != nil {
+		return err
+	}
+	r.ended = true
+	return failureOf(f)
 }
 
 // failureOf is the error for a refresh that has ended without success, else nil.
@@ -240,29 +241,23 @@ func describeStatus(f refresh.Refresh) string {
 	return strings.Join(reasons, ": ")
 }
 
-// watchRefresh reads and shows the refresh and its group again and again, until ended reports that it has
-// ended, or returns an error, or nothing changes any more.
-func watchRefresh(
-	ctx context.Context, g *group, id string, ended func(refresh.Refresh) (bool, error),
-) error {
+// watchRefresh reads and shows the refresh and its group again and again, and returns the refresh when it has
+// ended, or an error if nothing changes any more.
+func watchRefresh(ctx context.Context, g *group, id string) (status refresh.Refresh, err error) {
 	stall := newStall(g)
 	for {
-		var status refresh.Refresh
-		err := g.retry(ctx, func() (err error) {
+		err = g.retry(ctx, func(ctx context.Context) (err error) {
 			status, err = readRefresh(ctx, g, id)
 			return err
 		})
-		if err != nil {
-			return err
+		if err != nil || !status.Active() {
+			return status, err
 		}
-		if over, err := ended(status); over || err != nil {
-			return err
+		if err = stall.check(&status, ""); err != nil {
+			return status, err
 		}
-		if err := stall.check(&status, ""); err != nil {
-			return err
-		}
-		if err := g.pause(ctx, 0); err != nil {
-			return err
+		if err = g.pause(ctx, 0); err != nil {
+			return status, err
 		}
 	}
 }

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -19,9 +18,6 @@ func TestRefresh(t *testing.T) {
 	for name, s := range map[string]scenario{
 		"all are replaced": {
 			script: succeedAt(3), want: report.Done, words: []string{"3 instances replaced"}, calls: "Start",
-		},
-		"nothing is outdated": {
-			before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing,
 		},
 		"succeeds, and an old instance drains for an hour": {
 			script: func(a *fakeAWS, reads int) {
@@ -92,14 +88,6 @@ func TestRefresh(t *testing.T) {
 			before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, broken, broken, broken, broken, broken} },
 			want:   report.Error, words: []string{"connection refused", "continues"}, calls: "Start",
 		},
-		"starting is not allowed": {
-			before: func(a *fakeAWS) { a.errs["Start"] = []error{errors.New("AccessDenied")} },
-			want:   report.Error, words: []string{"AccessDenied"}, calls: "Start",
-		},
-		"nothing changes": {
-			change: func(c *Config) { c.StallTimeout = time.Hour }, want: report.Stalled,
-			words: []string{"nothing has changed for 1h0m0s", "r-1", "continues"}, calls: "Start",
-		},
 		"bake time exceeds the stall timeout": {
 			change: func(c *Config) { c.StallTimeout = time.Minute },
 			script: func(a *fakeAWS, reads int) {
@@ -137,24 +125,9 @@ func TestRefresh(t *testing.T) {
 			},
 			want: report.Stalled, words: []string{"suspended: InstanceRefresh"}, calls: "Start",
 		},
-		"the group is deleted while it runs": {
-			before: func(a *fakeAWS) {
-				gone := fmt.Errorf("group workers: %w", refresh.ErrNoGroup)
-				a.errs["Group"] = []error{nil, nil, gone, gone, gone, gone, gone, gone}
-			},
-			want: report.Error, words: []string{"deleted"}, calls: "Start",
-		},
 		"timed out": {
 			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut,
 			words: []string{"--timeout", "r-1 continues", "run the same command again"}, calls: "Start",
-		},
-		"fails": {
-			script: statusAt(3, refresh.StatusFailed), want: report.Failed,
-			words: []string{"r-1 is Failed: no progress", "run the same command again"}, calls: "Start",
-		},
-		"rolled back": {
-			script: statusAt(3, refresh.StatusRollbackSuccessful), want: report.RolledBack,
-			words: []string{"RollbackSuccessful"}, calls: "Start",
 		},
 		"waits for another, which replaced everything": {
 			change: func(c *Config) { c.OnConflict = Wait },

@@ -61,6 +61,7 @@ func (p *Planner) plan(
 	plan := report.Plan{
 		Group: g.Name, Mode: p.policy.cfg.Mode, Target: a.target.Text, Desired: g.Desired,
 		Outdated: len(a.outdated()), Kept: len(a.kept()),
+		Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}
 	for _, i := range g.Instances {
 		plan.Instances = append(plan.Instances, p.planned(i, a.verdicts[i.ID], loads))
@@ -83,11 +84,8 @@ func (p *Planner) planned(
 	i refresh.Instance, v refresh.Verdict, loads map[string]cluster.Load,
 ) report.Planned {
 	planned := report.Planned{
-		ID: i.ID, Zone: i.Zone, Type: i.Type, State: i.State, Image: i.ImageID,
+		ID: i.ID, Zone: i.Zone, Type: i.Type, State: i.State, Image: i.ImageID, Launched: i.Launched,
 		Outdated: v.Outdated, Reasons: v.Reasons, Kept: v.Kept, Node: p.policy.nodes.of(i.ID),
-	}
-	if !i.Launched.IsZero() {
-		planned.Launched = &i.Launched
 	}
 	if planned.Node != nil {
 		if load, known := loads[planned.Node.Name]; known {

@@ -14,26 +14,15 @@ const concurrency = 8
 
 // Reader reads from AWS what a plan and a rollout need.
 type Reader interface {
-	groupReader
-	launchReader
-	refreshReader
-}
-
-type groupReader interface {
 	Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error)
 	Group(ctx context.Context, name string) (refresh.Group, error)
 	Hooks(ctx context.Context, group string) ([]refresh.Hook, error)
-}
 
-// launchReader reads what instances should be launched from, and completes what EC2 alone knows of
-// instances.
-type launchReader interface {
+	// Templates returns what instances should be launched from. Complete adds what EC2 alone knows of them.
 	Templates(ctx context.Context, groups []refresh.Group, version string) (refresh.Templates, error)
 	Complete(ctx context.Context, groups []refresh.Group) error
-}
 
-// refreshReader reads Instance Refreshes. Refreshes returns the newest first.
-type refreshReader interface {
+	// Refreshes returns the Instance Refreshes of a group, the newest first.
 	Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error)
 	Refresh(ctx context.Context, group, id string) (refresh.Refresh, error)
 }

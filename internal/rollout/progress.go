@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -26,7 +27,7 @@ type progress struct {
 func newProgress(
 	groups []refresh.Group, mode refresh.Mode, reporter report.Reporter, nodes nodeIndex,
 ) *progress {
-	p := &progress{reporter: reporter, nodes: nodes, r: report.Rollout{Started: time.Now()}}
+	p := &progress{reporter: reporter, nodes: nodes, r: report.Rollout{Started: time.Now(), Groups: []report.Group{}}}
 	for _, g := range groups {
 		p.r.Groups = append(p.r.Groups, report.Group{
 			Name: g.Name, Mode: mode, Phase: report.Queued, Desired: g.Desired, Instances: instancesOf(g),
@@ -36,7 +37,7 @@ func newProgress(
 }
 
 func instancesOf(g refresh.Group) []report.Instance {
-	var all []report.Instance
+	all := []report.Instance{}
 	for _, i := range g.Instances {
 		all = append(all, report.Instance{ID: i.ID, Zone: i.Zone, State: i.State, Unhealthy: !i.Healthy})
 	}
@@ -95,25 +96,17 @@ func (p *progress) show() {
 // start shows the progress every showInterval until it is stopped.
 func (p *progress) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(showInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				p.mu.Lock()
-				p.show()
-				p.mu.Unlock()
-			}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for retry.Sleep(ctx, showInterval) {
+			p.mu.Lock()
+			p.show()
+			p.mu.Unlock()
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-done
+		work.Wait()
 	}
 }
 
@@ -122,6 +115,8 @@ func (p *progress) close() report.Rollout {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.snapshot()
-	p.reporter.End(r)
+	if p.reporter != nil {
+		p.reporter.End(r)
+	}
 	return r
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// rollout replaces the outdated instances of one group.
+// rollout replaces the outdated instances of one group. The suspension and the taints hold for as long as it
+// runs. The desired capacity, which batches raises, is restored as a part of replacing.
 type rollout struct {
-	group    *group
-	replacer replacer
-	holds    holds
-	cleanup  cleanup
+	group      *group
+	replacer   replacer
+	suspension *suspension
+	taints     *taints
 }
 
 // replacer replaces the outdated instances of a group in one of the two modes.
@@ -49,7 +50,7 @@ func (r *rollout) run(ctx context.Context, described time.Time) ending {
 	if err != nil {
 		end = endingOf(ctx, err)
 	}
-	return r.cleanup.finish(ctx, end)
+	return r.finish(ctx, end)
 }
 
 // replaceOutdated is the rollout itself. The error of a step ends it.
@@ -62,12 +63,12 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 		if err := r.preflight(ctx); err != nil {
 			return ending{}, err
 		}
-		r.holds.suspension.suspend(ctx)
+		r.suspension.suspend(ctx)
 		if err := r.replacer.start(ctx); err != nil {
 			return ending{}, err
 		}
 	}
-	r.holds.taints.add(ctx)
+	r.taints.add(ctx)
 	if err := r.replacer.follow(ctx); err != nil {
 		return ending{}, err
 	}
@@ -124,7 +125,7 @@ func (r *rollout) applyFindings(findings []refresh.Finding) error {
 func (r *rollout) verify(ctx context.Context) (ending, error) {
 	g, s := r.group, r.group.state
 	before := s.templates
-	if err := g.retry(ctx, func() error { return g.resolve(ctx) }); err != nil {
+	if err := g.retry(ctx, g.resolve); err != nil {
 		return ending{}, err
 	}
 	if g.cfg.Mode == refresh.ModeRefresh && g.cfg.Pin {

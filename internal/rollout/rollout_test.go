@@ -13,6 +13,7 @@ import (
 
 // scenario is a rollout of three instances, and what is expected of it. Only want must be set.
 type scenario struct {
+	do     Action // instead of a rollout
 	change func(*Config)
 	before func(*fakeAWS)
 	script func(a *fakeAWS, reads int) // runs before each read of the group
@@ -39,7 +40,16 @@ func (s scenario) run(t *testing.T, cfg Config) {
 	if s.stop > 0 {
 		defer time.AfterFunc(s.stop, cancel).Stop()
 	}
-	expect(t, runGroup(ctx, t, cfg, a, nil), s.want, s.words...)
+	trigger := New(cfg, a, a, nil, nil)
+	run := trigger.Run
+	if s.do != "" {
+		run = func(ctx context.Context) (report.Rollout, error) { return trigger.Act(ctx, s.do) }
+	}
+	r, err := run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r.Groups[0], s.want, s.words...)
 	a.expectCalls(t, s.calls)
 }
 
@@ -76,8 +86,7 @@ func TestStalledDrainSaysWhy(t *testing.T) {
 // hours later.
 func TestQueuedGroupsAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, reports := newFakeAWS(1), &recorder{}
-		s := manyGroups{a, []string{"a", "b"}}
+		a := newFakeAWS(1)
 		a.script = func(reads int) {
 			if reads == 10 { // group a is done, and there is a new version
 				a.status(refresh.StatusSuccessful, "")
@@ -87,9 +96,7 @@ func TestQueuedGroupsAreReadAgain(t *testing.T) {
 		}
 		cfg := defaults()
 		cfg.Timeout = time.Hour
-		if _, err := New(cfg, s, a, nil, reports).Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		runGroup(t.Context(), t, cfg, manyGroups{a, []string{"a", "b"}}, nil)
 		if got := len(a.targets); got != 2 || a.targets[1].Template.Version != "3" {
 			t.Errorf("%d refreshes were started, to %+v; want two, the second to version 3", got, a.targets)
 		}
@@ -126,7 +133,7 @@ func TestInterruptedWhileDraining(t *testing.T) {
 func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 	for name, all := range map[string]bool{"what is outdated": false, "all": true} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, reports := newFakeAWS(3), defaults(), &recorder{}
+			a, cfg := newFakeAWS(3), defaults()
 			cfg.All, cfg.Preferences.SkipMatching, cfg.Timeout = all, !all, time.Hour
 			started := time.Now().Add(-time.Hour)
 			for n := range a.group.Instances {
@@ -139,11 +146,8 @@ func TestRefreshEndsBetweenTwoReads(t *testing.T) {
 					a.group.Instances = a.group.Instances[:3] // the last old instance has drained
 				}
 			}
-			s := &endingAWS{fakeAWS: a}
-			if _, err := New(cfg, s, a, nil, reports).Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			expect(t, reports.last.Groups[0], report.Done, "1 instance replaced")
+			g := runGroup(t.Context(), t, cfg, &endingAWS{fakeAWS: a}, nil)
+			expect(t, g, report.Done, "1 instance replaced")
 			a.expectCalls(t, "")
 		})
 	}
@@ -178,14 +182,14 @@ func TestAllAfterKill(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(a *fakeAWS, started time.Time)
 		calls  string
-		words  []string
+		want   string
 	}{
 		"while the refresh runs": {
 			before: func(a *fakeAWS, started time.Time) {
 				a.begin("r-1", &refresh.Source{Template: template("2")})
 				a.refreshes[0].Started = started
 			},
-			words: []string{"2 instances replaced"},
+			want: "2 instances replaced",
 		},
 		"while old instances drain": {
 			before: func(a *fakeAWS, started time.Time) {
@@ -198,10 +202,10 @@ func TestAllAfterKill(t *testing.T) {
 					}
 				}
 			},
-			words: []string{"2 instances replaced"},
+			want: "2 instances replaced",
 		},
 		"before it had started one": {
-			before: func(*fakeAWS, time.Time) {}, calls: "Start", words: []string{"3 instances replaced"},
+			before: func(*fakeAWS, time.Time) {}, calls: "Start", want: "3 instances replaced",
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -226,7 +230,7 @@ func TestAllAfterKill(t *testing.T) {
 				}
 				a.status(refresh.StatusSuccessful, "")
 			}
-			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done, tt.words...)
+			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done, tt.want)
 			a.expectCalls(t, tt.calls)
 		})
 	}

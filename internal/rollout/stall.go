@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -67,15 +68,9 @@ func expectedIdle(g refresh.Group, f *refresh.Refresh) time.Duration {
 	if f == nil {
 		return 0
 	}
-	idle := g.Warmup
-	if w := f.Preferences.Warmup; w != nil {
-		idle = *w
+	idle := *cmp.Or(f.Preferences.Warmup, &g.Warmup)
+	if delay := defaultCheckpointDelay; len(f.Preferences.Checkpoints) > 0 {
+		idle += *cmp.Or(f.Preferences.CheckpointDelay, &delay)
 	}
-	if len(f.Preferences.Checkpoints) == 0 {
-		return idle
-	}
-	if d := f.Preferences.CheckpointDelay; d != nil {
-		return idle + *d
-	}
-	return idle + defaultCheckpointDelay
+	return idle
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Tainter taints Nodes.
-type Tainter interface {
+// tainter taints Nodes.
+type tainter interface {
 	Taint(ctx context.Context, n cluster.Node, e cluster.Effect) error
 	Untaint(ctx context.Context, n cluster.Node) error
 }
@@ -22,16 +22,16 @@ type Tainter interface {
 // taints keeps new pods off outdated nodes during a rollout, so that each pod moves once.
 type taints struct {
 	group   *group
-	tainter Tainter
+	tainter tainter
 	tainted map[string]bool // the instances whose nodes this run has tainted; nil before it could
 }
 
 // add taints the nodes of old instances, and untaints those that are not outdated any more. A failure
 // becomes a note, and the rollout continues.
 func (t *taints) add(ctx context.Context) {
-	cfg, s := t.group.cfg, t.group.state
+	cfg := t.group.cfg
 	wanted := cmp.Or(cfg.Taint, cluster.NoTaint) != cluster.NoTaint
-	if !wanted || t.tainter == nil || s.policy.nodes.cluster == nil {
+	if !wanted || t.group.state.policy.nodes.cluster == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

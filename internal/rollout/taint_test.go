@@ -94,13 +94,8 @@ func (p *fakeTainter) dropGone(a *fakeAWS) {
 // run runs the trigger with the cluster, and returns how the group ended.
 func (p *fakeTainter) run(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS) report.Group {
 	t.Helper()
-	reports := &recorder{}
-	trigger := New(cfg, a, a, p, reports)
-	trigger.Taints(p)
-	if _, err := trigger.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return reports.last.Groups[0]
+	a.tainter = p
+	return runGroup(ctx, t, cfg, a, p)
 }
 
 func notes(g report.Group) string {
@@ -142,6 +137,7 @@ func TestTaints(t *testing.T) {
 		"ends, and instances remain":                    {script: statusAt(3, refresh.StatusSuccessful), added: all, want: report.Incomplete},
 		"interrupted and detached":                      {limit: time.Minute, added: all, want: report.Interrupted, remain: "i-2 i-3", note: "node-drainer.io/outdated stays on 2 nodes"},
 		"interrupted and cancelled":                     {change: cancelling, limit: time.Minute, added: all, want: report.Interrupted},
+		"interrupted in mode unhealthy":                 {change: func(c *Config) { c.Mode, c.Taint = refresh.ModeUnhealthy, cluster.HardTaint }, limit: time.Minute, added: all, want: report.Interrupted},
 		"interrupted and rolled back":                   {change: func(c *Config) { c.OnInterrupt, c.Version = Rollback, "2" }, before: func(a *fakeAWS) { a.group.Source.Template.Version = "1" }, limit: time.Minute, added: all, want: report.Interrupted},
 		"timed out":                                     {change: func(c *Config) { c.Timeout = time.Minute }, added: all, want: report.TimedOut, remain: "i-2 i-3"},
 		"nothing changes":                               {change: func(c *Config) { c.StallTimeout = time.Minute }, added: all, want: report.Stalled, remain: "i-2 i-3"},
@@ -194,27 +190,6 @@ func TestTaints(t *testing.T) {
 	}
 }
 
-// TestTaintsOfBatches: in mode unhealthy nothing continues without the trigger, so that no taint remains.
-func TestTaintsOfBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, p, cfg := newFakeAWS(3), newFakeTainter(), defaults()
-		cfg.Mode, cfg.Taint = refresh.ModeUnhealthy, cluster.HardTaint
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		var seen string
-		a.script = func(reads int) {
-			if reads == 3 {
-				seen = p.taintedIDs()
-			}
-		}
-		g := p.run(ctx, t, cfg, a)
-		expect(t, g, report.Interrupted)
-		if seen != "i-1 i-2 i-3" || p.taintedIDs() != "" {
-			t.Errorf("tainted %q, remaining %q", seen, p.taintedIDs())
-		}
-	})
-}
-
 // TestTaintFailures: nodes that cannot be tainted become one note, and the rollout continues.
 func TestTaintFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -237,14 +212,14 @@ func TestTaintFailures(t *testing.T) {
 	})
 }
 
-// TestTaintsWithoutACluster: without a Tainter nothing is tainted.
+// TestTaintsWithoutACluster: without a Cluster nothing is tainted.
 func TestTaintsWithoutACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := defaults()
 		cfg.Taint = cluster.HardTaint
 		a := newFakeAWS(1)
 		a.script = func(reads int) { succeedAt(3)(a, reads) }
-		expect(t, runGroup(t.Context(), t, cfg, a, newFakeTainter()), report.Done)
+		expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done)
 	})
 }
 

@@ -16,12 +16,13 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Writer changes groups.
+// Writer changes groups, and taints their nodes if there is a Cluster.
 type Writer interface {
 	refreshWriter
 	refreshPauser
 	batchWriter
 	processWriter
+	tainter
 }
 
 // Trigger replaces the outdated instances of the selected groups.
@@ -29,26 +30,21 @@ type Trigger struct {
 	cfg      Config
 	planner  *Planner
 	writer   Writer
-	tainter  Tainter // nil without.
 	reporter report.Reporter
 }
 
-// New returns a Trigger. The view may be nil.
+// New returns a Trigger. The view and the reporter may be nil.
 func New(cfg Config, reader Reader, writer Writer, view Cluster, reporter report.Reporter) *Trigger {
 	return &Trigger{cfg: cfg, planner: NewPlanner(cfg, reader, view), writer: writer, reporter: reporter}
 }
 
-// Taints gives the trigger what Config.Taint needs, beside a Cluster: without it no node is tainted. It must
-// be called before Run.
-func (t *Trigger) Taints(by Tainter) { t.tainter = by }
-
 // Run replaces what is outdated and follows that. When ctx ends, it does as Config.OnInterrupt says, within
 // a few seconds. The reporter has been given what it returns; an error happened before the groups were
 // known.
-func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
+func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 	s, err := t.planner.survey(ctx)
 	if err != nil {
-		return report.Error, err
+		return report.Rollout{}, err
 	}
 	rollOut := func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		return t.newRollout(t.newGroup(p, g, s.templates)).run(ctx, s.at)
@@ -56,12 +52,12 @@ func (t *Trigger) Run(ctx context.Context) (report.Outcome, error) {
 	return t.each(ctx, s.groups, t.cfg.Parallel, rollOut), nil
 }
 
-// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns the
-// worst outcome.
+// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns how
+// they ended.
 func (t *Trigger) each(
 	ctx context.Context, groups []refresh.Group, parallel int,
 	do func(context.Context, groupProgress, refresh.Group) ending,
-) report.Outcome {
+) report.Rollout {
 	if t.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.cfg.Timeout, errTimeout)
@@ -88,7 +84,7 @@ func (t *Trigger) each(
 	}
 	_ = work.Wait()
 	stop()
-	return report.Worst(all.close().Groups)
+	return all.close()
 }
 
 // skipped is the ending of a group that is not started any more; without an outcome if it is.
@@ -113,10 +109,9 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 }
 
 func (t *Trigger) newRollout(g *group) *rollout {
-	var by replacer = newBatches(g, t.writer)
+	var by replacer = &batches{group: g, aws: t.writer, marked: map[string]bool{}}
 	if t.cfg.Mode == refresh.ModeRefresh {
 		by = &instanceRefresh{group: g, aws: t.writer}
 	}
-	h := holds{&suspension{g, t.writer}, &taints{group: g, tainter: t.tainter}}
-	return &rollout{group: g, replacer: by, holds: h, cleanup: cleanup{g, by, h}}
+	return &rollout{g, by, &suspension{g, t.writer}, &taints{group: g, tainter: t.writer}}
 }

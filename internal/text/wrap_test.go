@@ -1,6 +1,9 @@
 package text
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestIndent(t *testing.T) {
 	t.Parallel()
@@ -17,5 +20,14 @@ func TestIndent(t *testing.T) {
 				t.Errorf("wrapped as %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestWrapWithoutALimit(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, -4} {
+		if got := Wrap("one two", limit, func(s string) int { return len(s) }); !slices.Equal(got, []string{"one two"}) {
+			t.Errorf("wrapped as %q", got)
+		}
 	}
 }

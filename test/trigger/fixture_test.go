@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,11 +109,10 @@ func (a *account) waitInService(name string, size int) (all []awsim.Instance) {
 	return all
 }
 
-func (a *account) waitRefresh(statuses ...string) awsim.Refresh {
+func (a *account) waitRefresh(status string) {
 	a.t.Helper()
-	f, err := a.WaitRefresh(waits(a.t), group, statuses...)
+	_, err := a.WaitRefresh(waits(a.t), group, status)
 	a.must(err)
-	return f
 }
 
 // waitTerminating waits until so many instances have been terminated by their group.
@@ -146,9 +144,11 @@ func (a *account) deleteHook(name string) {
 	a.must(err)
 }
 
-// startOtherRefresh starts a refresh to version 2 that is not the trigger's, and does not end before releaseLaunches.
+// startOtherRefresh starts a refresh to version 2, the one before the latest, that is not the trigger's, and does not
+// end before releaseLaunches.
 func (a *account) startOtherRefresh() {
 	a.t.Helper()
+	a.addVersion(template, "ami-3")
 	a.holdLaunches()
 	_, err := a.StartRefresh(group, awsim.RefreshSpec{Version: "2", MinHealthy: 50})
 	a.must(err)
@@ -291,6 +291,3 @@ func (r *run) waitExit(code int, patterns ...string) {
 		}
 	}
 }
-
-// interrupt asks the trigger to stop, as Ctrl-C does.
-func (r *run) interrupt() { r.Signal(syscall.SIGINT) }

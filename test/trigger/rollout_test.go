@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +16,16 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// TestExitCodes has one case for each exit code of docs/trigger.md, but 130: see TestInterrupts.
+// TestExitCodes has one case for each exit code of docs/trigger.md, but 130: see TestTerminalIsRestored.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
+	by := func(command string) func(*account, *run) {
+		return func(a *account, _ *run) {
+			a.waitRefresh("InProgress")
+			a.trigger(command, "--no-wait").waitExit(0)
+			a.releaseLaunches()
+		}
+	}
 	for name, tt := range map[string]struct {
 		group  awsim.Group // at $Latest, if empty
 		args   []string
@@ -38,6 +44,9 @@ func TestExitCodes(t *testing.T) {
 		"refused by the preflight": {
 			before: func(a *account) { a.deleteHook(terminatingHook) }, code: 1, says: []string{`nothing was changed`, `hook`},
 		},
+		"a version that does not exist": {
+			args: []string{"--launch-template-version", "9"}, code: 1, says: []string{`version 9 does not exist`},
+		},
 		"no such group": {args: []string{"--asg", "wokers"}, code: 1, says: []string{`wokers`}},
 		"one group of two is refused, the other is replaced": {
 			args: []string{"--asg", "batch,workers", "--launch-template-version", "2"},
@@ -49,46 +58,41 @@ func TestExitCodes(t *testing.T) {
 			},
 			code: 1, says: []string{`batch.*replaced`, `workers.*hook`},
 		},
+		"a plan of what is outdated": {
+			args: []string{"plan", "--detailed-exitcode", "-o", "json"}, code: 2, says: []string{`"outdated": 4`},
+		},
 		"the refresh fails": {
 			before: func(a *account) { a.SetDelays(awsim.Delays{RefreshGiveUp: time.Second}); a.holdLaunches() },
 			code:   3, says: []string{`Failed`, `no progress`, `run the same command again`},
 		},
 		"the refresh is cancelled by another user": {
 			before: (*account).holdLaunches,
-			during: func(a *account, _ *run) {
-				a.waitRefresh("InProgress")
-				a.trigger("cancel", "--no-wait").waitExit(0)
-				a.releaseLaunches()
-			},
-			code: 3, says: []string{`Cancelled`, `run the same command again`},
+			during: by("cancel"),
+			code:   3, says: []string{`Cancelled`, `run the same command again`},
 		},
 		"the refresh is rolled back by another user": {
 			group: awsim.Group{LaunchTemplateVersion: "1"}, args: []string{"--launch-template-version", "2"},
 			before: (*account).holdLaunches,
-			during: func(a *account, _ *run) {
-				a.waitRefresh("InProgress")
-				a.trigger("rollback", "--no-wait").waitExit(0)
-				a.releaseLaunches()
-			},
-			code: 4, says: []string{`RollbackSuccessful`},
+			during: by("rollback"),
+			code:   4, says: []string{`RollbackSuccessful`},
 		},
 		"nothing moves": {
 			before: (*account).holdLaunches, args: []string{"--stall-timeout", "2s"},
 			code: 5, says: []string{`nothing has changed for 2s`, `continues`, `trigger cancel`},
 		},
 		"another refresh runs": {
-			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
+			before: (*account).startOtherRefresh,
 			code:   6, says: []string{`under way`, `--on-conflict`},
 		},
 		"another refresh is waited for": {
 			args:   []string{"--on-conflict", "wait"},
-			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
+			before: (*account).startOtherRefresh,
 			during: func(a *account, r *run) { r.waitOutput(`waiting for its end`); a.releaseLaunches() },
 			code:   0, says: []string{`replaced`},
 		},
 		"another refresh is cancelled": {
 			args:   []string{"--on-conflict", "cancel"},
-			before: func(a *account) { a.addVersion(template, "ami-3"); a.startOtherRefresh() },
+			before: (*account).startOtherRefresh,
 			during: func(a *account, r *run) { r.waitOutput(`it is cancelled`); a.releaseLaunches() },
 			code:   0, says: []string{`replaced`},
 		},
@@ -116,31 +120,6 @@ func TestExitCodes(t *testing.T) {
 			if name != "no such group" && (err != nil || !strings.Contains(string(text), group)) {
 				t.Errorf("the summary is %q, %v", text, err)
 			}
-		})
-	}
-}
-
-// TestInterrupts: --on-interrupt decides what becomes of the refresh.
-func TestInterrupts(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		how, says string
-		statuses  []string
-	}{
-		{"detach", `continues; run the same command again`, []string{"InProgress"}},
-		{"cancel", `is cancelled`, []string{"Cancelling", "Cancelled"}},
-		{"rollback", `is rolled back`, []string{"RollbackInProgress", "RollbackSuccessful"}},
-	} {
-		t.Run(tt.how, func(t *testing.T) {
-			t.Parallel()
-			a := newAccount(t, awsim.Group{LaunchTemplateVersion: "1"})
-			a.holdLaunches()
-			r := a.trigger("--on-interrupt", tt.how, "--launch-template-version", "2")
-			a.waitRefresh("InProgress")
-			r.waitOutput(`started`)
-			r.interrupt()
-			r.waitExit(130, tt.says)
-			a.waitRefresh(tt.statuses...)
 		})
 	}
 }
@@ -182,27 +161,6 @@ func TestKilledAndRunAgain(t *testing.T) {
 				t.Errorf("the triggers called %v, want %v", calls, tt.calls)
 			}
 		})
-	}
-}
-
-// TestKilledWhileProcessesAreSuspended: the next run resumes the processes that a killed one has suspended.
-func TestKilledWhileProcessesAreSuspended(t *testing.T) {
-	t.Parallel()
-	a := newAccount(t, latest(4))
-	a.holdLaunches()
-	r := a.trigger("--suspend", "AZRebalance,ScheduledActions")
-	r.waitOutput(`suspended for the rollout: AZRebalance, ScheduledActions`)
-	a.waitRefresh("InProgress")
-	r.Kill()
-	r = a.trigger()
-	r.waitOutput(`it is followed`)
-	a.releaseLaunches()
-	r.waitExit(0, `resumed: AZRebalance, ScheduledActions`)
-	want := map[string]int{
-		"StartInstanceRefresh": 1, "SuspendProcesses": 1, "ResumeProcesses": 1, "CreateOrUpdateTags": 1, "DeleteTags": 1,
-	}
-	if calls := a.changes(); !maps.Equal(calls, want) {
-		t.Errorf("the triggers called %v, want %v", calls, want)
 	}
 }
 
@@ -248,7 +206,7 @@ func TestPauseAndResume(t *testing.T) {
 	a.releaseLaunches()
 	a.trigger("resume").waitExit(0)
 	r.waitExit(0, `3 instances replaced`)
-	if version := a.launchVersion(); version != strconv.Itoa(2) {
+	if version := a.launchVersion(); version != "2" {
 		t.Errorf("the group is at version %s: the refresh was not pinned", version)
 	}
 }
