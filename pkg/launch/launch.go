@@ -30,14 +30,12 @@ type Waiter struct {
 	rules  rules
 	sets   cache.SharedIndexInformer // DaemonSets; nil if they are not waited for
 	seen   cache.ResourceEventHandlerRegistration
-
-	mu    sync.Mutex
-	waits map[*wait]struct{}
+	waits  sync.Map // the keys are those *wait that are under way
 }
 
 // New returns a Waiter.
 func New(client kubernetes.Interface, cfg Config) (*Waiter, error) {
-	w := &Waiter{client: client, rules: newRules(cfg), waits: map[*wait]struct{}{}}
+	w := &Waiter{client: client, rules: newRules(cfg)}
 	if !cfg.DaemonSets {
 		return w, nil
 	}
@@ -133,23 +131,9 @@ func pointers[T any](items []T) []*T {
 
 // wakeUp makes every wait check again.
 func (w *Waiter) wakeUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for one := range w.waits {
-		one.wakeUp()
+	for one := range w.waits.Range {
+		one.(*wait).wakeUp() //nolint:forcetypeassert // the keys are waits
 	}
-}
-
-func (w *Waiter) subscribe(one *wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waits[one] = struct{}{}
-}
-
-func (w *Waiter) unsubscribe(one *wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.waits, one)
 }
 
 // daemonSets returns the DaemonSets of the cluster, from the watch.

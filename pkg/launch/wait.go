@@ -47,7 +47,7 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 	for _, informer := range watched {
 		one.workers.Go(func() { informer.RunWithContext(watching) })
 	}
-	w.subscribe(one)
+	w.waits.Store(one, nil)
 	if !cache.WaitFor(ctx, "", synced...) {
 		one.end()
 		return nil, context.Cause(ctx)
@@ -69,7 +69,7 @@ func (o *wait) attach(informer cache.SharedIndexInformer) error {
 
 func (o *wait) end() {
 	o.stop()
-	o.unsubscribe(o)
+	o.waits.Delete(o)
 	o.workers.Wait()
 }
 
