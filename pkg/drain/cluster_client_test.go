@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -157,66 +156,51 @@ func (c *cluster) watch(topic, version string) (watch.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads++
-	s := &stream{out: make(chan watch.Event), news: make(chan struct{}, 1), delay: c.watches}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	out := make(chan watch.Event)
+	s := &stream{ProxyWatcher: watch.NewProxyWatcher(out), queue: make(chan delayed, 2_000), delay: c.watches}
 	for _, e := range c.history[topic] {
 		if v, _ := strconv.Atoi(e.Object.(metav1.Object).GetResourceVersion()); v > from {
 			s.send(e)
 		}
 	}
 	c.streams[topic] = append(c.streams[topic], s)
-	go s.pump()
+	go s.pump(out)
 	return s, nil
 }
 
-// stream is one watch.
+// stream is one watch, which delivers all of a moment together.
 type stream struct {
-	out   chan watch.Event
-	news  chan struct{}
-	ctx   context.Context
-	stop  context.CancelFunc
+	*watch.ProxyWatcher
+	queue chan delayed
 	delay func() time.Duration
-
-	mu    sync.Mutex
-	queue []watch.Event
 }
 
-func (s *stream) ResultChan() <-chan watch.Event { return s.out }
-
-func (s *stream) Stop() { s.stop() }
-
-func (s *stream) send(e watch.Event) {
-	s.mu.Lock()
-	s.queue = append(s.queue, e)
-	s.mu.Unlock()
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
+// delayed is an event that is delivered when it is due, and after those that were sent before.
+type delayed struct {
+	watch.Event
+	due time.Time
 }
 
-// pump delivers what is sent, in order, and all of a moment together.
-func (s *stream) pump() {
-	defer close(s.out)
+func (s *stream) send(e watch.Event) { s.queue <- delayed{e, time.Now().Add(s.delay())} }
+
+func (s *stream) pump(out chan<- watch.Event) {
+	defer close(out)
 	for {
+		var next delayed
 		select {
-		case <-s.news:
-		case <-s.ctx.Done():
+		case next = <-s.queue:
+		case <-s.StopChan():
 			return
 		}
-		if !pass(s.ctx, s.delay) {
+		select {
+		case <-time.After(time.Until(next.due)):
+		case <-s.StopChan():
 			return
 		}
-		s.mu.Lock()
-		events := s.queue
-		s.queue = nil
-		s.mu.Unlock()
-		for _, e := range events {
-			select {
-			case s.out <- e:
-			case <-s.ctx.Done():
-				return
-			}
+		select {
+		case out <- next.Event:
+		case <-s.StopChan():
+			return
 		}
 	}
 }

@@ -347,11 +347,16 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 		c.store(watch.Deleted, c.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}].DeepCopy())
 	})
 	if a := c.apps[p.Labels["app"]]; a != nil {
-		time.AfterFunc(c.starts(), func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			a.elsewhere++
-			c.countSoon(a)
-		})
+		c.replace(a)
 	}
+}
+
+// replace has another pod of the app start elsewhere.
+func (c *cluster) replace(a *app) {
+	time.AfterFunc(c.starts(), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a.elsewhere++
+		c.countSoon(a)
+	})
 }

@@ -192,16 +192,8 @@ func TestDecideTiers(t *testing.T) {
 	given{}.expect(t, "tiers start one after another",
 		0, "evict a; wait b later-tier, c later-tier; again 9m30s", pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3)))
 	given{}.expect(t, "a tier without pods is skipped", 0, "evict a; wait b later-tier; again 9m30s", pod("a", tier(2)), pod("b", tier(3)))
-	given{}.expect(t, "a CSI node plugin is evicted after all others, and the agent's own pod after it",
-		0, "evict dns; wait agent later-tier, csi later-tier; again 9m30s", pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2)))
-	given{}.expect(t, "the CSI node plugin is evicted when the others are gone",
-		0, "evict csi; wait agent later-tier; again 9m30s", pod("agent", tier(4)), pod("csi", tier(3)))
-	given{}.expect(t, "the agent's own pod is evicted last", 0, "evict agent", pod("agent", tier(4)))
 	given{}.expect(t, "a pod of a later tier is deleted at its latest deletion",
 		9*m+30*s, "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s", pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b")))
-	given{}.expect(t, "the CSI node plugin and the agent are deleted at their latest deletion",
-		9*m+30*s, "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
-		pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut)))
 	given{policy: func(p *Policy) { p.StuckAfter = 5 * m }}.expect(t, "a stuck pod does not delay later tiers",
 		7*m, "evict dns; wait a terminating; again 10m0s", pod("a", terminating(m)), pod("dns", tier(1)))
 	given{}.expect(t, "a pod that has opted out delays later tiers",

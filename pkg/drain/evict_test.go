@@ -103,45 +103,30 @@ func realClient(t *testing.T, url string) remover {
 
 // TestOutcomesOfTheRealClient has the real client read what the API server writes.
 func TestOutcomesOfTheRealClient(t *testing.T) {
-	tests := []struct {
-		name string
-		code int
-		body string
-		want Outcome
-		why  string
-	}{
-		{
-			"two budgets", 500,
-			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"This pod has more than one ` +
-				`PodDisruptionBudget, which the eviction subresource does not support.","code":500}`,
-			Blocked, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-		},
-		{
-			"a budget", 429,
-			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Cannot evict pod.",` +
-				`"reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","message":` +
-				`"The disruption budget b needs 2 healthy pods and has 2 currently"}]},"code":429}`,
-			Blocked, "The disruption budget b needs 2 healthy pods and has 2 currently",
-		},
-		{"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	check := func(name string, code int, fields string, want Outcome, wantWhy string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if want := "/api/v1/namespaces/x/pods/a/eviction"; r.URL.Path != want {
 					t.Errorf("got %s, want %s", r.URL.Path, want)
 				}
 				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(tt.code)
-				_, _ = w.Write([]byte(tt.body))
+				w.WriteHeader(code)
+				_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},%s,"code":%d}`, fields, code)
 			}))
 			defer server.Close()
 			outcome, why := evictionOutcome(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
-			if outcome != tt.want || why != tt.why {
-				t.Errorf("got %s %q, want %s %q", outcome, why, tt.want, tt.why)
+			if outcome != want || why != wantWhy {
+				t.Errorf("got %s %q, want %s %q", outcome, why, want, wantWhy)
 			}
 		})
 	}
+	const twoBudgets = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+	check("two budgets", 500, `"status":"Failure","message":"`+twoBudgets+`"`, Blocked, twoBudgets)
+	const held = "The disruption budget b needs 2 healthy pods and has 2 currently"
+	check("a budget", 429, `"status":"Failure","message":"Cannot evict pod.","reason":"TooManyRequests",`+
+		`"details":{"causes":[{"reason":"DisruptionBudget","message":"`+held+`"}]}`, Blocked, held)
+	check("done", 201, `"status":"Success"`, Accepted, "")
 }
 
 func TestRetryPauses(t *testing.T) {

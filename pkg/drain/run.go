@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -158,11 +159,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 }
 
 func deleteMissing[V, P any](m map[string]V, present map[string]P) {
-	for uid := range m {
-		if _, ok := present[uid]; !ok {
-			delete(m, uid)
-		}
-	}
+	maps.DeleteFunc(m, func(uid string, _ V) bool { _, ok := present[uid]; return !ok })
 }
 
 // budgetsOf returns the names of the budgets that protect a pod, and reads them into budgets.
