@@ -172,7 +172,8 @@ func TestConnect(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errStop)
-		if err := New(f, c.cfg, rec).Connect(ctx); !errors.Is(err, errStop) {
+		c.connecting <- struct{}{} // another Connect runs
+		if err := c.Connect(ctx); !errors.Is(err, errStop) {
 			t.Errorf("got %v, want the cause of the context's end", err)
 		}
 	})
