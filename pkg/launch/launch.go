@@ -16,8 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -141,18 +143,8 @@ func (w *Waiter) daemonSets() []*appsv1.DaemonSet {
 	if w.sets == nil {
 		return nil
 	}
-	return listed[*appsv1.DaemonSet](w.sets.GetStore())
-}
-
-// listed returns the objects of type T in a store.
-func listed[T any](store cache.Store) []T {
-	var out []T
-	for _, obj := range store.List() {
-		if one, ok := obj.(T); ok {
-			out = append(out, one)
-		}
-	}
-	return out
+	sets, _ := appslisters.NewDaemonSetLister(w.sets.GetIndexer()).List(labels.Everything()) // which never fails
+	return sets
 }
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }

@@ -71,6 +71,7 @@ func TestWait(t *testing.T) {
 			func() error { return client.Tracker().Add(set("logs")) },
 			func() error { return client.Tracker().Update(nodes, object(), "") },
 			func() error { return client.Tracker().Add(object(func(n *corev1.Node) { n.Name = "another" })) },
+			func() error { return client.Tracker().Delete(nodes, "", "another") },
 			func() error { return client.Tracker().Add(podOf("cni", podReady(corev1.ConditionFalse))) },
 			func() error { return client.Tracker().Update(pods, podOf("cni"), "kube-system") },
 			func() error { return client.Tracker().Delete(daemonSets, "kube-system", "logs") },

@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	informers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -88,7 +90,7 @@ func (o *wait) missing() []string {
 	}
 	var pods []*corev1.Pod
 	if o.pods != nil {
-		pods = listed[*corev1.Pod](o.pods.GetStore())
+		pods, _ = corelisters.NewPodLister(o.pods.GetIndexer()).List(labels.Everything()) // which never fails
 	}
 	return o.rules.missing(node, o.daemonSets(), pods)
 }
