@@ -202,7 +202,10 @@ func TestConditionWrites(t *testing.T) {
 	check("another node with the same name is ignored",
 		func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) })
 	check("a node that does not exist is ignored",
-		func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) })
+		func(b *conditionFixture) {
+			b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"})
+			b.Conditions.remove("m", "uid-1")
+		})
 	check("a deleted node is forgotten", func(b *conditionFixture) {
 		b.draining(3)
 		synctest.Wait()
