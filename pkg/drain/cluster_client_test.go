@@ -1,13 +1,19 @@
 package drain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
@@ -40,13 +47,12 @@ type core struct {
 }
 
 func (k core) Pods(namespace string) typedcore.PodInterface {
-	return podClient{k.CoreV1Interface.Pods(namespace), k.c, namespace}
+	return podClient{k.CoreV1Interface.Pods(namespace), k.c}
 }
 
 type podClient struct {
 	typedcore.PodInterface
-	c         *cluster
-	namespace string
+	c *cluster
 }
 
 func nodeIn(o metav1.ListOptions) (string, error) {
@@ -89,25 +95,37 @@ func (k podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfa
 	return k.c.watch(node, o.ResourceVersion)
 }
 
-func (k podClient) EvictV1(ctx context.Context, e *policyv1.Eviction) error {
-	return k.remove(ctx, "evict", e.Name, *e.DeleteOptions)
-}
+// RESTClient is a real client, whose requests the cluster serves.
+func (k core) RESTClient() rest.Interface { return k.c.rest }
 
-func (k podClient) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return k.remove(ctx, "delete", name, o)
-}
-
-// remove delays the request before it is decided, and its answer.
-func (k podClient) remove(ctx context.Context, verb, name string, o metav1.DeleteOptions) error {
-	delay := func() time.Duration { return k.c.answers() / 2 }
-	if !pass(ctx, delay) {
-		return ctx.Err()
+// RoundTrip serves an eviction or a deletion. It delays the request before it is decided, and its answer.
+func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
+	var o metav1.DeleteOptions
+	verb, body := "delete", any(&o)
+	if r.Method == http.MethodPost {
+		verb, body = "evict", &policyv1.Eviction{DeleteOptions: &o}
 	}
-	err := k.c.remove(verb, types.NamespacedName{Namespace: k.namespace, Name: name}, o)
-	if !pass(ctx, delay) {
-		return ctx.Err()
+	path := strings.Split(r.URL.Path, "/") // /api/v1/namespaces/NAMESPACE/pods/NAME, and /eviction
+	if err := json.NewDecoder(r.Body).Decode(body); err != nil || path[5] != "pods" {
+		return nil, fmt.Errorf("got %s %s: %w", r.Method, r.URL, err)
 	}
-	return err
+	delay := func() time.Duration { return c.answers() / 2 }
+	if !pass(r.Context(), delay) {
+		return nil, r.Context().Err()
+	}
+	status := metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}
+	if err := c.remove(verb, types.NamespacedName{Namespace: path[4], Name: path[6]}, o); err != nil {
+		status = err.(apierrors.APIStatus).Status()
+	}
+	if !pass(r.Context(), delay) {
+		return nil, r.Context().Err()
+	}
+	status.Kind, status.APIVersion = "Status", "v1"
+	answer, err := json.Marshal(status)
+	return &http.Response{
+		StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(answer)),
+	}, err
 }
 
 // pass returns true after the delay, or false as soon as ctx ends.

@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
@@ -29,6 +31,7 @@ type cluster struct {
 	*recorder
 	t       *testing.T
 	fake    *fake.Clientset // for what is neither a pod nor a budget
+	rest    rest.Interface  // for evictions and deletions
 	drainer *Drainer
 	since   time.Time
 	ctx     context.Context
@@ -87,6 +90,11 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 		pods:   map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string][]*stream{},
 	}
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://cluster", Transport: c, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.rest = client.CoreV1().RESTClient()
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *corev1.Pod:
@@ -147,7 +155,8 @@ func (c *cluster) launch(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, Environment{Taint: ourTaint}, c); err != nil {
+	env := Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}
+	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.t.Context())

@@ -34,7 +34,7 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 // Environment is what a Drainer must know about nodes and about its own process.
 type Environment struct {
 	Taint       corev1.Taint           // that a node has while it is drained
-	Unreachable func(node string) bool // reports whether the node is not Ready, or gone; nil is never
+	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
 	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 }
 
