@@ -42,22 +42,29 @@ func New(client kubernetes.Interface, cfg Config) (*Waiter, error) {
 		return w, nil
 	}
 	w.sets = appsinformers.NewDaemonSetInformer(client, metav1.NamespaceAll, 0, cache.Indexers{})
-	err := w.sets.SetTransform(stripDaemonSet)
-	if err == nil {
-		w.seen, err = w.sets.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { w.wakeUp() },
-			UpdateFunc: func(before, now any) {
-				if !same(before, now) {
-					w.wakeUp()
-				}
-			},
-			DeleteFunc: func(any) { w.wakeUp() },
-		})
-	}
-	if err != nil {
+	var err error
+	if w.seen, err = notify(w.sets, stripDaemonSet, w.wakeUp); err != nil {
 		return nil, fmt.Errorf("watch DaemonSets: %w", err)
 	}
 	return w, nil
+}
+
+// notify sets the transform of an informer, and has it call changed for each change that matters.
+func notify(
+	i cache.SharedIndexInformer, transform cache.TransformFunc, changed func(),
+) (cache.ResourceEventHandlerRegistration, error) {
+	if err := i.SetTransform(transform); err != nil {
+		return nil, err
+	}
+	return i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(before, now any) {
+			if !same(before, now) {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	})
 }
 
 // Run watches the DaemonSets of the cluster until ctx ends.
@@ -167,7 +174,8 @@ func stripDaemonSet(obj any) (any, error) {
 	return kept, nil
 }
 
-// same reports whether two stripped states of a DaemonSet are equal but for their version.
+// same reports whether two stripped states of a DaemonSet are equal but for their version. Those of other objects
+// are not.
 func same(before, now any) bool {
 	a, ok := before.(*appsv1.DaemonSet)
 	b, too := now.(*appsv1.DaemonSet)

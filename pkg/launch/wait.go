@@ -40,7 +40,7 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 		synced = append(synced, one.pods.HasSyncedChecker(), w.seen.HasSyncedChecker())
 	}
 	for _, informer := range watched {
-		if err := one.attach(informer); err != nil {
+		if _, err := notify(informer, strip, one.wakeUp); err != nil {
 			return nil, fmt.Errorf("watch node %s and its pods: %w", name, err)
 		}
 	}
@@ -55,18 +55,6 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 		return nil, context.Cause(ctx)
 	}
 	return one, nil
-}
-
-func (o *wait) attach(informer cache.SharedIndexInformer) error {
-	if err := informer.SetTransform(strip); err != nil {
-		return err
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { o.wakeUp() },
-		UpdateFunc: func(_, _ any) { o.wakeUp() },
-		DeleteFunc: func(any) { o.wakeUp() },
-	})
-	return err
 }
 
 func (o *wait) end() {
