@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,12 +115,35 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !pass(r.Context(), delay) {
 		return nil, r.Context().Err()
 	}
-	status := metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}
-	if err := c.remove(verb, types.NamespacedName{Namespace: path[4], Name: path[6]}, o); err != nil {
-		status = err.(apierrors.APIStatus).Status()
-	}
+	err := c.remove(verb, types.NamespacedName{Namespace: path[4], Name: path[6]}, o)
 	if !pass(r.Context(), delay) {
 		return nil, r.Context().Err()
+	}
+	return respond(err)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func realClient(t *testing.T, server http.RoundTripper) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://cluster", Transport: server, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// respond returns what the API server answers, or the error if that is none of its answers.
+func respond(err error) (*http.Response, error) {
+	status := metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}
+	var refusal apierrors.APIStatus
+	switch {
+	case errors.As(err, &refusal):
+		status = refusal.Status()
+	case err != nil:
+		return nil, err
 	}
 	status.Kind, status.APIVersion = "Status", "v1"
 	answer, err := json.Marshal(status)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/util/podutils"
@@ -90,11 +89,7 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 		pods:   map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string][]*stream{},
 	}
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://cluster", Transport: c, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.rest = client.CoreV1().RESTClient()
+	c.rest = realClient(t, c).CoreV1().RESTClient()
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *corev1.Pod:

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestParseTiers(t *testing.T) {
@@ -98,22 +96,5 @@ func TestValidate(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestPolicy(t *testing.T) {
-	cfg := withConfig(func(c *Config) {
-		c.Tiers, c.LoadBalancerWait, c.VolumeTimeout, c.ForceUnhealthy = "0=10m,5", time.Minute, 2*time.Minute, time.Hour
-	})
-	want := Policy{
-		Force: true, Tiers: []time.Duration{10 * time.Minute, 0}, ForceSpacing: 30 * time.Second, ForceUnhealthy: time.Hour,
-		StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, LoadBalancerWait: time.Minute, VolumeTimeout: 2 * time.Minute,
-	}
-	if diff := cmp.Diff(want, cfg.policy()); diff != "" {
-		t.Error(diff)
-	}
-	cfg.AtDeadline = Leave
-	if cfg.policy().Force {
-		t.Error("leave forces deletions")
 	}
 }

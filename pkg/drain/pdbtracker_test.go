@@ -232,6 +232,23 @@ func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
 	})
 }
 
+// TestAnAnswerAfterTheWatch wakes the next drain, which the change in the watch did not wake: evictions are sent one after
+// the other.
+func TestAnAnswerAfterTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
+		l.mustReserve(t, "a")
+		l.allows(t, r)
+		l.waitFor(r, 1)
+		if l.update(disrupting(1, "a")); r.woken() {
+			t.Error("woken while an eviction is in flight")
+		}
+		if l.release("x/b", "a", Accepted); !r.woken() {
+			t.Error("not woken by the answer")
+		}
+	})
+}
+
 func TestEndOfADemandWakesNoDrainIfNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, first, second := newTracker(t, newPDB(1)), newWaiter("a", 0), newWaiter("b", 0)

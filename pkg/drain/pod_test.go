@@ -7,16 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 // newTestRules are the rules of the usual configuration.
-func newTestRules(t *testing.T, change func(*Config)) rules {
+func newTestRules(t *testing.T, change func(*Config)) *rules {
 	t.Helper()
-	r, err := newRules(withConfig(change), Environment{Taint: ourTaint, Self: "x/agent"})
+	d, err := New(fake.NewClientset(), withConfig(change), Environment{Taint: ourTaint, Self: "x/agent"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return &d.rules
 }
 
 func usual(*Config) {}

@@ -61,7 +61,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
 	}
 	r.progress = &progressReporter{
-		observer: d.observer, target: r.target, blockedAfter: d.cfg.BlockedAfter, waits: map[string]*podWait{},
+		observer: d.observer, target: r.target, blockedAfter: d.policy.BlockedAfter, waits: map[string]*podWait{},
 	}
 	return r, nil
 }
