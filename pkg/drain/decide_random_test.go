@@ -169,7 +169,7 @@ func TestEveryDrainEnds(t *testing.T) {
 				c.addPod("n", fmt.Sprint(i), oneOfThese(r, apps...), gracePeriod(oneOfThese[int64](r, 1, 30, 240, 3600)),
 					func(p *corev1.Pod) {
 						p.Spec.Priority = oneOfThese(r, nil, new(int32(1000)), new(int32(2000)))
-						p.Annotations = oneOfThese(r, nil, nil, map[string]string{DrainAnnotation: "3m"}, map[string]string{DrainAnnotation: Wait})
+						p.Annotations = map[string]string{DrainAnnotation: oneOfThese(r, "", "", "3m", Wait)}
 						p.Status.Conditions[0].Status = oneOfThese(r, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse)
 					})
 			}

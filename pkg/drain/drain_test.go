@@ -66,7 +66,9 @@ func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 // check the budgets.
 func TestDrainWithoutAListOfBudgets(t *testing.T) {
 	// check has the budgets listed after some time, and an earlier deadline arrive after a second.
-	check := func(name string, listed, tighter time.Duration, guarded bool, begins time.Duration, want string, pods ...runtime.Object) {
+	check := func(
+		name string, listed, tighter time.Duration, guarded bool, begins time.Duration, want string, pods ...runtime.Object,
+	) {
 		t.Helper()
 		virtual(t, name, func(t *testing.T) {
 			c := newCluster(t, pods...)
@@ -166,7 +168,7 @@ func TestDrainRetriesTheVerification(t *testing.T) {
 }
 
 func TestAtTheDeadline(t *testing.T) {
-	check := func(at string, forced int, left []string, want ...string) {
+	check := func(at string, forced int, left []string, requests ...string) {
 		t.Helper()
 		virtual(t, at, func(t *testing.T) {
 			c := newCluster(t, runningPod("a"), newPDB(0))
@@ -174,10 +176,11 @@ func TestAtTheDeadline(t *testing.T) {
 			c.start(withConfig(func(c *Config) { c.AtDeadline, c.Settle = at, 0 }))
 			report, err := c.drain("n", time.Minute)()
 			report.Took = report.Took.Round(time.Second)
-			if diff := cmp.Diff(Report{Total: 2, Forced: forced, Left: left, Took: time.Minute}, report); diff != "" || err != nil {
+			want := Report{Total: 2, Forced: forced, Left: left, Took: time.Minute}
+			if diff := cmp.Diff(want, report); diff != "" || err != nil {
 				t.Error(diff, err)
 			}
-			c.expectRequests(want...)
+			c.expectRequests(requests...)
 			if got := c.countRecords("forced a in 10s: deadline"); got != forced {
 				t.Errorf("forced %d times, want %d", got, forced)
 			}

@@ -21,8 +21,8 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 			return r.Pod.Name + " is removed although all is done"
 		case r.Pod.Try.Last == Sent:
 			return r.Pod.Name + " is removed while a request is under way"
-		case policy.AtDeadline == Delete && r.Pod.GraceEndsAt.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
-			r.Grace != time.Second:
+		case policy.AtDeadline == Delete && r.Pod.GraceEndsAt.IsZero() && r.Grace != time.Second &&
+			now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline):
 			return r.Pod.Name + " may run beyond the deadline"
 		}
 	}

@@ -213,6 +213,7 @@ func TestClaimsOfPodsThatStay(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	})
-	check("a finished pod: the kubelet has unmounted them", nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	check("a finished pod: the kubelet has unmounted them", nil,
+		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	check("a pod that must leave", nil, func(*corev1.Pod) {})
 }

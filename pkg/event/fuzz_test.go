@@ -63,8 +63,9 @@ var (
 func violation(e event.Event) string {
 	is := func(kinds ...event.Kind) bool { return slices.Contains(kinds, e.Kind) }
 	hooked := is(event.LifecycleTerminating, event.LifecycleLaunching)
-	block, quiet := is(event.CapacityBlockExpiration), is(event.TestNotification, event.Notice, event.CapacityBlockExpiration)
-	timed := is(event.SpotInterruption, event.ScheduledChange, event.CapacityReservationInterruption, event.CapacityBlockExpiration)
+	block := is(event.CapacityBlockExpiration)
+	quiet := block || is(event.TestNotification, event.Notice)
+	timed := block || is(event.SpotInterruption, event.ScheduledChange, event.CapacityReservationInterruption)
 	switch {
 	case !is(event.Kinds()...) || !labelShape.MatchString(string(e.Kind)):
 		return "the kind is not listed, or no label"

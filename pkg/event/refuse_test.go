@@ -104,8 +104,8 @@ func TestUnknownMessages(t *testing.T) {
 	source("an unknown object", []byte(`{"hello":"s3cr3t"}`))
 	source("an empty object", []byte(`{}`))
 	source("an S3 notification", []byte(`{"Records":[{"eventSource":"aws:s3"}]}`))
-	source("S3's own test message", []byte(`{"Service":"Amazon S3","Event":"s3:TestEvent","Time":"2027-03-01T10:00:00.123Z",`+
-		`"Bucket":"s3cr3t","RequestId":"5582815E1AEA5ADF"}`))
+	source("S3's own test message", []byte(`{"Service":"Amazon S3","Event":"s3:TestEvent",`+
+		`"Time":"2027-03-01T10:00:00.123Z","Bucket":"s3cr3t","RequestId":"5582815E1AEA5ADF"}`))
 	source("an event of another service", []byte(`{"Event":"s3cr3t"}`))
 	source("an EventBridge event of another service", edit(t, bridge, "source", "aws.s3cr3t"))
 	source("an EventBridge event of a custom source", edit(t, bridge, "source", "com.example"))

@@ -112,7 +112,9 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		virtual(t, name, func(t *testing.T) {
 			client := fake.NewClientset(object(cordoned))
 			if fails {
-				client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
+				client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, errOutage
+				})
 				client.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
 			}
 			w := running(t, client, defaults(t))

@@ -236,7 +236,8 @@ func TestMissing(t *testing.T) {
 	check("no DaemonSet that does not tolerate a NoSchedule taint", "", gpu, set("cni"))
 	check("nor a NoExecute taint", "", object(tainted("nvidia.com/gpu", noExecute)), set("cni"))
 	check("a DaemonSet that tolerates the taint", cni, gpu, set("cni", tolerates("nvidia.com/gpu", noSchedule)))
-	check("a DaemonSet, in spite of a PreferNoSchedule taint", cni, object(tainted("nvidia.com/gpu", preferNo)), set("cni"))
+	check("a DaemonSet, in spite of a PreferNoSchedule taint", cni,
+		object(tainted("nvidia.com/gpu", preferNo)), set("cni"))
 	check("a DaemonSet, in spite of a taint that all of them tolerate", cni,
 		object(tainted("node.kubernetes.io/disk-pressure", noSchedule)), set("cni"))
 	check("a DaemonSet that does not tolerate the startup taint", "taint "+cilium+", "+cni,

@@ -29,7 +29,8 @@ func TestEventsAreWritten(t *testing.T) {
 			e := a.(clienttesting.CreateAction).GetObject().(*corev1.Event)
 			o := e.InvolvedObject
 			got = append(got, event{
-				a.GetNamespace(), o.Kind + " " + o.Namespace + "/" + o.Name, string(o.UID), e.Type, e.Reason, e.Message, e.Source.Component,
+				a.GetNamespace(), o.Kind + " " + o.Namespace + "/" + o.Name, string(o.UID), e.Type, e.Reason, e.Message,
+				e.Source.Component,
 			})
 		}
 		want := []event{

@@ -113,7 +113,9 @@ func trimmed(t *testing.T, node *corev1.Node) *corev1.Node {
 
 // fail makes the client's calls fail.
 func fail(client *fake.Clientset, verb, resource string, err error) {
-	client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, err
+	})
 }
 
 // nodeNow is the Node n in the API server.
@@ -178,7 +180,8 @@ func TestSelector(t *testing.T) {
 
 func TestAwait(t *testing.T) {
 	cause := errors.New("never registered")
-	check := func(name string, want error, meanwhile func(*fake.Clientset, context.CancelCauseFunc), shown ...runtime.Object) {
+	type change = func(*fake.Clientset, context.CancelCauseFunc)
+	check := func(name string, want error, meanwhile change, shown ...runtime.Object) {
 		t.Helper()
 		virtual(t, name, func(t *testing.T) {
 			client := fake.NewClientset(shown...)
@@ -192,7 +195,7 @@ func TestAwait(t *testing.T) {
 		})
 	}
 	check("the node has registered already", nil, func(*fake.Clientset, context.CancelCauseFunc) {}, newNode())
-	check("the node registers, and gets its provider id later", nil, func(client *fake.Clientset, _ context.CancelCauseFunc) {
+	check("the node gets its provider id later", nil, func(client *fake.Clientset, _ context.CancelCauseFunc) {
 		synctest.Wait()
 		err := client.Tracker().Add(newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" }))
 		synctest.Wait()
@@ -200,7 +203,10 @@ func TestAwait(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	check("the context ends", cause, func(_ *fake.Clientset, cancel context.CancelCauseFunc) { synctest.Wait(); cancel(cause) })
+	check("the context ends", cause, func(_ *fake.Clientset, cancel context.CancelCauseFunc) {
+		synctest.Wait()
+		cancel(cause)
+	})
 }
 
 func TestWaitForSyncEndsWithTheCause(t *testing.T) {

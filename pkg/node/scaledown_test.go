@@ -19,7 +19,8 @@ func annotated(pairs ...string) func(*corev1.Node) {
 }
 
 func TestProtectPatches(t *testing.T) {
-	const autoscaler, own = `"cluster-autoscaler.kubernetes.io/scale-down-disabled":`, `"node-drainer.io/scale-down-disabled":`
+	const autoscaler = `"cluster-autoscaler.kubernetes.io/scale-down-disabled":`
+	const own = `"node-drainer.io/scale-down-disabled":`
 	protect := func(n *corev1.Node) patch { return protectPatch(n, "workers") }
 	check := func(name string, build func(*corev1.Node) patch, annotations, want string) {
 		t.Helper()

@@ -47,7 +47,9 @@ func TestDeletesAreBatched(t *testing.T) {
 // TestRefusedDeletes: a message that SQS does not delete is in flight until the attempts are over, so no second handler
 // runs. Others are not affected.
 func TestRefusedDeletes(t *testing.T) {
-	check := func(name string, visible time.Duration, refuse func(*message) bool, received, receives int, failures ...string) {
+	check := func(
+		name string, visible time.Duration, refuse func(*message) bool, received, receives int, failures ...string,
+	) {
 		t.Helper()
 		virtual(t, name, func(t *testing.T) {
 			f := newFake(bodies(5)...)
