@@ -160,7 +160,8 @@ func TestDrainOfACordonedNode(t *testing.T) {
 			Since: r.target.Since, Pods: []drain.Pod{blocked, {Name: "web", Ready: true}},
 			Budgets: map[string]drain.Budget{"db": {Healthy: 1, Desired: 1, Expected: 1}},
 		}
-		policy := drain.Policy{Force: true, Tiers: []time.Duration{20 * time.Minute}}
+		tiers := []drain.Tier{{Bound: 20 * time.Minute}}
+		policy := drain.Policy{Config: drain.Config{AtDeadline: drain.Delete}, TierList: tiers}
 		half := r.target.Deadline.Sub(start) / 2
 		for _, tt := range []struct {
 			after         time.Duration

@@ -65,7 +65,7 @@ func randomBudget(r *rand.Rand, near func() time.Time) Budget {
 func randomPolicy(r *rand.Rand) Policy {
 	p := defaultPolicy()
 	p.AtDeadline = oneOfThese(r, Delete, Delete, Delete, Leave)
-	p.tiers[0].Bound, p.tiers[1].Bound = oneOfThese(r, 0, 2*time.Minute), oneOfThese(r, 0, time.Minute)
+	p.TierList[0].Bound, p.TierList[1].Bound = oneOfThese(r, 0, 2*time.Minute), oneOfThese(r, 0, time.Minute)
 	p.ForceSpacing = oneOfThese(r, 0, 30*time.Second, 5*time.Minute)
 	p.ForceUnhealthy = oneOfThese(r, 0, 0, 3*time.Minute)
 	p.StuckAfter = oneOfThese(r, 0, 10*time.Second, 5*time.Minute)

@@ -143,7 +143,7 @@ type given struct {
 // defaultPolicy has three tiers without a bound, and none of what is opt-in.
 func defaultPolicy() Policy { return Policy{Config{AtDeadline: Delete}, make([]Tier, 3)} }
 
-func bounds(tiers ...Tier) func(*Policy) { return func(p *Policy) { p.tiers = tiers } }
+func bounds(tiers ...Tier) func(*Policy) { return func(p *Policy) { p.TierList = tiers } }
 
 // expect tests in a subtest what is decided about the pods at the instant now, counted from t0.
 func (g given) expect(t *testing.T, name string, now time.Duration, want string, pods ...Pod) {

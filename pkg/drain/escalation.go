@@ -92,10 +92,10 @@ func (t *schedule) optedOut(pod Pod) bool {
 func (t *schedule) tierStart(tier int) time.Time {
 	start := t.since
 	for i := range tier {
-		if i >= len(t.policy.tiers) || t.policy.tiers[i].Bound == 0 {
+		if i >= len(t.policy.TierList) || t.policy.TierList[i].Bound == 0 {
 			return time.Time{}
 		}
-		start = start.Add(t.policy.tiers[i].Bound)
+		start = start.Add(t.policy.TierList[i].Bound)
 	}
 	return start
 }

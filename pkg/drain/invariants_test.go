@@ -79,7 +79,7 @@ func evictionViolation(s State, step Step, now time.Time, policy Policy) string 
 // bounded reports whether each of the tiers before the tier has a bound.
 func bounded(policy Policy, tier int) bool {
 	for i := range tier {
-		if i >= len(policy.tiers) || policy.tiers[i].Bound == 0 {
+		if i >= len(policy.TierList) || policy.TierList[i].Bound == 0 {
 			return false
 		}
 	}

@@ -153,16 +153,16 @@ func (r *rules) wouldReturn(p *corev1.Pod) bool {
 func (r *rules) tier(p *corev1.Pod) int {
 	switch {
 	case r.Self == p.Namespace+"/"+p.Name:
-		return len(r.tiers) + 1
+		return len(r.TierList) + 1
 	case servesVolumes(p):
-		return len(r.tiers)
+		return len(r.TierList)
 	}
 	priority := int32(0)
 	if p.Spec.Priority != nil {
 		priority = *p.Spec.Priority
 	}
 	i := 0
-	for i+1 < len(r.tiers) && priority >= r.tiers[i+1].From {
+	for i+1 < len(r.TierList) && priority >= r.TierList[i+1].From {
 		i++
 	}
 	return i

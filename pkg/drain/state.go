@@ -108,7 +108,7 @@ func (b Budget) admits(pod Pod, now time.Time) (ok, disrupts bool) {
 // Policy is what decisions follow: a valid configuration, and its tiers.
 type Policy struct {
 	Config
-	tiers []Tier
+	TierList []Tier
 }
 
 // Step is a decision: what to do now, what to wait for, and when to decide again.
