@@ -1,14 +1,21 @@
 package drain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
-	"sync"
+	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
@@ -41,13 +49,12 @@ type core struct {
 }
 
 func (k core) Pods(namespace string) typedcore.PodInterface {
-	return podClient{k.CoreV1Interface.Pods(namespace), k.c, namespace}
+	return podClient{k.CoreV1Interface.Pods(namespace), k.c}
 }
 
 type podClient struct {
 	typedcore.PodInterface
-	c         *cluster
-	namespace string
+	c *cluster
 }
 
 func nodeIn(o metav1.ListOptions) (string, error) {
@@ -90,25 +97,60 @@ func (k podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfa
 	return k.c.watch(node, o.ResourceVersion)
 }
 
-func (k podClient) EvictV1(ctx context.Context, e *policyv1.Eviction) error {
-	return k.remove(ctx, "evict", e.Name, *e.DeleteOptions)
+// RESTClient is a real client, whose requests the cluster serves.
+func (k core) RESTClient() rest.Interface { return k.c.rest }
+
+// RoundTrip serves an eviction or a deletion. It delays the request before it is decided, and its answer.
+func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
+	var o metav1.DeleteOptions
+	verb, body := "delete", any(&o)
+	if r.Method == http.MethodPost {
+		verb, body = "evict", &policyv1.Eviction{DeleteOptions: &o}
+	}
+	path := strings.Split(r.URL.Path, "/") // /api/v1/namespaces/NAMESPACE/pods/NAME, and /eviction
+	if err := json.NewDecoder(r.Body).Decode(body); err != nil || path[5] != "pods" {
+		return nil, fmt.Errorf("got %s %s: %w", r.Method, r.URL, err)
+	}
+	delay := func() time.Duration { return c.answers() / 2 }
+	if !pass(r.Context(), delay) {
+		return nil, r.Context().Err()
+	}
+	err := c.remove(verb, types.NamespacedName{Namespace: path[4], Name: path[6]}, o)
+	if !pass(r.Context(), delay) {
+		return nil, r.Context().Err()
+	}
+	return respond(err)
 }
 
-func (k podClient) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return k.remove(ctx, "delete", name, o)
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func realClient(t *testing.T, server http.RoundTripper) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://cluster", Transport: server, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
-// remove delays the request before it is decided, and its answer.
-func (k podClient) remove(ctx context.Context, verb, name string, o metav1.DeleteOptions) error {
-	delay := func() time.Duration { return k.c.answers() / 2 }
-	if !pass(ctx, delay) {
-		return ctx.Err()
+// respond returns what the API server answers, or the error if that is none of its answers.
+func respond(err error) (*http.Response, error) {
+	status := metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK}
+	var refusal apierrors.APIStatus
+	switch {
+	case errors.As(err, &refusal):
+		status = refusal.Status()
+	case err != nil:
+		return nil, err
 	}
-	err := k.c.remove(verb, types.NamespacedName{Namespace: k.namespace, Name: name}, o)
-	if !pass(ctx, delay) {
-		return ctx.Err()
-	}
-	return err
+	status.Kind, status.APIVersion = "Status", "v1"
+	answer, err := json.Marshal(status)
+	return &http.Response{
+		StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(answer)),
+	}, err
 }
 
 // pass returns true after the delay, or false as soon as ctx ends.
@@ -157,66 +199,51 @@ func (c *cluster) watch(topic, version string) (watch.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reads++
-	s := &stream{out: make(chan watch.Event), news: make(chan struct{}, 1), delay: c.watches}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	out := make(chan watch.Event)
+	s := &stream{ProxyWatcher: watch.NewProxyWatcher(out), queue: make(chan delayed, 2_000), delay: c.watches}
 	for _, e := range c.history[topic] {
 		if v, _ := strconv.Atoi(e.Object.(metav1.Object).GetResourceVersion()); v > from {
 			s.send(e)
 		}
 	}
 	c.streams[topic] = append(c.streams[topic], s)
-	go s.pump()
+	go s.pump(out)
 	return s, nil
 }
 
-// stream is one watch.
+// stream is one watch, which delivers all of a moment together.
 type stream struct {
-	out   chan watch.Event
-	news  chan struct{}
-	ctx   context.Context
-	stop  context.CancelFunc
+	*watch.ProxyWatcher
+	queue chan delayed
 	delay func() time.Duration
-
-	mu    sync.Mutex
-	queue []watch.Event
 }
 
-func (s *stream) ResultChan() <-chan watch.Event { return s.out }
-
-func (s *stream) Stop() { s.stop() }
-
-func (s *stream) send(e watch.Event) {
-	s.mu.Lock()
-	s.queue = append(s.queue, e)
-	s.mu.Unlock()
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
+// delayed is an event that is delivered when it is due, and after those that were sent before.
+type delayed struct {
+	watch.Event
+	due time.Time
 }
 
-// pump delivers what is sent, in order, and all of a moment together.
-func (s *stream) pump() {
-	defer close(s.out)
+func (s *stream) send(e watch.Event) { s.queue <- delayed{e, time.Now().Add(s.delay())} }
+
+func (s *stream) pump(out chan<- watch.Event) {
+	defer close(out)
 	for {
+		var next delayed
 		select {
-		case <-s.news:
-		case <-s.ctx.Done():
+		case next = <-s.queue:
+		case <-s.StopChan():
 			return
 		}
-		if !pass(s.ctx, s.delay) {
+		select {
+		case <-time.After(time.Until(next.due)):
+		case <-s.StopChan():
 			return
 		}
-		s.mu.Lock()
-		events := s.queue
-		s.queue = nil
-		s.mu.Unlock()
-		for _, e := range events {
-			select {
-			case s.out <- e:
-			case <-s.ctx.Done():
-				return
-			}
+		select {
+		case out <- next.Event:
+		case <-s.StopChan():
+			return
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
@@ -29,6 +30,7 @@ type cluster struct {
 	*recorder
 	t       *testing.T
 	fake    *fake.Clientset // for what is neither a pod nor a budget
+	rest    rest.Interface  // for evictions and deletions
 	drainer *Drainer
 	since   time.Time
 	ctx     context.Context
@@ -87,6 +89,7 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 		pods:   map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string][]*stream{},
 	}
+	c.rest = realClient(t, c).CoreV1().RESTClient()
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *corev1.Pod:
@@ -147,7 +150,8 @@ func (c *cluster) launch(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, Environment{Taint: ourTaint}, c); err != nil {
+	env := Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}
+	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.t.Context())
@@ -347,11 +351,16 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 		c.store(watch.Deleted, c.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}].DeepCopy())
 	})
 	if a := c.apps[p.Labels["app"]]; a != nil {
-		time.AfterFunc(c.starts(), func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			a.elsewhere++
-			c.countSoon(a)
-		})
+		c.replace(a)
 	}
+}
+
+// replace has another pod of the app start elsewhere.
+func (c *cluster) replace(a *app) {
+	time.AfterFunc(c.starts(), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a.elsewhere++
+		c.countSoon(a)
+	})
 }

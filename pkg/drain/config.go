@@ -130,16 +130,3 @@ func parseTier(item string) (Tier, error) {
 	}
 	return t, nil
 }
-
-func (c Config) policy() Policy {
-	p := Policy{
-		Force: c.AtDeadline == Delete, ForceSpacing: c.ForceSpacing, ForceUnhealthy: c.ForceUnhealthy,
-		StuckAfter: c.StuckAfter, Settle: c.Settle, LoadBalancerWait: c.LoadBalancerWait,
-		VolumeTimeout: c.VolumeTimeout,
-	}
-	tiers, _ := parseTiers(c.Tiers) // newRules returns the error
-	for _, t := range tiers {
-		p.Tiers = append(p.Tiers, t.Bound)
-	}
-	return p
-}

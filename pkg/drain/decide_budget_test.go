@@ -5,8 +5,6 @@ import (
 )
 
 func TestDecideBudgets(t *testing.T) {
-	given{budgets: onlyBudget(budget(4))}.expect(t, "a budget that allows one disruption",
-		0, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", guarded("a"), guarded("b"), guarded("c"))
 	given{budgets: onlyBudget(budget(5))}.expect(t, "a budget that allows two disruptions: evictions are sent one after the other",
 		0, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", guarded("a"), guarded("b"), guarded("c"))
 	given{budgets: onlyBudget(budget(5, inFlight))}.expect(t,
@@ -18,19 +16,13 @@ func TestDecideBudgets(t *testing.T) {
 	given{budgets: map[string]Budget{"x/b": budget(3), "y/b": budget(4)}}.expect(t,
 		"budgets with the same name in two namespaces are different",
 		0, "evict b; wait a blocked-by-budget x/b; again 9m30s", guarded("a"), pod("b", budgeted("y/b")))
-	given{budgets: onlyBudget(budget(4, allowing(-1)))}.expect(t, "a budget that other drains need blocks the pod",
-		0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
 	given{budgets: onlyBudget(budget(4))}.expect(t, "a blocked pod is evicted as soon as its budget allows it",
 		5*s, "evict a", guarded("a", blocked))
-	given{budgets: onlyBudget(budget(4))}.expect(t, "one of two blocked pods is evicted when their budget allows one disruption",
-		5*s, "evict a; wait b blocked-by-budget x/b; again 9m30s", guarded("a", blocked), guarded("b", blocked))
 	given{}.expect(t, "a pod blocked by a budget that the watch does not show waits for its pause",
 		5*s, "wait a blocked-by-budget; again 20s", pod("a", tried(Blocked, 20*s)))
 	given{}.expect(t, "a pod blocked by such a budget is evicted after the pause", 20*s, "evict a", pod("a", tried(Blocked, 20*s)))
 
 	// What the watch may have missed.
-	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t, "a budget that allows nothing is probed when the probe is due",
-		20*s, "evict a", guarded("a"))
 	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t,
 		"a budget that allows nothing is not probed before the probe is due", 5*s, "wait a blocked-by-budget x/b; again 20s", guarded("a"))
 	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t, "a probe evicts one pod only",
@@ -39,8 +31,6 @@ func TestDecideBudgets(t *testing.T) {
 		"the next decision is when a reservation that the watch does not show expires", 5*s, "wait a blocked-by-budget x/b; again 7s", guarded("a"))
 
 	// Pods that are not Ready, as the API server has it.
-	given{budgets: onlyBudget(budget(4))}.expect(t, "an unready pod of a satisfied budget is evicted without a disruption",
-		0, "evict a, b", guarded("a", unready), guarded("b"))
 	given{}.expect(t, "an unready pod of a satisfied budget is evicted even if the budget allows nothing",
 		0, "evict a; wait b blocked-by-budget x/b; again 9m30s", guarded("a", unready), guarded("b"))
 	given{budgets: onlyBudget(budget(2))}.expect(t, "an unready pod of an unsatisfied budget waits, without a probe",
@@ -58,9 +48,6 @@ func TestDecideBudgets(t *testing.T) {
 		"while one of its pods is unhealthy it is not reported as misconfigured", 0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
 	given{budgets: onlyBudget(fullBudget(0))}.expect(t,
 		"a budget whose pods have not been counted yet is not reported as misconfigured", 0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
-	given{budgets: map[string]Budget{"x/b": budget(4), "x/c": budget(5)}}.expect(t,
-		"a pod of two budgets is not evicted, whatever they allow",
-		0, "wait a misconfigured-budget x/b and x/c; again 9m30s", pod("a", budgeted("x/b", "x/c")))
 	given{budgets: map[string]Budget{"x/b": budget(5, alwaysAllow), "x/c": budget(3, probeAt(30*s))}}.expect(t,
 		"an unready pod of two budgets is not evicted, and there is no probe",
 		m, "wait a misconfigured-budget x/b and x/c; again 9m30s", pod("a", budgeted("x/b", "x/c"), unready))

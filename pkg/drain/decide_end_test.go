@@ -50,16 +50,11 @@ func TestDecideStuckPods(t *testing.T) {
 func TestDecideWhetherTheDrainIsOver(t *testing.T) {
 	all := func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = 5*s, 3*m, 2*m }
 	long := func(p *Policy) { p.Settle, p.LoadBalancerWait, p.VolumeTimeout = time.Hour, time.Hour, time.Hour }
-	settle := func(p *Policy) { p.Settle = 5 * s }
 	balancer := func(p *Policy) { p.LoadBalancerWait = 3 * m }
 	volumes := func(p *Policy) { p.VolumeTimeout = 2 * m }
 	attached := func(empty time.Duration, names ...string) func(*State) {
 		return func(s *State) { s.EmptyAt, s.Attached = at(empty), names }
 	}
-	given{policy: settle}.expect(t, "the settle time is waited for", 5*s-1, "again 5s")
-	given{policy: settle}.expect(t, "after the settle time the drain is over", 5*s, "done")
-	given{policy: balancer}.expect(t, "load balancers are waited for", 3*m-1, "wait deregistering; again 3m0s")
-	given{policy: balancer}.expect(t, "the wait for load balancers counts from the taint", 3*m, "done")
 	given{policy: balancer}.expect(t, "pods are evicted during the wait for load balancers", 0, "evict a", pod("a"))
 	given{policy: volumes, state: attached(m, "pv-1", "pv-2")}.expect(t, "volumes are waited for",
 		2*m, "wait volumes-attached pv-1, volumes-attached pv-2; again 3m0s")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 )
 
 var budgetNames = []string{"x/a", "x/b", "x/c"}
@@ -63,8 +64,8 @@ func randomBudget(r *rand.Rand, near func() time.Time) Budget {
 
 func randomPolicy(r *rand.Rand) Policy {
 	p := defaultPolicy()
-	p.Force = r.IntN(4) > 0
-	p.Tiers = []time.Duration{oneOfThese(r, 0, 2*time.Minute), oneOfThese(r, 0, time.Minute), 0}
+	p.AtDeadline = oneOfThese(r, Delete, Delete, Delete, Leave)
+	p.TierList[0].Bound, p.TierList[1].Bound = oneOfThese(r, 0, 2*time.Minute), oneOfThese(r, 0, time.Minute)
 	p.ForceSpacing = oneOfThese(r, 0, 30*time.Second, 5*time.Minute)
 	p.ForceUnhealthy = oneOfThese(r, 0, 0, 3*time.Minute)
 	p.StuckAfter = oneOfThese(r, 0, 10*time.Second, 5*time.Minute)
@@ -141,141 +142,49 @@ func clone(s State) State {
 	return c
 }
 
-// A simulatedNode is a node without an API, on which time jumps from one instant of interest to the next.
-type simulatedNode struct {
-	r     *rand.Rand
-	state State
-	gone  map[string]time.Time // by UID: when the pod has really stopped; zero never
-	away  [2]time.Time         // the API server cannot be reached between these
-}
-
-func newSimulatedNode(r *rand.Rand) *simulatedNode {
-	f := &simulatedNode{r: r, state: randomState(r, t0), gone: map[string]time.Time{}}
-	f.state.Attached, f.state.EmptyAt = nil, time.Time{}
-	for i := range f.state.Pods {
-		p := &f.state.Pods[i]
-		p.Try = Try{}
-		if !p.GraceEndsAt.IsZero() {
-			f.stop(p, p.GraceEndsAt)
-		}
-	}
-	if r.IntN(3) == 0 {
-		f.away[0] = at(time.Duration(r.IntN(700)) * time.Second)
-		f.away[1] = f.away[0].Add(time.Duration(r.IntN(400)) * time.Second)
-	}
-	return f
-}
-
-// stop ends a pod when its grace period ends; one in ten never ends, because of a finalizer.
-func (f *simulatedNode) stop(p *Pod, graceEndsAt time.Time) {
-	if p.GraceEndsAt.IsZero() || graceEndsAt.Before(p.GraceEndsAt) {
-		p.GraceEndsAt = graceEndsAt
-	}
-	if _, stuck := f.gone[p.UID]; !stuck && f.r.IntN(10) == 0 {
-		f.gone[p.UID] = time.Time{}
-	} else if !stuck || !f.gone[p.UID].IsZero() {
-		f.gone[p.UID] = p.GraceEndsAt
-	}
-}
-
-// answer is what the API server makes of a removal, and the loop of its answer.
-func (f *simulatedNode) answer(r Removal, force bool, now time.Time) {
-	for i := range f.state.Pods {
-		p := &f.state.Pods[i]
-		if p.UID != r.Pod.UID {
-			continue
-		}
-		outcome := f.outcome(r, force, now)
-		if outcome == Accepted || outcome == Forced {
-			own := p.Grace
-			if r.Grace > 0 {
-				own = r.Grace
-			}
-			f.stop(p, now.Add(own))
-		}
-		p.Try = r.next(outcome, "", nil, now)
-	}
-}
-
-func (f *simulatedNode) outcome(r Removal, force bool, now time.Time) Outcome {
-	switch {
-	case !now.Before(f.away[0]) && now.Before(f.away[1]), f.r.IntN(20) == 0:
-		return Deferred
-	case force && f.r.IntN(20) == 0:
-		return Denied
-	case force:
-		return Forced
-	case r.Budget == "":
-		return Accepted
-	}
-	b := f.state.Budgets[r.Budget]
-	b.ProbeAt = now.Add(time.Duration(1+f.r.IntN(60)) * time.Second) // as the pdbTracker does
-	defer func() { f.state.Budgets[r.Budget] = b }()
-	if b.Allowed <= 0 {
-		return Blocked
-	}
-	b.Allowed--
-	b.Healthy--
-	return Accepted
-}
-
-// elapse removes the pods that are gone at now, and returns the next instant at which one ends.
-func (f *simulatedNode) elapse(now time.Time) (next time.Time) {
-	kept := f.state.Pods[:0]
-	for _, p := range f.state.Pods {
-		end, ends := f.gone[p.UID]
-		if ends && !end.IsZero() && !end.After(now) {
-			for _, name := range p.Budgets {
-				if f.r.IntN(2) == 0 { // its replacement is ready
-					b := f.state.Budgets[name]
-					b.Allowed++
-					b.Healthy++
-					f.state.Budgets[name] = b
-				}
-			}
-			continue
-		}
-		kept = append(kept, p)
-		if ends && end.After(now) && (next.IsZero() || end.Before(next)) {
-			next = end
-		}
-	}
-	f.state.Pods = kept
-	return next
-}
-
+// TestEveryDrainEnds soon after the deadline, or after the return of the API server: whatever the configuration is, the
+// pods and their budgets, and the answers of the API server.
 func TestEveryDrainEnds(t *testing.T) {
-	for seed := range uint64(2_000) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		f, policy := newSimulatedNode(r), randomPolicy(r)
-		now, deadline := t0, at(window)
-		// Beyond the deadline, or the return of the API server, there is one pause and the shortest grace.
-		latest := deadline.Add(2*time.Second + terminationLag)
-		if f.away[1].After(deadline) {
-			latest = f.away[1]
-		}
-		latest = latest.Add(5 * (lastRetry + lastRetry/4)) // one call in twenty is put off
-		for turn := 0; ; turn++ {
-			event := f.elapse(now)
-			step := Decide(f.state, now, deadline, policy)
-			if fault := violation(f.state, step, now, deadline, policy); fault != "" {
-				t.Fatalf("seed %d, %v: %s\n%s", seed, now.Sub(t0), fault, format(step))
+	for seed := range uint64(300) {
+		virtual(t, fmt.Sprint(seed), func(t *testing.T) {
+			r, c := rand.New(rand.NewPCG(seed, 2)), newCluster(t)
+			seconds := func(n int) time.Duration { return time.Duration(r.IntN(n)) * time.Second }
+			away := seconds(700)
+			back := away + seconds(400)*time.Duration(r.IntN(2))
+			c.answer = func(verb string) error {
+				switch since := time.Since(c.since); {
+				case since >= away && since < back, r.IntN(20) == 0:
+					return errUnavailable
+				case verb == "delete" && r.IntN(20) == 0:
+					return errForbidden
+				}
+				return nil
 			}
-			if step.Done {
-				break
+			apps := []string{"a", "b", "c", ""}
+			for _, app := range apps[:3] {
+				c.addBudget(app, r.IntN(5), r.IntN(3))
 			}
-			for _, r := range step.Delete {
-				f.answer(r, true, now)
+			c.podsNeverEnd, c.starts = r.IntN(10) == 0, constant(seconds(100)) // because of a finalizer
+			for i := range r.IntN(12) {
+				c.addPod("n", fmt.Sprint(i), oneOfThese(r, apps...), gracePeriod(oneOfThese[int64](r, 1, 30, 240, 3600)),
+					func(p *corev1.Pod) {
+						p.Spec.Priority = oneOfThese(r, nil, new(int32(1000)), new(int32(2000)))
+						p.Annotations = map[string]string{DrainAnnotation: oneOfThese(r, "", "", "3m", Wait)}
+						p.Status.Conditions[0].Status = oneOfThese(r, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse)
+					})
 			}
-			for _, r := range step.Evict {
-				f.answer(r, false, now)
+			c.start(Config{
+				AtDeadline: oneOfThese(r, Delete, Delete, Leave), Tiers: oneOfThese(r, "0", "0,1000,2000", "0=2m,1000=1m,2000"),
+				ForceSpacing:   oneOfThese(r, 0, 30*time.Second, 5*time.Minute),
+				ForceUnhealthy: oneOfThese(r, 0, 3*time.Minute), StuckAfter: oneOfThese(r, 0, 10*time.Second, 5*time.Minute),
+				Settle: seconds(6), LoadBalancerWait: oneOfThese(r, 0, 4*time.Minute),
+			})
+			report, err := c.drain("n", window)()
+			// Beyond that there is the shortest grace period, and a pause or a few: one call in ten fails.
+			latest := max(window, back) + 2*time.Second + terminationLag + 5*(lastRetry+lastRetry/4)
+			if err != nil || report.Took > latest {
+				t.Errorf("got %+v, %v; want an end after %v", report, err, latest)
 			}
-			if len(step.Evict)+len(step.Delete) == 0 {
-				now = earliest(step.Again, event)
-			}
-			if now.IsZero() || now.After(latest) || turn > 3_000 {
-				t.Fatalf("seed %d, turn %d: the drain does not end: %s", seed, turn, format(step))
-			}
-		}
+		})
 	}
 }

@@ -141,13 +141,17 @@ type given struct {
 }
 
 // defaultPolicy has three tiers without a bound, and none of what is opt-in.
-func defaultPolicy() Policy { return Policy{Force: true, Tiers: []time.Duration{0, 0, 0}} }
+func defaultPolicy() Policy { return Policy{Config{AtDeadline: Delete}, make([]Tier, 3)} }
+
+func bounds(tiers ...Tier) func(*Policy) { return func(p *Policy) { p.TierList = tiers } }
 
 // expect tests in a subtest what is decided about the pods at the instant now, counted from t0.
 func (g given) expect(t *testing.T, name string, now time.Duration, want string, pods ...Pod) {
 	t.Helper()
 	policy, state := defaultPolicy(), State{Since: t0, Pods: pods, Budgets: g.budgets}
-	policy.Force = !g.leave
+	if g.leave {
+		policy.AtDeadline = Leave
+	}
 	if g.budgets == nil {
 		state.Budgets = onlyBudget(budget(3))
 	}
@@ -183,7 +187,7 @@ func TestDecidePodsThatMustLeave(t *testing.T) {
 }
 
 func TestDecideTiers(t *testing.T) {
-	bounded := func(p *Policy) { p.Tiers = []time.Duration{2 * m, m, 0} }
+	bounded := bounds(Tier{Bound: 2 * m}, Tier{Bound: m}, Tier{})
 	given{}.expect(t, "a tier waits for the one before it", 0, "evict a; wait dns later-tier; again 9m30s", pod("dns", tier(1)), pod("a"))
 	given{}.expect(t, "a tier waits until the pods before it are gone, not only terminating",
 		0, "wait a terminating, dns later-tier; again 9m30s", pod("dns", tier(1)), pod("a", terminating(20*s)))
@@ -192,16 +196,8 @@ func TestDecideTiers(t *testing.T) {
 	given{}.expect(t, "tiers start one after another",
 		0, "evict a; wait b later-tier, c later-tier; again 9m30s", pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3)))
 	given{}.expect(t, "a tier without pods is skipped", 0, "evict a; wait b later-tier; again 9m30s", pod("a", tier(2)), pod("b", tier(3)))
-	given{}.expect(t, "a CSI node plugin is evicted after all others, and the agent's own pod after it",
-		0, "evict dns; wait agent later-tier, csi later-tier; again 9m30s", pod("agent", tier(4)), pod("csi", tier(3)), pod("dns", tier(2)))
-	given{}.expect(t, "the CSI node plugin is evicted when the others are gone",
-		0, "evict csi; wait agent later-tier; again 9m30s", pod("agent", tier(4)), pod("csi", tier(3)))
-	given{}.expect(t, "the agent's own pod is evicted last", 0, "evict agent", pod("agent", tier(4)))
 	given{}.expect(t, "a pod of a later tier is deleted at its latest deletion",
 		9*m+30*s, "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s", pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b")))
-	given{}.expect(t, "the CSI node plugin and the agent are deleted at their latest deletion",
-		9*m+30*s, "delete agent in 30s, csi in 30s; wait a opted-out; again 9m55s",
-		pod("csi", tier(3)), pod("agent", tier(4)), pod("a", grace(5*s), waiting(OptedOut)))
 	given{policy: func(p *Policy) { p.StuckAfter = 5 * m }}.expect(t, "a stuck pod does not delay later tiers",
 		7*m, "evict dns; wait a terminating; again 10m0s", pod("a", terminating(m)), pod("dns", tier(1)))
 	given{}.expect(t, "a pod that has opted out delays later tiers",
@@ -214,10 +210,10 @@ func TestDecideTiers(t *testing.T) {
 		2*m, "evict dns; wait a terminating, net later-tier; again 3m0s", pod("a", terminating(5*m)), pod("dns", tier(1)), pod("net", tier(2)))
 	given{policy: bounded}.expect(t, "bounds count from the start of the drain even if a tier starts early",
 		m, "wait dns terminating, net later-tier; again 3m0s", pod("dns", tier(1), terminating(5*m)), pod("net", tier(2)))
-	given{policy: func(p *Policy) { p.Tiers = []time.Duration{m, 0, m} }}.expect(t,
+	given{policy: bounds(Tier{Bound: m}, Tier{}, Tier{Bound: m})}.expect(t,
 		"tiers after one without a bound wait for its pods",
 		8*m, "wait a terminating, b later-tier; again 9m30s", pod("a", tier(1), terminating(9*m)), pod("b", tier(2)))
-	given{policy: func(p *Policy) { p.Tiers = []time.Duration{3 * m} }}.expect(t,
+	given{policy: bounds(Tier{Bound: 3 * m})}.expect(t,
 		"the bound of the last tier applies to the CSI node plugin",
 		3*m, "evict csi; wait a terminating, agent later-tier; again 9m30s", pod("a", terminating(5*m)), pod("csi", tier(1)), pod("agent", tier(2)))
 }

@@ -18,36 +18,34 @@ const concurrentRemovals = 100
 // Drainer drains nodes. Create it with New, and start it with Run.
 type Drainer struct {
 	client   kubernetes.Interface
-	cfg      Config
 	policy   Policy
 	rules    rules
 	observer Observer
 	remover  remover
 	pdbs     *pdbTracker
-	volumes  *volumeTracker // nil if drains do not wait for volumes
+	volumes  *volumeTracker // runs only if drains wait for volumes
 	slots    chan struct{}
 }
 
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
 // server's priority and fairness limits requests better.
 func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
-	if env.Unreachable == nil {
-		env.Unreachable = func(string) bool { return false }
-	}
 	d := &Drainer{
-		client: client, cfg: cfg, policy: cfg.policy(), observer: observer, remover: remover{client},
+		client: client, observer: observer, remover: remover{client},
 		slots: make(chan struct{}, concurrentRemovals),
 	}
-	var err error
-	if d.rules, err = newRules(cfg, env); err != nil {
+	tiers, err := parseTiers(cfg.Tiers)
+	if err != nil {
+		return nil, err
+	}
+	d.policy = Policy{cfg, tiers}
+	if d.rules, err = newRules(d.policy, env); err != nil {
 		return nil, err
 	}
 	if d.pdbs, err = newPDBTracker(client); err != nil {
 		return nil, err
 	}
-	if cfg.VolumeTimeout > 0 {
-		d.volumes, err = newVolumeTracker(client)
-	}
+	d.volumes, err = newVolumeTracker(client)
 	return d, err
 }
 
@@ -55,7 +53,7 @@ func New(client kubernetes.Interface, cfg Config, env Environment, observer Obse
 func (d *Drainer) Run(ctx context.Context) {
 	var g errgroup.Group
 	g.Go(func() error { d.pdbs.informer.RunWithContext(ctx); return nil })
-	if d.volumes != nil {
+	if d.policy.VolumeTimeout > 0 {
 		g.Go(func() error { d.volumes.informer.RunWithContext(ctx); return nil })
 	}
 	_ = g.Wait()
@@ -86,7 +84,7 @@ func deleted[T any](obj any) (T, bool) {
 
 // Synced reports whether every PodDisruptionBudget and VolumeAttachment has been listed once.
 func (d *Drainer) Synced() bool {
-	return d.pdbs.listed.HasSynced() && (d.volumes == nil || d.volumes.listed.HasSynced())
+	return d.pdbs.listed.HasSynced() && (d.policy.VolumeTimeout == 0 || d.volumes.listed.HasSynced())
 }
 
 // Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or at the

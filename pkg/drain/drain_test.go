@@ -65,62 +65,50 @@ func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 // TestDrainWithoutAListOfBudgets waits for the list for a part of its time, and then leaves it to the API server to
 // check the budgets.
 func TestDrainWithoutAListOfBudgets(t *testing.T) {
-	a := []runtime.Object{runningPod("a")}
-	for _, tt := range []struct {
-		name    string
-		pods    []runtime.Object
-		listed  time.Duration // when they are
-		tighter time.Duration // a deadline that arrives after a second
-		guarded bool          // the API server refuses evictions
-		begins  time.Duration
-		want    string // requests, without repetitions
-	}{
-		{name: "listed in time: the drain starts then", pods: a, listed: 2 * time.Second, begins: 2 * time.Second, want: "evict n/a"},
-		{
-			name: "never listed: the drain starts after a tenth of the time until the first latest deletion", pods: a, listed: time.Hour,
-			begins: 59 * time.Second, want: "evict n/a",
-		},
-		{
-			name: "never listed, and the API server refuses the eviction: deleted at its latest deletion", pods: a, listed: time.Hour,
-			guarded: true, begins: 59 * time.Second, want: "evict n/a refused, delete n/a in 10s",
-		},
-		{
-			name: "never listed, and an earlier deadline arrives: a tenth of that", pods: a, listed: time.Hour,
-			tighter: 110 * time.Second, begins: 10 * time.Second, want: "evict n/a",
-		},
-		{name: "never listed, and no pod must leave: over after the settle time", listed: time.Hour},
-	} {
-		virtual(t, tt.name, func(t *testing.T) {
-			c := newCluster(t, tt.pods...)
-			c.budgetLists = constant(tt.listed)
+	// check has the budgets listed after some time, and an earlier deadline arrive after a second.
+	check := func(
+		name string, listed, tighter time.Duration, guarded bool, begins time.Duration, want string, pods ...runtime.Object,
+	) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			c := newCluster(t, pods...)
+			c.budgetLists = constant(listed)
 			c.answer = func(verb string) error {
-				if tt.guarded && verb == "evict" {
+				if guarded && verb == "evict" {
 					return blockedError(0)
 				}
 				return nil
 			}
 			c.launch(defaults)
-			tighter := make(chan time.Time, 1)
-			if tt.tighter > 0 {
-				time.AfterFunc(time.Second, func() { tighter <- c.since.Add(tt.tighter) })
+			deadlines, target := make(chan time.Time, 1), c.target("n", 10*time.Minute)
+			if tighter > 0 {
+				time.AfterFunc(time.Second, func() { deadlines <- c.since.Add(tighter) })
 			}
-			target := c.target("n", 10*time.Minute)
-			target.Tighter = tighter
+			target.Tighter = deadlines
 			report, err := c.drainTarget(c.ctx, target)()
-			if err != nil || len(report.Left) > 0 || report.Total != len(tt.pods) {
+			if err != nil || len(report.Left) > 0 || report.Total != len(pods) {
 				t.Errorf("got %+v, %v", report, err)
 			}
-			if len(tt.pods) == 0 && report.Took > 6*time.Second {
+			if len(pods) == 0 && report.Took > 6*time.Second {
 				t.Errorf("it took %v", report.Took)
 			}
-			if got := strings.Join(slices.Compact(c.requestLog()), ", "); got != tt.want {
-				t.Errorf("requested %q, want %q", got, tt.want)
+			if got := strings.Join(slices.Compact(c.requestLog()), ", "); got != want {
+				t.Errorf("requested %q, want %q", got, want)
 			}
-			if tt.want != "" && c.requests[0].after.Round(time.Second) != tt.begins {
-				t.Errorf("began after %v, want %v", c.requests[0].after, tt.begins)
+			if want != "" && c.requests[0].after.Round(time.Second) != begins {
+				t.Errorf("began after %v, want %v", c.requests[0].after, begins)
 			}
 		})
 	}
+	a := runningPod("a")
+	check("listed in time: the drain starts then", 2*time.Second, 0, false, 2*time.Second, "evict n/a", a)
+	check("never listed: the drain starts after a tenth of the time until the first latest deletion",
+		time.Hour, 0, false, 59*time.Second, "evict n/a", a)
+	check("never listed, and the API server refuses the eviction: deleted at its latest deletion",
+		time.Hour, 0, true, 59*time.Second, "evict n/a refused, delete n/a in 10s", a)
+	check("never listed, and an earlier deadline arrives: a tenth of that",
+		time.Hour, 110*time.Second, false, 10*time.Second, "evict n/a", a)
+	check("never listed, and no pod must leave: over after the settle time", time.Hour, 0, false, 0, "")
 }
 
 func TestABlockedPodIsEvictedWhenItsBudgetChanges(t *testing.T) {
@@ -180,34 +168,26 @@ func TestDrainRetriesTheVerification(t *testing.T) {
 }
 
 func TestAtTheDeadline(t *testing.T) {
-	for _, tt := range []struct {
-		name, at string
-		forced   int
-		left     []string
-		want     []string
-	}{
-		{name: "delete", at: Delete, forced: 1, want: []string{"evict n/long in 60s", "delete n/a in 10s"}},
-		{name: "leave", at: Leave, left: []string{"x/a", "x/long"}, want: []string{"evict n/long"}},
-	} {
-		virtual(t, tt.name, func(t *testing.T) {
+	check := func(at string, forced int, left []string, requests ...string) {
+		t.Helper()
+		virtual(t, at, func(t *testing.T) {
 			c := newCluster(t, runningPod("a"), newPDB(0))
 			c.addPod("n", "long", "", gracePeriod(3600))
-			c.start(withConfig(func(c *Config) { c.AtDeadline, c.Settle = tt.at, 0 }))
+			c.start(withConfig(func(c *Config) { c.AtDeadline, c.Settle = at, 0 }))
 			report, err := c.drain("n", time.Minute)()
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := Report{Total: 2, Forced: tt.forced, Left: tt.left, Took: time.Minute}
 			report.Took = report.Took.Round(time.Second)
-			if diff := cmp.Diff(want, report); diff != "" {
-				t.Error(diff)
+			want := Report{Total: 2, Forced: forced, Left: left, Took: time.Minute}
+			if diff := cmp.Diff(want, report); diff != "" || err != nil {
+				t.Error(diff, err)
 			}
-			c.expectRequests(tt.want...)
-			if got := c.countRecords("forced a in 10s: deadline"); got != tt.forced {
-				t.Errorf("forced %d times, want %d", got, tt.forced)
+			c.expectRequests(requests...)
+			if got := c.countRecords("forced a in 10s: deadline"); got != forced {
+				t.Errorf("forced %d times, want %d", got, forced)
 			}
 		})
 	}
+	check(Delete, 1, nil, "evict n/long in 60s", "delete n/a in 10s")
+	check(Leave, 0, []string{"x/a", "x/long"}, "evict n/long")
 }
 
 func TestDryRunOnlyReports(t *testing.T) {

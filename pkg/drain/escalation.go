@@ -29,7 +29,7 @@ func (t *schedule) givenUp(pod Pod) bool {
 		return false
 	}
 	switch {
-	case !t.policy.Force, pod.Try.Last == Denied:
+	case t.policy.AtDeadline != Delete, pod.Try.Last == Denied:
 		return true
 	case !pod.GraceEndsAt.IsZero():
 		return !t.now.Before(pod.GraceEndsAt.Add(terminationLag))
@@ -57,7 +57,7 @@ func (t *schedule) stuckAt(pod Pod) time.Time {
 // the first deletion, and the kubelet kills a pod that is past it at once.
 func (t *schedule) latestDeletion(pod Pod) time.Time {
 	switch {
-	case !t.policy.Force:
+	case t.policy.AtDeadline != Delete:
 		return time.Time{}
 	case pod.GraceEndsAt.IsZero():
 		return t.deadline.Add(-min(max(pod.Grace, minGrace), t.half()))
@@ -92,10 +92,10 @@ func (t *schedule) optedOut(pod Pod) bool {
 func (t *schedule) tierStart(tier int) time.Time {
 	start := t.since
 	for i := range tier {
-		if i >= len(t.policy.Tiers) || t.policy.Tiers[i] == 0 {
+		if i >= len(t.policy.TierList) || t.policy.TierList[i].Bound == 0 {
 			return time.Time{}
 		}
-		start = start.Add(t.policy.Tiers[i])
+		start = start.Add(t.policy.TierList[i].Bound)
 	}
 	return start
 }
@@ -116,7 +116,7 @@ func (t *schedule) remainingGrace(pod Pod) time.Duration {
 // shortenedGrace is the grace period for a pod whose own would end after the deadline; zero keeps the pod's
 // own.
 func (t *schedule) shortenedGrace(pod Pod) time.Duration {
-	if t.policy.Force && t.now.Add(pod.Grace).After(t.deadline) {
+	if t.policy.AtDeadline == Delete && t.now.Add(pod.Grace).After(t.deadline) {
 		return t.remainingGrace(pod)
 	}
 	return 0

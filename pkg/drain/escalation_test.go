@@ -90,12 +90,8 @@ func TestDecideSpacesDeletions(t *testing.T) {
 		8*m, "delete b in 30s; wait a backing-off, c blocked-by-budget x/b; again 8m5s", guarded("a", tried(Deferred, 8*m+5*s)), three[1], three[2])
 	given{policy: spaced, budgets: onlyBudget(budget(0))}.expect(t, "at its latest deletion every pod is deleted",
 		9*m+30*s, "delete a in 30s, b in 30s, c in 30s", three...)
-	given{policy: func(p *Policy) { p.ForceSpacing = time.Hour }}.expect(t, "no turn is in the first half of the drain",
-		5*m-1, "wait a blocked-by-budget x/b, b blocked-by-budget x/b, c blocked-by-budget x/b; again 5m0s", three...)
 	given{policy: func(p *Policy) { p.ForceSpacing = time.Hour }}.expect(t, "turns that would be earlier are at half of the drain",
 		5*m, "delete a in 30s; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", three...)
-	given{policy: spaced}.expect(t, "a single pod is deleted at its latest deletion only",
-		9*m+30*s-1, "wait a blocked-by-budget x/b; again 9m30s", three[:1]...)
 	given{policy: spaced, budgets: map[string]Budget{"x/b": budget(3), "x/c": budget(3)}}.expect(t,
 		"pods of different budgets do not wait for each other",
 		8*m+30*s, "delete a in 30s, c in 30s; wait b blocked-by-budget x/b, d blocked-by-budget x/c; again 9m30s",

@@ -10,9 +10,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 const (
@@ -32,42 +32,25 @@ type remover struct{ client kubernetes.Interface }
 
 // evict evicts the pod with this UID, and not one of the same name that has replaced it on another node.
 func (r remover) evict(ctx context.Context, removal Removal) error {
-	pod := removal.Pod
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: removal.Pod.Namespace, Name: removal.Pod.Name},
 		DeleteOptions: deleteOptions(removal),
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	request, ok := r.request(http.MethodPost)
-	if !ok {
-		return r.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, eviction)
-	}
-	return request.Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
-		Body(eviction).Do(ctx).Error()
+	return r.send(ctx, http.MethodPost, removal.Pod, eviction, "eviction")
 }
 
 // delete deletes the pod with this UID, in spite of its budget.
 func (r remover) delete(ctx context.Context, removal Removal) error {
-	pod := removal.Pod
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	request, ok := r.request(http.MethodDelete)
-	if !ok {
-		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *deleteOptions(removal))
-	}
-	return request.Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
-		Body(deleteOptions(removal)).Do(ctx).Error()
+	return r.send(ctx, http.MethodDelete, removal.Pod, deleteOptions(removal))
 }
 
-// request returns a request without retries. The typed client would sleep inside the call for as long as a
-// 429 says. It returns false for a fake client, which has no requests.
-func (r remover) request(verb string) (*rest.Request, bool) {
-	client, ok := r.client.CoreV1().RESTClient().(*rest.RESTClient)
-	if !ok || client == nil {
-		return nil, false
-	}
-	return client.Verb(verb).MaxRetries(0), true
+// send sends a request without retries. The typed client would sleep inside the call for as long as a 429
+// says.
+func (r remover) send(ctx context.Context, verb string, pod Pod, body runtime.Object, subresource ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return r.client.CoreV1().RESTClient().Verb(verb).MaxRetries(0).Namespace(pod.Namespace).Resource("pods").
+		Name(pod.Name).SubResource(subresource...).Body(body).Do(ctx).Error()
 }
 
 func deleteOptions(r Removal) *metav1.DeleteOptions {

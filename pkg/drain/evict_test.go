@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 var podResource = schema.GroupResource{Resource: "pods"}
@@ -39,11 +38,10 @@ func twoBudgets() error {
 }
 
 func TestOutcomes(t *testing.T) {
-	expired, cancel := context.WithTimeout(t.Context(), 0)
-	defer cancel()
 	check := func(name string, err error, evict Outcome, deletion Outcome, pause time.Duration) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
+			err := remover{realClient(t, answering(err))}.evict(t.Context(), Removal{Pod: pod("a")})
 			outcome, why := evictionOutcome(err)
 			if outcome != evict {
 				t.Errorf("eviction: got %s (%s), want %s", outcome, why, evict)
@@ -76,71 +74,26 @@ func TestOutcomes(t *testing.T) {
 	check("408", apierrors.NewTimeoutError("slow", 0), Deferred, Deferred, 0)
 	check("504 with a delay, after too many conflicts", apierrors.NewTimeoutError("conflicts", 10), Deferred, Deferred, 10*time.Second)
 	check("503", apierrors.NewServiceUnavailable("starting"), Deferred, Deferred, 0)
-	check("timeout", fmt.Errorf("post: %w", expired.Err()), Deferred, Deferred, 0)
-	check("connection refused", refusedConnection(t), Deferred, Deferred, 0)
+	check("timeout", context.DeadlineExceeded, Deferred, Deferred, 0)
+	check("connection refused", syscall.ECONNREFUSED, Deferred, Deferred, 0)
 }
 
-// refusedConnection is the error of the real client for a port without a listener.
-func refusedConnection(t *testing.T) error {
-	t.Helper()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	err := realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")})
-	if err == nil {
-		t.Fatal("got an answer without a server")
+// answering returns an API server with one answer.
+func answering(err error) roundTripper {
+	return func(r *http.Request) (*http.Response, error) {
+		if want := "/api/v1/namespaces/x/pods/a/eviction"; r.URL.Path != want {
+			return nil, fmt.Errorf("got a request for %s, want %s", r.URL.Path, want)
+		}
+		return respond(err)
 	}
-	return err
 }
 
-func realClient(t *testing.T, url string) remover {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return remover{client}
-}
-
-// TestOutcomesOfTheRealClient has the real client read what the API server writes.
-func TestOutcomesOfTheRealClient(t *testing.T) {
-	tests := []struct {
-		name string
-		code int
-		body string
-		want Outcome
-		why  string
-	}{
-		{
-			"two budgets", 500,
-			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"This pod has more than one ` +
-				`PodDisruptionBudget, which the eviction subresource does not support.","code":500}`,
-			Blocked, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-		},
-		{
-			"a budget", 429,
-			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Cannot evict pod.",` +
-				`"reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","message":` +
-				`"The disruption budget b needs 2 healthy pods and has 2 currently"}]},"code":429}`,
-			Blocked, "The disruption budget b needs 2 healthy pods and has 2 currently",
-		},
-		{"done", 201, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}`, Accepted, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if want := "/api/v1/namespaces/x/pods/a/eviction"; r.URL.Path != want {
-					t.Errorf("got %s, want %s", r.URL.Path, want)
-				}
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(tt.code)
-				_, _ = w.Write([]byte(tt.body))
-			}))
-			defer server.Close()
-			outcome, why := evictionOutcome(realClient(t, server.URL).evict(t.Context(), Removal{Pod: pod("a")}))
-			if outcome != tt.want || why != tt.why {
-				t.Errorf("got %s %q, want %s %q", outcome, why, tt.want, tt.why)
-			}
-		})
+func TestMessageOfABlockedEviction(t *testing.T) {
+	for _, err := range []error{blockedError(0), twoBudgets()} {
+		got := remover{realClient(t, answering(err))}.evict(t.Context(), Removal{Pod: pod("a")})
+		if _, why := evictionOutcome(got); why != message(err) || strings.Contains(why, "Cannot evict pod") {
+			t.Errorf("got %q, want %q", why, message(err))
+		}
 	}
 }
 

@@ -21,8 +21,8 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 			return r.Pod.Name + " is removed although all is done"
 		case r.Pod.Try.Last == Sent:
 			return r.Pod.Name + " is removed while a request is under way"
-		case policy.Force && r.Pod.GraceEndsAt.IsZero() && now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline) &&
-			r.Grace != time.Second:
+		case policy.AtDeadline == Delete && r.Pod.GraceEndsAt.IsZero() && r.Grace != time.Second &&
+			now.Add(max(stdcmp.Or(r.Grace, r.Pod.Grace), time.Second)).After(deadline):
 			return r.Pod.Name + " may run beyond the deadline"
 		}
 	}
@@ -79,7 +79,7 @@ func evictionViolation(s State, step Step, now time.Time, policy Policy) string 
 // bounded reports whether each of the tiers before the tier has a bound.
 func bounded(policy Policy, tier int) bool {
 	for i := range tier {
-		if i >= len(policy.Tiers) || policy.Tiers[i] == 0 {
+		if i >= len(policy.TierList) || policy.TierList[i].Bound == 0 {
 			return false
 		}
 	}
@@ -94,7 +94,7 @@ func deletionViolation(s State, step Step, now, deadline time.Time, policy Polic
 			return r.Pod.Name + " is deleted without a reason"
 		case r.Reason == Unhealthy && (policy.ForceUnhealthy == 0 || r.Pod.Ready):
 			return r.Pod.Name + " is deleted as unhealthy, against the policy"
-		case r.Reason == AtDeadline && (!policy.Force || r.Grace == 0):
+		case r.Reason == AtDeadline && (policy.AtDeadline == Leave || r.Grace == 0):
 			return r.Pod.Name + " is deleted, against the policy or without a grace"
 		case r.Reason == AtDeadline && now.Before(deadline.Add(-half)):
 			return r.Pod.Name + " is deleted in the first half of the time"

@@ -4,52 +4,64 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
-// TestManyDrains drains many nodes at the same time, or one with many pods. The pods of each app are spread over the
-// nodes, and two of an app may be disrupted at a time.
+// load is drains of many nodes at the same time. The pods of each app are spread over the nodes, and two of an app may
+// be disrupted at a time.
+type load struct {
+	nodes, perNode, apps, elsewhere int
+	bare                            int           // pods of the first node without a budget
+	others                          bool          // another client evicts pods elsewhere all the time
+	within                          time.Duration // for all drains: no disruption that a budget allows is left unused
+}
+
+// TestManyDrains: reservations never exceed what the budgets allow. So without other clients the API server refuses no
+// eviction.
 func TestManyDrains(t *testing.T) {
-	for _, tt := range []struct {
-		nodes, perNode, apps, elsewhere int
-		bare                            int // pods of the first node without a budget
-		within                          time.Duration
-	}{
-		{nodes: 300, perNode: 3, apps: 20, within: 2 * time.Hour},
+	for _, l := range []load{
+		{nodes: 300, perNode: 3, apps: 20, within: 2 * time.Minute},
 		{nodes: 1, perNode: 100, apps: 5, elsewhere: 1, bare: 10, within: time.Minute},
+		{nodes: 30, perNode: 3, apps: 3, elsewhere: 9, others: true, within: 5 * time.Minute},
 	} {
-		virtual(t, fmt.Sprint(tt.nodes, " nodes"), func(t *testing.T) {
-			c, pods := newCluster(t), tt.nodes*tt.perNode
+		virtual(t, fmt.Sprintf("%+v", l), func(t *testing.T) {
+			c, pods := newCluster(t), l.nodes*l.perNode
 			c.answers, c.watches = between(2*time.Millisecond, 20*time.Millisecond), between(time.Millisecond, 10*time.Millisecond)
 			c.counts, c.starts = between(5*time.Millisecond, 50*time.Millisecond), between(time.Second, 3*time.Second)
-			for i := range tt.apps {
-				c.addBudget(fmt.Sprint("app-", i), pods/tt.apps+tt.elsewhere-2, tt.elsewhere)
+			for i := range l.apps {
+				c.addBudget(fmt.Sprint("app-", i), pods/l.apps+l.elsewhere-2, l.elsewhere)
 			}
 			for i := range pods {
-				app := fmt.Sprint("app-", (i/tt.nodes*7+i)%tt.apps)
-				c.addPod(fmt.Sprint("node-", i%tt.nodes), fmt.Sprint("pod-", i), app, gracePeriod(int64(1+i%5)))
+				app := fmt.Sprint("app-", (i/l.nodes*7+i)%l.apps)
+				c.addPod(fmt.Sprint("node-", i%l.nodes), fmt.Sprint("pod-", i), app, gracePeriod(int64(1+i%5)))
 			}
-			for i := range tt.bare {
+			for i := range l.bare {
 				c.addPod("node-0", fmt.Sprint("bare-", i), "", gracePeriod(2))
 			}
 			c.start(withConfig(func(cfg *Config) { cfg.VolumeTimeout = 2 * time.Minute }))
+			if l.others {
+				go c.disruptElsewhere()
+			}
 			var all []func() (Report, error)
-			for i := range tt.nodes {
+			for i := range l.nodes {
 				all = append(all, c.drain(fmt.Sprint("node-", i), 2*time.Hour))
 			}
 			for _, wait := range all {
-				if report := c.expectDrained(wait, tt.perNode+tt.bare); report.Took > tt.within {
+				if report := c.expectDrained(wait, l.perNode+l.bare); report.Took > l.within {
 					t.Errorf("it took %v", report.Took)
 				}
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			refused := 0
 			for _, r := range c.requests {
 				if r.err != nil {
-					t.Errorf("%s of %s was refused: %v", r.verb, r.pod, r.err)
+					refused++
 				}
 			}
-			if n := len(c.requests); n != pods+tt.bare {
-				t.Errorf("%d requests for %d pods", n, pods+tt.bare)
+			if n := len(c.requests) - refused; n != pods+l.bare || refused > 0 && !l.others {
+				t.Errorf("%d requests for %d pods, and %d that were refused", n, pods+l.bare, refused)
 			}
 			for name, a := range c.apps {
 				if a.least < int(a.pdb.Status.DesiredHealthy) {
@@ -57,5 +69,20 @@ func TestManyDrains(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// disruptElsewhere evicts pods on other nodes, as another client does, until the end of the test.
+func (c *cluster) disruptElsewhere() {
+	for i := 0; retry.Sleep(c.ctx, between(50*time.Millisecond, 500*time.Millisecond)()); i++ {
+		c.mu.Lock()
+		for _, a := range c.apps {
+			if c.decrement(a, fmt.Sprint("other-", i)) == nil {
+				a.elsewhere--
+				c.countSoon(a)
+				c.replace(a)
+			}
+		}
+		c.mu.Unlock()
 	}
 }

@@ -233,23 +233,16 @@ func TestCanceledDrainGivesUpItsDemands(t *testing.T) {
 	})
 }
 
-// TestPodsOfAnUnreachableNode: no kubelet reports the end of the pod.
+// TestPodsOfAnUnreachableNode: no kubelet reports the end of the pod, and the drain does not wait for StuckAfter.
 func TestPodsOfAnUnreachableNode(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		unreachable bool
-		want        time.Duration
-	}{
-		{"unreachable", true, 12 * time.Second},
-		{"reachable: wait for StuckAfter", false, 5*time.Minute + 10*time.Second},
-	} {
-		virtual(t, tt.name, func(t *testing.T) {
+	for unreachable, want := range map[bool]time.Duration{true: 12 * time.Second, false: 5*time.Minute + 10*time.Second} {
+		virtual(t, fmt.Sprint("unreachable: ", unreachable), func(t *testing.T) {
 			c := startCluster(t, defaults, runningPod("a"))
-			c.drainer.rules.Unreachable = func(node string) bool { return tt.unreachable && node == "n" }
+			c.drainer.rules.Unreachable = func(node string) bool { return unreachable && node == "n" }
 			c.podsNeverEnd = true
 			report, err := c.drain("n", time.Hour)()
-			if err != nil || report.Took.Round(time.Second) != tt.want || len(report.Left) != 1 {
-				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
+			if err != nil || report.Took.Round(time.Second) != want || len(report.Left) != 1 {
+				t.Errorf("got %+v, %v, want %v", report, err, want)
 			}
 			c.expect(t, "ended n: left-behind")
 		})

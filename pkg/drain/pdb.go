@@ -2,6 +2,7 @@ package drain
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -127,11 +128,7 @@ func (t *trackedPDB) wakeNext() {
 // reservations counts the disruptions that the watch does not show yet, without those that it should have
 // shown by now.
 func (t *trackedPDB) reservations(now time.Time) int {
-	for pod, until := range t.reserved {
-		if !now.Before(until) {
-			delete(t.reserved, pod)
-		}
-	}
+	maps.DeleteFunc(t.reserved, func(_ string, until time.Time) bool { return !now.Before(until) })
 	return len(t.reserved)
 }
 

@@ -131,9 +131,13 @@ func TestReservationsExpire(t *testing.T) {
 		if b, _ := l.budget("x/b", r); !b.StaleUntil.Equal(time.Now().Add(pdbUpdateTimeout)) {
 			t.Errorf("settles in %v, want %v", time.Until(b.StaleUntil), pdbUpdateTimeout)
 		}
+		l.waitFor(r, 1)
 		elapse(pdbUpdateTimeout - 1)
 		expectAllowed(t, l.allows(t, r), 0, "just before")
-		elapse(1)
+		l.waitFor(r, 1)
+		if elapse(1); !r.woken() {
+			t.Error("not woken when the reservation expires")
+		}
 		expectAllowed(t, l.allows(t, r), 1, "then")
 		if b, _ := l.budget("x/b", r); !b.StaleUntil.IsZero() {
 			t.Errorf("settles in %v still", time.Until(b.StaleUntil))
@@ -228,6 +232,23 @@ func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
 		l.update(newPDB(1))
 		if r.woken() {
 			t.Error("woken without a demand")
+		}
+	})
+}
+
+// TestAnAnswerAfterTheWatch wakes the next drain, which the change in the watch did not wake: evictions are sent one
+// after the other.
+func TestAnAnswerAfterTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
+		l.mustReserve(t, "a")
+		l.allows(t, r)
+		l.waitFor(r, 1)
+		if l.update(disrupting(1, "a")); r.woken() {
+			t.Error("woken while an eviction is in flight")
+		}
+		if l.release("x/b", "a", Accepted); !r.woken() {
+			t.Error("not woken by the answer")
 		}
 	})
 }

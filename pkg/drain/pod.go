@@ -34,33 +34,24 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 // Environment is what a Drainer must know about nodes and about its own process.
 type Environment struct {
 	Taint       corev1.Taint           // that a node has while it is drained
-	Unreachable func(node string) bool // reports whether the node is not Ready, or gone; nil is never
+	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
 	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 }
 
 // rules classify pods by the configuration.
 type rules struct {
 	Environment
-	tiers    []Tier
-	waitFor  labels.Selector
-	waitIn   []string
-	waitJobs bool
-	waitBare bool // for pods without a controller
-	waitDirs bool // for pods with an emptyDir volume on disk
+	Policy
+	waitFor labels.Selector
+	waitIn  []string
 }
 
-// newRules returns the rules of a valid configuration.
-func newRules(cfg Config, env Environment) (rules, error) {
-	r := rules{
-		Environment: env, waitFor: labels.Nothing(), waitIn: text.Split(cfg.WaitNamespaces),
-		waitJobs: cfg.WaitForJobs, waitBare: cfg.BarePods == Wait, waitDirs: cfg.EmptyDirPods == Wait,
+func newRules(policy Policy, env Environment) (r rules, err error) {
+	r = rules{
+		Environment: env, Policy: policy, waitFor: labels.Nothing(), waitIn: text.Split(policy.WaitNamespaces),
 	}
-	var err error
-	if r.tiers, err = parseTiers(cfg.Tiers); err != nil {
-		return rules{}, err
-	}
-	if cfg.WaitSelector != "" {
-		r.waitFor, err = labels.Parse(cfg.WaitSelector)
+	if policy.WaitSelector != "" {
+		r.waitFor, err = labels.Parse(policy.WaitSelector)
 	}
 	return r, err
 }
@@ -74,14 +65,14 @@ type record struct {
 }
 
 // transform is the informer's transform: it keeps only what a drain needs, to save memory.
-func (r rules) transform(obj any) (any, error) {
+func (r *rules) transform(obj any) (any, error) {
 	if p, ok := obj.(*corev1.Pod); ok {
 		return r.record(p), nil
 	}
 	return obj, nil // a tombstone, or a record already
 }
 
-func (r rules) record(p *corev1.Pod) *record {
+func (r *rules) record(p *corev1.Pod) *record {
 	kept := &record{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
@@ -106,7 +97,7 @@ func equalRecords(before, now any) bool {
 }
 
 // pod returns what a decision needs to know of a pod, except its budgets and tries.
-func (r rules) pod(p *corev1.Pod) Pod {
+func (r *rules) pod(p *corev1.Pod) Pod {
 	out := Pod{
 		Namespace:  p.Namespace,
 		Name:       p.Name,
@@ -132,7 +123,7 @@ func (r rules) pod(p *corev1.Pod) Pod {
 }
 
 // stayReason returns why a pod need not leave its node; empty if it must.
-func (r rules) stayReason(p *corev1.Pod) StayReason {
+func (r *rules) stayReason(p *corev1.Pod) StayReason {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return Mirror
 	}
@@ -148,7 +139,7 @@ func (r rules) stayReason(p *corev1.Pod) StayReason {
 // wouldReturn reports whether the DaemonSet of the pod would create it again on the node: the pod tolerates
 // our taint, or the taint has no effect on DaemonSets, whose controller honors NoSchedule and NoExecute only
 // (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod).
-func (r rules) wouldReturn(p *corev1.Pod) bool {
+func (r *rules) wouldReturn(p *corev1.Pod) bool {
 	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
 		return true
 	}
@@ -159,19 +150,19 @@ func (r rules) wouldReturn(p *corev1.Pod) bool {
 
 // tier returns the index of the pod's tier. After those of the configuration come the pods that unmount the
 // volumes of the others, and then the pod of this process.
-func (r rules) tier(p *corev1.Pod) int {
+func (r *rules) tier(p *corev1.Pod) int {
 	switch {
 	case r.Self == p.Namespace+"/"+p.Name:
-		return len(r.tiers) + 1
+		return len(r.TierList) + 1
 	case servesVolumes(p):
-		return len(r.tiers)
+		return len(r.TierList)
 	}
 	priority := int32(0)
 	if p.Spec.Priority != nil {
 		priority = *p.Spec.Priority
 	}
 	i := 0
-	for i+1 < len(r.tiers) && priority >= r.tiers[i+1].From {
+	for i+1 < len(r.TierList) && priority >= r.TierList[i+1].From {
 		i++
 	}
 	return i
@@ -188,7 +179,7 @@ func servesVolumes(p *corev1.Pod) bool {
 
 // waitReason returns why the drain waits for the end of the pod instead of evicting it, and until when; a
 // zero time is the deadline.
-func (r rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
+func (r *rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
 	own := p.Annotations[DrainAnnotation]
 	if own == Evict {
 		return "", time.Time{}
@@ -211,15 +202,15 @@ func (r rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
 }
 
 // isWaitedFor reports whether the configuration says to wait for the end of the pod.
-func (r rules) isWaitedFor(p *corev1.Pod) bool {
+func (r *rules) isWaitedFor(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	switch {
-	case r.waitBare && owner == nil, r.waitDirs && hasEmptyDir(p):
+	case r.BarePods == Wait && owner == nil, r.EmptyDirPods == Wait && hasEmptyDir(p):
 		return true
 	case len(r.waitIn) > 0 && !slices.Contains(r.waitIn, p.Namespace):
 		return false
 	}
-	return r.waitFor.Matches(labels.Set(p.Labels)) || (r.waitJobs && owner != nil && owner.Kind == "Job")
+	return r.waitFor.Matches(labels.Set(p.Labels)) || (r.WaitForJobs && owner != nil && owner.Kind == "Job")
 }
 
 func hasEmptyDir(p *corev1.Pod) bool {

@@ -7,21 +7,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 // newTestRules are the rules of the usual configuration.
-func newTestRules(t *testing.T, changes ...func(*Config)) rules {
+func newTestRules(t *testing.T, change func(*Config)) *rules {
 	t.Helper()
-	cfg := defaults
-	for _, change := range changes {
-		change(&cfg)
-	}
-	r, err := newRules(cfg, Environment{Taint: ourTaint, Self: "x/agent"})
+	d, err := New(fake.NewClientset(), withConfig(change), Environment{Taint: ourTaint, Self: "x/agent"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return &d.rules
 }
+
+func usual(*Config) {}
 
 func TestClassifyPods(t *testing.T) {
 	controlled := func(by *metav1.OwnerReference) func(*corev1.Pod) {
@@ -36,9 +35,7 @@ func TestClassifyPods(t *testing.T) {
 	}
 	priority := func(n int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
 	with := func(source corev1.VolumeSource) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: source})
-		}
+		return func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, newVolume(source)) }
 	}
 	disk := with(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	path := func(p string) func(*corev1.Pod) {
@@ -50,8 +47,6 @@ func TestClassifyPods(t *testing.T) {
 	jobsWait := func(c *Config) { c.WaitForJobs = true }
 	// tiers of pods: below 0 and up to 999, 1000 to 1999, from 2000 on
 	threeTiers := func(c *Config) { c.Tiers = "0,1000=5m,2000" }
-
-	usual := func(*Config) {}
 
 	// check compares StayReason, Tier, WaitReason and WaitUntil.
 	check := func(name string, cfg func(*Config), want Pod, changes ...func(*corev1.Pod)) {
@@ -156,7 +151,7 @@ func TestClassifyPods(t *testing.T) {
 func TestDaemonSetPodsStayWithPreferNoSchedule(t *testing.T) {
 	p := runningPod("a")
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
-	r := newTestRules(t)
+	r := newTestRules(t, usual)
 	r.Taint.Effect = corev1.TaintEffectPreferNoSchedule
 	if got := r.pod(p).StayReason; got != DaemonSet {
 		t.Errorf("got %q: the DaemonSet would create the pod again", got)
@@ -179,49 +174,46 @@ func TestReadGracePeriodAndReadiness(t *testing.T) {
 	want := Pod{
 		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GraceEndsAt: t0,
 	}
-	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t, usual).pod(p)); diff != "" {
 		t.Error(diff)
 	}
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
 	want.Ready = false
-	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t, usual).pod(p)); diff != "" {
 		t.Errorf("not Ready:\n%s", diff)
 	}
 	p.Status.Conditions = nil
 	want.UnreadySince = at(-time.Hour)
-	if diff := cmp.Diff(want, newTestRules(t).pod(p)); diff != "" {
+	if diff := cmp.Diff(want, newTestRules(t, usual).pod(p)); diff != "" {
 		t.Errorf("never Ready:\n%s", diff)
 	}
-	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, newTestRules(t).pod(&corev1.Pod{})); diff != "" {
+	if diff := cmp.Diff(Pod{Grace: 30 * time.Second}, newTestRules(t, usual).pod(&corev1.Pod{})); diff != "" {
 		t.Errorf("an empty pod (-want +got):\n%s", diff)
 	}
 }
 
 func TestClaimsOfPodsThatStay(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		change func(*corev1.Pod)
-		want   []string
-	}{
-		{"a mirror pod", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"data", "a-scratch"}},
-		{"a pod of a DaemonSet", func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
-			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		}, []string{"data", "a-scratch"}},
-		{"a finished pod: the kubelet has unmounted them", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
-		{"a pod that must leave", func(*corev1.Pod) {}, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := runningPod("a")
-			p.Spec.Volumes = []corev1.Volume{
-				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
-				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
-				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			}
-			tt.change(p)
-			if diff := cmp.Diff(tt.want, newTestRules(t).record(p).claims); diff != "" {
-				t.Error(diff)
-			}
-		})
+	check := func(name string, want []string, change func(*corev1.Pod)) {
+		t.Helper()
+		p := runningPod("a")
+		p.Spec.Volumes = []corev1.Volume{
+			newVolume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}),
+			newVolume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}),
+			newVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		}
+		change(p)
+		if diff := cmp.Diff(want, newTestRules(t, usual).record(p).claims); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
 	}
+	check("a mirror pod", []string{"data", "a-v"}, func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	})
+	check("a pod of a DaemonSet", []string{"data", "a-v"}, func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})
+	check("a finished pod: the kubelet has unmounted them", nil,
+		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	check("a pod that must leave", nil, func(*corev1.Pod) {})
 }

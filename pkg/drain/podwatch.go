@@ -3,6 +3,8 @@ package drain
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -64,11 +66,8 @@ func (w *podWatch) list() []*record {
 			records = append(records, rec)
 		}
 	}
-	for _, rec := range w.unshown {
-		records = append(records, rec)
-	}
 	deleteMissing(w.gone, shown)
-	return records
+	return slices.AppendSeq(records, maps.Values(w.unshown))
 }
 
 // shown returns what the watch shows, by UID.

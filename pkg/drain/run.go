@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -60,7 +61,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
 	}
 	r.progress = &progressReporter{
-		observer: d.observer, target: r.target, blockedAfter: d.cfg.BlockedAfter, waits: map[string]*podWait{},
+		observer: d.observer, target: r.target, blockedAfter: d.policy.BlockedAfter, waits: map[string]*podWait{},
 	}
 	return r, nil
 }
@@ -158,11 +159,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 }
 
 func deleteMissing[V, P any](m map[string]V, present map[string]P) {
-	for uid := range m {
-		if _, ok := present[uid]; !ok {
-			delete(m, uid)
-		}
-	}
+	maps.DeleteFunc(m, func(uid string, _ V) bool { _, ok := present[uid]; return !ok })
 }
 
 // budgetsOf returns the names of the budgets that protect a pod, and reads them into budgets.

@@ -37,26 +37,27 @@ func owner(version, kind, name string, controller bool) *metav1.OwnerReference {
 
 // A sample is a pod, and what it was made from.
 type sample struct {
-	owner     string
-	mirror    bool
-	phase     corev1.PodPhase
-	tolerates bool // our taint
-	pod       *corev1.Pod
+	owner             string
+	phase             corev1.PodPhase
+	mirror, tolerates bool // our taint
+	pod               *corev1.Pod
+}
+
+func (s sample) String() string {
+	return fmt.Sprintf("%s, mirror %v, %s, tolerates %v", s.owner, s.mirror, s.phase, s.tolerates)
 }
 
 // allSamples returns a pod for each combination of what might matter.
 func allSamples() []sample {
 	var all []sample
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
-		for _, mirror := range []bool{false, true} {
-			for _, phase := range []corev1.PodPhase{
-				corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown,
-			} {
-				for bits := range 32 {
-					s := sample{owner: owner, mirror: mirror, phase: phase, tolerates: bits&16 > 0}
-					s.pod = newSamplePod(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
-					all = append(all, s)
-				}
+		for _, phase := range []corev1.PodPhase{
+			corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown,
+		} {
+			for bits := range 64 {
+				s := sample{owner: owner, phase: phase, mirror: bits&16 > 0, tolerates: bits&32 > 0}
+				s.pod = newSamplePod(s, len(all), bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0)
+				all = append(all, s)
 			}
 		}
 	}
@@ -64,18 +65,8 @@ func allSamples() []sample {
 }
 
 func newSamplePod(s sample, i int, emptyDir, deleted, system, important bool) *corev1.Pod {
-	name := fmt.Sprintf("pod-%d", i)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7",
-			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"other": "x"},
-		},
-		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}},
-		Status: corev1.PodStatus{Phase: s.phase, Conditions: []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
-			{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-		}},
-	}
+	p := runningPod(fmt.Sprint("pod-", i))
+	p.ResourceVersion, p.Annotations, p.Status.Phase = "7", map[string]string{"other": "x"}, s.phase
 	if o := owners[s.owner]; o != nil {
 		p.OwnerReferences = []metav1.OwnerReference{*o}
 	}
@@ -86,9 +77,7 @@ func newSamplePod(s sample, i int, emptyDir, deleted, system, important bool) *c
 		p.Spec.Tolerations = []corev1.Toleration{{Key: ourTaint.Key, Operator: corev1.TolerationOpExists}}
 	}
 	if emptyDir {
-		p.Spec.Volumes = []corev1.Volume{{
-			Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-		}}
+		p.Spec.Volumes = []corev1.Volume{newVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})}
 	}
 	if deleted {
 		p.DeletionTimestamp = &metav1.Time{Time: t0}
@@ -97,10 +86,13 @@ func newSamplePod(s sample, i int, emptyDir, deleted, system, important bool) *c
 		p.Namespace = metav1.NamespaceSystem
 	}
 	if important {
-		priority, seconds := int32(2_000_000_000), int64(3)
-		p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, &seconds
+		p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = new(int32(2_000_000_000)), nil
 	}
 	return p
+}
+
+func newVolume(source corev1.VolumeSource) corev1.Volume {
+	return corev1.Volume{Name: "v", VolumeSource: source}
 }
 
 // A difference is a kind of pod that kubectl drain evicts and this package leaves alone, or the reverse.
@@ -135,15 +127,15 @@ func finished(s sample) bool { return s.phase == corev1.PodSucceeded || s.phase 
 // --ignore-daemonsets --delete-emptydir-data --force evicts.
 func TestSelectionAgreesWithKubectl(t *testing.T) {
 	client := fake.NewClientset()
-	for _, ns := range []string{"default", metav1.NamespaceSystem} {
-		daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "daemons"}}
-		if err := client.Tracker().Add(daemons); err != nil {
-			t.Fatal(err)
-		}
-	}
 	all := allSamples()
 	for _, s := range all {
 		if err := client.Tracker().Add(s.pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ns := range []string{"x", metav1.NamespaceSystem} {
+		daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "daemons"}}
+		if err := client.Tracker().Add(daemons); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +150,7 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 	for _, p := range list.Pods() {
 		theirs[p.UID] = true
 	}
-	r, used := newTestRules(t), make([]int, len(differences))
+	r, used := newTestRules(t, usual), make([]int, len(differences))
 	for _, s := range all {
 		i := slices.IndexFunc(differences, func(d difference) bool { return d.is(s) })
 		ours, want := r.pod(s.pod).StayReason == "", theirs[s.pod.UID]
@@ -167,7 +159,7 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 			want = differences[i].ours
 		}
 		if ours != want {
-			t.Errorf("%s, mirror %v, %s, tolerates %v: ours %v, want %v", s.owner, s.mirror, s.phase, s.tolerates, ours, want)
+			t.Errorf("%s: ours %v, want %v", s, ours, want)
 		}
 	}
 	for i, n := range used {
@@ -178,32 +170,24 @@ func TestSelectionAgreesWithKubectl(t *testing.T) {
 }
 
 func TestTransformPods(t *testing.T) {
-	r := newTestRules(t)
+	r := newTestRules(t, usual)
 	for _, s := range allSamples() {
 		kept, err := r.transform(s.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := kept.(*record)
-		if !ok {
-			t.Fatalf("got %T", kept)
-		}
-		what := fmt.Sprintf("%s, mirror %v, %s", s.owner, s.mirror, s.phase)
+		got := kept.(*record)
 		if diff := cmp.Diff(r.pod(s.pod), got.pod); diff != "" {
-			t.Fatalf("%s:\n%s", what, diff)
+			t.Fatalf("%s:\n%s", s, diff)
 		}
-		deleted := s.pod.DeletionTimestamp != nil
-		if free := s.phase == corev1.PodPending || deleted; got.ignoresBudgets != free {
-			t.Fatalf("%s: free of budgets: got %v", what, got.ignoresBudgets)
+		want := metav1.ObjectMeta{Namespace: s.pod.Namespace, Name: s.pod.Name, UID: s.pod.UID, ResourceVersion: "7"}
+		if free := s.phase == corev1.PodPending || s.pod.DeletionTimestamp != nil; got.ignoresBudgets != free {
+			t.Fatalf("%s: free of budgets: got %v", s, got.ignoresBudgets)
+		} else if !free && got.pod.StayReason == "" {
+			want.Labels = s.pod.Labels
 		}
-		if selects := got.pod.StayReason == "" && !got.ignoresBudgets; selects != (len(got.Labels) > 0) {
-			t.Fatalf("%s: labels %v are kept", what, got.Labels)
-		}
-		if got.ResourceVersion != "7" || got.Name != s.pod.Name || got.Namespace != s.pod.Namespace || got.UID != s.pod.UID {
-			t.Fatalf("%s: too little is kept: %+v", what, got.ObjectMeta)
-		}
-		if len(got.Annotations)+len(got.OwnerReferences) > 0 {
-			t.Fatalf("%s: too much is kept: %+v", what, got.ObjectMeta)
+		if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
+			t.Fatalf("%s: what is kept (-want +got):\n%s", s, diff)
 		}
 	}
 	tombstone := cache.DeletedFinalStateUnknown{Key: "x/a", Obj: &record{}}

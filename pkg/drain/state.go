@@ -105,16 +105,10 @@ func (b Budget) admits(pod Pod, now time.Time) (ok, disrupts bool) {
 	return !b.EvictionInFlight && (b.Allowed > 0 || (!b.ProbeAt.IsZero() && !now.Before(b.ProbeAt))), true
 }
 
-// Policy is the part of Config that decisions follow.
+// Policy is what decisions follow: a valid configuration, and its tiers.
 type Policy struct {
-	Force            bool            // delete pods in time for their grace period to end by the deadline
-	Tiers            []time.Duration // how long each tier may delay the next one; zero is without a bound
-	ForceSpacing     time.Duration
-	ForceUnhealthy   time.Duration // zero is never
-	StuckAfter       time.Duration // zero is never
-	Settle           time.Duration
-	LoadBalancerWait time.Duration
-	VolumeTimeout    time.Duration
+	Config
+	TierList []Tier
 }
 
 // Step is a decision: what to do now, what to wait for, and when to decide again.

@@ -15,7 +15,7 @@ import (
 )
 
 // volumeTracker knows which volumes are attached to which node, and wakes the drain of a node when one is
-// detached. A nil one knows of none.
+// detached.
 type volumeTracker struct {
 	informer cache.SharedIndexInformer
 	listed   cache.ResourceEventHandlerRegistration
@@ -46,9 +46,6 @@ func (v *volumeTracker) detached(obj any) {
 
 // subscribe makes detached volumes wake the drain until unsubscribe is called.
 func (v *volumeTracker) subscribe(w *waiter) (unsubscribe func()) {
-	if v == nil {
-		return func() {}
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiters[w.name] = w
@@ -63,9 +60,6 @@ func (v *volumeTracker) subscribe(w *waiter) (unsubscribe func()) {
 
 // attached returns the names of the PersistentVolumes that are attached to the node, sorted.
 func (v *volumeTracker) attached(node string) []string {
-	if v == nil {
-		return nil
-	}
 	objs, _ := v.informer.GetIndexer().ByIndex(byNode, node) // the index exists
 	var names []string
 	for _, obj := range objs {

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -31,11 +32,9 @@ func newDaemonPod(claim string) *corev1.Pod {
 	p := runningPod("daemon")
 	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	p.Spec.Volumes = []corev1.Volume{{
-		Name: "v", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		},
-	}}
+	p.Spec.Volumes = []corev1.Volume{newVolume(corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	})}
 	return p
 }
 
@@ -48,80 +47,52 @@ func newClaim(claim, volume string) *corev1.PersistentVolumeClaim {
 
 var volumeConfig = withConfig(func(c *Config) { c.VolumeTimeout = 2 * time.Minute })
 
+// TestVolumeWait drains a node whose only pod ends after 10 s.
 func TestVolumeWait(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		cfg      Config
-		objects  []runtime.Object
-		detach   time.Duration // of pv-a, after the beginning
-		timeout  time.Duration
-		want     time.Duration // duration of the drain; the pod ends after 10s
-		left     bool
-		requests int // for claims
-	}{
-		{
-			name: "a volume that is detached later", cfg: volumeConfig, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
-			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
-		},
-		{
-			name: "a volume of another node", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{newAttachment("a", "other", "pv-a")},
-		},
-		{
-			name: "an attachment without a PersistentVolume", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{newAttachment("a", "n", "")},
-		},
-		{
-			name: "a volume that is never detached, until VolumeTimeout", cfg: volumeConfig, timeout: time.Hour, want: 130 * time.Second, left: true,
-			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
-		},
-		{
-			name: "a volume that is never detached, until the deadline", cfg: volumeConfig, timeout: time.Minute, want: time.Minute, left: true,
-			objects: []runtime.Object{newAttachment("a", "n", "pv-a")},
-		},
-		{name: "VolumeTimeout 0", cfg: defaults, timeout: time.Hour, want: 10 * time.Second, objects: []runtime.Object{newAttachment("a", "n", "pv-a")}},
-		{
-			name: "a volume of a pod that stays", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second, requests: 1,
-			objects: []runtime.Object{newAttachment("d", "n", "pv-d"), newDaemonPod("data"), newClaim("data", "pv-d")},
-		},
-		{
-			name: "a volume of a pod that stays and one of a pod that leaves", cfg: volumeConfig, detach: 30 * time.Second, timeout: time.Hour, want: 30 * time.Second,
-			objects:  []runtime.Object{newAttachment("d", "n", "pv-d"), newAttachment("a", "n", "pv-a"), newDaemonPod("data"), newClaim("data", "pv-d")},
-			requests: 1,
-		},
-		{
-			name: "a volume of a pod that stays whose claim cannot be read", cfg: volumeConfig, timeout: time.Hour, want: 130 * time.Second, left: true,
-			objects: []runtime.Object{newAttachment("d", "n", "pv-d"), newDaemonPod("lost")}, requests: 1,
-		},
-		{
-			name: "no claim is read without attached volumes", cfg: volumeConfig, timeout: time.Hour, want: 10 * time.Second,
-			objects: []runtime.Object{newDaemonPod("data"), newClaim("data", "pv-d")},
-		},
-	} {
-		virtual(t, tt.name, func(t *testing.T) {
-			c := startCluster(t, tt.cfg, append(tt.objects, runningPod("a"))...)
-			wait := c.drain("n", tt.timeout)
-			if tt.detach > 0 {
-				elapse(tt.detach)
+	// check gives for each number of the result: the drain's seconds, and how often claims are read.
+	check := func(
+		name string, cfg Config, timeout time.Duration, detach, took, claims int, left bool, objects ...runtime.Object,
+	) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			c := startCluster(t, cfg, append(objects, runningPod("a"))...)
+			wait := c.drain("n", timeout)
+			if detach > 0 {
+				elapse(time.Duration(detach) * time.Second)
 				if err := c.fake.StorageV1().VolumeAttachments().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			report, err := wait()
-			if err != nil || report.Took.Round(100*time.Millisecond) != tt.want || len(report.Left) > 0 {
-				t.Errorf("got %+v, %v, want %v", report, err, tt.want)
+			report.Took = report.Took.Round(100 * time.Millisecond)
+			if err != nil || report.Took != time.Duration(took)*time.Second || len(report.Left) > 0 {
+				t.Errorf("got %+v, %v, want %d s", report, err, took)
 			}
-			if left := c.countRecords("volumes left") > 0; left != tt.left {
-				t.Errorf("volumes were left: %v, want %v", left, tt.left)
+			if got := c.countRecords("volumes left") > 0; got != left {
+				t.Errorf("volumes were left: %v, want %v", got, left)
 			}
-			claims := slices.DeleteFunc(c.fake.Actions(), func(a clienttesting.Action) bool {
+			reads := slices.DeleteFunc(c.fake.Actions(), func(a clienttesting.Action) bool {
 				return !a.Matches("get", "persistentvolumeclaims")
 			})
-			if len(claims) != tt.requests {
-				t.Errorf("claims were read %d times, want %d", len(claims), tt.requests)
+			if len(reads) != claims {
+				t.Errorf("claims were read %d times, want %d", len(reads), claims)
 			}
 		})
 	}
+	ours, daemons := newAttachment("a", "n", "pv-a"), newAttachment("d", "n", "pv-d")
+	daemon, claim := newDaemonPod("data"), newClaim("data", "pv-d")
+	check("a volume that is detached later", volumeConfig, time.Hour, 30, 30, 0, false, ours)
+	check("a volume of another node", volumeConfig, time.Hour, 0, 10, 0, false, newAttachment("a", "other", "pv-a"))
+	check("an attachment without a volume", volumeConfig, time.Hour, 0, 10, 0, false, newAttachment("a", "n", ""))
+	check("a volume that is never detached, until VolumeTimeout", volumeConfig, time.Hour, 0, 130, 0, true, ours)
+	check("a volume that is never detached, until the deadline", volumeConfig, time.Minute, 0, 60, 0, true, ours)
+	check("VolumeTimeout 0", defaults, time.Hour, 0, 10, 0, false, ours)
+	check("a volume of a pod that stays", volumeConfig, time.Hour, 0, 10, 1, false, daemons, daemon, claim)
+	check("a volume of a pod that stays and one of a pod that leaves", volumeConfig, time.Hour, 30, 30, 1, false,
+		daemons, ours, daemon, claim)
+	check("a volume of a pod that stays whose claim cannot be read", volumeConfig, time.Hour, 0, 130, 1, true,
+		daemons, newDaemonPod("lost"))
+	check("no claim is read without attached volumes", volumeConfig, time.Hour, 0, 10, 0, false, daemon, claim)
 }
 
 func TestVolumeWaitRestartsWithALatePod(t *testing.T) {
@@ -152,19 +123,15 @@ func TestLoadBalancerAndVolumeWaitsRunAtTheSameTime(t *testing.T) {
 }
 
 func TestSyncedNeedsVolumesOnlyIfDrainsWaitForThem(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		cfg  Config
-		want bool
-	}{{"volumes are waited for", volumeConfig, false}, {"they are not", defaults, true}} {
-		virtual(t, tt.name, func(t *testing.T) {
+	for want, cfg := range map[bool]Config{false: volumeConfig, true: defaults} {
+		virtual(t, fmt.Sprint(want), func(t *testing.T) {
 			c := newCluster(t)
 			c.fake.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errForbidden
 			})
-			c.launch(tt.cfg)
+			c.launch(cfg)
 			elapse(time.Second)
-			if got := c.drainer.Synced(); got != tt.want {
+			if got := c.drainer.Synced(); got != want {
 				t.Errorf("synced: got %v", got)
 			}
 		})

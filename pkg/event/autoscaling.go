@@ -60,7 +60,7 @@ func lifecycle(f *fields, e Event) (Event, error) {
 	if f.err != nil {
 		return Event{}, f.err
 	}
-	e.Kind = kindOf(transition)
+	e.Kind = map[string]Kind{terminating: LifecycleTerminating, launching: LifecycleLaunching}[transition]
 	if e.Kind == "" {
 		// Before the other fields are read, which may differ for an unknown transition.
 		return Event{}, fmt.Errorf("%w: by its LifecycleTransition", ErrUnknownTransition)
@@ -80,17 +80,6 @@ func lifecycle(f *fields, e Event) (Event, error) {
 		return Event{}, fmt.Errorf("%w: by its Origin or Destination", ErrUnknownTransition)
 	}
 	return e, nil
-}
-
-// kindOf returns "" for an unknown transition.
-func kindOf(transition string) Kind {
-	switch transition {
-	case terminating:
-		return LifecycleTerminating
-	case launching:
-		return LifecycleLaunching
-	}
-	return ""
 }
 
 func isPlace(p Place) bool {

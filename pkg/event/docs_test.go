@@ -1,9 +1,6 @@
 package event_test
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,15 +9,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// page returns docs/events.md.
-func page(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
+func page(t *testing.T) string { return string(read(t, "../../../docs/events.md")) }
 
 // TestKindsInDocs: the first table of docs/events.md has a row for each kind, and no others.
 func TestKindsInDocs(t *testing.T) {
@@ -48,9 +37,14 @@ func TestRulesInDocs(t *testing.T) {
 		t.Fatal("docs/events.md has no EventBridge rule")
 	}
 	seen := map[string]bool{}
-	for name, sample := range bridgeSamples(t) {
+	for _, name := range shapes(t) {
+		if !strings.HasPrefix(name, "bridge-") {
+			continue
+		}
+		body := read(t, name)
+		sample := decode[map[string]any](t, body)
 		sent := slices.ContainsFunc(rules, func(rule map[string]any) bool { return matches(rule, sample) })
-		if wanted := needsAction(t, name); sent != wanted {
+		if wanted := needsAction(t, body); sent != wanted {
 			t.Errorf("%s: sent by a rule: %v, needs action: %v", name, sent, wanted)
 		}
 		detailType, _ := sample["detail-type"].(string)
@@ -71,48 +65,19 @@ func patterns(t *testing.T) []map[string]any {
 	var rules []map[string]any
 	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(page(t), -1)
 	for _, block := range blocks {
-		var one map[string]any
-		if err := json.Unmarshal([]byte(block[1]), &one); err != nil {
-			t.Errorf("%v in %s", err, block[1])
-		}
-		if one["source"] != nil {
+		if one := decode[map[string]any](t, []byte(block[1])); one["source"] != nil {
 			rules = append(rules, one)
 		}
 	}
 	return rules
 }
 
-// bridgeSamples are the EventBridge events of testdata, by file.
-func bridgeSamples(t *testing.T) map[string]map[string]any {
+// needsAction reports whether a message has an event other than a notice.
+func needsAction(t *testing.T, body []byte) bool {
 	t.Helper()
-	files, err := filepath.Glob("testdata/bridge-*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d samples: %v", len(files), err)
-	}
-	samples := map[string]map[string]any{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var one map[string]any
-		if err := json.Unmarshal(text, &one); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		samples[file] = one
-	}
-	return samples
-}
-
-func needsAction(t *testing.T, file string) bool {
-	t.Helper()
-	text, err := os.ReadFile(file)
+	events, err := event.Parse(body)
 	if err != nil {
 		t.Fatal(err)
-	}
-	events, err := event.Parse(text)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
 	}
 	return slices.ContainsFunc(events, func(e event.Event) bool { return e.Kind != event.Notice })
 }
@@ -131,35 +96,4 @@ func matches(pattern, value any) bool {
 		return slices.Contains(want, value)
 	}
 	return false
-}
-
-func TestMatches(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name, pattern, value string
-		want                 bool
-	}{
-		{"one of the values", `{"a": ["x", "y"]}`, `{"a": "y", "b": 1}`, true},
-		{"none of the values", `{"a": ["x", "y"]}`, `{"a": "z"}`, false},
-		{"no such field", `{"a": ["x"]}`, `{"b": "x"}`, false},
-		{"one of two fields", `{"a": ["x"], "b": ["x"]}`, `{"a": "x", "b": "y"}`, false},
-		{"a field within", `{"a": {"b": ["x"]}}`, `{"a": {"b": "x"}}`, true},
-		{"another field within", `{"a": {"b": ["x"]}}`, `{"a": {"b": "y"}}`, false},
-		{"text instead of an object", `{"a": {"b": ["x"]}}`, `{"a": "x"}`, false},
-		{"a value that is not a list", `{"a": "x"}`, `{"a": "x"}`, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var pattern, value any
-			if err := json.Unmarshal([]byte(tt.pattern), &pattern); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(tt.value), &value); err != nil {
-				t.Fatal(err)
-			}
-			if got := matches(pattern, value); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
 }

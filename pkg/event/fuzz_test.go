@@ -30,20 +30,21 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("neither events nor an error")
 		}
 		for _, e := range events {
-			checkEvent(t, e)
+			if what := violation(e); what != "" {
+				t.Fatalf("%s: %+v", what, e)
+			}
 		}
 		checkWrapped(t, body, events)
 	})
 }
 
 // shapes are the names of the message shapes in testdata.
-func shapes(t testing.TB) []string {
+func shapes(t testing.TB) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			names = append(names, entry.Name())
@@ -58,69 +59,38 @@ var (
 	labelShape       = regexp.MustCompile(`^[a-z-]+\z`)
 )
 
-func checkEvent(t *testing.T, e event.Event) {
-	t.Helper()
-	if !slices.Contains(event.Kinds(), e.Kind) || !labelShape.MatchString(string(e.Kind)) {
-		t.Fatalf("the kind %q is not listed, or no label", e.Kind)
+// violation returns what is wrong with an event: some fields belong to some kinds only.
+func violation(e event.Event) string {
+	is := func(kinds ...event.Kind) bool { return slices.Contains(kinds, e.Kind) }
+	hooked := is(event.LifecycleTerminating, event.LifecycleLaunching)
+	block := is(event.CapacityBlockExpiration)
+	quiet := block || is(event.TestNotification, event.Notice)
+	timed := block || is(event.SpotInterruption, event.ScheduledChange, event.CapacityReservationInterruption)
+	switch {
+	case !is(event.Kinds()...) || !labelShape.MatchString(string(e.Kind)):
+		return "the kind is not listed, or no label"
+	case quiet && e.InstanceID != "" || !quiet && !instanceShape.MatchString(e.InstanceID):
+		return "the instance"
+	case !block && e.ReservationID != "" || block && !reservationShape.MatchString(e.ReservationID):
+		return "the reservation"
+	case hooked && (e.Hook.Group == "" || e.Hook.Name == "") || !hooked && e.Hook != (event.Hook{}):
+		return "the hook"
+	case !timed && !e.Deadline.IsZero() || is(event.SpotInterruption) && e.Deadline.Sub(e.At) != event.SpotNotice:
+		return "the deadline"
+	case is(event.StateChange, event.SpotInterruption, event.CapacityReservationInterruption) != (e.State != ""):
+		return "the state"
+	case e.Code != "" && !is(event.ScheduledChange, event.ScheduledChangeCanceled):
+		return "the code"
 	}
-	block := e.Kind == event.CapacityBlockExpiration
-	quiet := e.Kind == event.TestNotification || e.Kind == event.Notice || block
-	if quiet && e.InstanceID != "" || !quiet && !instanceShape.MatchString(e.InstanceID) {
-		t.Fatalf("%s has the instance %q", e.Kind, e.InstanceID)
-	}
-	if !block && e.ReservationID != "" || block && !reservationShape.MatchString(e.ReservationID) {
-		t.Fatalf("%s has the reservation %q", e.Kind, e.ReservationID)
-	}
-	checkHook(t, e)
-	checkDeadline(t, e)
-	checkWords(t, e)
-}
-
-// checkWords: only some kinds have a state or a code.
-func checkWords(t *testing.T, e event.Event) {
-	t.Helper()
-	stated := []event.Kind{event.StateChange, event.SpotInterruption, event.CapacityReservationInterruption}
-	if slices.Contains(stated, e.Kind) != (e.State != "") {
-		t.Fatalf("%s has the state %q", e.Kind, e.State)
-	}
-	coded := []event.Kind{event.ScheduledChange, event.ScheduledChangeCanceled}
-	if e.Code != "" && !slices.Contains(coded, e.Kind) {
-		t.Fatalf("%s has the code %q", e.Kind, e.Code)
-	}
-}
-
-func checkHook(t *testing.T, e event.Event) {
-	t.Helper()
-	hooked := e.Kind == event.LifecycleTerminating || e.Kind == event.LifecycleLaunching
-	if hooked && (e.Hook.Group == "" || e.Hook.Name == "") || !hooked && e.Hook != (event.Hook{}) {
-		t.Fatalf("%s has the hook %+v", e.Kind, e.Hook)
-	}
-}
-
-func checkDeadline(t *testing.T, e event.Event) {
-	t.Helper()
-	timed := []event.Kind{
-		event.SpotInterruption, event.ScheduledChange,
-		event.CapacityReservationInterruption, event.CapacityBlockExpiration,
-	}
-	if !slices.Contains(timed, e.Kind) && !e.Deadline.IsZero() {
-		t.Fatalf("%s has the deadline %v", e.Kind, e.Deadline)
-	}
-	if e.Kind == event.SpotInterruption && e.Deadline.Sub(e.At) != event.SpotNotice {
-		t.Fatalf("a Spot interruption at %v has the deadline %v", e.At, e.Deadline)
-	}
+	return ""
 }
 
 // checkWrapped: the body in an SNS envelope gives the same events, unless that is too large or has too many
 // envelopes.
 func checkWrapped(t *testing.T, body []byte, events []event.Event) {
 	t.Helper()
-	var outer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &outer); err != nil {
-		t.Fatalf("accepted what is not JSON: %v", err)
-	}
 	wrapped := sns(t, body)
-	if outer["TopicArn"] != nil || len(wrapped) > event.MaxBody {
+	if decode[map[string]json.RawMessage](t, body)["TopicArn"] != nil || len(wrapped) > event.MaxBody {
 		return
 	}
 	again, err := event.Parse(wrapped)

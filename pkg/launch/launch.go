@@ -16,8 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -30,34 +32,39 @@ type Waiter struct {
 	rules  rules
 	sets   cache.SharedIndexInformer // DaemonSets; nil if they are not waited for
 	seen   cache.ResourceEventHandlerRegistration
-
-	mu    sync.Mutex
-	waits map[*wait]struct{}
+	waits  sync.Map // the keys are those *wait that are under way
 }
 
 // New returns a Waiter.
 func New(client kubernetes.Interface, cfg Config) (*Waiter, error) {
-	w := &Waiter{client: client, rules: newRules(cfg), waits: map[*wait]struct{}{}}
+	w := &Waiter{client: client, rules: newRules(cfg)}
 	if !cfg.DaemonSets {
 		return w, nil
 	}
 	w.sets = appsinformers.NewDaemonSetInformer(client, metav1.NamespaceAll, 0, cache.Indexers{})
-	err := w.sets.SetTransform(stripDaemonSet)
-	if err == nil {
-		w.seen, err = w.sets.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { w.wakeUp() },
-			UpdateFunc: func(before, now any) {
-				if !same(before, now) {
-					w.wakeUp()
-				}
-			},
-			DeleteFunc: func(any) { w.wakeUp() },
-		})
-	}
-	if err != nil {
+	var err error
+	if w.seen, err = notify(w.sets, stripDaemonSet, w.wakeUp); err != nil {
 		return nil, fmt.Errorf("watch DaemonSets: %w", err)
 	}
 	return w, nil
+}
+
+// notify sets the transform of an informer, and has it call changed for each change that matters.
+func notify(
+	i cache.SharedIndexInformer, transform cache.TransformFunc, changed func(),
+) (cache.ResourceEventHandlerRegistration, error) {
+	if err := i.SetTransform(transform); err != nil {
+		return nil, err
+	}
+	return i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(before, now any) {
+			if !same(before, now) {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	})
 }
 
 // Run watches the DaemonSets of the cluster until ctx ends.
@@ -133,23 +140,9 @@ func pointers[T any](items []T) []*T {
 
 // wakeUp makes every wait check again.
 func (w *Waiter) wakeUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for one := range w.waits {
-		one.wakeUp()
+	for one := range w.waits.Range {
+		one.(*wait).wakeUp() //nolint:forcetypeassert // the keys are waits
 	}
-}
-
-func (w *Waiter) subscribe(one *wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waits[one] = struct{}{}
-}
-
-func (w *Waiter) unsubscribe(one *wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.waits, one)
 }
 
 // daemonSets returns the DaemonSets of the cluster, from the watch.
@@ -157,18 +150,8 @@ func (w *Waiter) daemonSets() []*appsv1.DaemonSet {
 	if w.sets == nil {
 		return nil
 	}
-	return listed[*appsv1.DaemonSet](w.sets.GetStore())
-}
-
-// listed returns the objects of type T in a store.
-func listed[T any](store cache.Store) []T {
-	var out []T
-	for _, obj := range store.List() {
-		if one, ok := obj.(T); ok {
-			out = append(out, one)
-		}
-	}
-	return out
+	sets, _ := appslisters.NewDaemonSetLister(w.sets.GetIndexer()).List(labels.Everything()) // which never fails
+	return sets
 }
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
@@ -191,7 +174,8 @@ func stripDaemonSet(obj any) (any, error) {
 	return kept, nil
 }
 
-// same reports whether two stripped states of a DaemonSet are equal but for their version.
+// same reports whether two stripped states of a DaemonSet are equal but for their version. Those of other objects
+// are not.
 func same(before, now any) bool {
 	a, ok := before.(*appsv1.DaemonSet)
 	b, too := now.(*appsv1.DaemonSet)

@@ -22,7 +22,17 @@ import (
 var (
 	errOutage = errors.New("no answer")
 	errLate   = errors.New("too late")
+
+	nodes      = corev1.SchemeGroupVersion.WithResource("nodes")
+	pods       = corev1.SchemeGroupVersion.WithResource("pods")
+	daemonSets = appsv1.SchemeGroupVersion.WithResource("daemonsets")
 )
+
+// virtual runs a subtest in virtual time.
+func virtual(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 // running returns a Waiter over client that runs until the test ends.
 func running(t *testing.T, client *fake.Clientset, cfg Config) *Waiter {
@@ -53,35 +63,18 @@ func TestWait(t *testing.T) {
 			done <- w.Wait(t.Context(), nodeName, func(missing []string) { reported = append(reported, strings.Join(missing, ", ")) })
 		}()
 		node := object(ready(corev1.ConditionFalse), tainted("node.cilium.io/agent-not-ready", corev1.TaintEffectNoSchedule))
-		other := object()
-		other.Name = "another"
-		steps := []func(){
-			func() { must(t)(client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})) },
-			func() {
-				node.Labels["a"] = "b"
-				must(t)(client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}))
-			},
-			func() {
-				must(t)(client.AppsV1().DaemonSets("kube-system").Create(t.Context(), set("logs"), metav1.CreateOptions{}))
-			},
-			func() {
-				node := node.DeepCopy()
-				ready(corev1.ConditionTrue)(node)
-				node.Spec.Taints = nil
-				must(t)(client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}))
-			},
-			func() { must(t)(client.CoreV1().Nodes().Create(t.Context(), other, metav1.CreateOptions{})) },
-			func() {
-				must(t)(client.CoreV1().Pods("kube-system").Create(t.Context(), podOf("cni", podReady(corev1.ConditionFalse)), metav1.CreateOptions{}))
-			},
-			func() {
-				must(t)(client.CoreV1().Pods("kube-system").Update(t.Context(), podOf("cni"), metav1.UpdateOptions{}))
-			},
-			func() {
-				if err := client.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "logs", metav1.DeleteOptions{}); err != nil {
-					t.Error(err)
-				}
-			},
+		labelled := node.DeepCopy()
+		labelled.Labels["a"] = "b"
+		steps := []func() error{
+			func() error { return client.Tracker().Add(node) },
+			func() error { return client.Tracker().Update(nodes, labelled, "") },
+			func() error { return client.Tracker().Add(set("logs")) },
+			func() error { return client.Tracker().Update(nodes, object(), "") },
+			func() error { return client.Tracker().Add(object(func(n *corev1.Node) { n.Name = "another" })) },
+			func() error { return client.Tracker().Delete(nodes, "", "another") },
+			func() error { return client.Tracker().Add(podOf("cni", podReady(corev1.ConditionFalse))) },
+			func() error { return client.Tracker().Update(pods, podOf("cni"), "kube-system") },
+			func() error { return client.Tracker().Delete(daemonSets, "kube-system", "logs") },
 		}
 		synctest.Wait()
 		for _, step := range steps {
@@ -90,7 +83,9 @@ func TestWait(t *testing.T) {
 				t.Fatalf("the wait ended too early, with %v", err)
 			default:
 			}
-			step()
+			if err := step(); err != nil {
+				t.Error(err)
+			}
 			synctest.Wait()
 		}
 		if err := <-done; err != nil {
@@ -106,39 +101,30 @@ func TestWait(t *testing.T) {
 		if diff := cmp.Diff(want, reported); diff != "" {
 			t.Errorf("reported (-want +got):\n%s", diff)
 		}
-		if len(w.waits) > 0 {
-			t.Error("the wait is still subscribed")
+		for one := range w.waits.Range {
+			t.Errorf("the wait is still subscribed: %v", one)
 		}
 	})
 }
 
-func must(t *testing.T) func(runtime.Object, error) {
-	return func(_ runtime.Object, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestWaitEndsWithItsContext(t *testing.T) {
 	for name, fails := range map[string]bool{"Node not ready": false, "lists fail": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(object(cordoned))
-				if fails {
-					client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
-					client.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
-				}
-				w := running(t, client, defaults(t))
-				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errLate)
-				defer cancel()
-				start, n := time.Now(), 0
-				err := w.Wait(ctx, nodeName, func([]string) { n++ })
-				if !errors.Is(err, errLate) || time.Since(start) != time.Minute || (n == 0) != fails {
-					t.Errorf("got %v after %v, reported %d times", err, time.Since(start), n)
-				}
-			})
+		virtual(t, name, func(t *testing.T) {
+			client := fake.NewClientset(object(cordoned))
+			if fails {
+				client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, errOutage
+				})
+				client.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
+			}
+			w := running(t, client, defaults(t))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errLate)
+			defer cancel()
+			start, n := time.Now(), 0
+			err := w.Wait(ctx, nodeName, func([]string) { n++ })
+			if !errors.Is(err, errLate) || time.Since(start) != time.Minute || (n == 0) != fails {
+				t.Errorf("got %v after %v, reported %d times", err, time.Since(start), n)
+			}
 		})
 	}
 }
@@ -224,50 +210,36 @@ func TestWatches(t *testing.T) {
 // TestDaemonSetChanges: a wait checks again when a change can matter for the nodes that a DaemonSet runs on, and not
 // for each change of its status.
 func TestDaemonSetChanges(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		change func(ds *appsv1.DaemonSet)
-		wakes  bool
-	}{
-		{"its status", func(ds *appsv1.DaemonSet) { ds.Status.NumberReady++ }, false},
-		{"its managed fields", func(ds *appsv1.DaemonSet) {
-			ds.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager"}}
-		}, false},
-		{"its image", func(ds *appsv1.DaemonSet) {
-			ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: "new"}}
-		}, false},
-		{"its node selector", func(ds *appsv1.DaemonSet) {
-			ds.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"}
-		}, true},
-		{"its tolerations", func(ds *appsv1.DaemonSet) {
-			ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		}, true},
-		{"its annotation", func(ds *appsv1.DaemonSet) {
-			ds.Annotations = map[string]string{IgnoreAnnotation: "true"}
-		}, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ds := set("cni")
-				ds.ResourceVersion = "1"
-				client := fake.NewClientset(ds)
-				w := running(t, client, defaults(t))
-				one := &wait{changed: make(chan struct{}, 1)}
-				w.subscribe(one)
-				now := ds.DeepCopy()
-				tt.change(now)
-				now.ResourceVersion = "2"
-				must(t)(client.AppsV1().DaemonSets(ds.Namespace).Update(t.Context(), now, metav1.UpdateOptions{}))
-				synctest.Wait()
-				if wakes := len(one.changed) > 0; wakes != tt.wakes {
-					t.Errorf("wakes: %v, want %v", wakes, tt.wakes)
-				}
-				if known := w.daemonSets(); known[0].ResourceVersion != "2" {
-					t.Errorf("the watch is at %s", known[0].ResourceVersion)
-				}
-			})
+	check := func(name string, wakes bool, change func(ds *appsv1.DaemonSet)) {
+		virtual(t, name, func(t *testing.T) {
+			ds := set("cni")
+			ds.ResourceVersion = "1"
+			client := fake.NewClientset(ds)
+			w := running(t, client, defaults(t))
+			one := &wait{changed: make(chan struct{}, 1)}
+			w.waits.Store(one, nil)
+			now := ds.DeepCopy()
+			change(now)
+			now.ResourceVersion = "2"
+			if err := client.Tracker().Update(daemonSets, now, ds.Namespace); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if known := w.daemonSets(); len(one.changed) > 0 != wakes || known[0].ResourceVersion != "2" {
+				t.Errorf("wakes: %v, want %v; the watch is at %s", len(one.changed) > 0, wakes, known[0].ResourceVersion)
+			}
 		})
 	}
+	check("its status", false, func(ds *appsv1.DaemonSet) { ds.Status.NumberReady++ })
+	check("its managed fields", false, func(ds *appsv1.DaemonSet) {
+		ds.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	})
+	check("its image", false, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: "new"}}
+	})
+	check("its node selector", true, selects("a", "b"))
+	check("its tolerations", true, tolerates("a", ""))
+	check("its annotation", true, ignored("true"))
 }
 
 func TestStrip(t *testing.T) {
@@ -278,7 +250,7 @@ func TestStrip(t *testing.T) {
 	}
 	ds := set("cni")
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: "large"}}
-	if kept := stripped(t, stripDaemonSet, ds); len(kept.Spec.Template.Spec.Containers) > 0 {
+	if kept := stripped(t, false, stripDaemonSet, ds); len(kept.Spec.Template.Spec.Containers) > 0 {
 		t.Error("the containers of a DaemonSet are kept")
 	}
 }

@@ -160,129 +160,99 @@ func podDeleted(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now
 func podUnowned(p *corev1.Pod) { p.OwnerReferences = nil }
 
 func TestMissing(t *testing.T) {
-	const (
-		noSchedule, noExecute, preferNo = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule
-	)
-	sets := func(s ...*appsv1.DaemonSet) []*appsv1.DaemonSet { return s }
-	pods := func(p ...*corev1.Pod) []*corev1.Pod { return p }
-	one := []string{"DaemonSet kube-system/cni"}
-	for _, tt := range []struct {
-		name string
-		node *corev1.Node
-		sets []*appsv1.DaemonSet
-		pods []*corev1.Pod
-		want []string
-	}{
-		{"nothing, for a Ready Node", object(), nil, nil, nil},
-		{"the Node, before it is registered", nil, sets(set("cni")), nil, []string{"a registered Node"}},
-		{"Ready, while the condition is False", object(ready(corev1.ConditionFalse)), nil, nil, []string{"Ready"}},
-		{"Ready, while the condition is Unknown", object(ready(corev1.ConditionUnknown)), nil, nil, []string{"Ready"}},
-		{"Ready, without the condition", object(func(n *corev1.Node) { n.Status.Conditions = nil }), nil, nil, []string{"Ready"}},
-		{"schedulable, while cordoned", object(cordoned), nil, nil, []string{"schedulable"}},
-
-		{"a startup taint", object(tainted("node.cilium.io/agent-not-ready", noExecute)), nil, nil, []string{"taint node.cilium.io/agent-not-ready"}},
-		{"a startup taint of any effect", object(tainted("ebs.csi.aws.com/agent-not-ready", preferNo)), nil, nil, []string{"taint ebs.csi.aws.com/agent-not-ready"}},
-		{
-			"a startup taint by the prefix of its key", object(tainted("startup-taint.cluster-autoscaler.kubernetes.io/gpu", noSchedule)),
-			nil, nil,
-			[]string{"taint startup-taint.cluster-autoscaler.kubernetes.io/gpu"},
-		},
-		{"no taint with only the same prefix", object(tainted("node.cilium.io/agent-not-ready-x", noSchedule)), nil, nil, nil},
-		{"no other taint", object(tainted("nvidia.com/gpu", noSchedule)), nil, nil, nil},
-		{
-			"everything, a taint with two effects once", object(
-				ready(corev1.ConditionFalse), cordoned, tainted("node.kubernetes.io/unreachable", noSchedule),
-				tainted("node.kubernetes.io/unreachable", noExecute), tainted("node.cilium.io/agent-not-ready", noSchedule)),
-			sets(set("proxy"), set("cni")), nil,
-			[]string{
-				"Ready", "schedulable", "taint node.cilium.io/agent-not-ready", "taint node.kubernetes.io/unreachable",
-				"DaemonSet kube-system/cni", "DaemonSet kube-system/proxy",
-			},
-		},
-
-		{"a DaemonSet without a pod", object(), sets(set("cni")), nil, one},
-		{"a DaemonSet whose pod is not Ready", object(), sets(set("cni")), pods(podOf("cni", podReady(corev1.ConditionFalse))), one},
-		{"a DaemonSet whose pod is being deleted", object(), sets(set("cni")), pods(podOf("cni", podDeleted)), one},
-		{"a DaemonSet, in spite of pods of another", object(), sets(set("cni")), pods(podOf("proxy"), podOf("cni", podUnowned)), one},
-		{"no DaemonSet whose pod is Ready", object(), sets(set("cni")), pods(podOf("cni")), nil},
-		{"no DaemonSet that has a Ready pod beside an old one", object(), sets(set("cni")), pods(podOf("cni", podDeleted), podOf("cni")), nil},
-		{"no DaemonSet that is being deleted", object(), sets(set("cni", deleted)), nil, nil},
-		{"no DaemonSet with the annotation", object(), sets(set("cni", ignored("true"))), nil, nil},
-		{"a DaemonSet with the annotation set to false", object(), sets(set("cni", ignored("false"))), nil, one},
-
-		{"no DaemonSet that selects other nodes", object(), sets(set("cni", selects("os", "windows"))), nil, nil},
-		{"no DaemonSet that selects no node, which disables it", object(), sets(set("cni", selects("never", "true"))), nil, nil},
-		{"a DaemonSet that selects this node", object(), sets(set("cni", selects("os", "linux"))), nil, one},
-		{"no DaemonSet of another node's name", object(), sets(set("cni", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeName = "other" })), nil, nil},
-		{"no DaemonSet with an affinity to other nodes", object(), sets(set("cni", affinity(term("os", corev1.NodeSelectorOpNotIn, "linux")))), nil, nil},
-		{
-			"a DaemonSet with one matching term", object(),
-			sets(set("cni", affinity(term("os", corev1.NodeSelectorOpIn, "windows"), term("gpu", corev1.NodeSelectorOpDoesNotExist)))), nil, one,
-		},
-		{
-			"a DaemonSet with one matching and one invalid term", object(),
-			sets(set("cni", affinity(term("os", "Invalid"), term("os", corev1.NodeSelectorOpExists)))), nil, one,
-		},
-		{"no DaemonSet with only an invalid term", object(), sets(set("cni", affinity(term("os", "Invalid")))), nil, nil},
-		{
-			"a DaemonSet with an affinity to the name of the node", object(),
-			sets(set("cni", affinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}},
-			}}))), nil, one,
-		},
-		{
-			"a DaemonSet that prefers other nodes", object(), sets(set("cni", func(ds *appsv1.DaemonSet) {
-				ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term("os", corev1.NodeSelectorOpIn, "windows")}},
-				}}
-			})), nil, one,
-		},
-
-		{"no DaemonSet that does not tolerate a NoSchedule taint", object(tainted("nvidia.com/gpu", noSchedule)), sets(set("cni")), nil, nil},
-		{"no DaemonSet that does not tolerate a NoExecute taint", object(tainted("nvidia.com/gpu", noExecute)), sets(set("cni")), nil, nil},
-		{"a DaemonSet that tolerates the taint", object(tainted("nvidia.com/gpu", noSchedule)), sets(set("cni", tolerates("nvidia.com/gpu", noSchedule))), nil, one},
-		{"a DaemonSet, in spite of a PreferNoSchedule taint", object(tainted("nvidia.com/gpu", preferNo)), sets(set("cni")), nil, one},
-		{"a DaemonSet, in spite of a taint that all of them tolerate", object(tainted("node.kubernetes.io/disk-pressure", noSchedule)), sets(set("cni")), nil, one},
-		{
-			"a DaemonSet that does not tolerate the startup taint", object(tainted("node.cilium.io/agent-not-ready", noSchedule)),
-			sets(set("cni")), nil,
-			[]string{"taint node.cilium.io/agent-not-ready", "DaemonSet kube-system/cni"},
-		},
-		{
-			"a DaemonSet whose status does not count the Node yet", object(),
-			sets(set("cni", func(ds *appsv1.DaemonSet) { ds.Status.DesiredNumberScheduled = 0 })), nil, one,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := newRules(defaults(t)).missing(tt.node, tt.sets, tt.pods)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			// The stripped objects give the same result.
-			var node *corev1.Node
-			var sets []*appsv1.DaemonSet
-			var pods []*corev1.Pod
-			if tt.node != nil {
-				node = stripped(t, strip, tt.node)
-			}
-			for _, ds := range tt.sets {
-				sets = append(sets, stripped(t, stripDaemonSet, ds))
-			}
-			for _, p := range tt.pods {
-				pods = append(pods, stripped(t, strip, p))
-			}
-			if diff := cmp.Diff(got, newRules(defaults(t)).missing(node, sets, pods)); diff != "" {
-				t.Errorf("of stripped objects (-all +stripped):\n%s", diff)
+	const noSchedule, noExecute = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute
+	const preferNo = corev1.TaintEffectPreferNoSchedule
+	const cilium, cni = "node.cilium.io/agent-not-ready", "DaemonSet kube-system/cni"
+	// check gives the rules a Node that is ready for pods unless another one is given, and what they need to keep of it.
+	check := func(name, want string, objects ...any) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			for _, keep := range []bool{true, false} {
+				node, sets, pods := object(), []*appsv1.DaemonSet(nil), []*corev1.Pod(nil)
+				for _, obj := range objects {
+					switch one := obj.(type) {
+					case *corev1.Node:
+						node = one
+					case *appsv1.DaemonSet:
+						sets = append(sets, stripped(t, keep, stripDaemonSet, one))
+					case *corev1.Pod:
+						pods = append(pods, stripped(t, keep, strip, one))
+					}
+				}
+				if node != nil {
+					node = stripped(t, keep, strip, node)
+				}
+				if got := strings.Join(newRules(defaults(t)).missing(node, sets, pods), ", "); got != want {
+					t.Errorf("whole objects %v: got %q, want %q", keep, got, want)
+				}
 			}
 		})
 	}
+	check("nothing, for a Ready Node", "")
+	check("the Node, before it is registered", "a registered Node", (*corev1.Node)(nil), set("cni"))
+	check("Ready, while the condition is False", "Ready", object(ready(corev1.ConditionFalse)))
+	check("Ready, while the condition is Unknown", "Ready", object(ready(corev1.ConditionUnknown)))
+	check("Ready, without the condition", "Ready", object(func(n *corev1.Node) { n.Status.Conditions = nil }))
+	check("schedulable, while cordoned", "schedulable", object(cordoned))
+
+	check("a startup taint", "taint "+cilium, object(tainted(cilium, noExecute)))
+	check("a startup taint of any effect", "taint ebs.csi.aws.com/agent-not-ready",
+		object(tainted("ebs.csi.aws.com/agent-not-ready", preferNo)))
+	check("a startup taint by the prefix of its key", "taint startup-taint.cluster-autoscaler.kubernetes.io/gpu",
+		object(tainted("startup-taint.cluster-autoscaler.kubernetes.io/gpu", noSchedule)))
+	check("no taint with only the same prefix", "", object(tainted(cilium+"-x", noSchedule)))
+	check("no other taint", "", object(tainted("nvidia.com/gpu", noSchedule)))
+	check("everything, a taint with two effects once",
+		"Ready, schedulable, taint "+cilium+", taint node.kubernetes.io/unreachable, "+cni+", DaemonSet kube-system/proxy",
+		object(ready(corev1.ConditionFalse), cordoned, tainted("node.kubernetes.io/unreachable", noSchedule),
+			tainted("node.kubernetes.io/unreachable", noExecute), tainted(cilium, noSchedule)), set("proxy"), set("cni"))
+
+	check("a DaemonSet without a pod", cni, set("cni"))
+	check("a DaemonSet whose pod is not Ready", cni, set("cni"), podOf("cni", podReady(corev1.ConditionFalse)))
+	check("a DaemonSet whose pod is being deleted", cni, set("cni"), podOf("cni", podDeleted))
+	check("a DaemonSet, in spite of pods of another", cni, set("cni"), podOf("proxy"), podOf("cni", podUnowned))
+	check("no DaemonSet whose pod is Ready", "", set("cni"), podOf("cni"))
+	check("no DaemonSet that has a Ready pod beside an old one", "", set("cni"), podOf("cni", podDeleted), podOf("cni"))
+	check("no DaemonSet that is being deleted", "", set("cni", deleted))
+	check("no DaemonSet with the annotation", "", set("cni", ignored("true")))
+	check("a DaemonSet with the annotation set to false", cni, set("cni", ignored("false")))
+
+	in, notIn := corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn
+	check("no DaemonSet that selects other nodes", "", set("cni", selects("os", "windows")))
+	check("a DaemonSet that selects this node", cni, set("cni", selects("os", "linux")))
+	check("no DaemonSet of another node's name", "",
+		set("cni", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeName = "other" }))
+	check("no DaemonSet with an affinity to other nodes", "", set("cni", affinity(term("os", notIn, "linux"))))
+	check("a DaemonSet with one matching and one invalid term", cni,
+		set("cni", affinity(term("os", "Invalid"), term("os", in, "windows"), term("os", in, "linux"))))
+	check("no DaemonSet with only an invalid term", "", set("cni", affinity(term("os", "Invalid"))))
+	byName := corev1.NodeSelectorTerm{MatchFields: term("metadata.name", in, nodeName).MatchExpressions}
+	check("a DaemonSet with an affinity to the name of the node", cni, set("cni", affinity(byName)))
+	check("a DaemonSet with an affinity to pods, not to nodes", cni, set("cni", func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+	}))
+
+	gpu := object(tainted("nvidia.com/gpu", noSchedule))
+	check("no DaemonSet that does not tolerate a NoSchedule taint", "", gpu, set("cni"))
+	check("nor a NoExecute taint", "", object(tainted("nvidia.com/gpu", noExecute)), set("cni"))
+	check("a DaemonSet that tolerates the taint", cni, gpu, set("cni", tolerates("nvidia.com/gpu", noSchedule)))
+	check("a DaemonSet, in spite of a PreferNoSchedule taint", cni,
+		object(tainted("nvidia.com/gpu", preferNo)), set("cni"))
+	check("a DaemonSet, in spite of a taint that all of them tolerate", cni,
+		object(tainted("node.kubernetes.io/disk-pressure", noSchedule)), set("cni"))
+	check("a DaemonSet that does not tolerate the startup taint", "taint "+cilium+", "+cni,
+		object(tainted(cilium, noSchedule)), set("cni"))
 }
 
-func stripped[T any](t *testing.T, strip func(any) (any, error), obj T) T {
+// stripped returns the object if it is kept whole, else what the informer keeps of it.
+func stripped[T any](t *testing.T, whole bool, strip func(any) (any, error), obj T) T {
 	t.Helper()
 	kept, err := strip(obj)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if whole {
+		return obj
 	}
 	return kept.(T)
 }

@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	informers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -38,7 +40,7 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 		synced = append(synced, one.pods.HasSyncedChecker(), w.seen.HasSyncedChecker())
 	}
 	for _, informer := range watched {
-		if err := one.attach(informer); err != nil {
+		if _, err := notify(informer, strip, one.wakeUp); err != nil {
 			return nil, fmt.Errorf("watch node %s and its pods: %w", name, err)
 		}
 	}
@@ -47,7 +49,7 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 	for _, informer := range watched {
 		one.workers.Go(func() { informer.RunWithContext(watching) })
 	}
-	w.subscribe(one)
+	w.waits.Store(one, nil)
 	if !cache.WaitFor(ctx, "", synced...) {
 		one.end()
 		return nil, context.Cause(ctx)
@@ -55,21 +57,9 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 	return one, nil
 }
 
-func (o *wait) attach(informer cache.SharedIndexInformer) error {
-	if err := informer.SetTransform(strip); err != nil {
-		return err
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { o.wakeUp() },
-		UpdateFunc: func(_, _ any) { o.wakeUp() },
-		DeleteFunc: func(any) { o.wakeUp() },
-	})
-	return err
-}
-
 func (o *wait) end() {
 	o.stop()
-	o.unsubscribe(o)
+	o.waits.Delete(o)
 	o.workers.Wait()
 }
 
@@ -88,7 +78,7 @@ func (o *wait) missing() []string {
 	}
 	var pods []*corev1.Pod
 	if o.pods != nil {
-		pods = listed[*corev1.Pod](o.pods.GetStore())
+		pods, _ = corelisters.NewPodLister(o.pods.GetIndexer()).List(labels.Everything()) // which never fails
 	}
 	return o.rules.missing(node, o.daemonSets(), pods)
 }

@@ -110,7 +110,7 @@ func (c *Conditions) remove(name, uid string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s, known := c.states[name]; conditionOf(current) == nil && (!known || s.uid != uid) {
+	if s, known := c.states[name]; conditionOf(current, ConditionType) == nil && (!known || s.uid != uid) {
 		return
 	}
 	s := c.state(current)
@@ -125,7 +125,7 @@ func (c *Conditions) state(current *corev1.Node) *conditionState {
 		return s
 	}
 	s := &conditionState{uid: string(current.UID)}
-	if before := conditionOf(current); before != nil {
+	if before := conditionOf(current, ConditionType); before != nil {
 		s.status, s.transition = before.Status, before.LastTransitionTime.Time
 	}
 	c.states[current.Name] = s
@@ -310,13 +310,4 @@ func isGone(err error) bool {
 // isRefusal reports whether a retry would get the same answer.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-}
-
-func conditionOf(node *corev1.Node) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == ConditionType {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
 }

@@ -32,17 +32,34 @@ type conditionFixture struct {
 	reports []string
 }
 
-func newConditionFixture(t *testing.T, node *corev1.Node) *conditionFixture {
+// newConditionFixture returns a fixture that does not write yet.
+func newConditionFixture(t *testing.T, changes ...func(*corev1.Node)) *conditionFixture {
 	t.Helper()
-	b := &conditionFixture{t: t, client: fake.NewClientset(node), began: time.Now(), answer: func() error { return nil }}
+	b := &conditionFixture{t: t, client: fake.NewClientset(newNode(changes...)), answer: func() error { return nil }}
 	b.Nodes = watched(t, b.client, defaults)
 	b.client.PrependReactor("patch", "nodes", b.patched)
-	ctx, cancel := context.WithCancel(t.Context())
+	b.began = time.Now()
+	return b
+}
+
+// run writes until stop is called.
+func (b *conditionFixture) run() {
+	ctx, cancel := context.WithCancel(b.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { b.Conditions.Run(ctx, b) })
 	b.stop = func() { cancel(); running.Wait() }
-	t.Cleanup(b.stop)
-	return b
+	b.t.Cleanup(b.stop)
+	synctest.Wait()
+}
+
+func (b *conditionFixture) expect(writes []string, reports ...string) {
+	b.t.Helper()
+	if diff := cmp.Diff(writes, b.writes); diff != "" {
+		b.t.Errorf("the writes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(reports, b.reports); diff != "" {
+		b.t.Errorf("the failures (-want +got):\n%s", diff)
+	}
 }
 
 // patched records each write of the condition, with its transition time.
@@ -85,16 +102,18 @@ func (b *conditionFixture) patched(action clienttesting.Action) (bool, runtime.O
 	return err != nil, nil, err
 }
 
-func (b *conditionFixture) KubernetesFailed(operation string, err error) {
+func (b *conditionFixture) report(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reports = append(b.reports, fmt.Sprintf("%v %s: %v", time.Since(b.began), operation, err))
+	b.reports = append(b.reports, fmt.Sprintf("%v ", time.Since(b.began))+fmt.Sprintf(format, args...))
+}
+
+func (b *conditionFixture) KubernetesFailed(operation string, err error) {
+	b.report("%s: %v", operation, err)
 }
 
 func (b *conditionFixture) ConditionFailed(node string, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reports = append(b.reports, fmt.Sprintf("%v gave up %s: %v", time.Since(b.began), node, err))
+	b.report("gave up %s: %v", node, err)
 }
 
 func (b *conditionFixture) draining(left int) {
@@ -122,15 +141,11 @@ func elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-// conditions are those of the Node in the API server, by type.
+// conditionsNow are those of the Node in the API server, by type.
 func (b *conditionFixture) conditionsNow() map[corev1.NodeConditionType]string {
 	b.t.Helper()
-	got, err := b.client.Tracker().Get(nodesResource, "", "n")
-	if err != nil {
-		b.t.Fatal(err)
-	}
 	out := map[corev1.NodeConditionType]string{}
-	for _, c := range got.(*corev1.Node).Status.Conditions { //nolint:forcetypeassert // Nodes are asked for
+	for _, c := range nodeNow(b.t, b.client).Status.Conditions {
 		out[c.Type] = string(c.Status) + " " + c.Reason
 	}
 	return out
@@ -146,61 +161,52 @@ func showing(status corev1.ConditionStatus) func(*corev1.Node) {
 }
 
 func TestConditionWrites(t *testing.T) {
-	check := func(name string, node func() *corev1.Node, do func(b *conditionFixture), want []string) {
+	var changes []func(*corev1.Node)
+	check := func(name string, do func(b *conditionFixture), want ...string) {
 		t.Helper()
 		virtual(t, name, func(t *testing.T) {
-			if node == nil {
-				node = func() *corev1.Node { return newNode(ready(corev1.ConditionTrue)) }
-			}
-			b := newConditionFixture(t, node())
-			synctest.Wait()
+			b := newConditionFixture(t, changes...)
+			b.run()
 			do(b)
 			elapse(time.Hour)
-			if diff := cmp.Diff(want, b.writes); diff != "" {
-				t.Errorf("the writes (-want +got):\n%s", diff)
-			}
-			if len(b.reports) > 0 {
-				t.Errorf("reported %q", b.reports)
-			}
+			b.expect(want)
 		})
 	}
-	check("the first condition is written at once", nil, func(b *conditionFixture) { b.draining(3) },
-		[]string{"0s False Draining: 3 left (since 0s)"})
-	check("further ones are written every ten seconds, the latest of them", nil, func(b *conditionFixture) {
+	const first = "0s False Draining: 3 left (since 0s)"
+	check("the first condition is written at once", func(b *conditionFixture) { b.draining(3) }, first)
+	check("further ones are written every ten seconds, the latest of them", func(b *conditionFixture) {
 		b.draining(30)
 		elapse(time.Second / 2)
 		for left := 29; left >= 0; left-- {
 			b.draining(left)
 			elapse(time.Second)
 		}
-	},
-		[]string{"0s False Draining: 30 left (since 0s)", "10s False Draining: 20 left (since 0s)", "20s False Draining: 10 left (since 0s)", "30s False Draining: 0 left (since 0s)"})
-	check("after ten seconds without a write the next one does not wait", nil,
+	}, "0s False Draining: 30 left (since 0s)", "10s False Draining: 20 left (since 0s)",
+		"20s False Draining: 10 left (since 0s)", "30s False Draining: 0 left (since 0s)")
+	check("after ten seconds without a write the next one does not wait",
 		func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.draining(2) },
-		[]string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 2 left (since 0s)"})
-	check("a drain of less than ten seconds takes two writes: the final one does not wait", nil, func(b *conditionFixture) {
-		for left := 9; left >= 0; left-- {
-			b.draining(left)
-			elapse(900 * time.Millisecond)
-		}
+		first, "1m0s False Draining: 2 left (since 0s)")
+	check("the final one does not wait", func(b *conditionFixture) {
+		b.draining(3)
+		elapse(5 * time.Second)
+		b.draining(2)
+		elapse(4 * time.Second)
 		b.drained()
-	}, []string{"0s False Draining: 9 left (since 0s)", "9s True Drained: empty (since 9s)"})
-	check("pods left behind do not change the status, nor its transition time", nil,
+	}, first, "9s True Drained: empty (since 9s)")
+	check("pods left behind do not change the status, nor its transition time",
 		func(b *conditionFixture) { b.draining(3); elapse(5 * time.Second); b.leftBehind() },
-		[]string{"0s False Draining: 3 left (since 0s)", "5s False PodsLeftBehind: 2 left (since 0s)"})
-	check("a drain without pods takes one write, however often its end is reported", nil,
+		first, "5s False PodsLeftBehind: 2 left (since 0s)")
+	check("a drain without pods takes one write, however often its end is reported",
 		func(b *conditionFixture) { b.drained(); synctest.Wait(); b.drained(); elapse(time.Minute); b.drained() },
-		[]string{"0s True Drained: empty (since 0s)"})
-	check("a condition of an earlier process keeps its transition time", func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
-		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.drained() },
-		[]string{"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)"})
-	check("a second drain of a node has a new transition time", func() *corev1.Node { return newNode(showing(corev1.ConditionTrue)) },
-		func(b *conditionFixture) { b.draining(3) }, []string{"0s False Draining: 3 left (since 0s)"})
-	check("another node with the same name is ignored", nil,
-		func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) }, nil)
-	check("a node that does not exist is ignored", nil,
-		func(b *conditionFixture) { b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"}) }, nil)
-	check("a deleted node is forgotten", nil, func(b *conditionFixture) {
+		"0s True Drained: empty (since 0s)")
+	check("another node with the same name is ignored",
+		func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) })
+	check("a node that does not exist is ignored",
+		func(b *conditionFixture) {
+			b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"})
+			b.Conditions.remove("m", "uid-1")
+		})
+	check("a deleted node is forgotten", func(b *conditionFixture) {
 		b.draining(3)
 		synctest.Wait()
 		b.draining(2)
@@ -211,27 +217,35 @@ func TestConditionWrites(t *testing.T) {
 		if len(b.Conditions.states) > 0 {
 			b.t.Errorf("kept %v", b.Conditions.states)
 		}
-	}, []string{"0s False Draining: 3 left (since 0s)"})
-	check("uncordoning removes the condition at once", nil,
-		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() },
-		[]string{"0s False Draining: 3 left (since 0s)", "1s removed"})
+	}, first)
+	check("uncordoning removes the condition at once",
+		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() }, first, "1s removed")
+	check("uncordoning a node without a condition writes nothing", func(b *conditionFixture) { b.uncordon() })
+	check("a node that is drained again after that gets a condition",
+		func(b *conditionFixture) {
+			b.draining(3)
+			elapse(time.Second)
+			b.uncordon()
+			synctest.Wait()
+			b.draining(3)
+		},
+		first, "1s removed", "1s False Draining: 3 left (since 1s)")
+
+	changes = append(changes, showing(corev1.ConditionFalse))
+	check("a condition of an earlier process keeps its transition time",
+		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.drained() },
+		"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)")
 	check("uncordoning removes the condition of an earlier process once",
-		func() *corev1.Node { return newNode(showing(corev1.ConditionFalse)) },
-		func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() }, []string{"0s removed"})
-	check("uncordoning a node without a condition writes nothing", nil, func(b *conditionFixture) { b.uncordon() }, nil)
-	check("a node that is drained again after that gets a condition", nil, func(b *conditionFixture) {
-		b.draining(3)
-		elapse(time.Second)
-		b.uncordon()
-		synctest.Wait()
-		b.draining(3)
-	}, []string{"0s False Draining: 3 left (since 0s)", "1s removed", "1s False Draining: 3 left (since 1s)"})
+		func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() }, "0s removed")
+	changes[0] = showing(corev1.ConditionTrue)
+	check("a second drain of a node has a new transition time", func(b *conditionFixture) { b.draining(3) }, first)
 }
 
 // TestConditionIsMerged: the conditions of other writers are kept.
 func TestConditionIsMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newConditionFixture(t, newNode(ready(corev1.ConditionTrue)))
+		b := newConditionFixture(t, ready(corev1.ConditionTrue))
+		b.run()
 		b.draining(3)
 		synctest.Wait()
 		want := map[corev1.NodeConditionType]string{
@@ -249,43 +263,19 @@ func TestConditionIsMerged(t *testing.T) {
 	})
 }
 
-// TestConditionReportedBeforeRun waits for it.
-func TestConditionReportedBeforeRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(newNode())
-		b := &conditionFixture{Nodes: watched(t, client, defaults), t: t, client: client, answer: func() error { return nil }}
-		b.draining(3)
-		client.PrependReactor("patch", "nodes", b.patched)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		b.began = time.Now()
-		b.Conditions.Run(ctx, b)
-		if len(b.writes) != 1 {
-			t.Errorf("wrote %q", b.writes)
-		}
-	})
-}
-
-// TestConditionsRunAgain: a report that was not written before the end of Run is dropped, since another process may
-// have written a later one. The same report is written again after that.
+// TestConditionsRunAgain: what was reported before Run is written. A report that was not written before the end of Run
+// is dropped, since another process may have written a later one. The same report is written again after that.
 func TestConditionsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newConditionFixture(t, newNode())
+		b := newConditionFixture(t)
 		b.draining(3)
-		synctest.Wait()
+		b.run()
 		b.draining(2) // to be written in ten seconds
 		b.stop()
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { b.Conditions.Run(ctx, b) })
-		time.Sleep(time.Minute)
+		b.run()
+		elapse(time.Minute)
 		b.draining(3)
 		synctest.Wait()
-		cancel()
-		running.Wait()
-		want := []string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 3 left (since 0s)"}
-		if diff := cmp.Diff(want, b.writes); diff != "" || len(b.reports) > 0 {
-			t.Errorf("wrote (-want +got):\n%s\nreported %q", diff, b.reports)
-		}
+		b.expect([]string{"0s False Draining: 3 left (since 0s)", "1m0s False Draining: 3 left (since 0s)"})
 	})
 }

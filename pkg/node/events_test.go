@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -27,17 +26,10 @@ func TestEventsAreWritten(t *testing.T) {
 		type event struct{ Namespace, Object, UID, Type, Reason, Message, By string }
 		var got []event
 		for _, a := range client.Actions() {
-			create, ok := a.(clienttesting.CreateActionImpl)
-			if !ok {
-				t.Fatalf("got %v", a)
-			}
-			e, ok := create.Object.(*corev1.Event)
-			if !ok {
-				t.Fatalf("got a %T", create.Object)
-			}
+			e := a.(clienttesting.CreateAction).GetObject().(*corev1.Event)
 			o := e.InvolvedObject
 			got = append(got, event{
-				create.Namespace, o.Kind + " " + o.Namespace + "/" + o.Name, string(o.UID), e.Type, e.Reason, e.Message,
+				a.GetNamespace(), o.Kind + " " + o.Namespace + "/" + o.Name, string(o.UID), e.Type, e.Reason, e.Message,
 				e.Source.Component,
 			})
 		}
@@ -55,9 +47,7 @@ func TestEventsAreWritten(t *testing.T) {
 func TestCloseDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("no answer")
-		})
+		fail(client, "create", "events", errors.New("no answer"))
 		events := NewEvents(t.Context(), client, "node-drainer")
 		synctest.Wait()
 		events.OnNode("n", "uid-1", "Draining", "draining node n", false)

@@ -9,9 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
@@ -64,9 +62,7 @@ func TestLookupANodeThatDoesNotExist(t *testing.T) {
 		if _, err := n.Lookup(t.Context(), instance); !errors.Is(err, ErrGone) {
 			t.Errorf("got %v", err)
 		}
-		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewServiceUnavailable("away")
-		})
+		fail(client, "list", "nodes", apierrors.NewServiceUnavailable("away"))
 		if _, err := n.Lookup(t.Context(), instance); errors.Is(err, ErrGone) || !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("got %v: want the error of the API server", err)
 		}

@@ -5,15 +5,15 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/utils/keymutex"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
@@ -37,32 +37,7 @@ type Nodes struct {
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
 	patcher  *patcher
-	changed  broadcast // sent when the watch shows a new or changed Node
-}
-
-// broadcast wakes all that wait for the next event.
-type broadcast struct {
-	mu   sync.Mutex
-	next chan struct{}
-}
-
-// wait returns a channel that the next send closes.
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.next = make(chan struct{})
-	}
-	return b.next
-}
-
-func (b *broadcast) send() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		close(b.next)
-		b.next = nil
-	}
+	changed  atomic.Pointer[chan struct{}] // closed when the watch shows a new or changed Node
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
@@ -71,6 +46,7 @@ const byInstance = "instance"
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	n := &Nodes{cfg: cfg}
+	n.changed.Store(new(make(chan struct{})))
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, cfg.Selector)}
 	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex},
 		func(o *metav1.ListOptions) { o.LabelSelector = cfg.Selector })
@@ -92,7 +68,7 @@ func (n *Nodes) handler() cache.ResourceEventHandler {
 	shown := func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok {
 			n.patcher.observe(node)
-			n.changed.send()
+			close(*n.changed.Swap(new(make(chan struct{}))))
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -168,7 +144,7 @@ func (n *Nodes) Unreachable(name string) bool {
 // Await returns the Node of an EC2 instance as soon as it has registered, or the cause of ctx's end.
 func (n *Nodes) Await(ctx context.Context, instanceID string) (Node, error) {
 	for {
-		changed := n.changed.wait()
+		changed := *n.changed.Load()
 		if found, ok := n.Find(instanceID); ok {
 			return found, nil
 		}
@@ -258,7 +234,11 @@ func nodeOf(node *corev1.Node) Node {
 }
 
 func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	c := conditionOf(node, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	_, condition := nodeutil.GetNodeCondition(&node.Status, kind)
+	return condition
 }

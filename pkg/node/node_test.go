@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,24 +27,18 @@ var (
 )
 
 func TestInstanceOf(t *testing.T) {
-	for _, tt := range []struct{ name, providerID, want string }{
-		{"an EC2 instance", "aws:///eu-west-1a/" + instance, instance},
-		{"an EC2 instance, with a host", "aws://x/eu-west-1a/" + instance, instance},
-		{"Fargate", "aws:///eu-west-1a/0123456789-fargate/fargate-ip-10-0-0-1.compute.internal", ""},
-		{"another cloud", "gce://project/zone/i-machine", ""},
-		{"not registered yet", "", ""},
-		{"a scheme alone", "aws://", ""},
+	for providerID, want := range map[string]string{
+		"aws:///eu-west-1a/" + instance:                                             instance,
+		"aws://x/eu-west-1a/" + instance:                                            instance, // with a host
+		"aws:///eu-west-1a/0123456789-fargate/fargate-ip-10-0-0-1.compute.internal": "",
+		"gce://project/zone/i-machine":                                              "", // another cloud
+		"":                                                                          "", // not registered yet
+		"aws://":                                                                    "",
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: tt.providerID}}
-			if got := instanceOf(n); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-			index, err := instanceIndex(n)
-			if err != nil || strings.Join(index, ",") != tt.want {
-				t.Errorf("got the index %q, %v", index, err)
-			}
-		})
+		index, err := instanceIndex(newNode(func(n *corev1.Node) { n.Spec.ProviderID = providerID }))
+		if err != nil || strings.Join(index, ",") != want {
+			t.Errorf("%q: got the index %q, %v", providerID, index, err)
+		}
 	}
 	if _, err := instanceIndex("not a Node"); err == nil {
 		t.Error("indexed an object that is not a Node")
@@ -74,18 +70,11 @@ func TestTrim(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.node.Labels["zone"], tt.node.Annotations["other"] = "a", "x"
 			tt.node.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
-			stripped, err := trim(tt.node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			kept, ok := stripped.(*corev1.Node)
-			if !ok {
-				t.Fatalf("got %T", stripped)
-			}
+			kept := trimmed(t, tt.node)
 			if diff := cmp.Diff(nodeOf(tt.node), nodeOf(kept)); diff != "" {
 				t.Error(diff)
 			}
-			want, got := conditionOf(tt.node), conditionOf(kept)
+			want, got := conditionOf(tt.node, ConditionType), conditionOf(kept, ConditionType)
 			if (want == nil) != (got == nil) ||
 				want != nil && (want.Status != got.Status || !want.LastTransitionTime.Equal(&got.LastTransitionTime)) {
 				t.Errorf("got the condition %v, want %v", got, want)
@@ -111,6 +100,33 @@ func TestTrim(t *testing.T) {
 }
 
 func patchOnly(p patch, _ Mark) patch { return p }
+
+// trimmed is what the informer keeps of the Node.
+func trimmed(t *testing.T, node *corev1.Node) *corev1.Node {
+	t.Helper()
+	kept, err := trim(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.(*corev1.Node)
+}
+
+// fail makes the client's calls fail.
+func fail(client *fake.Clientset, verb, resource string, err error) {
+	client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, err
+	})
+}
+
+// nodeNow is the Node n in the API server.
+func nodeNow(t *testing.T, client *fake.Clientset) *corev1.Node {
+	t.Helper()
+	got, err := client.Tracker().Get(nodesResource, "", "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.(*corev1.Node)
+}
 
 // virtual runs a subtest in virtual time.
 func virtual(t *testing.T, name string, test func(*testing.T)) {
@@ -163,53 +179,33 @@ func TestSelector(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	type result struct {
-		node Node
-		err  error
-	}
-	// await runs Await while meanwhile does what it does, and returns what came of it.
-	await := func(t *testing.T, client *fake.Clientset, meanwhile func(cancel context.CancelCauseFunc)) result {
+	cause := errors.New("never registered")
+	type change = func(*fake.Clientset, context.CancelCauseFunc)
+	check := func(name string, want error, meanwhile change, shown ...runtime.Object) {
 		t.Helper()
-		n := watched(t, client, defaults)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		done := make(chan result, 1)
-		go func() {
-			found, err := n.Await(ctx, instance)
-			done <- result{found, err}
-		}()
-		synctest.Wait()
-		meanwhile(cancel)
-		return <-done
-	}
-	virtual(t, "the node has registered already", func(t *testing.T) {
-		got := await(t, fake.NewClientset(newNode()), func(context.CancelCauseFunc) {})
-		if got.err != nil || got.node.Name != "n" {
-			t.Errorf("got %+v", got)
-		}
-	})
-	virtual(t, "the node registers, and gets its provider id later", func(t *testing.T) {
-		client := fake.NewClientset()
-		got := await(t, client, func(context.CancelCauseFunc) {
-			nameless := newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" })
-			if err := client.Tracker().Add(nameless); err != nil {
-				t.Error(err)
-			}
-			synctest.Wait()
-			if err := client.Tracker().Update(nodesResource, newNode(), ""); err != nil {
-				t.Error(err)
+		virtual(t, name, func(t *testing.T) {
+			client := fake.NewClientset(shown...)
+			n := watched(t, client, defaults)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			go meanwhile(client, cancel)
+			if found, err := n.Await(ctx, instance); !errors.Is(err, want) || err == nil && found.InstanceID != instance {
+				t.Errorf("got %+v, %v", found, err)
 			}
 		})
-		if got.err != nil || got.node.InstanceID != instance {
-			t.Errorf("got %+v", got)
+	}
+	check("the node has registered already", nil, func(*fake.Clientset, context.CancelCauseFunc) {}, newNode())
+	check("the node gets its provider id later", nil, func(client *fake.Clientset, _ context.CancelCauseFunc) {
+		synctest.Wait()
+		err := client.Tracker().Add(newNode(func(o *corev1.Node) { o.Spec.ProviderID = "" }))
+		synctest.Wait()
+		if err := errors.Join(err, client.Tracker().Update(nodesResource, newNode(), "")); err != nil {
+			t.Error(err)
 		}
 	})
-	virtual(t, "the context ends", func(t *testing.T) {
-		cause := errors.New("never registered")
-		got := await(t, fake.NewClientset(), func(cancel context.CancelCauseFunc) { cancel(cause) })
-		if !errors.Is(got.err, cause) {
-			t.Errorf("got %+v", got)
-		}
+	check("the context ends", cause, func(_ *fake.Clientset, cancel context.CancelCauseFunc) {
+		synctest.Wait()
+		cancel(cause)
 	})
 }
 

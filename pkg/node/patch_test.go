@@ -22,19 +22,11 @@ import (
 // or a read, although the watch does not show it yet.
 func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := newNode()
-		first.ResourceVersion = "7"
-		client := fake.NewClientset(first)
+		client := fake.NewClientset(newNode())
 		n := watched(t, client, defaults)
 		var guards []string
 		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			var p struct {
-				Metadata struct{ ResourceVersion string }
-			}
-			if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &p); err != nil {
-				t.Error(err)
-			}
-			guards = append(guards, p.Metadata.ResourceVersion)
+			guards = append(guards, versionIn(t, a))
 			after := tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)
 			return true, newNode(after, cordoned, func(n *corev1.Node) { n.ResourceVersion = fmt.Sprint(7 + len(guards)) }), nil
 		})
@@ -46,9 +38,6 @@ func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"7", "8"}, guards); diff != "" || verbs(client) != "patch patch" {
 			t.Errorf("%s\n%s", verbs(client), diff)
-		}
-		if _, err := client.Tracker().Get(nodesResource, "", "n"); err != nil {
-			t.Error(err)
 		}
 		last := newNode(func(n *corev1.Node) { n.ResourceVersion = "12" })
 		if err := client.Tracker().Update(nodesResource, last, ""); err != nil {
@@ -94,13 +83,9 @@ func TestCordonAndUncordon(t *testing.T) {
 		if uncordoned, err := n.Uncordon(t.Context(), found); !uncordoned || err != nil {
 			t.Errorf("got %v, %v", uncordoned, err)
 		}
-		got, err := client.Tracker().Get(nodesResource, "", "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, ok := got.(*corev1.Node)
-		if !ok || after.Spec.Unschedulable || len(after.Spec.Taints)+len(after.Labels)+len(after.Annotations) > 0 {
-			t.Errorf("got %+v", got)
+		after := nodeNow(t, client)
+		if after.Spec.Unschedulable || len(after.Spec.Taints)+len(after.Labels)+len(after.Annotations) > 0 {
+			t.Errorf("got %+v", after)
 		}
 	})
 }
@@ -120,20 +105,22 @@ func TestUncordonWithAStaleWatch(t *testing.T) {
 	})
 }
 
+// versionIn is the resource version that guards a merge patch.
+func versionIn(t *testing.T, action clienttesting.Action) string {
+	var body struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	p := action.(clienttesting.PatchActionImpl)
+	if err := json.Unmarshal(p.GetPatch(), &body); err != nil || p.GetPatchType() != types.MergePatchType {
+		t.Errorf("got a patch of type %s: %v", p.GetPatchType(), err)
+	}
+	return body.Metadata.ResourceVersion
+}
+
 // conflicts answers the first n patches with a conflict, and records the versions in all of them.
-func conflicts(client *fake.Clientset, n int, bodies *[]string) {
+func conflicts(t *testing.T, client *fake.Clientset, n int, versions *[]string) {
 	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		p, ok := action.(clienttesting.PatchActionImpl)
-		if !ok || p.GetPatchType() != types.MergePatchType {
-			return true, nil, fmt.Errorf("got a %T", action)
-		}
-		var body struct {
-			Metadata struct{ ResourceVersion string }
-		}
-		if err := json.Unmarshal(p.GetPatch(), &body); err != nil {
-			return true, nil, err
-		}
-		if *bodies = append(*bodies, body.Metadata.ResourceVersion); len(*bodies) <= n {
+		if *versions = append(*versions, versionIn(t, action)); len(*versions) <= n {
 			return true, nil, apierrors.NewConflict(nodeResource, "n", errors.New("the object has been modified"))
 		}
 		return true, newNode(), nil
@@ -146,7 +133,7 @@ func TestConflictsAreRetried(t *testing.T) {
 		n := watched(t, client, defaults)
 		found, _ := n.Find(instance)
 		var versions []string
-		conflicts(client, 2, &versions)
+		conflicts(t, client, 2, &versions)
 		client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, newNode(func(o *corev1.Node) { o.ResourceVersion = fmt.Sprintf("%d", 7+len(versions)) }), nil
 		})
@@ -160,28 +147,16 @@ func TestConflictsAreRetried(t *testing.T) {
 }
 
 func TestCordonANodeThatIsGone(t *testing.T) {
-	renewed := func(o *corev1.Node) { o.UID = "uid-2" }
-	tests := []struct {
-		name  string
-		stale bool // the watch does not show it yet
-		get   func() (runtime.Object, error)
-	}{
-		{"the watch does not show it, and the API has none", false, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"the watch shows it, and the API has none", true, func() (runtime.Object, error) { return nil, apierrors.NewNotFound(nodeResource, "n") }},
-		{"another instance has its name now", true, func() (runtime.Object, error) { return newNode(renewed), nil }},
-	}
-	for _, tt := range tests {
-		virtual(t, tt.name, func(t *testing.T) {
-			client := fake.NewClientset()
-			if tt.stale {
-				client = fake.NewClientset(newNode())
-			}
+	notFound := apierrors.NewNotFound(nodeResource, "n")
+	check := func(name string, get error, shown ...runtime.Object) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			client := fake.NewClientset(shown...)
 			n := watched(t, client, defaults)
 			var versions []string
-			conflicts(client, 1, &versions)
+			conflicts(t, client, 1, &versions)
 			client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-				obj, err := tt.get()
-				return true, obj, err
+				return true, newNode(func(o *corev1.Node) { o.UID = "uid-2" }), get
 			})
 			_, _, err := n.Cordon(t.Context(), Node{Name: "n", UID: "uid-1"}, Reason{Kind: "spot"})
 			if !errors.Is(err, ErrGone) {
@@ -189,15 +164,16 @@ func TestCordonANodeThatIsGone(t *testing.T) {
 			}
 		})
 	}
+	check("the watch does not show it, and the API has none", notFound)
+	check("the watch shows it, and the API has none", notFound, newNode())
+	check("another instance has its name now", nil, newNode())
 }
 
 func TestOtherErrorsAreReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		n := watched(t, client, defaults)
-		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(nodeResource, "n", errors.New("no"))
-		})
+		fail(client, "patch", "nodes", apierrors.NewForbidden(nodeResource, "n", errors.New("no")))
 		found, _ := n.Find(instance)
 		_, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"})
 		if !apierrors.IsForbidden(err) || errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "change node n") {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -17,57 +18,33 @@ func annotated(pairs ...string) func(*corev1.Node) {
 	}
 }
 
-func TestProtectPatch(t *testing.T) {
-	const both = `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true",` +
-		`"node-drainer.io/scale-down-disabled":"workers"}},"spec":{}}`
-	for _, tt := range []struct {
-		name string
-		node *corev1.Node
-		want string
-	}{
-		{"a new node", newNode(), both},
-		{"a protected node is not patched", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers")), ""},
-		{"an annotation of another owner is kept", newNode(annotated(scaleDownDisabled, "true")), ""},
-		{"an annotation of another owner that allows scale-down is kept", newNode(annotated(scaleDownDisabled, "false")), ""},
-		{"a removed annotation is added again", newNode(annotated(ScaleDownOwner, "old")), both},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			golden(t, protectPatch(tt.node, "workers"), tt.want)
-			kept, err := trim(tt.node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, protectPatch(kept.(*corev1.Node), "workers"), tt.want)
+func TestProtectPatches(t *testing.T) {
+	const autoscaler = `"cluster-autoscaler.kubernetes.io/scale-down-disabled":`
+	const own = `"node-drainer.io/scale-down-disabled":`
+	protect := func(n *corev1.Node) patch { return protectPatch(n, "workers") }
+	check := func(name string, build func(*corev1.Node) patch, annotations, want string) {
+		t.Helper()
+		if want != "" {
+			want = `{"metadata":{"annotations":{` + want + `}},"spec":{}}`
+		}
+		t.Run(name, func(t *testing.T) {
+			n := newNode(annotated(strings.Fields(annotations)...))
+			golden(t, build(n), want)
+			golden(t, build(trimmed(t, n)), want)
 		})
 	}
-}
+	const both = scaleDownDisabled + " true " + ScaleDownOwner + " workers"
+	check("a new node is protected", protect, "", autoscaler+`"true",`+own+`"workers"`)
+	check("a protected node is not patched", protect, both, "")
+	check("an annotation of another owner is kept", protect, scaleDownDisabled+" true", "")
+	check("an annotation of another owner that allows scale-down is kept", protect, scaleDownDisabled+" false", "")
+	check("a removed annotation is added again", protect, ScaleDownOwner+" old", autoscaler+`"true",`+own+`"workers"`)
 
-func TestUnprotectPatch(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		node *corev1.Node
-		want string
-	}{
-		{
-			"both annotations are removed", newNode(annotated(scaleDownDisabled, "true", ScaleDownOwner, "workers", "other", "x")),
-			`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":null,"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
-		},
-		{
-			"a value that another client has changed is kept", newNode(annotated(scaleDownDisabled, "false", ScaleDownOwner, "workers")),
-			`{"metadata":{"annotations":{"node-drainer.io/scale-down-disabled":null}},"spec":{}}`,
-		},
-		{"an annotation of another owner is kept", newNode(annotated(scaleDownDisabled, "true")), ""},
-		{"a node that is not protected is not patched", newNode(), ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			golden(t, unprotectPatch(tt.node), tt.want)
-			kept, err := trim(tt.node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, unprotectPatch(kept.(*corev1.Node)), tt.want)
-		})
-	}
+	check("both annotations are removed", unprotectPatch, both+" other x", autoscaler+`null,`+own+`null`)
+	check("a value that another client has changed is kept", unprotectPatch,
+		scaleDownDisabled+" false "+ScaleDownOwner+" workers", own+`null`)
+	check("an annotation of another owner is not removed", unprotectPatch, scaleDownDisabled+" true", "")
+	check("a node that is not protected is not patched", unprotectPatch, "", "")
 }
 
 func TestProtectAndUnprotect(t *testing.T) {
@@ -96,11 +73,7 @@ func TestProtectAndUnprotect(t *testing.T) {
 		if left := n.Protected(); len(left) > 0 {
 			t.Errorf("still protected: %v", left)
 		}
-		got, err := client.Tracker().Get(nodesResource, "", "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(map[string]string{"other": "x"}, got.(*corev1.Node).Annotations); diff != "" {
+		if diff := cmp.Diff(map[string]string{"other": "x"}, nodeNow(t, client).Annotations); diff != "" {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
 		if got := verbs(client); got != "patch get patch get" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -50,7 +51,7 @@ func (*oddSQS) ChangeMessageVisibilityBatch(
 }
 
 func TestInvalidAnswers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &oddSQS{fakeSQS: newFake(), messages: []types.Message{
 			{MessageId: aws.String("no attributes"), ReceiptHandle: aws.String("h")},
 			{MessageId: aws.String("no numbers"), ReceiptHandle: aws.String("i"), Attributes: map[string]string{
@@ -80,7 +81,7 @@ func TestInvalidAnswers(t *testing.T) {
 
 // TestTooManyMessages: those without a slot are not handled, and SQS delivers them again.
 func TestTooManyMessages(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &oddSQS{fakeSQS: newFake()}
 		for _, id := range []string{"a", "b", "c", "d"} {
 			s.messages = append(s.messages, types.Message{MessageId: aws.String(id), ReceiptHandle: aws.String(id)})
@@ -95,7 +96,7 @@ func TestTooManyMessages(t *testing.T) {
 }
 
 func TestMissingResults(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := newConsumer(&oddSQS{}, Config{}, &recorder{})
 		for _, r := range c.batches.setVisibility(t.Context(), make([]change, 2)) {
 			if !errors.Is(r.Err, errMissing) {

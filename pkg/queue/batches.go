@@ -65,7 +65,7 @@ func (b *batches) delete(ctx context.Context, changes []change) []batch.Result[s
 	ctx, release, err := acquire(ctx, b.deleting)
 	defer release()
 	if err != nil {
-		return sameResult(len(changes), err)
+		return batch.Results[change, struct{}](changes, nil, err)
 	}
 	entries := make([]types.DeleteMessageBatchRequestEntry, len(changes))
 	for i, ch := range changes {
@@ -75,9 +75,9 @@ func (b *batches) delete(ctx context.Context, changes []change) []batch.Result[s
 		QueueUrl: aws.String(b.url), Entries: entries,
 	})
 	if err != nil {
-		return sameResult(len(changes), err)
+		return batch.Results[change, struct{}](changes, nil, err)
 	}
-	results := sameResult(len(changes), errMissing)
+	results := batch.Results[change, struct{}](changes, nil, errMissing)
 	for _, ok := range out.Successful {
 		setResult(results, ok.Id, nil)
 	}
@@ -89,11 +89,11 @@ func (b *batches) setVisibility(ctx context.Context, changes []change) []batch.R
 	ctx, release, err := acquire(ctx, b.changing)
 	defer release()
 	if err != nil {
-		return sameResult(len(changes), err)
+		return batch.Results[change, struct{}](changes, nil, err)
 	}
 	answered := make(chan struct{})
 	defer close(answered)
-	results := sameResult(len(changes), errMissing)
+	results := batch.Results[change, struct{}](changes, nil, errMissing)
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, 0, len(changes))
 	for i, ch := range changes {
 		if !b.inflight.start(ch, answered) {
@@ -111,7 +111,7 @@ func (b *batches) setVisibility(ctx context.Context, changes []change) []batch.R
 		QueueUrl: aws.String(b.url), Entries: entries,
 	})
 	if err != nil {
-		return sameResult(len(changes), err)
+		return batch.Results[change, struct{}](changes, nil, err)
 	}
 	for _, ok := range out.Successful {
 		setResult(results, ok.Id, nil)
@@ -121,14 +121,6 @@ func (b *batches) setVisibility(ctx context.Context, changes []change) []batch.R
 }
 
 func entryID(i int) *string { return aws.String(strconv.Itoa(i)) }
-
-func sameResult(n int, err error) []batch.Result[struct{}] {
-	results := make([]batch.Result[struct{}], n)
-	for i := range results {
-		results[i].Err = err
-	}
-	return results
-}
 
 func setFailures(results []batch.Result[struct{}], failed []types.BatchResultErrorEntry) {
 	for _, f := range failed {

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestHandlerGetsTheMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a body")
 		var got Message
 		r := run(t, f, Config{}, func(_ context.Context, m Message) error { got = m; return nil })
@@ -28,7 +29,7 @@ func TestHandlerGetsTheMessage(t *testing.T) {
 }
 
 func TestDeletesAreBatched(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(23)...)
 		run(t, f, Config{}, work(time.Second))
 		advance(10 * time.Second)
@@ -43,57 +44,34 @@ func TestDeletesAreBatched(t *testing.T) {
 	})
 }
 
-// TestDeleteIsRetried: a message that SQS does not delete at once is not delivered again.
-func TestDeleteIsRetried(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFake(bodies(5)...)
-		refusals := 0
-		f.refuse = func(op string, m *message) bool {
-			if op != "delete" || m.id != "id-2" || refusals == 3 {
-				return false
+// TestRefusedDeletes: a message that SQS does not delete is in flight until the attempts are over, so no second handler
+// runs. Others are not affected.
+func TestRefusedDeletes(t *testing.T) {
+	check := func(
+		name string, visible time.Duration, refuse func(*message) bool, received, receives int, failures ...string,
+	) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			f := newFake(bodies(5)...)
+			f.refuse = func(op string, m *message) bool { return op == "delete" && m.id == "id-2" && refuse(m) }
+			r := run(t, f, Config{VisibilityTimeout: visible}, succeed)
+			advance(2 * time.Minute)
+			r.expect(t, f, 0, received, len(failures))
+			if got := f.messages[2].receives; got != receives || !slices.Equal(r.failures, failures) {
+				t.Errorf("id-2 was received %d times, failures %q", got, r.failures)
 			}
-			refusals++
-			return true
-		}
-		r := run(t, f, Config{}, succeed)
-		advance(5 * time.Second)
-		r.expect(t, f, 0, 5, 0)
-		if refusals != 3 {
-			t.Errorf("%d refusals, want 3", refusals)
-		}
-	})
-}
-
-// TestRedeliveryDuringDelete: no second handler runs, and the new receipt handle is used.
-func TestRedeliveryDuringDelete(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFake("")
-		f.refuse = func(op string, m *message) bool { return op == "delete" && m.receives == 1 }
-		r := run(t, f, Config{VisibilityTimeout: 3 * time.Second}, succeed)
-		advance(10 * time.Second)
-		r.expect(t, f, 0, 1, 0)
-		if got := f.messages[0].receives; got != 2 {
-			t.Errorf("received %d times", got)
-		}
-	})
-}
-
-// TestFailedDelete: the message is delivered again, and others are not affected.
-func TestFailedDelete(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFake(bodies(5)...)
-		f.refuse = func(op string, m *message) bool { return op == "delete" && m.id == "id-2" && m.receives == 1 }
-		r := run(t, f, Config{}, succeed)
-		advance(2 * time.Minute)
-		r.expect(t, f, 0, 6, 1)
-		if len(r.outcomes("id-2")) != 2 || r.failures[0] != "settle message id-2" {
-			t.Errorf("%d deliveries of id-2, failures %q", len(r.outcomes("id-2")), r.failures)
-		}
-	})
+		})
+	}
+	refusals := 0
+	thrice := func(*message) bool { refusals++; return refusals <= 3 }
+	check("three times: deleted at the fourth attempt", time.Minute, thrice, 5, 1)
+	once := func(m *message) bool { return m.receives == 1 }
+	check("until it is delivered again: the new receipt handle is used", 3*time.Second, once, 5, 2)
+	check("every attempt: it is delivered again, and handled again", time.Minute, once, 6, 2, "settle message id-2")
 }
 
 func TestRetriedMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		var at []time.Duration
 		r := run(t, f, Config{}, func(_ context.Context, m Message) error {
@@ -115,33 +93,25 @@ func TestRetriedMessage(t *testing.T) {
 }
 
 func TestRejectedMessage(t *testing.T) {
-	t.Run("with a redrive policy", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
+	for policy, want := range map[string][]Outcome{
+		"":                         {Rejected, Rejected, Rejected, Rejected, Dropped},
+		`{"maxReceiveCount":9999}`: slices.Repeat([]Outcome{Rejected}, 15), // left to the redrive policy
+	} {
+		virtual(t, "redrive policy "+policy, func(t *testing.T) {
 			f := newFake("")
-			f.attrs = map[string]string{"RedrivePolicy": `{"maxReceiveCount":9}`}
+			f.attrs = map[string]string{"RedrivePolicy": policy}
 			r := run(t, f, Config{}, reject)
 			advance(10 * time.Minute)
-			if f.left() != 1 || slices.Contains(r.outcomes("id-0"), Dropped) || len(r.received) < 9 {
-				t.Errorf("%d left, outcomes %v: want it left to the redrive policy", f.left(), r.outcomes("id-0"))
-			}
-		})
-	})
-	t.Run("without a redrive policy", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f := newFake("")
-			r := run(t, f, Config{}, reject)
-			advance(10 * time.Minute)
-			want := []Outcome{Rejected, Rejected, Rejected, Rejected, Dropped}
-			if diff := cmp.Diff(want, r.outcomes("id-0")); diff != "" || f.left() != 0 {
+			if diff := cmp.Diff(want, r.outcomes("id-0")); diff != "" || (f.left() == 0) != (policy == "") {
 				t.Errorf("%d left, %s", f.left(), diff)
 			}
 		})
-	})
+	}
 }
 
 // TestRunTwice: a process that leads a second time receives again.
 func TestRunTwice(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(25)...)
 		c := newConsumer(f, Config{}, &recorder{})
 		var handled atomic.Int32
@@ -165,7 +135,7 @@ func TestRunTwice(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		var down atomic.Bool
 		down.Store(true)
@@ -185,7 +155,7 @@ func TestReady(t *testing.T) {
 
 // TestConnect: a standby learns whether it could work, and receives nothing.
 func TestConnect(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		f.before = failing("attributes", func(n int) bool { return n < 3 })
 		rec := &recorder{}
@@ -204,7 +174,8 @@ func TestConnect(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errStop)
-		if err := New(f, c.cfg, rec).Connect(ctx); !errors.Is(err, errStop) {
+		c.connecting <- struct{}{} // another Connect runs
+		if err := c.Connect(ctx); !errors.Is(err, errStop) {
 			t.Errorf("got %v, want the cause of the context's end", err)
 		}
 	})
@@ -212,7 +183,7 @@ func TestConnect(t *testing.T) {
 
 // TestLaterRedrivePolicy is seen without a restart, and kept while SQS does not answer.
 func TestLaterRedrivePolicy(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var down atomic.Bool
 		f.before = failing("attributes", func(int) bool { return down.Load() })

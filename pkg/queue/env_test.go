@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -31,6 +32,12 @@ type settled struct {
 	ID      string
 	Outcome Outcome
 	Err     error
+}
+
+// hang is for fakeSQS.before: SQS does not answer.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (r *recorder) MessageReceived(m Message) {
@@ -82,19 +89,10 @@ func run(t *testing.T, api API, cfg Config, handle Handler) *running {
 }
 
 func newConsumer(api API, cfg Config, rec *recorder) *Consumer {
-	if cfg.URL == "" {
-		cfg.URL = queueURL
-	}
-	if cfg.VisibilityTimeout == 0 {
-		cfg.VisibilityTimeout = time.Minute
-	}
-	if cfg.Receivers == 0 {
-		cfg.Receivers = 10
-	}
-	if cfg.MaxInFlight == 0 {
-		cfg.MaxInFlight = 100
-	}
-	return New(api, cfg, rec)
+	return New(api, Config{
+		URL: cmp.Or(cfg.URL, queueURL), VisibilityTimeout: cmp.Or(cfg.VisibilityTimeout, time.Minute),
+		Receivers: cmp.Or(cfg.Receivers, 10), MaxInFlight: cmp.Or(cfg.MaxInFlight, 100),
+	}, rec)
 }
 
 func (r *running) start(t *testing.T, handle Handler) {
@@ -154,10 +152,10 @@ func untilStopped(ctx context.Context, _ Message) error {
 
 func reject(context.Context, Message) error { return Reject(errWork) }
 
-// inBubble runs a test in virtual time.
-func inBubble(t *testing.T, test func(t *testing.T)) {
+// virtual runs a subtest in virtual time.
+func virtual(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
-	synctest.Test(t, test)
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 func advance(d time.Duration) {

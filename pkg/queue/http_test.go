@@ -18,7 +18,7 @@ import (
 )
 
 // simulatedSQS returns a simulated AWS, and the SDK's client of its SQS.
-func simulatedSQS(t testing.TB) (*awsim.Server, *sqs.Client) {
+func simulatedSQS(t *testing.T) (*awsim.Server, *sqs.Client) {
 	t.Helper()
 	s, err := awsim.New(awsim.Options{})
 	if err != nil {
@@ -50,55 +50,59 @@ func waitDrained(t *testing.T, s *awsim.Server, url string) {
 	}
 }
 
-func TestHTTPMessages(t *testing.T) {
+// TestHTTP handles messages over HTTP, some of them twice, while the first calls of some operations fail. What is in
+// flight at the end is visible at once.
+func TestHTTP(t *testing.T) {
 	t.Parallel()
 	s, client := simulatedSQS(t)
 	url := s.CreateQueue("jobs", nil)
+	for action, fault := range map[string]awsim.Fault{
+		"GetQueueAttributes": {Code: "AccessDenied", Status: 403},
+		"ReceiveMessage":     {Status: 500},
+		"DeleteMessageBatch": {Drop: true},
+	} {
+		fault.Service, fault.Action, fault.Times = "sqs", action, 1
+		s.Inject(fault)
+	}
 	var mu sync.Mutex
-	got := map[string]Message{}
-	r := run(t, client, Config{URL: url}, func(_ context.Context, m Message) error {
+	got, started := map[string]Message{}, make(chan struct{})
+	r := run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(ctx context.Context, m Message) error {
 		mu.Lock()
-		defer mu.Unlock()
 		got[m.ID] = m
+		mu.Unlock()
+		switch body := string(m.Body); {
+		case body == "failed" && m.Receives == 1:
+			return errWork
+		case body == "released" && m.Receives == 1:
+			return Release(errWork)
+		case body == "unfinished":
+			close(started)
+			return untilStopped(ctx, m)
+		}
 		return nil
 	})
 	sent := map[string]string{}
-	for _, body := range []string{`{"a":"ü"}`, "not JSON <&>", `"x"`} {
+	for _, body := range []string{`{"a":"ü"}`, "not JSON <&>", `"x"`, "failed", "released"} {
 		sent[s.Send(url, body)] = body
 	}
 	waitDrained(t, s, url)
+	s.Send(url, "unfinished")
+	<-started
 	r.stop(t)
 	for id, body := range sent {
-		m := got[id]
-		if string(m.Body) != body || m.Receives != 1 || time.Since(m.SentAt).Abs() > time.Minute {
+		m, receives := got[id], 1
+		if body == "failed" || body == "released" {
+			receives = 2
+		}
+		if string(m.Body) != body || m.Receives != receives || time.Since(m.SentAt).Abs() > time.Minute {
 			t.Errorf("sent %q, handled %+v", body, m)
 		}
 	}
-	if stats := s.Queue(url); stats.Deleted != 3 || stats.Received != 3 || !r.Ready() {
+	if stats := s.Queue(url); stats.Deleted != 5 || stats.Received != 8 || stats.Visible != 1 || !r.Ready() {
 		t.Errorf("the queue is %+v, ready %v", stats, r.Ready())
 	}
-}
-
-func TestHTTPRedelivery(t *testing.T) {
-	t.Parallel()
-	for name, err := range map[string]error{"failed": errWork, "released": Release(errWork)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, client := simulatedSQS(t)
-			url := s.CreateQueue("jobs", nil)
-			r := run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(_ context.Context, m Message) error {
-				if m.Receives == 1 {
-					return err
-				}
-				return nil
-			})
-			s.Send(url, "job")
-			waitDrained(t, s, url)
-			r.stop(t)
-			if stats := s.Queue(url); stats.Received != 2 || len(r.received) != 2 || r.received[1].Receives != 2 {
-				t.Errorf("the queue is %+v, deliveries %+v", stats, r.received)
-			}
-		})
+	if want := []string{"read the attributes of " + url, "receive messages"}; !slices.Equal(r.failures, want) {
+		t.Errorf("failures %q, want %q", r.failures, want)
 	}
 }
 
@@ -120,45 +124,5 @@ func TestHTTPRedrive(t *testing.T) {
 	}
 	if stats := s.Queue(dead); stats.Visible != 1 {
 		t.Errorf("the dead-letter queue is %+v", stats)
-	}
-}
-
-// TestHTTPStop: the message is visible at once.
-func TestHTTPStop(t *testing.T) {
-	t.Parallel()
-	s, client := simulatedSQS(t)
-	url := s.CreateQueue("jobs", nil)
-	started := make(chan struct{})
-	r := run(t, client, Config{URL: url, VisibilityTimeout: time.Hour}, func(ctx context.Context, m Message) error {
-		close(started)
-		return untilStopped(ctx, m)
-	})
-	s.Send(url, "job")
-	<-started
-	r.stop(t)
-	if stats := s.Queue(url); stats.Visible != 1 || stats.Deleted != 0 {
-		t.Errorf("the queue is %+v", stats)
-	}
-}
-
-func TestHTTPFaults(t *testing.T) {
-	t.Parallel()
-	s, client := simulatedSQS(t)
-	url := s.CreateQueue("jobs", nil)
-	for action, fault := range map[string]awsim.Fault{
-		"GetQueueAttributes": {Code: "AccessDenied", Status: 403},
-		"ReceiveMessage":     {Status: 500},
-		"DeleteMessageBatch": {Drop: true},
-	} {
-		fault.Service, fault.Action, fault.Times = "sqs", action, 1
-		s.Inject(fault)
-	}
-	r := run(t, client, Config{URL: url}, succeed)
-	s.Send(url, "job")
-	waitDrained(t, s, url)
-	r.stop(t)
-	want := []string{"read the attributes of " + url, "receive messages"}
-	if !slices.Equal(r.failures, want) {
-		t.Errorf("failures %q, want %q", r.failures, want)
 	}
 }

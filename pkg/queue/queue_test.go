@@ -21,11 +21,8 @@ func TestOutcomeOf(t *testing.T) {
 		after    time.Duration
 	}{
 		{"success", 1, nil, false, false, Deleted, 0},
-		{"success while the process stops", 7, nil, true, true, Deleted, 0},
-
 		{"first failure", 1, someErr, false, false, Retried, time.Second},
 		{"second failure", 2, someErr, true, false, Retried, 3 * time.Second},
-		{"thousandth failure", 1000, someErr, false, false, Retried, time.Minute},
 		{"failure while the process stops", 9, someErr, true, true, Released, 0},
 
 		{"first release", 1, Release(someErr), false, false, Released, 0},
@@ -34,7 +31,6 @@ func TestOutcomeOf(t *testing.T) {
 		{"release while the process stops", 3, Release(someErr), false, true, Released, 3 * time.Second},
 
 		{"first rejection, with a redrive policy", 1, Reject(someErr), true, false, Rejected, time.Second},
-		{"fiftieth rejection, with a redrive policy", 50, Reject(someErr), true, false, Rejected, time.Minute},
 		{"fourth rejection", 4, Reject(someErr), false, false, Rejected, 15 * time.Second},
 		{"fifth rejection", 5, Reject(someErr), false, false, Dropped, 0},
 		{"sixth rejection, while the process stops", 6, Reject(someErr), false, true, Dropped, 0},

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -65,7 +66,7 @@ func TestReceivers(t *testing.T) {
 		{1, 100, 1, time.Second},
 		{10, 9, 1, 100 * time.Millisecond}, // one receive returns all
 	} {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := &slowSQS{fakeSQS: newFake(bodies(tt.messages)...), latency: 100 * time.Millisecond}
 			r := run(t, f, Config{Receivers: tt.receivers, MaxInFlight: 10_000}, succeed)
 			advance(tt.takes + 100*time.Millisecond)
@@ -93,7 +94,7 @@ func (f *fakeSQS) expectReceivedOnce(t *testing.T) {
 
 // TestReceiversDuringOutage: only one receiver calls an SQS that fails.
 func TestReceiversDuringOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(500)...)
 		f.before = func(_ context.Context, op string, n int) error {
 			time.Sleep(100 * time.Millisecond)
@@ -110,7 +111,7 @@ func TestReceiversDuringOutage(t *testing.T) {
 
 // TestReceiveBackoff: the pauses double up to 15 s, and each is up to 20 % longer at random.
 func TestReceiveBackoff(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		f.before = failing("receive", func(n int) bool { return n < 8 })
 		r := run(t, f, Config{}, succeed)
@@ -126,11 +127,11 @@ func TestReceiveBackoff(t *testing.T) {
 }
 
 func TestDeadConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		f.before = func(ctx context.Context, _ string, n int) error {
-			if n == 0 {
-				<-ctx.Done() // the first call of each operation
+			if n == 0 { // the first call of each operation
+				return hang(ctx)
 			}
 			return ctx.Err()
 		}
@@ -145,7 +146,7 @@ func TestDeadConnection(t *testing.T) {
 // TestMaxInFlight: other messages wait in the queue, where other processes can receive them.
 func TestMaxInFlight(t *testing.T) {
 	for _, limit := range []int{1, 3, 12} {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := newFake(bodies(25)...)
 			var handlers concurrency
 			r := run(t, f, Config{MaxInFlight: limit}, func(context.Context, Message) error {
@@ -165,7 +166,7 @@ func TestMaxInFlight(t *testing.T) {
 
 // TestGate: while it is closed nothing is received, and the messages in flight are not affected.
 func TestGate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		rec := &recorder{}
 		r := &running{Consumer: newConsumer(f, Config{}, rec), recorder: rec, ended: make(chan error, 1)}

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 func TestMessagesStayInvisible(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(25)...)
 		r := run(t, f, Config{}, work(time.Hour))
 		advance(time.Hour + time.Second)
@@ -35,7 +36,7 @@ func TestMessagesStayInvisible(t *testing.T) {
 
 // TestRenewalDoesNotHideReleasedMessages: the handlers return in the very moment of a round of renewals.
 func TestRenewalDoesNotHideReleasedMessages(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(50)...)
 		r := run(t, f, Config{}, func(_ context.Context, m Message) error {
 			if m.Receives > 1 {
@@ -51,7 +52,7 @@ func TestRenewalDoesNotHideReleasedMessages(t *testing.T) {
 
 // TestFailedRenewal: the message is delivered again, gets no second handler, and others are not affected.
 func TestFailedRenewal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(3)...)
 		f.refuse = func(op string, m *message) bool { return op == "visibility" && m.id == "id-1" }
 		r := run(t, f, Config{}, work(150*time.Second))
@@ -68,7 +69,7 @@ func TestFailedRenewal(t *testing.T) {
 // TestTwelveHours: SQS keeps no delivery invisible for longer. The message is delivered again, to the process
 // that works on it, which continues with the new receipt handle.
 func TestTwelveHours(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("")
 		r := run(t, f, Config{}, work(30*time.Hour))
 		advance(30*time.Hour + time.Second)
@@ -82,46 +83,44 @@ func TestTwelveHours(t *testing.T) {
 // TestHangingRenewal: the next renewal is sent before the message becomes visible.
 func TestHangingRenewal(t *testing.T) {
 	for _, visibility := range []time.Duration{3 * time.Second, 30 * time.Second, time.Minute} {
-		t.Run(visibility.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				f := newFake("")
-				f.before = func(ctx context.Context, op string, n int) error {
-					if op == "visibility" && n%2 == 1 {
-						<-ctx.Done()
-					}
-					return ctx.Err()
+		virtual(t, visibility.String(), func(t *testing.T) {
+			f := newFake("")
+			f.before = func(ctx context.Context, op string, n int) error {
+				if op == "visibility" && n%2 == 1 {
+					return hang(ctx)
 				}
-				r := run(t, f, Config{VisibilityTimeout: visibility}, work(time.Hour))
-				advance(time.Hour + time.Minute)
-				if f.messages[0].receives != 1 || len(r.failures) == 0 {
-					t.Errorf("received %d times, want once; %d failures", f.messages[0].receives, len(r.failures))
-				}
-			})
+				return ctx.Err()
+			}
+			r := run(t, f, Config{VisibilityTimeout: visibility}, work(time.Hour))
+			advance(time.Hour + time.Minute)
+			if f.messages[0].receives != 1 || len(r.failures) == 0 {
+				t.Errorf("received %d times, want once; %d failures", f.messages[0].receives, len(r.failures))
+			}
 		})
 	}
 }
 
-// hanging returns an SQS that does not answer any more while hang is true.
-func hanging(n int) (f *fakeSQS, hang *atomic.Bool) {
-	f, hang = newFake(bodies(n)...), new(atomic.Bool)
+// hanging returns an SQS that does not answer while hangs is true.
+func hanging(n int) (f *fakeSQS, hangs *atomic.Bool) {
+	f, hangs = newFake(bodies(n)...), new(atomic.Bool)
 	f.before = func(ctx context.Context, _ string, _ int) error {
-		if hang.Load() {
-			<-ctx.Done()
+		if hangs.Load() {
+			return hang(ctx)
 		}
 		return ctx.Err()
 	}
-	return f, hang
+	return f, hangs
 }
 
 // TestLongOutage: the number of waiting calls does not grow, and all messages are invisible again soon after
 // SQS answers.
 func TestLongOutage(t *testing.T) {
 	const messages = 600
-	inBubble(t, func(t *testing.T) {
-		f, hang := hanging(messages)
+	synctest.Test(t, func(t *testing.T) {
+		f, hangs := hanging(messages)
 		r := run(t, f, Config{MaxInFlight: messages, VisibilityTimeout: 30 * time.Second}, untilStopped)
 		advance(45 * time.Second)
-		hang.Store(true)
+		hangs.Store(true)
 		before := runtime.NumGoroutine() // a handler for each message
 		most := 0
 		for range 30 * 4 {
@@ -131,7 +130,7 @@ func TestLongOutage(t *testing.T) {
 		if most > messages {
 			t.Errorf("%d additional goroutines", most)
 		}
-		hang.Store(false)
+		hangs.Store(false)
 		advance(21 * time.Second)
 		for _, m := range f.messages {
 			if time.Until(m.visible) <= 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +15,7 @@ import (
 )
 
 func TestStop(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake("unfinished", "finished", "slow", "rejected")
 		var causes atomic.Int32
 		r := run(t, f, Config{}, func(ctx context.Context, m Message) error {
@@ -76,99 +77,81 @@ func (f *fakeSQS) expectVisible(t *testing.T, n int) {
 // TestStopDuringReceive: the messages that SQS returns are visible again at once, without being handled, and
 // without being received again by the same receive.
 func TestStopDuringReceive(t *testing.T) {
-	t.Run("a message that is being received", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f := &slowSQS{fakeSQS: newFake(), latency: 100 * time.Millisecond}
-			r := run(t, f, Config{}, func(context.Context, Message) error {
-				t.Error("the message was handled")
-				return nil
-			})
-			advance(time.Second)
-			f.send("a body")
-			advance(50 * time.Millisecond)
-			r.expectStop(t, lastReceive)
-			f.expectVisible(t, 0)
+	virtual(t, "a message that is being received", func(t *testing.T) {
+		f := &slowSQS{fakeSQS: newFake(), latency: 100 * time.Millisecond}
+		r := run(t, f, Config{}, func(context.Context, Message) error {
+			t.Error("the message was handled")
+			return nil
 		})
+		advance(time.Second)
+		f.send("a body")
+		advance(50 * time.Millisecond)
+		r.expectStop(t, lastReceive)
+		f.expectVisible(t, 0)
 	})
-	t.Run("a message that is given back", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f := &slowSQS{fakeSQS: newFake("a body"), latency: 300 * time.Millisecond}
-			r := run(t, f, Config{}, untilStopped)
-			advance(time.Second)
-			r.expectStop(t, 2*lastReceive)
-			f.expectVisible(t, 0)
-		})
+	virtual(t, "a message that is given back", func(t *testing.T) {
+		f := &slowSQS{fakeSQS: newFake("a body"), latency: 300 * time.Millisecond}
+		r := run(t, f, Config{}, untilStopped)
+		advance(time.Second)
+		r.expectStop(t, 2*lastReceive)
+		f.expectVisible(t, 0)
 	})
 }
 
 // TestStopIsFast: nothing but the last receive delays it.
 func TestStopIsFast(t *testing.T) {
-	for name, tt := range map[string]struct {
-		messages int
-		before   func(context.Context, string, int) error
-		handle   Handler
-		limit    time.Duration
-		failures []string
-	}{
-		"the queue is empty": {handle: succeed, limit: lastReceive},
-		"receives fail":      {before: failing("receive", func(int) bool { return true }), handle: succeed},
-		"attributes fail":    {before: failing("attributes", func(int) bool { return true }), handle: succeed},
-		"attributes hang": {before: func(ctx context.Context, _ string, _ int) error {
-			<-ctx.Done()
-			return errDown
-		}, handle: succeed},
-		"a delete fails": {
-			messages: 1, before: failing("delete", func(int) bool { return true }), handle: succeed,
-			limit: lastReceive, failures: []string{"settle message id-0"},
-		},
-		"changes of visibility hang": {messages: 30, before: func(ctx context.Context, op string, _ int) error {
-			if op == "visibility" {
-				<-ctx.Done()
+	always := func(int) bool { return true }
+	type hook = func(context.Context, string, int) error
+	check := func(name string, messages int, before hook, handle Handler, limit time.Duration, failures ...string) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			f := newFake(bodies(messages)...)
+			f.before = before
+			r := run(t, f, Config{}, handle)
+			advance(2 * time.Second)
+			r.expectStop(t, limit)
+			if failures != nil && !slices.Equal(r.failures, failures) {
+				t.Errorf("failures %q, want %q", r.failures, failures)
 			}
-			return ctx.Err()
-		}, handle: untilStopped, limit: lastReceive + renewalTimeout + callTimeout},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				f := newFake(bodies(tt.messages)...)
-				f.before = tt.before
-				r := run(t, f, Config{}, tt.handle)
-				advance(2 * time.Second)
-				r.expectStop(t, tt.limit)
-				if tt.failures != nil && !slices.Equal(r.failures, tt.failures) {
-					t.Errorf("failures %q, want %q", r.failures, tt.failures)
-				}
-			})
 		})
 	}
+	check("the queue is empty", 0, nil, succeed, lastReceive)
+	check("receives fail", 0, failing("receive", always), succeed, 0)
+	check("attributes fail", 0, failing("attributes", always), succeed, 0)
+	check("attributes hang", 0, func(ctx context.Context, _ string, _ int) error { return hang(ctx) }, succeed, 0)
+	check("a delete fails", 1, failing("delete", always), succeed, lastReceive, "settle message id-0")
+	check("changes of visibility hang", 30, func(ctx context.Context, op string, _ int) error {
+		if op == "visibility" {
+			return hang(ctx)
+		}
+		return ctx.Err()
+	}, untilStopped, lastReceive+renewalTimeout+callTimeout)
 }
 
 // TestStopDuringOutage: SQS makes the messages visible later, and the process does not wait for it.
 func TestStopDuringOutage(t *testing.T) {
+	const messages = 1200
 	for name, handle := range map[string]Handler{
 		"unfinished work": untilStopped,
 		"finished work":   func(ctx context.Context, _ Message) error { <-ctx.Done(); return nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			const messages = 1200
-			inBubble(t, func(t *testing.T) {
-				f, hang := hanging(messages)
-				r := run(t, f, Config{MaxInFlight: messages}, handle)
-				advance(90 * time.Second)
-				hang.Store(true)
-				advance(10 * time.Minute)
-				idle := runtime.NumGoroutine() - messages
-				r.expectStop(t, callTimeout+renewalTimeout+time.Second)
-				if n := runtime.NumGoroutine(); n > idle {
-					t.Errorf("%d goroutines are left, of %d without a message", n, idle)
-				}
-			})
+		virtual(t, name, func(t *testing.T) {
+			f, hangs := hanging(messages)
+			r := run(t, f, Config{MaxInFlight: messages}, handle)
+			advance(90 * time.Second)
+			hangs.Store(true)
+			advance(10 * time.Minute)
+			idle := runtime.NumGoroutine() - messages
+			r.expectStop(t, callTimeout+renewalTimeout+time.Second)
+			if n := runtime.NumGoroutine(); n > idle {
+				t.Errorf("%d goroutines are left, of %d without a message", n, idle)
+			}
 		})
 	}
 }
 
 func TestStopWithAllSlotsReserved(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(bodies(15)...)
 		r := run(t, f, Config{MaxInFlight: 2}, untilStopped)
 		advance(time.Hour)
