@@ -313,6 +313,7 @@ func (f *fixture) serving() []awsim.Instance {
 
 // TestKubectlTakesTheChart: the API server admits every object of the chart, and knows each of its fields.
 func TestKubectlTakesTheChart(t *testing.T) {
+	t.Parallel()
 	path, err := chart.Path()
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ const (
 
 // TestDrain follows a termination from the message to the end, in each form that the message can have.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	forms := map[string]func(f *fixture) (target string){
 		"direct to the queue": func(f *fixture) string { return f.aws.QueueARN(f.queue) },
 		"through SNS": func(f *fixture) string {
@@ -108,6 +109,7 @@ func assertMarked(f *fixture, name, instance string) {
 }
 
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		env       []string
 		outcome   string

@@ -114,6 +114,7 @@ func TestOneEventID(t *testing.T) {
 // TestDuplicates: however often and in whatever order SQS hands a message out, there is one drain and one
 // completion, and no message stays.
 func TestDuplicates(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		before func(f *fixture)                  // the termination
 		during func(f *fixture, instance string) // once the drain has begun
@@ -177,6 +178,7 @@ func completions(a awsim.Action) (n int) {
 // TestKilledAndRestarted kills the agent without warning in each phase of a termination. The next one brings it
 // to the same end.
 func TestKilledAndRestarted(t *testing.T) {
+	t.Parallel()
 	slow := func(action string) awsim.Fault { return awsim.Fault{Action: action, Latency: 20 * time.Second} }
 	phases := map[string]struct {
 		hold  awsim.Fault // keeps the agent in the phase
@@ -267,6 +269,7 @@ func TestStopped(t *testing.T) {
 
 // TestAWSFails: errors, throttling and dropped connections of AWS delay the end, and do not change it.
 func TestAWSFails(t *testing.T) {
+	t.Parallel()
 	tests := map[string][]awsim.Fault{
 		"the completion is throttled, then its answer is lost": {
 			{Action: "CompleteLifecycleAction", Code: "Throttling", Times: 1},

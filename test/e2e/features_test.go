@@ -25,6 +25,7 @@ func (f *fixture) limitToFeatures(documents ...string) (environ string) {
 
 // TestAgentsFeatures: what docs/iam.md gives the agent for a feature is enough for it, without the other features.
 func TestAgentsFeatures(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		documents []string
 		env       []string

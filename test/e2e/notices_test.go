@@ -50,6 +50,7 @@ func (f *fixture) interrupted(instanceID string) {
 // TestNotices: each kind of event that no hook waits for has the node marked and drained in time, and its message
 // deleted.
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, kind string
 		env        []string
@@ -173,6 +174,7 @@ func TestSpotInterruptionDuringADrain(t *testing.T) {
 
 // TestCanceledChange: maintenance is called off, and the nodes go back into service, with a message or without.
 func TestCanceledChange(t *testing.T) {
+	t.Parallel()
 	for name, env := range map[string][]string{
 		"with a message":     {"RESYNC_INTERVAL=1h"},
 		"without a message":  {"RESYNC_INTERVAL=1s"},
@@ -205,6 +207,7 @@ func TestCanceledChange(t *testing.T) {
 
 // TestNoMessage: the resync finds a termination whose message was lost, and the hook is completed.
 func TestNoMessage(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(f *fixture){
 		"the queue holds everything back": func(f *fixture) {
 			f.addHook(hookTimeout)

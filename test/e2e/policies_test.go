@@ -59,6 +59,7 @@ func TestOrder(t *testing.T) {
 
 // TestWaitedFor: pods that are to be waited for are not evicted while there is time.
 func TestWaitedFor(t *testing.T) {
+	t.Parallel()
 	annotated := func(key, value string) cluster.Pods {
 		return cluster.Pods{Annotations: map[string]string{key: value}, GracePeriod: 10 * time.Second}
 	}
@@ -173,6 +174,7 @@ func TestOneBudgetOverManyNodes(t *testing.T) {
 
 // TestStuckPods: a pod that never ends, long past its grace, does not hold the instance until the deadline.
 func TestStuckPods(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		env  []string
 		lost bool

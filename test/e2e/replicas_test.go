@@ -76,6 +76,7 @@ func TestStandby(t *testing.T) {
 
 // TestHandOver: when the leader is stopped or killed, the standby continues the drain until the same deadline.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		env []string
 		end func(*agentProcess)

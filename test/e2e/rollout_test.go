@@ -64,6 +64,7 @@ func (f *fleet) makeReady(groups ...string) {
 
 // TestRollout: the trigger replaces all nodes, a Deployment keeps its budget, and the desired capacity does not change.
 func TestRollout(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		group awsim.Group
 		args  []string

@@ -22,6 +22,7 @@ func (f *fixture) direct(instanceID string) string {
 // TestForgedMessage: a message about a healthy instance does nothing, even while Auto Scaling does not answer at first: a
 // node that was cordoned meanwhile is uncordoned.
 func TestForgedMessage(t *testing.T) {
+	t.Parallel()
 	for name, silent := range map[string]bool{
 		"Auto Scaling answers": false, "Auto Scaling does not answer at first": true,
 	} {

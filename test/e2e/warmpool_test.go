@@ -63,6 +63,7 @@ func (f *fleet) waitResync() {
 // TestBackFromTheWarmPool: an instance that returns to the warm pool is drained, and its node stays cordoned. When it is in
 // service again, its node is uncordoned, and taints of other programs stay. This repeats.
 func TestBackFromTheWarmPool(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		hook   bool
