@@ -153,7 +153,7 @@ generate: ## Write the generated files again.
 
 .PHONY: cluster
 cluster: ## Build the control plane of the e2e tests and the demo (20 minutes the first time), or find it.
-	$(GO) run ./test/cluster/cmd/cluster build
+	$(GO) run ./test/cluster/cmd/cluster
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane stays in the user's cache.

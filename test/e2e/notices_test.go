@@ -4,23 +4,20 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const reservation = "cr-0a1b2c3d4e5f60718"
 
-// listening is newFixture whose event bus sends everything to the queue.
+// newFixtureWithRule is newFixture whose event bus sends everything to the queue.
 func newFixtureWithRule(t testing.TB) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -30,11 +27,7 @@ func newFixtureWithRule(t testing.TB) *fixture {
 
 // ec2 is a client of the simulated EC2, for what people do at its console.
 func (f *fixture) ec2() *ec2.Client {
-	return ec2.New(ec2.Options{
-		HTTPClient: cloud.InMemory(http.DefaultClient),
-		Region:     "eu-central-1", BaseEndpoint: aws.String(f.aws.URL()),
-		Credentials: credentials.NewStaticCredentialsProvider("console", "test", ""),
-	})
+	return ec2.NewFromConfig(harness.AWSConfig(f.aws.URL(), "console"))
 }
 
 // interrupted waits until EC2 has reclaimed the instance, and expects that no pod was left on it.
@@ -55,31 +48,28 @@ func TestNotices(t *testing.T) {
 		name, kind string
 		env        []string
 		happens    func(f *fixture, instance string)
-		ends       func(f *fixture, instance string)
+		taken      bool // The test waits until EC2 takes the instance.
 	}{
 		{
-			name: "a Spot interruption", kind: "spot-interruption",
+			name: "a Spot interruption", kind: "spot-interruption", taken: true,
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.Spot, ""))
 				f.must(f.aws.Interrupt(id, 40*time.Second))
 			},
-			ends: (*fixture).interrupted,
 		},
 		{
 			name: "an instance of an interruptible Capacity Reservation", kind: "capacity-reservation-interruption",
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.Interruptible, reservation))
-				f.must(f.aws.ReclaimReservation(id, 40*time.Second))
+				f.must(f.aws.ReclaimReservation(id, 2*time.Minute))
 			},
-			ends: (*fixture).interrupted,
 		},
 		{
 			name: "the end of a Capacity Block", kind: "capacity-block-expiration",
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.CapacityBlock, reservation))
-				f.must(f.aws.ExpireBlock(reservation, 40*time.Second))
+				f.must(f.aws.ExpireBlock(reservation, 2*time.Minute))
 			},
-			ends: (*fixture).interrupted,
 		},
 		{
 			name: "scheduled maintenance", kind: "scheduled-change",
@@ -110,8 +100,8 @@ func TestNotices(t *testing.T) {
 			tt.happens(f, instance)
 			agent.waitLog("node drained", "node", old, "event", tt.kind)
 			agent.waitLog("termination ended", "outcome", "drained", "event", tt.kind)
-			if tt.ends != nil {
-				tt.ends(f, instance)
+			if tt.taken {
+				f.interrupted(instance)
 			} else if n := f.getNode(old); !isMarked(n) {
 				t.Error("a node that is drained has no mark")
 			}
@@ -141,8 +131,7 @@ func TestTerminatedAtTheConsole(t *testing.T) {
 	_, err := f.ec2().TerminateInstances(f.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{instance}})
 	f.must(err)
 	agent.waitLog("node drained", "node", old, "event", "state-change")
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
+	f.waitHandled(instance)
 	for _, a := range f.aws.Ledger() {
 		if len(a.PodsAtClose)+len(a.Killed) > 0 {
 			t.Errorf("pods were left: %q, killed: %q", a.PodsAtClose, a.Killed)

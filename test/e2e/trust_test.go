@@ -75,8 +75,7 @@ func TestForeignInstance(t *testing.T) {
 	}
 	owner := f.startAgent("AWS_ACCESS_KEY_ID=owner", "CLUSTER_NAME=other", "NODE_REGISTRATION_TIMEOUT=0s")
 	owner.waitLog("termination ended", "outcome", "unregistered")
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
+	f.waitHandled(instance)
 }
 
 // TestForeignMessagesDoNotStarveOurs: terminations of another cluster, which no agent deletes, are
