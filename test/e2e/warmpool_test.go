@@ -61,7 +61,7 @@ func (f *fleet) waitResync() {
 }
 
 // TestBackFromTheWarmPool: an instance that returns to the warm pool is drained, and its node stays cordoned. When it is in
-// service again, its node is uncordoned, and taints of other programs stay.
+// service again, its node is uncordoned, and taints of other programs stay. This repeats.
 func TestBackFromTheWarmPool(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -111,6 +111,17 @@ func TestBackFromTheWarmPool(t *testing.T) {
 			if tt.event != "" {
 				f.waitEvent(tt.event)
 			}
+
+			f.scale(1) // Again, by which the agent patches its Events.
+			if again := f.waitPooled(); again != id {
+				t.Fatalf("%s went into the pool, and not %s", again, id)
+			}
+			f.assertReturned(id)
+			f.scale(2)
+			f.waitServing(2)
+			f.waitPodsReady("pinned", 1)
+			f.assertBack(node)
+			f.waitQueueEmpty()
 		})
 	}
 }
