@@ -34,8 +34,11 @@ LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 # Where the programs run; what is linked differs.
 SYSTEMS  := linux darwin windows
 
-# The packages with tests that need more than Go. The files of these tests begin with //go:build e2e.
-E2E = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd internal pkg test | sed 's|^|./|')))
+# The packages with tests that need more than Go. The files of these tests begin with //go:build e2e. Those that take
+# longest start first, and the others run beside them.
+E2E_ALL   = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd internal pkg test | sed 's|^|./|')))
+E2E_FIRST = ./test/e2e/ ./test/chaos/ ./test/image/ ./test/demo/
+E2E       = $(E2E_FIRST) $(filter-out $(E2E_FIRST),$(E2E_ALL))
 
 comma := ,
 space := $() $()
@@ -150,7 +153,7 @@ generate: ## Write the generated files again.
 
 .PHONY: cluster
 cluster: ## Build the control plane of the e2e tests and the demo (20 minutes the first time), or find it.
-	$(GO) run ./test/cluster/cmd/cluster build
+	$(GO) run ./test/cluster/cmd/cluster
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane stays in the user's cache.

@@ -104,7 +104,7 @@ func (a Access) Create(ctx context.Context, objects ...unstructured.Unstructured
 			what := authorizationv1.ResourceAttributes{
 				Namespace: g.Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
 			}
-			if err := a.WaitAllowed(ctx, g.User, what, true); err != nil {
+			if err := a.waitAllowed(ctx, g.User, what); err != nil {
 				return err
 			}
 		}
@@ -152,11 +152,8 @@ func Grants(objects []unstructured.Unstructured) ([]Grant, error) {
 	return grants, nil
 }
 
-// WaitAllowed polls until the authorizer, which reads the roles from a cache, gives the wanted answer. There
-// is no watch for that.
-func (a Access) WaitAllowed(
-	ctx context.Context, user string, what authorizationv1.ResourceAttributes, want bool,
-) error {
+// waitAllowed polls until the authorizer, which reads the roles from a cache, allows it. There is no watch for that.
+func (a Access) waitAllowed(ctx context.Context, user string, what authorizationv1.ResourceAttributes) error {
 	review := &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what},
 	}
@@ -164,7 +161,7 @@ func (a Access) WaitAllowed(
 		func(ctx context.Context) (bool, error) {
 			reviews := a.admin.client.AuthorizationV1().SubjectAccessReviews()
 			answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
-			return err == nil && answer.Status.Allowed == want, err
+			return err == nil && answer.Status.Allowed, err
 		})
 }
 

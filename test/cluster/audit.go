@@ -24,7 +24,6 @@ type Request struct {
 	Name        string
 	Code        int
 	At          time.Time // When it was received.
-	UserAgent   string
 }
 
 // auditEvent is what we read of a line of the audit log.
@@ -33,7 +32,6 @@ type auditEvent struct {
 	Stage      string
 	Verb       string
 	RequestURI string
-	UserAgent  string
 	User       struct{ Username string }
 	ObjectRef  struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 
@@ -86,7 +84,7 @@ func (e auditEvent) request() Request {
 		User: e.User.Username, Verb: e.Verb, Path: path,
 		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
 		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
-		Code: e.ResponseStatus.Code, At: e.RequestReceivedTimestamp, UserAgent: e.UserAgent,
+		Code: e.ResponseStatus.Code, At: e.RequestReceivedTimestamp,
 	}
 }
 
@@ -96,16 +94,4 @@ func (r Request) FullResource() string {
 		return r.Resource
 	}
 	return r.Resource + "/" + r.Subresource
-}
-
-// Count returns how many of the requests have the verb and the resource, given as RBAC does
-// ("pods", "pods/eviction"); an empty one matches any.
-func Count(requests []Request, verb, resource string) int {
-	n := 0
-	for _, r := range requests {
-		if full := r.FullResource(); (verb == "" || verb == r.Verb) && (resource == "" || resource == full) {
-			n++
-		}
-	}
-	return n
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,25 +22,21 @@ const binariesVariable = "KUBE_BINARIES"
 
 // binary is one program of the control plane and the way to build it.
 type binary struct {
-	name    string
-	module  string        // A folder below binaries/, with its own go.mod.
-	pkg     string        // The main package, as go build takes it.
-	usually time.Duration // A cold build on two cores, after those before it.
+	name   string
+	module string // A folder below binaries/, with its own go.mod.
+	pkg    string // The main package, as go build takes it.
 }
 
 // programs is the control plane, in the order in which builds gain most from each other.
 func programs() []binary {
-	kube := "k8s.io/kubernetes/cmd/"
-	kwok := "sigs.k8s.io/kwok/cmd/"
-	return []binary{
-		{"etcd", "etcd", ".", 86 * time.Second},
-		{"kube-apiserver", "kubernetes", kube + "kube-apiserver", 453 * time.Second},
-		{"kube-controller-manager", "kubernetes", kube + "kube-controller-manager", 92 * time.Second},
-		{"kube-scheduler", "kubernetes", kube + "kube-scheduler", 9 * time.Second},
-		{"kubectl", "kubernetes", kube + "kubectl", 55 * time.Second},
-		{"kwok", "kwok", kwok + "kwok", 225 * time.Second},
-		{"kwokctl", "kwok", kwok + "kwokctl", 170 * time.Second},
+	all := []binary{{"etcd", "etcd", "."}}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
+		all = append(all, binary{name, "kubernetes", "k8s.io/kubernetes/cmd/" + name})
 	}
+	for _, name := range []string{"kwok", "kwokctl"} {
+		all = append(all, binary{name, "kwok", "sigs.k8s.io/kwok/cmd/" + name})
+	}
+	return all
 }
 
 // Binaries returns a folder that holds the programs of the control plane. It is the folder that KUBE_BINARIES
@@ -169,12 +166,8 @@ func (b *builder) run(ctx context.Context) error {
 	if len(lacking) == 0 {
 		return nil // Another process built it meanwhile.
 	}
-	var usually time.Duration
-	for _, p := range lacking {
-		usually += p.usually
-	}
-	fmt.Fprintf(b.log, "Building a Kubernetes control plane: usually about %d minutes on two cores, "+
-		"seconds if Go's build cache is warm. Once only: it is kept in %s\n", int(usually.Minutes())+1, b.out)
+	fmt.Fprintf(b.log, "Building a Kubernetes control plane: about 20 minutes on two cores, "+
+		"seconds if Go's build cache is warm. Once only: it is kept in %s\n", b.out)
 	for i, p := range lacking {
 		if err := b.build(ctx, p, fmt.Sprintf("(%d of %d)", i+1, len(lacking))); err != nil {
 			return fmt.Errorf("build %s: %w", p.name, err)
@@ -212,17 +205,19 @@ func (b *builder) lock(ctx context.Context) (unlock func(), err error) {
 func (b *builder) build(ctx context.Context, p binary, nth string) error {
 	began := time.Now()
 	fmt.Fprintf(b.log, "Building %s %s %s ...\n", p.name, b.versions[p.module], nth)
-	done := make(chan struct{})
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		b.keepTelling(p, began, done)
-	}()
+	building, stop := context.WithCancel(ctx)
+	var progress sync.WaitGroup
+	progress.Go(func() { // A build of minutes that prints nothing looks hung.
+		_ = wait.PollUntilContextCancel(building, 15*time.Second, false, func(context.Context) (bool, error) {
+			fmt.Fprintf(b.log, "  still building %s: %.0f s\n", p.name, time.Since(began).Seconds())
+			return false, nil
+		})
+	})
 	half := filepath.Join(b.out, "."+p.name+".half")
 	output, err := b.goCommand(ctx, p.module, "build", "-p", fmt.Sprint(runtime.NumCPU()), "-trimpath",
 		"-ldflags="+b.linkerFlags(p), "-o", half, p.pkg).CombinedOutput()
-	close(done)
-	<-stopped
+	stop()
+	progress.Wait()
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w\n%s", err, output), os.Remove(half))
 	}
@@ -232,22 +227,6 @@ func (b *builder) build(ctx context.Context, p binary, nth string) error {
 	took := time.Since(began).Seconds()
 	fmt.Fprintf(b.log, "Building %s %s %s ... %.0f s\n", p.name, b.versions[p.module], nth, took)
 	return nil
-}
-
-// keepTelling writes a line every now and then until done is closed, because a build of minutes that
-// says nothing looks hung.
-func (b *builder) keepTelling(p binary, began time.Time, done <-chan struct{}) {
-	tick := time.NewTicker(15 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			fmt.Fprintf(b.log, "  still building %s: %.0f s (a cold build takes about %.0f s)\n",
-				p.name, time.Since(began).Seconds(), p.usually.Seconds())
-		}
-	}
 }
 
 // linkerFlags stamps the version into Kubernetes, whose server would say v0.0.0 otherwise and whose

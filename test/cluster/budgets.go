@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,21 +42,6 @@ func (b Budgets) create(
 	return b.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
 		return status.ObservedGeneration >= created.Generation
 	})
-}
-
-// WaitDisruptionsAllowed returns when the budget of that name allows at least n evictions. The disruption
-// controller counts the pods that are Ready a little later than they become it.
-func (b Budgets) WaitDisruptionsAllowed(ctx context.Context, namespace, name string, n int32) error {
-	allowed := int32(0)
-	err := b.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
-		allowed = status.DisruptionsAllowed
-		return allowed >= n
-	})
-	if err != nil {
-		return fmt.Errorf("wait for %d disruptions that budget %s in %s allows (%d it does): %w",
-			n, name, namespace, allowed, err)
-	}
-	return nil
 }
 
 // WaitBudget returns when done is true of the status of the budget of that name, which the disruption

@@ -52,7 +52,6 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	removeLeftovers(ctx)
 
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -18,58 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
-
-func TestStoppedServerKeepsItsDataAndTheClusterWorksOn(t *testing.T) {
-	c, ctx := cluster.Shared(t), bounded(t)
-	ns := c.Namespace(t)
-	c.Node(t, cluster.Node{Pool: ns})
-	must(t, c.Deploy(ctx, web(ns, 1)))
-	must(t, c.WaitReady(ctx, ns, "", 1))
-
-	must(t, c.Stop(ctx))
-	if _, err := c.Client().CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err == nil {
-		t.Error("the API server answers though it is stopped")
-	}
-	must(t, c.StartAgain(ctx))
-	if _, err := c.Client().AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
-	// The controllers, the scheduler and kwok have come through it, or are started again.
-	_, err := c.Kubectl(ctx, "scale", "deployment/web", "--replicas=2", "-n", ns)
-	must(t, err)
-	eventually(ctx, t, "two pods are Ready", func() bool {
-		_, err := c.StartExited(ctx)
-		must(t, err)
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		return c.WaitReady(short, ns, "", 2) == nil
-	})
-}
-
-func TestStartExited(t *testing.T) {
-	c, ctx := cluster.Shared(t), bounded(t)
-	_, err := c.StartExited(ctx) // What has ended in a test before.
-	must(t, err)
-	if started, err := c.StartExited(ctx); started || err != nil {
-		t.Errorf("everything runs, and it says %v, %v", started, err)
-	}
-	scheduler := func() int { return processesOf(t, filepath.Join(c.Dir(), "clusters")) }
-	before := scheduler()
-	must(t, c.Restart(ctx, "kube-controller-manager"))
-	if scheduler() != before {
-		t.Errorf("%d processes run after a restart, before it were %d", scheduler(), before)
-	}
-	files, err := filepath.Glob(filepath.Join(c.Dir(), "clusters", "*", "pids", "kube-scheduler.pid"))
-	must(t, err)
-	id, err := os.ReadFile(files[0])
-	must(t, err)
-	must(t, exec.Command("kill", "-9", strings.TrimSpace(string(id))).Run())
-	eventually(ctx, t, "it has ended", func() bool { return scheduler() < before })
-	if started, err := c.StartExited(ctx); !started || err != nil || scheduler() != before {
-		t.Errorf("it says %v, %v; %d processes run, before it were %d", started, err, scheduler(), before)
-	}
-}
 
 func TestFailedStartLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
@@ -137,6 +87,7 @@ exec "$0.d/${0##*/}" "$@"
 
 // TestKilledOwnerLeavesNothing starts this test binary again, which starts a cluster and is killed.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if os.Getenv("CLUSTER_TEST_OWNER") != "" {
 		c, err := cluster.Start(t.Context(), cluster.Options{})
@@ -168,15 +119,12 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 // eventually asks until it is so: other processes' ends cannot be watched.
 func eventually(ctx context.Context, t *testing.T, what string, is func() bool) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("never came: %s", what)
+	must(t, harness.Eventually(ctx, func() string {
+		if is() {
+			return ""
 		}
-	}
+		return "never came: " + what
+	}))
 }
 
 func processesOf(t *testing.T, dir string) int {
@@ -190,49 +138,4 @@ func processesOf(t *testing.T, dir string) int {
 		}
 	}
 	return n
-}
-
-func TestUsersBinariesAreCheckedFirst(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "etcd"), nil, 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "kwok"), nil, 0o644))
-	t.Setenv("KUBE_BINARIES", dir)
-
-	_, err := cluster.Start(t.Context(), cluster.Options{})
-	if err == nil {
-		t.Fatal("it started")
-	}
-	for _, want := range []string{"kube-apiserver", " kwok,", "kwokctl", "unset KUBE_BINARIES", dir} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not contain %q", err, want)
-		}
-	}
-	if strings.Contains(err.Error(), "etcd,") {
-		t.Errorf("%q names etcd, which exists", err)
-	}
-}
-
-func TestPreferredNodeComesFirst(t *testing.T) {
-	c, ctx := cluster.Shared(t), bounded(t)
-	ns := c.Namespace(t)
-	first, second := c.Node(t, cluster.Node{Pool: ns}), c.Node(t, cluster.Node{Pool: ns})
-	must(t, c.Deploy(ctx, cluster.Deployment{
-		Namespace: ns, Name: "web", Replicas: 6, Pods: cluster.Pods{Pool: ns, Prefer: first},
-	}))
-	must(t, c.WaitReady(ctx, ns, "", 6))
-	if pods, err := c.DrainablePods(ctx, first); err != nil || len(pods) != 6 {
-		t.Fatalf("on the preferred node are %v, error %v", pods, err)
-	}
-	_, err := c.Kubectl(ctx, "cordon", first)
-	must(t, err)
-	eventually(ctx, t, "all have moved", func() bool {
-		// Until the scheduler sees the cordon, some may come back.
-		must(t, c.Client().CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
-			FieldSelector: "spec.nodeName=" + first,
-		}))
-		pods, err := c.DrainablePods(ctx, second)
-		must(t, err)
-		return len(pods) == 6
-	})
-	must(t, c.WaitReady(ctx, ns, "", 6))
 }

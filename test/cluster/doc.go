@@ -14,6 +14,5 @@
 //	}
 //
 // The binaries are built once from Go modules and kept in the user's cache (see Binaries). A cold
-// build takes longer than go test's own timeout, so run "go run ./test/cluster/cmd/cluster build"
-// before the first tests.
+// build takes longer than go test's own timeout, so run "make cluster" before the first tests.
 package cluster

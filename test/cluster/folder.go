@@ -19,9 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// temporary is how the folders are called that removeLeftovers looks at.
-const temporary = "node-drainer-cluster-"
-
 // workdirVariable is the variable by which kwokctl, and whatever it starts, is known to belong to a folder.
 const workdirVariable = "KWOK_WORKDIR"
 
@@ -47,8 +44,7 @@ exit 0`
 // processes that belong to it.
 type folder struct {
 	dir    string
-	remain bool     // The user named it, and finds the logs there.
-	owner  *os.File // Locked as long as this process lives.
+	remain bool // The user named it, and finds the logs there.
 	reaper *exec.Cmd
 	pipe   io.Closer
 }
@@ -59,16 +55,13 @@ func newFolder(dir string) (*folder, error) {
 	if err := f.make(); err != nil {
 		return f, err
 	}
-	if err := f.own(); err != nil {
-		return f, err
-	}
 	return f, f.guard()
 }
 
 func (f *folder) make() error {
 	var err error
 	if !f.remain {
-		f.dir, err = os.MkdirTemp("", temporary)
+		f.dir, err = os.MkdirTemp("", "node-drainer-cluster-")
 	} else {
 		err = os.MkdirAll(f.dir, 0o755)
 	}
@@ -85,19 +78,6 @@ func (f *folder) make() error {
 		return errors.Join(err, fmt.Errorf("%s must be empty", f.dir))
 	}
 	return nil
-}
-
-// own locks the file that shows other processes that the owner runs. A lock is more reliable than a process
-// number, which the operating system can use again. The file gets its name after it has been locked.
-func (f *folder) own() error {
-	var err error
-	if f.owner, err = os.CreateTemp(f.dir, "owner-"); err != nil {
-		return err
-	}
-	if err := syscall.Flock(int(f.owner.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return err
-	}
-	return os.Rename(f.owner.Name(), f.path("owner"))
 }
 
 // guard starts the reaper, in a session of its own so that a Ctrl-C does not reach it first.
@@ -143,9 +123,6 @@ func (f *folder) remove(ctx context.Context) error {
 	if f.pipe != nil {
 		_ = f.pipe.Close() // The reaper takes this for our death, and removes the folder.
 		_ = f.reaper.Wait()
-	}
-	if f.owner != nil {
-		err = errors.Join(err, f.owner.Close())
 	}
 	if f.remain {
 		return err
@@ -209,23 +186,4 @@ func commandLines() (map[int]string, error) {
 		}
 	}
 	return commands, err
-}
-
-// removeLeftovers ends what is left of control planes whose owner died together with its reaper. It does
-// what it can, and ignores errors: they belong to another run.
-func removeLeftovers(ctx context.Context) {
-	owners, _ := filepath.Glob(filepath.Join(os.TempDir(), temporary+"*", "owner"))
-	for _, path := range owners {
-		owner, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(owner.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			limited, cancel := context.WithTimeout(ctx, closeTimeout)
-			dir, _ := filepath.EvalSymlinks(filepath.Dir(path))
-			_ = (&folder{dir: dir}).remove(limited)
-			cancel()
-		}
-		_ = owner.Close()
-	}
 }

@@ -15,32 +15,22 @@ type Machines struct {
 	nodes    Nodes
 	template Node
 
-	mu     sync.Mutex
-	boots  map[int]Boot
-	broken map[string]bool // Instances that never become Ready.
+	mu      sync.Mutex
+	unready map[int]bool    // By version of the launch template.
+	broken  map[string]bool // Instances that never become Ready.
 }
 
-// Boot is how a machine boots.
-type Boot int
-
-// The state of a machine's node after the machine has booted.
-const (
-	BootReady   Boot = iota // The node joins and becomes Ready.
-	BootUnready             // The node joins, and is not Ready until the test calls MarkReady.
-	BootLost                // The node never joins.
-)
-
-// Boot sets how the machines of one version of the launch template boot from now on. The default is
-// BootReady.
-func (m *Machines) Boot(version int, how Boot) {
+// SetUnready sets whether the nodes of machines of one version of the launch template, which are launched from now
+// on, stay NotReady until the test calls MarkReady.
+func (m *Machines) SetUnready(version int, unready bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.boots[version] = how
+	m.unready[version] = unready
 }
 
-// Machines returns machines whose nodes are created from the template, except its Name, InstanceID and Zone.
+// Machines returns machines whose nodes are created from the template, except its InstanceID and Zone.
 func (n Nodes) Machines(template Node) *Machines {
-	return &Machines{nodes: n, template: template, boots: map[int]Boot{}, broken: map[string]bool{}}
+	return &Machines{nodes: n, template: template, unready: map[int]bool{}, broken: map[string]bool{}}
 }
 
 // Launch adds the node of an instance and returns when it is Ready.
@@ -48,19 +38,15 @@ func (m *Machines) Launch(ctx context.Context, instanceID, zone string) error {
 	return m.LaunchVersion(ctx, instanceID, zone, 0)
 }
 
-// LaunchVersion is Launch for one version of the launch template; see Boot. It does not wait for a node that
-// never becomes Ready.
+// LaunchVersion is Launch for one version of the launch template; see SetUnready. It does not wait for a node
+// that never becomes Ready.
 func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, version int) error {
-	m.mu.Lock()
-	how := m.boots[version]
-	m.broken[instanceID] = how != BootReady
-	m.mu.Unlock()
-	if how == BootLost {
-		return nil
-	}
 	n := m.template
-	n.Name, n.InstanceID, n.Zone = "", instanceID, zone
-	n.Unready = n.Unready || how == BootUnready
+	n.InstanceID, n.Zone = instanceID, zone
+	m.mu.Lock()
+	n.Unready = n.Unready || m.unready[version]
+	m.broken[instanceID] = n.Unready
+	m.mu.Unlock()
 	return m.nodes.AddNode(ctx, n)
 }
 
@@ -76,7 +62,7 @@ func (m *Machines) Stop(ctx context.Context, instanceID string) error {
 // Start makes the node of a stopped instance Ready again, unless it never becomes Ready.
 func (m *Machines) Start(ctx context.Context, instanceID string) error {
 	m.mu.Lock()
-	broken := m.broken[instanceID] || m.template.Unready
+	broken := m.broken[instanceID]
 	m.mu.Unlock()
 	if broken {
 		return nil

@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +29,11 @@ const (
 	ownTime = 3 * time.Minute
 )
 
-// Node is a node to be added. Only Name or InstanceID must be set.
+// Node is a node to be added. Its name is NodeName(InstanceID).
 type Node struct {
-	Name       string // NodeName(InstanceID) if empty.
-	InstanceID string // Made of the name if empty, so that every node has a provider id.
+	InstanceID string
 	Zone       string // eu-central-1a if empty.
 	Pool       string // The value of PoolLabel; a test takes its namespace.
-	Labels     map[string]string
 	Taints     []corev1.Taint
 	Unready    bool  // It never becomes Ready, until MarkReady.
 	Pods       int64 // How many pods fit; 256 if 0.
@@ -50,7 +48,6 @@ func NodeName(instanceID string) string { return "node-" + instanceID }
 // AddNode creates a node as the kubelet and the cloud controller manager do, and returns when pods may be
 // scheduled to it. It does not wait for an unready node.
 func (n Nodes) AddNode(ctx context.Context, node Node) error {
-	node = node.complete()
 	_, err := n.client.CoreV1().Nodes().Create(ctx, node.object(), metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("add node: %w", err)
@@ -58,19 +55,19 @@ func (n Nodes) AddNode(ctx context.Context, node Node) error {
 	if node.Unready {
 		return nil
 	}
-	return n.waitNode(ctx, node.Name, isSchedulable)
+	return n.waitNode(ctx, NodeName(node.InstanceID), isSchedulable)
 }
 
 // Node adds a node for one test and returns its name. It is removed with its pods when the test ends.
-// Without a name or an instance it gets an instance id of its own.
-func (n Nodes) Node(t testing.TB, node Node) string {
+// Without an instance it gets an instance id of its own.
+func (n Nodes) Node(t testing.TB, node Node) (name string) {
 	t.Helper()
-	if node.Name == "" && node.InstanceID == "" {
+	if node.InstanceID == "" {
 		node.InstanceID = NewInstanceID()
 	}
-	node = node.complete()
+	name = NodeName(node.InstanceID)
 	afterwards(t, func(ctx context.Context) error {
-		_, err := n.RemoveNode(ctx, node.Name)
+		_, err := n.RemoveNode(ctx, name)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -79,7 +76,7 @@ func (n Nodes) Node(t testing.TB, node Node) string {
 	if err := n.AddNode(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	return node.Name
+	return name
 }
 
 // MarkUnready makes a node NotReady, as a failing kubelet does, and returns when the node is NotReady.
@@ -119,37 +116,37 @@ func (n Nodes) RemoveNode(ctx context.Context, name string) (killed []string, er
 // those that a drain should have evicted.
 func (n Nodes) removePods(ctx context.Context, name string) (killed []string, err error) {
 	pods, err := n.podsOn(ctx, name)
-	if err != nil {
-		return nil, err
-	}
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	for _, p := range pods {
-		if isDrainable(p) {
-			killed = append(killed, p.Namespace+"/"+p.Name)
-		}
 		now.Preconditions = metav1.NewUIDPreconditions(string(p.UID))
 		deleteErr := n.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, now)
 		if deleteErr != nil && !apierrors.IsNotFound(deleteErr) && !apierrors.IsConflict(deleteErr) {
 			err = errors.Join(err, deleteErr)
 		}
 	}
-	return killed, err
+	return drainable(pods), err
 }
 
 // DrainablePods returns the pods on a node that a drain must evict, as namespace/name: all except pods of
-// DaemonSets, mirror pods, and pods that have succeeded or failed. A pod that is terminating is still on the
+// DaemonSets, and pods that have succeeded or failed. A pod that is terminating is still on the
 // node. The list is consistent, not from a cache.
 //
 // It shares no code with the product on purpose, because tests compare the product with it.
 func (n Nodes) DrainablePods(ctx context.Context, node string) ([]string, error) {
 	pods, err := n.podsOn(ctx, node)
-	var names []string
+	return drainable(pods), err
+}
+
+// drainable returns those of the pods that a drain must evict, as namespace/name.
+func drainable(pods []corev1.Pod) (names []string) {
 	for _, p := range pods {
-		if isDrainable(p) {
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		owner := metav1.GetControllerOf(&p)
+		if !ended && (owner == nil || owner.Kind != "DaemonSet") {
 			names = append(names, p.Namespace+"/"+p.Name)
 		}
 	}
-	return names, err
+	return names
 }
 
 // podsOn lists with an empty resource version, which the API server answers consistently.
@@ -161,17 +158,6 @@ func (n Nodes) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
 	}
 	return list.Items, nil
-}
-
-func isDrainable(p corev1.Pod) bool {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return false
-	}
-	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return false
-	}
-	owner := metav1.GetControllerOf(&p)
-	return owner == nil || owner.Kind != "DaemonSet"
 }
 
 func isReady(n *corev1.Node) bool {
@@ -211,47 +197,30 @@ func (n Nodes) waitNode(ctx context.Context, name string, done func(*corev1.Node
 	return nil
 }
 
-// complete fills in what was left out.
-func (n Node) complete() Node {
-	if n.Name == "" {
-		n.Name = NodeName(n.InstanceID)
-	}
-	if n.InstanceID == "" {
-		n.InstanceID = "i-" + strings.TrimPrefix(n.Name, "node-")
-	}
-	if n.Zone == "" {
-		n.Zone = "eu-central-1a"
-	}
-	if n.Pods == 0 {
-		n.Pods = 256
-	}
-	return n
-}
-
 // object returns the Node that the kubelet would register.
 func (n Node) object() *corev1.Node {
+	name, zone, pods := NodeName(n.InstanceID), cmp.Or(n.Zone, "eu-central-1a"), cmp.Or(n.Pods, 256)
 	labels := map[string]string{
-		corev1.LabelHostname: n.Name, corev1.LabelTopologyZone: n.Zone,
-		corev1.LabelTopologyRegion: strings.TrimRight(n.Zone, "abcdef"), corev1.LabelOSStable: "linux",
+		corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
+		corev1.LabelTopologyRegion: strings.TrimRight(zone, "abcdef"), corev1.LabelOSStable: "linux",
 	}
 	if n.Pool != "" {
 		labels[PoolLabel] = n.Pool
 	}
-	maps.Copy(labels, n.Labels)
 	annotations := map[string]string{"kwok.x-k8s.io/node": "fake"}
 	if n.Unready {
 		annotations[unreadyAnnotation] = "true"
 	}
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
-		corev1.ResourcePods: *resource.NewQuantity(n.Pods, resource.DecimalSI),
+		corev1.ResourcePods: *resource.NewQuantity(pods, resource.DecimalSI),
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: annotations},
-		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + n.Zone + "/" + n.InstanceID, Taints: n.Taints},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + zone + "/" + n.InstanceID, Taints: n.Taints},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity, Conditions: n.conditions(),
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
 			NodeInfo:  corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
 		},
 	}

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
@@ -27,7 +26,6 @@ type Pods struct {
 	Run         time.Duration // Of a Job's pod: from Ready to completed; a second if 0.
 	GracePeriod time.Duration // In whole seconds; 30 s, the API's default, if 0.
 
-	Labels        map[string]string
 	Annotations   map[string]string
 	Pool          string // Only nodes of this pool.
 	Node          string // Only this node; a replacement of the pod waits for it.
@@ -103,40 +101,6 @@ func (w Workloads) Pod(ctx context.Context, namespace, name string, p Pods) erro
 	return err
 }
 
-// MirrorPod creates the mirror pod of a static pod on the node p.Node. A real kubelet would create it again
-// after it was deleted; here nothing does.
-func (w Workloads) MirrorPod(ctx context.Context, namespace, name string, p Pods) error {
-	node, err := w.client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	p.Node = ""
-	template := p.template(name)
-	template.Name = name
-	template.Annotations[corev1.MirrorPodAnnotationKey] = "mirror"
-	template.Spec.NodeName = node.Name
-	template.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true)},
-	}
-	noToken := false
-	template.Spec.AutomountServiceAccountToken = &noToken
-	_, err = w.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
-		ObjectMeta: template.ObjectMeta, Spec: template.Spec,
-	}, metav1.CreateOptions{})
-	return err
-}
-
-// PriorityClass creates a priority class unless it exists: it belongs to the whole cluster, and tests share
-// it.
-func (w Workloads) PriorityClass(ctx context.Context, name string, value int32) error {
-	classes := w.client.SchedulingV1().PriorityClasses()
-	_, err := classes.Create(ctx, priorityClass(name, value), metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
 // WaitReady returns when at least n pods of the selector are Ready and none of these is terminating.
 func (w Workloads) WaitReady(ctx context.Context, namespace, selector string, n int) error {
 	ready := 0
@@ -192,7 +156,6 @@ func (p Pods) template(name string) corev1.PodTemplateSpec {
 			PriorityClassName: p.PriorityClass,
 		},
 	}
-	maps.Copy(t.Labels, p.Labels)
 	maps.Copy(t.Annotations, p.Annotations)
 	if p.GracePeriod > 0 {
 		grace := int64(p.GracePeriod.Seconds())
@@ -228,4 +191,16 @@ func (p Pods) nodeSelector() map[string]string {
 	}
 	maps.Copy(selector, p.NodeSelector)
 	return selector
+}
+
+// preferring draws pods to one node as strongly as the scheduler knows, and binds them to none.
+func preferring(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+			Weight: 100,
+			Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+			}}},
+		}},
+	}}
 }

@@ -20,19 +20,6 @@ type agentProcess struct {
 	t testing.TB
 }
 
-// line is a line of an agent's log.
-type line struct{ harness.Line }
-
-// at returns when the line was logged.
-func (l line) at(t testing.TB) time.Time {
-	t.Helper()
-	at, err := time.Parse(time.RFC3339, l.Text("time"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
-}
-
 // startAgent runs the agent with env on top of the test's own settings, and waits until it is ready.
 func (f *fixture) startAgent(env ...string) *agentProcess {
 	f.t.Helper()
@@ -78,20 +65,18 @@ func endWithTest(t testing.TB, p *harness.Process) {
 	})
 }
 
-// waitLog returns the first line with the message and the fields, given as pairs, as soon as there is one.
-func (p *agentProcess) waitLog(message string, fields ...string) line {
+// waitLog waits for a line with the message and the fields, given as pairs.
+func (p *agentProcess) waitLog(message string, fields ...string) {
 	p.t.Helper()
-	return p.waitCount(1, message, fields...)
+	p.waitCount(1, message, fields...)
 }
 
-// waitCount is waitLog for the n-th such line.
-func (p *agentProcess) waitCount(n int, message string, fields ...string) line {
+// waitCount waits for n such lines.
+func (p *agentProcess) waitCount(n int, message string, fields ...string) {
 	p.t.Helper()
-	found, err := p.WaitLine(waits(p.t), n, message, fields...)
-	if err != nil {
+	if _, err := p.WaitLine(waits(p.t), n, message, fields...); err != nil {
 		p.t.Fatal(err)
 	}
-	return line{found}
 }
 
 // logs waits for n such lines, and expects that there are no more.
@@ -102,14 +87,12 @@ func (p *agentProcess) logs(n int, message string, fields ...string) {
 	}
 }
 
-// stop ends the process as Kubernetes does, and returns its exit code.
-func (p *agentProcess) stop() int {
+// stop ends the process as Kubernetes does, and expects the exit code 0.
+func (p *agentProcess) stop() {
 	p.t.Helper()
-	code, err := p.Stop(waits(p.t))
-	if err != nil {
-		p.t.Fatal(err)
+	if code, err := p.Stop(waits(p.t)); err != nil || code != 0 {
+		p.t.Fatalf("the agent stopped with code %d: %v", code, err)
 	}
-	return code
 }
 
 // assertHealthy expects that the agent answers its liveness probe.

@@ -22,7 +22,7 @@ func TestAPIServerOutage(t *testing.T) {
 	node, launch := launching.launch()
 	agent.waitLog("waiting for the node to become ready", "node", node)
 
-	f := newFixtureOn(t, c)
+	f := newFixtureOn(t, c, cluster.Node{})
 	f.addHook(heartbeatTimeout)
 	old, instance := f.node()
 	f.node()
@@ -44,8 +44,7 @@ func TestAPIServerOutage(t *testing.T) {
 	f.must(c.StartAgain(f.ctx))
 	f.must(c.MarkReady(f.ctx, node))
 
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
+	f.waitHandled(instance)
 	f.assertEvictedDuringOutage(before)
 	launching.waitCompleted(launch.InstanceID)
 	agent.waitLog("launch ended", "outcome", "ready")
@@ -56,7 +55,7 @@ func TestAPIServerOutage(t *testing.T) {
 func TestAPIServerWithoutStreamingLists(t *testing.T) {
 	t.Parallel()
 	const without = "KUBE_FEATURE_WatchListClient=false" // what client-go finds out by itself there
-	f := newFleetOf(t, latest(2))
+	f := newFleet(t, latest(2))
 	f.outdate()
 	f.install(renderTainting)
 	for _, kubeconfig := range []string{f.viewer, f.token(taintingAccount)} {

@@ -134,8 +134,7 @@ func (f *fixture) requests(verb, resource string) []cluster.Request {
 	all, err := f.cluster.Requests(f.t.Context(), f.user)
 	f.must(err)
 	return slices.DeleteFunc(all, func(r cluster.Request) bool {
-		name, sub, _ := strings.Cut(resource, "/")
-		return r.Verb != verb || r.Resource != name || r.Subresource != sub
+		return r.Verb != verb || r.FullResource() != resource
 	})
 }
 

@@ -228,29 +228,27 @@ func TestJudge(t *testing.T) {
 			slices.DeleteFunc(slices.Clone(rights), func(r right) bool { return r.resource == "nodes/status" }), used,
 			[]string{"patch nodes/status: not granted"},
 		},
-		"a right that was refused each time": {
-			rights, change(func(q *cluster.Request) {
-				if q.Subresource == "eviction" {
-					q.Code = http.StatusForbidden
-				}
-			}), []string{"create pods/eviction: granted"},
-		},
-		"another's Lease": {
+		"another's Lease, and a right that was refused each time": {
 			rights, change(func(q *cluster.Request) {
 				if q.Resource == "leases" && q.Verb == "update" {
 					q.Name = "kube-scheduler"
 				}
-			}), []string{"update leases.coordination.k8s.io: not granted", "update leases.coordination.k8s.io " + anyNamespace},
+				if q.Subresource == "eviction" {
+					q.Code = http.StatusForbidden
+				}
+			}), []string{
+				"update leases.coordination.k8s.io: not granted", "update leases.coordination.k8s.io " + anyNamespace,
+				"create pods/eviction: granted",
+			},
 		},
-		"a Lease elsewhere": {
-			rights, change(func(q *cluster.Request) {
+		"a Lease elsewhere, and a path that is no resource": {
+			rights, append(change(func(q *cluster.Request) {
 				if q.Resource == "leases" && q.Verb == "create" {
 					q.Namespace = "kube-system"
 				}
-			}), []string{"create leases.coordination.k8s.io: not granted", "create leases.coordination.k8s.io in its own"},
-		},
-		"a path that is no resource": {
-			rights, append(slices.Clone(used), cluster.Request{Verb: "get", Path: "/metrics"}), []string{"get /metrics: not granted"},
+			}), cluster.Request{Verb: "get", Path: "/metrics"}), []string{
+				"create leases.coordination.k8s.io: not granted", "create leases.coordination.k8s.io in its own", "get /metrics: not granted",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

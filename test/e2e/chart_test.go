@@ -126,13 +126,6 @@ func (r *release) uninstalls() {
 // its Pod Security Standard.
 func (r *release) assertServes(replicas int) {
 	r.t.Helper()
-	out, err := r.helm("status", r.name, "--output", "json")
-	r.must(err)
-	var status struct{ Info struct{ Status string } }
-	r.must(json.Unmarshal([]byte(out), &status))
-	if status.Info.Status != "deployed" {
-		r.t.Errorf("the release is %s", status.Info.Status)
-	}
 	if err := r.cluster.Pod(r.ctx, r.home, "root", cluster.Pods{}); !apierrors.IsForbidden(err) {
 		r.t.Errorf("a pod that says nothing of its rights is not refused: %v", err)
 	}
@@ -234,8 +227,7 @@ func (r *release) drains() (evicted []string) {
 	r.deploy("api", node, 3, cluster.Pods{Stop: time.Second})
 	evicted = r.podsOn(node)
 	r.terminate(instance)
-	r.waitCompleted(instance)
-	r.waitQueueEmpty()
+	r.waitHandled(instance)
 	r.assertEvictedOnce(evicted)
 	leader := r.leader()
 	leader.waitLog("node drained", "node", node)
@@ -272,8 +264,7 @@ func (r *release) drainsDuring(change func()) (evicted []string) {
 	}
 	leader := r.leader() // one of after the change, which alone is to evict
 	r.must(r.cluster.Client().PolicyV1().PodDisruptionBudgets(r.namespace).Delete(r.ctx, "db", metav1.DeleteOptions{}))
-	r.waitCompleted(instance)
-	r.waitQueueEmpty()
+	r.waitHandled(instance)
 	leader.waitLog("pod evicted") // at the level that it has been given
 	return evicted
 }
@@ -313,6 +304,7 @@ func (f *fixture) serving() []awsim.Instance {
 
 // TestKubectlTakesTheChart: the API server admits every object of the chart, and knows each of its fields.
 func TestKubectlTakesTheChart(t *testing.T) {
+	t.Parallel()
 	path, err := chart.Path()
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +313,7 @@ func TestKubectlTakesTheChart(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no values to try: %v", err)
 	}
-	c := cluster.Shared(t)
+	c := shared(t)
 	defineMonitors(t, c)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -332,13 +324,9 @@ func TestKubectlTakesTheChart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var text []byte
-			for _, o := range objects {
-				json, err := o.MarshalJSON()
-				if err != nil {
-					t.Fatal(err)
-				}
-				text = append(append(text, json...), '\n')
+			text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
+			if err != nil {
+				t.Fatal(err)
 			}
 			manifest := filepath.Join(t.TempDir(), "chart.json")
 			if err := os.WriteFile(manifest, text, 0o600); err != nil {

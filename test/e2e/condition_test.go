@@ -60,7 +60,8 @@ func TestConditionSaysWhy(t *testing.T) {
 	}
 	description, err := f.cluster.Kubectl(f.ctx, "describe", "node", old)
 	f.must(err)
-	line := drainedLine(description)
+	_, line, _ := strings.Cut(description, drainedType)
+	line, _, _ = strings.Cut(line, "\n")
 	if !strings.Contains(line, "False") || !strings.Contains(line, "Blocked") || !strings.Contains(line, why) {
 		t.Errorf("kubectl describe node says %q of it, want %q", line, why)
 	}
@@ -92,24 +93,15 @@ func TestConditionSaysWhy(t *testing.T) {
 	}
 }
 
-// drainedLine is what kubectl describe node prints of our condition.
-func drainedLine(description string) string {
-	for line := range strings.Lines(description) {
-		if strings.Contains(line, drainedType) {
-			return line
-		}
-	}
-	return ""
-}
-
 // TestConditionOfAnotherNode: the agent takes it for granted how the API server refuses a patch with the UID of a Node
 // that had the name before.
 func TestConditionOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	node, _ := f.node()
-	_, err := f.patchStatus(node, fmt.Sprintf(
-		`{"metadata":{"uid":"another"},"status":{"conditions":[{"type":%q,"status":"False"}]}}`, drainedType))
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":"another"},"status":{"conditions":[{"type":%q,"status":"False"}]}}`, drainedType)
+	_, err := f.cluster.Client().CoreV1().Nodes().Patch(
+		f.ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {
 		t.Fatalf("got %v, want it found invalid", err)
@@ -119,9 +111,4 @@ func TestConditionOfAnotherNode(t *testing.T) {
 			t.Errorf("a cause is %+v, want the UID alone", cause)
 		}
 	}
-}
-
-func (f *fixture) patchStatus(node, patch string) (*corev1.Node, error) {
-	return f.cluster.Client().CoreV1().Nodes().Patch(
-		f.ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 }

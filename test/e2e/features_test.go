@@ -25,6 +25,7 @@ func (f *fixture) limitToFeatures(documents ...string) (environ string) {
 
 // TestAgentsFeatures: what docs/iam.md gives the agent for a feature is enough for it, without the other features.
 func TestAgentsFeatures(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		documents []string
 		env       []string
@@ -50,10 +51,10 @@ func TestAgentsFeatures(t *testing.T) {
 			t.Parallel()
 			f := newFixtureWithRule(t)
 			f.addHook(hookTimeout)
-			newFixtureWithHook, first := f.node()
+			node, first := f.node()
 			_, second := f.node()
 			f.node()
-			f.deploy("api", newFixtureWithHook, 2, cluster.Pods{})
+			f.deploy("api", node, 2, cluster.Pods{})
 			documents := append([]string{"iam/agent-queue", "iam/agent-terminations"}, tt.documents...)
 			agent := f.startAgent(append(tt.env, f.limitToFeatures(documents...))...)
 			f.terminate(first)
@@ -71,13 +72,17 @@ func (f *fixture) maintain(instance string) {
 	f.must(err)
 }
 
-// TestAgentsLaunches: the same of launch hooks.
+// TestAgentsLaunches: the same of launch hooks, also for a launch that only the resync finds, because its message was lost.
 func TestAgentsLaunches(t *testing.T) {
 	t.Parallel()
-	f := newFixtureThatLaunches(t, cluster.Shared(t), hookTimeout, cluster.Node{})
+	f := newFixtureThatLaunches(t, shared(t), hookTimeout, cluster.Node{})
+	f.aws.Delay(f.queue, time.Hour)
 	_, a := f.launch()
-	agent := f.startAgent(f.limitToFeatures(
+	agent := f.startAgent("RESYNC_INTERVAL=1s", f.limitToFeatures(
 		"iam/agent-queue", "iam/agent-terminations", "iam/agent-launches"))
 	f.waitCompleted(a.InstanceID)
 	agent.waitLog("launch ended", "outcome", "ready")
+	if n := agent.Count("event received", "instance", a.InstanceID); n > 0 {
+		t.Errorf("%d messages reported the launch", n)
+	}
 }

@@ -35,6 +35,7 @@ type fixture struct {
 	ctx        context.Context
 	aws        *awsim.Server
 	cluster    *cluster.Cluster
+	machines   *cluster.Machines // the nodes of the instances that the group launches
 	namespace  string
 	kubeconfig string // of the agent
 	viewer     string // of the trigger, which may only read
@@ -47,17 +48,28 @@ type fixture struct {
 // newFixture returns a fixture with a queue, and a group without instances and hooks.
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	return newFixtureOn(t, cluster.Shared(t))
+	return newFixtureOn(t, shared(t), cluster.Node{})
 }
 
-func newFixtureOn(t testing.TB, c *cluster.Cluster) *fixture {
+// newFixtureOn is newFixture on a control plane, with nodes of the template for the instances that the group launches.
+func newFixtureOn(t testing.TB, c *cluster.Cluster, template cluster.Node) *fixture {
+	t.Helper()
+	f := newFixtureWithoutGroup(t, c, template)
+	f.must(f.aws.CreateGroup(awsim.Group{Name: group, Max: 100, Tags: owned}))
+	return f
+}
+
+// owned are the tags of the groups of the agent's cluster.
+var owned = map[string]string{"kubernetes.io/cluster/demo": "owned"}
+
+func newFixtureWithoutGroup(t testing.TB, c *cluster.Cluster, template cluster.Node) *fixture {
 	t.Helper()
 	f := &fixture{t: t, ctx: t.Context(), cluster: c, nodes: map[string]bool{}}
 	f.namespace = f.cluster.Namespace(t)
-	aws, err := awsim.New(awsim.Options{
-		Machines: f.cluster.Machines(cluster.Node{Pool: f.namespace}),
-		Seed:     rand.Uint64(), // of the instance ids, which become names of nodes in the shared cluster
-	})
+	template.Pool = f.namespace
+	f.machines = c.Machines(template)
+	// The instance ids become names of nodes in the shared cluster.
+	aws, err := awsim.New(awsim.Options{Machines: f.machines, Seed: rand.Uint64()})
 	f.must(err)
 	t.Cleanup(f.removeNodes)
 	f.aws = aws
@@ -72,9 +84,6 @@ func newFixtureOn(t testing.TB, c *cluster.Cluster) *fixture {
 	f.user = cluster.UserName(f.namespace, agentAccount)
 	f.kubeconfig, f.viewer = f.token(agentAccount), f.token(triggerAccount)
 	f.queue = aws.CreateQueue("node-drainer", nil)
-	f.must(aws.CreateGroup(awsim.Group{
-		Name: group, Max: 100, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
-	}))
 	return f
 }
 
@@ -155,10 +164,19 @@ func (f *fixture) waitRequests(action string, n int) {
 // podsOn returns the names of the pods on the node.
 func (f *fixture) podsOn(node string) []string {
 	f.t.Helper()
-	list, err := f.cluster.Client().CoreV1().Pods(f.namespace).List(f.ctx,
-		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	return f.podNames(metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+}
+
+// podsOf returns the names of the pods of a workload.
+func (f *fixture) podsOf(name string) []string {
+	f.t.Helper()
+	return f.podNames(metav1.ListOptions{LabelSelector: cluster.Selector(name)})
+}
+
+func (f *fixture) podNames(o metav1.ListOptions) (names []string) {
+	f.t.Helper()
+	list, err := f.cluster.Client().CoreV1().Pods(f.namespace).List(f.ctx, o)
 	f.must(err)
-	var names []string
 	for _, p := range list.Items {
 		names = append(names, p.Name)
 	}
@@ -185,6 +203,14 @@ func (f *fixture) waitCompleted(instanceID string) awsim.Action {
 	if a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE" {
 		f.t.Errorf("the action was closed by %q with %q, want a completion with CONTINUE", a.ClosedBy, a.Result)
 	}
+	return a
+}
+
+// waitHandled is waitCompleted, and waits until every message has been deleted.
+func (f *fixture) waitHandled(instanceID string) awsim.Action {
+	f.t.Helper()
+	a := f.waitCompleted(instanceID)
+	f.waitQueueEmpty()
 	return a
 }
 

@@ -4,22 +4,18 @@ package e2e
 
 import (
 	"context"
-	"math/rand/v2"
-	"net/http"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const (
@@ -27,33 +23,13 @@ const (
 	startupTaint = "node.cilium.io/agent-not-ready"
 )
 
-// launching makes a fixture whose group makes nodes of the template, and holds them in a launch hook that sends to the
-// queue.
+// newFixtureThatLaunches makes a fixture whose group makes nodes of the template, and holds them in a launch hook that
+// sends to the queue.
 func newFixtureThatLaunches(t testing.TB, c *cluster.Cluster, heartbeatTimeout time.Duration, template cluster.Node) *fixture {
 	t.Helper()
-	f, _ := withMachines(t, c, template)
-	f.must(f.aws.CreateGroup(awsim.Group{
-		Name: group, Max: 100, Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
-	}))
+	f := newFixtureOn(t, c, template)
 	f.launchHook(heartbeatTimeout)
 	return f
-}
-
-// withMachines makes a fixture without a group, where every instance that is launched becomes a node of the template.
-// They are removed when the test ends.
-func withMachines(t testing.TB, c *cluster.Cluster, template cluster.Node) (*fixture, *cluster.Machines) {
-	t.Helper()
-	f := newFixtureOn(t, c)
-	f.must(f.aws.Close())
-	template.Pool = f.namespace
-	machines := c.Machines(template)
-	seed := rand.Uint64() // of the instance ids, which become names of nodes in the shared cluster
-	server, err := awsim.New(awsim.Options{Machines: machines, Seed: seed})
-	f.must(err)
-	f.aws = server
-	t.Cleanup(func() { f.must(server.Close()) })
-	f.queue = server.CreateQueue("node-drainer", nil)
-	return f, machines
 }
 
 // removeNodes removes the nodes of this test that are left.
@@ -81,11 +57,7 @@ func (f *fixture) launchHook(heartbeatTimeout time.Duration) {
 
 // api is a client of the simulated Auto Scaling.
 func (f *fixture) api() *autoscaling.Client {
-	return autoscaling.New(autoscaling.Options{
-		HTTPClient: cloud.InMemory(http.DefaultClient),
-		Region:     "eu-central-1", BaseEndpoint: aws.String(f.aws.URL()),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	return autoscaling.NewFromConfig(harness.AWSConfig(f.aws.URL(), "test"))
 }
 
 // launch has the group launch one instance, and no other in its place, and returns when its action has begun.
@@ -121,10 +93,6 @@ func (f *fixture) change(name string, change func(*corev1.Node)) {
 	}))
 }
 
-func untaint(n *corev1.Node) {
-	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == startupTaint })
-}
-
 // assertHeld expects that the only lifecycle action is not completed yet.
 func (f *fixture) assertHeld() {
 	f.t.Helper()
@@ -133,18 +101,14 @@ func (f *fixture) assertHeld() {
 	}
 }
 
-func unready() cluster.Node {
-	return cluster.Node{
-		Unready: true, Taints: []corev1.Taint{{Key: startupTaint, Effect: corev1.TaintEffectNoExecute}},
-	}
-}
-
 // TestLaunch: an instance goes into service when its node is Ready, without its startup taint, and has a Ready pod of
 // its DaemonSet, one after the other; heartbeats hold it meanwhile.
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	const timeout = 15 * time.Second
-	f := newFixtureThatLaunches(t, cluster.Shared(t), timeout, unready())
+	f := newFixtureThatLaunches(t, shared(t), timeout, cluster.Node{
+		Unready: true, Taints: []corev1.Taint{{Key: startupTaint, Effect: corev1.TaintEffectNoExecute}},
+	})
 	f.must(f.cluster.DaemonSet(f.ctx, f.namespace, "cni", cluster.Pods{Pool: f.namespace, Start: timeout + 4*time.Second}))
 	f.must(f.cluster.DaemonSet(f.ctx, f.namespace, "windows", cluster.Pods{
 		Pool: f.namespace, NodeSelector: map[string]string{corev1.LabelOSStable: "windows"},
@@ -157,7 +121,7 @@ func TestLaunch(t *testing.T) {
 	f.must(f.cluster.MarkReady(f.ctx, node))
 	agent.waitLog("waiting for the node to become ready", "node", node, "missing", "taint "+startupTaint+", "+set)
 	f.assertHeld()
-	f.change(node, untaint)
+	f.change(node, func(n *corev1.Node) { n.Spec.Taints = nil })
 	agent.waitLog("waiting for the node to become ready", "node", node, "missing", set)
 	f.assertHeld()
 	closed := f.waitCompleted(a.InstanceID)
@@ -165,9 +129,7 @@ func TestLaunch(t *testing.T) {
 		t.Errorf("%d heartbeats in %v", n, took)
 	}
 	f.waitQueueEmpty()
-	if state := f.aws.Instances(group)[0].State; state != "InService" {
-		f.waitState(a.InstanceID, "InService")
-	}
+	f.waitState(a.InstanceID, "InService")
 	pods, err := f.cluster.Client().CoreV1().Pods(f.namespace).List(f.ctx, metav1.ListOptions{
 		LabelSelector: cluster.Selector("cni"), FieldSelector: "spec.nodeName=" + node,
 	})
@@ -178,43 +140,5 @@ func TestLaunch(t *testing.T) {
 	agent.waitLog("launch ended", "outcome", "ready", "instance", a.InstanceID)
 	if n := agent.metric("node_drainer_launches_total", "ready"); n != 1 {
 		t.Errorf("%v launches are counted as serving, want 1", n)
-	}
-}
-
-// TestLaunchThatNeverServes: the launch is abandoned when its time is over, and says why.
-func TestLaunchThatNeverServes(t *testing.T) {
-	t.Parallel()
-	f := newFixtureThatLaunches(t, cluster.Shared(t), hookTimeout, cluster.Node{Unready: true})
-	agent := f.startAgent("LAUNCH_TIMEOUT=5s")
-	_, a := f.launch()
-	closed := f.waitClosed(a.InstanceID)
-	if closed.ClosedBy != awsim.ByCompletion || closed.Result != "ABANDON" {
-		t.Errorf("the action was closed by %q with %q, want a completion with ABANDON", closed.ClosedBy, closed.Result)
-	}
-	if took := closed.ClosedAt.Sub(closed.StartedAt); took < 5*time.Second {
-		t.Errorf("abandoned after %v, want 5s", took)
-	}
-	agent.waitLog("launch ended", "outcome", "abandoned", "instance", a.InstanceID)
-	f.waitEvent("NodeNotReadyInTime")
-	f.waitQueueEmpty()
-	if n := agent.metric("node_drainer_launches_total", "abandoned"); n != 1 {
-		t.Errorf("%v launches are counted as abandoned, want 1", n)
-	}
-}
-
-// TestLaunchWithoutMessage: the resync finds a launch whose message was lost.
-func TestLaunchWithoutMessage(t *testing.T) {
-	t.Parallel()
-	f := newFixtureThatLaunches(t, cluster.Shared(t), hookTimeout, cluster.Node{Unready: true})
-	f.aws.Delay(f.queue, time.Hour)
-	agent := f.startAgent("RESYNC_INTERVAL=1s")
-	node, a := f.launch()
-	agent.waitLog("waiting for the node to become ready", "node", node, "instance", a.InstanceID)
-	f.assertHeld()
-	f.must(f.cluster.MarkReady(f.ctx, node))
-	f.waitCompleted(a.InstanceID)
-	agent.waitLog("launch ended", "outcome", "ready")
-	if n := agent.Count("event received", "instance", a.InstanceID); n > 0 {
-		t.Errorf("%d messages reported it", n)
 	}
 }

@@ -19,7 +19,7 @@ var agentBinary, triggerBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // The tests wait more than they compute.
+	_ = flag.Set("test.parallel", "100") // See shared.
 	dir, err := os.MkdirTemp("", "node-drainer-e2e-")
 	if err == nil {
 		agentBinary, err = harness.Build(context.Background(), dir, harness.Agent, harness.Options{Race: true})
@@ -35,6 +35,18 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// slots bounds how many tests work on the shared control plane at the same time. They wait more than they compute.
+var slots = make(chan struct{}, 8)
+
+// shared returns the shared control plane as soon as the test may work on it. Tests with a control plane of their own take
+// longest, so they do not wait.
+func shared(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
+	return cluster.Shared(t)
 }
 
 // The programs have access keys of their own, by which awsim knows what they may call and what they have called.

@@ -4,23 +4,20 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const reservation = "cr-0a1b2c3d4e5f60718"
 
-// listening is newFixture whose event bus sends everything to the queue.
+// newFixtureWithRule is newFixture whose event bus sends everything to the queue.
 func newFixtureWithRule(t testing.TB) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -30,11 +27,7 @@ func newFixtureWithRule(t testing.TB) *fixture {
 
 // ec2 is a client of the simulated EC2, for what people do at its console.
 func (f *fixture) ec2() *ec2.Client {
-	return ec2.New(ec2.Options{
-		HTTPClient: cloud.InMemory(http.DefaultClient),
-		Region:     "eu-central-1", BaseEndpoint: aws.String(f.aws.URL()),
-		Credentials: credentials.NewStaticCredentialsProvider("console", "test", ""),
-	})
+	return ec2.NewFromConfig(harness.AWSConfig(f.aws.URL(), "console"))
 }
 
 // interrupted waits until EC2 has reclaimed the instance, and expects that no pod was left on it.
@@ -50,35 +43,33 @@ func (f *fixture) interrupted(instanceID string) {
 // TestNotices: each kind of event that no hook waits for has the node marked and drained in time, and its message
 // deleted.
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, kind string
 		env        []string
 		happens    func(f *fixture, instance string)
-		ends       func(f *fixture, instance string)
+		taken      bool // The test waits until EC2 takes the instance.
 	}{
 		{
-			name: "a Spot interruption", kind: "spot-interruption",
+			name: "a Spot interruption", kind: "spot-interruption", taken: true,
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.Spot, ""))
 				f.must(f.aws.Interrupt(id, 40*time.Second))
 			},
-			ends: (*fixture).interrupted,
 		},
 		{
 			name: "an instance of an interruptible Capacity Reservation", kind: "capacity-reservation-interruption",
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.Interruptible, reservation))
-				f.must(f.aws.ReclaimReservation(id, 40*time.Second))
+				f.must(f.aws.ReclaimReservation(id, 2*time.Minute))
 			},
-			ends: (*fixture).interrupted,
 		},
 		{
 			name: "the end of a Capacity Block", kind: "capacity-block-expiration",
 			happens: func(f *fixture, id string) {
 				f.must(f.aws.SetMarket(id, awsim.CapacityBlock, reservation))
-				f.must(f.aws.ExpireBlock(reservation, 40*time.Second))
+				f.must(f.aws.ExpireBlock(reservation, 2*time.Minute))
 			},
-			ends: (*fixture).interrupted,
 		},
 		{
 			name: "scheduled maintenance", kind: "scheduled-change",
@@ -109,8 +100,8 @@ func TestNotices(t *testing.T) {
 			tt.happens(f, instance)
 			agent.waitLog("node drained", "node", old, "event", tt.kind)
 			agent.waitLog("termination ended", "outcome", "drained", "event", tt.kind)
-			if tt.ends != nil {
-				tt.ends(f, instance)
+			if tt.taken {
+				f.interrupted(instance)
 			} else if n := f.getNode(old); !isMarked(n) {
 				t.Error("a node that is drained has no mark")
 			}
@@ -140,8 +131,7 @@ func TestTerminatedAtTheConsole(t *testing.T) {
 	_, err := f.ec2().TerminateInstances(f.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{instance}})
 	f.must(err)
 	agent.waitLog("node drained", "node", old, "event", "state-change")
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
+	f.waitHandled(instance)
 	for _, a := range f.aws.Ledger() {
 		if len(a.PodsAtClose)+len(a.Killed) > 0 {
 			t.Errorf("pods were left: %q, killed: %q", a.PodsAtClose, a.Killed)
@@ -173,6 +163,7 @@ func TestSpotInterruptionDuringADrain(t *testing.T) {
 
 // TestCanceledChange: maintenance is called off, and the nodes go back into service, with a message or without.
 func TestCanceledChange(t *testing.T) {
+	t.Parallel()
 	for name, env := range map[string][]string{
 		"with a message":     {"RESYNC_INTERVAL=1h"},
 		"without a message":  {"RESYNC_INTERVAL=1s"},
@@ -205,6 +196,7 @@ func TestCanceledChange(t *testing.T) {
 
 // TestNoMessage: the resync finds a termination whose message was lost, and the hook is completed.
 func TestNoMessage(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(f *fixture){
 		"the queue holds everything back": func(f *fixture) {
 			f.addHook(hookTimeout)

@@ -38,14 +38,13 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
 	old, instance := f.node()
-	f.must(f.cluster.PriorityClass(f.ctx, "node-drainer-test-high", 1000))
 	f.pod("self", old, cluster.Pods{})
 	f.pod("csi", old, cluster.Pods{Change: func(p *corev1.PodTemplateSpec) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "r", VolumeSource: corev1.VolumeSource{
 			HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins_registry"},
 		}}}
 	}})
-	f.pod("high", old, cluster.Pods{PriorityClass: "node-drainer-test-high", Stop: time.Second})
+	f.pod("high", old, cluster.Pods{PriorityClass: "system-cluster-critical", Stop: time.Second})
 	f.pod("low", old, cluster.Pods{Stop: time.Second})
 	f.must(f.cluster.DaemonSet(f.ctx, f.namespace, "logs", cluster.Pods{
 		Node: old, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -59,6 +58,7 @@ func TestOrder(t *testing.T) {
 
 // TestWaitedFor: pods that are to be waited for are not evicted while there is time.
 func TestWaitedFor(t *testing.T) {
+	t.Parallel()
 	annotated := func(key, value string) cluster.Pods {
 		return cluster.Pods{Annotations: map[string]string{key: value}, GracePeriod: 10 * time.Second}
 	}
@@ -113,25 +113,6 @@ func TestJobThatEnds(t *testing.T) {
 	}
 }
 
-// TestMisconfiguredBudget: an Event names a budget that never allows a disruption. The agent tries no eviction, and deletes
-// the pod at the deadline.
-func TestMisconfiguredBudget(t *testing.T) {
-	t.Parallel()
-	f := newFixtureWithHook(t)
-	old, instance := f.node()
-	f.node()
-	f.deploy("db", old, 1, cluster.Pods{Stop: time.Second, GracePeriod: 10 * time.Second})
-	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "db", "1"))
-	agent := f.startAgent("DRAIN_TIMEOUT=20s", "DRAIN_BLOCKED_AFTER=1h")
-	f.terminate(instance)
-	f.waitEvent("BudgetMisconfigured")
-	f.waitCompleted(instance)
-	agent.waitLog("termination ended", "outcome", "drained")
-	if evictions := f.requests("create", "pods/eviction"); len(evictions) > 0 {
-		t.Errorf("%d evictions were tried", len(evictions))
-	}
-}
-
 // TestOneBudgetOverManyNodes: drains share what a budget allows, and evict no more.
 func TestOneBudgetOverManyNodes(t *testing.T) {
 	t.Parallel()
@@ -173,6 +154,7 @@ func TestOneBudgetOverManyNodes(t *testing.T) {
 
 // TestStuckPods: a pod that never ends, long past its grace, does not hold the instance until the deadline.
 func TestStuckPods(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		env  []string
 		lost bool

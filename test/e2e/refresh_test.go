@@ -28,31 +28,22 @@ const (
 // fleet is a fixture whose group has launched its nodes from the first version of a launch template.
 type fleet struct {
 	*fixture
-	machines *cluster.Machines
-	old      []string // the ids of these instances
+	old []string // the ids of these instances
 }
 
 // newFleet returns a fleet in service, whose group has a terminating hook from then on.
-func newFleet(t testing.TB, size int) *fleet {
+func newFleet(t testing.TB, g awsim.Group) *fleet {
 	t.Helper()
-	return newFleetOf(t, awsim.Group{Desired: size, LaunchTemplateVersion: "1"})
-}
-
-// newFleetOf is newFleet for a group with more of its own.
-func newFleetOf(t testing.TB, g awsim.Group) *fleet {
-	t.Helper()
-	return newFleetOn(t, cluster.Shared(t), g)
+	return newFleetOn(t, shared(t), g)
 }
 
 func newFleetOn(t testing.TB, c *cluster.Cluster, g awsim.Group) *fleet {
 	t.Helper()
-	base, machines := withMachines(t, c, cluster.Node{})
-	f := &fleet{fixture: base, machines: machines}
+	f := &fleet{fixture: newFixtureWithoutGroup(t, c, cluster.Node{})}
 	_, err := f.aws.CreateLaunchTemplate(launchTemplate, "ami-1")
 	f.must(err)
 	size := g.Desired
-	g.Name, g.Max, g.LaunchTemplate = group, 100, launchTemplate
-	g.Tags = map[string]string{"kubernetes.io/cluster/demo": "owned"}
+	g.Name, g.Max, g.LaunchTemplate, g.Tags = group, 100, launchTemplate, owned
 	f.must(f.aws.CreateGroup(g))
 	for _, i := range f.waitServing(size) {
 		f.old = append(f.old, i.ID)
@@ -62,9 +53,13 @@ func newFleetOn(t testing.TB, c *cluster.Cluster, g awsim.Group) *fleet {
 }
 
 // waitServing waits until the group has so many instances, all of them in service, and returns them.
-func (f *fleet) waitServing(size int) []awsim.Instance {
+func (f *fleet) waitServing(size int) (all []awsim.Instance) {
 	f.t.Helper()
-	return f.inService(group, size)
+	f.must(f.aws.WaitInstances(waits(f.t), group, func(now []awsim.Instance) bool {
+		all = now
+		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
+	}))
+	return all
 }
 
 // serve runs two pods for each node, of which all but one must always be ready, and returns the names of the pods by
@@ -85,13 +80,12 @@ func (f *fleet) serve(pods cluster.Pods) map[string][]string {
 	return on
 }
 
-// refresh starts an Instance Refresh to another version, whose nodes boot as said. A maximum of zero is not
-// given.
-func (f *fleet) refresh(how cluster.Boot, minHealthy, maxHealthy int32) {
+// refresh starts an Instance Refresh to another version, whose nodes stay NotReady. A maximum of zero is not given.
+func (f *fleet) refresh(minHealthy, maxHealthy int32) {
 	f.t.Helper()
 	version, err := f.aws.AddTemplateVersion(launchTemplate, "ami-2")
 	f.must(err)
-	f.machines.Boot(version, how)
+	f.machines.SetUnready(version, true)
 	prefs := &types.RefreshPreferences{MinHealthyPercentage: aws.Int32(minHealthy)}
 	if maxHealthy > 0 {
 		prefs.MaxHealthyPercentage = aws.Int32(maxHealthy)
@@ -159,11 +153,11 @@ func (f *fleet) waitUnprotected(node string) {
 func TestRefreshToNodesThatNeverServe(t *testing.T) {
 	t.Parallel()
 	const size = 3
-	f := newFleet(t, size)
+	f := newFleet(t, pinned(size))
 	f.launchHook(hookTimeout)
 	f.serve(cluster.Pods{})
 	agent := f.startAgent("LAUNCH_TIMEOUT=3s", "NODE_REGISTRATION_TIMEOUT=1s", "RESYNC_INTERVAL=1s")
-	f.refresh(cluster.BootUnready, 90, 150) // which launches first
+	f.refresh(90, 150) // which launches first
 	agent.waitCount(2, "launch ended", "outcome", "abandoned")
 	f.aws.SetDelays(awsim.Delays{RefreshGiveUp: time.Second})
 	ended := f.waitRefreshed()
@@ -186,11 +180,11 @@ func TestRefreshToNodesThatNeverServe(t *testing.T) {
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	const size = 4
-	f := newFleet(t, size)
+	f := newFleet(t, pinned(size))
 	f.launchHook(hookTimeout)
 	f.serve(cluster.Pods{Stop: time.Second})
 	lowest := f.watchReady("api")
-	f.refresh(cluster.BootUnready, 75, 0)
+	f.refresh(75, 0)
 	theirs := cluster.NodeName(f.newcomer().InstanceID)
 	f.change(theirs, func(n *corev1.Node) { n.Annotations[scaleDownDisabled] = "true" })
 	agent := f.startAgent("RESYNC_INTERVAL=1s")

@@ -12,9 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/test/chart"
@@ -26,11 +23,8 @@ type release struct {
 	*kubelet
 	name   string
 	base   string // a file of values that only a test needs
-	before map[object]bool
+	before []string
 }
-
-// object is one thing in the cluster: its resource, its namespace and its name.
-type object struct{ resource, namespace, name string }
 
 // apply installs or upgrades the release, and waits until its agents are ready.
 func (r *release) apply(verb string, values ...string) error {
@@ -98,47 +92,25 @@ func (r *release) idle() (node, instance string) {
 	return "", ""
 }
 
-// inventory is what is in the cluster without a namespace, in the release's own, or with its labels. Events are left
+// inventory is what is in the cluster without a namespace, or in the release's own, as kubectl names it. Events are left
 // out, which go by themselves; so are nodes and namespaces, which no release makes.
-func (r *release) inventory() map[object]bool {
+func (r *release) inventory() []string {
 	r.t.Helper()
-	lists, err := r.cluster.Client().Discovery().ServerPreferredResources()
+	out, err := r.cluster.Kubectl(r.ctx, "api-resources", "--verbs=list,delete", "--output=name")
 	r.must(err)
-	resources, err := discovery.GroupVersionResources(
-		discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists))
+	kinds := slices.DeleteFunc(strings.Fields(out), func(kind string) bool {
+		return slices.Contains([]string{"events", "events.events.k8s.io", "nodes", "namespaces"}, kind)
+	})
+	out, err = r.cluster.Kubectl(r.ctx, "get", strings.Join(kinds, ","), "--namespace", r.home, "--output=name")
 	r.must(err)
-	config := r.cluster.Config()
-	config.WarningHandler = rest.NoWarnings{}
-	client, err := metadata.NewForConfig(config)
-	r.must(err)
-	all := map[object]bool{}
-	for resource := range resources {
-		if slices.Contains([]string{"events", "nodes", "namespaces"}, resource.Resource) {
-			continue
-		}
-		objects, err := client.Resource(resource).List(r.ctx, metav1.ListOptions{})
-		r.must(err)
-		for _, o := range objects.Items {
-			ours := o.Labels["app.kubernetes.io/instance"] == r.name
-			if ours || o.Namespace == "" || o.Namespace == r.home {
-				all[object{resource.GroupResource().String(), o.Namespace, o.Name}] = true
-			}
-		}
-	}
-	return all
+	return strings.Fields(out)
 }
 
 // leftovers returns the objects that were not there before the release, except those that Kubernetes makes in each namespace.
-func (r *release) leftovers() (left []string) {
+func (r *release) leftovers() []string {
 	r.t.Helper()
-	given := []object{{"configmaps", r.home, "kube-root-ca.crt"}, {"serviceaccounts", r.home, "default"}}
-	for o := range r.inventory() {
-		if !r.before[o] && !slices.Contains(given, o) {
-			left = append(left, fmt.Sprint(o))
-		}
-	}
-	slices.Sort(left)
-	return left
+	given := append([]string{"configmap/kube-root-ca.crt", "serviceaccount/default"}, r.before...)
+	return slices.DeleteFunc(r.inventory(), func(o string) bool { return slices.Contains(given, o) })
 }
 
 // credentials are what EKS gives a pod of the release to reach AWS, with the rights of deploy/iam, and where the AWS of
@@ -198,15 +170,10 @@ func defineMonitors(t *testing.T, c *cluster.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"-f", strings.Join(files, ",")}
-	if _, err := c.Kubectl(t.Context(), append(flags, "apply", "--server-side")...); err != nil {
+	if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "-f", strings.Join(files, ",")); err != nil {
 		t.Fatal(err)
 	}
-	await := append(flags, "wait", "--for=condition=Established", "--timeout="+waitTimeout.String())
-	if _, err := c.Kubectl(t.Context(), await...); err != nil {
-		t.Fatal(err)
-	}
-	// Discovery lists them later than they are established, and not both at once.
+	// Discovery lists them a little later, and not both at once.
 	eventually(t, waitTimeout, func() string {
 		known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
 		if err != nil {

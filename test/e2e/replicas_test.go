@@ -5,7 +5,6 @@ package e2e
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,55 +33,17 @@ func (f *fixture) pair(env ...string) (leader, standby *agentProcess) {
 	return leader, standby
 }
 
-// deadline is until when the node must be empty, as is noted on it.
-func (f *fixture) deadline(node string) string {
-	f.t.Helper()
-	_, after, ok := strings.Cut(f.getNode(node).Annotations[mark], `"deadline":`)
-	if !ok {
-		f.t.Fatalf("node %s has no deadline", node)
-	}
-	deadline, _, _ := strings.Cut(after, ",")
-	return deadline
-}
-
-// TestStandby: one of two works, and both tell the truth about it.
-func TestStandby(t *testing.T) {
-	t.Parallel()
-	f := newFixtureWithHook(t)
-	old, instance := f.node()
-	f.node()
-	f.deploy("api", old, 2, cluster.Pods{})
-	one, two := f.pair()
-	f.terminate(instance)
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
-	if one.metric("node_drainer_leader", "") != 1 || two.metric("node_drainer_leader", "") != 0 {
-		t.Error("the metrics do not tell who leads")
-	}
-	if one.metric("node_drainer_leader_transitions_total", "") != 1 || two.metric("node_drainer_leader_transitions_total", "") != 1 {
-		t.Error("the metrics do not tell of one leader seen")
-	}
-	one.assertHealthy()
-	two.assertHealthy()
-	one.logs(1, "node drained")
-	if two.Count("message received") > 0 {
-		t.Error("the wrong one has worked")
-	}
-	if code := two.stop(); code != 0 {
-		t.Errorf("the standby stopped with code %d", code)
-	}
-	one.waitReadyz(http.StatusOK, "ready: leading")
-}
-
-// TestHandOver: when the leader is stopped or killed, the standby continues the drain until the same deadline.
+// TestHandOver: one of two agents works, and both report that. When the leader is stopped or killed, the standby continues
+// the drain until the same deadline.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		env []string
 		end func(*agentProcess)
 	}{
 		"the leader is stopped": { // Nobody waits for the end of its lease.
 			env: []string{"QUEUE_VISIBILITY_TIMEOUT=1h", "LEADER_LEASE_DURATION=2m"},
-			end: func(p *agentProcess) { p.stop() },
+			end: (*agentProcess).stop,
 		},
 		"the leader is killed": {
 			end: func(p *agentProcess) { p.Kill() },
@@ -98,24 +59,30 @@ func TestHandOver(t *testing.T) {
 			f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "api", "3"))
 			before := f.podsOf("api")
 			one, two := f.pair(tt.env...)
+			for p, leads := range map[*agentProcess]float64{one: 1, two: 0} {
+				p.assertHealthy()
+				if p.metric("node_drainer_leader", "") != leads || p.metric("node_drainer_leader_transitions_total", "") != 1 {
+					t.Error("the metrics do not report one leader")
+				}
+			}
 			f.terminate(instance)
 			one.waitLog("pod evicted")
-			deadline := f.deadline(old)
+			if two.Count("message received") > 0 {
+				t.Error("the standby has received messages")
+			}
+			deadline := f.markOf(old).Deadline
 			ended := time.Now()
 			tt.end(one)
-			began := two.waitLog("started leading").at(t)
-			two.waitLog("pod evicted") // More pods are on the node, so that its hook is not completed yet.
-			if after := f.deadline(old); after != deadline {
-				t.Errorf("the deadline was %s, and is %s", deadline, after)
-			}
-			f.waitCompleted(instance)
-			f.waitQueueEmpty()
-			f.assertEvicted(before)
-			again := two.waitLog("event received", "instance", instance).at(t)
-			t.Logf("led after %v, went on with the drain after %v", began.Sub(ended), again.Sub(ended))
-			if took := began.Sub(ended); took > time.Minute {
+			two.waitLog("started leading")
+			if took := time.Since(ended); took > time.Minute {
 				t.Errorf("the hand-over took %v", took)
 			}
+			two.waitLog("pod evicted") // More pods are on the node, so that its hook is not completed yet.
+			if after := f.markOf(old).Deadline; !after.Equal(deadline) {
+				t.Errorf("the deadline was %s, and is %s", deadline, after)
+			}
+			f.waitHandled(instance)
+			f.assertEvicted(before)
 			two.waitReadyz(http.StatusOK, "ready: leading")
 		})
 	}
@@ -153,8 +120,7 @@ func TestLostLease(t *testing.T) {
 	f.must(err)
 	agent.waitReadyz(http.StatusOK, "ready: leading")
 	f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
+	f.waitHandled(instance)
 }
 
 // TestLeaderOnItsOwnNode: it hands over before it drains the node that it runs on, and stands by.
@@ -171,10 +137,7 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 	two := f.replica("two", append(env, "NODE_NAME="+other)...)
 	two.waitReadyz(http.StatusOK, "standing by")
 	f.terminate(instance)
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
-	marked, began := one.waitLog("node cordoned").at(t), two.waitLog("started leading").at(t)
-	t.Logf("the other led %v after the node was marked", began.Sub(marked))
+	f.waitHandled(instance)
 	two.logs(1, "node drained")
 	if one.Count("pod evicted") > 0 {
 		t.Error("the node was not drained by the other")
@@ -221,10 +184,8 @@ func TestTwoLeaders(t *testing.T) {
 	}
 	f.waitQueueEmpty()
 	evictions := map[string]int{}
-	for _, r := range f.requests("create", "pods/eviction") {
-		if r.Code == http.StatusCreated {
-			evictions[r.Name]++
-		}
+	for _, pod := range f.evicted() {
+		evictions[pod]++
 	}
 	for pod, n := range evictions {
 		if n > 2 || !slices.Contains(before, pod) {

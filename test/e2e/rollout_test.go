@@ -22,16 +22,24 @@ func (f *fleet) outdate() {
 	f.must(err)
 }
 
-// assertRolled expects that all nodes are new, that the old ones were drained, and that the workload kept its budget.
+// assertRolled expects that all nodes are new, that the old ones were drained, that the workload kept its budget, and that
+// the trigger has not set the desired capacity.
 func (f *fleet) assertRolled(lowest func() int) {
 	f.t.Helper()
 	size := len(f.old)
 	f.assertRefreshed(size)
-	f.assertDesired(group, size)
+	for _, action := range []string{"SetDesiredCapacity", "UpdateAutoScalingGroup", "TerminateInstanceInAutoScalingGroup"} {
+		if n := f.changes()[action]; n > 0 {
+			f.t.Errorf("the trigger called %s %d times", action, n)
+		}
+	}
 	if n := lowest(); n < 2*size-1 {
 		f.t.Errorf("only %d pods of api were ready at one time, its budget requires %d", n, 2*size-1)
 	}
 }
+
+// pinned is a group that launches from the first version of its template.
+func pinned(size int) awsim.Group { return awsim.Group{Desired: size, LaunchTemplateVersion: "1"} }
 
 // latest is a group that launches from the latest version of its template.
 func latest(size int) awsim.Group {
@@ -46,24 +54,23 @@ func launchingFirst(size int) awsim.Group {
 }
 
 // makeReady has nodes of the second version boot Ready from now on, and makes those Ready that have booted.
-func (f *fleet) makeReady(groups ...string) {
+func (f *fleet) makeReady() {
 	f.t.Helper()
 	ctx := waits(f.t)
-	f.machines.Boot(2, cluster.BootReady)
-	for _, name := range groups {
-		var booted []awsim.Instance
-		f.must(f.aws.WaitInstances(ctx, name, func(all []awsim.Instance) bool {
-			booted = slices.DeleteFunc(all, func(i awsim.Instance) bool { return i.Version != 2 })
-			return !slices.ContainsFunc(booted, func(i awsim.Instance) bool { return i.State == "Pending" })
-		}))
-		for _, i := range booted {
-			f.must(f.cluster.MarkReady(ctx, cluster.NodeName(i.ID)))
-		}
+	f.machines.SetUnready(2, false)
+	var booted []awsim.Instance
+	f.must(f.aws.WaitInstances(ctx, group, func(all []awsim.Instance) bool {
+		booted = slices.DeleteFunc(all, func(i awsim.Instance) bool { return i.Version != 2 })
+		return !slices.ContainsFunc(booted, func(i awsim.Instance) bool { return i.State == "Pending" })
+	}))
+	for _, i := range booted {
+		f.must(f.cluster.MarkReady(ctx, cluster.NodeName(i.ID)))
 	}
 }
 
 // TestRollout: the trigger replaces all nodes, a Deployment keeps its budget, and the desired capacity does not change.
 func TestRollout(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		group awsim.Group
 		args  []string
@@ -78,7 +85,7 @@ func TestRollout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleetOf(t, tt.group)
+			f := newFleet(t, tt.group)
 			f.launchHook(hookTimeout)
 			f.serve(cluster.Pods{Stop: time.Second})
 			lowest := f.watchReady("api")
@@ -121,7 +128,7 @@ func (f *fleet) mostGoing() (most int) {
 // for that, and says what it waits for.
 func TestDrainedAndNotOnlyReplaced(t *testing.T) {
 	t.Parallel()
-	f := newFleetOf(t, latest(2))
+	f := newFleet(t, latest(2))
 	f.serve(cluster.Pods{})
 	f.startAgent("RESYNC_INTERVAL=1s", "DRAIN_BLOCKED_AFTER=1s")
 	f.outdate()
@@ -154,36 +161,26 @@ func (f *fleet) allow(most string) {
 	}))
 }
 
-// TestPlanShowsNodes: with access to the cluster a plan names nodes, pods and the budgets that block them.
+// TestPlanShowsNodes: with access to the cluster a plan names nodes, pods, the budgets that block them, and the instance
+// that the trigger itself runs on, which it finds by its pod.
 func TestPlanShowsNodes(t *testing.T) {
 	t.Parallel()
-	f := newFleetOf(t, latest(2))
+	f := newFleet(t, latest(2))
 	f.serve(cluster.Pods{})
 	f.allow("0")
 	f.outdate()
-	run := f.trigger("plan", "--asg", group, "--detailed-exitcode")
-	run.waitExit(2, `2 of 2 instances are outdated`, `version 1.*version 2|version 1, .*at 2`, f.namespace+`/api`)
-	for _, id := range f.old {
-		run.waitExit(2, id+`.*`+cluster.NodeName(id))
+	f.install(renderTainting)
+	f.pod("self", cluster.NodeName(f.old[0]), cluster.Pods{})
+	for _, kubeconfig := range []string{f.viewer, f.token(taintingAccount)} {
+		run := f.runTrigger([]string{
+			"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + f.namespace, "POD_NAME=self",
+		}, "plan", "--asg", group, "--detailed-exitcode")
+		run.waitExit(2, `2 of 2 instances are outdated`, `version 1.*version 2|version 1, .*at 2`, f.namespace+`/api`,
+			f.old[0]+`.*`+cluster.NodeName(f.old[0]), f.old[1]+`.*`+cluster.NodeName(f.old[1]), `the trigger runs on `+f.old[0])
 	}
-	run = f.trigger("plan", "--asg", group, "-o", "json", "--no-kubernetes")
+	run := f.trigger("plan", "--asg", group, "-o", "json", "--no-kubernetes")
 	run.waitExit(0, `"outdated": ?true`)
 	if calls := f.changes(); len(calls) > 0 {
 		t.Errorf("a plan called %v", calls)
-	}
-}
-
-// TestTriggerInAPod: a trigger that runs on a node that it would replace finds that out by its pod, and says so.
-func TestTriggerInAPod(t *testing.T) {
-	t.Parallel()
-	f := newFleetOf(t, latest(2))
-	f.outdate()
-	f.install(renderTainting)
-	f.must(f.cluster.Pod(f.ctx, f.namespace, "self", cluster.Pods{Node: cluster.NodeName(f.old[0])}))
-	f.must(f.cluster.WaitReady(f.ctx, f.namespace, cluster.Selector("self"), 1))
-	for _, kubeconfig := range []string{f.viewer, f.token(taintingAccount)} {
-		f.runTrigger([]string{
-			"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + f.namespace, "POD_NAME=self",
-		}, "plan", "--asg", group).waitExit(0, `the trigger runs on `+f.old[0])
 	}
 }

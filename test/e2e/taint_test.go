@@ -60,16 +60,16 @@ func nodesOf(ids []string) (names []string) {
 // it is left.
 func TestTaintedPodsMoveOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleetOf(t, latest(3))
+	f := newFleet(t, latest(3))
 	f.launchHook(hookTimeout)
 	before := f.serve(cluster.Pods{Stop: time.Second, Change: clinging(nodesOf(f.old)...)})
 	lowest := f.watchReady("api")
 	f.startAgent("RESYNC_INTERVAL=1s")
 	f.outdate()
-	f.machines.Boot(2, cluster.BootUnready) // No pod moves before there is the taint.
+	f.machines.SetUnready(2, true) // No pod moves before there is the taint.
 	run := f.tainting("--asg", group, "--surge", "1", "--taint-outdated", "soft")
 	run.waitOutput(`3 nodes: tainted node-drainer.io/outdated`)
-	f.makeReady(group)
+	f.makeReady()
 	run.waitExit(0, `3 instances replaced`)
 	f.assertRolled(lowest)
 	pods := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(before))...)))
@@ -87,11 +87,11 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 // the same refresh. When the refresh is cancelled, the taints are removed.
 func TestTaintsAreRemoved(t *testing.T) {
 	t.Parallel()
-	f := newFleetOf(t, latest(2))
+	f := newFleet(t, latest(2))
 	f.startAgent("RESYNC_INTERVAL=1s")
 	f.launchHook(hookTimeout)
 	f.outdate()
-	f.machines.Boot(2, cluster.BootUnready)
+	f.machines.SetUnready(2, true)
 	args := []string{"--asg", group, "--surge", "1", "--taint-outdated", "hard"}
 	provoke(triggerAccount, "get nodes")
 	run := f.trigger(args...)

@@ -3,15 +3,14 @@
 package e2e
 
 import (
+	"context"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
@@ -67,16 +66,10 @@ func (r *triggerRun) waitOutput(pattern string) {
 // waitExit waits for the exit code, and expects output that matches.
 func (r *triggerRun) waitExit(code int, patterns ...string) {
 	r.t.Helper()
-	eventually(r.t, rolloutTimeout, func() string {
-		select {
-		case <-r.Ended():
-			return ""
-		default:
-			return "the trigger has not exited"
-		}
-	})
-	if got := r.Cmd.ProcessState.ExitCode(); got != code {
-		r.t.Errorf("the trigger exited with %d, want %d", got, code)
+	ctx, cancel := context.WithTimeout(r.t.Context(), rolloutTimeout)
+	defer cancel()
+	if got, err := r.WaitEnd(ctx); got != code || err != nil {
+		r.t.Fatalf("the trigger exited with %d, want %d: %v", got, code, err)
 	}
 	for _, pattern := range patterns {
 		if !regexp.MustCompile(pattern).MatchString(r.Output()) {
@@ -97,28 +90,4 @@ func (f *fixture) changes() map[string]int {
 		}
 	}
 	return calls
-}
-
-// assertDesired expects that so many instances are in service, and that the trigger has not set the desired capacity.
-func (f *fixture) assertDesired(name string, want int) {
-	f.t.Helper()
-	got := len(slices.DeleteFunc(f.aws.Instances(name), func(i awsim.Instance) bool { return i.State != "InService" }))
-	if got != want {
-		f.t.Errorf("%d instances of %s are in service, want %d", got, name, want)
-	}
-	for _, action := range []string{"SetDesiredCapacity", "UpdateAutoScalingGroup", "TerminateInstanceInAutoScalingGroup"} {
-		if n := f.changes()[action]; n > 0 {
-			f.t.Errorf("the trigger called %s %d times", action, n)
-		}
-	}
-}
-
-// inService waits until the group of that name has so many instances, all of them in service, and returns them.
-func (f *fixture) inService(name string, size int) (all []awsim.Instance) {
-	f.t.Helper()
-	f.must(f.aws.WaitInstances(waits(f.t), name, func(now []awsim.Instance) bool {
-		all = now
-		return len(now) == size && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
-	}))
-	return all
 }

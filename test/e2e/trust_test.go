@@ -22,6 +22,7 @@ func (f *fixture) direct(instanceID string) string {
 // TestForgedMessage: a message about a healthy instance does nothing, even while Auto Scaling does not answer at first: a
 // node that was cordoned meanwhile is uncordoned.
 func TestForgedMessage(t *testing.T) {
+	t.Parallel()
 	for name, silent := range map[string]bool{
 		"Auto Scaling answers": false, "Auto Scaling does not answer at first": true,
 	} {
@@ -74,8 +75,7 @@ func TestForeignInstance(t *testing.T) {
 	}
 	owner := f.startAgent("AWS_ACCESS_KEY_ID=owner", "CLUSTER_NAME=other", "NODE_REGISTRATION_TIMEOUT=0s")
 	owner.waitLog("termination ended", "outcome", "unregistered")
-	f.waitCompleted(instance)
-	f.waitQueueEmpty()
+	f.waitHandled(instance)
 }
 
 // TestForeignMessagesDoNotStarveOurs: terminations of another cluster, which no agent deletes, are

@@ -17,6 +17,7 @@ import (
 // TestVolumes: the instance is held until the volumes of the pods that left are detached, for as long as is
 // configured.
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	for name, detached := range map[string]bool{"until they are detached": true, "for no longer than configured": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,6 +63,7 @@ func (f *fleet) waitResync() {
 // TestBackFromTheWarmPool: an instance that returns to the warm pool is drained, and its node stays cordoned. When it is in
 // service again, its node is uncordoned, and taints of other programs stay. This repeats.
 func TestBackFromTheWarmPool(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		hook   bool
@@ -74,7 +75,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, 2)
+			f := newFleet(t, pinned(2))
 			if tt.hook {
 				f.launchHook(hookTimeout)
 			}
@@ -111,7 +112,7 @@ func TestBackFromTheWarmPool(t *testing.T) {
 				f.waitEvent(tt.event)
 			}
 
-			f.scale(1)
+			f.scale(1) // Again, by which the agent patches its Events.
 			if again := f.waitPooled(); again != id {
 				t.Fatalf("%s went into the pool, and not %s", again, id)
 			}
@@ -162,9 +163,9 @@ func (f *fleet) assertBack(node string) {
 // pool for the group.
 func TestIntoTheWarmPoolAndOut(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newFleet(t, pinned(1))
 	f.launchHook(hookTimeout)
-	f.machines.Boot(1, cluster.BootUnready)
+	f.machines.SetUnready(1, true)
 	agent := f.startAgent("RESYNC_INTERVAL=1s")
 	f.pool(1, 1)
 	id := f.waitPooled()

@@ -1,10 +1,8 @@
 package harness
 
 import (
-	"context"
 	"net/http"
 	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -18,24 +16,6 @@ func start(t *testing.T, script string) *Process {
 	}
 	t.Cleanup(p.Kill)
 	return p
-}
-
-func TestProcess(t *testing.T) {
-	t.Parallel()
-	p := start(t, `echo '{"message":"one","n":1}'; echo text >&2; echo '{"message":"one","n":2}'; printf rest; exec sleep 60`)
-	line, err := p.WaitLine(t.Context(), 2, "one")
-	if err != nil || line["n"] != 2.0 {
-		t.Errorf("the second line is %v, %v", line, err)
-	}
-	if err := p.WaitOutput(t.Context(), regexp.MustCompile(`rest$`)); err != nil {
-		t.Error(err)
-	}
-	if p.Count("one", "n", "1") != 1 || p.Count("not JSON", "text", "text") != 1 || len(p.Lines()) != 3 {
-		t.Errorf("the lines are %v", p.Lines())
-	}
-	if code, err := p.Stop(t.Context()); code != -1 || err != nil {
-		t.Errorf("SIGTERM ended it with %d, %v", code, err)
-	}
 }
 
 func TestProcessThatExits(t *testing.T) {
@@ -65,19 +45,5 @@ func TestWaitReadyzFailsWhenTheAgentExits(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
-	}
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	p := start(t, "exec sleep 60")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, line := p.WaitLine(ctx, 1, "one")
-	_, end := p.WaitEnd(ctx)
-	for _, err := range []error{line, end, Eventually(ctx, func() string { return "wrong" })} {
-		if err == nil || !strings.Contains(err.Error(), "context canceled") {
-			t.Errorf("got %v", err)
-		}
 	}
 }
