@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strings"
@@ -145,4 +146,16 @@ func (f *fixture) calls(service, action string) []time.Time {
 		at = append(at, c.At)
 	}
 	return at
+}
+
+// assertReleased expects that the agent has made its message visible. It judges the call and not the queue: a receive that
+// is canceled in this moment may still take the message, in SQS too, until its visibility timeout.
+func (f *fixture) assertReleased(p *agentProcess) {
+	f.t.Helper()
+	visible := slices.ContainsFunc(f.aws.Calls("sqs", "ChangeMessageVisibilityBatch"), func(c awsim.Call) bool {
+		return c.Code == "" && bytes.Contains(c.Body, []byte(`"VisibilityTimeout":0`))
+	})
+	if !visible || p.Count("message handled", "outcome", "released") != 1 {
+		f.t.Error("the agent has not made its message visible")
+	}
 }

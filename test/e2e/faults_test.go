@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"bytes"
-	"slices"
 	"testing"
 	"time"
 
@@ -150,12 +148,7 @@ func TestStopped(t *testing.T) {
 	f.terminate(instance)
 	first.waitLog("pod evicted")
 	first.stop()
-	visible := slices.ContainsFunc(f.aws.Calls("sqs", "ChangeMessageVisibilityBatch"), func(c awsim.Call) bool {
-		return c.Code == "" && bytes.Contains(c.Body, []byte(`"VisibilityTimeout":0`))
-	})
-	if !visible || first.Count("message handled", "outcome", "released") != 1 {
-		t.Error("after SIGTERM the agent has not made its message visible")
-	}
+	f.assertReleased(first)
 	if a := f.aws.Ledger()[0]; !a.ClosedAt.IsZero() {
 		t.Errorf("the action was closed by %q though the node was not empty", a.ClosedBy)
 	}

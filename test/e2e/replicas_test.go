@@ -42,7 +42,7 @@ func TestHandOver(t *testing.T) {
 		end func(*agentProcess)
 	}{
 		"the leader is stopped": { // Nobody waits for the end of its lease.
-			env: []string{"QUEUE_VISIBILITY_TIMEOUT=1h", "LEADER_LEASE_DURATION=2m"},
+			env: []string{"LEADER_LEASE_DURATION=2m"},
 			end: (*agentProcess).stop,
 		},
 		"the leader is killed": {
@@ -96,7 +96,7 @@ func TestLostLease(t *testing.T) {
 	f.node()
 	f.deploy("api", old, 2, cluster.Pods{Stop: 2 * time.Second})
 	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "api", "2"))
-	agent := f.replica("one", "QUEUE_VISIBILITY_TIMEOUT=1h")
+	agent := f.replica("one")
 	agent.waitLog("started leading")
 	f.terminate(instance)
 	agent.waitLog("node cordoned")
@@ -108,9 +108,7 @@ func TestLostLease(t *testing.T) {
 	agent.waitLog("stopped leading")
 	agent.waitReadyz(http.StatusServiceUnavailable, "/"+f.namespace+" has not been reached")
 	agent.assertHealthy()
-	if q := f.aws.Queue(f.queue); q.Visible != 1 || q.InFlight != 0 {
-		t.Errorf("the queue is %+v, want the message visible", q)
-	}
+	f.assertReleased(agent)
 	if agent.metric("node_drainer_leader", "") != 0 {
 		t.Error("the metric says that it leads")
 	}
@@ -131,10 +129,9 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 	other, _ := f.node()
 	f.deploy("api", old, 2, cluster.Pods{})
 	before := f.podsOf("api")
-	env := []string{"QUEUE_VISIBILITY_TIMEOUT=1h"}
-	one := f.replica("one", append(env, "NODE_NAME="+old)...)
+	one := f.replica("one", "NODE_NAME="+old)
 	one.waitLog("started leading")
-	two := f.replica("two", append(env, "NODE_NAME="+other)...)
+	two := f.replica("two", "NODE_NAME="+other)
 	two.waitReadyz(http.StatusOK, "standing by")
 	f.terminate(instance)
 	f.waitHandled(instance)
@@ -144,6 +141,7 @@ func TestLeaderOnItsOwnNode(t *testing.T) {
 	}
 	one.waitReadyz(http.StatusOK, "ready: standing by; two_")
 	one.assertHealthy()
+	f.assertReleased(one)
 	f.assertEvictedOnce(before)
 }
 
