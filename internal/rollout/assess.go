@@ -58,10 +58,7 @@ func (p policy) preferences(g refresh.Group) refresh.Preferences {
 		return prefs
 	}
 	least, most := refresh.Percentages(g.Desired, *p.cfg.Surge, p.cfg.Strategy)
-	prefs.MinHealthy, prefs.MaxHealthy = &least, nil
-	if most > 0 {
-		prefs.MaxHealthy = &most
-	}
+	prefs.MinHealthy, prefs.MaxHealthy = &least, &most
 	return prefs
 }
 

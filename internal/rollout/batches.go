@@ -205,8 +205,6 @@ const markedContinue = "instances that are marked unhealthy are replaced, no fur
 
 // stop restores the desired capacity. Nothing else can be undone.
 func (b *batches) stop(ctx context.Context) string {
-	ctx, cancel := uncancelled(ctx)
-	defer cancel()
 	g, err := b.group.planner.reader.Group(ctx, b.group.name)
 	if err != nil {
 		return fmt.Sprintf("%s; the desired capacity could not be read: %v", markedContinue, err)

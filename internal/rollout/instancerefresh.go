@@ -281,8 +281,6 @@ func readRefresh(ctx context.Context, g *group, id string) (refresh.Refresh, err
 
 // stop cancels the refresh or rolls it back.
 func (r *instanceRefresh) stop(ctx context.Context) string {
-	ctx, cancel := uncancelled(ctx)
-	defer cancel()
 	if r.id == "" || r.ended || !r.stillActive(ctx) {
 		return r.leftBehind()
 	}
@@ -309,7 +307,6 @@ func (r *instanceRefresh) stillActive(ctx context.Context) bool {
 	return !r.ended
 }
 
-// leftBehind describes what continues without the trigger.
 func (r *instanceRefresh) leftBehind() string {
 	switch leaving := len(r.group.state.leaving()); {
 	case r.id == "":

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,28 +17,23 @@ type state struct {
 	templates refresh.Templates
 	began     time.Time
 	target    refresh.Target
-	seen      map[string]refresh.Instance // the group's instances, with what EC2 said of them once
-	old       map[string]bool             // the instances to be replaced, as counted at the start
-	deleted   bool                        // AWS says that there is no such group any more
+	old       map[string]bool // the instances to be replaced, as counted at the start
+	deleted   bool            // AWS says that there is no such group any more
 }
 
 // update keeps what the group is now. Auto Scaling does not report when an instance was launched, nor its
 // image, so that both are copied from what EC2 reported earlier.
 func (s *state) update(g refresh.Group) {
-	seen := map[string]refresh.Instance{}
-	for i := range g.Instances {
-		now := &g.Instances[i]
-		if before, known := s.seen[now.ID]; known {
-			if now.Launched.IsZero() {
-				now.Launched = before.Launched
-			}
-			if now.ImageID == "" {
-				now.ImageID = before.ImageID
-			}
-		}
-		seen[now.ID] = *now
+	before := map[string]refresh.Instance{}
+	for _, i := range s.group.Instances {
+		before[i.ID] = i
 	}
-	s.group, s.seen = g, seen
+	for n := range g.Instances {
+		i := &g.Instances[n]
+		i.Launched = cmp.Or(i.Launched, before[i.ID].Launched)
+		i.ImageID = cmp.Or(i.ImageID, before[i.ID].ImageID)
+	}
+	s.group = g
 }
 
 // assess judges the group as it was described last, at the time when the run began: no instance becomes too
@@ -77,40 +73,29 @@ func (s *state) isOld(i refresh.Instance, a assessment) bool {
 
 // isReplaced reports whether an old instance counts as replaced, as Config.Until says.
 func (s *state) isReplaced(i refresh.Instance) bool {
-	switch {
-	case !i.Terminating():
-		return false
-	case s.policy.cfg.Until == Replaced:
-		return true
-	case s.policy.cfg.Until == Terminated:
+	switch s.policy.cfg.Until {
+	case Replaced:
+		return i.Terminating()
+	case Terminated:
 		return false
 	default:
-		return !i.Draining()
+		return i.Terminating() && !i.Draining()
 	}
 }
 
 // replaced is how many of the instances that were counted are replaced.
 func (s *state) replaced() int {
-	n := len(s.old)
-	for _, i := range s.group.Instances {
-		if s.old[i.ID] && !s.isReplaced(i) {
-			n--
-		}
-	}
-	return n
+	others := s.group.InstanceIDs(func(i refresh.Instance) bool { return s.old[i.ID] && !s.isReplaced(i) })
+	return len(s.old) - len(others)
 }
 
 // leaving are the old instances that terminate and do not count as replaced yet. A retained one is not among
 // them, because it stays until a user terminates it.
 func (s *state) leaving() []string {
 	a := s.assess()
-	var ids []string
-	for _, i := range s.group.Instances {
-		if s.isOld(i, a) && i.Terminating() && !i.Retained() && !s.isReplaced(i) {
-			ids = append(ids, i.ID)
-		}
-	}
-	return ids
+	return s.group.InstanceIDs(func(i refresh.Instance) bool {
+		return s.isOld(i, a) && i.Terminating() && !i.Retained() && !s.isReplaced(i)
+	})
 }
 
 // remaining are the old instances that do not terminate, each with the reason, and the retained ones.

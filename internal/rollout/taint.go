@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -111,16 +112,11 @@ func (t *taints) remove(ctx context.Context, end ending) {
 // rolloutContinues reports whether AWS continues a rollout that ended so. In ModeUnhealthy nothing continues
 // without the trigger.
 func (t *taints) rolloutContinues(end ending) bool {
-	if t.group.cfg.Mode == refresh.ModeUnhealthy {
-		return false
+	continues := []report.Outcome{report.Detached, report.TimedOut, report.Stalled, report.Error}
+	if t.group.cfg.OnInterrupt == Detach {
+		continues = append(continues, report.Interrupted)
 	}
-	switch end.outcome { //nolint:exhaustive // The others have ended.
-	case report.Detached, report.TimedOut, report.Stalled, report.Error:
-		return true
-	case report.Interrupted:
-		return t.group.cfg.OnInterrupt == Detach
-	}
-	return false
+	return t.group.cfg.Mode != refresh.ModeUnhealthy && slices.Contains(continues, end.outcome)
 }
 
 // forEach changes the nodes, some at a time, and notes what was done and what failed.

@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -71,14 +72,15 @@ type ChangesAPI interface {
 		...func(*sdk.Options)) (*sdk.DeleteTagsOutput, error)
 }
 
-// call makes one call, which may take as long as limit.
+// call makes one call, which may take as long as limit. Beside an error it returns an empty answer, not nil.
 func call[In, Out any](
 	ctx context.Context, limit time.Duration,
 	do func(context.Context, *In, ...func(*sdk.Options)) (*Out, error), in *In, options ...func(*sdk.Options),
 ) (*Out, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return do(ctx, in, options...)
+	out, err := do(ctx, in, options...)
+	return cmp.Or(out, new(Out)), err
 }
 
 // codeValidation is the API's code for everything that is wrong with a request. Auto Scaling models no error
@@ -133,18 +135,12 @@ func eachGroup(
 ) error {
 	in.MaxRecords = new(int32(groupsPage))
 	pages := sdk.NewDescribeAutoScalingGroupsPaginator(api, in)
-	for pages.HasMorePages() {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		out, err := pages.NextPage(ctx)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("describe Auto Scaling groups: %w", err)
-		}
+	const doing = "describe Auto Scaling groups"
+	return cloud.EachPage(ctx, limit, doing, pages, func(out *sdk.DescribeAutoScalingGroupsOutput) {
 		for _, g := range out.AutoScalingGroups {
 			visit(g)
 		}
-	}
-	return nil
+	})
 }
 
 func describeHooks(
@@ -152,24 +148,15 @@ func describeHooks(
 ) ([]types.LifecycleHook, error) {
 	out, err := call(ctx, limit, api.DescribeLifecycleHooks,
 		&sdk.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
-	if err != nil {
-		return nil, fmt.Errorf("describe the lifecycle hooks of group %s: %w", group, err)
-	}
-	return out.LifecycleHooks, nil
+	return out.LifecycleHooks, wrap(err, "describe the lifecycle hooks of group %s", group)
 }
 
 func describeRefreshes(
 	ctx context.Context, api GroupsAPI, limit time.Duration, in *sdk.DescribeInstanceRefreshesInput,
 ) ([]refresh.Refresh, error) {
 	out, err := call(ctx, limit, api.DescribeInstanceRefreshes, in)
-	if err != nil {
-		return nil, fmt.Errorf("describe the instance refreshes of group %s: %w", *in.AutoScalingGroupName, err)
-	}
-	found := make([]refresh.Refresh, 0, len(out.InstanceRefreshes))
-	for _, r := range out.InstanceRefreshes {
-		found = append(found, toRefresh(r))
-	}
-	return found, nil
+	err = wrap(err, "describe the instance refreshes of group %s", *in.AutoScalingGroupName)
+	return convert(out.InstanceRefreshes, toRefresh), err
 }
 
 // Health sets the health of instances.

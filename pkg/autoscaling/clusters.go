@@ -2,13 +2,14 @@ package autoscaling
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
 )
 
 // Clusters returns the names of the Kubernetes clusters that the group's tags name, sorted. There is none if
@@ -18,25 +19,19 @@ func (g *Groups) Clusters(ctx context.Context, group string) ([]string, error) {
 }
 
 func (g *Groups) readClusters(ctx context.Context, group string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	names := []string{}
+	var names []string
 	pages := sdk.NewDescribeTagsPaginator(g.api, &sdk.DescribeTagsInput{
 		Filters: []types.Filter{{Name: aws.String("auto-scaling-group"), Values: []string{group}}},
 	})
-	for pages.HasMorePages() {
-		out, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("describe the tags of group %s: %w", group, err)
-		}
+	err := cloud.EachPage(ctx, callTimeout, "describe the tags of group "+group, pages, func(out *sdk.DescribeTagsOutput) {
 		for _, t := range out.Tags {
 			if name := clusterOf(aws.ToString(t.Key), aws.ToString(t.Value)); name != "" {
 				names = append(names, name)
 			}
 		}
-	}
+	})
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), err
 }
 
 // clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,

@@ -21,16 +21,13 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Min:         whole(g.MinSize),
 		Max:         whole(g.MaxSize),
 		Source:      toSource(g.MixedInstancesPolicy, g.LaunchTemplate, g.LaunchConfigurationName),
-		Instances:   make([]refresh.Instance, 0, len(g.Instances)),
+		Instances:   convert(g.Instances, toInstance),
 		Tags:        map[string]string{},
 		Maintenance: toMaintenance(g.InstanceMaintenancePolicy),
 		Warmup:      warmup(g),
 		WarmPool:    g.WarmPoolConfiguration != nil,
 		Weighted:    weighted(g),
 		Operator:    aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
-	}
-	for _, i := range g.Instances {
-		out.Instances = append(out.Instances, toInstance(i))
 	}
 	for _, t := range g.Tags {
 		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
@@ -187,4 +184,13 @@ func optional[In, Out any](in *In, convert func(*In) Out) *Out {
 		return nil
 	}
 	return new(convert(in))
+}
+
+// convert converts each value.
+func convert[In, Out any](in []In, one func(In) Out) []Out {
+	out := make([]Out, len(in))
+	for i, v := range in {
+		out[i] = one(v)
+	}
+	return out
 }

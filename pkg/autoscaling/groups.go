@@ -85,14 +85,11 @@ func (g *Groups) describe(ctx context.Context, ids []string) []batch.Result[Memb
 func (g *Groups) describeMembers(ctx context.Context, ids []string, members map[string]Member) error {
 	out, err := call(ctx, callTimeout, g.api.DescribeAutoScalingInstances,
 		&sdk.DescribeAutoScalingInstancesInput{InstanceIds: ids})
-	if err != nil {
-		return fmt.Errorf("describe Auto Scaling instances: %w", err)
-	}
 	for _, i := range out.AutoScalingInstances {
 		id := aws.ToString(i.InstanceId)
 		members[id] = Member{aws.ToString(i.AutoScalingGroupName), id, State(aws.ToString(i.LifecycleState))}
 	}
-	return nil
+	return wrap(err, "describe Auto Scaling instances")
 }
 
 // Members returns, by id, the instances of every group whose tags name the cluster, and those of the known

@@ -194,7 +194,6 @@ func (h *Hooks) isOver(ctx context.Context, a Action, err error, unknown *time.T
 func isRefused(err error) bool { return isValidation(err) || cloud.ErrorCode(err) == "AccessDenied" }
 
 func isNotActive(err error) bool {
-	var api smithy.APIError
-	return isValidation(err) && errors.As(err, &api) &&
-		strings.HasPrefix(api.ErrorMessage(), "No active Lifecycle Action found")
+	answer, _ := errors.AsType[smithy.APIError](err)
+	return isValidation(err) && strings.HasPrefix(answer.ErrorMessage(), "No active Lifecycle Action found")
 }

@@ -77,11 +77,7 @@ func (r *Reader) describe(ctx context.Context, in *sdk.DescribeAutoScalingGroups
 // Hooks returns the group's lifecycle hooks.
 func (r *Reader) Hooks(ctx context.Context, group string) ([]refresh.Hook, error) {
 	all, err := describeHooks(ctx, r.api, retriedTimeout, group)
-	hooks := make([]refresh.Hook, 0, len(all))
-	for _, h := range all {
-		hooks = append(hooks, toHook(h))
-	}
-	return hooks, err
+	return convert(all, toHook), err
 }
 
 // Refreshes returns the instance refreshes of the group, the newest first: at most a hundred, of the last six

@@ -2,6 +2,9 @@ package autoscaling
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -37,10 +40,7 @@ func (w *Writer) Start(
 		}
 	}
 	out, err := call(ctx, retriedTimeout, w.api.StartInstanceRefresh, in)
-	if err != nil {
-		return "", wrap(err, "start an instance refresh of group %s", g.Name)
-	}
-	return aws.ToString(out.InstanceRefreshId), nil
+	return aws.ToString(out.InstanceRefreshId), wrap(err, "start an instance refresh of group %s", g.Name)
 }
 
 // Cancel cancels the group's active refresh. Instances that are being replaced are replaced. The error is
@@ -48,10 +48,7 @@ func (w *Writer) Start(
 func (w *Writer) Cancel(ctx context.Context, group string) (id string, err error) {
 	out, err := call(ctx, retriedTimeout, w.api.CancelInstanceRefresh,
 		&sdk.CancelInstanceRefreshInput{AutoScalingGroupName: &group})
-	if err != nil {
-		return "", wrap(err, "cancel the instance refresh of group %s", group)
-	}
-	return aws.ToString(out.InstanceRefreshId), nil
+	return aws.ToString(out.InstanceRefreshId), wrap(err, "cancel the instance refresh of group %s", group)
 }
 
 // Rollback starts the rollback of the group's active refresh. Errors: refresh.ErrNoRefresh,
@@ -59,10 +56,7 @@ func (w *Writer) Cancel(ctx context.Context, group string) (id string, err error
 func (w *Writer) Rollback(ctx context.Context, group string) (id string, err error) {
 	out, err := call(ctx, retriedTimeout, w.api.RollbackInstanceRefresh,
 		&sdk.RollbackInstanceRefreshInput{AutoScalingGroupName: &group})
-	if err != nil {
-		return "", wrap(err, "roll the instance refresh of group %s back", group)
-	}
-	return aws.ToString(out.InstanceRefreshId), nil
+	return aws.ToString(out.InstanceRefreshId), wrap(err, "roll the instance refresh of group %s back", group)
 }
 
 // Pause suspends the process InstanceRefresh, so that the group's refresh stops replacing instances without
@@ -96,6 +90,111 @@ type throttledRetryer struct{ aws.Retryer }
 // IsErrorRetryable reports whether AWS throttled the call.
 func (r throttledRetryer) IsErrorRetryable(err error) bool {
 	return cloud.IsThrottle(err) && r.Retryer.IsErrorRetryable(err)
+}
+
+// Suspend suspends those of the processes that are not suspended yet, and returns them. It first adds them to
+// a tag of the group, so that a later run can resume them after an interruption. What another client has
+// suspended is not added.
+func (w *Writer) Suspend(ctx context.Context, g refresh.Group, processes []string) ([]string, error) {
+	ours := refresh.SuspendedBy(g)
+	wanted := without(processes, g.Suspended)
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	if added := without(wanted, ours); len(added) > 0 {
+		if err := w.tag(ctx, g.Name, refresh.SuspendedTag, strings.Join(append(ours, added...), " ")); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.suspend(ctx, g.Name, wanted); err != nil {
+		return nil, err
+	}
+	return wanted, nil
+}
+
+// without returns those that are not among the others.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(others, one) })
+}
+
+// Release resumes what Suspend has suspended, removes the tag, and returns the processes.
+func (w *Writer) Release(ctx context.Context, g refresh.Group) ([]string, error) {
+	ours := refresh.SuspendedBy(g)
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	if err := w.resume(ctx, g.Name, ours); err != nil {
+		return nil, err
+	}
+	return ours, w.untag(ctx, g.Name, refresh.SuspendedTag)
+}
+
+func (w *Writer) suspend(ctx context.Context, group string, processes []string) error {
+	_, err := call(ctx, retriedTimeout, w.api.SuspendProcesses,
+		&sdk.SuspendProcessesInput{AutoScalingGroupName: &group, ScalingProcesses: processes})
+	return wrap(err, "suspend the processes %s of group %s", strings.Join(processes, ", "), group)
+}
+
+func (w *Writer) resume(ctx context.Context, group string, processes []string) error {
+	_, err := call(ctx, retriedTimeout, w.api.ResumeProcesses,
+		&sdk.ResumeProcessesInput{AutoScalingGroupName: &group, ScalingProcesses: processes})
+	return wrap(err, "resume the processes %s of group %s", strings.Join(processes, ", "), group)
+}
+
+// Raise tags the group with the surge, then raises its desired capacity from what it was described as. It
+// fails, and changes nothing, if that would exceed the group's maximum. A group that has the tag already is
+// raised to what the tag says, so that Raise can be repeated when its answer was lost; if another client has
+// lowered the desired capacity since, Raise starts from there.
+func (w *Writer) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
+	s, begun := refresh.SurgeOf(g)
+	if begun && g.Desired > s.From {
+		return s, nil // already raised
+	}
+	if begun = begun && g.Desired == s.From; !begun {
+		s = refresh.Surge{From: g.Desired, To: g.Desired + by}
+	}
+	switch {
+	case by <= 0:
+		return refresh.Surge{}, fmt.Errorf("raise the desired capacity of group %s by %d: it must be more", g.Name, by)
+	case s.To > g.Max:
+		return refresh.Surge{}, fmt.Errorf(
+			"the desired capacity of group %s cannot be raised from %d to %d: its maximum is %d",
+			g.Name, s.From, s.To, g.Max)
+	}
+	if !begun {
+		if err := w.tag(ctx, g.Name, refresh.SurgeTag, s.String()); err != nil {
+			return refresh.Surge{}, err
+		}
+	}
+	err := w.setDesired(ctx, g.Name, s.To)
+	if isValidation(err) {
+		// Nothing was raised. The tag does no harm if it stays: Lower removes it.
+		_ = w.untag(ctx, g.Name, refresh.SurgeTag)
+	}
+	return s, err
+}
+
+// Lower sets the desired capacity back to what it was before Raise, removes the tag, and reports whether it
+// set the capacity. A part of the surge may be undone already, by instances that were terminated. A desired
+// capacity that is higher than Raise made it, or lower than before, was set by another client and stays.
+func (w *Writer) Lower(ctx context.Context, g refresh.Group) (restored bool, err error) {
+	if _, tagged := g.Tags[refresh.SurgeTag]; !tagged {
+		return false, nil
+	}
+	if s, ok := refresh.SurgeOf(g); ok && s.From < g.Desired && g.Desired <= s.To {
+		if err := w.setDesired(ctx, g.Name, max(s.From, g.Min)); err != nil {
+			return false, err
+		}
+		restored = true
+	}
+	return restored, w.untag(ctx, g.Name, refresh.SurgeTag)
+}
+
+func (w *Writer) setDesired(ctx context.Context, group string, desired int) error {
+	_, err := call(ctx, retriedTimeout, w.api.SetDesiredCapacity, &sdk.SetDesiredCapacityInput{
+		AutoScalingGroupName: &group, DesiredCapacity: new(toInt32(&desired)), HonorCooldown: aws.Bool(false),
+	})
+	return wrap(err, "set the desired capacity of group %s to %d", group, desired)
 }
 
 // groupResource is the type of what the tags of Auto Scaling are on. Source: Tag in the API reference.

@@ -7,7 +7,6 @@ package ec2
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/cloud"
 )
 
 // API are the calls of Instances.
@@ -109,37 +109,13 @@ func eachInstance(
 	pages := sdk.NewDescribeInstancesPaginator(api, &sdk.DescribeInstancesInput{
 		Filters: []types.Filter{{Name: aws.String(filter), Values: unique(values)}},
 	})
-	err := eachPage(ctx, limit, pages, func(out *sdk.DescribeInstancesOutput) {
+	return cloud.EachPage(ctx, limit, "describe instances", pages, func(out *sdk.DescribeInstancesOutput) {
 		for _, r := range out.Reservations {
 			for _, one := range r.Instances {
 				visit(one)
 			}
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("describe instances: %w", err)
-	}
-	return nil
-}
-
-// paginator is implemented by the SDK's paginators.
-type paginator[Out any] interface {
-	HasMorePages() bool
-	NextPage(ctx context.Context, options ...func(*sdk.Options)) (*Out, error)
-}
-
-// eachPage calls visit with every page. Each may take as long as limit.
-func eachPage[Out any](ctx context.Context, limit time.Duration, pages paginator[Out], visit func(*Out)) error {
-	for pages.HasMorePages() {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		out, err := pages.NextPage(ctx)
-		cancel()
-		if err != nil {
-			return err
-		}
-		visit(out)
-	}
-	return nil
 }
 
 func toInstance(one types.Instance) Instance {
@@ -169,16 +145,14 @@ func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[b
 		IncludeAllInstances: aws.Bool(true),
 		Filters:             []types.Filter{{Name: aws.String("event.code"), Values: codes}},
 	})
-	err := eachPage(ctx, callTimeout, pages, func(out *sdk.DescribeInstanceStatusOutput) {
+	const doing = "describe scheduled events"
+	err := cloud.EachPage(ctx, callTimeout, doing, pages, func(out *sdk.DescribeInstanceStatusOutput) {
 		for _, one := range out.InstanceStatuses {
 			if slices.ContainsFunc(one.Events, isUnfinished) {
 				scheduled[aws.ToString(one.InstanceId)] = true
 			}
 		}
 	})
-	if err != nil {
-		err = fmt.Errorf("describe scheduled events: %w", err)
-	}
 	return batch.Results(ids, scheduled, err)
 }
 

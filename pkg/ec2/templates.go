@@ -62,6 +62,33 @@ func (r *LaunchReader) Templates(
 	return refresh.NewTemplates(found...), nil
 }
 
+// Complete fills in what only EC2 knows of the groups' instances: when they were launched, or last started,
+// and their AMI. refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
+func (r *LaunchReader) Complete(ctx context.Context, groups []refresh.Group) error {
+	instances := map[string][]*refresh.Instance{} // by id
+	for _, g := range groups {
+		for n := range g.Instances {
+			i := &g.Instances[n]
+			instances[i.ID] = append(instances[i.ID], i)
+		}
+	}
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(callsAtOnce)
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(instances)), describeMax) {
+		calls.Go(func() error {
+			return eachInstance(ctx, r.api, retriedTimeout, "instance-id", some, func(known types.Instance) {
+				for _, i := range instances[aws.ToString(known.InstanceId)] {
+					i.Launched = aws.ToTime(known.LaunchTime)
+					// The AMI that Auto Scaling describes is newer: it changes with a replaced root volume. Source:
+					// Instance.ImageId in the API reference.
+					i.ImageID = cmp.Or(i.ImageID, aws.ToString(known.ImageId))
+				}
+			})
+		})
+	}
+	return calls.Wait()
+}
+
 // need is a launch template, and the versions of it that groups launch from.
 type need struct {
 	template refresh.Template // its version does not count
@@ -158,15 +185,12 @@ func (r *LaunchReader) readVersions(
 		in.LaunchTemplateName = aws.String(out.Name)
 	}
 	pages := sdk.NewDescribeLaunchTemplateVersionsPaginator(r.api, in)
-	err := eachPage(ctx, retriedTimeout, pages, func(page *sdk.DescribeLaunchTemplateVersionsOutput) {
+	doing := "describe versions of launch template " + cmp.Or(out.Name, out.ID)
+	return cloud.EachPage(ctx, retriedTimeout, doing, pages, func(page *sdk.DescribeLaunchTemplateVersionsOutput) {
 		for _, v := range page.LaunchTemplateVersions {
 			addVersion(out, v)
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("describe versions of launch template %s: %w", cmp.Or(out.Name, out.ID), err)
-	}
-	return nil
 }
 
 // addVersion adds one version to the template. EC2 may list it twice, as $Latest and as $Default. Since

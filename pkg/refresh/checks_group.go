@@ -181,14 +181,14 @@ func checkOutdated(g Group, f Facts) (Level, string) {
 }
 
 func checkProtected(g Group, f Facts) (Level, string) {
-	ids := f.replacedThat(g, func(i Instance) bool { return i.Protected && !i.Terminating() })
+	ids := g.InstanceIDs(func(i Instance) bool { return f.isReplaced(i) && i.Protected && !i.Terminating() })
 	return f.checkPreference(ids, f.Preferences.Protected, "protected from scale in",
 		"remove the protection, or use --protected")
 }
 
 func checkStandby(g Group, f Facts) (Level, string) {
-	return f.checkPreference(f.replacedThat(g, Instance.Standby), f.Preferences.Standby, "in standby",
-		"return them to service, or use --standby")
+	ids := g.InstanceIDs(func(i Instance) bool { return f.isReplaced(i) && i.Standby() })
+	return f.checkPreference(ids, f.Preferences.Standby, "in standby", "return them to service, or use --standby")
 }
 
 // RefreshPreferences' words for what happens to instances that are protected or in standby.
@@ -245,13 +245,5 @@ func (f Facts) isReplaced(i Instance) bool {
 	return f.Verdicts == nil || f.Verdicts[i.ID].Outdated || f.Mode == ModeRefresh && !f.Preferences.SkipMatching
 }
 
-// replacedThat are the ids of the instances to be replaced for which the predicate holds.
-func (f Facts) replacedThat(g Group, holds func(Instance) bool) []string {
-	var ids []string
-	for _, i := range g.Instances {
-		if f.isReplaced(i) && holds(i) {
-			ids = append(ids, i.ID)
-		}
-	}
-	return ids
-}
+// list names the first five, and how many more there are.
+func list(names []string) string { return text.First(names, 5) }

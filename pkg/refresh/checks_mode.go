@@ -226,13 +226,9 @@ func (f Facts) matchingOutdated(g Group) []string {
 	seen := []Code{
 		CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeUnknown, CodeUnhealthy,
 	}
-	var ids []string
-	for _, i := range g.Instances {
+	sees := func(r Reason) bool { return slices.Contains(seen, r.Code) }
+	return g.InstanceIDs(func(i Instance) bool {
 		v := f.Verdicts[i.ID]
-		sees := func(r Reason) bool { return slices.Contains(seen, r.Code) }
-		if v.Outdated && len(v.Kept) == 0 && !slices.ContainsFunc(v.Reasons, sees) {
-			ids = append(ids, i.ID)
-		}
-	}
-	return ids
+		return v.Outdated && len(v.Kept) == 0 && !slices.ContainsFunc(v.Reasons, sees)
+	})
 }

@@ -21,6 +21,17 @@ type Group struct {
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
 }
 
+// InstanceIDs are the ids of the instances for which the predicate holds.
+func (g Group) InstanceIDs(holds func(Instance) bool) []string {
+	var ids []string
+	for _, i := range g.Instances {
+		if holds(i) {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
 // tagNodegroup is the tag that EKS puts on the groups of its managed node groups.
 const tagNodegroup = "eks:nodegroup-name"
 

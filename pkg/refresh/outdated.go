@@ -109,6 +109,15 @@ func (c Criteria) ageReasons(i Instance, now time.Time) []Reason {
 	return []Reason{{CodeAge, fmt.Sprintf("launched %s ago, and at most %s is allowed", days(age), days(c.MaxAge))}}
 }
 
+// days is a duration in days and hours, or more exactly if it is less than a day.
+func days(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d < day {
+		return d.Round(time.Minute).String()
+	}
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+}
+
 // healthReasons is that Auto Scaling considers the instance unhealthy. This alone does not make it outdated,
 // since Auto Scaling replaces it by itself.
 func healthReasons(i Instance) []Reason {
