@@ -188,8 +188,8 @@ func (o *Observer) Retrying(e event.Event, operation string, err error) {
 	o.withEvent(o.log.Warn(), e).Str("operation", operation).Err(err).Msg("step failed, retrying")
 }
 
-// Resynced records a resync of so many instances: the number of lifecycle actions that it found without a
-// message, and of those found earlier that have ended without one.
+// Resynced records a resync: how many instances it looked at, how many lifecycle actions it found without a
+// message, and how many that an earlier resync found have ended without one.
 func (o *Observer) Resynced(instances, found, lost int) {
 	o.metrics.lost.Add(float64(lost))
 	level := zerolog.DebugLevel

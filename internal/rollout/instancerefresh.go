@@ -149,7 +149,7 @@ func (r *instanceRefresh) ignoreNewer(ctx context.Context, f refresh.Refresh) er
 	}
 	groups := []refresh.Group{s.group}
 	if err := r.group.planner.reader.Complete(ctx, groups); err != nil {
-		return fmt.Errorf("read when instances were launched: %w", err)
+		return fmt.Errorf("read the launch times of instances: %w", err)
 	}
 	s.update(groups[0])
 	old := map[string]bool{}

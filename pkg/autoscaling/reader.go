@@ -16,7 +16,7 @@ import (
 const (
 	// refreshesPage is the most refreshes of one DescribeInstanceRefreshes (MaxRecords).
 	refreshesPage = 100
-	// groupWindow is how long a question for a group waits for others.
+	// groupWindow is how long Group waits for more groups that one call can describe.
 	groupWindow = 5 * time.Millisecond
 )
 

@@ -76,7 +76,7 @@ func specification(t refresh.Template) *types.LaunchTemplateSpecification {
 func pinnedPolicy(g refresh.Group, target refresh.Source) (*types.MixedInstancesPolicy, error) {
 	policy, described := g.Source.Policy.(types.MixedInstancesPolicy)
 	if !described || policy.LaunchTemplate == nil || len(target.Overrides) != len(g.Source.Overrides) {
-		return nil, fmt.Errorf("the target is not made of the mixed instances policy of group %s", g.Name)
+		return nil, fmt.Errorf("pin the launch templates of group %s: its mixed instances policy has changed", g.Name)
 	}
 	launch := *policy.LaunchTemplate
 	policy.LaunchTemplate = &launch

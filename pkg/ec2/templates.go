@@ -20,7 +20,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// LaunchAPI are the calls of a LaunchReader. None of them changes anything.
+// LaunchAPI is what a LaunchReader calls of EC2. It changes nothing.
 type LaunchAPI interface {
 	sdk.DescribeInstancesAPIClient
 	sdk.DescribeLaunchTemplateVersionsAPIClient
