@@ -200,7 +200,7 @@ func TestStartDesiredConfiguration(t *testing.T) {
 		{name: "a launch configuration cannot be desired", source: refresh.Source{Configuration: "lc"}},
 		{name: "a mixed instances policy is sent as it was described, with other versions", group: mixed, source: target, want: &types.DesiredConfiguration{MixedInstancesPolicy: pinned}},
 		{name: "a policy that was not described", group: refresh.Group{Name: "workers"}, source: target, failed: "group workers"},
-		{name: "another policy", group: mixed, source: refresh.Source{Mixed: true}, failed: "is not made of"},
+		{name: "another policy", group: mixed, source: refresh.Source{Mixed: true}, failed: "has changed"},
 	} {
 		api := &changes{}
 		_, err := NewWriter(api).Start(t.Context(), tt.group, refresh.Target{Source: tt.source}, !tt.free, refresh.Preferences{})
