@@ -33,7 +33,6 @@ func (i Instance) drainMessage() string {
 	return i.Node.Drain.Message
 }
 
-// nodeName returns the name of the instance's node, or empty.
 func (i Instance) nodeName() string {
 	if i.Node == nil {
 		return ""
@@ -112,18 +111,13 @@ func (g Group) percent() int {
 	return 100 * g.Gone / g.Total
 }
 
-// progress describes the progress.
 func (g Group) progress() string {
 	return fmt.Sprintf("%d %% replaced: %d of %d old instances gone", g.percent(), g.Gone, g.Total)
 }
 
 // duration returns how long the group's rollout has taken.
 func (r Rollout) duration(g Group) time.Duration {
-	end := g.Ended
-	if end.IsZero() {
-		end = r.At
-	}
-	return end.Sub(r.Started)
+	return cmp.Or(g.Ended, r.At).Sub(r.Started)
 }
 
 // formatDuration rounds a duration for people: 42s, 4m12s, 1h05m.

@@ -169,7 +169,7 @@ func bar(g Group, cells int) line {
 	}
 }
 
-// clamp limits n to 0 to limit.
+// clamp limits n to the range from 0 to limit.
 func clamp(n, limit int) int { return min(max(n, 0), limit) }
 
 // state returns the outcome, status or phase of the group.
