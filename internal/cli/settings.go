@@ -32,7 +32,6 @@ type settings struct {
 	given map[string]string // the flag or variable by which each option was given, by the name of the option
 }
 
-// newSettings returns the defaults.
 func newSettings() *settings {
 	return &settings{
 		Config: rollout.Config{

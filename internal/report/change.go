@@ -148,8 +148,13 @@ func instanceChanges(before, after Group) []change {
 	return found
 }
 
+// change returns a change of the instance. It is a warning if a drain is blocked, or the instance is retained.
 func (i Instance) change(text string) change {
-	return change{kind: kindInstance, instance: i, level: drainLevel(i), text: text}
+	c := change{kind: kindInstance, instance: i, text: text}
+	if i.terminating() && i.blocked() || i.retained() {
+		c.level = refresh.Warn
+	}
+	return c
 }
 
 // instanceChange returns the most important change of one instance, whose text covers the others.
@@ -171,14 +176,6 @@ func instanceChange(before, after Instance) []change {
 }
 
 func ready(i Instance) bool { return i.Node != nil && i.Node.Ready }
-
-// drainLevel is Warn for a blocked drain and for a retained instance.
-func drainLevel(i Instance) refresh.Level {
-	if i.terminating() && i.blocked() || i.retained() {
-		return refresh.Warn
-	}
-	return refresh.OK
-}
 
 // drainChanged reports whether the drain has another message, apart from numbers.
 func drainChanged(before, after Instance) bool {

@@ -11,11 +11,8 @@ func (s *writer) object(value any, indent string) {
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", indent)
-	if err := encoder.Encode(value); err != nil {
-		if s.err == nil {
-			s.err = err
-		}
-		return
+	if err := encoder.Encode(value); err != nil && s.err == nil {
+		s.err = err // write does nothing from then on.
 	}
 	s.write(cleanJSON(b.String()))
 }

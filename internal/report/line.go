@@ -56,7 +56,6 @@ func pad(text string, cells int) string {
 	return text + strings.Repeat(" ", cells-width(text))
 }
 
-// width returns the cells that the line takes.
 func (l line) width() int {
 	all := 0
 	for _, s := range l {
