@@ -136,7 +136,7 @@ func instanceChanges(before, after Group) []change {
 		switch {
 		case ok:
 			found = append(found, instanceChange(previous, i)...)
-		case before.Name != "":
+		case before.Name != "": // The group was in the last snapshot.
 			found = append(found, i.change(i.describe()+", new in "+i.Zone))
 		case !i.inService():
 			found = append(found, i.change(i.describe()))

@@ -65,9 +65,7 @@ func (g Group) states() map[string]int {
 func (g Group) counts() string {
 	states := g.states()
 	names := slices.Sorted(maps.Keys(states))
-	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(boolRank(a == "InService"), boolRank(b == "InService"))
-	})
+	sortFirst(names, func(state string) bool { return state == "InService" })
 	var words []string
 	for _, state := range names {
 		words = append(words, fmt.Sprintf("%d %s", states[state], state))
@@ -81,12 +79,15 @@ func (g Group) counts() string {
 	return strings.Join(words, ", ")
 }
 
-// boolRank sorts true before false.
-func boolRank(first bool) int {
-	if first {
-		return 0
+// sortFirst moves the elements that match to the front. Otherwise the order stays.
+func sortFirst[T any](all []T, match func(T) bool) {
+	rank := func(element T) int {
+		if match(element) {
+			return 0
+		}
+		return 1
 	}
-	return 1
+	slices.SortStableFunc(all, func(a, b T) int { return rank(a) - rank(b) })
 }
 
 // find returns the group's instances that match.
@@ -132,9 +133,6 @@ func formatDuration(d time.Duration) string {
 	}
 	return fmt.Sprintf("%ds", seconds)
 }
-
-// blockedFirst sorts draining instances: the blocked ones first.
-func blockedFirst(a, b Instance) int { return boolRank(a.blocked()) - boolRank(b.blocked()) }
 
 // joinNonEmpty joins the parts that are not empty.
 func joinNonEmpty(separator string, parts ...string) string {

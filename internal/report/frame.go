@@ -191,7 +191,7 @@ func drainLines(r Rollout, cols int) []line {
 	for _, g := range r.Groups {
 		all = append(all, g.find(Instance.draining)...)
 	}
-	slices.SortStableFunc(all, blockedFirst)
+	sortFirst(all, Instance.blocked)
 	id, node := 0, 0
 	for _, d := range all {
 		id, node = max(id, width(clean(d.ID))), max(node, width(clean(d.nodeName())))

@@ -131,7 +131,7 @@ const maxDrains = 3
 // maxDrains.
 func (g Group) drainProgress() string {
 	draining := g.find(func(i Instance) bool { return i.draining() && i.drainMessage() != "" })
-	slices.SortStableFunc(draining, blockedFirst)
+	sortFirst(draining, Instance.blocked)
 	var words []string
 	for _, i := range draining[:min(len(draining), maxDrains)] {
 		words = append(words, fmt.Sprintf("%s (node %s): %s", i.ID, i.nodeName(), i.drainMessage()))
