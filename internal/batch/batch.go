@@ -72,24 +72,20 @@ func (b *Batcher[In, Out]) add(ctx context.Context, in In) (*pending[In, Out], i
 	if len(p.inputs) == b.Max {
 		b.open = nil
 		if p.timer.Stop() {
-			go b.process(p)
+			go b.flush(p)
 		}
 	}
 	return p, len(p.inputs) - 1
 }
 
-// flush processes a batch whose window has passed. If the batch became full at the same moment, add has left
-// it to flush, since it could not stop the timer.
+// flush processes a batch that is full, or whose window has passed. If both happen at the same moment, only the
+// timer calls it, since add could not stop it.
 func (b *Batcher[In, Out]) flush(p *pending[In, Out]) {
 	b.mu.Lock()
 	if b.open == p {
 		b.open = nil
 	}
 	b.mu.Unlock()
-	b.process(p)
-}
-
-func (b *Batcher[In, Out]) process(p *pending[In, Out]) {
 	p.results = b.Call(p.ctx, p.inputs)
 	close(p.done)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -132,14 +133,12 @@ func (e *executor) watch(
 	view = cluster.New(client)
 	// An interrupt does not stop it, because the cleanup after that reads it too.
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	failed, ended := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		failed <- view.Run(watching, clusterTimeout)
-	}()
+	failed := make(chan error, 1)
+	var running sync.WaitGroup
+	running.Go(func() { failed <- view.Run(watching, clusterTimeout) })
 	stop = func() {
 		cancel()
-		<-ended
+		running.Wait()
 	}
 	select {
 	case <-view.Synced():

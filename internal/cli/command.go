@@ -33,10 +33,9 @@ const (
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
-	e := executor{
+	p := &program{sections: sections(s), executor: executor{
 		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s,
-	}
-	p := &program{executor: e, sections: sections(s)}
+	}}
 	p.perform = p.executor.execute
 	return p
 }
@@ -56,7 +55,6 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return max(p.code, 1)
 }
 
-// commands are the trigger's commands.
 func (p *program) commands() *cobra.Command {
 	root := p.command(opRun, "Replace outdated instances of Auto Scaling groups, and follow that to its end")
 	root.Use = "trigger"
@@ -110,13 +108,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s", err, suggestion(flag, known, cmd.CommandPath()+" --help"))
 }
 
-// reaches reports whether a command has the flags of the section.
+// reaches reports whether a command other than the root has the flags of the section.
 func (s section) reaches(v operation) bool {
-	switch v {
-	case rollout.ActCancel, rollout.ActRollback, rollout.ActPause, rollout.ActResume:
-		return s.reach >= forWaiting
-	}
-	return s.reach == forAll || v == opPlan
+	return s.reach == forAll || v == opPlan || s.reach == forWaiting && v != opStatus
 }
 
 func (p *program) command(v operation, about string) *cobra.Command {
@@ -147,7 +141,6 @@ func (p *program) complete(root *cobra.Command) {
 	}
 }
 
-// options are those of all sections.
 func (p *program) options() []*option {
 	var all []*option
 	for _, s := range p.sections {

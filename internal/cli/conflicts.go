@@ -54,10 +54,7 @@ func (s *settings) conflicts() []error {
 
 // flagName is the flag or variable by which an option was given, for a message.
 func (s *settings) flagName(name string) string {
-	if source := s.given[name]; source != "" {
-		return source
-	}
-	return "--" + name
+	return cmp.Or(s.given[name], "--"+name)
 }
 
 // addModeConflicts adds the options that the mode does not have.
@@ -95,7 +92,8 @@ func (s *settings) addWaitConflicts(c *conflicts) {
 
 func (s *settings) addSelectionConflicts(c *conflicts) {
 	_, explicit := s.given["skip-matching"]
-	c.addIf(hasContradictingTags(s.tags),
+	_, contradicting := tagsOf(s.tags)
+	c.addIf(contradicting,
 		s.flagName("tag")+" sets two values for one key: no group matches both")
 	c.addIf(s.All && explicit && s.Preferences.SkipMatching,
 		"--all also replaces matching instances: leave it or --skip-matching out")
@@ -106,20 +104,6 @@ func (s *settings) addSelectionConflicts(c *conflicts) {
 		s.flagName("taint-outdated")+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.noKubernetes && (s.kubeconfig != "" || s.context != ""),
 		"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out")
-}
-
-// hasContradictingTags reports whether a key is among the tags with two values. A key alone matches any
-// value.
-func hasContradictingTags(tags []string) bool {
-	values := map[string]string{}
-	for _, t := range tags {
-		key, value, _ := strings.Cut(t, "=")
-		if before := values[key]; before != "" && value != "" && before != value {
-			return true
-		}
-		values[key] = cmp.Or(value, values[key])
-	}
-	return false
 }
 
 // addPaceConflicts adds what breaks the rules of RefreshPreferences in the API reference, and what

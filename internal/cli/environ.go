@@ -20,19 +20,14 @@ func environment(environ []string) map[string]string {
 	return values
 }
 
-// injectedVariables matches variables with our prefix that others set: Kubernetes in each pod, for a Service
-// whose name begins with "trigger", and GitLab in a pipeline that a webhook has triggered. Sources:
-// "Discovering services" in the Kubernetes documentation, "Predefined CI/CD variables reference" in
-// GitLab's.
-func injectedVariables() *regexp.Regexp {
-	return regexp.MustCompile(`^` + prefix + `((.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_.+)?)|PAYLOAD)$`)
-}
-
 // unknownVariables returns an error for each variable that has our prefix and is no option. It is most
-// likely mistyped, and would else be ignored silently.
+// likely mistyped, and would else be ignored silently. Variables that others set are accepted: Kubernetes sets
+// them in each pod, for a Service whose name begins with "trigger", and GitLab in a pipeline that a webhook has
+// triggered. Sources: "Discovering services" in the Kubernetes documentation, "Predefined CI/CD variables
+// reference" in GitLab's.
 func unknownVariables(environ map[string]string, known []string) []error {
 	var errs []error
-	injected := injectedVariables()
+	injected := regexp.MustCompile(`^` + prefix + `((.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_.+)?)|PAYLOAD)$`)
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
 		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || injected.MatchString(name) {
 			continue

@@ -26,7 +26,6 @@ type section struct {
 // reach is which commands have the flags of a section.
 type reach int
 
-// The reaches.
 const (
 	forRollouts reach = iota // trigger and trigger plan
 	forWaiting               // and the commands that change a running refresh
@@ -283,12 +282,13 @@ func planOptions(s *settings) []*option {
 }
 
 func outputOptions(s *settings) []*option {
+	output := choice(into(&s.output), s.output, "output",
+		`Format of the output. Auto is a live view on a terminal, otherwise text. Json is one document: a plan,
+		or the result. Ndjson is one object a line, as things happen.`,
+		report.FormatAuto, report.FormatText, report.FormatJSON, report.FormatNDJSON)
+	output.short = "o"
 	return []*option{
-		choice(into(&s.output), s.output, "output",
-			`Format of the output. Auto is a live view on a terminal, otherwise text. Json is one document: a plan,
-			or the result. Ndjson is one object a line, as things happen.`,
-			report.FormatAuto, report.FormatText, report.FormatJSON, report.FormatNDJSON).
-			shorthand("o"),
+		output,
 		textOption(&s.summaryFile, "summary-file", "FILE",
 			`File for a summary in Markdown, whose first line has the result. It is also written when a rollout
 			fails.`),

@@ -67,7 +67,6 @@ func (p *program) help(others func(*cobra.Command, []string)) func(*cobra.Comman
 	}
 }
 
-// commandList returns a line for each command.
 func commandList(root *cobra.Command) string {
 	var b strings.Builder
 	for _, c := range root.Commands() {
@@ -110,6 +109,5 @@ func (o *option) title() string {
 }
 
 func indent(text string) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return "  " + strings.Join(lines, "\n  ") + "\n"
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
 }

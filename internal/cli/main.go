@@ -21,7 +21,11 @@ func Main(version string, exit func(code int)) (code int) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's messages would break into the live view
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	signals := interruptions()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it so that the program outlives its terminal.
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		<-signals // The first one stops the trigger in order, the second one ends it at once.
 		cancel()
@@ -32,15 +36,4 @@ func Main(version string, exit func(code int)) (code int) {
 	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
 	p.executor.version = version
 	return p.run(ctx, os.Args[1:])
-}
-
-// interruptions are the signals that ask the trigger to stop. SIGHUP is one only if it is not ignored
-// already: nohup ignores it so that the program outlives its terminal.
-func interruptions() <-chan os.Signal {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	return signals
 }

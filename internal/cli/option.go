@@ -57,12 +57,6 @@ func (o *option) add(flags *pflag.FlagSet) {
 	}
 }
 
-// shorthand sets the one-letter name of the flag.
-func (o *option) shorthand(letter string) *option {
-	o.short = letter
-	return o
-}
-
 // parse reads the value of the flag, else of the variable; an empty variable counts as not set. It returns
 // the name of the one that was read, or an empty string.
 func (o *option) parse(environ map[string]string) (source string, err error) {
@@ -95,33 +89,30 @@ func (o *option) parts(given []string) []string {
 	return parts
 }
 
-// errEmpty is for an empty value where a name is required.
-var errEmpty = errors.New("a name")
-
 func into[T any](p *T) func(T) { return func(v T) { *p = v } }
 
 func pointer[T any](p **T) func(T) { return func(v T) { *p = &v } }
 
-// textOption is any text that is not empty.
-func textOption(p *string, name, kind, help string) *option {
-	return &option{name: name, kind: kind, initial: *p, help: help, read: func(s string) error {
+// nonEmpty reads a text that is not empty.
+func nonEmpty(set func(string)) func(text string) error {
+	return func(s string) error {
 		if s == "" {
-			return errEmpty
+			return errors.New("a name")
 		}
-		*p = s
+		set(s)
 		return nil
-	}}
+	}
 }
 
-// list is a list of texts.
+// textOption is any text that is not empty.
+func textOption(p *string, name, kind, help string) *option {
+	return &option{name: name, kind: kind, initial: *p, help: help, read: nonEmpty(into(p))}
+}
+
+// list is a list of texts that are not empty.
 func list(p *[]string, name, kind, help string) *option {
-	return &option{name: name, kind: kind, help: help, many: true, read: func(s string) error {
-		if s == "" {
-			return errEmpty
-		}
-		*p = append(*p, s)
-		return nil
-	}}
+	add := func(s string) { *p = append(*p, s) }
+	return &option{name: name, kind: kind, help: help, many: true, read: nonEmpty(add)}
 }
 
 // choice is one of a few words.
@@ -182,15 +173,11 @@ func duration(set func(time.Duration), initial, name, help string, least, most t
 
 // seconds is a duration in whole seconds, as AWS accepts it.
 func seconds(set func(time.Duration), name, help string, most time.Duration) *option {
-	o := duration(set, "", name, help, 0, most)
-	read := o.read
-	o.read = func(s string) error {
-		if d, err := time.ParseDuration(s); err == nil && d%time.Second != 0 {
-			return errors.New("whole seconds")
-		}
-		return read(s)
+	whole := func(s string) bool {
+		d, err := time.ParseDuration(s)
+		return err != nil || d%time.Second == 0 // Errors are reported by duration.
 	}
-	return o
+	return duration(set, "", name, help, 0, most).checked(whole, "whole seconds")
 }
 
 // shortDuration formats a duration without trailing zeros: 1h for 1h0m0s.

@@ -91,8 +91,7 @@ func (e *executor) summarize(summary string) error {
 }
 
 func write(name string, how int, text string) error {
-	const all = 0o644                                             // may read it
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|how, all) //nolint:gosec // the user names the file
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|how, 0o644) //nolint:gosec // the user names it, all may read it
 	if err != nil {
 		return err
 	}

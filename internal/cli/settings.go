@@ -32,7 +32,6 @@ type settings struct {
 	given map[string]string // the flag or variable by which each option was given, by the name of the option
 }
 
-// newSettings returns the defaults.
 func newSettings() *settings {
 	return &settings{
 		Config: rollout.Config{
@@ -62,7 +61,7 @@ func (s *settings) taintsNodes() bool { return s.Taint != cluster.NoTaint }
 // config returns the configuration of package rollout. The settings must have no conflicts.
 func (s *settings) config() rollout.Config {
 	c := s.Config
-	c.Selection.Tags = tagsOf(s.tags)
+	c.Selection.Tags, _ = tagsOf(s.tags)
 	c.Wait = !s.noWait
 	if c.Mode == refresh.ModeUnhealthy {
 		c.Surge = nil
@@ -80,15 +79,14 @@ func (s *settings) config() rollout.Config {
 	return c
 }
 
-// tagsOf parses KEY=VALUE, and KEY for any value.
-func tagsOf(texts []string) map[string]string {
-	if len(texts) == 0 {
-		return nil
-	}
-	tags := map[string]string{}
+// tagsOf parses KEY=VALUE, and KEY for any value. It also reports whether a key has two values.
+func tagsOf(texts []string) (tags map[string]string, contradicting bool) {
+	tags = map[string]string{}
 	for _, t := range texts {
 		key, value, _ := strings.Cut(t, "=")
-		tags[key] = cmp.Or(value, tags[key])
+		before := tags[key]
+		contradicting = contradicting || before != "" && value != "" && before != value
+		tags[key] = cmp.Or(value, before)
 	}
-	return tags
+	return tags, contradicting
 }

@@ -96,6 +96,7 @@ func TestConfig(t *testing.T) {
 				t.Fatal(stderr)
 			}
 			want := newSettings().Config
+			want.Selection.Tags = map[string]string{}
 			want.Selection.Names, want.Surge, want.Wait = []string{"workers"}, &refresh.Amount{N: 10, Percent: true}, true
 			tt.want(&want)
 			if diff := cmp.Diff(want, s.config()); diff != "" {

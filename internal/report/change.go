@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +16,6 @@ import (
 // kind is what a change is about.
 type kind string
 
-// The kinds of changes.
 const (
 	kindStarted  kind = "started"  // A refresh or the first batch was started, or an active refresh is followed.
 	kindStatus   kind = "status"   // The status of the refresh, or its reason.
@@ -47,27 +47,21 @@ func changes(before, after Rollout) []change {
 	}
 	var all []change
 	for _, g := range after.Groups {
-		previous, seen := known[g.Name]
-		all = append(all, groupChanges(previous, g, seen, after.At)...)
+		all = append(all, groupChanges(known[g.Name], g, after.At)...)
 	}
 	return all
 }
 
-func groupChanges(before, after Group, seen bool, at time.Time) []change {
+func groupChanges(before, after Group, at time.Time) []change {
 	found := slices.Concat(
 		startChanges(before, after), statusChanges(before, after), phaseChanges(before, after),
-		noteChanges(before, after), instanceChanges(before, after, seen), progressChanges(before, after),
+		noteChanges(before, after), instanceChanges(before, after), progressChanges(before, after),
 		outcomeChanges(before, after),
 	)
 	for n := range found {
 		found[n].group = after
-		if found[n].at.IsZero() {
-			found[n].at = at
-		}
-		found[n].at = found[n].at.In(at.Location())
-		if found[n].level == "" {
-			found[n].level = refresh.OK
-		}
+		found[n].at = cmp.Or(found[n].at, at).In(at.Location())
+		found[n].level = cmp.Or(found[n].level, refresh.OK)
 	}
 	return found
 }
@@ -101,7 +95,6 @@ func statusChanges(before, after Group) []change {
 	return []change{c}
 }
 
-// levelOf returns the level of a refresh status.
 func levelOf(status string) refresh.Level {
 	switch status {
 	case refresh.StatusPending, refresh.StatusInProgress, refresh.StatusBaking, refresh.StatusSuccessful:
@@ -131,7 +124,7 @@ func noteChanges(before, after Group) []change {
 }
 
 // instanceChanges returns the changes of instances. It skips those that are in service in the first snapshot.
-func instanceChanges(before, after Group, seen bool) []change {
+func instanceChanges(before, after Group) []change {
 	known := map[string]Instance{}
 	for _, i := range before.Instances {
 		known[i.ID] = i
@@ -143,7 +136,7 @@ func instanceChanges(before, after Group, seen bool) []change {
 		switch {
 		case ok:
 			found = append(found, instanceChange(previous, i)...)
-		case seen:
+		case before.Name != "": // The group was in the last snapshot.
 			found = append(found, i.change(i.describe()+", new in "+i.Zone))
 		case !i.inService():
 			found = append(found, i.change(i.describe()))
@@ -155,9 +148,13 @@ func instanceChanges(before, after Group, seen bool) []change {
 	return found
 }
 
-// change returns a change of the instance.
+// change returns a change of the instance. It is a warning if a drain is blocked, or the instance is retained.
 func (i Instance) change(text string) change {
-	return change{kind: kindInstance, instance: i, level: drainLevel(i), text: text}
+	c := change{kind: kindInstance, instance: i, text: text}
+	if i.terminating() && i.blocked() || i.retained() {
+		c.level = refresh.Warn
+	}
+	return c
 }
 
 // instanceChange returns the most important change of one instance, whose text covers the others.
@@ -179,14 +176,6 @@ func instanceChange(before, after Instance) []change {
 }
 
 func ready(i Instance) bool { return i.Node != nil && i.Node.Ready }
-
-// drainLevel is Warn for a blocked drain and for a retained instance.
-func drainLevel(i Instance) refresh.Level {
-	if i.terminating() && i.blocked() || i.retained() {
-		return refresh.Warn
-	}
-	return refresh.OK
-}
 
 // drainChanged reports whether the drain has another message, apart from numbers.
 func drainChanged(before, after Instance) bool {
@@ -220,7 +209,6 @@ func outcomeChanges(before, after Group) []change {
 	}}
 }
 
-// level returns the level of the outcome.
 func (o Outcome) level() refresh.Level {
 	switch {
 	case o.isSuccess():

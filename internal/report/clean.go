@@ -30,9 +30,9 @@ func unsafeRune(r rune) bool {
 
 // cleanJSON escapes the characters that clean would remove, which does not change the meaning of the JSON.
 // They can only be in strings, except for the line feeds that the encoder writes between values.
-func cleanJSON(encoded []byte) []byte {
+func cleanJSON(encoded string) string {
 	var b strings.Builder
-	for _, r := range string(encoded) {
+	for _, r := range encoded {
 		switch {
 		case r == '\n' || !unsafeRune(r):
 			b.WriteRune(r)
@@ -43,5 +43,5 @@ func cleanJSON(encoded []byte) []byte {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
-	return []byte(b.String())
+	return b.String()
 }

@@ -33,7 +33,6 @@ func (i Instance) drainMessage() string {
 	return i.Node.Drain.Message
 }
 
-// nodeName returns the name of the instance's node, or empty.
 func (i Instance) nodeName() string {
 	if i.Node == nil {
 		return ""
@@ -66,9 +65,7 @@ func (g Group) states() map[string]int {
 func (g Group) counts() string {
 	states := g.states()
 	names := slices.Sorted(maps.Keys(states))
-	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(boolRank(a == "InService"), boolRank(b == "InService"))
-	})
+	sortFirst(names, func(state string) bool { return state == "InService" })
 	var words []string
 	for _, state := range names {
 		words = append(words, fmt.Sprintf("%d %s", states[state], state))
@@ -82,12 +79,15 @@ func (g Group) counts() string {
 	return strings.Join(words, ", ")
 }
 
-// boolRank sorts true before false.
-func boolRank(first bool) int {
-	if first {
-		return 0
+// sortFirst moves the elements that match to the front. Otherwise the order stays.
+func sortFirst[T any](all []T, match func(T) bool) {
+	rank := func(element T) int {
+		if match(element) {
+			return 0
+		}
+		return 1
 	}
-	return 1
+	slices.SortStableFunc(all, func(a, b T) int { return rank(a) - rank(b) })
 }
 
 // find returns the group's instances that match.
@@ -112,18 +112,13 @@ func (g Group) percent() int {
 	return 100 * g.Gone / g.Total
 }
 
-// progress describes the progress.
 func (g Group) progress() string {
 	return fmt.Sprintf("%d %% replaced: %d of %d old instances gone", g.percent(), g.Gone, g.Total)
 }
 
 // duration returns how long the group's rollout has taken.
 func (r Rollout) duration(g Group) time.Duration {
-	end := g.Ended
-	if end.IsZero() {
-		end = r.At
-	}
-	return end.Sub(r.Started)
+	return cmp.Or(g.Ended, r.At).Sub(r.Started)
 }
 
 // formatDuration rounds a duration for people: 42s, 4m12s, 1h05m.
@@ -138,9 +133,6 @@ func formatDuration(d time.Duration) string {
 	}
 	return fmt.Sprintf("%ds", seconds)
 }
-
-// blockedFirst sorts draining instances: the blocked ones first.
-func blockedFirst(a, b Instance) int { return boolRank(a.blocked()) - boolRank(b.blocked()) }
 
 // joinNonEmpty joins the parts that are not empty.
 func joinNonEmpty(separator string, parts ...string) string {

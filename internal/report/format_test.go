@@ -54,7 +54,7 @@ func TestWorkflowCommands(t *testing.T) {
 	t.Parallel()
 	command := func(title, message string) string {
 		var out strings.Builder
-		(&githubReporter{raw: &writer{out: &out}}).command("warning", title, message)
+		(&githubReporter{textReporter{writer: &writer{out: &out}}}).command("warning", title, message)
 		return out.String()
 	}
 	texts{
@@ -66,12 +66,12 @@ func TestWorkflowCommands(t *testing.T) {
 	}.check(t)
 }
 
-// TestCommandEscaper: text of others cannot be a workflow command.
-func TestCommandEscaper(t *testing.T) {
+// TestEscapeCommand: text of others cannot be a workflow command.
+func TestEscapeCommand(t *testing.T) {
 	t.Parallel()
 	written := func(text string) string {
 		var out strings.Builder
-		(&writer{out: commandEscaper{&writer{out: &out}}}).lines(plainLine(text))
+		(&writer{out: &out, escape: escapeCommand}).lines(plainLine(text))
 		return out.String()
 	}
 	var status strings.Builder

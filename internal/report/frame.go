@@ -169,7 +169,7 @@ func bar(g Group, cells int) line {
 	}
 }
 
-// clamp limits n to 0 to limit.
+// clamp limits n to the range from 0 to limit.
 func clamp(n, limit int) int { return min(max(n, 0), limit) }
 
 // state returns the outcome, status or phase of the group.
@@ -191,7 +191,7 @@ func drainLines(r Rollout, cols int) []line {
 	for _, g := range r.Groups {
 		all = append(all, g.find(Instance.draining)...)
 	}
-	slices.SortStableFunc(all, blockedFirst)
+	sortFirst(all, Instance.blocked)
 	id, node := 0, 0
 	for _, d := range all {
 		id, node = max(id, width(clean(d.ID))), max(node, width(clean(d.nodeName())))

@@ -7,15 +7,12 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// githubReporter is a textReporter for a workflow of GitHub Actions. It also writes warnings, errors and
-// outcomes as annotations, and the plan as a group that can be folded.
+// githubReporter is a textReporter for a workflow of GitHub Actions. Its writer escapes lines. It also writes
+// warnings, errors and outcomes as annotations, and the plan as a group that can be folded.
 //
 // Other notes are not annotations, because GitHub shows only ten of a kind for each step. Source: Workflow
 // commands for GitHub Actions, and the limits of annotations, in the documentation of GitHub Actions.
-type githubReporter struct {
-	textReporter
-	raw *writer // Its output may contain workflow commands.
-}
+type githubReporter struct{ textReporter }
 
 // Plan writes the plan as a group, and its findings as annotations.
 func (g *githubReporter) Plan(plans []Plan) {
@@ -62,12 +59,8 @@ func (g *githubReporter) report(found []change) {
 
 // annotate writes a warning or an error, and nothing for OK.
 func (g *githubReporter) annotate(level refresh.Level, title, message string) {
-	switch level {
-	case refresh.Refuse:
-		g.command("error", title, message)
-	case refresh.Warn:
-		g.command("warning", title, message)
-	case refresh.OK:
+	if name := map[refresh.Level]string{refresh.Refuse: "error", refresh.Warn: "warning"}[level]; name != "" {
+		g.command(name, title, message)
 	}
 }
 
@@ -76,11 +69,8 @@ func (g *githubReporter) command(name, title, message string) {
 	if title != "" {
 		name += " title=" + escapeProperty(title)
 	}
-	g.raw.write(fmt.Sprintf("::%s::%s\n", name, escapeData(message)))
+	g.write(fmt.Sprintf("::%s::%s\n", name, escapeData(message)))
 }
-
-// Err returns the first error of writing.
-func (g *githubReporter) Err() error { return g.raw.err }
 
 // escapeData escapes the data of a workflow command. Source: @actions/core, which does the same.
 func escapeData(data string) string {
@@ -92,22 +82,12 @@ func escapeProperty(value string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(value))
 }
 
-// commandEscaper writes lines so that none of them is a workflow command, because names and reasons come from
-// others. The runner treats a line as a command if it begins with two colons, after white space, or contains
-// ##[.
-type commandEscaper struct{ out *writer }
-
-// Write writes whole lines, as sink.lines gives them.
-func (i commandEscaper) Write(lines []byte) (int, error) {
-	for l := range strings.Lines(string(lines)) {
-		l = strings.ReplaceAll(l, "##[", "## [")
-		if rest := strings.TrimLeft(l, " "); strings.HasPrefix(rest, "::") {
-			l = strings.Replace(l, "::", ": :", 1)
-		}
-		i.out.write(l)
+// escapeCommand returns the line so that it is no workflow command, because names and reasons come from others.
+// The runner treats a line as a command if it begins with two colons, after white space, or contains ##[.
+func escapeCommand(line string) string {
+	line = strings.ReplaceAll(line, "##[", "## [")
+	if strings.HasPrefix(strings.TrimLeft(line, " "), "::") {
+		line = strings.Replace(line, "::", ": :", 1)
 	}
-	if i.out.err != nil {
-		return 0, i.out.err
-	}
-	return len(lines), nil
+	return line
 }

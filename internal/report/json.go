@@ -1,23 +1,20 @@
 package report
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // object writes a value as JSON, on one line without an indent, with all control characters escaped.
 func (s *writer) object(value any, indent string) {
-	var b bytes.Buffer
+	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", indent)
-	if err := encoder.Encode(value); err != nil {
-		if s.err == nil {
-			s.err = err
-		}
-		return
+	if err := encoder.Encode(value); err != nil && s.err == nil {
+		s.err = err // write does nothing from then on.
 	}
-	s.write(string(cleanJSON(b.Bytes())))
+	s.write(cleanJSON(b.String()))
 }
 
 // jsonReporter writes one document: an array of Plan for a plan, and a Rollout for a status or at the end of a

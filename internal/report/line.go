@@ -56,7 +56,6 @@ func pad(text string, cells int) string {
 	return text + strings.Repeat(" ", cells-width(text))
 }
 
-// width returns the cells that the line takes.
 func (l line) width() int {
 	all := 0
 	for _, s := range l {
@@ -120,7 +119,7 @@ func paragraph(indent int, s style, content string, cells int) []line {
 // table lays out rows in columns, two spaces apart. If the table would be wider than cells, it wraps the last
 // column, or writes it below its row if there is too little space. 0 is no limit.
 func table(rows [][]span, cells int) []line {
-	widths := columns(rows)
+	widths := columnWidths(rows)
 	used := 0
 	for _, width := range widths[:len(widths)-1] {
 		used += width + 2
@@ -128,7 +127,10 @@ func table(rows [][]span, cells int) []line {
 	below := cells > 0 && cells-used < min(minWrapped, widths[len(widths)-1])
 	var lines []line
 	for _, row := range rows {
-		l := columned(row, widths)
+		var l line
+		for n, cell := range row[:len(row)-1] {
+			l = append(l, span{cell.style, pad(clean(cell.text), widths[n]) + "  "})
+		}
 		last := row[len(row)-1]
 		if below {
 			lines = append(append(lines, l), paragraph(4, last.style, last.text, cells)...)
@@ -144,17 +146,7 @@ func table(rows [][]span, cells int) []line {
 	return lines
 }
 
-// columned returns a row of a table without its last column.
-func columned(row []span, widths []int) line {
-	var l line
-	for n, cell := range row[:len(row)-1] {
-		l = append(l, span{cell.style, pad(clean(cell.text), widths[n]) + "  "})
-	}
-	return l
-}
-
-// columns returns the widths of the columns.
-func columns(rows [][]span) []int {
+func columnWidths(rows [][]span) []int {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for n, cell := range row {

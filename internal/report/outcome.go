@@ -42,14 +42,11 @@ func outcomes() []outcomeInfo {
 // rank returns the severity of the outcome: the smaller, the worse. An unknown one, such as the empty outcome
 // of a group that has not ended, counts as an error.
 func (o Outcome) rank() int {
-	all := outcomes()
-	of := func(wanted Outcome) int {
-		return slices.IndexFunc(all, func(e outcomeInfo) bool { return e.outcome == wanted })
+	at := slices.IndexFunc(outcomes(), func(e outcomeInfo) bool { return e.outcome == o })
+	if at < 0 {
+		return Error.rank()
 	}
-	if at := of(o); at >= 0 {
-		return at
-	}
-	return of(Error)
+	return at
 }
 
 // ExitCode returns the exit code for the outcome. An unknown outcome has the code of an error.

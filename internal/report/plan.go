@@ -68,7 +68,11 @@ func (p Plan) rows() [][]span {
 		return !i.Outdated && len(i.Kept) == 0
 	})
 	nodes := slices.ContainsFunc(shown, func(i Planned) bool { return i.Node != nil || i.Load != nil })
-	rows := [][]span{headings(nodes)}
+	headings := cells("INSTANCE", "ZONE", "TYPE", "STATE")
+	if nodes {
+		headings = append(headings, cells("NODE", "READY", "PODS")...)
+	}
+	rows := [][]span{append(headings, span{plain, "VERDICT"})}
 	for _, i := range shown {
 		row := cells(i.ID, i.Zone, i.Type, i.State)
 		if nodes {
@@ -77,14 +81,6 @@ func (p Plan) rows() [][]span {
 		rows = append(rows, append(row, i.verdict()))
 	}
 	return rows
-}
-
-func headings(nodes bool) []span {
-	names := cells("INSTANCE", "ZONE", "TYPE", "STATE")
-	if nodes {
-		names = append(names, cells("NODE", "READY", "PODS")...)
-	}
-	return append(names, span{plain, "VERDICT"})
 }
 
 // cells returns cells of a table; an empty text becomes a dash.
@@ -151,15 +147,8 @@ func (p Plan) findingRows() [][]span {
 	return rows
 }
 
-// styleOf returns the style of text of the level.
 func styleOf(level refresh.Level) style {
-	switch level {
-	case refresh.Refuse:
-		return red
-	case refresh.Warn:
-		return yellow
-	}
-	return plain
+	return map[refresh.Level]style{refresh.OK: plain, refresh.Warn: yellow, refresh.Refuse: red}[level]
 }
 
 // summary returns how many of the group's instances are outdated, as a sentence.

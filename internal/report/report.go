@@ -43,7 +43,8 @@ func New(o Options) Reporter {
 		w.colors = o.Color
 		return &liveReporter{textReporter: textReporter{writer: w}, size: o.Size}
 	case o.GitHub:
-		return &githubReporter{textReporter: textReporter{writer: &writer{out: commandEscaper{w}}}, raw: w}
+		w.escape = escapeCommand
+		return &githubReporter{textReporter{writer: w}}
 	default:
 		return &textReporter{writer: w}
 	}
@@ -53,6 +54,7 @@ func New(o Options) Reporter {
 type writer struct {
 	out    io.Writer
 	colors bool
+	escape func(line string) string // Applied to lines, if set.
 	err    error
 }
 
@@ -65,7 +67,11 @@ func (s *writer) write(text string) {
 // lines writes each of the lines, without control characters of its content.
 func (s *writer) lines(lines ...line) {
 	for _, l := range lines {
-		s.write(l.clean().render(s.colors) + "\n")
+		content := l.clean().render(s.colors)
+		if s.escape != nil {
+			content = s.escape(content)
+		}
+		s.write(content + "\n")
 	}
 }
 
@@ -125,7 +131,7 @@ const maxDrains = 3
 // maxDrains.
 func (g Group) drainProgress() string {
 	draining := g.find(func(i Instance) bool { return i.draining() && i.drainMessage() != "" })
-	slices.SortStableFunc(draining, blockedFirst)
+	sortFirst(draining, Instance.blocked)
 	var words []string
 	for _, i := range draining[:min(len(draining), maxDrains)] {
 		words = append(words, fmt.Sprintf("%s (node %s): %s", i.ID, i.nodeName(), i.drainMessage()))

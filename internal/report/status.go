@@ -31,7 +31,6 @@ func statusLines(r Rollout) []line {
 	return all
 }
 
-// newestRefresh describes the status of the group's newest refresh.
 func (g Group) newestRefresh() string {
 	if g.Refresh == "" {
 		return "no instance refresh is known"
