@@ -25,8 +25,6 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-//go:generate go run ../../cmd/agent --help-markdown ../../docs/configuration.md
-
 // Agent is the configuration of the agent. The reference is generated from the tag help of its fields.
 type Agent struct {
 	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its Auto Scaling groups (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are released."`
