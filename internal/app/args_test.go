@@ -3,7 +3,6 @@ package app_test
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,13 +23,7 @@ func TestAnswer(t *testing.T) {
 		{"--version", []string{"--version"}, 0, []string{"node-drainer agent 1.2.3\n"}, ""},
 		{"unknown argument", []string{"drain"}, 2, nil, `unknown argument "drain"`},
 		{"unknown argument after a known one", []string{"--version", "now"}, 2, nil, `unknown argument "--version now"`},
-		{"--help-markdown without a file name", []string{"--help-markdown"}, 2, nil, "--help-markdown"},
 		{"empty argument", []string{""}, 2, nil, `unknown argument ""`},
-		{
-			"--help-markdown cannot create its file",
-			[]string{"--help-markdown", filepath.Join(t.TempDir(), "missing", "page.md")},
-			1, nil, "page.md",
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -53,19 +46,6 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("the error has more than one line:\n%s", stderr.String())
 			}
 		})
-	}
-}
-
-func TestAnswerWritesMarkdown(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "page.md")
-	var stdout, stderr bytes.Buffer
-	if code := app.Answer([]string{"--help-markdown", path}, "", &stdout, &stderr); code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
-	}
-	page, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(page), "| `QUEUE_URL` | required |") {
-		t.Errorf("the page is %q, %v", page, err)
 	}
 }
 

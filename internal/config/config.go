@@ -25,9 +25,9 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-//go:generate go run ../../cmd/agent --help-markdown ../../docs/configuration.md
-
-// Agent is the configuration of the agent. The reference is generated from the tag help of its fields.
+// Agent is the configuration of the agent. Tags of its fields limit their values: values lists all that are
+// allowed; min and max are the bounds, and why is the reason for max. The reference is generated from the tag
+// help.
 type Agent struct {
 	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its Auto Scaling groups (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are released."`
 	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address that /metrics, /healthz and /readyz are served on."`
@@ -36,7 +36,7 @@ type Agent struct {
 	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. A leader hands over before this node is drained. Empty outside a cluster."`
 	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
 
-	ResyncInterval time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
+	ResyncInterval time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
 	DryRun         bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides, logs and counts, and changes nothing: no node, no pod, no lifecycle action. Messages stay in flight until the agent stops, and then return to the queue, so use a separate queue for a dry run."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`
@@ -53,7 +53,7 @@ type Agent struct {
 // with all of them.
 func ReadAgent(environ []string) (Agent, error) {
 	values := env.ToMap(environ)
-	invalid, errs := unparsable(values)
+	invalid, errs := checkAll(values)
 	for _, name := range invalid {
 		delete(values, name) // the default replaces it, so that the other variables can be validated
 	}
@@ -85,11 +85,8 @@ func (c Agent) validate() error {
 	if !isAddress(c.ListenAddress) {
 		errs = append(errs, fmt.Errorf("LISTEN_ADDRESS is %q: must be HOST:PORT or :PORT", c.ListenAddress))
 	}
-	if c.ResyncInterval < time.Second || c.ResyncInterval > time.Hour {
-		errs = append(errs, fmt.Errorf("RESYNC_INTERVAL is %v: must be from 1s to 1h", c.ResyncInterval))
-	}
-	return errors.Join(append(errs, c.Queue.Validate(), c.Event.Validate(), c.Hook.Validate(), c.Node.Validate(),
-		c.Drain.Validate(), c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Log.Validate())...)
+	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
+		c.Launch.Validate(), c.Leader.Validate(c.PodNamespace))...)
 }
 
 func isAddress(s string) bool {

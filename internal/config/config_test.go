@@ -3,6 +3,7 @@ package config_test
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,11 @@ func TestMistake(t *testing.T) {
 		{"QUEUE_MAX_IN_FLIGHT=many", `QUEUE_MAX_IN_FLIGHT is "many": must be a whole number`},
 		{"QUEUE_MAX_IN_FLIGHT=1.5", `QUEUE_MAX_IN_FLIGHT is "1.5": must be a whole number`},
 		{"QUEUE_MAX_IN_FLIGHT=3000000000", "QUEUE_MAX_IN_FLIGHT is \"3000000000\": must be a whole number"},
-		{"QUEUE_MAX_IN_FLIGHT=0", "QUEUE_MAX_IN_FLIGHT is 0: must be from 1 to 120000"},
+		{
+			"QUEUE_MAX_IN_FLIGHT=0",
+			"QUEUE_MAX_IN_FLIGHT is 0: must be from 1 to 120000, the most in-flight messages that SQS allows for a queue",
+		},
+		{"QUEUE_MAX_IN_FLIGHT=120001", "QUEUE_MAX_IN_FLIGHT is 120001: must be from 1 to 120000"},
 		{"HOOK_HEARTBEAT_INTERVAL=soon", `HOOK_HEARTBEAT_INTERVAL is "soon": must be a duration with a unit`},
 		{"HOOK_HEARTBEAT_INTERVAL=3h", "HOOK_HEARTBEAT_INTERVAL is 3h0m0s: must be 0s, or from 1s to 2h"},
 		{"HOOK_CONFIRM_TIMEOUT=0s", "HOOK_CONFIRM_TIMEOUT is 0s: must be from 1s to 10m"},
@@ -91,14 +96,23 @@ func TestMistake(t *testing.T) {
 		{"NODE_CORDON=yes", `NODE_CORDON is "yes": must be true or false`},
 		{"NODE_EXCLUDE_FROM_LOAD_BALANCERS=on", `NODE_EXCLUDE_FROM_LOAD_BALANCERS is "on": must be early, late or off`},
 		{"NODE_REGISTRATION_TIMEOUT=2h", "NODE_REGISTRATION_TIMEOUT is 2h0m0s: must be from 0s to 1h"},
-		{"DRAIN_TIMEOUT=100h", "DRAIN_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
+		{"DRAIN_TIMEOUT=100h", "DRAIN_TIMEOUT is 100h0m0s: must be from 1s to 48h, the longest that a hook can hold"},
 		{"DRAIN_AT_DEADLINE=retry", `DRAIN_AT_DEADLINE is "retry": must be delete or leave`},
-		{"DRAIN_SETTLE=2m", "DRAIN_SETTLE is 2m0s: must be from 0s to 1m"},
-		{"LAUNCH_TIMEOUT=100h", "LAUNCH_TIMEOUT is 100h0m0s: must be from 1s to 48h"},
+		{"DRAIN_BARE_PODS=delete", `DRAIN_BARE_PODS is "delete": must be evict or wait`},
+		{"DRAIN_EMPTYDIR_PODS=WAIT", `DRAIN_EMPTYDIR_PODS is "WAIT": must be evict or wait`},
+		{"DRAIN_FORCE_SPACING=2h", "DRAIN_FORCE_SPACING is 2h0m0s: must be from 0s to 1h"},
+		{"DRAIN_FORCE_UNHEALTHY_AFTER=-1ns", "DRAIN_FORCE_UNHEALTHY_AFTER is -1ns: must be from 0s to 48h"},
+		{"DRAIN_STUCK_AFTER=49h", "DRAIN_STUCK_AFTER is 49h0m0s: must be from 0s to 48h"},
+		{"DRAIN_SETTLE=61s", "DRAIN_SETTLE is 1m1s: must be from 0s to 1m"},
+		{"DRAIN_LOAD_BALANCER_WAIT=-1s", "DRAIN_LOAD_BALANCER_WAIT is -1s: must be from 0s to 1h"},
+		{"DRAIN_VOLUME_TIMEOUT=90m", "DRAIN_VOLUME_TIMEOUT is 1h30m0s: must be from 0s to 1h"},
+		{"DRAIN_BLOCKED_AFTER=-1h", "DRAIN_BLOCKED_AFTER is -1h0m0s: must be from 0s to 1h"},
+		{"LAUNCH_TIMEOUT=100h", "LAUNCH_TIMEOUT is 100h0m0s: must be from 1s to 48h, the longest that a hook can hold"},
 		{"LAUNCH_AT_TIMEOUT=retry", `LAUNCH_AT_TIMEOUT is "retry": must be abandon or continue`},
 		{"LAUNCH_DAEMONSETS=some", `LAUNCH_DAEMONSETS is "some": must be true or false`},
 		{"LAUNCH_STARTUP_TAINTS=a=b", `LAUNCH_STARTUP_TAINTS is "a=b": "a=b" is not a valid taint key: `},
 		{"QUEUE_RECEIVERS=0", "QUEUE_RECEIVERS is 0: must be from 1 to 100"},
+		{"QUEUE_RECEIVERS=101", "QUEUE_RECEIVERS is 101: must be from 1 to 100"},
 		{"POD_NAMESPACE=", "LEADER_NAMESPACE is required where POD_NAMESPACE is not set: set one of them to the namespace"},
 		{"LEADER_ELECTION=perhaps", `LEADER_ELECTION is "perhaps": must be true or false`},
 		{"LEADER_NAMESPACE=a/b", `LEADER_NAMESPACE is "a/b": `},
@@ -112,6 +126,9 @@ func TestMistake(t *testing.T) {
 		{"LISTEN_ADDRESS=:http-alt-9", `LISTEN_ADDRESS is ":http-alt-9": must be HOST:PORT or :PORT`},
 		{"RESYNC_INTERVAL=1ms", "RESYNC_INTERVAL is 1ms: must be from 1s to 1h"},
 		{"EVENT_SPOT_INTERRUPTION=evict", `EVENT_SPOT_INTERRUPTION is "evict": must be drain, cordon or ignore`},
+		{"EVENT_REBALANCE_RECOMMENDATION=evict", `EVENT_REBALANCE_RECOMMENDATION is "evict": must be drain, cordon, replace or ignore`},
+		{"EVENT_CAPACITY_RESERVATION_INTERRUPTION=replace", `EVENT_CAPACITY_RESERVATION_INTERRUPTION is "replace": must be drain, cordon or ignore`},
+		{"EVENT_CAPACITY_BLOCK_EXPIRATION=replace", `EVENT_CAPACITY_BLOCK_EXPIRATION is "replace": must be drain, cordon or ignore`},
 		{"EVENT_SCHEDULED_CHANGE=evict", `EVENT_SCHEDULED_CHANGE is "evict": must be drain, cordon, replace or ignore`},
 		{"EVENT_STATE_CHANGE=replace", `EVENT_STATE_CHANGE is "replace": must be drain, cordon or ignore`},
 		{"EVENT_MARGIN=2m", "EVENT_MARGIN is 2m0s: must be from 0s to 1m"},
@@ -129,6 +146,44 @@ func TestMistake(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLimits: each variable may have the values at its bounds, and none beyond them.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	limited := 0
+	for _, v := range config.Variables() {
+		if v.Min == "" && v.Max == "" {
+			continue
+		}
+		limited++
+		least, most := inUnits(t, v, v.Min), inUnits(t, v, v.Max)
+		for n, allowed := range map[int64]bool{least - 1: false, least: true, most: true, most + 1: false} {
+			set := v.Name + "=" + strconv.FormatInt(n, 10)
+			if v.Type.Kind() != reflect.Int {
+				set += "ns"
+			}
+			if _, err := config.ReadAgent(environ(set)); (err == nil) != allowed {
+				t.Errorf("%s: got %v, allowed: %v", set, err, allowed)
+			}
+		}
+	}
+	if limited != 15 {
+		t.Errorf("%d variables have limits", limited)
+	}
+}
+
+// inUnits returns a bound in nanoseconds, or as it is for an int.
+func inUnits(t *testing.T, v config.Variable, bound string) int64 {
+	t.Helper()
+	if v.Type.Kind() == reflect.Int {
+		bound += "ns"
+	}
+	d, err := time.ParseDuration(bound)
+	if err != nil {
+		t.Fatalf("%s: %v", v.Name, err)
+	}
+	return int64(d)
 }
 
 // TestMistakes: missing, unparsable and invalid values are reported together, each once.

@@ -20,6 +20,8 @@ type Variable struct {
 	Required bool
 	Help     string
 	Values   []string // The allowed values, if it has only a few.
+	Min, Max string   // The bounds of the value; both are empty if it has none.
+	Why      string   // The reason for Max; may be empty.
 	Type     reflect.Type
 }
 
@@ -34,9 +36,6 @@ func variables(t reflect.Type, prefix string) []Variable {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("env"), ",")
-		if name == "" {
-			continue
-		}
 		out = append(out, Variable{
 			Name:     prefix + name,
 			Group:    prefix,
@@ -44,48 +43,69 @@ func variables(t reflect.Type, prefix string) []Variable {
 			Required: slices.Contains(strings.Split(options, ","), "required"),
 			Help:     f.Tag.Get("help"),
 			Values:   text.Split(f.Tag.Get("values")),
+			Min:      f.Tag.Get("min"),
+			Max:      f.Tag.Get("max"),
+			Why:      f.Tag.Get("why"),
 			Type:     f.Type,
 		})
 	}
 	return out
 }
 
-// unparsable returns the required variables that are not set, and those that are not of their type, with an
-// error for each. The errors of the library that parses the variables name the field, which users do not
-// know.
-func unparsable(values map[string]string) (names []string, errs []error) {
+// checkAll returns the variables that are required and not set, or have a value that their type or their tags
+// do not allow, with an error for each. The errors of the library that parses the variables name the field,
+// which users do not know.
+func checkAll(values map[string]string) (names []string, errs []error) {
 	for _, v := range Variables() {
-		value := values[v.Name]
-		if form := v.requiredForm(value); value != "" && form != "" {
-			names = append(names, v.Name)
-			errs = append(errs, fmt.Errorf("%s is %q: must be %s", v.Name, value, form))
-		} else if value == "" && v.Required {
-			names = append(names, v.Name)
-			errs = append(errs, fmt.Errorf("%s is required. %s", v.Name, v.Help))
+		if err := v.check(values[v.Name]); err != nil {
+			names, errs = append(names, v.Name), append(errs, err)
 		}
 	}
 	return names, errs
 }
 
-// requiredForm returns the form that the value should have, or empty if it has it.
-func (v Variable) requiredForm(value string) string {
-	var err error
-	form := ""
+// check returns what is wrong with the value; empty is not set.
+func (v Variable) check(value string) error {
 	switch {
+	case value == "" && v.Required:
+		return fmt.Errorf("%s is required. %s", v.Name, v.Help)
+	case value == "":
+		return nil
 	case v.Type == reflect.TypeFor[time.Duration]():
-		form = "a duration with a unit, for example 90s, 15m or 2h"
-		_, err = time.ParseDuration(value)
-	case v.Type.Kind() == reflect.Bool:
-		form = "true or false"
-		_, err = strconv.ParseBool(value)
+		return checkNumber(v, value, "a duration with a unit, for example 90s, 15m or 2h", time.ParseDuration)
 	case v.Type.Kind() == reflect.Int:
-		form = "a whole number of at most 2147483647"
-		_, err = strconv.ParseInt(value, 10, 32)
+		return checkNumber(v, value, "a whole number of at most 2147483647", parseInt)
+	case v.Type.Kind() == reflect.Bool:
+		if _, err := strconv.ParseBool(value); err != nil {
+			return v.mustBe(value, "true or false")
+		}
+	case len(v.Values) > 0 && !slices.Contains(v.Values, value):
+		last := len(v.Values) - 1
+		return v.mustBe(value, strings.Join(v.Values[:last], ", ")+" or "+v.Values[last])
 	}
-	if err == nil {
-		return ""
+	return nil
+}
+
+func (v Variable) mustBe(value, form string) error {
+	return fmt.Errorf("%s is %q: must be %s", v.Name, value, form)
+}
+
+func parseInt(s string) (int64, error) { return strconv.ParseInt(s, 10, 32) }
+
+// checkNumber returns an error if the value does not have the form that parse requires, or is not from v.Min
+// to v.Max.
+func checkNumber[T time.Duration | int64](v Variable, value, form string, parse func(string) (T, error)) error {
+	number, err := parse(value)
+	if err != nil {
+		return v.mustBe(value, form)
 	}
-	return form
+	least, _ := parse(v.Min)
+	most, unlimited := parse(v.Max)
+	if unlimited == nil && (number < least || number > most) {
+		because := strings.TrimSuffix(", "+v.Why, ", ")
+		return fmt.Errorf("%s is %v: must be from %s to %s%s", v.Name, number, v.Min, v.Max, because)
+	}
+	return nil
 }
 
 // intro precedes the list of variables.
@@ -101,7 +121,7 @@ func WriteHelp(w io.Writer) error {
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, "%s\nUsage:\n  agent [--help | --version]\n\nEnvironment variables:\n", intro)
 	for _, v := range Variables() {
-		title := text.Indent(v.Name+" ("+v.initial("not set by default", "default ", "")+")", "  ", 100)
+		title := text.Indent(v.Name+" ("+v.initial()+")", "  ", 100)
 		help := text.Indent(v.Help, "      ", 100)
 		_, _ = fmt.Fprintf(&b, "\n%s%s", title, help)
 	}
@@ -109,25 +129,13 @@ func WriteHelp(w io.Writer) error {
 	return err
 }
 
-// WriteMarkdown writes the reference as Markdown.
-func WriteMarkdown(w io.Writer) error {
-	var b strings.Builder
-	_, _ = fmt.Fprintf(&b, "# Configuration\n\n<!-- Generated by `make generate` from the structs that the "+
-		"variables are read into. -->\n\n%s\n| Variable | Default | What it does |\n| --- | --- | --- |\n", intro)
-	for _, v := range Variables() {
-		_, _ = fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, v.initial("not set", "`", "`"), v.Help)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// initial returns the default between before and after, or that the variable is required, or unset.
-func (v Variable) initial(unset, before, after string) string {
+// initial returns the default, or that there is none, or that the variable is required.
+func (v Variable) initial() string {
 	switch {
 	case v.Required:
 		return "required"
 	case v.Default == "":
-		return unset
+		return "not set by default"
 	}
-	return before + v.Default + after
+	return "default " + v.Default
 }

@@ -3,8 +3,6 @@
 package observe
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -22,18 +20,6 @@ import (
 type Config struct {
 	Level  string `env:"LEVEL" envDefault:"info" values:"debug,info,warn,error" help:"Least severe level that is logged: debug, info, warn or error."`
 	Format string `env:"FORMAT" envDefault:"json" values:"json,console" help:"Format of the log lines: json, or console, which is easier to read."`
-}
-
-// Validate returns everything that is wrong with the configuration.
-func (c Config) Validate() error {
-	var errs []error
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Level) {
-		errs = append(errs, fmt.Errorf("LOG_LEVEL is %q: must be debug, info, warn or error", c.Level))
-	}
-	if c.Format != "json" && c.Format != "console" {
-		errs = append(errs, fmt.Errorf("LOG_FORMAT is %q: must be json or console", c.Format))
-	}
-	return errors.Join(errs...)
 }
 
 // NewLogger returns a logger that writes to w. cfg must be valid. It sets the time format of all zerolog

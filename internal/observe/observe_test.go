@@ -238,13 +238,6 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
-	err := observe.Config{Level: "trace", Format: "xml"}.Validate()
-	if err == nil || !strings.Contains(err.Error(), `LOG_LEVEL is "trace"`) || !strings.Contains(err.Error(), `LOG_FORMAT is "xml"`) {
-		t.Errorf("the mistakes are %v", err)
-	}
-}
-
 func TestLogger(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	for _, tt := range []struct {

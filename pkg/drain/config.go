@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ const (
 
 // Config is what a user can set, by environment variables that begin with DRAIN_.
 type Config struct {
-	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" help:"Longest time that a drain may take, from the moment the node is cordoned. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
+	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" min:"1s" max:"48h" why:"the longest that a hook can hold" help:"Longest time that a drain may take, from the moment the node is cordoned. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
 	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What the agent does with a pod that is still running when its termination grace period must start to end by the deadline: delete it (with the grace period that is left, never below 1s) or leave it (it ends with the instance)."`
 	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number is the lowest priority of a tier, and a tier starts when the pods of the tiers before it are gone. PRIORITY=DURATION bounds how long a tier may delay the next one, for example 0=10m,2000000000."`
 
@@ -36,60 +35,27 @@ type Config struct {
 	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that no controller would replace: evict them or wait for them to finish (up to the deadline)."`
 	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that would lose an emptyDir volume on disk: evict them or wait for them to finish (up to the deadline)."`
 
-	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" help:"Time between two deletions of pods of one PodDisruptionBudget before the deadline. The first pods are deleted that much earlier, each when the pods before it have been replaced, but never in the first half of the drain."`
-	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" help:"How long a pod must have been not Ready to be deleted although its PodDisruptionBudget allows no disruption. 0s is never (before the deadline)."`
-	StuckAfter     time.Duration `env:"STUCK_AFTER" envDefault:"5m" help:"How long after the end of its grace period the drain stops waiting for a pod that is still terminating. 0s is never (before the deadline). On a node that is not Ready it is 2s, since no kubelet reports the end of the pod."`
+	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" min:"0s" max:"1h" help:"Time between two deletions of pods of one PodDisruptionBudget before the deadline. The first pods are deleted that much earlier, each when the pods before it have been replaced, but never in the first half of the drain."`
+	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" min:"0s" max:"48h" help:"How long a pod must have been not Ready to be deleted although its PodDisruptionBudget allows no disruption. 0s is never (before the deadline)."`
+	StuckAfter     time.Duration `env:"STUCK_AFTER" envDefault:"5m" min:"0s" max:"48h" help:"How long after the end of its grace period the drain stops waiting for a pod that is still terminating. 0s is never (before the deadline). On a node that is not Ready it is 2s, since no kubelet reports the end of the pod."`
 
-	Settle           time.Duration `env:"SETTLE" envDefault:"5s" help:"Shortest time between the taint and the end of a drain. The scheduler may bind a pod to the node before it sees the taint."`
-	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" help:"Shortest time between the taint and the end of a drain, for load balancers that are slow to deregister the node. Pods are evicted meanwhile."`
-	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" help:"How long after the end of the last pod the drain waits until the volumes of the pods are detached, so that they can be attached to other nodes. 0s does not wait."`
-	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" help:"How long a pod must have been waiting, for its PodDisruptionBudget or to finish, before an Event reports it. A budget that can never allow a disruption is reported at once."`
+	Settle           time.Duration `env:"SETTLE" envDefault:"5s" min:"0s" max:"1m" help:"Shortest time between the taint and the end of a drain. The scheduler may bind a pod to the node before it sees the taint."`
+	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" min:"0s" max:"1h" help:"Shortest time between the taint and the end of a drain, for load balancers that are slow to deregister the node. Pods are evicted meanwhile."`
+	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" min:"0s" max:"1h" help:"How long after the end of the last pod the drain waits until the volumes of the pods are detached, so that they can be attached to other nodes. 0s does not wait."`
+	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod must have been waiting, for its PodDisruptionBudget or to finish, before an Event reports it. A budget that can never allow a disruption is reported at once."`
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns everything that is wrong with the configuration, except for what the tags of its fields
+// exclude, which is checked when it is read.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Timeout < time.Second || c.Timeout > 48*time.Hour {
-		errs = append(errs, fmt.Errorf(
-			"DRAIN_TIMEOUT is %v: must be from 1s to 48h, the longest that a hook can hold", c.Timeout))
-	}
 	if _, err := parseTiers(c.Tiers); err != nil {
 		errs = append(errs, fmt.Errorf("DRAIN_TIERS is %q: %w", c.Tiers, err))
 	}
 	if _, err := labels.Parse(c.WaitSelector); err != nil {
 		errs = append(errs, fmt.Errorf("DRAIN_WAIT_SELECTOR is %q: %w", c.WaitSelector, err))
 	}
-	return errors.Join(append(errs,
-		oneOf("DRAIN_AT_DEADLINE", c.AtDeadline, Delete, Leave),
-		oneOf("DRAIN_BARE_PODS", c.BarePods, Evict, Wait),
-		oneOf("DRAIN_EMPTYDIR_PODS", c.EmptyDirPods, Evict, Wait),
-		upTo("DRAIN_FORCE_SPACING", c.ForceSpacing, time.Hour),
-		upTo("DRAIN_FORCE_UNHEALTHY_AFTER", c.ForceUnhealthy, 48*time.Hour),
-		upTo("DRAIN_STUCK_AFTER", c.StuckAfter, 48*time.Hour),
-		upTo("DRAIN_SETTLE", c.Settle, time.Minute),
-		upTo("DRAIN_LOAD_BALANCER_WAIT", c.LoadBalancerWait, time.Hour),
-		upTo("DRAIN_VOLUME_TIMEOUT", c.VolumeTimeout, time.Hour),
-		upTo("DRAIN_BLOCKED_AFTER", c.BlockedAfter, time.Hour),
-	)...)
-}
-
-func oneOf(name, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return fmt.Errorf("%s is %q: must be %s", name, value, strings.Join(allowed, " or "))
-}
-
-func upTo(name string, value, most time.Duration) error {
-	if value >= 0 && value <= most {
-		return nil
-	}
-	return fmt.Errorf("%s is %v: must be from 0s to %v", name, value, formatLimit(most))
-}
-
-// formatLimit returns 1h instead of 1h0m0s.
-func formatLimit(d time.Duration) string {
-	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+	return errors.Join(errs...)
 }
 
 // Tier is a group of pods that are evicted together.

@@ -182,9 +182,9 @@ func (p *pdbTracker) release(name, pod string, outcome Outcome) {
 		return
 	}
 	now := time.Now()
+	defer t.wakeNext()
 	if t.inflight == pod {
 		t.inflight = ""
-		defer t.wakeNext()
 	}
 	switch outcome {
 	case Accepted:
@@ -207,7 +207,6 @@ func (p *pdbTracker) release(name, pod string, outcome Outcome) {
 		t.refused(now)
 	}
 	delete(t.reserved, pod)
-	t.wakeNext()
 }
 
 // setDemand sets how many pods of the drain wait for each of the budgets in names, and how many each blocks.

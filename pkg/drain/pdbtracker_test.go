@@ -123,6 +123,19 @@ func TestFailedRemovalsReleaseTheirReservation(t *testing.T) {
 	}
 }
 
+func TestAFailedDeletionWakesADrainThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
+		l.reserveForced([]string{"x/b"}, "a", true)
+		expectAllowed(t, l.allows(t, r), 0, "with a deletion in flight")
+		l.waitFor(r, 1)
+		r.woken()
+		if l.release("x/b", "a", Denied); !r.woken() {
+			t.Error("the drain is not woken")
+		}
+	})
+}
+
 func TestReservationsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)

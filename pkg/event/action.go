@@ -1,12 +1,6 @@
 package event
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // Action is how the agent handles the node of an event without a lifecycle hook.
 type Action string
@@ -33,7 +27,7 @@ type Config struct {
 	StateChange           Action        `env:"STATE_CHANGE" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when an instance is stopped or terminated bypassing its group: drain, cordon or ignore."`
 	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when EC2 reclaims an instance of an interruptible Capacity Reservation or a Capacity Block: drain, cordon or ignore."`
 	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
-	Margin                time.Duration `env:"MARGIN" envDefault:"5s" help:"How long before the deadline of such an event a node must be drained. Grace periods of pods are shortened accordingly."`
+	Margin                time.Duration `env:"MARGIN" envDefault:"5s" min:"0s" max:"1m" help:"How long before the deadline of such an event a node must be drained. Grace periods of pods are shortened accordingly."`
 }
 
 // Action returns the action for events of a kind, Ignore for kinds that are not configured.
@@ -53,38 +47,4 @@ func (c Config) Action(k Kind) Action {
 		return c.CapacityBlockExpiring
 	}
 	return Ignore
-}
-
-// Validate returns everything that is wrong with the configuration.
-func (c Config) Validate() error {
-	var errs []error
-	for _, set := range []struct {
-		name    string
-		action  Action
-		allowed []Action
-	}{
-		{"SPOT_INTERRUPTION", c.SpotInterruption, []Action{Drain, Cordon, Ignore}},
-		{"REBALANCE_RECOMMENDATION", c.Rebalance, []Action{Drain, Cordon, Replace, Ignore}},
-		{"SCHEDULED_CHANGE", c.ScheduledChange, []Action{Drain, Cordon, Replace, Ignore}},
-		{"STATE_CHANGE", c.StateChange, []Action{Drain, Cordon, Ignore}},
-		{"CAPACITY_RESERVATION_INTERRUPTION", c.ReservationInterrupt, []Action{Drain, Cordon, Ignore}},
-		{"CAPACITY_BLOCK_EXPIRATION", c.CapacityBlockExpiring, []Action{Drain, Cordon, Ignore}},
-	} {
-		if !slices.Contains(set.allowed, set.action) {
-			errs = append(errs, fmt.Errorf("EVENT_%s is %q: must be %s", set.name, set.action, oneOf(set.allowed)))
-		}
-	}
-	if c.Margin < 0 || c.Margin > time.Minute {
-		errs = append(errs, fmt.Errorf("EVENT_MARGIN is %v: must be from 0s to 1m", c.Margin))
-	}
-	return errors.Join(errs...)
-}
-
-func oneOf(actions []Action) string {
-	words := make([]string, len(actions))
-	for i, a := range actions {
-		words[i] = string(a)
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

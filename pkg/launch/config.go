@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,30 +18,22 @@ const (
 
 // Config is set by environment variables that begin with LAUNCH_.
 type Config struct {
-	Timeout       time.Duration `env:"TIMEOUT" envDefault:"15m" help:"How long an instance may take after the hook's message until its node is ready for pods. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
+	Timeout       time.Duration `env:"TIMEOUT" envDefault:"15m" min:"1s" max:"48h" why:"the longest that a hook can hold" help:"How long an instance may take after the hook's message until its node is ready for pods. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
 	AtTimeout     string        `env:"AT_TIMEOUT" envDefault:"abandon" values:"abandon,continue" help:"How a launch ends when the node is not ready in time: abandon (the group terminates the instance, so that an Instance Refresh does not continue with a bad image) or continue (the instance goes into service as it is)."`
 	DaemonSets    bool          `env:"DAEMONSETS" envDefault:"true" help:"Whether the node must run a Ready pod of each DaemonSet that belongs on it. A DaemonSet with the annotation node-drainer.io/ignore-at-launch: \"true\" is not waited for."`
 	StartupTaints string        `env:"STARTUP_TAINTS" envDefault:"node.kubernetes.io/not-ready, node.kubernetes.io/unreachable, node.kubernetes.io/network-unavailable, node.kubernetes.io/unschedulable, node.cloudprovider.kubernetes.io/uninitialized, node.cloudprovider.kubernetes.io/shutdown, node.cilium.io/agent-not-ready, ebs.csi.aws.com/agent-not-ready, efs.csi.aws.com/agent-not-ready, fsx.csi.aws.com/agent-not-ready, s3.csi.aws.com/agent-not-ready, startup-taint.cluster-autoscaler.kubernetes.io/*, ignore-taint.cluster-autoscaler.kubernetes.io/*" help:"Keys of taints, separated by commas, that a controller removes from a new node when it is ready for pods. Launches wait for their removal. A * at the end of a key matches any suffix."`
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns the first taint key that is not valid as an error. What the tags of the fields exclude is
+// checked when the configuration is read.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Timeout < time.Second || c.Timeout > 48*time.Hour {
-		errs = append(errs, fmt.Errorf(
-			"LAUNCH_TIMEOUT is %v: must be from 1s to 48h, the longest that a hook can hold", c.Timeout))
-	}
-	if c.AtTimeout != Abandon && c.AtTimeout != Continue {
-		errs = append(errs, fmt.Errorf("LAUNCH_AT_TIMEOUT is %q: must be abandon or continue", c.AtTimeout))
-	}
 	for _, key := range text.Split(c.StartupTaints) {
 		if problem := keyProblem(key); problem != "" {
-			errs = append(errs, fmt.Errorf("LAUNCH_STARTUP_TAINTS is %q: %q is not a valid taint key: %s",
-				c.StartupTaints, key, problem))
-			break
+			return fmt.Errorf("LAUNCH_STARTUP_TAINTS is %q: %q is not a valid taint key: %s",
+				c.StartupTaints, key, problem)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // keyProblem returns why the key is not valid for a taint, or empty. It may end in a *.

@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,29 +24,18 @@ type Config struct {
 	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Make the node unschedulable as well, which also keeps away pods that tolerate every taint."`
 	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is added to the node: early (with the taint), late (when the node is drained), or off."`
 	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, for example topology.kubernetes.io/region=eu-central-1. Empty selects all. Set it if the nodes of the cluster are in several AWS accounts or Regions, each of which has its own agent."`
-	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" help:"How long the hook of a terminating instance of this cluster is held if no node has registered for it. The node may register late and run pods."`
+	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long the hook of a terminating instance of this cluster is held if no node has registered for it. The node may register late and run pods."`
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns everything that is wrong with the configuration, except for what the tags of its fields
+// exclude, which is checked when it is read.
 func (c Config) Validate() error {
 	var errs []error
 	if problems := validation.IsQualifiedName(c.TaintKey); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("NODE_TAINT_KEY is %q: %s", c.TaintKey, strings.Join(problems, "; ")))
 	}
-	if !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, c.TaintEffect) {
-		errs = append(errs, fmt.Errorf("NODE_TAINT_EFFECT is %q: must be NoSchedule, PreferNoSchedule or NoExecute",
-			c.TaintEffect))
-	}
-	if !slices.Contains([]string{Early, Late, Off}, c.ExcludeFromLB) {
-		errs = append(errs, fmt.Errorf("NODE_EXCLUDE_FROM_LOAD_BALANCERS is %q: must be early, late or off",
-			c.ExcludeFromLB))
-	}
 	if _, err := labels.Parse(c.Selector); err != nil {
 		errs = append(errs, fmt.Errorf("NODE_SELECTOR is %q: %w", c.Selector, err))
-	}
-	if c.RegistrationTimeout < 0 || c.RegistrationTimeout > time.Hour {
-		errs = append(errs, fmt.Errorf(
-			"NODE_REGISTRATION_TIMEOUT is %v: must be from 0s to 1h", c.RegistrationTimeout))
 	}
 	return errors.Join(errs...)
 }

@@ -20,35 +20,19 @@ type Message struct {
 // Config is set by environment variables that begin with QUEUE_.
 type Config struct {
 	URL               string        `env:"URL,required,notEmpty" help:"URL of the SQS queue that receives the messages of the lifecycle hooks and EventBridge rules."`
-	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" help:"How long a message stays invisible if this process dies while it handles it. Renewed until the message is handled. From 3s to 12h."`
-	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"10000" help:"Maximum number of messages handled at the same time. A message uses memory while its node drains, and nothing else."`
-	Receivers         int           `env:"RECEIVERS" envDefault:"10" help:"Maximum number of concurrent receive calls. There is one while the queue is empty, and more as long as each returns as many messages as SQS allows. From 1 to 100."`
+	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" min:"3s" max:"12h" help:"How long a message stays invisible if this process dies while it handles it. Renewed until the message is handled. From 3s to 12h."`
+	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"10000" min:"1" max:"120000" why:"the most in-flight messages that SQS allows for a queue" help:"Maximum number of messages handled at the same time. A message uses memory while its node drains, and nothing else."`
+	Receivers         int           `env:"RECEIVERS" envDefault:"10" min:"1" max:"100" help:"Maximum number of concurrent receive calls. There is one while the queue is empty, and more as long as each returns as many messages as SQS allows. From 1 to 100."`
 }
 
-// Validate returns everything that is wrong with the configuration.
+// Validate returns an error if URL is not that of a queue. What the tags of the fields exclude is checked when
+// the configuration is read.
 func (c Config) Validate() error {
-	var errs []error
-	if !isQueueURL(c.URL) {
-		errs = append(errs, fmt.Errorf("QUEUE_URL is %q: must be the URL of a queue, "+
-			"for example https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer", c.URL))
+	if u, err := url.Parse(c.URL); err == nil && u.Scheme != "" && u.Host != "" && len(u.Path) > 1 {
+		return nil
 	}
-	if c.VisibilityTimeout < 3*time.Second || c.VisibilityTimeout > maxVisibility {
-		errs = append(errs, fmt.Errorf("QUEUE_VISIBILITY_TIMEOUT is %v: must be from 3s to 12h",
-			c.VisibilityTimeout))
-	}
-	if c.MaxInFlight < 1 || c.MaxInFlight > 120_000 {
-		errs = append(errs, fmt.Errorf("QUEUE_MAX_IN_FLIGHT is %d: must be from 1 to 120000, "+
-			"the most in-flight messages that SQS allows for a queue", c.MaxInFlight))
-	}
-	if c.Receivers < 1 || c.Receivers > 100 {
-		errs = append(errs, fmt.Errorf("QUEUE_RECEIVERS is %d: must be from 1 to 100", c.Receivers))
-	}
-	return errors.Join(errs...)
-}
-
-func isQueueURL(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && u.Scheme != "" && u.Host != "" && len(u.Path) > 1
+	return fmt.Errorf("QUEUE_URL is %q: must be the URL of a queue, "+
+		"for example https://sqs.eu-central-1.amazonaws.com/123456789012/node-drainer", c.URL)
 }
 
 // verdict is a handler's error with the outcome that the handler chose.
