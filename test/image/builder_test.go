@@ -97,11 +97,10 @@ func (b *builder) write(t *testing.T, name, content string) {
 	}
 }
 
-// command is a command that works on the builder's storage. It gives way to the tests that run beside it and measure
-// time.
+// command is a command that works on the builder's storage.
 func (b *builder) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "nice", append([]string{"-n", "10", name}, args...)...)
+	cmd := exec.CommandContext(t.Context(), name, args...)
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "MAKE") && !strings.HasPrefix(variable, "MFLAGS") {
 			cmd.Env = append(cmd.Env, variable)
