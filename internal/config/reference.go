@@ -99,9 +99,12 @@ func checkNumber[T time.Duration | int64](v Variable, value, form string, parse 
 	if err != nil {
 		return v.mustBe(value, form)
 	}
+	if v.Max == "" {
+		return nil
+	}
 	least, _ := parse(v.Min)
-	most, unlimited := parse(v.Max)
-	if unlimited == nil && (number < least || number > most) {
+	most, _ := parse(v.Max)
+	if number < least || number > most {
 		because := strings.TrimSuffix(", "+v.Why, ", ")
 		return fmt.Errorf("%s is %v: must be from %s to %s%s", v.Name, number, v.Min, v.Max, because)
 	}
