@@ -182,7 +182,7 @@ func (x *execution) collect(ctx context.Context, r *recorder) (facts, error) {
 		Actions: x.aws.Ledger(), Interruptions: x.aws.Interruptions(),
 		Left: x.left(), Leftovers: r.leftovers(x.terminating), ForeignCalls: x.foreignCalls(),
 	}
-	f.Pods, f.Nodes = r.seen()
+	f.Pods, f.Nodes, f.Gaps = r.seen()
 	x.mu.Lock()
 	f.Removals, f.Outages, f.Stalls = x.removals, x.outages, x.stalls
 	x.mu.Unlock()

@@ -16,6 +16,7 @@ type facts struct {
 	ForeignCalls  []string          // Calls of the agents about hooks of another team or cluster.
 	Pods          []pod
 	Nodes         []node
+	Gaps          []span // In which pods may have appeared and disappeared unseen.
 	Removals      []removal
 	Processes     []processRecord
 	Outages       []span   // Of the API server.

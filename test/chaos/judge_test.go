@@ -205,6 +205,9 @@ func TestJudge(t *testing.T) {
 		{"a pod is evicted that was never seen", func(f *facts) {
 			f.Requests = append(f.Requests, evicted("c", 20))
 		}, onlyTerminating},
+		{"a pod is evicted while the watch starts again", func(f *facts) {
+			f.Requests, f.Gaps = append(f.Requests, evicted("c", 20)), []span{{at(19), at(21)}}
+		}, ""},
 		{"a pod is evicted just after its event was canceled", func(f *facts) { f.Removals[0].To = at(11) }, ""},
 		{"a pod is evicted long after its event was canceled", func(f *facts) {
 			f.Removals[0].To, f.Removals[0].From = at(-5), at(-20)

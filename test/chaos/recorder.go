@@ -31,6 +31,7 @@ type recorder struct {
 	pods  map[string]*pod // By UID.
 	nodes map[string]*node
 	last  map[string]*corev1.Node // Current nodes by name.
+	gaps  []span                  // In which pods may have appeared and disappeared unseen.
 }
 
 // record begins to watch, and returns when everything has been listed once.
@@ -40,8 +41,14 @@ func record(ctx context.Context, client kubernetes.Interface, guarded map[string
 	}
 	core := client.CoreV1().RESTClient()
 	return r, errors.Join(
-		harness.Follow(ctx, harness.Source{Client: core, Resource: "pods"}, r.pod),
+		harness.Follow(ctx, harness.Source{Client: core, Resource: "pods", Missed: r.missed}, r.pod),
 		harness.Follow(ctx, harness.Source{Client: core, Resource: "nodes"}, r.node))
+}
+
+func (r *recorder) missed(from, to time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps = append(r.gaps, span{from, to})
 }
 
 func (r *recorder) pod(o *corev1.Pod, gone bool) {
@@ -157,8 +164,9 @@ func left(o *corev1.Node) string {
 	return text
 }
 
-// seen returns all pods and nodes that ever existed.
-func (r *recorder) seen() (pods []pod, nodes []node) {
+// seen returns all pods and nodes that the watches have shown, and when pods may have appeared
+// and disappeared unseen.
+func (r *recorder) seen() (pods []pod, nodes []node, gaps []span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.pods {
@@ -169,5 +177,5 @@ func (r *recorder) seen() (pods []pod, nodes []node) {
 		n.Marks = slices.Clone(n.Marks)
 		nodes = append(nodes, n)
 	}
-	return pods, nodes
+	return pods, nodes, slices.Clone(r.gaps)
 }

@@ -31,6 +31,10 @@ type Source struct {
 	Resource  string
 	Namespace string
 	Labels    string
+
+	// Missed is called, if it is not nil, when objects may have appeared and disappeared unseen: after a list that
+	// follows a watch which ended at the first time, and could not go on from there.
+	Missed func(from, to time.Time)
 }
 
 // Follow calls changed for each object that exists and for each change of one, one at a time, until ctx
@@ -47,12 +51,19 @@ func Follow[T Object](ctx context.Context, s Source, changed func(o T, deleted b
 		return err
 	}
 	go func() {
+		watched := time.Now() // when the last watch ended
 		for Sleep(ctx, rewatchDelay) {
-			if version == "" {
-				version, _ = f.list(ctx)
+			if version != "" {
+				var open bool
+				if version, open = f.watch(ctx, version); open {
+					watched = time.Now()
+				}
 				continue
 			}
-			version = f.watch(ctx, version)
+			next, err := f.list(ctx)
+			if version = next; err == nil && s.Missed != nil {
+				s.Missed(watched, time.Now())
+			}
 		}
 	}()
 	return nil
@@ -101,25 +112,25 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 }
 
 // watch reports changes until the watch ends. It returns the version to watch from, or "" if a list is
-// needed.
-func (f *follower[T]) watch(ctx context.Context, version string) string {
+// needed, and whether the watch has begun.
+func (f *follower[T]) watch(ctx context.Context, version string) (next string, begun bool) {
 	w, err := f.source.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTooManyRequests(err) {
-			return ""
+			return "", false
 		}
-		return version
+		return version, false
 	}
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		o, ok := e.Object.(T)
 		if !ok || e.Type == watch.Error {
-			return ""
+			return "", true
 		}
 		version = o.GetResourceVersion()
 		f.report(o, e.Type == watch.Deleted)
 	}
-	return version
+	return version, true
 }
 
 func (f *follower[T]) report(o T, deleted bool) {
