@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
@@ -182,7 +183,7 @@ func (g *greedy) evict(ctx context.Context, p *corev1.Pod) error {
 		case !isRefused(err):
 			return err
 		}
-		if !harness.Sleep(ctx, retryDelay) {
+		if !retry.Sleep(ctx, retryDelay) {
 			return ctx.Err()
 		}
 	}

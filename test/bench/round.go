@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
@@ -136,7 +137,7 @@ func (r *round) drain(ctx context.Context, c contestant) (start, finished time.T
 
 // freeLater makes the budgets allow everything after the time for which the scenario blocks its pods.
 func (r *round) freeLater(ctx context.Context) error {
-	if r.scenario.Blocked == 0 || !harness.Sleep(ctx, r.scenario.Blocked) {
+	if r.scenario.Blocked == 0 || !retry.Sleep(ctx, r.scenario.Blocked) {
 		return nil
 	}
 	return r.free(ctx)

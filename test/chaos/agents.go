@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
@@ -84,7 +85,7 @@ func (a *agent) restart(ctx context.Context, how string, pause time.Duration) (b
 	}
 	defer a.turn.Unlock()
 	a.end(how)
-	if !harness.Sleep(ctx, pause) {
+	if !retry.Sleep(ctx, pause) {
 		return true, nil
 	}
 	return true, a.run()

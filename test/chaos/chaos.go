@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
@@ -131,7 +132,7 @@ func (x *execution) settle(ctx context.Context, r *recorder) string {
 		if quiet == enough {
 			return "settled after " + time.Since(start).Round(100*time.Millisecond).String()
 		}
-		if !harness.Sleep(ctx, 500*time.Millisecond) || x.fleet.restartExited() != nil {
+		if !retry.Sleep(ctx, 500*time.Millisecond) || x.fleet.restartExited() != nil {
 			break
 		}
 	}

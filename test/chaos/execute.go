@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
@@ -58,7 +59,7 @@ func (x *execution) run(ctx context.Context, steps plan) error {
 	x.start = time.Now()
 	var all sync.WaitGroup
 	for _, a := range steps {
-		if !harness.Sleep(ctx, time.Until(x.start.Add(a.At))) {
+		if !retry.Sleep(ctx, time.Until(x.start.Add(a.At))) {
 			break
 		}
 		all.Go(func() {
@@ -138,7 +139,7 @@ func (x terminations) take(ctx context.Context, a step) (awsim.Instance, error) 
 		if i, ok := x.find(a); ok {
 			return i, nil
 		}
-		if !harness.Sleep(ctx, 200*time.Millisecond) {
+		if !retry.Sleep(ctx, 200*time.Millisecond) {
 			return awsim.Instance{}, context.Cause(ctx)
 		}
 	}
@@ -199,7 +200,7 @@ func (x terminations) scaleIn(ctx context.Context, a step, i awsim.Instance) err
 	err := x.aws.Terminate(i.ID, false) //nolint:contextcheck // What it starts lives until Close.
 	x.aws.Lose(x.queue, 0)
 	x.post.Unlock()
-	if a.What == twice && err == nil && harness.Sleep(ctx, a.For) {
+	if a.What == twice && err == nil && retry.Sleep(ctx, a.For) {
 		x.aws.ResendMessages(i.ID)
 	}
 	return err
@@ -209,7 +210,7 @@ func (x terminations) scaleIn(ctx context.Context, a step, i awsim.Instance) err
 func (x terminations) interrupt(ctx context.Context, a step, i awsim.Instance) error {
 	if a.What == spotDuringDrain {
 		//nolint:contextcheck // What it starts lives until Close.
-		if err := x.aws.Terminate(i.ID, false); err != nil || !harness.Sleep(ctx, a.For/10) {
+		if err := x.aws.Terminate(i.ID, false); err != nil || !retry.Sleep(ctx, a.For/10) {
 			return err
 		}
 	}
@@ -227,7 +228,7 @@ func (x terminations) recommend(ctx context.Context, a step, i awsim.Instance) e
 	x.post.Lock()
 	err := x.aws.Recommend(i.ID)
 	x.post.Unlock()
-	if err != nil || !harness.Sleep(ctx, a.For) {
+	if err != nil || !retry.Sleep(ctx, a.For) {
 		return err
 	}
 	return x.aws.Terminate(i.ID, false) //nolint:contextcheck // What it starts lives until Close.
@@ -238,7 +239,7 @@ func (x terminations) schedule(ctx context.Context, a step, i awsim.Instance) er
 	x.post.Lock()
 	change, err := x.aws.ScheduleChange("instance-retirement", time.Now().Add(time.Hour), i.ID)
 	x.post.Unlock()
-	if err != nil || !harness.Sleep(ctx, a.For) {
+	if err != nil || !retry.Sleep(ctx, a.For) {
 		return err
 	}
 	if a.What == scheduled {
@@ -312,7 +313,7 @@ func (x terminations) terminateForeign(_ context.Context, a step) error {
 // completeForOtherTeam completes the actions of the other team's hook, each some seconds after its start.
 func (x *execution) completeForOtherTeam(ctx context.Context) {
 	client := autoscaling.NewFromConfig(harness.AWSConfig(x.aws.URL(), "other-team"))
-	for harness.Sleep(ctx, 500*time.Millisecond) {
+	for retry.Sleep(ctx, 500*time.Millisecond) {
 		for _, step := range x.aws.Ledger() {
 			after := 2*time.Second + time.Duration(step.Token[0]%8)*time.Second
 			if step.Hook != otherHook || !step.ClosedAt.IsZero() || time.Since(step.StartedAt) < after {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/awsim"
-	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // kill ends an agent, which is restarted after a pause.
@@ -51,7 +51,7 @@ func (x faults) stopAPI(ctx context.Context, a step) error {
 	if err := x.cluster.Stop(ctx); err != nil {
 		return err
 	}
-	harness.Sleep(ctx, a.For)
+	retry.Sleep(ctx, a.For)
 	err := x.cluster.StartAgain(ctx)
 	x.mu.Lock()
 	x.outages[this].To = time.Now()
@@ -92,7 +92,7 @@ func (x faults) fault(ctx context.Context, a step) error {
 	}
 	remove := x.aws.Inject(f)
 	defer remove()
-	harness.Sleep(ctx, a.For)
+	retry.Sleep(ctx, a.For)
 	return nil
 }
 
@@ -108,11 +108,11 @@ func (x faults) queueFault(ctx context.Context, a step) error {
 		x.mu.Unlock()
 	case reorder:
 		x.aws.Reorder(x.queue, true)
-		harness.Sleep(ctx, a.For)
+		retry.Sleep(ctx, a.For)
 		x.aws.Reorder(x.queue, false)
 	case delay:
 		x.aws.Delay(x.queue, time.Duration(500+a.Pick%2500)*time.Millisecond)
-		harness.Sleep(ctx, a.For)
+		retry.Sleep(ctx, a.For)
 		x.aws.Delay(x.queue, 0)
 	}
 	return nil

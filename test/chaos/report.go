@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/awsim"
-	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // printProgress writes a line of progress every five seconds.
 func (x report) printProgress(ctx context.Context, o options, out io.Writer) {
-	for harness.Sleep(ctx, 5*time.Second) {
+	for retry.Sleep(ctx, 5*time.Second) {
 		if err := x.fleet.restartExited(); err != nil {
 			_, _ = fmt.Fprintln(out, err)
 		}

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const controllers = "kube-controller-manager"
 
 // restartParts restarts parts of the control plane that have exited, as a kubelet would.
 func (x *execution) restartParts(ctx context.Context, r *recorder) {
-	for n := 0; harness.Sleep(ctx, time.Second); n++ {
+	for n := 0; retry.Sleep(ctx, time.Second); n++ {
 		x.apiServer.Lock()
 		if n%5 == 0 {
 			_ = x.cluster.Remind(ctx) // An error is retried the next time, as below.
@@ -37,7 +37,7 @@ const (
 // recordStalls records when the whole machine did not run, as a virtual machine may. It compares wall
 // clocks, because the monotonic clock may stop with the machine.
 func (x *execution) recordStalls(ctx context.Context) {
-	for last := time.Now().Round(0); harness.Sleep(ctx, tick); {
+	for last := time.Now().Round(0); retry.Sleep(ctx, tick); {
 		now := time.Now().Round(0)
 		if now.Sub(last) > tick+stallThreshold {
 			x.mu.Lock()

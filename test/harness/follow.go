@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // rewatchDelay is the time between the end of a watch and the next one. An informer of client-go waits for
@@ -52,7 +54,7 @@ func Follow[T Object](ctx context.Context, s Source, changed func(o T, deleted b
 	}
 	go func() {
 		watched := time.Now() // when the last watch ended
-		for Sleep(ctx, rewatchDelay) {
+		for retry.Sleep(ctx, rewatchDelay) {
 			if version != "" {
 				var open bool
 				if version, open = f.watch(ctx, version); open {
@@ -67,18 +69,6 @@ func Follow[T Object](ctx context.Context, s Source, changed func(o T, deleted b
 		}
 	}()
 	return nil
-}
-
-// Sleep waits for d, and reports whether ctx is still open.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 type follower[T Object] struct {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // errLost is the error of a request whose answer is lost.
@@ -56,15 +58,10 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // sleep waits, or returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
+	if d > 0 {
+		retry.Sleep(ctx, d)
 	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctx.Err()
 }
 
 // newCall reads a request as the API server does: /api/VERSION or /apis/GROUP/VERSION, then perhaps
@@ -137,15 +134,15 @@ func (c call) encoder(version schema.GroupVersion) runtime.Encoder {
 // answer returns the HTTP response with an object, or with the status that an error stands for.
 func (c call) answer(out runtime.Object, err error) (*http.Response, error) {
 	code := http.StatusOK
-	version := c.resource.kind.GroupVersion()
 	if err != nil {
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) {
 			return nil, err
 		}
 		refusal := status.Status()
-		out, code, version = &refusal, int(refusal.Code), metav1.SchemeGroupVersion
+		out, code = &refusal, int(refusal.Code)
 	}
+	version := c.resource.kind.GroupVersion()
 	if _, isStatus := out.(*metav1.Status); isStatus {
 		version = schema.GroupVersion{Version: "v1"}
 	}

@@ -23,7 +23,6 @@ type stream struct {
 	matches func(Object) bool
 	next    int // index of the first change that it has not shown
 	encoder *restwatch.Encoder
-	close   func() error
 }
 
 // watch answers a watch: the response has what the server sends from now on.
@@ -40,7 +39,7 @@ func (s *Server) watch(ctx context.Context, c call) (*http.Response, error) {
 	out, in := io.Pipe()
 	frames := streaming.NewEncoder(c.info.StreamSerializer.NewFrameWriter(in), c.info.StreamSerializer.Serializer)
 	w := &stream{
-		server: s, call: c, matches: matches, close: in.Close,
+		server: s, call: c, matches: matches,
 		encoder: restwatch.NewEncoder(frames, c.encoder(c.resource.kind.GroupVersion())),
 	}
 	initial, err := w.begin()
@@ -48,12 +47,11 @@ func (s *Server) watch(ctx context.Context, c call) (*http.Response, error) {
 		return c.answer(nil, err)
 	}
 	ctx, cancel := w.deadline(ctx)
+	context.AfterFunc(ctx, func() { _ = in.Close() }) // also ends a write that nobody reads
 	go func() {
 		defer cancel()
-		<-ctx.Done()
-		_ = out.CloseWithError(io.EOF) // A write that nobody reads ends.
+		w.run(ctx, initial)
 	}()
-	go w.run(ctx, initial)
 	return c.response(http.StatusOK, c.info.MediaType+";stream=watch", out), nil
 }
 
@@ -117,7 +115,6 @@ func (w *stream) initialEvents(bookmark bool) ([]watch.Event, error) {
 
 // run sends events until ctx ends or the watch is broken.
 func (w *stream) run(ctx context.Context, events []watch.Event) {
-	defer func() { _ = w.close() }()
 	broken := w.server.brokenWatches()
 	for {
 		for _, e := range events {
