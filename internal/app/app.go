@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,14 @@ func NewLogger(cfg config.Agent, w io.Writer) zerolog.Logger {
 	return log
 }
 
+// Environment is what an agent runs in.
+type Environment struct {
+	AWS        aws.Config
+	Kubernetes kubernetes.Interface
+	Listener   net.Listener // for metrics and probes; RunIn closes it
+	Version    string
+}
+
 // Run runs the agent until ctx ends or a component fails, and returns that failure.
 func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logger) error {
 	awsConfig, err := cloud.Load(ctx, cloud.Config{})
@@ -43,26 +52,32 @@ func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logg
 	if err != nil {
 		return err
 	}
-	nodes, err := node.New(client, cfg.Node)
-	if err != nil {
-		return err
-	}
-	registry := prometheus.NewRegistry()
-	events := node.NewEvents(ctx, client, "node-drainer")
-	flush := sync.OnceFunc(events.Close)
-	defer flush()
-	c, err := newComponents(cfg, awsConfig, client, nodes, newObserver(cfg, log, registry, events, nodes))
-	if err != nil {
-		return err
-	}
-	c.flushEvents = flush
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.ListenAddress)
 	if err != nil {
 		return fmt.Errorf("LISTEN_ADDRESS: %w", err)
 	}
-	log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("queue", cfg.Queue.URL).
-		Stringer("listen", listener.Addr()).Msg("agent started")
-	err = c.run(ctx, listener, observe.Handler(registry, c))
+	return RunIn(ctx, cfg, Environment{awsConfig, client, listener, version}, log)
+}
+
+// RunIn is Run in an environment that the caller provides.
+func RunIn(ctx context.Context, cfg config.Agent, env Environment, log zerolog.Logger) error {
+	defer func() { _ = env.Listener.Close() }()
+	nodes, err := node.New(env.Kubernetes, cfg.Node)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	events := node.NewEvents(ctx, env.Kubernetes, "node-drainer")
+	flush := sync.OnceFunc(events.Close)
+	defer flush()
+	c, err := newComponents(cfg, env, nodes, newObserver(cfg, log, registry, events, nodes))
+	if err != nil {
+		return err
+	}
+	c.flushEvents = flush
+	log.Info().Str("version", env.Version).Str("cluster", cfg.ClusterName).Str("queue", cfg.Queue.URL).
+		Stringer("listen", env.Listener.Addr()).Msg("agent started")
+	err = c.run(ctx, env.Listener, observe.Handler(registry, c))
 	log.Info().AnErr("reason", err).Msg("agent stopped")
 	return err
 }

@@ -1,12 +1,10 @@
 package app
 
 import (
-	"github.com/aws/aws-sdk-go-v2/aws"
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/config"
@@ -34,8 +32,9 @@ type components struct {
 }
 
 func newComponents(
-	cfg config.Agent, awsConfig aws.Config, client kubernetes.Interface, nodes *node.Nodes, o *observe.Observer,
+	cfg config.Agent, env Environment, nodes *node.Nodes, o *observe.Observer,
 ) (components, error) {
+	client := env.Kubernetes
 	drainer, err := drain.New(client, cfg.Drain, drainEnvironment(cfg, nodes), o)
 	if err != nil {
 		return components{}, err
@@ -50,13 +49,13 @@ func newComponents(
 	if err != nil {
 		return components{}, err
 	}
-	instances := ec2.New(awsec2.NewFromConfig(awsConfig))
-	scaling := awsautoscaling.NewFromConfig(awsConfig, func(o *awsautoscaling.Options) {
+	instances := ec2.New(awsec2.NewFromConfig(env.AWS))
+	scaling := awsautoscaling.NewFromConfig(env.AWS, func(o *awsautoscaling.Options) {
 		// Package autoscaling retries: it knows how long each call may take, and reports every failure.
 		o.RetryMaxAttempts = 1
 	})
 	groups := autoscaling.New(scaling, cfg.Hook, cfg.Queue.URL, o)
-	consumer := queue.New(sqs.NewFromConfig(awsConfig), cfg.Queue, o)
+	consumer := queue.New(sqs.NewFromConfig(env.AWS), cfg.Queue, o)
 	consumer.Gate(elector.WaitForLease)
 	return components{
 		consumer: consumer,

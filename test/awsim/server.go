@@ -99,7 +99,7 @@ type Server struct {
 
 	ctx    context.Context // Ends with Close; every wait in this package ends with it.
 	cancel context.CancelFunc
-	http   *http.Server
+	http   *http.Server // Nil without a socket.
 
 	work sync.WaitGroup // Serve, and the connections.
 
@@ -126,12 +126,26 @@ type (
 
 // New starts a server. The caller ends it with Close.
 func New(opts Options) (*Server, error) {
-	opts = opts.withDefaults()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("awsim: %w", err)
 	}
-	s := &Server{opts: opts, url: "http://" + listener.Addr().String()}
+	s := NewUnconnected(opts)
+	s.url = "http://" + listener.Addr().String()
+	s.http = &http.Server{
+		Handler:           http.HandlerFunc(s.serveAWS),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		ConnState:         s.connState,
+	}
+	s.work.Go(func() { _ = s.http.Serve(listener) })
+	return s, nil
+}
+
+// NewUnconnected returns a server without a socket, for a bubble of testing/synctest: clients reach it through
+// RoundTrip alone. The caller ends it with Close.
+func NewUnconnected(opts Options) *Server {
+	s := &Server{opts: opts.withDefaults(), url: "http://aws"}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.startQueues()
 	s.IAM = IAM{server: s}
@@ -145,14 +159,7 @@ func New(opts Options) (*Server, error) {
 		"2016-11-15": ec2Service(ec2Actions(s.asg)),
 		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 	}
-	s.http = &http.Server{
-		Handler:           http.HandlerFunc(s.serveAWS),
-		ReadHeaderTimeout: 10 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return s.ctx },
-		ConnState:         s.connState,
-	}
-	s.work.Go(func() { _ = s.http.Serve(listener) })
-	return s, nil
+	return s
 }
 
 func (s *Server) startQueues() {
@@ -185,10 +192,12 @@ func (s *Server) URL() string { return s.url }
 // Close ends every request and every wait, and returns when nothing of the server runs any more.
 func (s *Server) Close() error {
 	s.cancel()
-	err := s.http.Close()
-	s.work.Wait()
-	s.asg.close()
-	if err != nil {
+	defer s.asg.close()
+	defer s.work.Wait()
+	if s.http == nil {
+		return nil
+	}
+	if err := s.http.Close(); err != nil {
 		return fmt.Errorf("awsim: %w", err)
 	}
 	return nil
