@@ -176,8 +176,15 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
+	if n, ok := c.nodes.Find(e.InstanceID); ok && isForeign(n, i) {
+		return fmt.Errorf("%w: EC2 does not know the instance, and its node is Ready", errContradicted)
+	}
 	return checkInstance(e, i, time.Now())
 }
+
+// isForeign reports whether the instance of the node is one of another account or Region: EC2 does not know
+// it, and its node is Ready. EC2 forgets a terminated instance after about an hour; its node is not Ready.
+func isForeign(n node.Node, i ec2.Instance) bool { return i.State.Unknown() && n.Ready }
 
 // checkState compares a lifecycle action with the lifecycle state of its instance.
 func checkState(state autoscaling.State) error {

@@ -20,7 +20,6 @@ func TestDeadline(t *testing.T) {
 			return queue.Message{ID: "m", Body: body("drain", ""), SentAt: sent(f)}
 		}
 	}
-	notReady := func(f *fixture) { f.node.Ready = false }
 	for _, tt := range []struct {
 		name    string
 		given   given

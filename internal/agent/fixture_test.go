@@ -135,6 +135,7 @@ func scheduled(s answer[bool]) given            { return func(f *fixture) { f.sc
 func tagged(clusters answer[[]string]) given    { return func(f *fixture) { f.clusters = clusters } }
 func registers(after time.Duration) given       { return func(f *fixture) { f.registers = after } }
 func noNode(f *fixture)                         { f.registers = never }
+func notReady(f *fixture)                       { f.node.Ready = false }
 func hidden(f *fixture)                         { f.hidden = true }
 func readyAt(after time.Duration) given         { return func(f *fixture) { f.ready = after } }
 func noHook(f *fixture)                         { f.noHook = true }

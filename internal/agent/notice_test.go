@@ -126,6 +126,16 @@ func TestNotices(t *testing.T) {
 			stateChange("stopped"), drainedWithoutHook("-5s"), agent.Drained, "",
 		},
 		{"state change of a running instance", nil, stateChange("stopping"), nil, agent.Unconfirmed, ""},
+		{"state change of an instance that EC2 does not know", ec2State(""), stateChange("stopped"), nil, agent.Unconfirmed, ""},
+		{
+			"state change of an instance that EC2 does not know anymore: its node is not Ready either",
+			with(ec2State(""), notReady), stateChange("stopped"), drainedWithoutHook("-5s"), agent.Drained, "",
+		},
+		{"Spot interruption of an instance that EC2 does not know", ec2State(""), spotWarning, nil, agent.Unconfirmed, ""},
+		{
+			"Spot interruption of an instance that EC2 does not know anymore", with(ec2State(""), notReady),
+			spotWarning, nil, agent.Gone, "",
+		},
 		{
 			"state change to running", nil,
 			stateChange("running"), nil, "", "ignored state-change of " + instance + ": the instance is running",

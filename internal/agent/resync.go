@@ -204,7 +204,7 @@ func (r *resyncer) checkCordonedNodes(
 	var mu sync.Mutex
 	var healthy []node.Node
 	err := forEach(cordoned, func(n node.Node) error {
-		err := r.check(ctx, eventOfMark(n), members[n.InstanceID])
+		err := r.check(ctx, n, members[n.InstanceID])
 		switch {
 		case errors.Is(err, autoscaling.ErrGone):
 			return nil
@@ -227,7 +227,8 @@ func (r *resyncer) checkCordonedNodes(
 // check asks AWS whether the event that a node was cordoned for is still true. The error is errContradicted
 // if the instance does not terminate, and autoscaling.ErrGone if its group or EC2 terminates it without this
 // agent.
-func (r *resyncer) check(ctx context.Context, e event.Event, m autoscaling.Member) error {
+func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member) error {
+	e := eventOfMark(n)
 	switch {
 	case m.State != "InService" && !m.State.Unknown():
 		return autoscaling.ErrGone
@@ -240,7 +241,7 @@ func (r *resyncer) check(ctx context.Context, e event.Event, m autoscaling.Membe
 	switch {
 	case err != nil:
 		return err
-	case i.State == "running":
+	case i.State == "running", isForeign(n, i):
 		return errContradicted
 	}
 	return autoscaling.ErrGone

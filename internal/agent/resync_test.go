@@ -137,6 +137,18 @@ func TestResync(t *testing.T) {
 			"a Spot Instance is stopped",
 			with(cordoned(event.SpotInterruption, -h, h, 2*h), ec2Says(always(spot("stopped")))), nil,
 		},
+		{
+			"cordoned for a Spot interruption, and EC2 does not know the instance: uncordoned, as its node is Ready",
+			with(cordoned(event.SpotInterruption, -h, 0, 0), ec2State("")), uncordoned,
+		},
+		{
+			"cordoned for a hook, and AWS does not know the instance: uncordoned, as its node is Ready",
+			with(hook, ec2State("")), uncordoned,
+		},
+		{
+			"cordoned for a hook, and AWS does not know the instance anymore: its node is not Ready either",
+			with(hook, ec2State(""), notReady), nil,
+		},
 		{"in service and not cordoned", inGroup(inService), nil},
 	} {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {

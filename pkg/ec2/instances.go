@@ -40,7 +40,10 @@ type State string
 func (s State) ShuttingDown() bool { return s == "stopping" || s == "shutting-down" }
 
 // Stopped reports whether nothing runs on the instance any more.
-func (s State) Stopped() bool { return s == "stopped" || s == "terminated" || s == "" }
+func (s State) Stopped() bool { return s == "stopped" || s == "terminated" || s.Unknown() }
+
+// Unknown reports whether EC2 does not know the instance.
+func (s State) Unknown() bool { return s == "" }
 
 // Instances reads instances. Concurrent questions share a call. Make it with New.
 type Instances struct {
