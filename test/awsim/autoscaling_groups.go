@@ -98,6 +98,7 @@ type groupXML struct {
 	Instances                 []memberXML      `xml:"Instances>member"`
 	SuspendedProcesses        []suspendedXML   `xml:"SuspendedProcesses>member"`
 	Tags                      []tagXML         `xml:"Tags>member"`
+	Status                    string           `xml:",omitempty"`
 }
 
 type policyXML struct {
@@ -133,6 +134,9 @@ func (a groupAPI) groupWire(g *group) groupXML {
 	}
 	for _, t := range g.tags {
 		out.Tags = append(out.Tags, t.wire(g.name))
+	}
+	if g.deleting {
+		out.Status = "Delete in progress"
 	}
 	return out
 }

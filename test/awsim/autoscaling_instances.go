@@ -23,6 +23,10 @@ type detailXML struct {
 	AutoScalingGroupName string
 }
 
+type autoScalingInstancesXML struct {
+	AutoScalingInstances []detailXML `xml:"AutoScalingInstances>member"`
+}
+
 func memberWire(inst *instance, state string) memberXML {
 	out := memberXML{
 		InstanceID:           inst.id,
@@ -41,6 +45,13 @@ func memberWire(inst *instance, state string) memberXML {
 	return out
 }
 
+// detailWire spells the health in capitals, which the group's description does not.
+func detailWire(inst *instance, state string) detailXML {
+	out := detailXML{memberWire(inst, state), inst.groupName}
+	out.HealthStatus = strings.ToUpper(out.HealthStatus)
+	return out
+}
+
 // membersWire are the group's instances without those of its warm pool.
 func (a *engine) membersWire(g *group) []memberXML {
 	var out []memberXML
@@ -53,8 +64,11 @@ func (a *engine) membersWire(g *group) []memberXML {
 }
 
 // shown returns the state that the API shows, which is Delays.Visible old. It is empty for an instance that
-// was not in the group then.
+// was not in the group then, or has not appeared yet.
 func (a *engine) shown(inst *instance) string {
+	if !inst.hasAppeared() {
+		return ""
+	}
 	if a.delays.Visible == 0 {
 		return inst.state()
 	}
@@ -73,9 +87,7 @@ func (a instanceAPI) describeAutoScalingInstances(r *reader) (any, error) {
 			maxInstanceIDs))
 	}
 	return view(a.engine, r, func() (any, error) {
-		var out struct {
-			AutoScalingInstances []detailXML `xml:"AutoScalingInstances>member"`
-		}
+		var out autoScalingInstancesXML
 		gone := []string{"", stateTerminated, warmed + stateTerminated}
 		for _, id := range ids {
 			inst := a.instances[id]
@@ -83,7 +95,7 @@ func (a instanceAPI) describeAutoScalingInstances(r *reader) (any, error) {
 				continue
 			}
 			if state := a.shown(inst); !contains(gone, state) {
-				out.AutoScalingInstances = append(out.AutoScalingInstances, detailXML{memberWire(inst, state), inst.groupName})
+				out.AutoScalingInstances = append(out.AutoScalingInstances, detailWire(inst, state))
 			}
 		}
 		return out, nil

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+const preferencesPrefix = "Preferences."
+
 // Defaults and limits of an Instance Refresh.
 const (
 	defaultMinHealthy      = 90
@@ -38,11 +40,11 @@ type refreshIDXML struct {
 // readPreferences reads the preferences of a refresh. The defaults are the settings of the group, or else
 // those of AWS.
 func readPreferences(r *reader, g *group) preferences {
-	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod}
+	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod, call: r}
 	if g.policy != nil {
 		p.min, p.max = g.policy.min, g.policy.max
 	}
-	const prefix = "Preferences."
+	const prefix = preferencesPrefix
 	readHealthyPercentages(r, prefix, &p)
 	p.warmup = readDuration(r, prefix+"InstanceWarmup", p.warmup, unbounded)
 	p.skipMatching = r.flag(prefix+"SkipMatching", false)
@@ -103,27 +105,28 @@ type refreshXML struct {
 	InstanceRefreshID    string `xml:"InstanceRefreshId"`
 	AutoScalingGroupName string
 	Status               string
-	StatusReason         string `xml:",omitempty"`
-	StartTime            string `xml:",omitempty"`
-	EndTime              string `xml:",omitempty"`
-	PercentageComplete   int
-	InstancesToUpdate    int
-	Preferences          preferencesXML
-	DesiredConfiguration *desiredXML `xml:",omitempty"`
-	RollbackReason       string      `xml:"RollbackDetails>RollbackReason,omitempty"`
+	StatusReason         string          `xml:",omitempty"`
+	StartTime            string          `xml:",omitempty"`
+	EndTime              string          `xml:",omitempty"`
+	PercentageComplete   *int            `xml:",omitempty"`
+	InstancesToUpdate    *int            `xml:",omitempty"`
+	Preferences          *preferencesXML `xml:",omitempty"`
+	DesiredConfiguration *desiredXML     `xml:",omitempty"`
+	RollbackReason       string          `xml:"RollbackDetails>RollbackReason,omitempty"`
 }
 
+// preferencesXML has those alone that were sent.
 type preferencesXML struct {
-	MinHealthyPercentage      int
-	MaxHealthyPercentage      *int `xml:",omitempty"`
-	InstanceWarmup            int
-	SkipMatching              bool
-	AutoRollback              bool
-	CheckpointPercentages     []int `xml:"CheckpointPercentages>member,omitempty"`
-	CheckpointDelay           *int  `xml:",omitempty"`
-	BakeTime                  *int  `xml:",omitempty"`
-	ScaleInProtectedInstances string
-	StandbyInstances          string
+	MinHealthyPercentage      *int     `xml:",omitempty"`
+	MaxHealthyPercentage      *int     `xml:",omitempty"`
+	InstanceWarmup            *int     `xml:",omitempty"`
+	SkipMatching              *bool    `xml:",omitempty"`
+	AutoRollback              *bool    `xml:",omitempty"`
+	CheckpointPercentages     []int    `xml:"CheckpointPercentages>member,omitempty"`
+	CheckpointDelay           *int     `xml:",omitempty"`
+	BakeTime                  *int     `xml:",omitempty"`
+	ScaleInProtectedInstances *string  `xml:",omitempty"`
+	StandbyInstances          *string  `xml:",omitempty"`
 	Alarms                    []string `xml:"AlarmSpecification>Alarms>member,omitempty"`
 }
 
@@ -132,27 +135,32 @@ type desiredXML struct {
 	MixedInstancesPolicy *mixedXML        `xml:",omitempty"`
 }
 
-func (p preferences) wire() preferencesXML {
-	out := preferencesXML{
-		MinHealthyPercentage:      p.min,
-		InstanceWarmup:            seconds(p.warmup),
-		SkipMatching:              p.skipMatching,
-		AutoRollback:              p.autoRollback,
+// wire returns nil if no preference was sent.
+func (p preferences) wire() *preferencesXML {
+	if !p.call.any(preferencesPrefix) {
+		return nil
+	}
+	return &preferencesXML{
+		MinHealthyPercentage:      sent(p, "MinHealthyPercentage", p.min),
+		MaxHealthyPercentage:      sent(p, "MaxHealthyPercentage", p.max),
+		InstanceWarmup:            sent(p, "InstanceWarmup", seconds(p.warmup)),
+		SkipMatching:              sent(p, "SkipMatching", p.skipMatching),
+		AutoRollback:              sent(p, "AutoRollback", p.autoRollback),
 		CheckpointPercentages:     p.checkpoints,
-		ScaleInProtectedInstances: p.protected,
-		StandbyInstances:          p.standby,
+		CheckpointDelay:           sent(p, "CheckpointDelay", seconds(p.delay)),
+		BakeTime:                  sent(p, "BakeTime", seconds(p.bake)),
+		ScaleInProtectedInstances: sent(p, "ScaleInProtectedInstances", p.protected),
+		StandbyInstances:          sent(p, "StandbyInstances", p.standby),
 		Alarms:                    p.alarms,
 	}
-	if p.max > 0 {
-		out.MaxHealthyPercentage = &p.max
+}
+
+// sent returns a preference that the call had, and nil for a default.
+func sent[T any](p preferences, name string, value T) *T {
+	if !p.call.has(preferencesPrefix + name) {
+		return nil
 	}
-	if len(p.checkpoints) > 0 {
-		out.CheckpointDelay = new(seconds(p.delay))
-	}
-	if p.bake > 0 {
-		out.BakeTime = new(seconds(p.bake))
-	}
-	return out
+	return &value
 }
 
 // refreshWire needs mu.
@@ -162,10 +170,11 @@ func (a refreshAPI) refreshWire(f *refresh) refreshXML {
 		AutoScalingGroupName: f.group.name,
 		Status:               f.status,
 		StatusReason:         f.reason,
-		StartTime:            stamp(f.startedAt),
-		PercentageComplete:   f.percent,
-		InstancesToUpdate:    f.toUpdate,
 		Preferences:          f.requested.wire(),
+	}
+	if f.status != refreshPending {
+		out.StartTime = stamp(f.startedAt)
+		out.PercentageComplete, out.InstancesToUpdate = new(f.percent), new(f.toUpdate)
 	}
 	if f.ended() {
 		out.EndTime = stamp(f.endedAt)

@@ -1,8 +1,10 @@
 package awsim
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestRefreshDefaults(t *testing.T) {
@@ -13,13 +15,48 @@ func TestRefreshDefaults(t *testing.T) {
 		f.s.asg.mu.Lock()
 		defer f.s.asg.mu.Unlock()
 		got := refreshAPI{f.s.asg}.refreshWire(f.s.asg.groups["g"].refreshes[0])
-		p := got.Preferences
-		if p.MinHealthyPercentage != 90 || p.MaxHealthyPercentage != nil || p.InstanceWarmup != 0 || p.SkipMatching ||
-			p.AutoRollback || p.ScaleInProtectedInstances != "Wait" || p.StandbyInstances != "Wait" ||
-			p.CheckpointDelay != nil || p.BakeTime != nil || got.DesiredConfiguration != nil ||
-			got.PercentageComplete != 100 || got.EndTime == "" {
+		p := f.s.asg.groups["g"].refreshes[0].requested
+		if p.min != 90 || p.max != 0 || p.warmup != 0 || p.skipMatching || p.autoRollback || p.protected != "Wait" ||
+			p.standby != "Wait" || p.delay != time.Hour || p.bake != 0 {
+			t.Errorf("the preferences are %+v", p)
+		}
+		if got.Preferences != nil || got.DesiredConfiguration != nil || *got.PercentageComplete != 100 || got.EndTime == "" {
 			t.Errorf("got %+v", got)
 		}
+	})
+}
+
+// A refresh begins after a while. Until then it cannot be rolled back, and has neither a start nor progress.
+func TestPendingRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 1}, launchHook)
+		f.s.SetDelays(Delays{RefreshStart: 7 * time.Second})
+		f.refresh("MinHealthyPercentage", "0", "SkipMatching", "true")
+		shown := func() string {
+			body, err := encodeQuery("", "Describe", "", f.call("DescribeInstanceRefreshes"))
+			f.must(err)
+			return string(body)
+		}
+		got := shown()
+		for field, there := range map[string]bool{
+			"<Status>Pending<": true, "<StartTime>": false, "<PercentageComplete>": false, "<InstancesToUpdate>": false,
+			"<MinHealthyPercentage>0<": true, "<SkipMatching>true<": true, "<InstanceWarmup>": false, "<AutoRollback>": false,
+			"<StandbyInstances>": false,
+		} {
+			if strings.Contains(got, field) != there {
+				t.Errorf("%s: want %t in %s", field, there, got)
+			}
+		}
+		if _, err := f.try("RollbackInstanceRefresh"); err == nil || asError(err).Code != "ActiveInstanceRefreshNotFound" {
+			t.Errorf("rolled back: %v", err)
+		}
+		f.want("1 InService v1")
+		elapse(7 * time.Second)
+		if got := shown(); !strings.Contains(got, "<Status>InProgress<") || !strings.Contains(got, "<StartTime>") ||
+			!strings.Contains(got, "<PercentageComplete>0<") || !strings.Contains(got, "<InstancesToUpdate>1<") {
+			t.Errorf("when it has begun: %s", got)
+		}
+		f.want("1 Pending:Wait v2")
 	})
 }
 

@@ -126,7 +126,9 @@ func (a ec2API) machines(ids []string) ([]*instance, error) {
 	var out []*instance
 	if len(ids) == 0 {
 		for _, id := range sortedKeys(a.instances) {
-			out = append(out, a.instances[id])
+			if inst := a.instances[id]; inst.hasAppeared() {
+				out = append(out, inst)
+			}
 		}
 		return out, nil
 	}
@@ -134,7 +136,7 @@ func (a ec2API) machines(ids []string) ([]*instance, error) {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 		inst, ok := a.instances[id]
 		switch {
-		case ok:
+		case ok && inst.hasAppeared():
 			out = append(out, inst)
 		case !instanceIDShape.MatchString(id):
 			return nil, errorf("InvalidInstanceID.Malformed", "Invalid id: %q", id)

@@ -21,6 +21,13 @@ type Delays struct {
 	// Visible is how long DescribeAutoScalingInstances and DescribeAutoScalingGroups return the previous
 	// state: the API's eventual consistency.
 	Visible time.Duration
+	// Appear is how long the API shows no trace of an instance that a group has decided to launch; about 10 s in
+	// AWS. It precedes Launch.
+	Appear time.Duration
+	// Retain is how long an instance is in a Proceed state before it is retained.
+	Retain time.Duration
+	// RefreshStart is how long an Instance Refresh is Pending; 5 to 10 s in AWS.
+	RefreshStart time.Duration
 	// RefreshGiveUp is how long an Instance Refresh may make no progress before it fails; an hour if zero.
 	RefreshGiveUp time.Duration
 }

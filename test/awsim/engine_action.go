@@ -149,12 +149,17 @@ func (a hookEngine) sendNotifications(act *action) int {
 }
 
 func (act *action) notification() Notification {
+	does := "Launch"
+	if act.Transition == Terminating {
+		does = "Terminate"
+	}
 	return Notification{
 		Token:       act.Token,
 		Group:       act.Group,
 		Hook:        act.Hook,
 		InstanceID:  act.InstanceID,
 		Transition:  act.Transition,
+		Action:      does,
 		Metadata:    act.hook.NotificationMetadata,
 		Origin:      act.Origin,
 		Destination: act.Destination,
@@ -255,8 +260,8 @@ func (a hookEngine) endHooks(inst *instance, transition string) {
 		a.endLaunch(inst, abandoned)
 	case inst.isReturning():
 		a.pools.endReturn(inst, abandoned)
-	case abandoned && inst.group.retain:
-		a.pools.retain(inst, stateRetained)
+	case abandoned && inst.group.retain && !inst.group.deleting:
+		a.pools.retain(inst, stateTerminating)
 	default:
 		a.fleet.proceed(inst)
 	}

@@ -3,6 +3,7 @@ package awsim
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,5 +165,54 @@ func TestDelays(t *testing.T) {
 		if took := time.Since(start); took != 2*time.Minute {
 			t.Errorf("the machine took %s to shut down", took)
 		}
+	})
+}
+
+// TestAppearance: neither API shows an instance before EC2 has launched it, though it counts for the group.
+func TestAppearance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Max: 3}, launchHook)
+		f.s.SetDelays(Delays{Appear: 10 * time.Second, Launch: time.Second})
+		f.call("SetDesiredCapacity", "DesiredCapacity", "1")
+		f.call("SetDesiredCapacity", "DesiredCapacity", "1")
+		id := f.s.Instances("g")[0].ID
+		shown := func() string {
+			var out strings.Builder
+			for _, one := range f.call("DescribeAutoScalingInstances", "InstanceIds.member.1", id).(autoScalingInstancesXML).AutoScalingInstances {
+				out.WriteString(one.LifecycleState + " " + one.HealthStatus + " ")
+			}
+			for _, one := range f.call("DescribeAutoScalingGroups").(describeGroupsXML).AutoScalingGroups[0].Instances {
+				out.WriteString(one.LifecycleState + " " + one.HealthStatus + " ")
+			}
+			for _, one := range f.call("DescribeInstances").(machinesXML).Reservations {
+				out.WriteString(one.Instances[0].State.Name)
+			}
+			return out.String()
+		}
+		for _, want := range []string{"", "Pending HEALTHY Pending Healthy pending", "Pending:Wait HEALTHY Pending:Wait Healthy running"} {
+			if got := shown(); got != want {
+				t.Errorf("shown as %q, want %q", got, want)
+			}
+			if want == "" {
+				elapse(10 * time.Second)
+			} else {
+				elapse(time.Second)
+			}
+		}
+		f.want("1 Pending:Wait v1")
+	})
+}
+
+// TestRetainDelay: a retained instance proceeds for a while first.
+func TestRetainDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 1, RetainOnAbandon: true}, drainHook)
+		f.s.SetDelays(Delays{Retain: 3 * time.Second})
+		id := f.ids(stateInService)[0]
+		f.must(f.s.Terminate(id, false))
+		f.answer(stateTerminatingWait, "drain", abandon)
+		f.want("1 InService v1, 1 Terminating:Proceed v1")
+		elapse(3 * time.Second)
+		f.want("1 InService v1, 1 Terminating:Retained v1")
 	})
 }

@@ -246,6 +246,10 @@ func (a groupEngine) terminateOne(instanceID string, decrement bool) error {
 			return errNoInstance(instanceID)
 		}
 		g := inst.group
+		if decrement && inst.isRetained() {
+			return errorf("ValidationError", "Instance %s is retained, and does not count for the desired capacity. "+
+				"Set shouldDecrementDesiredCapacity flag to false.", instanceID)
+		}
 		if decrement && slices.Contains(g.live(), inst) {
 			if g.desired <= g.min {
 				return errorf("ValidationError", "Currently, desiredSize equals minSize (%d). Terminating instance "+

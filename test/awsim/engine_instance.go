@@ -120,16 +120,25 @@ func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
 
 // launch starts one instance of the group. It needs mu.
 func (a fleetEngine) launch(g *group) {
-	inst := a.newInstance(g, a.newInstanceID(), g.nextZone())
-	inst.setState(statePending)
+	a.launchAs(a.newInstance(g, a.newInstanceID(), g.nextZone()))
+}
+
+// launchAs starts a new instance, of the group or of its warm pool. EC2 launches it, and the API shows it, only
+// after a while. It needs mu.
+func (a fleetEngine) launchAs(inst *instance) {
+	inst.launchedAt = inst.launchedAt.Add(a.delays.Appear)
+	inst.setGroupState(statePending)
 	a.spawn(func() { a.boot(inst) })
 }
+
+// hasAppeared reports whether EC2 has launched the instance, so that the API shows it.
+func (i *instance) hasAppeared() bool { return !time.Now().Before(i.launchedAt) }
 
 // boot makes the machine run and then begins the launch hooks.
 func (a fleetEngine) boot(inst *instance) {
 	defer close(inst.booted)
 	a.mu.Lock()
-	delay := a.delays.Launch
+	delay := time.Until(inst.launchedAt) + a.delays.Launch
 	a.mu.Unlock()
 	if !a.pause(delay) {
 		return
@@ -160,7 +169,8 @@ func (a fleetEngine) putInService(inst *instance) {
 	a.capacity.reconcile(inst.group)
 }
 
-// terminate starts the termination of an instance, with its hooks. It needs mu.
+// terminate starts the termination of an instance, with its hooks. For one that is retained they run again. It
+// needs mu.
 func (a fleetEngine) terminate(inst *instance) {
 	if inst.isTerminating() && !inst.isRetained() {
 		return
@@ -169,10 +179,6 @@ func (a fleetEngine) terminate(inst *instance) {
 		a.lifecycle.closeAction(act, ByAbandon, abandon)
 	}
 	inst.waiting = nil
-	if inst.isRetained() {
-		a.proceed(inst)
-		return
-	}
 	inst.setGroupState(stateTerminating)
 	a.lifecycle.beginHooks(inst, Terminating)
 }

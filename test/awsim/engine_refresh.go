@@ -145,8 +145,21 @@ func (a refreshEngine) startRefresh(g *group, p preferences, desired *source) (*
 	a.selectTargets(f, func(inst *instance) bool {
 		return !p.skipMatching || !a.catalog.matchesSource(g.launchFrom(), inst.template)
 	})
-	a.spawn(func() { a.run(f) })
+	if a.delays.RefreshStart == 0 {
+		a.later(func() { a.begin(f) })
+	}
+	a.spawn(func() { a.run(f, a.delays.RefreshStart) })
 	return f, nil
+}
+
+// begin ends the time in which the refresh is Pending. It must be called without mu.
+func (a refreshEngine) begin(f *refresh) {
+	a.update(func() {
+		if f.status == refreshPending {
+			f.status, f.startedAt = refreshInProgress, time.Now()
+			a.capacity.reconcile(f.group)
+		}
+	})
 }
 
 // selectTargets selects the instances to replace: outdated ones in service, launching or in standby.
@@ -206,14 +219,12 @@ func (f *refresh) mayReplace(inst *instance) bool {
 	return inst.hasStatePrefix(statePending) || inst.state() == stateInService
 }
 
-// run starts the refresh, and then reconciles its group at the times for which it waits.
-func (a refreshEngine) run(f *refresh) {
-	a.update(func() {
-		if f.status == refreshPending {
-			f.status = refreshInProgress
-			a.capacity.reconcile(f.group)
-		}
-	})
+// run begins the refresh after a while, and then reconciles its group at the times for which it waits.
+func (a refreshEngine) run(f *refresh, after time.Duration) {
+	if !a.pause(after) {
+		return
+	}
+	a.begin(f)
 	for {
 		a.mu.Lock()
 		at, over, changed := f.wakeAt, f.ended(), a.changed
@@ -262,11 +273,12 @@ func (a refreshEngine) cancelRefresh(g *group) (*refresh, error) {
 	return f, nil
 }
 
-// rollBack begins to replace what the group's refresh has replaced. It needs mu.
+// rollBack begins to replace what the group's refresh has replaced. One that is Pending has nothing to roll back,
+// which AWS answers as if there were none. It needs mu.
 func (a refreshEngine) rollBack(g *group) (*refresh, error) {
 	f := g.refreshing()
 	switch {
-	case f == nil || f.status == refreshCancelling || f.status == refreshRollbackInProgress:
+	case f == nil || contains([]string{refreshPending, refreshCancelling, refreshRollbackInProgress}, f.status):
 		return nil, errNoRefresh(g)
 	case !a.isReversible(f):
 		return nil, errorf("IrreversibleInstanceRefresh", "The instance refresh of the group %s can not be "+

@@ -20,6 +20,7 @@ type preferences struct {
 	protected    string // Refresh, Ignore or Wait.
 	standby      string // Terminate, Ignore or Wait.
 	alarms       []string
+	call         *reader // That started the refresh.
 }
 
 // bounds returns how many instances must be in service, healthy and warm during a refresh, and how many may

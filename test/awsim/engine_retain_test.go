@@ -1,6 +1,7 @@
 package awsim
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -54,13 +55,40 @@ func TestInstancesAreRetained(t *testing.T) {
 			}
 			elapse(240 * time.Hour)
 			f.must(f.s.WaitState(t.Context(), id, row.want)) // It stays until it is terminated.
-			before := len(f.s.asg.actions)
-			f.call("TerminateInstanceInAutoScalingGroup", "InstanceId", id, "ShouldDecrementDesiredCapacity", "false")
-			f.must(f.s.WaitState(t.Context(), id, "Terminated"))
-			if len(f.s.asg.actions) != before {
-				t.Error("its hooks ran again")
+			if got := f.path(id); !strings.HasSuffix(got, " Terminating:Proceed Terminating:Retained") {
+				t.Errorf("went %s", got)
 			}
-			f.want("2 InService v1")
+		})
+	}
+}
+
+// Terminating a retained instance begins a new action, which may retain it again.
+func TestRetainedInstanceIsTerminated(t *testing.T) {
+	for name, phase := range map[string]string{"of the group": "Terminating", "of the warm pool": "Warmed:Pending"} {
+		bubble(t, name, func(t *testing.T) {
+			f := newFleet(t, Group{Desired: 2, Max: 2, RetainOnAbandon: true}, drainHook)
+			if phase != "Terminating" {
+				f.pool("InstanceReusePolicy.ReuseOnScaleIn", "true")
+			}
+			f.call("SetDesiredCapacity", "DesiredCapacity", "1")
+			id := f.ids(phase + ":Wait")[0]
+			f.answer(phase+":Wait", "drain", abandon)
+			phase = strings.ReplaceAll(phase, "Pending", "Terminating")
+			if _, err := f.try("TerminateInstanceInAutoScalingGroup", "InstanceId", id, "ShouldDecrementDesiredCapacity", "true"); err == nil {
+				t.Error("a retained instance was terminated with a decrement")
+			}
+			for runs, result := range []string{abandon, resume} {
+				f.call("TerminateInstanceInAutoScalingGroup", "InstanceId", id, "ShouldDecrementDesiredCapacity", "false")
+				all := f.s.Ledger()
+				if len(all) != runs+2 || all[runs].Token == all[runs+1].Token {
+					t.Fatalf("the actions are %+v", all)
+				}
+				f.answer(phase+":Wait", "drain", result)
+			}
+			if got := f.path(id); !strings.HasSuffix(got, phase+":Retained "+phase+" "+phase+":Wait "+phase+":Proceed "+
+				strings.ReplaceAll(phase, "Terminating", "Terminated")) {
+				t.Errorf("went %s", got)
+			}
 		})
 	}
 }

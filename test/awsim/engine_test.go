@@ -118,16 +118,23 @@ func TestUnhealthyPendingInstance(t *testing.T) {
 	})
 }
 
-func TestForcedDeletionRunsNoHook(t *testing.T) {
+// An abandoned hook retains no instance of a group that is being deleted.
+func TestForcedDeletionRunsHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, Group{Desired: 1}, drainHook)
+		f := newFleet(t, Group{Desired: 2, RetainOnAbandon: true}, drainHook)
 		if _, err := f.try("DeleteAutoScalingGroup"); err == nil {
 			t.Error("a group with an instance was deleted without force")
 		}
 		f.call("DeleteAutoScalingGroup", "ForceDelete", "true")
+		f.want("2 Terminating:Wait v1")
+		if got := (groupAPI{f.s.asg}).groupWire(f.s.asg.groups["g"]).Status; got != "Delete in progress" {
+			t.Errorf("the group's status is %q", got)
+		}
+		f.must(f.complete("drain", f.ids(stateTerminatingWait)[0], resume))
+		f.answer(stateTerminatingWait, "drain", abandon)
 		f.want("")
-		if got := f.s.Ledger(); len(got) != 0 || len(f.s.asg.groups) != 0 {
-			t.Errorf("a hook ran: %v", got)
+		if len(f.s.asg.groups) != 0 {
+			t.Error("the group is still there")
 		}
 	})
 }

@@ -155,27 +155,38 @@ func (a warmPoolEngine) settleInPool(inst *instance) {
 	a.hardware.stopMachine(inst, settle)
 }
 
-// endReturn moves an instance to the warm pool. One whose hook was abandoned is kept if the group retains
-// such instances, and else terminated without further hooks. AWS does not document what it does without
-// retention. It needs mu.
+// endReturn moves an instance to the warm pool, abandoned or not, unless the group retains instances whose hook
+// was abandoned. It needs mu.
 func (a warmPoolEngine) endReturn(inst *instance, abandoned bool) {
-	g := inst.group
-	switch {
-	case !abandoned:
-		a.settleInPool(inst)
-	case g.retain:
-		a.retain(inst, statePending+":Retained")
-	default:
-		a.fleet.proceed(inst)
-		a.capacity.reconcile(g)
+	if abandoned && inst.group.retain {
+		a.retain(inst, statePending)
+		return
 	}
+	a.settleInPool(inst)
 }
 
-// retain keeps an instance whose terminate hook was abandoned. It needs mu.
-func (a warmPoolEngine) retain(inst *instance, state string) {
+// retain keeps an instance whose terminate hook was abandoned: after a while in the Proceed state of the phase,
+// as AWS shows it. It needs mu.
+func (a warmPoolEngine) retain(inst *instance, phase string) {
 	inst.waiting = nil
-	inst.setGroupState(state)
+	inst.setGroupState(phase + ":Proceed")
+	proceeding := inst.state()
+	keep := func() {
+		if inst.group != nil && inst.state() == proceeding && !inst.terminatingMachine {
+			inst.setGroupState(phase + ":Retained")
+			a.capacity.reconcile(inst.group)
+		}
+	}
+	if a.delays.Retain == 0 {
+		keep()
+		return
+	}
 	a.capacity.reconcile(inst.group)
+	a.spawn(func() {
+		if a.pause(a.delays.Retain) {
+			a.update(keep)
+		}
+	})
 }
 
 // fillPool brings the warm pool to its size. It needs mu.
@@ -208,8 +219,7 @@ func (g *group) poolCandidate() *instance {
 func (a warmPoolEngine) launchWarm(g *group) {
 	inst := a.fleet.newInstance(g, a.newInstanceID(), g.nextZone())
 	inst.warm = true
-	inst.setGroupState(statePending)
-	a.spawn(func() { a.fleet.boot(inst) })
+	a.fleet.launchAs(inst)
 }
 
 // poolLeft returns how many instances of the warm pool a refresh has not replaced yet. A target is replaced

@@ -102,11 +102,11 @@ func TestScaleInWithAWarmPool(t *testing.T) {
 		},
 		"reused, and abandoned where such are retained": {
 			reuse: "true", retain: true, result: abandon, route: "1 TERMINATING AutoScalingGroup->WarmPool",
-			state: "Warmed:Pending:Wait", path: "Pending InService Warmed:Pending Warmed:Pending:Wait Warmed:Pending:Retained",
+			state: "Warmed:Pending:Wait", path: back + "Warmed:Pending:Retained",
 		},
-		"reused, and abandoned": {
+		"reused, though abandoned": {
 			reuse: "true", result: abandon, route: "1 TERMINATING AutoScalingGroup->WarmPool", state: "Warmed:Pending:Wait",
-			path: "Pending InService Warmed:Pending Warmed:Pending:Wait Warmed:Terminating:Proceed Warmed:Terminated",
+			path: back + "Warmed:Stopped",
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {

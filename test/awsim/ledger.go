@@ -50,7 +50,7 @@ const (
 	ByGlobalTimeout    ClosedBy = "global-timeout"
 	ByAbandon          ClosedBy = "abandoned"    // Another hook of the instance was, or the launch was given up.
 	ByInterruption     ClosedBy = "interrupted"  // EC2 took the machine while the hook was waited for.
-	ByHookDeletion     ClosedBy = "hook-deleted" // DeleteLifecycleHook, or the group was deleted by force.
+	ByHookDeletion     ClosedBy = "hook-deleted" // By DeleteLifecycleHook.
 )
 
 // Completion is one call of CompleteLifecycleAction.

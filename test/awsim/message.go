@@ -44,6 +44,8 @@ type Notification struct {
 	Hook       string
 	InstanceID string
 	Transition string
+	// Action is what the group does to the instance; left out when it is empty, as in captures from before 2025.
+	Action string
 	// Metadata is left out of the message when it is empty, as AWS does.
 	Metadata string
 	// Origin and Destination are left out when they are empty: captures from before warm pools lack them.
@@ -166,6 +168,7 @@ func (n Notification) fields() map[string]any {
 		"LifecycleTransition":  n.Transition,
 	}
 	for key, value := range map[string]string{
+		"Action":               n.Action,
 		"NotificationMetadata": n.Metadata,
 		"Origin":               n.Origin,
 		"Destination":          n.Destination,

@@ -142,6 +142,7 @@ func assertNotification(t testing.TB, got map[string]any, token string) {
 		"LifecycleHookName":    "drain",
 		"EC2InstanceId":        instanceID,
 		"LifecycleTransition":  "autoscaling:EC2_INSTANCE_TERMINATING",
+		"Action":               "Terminate",
 		"NotificationMetadata": "<blue> & co",
 		"Origin":               "AutoScalingGroup",
 		"Destination":          "EC2",
@@ -185,8 +186,8 @@ func TestSeedDeterminesMessage(t *testing.T) {
 	if one != awsim.DirectMessage(e, n) {
 		t.Error("one seed made two messages")
 	}
-	for _, absent := range []string{"NotificationMetadata", "Origin", "Destination"} {
-		if strings.Contains(one, absent) {
+	for _, absent := range []string{"NotificationMetadata", "Action", "Origin", "Destination"} {
+		if strings.Contains(one, `"`+absent+`":`) {
 			t.Errorf("%s is there though it is empty: %s", absent, one)
 		}
 	}
