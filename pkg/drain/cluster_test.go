@@ -329,29 +329,40 @@ func (c *cluster) decide(verb string, p *corev1.Pod, o metav1.DeleteOptions) err
 	return nil
 }
 
-// terminate has the pod end a millisecond before its grace does, and another one start elsewhere.
+// terminate has the pod end a millisecond before its grace does, and another one start elsewhere. Of a pod that is
+// terminating, a deletion can only shorten the grace period. The API server counts it from the first deletion
+// (k8s.io/apiserver/pkg/registry/rest: BeforeDelete), the kubelet from when it learns of it.
 func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
-	if p.DeletionTimestamp != nil {
-		return
-	}
-	seconds := *p.Spec.TerminationGracePeriodSeconds
+	seconds, first := *p.Spec.TerminationGracePeriodSeconds, time.Now()
 	if grace != nil {
 		seconds = *grace
 	}
+	again := p.DeletionTimestamp != nil
+	if again {
+		if seconds >= *p.DeletionGracePeriodSeconds {
+			return
+		}
+		first = p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
+	}
 	end := time.Duration(seconds) * time.Second
 	ending := p.DeepCopy()
-	ending.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
+	ending.DeletionTimestamp, ending.DeletionGracePeriodSeconds = &metav1.Time{Time: first.Add(end)}, &seconds
 	c.store(watch.Modified, ending)
-	if c.podsNeverEnd {
-		return
+	if !c.podsNeverEnd {
+		time.AfterFunc(max(end-time.Millisecond, time.Millisecond), func() { c.end(ending) })
 	}
-	time.AfterFunc(max(end-time.Millisecond, time.Millisecond), func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.store(watch.Deleted, c.pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}].DeepCopy())
-	})
-	if a := c.apps[p.Labels["app"]]; a != nil {
+	if a := c.apps[p.Labels["app"]]; a != nil && !again {
 		c.replace(a)
+	}
+}
+
+// end deletes a pod that has ended.
+func (c *cluster) end(p *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	if last := c.pods[key]; last != nil && last.UID == p.UID {
+		c.store(watch.Deleted, last.DeepCopy())
 	}
 }
 

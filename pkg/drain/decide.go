@@ -159,7 +159,7 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	d.step.Wait = append(d.step.Wait, w)
 	d.decideAgain(append(until, d.schedule.deadline)...)
 	if !d.schedule.now.Before(d.schedule.deadline) {
-		d.decideAgain(pod.GraceEndsAt.Add(terminationLag))
+		d.decideAgain(lastEnd(pod).Add(terminationLag))
 	}
 }
 

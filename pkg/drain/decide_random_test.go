@@ -32,6 +32,9 @@ func randomState(r *rand.Rand, now time.Time) State {
 		if p.Try.Last = oneOfThese(r, None, None, None, Sent, Accepted, Blocked, Deferred, Refused, Forced, Denied); p.Try.Last != None {
 			p.Try.Next, p.Try.Failures = near(), r.IntN(3)
 		}
+		if p.Try.Last == Forced {
+			p.Try.EndsAt = oneOfThese(r, near(), now.Add(time.Hour))
+		}
 		if r.IntN(5) == 0 {
 			p.GraceEndsAt = near().Add(time.Duration(r.IntN(3)) * 10 * time.Minute)
 		}

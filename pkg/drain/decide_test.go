@@ -58,6 +58,11 @@ func tried(last Outcome, next time.Duration) func(*Pod) {
 	return func(p *Pod) { p.Try = Try{Last: last, Next: at(next), Failures: 1, Message: "the API server says so"} }
 }
 
+// forcedUntil is the Try of a pod whose accepted deletion gave it a grace period that ends then.
+func forcedUntil(end time.Duration) func(*Pod) {
+	return func(p *Pod) { p.Try = Try{Last: Forced, EndsAt: at(end)} }
+}
+
 // budget is a PodDisruptionBudget over five pods that requires three.
 func budget(healthy int, changes ...func(*Budget)) Budget {
 	b := Budget{Allowed: max(healthy-3, 0), Healthy: healthy, Desired: 3, Expected: 5}

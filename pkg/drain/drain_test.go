@@ -190,6 +190,27 @@ func TestAtTheDeadline(t *testing.T) {
 	check(Leave, 0, []string{"x/a", "x/long"}, "evict n/long")
 }
 
+// TestAnEarlierDeadlineShortensAForcedGracePeriod: a pod is deleted with the 25 minutes that are left, and then a Spot
+// warning leaves two minutes.
+func TestAnEarlierDeadlineShortensAForcedGracePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := runningPod("a")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(25 * 60))
+		c := startCluster(t, defaults, pod, newPDB(0))
+		deadlines, target := make(chan time.Time, 1), c.target("n", time.Hour)
+		target.Tighter = deadlines
+		time.AfterFunc(40*time.Minute, func() { deadlines <- c.since.Add(42 * time.Minute) })
+		report, err := c.drainTarget(c.ctx, target)()
+		if took := report.Took.Round(time.Second); err != nil || len(report.Left) > 0 || took != 42*time.Minute {
+			t.Errorf("got %+v, %v; want an end after 42 minutes", report, err)
+		}
+		deleted := slices.DeleteFunc(c.requestLog(), func(r string) bool { return r == "evict n/a refused" })
+		if diff := cmp.Diff([]string{"delete n/a in 1500s", "delete n/a in 1s"}, deleted); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestDryRunOnlyReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, defaults, runningPod("a"), newPDB(0))

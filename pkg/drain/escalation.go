@@ -32,7 +32,7 @@ func (t *schedule) givenUp(pod Pod) bool {
 	case t.policy.AtDeadline != Delete, pod.Try.Last == Denied:
 		return true
 	case !pod.GraceEndsAt.IsZero():
-		return !t.now.Before(pod.GraceEndsAt.Add(terminationLag))
+		return !t.now.Before(lastEnd(pod).Add(terminationLag))
 	}
 	return false
 }
@@ -44,23 +44,34 @@ func (t *schedule) stuckAt(pod Pod) time.Time {
 	case pod.GraceEndsAt.IsZero():
 		return time.Time{}
 	case t.unreachable:
-		return pod.GraceEndsAt.Add(terminationLag)
+		return lastEnd(pod).Add(terminationLag)
 	case t.policy.StuckAfter > 0:
-		return pod.GraceEndsAt.Add(max(t.policy.StuckAfter, terminationLag))
+		return lastEnd(pod).Add(max(t.policy.StuckAfter, terminationLag))
 	}
 	return time.Time{}
+}
+
+// lastEnd is when the kubelet kills a terminating pod. It counts a shortened grace period from when it learns
+// of it, so that GraceEndsAt, which the API server counts from the first deletion, may have passed.
+func lastEnd(pod Pod) time.Time {
+	if pod.Try.EndsAt.After(pod.GraceEndsAt) {
+		return pod.Try.EndsAt
+	}
+	return pod.GraceEndsAt
 }
 
 // latestDeletion is when the pod must be deleted for its grace period to end by the deadline. A grace period
 // longer than half of the drain is cut to that half, so that the budget has the other half. A terminating pod
 // keeps its grace period until a second before the deadline: the API server would count a shorter one from
-// the first deletion, and the kubelet kills a pod that is past it at once.
+// the first deletion, and the kubelet kills a pod that is past it at once. That also holds for a pod that was
+// deleted in time for a later deadline. A grace period of minGrace is not shortened again.
 func (t *schedule) latestDeletion(pod Pod) time.Time {
 	switch {
 	case t.policy.AtDeadline != Delete:
 		return time.Time{}
 	case pod.GraceEndsAt.IsZero():
 		return t.deadline.Add(-min(max(pod.Grace, minGrace), t.half()))
+	case pod.Try.Last == Forced && !pod.Try.EndsAt.After(t.now.Add(minGrace)):
 	case pod.GraceEndsAt.After(t.deadline.Add(time.Second)): // GraceEndsAt is in whole seconds
 		return t.deadline.Add(-minGrace)
 	}
@@ -125,7 +136,7 @@ func (t *schedule) shortenedGrace(pod Pod) time.Duration {
 // isDeletionDue reports whether the pod must be deleted now: its latest deletion is due, or its earliest one
 // is and the pods that were deleted before it have been replaced.
 func (d *decision) isDeletionDue(pod Pod) bool {
-	if pod.Try.Last == Denied || (pod.Try.Last == Forced && !pod.GraceEndsAt.IsZero()) {
+	if pod.Try.Last == Denied {
 		return false
 	}
 	now, latest := d.schedule.now, d.schedule.latestDeletion(pod)

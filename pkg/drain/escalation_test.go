@@ -28,6 +28,16 @@ func TestDecideAtTheDeadline(t *testing.T) {
 	given{}.expect(t, "a forced deletion is not repeated while the watch may be behind",
 		9*m+31*s, "wait a terminating; again 9m45s", pod("a", tried(Forced, 9*m+45*s)))
 	given{}.expect(t, "a forced deletion that shows no effect is repeated", 9*m+45*s, "delete a in 15s", pod("a", tried(Forced, 9*m+45*s)))
+	given{}.expect(t, "an earlier deadline shortens the grace period of a deleted pod, a second before the deadline",
+		10*m-s, "delete a in 1s", pod("a", grace(25*m), terminating(30*m), forcedUntil(30*m)))
+	given{}.expect(t, "until then the deleted pod keeps its grace period",
+		5*m, "wait a terminating; again 9m59s", pod("a", grace(25*m), terminating(30*m), forcedUntil(30*m)))
+	given{}.expect(t, "a shortened grace period is not shortened again while the watch may be behind",
+		10*m-s, "wait a terminating; again 10m0s", pod("a", grace(25*m), terminating(30*m), forcedUntil(10*m)))
+	given{policy: func(p *Policy) { p.StuckAfter = m }}.expect(t, "a shortened grace period counts from the last deletion, not from the first",
+		10*m-s, "wait a terminating; again 10m0s", pod("a", grace(25*m), terminating(5*m+s), forcedUntil(10*m)))
+	given{}.expect(t, "at the deadline the drain waits for the end of a shortened grace period",
+		10*m, "wait a terminating; again 10m2s", pod("a", grace(25*m), terminating(5*m+s), forcedUntil(10*m)))
 	given{}.expect(t, "a pod whose eviction was just accepted is not deleted",
 		9*m+30*s, "wait a terminating; again 9m44s", pod("a", tried(Accepted, 9*m+44*s)))
 	given{}.expect(t, "a deferred deletion waits for its pause, in a later tier too",
@@ -50,6 +60,8 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		20*m+3*s, "wait a terminating; done", pod("a", terminating(20*m+s), tried(Forced, 20*m+15*s)))
 	given{}.expect(t, "the drain is over when the last grace period of all pods is",
 		10*m, "wait a terminating, b terminating; again 10m3s", pod("a", terminating(10*m+s)), pod("b", terminating(9*m)))
+	given{}.expect(t, "a grace period that a deletion has shortened already is not shortened again after the deadline",
+		20*m, "wait a terminating; again 20m5s", pod("a", terminating(20*m+3*s), forcedUntil(20*m+s)))
 	given{state: func(s *State) { s.Since = at(11 * m) }}.expect(t, "a deadline before the taint is honored",
 		11*m, "delete a in 1s", guarded("a"))
 }

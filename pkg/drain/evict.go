@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -127,8 +128,10 @@ func message(err error) string {
 // pdbTracker knows when to try again. A deletion does not inherit the pauses of the evictions before it.
 func (r Removal) next(outcome Outcome, message string, err error, now time.Time) Try {
 	switch {
-	case outcome == Accepted, outcome == Forced:
+	case outcome == Accepted:
 		return Try{Last: outcome, Next: now.Add(podUpdateTimeout)}
+	case outcome == Forced:
+		return Try{Last: outcome, Next: now.Add(podUpdateTimeout), EndsAt: now.Add(cmp.Or(r.Grace, r.Pod.Grace))}
 	case outcome == Blocked && r.Budget != "":
 		return Try{Last: outcome, Message: message}
 	}

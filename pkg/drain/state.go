@@ -46,6 +46,7 @@ type Try struct {
 	Failures int       // consecutive failed attempts
 	Message  string    // of the API server, about the last attempt
 	Eviction bool      // the last attempt was an eviction, and failed
+	EndsAt   time.Time // of an accepted deletion: when the grace period that it gave ends
 }
 
 // Outcome is the API server's answer to an attempt to evict or delete a pod.
