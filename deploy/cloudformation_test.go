@@ -153,6 +153,8 @@ func (s *stack) call(name string, args *yaml.Node) any {
 		return !s.value(list[0]).(bool)
 	case "And":
 		return !slices.ContainsFunc(list, func(one *yaml.Node) bool { return !s.value(one).(bool) })
+	case "Join":
+		return join(s.value(list[1]), list[0].Value)
 	case "Split":
 		return strings.Split(s.value(list[1]).(string), list[0].Value)
 	case "Select":
@@ -162,6 +164,18 @@ func (s *stack) call(name string, args *yaml.Node) any {
 	}
 	s.t.Fatalf("%s is not known here", name)
 	return nil
+}
+
+// join joins the items of a list: a parameter's, or one with functions.
+func join(list any, separator string) string {
+	if texts, is := list.([]string); is {
+		return strings.Join(texts, separator)
+	}
+	var texts []string
+	for _, item := range list.([]any) {
+		texts = append(texts, item.(string))
+	}
+	return strings.Join(texts, separator)
 }
 
 // substitute replaces the placeholders in a string, or in the first of a list, whose second has values for them.

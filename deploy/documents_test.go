@@ -137,12 +137,16 @@ func TestPoliciesAreLimited(t *testing.T) {
 }
 
 // TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, or by Auto Scaling of one
-// account. Only rules with the stack's name may send to the queue, and only encrypted.
+// account. Only the rules and the hooks' role may send to the queue, and only encrypted.
 func TestTrustPolicies(t *testing.T) {
 	t.Parallel()
 	type conditions = map[string]map[string]any
 	values := deploy.Example()
 	oidc := values["OidcProvider"]
+	var rules []any
+	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "lifecycle"} {
+		rules = append(rules, values["RulePrefix"]+"-"+kind)
+	}
 	for name, want := range map[string][]struct {
 		effect    string
 		principal any
@@ -162,7 +166,10 @@ func TestTrustPolicies(t *testing.T) {
 			"StringEquals": {"aws:SourceAccount": values["Account"]},
 		}}},
 		"iam/queue": {
-			{"Allow", map[string]any{"Service": "events.amazonaws.com"}, []string{"sqs:SendMessage"}, conditions{"ArnLike": {"aws:SourceArn": values["Rules"]}}},
+			{"Allow", map[string]any{"Service": "events.amazonaws.com"}, []string{"sqs:SendMessage"}, conditions{"ArnEquals": {"aws:SourceArn": rules}}},
+			{"Deny", "*", []string{"sqs:SendMessage"}, conditions{
+				"BoolIfExists": {"aws:PrincipalIsAWSService": "false"}, "ArnNotEqualsIfExists": {"aws:PrincipalArn": []any{values["Senders"]}},
+			}},
 			{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}},
 		},
 		"iam/queue-dead": {{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}}},

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,13 +47,26 @@ func TestInstallation(t *testing.T) {
 	if n := strings.Count(policies, "aws:SecureTransport:false"); n != 2 {
 		t.Errorf("%d of 2 queues refuse unencrypted requests", n)
 	}
-	if !strings.Contains(policies, "aws:SourceArn:arn:aws:events:eu-central-1:123456789012:rule/node-drainer-prod-*") {
-		t.Errorf("the queue's policy does not let the rules send: %s", policies)
+	if !strings.Contains(policies, "aws:PrincipalArn:["+roleARN("node-drainer-prod-hooks")+"]") {
+		t.Errorf("the queue's policy does not let the hooks send: %s", policies)
 	}
-	for _, r := range in["aws_cloudwatch_event_rule"] {
-		if name := r["name"].(string); !strings.HasPrefix(name, "node-drainer-prod-") {
-			t.Errorf("the queue's policy does not let the rule %s send", name)
+}
+
+// TestQueuePolicyListsRules: the queue's policy lists each rule, and no pattern that fits another cluster's.
+func TestQueuePolicyListsRules(t *testing.T) {
+	t.Parallel()
+	inputs, _ := everything()
+	var listed, created []string
+	for _, delivery := range []string{"direct", "eventbridge"} {
+		inputs["delivery"] = delivery
+		in := terraformInstallation(planOf(t, inputs)).Resources
+		listed = regexp.MustCompile(`:rule/([^] ]+)`).FindAllString(fmt.Sprint(in["aws_sqs_queue_policy"]), -1)
+		for _, r := range in["aws_cloudwatch_event_rule"] {
+			created = append(created, ":rule/"+r["name"].(string))
 		}
+	}
+	if diff := cmp.Diff(sortedSet(created), sortedSet(listed)); diff != "" {
+		t.Errorf("-rules +the queue's policy:\n%s", diff)
 	}
 }
 

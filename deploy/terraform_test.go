@@ -322,7 +322,8 @@ func functions() map[string]function.Function {
 			}
 			return args[0].AsValueSlice()[0], nil
 		}, cty.DynamicPseudoType),
-		"can":      tryfunc.CanFunc,
+		"can":    tryfunc.CanFunc,
+		"concat": stdlib.ConcatFunc, "join": stdlib.JoinFunc,
 		"toset":    stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
 		"coalesce": stdlib.CoalesceFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,
 		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "length": stdlib.StrlenFunc,

@@ -222,6 +222,7 @@ func everything() (map[string]any, map[string]any) {
 			"spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
 			"capacity-reservation-interruption", "capacity-block-expiration",
 		},
+		"senders": []string{roleARN("redrive"), roleARN("other-hooks")},
 		"replace": true, "max_receive_count": 50, "kms_key": map[string]string{"arn": keyARN},
 		"namespace": "drain", "service_account": "agent",
 		"trigger":                 []string{"refresh", "unhealthy", "surge", "suspend"},
@@ -229,6 +230,7 @@ func everything() (map[string]any, map[string]any) {
 	}
 	parameters := map[string]any{
 		"ClusterName": "prod", "GroupTagKey": "eks:cluster-name", "GroupTagValue": "prod", "LaunchHooks": "true",
+		"Senders":                 roleARN("redrive") + "," + roleARN("other-hooks"),
 		"RebalanceRecommendation": "true", "Replace": "true", "MaxReceiveCount": 50, "KmsKeyArn": keyARN,
 		"Namespace": "drain", "ServiceAccount": "agent", "Trigger": "true", "TriggerRefresh": "true",
 		"TriggerUnhealthy": "true", "TriggerSurge": "true", "TriggerSuspend": "true", "TriggerServiceAccount": "trigger",

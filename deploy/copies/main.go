@@ -109,11 +109,14 @@ func indentLines(text string, by int) string {
 func expressions() map[string]string {
 	arn := func(rest string) string { return `!Sub "arn:${AWS::Partition}:` + rest + `"` }
 	here := "${AWS::Region}:${AWS::AccountId}:"
+	hookRole := arn("iam::${AWS::AccountId}:role/${AWS::StackName}-hooks")
 	return map[string]string{
-		"Account":         "!Ref AWS::AccountId",
-		"QueueArn":        "!GetAtt Queue.Arn",
-		"DeadQueueArn":    "!GetAtt DeadQueue.Arn",
-		"Rules":           arn("events:" + here + "rule/${AWS::StackName}-*"),
+		"Account":      "!Ref AWS::AccountId",
+		"QueueArn":     "!GetAtt Queue.Arn",
+		"DeadQueueArn": "!GetAtt DeadQueue.Arn",
+		"RulePrefix":   arn("events:" + here + "rule/${AWS::StackName}"),
+		// Between the quotes of a string in a list in JSON.
+		"Senders":         `!If [WithSenders, !Join ['", "', [` + hookRole + `, !Join ['", "', !Ref Senders]]], ` + hookRole + `]`,
 		"Groups":          arn("autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*"),
 		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
 		"GroupTagValue":   "!Ref GroupTagValue",

@@ -12,7 +12,7 @@ locals {
   )
 }
 
-# A rule's name may have at most 64 characters, so it contains one word of the kind. The queue's policy matches its prefix.
+# A rule's name may have at most 64 characters, so it contains one word of the kind. The queue's policy lists all of them.
 resource "aws_cloudwatch_event_rule" "this" {
   for_each = local.rules
 

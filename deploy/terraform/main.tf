@@ -18,7 +18,8 @@ locals {
     Account       = local.account
     QueueArn      = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}"
     DeadQueueArn  = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}-dead"
-    Rules         = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${local.name}-*"
+    RulePrefix    = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${local.name}"
+    Senders       = join("\", \"", concat(["arn:${local.partition}:iam::${local.account}:role/${local.name}-hooks"], var.senders))
     Groups        = "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
     GroupTagKey   = coalesce(var.group_tag_key, "kubernetes.io/cluster/${var.cluster_name}")
     GroupTagValue = var.group_tag_value

@@ -117,6 +117,12 @@ variable "events" {
   }
 }
 
+variable "senders" {
+  description = "ARNs of other roles and users that may send to the queue: the roles of hooks that you create elsewhere, and who returns messages from the dead-letter queue."
+  type        = list(string)
+  default     = []
+}
+
 variable "replace" {
   description = "Whether the agent may mark instances unhealthy, for the action replace of an event."
   type        = bool

@@ -27,7 +27,9 @@ type Hook struct {
 	// DefaultResult is what a timeout means: ABANDON when empty.
 	DefaultResult         string
 	NotificationTargetARN string
-	NotificationMetadata  string
+	// RoleARN is the role with which Auto Scaling sends: role/hooks when empty.
+	RoleARN              string
+	NotificationMetadata string
 }
 
 func (h Hook) withDefaults() Hook {
@@ -141,7 +143,7 @@ func (a hookEngine) sendNotifications(act *action) int {
 	a.mu.Unlock()
 	sent := 0
 	if act.hook.NotificationTargetARN != "" {
-		sent, _ = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct)
+		sent, _ = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct, a.bus.fromHook(act.hook))
 	}
 	sent += a.bus.publish(detailType, event)
 	a.update(func() { act.Sent += sent })

@@ -110,7 +110,7 @@ func (s AutoScaling) PutHook(groupName string, h Hook) error {
 		a.mu.Unlock()
 		body := TestNotification(env, groupName, env.groupARN(groupName))
 		subject := "Auto Scaling: test notification for group \"" + groupName + "\""
-		if _, err := a.bus.deliver(target, subject, body); err != nil {
+		if _, err := a.bus.deliver(target, subject, body, a.bus.fromHook(h)); err != nil {
 			return fmt.Errorf("awsim: send the test notification of hook %s: %w", h.Name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package awsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ type subscription struct {
 
 // rule sends the bus's events of some detail types, or of all when it names none, to a queue or a topic.
 type rule struct {
+	name        string
 	target      string
 	detailTypes []string
 }
@@ -31,8 +33,13 @@ func (s EventBridge) SubscribeTopic(topicARN, queueARN string, raw bool) {
 // AddRule makes the account's event bus send events to a queue, or to a topic and so to its queues. Without
 // detail types the rule matches every event.
 func (s EventBridge) AddRule(targetARN string, detailTypes ...string) {
+	s.AddNamedRule("all", targetARN, detailTypes...)
+}
+
+// AddNamedRule is AddRule with a name, which the queue's policy sees in the ARN of the rule.
+func (s EventBridge) AddNamedRule(name, targetARN string, detailTypes ...string) {
 	s.asg.update(func() {
-		s.asg.rules = append(s.asg.rules, rule{target: targetARN, detailTypes: slices.Clone(detailTypes)})
+		s.asg.rules = append(s.asg.rules, rule{name, targetARN, slices.Clone(detailTypes)})
 	})
 }
 
@@ -80,18 +87,29 @@ func (a eventBus) publish(detailType, event string) int {
 	sent := 0
 	for _, r := range rules {
 		if len(r.detailTypes) == 0 || slices.Contains(r.detailTypes, detailType) {
-			n, _ := a.deliver(r.target, "", event)
+			n, _ := a.deliver(r.target, "", event, a.fromRule(r))
 			sent += n
 		}
 	}
 	return sent
 }
 
-// deliver sends a message to a queue, or to all queues of a topic, and returns the number of copies. It must
-// be called without mu.
-func (a eventBus) deliver(targetARN, subject, body string) (int, error) {
+// fromRule is EventBridge for a rule.
+func (a eventBus) fromRule(r rule) sender {
+	o := a.server.opts
+	return sender{service: "events.amazonaws.com", source: "arn:aws:events:" + o.Region + ":" + o.Account + ":rule/" + r.name}
+}
+
+// fromHook is Auto Scaling with the hook's role.
+func (a eventBus) fromHook(h Hook) sender {
+	return sender{arn: cmp.Or(h.RoleARN, "arn:aws:iam::"+a.server.opts.Account+":role/hooks")}
+}
+
+// deliver sends a message to a queue, or to all queues of a topic, and returns the number of copies. Topics have
+// no policy here. It must be called without mu.
+func (a eventBus) deliver(targetARN, subject, body string, from sender) (int, error) {
 	if !strings.HasPrefix(targetARN, "arn:aws:sns:") {
-		if err := a.server.sendMessage(targetARN, body); err != nil {
+		if err := a.server.sendMessage(targetARN, body, from); err != nil {
 			a.server.opts.Log("message not delivered", "target", targetARN, "err", err)
 			return 0, err
 		}
@@ -110,7 +128,7 @@ func (a eventBus) deliver(targetARN, subject, body string) (int, error) {
 		if sub.raw {
 			out = body
 		}
-		if err := a.server.sendMessage(sub.queue, out); err != nil {
+		if err := a.server.sendMessage(sub.queue, out, sender{service: "sns.amazonaws.com", source: targetARN}); err != nil {
 			a.server.opts.Log("message not delivered", "target", sub.queue, "err", err)
 			continue
 		}

@@ -78,6 +78,7 @@ type actionFunc func(ctx context.Context, in input) (out any, err error)
 
 // input is what a client sent: form values for the Query protocol, a JSON document for JSON 1.0.
 type input struct {
+	Key    string // The access key that signed it.
 	Values url.Values
 	Body   []byte
 }

@@ -80,7 +80,8 @@ func asError(err error) *Error {
 // parse finds out which service and action a request is for. The request that it returns always has
 // a service, so that a refusal can be written in a protocol that the client understands.
 func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
-	req := request{id: newID(), key: accessKey(r.Header.Get("Authorization")), in: input{Body: body}}
+	key := accessKey(r.Header.Get("Authorization"))
+	req := request{id: newID(), key: key, in: input{Key: key, Body: body}}
 	name, action, isJSON := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	if !isJSON {
 		req.in.Values, _ = url.ParseQuery(string(body)) // What is no form has no version.

@@ -22,6 +22,7 @@ func sqsActions(q *sqs) map[string]actionFunc {
 	s := queueAPI{q}
 	return map[string]actionFunc{
 		"GetQueueAttributes":           onQueue(q, s.getQueueAttributes),
+		"SendMessage":                  s.sendMessage,
 		"ReceiveMessage":               s.receive,
 		"DeleteMessageBatch":           onQueue(q, deleteMessageBatch),
 		"ChangeMessageVisibilityBatch": onQueue(q, changeVisibilityBatch),
@@ -69,13 +70,41 @@ func (s queueAPI) getQueueAttributes(_ time.Time, q *queue, in getQueueAttribute
 		switch {
 		case name == "QueueArn":
 			out[name] = s.arn(q.name)
-		case name != "RedrivePolicy":
+		case name == "Policy" && q.policyText != "":
+			out[name] = q.policyText
+		case name != "RedrivePolicy" && name != "Policy":
 			return nil, errorf("InvalidAttributeName", "Unknown Attribute %s.", name)
-		case q.redrivePolicy != "":
+		case name == "RedrivePolicy" && q.redrivePolicy != "":
 			out[name] = q.redrivePolicy
 		}
 	}
 	return attributesAnswer{out}, nil
+}
+
+type sendRequest struct {
+	queueRequest
+	MessageBody string
+}
+
+type sendAnswer struct {
+	MessageID        string `json:"MessageId"`
+	MD5OfMessageBody string
+}
+
+// sendMessage is for what forges messages: AWS's own deliveries do not come by the API.
+func (s queueAPI) sendMessage(_ context.Context, raw input) (any, error) {
+	in, err := decodeJSON[sendRequest](raw)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.deliver(in.QueueURL, in.MessageBody, s.user(raw.Key))
+	return sendAnswer{id, checksum(in.MessageBody)}, err
+}
+
+// checksum is how SQS and its clients check a message.
+func checksum(body string) string {
+	sum := md5.Sum([]byte(body)) //nolint:gosec // See the import.
+	return hex.EncodeToString(sum[:])
 }
 
 type receiveRequest struct {
@@ -145,12 +174,12 @@ func bounded(name string, value *int, fallback, low, high int) (int, error) {
 func (r receipt) wire(attributes []string) receivedMessage {
 	all := map[string]string{
 		"ApproximateReceiveCount": strconv.Itoa(r.receives),
+		"SenderId":                r.sender,
 		"SentTimestamp":           strconv.FormatInt(r.sentAt.UnixMilli(), 10),
 	}
 	maps.DeleteFunc(all, func(name, _ string) bool { return !slices.Contains(attributes, name) })
-	sum := md5.Sum([]byte(r.body)) //nolint:gosec // See the import.
 	return receivedMessage{
-		MessageID: r.id, ReceiptHandle: r.handle, MD5OfBody: hex.EncodeToString(sum[:]), Body: r.body, Attributes: all,
+		MessageID: r.id, ReceiptHandle: r.handle, MD5OfBody: checksum(r.body), Body: r.body, Attributes: all,
 	}
 }
 

@@ -18,29 +18,48 @@ type QueueStats struct {
 }
 
 // CreateQueue makes a queue, unless there is one of the name, and gives its URL. Of the attributes, under their
-// SQS names, only RedrivePolicy is simulated. It panics on anything else, because then the test is wrong.
+// SQS names, only Policy and RedrivePolicy are simulated. It panics on anything else, because then the test is
+// wrong.
 func (s SQS) CreateQueue(name string, attrs map[string]string) (url string) {
 	s.sqs.mu.Lock()
 	defer s.sqs.mu.Unlock()
 	q := s.sqs.create(name)
 	for attribute, value := range attrs {
+		if err := s.sqs.set(q, attribute, value); err != nil {
+			panic(fmt.Sprintf("awsim: create queue %s with %s %s: %v", name, attribute, value, err))
+		}
+	}
+	return s.sqs.url(name)
+}
+
+// set sets an attribute. It needs mu.
+func (s *sqs) set(q *queue, attribute, value string) (err error) {
+	switch attribute {
+	case "Policy":
+		var statements []queueStatement
+		if statements, err = readQueuePolicy(value); err == nil {
+			q.policyText, q.policy = value, statements
+		}
+		return err
+	case "RedrivePolicy":
 		var policy struct {
 			DeadLetterTargetArn string
 			MaxReceiveCount     int
 		}
 		err := json.Unmarshal([]byte(value), &policy)
-		dead, missing := s.sqs.find(policy.DeadLetterTargetArn)
-		if err = errors.Join(err, missing); err != nil || attribute != "RedrivePolicy" {
-			panic(fmt.Sprintf("awsim: create queue %s with %s %s: %v", name, attribute, value, err))
+		dead, missing := s.find(policy.DeadLetterTargetArn)
+		if err = errors.Join(err, missing); err == nil {
+			q.redrivePolicy, q.deadLetters, q.maxReceives = value, dead, policy.MaxReceiveCount
 		}
-		q.redrivePolicy, q.deadLetters, q.maxReceives = value, dead, policy.MaxReceiveCount
+		return err
 	}
-	return s.sqs.url(name)
+	return errorf("InvalidAttributeName", "Unknown Attribute %s.", attribute)
 }
 
-// Send puts a message into a queue, given by URL or ARN. It panics if there is no such queue.
+// Send puts a message into a queue, given by URL or ARN, whatever the queue's policy says. It panics if there is
+// no such queue.
 func (s SQS) Send(url, body string) (messageID string) {
-	id, err := s.sqs.deliver(url, body)
+	id, err := s.sqs.deliver(url, body, sender{})
 	if err != nil {
 		panic(fmt.Sprintf("awsim: send to %s: %v", url, err))
 	}
@@ -48,16 +67,19 @@ func (s SQS) Send(url, body string) (messageID string) {
 }
 
 // sendMessage delivers what AWS itself sends to a queue: notifications.
-func (s SQS) sendMessage(queueARNorURL, body string) error {
-	_, err := s.sqs.deliver(queueARNorURL, body)
+func (s SQS) sendMessage(queueARNorURL, body string, from sender) error {
+	_, err := s.sqs.deliver(queueARNorURL, body, from)
 	return err
 }
 
-func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
+func (s *sqs) deliver(urlOrARN, body string, from sender) (messageID string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, err := s.find(urlOrARN)
 	if err != nil {
+		return "", err
+	}
+	if err := q.admits(s.arn(q.name), from); err != nil {
 		return "", err
 	}
 	if q.lose > 0 {
@@ -65,7 +87,7 @@ func (s *sqs) deliver(urlOrARN, body string) (messageID string, err error) {
 		return newID(), nil
 	}
 	defer s.signal()
-	return q.send(time.Now(), body), nil
+	return q.send(time.Now(), body, from.id()), nil
 }
 
 // Queue returns a queue's state. It panics if there is no such queue, as the methods below do.
@@ -95,8 +117,7 @@ func (s SQS) Duplicate(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.duplicate = n })
 }
 
-// Lose drops the next n messages of Send and of AWS itself, as with a queue whose policy does not allow AWS
-// to send.
+// Lose drops the next n messages of Send and of AWS itself, and no sender learns of it.
 func (s SQS) Lose(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.lose = n })
 }

@@ -20,6 +20,9 @@ type queue struct {
 	name  string
 	delay time.Duration // Of what is sent from now on.
 
+	policyText string           // As it was set.
+	policy     []queueStatement // nil without a policy.
+
 	redrivePolicy string // As it was set.
 	deadLetters   *queue // nil without a redrive policy.
 	maxReceives   int
@@ -51,6 +54,7 @@ type message struct {
 	serial   uint64 // Within its queue.
 	id       string // Both copies of a duplicate have the same.
 	body     string
+	sender   string // SenderId.
 	sentAt   time.Time
 	state    state
 	wakeAt   time.Time // When it becomes visible, if it is waiting.
@@ -76,7 +80,7 @@ func (x moment) means() bool {
 }
 
 // send adds a message, or two if a duplicate is due.
-func (q *queue) send(now time.Time, body string) (id string) {
+func (q *queue) send(now time.Time, body, sender string) (id string) {
 	id = newID()
 	copies := 1
 	if q.duplicate > 0 {
@@ -84,7 +88,7 @@ func (q *queue) send(now time.Time, body string) (id string) {
 		copies = 2
 	}
 	for range copies {
-		q.add(now, &message{id: id, body: body, sentAt: now}, q.delay)
+		q.add(now, &message{id: id, body: body, sender: sender, sentAt: now}, q.delay)
 	}
 	return id
 }
@@ -143,7 +147,7 @@ func (q *queue) receive(now time.Time, most int, visibility time.Duration) (rece
 		}
 		if q.deadLetters != nil && m.receives >= q.maxReceives {
 			q.remove(m)
-			q.deadLetters.add(now, &message{id: m.id, body: m.body, sentAt: m.sentAt}, 0)
+			q.deadLetters.add(now, &message{id: m.id, body: m.body, sender: m.sender, sentAt: m.sentAt}, 0)
 			continue
 		}
 		q.received++

@@ -16,7 +16,7 @@ func began() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 func testQueue(bodies ...string) *queue {
 	q := &queue{name: "jobs", messages: map[uint64]*message{}}
 	for _, body := range bodies {
-		q.send(began(), body)
+		q.send(began(), body, "")
 	}
 	return q
 }
@@ -130,9 +130,9 @@ func TestDelay(t *testing.T) {
 	t.Parallel()
 	now, q := began(), testQueue()
 	q.delay = 2 * time.Second
-	q.send(now, "later")
+	q.send(now, "later", "")
 	q.delay = 0
-	q.send(now, "now")
+	q.send(now, "now", "")
 	if got := q.stats(); got != (QueueStats{Visible: 1, Delayed: 1}) {
 		t.Errorf("the queue is %+v", got)
 	}
@@ -168,8 +168,8 @@ func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	q := testQueue()
 	q.duplicate = 1
-	q.send(began(), "twice ")
-	q.send(began(), "once")
+	q.send(began(), "twice ", "")
+	q.send(began(), "once", "")
 	got, bodies := receiveAt(q, began())
 	if bodies != "twice twice once" || got[0].id != got[1].id || got[0].handle == got[1].handle {
 		t.Fatalf("received %+v", got)
@@ -184,7 +184,7 @@ func TestQueueFreesMemory(t *testing.T) {
 	now, q := began(), testQueue()
 	for range 1000 {
 		for range 10 {
-			q.send(now, "body")
+			q.send(now, "body", "")
 		}
 		receipts, _ := receiveAt(q, now)
 		for _, r := range receipts {
