@@ -164,7 +164,7 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 		if err != nil {
 			return err
 		}
-		return checkState(state)
+		return checkState(e, state)
 	case event.ScheduledChange:
 		scheduled, err := c.instances.HasScheduledEvent(ctx, e.InstanceID)
 		if err == nil && !scheduled {
@@ -187,11 +187,11 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 func isForeign(n node.Node, i ec2.Instance) bool { return i.State.Unknown() && n.Ready }
 
 // checkState compares a lifecycle action with the lifecycle state of its instance.
-func checkState(state autoscaling.State) error {
+func checkState(e event.Event, state autoscaling.State) error {
 	switch {
 	case state.Terminating():
 		return nil
-	case state.Gone():
+	case state.Gone(), e.Action == event.ReplaceRootVolume && state.Launching(): // the latter follows the replacement
 		return autoscaling.ErrGone
 	case state.Unknown():
 		return errInNoGroup

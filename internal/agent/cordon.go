@@ -184,7 +184,9 @@ func (c *cordoner) isStopped(ctx context.Context, instanceID string) bool {
 }
 
 func reasonOf(e event.Event, deadline time.Time) node.Reason {
-	r := node.Reason{Kind: string(e.Kind), Deadline: deadline, TerminatesAt: e.Deadline}
+	r := node.Reason{
+		Kind: string(e.Kind), Deadline: deadline, TerminatesAt: e.Deadline, Reboots: e.Action == event.ReplaceRootVolume,
+	}
 	if e.Hook.Name != "" {
 		r.Hook, r.Token = e.Hook.Group+"/"+e.Hook.Name, e.Hook.Token
 	}

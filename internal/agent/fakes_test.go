@@ -118,8 +118,17 @@ func (f nodes) All() []node.Node {
 func (f nodes) Find(instanceID string) (node.Node, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.node, instanceID == instance && f.after() >= f.registers && !f.hidden &&
+	return f.current(), instanceID == instance && f.after() >= f.registers && !f.hidden &&
 		(f.leaves == 0 || f.after() < f.leaves)
+}
+
+// current is the Node with its boot id, and needs mu.
+func (f nodes) current() node.Node {
+	n := f.node
+	if f.boots != 0 && f.after() >= f.boots {
+		n.BootID = "boot-2"
+	}
+	return n
 }
 
 func (f nodes) Lookup(_ context.Context, instanceID string) (node.Node, error) {
@@ -132,10 +141,12 @@ func (f nodes) Lookup(_ context.Context, instanceID string) (node.Node, error) {
 	if instanceID != instance || f.after() < f.registers || f.deleted {
 		return node.Node{}, fmt.Errorf("instance %s has no node: %w", instanceID, node.ErrGone)
 	}
-	return f.node, nil
+	return f.current(), nil
 }
 
-func (f nodes) Await(ctx context.Context, instanceID string) (node.Node, error) {
+func (f nodes) Await(
+	ctx context.Context, instanceID string, accept func(node.Node) bool,
+) (node.Node, error) {
 	f.step("await")
 	wait := f.registers - f.after()
 	if f.hidden {
@@ -145,6 +156,17 @@ func (f nodes) Await(ctx context.Context, instanceID string) (node.Node, error) 
 		return node.Node{}, context.Cause(ctx)
 	}
 	n, _ := f.Find(instanceID)
+	if accept == nil || accept(n) {
+		return n, nil
+	}
+	wait = f.boots - f.after()
+	if f.boots == 0 {
+		wait = never
+	}
+	if !retry.Sleep(ctx, wait) {
+		return node.Node{}, context.Cause(ctx)
+	}
+	n, _ = f.Find(instanceID)
 	return n, nil
 }
 
@@ -166,6 +188,9 @@ func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.
 	if mark.Since.IsZero() || mark.Deadline.IsZero() && !reason.Deadline.IsZero() {
 		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
 		mark.Reason, mark.Hook, mark.Token = reason.Kind, reason.Hook, reason.Token
+	}
+	if reason.Reboots {
+		mark.BootID = n.BootID
 	}
 	if d := reason.Deadline; mark.Deadline.IsZero() || (!d.IsZero() && d.Before(mark.Deadline)) {
 		mark.Deadline = d

@@ -94,6 +94,7 @@ type fixture struct {
 	leaves    time.Duration // when the watch stops showing the Node
 	hidden    bool          // the watch does not show the Node that exists
 	deleted   bool          // the watch shows a Node that does not exist
+	boots     time.Duration // when the Node has another BootID; 0 is never
 	protected []node.ProtectedNode
 
 	// Drains and launches.
@@ -141,6 +142,7 @@ func readyAt(after time.Duration) given         { return func(f *fixture) { f.re
 func noHook(f *fixture)                         { f.noHook = true }
 func deleted(f *fixture)                        { f.deleted = true }
 func podsLeft(f *fixture)                       { f.report.Left = []string{"web/a"} }
+func boots(after time.Duration) given           { return func(f *fixture) { f.boots = after } }
 
 func givesUp(hook string, at time.Duration) given { return func(f *fixture) { f.givesUp[hook] = at } }
 

@@ -24,7 +24,7 @@ type Launches interface {
 // launchingNodes are the Nodes of launching instances.
 type launchingNodes interface {
 	nodeFinder
-	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Await(ctx context.Context, instanceID string, accept func(node.Node) bool) (node.Node, error)
 	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
 }
 
@@ -159,7 +159,7 @@ func checkLaunch(s autoscaling.State, destination event.Place) (toPool bool, err
 		return s.Warmed(), nil
 	case s.Unknown():
 		return false, errInNoGroup
-	case s.Launching(), s.Warmed() && destination != event.PlaceWarmPool:
+	case s.Launching(), s.ReplacingRootVolume(), s.Warmed() && destination != event.PlaceWarmPool:
 		return false, fmt.Errorf("%w: the instance is %s", errContradicted, s)
 	}
 	return false, autoscaling.ErrGone

@@ -69,13 +69,19 @@ func (w *readinessWait) run(ctx context.Context) error {
 func (w *readinessWait) watch(ctx context.Context) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, w.due, errNotReady)
 	defer cancel()
-	if _, ok := w.launcher.nodes.Find(w.event.InstanceID); !ok {
+	n, ok := w.launcher.nodes.Find(w.event.InstanceID)
+	switch {
+	case !ok:
 		w.report([]string{launch.Unregistered})
+	case n.AwaitsBoot():
+		w.node = n
+		w.report([]string{launch.Unbooted})
 	}
-	var err error
-	if w.node, err = w.launcher.nodes.Await(ctx, w.event.InstanceID); err != nil {
+	n, err := w.launcher.nodes.Await(ctx, w.event.InstanceID, node.Node.IsBooted)
+	if err != nil {
 		return err
 	}
+	w.node = n
 	if err := w.uncordon(ctx); err != nil {
 		return err
 	}
@@ -92,8 +98,9 @@ func (w *readinessWait) report(missing []string) {
 	w.launcher.observer.LaunchWaiting(w.event, w.node.Name, missing)
 }
 
-// uncordon removes from the node what an earlier termination, into the warm pool, has left. A mark that is
-// younger than the launch belongs to a termination that is in progress.
+// uncordon removes from the node what was added before its instance went into the warm pool, or before its
+// root volume was replaced. A mark that is younger than the launch belongs to a termination that is in
+// progress.
 func (w *readinessWait) uncordon(ctx context.Context) error {
 	if w.node.Mark.Since.IsZero() || !w.node.Mark.Since.Before(w.event.At) {
 		return nil
@@ -149,6 +156,12 @@ func (w *readinessWait) lacks(ctx context.Context) ([]string, error) {
 		}
 	}
 	w.node = n
+	if n.AwaitsBoot() {
+		return []string{launch.Unbooted}, nil
+	}
+	if err := w.uncordon(ctx); err != nil {
+		return nil, err
+	}
 	return w.launcher.launches.Missing(ctx, n.Name)
 }
 

@@ -184,6 +184,8 @@ func eventOfMember(m autoscaling.Member) (e event.Event, ok bool) {
 		e.Kind = event.LifecycleLaunching
 	case "Warmed:Pending:Wait":
 		e.Destination = event.PlaceWarmPool
+	case "ReplacingRootVolume:Wait":
+		e.Action = event.ReplaceRootVolume
 	case "Terminating:Wait", "Warmed:Terminating:Wait":
 	default:
 		return event.Event{}, false

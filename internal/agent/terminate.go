@@ -22,7 +22,7 @@ type lifecycleActions interface {
 // terminatingNodes are the Nodes of terminating instances.
 type terminatingNodes interface {
 	nodeFinder
-	Await(ctx context.Context, instanceID string) (node.Node, error)
+	Await(ctx context.Context, instanceID string, accept func(node.Node) bool) (node.Node, error)
 	Exclude(ctx context.Context, n node.Node) error
 }
 
@@ -177,7 +177,7 @@ func (t *terminator) awaitNode(ctx context.Context, e event.Event) (node.Node, e
 	t.observer.NodeAwaited(e)
 	waiting, cancel := context.WithDeadlineCause(ctx, e.At.Add(t.cfg.RegistrationTimeout), errUnregistered)
 	defer cancel()
-	n, err := t.nodes.Await(waiting, e.InstanceID)
+	n, err := t.nodes.Await(waiting, e.InstanceID, nil)
 	if errors.Is(err, errUnregistered) {
 		return t.cordoner.lookUp(ctx, e) // the watch may have missed it
 	}

@@ -82,8 +82,11 @@ func (o *Observer) NodeCordoned(e event.Event, n node.Node, mark node.Mark) {
 // causeOf returns a sentence that says why a node is cordoned.
 func causeOf(e event.Event) string {
 	if e.Hook.Name != "" {
-		return fmt.Sprintf("Instance %s is terminating (hook %s of group %s)",
-			e.InstanceID, e.Hook.Name, e.Hook.Group)
+		doing := "is terminating"
+		if e.Action == event.ReplaceRootVolume {
+			doing = "gets a new root volume and reboots"
+		}
+		return fmt.Sprintf("Instance %s %s (hook %s of group %s)", e.InstanceID, doing, e.Hook.Name, e.Hook.Group)
 	}
 	format := map[event.Kind]string{
 		event.SpotInterruption:                "EC2 interrupts Spot Instance %s",

@@ -143,6 +143,9 @@ func (o *Observer) withEvent(l *zerolog.Event, e event.Event) *zerolog.Event {
 	if e.Hook.Name == "" {
 		return l
 	}
+	if e.Action != "" {
+		l = l.Str("action", e.Action)
+	}
 	return l.Str("group", e.Hook.Group).Str("hook", e.Hook.Name)
 }
 

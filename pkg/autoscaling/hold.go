@@ -50,7 +50,7 @@ func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Contex
 // sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended.
 func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 	pauses := retry.Backoff(firstRetry, longestRetry)
-	var unknown time.Time // since when no group knows the instance
+	var doubted time.Time // since when no hook can hold the instance
 	for {
 		start := time.Now()
 		err := h.heartbeat(ctx, a)
@@ -60,8 +60,8 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 			return nil
 		case err == nil:
 			h.observer.HeartbeatSent(a)
-			pauses, unknown = retry.Backoff(firstRetry, longestRetry), time.Time{}
-		case h.isOver(ctx, a, err, &unknown):
+			pauses, doubted = retry.Backoff(firstRetry, longestRetry), time.Time{}
+		case h.isOver(ctx, a, err, &doubted):
 			return fmt.Errorf("%w: %w", ErrGone, err)
 		default:
 			h.observer.AutoScalingFailed("send a heartbeat for "+a.String(), err)
@@ -170,10 +170,10 @@ func (h *Hooks) hasSiblings(ctx context.Context, a Action) bool {
 
 // isOver reports whether a refused heartbeat means that the action has ended: the instance is past its hooks.
 // "No active Lifecycle Action" alone proves nothing: it has been seen for instances in Terminating:Wait. That
-// no group knows the instance may be an answer that is not consistent yet. The action counts as ended once
-// that has lasted for twice the time in which a message is confirmed. unknown is since when; the caller keeps
-// it between calls.
-func (h *Hooks) isOver(ctx context.Context, a Action, err error, unknown *time.Time) bool {
+// no group knows the instance, or that it is in service, may be an answer that is not consistent yet. The
+// action counts as ended once that has lasted for twice the time in which a message is confirmed. doubted is
+// since when; the caller keeps it between calls.
+func (h *Hooks) isOver(ctx context.Context, a Action, err error, doubted *time.Time) bool {
 	if !isRefused(err) {
 		return false
 	}
@@ -181,12 +181,12 @@ func (h *Hooks) isOver(ctx context.Context, a Action, err error, unknown *time.T
 	switch {
 	case stateErr != nil:
 		return false
-	case !state.Unknown():
-		*unknown = time.Time{}
-	case unknown.IsZero():
-		*unknown = time.Now()
+	case a.pending(state):
+		*doubted = time.Time{}
+	case doubted.IsZero():
+		*doubted = time.Now()
 	}
-	return a.over(state) || state.Unknown() && time.Since(*unknown) >= 2*h.cfg.ConfirmTimeout
+	return a.over(state) || !a.pending(state) && time.Since(*doubted) >= 2*h.cfg.ConfirmTimeout
 }
 
 // isRefused reports whether Auto Scaling understood the call and will not do it, because of what it names or

@@ -161,7 +161,10 @@ func TestHoldEndsWithTheAction(t *testing.T) {
 		{"the instance is retained", errNotActive, "Terminating:Retained", time.Nanosecond},
 		{"no action, but the instance waits", errNotActive, "Terminating:Wait", 0},
 		{"no action, but the instance will wait soon", errNotActive, "Terminating", 0},
-		{"no action, and Auto Scaling still describes an old state", errNotActive, "InService", 0},
+		{"no action, and the instance is in service", errNotActive, "InService", 2 * time.Minute},
+		{"no action, and the instance launches after its root volume was replaced", errNotActive, "Pending:Wait", 2 * time.Minute},
+		{"the root volume is replaced", errNotActive, "RootVolumeReplaced", time.Nanosecond},
+		{"no action, but the instance waits for the replacement of its root volume", errNotActive, "ReplacingRootVolume:Wait", 0},
 		{"denied, and the instance is terminated", errDenied, "Terminated", time.Nanosecond},
 		{"denied, and the instance waits", errDenied, "Terminating:Wait", 0},
 		{"denied, and no group knows the instance", errDenied, "", 2 * time.Minute},
@@ -172,6 +175,7 @@ func TestHoldEndsWithTheAction(t *testing.T) {
 		{"launch: another client has completed it", errNotActive, "InService", time.Nanosecond},
 		{"launch: the group has abandoned it", errNotActive, "Terminating:Wait", time.Nanosecond},
 		{"launch: no action, but the instance waits", errNotActive, "Pending:Wait", 0},
+		{"launch: an old state from before the root volume was replaced", errNotActive, "RootVolumeReplaced", 2 * time.Minute},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.beat = refuse(tt.err)
@@ -209,6 +213,12 @@ func TestHoldContinues(t *testing.T) {
 		"some answers miss the instance": {[]error{errNotActive}, func(after time.Duration) (string, error) {
 			if after%(2*time.Minute) < 90*time.Second {
 				return "", nil
+			}
+			return "Terminating:Wait", nil
+		}},
+		"some answers are of an old state": {[]error{errNotActive}, func(after time.Duration) (string, error) {
+			if after%(2*time.Minute) < 90*time.Second {
+				return "InService", nil
 			}
 			return "Terminating:Wait", nil
 		}},

@@ -36,7 +36,7 @@ func (a Action) pending(s State) bool {
 // over reports whether an instance in the state is past the hook.
 func (a Action) over(s State) bool {
 	if a.Launch {
-		return !s.Launching() && !s.Unknown()
+		return !s.Launching() && !s.Unknown() && !s.ReplacingRootVolume()
 	}
 	return s.Gone()
 }

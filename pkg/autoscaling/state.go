@@ -9,12 +9,12 @@ import (
 // It is empty for an instance that is in no group.
 type State string
 
-// Terminating reports whether the instance is leaving its group, or is moving from service into the warm
-// pool, and a terminating hook may hold it now or soon.
+// Terminating reports whether the instance is leaving its group, is moving from service into the warm pool, or
+// is about to boot from another root volume, and a terminating hook may hold it now or soon.
 func (s State) Terminating() bool {
 	return slices.Contains([]State{
 		"Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
-		"Warmed:Pending", "Warmed:Pending:Wait",
+		"Warmed:Pending", "Warmed:Pending:Wait", "ReplacingRootVolume", "ReplacingRootVolume:Wait",
 	}, s)
 }
 
@@ -30,14 +30,22 @@ func (s State) Warmed() bool { return strings.HasPrefix(string(s), "Warmed:") }
 // Waiting reports whether a lifecycle hook holds the instance now.
 func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
 
-// Gone reports whether the instance is past its terminating hooks: it is being terminated, or is in the warm
-// pool.
+// ReplacingRootVolume reports whether the instance is held, or reboots, because its root volume is replaced.
+// Launching hooks hold the same instance afterwards. Source: "Replace root volumes during instance refresh" in
+// the Amazon EC2 Auto Scaling user guide.
+func (s State) ReplacingRootVolume() bool {
+	return strings.HasPrefix(string(s), "ReplacingRootVolume") || s == "RootVolumeReplaced"
+}
+
+// Gone reports whether the instance is past its terminating hooks: it is being terminated, is in the warm
+// pool, or boots from its new root volume.
 func (s State) Gone() bool {
 	return slices.Contains([]State{
 		"Terminating:Proceed", "Terminated", "Terminating:Retained",
 		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
 		"Warmed:Pending:Proceed", "Warmed:Pending:Retained",
 		"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated",
+		"ReplacingRootVolume:Proceed", "RootVolumeReplaced",
 	}, s)
 }
 

@@ -13,16 +13,20 @@ func TestState(t *testing.T) {
 	terminating := []State{
 		"Terminating", "Terminating:Wait", "Warmed:Terminating", "Warmed:Terminating:Wait",
 		"Warmed:Pending", "Warmed:Pending:Wait", // out of service, back into the warm pool
+		"ReplacingRootVolume", "ReplacingRootVolume:Wait",
 	}
 	gone := []State{
 		"Terminating:Proceed", "Terminating:Retained", "Terminated",
 		"Warmed:Pending:Proceed", "Warmed:Pending:Retained", "Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated",
 		"Warmed:Terminating:Proceed", "Warmed:Terminating:Retained", "Warmed:Terminated",
+		"ReplacingRootVolume:Proceed", "RootVolumeReplaced",
+	}
+	rebooting := []State{ // a launching hook comes after these
+		"ReplacingRootVolume", "ReplacingRootVolume:Wait", "ReplacingRootVolume:Proceed", "RootVolumeReplaced",
 	}
 	others := []State{ // no terminating hook holds these
 		"Pending", "Pending:Wait", "Pending:Proceed", "Quarantined", "InService",
 		"Detaching", "Detached", "EnteringStandby", "Standby", // the instance runs on outside of the group
-		"ReplacingRootVolume", "ReplacingRootVolume:Wait", "ReplacingRootVolume:Proceed", "RootVolumeReplaced",
 	}
 	launching := []State{"Pending", "Pending:Wait", "Warmed:Pending", "Warmed:Pending:Wait"}
 	waiting := []State{
@@ -46,7 +50,10 @@ func TestState(t *testing.T) {
 			"warmed":                 {s.Warmed(), strings.HasPrefix(string(s), "Warmed:")},
 			"unknown":                {s.Unknown(), s == ""},
 			"a pending launch":       {Action{Launch: true}.pending(s), slices.Contains(launching, s)},
-			"a finished launch":      {Action{Launch: true}.over(s), s != "" && !slices.Contains(launching, s)},
+			"replacing root volume":  {s.ReplacingRootVolume(), slices.Contains(rebooting, s)},
+			"a finished launch": {
+				Action{Launch: true}.over(s), s != "" && !slices.Contains(slices.Concat(launching, rebooting), s),
+			},
 			"a pending termination":  {Action{}.pending(s), slices.Contains(terminating, s)},
 			"a finished termination": {Action{}.over(s), slices.Contains(gone, s)},
 		} {

@@ -72,7 +72,7 @@ func lifecycle(f *fields, e Event) (Event, error) {
 		Token:    f.text("LifecycleActionToken"),
 		Metadata: f.long("NotificationMetadata", maxMetadata),
 	}
-	e.Origin, e.Destination = Place(f.text("Origin")), Place(f.text("Destination"))
+	e.Origin, e.Destination, e.Action = Place(f.text("Origin")), Place(f.text("Destination")), f.text("Action")
 	switch {
 	case f.err != nil:
 		return Event{}, f.err

@@ -103,6 +103,10 @@ type Event struct {
 	// messages of Auto Scaling from before it had warm pools.
 	Origin, Destination Place
 
+	// Action is what Auto Scaling does to the instance, as sent: ReplaceRootVolume, or for example Launch. It is
+	// empty in older messages.
+	Action string
+
 	// AccountID is the account that the message names as its sender.
 	AccountID string
 
@@ -123,6 +127,11 @@ type Hook struct {
 	// Metadata is the NotificationMetadata of the hook: text of the user, often JSON.
 	Metadata string
 }
+
+// ReplaceRootVolume is the Event.Action of an instance that is not terminated after its terminating hook, but
+// boots from a new root volume. A launching hook may hold it afterwards (EC2 Auto Scaling user guide, "Replace
+// root volumes during instance refresh").
+const ReplaceRootVolume = "ReplaceRootVolume"
 
 // Place is the origin or the destination of an instance in a lifecycle action.
 type Place string

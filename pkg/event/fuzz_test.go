@@ -75,6 +75,8 @@ func violation(e event.Event) string {
 		return "the reservation"
 	case hooked && (e.Hook.Group == "" || e.Hook.Name == "") || !hooked && e.Hook != (event.Hook{}):
 		return "the hook"
+	case !hooked && e.Action != "":
+		return "the action"
 	case !timed && !e.Deadline.IsZero() || is(event.SpotInterruption) && e.Deadline.Sub(e.At) != event.SpotNotice:
 		return "the deadline"
 	case is(event.StateChange, event.SpotInterruption, event.CapacityReservationInterruption) != (e.State != ""):

@@ -168,6 +168,9 @@ func TestParse(t *testing.T) {
 		terminating(func(e *event.Event) { e.Origin, e.Destination, e.InstanceID = "", "", "i-0a1b2c3d" }))
 	check("towards the warm pool", "terminating-warmpool.json",
 		terminating(func(e *event.Event) { e.Destination = event.PlaceWarmPool }))
+	check("before the root volume is replaced", "terminating-root-volume.json", terminating(func(e *event.Event) {
+		e.Destination, e.Action = event.PlaceGroup, event.ReplaceRootVolume
+	}))
 	check("test message", "test.json", direct(event.TestNotification))
 	check("test message that names itself in LifecycleTransition", "test-transition.json", direct(event.TestNotification))
 	check("termination by EventBridge", "bridge-terminating.json", bridged(event.LifecycleTerminating, asAction))

@@ -70,6 +70,7 @@ func TestMalformedFields(t *testing.T) {
 	check(direct, "AutoScalingGroupName", nil, "", long)
 	check(direct, "LifecycleHookName", nil, object)
 	check(direct, "LifecycleActionToken", list, long)
+	check(direct, "Action", list, long)
 	check(direct, "NotificationMetadata", object, strings.Repeat("s", 4001))
 	check(direct, "Time", "s3cr3t", 1772359200)
 	check(direct, "LifecycleTransition", nil, true)
@@ -113,10 +114,10 @@ func TestUnknownMessages(t *testing.T) {
 	source("an alarm in an SNS envelope", sns(t, []byte(`{"AlarmName":"s3cr3t"}`)))
 
 	transition := func(name string, body []byte) { t.Helper(); refuse(t, name, body, event.ErrUnknownTransition) }
-	replaced := edit(t, direct, "LifecycleTransition", "autoscaling:EC2_INSTANCE_REPLACING_ROOT_VOLUME")
-	transition("root volume replacement", replaced)
-	transition("root volume replacement in an SNS envelope", sns(t, replaced))
-	transition("unknown transition with other fields", edit(t, replaced, "EC2InstanceId", nil))
+	unknown := edit(t, direct, "LifecycleTransition", "autoscaling:EC2_INSTANCE_HIBERNATING")
+	transition("unknown transition", unknown)
+	transition("unknown transition in an SNS envelope", sns(t, unknown))
+	transition("unknown transition with other fields", edit(t, unknown, "EC2InstanceId", nil))
 	transition("another case", edit(t, direct, "LifecycleTransition", "autoscaling:ec2_instance_terminating"))
 	transition("unknown origin", edit(t, direct, "Origin", "s3cr3t"))
 	transition("unknown destination", edit(t, direct, "Destination", "ColdPool"))

@@ -22,6 +22,9 @@ const IgnoreAnnotation = "node-drainer.io/ignore-at-launch"
 // Unregistered is what is missing of an instance that has no Node yet.
 const Unregistered = "a registered Node"
 
+// Unbooted is what is missing of an instance whose Node is that of the boot before.
+const Unbooted = "a boot from the new root volume"
+
 // rules decide whether a Node is ready for pods.
 type rules struct {
 	startup []string // keys of taints, or prefixes with a * at the end

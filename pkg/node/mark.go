@@ -22,6 +22,7 @@ type Mark struct {
 	Since        time.Time `json:"since"`           // when it was cordoned, or later got its first deadline
 	Deadline     time.Time `json:"deadline,omitzero"`
 	TerminatesAt time.Time `json:"terminatesAt,omitzero"` // of the instance, if the event says so
+	BootID       string    `json:"bootID,omitempty"`      // of the Node, if its instance is to reboot and stay
 	Added        []string  `json:"added"`                 // what the agent added: taint, cordon, label
 }
 
@@ -39,6 +40,7 @@ type Reason struct {
 	Token        string    // of the lifecycle action; may be empty
 	Deadline     time.Time // zero if it is not known yet
 	TerminatesAt time.Time // when AWS terminates the instance; zero if the event does not say
+	Reboots      bool      // the instance is to reboot instead of being terminated
 }
 
 // Cordon cordons the Node in one patch, as configured: taint, unschedulable, load-balancer label, and an
@@ -84,6 +86,9 @@ func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time)
 	before, marked := readMark(current)
 	mark := before.merge(reason, now)
 	mark.InstanceID = instanceOf(current)
+	if reason.Reboots && mark.BootID == "" {
+		mark.BootID = current.Status.NodeInfo.BootID
+	}
 
 	p := newPatch()
 	if !slices.ContainsFunc(current.Spec.Taints, cfg.isTaint) {
@@ -177,6 +182,7 @@ func (m Mark) merge(reason Reason, now time.Time) Mark {
 	firstDeadline := m.Deadline.IsZero() && !reason.Deadline.IsZero()
 	if m.Since.IsZero() || firstDeadline || m.supersededBy(reason, now) {
 		m.Since, m.Deadline, m.TerminatesAt = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
+		m.BootID = ""
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}
 	if m.Hook == "" || (m.Hook == reason.Hook && m.Token == "") {
@@ -201,7 +207,7 @@ func (m Mark) supersededBy(reason Reason, now time.Time) bool {
 // equal compares what merge may change.
 func (m Mark) equal(o Mark) bool {
 	return m.Hook == o.Hook && m.Token == o.Token && m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline) &&
-		m.TerminatesAt.Equal(o.TerminatesAt)
+		m.TerminatesAt.Equal(o.TerminatesAt) && m.BootID == o.BootID
 }
 
 // earliest returns the earlier of two instants; a zero one is not set.

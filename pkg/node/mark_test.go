@@ -48,6 +48,10 @@ func newNode(changes ...func(*corev1.Node)) *corev1.Node {
 }
 
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+func booted(id string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.NodeInfo.BootID = id }
+}
+
 func labelled(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "true" }
 
 func tainted(key string, effect corev1.TaintEffect) func(*corev1.Node) {
@@ -128,11 +132,38 @@ func TestCordonPatch(t *testing.T) {
 	check("a cordoned node is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, "")
 	check("what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
 		`{"metadata":{`+mark(`["taint","cordon"]`)+`},"spec":{`+cordon+`}}`)
+	check("the boot id is not recorded of an instance that terminates", newNode(cordoned, labelled, ours, booted("boot-1")), defaults,
+		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
 	check("a mark that cannot be parsed is replaced", newNode(cordoned, labelled, ours, marked("{")), defaults,
 		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
 	check("the mark of another instance with the same node name is replaced",
 		newNode(cordoned, labelled, ours, marked(`{"instance":"i-old","since":"2020-01-01T00:00:00Z","added":["taint"]}`)), defaults,
 		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
+}
+
+// TestCordonForABoot: the mark has the boot id of the Node until the instance has booted.
+func TestCordonForABoot(t *testing.T) {
+	reason := Reason{Kind: "spot", Hook: "g/h", Token: "t1", Reboots: true}
+	node := newNode(booted("boot-1"))
+	check := func(name, id string, awaits bool) {
+		t.Helper()
+		_, mark := cordonPatch(node, defaults, reason, t0)
+		markOf(mark)(node)
+		if got := nodeOf(trimmed(t, node)); got.Mark.BootID != id || got.AwaitsBoot() != awaits {
+			t.Errorf("%s: got %+v, awaits a boot: %v", name, got, got.AwaitsBoot())
+		}
+	}
+	check("cordoned", "boot-1", true)
+	booted("boot-2")(node)
+	check("a copy of the message after the boot", "boot-1", false)
+	reason.Token = "t2"
+	check("the next replacement", "boot-2", true)
+	reason.Token, reason.Reboots = "t3", false
+	check("a termination", "", false)
+	node, reason = newNode(booted("boot-1"), markOf(Mark{Reason: "rebalance", Since: t0})), Reason{Kind: "spot", Hook: "g/h", Reboots: true}
+	check("cordoned before for another reason", "boot-1", true)
+	node = newNode()
+	check("a kubelet that reports no boot id", "", false)
 }
 
 func TestUncordonPatch(t *testing.T) {

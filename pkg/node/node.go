@@ -25,8 +25,16 @@ type Node struct {
 	UID        string
 	InstanceID string
 	Ready      bool
-	Mark       Mark // zero if the agent has not marked the node
+	BootID     string // of the machine; it changes with each boot
+	Mark       Mark   // zero if the agent has not marked the node
 }
+
+// AwaitsBoot reports whether the node was cordoned because its instance reboots, and has not booted since. It
+// may still look ready: the API server notices a missing kubelet only after its grace period.
+func (n Node) AwaitsBoot() bool { return n.Mark.BootID != "" && n.Mark.BootID == n.BootID }
+
+// IsBooted reports the opposite of AwaitsBoot.
+func (n Node) IsBooted() bool { return !n.AwaitsBoot() }
 
 // Nodes watches every Node of the cluster and changes them. Create it with New, and start it with Run.
 type Nodes struct {
@@ -141,11 +149,12 @@ func (n *Nodes) Unreachable(name string) bool {
 	return current == nil || !isReady(current)
 }
 
-// Await returns the Node of an EC2 instance as soon as it has registered, or the cause of ctx's end.
-func (n *Nodes) Await(ctx context.Context, instanceID string) (Node, error) {
+// Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the
+// cause of ctx's end. A nil accept accepts every Node.
+func (n *Nodes) Await(ctx context.Context, instanceID string, accept func(Node) bool) (Node, error) {
 	for {
 		changed := *n.changed.Load()
-		if found, ok := n.Find(instanceID); ok {
+		if found, ok := n.Find(instanceID); ok && (accept == nil || accept(found)) {
 			return found, nil
 		}
 		select {
@@ -203,6 +212,7 @@ func trim(obj any) (any, error) {
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
 		},
 	}
+	kept.Status.NodeInfo.BootID = node.Status.NodeInfo.BootID
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady || c.Type == ConditionType {
 			kept.Status.Conditions = append(kept.Status.Conditions, corev1.NodeCondition{
@@ -229,6 +239,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 
 func nodeOf(node *corev1.Node) Node {
 	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node), Ready: isReady(node)}
+	out.BootID = node.Status.NodeInfo.BootID
 	out.Mark, _ = readMark(node)
 	return out
 }

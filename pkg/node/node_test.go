@@ -66,6 +66,7 @@ func TestTrim(t *testing.T) {
 		{"not ready", newNode(ready(corev1.ConditionUnknown))},
 		{"marked", newNode(ready(corev1.ConditionTrue), markOf(mark), ours, cordoned, labelled)},
 		{"broken mark", newNode(marked("{"))},
+		{"awaits its boot", newNode(booted("boot-1"), markOf(Mark{Since: t0, BootID: "boot-1"}))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.node.Labels["zone"], tt.node.Annotations["other"] = "a", "x"
@@ -189,7 +190,7 @@ func TestAwait(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			go meanwhile(client, cancel)
-			if found, err := n.Await(ctx, instance); !errors.Is(err, want) || err == nil && found.InstanceID != instance {
+			if found, err := n.Await(ctx, instance, nil); !errors.Is(err, want) || err == nil && found.InstanceID != instance {
 				t.Errorf("got %+v, %v", found, err)
 			}
 		})
@@ -206,6 +207,29 @@ func TestAwait(t *testing.T) {
 	check("the context ends", cause, func(_ *fake.Clientset, cancel context.CancelCauseFunc) {
 		synctest.Wait()
 		cancel(cause)
+	})
+}
+
+// TestAwaitBoot: the Node of the boot before does not count.
+func TestAwaitBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		awaiting := markOf(Mark{Since: t0, BootID: "boot-1"})
+		client := fake.NewClientset(newNode(booted("boot-1"), awaiting))
+		n := watched(t, client, defaults)
+		go func() {
+			time.Sleep(time.Minute)
+			changed := newNode(booted("boot-1"), awaiting, ready(corev1.ConditionTrue))
+			err := client.Tracker().Update(nodesResource, changed, "")
+			time.Sleep(time.Minute)
+			if err := errors.Join(err, client.Tracker().Update(nodesResource, newNode(booted("boot-2"), awaiting), "")); err != nil {
+				t.Error(err)
+			}
+		}()
+		start := time.Now()
+		found, err := n.Await(t.Context(), instance, Node.IsBooted)
+		if took := time.Since(start); err != nil || found.BootID != "boot-2" || took != 2*time.Minute {
+			t.Errorf("got %+v, %v after %v", found, err, took)
+		}
 	})
 }
 
