@@ -1,248 +1,209 @@
 package kube
 
 import (
-	"context"
-	"fmt"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/kubectl/pkg/util/podutils"
 )
 
-// Timing is how long the parts of the cluster take.
+// The annotations of a pod, usually of a template, that say how its containers behave.
+const (
+	WorkAnnotation   = "sim/work"   // how long it works after SIGTERM, for example 90s; 1 s without it
+	StartAnnotation  = "sim/start"  // how long it takes to become Ready; Timing.Start without it
+	RunAnnotation    = "sim/run"    // how long it runs until it succeeds; forever without it
+	BrokenAnnotation = "sim/broken" // "true": it never becomes Ready
+)
+
+// Timing is how long the parts of the cluster take. Each time varies at random by up to Jitter of itself.
 type Timing struct {
-	Replace  time.Duration // from the deletion of a pod until its ReplicaSet creates another
-	Schedule time.Duration // until a pod is bound to a node
-	NodeView time.Duration // how old the scheduler's view of the nodes is
-	Start    time.Duration // from the binding until the pod is Ready
-	Stop     func(*corev1.Pod) time.Duration
-	Count    time.Duration // until the disruption controller has counted a change
-	Collect  time.Duration // until the pods of a Node that is gone are removed
+	Replace      time.Duration // from a change until a controller creates pods
+	Schedule     time.Duration // from a pod's creation until it is bound to a node
+	SchedulerLag time.Duration // how old the scheduler's view of nodes, and of the pods on them, is
+	Start        time.Duration // from the binding until the pod is Ready
+	Report       time.Duration // from the end of a pod's containers until the kubelet removes the pod
+	Count        time.Duration // from a change until the disruption controller has counted it
+	Taint        time.Duration // from a change of a node until its taints follow
+	NodeReady    time.Duration // from the registration of a node, or its restart, until it is Ready
+	NodeLost     time.Duration // without a kubelet until the node is unreachable
+	Collect      time.Duration // until the pods of a Node that is gone are removed
+	Jitter       float64
 }
 
-// controllers are the parts of a cluster that act on its objects: ReplicaSets, the scheduler, kubelets, the disruption
-// controller, and the garbage collector of pods.
-type controllers struct {
-	server *Server
-	timing Timing
-	random *rand.Rand
-
-	deleted map[types.UID]time.Time // when a kubelet saw that its pod is deleted
-	orphans map[types.UID]time.Time // when the Node of a pod was found to be gone
-}
-
-// Run runs the controllers until ctx ends. The seed decides to which node a pod goes.
-func (s *Server) Run(ctx context.Context, t Timing, seed uint64) {
-	c := &controllers{
-		server: s, timing: t, random: rand.New(rand.NewPCG(seed, 0)),
-		deleted: map[types.UID]time.Time{}, orphans: map[types.UID]time.Time{},
-	}
-	go c.loop(ctx, t.Replace, c.replace)
-	go c.loop(ctx, t.Schedule, c.schedule)
-	go c.loop(ctx, 0, c.runPods)
-	go c.loop(ctx, t.Count, c.count)
-	go c.loop(ctx, 0, c.collect)
-}
-
-// loop calls reconcile so long after each change, and at the time that it returns, if that is not zero.
-func (c *controllers) loop(ctx context.Context, lag time.Duration, reconcile func() time.Time) {
-	for {
-		_, changed := c.server.Changes(c.server.count())
-		var due <-chan time.Time
-		if next := reconcile(); !next.IsZero() {
-			due = time.After(time.Until(next))
-		}
-		select {
-		case <-due:
-		case <-changed:
-			if sleep(ctx, lag) != nil {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
+// DefaultTiming is that of an ordinary cluster.
+func DefaultTiming() Timing {
+	return Timing{
+		Replace: 100 * time.Millisecond, Schedule: 100 * time.Millisecond, Start: 5 * time.Second, Report: time.Second,
+		Count: 200 * time.Millisecond, Taint: 100 * time.Millisecond, NodeReady: 10 * time.Second,
+		NodeLost: 40 * time.Second, Collect: time.Minute, Jitter: 0.5,
 	}
 }
 
-// replace creates the pods that ReplicaSets lack.
-func (c *controllers) replace() time.Time {
-	pods := List[*corev1.Pod](c.server)
-	for _, set := range List[*appsv1.ReplicaSet](c.server) {
-		have := 0
-		for _, p := range pods {
-			if metav1.IsControlledBy(p, set) && p.DeletionTimestamp == nil && !isTerminal(p) {
-				have++
-			}
-		}
-		for ; have < int(*set.Spec.Replicas); have++ {
-			pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
-			pod.Namespace, pod.Name = set.Namespace, fmt.Sprintf("%s-%d", set.Name, c.server.next())
-			pod.OwnerReferences = []metav1.OwnerReference{
-				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
-			}
-			pod.Status.Phase = corev1.PodPending
-			_ = c.server.Create(pod) // The name is new.
-		}
-	}
-	return time.Time{}
+// Controllers act on the objects of a server: controllers of workloads, the scheduler, kubelets, and the controllers of
+// nodes, of budgets and of lost pods.
+type Controllers struct {
+	server   *Server
+	timing   Timing
+	due      map[key]*timer
+	stopped  bool
+	view     view
+	kubelets map[string]*kubelet
+	pods     map[types.UID]*containers
+	jobs     map[types.UID]*jobState
 }
 
-// schedule binds pods to nodes that were schedulable as long ago as the scheduler's view is old.
-func (c *controllers) schedule() time.Time {
-	nodes := c.server.nodesAt(time.Now().Add(-c.timing.NodeView))
-	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool {
-		return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Effect != corev1.TaintEffectPreferNoSchedule
+// key is an object that a controller will look at.
+type key struct {
+	controller string
+	name       types.NamespacedName
+}
+
+// Run starts the controllers. They stop with Stop.
+func (s *Server) Run(t Timing) *Controllers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &Controllers{
+		server: s, timing: t, due: map[key]*timer{}, view: newView(),
+		kubelets: map[string]*kubelet{}, pods: map[types.UID]*containers{}, jobs: map[types.UID]*jobState{},
+	}
+	s.store.onChange = append(s.store.onChange, c.changed)
+	for _, r := range resources() {
+		for _, e := range *s.tables[r.name] {
+			c.changed(&Change{Resource: r.name, New: e.Object, new: e, At: time.Now()})
+		}
+	}
+	return c
+}
+
+// Stop stops the controllers for good.
+func (c *Controllers) Stop() {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.stopped = true
+}
+
+// SetSchedulerLag changes how old the scheduler's view is, from the next change on.
+func (c *Controllers) SetSchedulerLag(lag time.Duration) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.timing.SchedulerLag = lag
+}
+
+// vary returns a time that is up to Jitter shorter or longer.
+func (c *Controllers) vary(d time.Duration) time.Duration {
+	return d + time.Duration(float64(d)*c.timing.Jitter*(2*c.server.random.Float64()-1))
+}
+
+// after calls reconcile after d, unless the controllers are stopped.
+func (c *Controllers) after(d time.Duration, reconcile func()) *timer {
+	return c.server.clock.after(d, func() {
+		if !c.stopped {
+			reconcile()
+		}
+	})
+}
+
+// enqueue calls reconcile after about d, unless that is due already.
+func (c *Controllers) enqueue(controller string, o Object, d time.Duration, reconcile func(types.NamespacedName)) {
+	k := key{controller, nameOf(o)}
+	if c.due[k] == nil {
+		c.due[k] = c.after(c.vary(d), func() {
+			delete(c.due, k)
+			reconcile(k.name)
 		})
-	})
-	if len(nodes) == 0 {
-		return time.Now().Add(max(c.timing.NodeView, time.Second))
 	}
-	for _, p := range List[*corev1.Pod](c.server) {
-		if p.Spec.NodeName == "" {
-			node := nodes[c.random.IntN(len(nodes))].Name
-			Update(c.server, nameOf(p), func(p *corev1.Pod) { p.Spec.NodeName = node })
-		}
-	}
-	return time.Time{}
 }
 
-// runPods is the kubelets: they start the pods of their nodes, and stop those that are deleted.
-func (c *controllers) runPods() (next time.Time) {
-	nodes := map[string]bool{}
-	for _, n := range List[*corev1.Node](c.server) {
-		nodes[n.Name] = true
+// changed has the controllers act on a change.
+func (c *Controllers) changed(change *Change) {
+	if c.stopped {
+		return
 	}
-	for _, p := range List[*corev1.Pod](c.server) {
-		if !nodes[p.Spec.NodeName] {
-			continue
-		}
-		due, act := c.nextOf(p)
-		switch {
-		case act == nil:
-		case !due.After(time.Now()):
-			act()
-		case next.IsZero() || due.Before(next):
-			next = due
-		}
+	o := change.New
+	if o == nil {
+		o = change.Old
 	}
-	return next
+	switch o := o.(type) {
+	case *corev1.Pod:
+		c.podChanged(change, o)
+	case *corev1.Node:
+		c.nodeChanged(change, o)
+	case *policyv1.PodDisruptionBudget:
+		c.enqueue("disruption", o, c.timing.Count, c.count)
+	default:
+		c.reconcileWorkload(o)
+	}
 }
 
-// nextOf returns what the kubelet does with a pod next, and when.
-func (c *controllers) nextOf(p *corev1.Pod) (time.Time, func()) {
+// podChanged has the owner of a pod, the scheduler or the kubelet, and the budgets of the pod follow.
+func (c *Controllers) podChanged(change *Change, pod *corev1.Pod) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		c.ownerOf(pod.Namespace, owner)
+	}
+	for _, b := range c.server.budgetsOf(pod) {
+		c.enqueue("disruption", b, c.timing.Count, c.count)
+	}
+	c.viewPod(change)
 	switch {
-	case p.DeletionTimestamp != nil:
-		seen, known := c.deleted[p.UID]
-		if !known {
-			seen = time.Now()
-			c.deleted[p.UID] = seen
-		}
-		ends := seen.Add(c.timing.Stop(p))
-		if p.DeletionTimestamp.Time.Before(ends) {
-			ends = p.DeletionTimestamp.Time
-		}
-		return ends, func() { Remove[*corev1.Pod](c.server, nameOf(p)) }
-	case p.Status.Phase == corev1.PodPending:
-		return c.server.changedAt(p).Add(c.timing.Start), func() {
-			Update(c.server, nameOf(p), func(p *corev1.Pod) {
-				p.Status.Phase = corev1.PodRunning
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-			})
+	case change.New == nil:
+		c.forget(pod)
+	case pod.Spec.NodeName == "":
+		c.enqueue("scheduler", pod, c.timing.Schedule, c.schedule)
+	default:
+		c.runPod(pod)
+		if change.Old == nil || change.Old.(*corev1.Pod).Spec.NodeName == "" { //nolint:forcetypeassert // Pods.
+			c.collectFrom(pod.Spec.NodeName)
+			c.enqueueEvictions(pod.Spec.NodeName)
 		}
 	}
-	return time.Time{}, nil
 }
 
-// count writes the status of the PodDisruptionBudgets, as the disruption controller does.
-func (c *controllers) count() time.Time {
-	pods := List[*corev1.Pod](c.server)
-	for _, b := range List[*policyv1.PodDisruptionBudget](c.server) {
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			continue
-		}
-		expected, healthy := c.expected(b, selector), 0
-		disrupted := map[string]metav1.Time{}
-		for _, p := range pods {
-			if p.Namespace != b.Namespace || !selector.Matches(labels.Set(p.Labels)) {
-				continue
-			}
-			at, evicted := b.Status.DisruptedPods[p.Name]
-			switch {
-			case evicted && p.DeletionTimestamp == nil:
-				disrupted[p.Name] = at
-			case p.DeletionTimestamp == nil && podutils.IsPodReady(p):
-				healthy++
+// ownerOf has the controller of a pod look at the owner.
+func (c *Controllers) ownerOf(namespace string, owner *metav1.OwnerReference) {
+	for _, r := range resources() {
+		if r.kind.Kind == owner.Kind {
+			e := c.server.get(r.name, types.NamespacedName{Namespace: namespace, Name: owner.Name})
+			if e != nil && e.GetUID() == owner.UID {
+				c.reconcileWorkload(e.Object)
 			}
 		}
-		c.writeStatus(b, expected, healthy, disrupted)
 	}
-	return time.Time{}
 }
 
-// expected returns how many pods the ReplicaSets that a budget protects should have.
-func (c *controllers) expected(b *policyv1.PodDisruptionBudget, selector labels.Selector) (n int) {
-	for _, set := range List[*appsv1.ReplicaSet](c.server) {
-		if set.Namespace == b.Namespace && selector.Matches(labels.Set(set.Spec.Template.Labels)) {
-			n += int(*set.Spec.Replicas)
-		}
+// reconcileWorkload has a controller look at a workload.
+func (c *Controllers) reconcileWorkload(o Object) {
+	switch o := o.(type) {
+	case *appsv1.ReplicaSet:
+		c.enqueue("replicaset", o, c.timing.Replace, c.reconcileReplicaSet)
+	case *appsv1.StatefulSet:
+		c.enqueue("statefulset", o, c.timing.Replace, c.reconcileStatefulSet)
+	case *appsv1.DaemonSet:
+		c.enqueue("daemonset", o, c.timing.Replace, c.reconcileDaemonSet)
+	case *batchv1.Job:
+		c.enqueue("job", o, c.timing.Replace, c.reconcileJob)
 	}
-	return n
 }
 
-func (c *controllers) writeStatus(
-	b *policyv1.PodDisruptionBudget, expected, healthy int, disrupted map[string]metav1.Time,
-) {
-	desired := expected
-	if b.Spec.MinAvailable != nil {
-		desired, _ = intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, expected, true)
-	} else if b.Spec.MaxUnavailable != nil {
-		most, _ := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
-		desired = max(0, expected-most)
+// nodeChanged has the scheduler, the kubelet, the DaemonSets and the taints of a node follow.
+func (c *Controllers) nodeChanged(change *Change, node *corev1.Node) {
+	c.viewNode(change)
+	if change.New == nil {
+		c.nodeRemoved(node)
+		return
 	}
-	Update(c.server, nameOf(b), func(b *policyv1.PodDisruptionBudget) {
-		b.Status.ObservedGeneration = b.Generation
-		b.Status.ExpectedPods, b.Status.CurrentHealthy = int32(expected), int32(healthy)
-		b.Status.DesiredHealthy = int32(desired)
-		b.Status.DisruptionsAllowed = int32(max(0, healthy-desired))
-		b.Status.DisruptedPods = nil
-		if len(disrupted) > 0 {
-			b.Status.DisruptedPods = disrupted
-		}
-	})
-}
-
-// collect removes pods whose Node is gone.
-func (c *controllers) collect() (next time.Time) {
-	nodes := map[string]bool{"": true}
-	for _, n := range List[*corev1.Node](c.server) {
-		nodes[n.Name] = true
+	if c.kubelets[node.Name] == nil {
+		c.register(node)
 	}
-	for _, p := range List[*corev1.Pod](c.server) {
-		if nodes[p.Spec.NodeName] {
-			continue
-		}
-		found, known := c.orphans[p.UID]
-		if !known {
-			found = time.Now()
-			c.orphans[p.UID] = found
-		}
-		due := found.Add(c.timing.Collect)
-		switch {
-		case !due.After(time.Now()):
-			Remove[*corev1.Pod](c.server, nameOf(p))
-		case next.IsZero() || due.Before(next):
-			next = due
-		}
+	c.enqueue("node-lifecycle", node, c.timing.Taint, c.taint)
+	c.enqueueEvictions(node.Name)
+	if change.Old != nil && sameForPods(change.Old.(*corev1.Node), node) { //nolint:forcetypeassert // Nodes.
+		return
 	}
-	return next
+	for _, set := range all[*appsv1.DaemonSet](c.server.tables["daemonsets"]) {
+		c.reconcileWorkload(set)
+	}
 }

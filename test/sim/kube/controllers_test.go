@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,14 +20,16 @@ import (
 // timing is that of most tests: a replacement is Ready 1 + 1 + 5 seconds after a pod was deleted.
 var timing = kube.Timing{
 	Replace: time.Second, Schedule: time.Second, Start: 5 * time.Second, Count: time.Second, Collect: time.Minute,
-	Stop: func(*corev1.Pod) time.Duration { return 10 * time.Second },
+	NodeLost: 40 * time.Second,
 }
 
 func newReplicaSet(replicas int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Labels: map[string]string{"app": "web"}, Annotations: map[string]string{kube.WorkAnnotation: "10s"},
+			},
 		}},
 	}
 }
@@ -39,9 +40,7 @@ func inCluster(
 ) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, server *kube.Server, client kubernetes.Interface) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		server.Run(ctx, timing, 1)
+		defer server.Run(timing).Stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		test(t, server, client)
@@ -110,7 +109,7 @@ func TestMove(t *testing.T) {
 func TestOldViewOfNodes(t *testing.T) {
 	for view, want := range map[time.Duration]string{0: "node-2", 20 * time.Second: "node-1"} {
 		slow := timing
-		slow.NodeView = view
+		slow.SchedulerLag = view
 		inCluster(t, slow, func(t *testing.T, server *kube.Server, _ kubernetes.Interface) {
 			taint(server, "node-1")
 			if err := server.Create(newNode("node-2")); err != nil {

@@ -1,59 +1,77 @@
 package kube
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"io"
-	"mime"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
-// errLost is the error of a request whose answer is lost.
-var errLost = errors.New("connection reset by peer")
+var marshalJSON = json.Marshal
+
+// errReset is the error of a connection that breaks.
+var errReset = errors.New("read tcp: connection reset by peer")
 
 // call is a request on its way through the server.
 type call struct {
-	Request
-	http *http.Request
-	body []byte
-	info runtime.SerializerInfo // of the answer
+	Record
+	object      types.NamespacedName
+	resource    resource
+	subresource string
+	query       url.Values
+	http        *http.Request
+	body        []byte
+	protobuf    bool // of the answer
+	dryRun      bool
 }
 
+// transport is a client's connection.
+type transport struct {
+	server *Server
+	client string
+}
+
+// Transport returns a transport for the requests of one client, whose name is that of the records.
+func (s *Server) Transport(client string) http.RoundTripper { return transport{s, client} }
+
 // RoundTrip serves a request: it takes its time, is decided in one moment, and its answer takes time again.
-func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
-	c, err := newCall(r)
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c, err := newCall(r, t.client)
 	if err != nil {
 		return nil, err
 	}
-	var before, after time.Duration
-	if s.Delay != nil {
-		before, after = s.Delay(c.Request)
-	}
-	if err := sleep(r.Context(), before); err != nil {
+	s := t.server
+	latency := s.latency(c)
+	if err := sleep(r.Context(), latency/2); err != nil {
 		return nil, err
 	}
-	if c.Verb == "watch" {
-		return s.watch(r.Context(), c)
-	}
-	out, err := s.decide(c)
-	if err := sleep(r.Context(), after); err != nil {
+	if err := s.obstruct(r.Context(), c); err != nil {
 		return nil, err
 	}
-	if s.Lose != nil && s.Lose(c.Request) {
-		return nil, errLost
+	out, response := s.decide(c)
+	if out.err != nil {
+		return nil, out.err
 	}
-	return c.answer(out, err)
+	if err := sleep(r.Context(), latency-latency/2+out.delay); err != nil {
+		return nil, err
+	}
+	return response, nil
 }
 
 // sleep waits, or returns the error of ctx.
@@ -64,10 +82,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
+// latency returns how long a request takes. It depends on the request, so that the order in which goroutines of one
+// moment send theirs does not matter.
+func (s *Server) latency(c *call) time.Duration {
+	if s.Latency == 0 {
+		return 0
+	}
+	kind := fmt.Sprintln(c.Client, c.Verb, c.Resource, c.object)
+	s.mu.Lock()
+	s.requests[kind]++
+	n := s.requests[kind]
+	s.mu.Unlock()
+	h := fnv.New64a()
+	_, _ = fmt.Fprintln(h, s.seed, n, kind)
+	return s.Latency/2 + time.Duration(h.Sum64()%uint64(s.Latency))
+}
+
 // newCall reads a request as the API server does: /api/VERSION or /apis/GROUP/VERSION, then perhaps
 // namespaces/NAMESPACE, and then RESOURCE/NAME/SUBRESOURCE.
-func newCall(r *http.Request) (call, error) {
-	c := call{http: r, Request: Request{UserAgent: r.UserAgent()}}
+func newCall(r *http.Request, client string) (*call, error) {
+	c := &call{http: r, query: r.URL.Query(), protobuf: accepts(r, runtime.ContentTypeProtobuf)}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	group := ""
 	if parts[0] == "apis" {
@@ -75,7 +109,7 @@ func newCall(r *http.Request) (call, error) {
 	}
 	parts = append(parts[2:], "", "", "", "", "")
 	if parts[0] == "namespaces" {
-		c.Namespace, parts = parts[1], parts[2:]
+		c.object.Namespace, parts = parts[1], parts[2:]
 	}
 	all := resources()
 	i := slices.IndexFunc(all, func(known resource) bool {
@@ -84,25 +118,31 @@ func newCall(r *http.Request) (call, error) {
 	if i < 0 {
 		return c, errors.New("the server has no resource for " + r.URL.Path)
 	}
-	c.resource, c.Name, c.subresource = all[i], parts[1], parts[2]
-	c.Resource = strings.TrimSuffix(parts[0]+"/"+parts[2], "/")
-	c.Verb = c.verb()
+	c.resource, c.object.Name, c.subresource = all[i], parts[1], parts[2]
+	c.dryRun = c.query.Get("dryRun") != ""
+	c.Record = Record{
+		Client: client, Verb: c.verb(), Resource: strings.TrimSuffix(parts[0]+"/"+parts[2], "/"),
+		Namespace: c.object.Namespace, Name: c.object.Name,
+	}
 	if r.Body != nil {
 		var err error
 		if c.body, err = io.ReadAll(r.Body); err != nil {
 			return c, err
 		}
 	}
-	c.info = negotiate(r.Header.Get("Accept"))
 	return c, nil
 }
 
-func (c call) verb() string {
-	watches := c.http.URL.Query().Get("watch")
+func accepts(r *http.Request, format string) bool {
+	return strings.HasPrefix(r.Header.Get("Accept"), format)
+}
+
+func (c *call) verb() string {
+	watches := c.query.Get("watch")
 	switch {
 	case c.http.Method == http.MethodGet && (watches == "true" || watches == "1"):
 		return "watch"
-	case c.http.Method == http.MethodGet && c.Name == "":
+	case c.http.Method == http.MethodGet && c.object.Name == "":
 		return "list"
 	}
 	return map[string]string{
@@ -111,57 +151,73 @@ func (c call) verb() string {
 	}[c.http.Method]
 }
 
-// negotiate returns the first format of an Accept header that the server knows, or JSON.
-func negotiate(accept string) runtime.SerializerInfo {
-	for format := range strings.SplitSeq(accept, ",") {
-		mediaType, _, err := mime.ParseMediaType(format)
-		if err != nil {
-			continue
-		}
-		if info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType); ok {
-			return info
-		}
+// outcome is how a request ends.
+type outcome struct {
+	err   error         // of the connection
+	delay time.Duration // of the answer
+}
+
+// decide answers a request, in one moment.
+func (s *Server) decide(c *call) (outcome, *http.Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.At = time.Now()
+	var body []byte
+	var err error
+	var stream io.ReadCloser
+	if err = s.refuse(c); err == nil && c.Verb == "watch" {
+		stream, err = s.watch(c)
+	} else if err == nil {
+		body, err = s.serve(c)
 	}
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
-	return info
+	if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) {
+		err = apierrors.NewInternalError(err)
+	}
+	return s.answer(c, body, stream, err)
 }
 
-// encoder returns what encodes objects for the answer.
-func (c call) encoder(version schema.GroupVersion) runtime.Encoder {
-	return scheme.Codecs.EncoderForVersion(c.info.Serializer, version)
-}
-
-// answer returns the HTTP response with an object, or with the status that an error stands for.
-func (c call) answer(out runtime.Object, err error) (*http.Response, error) {
-	code := http.StatusOK
-	if err != nil {
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) {
-			return nil, err
-		}
+// answer returns the answer to a request, and records it.
+func (s *Server) answer(c *call, body []byte, stream io.ReadCloser, err error) (outcome, *http.Response) {
+	c.Code = http.StatusOK
+	if c.Verb == "create" {
+		c.Code = http.StatusCreated
+	}
+	header := http.Header{"Content-Type": {c.mediaType()}}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
 		refusal := status.Status()
-		out, code = &refusal, int(refusal.Code)
+		c.Code, c.Reason, c.Message = int(refusal.Code), refusal.Reason, refusal.Message
+		if d := refusal.Details; d != nil && d.RetryAfterSeconds > 0 {
+			header.Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+		}
+		body, err = c.encode(&refusal)
 	}
-	version := c.resource.kind.GroupVersion()
-	if _, isStatus := out.(*metav1.Status); isStatus {
-		version = schema.GroupVersion{Version: "v1"}
+	if s.Audit != nil {
+		s.Audit(c.Record)
 	}
-	body, err := runtime.Encode(c.encoder(version), out)
-	if err != nil {
-		return nil, err
+	if s.loses(c) {
+		return outcome{err: errReset}, nil
 	}
-	return c.response(code, c.info.MediaType, io.NopCloser(strings.NewReader(string(body)))), nil
+	if stream == nil {
+		stream = io.NopCloser(bytes.NewReader(body))
+	} else {
+		header.Set("Content-Type", c.mediaType()+";stream=watch")
+	}
+	return outcome{err: err}, &http.Response{
+		StatusCode: c.Code, Status: http.StatusText(c.Code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: stream, Request: c.http,
+	}
 }
 
-func (c call) response(code int, mediaType string, body io.ReadCloser) *http.Response {
-	return &http.Response{
-		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {mediaType}}, Body: body, Request: c.http,
+func (c *call) mediaType() string {
+	if c.protobuf {
+		return runtime.ContentTypeProtobuf
 	}
+	return runtime.ContentTypeJSON
 }
 
 // read decodes the body of a request.
-func (c call) read(into runtime.Object) error {
+func (c *call) read(into runtime.Object) error {
 	if len(c.body) == 0 {
 		return nil
 	}

@@ -1,15 +1,12 @@
-// Package kube models an API server of Kubernetes for tests in virtual time: it serves client-go without sockets, so
-// that everything runs in one bubble of testing/synctest. Modeled are resource versions, lists and watches with
-// selectors, watches that lag or must start again, optimistic locking, patches, graceful deletion, and the eviction
-// API with PodDisruptionBudgets. There is no authentication, no admission and no conversion between versions.
 package kube
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"reflect"
+	"sync"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,34 +22,41 @@ type Object interface {
 	metav1.Object
 }
 
-// Request is one request of a client.
-type Request struct {
-	Verb        string // get, list, watch, create, update, patch or delete, as in RBAC
-	Resource    string // with its subresource, for example pods/eviction
-	Namespace   string
-	Name        string
-	UserAgent   string
-	resource    resource
-	subresource string
-}
-
-// Server is the API server. The functions may be nil, and must not be changed while it serves.
+// Server is the API server. Create it in a bubble of testing/synctest with New. The fields may be set before it serves.
 type Server struct {
-	// Delay returns how long a request takes, and how long its answer takes. The request is decided in between.
-	Delay func(Request) (request, answer time.Duration)
-	// Lag returns how much later watches show a change.
-	Lag func(Change) time.Duration
-	// Refuse returns the error that answers a request instead of the server; nil lets it pass.
-	Refuse func(Request) error
-	// Lose reports whether the answer of a request that was decided is lost.
-	Lose func(Request) bool
+	// Latency is how long a request takes on average: from half to one and a half times as long, half of it before
+	// the server decides. The seed and the request decide, so that a replay gives the same.
+	Latency time.Duration
+	// Bookmarks is how often a watch that asks for bookmarks gets one; never if it is zero.
+	Bookmarks time.Duration
+	// Audit is called for each answer, except to the reads of a watch. It must not call the server.
+	Audit func(Record)
+	// OnChange is called for each change of an object, when it is made. It must not call the server.
+	OnChange func(Change)
 
 	store
+	mu       sync.Mutex
+	seed     uint64
+	random   *rand.Rand
+	clock    clock
+	watches  map[string][]*watcher // by resource
+	faults   []*fault
+	webhooks []*Webhook
+	requests map[string]int // of each kind, for their latency
 }
 
 // New returns a server with these objects.
-func New(objects ...Object) *Server {
-	s := &Server{store: newStore()}
+func New(seed uint64, objects ...Object) *Server {
+	s := &Server{
+		store: newStore(), seed: seed, random: rand.New(rand.NewPCG(seed, 0)),
+		watches: map[string][]*watcher{}, requests: map[string]int{},
+	}
+	s.clock.mu = &s.mu
+	s.store.onChange = []func(*Change){s.show, func(c *Change) {
+		if s.OnChange != nil {
+			s.OnChange(*c)
+		}
+	}}
 	for _, o := range objects {
 		if err := s.Create(o); err != nil {
 			panic(err) // The test gives two objects the same name.
@@ -61,10 +65,10 @@ func New(objects ...Object) *Server {
 	return s
 }
 
-// Client returns a client that calls the server. It has no rate limit.
-func (s *Server) Client(userAgent string) (*kubernetes.Clientset, error) {
+// Client returns a client with the agent's settings that calls the server under a name.
+func (s *Server) Client(name string) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(&rest.Config{
-		Host: "http://kubernetes", Transport: s, QPS: -1, UserAgent: userAgent,
+		Host: "http://kubernetes", Transport: s.Transport(name), QPS: -1, UserAgent: name,
 		ContentConfig: rest.ContentConfig{
 			ContentType:        runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
@@ -91,6 +95,8 @@ func resources() []resource {
 		{"persistentvolumeclaims", schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}},
 		{"daemonsets", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}},
 		{"replicasets", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}},
+		{"statefulsets", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}},
+		{"jobs", schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}},
 		{"leases", schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}},
 		{"poddisruptionbudgets", schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}},
 		{"volumeattachments", schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment"}},
@@ -99,22 +105,19 @@ func resources() []resource {
 
 // resourceOf returns the resource of an object.
 func resourceOf(o Object) (resource, error) {
-	kinds, _, err := scheme.Scheme.ObjectKinds(o)
-	if err != nil {
-		return resource{}, err
-	}
+	kind := reflect.TypeOf(o).Elem().Name()
 	for _, r := range resources() {
-		if r.kind == kinds[0] {
+		if r.kind.Kind == kind && scheme.Scheme.Recognizes(r.kind) {
 			return r, nil
 		}
 	}
-	return resource{}, fmt.Errorf("%v is not a resource of this server", kinds[0])
+	return resource{}, fmt.Errorf("%T is not a resource of this server", o)
 }
 
 // resourceFor returns the resource of a type, which must be one of this server's.
 func resourceFor[T Object]() resource {
-	empty := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(Object) //nolint:forcetypeassert // It is a T.
-	r, err := resourceOf(empty)
+	var none T
+	r, err := resourceOf(none)
 	if err != nil {
 		panic(err)
 	}
@@ -125,7 +128,10 @@ func nameOf(o Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Create stores a copy of an object, as a controller would.
+// operator is the actor of the changes that a test makes.
+const operator = "operator"
+
+// Create stores a copy of an object, as an operator would.
 func (s *Server) Create(o Object) error {
 	r, err := resourceOf(o)
 	if err != nil {
@@ -133,25 +139,16 @@ func (s *Server) Create(o Object) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err = s.create(r, o)
+	_, err = s.create(operator, r, o.DeepCopyObject().(Object)) //nolint:forcetypeassert // A copy has the same type.
 	return err
 }
 
-// Update changes an object, as a controller would, and reports whether there is one. A change without effect is no
+// Update changes an object, as an operator would, and reports whether there is one. A change without effect is no
 // change.
 func Update[T Object](s *Server, name types.NamespacedName, change func(T)) (found bool) {
-	r := resourceFor[T]()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, found := s.objects[r.name][name]
-	if found {
-		after := before.DeepCopyObject().(T) //nolint:forcetypeassert // The resource has one type.
-		change(after)
-		if !apiequality.Semantic.DeepEqual(before, after) {
-			s.put(r, before, after)
-		}
-	}
-	return found
+	return update(&s.store, operator, name, change)
 }
 
 // Remove removes an object of a type at once, if there is one.
@@ -159,19 +156,25 @@ func Remove[T Object](s *Server, name types.NamespacedName) {
 	r := resourceFor[T]()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before, found := s.objects[r.name][name]; found {
-		s.put(r, before, nil)
+	if before := s.get(r.name, name); before != nil {
+		s.put(operator, r, before, nil)
 	}
+}
+
+// Get returns an object of a type, if there is one. It is shared: do not change it.
+func Get[T Object](s *Server, name types.NamespacedName) (found T, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.get(resourceFor[T]().name, name)
+	if e == nil {
+		return found, false
+	}
+	return e.Object.(T), true //nolint:forcetypeassert // The table has one type.
 }
 
 // List returns all objects of a type, by name. They are shared: do not change them.
 func List[T Object](s *Server) []T {
-	r := resourceFor[T]()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []T
-	for _, o := range sorted(s.objects[r.name]) {
-		out = append(out, o.(T)) //nolint:forcetypeassert // The resource has one type.
-	}
-	return out
+	return all[T](s.tables[resourceFor[T]().name])
 }

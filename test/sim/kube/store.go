@@ -3,180 +3,243 @@ package kube
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
-// store has the objects, and all changes of them.
-type store struct {
-	mu      sync.Mutex
-	version int64 // the resource version of the last change
-	serial  int   // of UIDs
-	objects map[string]map[types.NamespacedName]Object
-	history []Change
-	oldest  int64         // the resource version from which a watch can begin
-	changed chan struct{} // is closed at the next change
-	broken  chan struct{} // is closed when all watches break
-}
-
-func newStore() store {
-	return store{
-		objects: map[string]map[types.NamespacedName]Object{}, changed: make(chan struct{}), broken: make(chan struct{}),
-	}
-}
-
-// Change is a change of one object.
+// Change is a change of one object. The objects are shared: do not change them.
 type Change struct {
-	Resource string
 	At       time.Time
-	Before   Object // nil if it was created
-	After    Object // nil if it was removed
+	Actor    string // the client or the controller that made it
+	Resource string
+	Old      Object // nil if it was created
+	New      Object // nil if it was removed
 	version  int64
+	old, new *entry
+	last     *entry // the old one with the version of its removal
 }
 
-// Changes returns the changes after the first n, and a channel that is closed at the next one.
-func (s *store) Changes(n int) ([]Change, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.history[n:]), s.changed
+// entry is one version of an object, which never changes, and how it is encoded.
+type entry struct {
+	Object
+	kind  resource
+	proto []byte
+	json  []byte
 }
 
-func sorted(objects map[types.NamespacedName]Object) []Object {
-	return slices.SortedFunc(maps.Values(objects), func(a, b Object) int {
-		return compareNames(nameOf(a), nameOf(b))
+// table has objects in the order of their names.
+type table []*entry
+
+func (t table) find(name types.NamespacedName) (int, bool) {
+	return slices.BinarySearchFunc(t, name, func(e *entry, name types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(e.GetNamespace(), name.Namespace), cmp.Compare(e.GetName(), name.Name))
 	})
 }
 
-func compareNames(a, b types.NamespacedName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// create stores a new object. It needs mu.
-func (s *store) create(r resource, o Object) (Object, error) {
-	if _, found := s.objects[r.name][nameOf(o)]; found {
-		return nil, apierrors.NewAlreadyExists(r.group(), o.GetName())
-	}
-	o = o.DeepCopyObject().(Object) //nolint:forcetypeassert // A copy has the same type.
-	if o.GetUID() == "" {
-		s.serial++
-		o.SetUID(types.UID(fmt.Sprintf("uid-%d", s.serial)))
-	}
-	if t := o.GetCreationTimestamp(); t.IsZero() {
-		o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
-	}
-	o.SetGeneration(1)
-	s.put(r, nil, o)
-	return o, nil
-}
-
-// put replaces before by after, one of which may be nil, and tells the watches. It needs mu.
-func (s *store) put(r resource, before, after Object) {
-	s.version++
-	c := Change{Resource: r.name, At: time.Now(), Before: before, After: after, version: s.version}
-	if s.objects[r.name] == nil {
-		s.objects[r.name] = map[types.NamespacedName]Object{}
+// change replaces before by after, one of which may be nil.
+func (t *table) change(before, after *entry) {
+	if t == nil {
+		return
 	}
 	if after == nil {
-		delete(s.objects[r.name], nameOf(before))
-	} else {
-		after.SetResourceVersion(strconv.FormatInt(s.version, 10))
-		s.objects[r.name][nameOf(after)] = after
+		if i, found := t.find(nameOf(before)); found {
+			*t = slices.Delete(*t, i, i+1)
+		}
+		return
 	}
-	s.history = append(s.history, c)
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// event returns what a watch with a selector shows of a change, or false if that is nothing. An object that begins to
-// match is added, and one that ceases to match is deleted.
-func (c Change) event(matches func(Object) bool) (watch.Event, bool) {
-	was, is := c.Before != nil && matches(c.Before), c.After != nil && matches(c.After)
-	switch {
-	case was && is:
-		return watch.Event{Type: watch.Modified, Object: c.After}, true
-	case is:
-		return watch.Event{Type: watch.Added, Object: c.After}, true
-	case was: // With the version of the deletion, from which a client watches again.
-		last := c.Before.DeepCopyObject().(Object) //nolint:forcetypeassert // A copy has the same type.
-		last.SetResourceVersion(strconv.FormatInt(c.version, 10))
-		return watch.Event{Type: watch.Deleted, Object: last}, true
+	i, found := t.find(nameOf(after))
+	if found {
+		(*t)[i] = after
+		return
 	}
-	return watch.Event{}, false
+	*t = slices.Insert(*t, i, after)
 }
 
-func (s *store) brokenWatches() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken
+// store has the objects, and all changes of them. It is used with the server's lock.
+type store struct {
+	version  int64 // the resource version of the last change
+	serial   int   // of UIDs and names
+	tables   map[string]*table
+	byNode   map[string]*table    // pods
+	byOwner  map[types.UID]*table // pods
+	history  []*Change            // the change with version n is at n-1
+	oldest   int64                // the resource version from which a watch can begin
+	onChange []func(*Change)
 }
 
-// BreakWatches ends all watches. Their clients can watch on from where they were.
-func (s *store) BreakWatches() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.broken)
-	s.broken = make(chan struct{})
+func newStore() store {
+	s := store{tables: map[string]*table{}, byNode: map[string]*table{}, byOwner: map[types.UID]*table{}}
+	for _, r := range resources() {
+		s.tables[r.name] = &table{}
+	}
+	return s
 }
 
-// Expire forgets all changes: a watch from an earlier resource version must list again.
-func (s *store) Expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.oldest = s.version
+// get returns an object, or nil.
+func (s *store) get(resource string, name types.NamespacedName) *entry {
+	t := *s.tables[resource]
+	if i, found := t.find(name); found {
+		return t[i]
+	}
+	return nil
 }
 
-// count returns the number of changes.
-func (s *store) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.history)
+// pod returns a pod, or nil.
+func (s *store) pod(name types.NamespacedName) *corev1.Pod {
+	if e := s.get("pods", name); e != nil {
+		return e.Object.(*corev1.Pod) //nolint:forcetypeassert // The table has pods.
+	}
+	return nil
 }
 
-// next returns a number that it has not returned before.
-func (s *store) next() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// node returns a Node, or nil.
+func (s *store) node(name string) *corev1.Node {
+	if e := s.get("nodes", types.NamespacedName{Name: name}); e != nil {
+		return e.Object.(*corev1.Node) //nolint:forcetypeassert // The table has Nodes.
+	}
+	return nil
+}
+
+// all returns the objects of a table, in the order of their names.
+func all[T Object](t *table) []T {
+	if t == nil {
+		return nil
+	}
+	out := make([]T, 0, len(*t))
+	for _, e := range *t {
+		out = append(out, e.Object.(T)) //nolint:forcetypeassert // A table has one type.
+	}
+	return out
+}
+
+// create stores a new object, which the store owns from now on.
+func (s *store) create(actor string, r resource, o Object) (*entry, error) {
+	if s.get(r.name, nameOf(o)) != nil {
+		return nil, apierrors.NewAlreadyExists(r.group(), o.GetName())
+	}
 	s.serial++
-	return s.serial
-}
-
-// changedAt returns when an object was stored.
-func (s *store) changedAt(o Object) time.Time {
-	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return time.Time{}
+	if o.GetUID() == "" {
+		o.SetUID(types.UID(fmt.Sprintf("%s-uid-%d", r.kind.Kind, s.serial)))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.history[version-1].At // Each change has the next version.
+	if t := o.GetCreationTimestamp(); t.IsZero() {
+		o.SetCreationTimestamp(now())
+	}
+	o.SetGeneration(1)
+	setDefaults(o)
+	return s.put(actor, r, nil, o), nil
 }
 
-// nodesAt returns the Nodes as they were at a time.
-func (s *store) nodesAt(t time.Time) (nodes []*corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	byName := map[types.NamespacedName]Object{}
-	for _, c := range s.history {
-		switch {
-		case c.At.After(t):
-		case c.Resource != "nodes":
-		case c.After == nil:
-			delete(byName, nameOf(c.Before))
-		default:
-			byName[nameOf(c.After)] = c.After
+func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+
+// setDefaults sets what the API server sets in a new pod: the phase, the grace period, and how long the pod stays on a
+// node that is not ready (admission plugin DefaultTolerationSeconds).
+func setDefaults(o Object) {
+	pod, isPod := o.(*corev1.Pod)
+	if !isPod {
+		return
+	}
+	if pod.Status.Phase == "" {
+		pod.Status.Phase = corev1.PodPending
+	}
+	if pod.Spec.TerminationGracePeriodSeconds == nil {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
+	}
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		taint := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
+		if !tolerates(pod.Spec.Tolerations, taint) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(300)),
+			})
 		}
 	}
-	for _, o := range sorted(byName) {
-		nodes = append(nodes, o.(*corev1.Node)) //nolint:forcetypeassert // The resource has one type.
-	}
-	return nodes
 }
+
+// update changes an object, if there is one. A change without effect is no change.
+func update[T Object](s *store, actor string, name types.NamespacedName, change func(T)) (found bool) {
+	r := resourceFor[T]()
+	before := s.get(r.name, name)
+	if before == nil {
+		return false
+	}
+	after := before.DeepCopyObject().(T) //nolint:forcetypeassert // The table has one type.
+	change(after)
+	if !apiequality.Semantic.DeepEqual(before.Object, Object(after)) {
+		s.put(actor, r, before, after)
+	}
+	return true
+}
+
+// put replaces before by after, one of which may be nil, and reports the change.
+func (s *store) put(actor string, r resource, before *entry, after Object) *entry {
+	s.version++
+	version := strconv.FormatInt(s.version, 10)
+	c := &Change{At: time.Now(), Actor: actor, Resource: r.name, version: s.version, old: before}
+	if before != nil {
+		c.Old = before.Object
+	}
+	if after != nil {
+		if before != nil && specChanged(before.Object, after) {
+			after.SetGeneration(before.GetGeneration() + 1)
+		}
+		after.SetResourceVersion(version)
+		c.New, c.new = after, &entry{Object: after, kind: r}
+	} else {
+		last := before.DeepCopyObject().(Object) //nolint:forcetypeassert // A copy has the same type.
+		last.SetResourceVersion(version)
+		c.last = &entry{Object: last, kind: r}
+	}
+	s.tables[r.name].change(c.old, c.new)
+	s.index(c)
+	s.history = append(s.history, c)
+	for _, f := range s.onChange {
+		f(c)
+	}
+	return c.new
+}
+
+// specChanged reports whether the generation of an object increases.
+func specChanged(before, after Object) bool {
+	old, ok := before.(*policyv1.PodDisruptionBudget)
+	return ok && !apiequality.Semantic.DeepEqual(old.Spec, after.(*policyv1.PodDisruptionBudget).Spec)
+}
+
+// index updates the pods by node and by owner.
+func (s *store) index(c *Change) {
+	if c.Resource != "pods" {
+		return
+	}
+	for _, e := range []*entry{c.old, c.new} {
+		if e == nil {
+			continue
+		}
+		pod := e.Object.(*corev1.Pod) //nolint:forcetypeassert // The resource has one type.
+		if pod.Spec.NodeName != "" {
+			in(s.byNode, pod.Spec.NodeName).change(e, c.new)
+		}
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			in(s.byOwner, owner.UID).change(e, c.new)
+		}
+	}
+}
+
+func in[K comparable](tables map[K]*table, key K) *table {
+	if tables[key] == nil {
+		tables[key] = &table{}
+	}
+	return tables[key]
+}
+
+// podsOn returns the pods that are bound to a node.
+func (s *store) podsOn(node string) []*corev1.Pod { return all[*corev1.Pod](s.byNode[node]) }
+
+// podsOf returns the pods that an object controls.
+func (s *store) podsOf(owner types.UID) []*corev1.Pod { return all[*corev1.Pod](s.byOwner[owner]) }

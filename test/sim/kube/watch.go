@@ -2,175 +2,250 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"io"
-	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
-	restwatch "k8s.io/client-go/rest/watch"
 )
 
-// stream is one watch.
-type stream struct {
+// watcher is one watch, and the body of its answer.
+type watcher struct {
 	server  *Server
-	call    call
-	matches func(Object) bool
-	next    int // index of the first change that it has not shown
-	encoder *restwatch.Encoder
+	call    *call
+	ctx     context.Context // of the request
+	selects selection
+	shown   time.Time     // when the last event that was sent is shown
+	arrived chan struct{} // receives when there is something to read
+	timers  []*timer
+	version int64 // of the last event sent
+
+	buffer []byte // what the client can read; the server's lock guards it, and ended
+	ended  error
 }
 
-// watch answers a watch: the response has what the server sends from now on.
-func (s *Server) watch(ctx context.Context, c call) (*http.Response, error) {
-	matches, err := c.selector()
+// watch answers a watch.
+func (s *Server) watch(c *call) (io.ReadCloser, error) {
+	selects, err := c.selector()
 	if err != nil {
-		return c.answer(nil, err)
+		return nil, err
 	}
-	if s.Refuse != nil {
-		if err := s.Refuse(c.Request); err != nil {
-			return c.answer(nil, err)
+	w := &watcher{server: s, call: c, ctx: c.http.Context(), selects: selects, arrived: make(chan struct{}, 1)}
+	if err := w.begin(); err != nil {
+		return nil, err
+	}
+	s.watches[c.resource.name] = append(s.watches[c.resource.name], w)
+	if n, err := strconv.Atoi(c.query.Get("timeoutSeconds")); err == nil && n > 0 {
+		w.timers = append(w.timers, s.clock.after(seconds(int64(n)), func() { w.end(io.EOF) }))
+	}
+	if s.Bookmarks > 0 && c.query.Get("allowWatchBookmarks") == "true" {
+		w.remind()
+	}
+	return w, nil
+}
+
+// begin sends what the watch shows at once: all objects, if the request asks for them, or all changes since a resource
+// version.
+func (w *watcher) begin() error {
+	query, s := w.call.query, w.server
+	version, initial := query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true"
+	if initial || version == "" || version == "0" {
+		for _, e := range *s.source(w.call, w.selects) {
+			if w.selects.matches(e.Object) {
+				w.send(watch.Added, e)
+			}
 		}
-	}
-	out, in := io.Pipe()
-	frames := streaming.NewEncoder(c.info.StreamSerializer.NewFrameWriter(in), c.info.StreamSerializer.Serializer)
-	w := &stream{
-		server: s, call: c, matches: matches,
-		encoder: restwatch.NewEncoder(frames, c.encoder(c.resource.kind.GroupVersion())),
-	}
-	initial, err := w.begin()
-	if err != nil {
-		return c.answer(nil, err)
-	}
-	ctx, cancel := w.deadline(ctx)
-	context.AfterFunc(ctx, func() { _ = in.Close() }) // also ends a write that nobody reads
-	go func() {
-		defer cancel()
-		w.run(ctx, initial)
-	}()
-	return c.response(http.StatusOK, c.info.MediaType+";stream=watch", out), nil
-}
-
-// deadline returns the context of the watch, which ends with the request, or after the timeout that it asks for.
-func (w *stream) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	n, err := strconv.Atoi(w.call.http.URL.Query().Get("timeoutSeconds"))
-	if err != nil || n == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, seconds(int64(n)))
-}
-
-// begin finds where the watch begins, and returns the events that it shows at once: those of all objects, if the
-// request asks for them.
-func (w *stream) begin() ([]watch.Event, error) {
-	query := w.call.http.URL.Query()
-	s := w.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	version := query.Get("resourceVersion")
-	if query.Get("sendInitialEvents") == "true" || version == "" || version == "0" {
-		w.next = len(s.history)
-		return w.initialEvents(query.Get("sendInitialEvents") == "true")
+		if w.version = s.store.version; initial {
+			w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+		return nil
 	}
 	from, err := strconv.ParseInt(version, 10, 64)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+	switch {
+	case err != nil:
+		return apierrors.NewBadRequest(err.Error())
+	case from < s.oldest:
+		return apierrors.NewResourceExpired("too old resource version: " + version + " (" +
+			strconv.FormatInt(s.oldest, 10) + ")")
 	}
-	if from < s.oldest {
-		return nil, apierrors.NewResourceExpired("too old resource version: " + version)
-	}
-	for w.next < len(s.history) && s.history[w.next].version <= from {
-		w.next++
-	}
-	return nil, nil
-}
-
-// initialEvents returns an event for each object, and the bookmark that ends them. It needs mu.
-func (w *stream) initialEvents(bookmark bool) ([]watch.Event, error) {
-	var out []watch.Event
-	for _, o := range sorted(w.server.objects[w.call.resource.name]) {
-		if w.matches(o) {
-			out = append(out, watch.Event{Type: watch.Added, Object: o})
+	for _, c := range s.history[min(from, s.store.version):] {
+		if c.Resource == w.call.resource.name {
+			w.show(c)
 		}
 	}
-	if !bookmark {
-		return out, nil
-	}
-	end, err := scheme.Scheme.New(w.call.resource.kind)
-	if err != nil {
-		return nil, err
-	}
-	o, err := meta.Accessor(end)
-	if err != nil {
-		return nil, err
-	}
-	o.SetResourceVersion(strconv.FormatInt(w.server.version, 10))
-	o.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	return append(out, watch.Event{Type: watch.Bookmark, Object: end}), nil
+	return nil
 }
 
-// run sends events until ctx ends or the watch is broken.
-func (w *stream) run(ctx context.Context, events []watch.Event) {
-	broken := w.server.brokenWatches()
+// show shows a change: an object that begins to match is added, and one that ceases to match is deleted.
+func (w *watcher) show(c *Change) {
+	was := c.old != nil && w.selects.matches(c.Old)
+	is := c.new != nil && w.selects.matches(c.New)
+	w.version = c.version
+	switch {
+	case was && is:
+		w.send(watch.Modified, c.new)
+	case is:
+		w.send(watch.Added, c.new)
+	case was && c.new == nil:
+		w.send(watch.Deleted, c.last)
+	case was: // It is shown as it was, with the version of the change.
+		last := c.Old.DeepCopyObject().(Object) //nolint:forcetypeassert // A copy has the same type.
+		last.SetResourceVersion(strconv.FormatInt(c.version, 10))
+		w.send(watch.Deleted, &entry{Object: last, kind: c.old.kind})
+	}
+}
+
+// show shows a change to all watches.
+func (s *Server) show(c *Change) {
+	for _, w := range s.watches[c.Resource] {
+		w.show(c)
+	}
+}
+
+// bookmark sends the resource version up to which the watch has shown everything.
+func (w *watcher) bookmark(annotations map[string]string) {
+	o, err := scheme.Scheme.New(w.call.resource.kind)
+	if err != nil {
+		return
+	}
+	mark := o.(Object) //nolint:forcetypeassert // All resources are objects.
+	mark.SetResourceVersion(strconv.FormatInt(w.version, 10))
+	mark.SetAnnotations(annotations)
+	w.send(watch.Bookmark, &entry{Object: mark, kind: w.call.resource})
+}
+
+// remind sends a bookmark now and then.
+func (w *watcher) remind() {
+	w.timers = append(w.timers[:min(1, len(w.timers))], w.server.clock.after(w.server.Bookmarks, func() {
+		w.version = w.server.store.version
+		w.bookmark(nil)
+		w.remind()
+	}))
+}
+
+// send sends an event. The client can read it when the watch's lag has passed, after all earlier ones.
+func (w *watcher) send(event watch.EventType, e *entry) {
+	frame, err := w.call.frame(event, e)
+	if err != nil {
+		w.end(err)
+		return
+	}
+	if due := time.Now().Add(w.server.lag(w.call)); due.After(w.shown) {
+		w.shown = due
+	}
+	if !w.shown.After(time.Now()) {
+		w.deliver(frame)
+		return
+	}
+	w.server.clock.at(w.shown, func() { w.deliver(frame) })
+}
+
+func (w *watcher) deliver(frame []byte) {
+	if w.ended == nil {
+		w.buffer = append(w.buffer, frame...)
+		w.wakeUp()
+	}
+}
+
+func (w *watcher) wakeUp() {
+	select {
+	case w.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// end ends the watch. The client can still read what has arrived.
+func (w *watcher) end(why error) {
+	if w.ended != nil {
+		return
+	}
+	w.ended = why
+	s := w.server
+	for _, t := range w.timers {
+		s.clock.cancel(t)
+	}
+	s.watches[w.call.resource.name] = slices.DeleteFunc(s.watches[w.call.resource.name], func(other *watcher) bool {
+		return other == w
+	})
+	w.wakeUp()
+}
+
+// Read returns what has arrived, and waits until there is something.
+func (w *watcher) Read(p []byte) (int, error) {
 	for {
-		for _, e := range events {
-			if err := w.encoder.Encode(&e); err != nil {
-				return
-			}
+		w.server.mu.Lock()
+		n := copy(p, w.buffer)
+		if w.buffer = w.buffer[n:]; len(w.buffer) == 0 {
+			w.buffer = nil
 		}
-		c, changed := w.take()
-		if c == nil {
-			select {
-			case <-changed:
-			case <-broken:
-				return
-			case <-ctx.Done():
-				return
-			}
-			events = nil
-			continue
+		ended := w.ended
+		w.server.mu.Unlock()
+		if n > 0 {
+			return n, nil
 		}
-		if err := w.wait(ctx, *c, broken); err != nil {
-			return
+		if ended != nil {
+			return 0, ended
 		}
-		events = nil
-		if e, shown := c.event(w.matches); shown {
-			events = []watch.Event{e}
+		select {
+		case <-w.arrived:
+		case <-w.ctx.Done():
+			_ = w.Close()
+			return 0, w.ctx.Err()
 		}
 	}
 }
 
-// take returns the next change of the resource, or nil and a channel that is closed at the next change.
-func (w *stream) take() (*Change, <-chan struct{}) {
+var errClosed = errors.New("http: read on closed response body")
+
+// Close ends the watch.
+func (w *watcher) Close() error {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	for w.next < len(w.server.history) {
-		c := w.server.history[w.next]
-		w.next++
-		if c.Resource == w.call.resource.name {
-			return &c, nil
-		}
-	}
-	return nil, w.server.changed
+	w.end(errClosed)
+	return nil
 }
 
-// wait waits until the watch shows a change, as long as the server lags.
-func (w *stream) wait(ctx context.Context, c Change, broken <-chan struct{}) error {
-	if w.server.Lag == nil {
-		return ctx.Err()
+// BreakWatches cuts the connections of all watches, or of those of some clients. Their clients can watch on from where
+// they were.
+func (s *Server) BreakWatches(clients ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.breakWatches(func(c *call) bool { return len(clients) == 0 || slices.Contains(clients, c.Client) })
+}
+
+func (s *Server) breakWatches(selects func(*call) bool) {
+	for _, r := range resources() {
+		for _, w := range slices.Clone(s.watches[r.name]) {
+			if selects(w.call) {
+				w.end(errReset)
+			}
+		}
 	}
-	timer := time.NewTimer(time.Until(c.At.Add(w.server.Lag(c))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-broken:
-		return io.EOF
-	case <-ctx.Done():
-		return ctx.Err()
+}
+
+// Expire forgets all changes: a watch from an earlier resource version must list again.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oldest = s.version
+}
+
+// asOf returns the objects of a resource as they were so long ago, and the resource version of that time.
+func (s *store) asOf(resource string, ago time.Duration) (*table, int64) {
+	then := slices.Clone(*s.tables[resource])
+	since := time.Now().Add(-ago)
+	version := s.version
+	for ; version > 0 && s.history[version-1].At.After(since); version-- {
+		if c := s.history[version-1]; c.Resource == resource && c.old != nil {
+			then.change(c.new, c.old)
+		} else if c.Resource == resource {
+			then.change(c.new, nil)
+		}
 	}
+	return &then, version
 }

@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// register starts the kubelet of a new node. One that does not say whether it is Ready becomes so after a while.
+func (c *Controllers) register(node *corev1.Node) {
+	c.kubelets[node.Name] = &kubelet{}
+	if nodeReady(node) == "" {
+		update(&c.server.store, "kubelet", nameOf(node), func(n *corev1.Node) {
+			setNodeReady(n, corev1.ConditionFalse, "KubeletNotReady")
+		})
+		c.becomeReady(node.Name)
+	}
+	for _, p := range c.server.podsOn(node.Name) {
+		c.runPod(p)
+	}
+}
+
+// lose marks a node without a kubelet, and its pods, as not Ready.
+func (c *Controllers) lose(node string) {
+	const actor = "node lifecycle controller"
+	update(&c.server.store, actor, types.NamespacedName{Name: node}, func(n *corev1.Node) {
+		setNodeReady(n, corev1.ConditionUnknown, "NodeStatusUnknown")
+	})
+	for _, p := range c.server.podsOn(node) {
+		update(&c.server.store, actor, nameOf(p), func(p *corev1.Pod) {
+			if p.Status.Phase == corev1.PodRunning {
+				setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
+			}
+		})
+	}
+}
+
+// taint gives a node the taints of its state: unschedulable, not Ready, unreachable.
+func (c *Controllers) taint(name types.NamespacedName) {
+	update(&c.server.store, "node lifecycle controller", name, func(n *corev1.Node) {
+		ready := nodeReady(n)
+		notReady := ready != corev1.ConditionTrue && ready != corev1.ConditionUnknown
+		setTaint(n, corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule, n.Spec.Unschedulable)
+		for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+			setTaint(n, corev1.TaintNodeNotReady, effect, notReady)
+			setTaint(n, corev1.TaintNodeUnreachable, effect, ready == corev1.ConditionUnknown)
+		}
+	})
+}
+
+func setTaint(n *corev1.Node, key string, effect corev1.TaintEffect, wanted bool) {
+	i := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
+	switch {
+	case wanted && i < 0:
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect, TimeAdded: new(now())})
+	case !wanted && i >= 0:
+		n.Spec.Taints = slices.Delete(n.Spec.Taints, i, i+1)
+	}
+}
+
+// enqueueEvictions has the pods of a node deleted that its NoExecute taints evict.
+func (c *Controllers) enqueueEvictions(node string) {
+	n := c.server.node(node)
+	if n == nil {
+		return
+	}
+	for _, p := range c.server.podsOn(node) {
+		c.enqueueEviction(n, p)
+	}
+}
+
+// eviction is a pod's deletion to come.
+type eviction struct {
+	key   key
+	timer *timer
+}
+
+func (c *Controllers) evictions(pod *corev1.Pod) *eviction {
+	k := key{"taint eviction", types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "/" + string(pod.UID)}}
+	if t := c.due[k]; t != nil {
+		return &eviction{k, t}
+	}
+	return nil
+}
+
+// enqueueEviction has a pod deleted when it does not tolerate the NoExecute taints of its node any more.
+func (c *Controllers) enqueueEviction(node *corev1.Node, pod *corev1.Pod) {
+	at, evicted := evictionTime(node, pod)
+	if before := c.evictions(pod); before != nil {
+		if evicted && before.timer.at.Equal(at) {
+			return
+		}
+		c.server.clock.cancel(before.timer)
+		delete(c.due, before.key)
+	}
+	if !evicted || pod.DeletionTimestamp != nil {
+		return
+	}
+	k := key{"taint eviction", types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "/" + string(pod.UID)}}
+	c.due[k] = c.after(time.Until(at), func() {
+		delete(c.due, k)
+		e := c.server.get("pods", nameOf(pod))
+		if e == nil || e.GetUID() != pod.UID || e.GetDeletionTimestamp() != nil {
+			return
+		}
+		_ = c.server.deleteWithCondition("taint eviction controller", e, metav1.DeleteOptions{}, "DeletionByTaintManager")
+	})
+}
+
+// evictionTime returns when a pod has to leave for a NoExecute taint.
+func evictionTime(node *corev1.Node, pod *corev1.Pod) (at time.Time, evicted bool) {
+	for _, t := range node.Spec.Taints {
+		if t.Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		since := time.Now()
+		if t.TimeAdded != nil {
+			since = t.TimeAdded.Time
+		}
+		i := slices.IndexFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
+			return tolerates([]corev1.Toleration{o}, t)
+		})
+		switch {
+		case i < 0:
+		case pod.Spec.Tolerations[i].TolerationSeconds == nil:
+			continue
+		default:
+			since = since.Add(seconds(*pod.Spec.Tolerations[i].TolerationSeconds))
+		}
+		if !evicted || since.Before(at) {
+			at, evicted = since, true
+		}
+	}
+	return at, evicted
+}
+
+// nodeRemoved ends the kubelet of a Node that is gone, and collects its pods.
+func (c *Controllers) nodeRemoved(node *corev1.Node) {
+	if k := c.kubelets[node.Name]; k != nil {
+		c.server.clock.cancel(k.ready)
+		c.server.clock.cancel(k.lost)
+		delete(c.kubelets, node.Name)
+	}
+	for _, p := range c.server.podsOn(node.Name) {
+		if one := c.pods[p.UID]; one != nil {
+			c.server.clock.cancel(one.next)
+		}
+	}
+	c.collectFrom(node.Name)
+}
+
+// collectFrom removes the pods of a node after a while, if there is no such Node.
+func (c *Controllers) collectFrom(node string) {
+	if c.server.node(node) != nil || c.server.byNode[node] == nil {
+		return
+	}
+	c.after(c.vary(c.timing.Collect), func() {
+		if c.server.node(node) != nil {
+			return
+		}
+		for _, p := range c.server.podsOn(node) {
+			update(&c.server.store, "pod garbage collector", nameOf(p), func(p *corev1.Pod) {
+				if !isTerminal(p) {
+					p.Status.Phase = corev1.PodFailed
+					setCondition(p, corev1.PodCondition{
+						Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+					})
+				}
+			})
+			e := c.server.get("pods", nameOf(p))
+			c.server.put("pod garbage collector", e.kind, e, nil)
+		}
+	})
+}
