@@ -127,7 +127,7 @@ func New(
 		completed: new(completedActions),
 	}
 	t.cordoner = &cordoner{
-		cfg: cfg, actions: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
+		cfg: cfg, actions: groups, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
 		drains: t.drains, history: t.history,
 	}
 	l := &launcher{

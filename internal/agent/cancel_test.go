@@ -21,16 +21,26 @@ func TestDuringADrain(t *testing.T) {
 		steps         []string // until the second is handled
 	}{
 		{
-			"the maintenance is canceled: uncordoned", nil, maintenance, canceledMaintenance,
+			"the maintenance is canceled: uncordoned", inState(inService), maintenance, canceledMaintenance,
 			[]string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s", "uncordon"},
 		},
 		{
-			"the maintenance is canceled after the drain: uncordoned", short, maintenance, canceledMaintenance,
+			"the maintenance is canceled after the drain: uncordoned", with(short, inState(inService)),
+			maintenance, canceledMaintenance,
 			append(drainedWithoutHook("1h0m0s"), "uncordon"),
 		},
 		{
 			"the canceled maintenance is still scheduled: the drain continues", scheduled(always(true)),
 			maintenance, canceledMaintenance, draining,
+		},
+		{
+			"the maintenance is canceled after the drain, while the instance waits for a hook of others: stays cordoned",
+			with(short, inState(terminating)), maintenance, canceledMaintenance, drainedWithoutHook("1h0m0s"),
+		},
+		{
+			"the maintenance is canceled, and Auto Scaling does not answer at first: uncordoned after its answer",
+			stateIs(silent(time.Minute+20*time.Second, inService)), maintenance, canceledMaintenance,
+			[]string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s", "uncordon"},
 		},
 		{"canceled maintenance of a node that is not cordoned", nil, nil, canceledMaintenance, nil},
 		{"canceled maintenance of an instance without a node", noNode, nil, canceledMaintenance, nil},

@@ -39,6 +39,7 @@ var errCordonLate = errors.New("the node could not be cordoned before its drain 
 type cordoner struct {
 	cfg       Config
 	actions   lifecycleActions
+	groups    groupStates
 	instances Instances
 	nodes     cordonedNodes
 	observer  cordonObserver
@@ -201,16 +202,32 @@ func (c *cordoner) uncordon(ctx context.Context, e event.Event, why string) erro
 	if !ok || c.drains.has(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
 		return nil
 	}
-	err := c.retries.do(ctx, e, "uncordon node "+n.Name, func() error {
-		uncordoned, err := c.nodes.Uncordon(ctx, n)
-		if uncordoned && err == nil {
-			c.history.remove(n.UID)
-			c.observer.NodeUncordoned(n, why)
-		}
-		return err
-	})
+	return c.retries.do(ctx, e, "uncordon node "+n.Name, func() error { return c.tryUncordon(ctx, n, why) })
+}
+
+// tryUncordon removes the mark of the node, if the node exists and its instance does not terminate.
+func (c *cordoner) tryUncordon(ctx context.Context, n node.Node, why string) error {
+	removed, err := c.removeMark(ctx, n)
 	if errors.Is(err, node.ErrGone) {
 		return nil
 	}
+	if removed && err == nil {
+		c.observer.NodeUncordoned(n, why)
+	}
 	return err
+}
+
+// removeMark removes the mark of a node. All marks are removed here, except at a launch, which Auto Scaling has
+// confirmed. It asks Auto Scaling first, and keeps the mark of an instance that is terminating: all events of
+// an instance share one mark, so that one of them is over does not mean that no hook waits.
+func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, err error) {
+	state, err := c.groups.State(ctx, n.InstanceID)
+	if err != nil || state.Terminating() || state.Gone() {
+		return false, err
+	}
+	removed, err = c.nodes.Uncordon(ctx, n)
+	if removed && err == nil {
+		c.history.remove(n.UID)
+	}
+	return removed, err
 }

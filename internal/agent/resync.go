@@ -222,7 +222,7 @@ func (r *resyncer) checkCordonedNodes(
 	})
 	r.history.retain(nodes)
 	return errors.Join(err, forEach(r.healthyLongEnough(healthy), func(n node.Node) error {
-		return r.cordoner.uncordon(ctx, eventOfMark(n), fmt.Sprintf("instance %s is not terminating", n.InstanceID))
+		return r.cordoner.tryUncordon(ctx, n, fmt.Sprintf("instance %s is not terminating", n.InstanceID))
 	}))
 }
 

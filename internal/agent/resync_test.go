@@ -101,7 +101,18 @@ func TestResync(t *testing.T) {
 		{"cordoned for a hook, and in service: uncordoned", with(hook, inGroup(inService)), uncordoned},
 		{"cordoned for a hook, and in the warm pool", with(hook, inGroup(warmedStopped)), nil},
 		{"cordoned for a hook, in no group, and shutting down", with(hook, ec2State("shutting-down")), nil},
-		{"cordoned for a hook, detached from its group, and running: uncordoned", hook, uncordoned},
+		{
+			"cordoned for a hook, detached from its group, and running: uncordoned",
+			with(hook, inState(inNoGroup)), uncordoned,
+		},
+		{
+			"cordoned for a hook, and in service, but a moment later it terminates: stays cordoned",
+			with(hook, inGroup(inService), inState(terminating)), nil,
+		},
+		{
+			"cordoned for a hook, and in service, but its state cannot be read: tried again with each resync",
+			with(hook, inGroup(inService), stateIs(silent(5*time.Minute, inService))), uncordoned,
+		},
 		{
 			"the drain for a Spot interruption continues, with its deadline",
 			with(cordoned(event.SpotInterruption, -h, time.Minute, 2*time.Minute), inGroup(inService),
@@ -139,11 +150,11 @@ func TestResync(t *testing.T) {
 		},
 		{
 			"cordoned for a Spot interruption, and EC2 does not know the instance: uncordoned, as its node is Ready",
-			with(cordoned(event.SpotInterruption, -h, 0, 0), ec2State("")), uncordoned,
+			with(cordoned(event.SpotInterruption, -h, 0, 0), inState(inNoGroup), ec2State("")), uncordoned,
 		},
 		{
 			"cordoned for a hook, and AWS does not know the instance: uncordoned, as its node is Ready",
-			with(hook, ec2State("")), uncordoned,
+			with(hook, inState(inNoGroup), ec2State("")), uncordoned,
 		},
 		{
 			"cordoned for a hook, and AWS does not know the instance anymore: its node is not Ready either",

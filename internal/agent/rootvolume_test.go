@@ -68,6 +68,10 @@ func TestRootVolumeReplacementWithoutMessage(t *testing.T) {
 			}
 			return member(inService), nil
 		}
+		f.state = func(after time.Duration) (autoscaling.State, error) {
+			members, err := f.members(after)
+			return members[instance].State, err
+		}
 		resync(t, f.agent(), 8*time.Minute)
 		f.wantSteps(t, drainedBy("1h0m0s")...)
 		if !f.node.AwaitsBoot() {
