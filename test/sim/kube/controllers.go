@@ -4,7 +4,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,17 +42,22 @@ func DefaultTiming() Timing {
 	}
 }
 
-// Controllers act on the objects of a server: controllers of workloads, the scheduler, kubelets, and the controllers of
-// nodes, of budgets and of lost pods.
+// Controllers act on the objects of a server.
 type Controllers struct {
-	server   *Server
-	timing   Timing
-	due      map[key]*timer
-	stopped  bool
-	view     view
-	kubelets map[string]*kubelet
-	pods     map[types.UID]*containers
-	jobs     map[types.UID]*jobState
+	*loop
+	workloads  workloads
+	scheduler  scheduler
+	kubelets   kubelets
+	nodes      nodeLifecycle
+	disruption disruption
+}
+
+// loop is what all controllers use.
+type loop struct {
+	server  *Server
+	timing  Timing
+	due     map[key]*timer
+	stopped bool
 }
 
 // key is an object that a controller will look at.
@@ -66,10 +70,13 @@ type key struct {
 func (s *Server) Run(t Timing) *Controllers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l := &loop{server: s, timing: t, due: map[key]*timer{}}
 	c := &Controllers{
-		server: s, timing: t, due: map[key]*timer{}, view: newView(),
-		kubelets: map[string]*kubelet{}, pods: map[types.UID]*containers{}, jobs: map[types.UID]*jobState{},
+		loop: l, workloads: workloads{l, map[types.UID]*jobState{}}, nodes: nodeLifecycle{l}, disruption: disruption{l},
+		scheduler: scheduler{loop: l, pods: map[string]int{}},
+		kubelets:  kubelets{loop: l, running: map[string]*kubelet{}, pods: map[types.UID]*containers{}},
 	}
+	c.kubelets.lost = c.nodes.lose
 	s.store.onChange = append(s.store.onChange, c.changed)
 	for _, r := range resources() {
 		for _, e := range *s.tables[r.name] {
@@ -94,12 +101,12 @@ func (c *Controllers) SetSchedulerLag(lag time.Duration) {
 }
 
 // vary returns a time that is up to Jitter shorter or longer.
-func (c *Controllers) vary(d time.Duration) time.Duration {
+func (c *loop) vary(d time.Duration) time.Duration {
 	return d + time.Duration(float64(d)*c.timing.Jitter*(2*c.server.random.Float64()-1))
 }
 
 // after calls reconcile after d, unless the controllers are stopped.
-func (c *Controllers) after(d time.Duration, reconcile func()) *timer {
+func (c *loop) after(d time.Duration, reconcile func()) *timer {
 	return c.server.clock.after(d, func() {
 		if !c.stopped {
 			reconcile()
@@ -108,7 +115,7 @@ func (c *Controllers) after(d time.Duration, reconcile func()) *timer {
 }
 
 // enqueue calls reconcile after about d, unless that is due already.
-func (c *Controllers) enqueue(controller string, o Object, d time.Duration, reconcile func(types.NamespacedName)) {
+func (c *loop) enqueue(controller string, o Object, d time.Duration, reconcile func(types.NamespacedName)) {
 	k := key{controller, nameOf(o)}
 	if c.due[k] == nil {
 		c.due[k] = c.after(c.vary(d), func() {
@@ -133,77 +140,76 @@ func (c *Controllers) changed(change *Change) {
 	case *corev1.Node:
 		c.nodeChanged(change, o)
 	case *policyv1.PodDisruptionBudget:
-		c.enqueue("disruption", o, c.timing.Count, c.count)
+		c.enqueue("disruption", o, c.timing.Count, c.disruption.count)
 	default:
-		c.reconcileWorkload(o)
+		c.workloads.reconcile(o)
 	}
 }
 
 // podChanged has the owner of a pod, the scheduler or the kubelet, and the budgets of the pod follow.
 func (c *Controllers) podChanged(change *Change, pod *corev1.Pod) {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		c.ownerOf(pod.Namespace, owner)
+		c.workloads.ownerOf(pod.Namespace, owner)
 	}
 	for _, b := range c.server.budgetsOf(pod) {
-		c.enqueue("disruption", b, c.timing.Count, c.count)
+		c.enqueue("disruption", b, c.timing.Count, c.disruption.count)
 	}
-	c.viewPod(change)
+	c.scheduler.viewPod(change)
 	switch {
 	case change.New == nil:
-		c.forget(pod)
+		c.kubelets.forget(pod)
+		c.nodes.forget(pod)
 	case pod.Spec.NodeName == "":
-		c.enqueue("scheduler", pod, c.timing.Schedule, c.schedule)
+		c.enqueue("scheduler", pod, c.timing.Schedule, c.scheduler.schedule)
 	default:
-		c.runPod(pod)
+		c.kubelets.runPod(pod)
 		if change.Old == nil || change.Old.(*corev1.Pod).Spec.NodeName == "" { //nolint:forcetypeassert // Pods.
-			c.collectFrom(pod.Spec.NodeName)
-			c.enqueueEvictions(pod.Spec.NodeName)
+			c.nodes.collectFrom(pod.Spec.NodeName)
+			c.nodes.enqueueEvictions(pod.Spec.NodeName)
 		}
-	}
-}
-
-// ownerOf has the controller of a pod look at the owner.
-func (c *Controllers) ownerOf(namespace string, owner *metav1.OwnerReference) {
-	for _, r := range resources() {
-		if r.kind.Kind == owner.Kind {
-			e := c.server.get(r.name, types.NamespacedName{Namespace: namespace, Name: owner.Name})
-			if e != nil && e.GetUID() == owner.UID {
-				c.reconcileWorkload(e.Object)
-			}
-		}
-	}
-}
-
-// reconcileWorkload has a controller look at a workload.
-func (c *Controllers) reconcileWorkload(o Object) {
-	switch o := o.(type) {
-	case *appsv1.ReplicaSet:
-		c.enqueue("replicaset", o, c.timing.Replace, c.reconcileReplicaSet)
-	case *appsv1.StatefulSet:
-		c.enqueue("statefulset", o, c.timing.Replace, c.reconcileStatefulSet)
-	case *appsv1.DaemonSet:
-		c.enqueue("daemonset", o, c.timing.Replace, c.reconcileDaemonSet)
-	case *batchv1.Job:
-		c.enqueue("job", o, c.timing.Replace, c.reconcileJob)
 	}
 }
 
 // nodeChanged has the scheduler, the kubelet, the DaemonSets and the taints of a node follow.
 func (c *Controllers) nodeChanged(change *Change, node *corev1.Node) {
-	c.viewNode(change)
+	c.scheduler.viewNode(change)
 	if change.New == nil {
-		c.nodeRemoved(node)
+		c.kubelets.nodeRemoved(node)
+		c.nodes.collectFrom(node.Name)
 		return
 	}
-	if c.kubelets[node.Name] == nil {
-		c.register(node)
+	if c.kubelets.running[node.Name] == nil {
+		c.kubelets.register(node)
 	}
-	c.enqueue("node-lifecycle", node, c.timing.Taint, c.taint)
-	c.enqueueEvictions(node.Name)
+	c.enqueue("node-lifecycle", node, c.timing.Taint, c.nodes.taint)
+	c.nodes.enqueueEvictions(node.Name)
 	if change.Old != nil && sameForPods(change.Old.(*corev1.Node), node) { //nolint:forcetypeassert // Nodes.
 		return
 	}
 	for _, set := range all[*appsv1.DaemonSet](c.server.tables["daemonsets"]) {
-		c.reconcileWorkload(set)
+		c.workloads.reconcile(set)
 	}
+}
+
+// StopKubelet is the death of a machine: its kubelet reports nothing more, and its containers are gone. After
+// Timing.NodeLost the node is unreachable.
+func (c *Controllers) StopKubelet(node string) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.kubelets.stop(node)
+}
+
+// StartKubelet starts the kubelet of a machine that was stopped: the node becomes Ready, and its pods start again.
+func (c *Controllers) StartKubelet(node string) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.kubelets.start(node, "")
+}
+
+// Restart has a machine boot again, with another boot ID, and perhaps another root volume.
+func (c *Controllers) Restart(node, bootID string) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.kubelets.stop(node)
+	c.kubelets.start(node, bootID)
 }

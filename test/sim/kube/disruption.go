@@ -18,9 +18,12 @@ import (
 // deletionTimeout is how long a pod that was evicted counts as disrupted if it is not deleted.
 const deletionTimeout = 2 * time.Minute
 
+// disruption is the disruption controller.
+type disruption struct{ *loop }
+
 // count writes the status of a PodDisruptionBudget. Source: controller/disruption/disruption.go of Kubernetes.
-func (c *Controllers) count(name types.NamespacedName) {
-	budget, ok := find[*policyv1.PodDisruptionBudget](c, name)
+func (c *disruption) count(name types.NamespacedName) {
+	budget, ok := find[*policyv1.PodDisruptionBudget](c.loop, name)
 	if !ok {
 		return
 	}
@@ -58,7 +61,7 @@ func (c *Controllers) count(name types.NamespacedName) {
 const disruptionController = "disruption controller"
 
 // failSync writes that the pods of a budget cannot be counted.
-func (c *Controllers) failSync(name types.NamespacedName, err error) {
+func (c *disruption) failSync(name types.NamespacedName, err error) {
 	update(&c.server.store, disruptionController, name, func(b *policyv1.PodDisruptionBudget) {
 		b.Status.DisruptionsAllowed, b.Status.ObservedGeneration = 0, b.Generation
 		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
@@ -69,7 +72,7 @@ func (c *Controllers) failSync(name types.NamespacedName, err error) {
 }
 
 // disrupted returns the pods that were evicted and are not deleted yet, and counts again when they are given up.
-func (c *Controllers) disrupted(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) map[string]metav1.Time {
+func (c *disruption) disrupted(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) map[string]metav1.Time {
 	var out map[string]metav1.Time
 	for _, p := range pods {
 		at, evicted := b.Status.DisruptedPods[p.Name]
@@ -86,7 +89,7 @@ func (c *Controllers) disrupted(b *policyv1.PodDisruptionBudget, pods []*corev1.
 }
 
 // expected returns how many pods a budget protects, and how many of them must be healthy.
-func (c *Controllers) expected(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int, err error) {
+func (c *disruption) expected(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int, err error) {
 	if b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int {
 		return len(pods), b.Spec.MinAvailable.IntValue(), nil
 	}
@@ -106,7 +109,7 @@ func (c *Controllers) expected(b *policyv1.PodDisruptionBudget, pods []*corev1.P
 
 // expectedScale adds the scales of the controllers of pods. Pods without a controller do not count; a controller without
 // a scale is an error.
-func (c *Controllers) expectedScale(pods []*corev1.Pod) (sum int, err error) {
+func (c *disruption) expectedScale(pods []*corev1.Pod) (sum int, err error) {
 	seen := map[types.UID]bool{}
 	for _, p := range pods {
 		owner := metav1.GetControllerOfNoCopy(p)
@@ -117,13 +120,13 @@ func (c *Controllers) expectedScale(pods []*corev1.Pod) (sum int, err error) {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: owner.Name}
 		switch owner.Kind {
 		case "ReplicaSet":
-			set, ok := find[*appsv1.ReplicaSet](c, name)
+			set, ok := find[*appsv1.ReplicaSet](c.loop, name)
 			if !ok {
 				return 0, errors.New("found no controllers for pod \"" + p.Name + "\"")
 			}
 			sum += scale(set.Spec.Replicas)
 		case "StatefulSet":
-			set, ok := find[*appsv1.StatefulSet](c, name)
+			set, ok := find[*appsv1.StatefulSet](c.loop, name)
 			if !ok {
 				return 0, errors.New("found no controllers for pod \"" + p.Name + "\"")
 			}

@@ -95,33 +95,33 @@ func isTerminal(pod *corev1.Pod) bool {
 
 // evict deletes a pod if its PodDisruptionBudget allows that. Source: registry/core/pod/storage/eviction.go of the API
 // server.
-func (s *Server) evict(c *call) ([]byte, error) {
+func (h handler) evict() ([]byte, error) {
 	eviction := &policyv1.Eviction{}
-	if err := c.read(eviction); err != nil {
+	if err := h.read(eviction); err != nil {
 		return nil, err
 	}
 	options := metav1.DeleteOptions{}
 	if eviction.DeleteOptions != nil {
 		options = *eviction.DeleteOptions
 	}
-	if c.dryRun {
+	if h.dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	before := s.get(c.resource.name, c.object)
+	before := h.s.get(h.resource.name, h.object)
 	if before == nil {
-		return nil, apierrors.NewNotFound(c.resource.group(), c.object.Name)
+		return nil, apierrors.NewNotFound(h.resource.group(), h.object.Name)
 	}
-	c.Record.Object = before.Object
-	s.describe(c, options)
+	h.Record.Object = before.Object
+	h.describe(options)
 	pod := before.Object.(*corev1.Pod) //nolint:forcetypeassert // The table has pods.
 	ignoresBudget := isTerminal(pod) || pod.Status.Phase == corev1.PodPending || pod.DeletionTimestamp != nil
 	if !ignoresBudget {
 		// The API server uses up the disruption before it checks the preconditions.
-		if err := s.disrupt(c, pod); err != nil {
+		if err := h.disrupt(pod); err != nil {
 			return nil, err
 		}
 	}
-	return c.succeed(s.deleteWithCondition(c.Client, before, options, "EvictionByEvictionAPI"))
+	return h.succeed(h.s.deleteWithCondition(h.Client, before, options, "EvictionByEvictionAPI"))
 }
 
 // deleteWithCondition deletes a pod that says that it is disrupted.
@@ -156,21 +156,21 @@ func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
 }
 
 // disrupt counts the eviction of a running pod against its budget, or returns why the budget refuses it.
-func (s *Server) disrupt(c *call, pod *corev1.Pod) error {
+func (h handler) disrupt(pod *corev1.Pod) error {
 	switch {
-	case len(c.Budgets) > 1:
+	case len(h.Budgets) > 1:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "This " +
 			"pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
-	case len(c.Budgets) == 0 || !podutils.IsPodReady(pod) && ignoresUnhealthy(c.Budgets[0]):
+	case len(h.Budgets) == 0 || !podutils.IsPodReady(pod) && ignoresUnhealthy(h.Budgets[0]):
 		return nil
 	}
-	if err := refusal(c.Budgets[0]); err != nil {
+	if err := refusal(h.Budgets[0]); err != nil {
 		return err
 	}
-	if c.DryRun {
+	if h.DryRun {
 		return nil
 	}
-	update(&s.store, c.Client, nameOf(c.Budgets[0]), func(b *policyv1.PodDisruptionBudget) {
+	update(&h.s.store, h.Client, nameOf(h.Budgets[0]), func(b *policyv1.PodDisruptionBudget) {
 		if b.Status.DisruptionsAllowed--; b.Status.DisruptionsAllowed == 0 {
 			setAllowed(b)
 		}

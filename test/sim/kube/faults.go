@@ -60,11 +60,17 @@ type fault struct {
 // after 30 seconds, and waits 15 seconds for the answer.
 const clientNotices = 45 * time.Second
 
+// faults are what goes wrong.
+type faults struct {
+	list  []*fault
+	hooks []*Webhook
+}
+
 // Inject adds a fault.
 func (s *Server) Inject(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = append(s.faults, &fault{Fault: f})
+	s.faults.list = append(s.faults.list, &fault{Fault: f})
 	began := f.From
 	switch f.Effect {
 	case Refused:
@@ -75,7 +81,7 @@ func (s *Server) Inject(f Fault) {
 	default:
 		return
 	}
-	s.clock.at(began, func() { s.breakWatches(f.selects) })
+	s.clock.at(began, func() { s.watches.cut(f.selects) })
 }
 
 // Unavailable refuses all connections for a time, or those of some clients.
@@ -97,7 +103,7 @@ func (s *Server) Forbidden(verb, resource string) {
 func (s *Server) Allow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = slices.DeleteFunc(s.faults, func(f *fault) bool { return f.Effect == Denied })
+	s.faults.list = slices.DeleteFunc(s.faults.list, func(f *fault) bool { return f.Effect == Denied })
 }
 
 func (f Fault) active() bool {
@@ -110,8 +116,8 @@ func (f Fault) selects(c *call) bool {
 }
 
 // fault returns the first fault with an effect that the request has now, or nil.
-func (s *Server) fault(c *call, effects ...Effect) *Fault {
-	for _, f := range s.faults {
+func (s *faults) find(c *call, effects ...Effect) *Fault {
+	for _, f := range s.list {
 		if !slices.Contains(effects, f.Effect) || !f.active() || !f.selects(c) {
 			continue
 		}
@@ -124,10 +130,11 @@ func (s *Server) fault(c *call, effects ...Effect) *Fault {
 }
 
 // obstruct has a request wait, or returns the error of its connection.
-func (s *Server) obstruct(ctx context.Context, c *call) error {
+func (t transport) obstruct(ctx context.Context, c *call) error {
+	s := t.server
 	s.mu.Lock()
-	f := s.fault(c, Refused, Unanswered, Slow)
-	hook := s.webhook(c)
+	f := s.faults.find(c, Refused, Unanswered, Slow)
+	hook := s.faults.webhook(c, s.pod(c.object))
 	s.mu.Unlock()
 	if hook != nil && hook.Timeout > 0 {
 		if err := sleep(ctx, hook.Timeout); err != nil {
@@ -153,11 +160,11 @@ func (s *Server) obstruct(ctx context.Context, c *call) error {
 }
 
 // refuse returns the error that answers a request instead of the server, or nil.
-func (s *Server) refuse(c *call) error {
-	f := s.fault(c, Throttled, Failing, Denied)
+func (s *faults) refuse(c *call, pod *corev1.Pod) error {
+	f := s.find(c, Throttled, Failing, Denied)
 	switch {
 	case f == nil:
-		return s.admit(c)
+		return s.admit(c, pod)
 	case f.Effect == Throttled:
 		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again "+
 			"later", int(max(f.Delay, time.Second)/time.Second))
@@ -168,13 +175,13 @@ func (s *Server) refuse(c *call) error {
 		"group %q at the cluster scope", c.Client, c.Verb, c.Record.Resource, c.resource.kind.Group))
 }
 
-func (s *Server) conflicts(c *call) bool { return s.fault(c, Conflicting) != nil }
+func (s *faults) conflicts(c *call) bool { return s.find(c, Conflicting) != nil }
 
-func (s *Server) loses(c *call) bool { return s.fault(c, Lost) != nil }
+func (s *faults) loses(c *call) bool { return s.find(c, Lost) != nil }
 
 // lag returns how much later the watches of a client show a change.
-func (s *Server) lag(c *call) (longest time.Duration) {
-	for _, f := range s.faults {
+func (s *faults) lag(c *call) (longest time.Duration) {
+	for _, f := range s.list {
 		if f.Effect == Stale && f.active() && (f.Client == "" || f.Client == c.Client) &&
 			(f.Resource == "" || f.Resource == c.Resource) {
 			longest = max(longest, f.Delay)
@@ -199,20 +206,19 @@ type Webhook struct {
 func (s *Server) Webhooks(hooks ...Webhook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.webhooks = nil
+	s.faults.hooks = nil
 	for _, h := range hooks {
-		s.webhooks = append(s.webhooks, &h)
+		s.faults.hooks = append(s.faults.hooks, &h)
 	}
 }
 
 // webhook returns the first webhook that refuses a request, or nil.
-func (s *Server) webhook(c *call) *Webhook {
-	if !c.IsEviction() && !c.IsDeletion() {
+func (s *faults) webhook(c *call, pod *corev1.Pod) *Webhook {
+	if pod == nil || !c.IsEviction() && !c.IsDeletion() {
 		return nil
 	}
-	pod := s.pod(c.object)
-	for _, h := range s.webhooks {
-		if pod != nil && h.selects(c, pod) {
+	for _, h := range s.hooks {
+		if h.selects(c, pod) {
 			return h
 		}
 	}
@@ -226,8 +232,8 @@ func (h *Webhook) selects(c *call, pod *corev1.Pod) bool {
 }
 
 // admit returns how a webhook refuses a request, or nil.
-func (s *Server) admit(c *call) error {
-	h := s.webhook(c)
+func (s *faults) admit(c *call, pod *corev1.Pod) error {
+	h := s.webhook(c, pod)
 	if h == nil {
 		return nil
 	}

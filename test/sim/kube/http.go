@@ -56,15 +56,14 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := t.server
-	latency := s.latency(c)
+	latency := t.latency(c)
 	if err := sleep(r.Context(), latency/2); err != nil {
 		return nil, err
 	}
-	if err := s.obstruct(r.Context(), c); err != nil {
+	if err := t.obstruct(r.Context(), c); err != nil {
 		return nil, err
 	}
-	out, response := s.decide(c)
+	out, response := t.decide(c)
 	if out.err != nil {
 		return nil, out.err
 	}
@@ -84,7 +83,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // latency returns how long a request takes. It depends on the request, so that the order in which goroutines of one
 // moment send theirs does not matter.
-func (s *Server) latency(c *call) time.Duration {
+func (t transport) latency(c *call) time.Duration {
+	s := t.server
 	if s.Latency == 0 {
 		return 0
 	}
@@ -158,26 +158,27 @@ type outcome struct {
 }
 
 // decide answers a request, in one moment.
-func (s *Server) decide(c *call) (outcome, *http.Response) {
+func (t transport) decide(c *call) (outcome, *http.Response) {
+	s := t.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.At = time.Now()
 	var body []byte
 	var err error
 	var stream io.ReadCloser
-	if err = s.refuse(c); err == nil && c.Verb == "watch" {
+	if err = s.faults.refuse(c, s.pod(c.object)); err == nil && c.Verb == "watch" {
 		stream, err = s.watch(c)
 	} else if err == nil {
-		body, err = s.serve(c)
+		body, err = handler{s, c}.serve()
 	}
 	if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) {
 		err = apierrors.NewInternalError(err)
 	}
-	return s.answer(c, body, stream, err)
+	return t.answer(c, body, stream, err)
 }
 
 // answer returns the answer to a request, and records it.
-func (s *Server) answer(c *call, body []byte, stream io.ReadCloser, err error) (outcome, *http.Response) {
+func (t transport) answer(c *call, body []byte, stream io.ReadCloser, err error) (outcome, *http.Response) {
 	c.Code = http.StatusOK
 	if c.Verb == "create" {
 		c.Code = http.StatusCreated
@@ -192,10 +193,10 @@ func (s *Server) answer(c *call, body []byte, stream io.ReadCloser, err error) (
 		}
 		body, err = c.encode(&refusal)
 	}
-	if s.Audit != nil {
-		s.Audit(c.Record)
+	if t.server.Audit != nil {
+		t.server.Audit(c.Record)
 	}
-	if s.loses(c) {
+	if t.server.faults.loses(c) {
 		return outcome{err: errReset}, nil
 	}
 	if stream == nil {

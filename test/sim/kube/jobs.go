@@ -20,8 +20,8 @@ type jobState struct {
 
 // reconcileJob creates the pods that a Job lacks. A pod that failed or is deleted counts towards the backoffLimit, unless
 // the podFailurePolicy ignores pods that are disrupted. After a failure it waits, twice as long each time, from 10 s.
-func (c *Controllers) reconcileJob(name types.NamespacedName) {
-	job, ok := find[*batchv1.Job](c, name)
+func (c *workloads) reconcileJob(name types.NamespacedName) {
+	job, ok := find[*batchv1.Job](c.loop, name)
 	if !ok || len(job.Status.Conditions) > 0 {
 		return
 	}
@@ -32,7 +32,7 @@ func (c *Controllers) reconcileJob(name types.NamespacedName) {
 	}
 	if failed := state.failed; state.count(job, c.server.podsOf(job.UID)) > failed {
 		state.waits = time.Now().Add(min(10*time.Second<<min(state.failed-1, 6), 6*time.Minute))
-		c.server.clock.at(state.waits, func() { c.reconcileWorkload(job) })
+		c.server.clock.at(state.waits, func() { c.reconcile(job) })
 	}
 	limit := 6
 	if job.Spec.BackoffLimit != nil {
@@ -99,7 +99,7 @@ func ignoresDisruption(job *batchv1.Job) bool {
 }
 
 // endJob writes how a Job has ended, and deletes the pods that still run.
-func (c *Controllers) endJob(job *batchv1.Job, state *jobState, how batchv1.JobConditionType) {
+func (c *workloads) endJob(job *batchv1.Job, state *jobState, how batchv1.JobConditionType) {
 	update(&c.server.store, "Job controller", nameOf(job), func(j *batchv1.Job) {
 		j.Status.Succeeded, j.Status.Failed = int32(state.succeeded), int32(state.failed)
 		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{

@@ -7,6 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// kubelets are those of all nodes.
+type kubelets struct {
+	*loop
+	running map[string]*kubelet // by node
+	pods    map[types.UID]*containers
+	lost    func(node string) // is called when a node is lost
+}
+
 // kubelet is that of one node.
 type kubelet struct {
 	stopped bool
@@ -32,8 +40,8 @@ func annotated(pod *corev1.Pod, annotation string, otherwise time.Duration) time
 }
 
 // runPod is how the kubelet of a pod's node follows a change of the pod.
-func (c *Controllers) runPod(pod *corev1.Pod) {
-	k := c.kubelets[pod.Spec.NodeName]
+func (c *kubelets) runPod(pod *corev1.Pod) {
+	k := c.running[pod.Spec.NodeName]
 	if k == nil || k.stopped {
 		return
 	}
@@ -58,7 +66,7 @@ func (c *Controllers) runPod(pod *corev1.Pod) {
 }
 
 // startPod has the containers of a pod run.
-func (c *Controllers) startPod(name types.NamespacedName) {
+func (c *kubelets) startPod(name types.NamespacedName) {
 	update(&c.server.store, "kubelet", name, func(p *corev1.Pod) {
 		if p.Status.Phase == corev1.PodPending {
 			p.Status.Phase = corev1.PodRunning
@@ -75,7 +83,7 @@ func (c *Controllers) startPod(name types.NamespacedName) {
 
 // stopPod stops the containers of a pod that is deleted: they end when they have finished their work, or are killed when
 // the grace period has passed. A shorter grace period counts from the time when the kubelet sees it.
-func (c *Controllers) stopPod(pod *corev1.Pod, one *containers) {
+func (c *kubelets) stopPod(pod *corev1.Pod, one *containers) {
 	if isTerminal(pod) {
 		one.next = c.after(c.vary(c.timing.Report), func() { c.removePod(pod) })
 		return
@@ -101,7 +109,7 @@ func (c *Controllers) stopPod(pod *corev1.Pod, one *containers) {
 }
 
 // endPod writes that the containers of a pod have ended.
-func (c *Controllers) endPod(pod *corev1.Pod, how corev1.PodPhase) {
+func (c *kubelets) endPod(pod *corev1.Pod, how corev1.PodPhase) {
 	update(&c.server.store, "kubelet", nameOf(pod), func(p *corev1.Pod) {
 		if p.UID == pod.UID {
 			p.Status.Phase = how
@@ -113,34 +121,23 @@ func (c *Controllers) endPod(pod *corev1.Pod, how corev1.PodPhase) {
 }
 
 // removePod removes a deleted pod whose containers have ended.
-func (c *Controllers) removePod(pod *corev1.Pod) {
+func (c *kubelets) removePod(pod *corev1.Pod) {
 	if e := c.server.get("pods", nameOf(pod)); e != nil && e.GetUID() == pod.UID {
 		c.server.put("kubelet", e.kind, e, nil)
 	}
 }
 
 // forget forgets the containers of a pod that is gone.
-func (c *Controllers) forget(pod *corev1.Pod) {
+func (c *kubelets) forget(pod *corev1.Pod) {
 	if one := c.pods[pod.UID]; one != nil {
 		c.server.clock.cancel(one.next)
 		delete(c.pods, pod.UID)
 	}
-	if t := c.evictions(pod); t != nil {
-		c.server.clock.cancel(t.timer)
-		delete(c.due, t.key)
-	}
 }
 
-// StopKubelet is the death of a machine: its kubelet reports nothing more, and its containers are gone. After
-// Timing.NodeLost the node is unreachable.
-func (c *Controllers) StopKubelet(node string) {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.stopKubelet(node)
-}
-
-func (c *Controllers) stopKubelet(node string) {
-	k := c.kubelets[node]
+// stop is StopKubelet with the lock.
+func (c *kubelets) stop(node string) {
+	k := c.running[node]
 	if k == nil || k.stopped {
 		return
 	}
@@ -152,26 +149,12 @@ func (c *Controllers) stopKubelet(node string) {
 			c.pods[p.UID] = &containers{restarts: true}
 		}
 	}
-	k.lost = c.after(c.timing.NodeLost, func() { c.lose(node) })
+	k.lost = c.after(c.timing.NodeLost, func() { c.lost(node) })
 }
 
-// StartKubelet starts the kubelet of a machine that was stopped: the node becomes Ready, and its pods start again.
-func (c *Controllers) StartKubelet(node string) {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.startKubelet(node, "")
-}
-
-// Restart has a machine boot again, with another boot ID, and perhaps another root volume.
-func (c *Controllers) Restart(node, bootID string) {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.stopKubelet(node)
-	c.startKubelet(node, bootID)
-}
-
-func (c *Controllers) startKubelet(node, bootID string) {
-	k := c.kubelets[node]
+// start is StartKubelet and Restart with the lock.
+func (c *kubelets) start(node, bootID string) {
+	k := c.running[node]
 	if k == nil || !k.stopped {
 		return
 	}
@@ -190,7 +173,7 @@ func (c *Controllers) startKubelet(node, bootID string) {
 }
 
 // restartPod starts the containers of a pod again when the machine has started. Those that never restart have failed.
-func (c *Controllers) restartPod(pod *corev1.Pod) {
+func (c *kubelets) restartPod(pod *corev1.Pod) {
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Status.Phase == corev1.PodRunning {
 		c.endPod(pod, corev1.PodFailed)
 	} else if pod.Status.Phase == corev1.PodRunning {
@@ -204,8 +187,8 @@ func (c *Controllers) restartPod(pod *corev1.Pod) {
 }
 
 // becomeReady has a node become Ready after a while.
-func (c *Controllers) becomeReady(node string) {
-	c.kubelets[node].ready = c.after(c.vary(c.timing.NodeReady), func() {
+func (c *kubelets) becomeReady(node string) {
+	c.running[node].ready = c.after(c.vary(c.timing.NodeReady), func() {
 		update(&c.server.store, "kubelet", types.NamespacedName{Name: node}, func(n *corev1.Node) {
 			setNodeReady(n, corev1.ConditionTrue, "KubeletReady")
 		})
@@ -233,4 +216,32 @@ func nodeReady(n *corev1.Node) corev1.ConditionStatus {
 		}
 	}
 	return ""
+}
+
+// register starts the kubelet of a new node. One that does not say whether it is Ready becomes so after a while.
+func (c *kubelets) register(node *corev1.Node) {
+	c.running[node.Name] = &kubelet{}
+	if nodeReady(node) == "" {
+		update(&c.server.store, "kubelet", nameOf(node), func(n *corev1.Node) {
+			setNodeReady(n, corev1.ConditionFalse, "KubeletNotReady")
+		})
+		c.becomeReady(node.Name)
+	}
+	for _, p := range c.server.podsOn(node.Name) {
+		c.runPod(p)
+	}
+}
+
+// nodeRemoved ends the kubelet of a Node that is gone.
+func (c *kubelets) nodeRemoved(node *corev1.Node) {
+	if k := c.running[node.Name]; k != nil {
+		c.server.clock.cancel(k.ready)
+		c.server.clock.cancel(k.lost)
+		delete(c.running, node.Name)
+	}
+	for _, p := range c.server.podsOn(node.Name) {
+		if one := c.pods[p.UID]; one != nil {
+			c.server.clock.cancel(one.next)
+		}
+	}
 }

@@ -9,22 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// register starts the kubelet of a new node. One that does not say whether it is Ready becomes so after a while.
-func (c *Controllers) register(node *corev1.Node) {
-	c.kubelets[node.Name] = &kubelet{}
-	if nodeReady(node) == "" {
-		update(&c.server.store, "kubelet", nameOf(node), func(n *corev1.Node) {
-			setNodeReady(n, corev1.ConditionFalse, "KubeletNotReady")
-		})
-		c.becomeReady(node.Name)
-	}
-	for _, p := range c.server.podsOn(node.Name) {
-		c.runPod(p)
-	}
-}
+// nodeLifecycle is the controllers that follow the state of nodes: their taints, the evictions of these, and the garbage
+// collection of pods whose Node is gone.
+type nodeLifecycle struct{ *loop }
 
 // lose marks a node without a kubelet, and its pods, as not Ready.
-func (c *Controllers) lose(node string) {
+func (c *nodeLifecycle) lose(node string) {
 	const actor = "node lifecycle controller"
 	update(&c.server.store, actor, types.NamespacedName{Name: node}, func(n *corev1.Node) {
 		setNodeReady(n, corev1.ConditionUnknown, "NodeStatusUnknown")
@@ -39,7 +29,7 @@ func (c *Controllers) lose(node string) {
 }
 
 // taint gives a node the taints of its state: unschedulable, not Ready, unreachable.
-func (c *Controllers) taint(name types.NamespacedName) {
+func (c *nodeLifecycle) taint(name types.NamespacedName) {
 	update(&c.server.store, "node lifecycle controller", name, func(n *corev1.Node) {
 		ready := nodeReady(n)
 		notReady := ready != corev1.ConditionTrue && ready != corev1.ConditionUnknown
@@ -62,7 +52,7 @@ func setTaint(n *corev1.Node, key string, effect corev1.TaintEffect, wanted bool
 }
 
 // enqueueEvictions has the pods of a node deleted that its NoExecute taints evict.
-func (c *Controllers) enqueueEvictions(node string) {
+func (c *nodeLifecycle) enqueueEvictions(node string) {
 	n := c.server.node(node)
 	if n == nil {
 		return
@@ -78,7 +68,7 @@ type eviction struct {
 	timer *timer
 }
 
-func (c *Controllers) evictions(pod *corev1.Pod) *eviction {
+func (c *nodeLifecycle) evictions(pod *corev1.Pod) *eviction {
 	k := key{"taint eviction", types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "/" + string(pod.UID)}}
 	if t := c.due[k]; t != nil {
 		return &eviction{k, t}
@@ -87,7 +77,7 @@ func (c *Controllers) evictions(pod *corev1.Pod) *eviction {
 }
 
 // enqueueEviction has a pod deleted when it does not tolerate the NoExecute taints of its node any more.
-func (c *Controllers) enqueueEviction(node *corev1.Node, pod *corev1.Pod) {
+func (c *nodeLifecycle) enqueueEviction(node *corev1.Node, pod *corev1.Pod) {
 	at, evicted := evictionTime(node, pod)
 	if before := c.evictions(pod); before != nil {
 		if evicted && before.timer.at.Equal(at) {
@@ -137,23 +127,8 @@ func evictionTime(node *corev1.Node, pod *corev1.Pod) (at time.Time, evicted boo
 	return at, evicted
 }
 
-// nodeRemoved ends the kubelet of a Node that is gone, and collects its pods.
-func (c *Controllers) nodeRemoved(node *corev1.Node) {
-	if k := c.kubelets[node.Name]; k != nil {
-		c.server.clock.cancel(k.ready)
-		c.server.clock.cancel(k.lost)
-		delete(c.kubelets, node.Name)
-	}
-	for _, p := range c.server.podsOn(node.Name) {
-		if one := c.pods[p.UID]; one != nil {
-			c.server.clock.cancel(one.next)
-		}
-	}
-	c.collectFrom(node.Name)
-}
-
 // collectFrom removes the pods of a node after a while, if there is no such Node.
-func (c *Controllers) collectFrom(node string) {
+func (c *nodeLifecycle) collectFrom(node string) {
 	if c.server.node(node) != nil || c.server.byNode[node] == nil {
 		return
 	}
@@ -174,4 +149,12 @@ func (c *Controllers) collectFrom(node string) {
 			c.server.put("pod garbage collector", e.kind, e, nil)
 		}
 	})
+}
+
+// forget drops the eviction of a pod that is gone.
+func (c *nodeLifecycle) forget(pod *corev1.Pod) {
+	if t := c.evictions(pod); t != nil {
+		c.server.clock.cancel(t.timer)
+		delete(c.due, t.key)
+	}
 }

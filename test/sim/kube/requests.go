@@ -20,76 +20,82 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
+// handler answers one request.
+type handler struct {
+	s *Server
+	*call
+}
+
 // serve answers a request other than a watch.
-func (s *Server) serve(c *call) ([]byte, error) {
+func (h handler) serve() ([]byte, error) {
 	switch {
-	case c.subresource == "eviction":
-		return s.evict(c)
-	case c.Verb == "list":
-		return s.list(c)
-	case c.Verb == "create":
-		o, err := c.decode()
+	case h.subresource == "eviction":
+		return h.evict()
+	case h.Verb == "list":
+		return h.list()
+	case h.Verb == "create":
+		o, err := h.decode()
 		if err != nil {
 			return nil, err
 		}
-		o.SetNamespace(c.object.Namespace)
-		e, err := s.create(c.Client, c.resource, o)
-		return c.result(e, err)
+		o.SetNamespace(h.object.Namespace)
+		e, err := h.s.create(h.Client, h.resource, o)
+		return h.result(e, err)
 	}
-	return s.serveOne(c)
+	return h.serveOne()
 }
 
 // serveOne answers a request for one object that exists.
-func (s *Server) serveOne(c *call) ([]byte, error) {
-	before := s.get(c.resource.name, c.object)
+func (h handler) serveOne() ([]byte, error) {
+	before := h.s.get(h.resource.name, h.object)
 	if before == nil {
-		return nil, apierrors.NewNotFound(c.resource.group(), c.object.Name)
+		return nil, apierrors.NewNotFound(h.resource.group(), h.object.Name)
 	}
-	if c.IsWrite() {
-		c.Record.Object = before.Object
+	if h.IsWrite() {
+		h.Record.Object = before.Object
 	}
-	switch c.Verb {
+	switch h.Verb {
 	case "get":
-		return c.encodeEntry(before)
+		return h.encodeEntry(before)
 	case "update":
-		after, err := c.decode()
+		after, err := h.decode()
 		if err != nil {
 			return nil, err
 		}
 		if uid := after.GetUID(); uid != "" && uid != before.GetUID() {
-			return nil, conflict(c.resource.group(), c.object.Name, "Precondition failed: UID in precondition: "+
+			return nil, conflict(h.resource.group(), h.object.Name, "Precondition failed: UID in precondition: "+
 				string(uid)+", UID in object meta: "+string(before.GetUID()))
 		}
 		after.SetUID(before.GetUID())
-		return c.result(s.replace(c, before, after))
+		return h.result(h.replace(before, after))
 	case "patch":
-		return c.result(s.patch(c, before))
+		return h.result(h.patch(before))
 	}
-	return s.serveDelete(c, before)
+	return h.serveDelete(before)
 }
 
-func (s *Server) serveDelete(c *call, before *entry) ([]byte, error) {
+func (h handler) serveDelete(before *entry) ([]byte, error) {
 	options := metav1.DeleteOptions{}
-	if err := c.read(&options); err != nil {
+	if err := h.read(&options); err != nil {
 		return nil, err
 	}
-	s.describe(c, options)
-	after, err := s.delete(c.Client, before, options)
+	h.describe(options)
+	after, err := h.s.delete(h.Client, before, options)
 	if err != nil || after == nil {
-		return c.succeed(err)
+		return h.succeed(err)
 	}
-	return c.encodeEntry(after)
+	return h.encodeEntry(after)
 }
 
 // describe records a deletion of a pod.
-func (s *Server) describe(c *call, o metav1.DeleteOptions) {
-	pod, isPod := c.Record.Object.(*corev1.Pod)
-	c.Grace, c.DryRun = o.GracePeriodSeconds, c.dryRun || len(o.DryRun) > 0
+func (h handler) describe(o metav1.DeleteOptions) {
+	pod, isPod := h.Record.Object.(*corev1.Pod)
+	h.Grace, h.DryRun = o.GracePeriodSeconds, h.dryRun || len(o.DryRun) > 0
 	if p := o.Preconditions; p != nil && p.UID != nil {
-		c.UID = string(*p.UID)
+		h.UID = string(*p.UID)
 	}
 	if isPod {
-		c.Budgets = s.budgetsOf(pod)
+		h.Budgets = h.s.budgetsOf(pod)
 	}
 }
 
@@ -114,14 +120,14 @@ func (c *call) succeed(err error) ([]byte, error) {
 
 // list answers a list, which is up to date, unless resource version 0 asks for what the server's cache has. Pages are
 // of the latest version, and not, as those of the API server, of the version of the first page.
-func (s *Server) list(c *call) ([]byte, error) {
-	selects, err := c.selector()
+func (h handler) list() ([]byte, error) {
+	selects, err := h.selector()
 	if err != nil {
 		return nil, err
 	}
-	objects, version := s.source(c, selects), s.version
-	if lag := s.lag(c); c.query.Get("resourceVersion") == "0" && lag > 0 {
-		objects, version = s.asOf(c.resource.name, lag)
+	objects, version := h.source(selects), h.s.version
+	if lag := h.s.faults.lag(h.call); h.query.Get("resourceVersion") == "0" && lag > 0 {
+		objects, version = h.s.asOf(h.resource.name, lag)
 	}
 	var items []*entry
 	for _, e := range *objects {
@@ -129,16 +135,16 @@ func (s *Server) list(c *call) ([]byte, error) {
 			items = append(items, e)
 		}
 	}
-	items, next := page(items, c.query.Get("continue"), c.query.Get("limit"))
-	return c.encodeList(metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10), Continue: next}, items)
+	items, next := page(items, h.query.Get("continue"), h.query.Get("limit"))
+	return h.encodeList(metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10), Continue: next}, items)
 }
 
 // source returns the table with all that a request can select.
-func (s *Server) source(c *call, selects selection) *table {
+func (h handler) source(selects selection) *table {
 	if selects.node != "" {
-		return in(s.byNode, selects.node)
+		return in(h.s.byNode, selects.node)
 	}
-	return s.tables[c.resource.name]
+	return h.s.tables[h.resource.name]
 }
 
 // page returns a page of a list, and where the next one begins: the token is the name of its last object.
@@ -172,49 +178,49 @@ func (c *call) decode() (Object, error) {
 }
 
 // patch changes an object by a JSON patch, a merge patch or a strategic merge patch.
-func (s *Server) patch(c *call, before *entry) (*entry, error) {
-	c.Patch = string(c.body)
+func (h handler) patch(before *entry) (*entry, error) {
+	h.Patch = string(h.body)
 	document, err := before.document()
 	if err != nil {
 		return nil, err
 	}
-	switch t := types.PatchType(c.http.Header.Get("Content-Type")); t {
+	switch t := types.PatchType(h.http.Header.Get("Content-Type")); t {
 	case types.MergePatchType:
-		document, err = jsonpatch.MergePatch(document, c.body)
+		document, err = jsonpatch.MergePatch(document, h.body)
 	case types.StrategicMergePatchType:
-		document, err = strategicpatch.StrategicMergePatch(document, c.body, before.Object)
+		document, err = strategicpatch.StrategicMergePatch(document, h.body, before.Object)
 	default:
 		err = apierrors.NewBadRequest("unsupported patch type " + string(t))
 	}
 	if err != nil {
 		return nil, err
 	}
-	changed := &call{resource: c.resource, body: document}
+	changed := &call{resource: h.resource, body: document}
 	after, err := changed.decode()
 	if err != nil {
 		return nil, err
 	}
 	if after.GetUID() != before.GetUID() {
-		return nil, apierrors.NewInvalid(c.resource.kind.GroupKind(), before.GetName(), field.ErrorList{
+		return nil, apierrors.NewInvalid(h.resource.kind.GroupKind(), before.GetName(), field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "uid"), after.GetUID(), "field is immutable"),
 		})
 	}
-	return s.replace(c, before, after)
+	return h.replace(before, after)
 }
 
 // replace stores an object that a client has changed, if it has changed the newest version of it.
-func (s *Server) replace(c *call, before *entry, after Object) (*entry, error) {
+func (h handler) replace(before *entry, after Object) (*entry, error) {
 	version := after.GetResourceVersion()
-	if version != "" && version != before.GetResourceVersion() || version != "" && s.conflicts(c) {
-		return nil, conflict(c.resource.group(), before.GetName(),
+	if version != "" && version != before.GetResourceVersion() || version != "" && h.s.faults.conflicts(h.call) {
+		return nil, conflict(h.resource.group(), before.GetName(),
 			"the object has been modified; please apply your changes to the latest version and try again")
 	}
-	keep(c.subresource, before.Object, after)
+	keep(h.subresource, before.Object, after)
 	after.SetResourceVersion(before.GetResourceVersion())
-	if c.dryRun || apiequality.Semantic.DeepEqual(before.Object, after) {
+	if h.dryRun || apiequality.Semantic.DeepEqual(before.Object, after) {
 		return before, nil
 	}
-	return s.put(c.Client, c.resource, before, after), nil
+	return h.s.put(h.Client, h.resource, before, after), nil
 }
 
 // keep restores what a request cannot change: one for the status cannot change the rest, and another not the status.

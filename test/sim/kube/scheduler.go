@@ -12,23 +12,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// view is what the scheduler knows of nodes, and of the pods on them. Pods that it has to bind it knows at once.
-type view struct {
+// scheduler binds pods. It has its own view of nodes, and of the pods on them. Pods that it has to bind it knows at once.
+type scheduler struct {
+	*loop
 	nodes   []*corev1.Node // by name
 	pods    map[string]int // on each node
 	next    time.Time      // when the last change that is not shown yet is shown
 	pending []*corev1.Pod  // that fit no node
 }
 
-func newView() view { return view{pods: map[string]int{}} }
-
 // see calls change when the scheduler's view has reached the present state.
-func (c *Controllers) see(change func()) {
+func (c *scheduler) see(change func()) {
 	due := time.Now().Add(c.timing.SchedulerLag)
-	if due.Before(c.view.next) {
-		due = c.view.next
+	if due.Before(c.next) {
+		due = c.next
 	}
-	c.view.next = due
+	c.next = due
 	if !due.After(time.Now()) {
 		change()
 		return
@@ -37,46 +36,46 @@ func (c *Controllers) see(change func()) {
 }
 
 // viewNode has the scheduler see a change of a node.
-func (c *Controllers) viewNode(change *Change) {
+func (c *scheduler) viewNode(change *Change) {
 	c.see(func() {
 		if change.New == nil {
-			c.view.setNode(change.Old.GetName(), nil)
+			c.setNode(change.Old.GetName(), nil)
 			return
 		}
 		node := change.New.(*corev1.Node) //nolint:forcetypeassert // Only nodes are viewed.
-		c.view.setNode(node.Name, node)
+		c.setNode(node.Name, node)
 		if change.Old == nil || !sameForPods(change.Old.(*corev1.Node), node) { //nolint:forcetypeassert // Nodes.
 			c.retry()
 		}
 	})
 }
 
-func (v *view) setNode(name string, node *corev1.Node) {
-	i, found := slices.BinarySearchFunc(v.nodes, name, func(n *corev1.Node, name string) int {
+func (c *scheduler) setNode(name string, node *corev1.Node) {
+	i, found := slices.BinarySearchFunc(c.nodes, name, func(n *corev1.Node, name string) int {
 		return cmp.Compare(n.Name, name)
 	})
 	switch {
 	case node == nil && found:
-		v.nodes = slices.Delete(v.nodes, i, i+1)
+		c.nodes = slices.Delete(c.nodes, i, i+1)
 	case node != nil && found:
-		v.nodes[i] = node
+		c.nodes[i] = node
 	case node != nil:
-		v.nodes = slices.Insert(v.nodes, i, node)
+		c.nodes = slices.Insert(c.nodes, i, node)
 	}
 }
 
 // viewPod has the scheduler see that a pod occupies its node no more. It knows at once what it has bound.
-func (c *Controllers) viewPod(change *Change) {
+func (c *scheduler) viewPod(change *Change) {
 	before, after := occupied(change.Old), occupied(change.New)
 	if before == after {
 		return
 	}
 	if after != "" {
-		c.view.pods[after]++
+		c.pods[after]++
 	}
 	if before != "" {
 		c.see(func() {
-			c.view.pods[before]--
+			c.pods[before]--
 			c.retry()
 		})
 	}
@@ -92,9 +91,9 @@ func occupied(o Object) string {
 }
 
 // retry has the scheduler try the pods again that fit no node.
-func (c *Controllers) retry() {
-	pending := c.view.pending
-	c.view.pending = nil
+func (c *scheduler) retry() {
+	pending := c.pending
+	c.pending = nil
 	for _, p := range pending {
 		c.enqueue("scheduler", p, c.timing.Schedule, c.schedule)
 	}
@@ -102,14 +101,14 @@ func (c *Controllers) retry() {
 
 // schedule binds a pod to the node that fits and has the fewest pods, and rather not to one with a PreferNoSchedule
 // taint. Among equals chance decides.
-func (c *Controllers) schedule(name types.NamespacedName) {
+func (c *scheduler) schedule(name types.NamespacedName) {
 	pod := c.server.pod(name)
 	if pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return
 	}
 	var best []*corev1.Node
 	rank := 0
-	for _, n := range c.view.nodes {
+	for _, n := range c.nodes {
 		if !c.hasRoom(n) || !fits(&pod.Spec, pod.Spec.Tolerations, n) {
 			continue
 		}
@@ -123,7 +122,7 @@ func (c *Controllers) schedule(name types.NamespacedName) {
 		best, rank = append(best, n), r
 	}
 	if len(best) == 0 {
-		c.view.pending = append(c.view.pending, pod)
+		c.pending = append(c.pending, pod)
 		return
 	}
 	node := best[c.server.random.IntN(len(best))].Name
@@ -137,8 +136,8 @@ func (c *Controllers) schedule(name types.NamespacedName) {
 const avoided = 1 << 20
 
 // rank is lower for the better of two nodes.
-func (c *Controllers) rank(pod *corev1.Pod, n *corev1.Node) int {
-	rank := c.view.pods[n.Name]
+func (c *scheduler) rank(pod *corev1.Pod, n *corev1.Node) int {
+	rank := c.pods[n.Name]
 	for _, t := range n.Spec.Taints {
 		if t.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(pod.Spec.Tolerations, t) {
 			rank += avoided
@@ -148,9 +147,9 @@ func (c *Controllers) rank(pod *corev1.Pod, n *corev1.Node) int {
 }
 
 // hasRoom reports whether a node can have another pod. Without a limit of its own it can.
-func (c *Controllers) hasRoom(n *corev1.Node) bool {
+func (c *scheduler) hasRoom(n *corev1.Node) bool {
 	limit, limited := n.Status.Allocatable[corev1.ResourcePods]
-	return !limited || int64(c.view.pods[n.Name]) < limit.Value()
+	return !limited || int64(c.pods[n.Name]) < limit.Value()
 }
 
 // fits reports whether a pod can be placed on a node: its name, its labels, and its taints. A node that is

@@ -39,9 +39,8 @@ type Server struct {
 	seed     uint64
 	random   *rand.Rand
 	clock    clock
-	watches  map[string][]*watcher // by resource
-	faults   []*fault
-	webhooks []*Webhook
+	watches  watchers
+	faults   faults
 	requests map[string]int // of each kind, for their latency
 }
 
@@ -49,10 +48,10 @@ type Server struct {
 func New(seed uint64, objects ...Object) *Server {
 	s := &Server{
 		store: newStore(), seed: seed, random: rand.New(rand.NewPCG(seed, 0)),
-		watches: map[string][]*watcher{}, requests: map[string]int{},
+		watches: watchers{}, requests: map[string]int{},
 	}
 	s.clock.mu = &s.mu
-	s.store.onChange = []func(*Change){s.show, func(c *Change) {
+	s.store.onChange = []func(*Change){s.watches.show, func(c *Change) {
 		if s.OnChange != nil {
 			s.OnChange(*c)
 		}

@@ -29,6 +29,9 @@ type watcher struct {
 	ended  error
 }
 
+// watchers are all watches, by resource.
+type watchers map[string][]*watcher
+
 // watch answers a watch.
 func (s *Server) watch(c *call) (io.ReadCloser, error) {
 	selects, err := c.selector()
@@ -55,7 +58,7 @@ func (w *watcher) begin() error {
 	query, s := w.call.query, w.server
 	version, initial := query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true"
 	if initial || version == "" || version == "0" {
-		for _, e := range *s.source(w.call, w.selects) {
+		for _, e := range *(handler{s, w.call}).source(w.selects) {
 			if w.selects.matches(e.Object) {
 				w.send(watch.Added, e)
 			}
@@ -101,8 +104,8 @@ func (w *watcher) show(c *Change) {
 }
 
 // show shows a change to all watches.
-func (s *Server) show(c *Change) {
-	for _, w := range s.watches[c.Resource] {
+func (all watchers) show(c *Change) {
+	for _, w := range all[c.Resource] {
 		w.show(c)
 	}
 }
@@ -135,7 +138,7 @@ func (w *watcher) send(event watch.EventType, e *entry) {
 		w.end(err)
 		return
 	}
-	if due := time.Now().Add(w.server.lag(w.call)); due.After(w.shown) {
+	if due := time.Now().Add(w.server.faults.lag(w.call)); due.After(w.shown) {
 		w.shown = due
 	}
 	if !w.shown.After(time.Now()) {
@@ -215,12 +218,12 @@ func (w *watcher) Close() error {
 func (s *Server) BreakWatches(clients ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.breakWatches(func(c *call) bool { return len(clients) == 0 || slices.Contains(clients, c.Client) })
+	s.watches.cut(func(c *call) bool { return len(clients) == 0 || slices.Contains(clients, c.Client) })
 }
 
-func (s *Server) breakWatches(selects func(*call) bool) {
+func (all watchers) cut(selects func(*call) bool) {
 	for _, r := range resources() {
-		for _, w := range slices.Clone(s.watches[r.name]) {
+		for _, w := range slices.Clone(all[r.name]) {
 			if selects(w.call) {
 				w.end(errReset)
 			}

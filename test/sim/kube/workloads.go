@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,8 +13,14 @@ import (
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
+// workloads is the controllers that create pods.
+type workloads struct {
+	*loop
+	jobs map[types.UID]*jobState
+}
+
 // createPod creates a pod of a workload.
-func (c *Controllers) createPod(owner Object, kind schema.GroupVersionKind, name string, template corev1.PodTemplateSpec,
+func (c *workloads) createPod(owner Object, kind schema.GroupVersionKind, name string, template corev1.PodTemplateSpec,
 	change func(*corev1.Pod),
 ) {
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
@@ -24,12 +31,12 @@ func (c *Controllers) createPod(owner Object, kind schema.GroupVersionKind, name
 }
 
 // newName returns a name of a pod that has not been used before.
-func (c *Controllers) newName(owner Object) string {
+func (c *workloads) newName(owner Object) string {
 	c.server.serial++
 	return fmt.Sprintf("%s-%d", owner.GetName(), c.server.serial)
 }
 
-func find[T Object](c *Controllers, name types.NamespacedName) (found T, ok bool) {
+func find[T Object](c *loop, name types.NamespacedName) (found T, ok bool) {
 	if e := c.server.get(resourceFor[T]().name, name); e != nil {
 		return e.Object.(T), true //nolint:forcetypeassert // A table has one type.
 	}
@@ -37,7 +44,7 @@ func find[T Object](c *Controllers, name types.NamespacedName) (found T, ok bool
 }
 
 // active returns the pods that a workload counts: they have not ended, and are not deleted.
-func (c *Controllers) active(owner types.UID) []*corev1.Pod {
+func (c *workloads) active(owner types.UID) []*corev1.Pod {
 	return slices.DeleteFunc(c.server.podsOf(owner), func(p *corev1.Pod) bool {
 		return p.DeletionTimestamp != nil || isTerminal(p)
 	})
@@ -52,8 +59,8 @@ func scale(replicas *int32) int {
 }
 
 // reconcileReplicaSet creates the pods that a ReplicaSet lacks, and deletes those that are too many.
-func (c *Controllers) reconcileReplicaSet(name types.NamespacedName) {
-	set, ok := find[*appsv1.ReplicaSet](c, name)
+func (c *workloads) reconcileReplicaSet(name types.NamespacedName) {
+	set, ok := find[*appsv1.ReplicaSet](c.loop, name)
 	if !ok {
 		return
 	}
@@ -67,7 +74,7 @@ func (c *Controllers) reconcileReplicaSet(name types.NamespacedName) {
 	}
 }
 
-func (c *Controllers) deletePod(actor string, pod *corev1.Pod) {
+func (c *workloads) deletePod(actor string, pod *corev1.Pod) {
 	if e := c.server.get("pods", nameOf(pod)); e != nil && e.GetUID() == pod.UID {
 		_, _ = c.server.delete(actor, e, metav1.DeleteOptions{}) // It has no precondition that could fail.
 	}
@@ -75,8 +82,8 @@ func (c *Controllers) deletePod(actor string, pod *corev1.Pod) {
 
 // reconcileStatefulSet creates the first pod that a StatefulSet lacks when those before it are Ready, or all with the
 // policy Parallel. A pod that is not gone keeps its name.
-func (c *Controllers) reconcileStatefulSet(name types.NamespacedName) {
-	set, ok := find[*appsv1.StatefulSet](c, name)
+func (c *workloads) reconcileStatefulSet(name types.NamespacedName) {
+	set, ok := find[*appsv1.StatefulSet](c.loop, name)
 	if !ok {
 		return
 	}
@@ -99,8 +106,8 @@ func (c *Controllers) reconcileStatefulSet(name types.NamespacedName) {
 
 // reconcileDaemonSet creates a pod on each node that has none and whose taints the pods tolerate. Pods whose node they do
 // not tolerate any more stay, unless the taint has the effect NoExecute.
-func (c *Controllers) reconcileDaemonSet(name types.NamespacedName) {
-	set, ok := find[*appsv1.DaemonSet](c, name)
+func (c *workloads) reconcileDaemonSet(name types.NamespacedName) {
+	set, ok := find[*appsv1.DaemonSet](c.loop, name)
 	if !ok {
 		return
 	}
@@ -123,5 +130,31 @@ func (c *Controllers) reconcileDaemonSet(name types.NamespacedName) {
 				p.Spec.Tolerations = tolerations
 				pin(p, node.Name)
 			})
+	}
+}
+
+// ownerOf has the controller of a pod look at the owner.
+func (c *workloads) ownerOf(namespace string, owner *metav1.OwnerReference) {
+	for _, r := range resources() {
+		if r.kind.Kind == owner.Kind {
+			e := c.server.get(r.name, types.NamespacedName{Namespace: namespace, Name: owner.Name})
+			if e != nil && e.GetUID() == owner.UID {
+				c.reconcile(e.Object)
+			}
+		}
+	}
+}
+
+// reconcile has a controller look at a workload.
+func (c *workloads) reconcile(o Object) {
+	switch o := o.(type) {
+	case *appsv1.ReplicaSet:
+		c.enqueue("replicaset", o, c.timing.Replace, c.reconcileReplicaSet)
+	case *appsv1.StatefulSet:
+		c.enqueue("statefulset", o, c.timing.Replace, c.reconcileStatefulSet)
+	case *appsv1.DaemonSet:
+		c.enqueue("daemonset", o, c.timing.Replace, c.reconcileDaemonSet)
+	case *batchv1.Job:
+		c.enqueue("job", o, c.timing.Replace, c.reconcileJob)
 	}
 }
