@@ -67,7 +67,8 @@ func verdict(total int, left, retained []string) ending {
 	}
 	if len(retained) > 0 {
 		messages = append(messages, fmt.Sprintf("%s retained, because a terminating hook was abandoned: %s; look "+
-			"at the nodes, then terminate them with aws autoscaling terminate-instance-in-auto-scaling-group",
+			"at the nodes, then terminate them with aws autoscaling terminate-instance-in-auto-scaling-group "+
+			"--no-should-decrement-desired-capacity",
 			text.Plural(len(retained), "instance is", "instances are"), text.First(retained, mostNames)))
 	}
 	switch {

@@ -173,11 +173,11 @@ func (a refreshAPI) refreshWire(f *refresh) refreshXML {
 		Preferences:          f.requested.wire(),
 	}
 	if f.status != refreshPending {
-		out.StartTime = stamp(f.startedAt)
+		out.StartTime = stamp(a.server.told(f.startedAt))
 		out.PercentageComplete, out.InstancesToUpdate = new(f.percent), new(f.toUpdate)
 	}
 	if f.ended() {
-		out.EndTime = stamp(f.endedAt)
+		out.EndTime = stamp(a.server.told(f.endedAt))
 	}
 	if f.desired != nil {
 		template, mixed := a.catalog.sourceWire(*f.desired)

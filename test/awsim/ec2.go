@@ -67,7 +67,7 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 		State:        machineWire(inst.machine),
 		PrivateDNS:   inst.privateDNS(a.server.opts.Region),
 		PrivateIP:    inst.privateIP(),
-		LaunchTime:   stamp(inst.launchedAt),
+		LaunchTime:   stamp(a.server.told(inst.launchedAt)),
 		Zone:         inst.zone,
 
 		Lifecycle:           string(inst.market),

@@ -55,12 +55,13 @@ func (a ec2API) describeInstanceStatus(r *reader) (any, error) {
 func (a ec2API) statusWire(inst *instance) statusXML {
 	out := statusXML{InstanceID: inst.id, Zone: inst.zone, State: machineWire(inst.machine)}
 	for _, change := range a.notices.changesOf(inst) {
+		start := a.server.told(change.start)
 		out.Events = append(out.Events, plannedXML{
 			ID:          change.id,
 			Code:        change.code,
 			Description: change.description,
-			NotBefore:   stamp(change.start),
-			NotAfter:    stamp(change.start.Add(time.Hour)),
+			NotBefore:   stamp(start),
+			NotAfter:    stamp(start.Add(time.Hour)),
 		})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -53,6 +54,7 @@ type engine struct {
 	groups        map[string]*group
 	instances     map[string]*instance // All that ever were, by id.
 	actions       []*action            // All that ever were, in order of their start.
+	byToken       map[string]*action   // The same, by their tokens.
 	topics        map[string][]subscription
 	rules         []rule
 	templates     []*template
@@ -100,6 +102,7 @@ func newEngine(s *Server) *engine {
 		rand:       rand.New(rand.NewPCG(s.opts.Seed, 0)),
 		groups:     map[string]*group{},
 		instances:  map[string]*instance{},
+		byToken:    map[string]*action{},
 		topics:     map[string][]subscription{},
 		parameters: map[string]string{},
 	}
@@ -218,9 +221,15 @@ func (a *engine) retry(what, instanceID string, call func() error) bool {
 	}
 }
 
-// newInstanceID needs mu.
-func (a *engine) newInstanceID() string {
-	return fmt.Sprintf("i-0%016x", a.rand.Uint64())
+// newInstanceID is the id of the group's next instance. A group of the same name may have been there before. It
+// needs mu.
+func (a *engine) newInstanceID(g *group) string {
+	for n := g.made; ; n++ {
+		id := fmt.Sprintf("i-0%016x", a.server.opts.source("instance", g.name, strconv.Itoa(n)).Uint64())
+		if a.instances[id] == nil {
+			return id
+		}
+	}
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {

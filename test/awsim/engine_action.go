@@ -3,6 +3,7 @@ package awsim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -108,7 +109,7 @@ func (a hookEngine) begin(inst *instance, h Hook) *action {
 			Group:      inst.group.name,
 			Hook:       h.Name,
 			InstanceID: inst.id,
-			Token:      uuid(a.rand),
+			Token:      uuid(a.server.opts.source("action", inst.id, h.Name, strconv.Itoa(len(inst.actions)))),
 			Transition: h.Transition,
 			StartedAt:  now,
 		},
@@ -121,7 +122,8 @@ func (a hookEngine) begin(inst *instance, h Hook) *action {
 	if h.Transition == Terminating {
 		act.Killed = inst.killed
 	}
-	a.actions = append(a.actions, act)
+	a.actions, inst.actions = append(a.actions, act), append(inst.actions, act)
+	a.byToken[act.Token] = act
 	return act
 }
 
@@ -287,19 +289,19 @@ func (a hookEngine) endLaunch(inst *instance, abandoned bool) {
 // actionName is how a call names a lifecycle action: by its token or, if that is empty, by its instance.
 type actionName struct{ group, hook, token, instanceID string }
 
-func (n actionName) matches(act *action) bool {
-	named := act.InstanceID == n.instanceID
-	if n.token != "" {
-		named = strings.EqualFold(act.Token, n.token)
-	}
-	return named && act.Group == n.group && act.Hook == n.hook
-}
+func (n actionName) matches(act *action) bool { return act.Group == n.group && act.Hook == n.hook }
 
 // find returns the action that a call names, and whether it still accepts calls. A closed one is returned
 // too, for the ledger. It needs mu.
 func (a hookEngine) find(name actionName) (act *action, active bool) {
-	for _, one := range a.actions {
-		if name.matches(one) {
+	var named []*action
+	if name.token != "" {
+		named = append(named, a.byToken[strings.ToLower(name.token)])
+	} else if inst := a.instances[name.instanceID]; inst != nil {
+		named = inst.actions
+	}
+	for _, one := range named {
+		if one != nil && name.matches(one) {
 			act = one
 		}
 	}

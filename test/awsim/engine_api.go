@@ -211,10 +211,8 @@ func (s Lifecycle) ResendMessages(instanceID string) int {
 	a := s.asg
 	var open []*action
 	a.mu.Lock()
-	for _, act := range a.actions {
-		if act.InstanceID == instanceID && act.open() {
-			open = append(open, act)
-		}
+	if inst := a.instances[instanceID]; inst != nil {
+		open = slices.DeleteFunc(slices.Clone(inst.actions), func(act *action) bool { return !act.open() })
 	}
 	a.mu.Unlock()
 	sent := 0

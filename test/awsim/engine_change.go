@@ -89,7 +89,9 @@ func (a noticeEngine) closeChange(id, prefix string) error {
 
 // publishChange needs mu.
 func (a noticeEngine) publishChange(change *scheduledChange) {
-	event := healthEvent(a.bus.envelope(), change)
+	told := *change
+	told.start = a.server.told(change.start)
+	event := healthEvent(a.bus.envelope(), &told)
 	a.later(func() { a.bus.publish(HealthChanged, event) })
 }
 

@@ -51,6 +51,7 @@ type instance struct {
 	booted             chan struct{} // Closed when the last call of Machines has answered, or there was none.
 	killed             []string
 	waiting            []*action // Actions of the transition that is under way.
+	actions            []*action // All that it ever had, in order of their start.
 	warm               bool      // In the warm pool, or on its way there.
 	fromPool           bool      // Taken from the warm pool, and not in service yet.
 	returnedToPool     bool      // On its way back from the group into the warm pool.
@@ -120,7 +121,7 @@ func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
 
 // launch starts one instance of the group. It needs mu.
 func (a fleetEngine) launch(g *group) {
-	a.launchAs(a.newInstance(g, a.newInstanceID(), g.nextZone()))
+	a.launchAs(a.newInstance(g, a.newInstanceID(g), g.nextZone()))
 }
 
 // launchAs starts a new instance, of the group or of its warm pool. EC2 launches it, and the API shows it, only
@@ -225,8 +226,8 @@ func (a machineEngine) shutDown(inst *instance) {
 // recordShutDown records that the machine is terminated. It needs mu.
 func (a machineEngine) recordShutDown(inst *instance, killed []string) {
 	inst.killed = append(inst.killed, killed...)
-	for _, act := range a.actions {
-		if act.InstanceID == inst.id && act.Transition == Terminating {
+	for _, act := range inst.actions {
+		if act.Transition == Terminating {
 			act.Killed = inst.killed
 		}
 	}

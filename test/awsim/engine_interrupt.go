@@ -65,7 +65,7 @@ const (
 func (s Notices) Interrupt(instanceID string, notice time.Duration) error {
 	return s.asg.notices.interrupt(instanceID, SpotWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
-			env.At = due.Add(-spotNotice)
+			env.At = s.asg.server.told(due).Add(-spotNotice)
 			return SpotInterruption(env, inst.id, inst.zone, "terminate")
 		})
 }
@@ -75,7 +75,7 @@ func (s Notices) Interrupt(instanceID string, notice time.Duration) error {
 func (s Notices) ReclaimReservation(instanceID string, notice time.Duration) error {
 	return s.asg.notices.interrupt(instanceID, ReservationWarning, notice,
 		func(env Envelope, inst *instance, due time.Time) string {
-			return ReservationInterruption(env, inst.id, inst.zone, inst.market, due)
+			return ReservationInterruption(env, inst.id, inst.zone, inst.market, s.asg.server.told(due))
 		})
 }
 
@@ -96,8 +96,9 @@ func (s Notices) ExpireBlock(reservationID string, notice time.Duration) error {
 		}
 		due := time.Now().Add(notice)
 		env := a.bus.envelope()
-		env.At = due.Add(-blockNotice)
-		a.notices.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, due.Add(blockLead)))
+		told := a.server.told(due)
+		env.At = told.Add(-blockNotice)
+		a.notices.announceEnd(members, BlockWarning, due, BlockExpiration(env, reservationID, told.Add(blockLead)))
 		return nil
 	})
 }

@@ -217,7 +217,7 @@ func (g *group) poolCandidate() *instance {
 
 // launchWarm starts one instance of the warm pool. It needs mu.
 func (a warmPoolEngine) launchWarm(g *group) {
-	inst := a.fleet.newInstance(g, a.newInstanceID(), g.nextZone())
+	inst := a.fleet.newInstance(g, a.newInstanceID(g), g.nextZone())
 	inst.warm = true
 	a.fleet.launchAs(inst)
 }

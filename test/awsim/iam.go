@@ -8,15 +8,24 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // IAM is what access keys may do. A key without policies may do everything.
 type IAM struct {
 	server *Server
 
-	mu      sync.Mutex
-	byKey   map[string][]statement
-	refused []string
+	mu        sync.Mutex
+	byKey     map[string][]statement
+	withdrawn []*withdrawal
+	refused   []string
+}
+
+// withdrawal is an action that an access key, or each if that is empty, may not do until a time, or until it is
+// restored if that is zero.
+type withdrawal struct {
+	key, action string
+	until       time.Time
 }
 
 // Allow has an access key do what the policies allow, and nothing else. A policy that has more than is
@@ -38,6 +47,31 @@ func (s *IAM) Allow(accessKey string, policies ...string) error {
 	}
 	s.byKey[accessKey] = all
 	return nil
+}
+
+// Withdraw refuses one action of IAM, such as sqs:DeleteMessage, to an access key, or to each if that is empty,
+// whatever its policies allow. It lasts for a time, or until it is restored if that is zero. It panics if no
+// simulated call needs the action, because then the test is wrong.
+func (s *IAM) Withdraw(accessKey, action string, lasts time.Duration) (restore func()) {
+	if !s.knows(action) {
+		panic(fmt.Sprintf("awsim: the action %q is not simulated", action))
+	}
+	one := &withdrawal{key: accessKey, action: action}
+	if lasts > 0 {
+		one.until = time.Now().Add(lasts)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withdrawn = append(s.withdrawn, one)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.withdrawn = slices.DeleteFunc(s.withdrawn, func(w *withdrawal) bool { return w == one })
+	}
+}
+
+func (w *withdrawal) refuses(key, action string, now time.Time) bool {
+	return w.action == action && (w.key == "" || w.key == key) && (w.until.IsZero() || now.Before(w.until))
 }
 
 // Unauthorized returns each call so far that no policy allowed, as "key action resource".
@@ -63,7 +97,12 @@ func (s *IAM) authorize(req request) error {
 	action := permission(req.service.name, req.action)
 	s.mu.Lock()
 	statements, limited := s.byKey[req.key]
+	now := time.Now()
+	refused := slices.ContainsFunc(s.withdrawn, func(w *withdrawal) bool { return w.refuses(req.key, action, now) })
 	s.mu.Unlock()
+	if refused {
+		return s.accessDenied(req, s.resources(req)[0])
+	}
 	if !limited {
 		return nil
 	}

@@ -96,14 +96,12 @@ func (s Lifecycle) WaitClosed(ctx context.Context, instanceID string) (Action, e
 	var last *action
 	err := s.asg.wait(ctx, func() bool {
 		last = nil
-		for _, act := range s.asg.actions {
-			switch {
-			case act.InstanceID != instanceID:
-			case act.open():
-				return false
-			default:
-				last = act
-			}
+		inst := s.asg.instances[instanceID]
+		if inst == nil || slices.ContainsFunc(inst.actions, (*action).open) {
+			return false
+		}
+		if n := len(inst.actions); n > 0 {
+			last = inst.actions[n-1]
 		}
 		return last != nil
 	})

@@ -73,7 +73,7 @@ func (a eventBus) envelope() Envelope {
 	return Envelope{
 		Account: a.server.opts.Account,
 		Region:  a.server.opts.Region,
-		At:      time.Now(),
+		At:      a.server.told(time.Now()),
 		Seed:    a.rand.Uint64(),
 	}
 }

@@ -6,7 +6,6 @@ package awsim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,7 +21,8 @@ type Options struct {
 	Queues []string
 	// Machines creates the nodes of instances; nil means no nodes.
 	Machines Machines
-	// Seed determines the order of a reordered queue: 0 is newest first, anything else shuffles.
+	// Seed determines every identifier, and the order of a reordered queue: 0 is newest first, anything else
+	// shuffles.
 	Seed uint64
 	// Log is called for what fails behind the API; nil means no log.
 	Log func(format string, args ...any)
@@ -94,6 +94,7 @@ type Server struct {
 	SQS
 	IAM
 	CallLog
+	Clock
 
 	opts Options // With the defaults filled in.
 	url  string
@@ -104,10 +105,11 @@ type Server struct {
 
 	work sync.WaitGroup // Serve, and the connections.
 
-	services map[string]*service // By API version for Query, by target prefix for JSON.
-	faults   faults
-	sqs      *sqs
-	asg      *engine
+	services   map[string]*service // By API version for Query, by target prefix for JSON.
+	requestIDs *identifiers
+	faults     faults
+	sqs        *sqs
+	asg        *engine
 }
 
 type (
@@ -147,6 +149,7 @@ func New(opts Options) (*Server, error) {
 // RoundTrip alone. The caller ends it with Close.
 func NewUnconnected(opts Options) *Server {
 	s := &Server{opts: opts.withDefaults(), url: "http://aws"}
+	s.requestIDs = &identifiers{rand: s.opts.source("requests")}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.startQueues()
 	s.IAM = IAM{server: s}
@@ -213,9 +216,6 @@ func (s *Server) connState(_ net.Conn, state http.ConnState) {
 		s.work.Done()
 	}
 }
-
-// newID is an identifier as AWS makes them for requests, messages and tokens.
-func newID() string { return uuid(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))) }
 
 // wait blocks for d or until ctx ends, and reports whether it waited the whole time.
 func wait(ctx context.Context, d time.Duration) bool {

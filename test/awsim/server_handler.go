@@ -51,21 +51,19 @@ func (s *Server) serveAWS(w http.ResponseWriter, r *http.Request) {
 
 // perform executes the request, unless a fault precedes it or IAM denies it.
 func (s *Server) perform(ctx context.Context, req request) (any, error) {
-	fault, faulty := s.faults.take(req)
-	if faulty {
-		if !wait(ctx, fault.Latency) {
-			return nil, errDropped
-		}
-		if !fault.AfterApply && fault.err() != nil {
-			return nil, fault.err()
-		}
+	latency, fault := s.faults.take(req, time.Now())
+	if !wait(ctx, latency) {
+		return nil, errDropped
+	}
+	if fault != nil && !fault.AfterApply {
+		return nil, fault.err(req.service.name)
 	}
 	if err := s.authorize(req); err != nil {
 		return nil, err
 	}
 	out, err := req.service.actions[req.action](ctx, req.in)
-	if faulty && fault.AfterApply && fault.err() != nil {
-		return nil, fault.err()
+	if fault != nil {
+		return nil, fault.err(req.service.name)
 	}
 	return out, err
 }
@@ -81,7 +79,7 @@ func asError(err error) *Error {
 // a service, so that a refusal can be written in a protocol that the client understands.
 func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
 	key := accessKey(r.Header.Get("Authorization"))
-	req := request{id: newID(), key: key, in: input{Key: key, Body: body}}
+	req := request{id: s.requestIDs.next(), key: key, in: input{Key: key, Body: body}}
 	name, action, isJSON := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	if !isJSON {
 		req.in.Values, _ = url.ParseQuery(string(body)) // What is no form has no version.
@@ -116,16 +114,17 @@ func (s *Server) answer(w http.ResponseWriter, req request, out any) {
 		s.answerError(w, req.service, req.id, asError(err))
 		return
 	}
-	write(w, req.service.contentType, req.id, http.StatusOK, body)
+	s.write(w, req.service.contentType, req.id, http.StatusOK, body)
 }
 
 func (s *Server) answerError(w http.ResponseWriter, svc *service, requestID string, err *Error) {
-	write(w, svc.contentType, requestID, err.Status, svc.fail(w.Header(), requestID, err))
+	s.write(w, svc.contentType, requestID, err.Status, svc.fail(w.Header(), requestID, err))
 }
 
 // write answers in one piece and with its length.
-func write(w http.ResponseWriter, contentType, requestID string, status int, body []byte) {
+func (s *Server) write(w http.ResponseWriter, contentType, requestID string, status int, body []byte) {
 	h := w.Header()
+	h.Set("Date", s.date())
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Amzn-Requestid", requestID)

@@ -89,7 +89,7 @@ func (s *sqs) find(urlOrARN string) (*queue, error) {
 func (s *sqs) create(name string) *queue {
 	q := s.queues[name]
 	if q == nil {
-		q = &queue{name: name, messages: map[uint64]*message{}}
+		q = newQueue(name, s.server.opts.source("queue", name))
 		if seed := s.server.opts.Seed; seed != 0 {
 			q.shuffle = rand.New(rand.NewPCG(seed, 0))
 		}

@@ -149,6 +149,7 @@ func (s queueAPI) receive(ctx context.Context, raw input) (any, error) {
 		held := len(q.messages)
 		receipts := q.receive(now, most, time.Duration(visibility)*time.Second)
 		for _, r := range receipts {
+			r.sentAt = s.server.told(r.sentAt)
 			out.Messages = append(out.Messages, r.wire(in.MessageSystemAttributeNames))
 		}
 		if len(q.messages) < held {

@@ -84,7 +84,7 @@ func (s *sqs) deliver(urlOrARN, body string, from sender) (messageID string, err
 	}
 	if q.lose > 0 {
 		q.lose--
-		return newID(), nil
+		return q.newID(), nil
 	}
 	defer s.signal()
 	return q.send(time.Now(), body, from.id()), nil

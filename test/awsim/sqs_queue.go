@@ -31,6 +31,7 @@ type queue struct {
 	ready    []*message // May hold deleted messages; take skips them.
 	wakeups  []moment   // When waiting messages become visible, the earliest first.
 	serial   uint64
+	ids      *rand.Rand
 
 	reorder   bool
 	shuffle   *rand.Rand // nil reverses.
@@ -79,9 +80,15 @@ func (x moment) means() bool {
 	return (x.m.state == inFlight || x.m.state == delayed) && x.m.wakeAt.Equal(x.at)
 }
 
+func newQueue(name string, ids *rand.Rand) *queue {
+	return &queue{name: name, messages: map[uint64]*message{}, ids: ids}
+}
+
+func (q *queue) newID() string { return uuid(q.ids) }
+
 // send adds a message, or two if a duplicate is due.
 func (q *queue) send(now time.Time, body, sender string) (id string) {
-	id = newID()
+	id = q.newID()
 	copies := 1
 	if q.duplicate > 0 {
 		q.duplicate--

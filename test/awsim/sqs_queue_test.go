@@ -14,7 +14,7 @@ func began() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // testQueue is a queue with these messages.
 func testQueue(bodies ...string) *queue {
-	q := &queue{name: "jobs", messages: map[uint64]*message{}}
+	q := newQueue("jobs", Options{}.source("jobs"))
 	for _, body := range bodies {
 		q.send(began(), body, "")
 	}
