@@ -49,10 +49,12 @@ func TestTheDefaults(t *testing.T) {
 	literal, from := environment(t, "--set", least)
 	want := map[string]string{
 		"POD_NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName",
-		"GOMEMLIMIT": "limits.memory",
 	}
 	if diff := cmp.Diff(want, from); diff != "" {
 		t.Errorf("the downward API (-want +got):\n%s", diff)
+	}
+	if got := literal["GOMEMLIMIT"]; got != "483183820" {
+		t.Errorf("GOMEMLIMIT is %q, want 90 %% of 512Mi", got)
 	}
 	read := func(variables map[string]string) config.Agent {
 		environ := []string{"POD_NAMESPACE=agents", "POD_NAME=p", "NODE_NAME=n"}
@@ -68,6 +70,20 @@ func TestTheDefaults(t *testing.T) {
 	empty := map[string]string{"CLUSTER_NAME": "prod", "QUEUE_URL": queueURL}
 	if diff := cmp.Diff(read(empty), read(literal)); diff != "" {
 		t.Errorf("the configuration (-of the variables' defaults +of the chart's):\n%s", diff)
+	}
+}
+
+// TestMemoryLimit: the Go runtime collects garbage before the container reaches its limit, however that is written.
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[string]string{
+		"1Gi": "966367641", "0.5Gi": "483183820", "300M": "270000000", "256000k": "230400000", "1e9": "900000000", "null": "",
+		"1Pi": "limits.memory",
+	} {
+		literal, from := environment(t, "--set", least+",resources.limits.memory="+limit)
+		if got := literal["GOMEMLIMIT"] + from["GOMEMLIMIT"]; got != want {
+			t.Errorf("with the limit %s GOMEMLIMIT is %q, want %q", limit, got, want)
+		}
 	}
 }
 
@@ -110,6 +126,7 @@ func TestEachValueIsItsVariable(t *testing.T) {
 		into[at[len(at)-1]], want[v.Name] = another(t, v)
 	}
 	got, _ := environment(t, "--set", "replicas=1,image.registry=registry.example.com", "--values", write(t, map[string]any{"config": values}))
+	want["GOMEMLIMIT"] = got["GOMEMLIMIT"] // See TestMemoryLimit.
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the variables (-want +got):\n%s", diff)
 	}
