@@ -136,6 +136,9 @@ func drainFacts() []fact {
 		{"PodForced, deadline", func(r *recorder, s subject) {
 			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline})
 		}},
+		{"PodForced, evicted", func(r *recorder, s subject) {
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline, LastCall: true})
+		}},
 		{"PodForced, with the pod's grace period", func(r *recorder, s subject) {
 			r.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: drain.Unhealthy})
 		}},

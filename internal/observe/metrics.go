@@ -98,7 +98,7 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		results: counters(r, "drains_total", "Drains of nodes, by result.", "result", drain.Results()),
 		pods: counters(r, "pods_total", "Pods that were evicted, or whose eviction was blocked.",
 			"action", []string{"evicted", "blocked"}),
-		forced: counters(r, "pods_forced_total", "Pods deleted despite a budget or opt-out, by reason.",
+		forced: counters(r, "pods_forced_total", "Pods removed despite a budget or opt-out, by reason.",
 			"reason", drain.ForceReasons()),
 		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",
 			"reason", []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied}),

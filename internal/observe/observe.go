@@ -78,6 +78,7 @@ const (
 	reasonBudget          = "BudgetMisconfigured"
 	reasonPostponed       = "EvictionPostponed"
 	reasonAtDeadline      = "DeletedAtDeadline"
+	reasonEvicted         = "EvictedAtDeadline"
 	reasonUnhealthy       = "DeletedUnhealthy"
 )
 

@@ -74,7 +74,7 @@ func because(w drain.Waiting) string {
 	return ": " + w.Message
 }
 
-// PodForced records that a pod was deleted despite its budget or its opt-out.
+// PodForced records that a pod was removed despite its budget or its opt-out.
 func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 	o.metrics.forced.WithLabelValues(string(r.Reason)).Inc()
 	grace := cmp.Or(r.Grace, r.Pod.Grace)
@@ -82,16 +82,21 @@ func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 		Strs("budgets", r.Pod.Budgets).Dur("grace", grace)
 	reason, why := reasonAtDeadline, fmt.Sprintf("node %s must be empty by %s and has been draining for %v",
 		t.Name, stamp(t.Deadline), time.Since(t.Since).Round(time.Second))
-	if r.Reason == drain.Unhealthy {
+	verb := "Deleted"
+	switch {
+	case r.Reason == drain.Unhealthy:
 		reason, why = reasonUnhealthy, fmt.Sprintf(
 			"node %s is being drained, and the pod has not been Ready for so long that its budget does not protect it",
 			t.Name)
 		e.Msg("unhealthy pod deleted")
-	} else {
+	case r.LastCall:
+		reason, verb = reasonEvicted, "Evicted despite its opt-out"
+		e.Msg("pod evicted at the deadline")
+	default:
 		e.Msg("pod deleted at the deadline")
 	}
 	o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reason,
-		fmt.Sprintf("Deleted with a grace period of %v: %s", grace, why), true)
+		fmt.Sprintf("%s with a grace period of %v: %s", verb, grace, why), true)
 }
 
 // EvictionRefused records that the API server refused an eviction or a deletion.

@@ -37,6 +37,13 @@ func (s *budgetSet) blocking(pod Pod) (WaitReason, string) {
 	return BlockedByBudget, name
 }
 
+// permitsAtLast reports whether the budgets permit the last eviction of the pod. It does not wait for one that is
+// in flight: the API server repeats what conflicts.
+func (s *budgetSet) permitsAtLast(pod Pod) bool {
+	reason, name := s.blocking(pod)
+	return reason == "" || s.byName[name].Allowed > 0
+}
+
 // reserve takes a disruption for the eviction of the pod, and returns its budget; empty if it needs none.
 func (s *budgetSet) reserve(pod Pod) string {
 	if len(pod.Budgets) == 0 {
@@ -64,14 +71,17 @@ func (s *budgetSet) disrupt(pod Pod) {
 	}
 }
 
-// podsBehind counts the pods that the pod's budgets block and that are deleted after it.
+// podsBehind counts the pods that wait for the pod's budgets, or under them, and are removed after it. Those that
+// a budget allows to leave together need no turns.
 func (s *budgetSet) podsBehind(pod Pod) int {
-	here := s.blocked[budgetKey(pod)] - 1
-	most := here
+	here, most := s.blocked[budgetKey(pod)]-1, 0
 	for _, name := range pod.Budgets {
 		most = max(most, here+s.byName[name].PodsOnLaterNodes)
 	}
-	return most
+	if len(pod.Budgets) == 1 {
+		most -= max(s.byName[pod.Budgets[0]].Allowed-1, 0)
+	}
+	return max(most, 0)
 }
 
 // satisfied reports whether all budgets of the pod have the healthy pods that they require. If not, it

@@ -112,7 +112,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("got %s %s: %w", r.Method, r.URL, err)
 	}
 	delay := func() time.Duration { return c.answers() / 2 }
-	if !pass(r.Context(), delay) {
+	if !pass(r.Context(), delay) || !pass(r.Context(), func() time.Duration { return c.webhooks(verb) }) {
 		return nil, r.Context().Err()
 	}
 	err := c.remove(verb, types.NamespacedName{Namespace: path[4], Name: path[6]}, o)

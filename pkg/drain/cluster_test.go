@@ -38,6 +38,7 @@ type cluster struct {
 
 	// How long things take; none may change after launch.
 	answers, watches, counts, starts, budgetLists func() time.Duration
+	webhooks                                      func(verb string) time.Duration
 
 	answer       func(verb string) error // to evictions and deletions, if not nil; the lock is held
 	onList       func() error            // called when a list of pods has been made
@@ -85,8 +86,9 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	c := &cluster{
 		recorder: newRecorder(), t: t, fake: fake.NewClientset(), since: time.Now(),
 		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay, budgetLists: noDelay,
-		onList: func() error { return nil },
-		pods:   map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
+		webhooks: func(string) time.Duration { return 0 },
+		onList:   func() error { return nil },
+		pods:     map[types.NamespacedName]*corev1.Pod{}, apps: map[string]*app{},
 		history: map[string][]watch.Event{}, streams: map[string][]*stream{},
 	}
 	c.rest = realClient(t, c).CoreV1().RESTClient()

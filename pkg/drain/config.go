@@ -26,8 +26,8 @@ const (
 // Config is what a user can set, by environment variables that begin with DRAIN_.
 type Config struct {
 	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" min:"1s" max:"48h" why:"the longest that a hook can hold" help:"Longest time that a drain may take, from the moment the node is cordoned. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
-	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What the agent does with a pod that is still running when its termination grace period must start to end by the deadline: delete it (with the grace period that is left, never below 1s) or leave it (it ends with the instance)."`
-	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number is the lowest priority of a tier, and a tier starts when the pods of the tiers before it are gone. PRIORITY=DURATION bounds how long a tier may delay the next one, for example 0=10m,2000000000."`
+	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What the agent does with a pod that is still running when its termination grace period must start to end by the deadline: delete (evict it with the grace period that is left, never below 1s, and delete it if a budget or a webhook refuses that) or leave it (it ends with the instance)."`
+	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number is the lowest priority of a tier, and a tier starts when the pods of the tiers before it are gone, at half of the drain at the latest. PRIORITY=DURATION bounds how long a tier may delay the next one, for example 0=10m,2000000000."`
 
 	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Wait for pods of a Job to finish, up to the deadline, instead of evicting them."`
 	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that the agent waits for, up to the deadline, instead of evicting them. Empty selects none."`
@@ -35,7 +35,7 @@ type Config struct {
 	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that no controller would replace: evict them or wait for them to finish (up to the deadline)."`
 	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that would lose an emptyDir volume on disk: evict them or wait for them to finish (up to the deadline)."`
 
-	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" min:"0s" max:"1h" help:"Time between two deletions of pods of one PodDisruptionBudget before the deadline. The first pods are deleted that much earlier, each when the pods before it have been replaced, but never in the first half of the drain."`
+	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" min:"0s" max:"1h" help:"Time between two removals of pods of one PodDisruptionBudget before the deadline. The first pods are removed that much earlier, each when the pods before it have been replaced, but never in the first half of the drain."`
 	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" min:"0s" max:"48h" help:"How long a pod must have been not Ready to be deleted although its PodDisruptionBudget allows no disruption. 0s is never (before the deadline)."`
 	StuckAfter     time.Duration `env:"STUCK_AFTER" envDefault:"5m" min:"0s" max:"48h" help:"How long after the end of its grace period the drain stops waiting for a pod that is still terminating. 0s is never (before the deadline). On a node that is not Ready it is 2s, since no kubelet reports the end of the pod."`
 

@@ -16,7 +16,7 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	}
 	d.tier = d.openTier()
 	for _, pod := range d.step.Left {
-		if d.isBlocked(pod) {
+		if d.takesTurns(pod) {
 			d.budgets.blocked[budgetKey(pod)]++
 		}
 	}
@@ -29,8 +29,9 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	return d.step
 }
 
-// leaving returns the pods that must leave. The longest grace period comes first, since it ends last; names
-// make the order stable. It sorts pointers because a Pod is large.
+// leaving returns the pods that must leave. The longest grace period comes first, since it ends last, and of
+// equal ones those that the drain waits for come last. Names make the order stable. It sorts pointers because a
+// Pod is large.
 func leaving(pods []Pod) []Pod {
 	order := make([]*Pod, 0, len(pods))
 	for i := range pods {
@@ -40,7 +41,8 @@ func leaving(pods []Pod) []Pod {
 	}
 	slices.SortFunc(order, func(a, b *Pod) int {
 		return cmp.Or(
-			cmp.Compare(b.Grace, a.Grace), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(b.Grace, a.Grace), cmp.Compare(min(len(a.WaitReason), 1), min(len(b.WaitReason), 1)),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
 		)
 	})
 	left := make([]Pod, 0, len(order))
@@ -70,13 +72,13 @@ func (d *decision) consider(pod Pod) {
 	case t.awaitsResult(pod):
 		d.wait(pod, d.reason(pod), pod.Try.Next, t.stuckAt(pod))
 	case d.isDeletionDue(pod):
-		d.delete(pod)
+		d.remove(pod)
 	case !pod.GraceEndsAt.IsZero():
 		d.wait(pod, Terminating, t.latestDeletion(pod), t.stuckAt(pod))
 	case pod.Tier > d.tier:
-		d.wait(pod, LaterTier, t.tierStart(pod.Tier), t.latestDeletion(pod))
+		d.wait(pod, LaterTier, t.tierStart(pod.Tier), d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.optedOut(pod):
-		d.wait(pod, pod.WaitReason, pod.WaitUntil, t.latestDeletion(pod))
+		d.wait(pod, pod.WaitReason, pod.WaitUntil, d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.now.Before(pod.Try.Next):
 		d.wait(pod, d.reason(pod), pod.Try.Next, d.earliestDeletion(pod), t.latestDeletion(pod))
 	default:
@@ -120,15 +122,24 @@ func (d *decision) evict(pod Pod) {
 	}
 }
 
-// delete deletes the pod, and makes the next pod of its budgets wait until this one is replaced.
-func (d *decision) delete(pod Pod) {
+// remove evicts the pod for the last time if nothing has refused that, and deletes it otherwise. It makes the
+// next pod of its budgets wait until this one is replaced.
+func (d *decision) remove(pod Pod) {
 	t := &d.schedule
-	d.step.Delete = append(d.step.Delete, Removal{
-		Pod: pod, Grace: t.remainingGrace(pod), Reason: AtDeadline, Early: t.now.Before(t.latestDeletion(pod)),
-	})
-	if d.isBlocked(pod) {
+	r := Removal{Pod: pod, Grace: t.remainingGrace(pod)}
+	if d.takesTurns(pod) {
 		d.budgets.blocked[budgetKey(pod)]--
 	}
+	if d.mayEvictAtLast(pod) {
+		if r.LastCall = true; t.optedOut(pod) {
+			r.Reason = AtDeadline
+		}
+		r.Budget = d.budgets.reserve(pod)
+		d.step.Evict = append(d.step.Evict, r)
+		return
+	}
+	r.Reason, r.Early = AtDeadline, t.now.Before(t.latestDeletion(pod))
+	d.step.Delete = append(d.step.Delete, r)
 	d.budgets.disrupt(pod)
 }
 

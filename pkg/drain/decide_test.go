@@ -193,20 +193,26 @@ func TestDecidePodsThatMustLeave(t *testing.T) {
 
 func TestDecideTiers(t *testing.T) {
 	bounded := bounds(Tier{Bound: 2 * m}, Tier{Bound: m}, Tier{})
-	given{}.expect(t, "a tier waits for the one before it", 0, "evict a; wait dns later-tier; again 9m30s", pod("dns", tier(1)), pod("a"))
+	given{}.expect(t, "a tier waits for the one before it", 0, "evict a; wait dns later-tier; again 5m0s", pod("dns", tier(1)), pod("a"))
 	given{}.expect(t, "a tier waits until the pods before it are gone, not only terminating",
-		0, "wait a terminating, dns later-tier; again 9m30s", pod("dns", tier(1)), pod("a", terminating(20*s)))
+		0, "wait a terminating, dns later-tier; again 5m0s", pod("dns", tier(1)), pod("a", terminating(20*s)))
 	given{}.expect(t, "a tier starts when the tier before it is gone; pods that stay belong to no tier",
 		0, "evict dns", pod("dns", tier(1)), pod("d", stays(DaemonSet)))
 	given{}.expect(t, "tiers start one after another",
-		0, "evict a; wait b later-tier, c later-tier; again 9m30s", pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3)))
+		0, "evict a; wait b later-tier, c later-tier; again 5m0s", pod("a", tier(1)), pod("b", tier(2)), pod("c", tier(3)))
 	given{}.expect(t, "a tier without pods is skipped", 0, "evict a; wait b later-tier; again 9m30s", pod("a", tier(2)), pod("b", tier(3)))
-	given{}.expect(t, "a pod of a later tier is deleted at its latest deletion",
-		9*m+30*s, "delete dns in 30s; wait a blocked-by-budget x/b; again 9m55s", pod("dns", tier(1)), pod("a", grace(5*s), blocked, budgeted("x/b")))
+	given{}.expect(t, "a pod of a later tier is evicted at its latest deletion",
+		9*m+30*s, "evict csi in 30s; wait a blocked-by-budget x/b; again 9m55s", pod("csi", tier(3)), pod("a", grace(5*s), blocked, budgeted("x/b")))
 	given{policy: func(p *Policy) { p.StuckAfter = 5 * m }}.expect(t, "a stuck pod does not delay later tiers",
 		7*m, "evict dns; wait a terminating; again 10m0s", pod("a", terminating(m)), pod("dns", tier(1)))
 	given{}.expect(t, "a pod that has opted out delays later tiers",
-		0, "wait a opted-out, dns later-tier; again 9m30s", pod("a", waiting(OptedOut)), pod("dns", tier(1)))
+		0, "wait dns later-tier, a opted-out; again 5m0s", pod("a", waiting(OptedOut)), pod("dns", tier(1)))
+	given{}.expect(t, "later tiers start at half of the drain at the latest, all of them",
+		5*m, "evict dns, net; wait a opted-out; again 9m30s", pod("a", waiting(OptedOut)), pod("dns", tier(1)), pod("net", tier(2)))
+	given{leave: true}.expect(t, "with leave as well", 5*m, "evict dns; wait a opted-out; again 10m0s", pod("a", waiting(OptedOut)), pod("dns", tier(1)))
+	given{}.expect(t, "not before", 5*m-1, "wait dns later-tier, a opted-out; again 5m0s", pod("a", waiting(OptedOut)), pod("dns", tier(1)))
+	given{}.expect(t, "pods that other pods need to leave wait for them",
+		5*m, "wait agent later-tier, csi later-tier, a opted-out; again 9m30s", pod("a", waiting(OptedOut)), pod("csi", tier(3)), pod("agent", tier(4)))
 	given{policy: bounded}.expect(t, "a tier with a bound delays the next one until then",
 		2*m-1, "wait a terminating, dns later-tier; again 2m0s", pod("a", terminating(5*m)), pod("dns", tier(1)))
 	given{policy: bounded}.expect(t, "the next tier starts at the bound",
@@ -216,8 +222,8 @@ func TestDecideTiers(t *testing.T) {
 	given{policy: bounded}.expect(t, "bounds count from the start of the drain even if a tier starts early",
 		m, "wait dns terminating, net later-tier; again 3m0s", pod("dns", tier(1), terminating(5*m)), pod("net", tier(2)))
 	given{policy: bounds(Tier{Bound: m}, Tier{}, Tier{Bound: m})}.expect(t,
-		"tiers after one without a bound wait for its pods",
-		8*m, "wait a terminating, b later-tier; again 9m30s", pod("a", tier(1), terminating(9*m)), pod("b", tier(2)))
+		"tiers after one without a bound wait for its pods until half of the drain",
+		4*m, "wait a terminating, b later-tier; again 5m0s", pod("a", tier(1), terminating(9*m)), pod("b", tier(2)))
 	given{policy: bounds(Tier{Bound: 3 * m})}.expect(t,
 		"the bound of the last tier applies to the CSI node plugin",
 		3*m, "evict csi; wait a terminating, agent later-tier; again 9m30s", pod("a", terminating(5*m)), pod("csi", tier(1)), pod("agent", tier(2)))
@@ -227,7 +233,7 @@ func TestDecideOptedOutPods(t *testing.T) {
 	given{}.expect(t, "the drain waits for a pod that has opted out", 0, "wait a opted-out; again 9m30s", pod("a", waiting(OptedOut)))
 	given{}.expect(t, "the drain waits for a pod that the configuration selects",
 		0, "evict b; wait a waited-for; again 9m30s", pod("a", waiting(WaitedFor)), pod("b"))
-	given{}.expect(t, "a pod that has opted out is deleted at its latest deletion", 9*m+30*s, "delete a in 30s", pod("a", waiting(OptedOut)))
+	given{}.expect(t, "a pod that has opted out is evicted at its latest deletion", 9*m+30*s, "evict a in 30s", pod("a", waiting(OptedOut)))
 	given{leave: true}.expect(t, "with leave it is waited for until the deadline",
 		10*m-1, "wait a opted-out; again 10m0s", pod("a", waiting(OptedOut)))
 	given{leave: true}.expect(t, "with leave it is left at the deadline", 10*m, "wait a opted-out; done", pod("a", waiting(OptedOut)))

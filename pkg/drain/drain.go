@@ -1,5 +1,6 @@
 // Package drain empties a Kubernetes node before a deadline. It evicts pods within their
-// PodDisruptionBudgets, and deletes those that are left in time for the deadline, if the policy says so.
+// PodDisruptionBudgets. In time for the deadline it evicts those that it has waited for, and deletes those whose
+// eviction is refused, if the policy says so.
 package drain
 
 import (

@@ -2,7 +2,8 @@ package drain
 
 import "time"
 
-// As the deadline approaches, pods are deleted instead of evicted. This file holds when.
+// As the deadline approaches, pods are evicted for the last time, and deleted if that is refused. This file holds
+// when.
 
 // minGrace is the shortest grace period that a pod is given. With zero the API server removes the pod's
 // object while its processes may still run, and a StatefulSet could then run the same pod twice.
@@ -99,11 +100,16 @@ func (t *schedule) optedOut(pod Pod) bool {
 	return pod.WaitReason != "" && (pod.WaitUntil.IsZero() || t.now.Before(pod.WaitUntil))
 }
 
-// tierStart is when the tier starts even if earlier tiers have pods left.
+// tierStart is when the tier starts even if earlier tiers have pods left: when their bounds have passed. The
+// tiers of the configuration start at half of the drain at the latest, so that their pods have the other half to
+// leave within their budgets. The pods of later ones serve pods that are left.
 func (t *schedule) tierStart(tier int) time.Time {
-	start := t.since
+	start, latest := t.since, t.since.Add(t.half())
 	for i := range tier {
-		if i >= len(t.policy.TierList) || t.policy.TierList[i].Bound == 0 {
+		switch {
+		case tier < len(t.policy.TierList) && (t.policy.TierList[i].Bound == 0 || start.After(latest)):
+			return latest
+		case i >= len(t.policy.TierList), t.policy.TierList[i].Bound == 0:
 			return time.Time{}
 		}
 		start = start.Add(t.policy.TierList[i].Bound)
@@ -133,8 +139,8 @@ func (t *schedule) shortenedGrace(pod Pod) time.Duration {
 	return 0
 }
 
-// isDeletionDue reports whether the pod must be deleted now: its latest deletion is due, or its earliest one
-// is and the pods that were deleted before it have been replaced.
+// isDeletionDue reports whether the pod must be removed now: its latest deletion is due, or its earliest one
+// is and the pods that were removed before it have been replaced.
 func (d *decision) isDeletionDue(pod Pod) bool {
 	if pod.Try.Last == Denied {
 		return false
@@ -155,12 +161,25 @@ func (d *decision) isDeletionDue(pod Pod) bool {
 	return satisfied
 }
 
-// earliestDeletion is when the pod may be deleted. The pods that one budget blocks, on this node and on those
-// that are drained after it, are deleted ForceSpacing apart before their latest deletion, so that not all of
-// them are deleted at once.
+// mayEvictAtLast reports whether the pod is evicted when its deletion is due: it has not been tried, or has been
+// blocked by a budget that permits it now. Unlike a deletion, an eviction leaves the last word to budgets and
+// webhooks, and sets the condition DisruptionTarget, by which a Job's podFailurePolicy knows that the pod has not failed.
+func (d *decision) mayEvictAtLast(pod Pod) bool {
+	switch {
+	case !pod.GraceEndsAt.IsZero():
+		return false
+	case pod.Try.Last == None, pod.Try.Last == Blocked && len(pod.Budgets) > 0:
+		return d.budgets.permitsAtLast(pod)
+	}
+	return false
+}
+
+// earliestDeletion is when the pod may be removed although it waits. The pods of one budget that wait, on this
+// node and on those that are drained after it, are removed ForceSpacing apart before their latest deletion, so
+// that not all of them are removed at once.
 func (d *decision) earliestDeletion(pod Pod) time.Time {
 	latest := d.schedule.latestDeletion(pod)
-	if latest.IsZero() || !d.isBlocked(pod) {
+	if latest.IsZero() || !d.takesTurns(pod) {
 		return latest
 	}
 	at := latest.Add(-time.Duration(d.budgets.podsBehind(pod)) * d.schedule.policy.ForceSpacing)
@@ -173,13 +192,17 @@ func (d *decision) earliestDeletion(pod Pod) time.Time {
 	return at
 }
 
-// isBlocked reports whether nothing but its budgets keeps the pod on the node.
-func (d *decision) isBlocked(pod Pod) bool {
-	if !pod.GraceEndsAt.IsZero() || len(pod.Budgets) == 0 || pod.Tier > d.tier || d.schedule.optedOut(pod) {
+// takesTurns reports whether the pod leaves in turns with others of its budgets: nothing but these keeps it on
+// the node, or the drain waits for its tier or for its end.
+func (d *decision) takesTurns(pod Pod) bool {
+	if !pod.GraceEndsAt.IsZero() || len(pod.Budgets) == 0 {
 		return false
 	}
 	if pod.Try.Last != Deferred && d.schedule.awaitsResult(pod) {
 		return false
+	}
+	if pod.Tier > d.tier || d.schedule.optedOut(pod) {
+		return true
 	}
 	reason, _ := d.budgets.blocking(pod)
 	return reason != ""

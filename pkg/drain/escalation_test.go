@@ -16,8 +16,8 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		5*m-1, "wait a blocked-by-budget x/b; again 5m0s", guarded("a", grace(time.Hour)))
 	given{}.expect(t, "a grace period longer than half of the drain is cut to that half",
 		5*m, "delete a in 5m0s", guarded("a", grace(time.Hour)))
-	given{}.expect(t, "the remaining grace period is in whole seconds", 9*m+45*s+600*time.Millisecond, "delete a in 14s", pod("a"))
-	given{}.expect(t, "the remaining grace period is never below a second", 10*m-200*time.Millisecond, "delete a in 1s", pod("a"))
+	given{}.expect(t, "the remaining grace period is in whole seconds", 9*m+45*s+600*time.Millisecond, "evict a in 14s", pod("a"))
+	given{}.expect(t, "the remaining grace period is never below a second", 10*m-200*time.Millisecond, "evict a in 1s", pod("a"))
 	// The API server counts a shorter grace from the first deletion, and kills at once what is past it then.
 	given{}.expect(t, "a terminating pod whose grace period ends after the deadline keeps it until a second before",
 		2*m, "wait a terminating; again 9m59s", pod("a", grace(time.Hour), terminating(30*m)))
@@ -49,6 +49,11 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		9*m+35*s, "wait a backing-off; again 9m40s", pod("a", tried(Denied, 9*m+40*s)))
 	given{}.expect(t, "after a denied deletion the pod is given up at the deadline",
 		10*m, "wait a backing-off; done", pod("a", tried(Denied, 9*m+40*s)))
+
+	given{}.expect(t, "a pod whose last eviction was refused is deleted",
+		9*m+31*s, "delete a in 29s, b in 29s", pod("a", tried(Refused, 9*m+40*s)), pod("b", func(p *Pod) {
+			p.Try = Try{Last: Deferred, Next: at(9*m + 40*s), Eviction: true}
+		}))
 
 	// After the deadline: the API server was away.
 	given{}.expect(t, "a pod whose deletion failed is deleted after the deadline", 20*m, "delete a in 1s", pod("a", tried(Deferred, 19*m)))
@@ -114,11 +119,26 @@ func TestDecideSpacesDeletions(t *testing.T) {
 		"pods of two budgets are spaced, and both budgets must be satisfied",
 		8*m+30*s, "delete a in 30s; wait b misconfigured-budget x/b and x/c; again 9m30s",
 		pod("a", budgeted("x/b", "x/c")), pod("b", budgeted("x/b", "x/c")))
-	given{policy: spaced}.expect(t, "pods that have opted out are not spaced",
-		8*m+30*s, "wait a opted-out, b opted-out; again 9m30s", guarded("a", waiting(OptedOut)), guarded("b", waiting(OptedOut)))
-	given{policy: spaced}.expect(t, "pods of a later tier are not spaced",
-		8*m+30*s, "wait a opted-out, b later-tier, c later-tier; again 9m30s",
-		pod("a", waiting(OptedOut)), pod("b", tier(1), budgeted("x/b")), guarded("c", tier(1)))
+	optedOut := []Pod{guarded("a", waiting(OptedOut)), guarded("b", waiting(OptedOut))}
+	given{policy: spaced}.expect(t, "pods that have opted out are spaced",
+		8*m+30*s, "delete a in 30s; wait b opted-out; again 9m30s", optedOut...)
+	given{policy: spaced, budgets: onlyBudget(budget(4))}.expect(t, "in its turn a pod that has opted out is evicted if the budget permits it",
+		8*m+30*s, "evict a in 30s; wait b opted-out; again 9m30s", optedOut...)
+	given{policy: spaced, budgets: onlyBudget(budget(5))}.expect(t, "pods that the budget allows to leave together need no turns",
+		8*m+30*s, "wait a opted-out, b opted-out; again 9m30s", optedOut...)
+	given{policy: spaced, budgets: onlyBudget(budget(5))}.expect(t, "at their latest deletion they are evicted together",
+		9*m+30*s, "evict a in 30s, b in 30s", optedOut...)
+	given{policy: spaced, budgets: onlyBudget(budget(4))}.expect(t, "at its latest deletion a pod is deleted if the budget permits only another one",
+		9*m+30*s, "evict a in 30s; delete b in 30s", optedOut...)
+	given{policy: spaced, budgets: onlyBudget(budget(4, inFlight))}.expect(t, "the last eviction does not wait for one in flight",
+		9*m+30*s, "evict a in 30s", optedOut[:1]...)
+	given{policy: spaced, budgets: onlyBudget(budget(3, inFlight, probeAt(0)))}.expect(t, "but it is no probe then",
+		9*m+30*s, "delete a in 30s", optedOut[:1]...)
+	given{policy: spaced}.expect(t, "pods that have opted out leave after the others",
+		8*m+30*s, "delete b in 30s; wait a opted-out; again 9m30s", guarded("a", waiting(OptedOut)), guarded("b"))
+	given{policy: spaced}.expect(t, "pods of a later tier are spaced",
+		8*m+30*s, "delete b in 30s; wait c later-tier, a opted-out; again 9m30s",
+		pod("a", waiting(OptedOut)), guarded("b", tier(3)), guarded("c", tier(3)))
 	given{policy: spaced, budgets: onlyBudget(budget(4))}.expect(t, "a pod that the budget allows is evicted, and the others wait",
 		9*m, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", three...)
 }
@@ -137,7 +157,7 @@ func TestDecideDeletesUnhealthyPods(t *testing.T) {
 	given{policy: after, budgets: map[string]Budget{"x/b": budget(5), "x/c": budget(5)}}.expect(t,
 		"a pod of two budgets that is not Ready is deleted", 3*m, "delete a unhealthy", pod("a", budgeted("x/b", "x/c"), unready))
 	given{policy: after, budgets: held}.expect(t, "a pod that is not Ready waits for its tier",
-		3*m, "wait a later-tier, b terminating; again 9m30s", guarded("a", tier(1), unready), pod("b", terminating(4*m)))
+		3*m, "wait a later-tier, b terminating; again 5m0s", guarded("a", tier(1), unready), pod("b", terminating(4*m)))
 	given{policy: after, budgets: held}.expect(t, "a grace period that would end after the deadline is shortened",
 		3*m, "delete a unhealthy in 7m0s", guarded("a", grace(time.Hour), unready))
 	given{policy: after, leave: true, budgets: held}.expect(t, "with leave the grace period is not shortened",

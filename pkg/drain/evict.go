@@ -19,6 +19,9 @@ import (
 const (
 	// callTimeout bounds a request, so that one without an answer does not stop a drain.
 	callTimeout = 15 * time.Second
+	// lastCallTimeout bounds the last eviction of a pod: what it takes is lost to the grace period if the pod must
+	// be deleted. The API server retries conflicts for half a second at a time.
+	lastCallTimeout = 5 * time.Second
 	// podUpdateTimeout is how long the watch may take to show an accepted eviction before it is sent again.
 	podUpdateTimeout = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
@@ -37,19 +40,25 @@ func (r remover) evict(ctx context.Context, removal Removal) error {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: removal.Pod.Namespace, Name: removal.Pod.Name},
 		DeleteOptions: deleteOptions(removal),
 	}
+	timeout := callTimeout
+	if removal.LastCall {
+		timeout = lastCallTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	return r.send(ctx, http.MethodPost, removal.Pod, eviction, "eviction")
 }
 
 // delete deletes the pod with this UID, in spite of its budget.
 func (r remover) delete(ctx context.Context, removal Removal) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return r.send(ctx, http.MethodDelete, removal.Pod, deleteOptions(removal))
 }
 
 // send sends a request without retries. The typed client would sleep inside the call for as long as a 429
 // says.
 func (r remover) send(ctx context.Context, verb string, pod Pod, body runtime.Object, subresource ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	return r.client.CoreV1().RESTClient().Verb(verb).MaxRetries(0).Namespace(pod.Namespace).Resource("pods").
 		Name(pod.Name).SubResource(subresource...).Body(body).Do(ctx).Error()
 }
@@ -135,7 +144,7 @@ func (r Removal) next(outcome Outcome, message string, err error, now time.Time)
 	case outcome == Blocked && r.Budget != "":
 		return Try{Last: outcome, Message: message}
 	}
-	failures, evicting := r.Pod.Try.Failures, r.Reason == ""
+	failures, evicting := r.Pod.Try.Failures, r.evicts()
 	if !evicting && r.Pod.Try.Eviction {
 		failures = 0
 	}

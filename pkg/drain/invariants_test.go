@@ -27,7 +27,8 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 		}
 	}
 	for _, fault := range []string{
-		evictionViolation(s, step, now, policy), deletionViolation(s, step, now, deadline, policy),
+		evictionViolation(s, step, now, deadline, policy), lastCallViolation(s, step, now, deadline, policy),
+		deletionViolation(s, step, now, deadline, policy),
 		waitViolation(step, named), endViolation(s, step, now, deadline, policy), budgetViolation(s, step, now),
 	} {
 		if fault != "" {
@@ -53,13 +54,15 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 	return ""
 }
 
-func evictionViolation(s State, step Step, now time.Time, policy Policy) string {
+func evictionViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	for _, r := range step.Evict {
 		switch p := r.Pod; {
 		case !p.GraceEndsAt.IsZero():
 			return p.Name + " is evicted though it is terminating"
 		case len(p.Budgets) > 1:
 			return p.Name + " is evicted, which the API server refuses for two budgets"
+		case r.LastCall:
+			continue // see lastCallViolation
 		case p.WaitReason != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)):
 			return p.Name + " is evicted, and was to be waited for"
 		case now.Before(p.Try.Next):
@@ -68,7 +71,8 @@ func evictionViolation(s State, step Step, now time.Time, policy Policy) string 
 		for _, other := range s.Pods {
 			stuck := !other.GraceEndsAt.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
 			denied := other.Try.Last == Denied
-			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !bounded(policy, r.Pod.Tier) {
+			started := bounded(policy, r.Pod.Tier) || r.Pod.Tier < len(policy.TierList) && !now.Before(halfOf(s, deadline))
+			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !started {
 				return r.Pod.Name + " is evicted before " + other.Name + " of an earlier tier"
 			}
 		}
@@ -86,8 +90,32 @@ func bounded(policy Policy, tier int) bool {
 	return true
 }
 
+// halfOf is half of the drain.
+func halfOf(s State, deadline time.Time) time.Time { return deadline.Add(-deadline.Sub(s.Since) / 2) }
+
+// lastCallViolation names a pod that is evicted for the last time too early, and one that is deleted although nothing
+// has refused its eviction.
+func lastCallViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
+	taken := map[string]int{}
+	for _, r := range step.Evict {
+		taken[r.Budget]++
+		if r.LastCall && (policy.AtDeadline == Leave || now.Before(halfOf(s, deadline))) {
+			return r.Pod.Name + " is evicted for the last time, against the policy or too early"
+		}
+	}
+	for _, r := range step.Delete {
+		p := r.Pod
+		if r.Reason != AtDeadline || p.Try.Last != None || !p.GraceEndsAt.IsZero() || len(p.Budgets) > 1 {
+			continue
+		}
+		if len(p.Budgets) == 0 || s.Budgets[p.Budgets[0]].Allowed > taken[p.Budgets[0]] {
+			return p.Name + " is deleted although its budgets permit its eviction"
+		}
+	}
+	return ""
+}
+
 func deletionViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
-	half := deadline.Sub(s.Since) / 2
 	for _, r := range step.Delete {
 		switch {
 		case r.Reason == "":
@@ -96,7 +124,7 @@ func deletionViolation(s State, step Step, now, deadline time.Time, policy Polic
 			return r.Pod.Name + " is deleted as unhealthy, against the policy"
 		case r.Reason == AtDeadline && (policy.AtDeadline == Leave || r.Grace == 0):
 			return r.Pod.Name + " is deleted, against the policy or without a grace"
-		case r.Reason == AtDeadline && now.Before(deadline.Add(-half)):
+		case r.Reason == AtDeadline && now.Before(halfOf(s, deadline)):
 			return r.Pod.Name + " is deleted in the first half of the time"
 		}
 	}

@@ -45,11 +45,11 @@ func (w *waiter) wakeUp() {
 // changes the drain wants to know.
 type demands struct {
 	waiting map[string]int // pods that could be evicted now
-	blocked map[string]int // all pods that it blocks
+	blocked map[string]int // all pods that it blocks, or that wait for something else (see takesTurns)
 }
 
 func (d demands) add(w Waiting) {
-	if w.Reason != BlockedByBudget && w.Reason != Misconfigured {
+	if !slices.Contains([]WaitReason{BlockedByBudget, Misconfigured, LaterTier, OptedOut, WaitedFor}, w.Reason) {
 		return
 	}
 	for _, name := range w.Pod.Budgets {
@@ -73,7 +73,7 @@ type trackedPDB struct {
 	budget   Budget               // as the watch shows it; StaleUntil and ProbeAt are set by pdbTracker.budget
 	reserved map[string]time.Time // by pod: disruptions that the watch does not show, and until when they count
 	demands  map[*waiter]demand   // of the drains that are woken by changes
-	blocked  map[*waiter]int      // pods of each drain that it blocks, even if it never allows a disruption
+	blocked  map[*waiter]int      // pods of each drain that take turns, even if it never allows a disruption
 	probeAt  time.Time
 	refusals int    // since the last change in the watch, of what the watch had allowed
 	inflight string // the pod whose eviction has been sent

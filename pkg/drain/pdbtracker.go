@@ -129,9 +129,9 @@ func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
 	return b, true
 }
 
-// reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. After
-// a reservation the caller must call release.
-func (p *pdbTracker) reserve(name, pod string) bool {
+// reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. The last
+// eviction of a pod does not wait for one that is in flight. After a reservation the caller must call release.
+func (p *pdbTracker) reserve(name, pod string, lastCall bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.find(name)
@@ -139,11 +139,11 @@ func (p *pdbTracker) reserve(name, pod string) bool {
 		return true // it was deleted, and protects nothing
 	}
 	now := time.Now()
-	if t.inflight != "" {
+	if t.inflight != "" && !lastCall {
 		return false
 	}
 	if t.budget.Allowed-t.reservations(now) <= 0 {
-		if now.Before(t.probeAt) {
+		if t.inflight != "" || now.Before(t.probeAt) {
 			return false
 		}
 		t.probeAt = now.Add(2 * callTimeout)

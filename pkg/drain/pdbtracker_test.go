@@ -69,7 +69,7 @@ func (p *pdbTracker) waitFor(r *waiter, pods int) {
 func (p *pdbTracker) mustReserve(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
-		if !p.reserve("x/b", pod) {
+		if !p.reserve("x/b", pod, false) {
 			t.Fatalf("no reservation for %s", pod)
 		}
 	}
@@ -88,7 +88,7 @@ func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 		expectAllowed(t, l.allows(t, r), 3, "at first")
 		l.mustReserve(t, "a")
 		expectAllowed(t, l.allows(t, r), 2, "with one in flight")
-		if b, _ := l.budget("x/b", r); !b.EvictionInFlight || l.reserve("x/b", "b") {
+		if b, _ := l.budget("x/b", r); !b.EvictionInFlight || l.reserve("x/b", "b", false) {
 			t.Error("a second eviction is sent before the first is answered")
 		}
 		l.release("x/b", "a", Accepted)
@@ -101,7 +101,7 @@ func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 		l.release("x/b", "b", Accepted)
 		expectAllowed(t, l.allows(t, r), 1, "when the answer has come")
 		l.mustReserve(t, "c")
-		if l.reserve("x/b", "d") {
+		if l.reserve("x/b", "d", false) {
 			t.Error("reserved more than the budget allows")
 		}
 	})
@@ -298,12 +298,12 @@ func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 			if until < pause || until > pause+pause/4 {
 				t.Fatalf("probed after %v, want %v and up to a quarter more", until, pause)
 			}
-			if l.reserve("x/b", "a") {
+			if l.reserve("x/b", "a", false) {
 				t.Fatal("reserved without a pause")
 			}
 			elapse(until)
 			l.mustReserve(t, "a")
-			if l.reserve("x/b", "b") {
+			if l.reserve("x/b", "b", false) {
 				t.Fatal("reserved for two pods at once")
 			}
 			pause = min(2*pause, lastProbe)
@@ -331,7 +331,7 @@ func TestProbesOfABudgetThatAllowsNothing(t *testing.T) {
 				t.Fatalf("probed after %v, want %v and up to a quarter more", until, lastProbe)
 			}
 			elapse(until - 1)
-			if l.reserve("x/b", "a") {
+			if l.reserve("x/b", "a", false) {
 				t.Fatal("reserved before that")
 			}
 			elapse(1)

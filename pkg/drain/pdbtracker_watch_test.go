@@ -79,7 +79,7 @@ func TestADeletedBudgetBlocksNothing(t *testing.T) {
 			if l.generation.Load() == before {
 				t.Error("the generation is the same")
 			}
-			if _, ok := l.budget("x/b", r); ok || !l.reserve("x/b", "a") || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
+			if _, ok := l.budget("x/b", r); ok || !l.reserve("x/b", "a", false) || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
 				t.Error("it still blocks pods")
 			}
 			l.release("x/b", "a", Accepted) // of a budget that is not known any more

@@ -14,7 +14,7 @@ type Observer interface {
 	DrainEnded(t Target, result Result)
 	PodEvicted(t Target, p Pod, waited time.Duration) // since the start of the drain
 	PodBlocked(t Target, w Waiting)                   // once for each reason and budget that the pod waits for
-	PodForced(t Target, r Removal)                    // deleted in spite of its budget or its annotations
+	PodForced(t Target, r Removal)                    // removed in spite of its budget or its annotations
 	EvictionRefused(t Target, p Pod, o Outcome)       // of each failed attempt
 	VolumesStillAttached(t Target, volumes []string)  // when the time to wait for them was over
 	KubernetesFailed(operation string, err error)     // the call is retried
@@ -82,7 +82,7 @@ type Result string
 // The results of a drain.
 const (
 	Drained     Result = "drained"     // all pods that had to leave were evicted
-	ByForce     Result = "by-force"    // no pod is left, and some were deleted in spite of their budget
+	ByForce     Result = "by-force"    // no pod is left, and some were removed in spite of their budget or annotations
 	LeftBehind  Result = "left-behind" // pods are left
 	Interrupted Result = "interrupted" // the drain was canceled
 )
@@ -95,7 +95,7 @@ func Results() []string {
 // Report is the result of a drain, with the numbers.
 type Report struct {
 	Total  int      // pods that had to leave
-	Forced int      // of those, deleted in spite of their budget
+	Forced int      // of those, removed in spite of their budget or annotations
 	Left   []string // NAMESPACE/NAME of the pods that were left at the deadline, or that were stuck
 	Took   time.Duration
 }

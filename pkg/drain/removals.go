@@ -18,7 +18,7 @@ type removals struct {
 	mu     sync.Mutex
 	tries  map[string]Try      // by UID
 	seen   map[string]struct{} // the pods that had to leave, by UID
-	forced map[string]struct{} // those that were deleted, by UID
+	forced map[string]struct{} // those that were removed in spite of their budget or annotations, by UID
 }
 
 // fillTries adds to the pods what has been tried, and forgets what was tried with pods that are not leaving
@@ -40,7 +40,7 @@ func (a *removals) fillTries(pods []Pod, leaving map[string]struct{}) {
 	}
 }
 
-// report returns how many pods had to leave, and how many of them were deleted.
+// report returns how many pods had to leave, and how many of them by force.
 func (a *removals) report() Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,6 +71,9 @@ func (a *removals) evict(ctx context.Context, removal Removal) {
 	outcome, message := evictionOutcome(err)
 	if outcome == Accepted {
 		a.drainer.observer.PodEvicted(a.target(), removal.Pod, time.Since(a.started))
+		if removal.Reason != "" && a.markForced(removal.Pod.UID) {
+			a.drainer.observer.PodForced(a.target(), removal)
+		}
 	}
 	a.finish(ctx, removal, outcome, message, err)
 }
@@ -84,7 +87,8 @@ func (a *removals) forceDelete(ctx context.Context, removal Removal) {
 	a.finish(ctx, removal, outcome, message, err)
 }
 
-// markForced records an accepted deletion of the pod, and reports whether it is the first.
+// markForced records that the pod was removed in spite of its budget or annotations, and reports whether it is
+// the first time.
 func (a *removals) markForced(uid string) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

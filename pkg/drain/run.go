@@ -204,7 +204,7 @@ func (r *run) act(ctx context.Context, step Step) {
 		r.removals.start(ctx, removal, r.removals.forceDelete)
 	}
 	for _, removal := range step.Evict {
-		if removal.Budget != "" && !pdbs.reserve(removal.Budget, removal.Pod.Name) {
+		if removal.Budget != "" && !pdbs.reserve(removal.Budget, removal.Pod.Name, removal.LastCall) {
 			postpone(removal.Pod, BlockedByBudget)
 			continue
 		}

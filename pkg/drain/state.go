@@ -74,7 +74,7 @@ type Budget struct {
 	EvictionInFlight bool      // an eviction under it has been sent: they are sent one after the other
 	StaleUntil       time.Time // until then the numbers may lag behind; zero if they are current
 	ProbeAt          time.Time // from then on one eviction may be tried although Allowed is 0; zero is never
-	PodsOnLaterNodes int       // pods that it blocks on nodes that are drained after this one
+	PodsOnLaterNodes int       // pods that wait on nodes that are drained after this one
 }
 
 // budgetState is what decides about more than the next disruption that a budget allows.
@@ -126,11 +126,12 @@ type Step struct {
 
 // Removal is a pod to evict or delete.
 type Removal struct {
-	Pod    Pod
-	Grace  time.Duration // zero is the pod's own grace period
-	Budget string        // of an eviction: the PodDisruptionBudget that it disrupts; may be empty
-	Reason ForceReason   // of a deletion
-	Early  bool          // of a deletion: it can be postponed
+	Pod      Pod
+	Grace    time.Duration // zero is the pod's own grace period
+	Budget   string        // of an eviction: the PodDisruptionBudget that it disrupts; may be empty
+	LastCall bool          // of an eviction: the pod is deleted if it is refused
+	Reason   ForceReason   // of a deletion, and of an eviction in spite of the pod's annotations
+	Early    bool          // of a deletion: it can be postponed
 }
 
 // disrupts returns the budgets that the removal disrupts.
@@ -144,10 +145,13 @@ func (r Removal) disrupts() []string {
 	return nil
 }
 
-// ForceReason is why a pod is deleted instead of evicted.
+// evicts reports whether the removal is an eviction.
+func (r Removal) evicts() bool { return r.LastCall || r.Reason == "" }
+
+// ForceReason is why a pod is removed in spite of its budget or its annotations.
 type ForceReason string
 
-// The reasons to delete a pod in spite of its budget or its annotations.
+// The reasons to remove a pod in spite of its budget or its annotations.
 const (
 	AtDeadline ForceReason = "deadline"  // its grace period must start now to end by the deadline
 	Unhealthy  ForceReason = "unhealthy" // it has not been Ready for the configured time

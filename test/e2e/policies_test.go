@@ -65,7 +65,7 @@ func TestWaitedFor(t *testing.T) {
 	tests := map[string]struct {
 		env    []string
 		pods   cluster.Pods
-		forced bool // at the deadline; otherwise evicted
+		forced bool // evicted at the deadline
 	}{
 		"a pod that is not safe to evict": {
 			pods: annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), forced: true,
@@ -86,14 +86,75 @@ func TestWaitedFor(t *testing.T) {
 			f.terminate(instance)
 			f.waitCompleted(instance)
 			agent.waitLog("termination ended", "outcome", "drained")
+			f.assertEvictedOnce([]string{"one"})
 			if tt.forced {
-				f.assertEvictedOnce(nil)
 				f.waitEvent("EvictionPostponed")
-				f.waitEvent("DeletedAtDeadline")
-			} else {
-				f.assertEvictedOnce([]string{"one"})
+				f.waitEvent("EvictedAtDeadline")
 			}
 		})
+	}
+}
+
+// TestWaitingPodsLeaveWithinTheirBudget: on each of two nodes a pod has opted out, which closes the later tier for the
+// two replicas of a critical Deployment. All leave by evictions within their budget. A Job's pod has the condition by
+// which the Job's podFailurePolicy ignores it.
+func TestWaitingPodsLeaveWithinTheirBudget(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	first, instance := f.node()
+	second, other := f.node()
+	stays := cluster.Pods{
+		Run: time.Hour, Stop: time.Second, GracePeriod: 10 * time.Second,
+		Annotations: map[string]string{"node-drainer.io/drain": "wait"},
+	}
+	stays.Node = first
+	f.must(f.cluster.Job(f.ctx, f.namespace, "batch", 1, stays))
+	stays.Node = ""
+	f.pod("one", second, stays)
+	dns := cluster.Pods{
+		Pool: f.namespace, Stop: time.Second, GracePeriod: 10 * time.Second, PriorityClass: "system-cluster-critical",
+		Change: onDifferentNodes("dns"),
+	}
+	f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{Namespace: f.namespace, Name: "dns", Replicas: 2, Pods: dns}))
+	f.waitPodsReady("dns", 2)
+	f.waitPodsReady("batch", 1)
+	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "dns", "1"))
+	f.node()
+	f.node()
+	before := append(f.podsOn(first), f.podsOn(second)...)
+	lowest := f.watchReady("dns")
+	f.startAgent("DRAIN_TIMEOUT=1m")
+	f.terminate(instance)
+	f.terminate(other)
+	f.must(f.cluster.WaitPods(waits(t), f.namespace, cluster.Selector("batch"), func(pods []*corev1.Pod) bool {
+		return slices.ContainsFunc(pods, isDisruptionTarget)
+	}))
+	f.waitCompleted(instance)
+	f.waitCompleted(other)
+	f.assertEvictedOnce(before)
+	if deleted := f.requests("delete", "pods"); len(deleted) > 0 {
+		t.Errorf("%d pods were deleted", len(deleted))
+	}
+	if n := lowest(); n < 1 {
+		t.Errorf("only %d pods of dns were ready at one time, its budget requires 1", n)
+	}
+}
+
+func isDisruptionTarget(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// onDifferentNodes spreads the pods of a workload over nodes.
+func onDifferentNodes(name string) func(*corev1.PodTemplateSpec) {
+	return func(p *corev1.PodTemplateSpec) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{cluster.AppLabel: name}},
+				TopologyKey:   corev1.LabelHostname,
+			}},
+		}}
 	}
 }
 
