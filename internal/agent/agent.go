@@ -69,6 +69,7 @@ const (
 	Gone         Outcome = "gone"          // the lifecycle action or the instance ended before the drain began
 	Unconfirmed  Outcome = "unconfirmed"   // AWS contradicts the message
 	OtherCluster Outcome = "other-cluster" // the instance belongs to another cluster
+	OtherAgent   Outcome = "other-agent"   // NODE_SELECTOR leaves the node to another agent
 	Interrupted  Outcome = "interrupted"   // this process is stopping; another one continues
 )
 
@@ -77,7 +78,7 @@ func Outcomes() []string {
 	return []string{
 		string(Drained), string(LeftBehind), string(CutShort), string(Cordoned), string(Replaced),
 		string(Canceled), string(Unregistered), string(Gone), string(Unconfirmed), string(OtherCluster),
-		string(Interrupted),
+		string(OtherAgent), string(Interrupted),
 	}
 }
 

@@ -21,7 +21,8 @@ type groupStates interface {
 	Clusters(ctx context.Context, group string) ([]string, error)
 }
 
-// nodeFinder finds the Node of an instance: in the cache, or at the API server.
+// nodeFinder finds the Node of an instance: in the cache, or at the API server. Find returns false, and an
+// Unselected Node, if it is another agent's; then the error of Lookup is node.ErrUnselected.
 type nodeFinder interface {
 	Find(instanceID string) (node.Node, bool)
 	Lookup(ctx context.Context, instanceID string) (node.Node, error)
@@ -60,13 +61,16 @@ type confirmer struct {
 	retries   retrier
 }
 
-// checkCluster returns errOtherCluster if the instance is not a Node of this cluster and the tags of its
-// group name only other clusters. A group without such tags may belong to this one.
-func (c *confirmer) checkCluster(ctx context.Context, e event.Event) error {
+// checkOwner returns node.ErrUnselected if the Node of the instance is another agent's, and errOtherCluster if
+// the instance is not a Node of this cluster and the tags of its group name only other clusters. A group
+// without such tags may belong to this one.
+func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 	var clusters []string
 	err := c.retries.do(ctx, e, "read the tags of the group", func() (err error) {
-		if _, ok := c.nodes.Find(e.InstanceID); ok {
+		if n, ok := c.nodes.Find(e.InstanceID); ok {
 			return nil
+		} else if n.Unselected {
+			return fmt.Errorf("node %s: %w", n.Name, node.ErrUnselected)
 		}
 		clusters, err = c.groups.Clusters(ctx, e.Hook.Group)
 		return err

@@ -134,7 +134,7 @@ func (c *cordoner) cordonDuringDrain(
 }
 
 // lookUp reads the Node of the instance from the API server, until that answers: a watch may have missed it.
-// The error is errUnregistered if there is none.
+// The error is errUnregistered if there is none, and node.ErrUnselected if it is another agent's.
 func (c *cordoner) lookUp(ctx context.Context, e event.Event) (n node.Node, err error) {
 	err = c.retries.do(ctx, e, "look up the node of the instance", func() (err error) {
 		n, err = c.nodes.Lookup(ctx, e.InstanceID)

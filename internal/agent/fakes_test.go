@@ -118,16 +118,20 @@ func (f nodes) All() []node.Node {
 func (f nodes) Find(instanceID string) (node.Node, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.current(), instanceID == instance && f.after() >= f.registers && !f.hidden &&
-		(f.leaves == 0 || f.after() < f.leaves)
+	if instanceID != instance || f.after() < f.registers || f.hidden || f.leaves > 0 && f.after() >= f.leaves {
+		return node.Node{}, false
+	}
+	found := f.current()
+	return found, !found.Unselected
 }
 
-// current is the Node with its boot id, and needs mu.
+// current is the Node with its boot id and its owner, and needs mu.
 func (f nodes) current() node.Node {
 	n := f.node
 	if f.boots != 0 && f.after() >= f.boots {
 		n.BootID = "boot-2"
 	}
+	n.Unselected, _ = f.theirs(f.after())
 	return n
 }
 
@@ -141,7 +145,15 @@ func (f nodes) Lookup(_ context.Context, instanceID string) (node.Node, error) {
 	if instanceID != instance || f.after() < f.registers || f.deleted {
 		return node.Node{}, fmt.Errorf("instance %s has no node: %w", instanceID, node.ErrGone)
 	}
-	return f.current(), nil
+	return f.current(), f.owned()
+}
+
+// owned returns node.ErrUnselected if the Node is another agent's.
+func (f nodes) owned() error {
+	if theirs, _ := f.theirs(f.after()); theirs {
+		return node.ErrUnselected
+	}
+	return nil
 }
 
 func (f nodes) Await(
@@ -156,8 +168,8 @@ func (f nodes) Await(
 		return node.Node{}, context.Cause(ctx)
 	}
 	n, _ := f.Find(instanceID)
-	if accept == nil || accept(n) {
-		return n, nil
+	if err := f.owned(); err != nil || accept == nil || accept(n) {
+		return n, err
 	}
 	wait = f.boots - f.after()
 	if f.boots == 0 {

@@ -95,6 +95,7 @@ type fixture struct {
 	hidden    bool          // the watch does not show the Node that exists
 	deleted   bool          // the watch shows a Node that does not exist
 	boots     time.Duration // when the Node has another BootID; 0 is never
+	theirs    answer[bool]  // the Node is another agent's
 	protected []node.ProtectedNode
 
 	// Drains and launches.
@@ -206,6 +207,7 @@ func newFixture() *fixture {
 		complete:   func(context.Context) error { return nil },
 		ec2:        always(ec2.Instance{State: running, Spot: true, Reserved: true}),
 		scheduled:  always(true),
+		theirs:     always(false),
 		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance, Ready: true},
 		drainTakes: 10 * time.Second,
 		report:     drain.Report{Total: 3, Took: 10 * time.Second},

@@ -74,25 +74,16 @@ func (l *launcher) handle(ctx context.Context, e event.Event) error {
 
 // launch waits for the node while the lifecycle action is held, and then completes the action.
 func (l *launcher) launch(ctx context.Context, e event.Event) (launch.Outcome, error) {
-	if err := l.confirmer.checkCluster(ctx, e); errors.Is(err, errOtherCluster) {
-		return launch.OtherCluster, queue.Release(err)
-	} else if err != nil {
-		return launch.Interrupted, err
+	if err := l.confirmer.checkOwner(ctx, e); err != nil {
+		return l.abort(ctx, err)
 	}
 	outcome := launch.Interrupted
 	err := l.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
 		outcome, err = l.awaitReadiness(ctx, e)
 		return err
 	})
-	switch {
-	case ctx.Err() != nil:
-		return launch.Interrupted, context.Cause(ctx)
-	case errors.Is(err, errContradicted):
-		return launch.Unconfirmed, nil
-	case errors.Is(err, autoscaling.ErrGone):
-		return launch.Gone, nil
-	case err != nil:
-		return launch.Interrupted, err
+	if err != nil {
+		return l.abort(ctx, err)
 	}
 	result := autoscaling.Continue
 	if outcome == launch.Abandoned {
@@ -103,6 +94,24 @@ func (l *launcher) launch(ctx context.Context, e event.Event) (launch.Outcome, e
 	}
 	l.completed.add(e)
 	return outcome, nil
+}
+
+// abort returns how a launch ends whose work failed with err. The message of an action that is over, or that
+// AWS contradicts, is done: then err is nil. The message of one that others have to handle is released.
+func (l *launcher) abort(ctx context.Context, err error) (launch.Outcome, error) {
+	switch {
+	case ctx.Err() != nil:
+		return launch.Interrupted, context.Cause(ctx)
+	case errors.Is(err, errOtherCluster):
+		return launch.OtherCluster, queue.Release(err)
+	case errors.Is(err, node.ErrUnselected):
+		return launch.OtherAgent, queue.Release(err)
+	case errors.Is(err, errContradicted):
+		return launch.Unconfirmed, nil
+	case errors.Is(err, autoscaling.ErrGone):
+		return launch.Gone, nil
+	}
+	return launch.Interrupted, err
 }
 
 // awaitReadiness confirms the launch, and waits until the node is ready or its time is over. An instance that

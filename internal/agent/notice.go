@@ -9,6 +9,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // replacer has Auto Scaling groups replace instances.
@@ -29,6 +31,9 @@ var (
 // shutdownNotice is the time that an instance is assumed to run on when it is stopped or terminated bypassing
 // its group. EC2 does not document how long it gives an operating system to shut down.
 const shutdownNotice = 30 * time.Second
+
+// notOurNode is why an event of another cluster's or another agent's instance is ignored.
+const notOurNode = "the instance is not a node that this agent manages"
 
 // noticeHandler handles events that no lifecycle hook waits for.
 type noticeHandler struct {
@@ -51,6 +56,9 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 	if e.InstanceID == "" {
 		return h.expandCapacityBlock(ctx, e)
 	}
+	if err := h.checkOwner(e); err != nil {
+		return err
+	}
 	e, why := withDeadline(e)
 	if why == "" {
 		why = h.reasonToIgnore(e)
@@ -66,6 +74,16 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 		}
 		return outcome, nil
 	})
+}
+
+// checkOwner returns an error that releases the message of an event whose node is another agent's, which may
+// read the same queue. If none has taken the message for as long as a message may take to confirm, no agent
+// reads the queue but this one: it handles the message as one about no node of its own.
+func (h *noticeHandler) checkOwner(e event.Event) error {
+	if n, _ := h.nodes.Find(e.InstanceID); n.Unselected && time.Since(e.At) < h.cfg.ConfirmTimeout {
+		return queue.Release(fmt.Errorf("node %s: %w", n.Name, node.ErrUnselected))
+	}
+	return nil
 }
 
 // withDeadline returns a state change with a deadline, which EC2 does not send, or why it can be ignored. A
@@ -93,7 +111,7 @@ func (h *noticeHandler) reasonToIgnore(e event.Event) string {
 	n, ok := h.nodes.Find(e.InstanceID)
 	switch {
 	case !ok:
-		return "the instance is not a node of this cluster"
+		return notOurNode
 	case h.terminator.history.isDrained(n) && !n.Mark.Deadline.IsZero():
 		return "the node is already drained" // EC2 reports two state changes after a hook is completed
 	}
@@ -155,9 +173,12 @@ func (h *noticeHandler) expandCapacityBlock(ctx context.Context, e event.Event) 
 // cancel stops the drain for scheduled maintenance and uncordons the node, once EC2 confirms that no event is
 // scheduled for the instance.
 func (h *noticeHandler) cancel(ctx context.Context, e event.Event) error {
+	if err := h.checkOwner(e); err != nil {
+		return err
+	}
 	n, ok := h.nodes.Find(e.InstanceID)
 	if !ok {
-		h.observer.EventIgnored(e, "the instance is not a node of this cluster")
+		h.observer.EventIgnored(e, notOurNode)
 		return nil
 	}
 	err := h.confirmCancellation(ctx, e)

@@ -93,7 +93,7 @@ func TestNotices(t *testing.T) {
 			spotWarning, drainedWithoutHook("1m55s"), agent.Drained, "",
 		},
 		{"Spot interruption: pods are left", podsLeft, spotWarning, drainedWithoutHook("1m55s"), agent.LeftBehind, ""},
-		{"instance without a node", noNode, spotWarning, nil, "", ignored + "the instance is not a node of this cluster"},
+		{"instance without a node", noNode, spotWarning, nil, "", ignored + "the instance is not a node that this agent manages"},
 		{
 			"configured to be ignored", spot(event.Ignore),
 			spotWarning, nil, "", ignored + "events of this kind are configured to be ignored",
@@ -144,7 +144,7 @@ func TestNotices(t *testing.T) {
 			"maintenance in two days, of one instance of this cluster: drained within the configured time", nil,
 			func(f *fixture) queue.Message { return health(f, "upcoming", instance, "i-0ffffffffffffffff") },
 			drainedWithoutHook(hour), agent.Drained,
-			"ignored scheduled-change of i-0ffffffffffffffff: the instance is not a node of this cluster",
+			"ignored scheduled-change of i-0ffffffffffffffff: the instance is not a node that this agent manages",
 		},
 		{
 			"maintenance that was to start an hour ago: drained within the configured time", nil,

@@ -104,13 +104,19 @@ func (r *resyncer) resync(ctx context.Context) error {
 // start handles an event that no message reported, in the background.
 func (r *resyncer) start(ctx context.Context, e event.Event) {
 	r.handling.Go(func() {
-		if err := r.handle(ctx, e); err != nil && ctx.Err() == nil {
+		err := r.handle(ctx, e)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, node.ErrUnselected): // the instance has registered meanwhile
+			r.lost.received(e) // by another agent, perhaps
+		default:
 			r.observer.ResyncFailed(err)
 		}
 	})
 }
 
-// waitingInstances returns an event for each instance and each of our hooks that may hold it.
+// waitingInstances returns an event for each instance and each of our hooks that may hold it. It leaves out
+// instances whose Nodes are another agent's.
 func (r *resyncer) waitingInstances(
 	ctx context.Context, members map[string]autoscaling.Member,
 ) ([]event.Event, error) {
@@ -118,7 +124,7 @@ func (r *resyncer) waitingInstances(
 	var errs []error
 	for _, m := range members {
 		e, ok := eventOfMember(m)
-		if !ok {
+		if n, _ := r.nodes.Find(m.InstanceID); !ok || n.Unselected {
 			continue
 		}
 		if e.Destination == event.PlaceWarmPool {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
@@ -23,11 +24,13 @@ type retryObserver interface {
 type retrier struct{ observer retryObserver }
 
 // do calls step until it succeeds or returns an error that no retry can change, and returns that: the Node or
-// the lifecycle action is gone, or there is no time left for the cordon. If ctx ends first, do returns its
+// the lifecycle action is gone, the Node is another agent's, or there is no time left for the cordon. If ctx ends first, do returns its
 // cause.
 func (r retrier) do(ctx context.Context, e event.Event, operation string, step func() error) error {
 	final := func(err error) bool {
-		return errors.Is(err, node.ErrGone) || errors.Is(err, autoscaling.ErrGone) || errors.Is(err, errCordonLate)
+		return slices.ContainsFunc([]error{
+			node.ErrGone, node.ErrUnselected, autoscaling.ErrGone, errCordonLate,
+		}, func(known error) bool { return errors.Is(err, known) })
 	}
 	failed := func(err error) { r.observer.Retrying(e, operation, err) }
 	return retry.Do(ctx, retry.Backoff(firstPause, longestPause), step, final, failed)

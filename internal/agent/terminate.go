@@ -79,10 +79,8 @@ func (t *terminator) run(
 
 // terminate drains the instance while the lifecycle action is held, and then completes the action.
 func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, error) {
-	if err := t.confirmer.checkCluster(ctx, e); errors.Is(err, errOtherCluster) {
-		return OtherCluster, queue.Release(err)
-	} else if err != nil {
-		return Interrupted, err
+	if err := t.confirmer.checkOwner(ctx, e); err != nil {
+		return t.abort(ctx, e, Interrupted, err)
 	}
 	outcome := Interrupted
 	err := t.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
@@ -238,13 +236,18 @@ func (t *terminator) excludeFromLoadBalancers(
 }
 
 // abort returns how a termination ends whose work failed with err. The message of an event that is over, or
-// that AWS contradicts, is done: then err is nil, and in the latter case the node is uncordoned.
+// that AWS contradicts, is done: then err is nil, and in the latter case the node is uncordoned. The message of
+// an event that others have to handle is released.
 func (t *terminator) abort(ctx context.Context, e event.Event, outcome Outcome, err error) (Outcome, error) {
 	switch {
 	case errors.Is(context.Cause(ctx), errCanceled):
 		return Canceled, nil
 	case ctx.Err() != nil:
 		return Interrupted, context.Cause(ctx)
+	case errors.Is(err, errOtherCluster):
+		return OtherCluster, queue.Release(err)
+	case errors.Is(err, node.ErrUnselected):
+		return OtherAgent, queue.Release(err)
 	case errors.Is(err, errContradicted):
 		if err := t.cordoner.uncordon(ctx, e, err.Error()); err != nil {
 			return Interrupted, err

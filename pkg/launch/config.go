@@ -57,10 +57,11 @@ const (
 	Gone         Outcome = "gone"          // the launch had ended before, or ended meanwhile
 	Unconfirmed  Outcome = "unconfirmed"   // Auto Scaling does not know of this launch
 	OtherCluster Outcome = "other-cluster" // the instance belongs to another cluster
+	OtherAgent   Outcome = "other-agent"   // NODE_SELECTOR leaves the node to another agent
 	Interrupted  Outcome = "interrupted"   // this process is stopping; another continues
 )
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Ready, Pooled, Abandoned, Continued, Gone, Unconfirmed, OtherCluster, Interrupted}
+	return []Outcome{Ready, Pooled, Abandoned, Continued, Gone, Unconfirmed, OtherCluster, OtherAgent, Interrupted}
 }

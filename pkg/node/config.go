@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -23,7 +22,7 @@ type Config struct {
 	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. With NoExecute Kubernetes deletes pods at once and ignores PodDisruptionBudgets."`
 	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Make the node unschedulable as well, which also keeps away pods that tolerate every taint."`
 	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is added to the node: early (with the taint), late (when the node is drained), or off."`
-	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, for example topology.kubernetes.io/region=eu-central-1. Empty selects all. Set it if the nodes of the cluster are in several AWS accounts or Regions, each of which has its own agent."`
+	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, for example topology.kubernetes.io/region=eu-central-1. Empty selects all. Set it if the nodes of the cluster are in several AWS accounts or Regions, each of which has its own agent. The agent touches neither other Nodes nor their lifecycle hooks."`
 	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long the hook of a terminating instance of this cluster is held if no node has registered for it. The node may register late and run pods."`
 }
 
@@ -34,8 +33,8 @@ func (c Config) Validate() error {
 	if problems := validation.IsQualifiedName(c.TaintKey); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("NODE_TAINT_KEY is %q: %s", c.TaintKey, strings.Join(problems, "; ")))
 	}
-	if _, err := labels.Parse(c.Selector); err != nil {
-		errs = append(errs, fmt.Errorf("NODE_SELECTOR is %q: %w", c.Selector, err))
+	if _, err := newSelector(c.Selector); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -24,16 +24,16 @@ const (
 )
 
 // Lookup returns the Node of an EC2 instance from the API server instead of the cache. The error is ErrGone
-// if there is no such Node. Lookup lists all Nodes, since the API cannot select them by instance. Calls at
+// if there is no such Node, and ErrUnselected if it is another agent's. Lookup lists all Nodes, since the API cannot select them by instance. Calls at
 // the same time share one list, which starts after the last of them.
 func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
 	return n.lookups.Do(ctx, instanceID)
 }
 
 // lookup returns a call that finds the Nodes of instances with one consistent list.
-func lookup(client kubernetes.Interface, selector string) batch.Call[string, Node] {
+func lookup(client kubernetes.Interface, s selector) batch.Call[string, Node] {
 	return func(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
-		found, err := list(ctx, client, selector, instanceIDs)
+		found, err := list(ctx, client, s, instanceIDs)
 		results := make([]batch.Result[Node], len(instanceIDs))
 		for i, id := range instanceIDs {
 			switch {
@@ -42,16 +42,17 @@ func lookup(client kubernetes.Interface, selector string) batch.Call[string, Nod
 			case found[id].Name == "":
 				results[i].Err = fmt.Errorf("find the node of instance %s: %w", id, ErrGone)
 			default:
-				results[i].Value = found[id]
+				results[i].Value, results[i].Err = found[id], found[id].check()
 			}
 		}
 		return results
 	}
 }
 
-// list returns the Nodes of the instances, from a list of all Nodes that the selector matches.
+// list returns the Nodes of the instances, from a list of all Nodes: a selector would make another agent's Node
+// look like one that does not exist.
 func list(
-	ctx context.Context, client kubernetes.Interface, selector string, instanceIDs []string,
+	ctx context.Context, client kubernetes.Interface, s selector, instanceIDs []string,
 ) (map[string]Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -62,14 +63,13 @@ func list(
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Nodes().List(ctx, o)
 	})
-	options := metav1.ListOptions{LabelSelector: selector}
-	err := pages.EachListItem(ctx, options, func(obj runtime.Object) error {
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
 		one, ok := obj.(*corev1.Node)
 		if !ok {
 			return fmt.Errorf("%T is not a Node", obj)
 		}
 		if before, ok := wanted[instanceOf(one)]; ok {
-			wanted[instanceOf(one)] = nodeOf(one).preferred(before)
+			wanted[instanceOf(one)] = s.nodeOf(one).preferred(before)
 		}
 		return nil
 	})

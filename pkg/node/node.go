@@ -26,6 +26,7 @@ type Node struct {
 	InstanceID string
 	Ready      bool
 	BootID     string // of the machine; it changes with each boot
+	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
 	Mark       Mark   // zero if the agent has not marked the node
 }
 
@@ -36,12 +37,14 @@ func (n Node) AwaitsBoot() bool { return n.Mark.BootID != "" && n.Mark.BootID ==
 // IsBooted reports the opposite of AwaitsBoot.
 func (n Node) IsBooted() bool { return !n.AwaitsBoot() }
 
-// Nodes watches every Node of the cluster and changes them. Create it with New, and start it with Run.
+// Nodes watches every Node of the cluster, and changes those that NODE_SELECTOR selects. Create it with New,
+// and start it with Run.
 type Nodes struct {
 	// Conditions writes the drain conditions of these Nodes.
 	Conditions *Conditions
 
 	cfg      Config
+	selector selector
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
 	patcher  *patcher
@@ -53,16 +56,19 @@ const byInstance = "instance"
 
 // New returns Nodes that read from and write to client.
 func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
-	n := &Nodes{cfg: cfg}
+	selector, err := newSelector(cfg.Selector)
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{cfg: cfg, selector: selector}
 	n.changed.Store(new(make(chan struct{})))
-	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, cfg.Selector)}
-	n.informer = informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex},
-		func(o *metav1.ListOptions) { o.LabelSelector = cfg.Selector })
+	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
+	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
 	n.patcher = &patcher{
 		client: client, nodes: n.informer.GetStore(), locks: keymutex.NewHashed(concurrentPatches),
 	}
 	n.Conditions = newConditions(client, n.informer.GetStore())
-	if err := n.informer.SetTransform(trim); err != nil {
+	if err := n.informer.SetTransform(selector.trim); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
 	if _, err := n.informer.AddEventHandler(n.handler()); err != nil {
@@ -108,22 +114,26 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Find returns the Node of an EC2 instance. It reads the cache only.
+// Find returns the Node of an EC2 instance. It returns false if there is none, and if it is another agent's,
+// which is then Unselected. It reads the cache only.
 func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 	objs, _ := n.informer.GetIndexer().ByIndex(byInstance, instanceID) // the index exists
 	for _, obj := range objs {
-		one := nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
-		found, ok = one.preferred(found), true
+		node := obj.(*corev1.Node) //nolint:forcetypeassert // the informer holds Nodes
+		one := n.selector.nodeOf(node)
+		if !one.Unselected || !isUninitialized(node) {
+			found = one.preferred(found)
+		}
 	}
-	return found, ok
+	return found, found.Name != "" && !found.Unselected
 }
 
-// All returns every Node that is an EC2 instance. It reads the cache only.
+// All returns every selected Node that is an EC2 instance. It reads the cache only.
 func (n *Nodes) All() []Node {
 	var all []Node
 	for _, obj := range n.informer.GetStore().List() {
-		one := nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
-		if one.InstanceID != "" {
+		one := n.selector.nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
+		if one.InstanceID != "" && !one.Unselected {
 			all = append(all, one)
 		}
 	}
@@ -150,12 +160,14 @@ func (n *Nodes) Unreachable(name string) bool {
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the
-// cause of ctx's end. A nil accept accepts every Node.
+// cause of ctx's end. A nil accept accepts every Node. The error is ErrUnselected if the Node is another
+// agent's.
 func (n *Nodes) Await(ctx context.Context, instanceID string, accept func(Node) bool) (Node, error) {
 	for {
 		changed := *n.changed.Load()
-		if found, ok := n.Find(instanceID); ok && (accept == nil || accept(found)) {
-			return found, nil
+		found, ok := n.Find(instanceID)
+		if found.Unselected || ok && (accept == nil || accept(found)) {
+			return found, found.check()
 		}
 		select {
 		case <-changed:
@@ -196,8 +208,8 @@ func instanceOf(node *corev1.Node) string {
 	return last
 }
 
-// trim is the informer's transform: it keeps only what this package reads, to save memory.
-func trim(obj any) (any, error) {
+// trim keeps only what this package reads of a Node, and the labels with these keys, to save memory.
+func trim(obj any, labels ...string) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj, nil
@@ -205,7 +217,7 @@ func trim(obj any) (any, error) {
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-			Labels:      only(node.Labels, corev1.LabelNodeExcludeBalancers),
+			Labels:      only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers)...),
 			Annotations: only(node.Annotations, Annotation, scaleDownDisabled, ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{

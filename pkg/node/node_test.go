@@ -163,22 +163,6 @@ func verbs(client *fake.Clientset) string {
 	return strings.Join(all, " ")
 }
 
-// TestSelector: Nodes that the selector does not match are neither watched nor looked up.
-func TestSelector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		theirs := newNode()
-		theirs.Labels = map[string]string{"pool": "theirs"}
-		client := fake.NewClientset(theirs)
-		n := watched(t, client, with(func(c *Config) { c.Selector = "pool=ours" }))
-		if all := n.All(); len(all) > 0 {
-			t.Errorf("all nodes are %+v", all)
-		}
-		if _, err := n.Lookup(t.Context(), instance); !errors.Is(err, ErrGone) {
-			t.Errorf("got %v, want ErrGone", err)
-		}
-	})
-}
-
 func TestAwait(t *testing.T) {
 	cause := errors.New("never registered")
 	type change = func(*fake.Clientset, context.CancelCauseFunc)

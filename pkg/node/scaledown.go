@@ -36,13 +36,14 @@ func (n *Nodes) Unprotect(ctx context.Context, node Node) (unprotected bool, err
 	return n.patcher.patch(ctx, node, unprotectPatch)
 }
 
-// Protected lists the Nodes that the agent protects, sorted by name. It reads the cache only.
+// Protected lists the selected Nodes that the agent protects, sorted by name. It reads the cache only.
 func (n *Nodes) Protected() []ProtectedNode {
 	var out []ProtectedNode
 	for _, obj := range n.informer.GetStore().List() {
 		node := obj.(*corev1.Node) //nolint:forcetypeassert // the informer holds Nodes
-		if group, ours := node.Annotations[ScaleDownOwner]; ours {
-			out = append(out, ProtectedNode{Node: nodeOf(node), Group: group})
+		group, protected := node.Annotations[ScaleDownOwner]
+		if one := n.selector.nodeOf(node); protected && !one.Unselected {
+			out = append(out, ProtectedNode{Node: one, Group: group})
 		}
 	}
 	slices.SortFunc(out, func(a, b ProtectedNode) int { return cmp.Compare(a.Node.Name, b.Node.Name) })

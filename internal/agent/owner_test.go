@@ -1,0 +1,127 @@
+package agent_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+func theirs(f *fixture) { f.theirs = always(true) }
+
+// isReleased reports whether the message was left to the agent that NODE_SELECTOR leaves the node to.
+func isReleased(err error) bool {
+	verdict := reflect.New(reflect.TypeOf(queue.Release(errOutage)))
+	return errors.Is(err, node.ErrUnselected) && errors.As(err, verdict.Interface())
+}
+
+// TestOtherAgent: the message of an instance whose node is another agent's is released, and its hook is never completed.
+func TestOtherAgent(t *testing.T) {
+	t.Parallel()
+	const terminated, launched = "ended other-agent", "launch ended other-agent"
+	registersAsTheirs := with(theirs, registers(time.Minute))
+	for _, tt := range []struct {
+		name    string
+		given   given
+		message source
+		steps   []string
+		fact    string
+	}{
+		{"termination", theirs, termination, nil, terminated},
+		{"launch", with(launching, theirs), launchTo(""), nil, launched},
+		{
+			"a terminating instance registers late", registersAsTheirs, termination,
+			[]string{"hold drain", "await", "release drain"},
+			terminated,
+		},
+		{
+			"the watch does not show the node of a terminating instance", with(theirs, hidden), termination,
+			[]string{"hold drain", "await", "look up", "release drain"},
+			terminated,
+		},
+		{
+			"the Node is deleted before it is cordoned, and registers again as theirs",
+			with(fails("cordon", 1, node.ErrGone), func(f *fixture) {
+				f.theirs = func(time.Duration) (bool, error) { return f.node.UID == "uid-2", nil }
+			}),
+			termination,
+			[]string{"hold drain", "look up", "release drain"},
+			terminated,
+		},
+		{
+			"a launching instance registers", with(launching, registersAsTheirs), launchTo(""),
+			held("await"), launched,
+		},
+		{
+			"the watch does not show the node of a launching instance", with(launching, theirs, hidden), launchTo(""),
+			held("await", "look up"), launched,
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			if err := f.agent().Handle(t.Context(), tt.message(f)); !isReleased(err) {
+				t.Errorf("the message ended with %v, want it released", err)
+			}
+			f.wantSteps(t, tt.steps...)
+			if f.observed(tt.fact) != 1 {
+				t.Errorf("facts %q", f.facts)
+			}
+		})
+	}
+}
+
+// TestNodeLosesItsLabelDuringADrain: the agent that has begun a drain ends it.
+func TestNodeLosesItsLabelDuringADrain(t *testing.T) {
+	inBubble(t, func(f *fixture) { f.theirs = changes(false, 5*time.Second, true) }, func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), termination)
+		f.wantSteps(t, drainedBy("1h0m0s")...)
+		f.wantOutcome(t, agent.Drained)
+	})
+}
+
+// TestNoticeOfAnotherAgent: it is left to an agent that may read the same queue for a minute, and then deleted.
+func TestNoticeOfAnotherAgent(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]source{"Spot interruption": spotWarning, "canceled maintenance": canceledMaintenance} {
+		each(t, name, theirs, func(t *testing.T, f *fixture) {
+			a, notice := f.agent(), m(f)
+			if err := a.Handle(t.Context(), notice); !isReleased(err) {
+				t.Errorf("the message ended with %v, want it released", err)
+			}
+			time.Sleep(time.Minute)
+			if err := a.Handle(t.Context(), notice); err != nil {
+				t.Errorf("after a minute the message ended with %v", err)
+			}
+			f.wantSteps(t)
+		})
+	}
+}
+
+// TestResyncLeavesOutOtherAgentsNodes: also an instance that registers after the resync has found it.
+func TestResyncLeavesOutOtherAgentsNodes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		given given
+		steps []string
+	}{
+		{"terminating", with(theirs, inGroup(terminating, "drain")), nil},
+		{"launching", with(launching, theirs, inGroup(pendingWait, "launch")), nil},
+		{
+			"launching, and registers", with(launching, theirs, inGroup(pendingWait, "launch"), registers(time.Minute)),
+			held("await"),
+		},
+		{"returning to the warm pool", with(theirs, inGroup(warmedPending, "drain")), nil},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			resync(t, f.agent(), 10*time.Minute)
+			f.wantSteps(t, tt.steps...)
+			if f.observed("resync failed") > 0 || f.observed("resynced: found 0, lost 1") > 0 {
+				t.Errorf("facts %q", f.facts)
+			}
+		})
+	}
+}
