@@ -43,14 +43,14 @@ func TestState(t *testing.T) {
 	}
 	for _, s := range append(all, "", "Terminating:Someday") {
 		for name, is := range map[string]struct{ got, want bool }{
-			"terminating":            {s.Terminating(), slices.Contains(terminating, s)},
-			"gone":                   {s.Gone(), slices.Contains(gone, s)},
-			"launching":              {s.Launching(), slices.Contains(launching, s)},
-			"waiting":                {s.Waiting(), slices.Contains(waiting, s)},
-			"warmed":                 {s.Warmed(), strings.HasPrefix(string(s), "Warmed:")},
-			"unknown":                {s.Unknown(), s == ""},
-			"a pending launch":       {Action{Launch: true}.pending(s), slices.Contains(launching, s)},
-			"replacing root volume":  {s.ReplacingRootVolume(), slices.Contains(rebooting, s)},
+			"terminating":           {s.Terminating(), slices.Contains(terminating, s)},
+			"gone":                  {s.Gone(), slices.Contains(gone, s)},
+			"launching":             {s.Launching(), slices.Contains(launching, s)},
+			"waiting":               {s.Waiting(), slices.Contains(waiting, s)},
+			"warmed":                {s.Warmed(), strings.HasPrefix(string(s), "Warmed:")},
+			"unknown":               {s.Unknown(), s == ""},
+			"a pending launch":      {Action{Launch: true}.pending(s), slices.Contains(launching, s)},
+			"replacing root volume": {s.ReplacingRootVolume(), slices.Contains(rebooting, s)},
 			"a finished launch": {
 				Action{Launch: true}.over(s), s != "" && !slices.Contains(slices.Concat(launching, rebooting), s),
 			},

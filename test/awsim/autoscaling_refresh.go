@@ -16,11 +16,11 @@ const (
 )
 
 func (a refreshAPI) startInstanceRefresh(r *reader) (any, error) {
-	r.oneOf("Strategy", "Rolling", "Rolling")
 	var desired *source
 	if c := readSource(r, "DesiredConfiguration.", source{}); c.isSet() {
 		desired = &c
 	}
+	checkStrategy(r, desired)
 	return a.changeRefresh(r, func(g *group) (*refresh, error) {
 		p := readPreferences(r, g)
 		if p.autoRollback && desired == nil {
@@ -52,6 +52,7 @@ func readPreferences(r *reader, g *group) preferences {
 	p.bake = readDuration(r, prefix+"BakeTime", 0, maxBakeTime)
 	p.protected = r.oneOf(prefix+"ScaleInProtectedInstances", "Wait", "Refresh", "Ignore", "Wait")
 	p.standby = r.oneOf(prefix+"StandbyInstances", "Wait", "Terminate", "Ignore", "Wait")
+	p.rootVolume = r.text("Strategy") == strategyRootVolume
 	p.alarms = r.members(prefix + "AlarmSpecification.Alarms")
 	for _, text := range r.members(prefix + "CheckpointPercentages") {
 		percentage, _ := strconv.Atoi(text)

@@ -75,6 +75,7 @@ type components struct {
 	lifecycle hookEngine
 	refreshes refreshEngine
 	pools     warmPoolEngine
+	volumes   rootVolumeEngine
 	notices   noticeEngine
 	catalog   templateEngine
 	bus       eventBus
@@ -113,6 +114,7 @@ func newEngine(s *Server) *engine {
 		hookEngine{e},
 		refreshEngine{e},
 		warmPoolEngine{e},
+		rootVolumeEngine{e},
 		noticeEngine{e},
 		templateEngine{e},
 		eventBus{e},

@@ -57,6 +57,8 @@ type action struct {
 	beatAt  time.Time     // The start, or the last heartbeat: what the heartbeat timeout counts from.
 	claimed ClosedBy      // What is closing it, while the pods are listed.
 	done    chan struct{} // Closed with the action.
+
+	newVolume bool // The instance is not launched or terminated, but gets another root volume.
 }
 
 func (act *action) open() bool { return act.ClosedAt.IsZero() }
@@ -92,6 +94,8 @@ func (a hookEngine) beginHooks(inst *instance, transition string) {
 		return
 	case transition == Launching, inst.isReturning():
 		inst.setGroupState(statePendingWait)
+	case inst.newVolume:
+		inst.setState(stateReplacingVolumeWait)
 	default:
 		inst.setGroupState(stateTerminatingWait)
 	}
@@ -117,6 +121,8 @@ func (a hookEngine) begin(inst *instance, h Hook) *action {
 		inst:   inst,
 		beatAt: now,
 		done:   make(chan struct{}),
+
+		newVolume: inst.newVolume,
 	}
 	act.Origin, act.Destination = inst.route(h.Transition)
 	if h.Transition == Terminating {
@@ -154,7 +160,10 @@ func (a hookEngine) sendNotifications(act *action) int {
 
 func (act *action) notification() Notification {
 	does := "Launch"
-	if act.Transition == Terminating {
+	switch {
+	case act.newVolume:
+		does = strategyRootVolume
+	case act.Transition == Terminating:
 		does = "Terminate"
 	}
 	return Notification{
@@ -262,6 +271,8 @@ func (a hookEngine) endHooks(inst *instance, transition string) {
 	case inst.group == nil:
 	case transition == Launching:
 		a.endLaunch(inst, abandoned)
+	case inst.newVolume:
+		a.volumes.proceed(inst)
 	case inst.isReturning():
 		a.pools.endReturn(inst, abandoned)
 	case abandoned && inst.group.retain && !inst.group.deleting:

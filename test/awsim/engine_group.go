@@ -71,11 +71,12 @@ func (g *group) nextZone() string {
 	return best
 }
 
-// live are the members that count for the desired capacity: in service or on their way there.
+// live are the members that count for the desired capacity: in service or on their way there, also with a new
+// root volume.
 func (g *roster) live() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
-		if inst.hasStatePrefix(statePending) || inst.state() == stateInService {
+		if inst.hasStatePrefix(statePending) || inst.state() == stateInService || isReplacingVolume(inst) {
 			out = append(out, inst)
 		}
 	}

@@ -55,6 +55,7 @@ type instance struct {
 	warm               bool      // In the warm pool, or on its way there.
 	fromPool           bool      // Taken from the warm pool, and not in service yet.
 	returnedToPool     bool      // On its way back from the group into the warm pool.
+	newVolume          bool      // Its root volume is being replaced, until it is in service again.
 }
 
 // passed is a lifecycle state and when it began. An empty state is: not in the group.
@@ -163,7 +164,7 @@ func (a fleetEngine) putInService(inst *instance) {
 	if len(inst.waiting) > 0 {
 		inst.setState(statePendingProceed)
 	}
-	inst.waiting, inst.fromPool = nil, false
+	inst.waiting, inst.fromPool, inst.newVolume = nil, false, false
 	inst.setState(stateInService)
 	inst.inServiceAt = time.Now()
 	a.bus.announce(inst, LaunchSuccessful)
@@ -179,7 +180,7 @@ func (a fleetEngine) terminate(inst *instance) {
 	for _, act := range inst.waiting {
 		a.lifecycle.closeAction(act, ByAbandon, abandon)
 	}
-	inst.waiting = nil
+	inst.waiting, inst.newVolume = nil, false
 	inst.setGroupState(stateTerminating)
 	a.lifecycle.beginHooks(inst, Terminating)
 }

@@ -38,7 +38,8 @@ func (a machineEngine) launchMachine(inst *instance) bool {
 // stopMachine stops the instance's machine, and then has something done in the same update. It needs mu.
 func (a machineEngine) stopMachine(inst *instance, then func()) {
 	a.enterMachine(inst, "stopping")
-	a.callMachine(inst, "stop", 0, func(s Stoppable) error { return s.Stop(a.ctx, inst.id) }, func() {
+	stop := optional(a.server.opts.Machines, func(s Stoppable) error { return s.Stop(a.ctx, inst.id) })
+	a.callMachine(inst, "stop", 0, stop, func() {
 		a.enterMachine(inst, "stopped")
 		then()
 	})
@@ -46,9 +47,9 @@ func (a machineEngine) stopMachine(inst *instance, then func()) {
 
 // startMachine starts a stopped machine; one that runs is left to run. It needs mu.
 func (a machineEngine) startMachine(inst *instance, then func()) {
-	start := func(s Stoppable) error { return s.Start(a.ctx, inst.id) }
+	start := optional(a.server.opts.Machines, func(s Stoppable) error { return s.Start(a.ctx, inst.id) })
 	if inst.machine == "running" {
-		start = func(Stoppable) error { return nil }
+		start = func() error { return nil }
 	} else {
 		a.enterMachine(inst, "pending")
 	}
@@ -63,7 +64,7 @@ func (a machineEngine) startMachine(inst *instance, then func()) {
 // callMachine calls Machines after a delay, and then changes the state, unless the machine is being
 // terminated by then. Its termination waits for the call, like that of a machine that boots. It needs mu.
 func (a machineEngine) callMachine(
-	inst *instance, what string, after time.Duration, call func(Stoppable) error, then func(),
+	inst *instance, what string, after time.Duration, call func() error, then func(),
 ) {
 	busy := make(chan struct{})
 	inst.booted = busy
@@ -72,10 +73,8 @@ func (a machineEngine) callMachine(
 		if !a.pause(after) {
 			return
 		}
-		if s, ok := a.server.opts.Machines.(Stoppable); ok {
-			if !a.retry(what, inst.id, func() error { return call(s) }) {
-				return
-			}
+		if !a.retry(what, inst.id, call) {
+			return
 		}
 		a.update(func() {
 			if !inst.terminatingMachine && inst.group != nil {
@@ -83,4 +82,14 @@ func (a machineEngine) callMachine(
 			}
 		})
 	})
+}
+
+// optional calls an optional interface of Machines; without it nothing happens.
+func optional[T any](machines Machines, call func(T) error) func() error {
+	return func() error {
+		if m, ok := machines.(T); ok {
+			return call(m)
+		}
+		return nil
+	}
 }

@@ -20,6 +20,7 @@ type preferences struct {
 	protected    string // Refresh, Ignore or Wait.
 	standby      string // Terminate, Ignore or Wait.
 	alarms       []string
+	rootVolume   bool    // It replaces root volumes, not instances.
 	call         *reader // That started the refresh.
 }
 
@@ -150,6 +151,8 @@ func (f *refresh) wanted(now time.Time) int {
 	c, desired := f.count(now), f.group.desired
 	_, most := f.prefs.bounds(desired)
 	switch {
+	case f.prefs.rootVolume:
+		return desired
 	case f.suspendedProcess() != "",
 		contains([]string{refreshCancelling, refreshPending, refreshBaking}, f.status):
 		return max(desired, min(c.live, most))
@@ -180,7 +183,7 @@ func (a refreshEngine) advance(g *group) {
 	case refreshInProgress, refreshRollbackInProgress:
 		a.replaceOld(f, now)
 	case refreshCancelling:
-		if !slices.ContainsFunc(g.members, (*instance).isTransitioning) {
+		if !slices.ContainsFunc(g.members, isTransitioning) {
 			a.endRefresh(f, refreshCancelled)
 		}
 	case refreshBaking:
@@ -192,8 +195,9 @@ func (a refreshEngine) advance(g *group) {
 }
 
 // isTransitioning reports whether the instance is launching or terminating, hooks included.
-func (i *instance) isTransitioning() bool {
-	return i.hasStatePrefix(statePending) || i.hasStatePrefix("Terminating") && i.state() != stateRetained
+func isTransitioning(i *instance) bool {
+	return i.hasStatePrefix(statePending) || i.hasStatePrefix("Terminating") && i.state() != stateRetained ||
+		isReplacingVolume(i)
 }
 
 // replaceOld terminates the targets that may go, and ends the refresh when all is done or nothing moves. What
@@ -220,7 +224,7 @@ func (a refreshEngine) replaceOld(f *refresh, now time.Time) {
 		if inst == nil {
 			break
 		}
-		a.fleet.terminate(inst)
+		a.volumes.replace(f, inst)
 		c = f.count(now)
 	}
 	if f.ended() {

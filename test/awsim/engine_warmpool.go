@@ -66,6 +66,8 @@ func (i *instance) isInPool() bool {
 // route returns the origin and the destination of a transition of the instance.
 func (i *instance) route(transition string) (origin, destination string) {
 	switch {
+	case i.newVolume:
+		return placeGroup, placeGroup
 	case transition == Launching && i.warm:
 		return placeEC2, placePool
 	case transition == Launching && i.fromPool:

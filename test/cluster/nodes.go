@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,6 +84,13 @@ func (n Nodes) Node(t testing.TB, node Node) (name string) {
 func (n Nodes) MarkUnready(ctx context.Context, name string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, unreadyAnnotation)
 	return n.patchNode(ctx, name, patch, func(n *corev1.Node) bool { return !isReady(n) })
+}
+
+// Boot gives a node another boot ID, as a kubelet does that starts after a boot of its machine.
+func (n Nodes) Boot(ctx context.Context, name string) error {
+	patch := fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":%q}}}`, rand.Text())
+	_, err := n.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }
 
 // MarkReady makes an unready node Ready, and returns when pods may be scheduled to it.
@@ -221,7 +229,9 @@ func (n Node) object() *corev1.Node {
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity, Conditions: n.conditions(),
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-			NodeInfo:  corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
+			NodeInfo: corev1.NodeSystemInfo{
+				OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok", BootID: rand.Text(),
+			},
 		},
 	}
 }
