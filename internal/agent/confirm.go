@@ -14,10 +14,11 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// groupStates reads what confirms messages from Auto Scaling: the lifecycle state of an instance, and the
-// clusters that the tags of a group name.
+// groupStates reads what confirms messages from Auto Scaling: the lifecycle state of an instance, whether a hook
+// holds it, and the clusters that the tags of a group name.
 type groupStates interface {
 	State(ctx context.Context, instanceID string) (autoscaling.State, error)
+	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
 	Clusters(ctx context.Context, group string) ([]string, error)
 }
 
@@ -45,6 +46,9 @@ const (
 	urgentMinimum = 5 * time.Second
 	// overdueAfter is how long after its deadline a running instance shows that EC2 did not reclaim it.
 	overdueAfter = time.Minute
+	// stateTimeout is how long Auto Scaling may take to describe an instance before a heartbeat that it accepts
+	// confirms the lifecycle action as well. Without the permission to describe it there is never an answer.
+	stateTimeout = 10 * time.Second
 )
 
 // isUrgent reports whether what started at start must not delay the drain any longer.
@@ -84,8 +88,8 @@ func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 
 // confirm returns nil when AWS confirms that the instance terminates, and autoscaling.ErrGone if it has
 // terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
-// the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, and
-// autoscaling.ErrGone once the Node of an event without a hook is deleted. It calls answered at the first
+// the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, or Auto Scaling
+// accepts a heartbeat for the action, and autoscaling.ErrGone once the Node of an event without a hook is deleted. It calls answered at the first
 // answer of AWS, and before it returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
@@ -99,7 +103,7 @@ func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func())
 		return err
 	}, func(error) (bool, error) {
 		switch {
-		case isUrgent(e.Deadline, start):
+		case isUrgent(e.Deadline, start), c.isHeld(ctx, e, start):
 			return true, nil
 		case c.isNodeDeleted(ctx, e):
 			return true, autoscaling.ErrGone
@@ -147,6 +151,19 @@ func (c *confirmer) poll(
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// isHeld reports whether a hook holds the instance of an event that has been unconfirmed since start. It asks by
+// a heartbeat, which delays the end of the action, and so only after stateTimeout.
+func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) bool {
+	if e.Hook.Name == "" || time.Since(start) < stateTimeout {
+		return false
+	}
+	pending, err := c.groups.IsPending(ctx, actionOf(e))
+	if err != nil {
+		c.retries.observer.Retrying(e, "confirm the lifecycle action by a heartbeat", err)
+	}
+	return pending
 }
 
 // isNodeDeleted reports whether the event has no hook and the API server has no Node for its instance. The

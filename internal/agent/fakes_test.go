@@ -75,8 +75,8 @@ func (f autoScaling) OwnHooks(context.Context, string, autoscaling.Transition) (
 }
 
 func (f autoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {
-	if !a.Launch {
-		return false, errors.New("the action is not a launch")
+	if a.Launch != (a.Hook == "launch") {
+		return false, nil // the hook has the other transition
 	}
 	return f.pending(f.after())
 }

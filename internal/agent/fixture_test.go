@@ -76,7 +76,7 @@ type fixture struct {
 	state    answer[autoscaling.State]
 	clusters answer[[]string]
 	members  answer[map[string]autoscaling.Member]
-	pending  answer[bool] // whether a launch hook holds the instance
+	pending  answer[bool] // whether a heartbeat is accepted
 	refresh  func(group string) (bool, error)
 	ownHooks []string
 	timeout  map[string]time.Duration // of each hook
@@ -131,6 +131,7 @@ func fails(call string, n int, err error) given {
 
 func stateIs(s answer[autoscaling.State]) given { return func(f *fixture) { f.state = s } }
 func inState(s autoscaling.State) given         { return stateIs(always(s)) }
+func pendingIs(a answer[bool]) given            { return func(f *fixture) { f.pending = a } }
 func ec2Says(i answer[ec2.Instance]) given      { return func(f *fixture) { f.ec2 = i } }
 func ec2State(s ec2.State) given                { return ec2Says(always(ec2.Instance{State: s})) }
 func scheduled(s answer[bool]) given            { return func(f *fixture) { f.scheduled = s } }

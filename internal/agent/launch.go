@@ -141,8 +141,11 @@ func (l *launcher) awaitReadiness(ctx context.Context, e event.Event) (launch.Ou
 
 // confirm returns nil when Auto Scaling confirms that the instance is launching, and whether into the warm
 // pool. The error is autoscaling.ErrGone if the action is over, or neither Auto Scaling nor the cluster knows
-// the instance, and errContradicted if Auto Scaling contradicts the message for the whole timeout.
+// the instance, and errContradicted if Auto Scaling contradicts the message for the whole timeout. While Auto
+// Scaling does not say the state, a heartbeat confirms a launch into service, but none into the warm pool: a late
+// copy of that message would have the later launch completed before its node is ready.
 func (l *launcher) confirm(ctx context.Context, e event.Event) (toPool bool, err error) {
+	start := time.Now()
 	err = l.confirmer.poll(ctx, e, "confirm the launch", func() (err error) {
 		state, err := l.groups.State(ctx, e.InstanceID)
 		if err != nil {
@@ -150,7 +153,9 @@ func (l *launcher) confirm(ctx context.Context, e event.Event) (toPool bool, err
 		}
 		toPool, err = checkLaunch(state, e.Destination)
 		return err
-	}, func(error) (bool, error) { return false, nil })
+	}, func(error) (bool, error) {
+		return e.Destination != event.PlaceWarmPool && l.confirmer.isHeld(ctx, e, start), nil
+	})
 	if _, ok := l.nodes.Find(e.InstanceID); errors.Is(err, errInNoGroup) && !ok {
 		return false, autoscaling.ErrGone
 	}

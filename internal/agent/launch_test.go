@@ -155,6 +155,10 @@ func TestLaunchDuringOutage(t *testing.T) {
 			"the outage lasts until the hook's timeout", with(outage(never, never), timeout("launch", time.Hour)),
 			"ABANDON", time.Hour, time.Hour,
 		},
+		{
+			"Auto Scaling does not say the state, but accepts a heartbeat",
+			with(readyAt(m), stateIs(silent(never, pendingWait)), pendingIs(always(true))), "CONTINUE", m, m,
+		},
 		{"only the watches are affected", with(hidden, fails("look up", 5, errOutage)), "CONTINUE", 15 * m, 16 * m},
 	} {
 		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
@@ -165,6 +169,17 @@ func TestLaunchDuringOutage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLaunchIntoPoolWithoutState: a heartbeat does not confirm a launch into the warm pool, which is completed at once:
+// the late copy of such a message names an action that is over, and a heartbeat by the instance's id may be accepted
+// for its launch from there into service.
+func TestLaunchIntoPoolWithoutState(t *testing.T) {
+	late := with(launching, stateIs(silent(5*time.Minute, pendingWait)), pendingIs(always(true)))
+	inBubble(t, late, func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), launchTo("WarmPool"))
+		f.wantSteps(t, held()...)
+	})
 }
 
 // TestLateLaunch: the time of the message counts, but the node is checked before it is abandoned.

@@ -38,7 +38,6 @@ func TestResync(t *testing.T) {
 	t.Parallel()
 	const h = time.Hour
 	completedLaunch, uncordoned := completed("CONTINUE"), []string{"uncordon"}
-	pending := func(a answer[bool]) given { return func(f *fixture) { f.pending = a } }
 	spot := func(s ec2.State) ec2.Instance { return ec2.Instance{State: s, Spot: true} }
 	hook := cordoned(event.LifecycleTerminating, -h, h, 0)
 	maintenance := cordoned(event.ScheduledChange, -h, h, 48*h)
@@ -67,7 +66,7 @@ func TestResync(t *testing.T) {
 		{"the instance returns to the warm pool: drained", inGroup(warmedPending, "drain"), drainedBy("1h0m0s")},
 		{
 			"a new instance enters the warm pool, and has registered: its launch is completed once",
-			with(inGroup(warmedPending, "launch"), pending(changes(true, time.Minute, false))), // then others' hooks hold it
+			with(inGroup(warmedPending, "launch"), pendingIs(changes(true, time.Minute, false))), // then others' hooks hold it
 			completedLaunch,
 		},
 		{
@@ -76,7 +75,7 @@ func TestResync(t *testing.T) {
 		},
 		{
 			"an instance enters the warm pool, and Auto Scaling does not answer whether it is new",
-			with(inGroup(warmedPending, "launch"), pending(silent(time.Minute, true))), completedLaunch,
+			with(inGroup(warmedPending, "launch"), pendingIs(silent(time.Minute, true))), completedLaunch,
 		},
 		{
 			"the instance is launching", with(launching, inGroup(pendingWait, "launch")),

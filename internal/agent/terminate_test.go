@@ -189,7 +189,7 @@ func TestTermination(t *testing.T) {
 // TestTerminationTimes: how long each part of a termination may delay the next one.
 func TestTerminationTimes(t *testing.T) {
 	t.Parallel()
-	unanswered := stateIs(silent(10*time.Minute, terminating))
+	unanswered, denied := stateIs(silent(10*time.Minute, terminating)), stateIs(silent(never, terminating))
 	for _, tt := range []struct {
 		name        string
 		given       given
@@ -198,7 +198,22 @@ func TestTerminationTimes(t *testing.T) {
 		fact        string // which must be observed
 	}{
 		{"an unanswered confirmation: cordon", unanswered, "cordon", 2 * time.Second, 2 * time.Second, "retrying to confirm"},
-		{"an unanswered confirmation: drain", unanswered, "drain", 10 * time.Minute, 10*time.Minute + 18*time.Second, ""},
+		{
+			"no state, but a heartbeat is accepted: cordon", with(denied, pendingIs(always(true))),
+			"cordon", 2 * time.Second, 2 * time.Second, "retrying to confirm",
+		},
+		{
+			"no state, but a heartbeat is accepted: drain", with(denied, pendingIs(always(true))),
+			"drain", 10 * time.Second, 20 * time.Second, "ended drained",
+		},
+		{
+			"no state, and a heartbeat is accepted later: drain", with(denied, pendingIs(silent(10*time.Minute, true))),
+			"drain", 10 * time.Minute, 10*time.Minute + 18*time.Second, "ended drained",
+		},
+		{
+			"no state, and heartbeats are refused, until there is a state: drain", unanswered,
+			"drain", 10 * time.Minute, 10*time.Minute + 18*time.Second, "ended drained",
+		},
 		{"a contradicted message is dropped", inState(inService), "", time.Minute, time.Minute, "ended unconfirmed"},
 		{
 			"load balancers delay the completion until the deadline", fails("exclude", 1000, errOutage),

@@ -95,10 +95,16 @@ func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 	return err
 }
 
-// IsPending reports whether the action is pending: whether Auto Scaling accepts a heartbeat for it. A refusal
-// makes it likely that the action is not pending, but does not prove it.
+// IsPending reports whether the action is pending: whether its hook has the action's transition, and Auto Scaling
+// accepts a heartbeat for the instance. The heartbeat has no token: AWS does not document that it compares a
+// token with the instance. A refusal makes it likely that the action is not pending, but does not prove it.
 func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
-	err := h.heartbeat(ctx, a)
+	hook, err := h.hook(ctx, a.Group, a.Hook)
+	if err != nil || aws.ToString(hook.LifecycleTransition) != string(a.transition()) {
+		return false, err
+	}
+	a.Token = ""
+	err = h.heartbeat(ctx, a)
 	switch {
 	case err == nil:
 		return true, nil

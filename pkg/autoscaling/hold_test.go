@@ -273,22 +273,33 @@ func TestInterval(t *testing.T) {
 	}
 }
 
+// TestIsPending: a heartbeat by the instance's id, without the message's token, and for the described transition only.
 func TestIsPending(t *testing.T) {
+	launch := Action{Group: groupName, Hook: "drain", InstanceID: instanceID, Launch: true}
 	for _, tt := range []struct {
 		name   string
+		action Action
 		answer error
+		beats  int
 		want   bool
 		err    error
 	}{
-		{"Auto Scaling accepts a heartbeat", nil, true, nil},
-		{"it knows of no such action", errNotActive, false, nil},
-		{"it does not answer", errDropped, false, errDropped},
-		{"it knows no such hook", errNoHook, false, errNoHook},
+		{"Auto Scaling accepts a heartbeat", action, nil, 1, true, nil},
+		{"it knows of no such action", action, errNotActive, 1, false, nil},
+		{"it does not answer", action, errDropped, 1, false, errDropped},
+		{"it knows no such hook", action, errNoHook, 1, false, errNoHook},
+		{"the hook has the other transition", launch, nil, 0, false, nil},
+		{"the group has no such hook", Action{Group: groupName, Hook: "other"}, nil, 0, false, ErrGone},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			f.beat = refuse(tt.answer)
-			got, err := h.IsPending(t.Context(), action)
-			if n := len(f.called("beat")); got != tt.want || !errors.Is(err, tt.err) || n != 1 {
+			f.beat = func(_ context.Context, _ int, in *sdk.RecordLifecycleActionHeartbeatInput) error {
+				if aws.ToString(in.InstanceId) != instanceID || in.LifecycleActionToken != nil {
+					t.Errorf("a heartbeat for %+v", in)
+				}
+				return tt.answer
+			}
+			got, err := h.IsPending(t.Context(), tt.action)
+			if n := len(f.called("beat")); got != tt.want || !errors.Is(err, tt.err) || n != tt.beats {
 				t.Errorf("got %v, %v after %d heartbeats", got, err, n)
 			}
 		}))

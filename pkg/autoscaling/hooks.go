@@ -41,6 +41,14 @@ func (a Action) over(s State) bool {
 	return s.Gone()
 }
 
+// transition is what the action's hook waits for.
+func (a Action) transition() Transition {
+	if a.Launch {
+		return Launching
+	}
+	return Terminating
+}
+
 // token is the action's token, or nil without one.
 func (a Action) token() *string {
 	if a.Token == "" {

@@ -169,6 +169,9 @@ func TestAWSFails(t *testing.T) {
 		"SQS answers 500 for a while": {
 			{Service: "sqs", Code: "InternalFailure", Status: 500, Times: 12},
 		},
+		"the states of instances are denied": {
+			{Action: "DescribeAutoScalingInstances", Code: "AccessDenied", Status: 403},
+		},
 		"the instance still shows as in service": {},
 	}
 	for name, faults := range tests {
