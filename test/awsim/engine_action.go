@@ -140,9 +140,9 @@ func (a hookEngine) sendLater(act *action) { a.later(func() { a.sendNotification
 // number of messages. It must be called without mu.
 func (a hookEngine) sendNotifications(act *action) int {
 	n := act.notification()
-	detailType, subject := LaunchAction, "LAUNCHING"
+	subject := "LAUNCHING"
 	if act.Transition == Terminating {
-		detailType, subject = TerminateAction, "TERMINATING"
+		subject = "TERMINATING"
 	}
 	subject = fmt.Sprintf("Auto Scaling:  Lifecycle action '%s' for instance %s in progress.",
 		subject, act.InstanceID)
@@ -153,7 +153,7 @@ func (a hookEngine) sendNotifications(act *action) int {
 	if act.hook.NotificationTargetARN != "" {
 		sent, _ = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct, a.bus.fromHook(act.hook))
 	}
-	sent += a.bus.publish(detailType, event)
+	sent += a.bus.publish(event)
 	a.update(func() { act.Sent += sent })
 	return sent
 }

@@ -92,7 +92,7 @@ func (a noticeEngine) publishChange(change *scheduledChange) {
 	told := *change
 	told.start = a.server.told(change.start)
 	event := healthEvent(a.bus.envelope(), &told)
-	a.later(func() { a.bus.publish(HealthChanged, event) })
+	a.later(func() { a.bus.publish(event) })
 }
 
 // changesOf are the changes planned for an instance, those included that are over. It needs mu.

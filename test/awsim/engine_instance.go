@@ -262,13 +262,13 @@ func (a fleetEngine) removeFromGroup(inst *instance) {
 func (a machineEngine) enterMachine(inst *instance, state string) {
 	inst.machine = state
 	event := StateChange(a.bus.envelope(), inst.id, state)
-	a.later(func() { a.bus.publish(StateChanged, event) })
+	a.later(func() { a.bus.publish(event) })
 }
 
 // announce publishes that an instance was launched or terminated. It needs mu.
 func (a eventBus) announce(inst *instance, detailType string) {
 	event := InstanceEvent(a.envelope(), detailType, inst.group.name, inst.id)
-	a.later(func() { a.publish(detailType, event) })
+	a.later(func() { a.publish(event) })
 }
 
 // pods returns the pods on the instance's node. It has a timeout, because a lifecycle action must be able to

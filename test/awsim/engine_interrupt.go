@@ -108,7 +108,7 @@ func (s Notices) Recommend(instanceID string) error {
 	a := s.asg
 	return a.changeInstance(instanceID, func(inst *instance) {
 		advice := Rebalance(a.bus.envelope(), inst.id, inst.zone)
-		a.later(func() { a.bus.publish(RebalanceAdvice, advice) })
+		a.later(func() { a.bus.publish(advice) })
 	})
 }
 
@@ -172,7 +172,7 @@ func (a noticeEngine) announceEnd(members []*instance, warning string, due time.
 	}
 	a.interruptions = append(a.interruptions, records...)
 	a.later(func() {
-		sent := a.bus.publish(warning, body)
+		sent := a.bus.publish(body)
 		a.update(func() {
 			for _, one := range records {
 				one.Sent += sent

@@ -15,13 +15,6 @@ type subscription struct {
 	raw   bool
 }
 
-// rule sends the bus's events of some detail types, or of all when it names none, to a queue or a topic.
-type rule struct {
-	name        string
-	target      string
-	detailTypes []string
-}
-
 // SubscribeTopic makes an SNS topic deliver to a queue, in SNS's envelope unless raw. A topic exists from
 // its first subscription on.
 func (s EventBridge) SubscribeTopic(topicARN, queueARN string, raw bool) {
@@ -30,30 +23,8 @@ func (s EventBridge) SubscribeTopic(topicARN, queueARN string, raw bool) {
 	})
 }
 
-// AddRule makes the account's event bus send events to a queue, or to a topic and so to its queues. Without
-// detail types the rule matches every event.
-func (s EventBridge) AddRule(targetARN string, detailTypes ...string) {
-	s.AddNamedRule("all", targetARN, detailTypes...)
-}
-
-// AddNamedRule is AddRule with a name, which the queue's policy sees in the ARN of the rule.
-func (s EventBridge) AddNamedRule(name, targetARN string, detailTypes ...string) {
-	s.asg.update(func() {
-		s.asg.rules = append(s.asg.rules, rule{name, targetARN, slices.Clone(detailTypes)})
-	})
-}
-
 // Publish sends an event, such as that of SpotInterruption, to the bus. It returns the number of messages.
-func (s EventBridge) Publish(event string) int {
-	var head struct {
-		DetailType string `json:"detail-type"`
-	}
-	if err := json.Unmarshal([]byte(event), &head); err != nil {
-		s.asg.server.opts.Log("event not published", "err", err)
-		return 0
-	}
-	return s.asg.bus.publish(head.DetailType, event)
-}
+func (s EventBridge) Publish(event string) int { return s.asg.bus.publish(event) }
 
 // Envelope is one for a message of this account and region, at this moment, with a seed of its own.
 func (s EventBridge) Envelope() Envelope {
@@ -80,13 +51,21 @@ func (a eventBus) envelope() Envelope {
 
 // publish sends an event to every rule that matches it, and returns the number of messages. It must be
 // called without mu.
-func (a eventBus) publish(detailType, event string) int {
+func (a eventBus) publish(event string) int {
 	a.mu.Lock()
 	rules := slices.Clone(a.rules)
 	a.mu.Unlock()
+	if len(rules) == 0 {
+		return 0
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal([]byte(event), &decoded); err != nil {
+		a.server.opts.Log("event not published", "err", err)
+		return 0
+	}
 	sent := 0
 	for _, r := range rules {
-		if len(r.detailTypes) == 0 || slices.Contains(r.detailTypes, detailType) {
+		if r.matches(decoded) {
 			n, _ := a.deliver(r.target, "", event, a.fromRule(r))
 			sent += n
 		}

@@ -33,12 +33,13 @@ type queue struct {
 	serial   uint64
 	ids      *rand.Rand
 
-	reorder   bool
-	shuffle   *rand.Rand // nil reverses.
-	duplicate int        // How many of the next sends are delivered twice.
-	lose      int        // How many of the next deliveries are lost.
-	received  int
-	deleted   int
+	reorder     bool
+	shuffle     *rand.Rand // nil reverses.
+	disturbance Disturbance
+	duplicate   int // How many of the next sends are delivered twice.
+	lose        int // How many of the next deliveries are lost.
+	received    int
+	deleted     int
 }
 
 type state int
@@ -84,18 +85,16 @@ func newQueue(name string, ids *rand.Rand) *queue {
 	return &queue{name: name, messages: map[uint64]*message{}, ids: ids}
 }
 
-func (q *queue) newID() string { return uuid(q.ids) }
-
-// send adds a message, or two if a duplicate is due.
+// send adds a message, or two if a duplicate is due; none if a disturbance loses it.
 func (q *queue) send(now time.Time, body, sender string) (id string) {
-	id = q.newID()
-	copies := 1
+	id = uuid(q.ids)
+	delays := q.disturbance.copies()
 	if q.duplicate > 0 {
 		q.duplicate--
-		copies = 2
+		delays = append(delays, 0)
 	}
-	for range copies {
-		q.add(now, &message{id: id, body: body, sender: sender, sentAt: now}, q.delay)
+	for _, delay := range delays {
+		q.add(now, &message{id: id, body: body, sender: sender, sentAt: now}, q.delay+delay)
 	}
 	return id
 }
@@ -166,16 +165,24 @@ func (q *queue) receive(now time.Time, most int, visibility time.Duration) (rece
 	return receipts
 }
 
+// nextReady returns the index of what is taken next.
+func (q *queue) nextReady() int {
+	switch last := len(q.ready) - 1; {
+	case q.disturbance.Reorder:
+		return q.disturbance.Rand.IntN(last + 1)
+	case !q.reorder:
+		return 0
+	case q.shuffle != nil:
+		return q.shuffle.IntN(last + 1)
+	default:
+		return last
+	}
+}
+
 // take finds the next visible message and removes it from ready; its state is the caller's to change.
 func (q *queue) take() *message {
 	for len(q.ready) > 0 {
-		i := 0
-		if q.reorder {
-			i = len(q.ready) - 1
-			if q.shuffle != nil {
-				i = q.shuffle.IntN(len(q.ready))
-			}
-		}
+		i := q.nextReady()
 		m := q.ready[i]
 		if i == 0 {
 			q.ready[0] = nil
