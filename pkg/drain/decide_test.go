@@ -225,8 +225,9 @@ func TestDecideTiers(t *testing.T) {
 		"tiers after one without a bound wait for its pods until half of the drain",
 		4*m, "wait a terminating, b later-tier; again 5m0s", pod("a", tier(1), terminating(9*m)), pod("b", tier(2)))
 	given{policy: bounds(Tier{Bound: 3 * m})}.expect(t,
-		"the bound of the last tier applies to the CSI node plugin",
-		3*m, "evict csi; wait a terminating, agent later-tier; again 9m30s", pod("a", terminating(5*m)), pod("csi", tier(1)), pod("agent", tier(2)))
+		"the bound of the last tier applies to pods of DaemonSets",
+		3*m, "evict logs; wait a terminating, agent later-tier, csi later-tier; again 9m30s",
+		pod("a", terminating(5*m)), pod("logs", tier(1)), pod("csi", tier(2)), pod("agent", tier(3)))
 }
 
 func TestDecideOptedOutPods(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -28,6 +29,23 @@ func TestDrainEvictsPods(t *testing.T) {
 			t.Error(diff)
 		}
 		c.expect(t, "evicted a after 0s", "0 of 2 left []", "ended n: drained")
+	})
+}
+
+// TestPodsOfDaemonSetsLeaveLast: a Job that runs on keeps its log shipper.
+func TestPodsOfDaemonSetsLeaveLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.addPod("n", "job", "", annotatedWait)
+		c.addPod("n", "logs", "", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]} })
+		c.start(defaults)
+		wait := c.drain("n", time.Hour)
+		time.AfterFunc(50*time.Minute, func() { c.end(runningPod("job")) })
+		c.expectDrained(wait, 2)
+		c.expectRequests("evict n/logs")
+		if at := requestTimes(c, "evict"); at[0] != 50*time.Minute {
+			t.Errorf("the pod of the DaemonSet left after %v", at)
+		}
 	})
 }
 

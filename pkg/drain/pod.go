@@ -130,10 +130,15 @@ func (r *rules) stayReason(p *corev1.Pod) StayReason {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return Finished
 	}
-	if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && r.wouldReturn(p) {
+	if isDaemon(p) && r.wouldReturn(p) {
 		return DaemonSet
 	}
 	return ""
+}
+
+func isDaemon(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 // wouldReturn reports whether the DaemonSet of the pod would create it again on the node: the pod tolerates
@@ -148,13 +153,16 @@ func (r *rules) wouldReturn(p *corev1.Pod) bool {
 	})
 }
 
-// tier returns the index of the pod's tier. After those of the configuration come the pods that unmount the
-// volumes of the others, and then the pod of this process.
+// tier returns the index of the pod's tier. After those of the configuration come the pods of DaemonSets, which
+// serve the others until they end and do not return, then those that unmount the volumes of the others, and then
+// the pod of this process.
 func (r *rules) tier(p *corev1.Pod) int {
 	switch {
 	case r.Self == p.Namespace+"/"+p.Name:
-		return len(r.TierList) + 1
+		return len(r.TierList) + 2
 	case servesVolumes(p):
+		return len(r.TierList) + 1
+	case isDaemon(p):
 		return len(r.TierList)
 	}
 	priority := int32(0)

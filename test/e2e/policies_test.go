@@ -32,7 +32,7 @@ func (f *fixture) pod(name, node string, pods cluster.Pods) {
 	f.waitPodsReady(name, 1)
 }
 
-// TestOrder: pods go tier by tier, those that serve the others' volumes after them, and the agent's own pod last.
+// TestOrder: pods go tier by tier, then those of DaemonSets, those that serve volumes, and the agent's own pod.
 // Pods of DaemonSets that tolerate the taint stay.
 func TestOrder(t *testing.T) {
 	t.Parallel()
@@ -46,14 +46,17 @@ func TestOrder(t *testing.T) {
 	}})
 	f.pod("high", old, cluster.Pods{PriorityClass: "system-cluster-critical", Stop: time.Second})
 	f.pod("low", old, cluster.Pods{Stop: time.Second})
+	f.must(f.cluster.DaemonSet(f.ctx, f.namespace, "agent", cluster.Pods{Node: old, PriorityClass: "system-node-critical"}))
+	f.waitPodsReady("agent", 1)
 	f.must(f.cluster.DaemonSet(f.ctx, f.namespace, "logs", cluster.Pods{
 		Node: old, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}))
 	f.waitPodsReady("logs", 1)
+	daemon := f.podsOf("agent")[0]
 	f.startAgent("DRAIN_TIERS=0,1000", "POD_NAME=self", "POD_NAMESPACE="+f.namespace)
 	f.terminate(instance)
 	f.waitCompleted(instance)
-	f.assertOrder("low", "high", "csi", "self")
+	f.assertOrder("low", "high", daemon, "csi", "self")
 }
 
 // TestWaitedFor: pods that are to be waited for are not evicted while there is time.
