@@ -338,7 +338,10 @@ func (f observer) Retrying(_ event.Event, operation string, err error) {
 func (f observer) Resynced(_, found, lost int) { f.fact("resynced: found %d, lost %d", found, lost) }
 func (f observer) ResyncFailed(err error)      { f.fact("resync failed: %v", err) }
 
-func (f observer) TerminationEnded(_ event.Event, o string, _ time.Duration) {
+func (f observer) TerminationEnded(e event.Event, o string, _ time.Duration) {
+	if e.Sender != "" {
+		defer f.fact("sent by %s", e.Sender)
+	}
 	if !slices.Contains(agent.Outcomes(), o) {
 		o = "UNLISTED " + o
 	}

@@ -33,7 +33,7 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 	for i, e := range events {
 		a.observer.EventReceived(m, e)
 		a.lost.received(e)
-		events[i].At = startOf(m, e)
+		events[i].At, events[i].Sender = startOf(m, e), m.Sender
 	}
 	err = forEach(events, func(e event.Event) error { return a.handleEvent(ctx, e) })
 	if a.dryRun {

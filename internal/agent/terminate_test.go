@@ -237,6 +237,18 @@ func TestTerminationTimes(t *testing.T) {
 	}
 }
 
+// TestSender: the outcome of an event names who sent its message, so that a forger can be found.
+func TestSender(t *testing.T) {
+	t.Parallel()
+	each(t, "forged", inState(inService), func(t *testing.T, f *fixture) {
+		m := termination(f)
+		m.Sender = "AROAEXAMPLE:forger"
+		if err := f.agent().Handle(t.Context(), m); err != nil || f.observed("sent by AROAEXAMPLE:forger") == 0 {
+			t.Errorf("%v; facts %q", err, f.facts)
+		}
+	})
+}
+
 // TestOtherCluster: a message for another cluster is released, and its hook is not touched.
 func TestOtherCluster(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,8 @@ func (o *Observer) LaunchEnded(e event.Event, outcome launch.Outcome, took time.
 	case launch.Unconfirmed, launch.Abandoned, launch.Continued:
 		level = zerolog.WarnLevel
 	}
-	o.withEvent(o.log.WithLevel(level), e).Str("outcome", string(outcome)).Dur("took", took).Msg("launch ended")
+	l := o.withEvent(o.log.WithLevel(level), e)
+	withSender(l, e, string(outcome)).Str("outcome", string(outcome)).Dur("took", took).Msg("launch ended")
 }
 
 // NodeProtected records that the Cluster Autoscaler must not remove a node during an instance refresh.

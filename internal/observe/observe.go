@@ -12,6 +12,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -103,7 +104,7 @@ func (o *Observer) MessageSettled(m queue.Message, outcome queue.Outcome, err er
 // secrets.
 func (o *Observer) MessageRefused(m queue.Message, reason string, err error) {
 	o.metrics.refused.WithLabelValues(reason).Inc()
-	o.log.Warn().Str("message_id", m.ID).Str("reason", reason).Int("bytes", len(m.Body)).
+	o.log.Warn().Str("message_id", m.ID).Str("sender", m.Sender).Str("reason", reason).Int("bytes", len(m.Body)).
 		Int("receives", m.Receives).Err(err).Msg("message refused")
 }
 
@@ -129,7 +130,7 @@ func (o *Observer) failed(api, operation string, err error) {
 func (o *Observer) EventReceived(m queue.Message, e event.Event) {
 	o.metrics.events.WithLabelValues(string(e.Kind)).Inc()
 	o.log.Debug().Str("event", string(e.Kind)).Str("event_id", e.ID).Str("instance", e.InstanceID).
-		Str("message_id", m.ID).Msg("event received")
+		Str("message_id", m.ID).Str("sender", m.Sender).Msg("event received")
 }
 
 // EventIgnored records an event that requires no action.
@@ -148,6 +149,14 @@ func (o *Observer) withEvent(l *zerolog.Event, e event.Event) *zerolog.Event {
 		l = l.Str("action", e.Action)
 	}
 	return l.Str("group", e.Hook.Group).Str("hook", e.Hook.Name)
+}
+
+// withSender adds who sent the message of an event that AWS contradicts: it may be forged.
+func withSender(l *zerolog.Event, e event.Event, outcome string) *zerolog.Event {
+	if outcome == string(launch.Unconfirmed) && e.Sender != "" { // The name is that of terminations too.
+		l = l.Str("sender", e.Sender)
+	}
+	return l
 }
 
 // TerminationStarted records that the agent handles a termination.
@@ -169,7 +178,8 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 	if slices.Contains([]string{"unconfirmed", "left-behind", "cut-short"}, outcome) {
 		level = zerolog.WarnLevel
 	}
-	o.withEvent(o.log.WithLevel(level), e).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
+	l := o.withEvent(o.log.WithLevel(level), e)
+	withSender(l, e, outcome).Str("outcome", outcome).Dur("took", took).Msg("termination ended")
 }
 
 // Retrying records that a step of a termination or launch failed.

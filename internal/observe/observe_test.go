@@ -117,9 +117,9 @@ func newSubject(i int) subject {
 	id := fmt.Sprintf("i-%017x", i)
 	a := autoscaling.Action{Group: fmt.Sprintf("group-%d", i), Hook: fmt.Sprintf("hook-%d", i), InstanceID: id, Token: "token"}
 	return subject{
-		message: queue.Message{ID: fmt.Sprintf("m-%d", i), Body: []byte(private), Receives: 2},
+		message: queue.Message{ID: fmt.Sprintf("m-%d", i), Body: []byte(private), Receives: 2, Sender: "AROAEXAMPLE:session"},
 		event: event.Event{
-			Kind: event.LifecycleTerminating, ID: fmt.Sprintf("e-%d", i), InstanceID: id,
+			Kind: event.LifecycleTerminating, ID: fmt.Sprintf("e-%d", i), InstanceID: id, Sender: "AROAEXAMPLE:session",
 			Hook: event.Hook{Group: a.Group, Name: a.Hook, Metadata: private},
 		},
 		action: a,

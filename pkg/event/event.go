@@ -112,6 +112,9 @@ type Event struct {
 
 	// Region is empty unless the message came through EventBridge.
 	Region string
+
+	// Sender is the message's SenderId in SQS, for logs. Parse leaves it empty.
+	Sender string
 }
 
 // Hook identifies one lifecycle action of one instance, as CompleteLifecycleAction and

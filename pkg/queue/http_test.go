@@ -94,7 +94,7 @@ func TestHTTP(t *testing.T) {
 		if body == "failed" || body == "released" {
 			receives = 2
 		}
-		if string(m.Body) != body || m.Receives != receives || time.Since(m.SentAt).Abs() > time.Minute {
+		if string(m.Body) != body || m.Receives != receives || m.Sender != "AIDATEST" || time.Since(m.SentAt).Abs() > time.Minute {
 			t.Errorf("sent %q, handled %+v", body, m)
 		}
 	}

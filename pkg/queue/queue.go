@@ -15,6 +15,7 @@ type Message struct {
 	Body     []byte    // as it was sent
 	Receives int       // how often SQS has delivered the message, this delivery included
 	SentAt   time.Time // when SQS accepted the message
+	Sender   string    // the SenderId: the id of the user or role, and of a role's session its name
 }
 
 // Config is set by environment variables that begin with QUEUE_.

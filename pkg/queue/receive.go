@@ -145,6 +145,7 @@ func (r *receivers) receiveBatch(
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 			types.MessageSystemAttributeNameApproximateReceiveCount,
 			types.MessageSystemAttributeNameSentTimestamp,
+			types.MessageSystemAttributeNameSenderId,
 		},
 	})
 	if err != nil {
@@ -163,6 +164,7 @@ func deliveries(messages []types.Message) []delivery {
 				Body:     []byte(aws.ToString(m.Body)),
 				Receives: max(receives, 1),
 				SentAt:   sentAt(m),
+				Sender:   m.Attributes[string(types.MessageSystemAttributeNameSenderId)],
 			},
 			handle: aws.ToString(m.ReceiptHandle),
 		})
