@@ -132,7 +132,7 @@ func New(
 		drains: t.drains, history: t.history,
 	}
 	l := &launcher{
-		cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, launches: launches, observer: o,
+		cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, instances: instances, launches: launches, observer: o,
 		retries: retries, confirmer: confirmer, inflight: t.inflight, completed: t.completed,
 		protector: &protector{groups: groups, nodes: nodes, observer: o},
 	}
@@ -143,7 +143,8 @@ func New(
 	}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
-		confirmer: confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
+		launchStart: l.startOf,
+		confirmer:   confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
 		history: t.history, completed: t.completed, lost: a.lost,
 	}
 	return a

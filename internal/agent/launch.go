@@ -52,6 +52,7 @@ type launcher struct {
 	actions   lifecycleActions
 	groups    groupStates
 	nodes     launchingNodes
+	instances Instances
 	launches  Launches
 	observer  launchObserver
 	retries   retrier
@@ -59,27 +60,33 @@ type launcher struct {
 	protector *protector
 	inflight  *inflight
 	completed *completedActions
+	starts    launchStarts
 }
 
 // handle handles the lifecycle action of a launching instance, once for all copies of its message.
 func (l *launcher) handle(ctx context.Context, e event.Event) error {
+	l.starts.send(e)
 	return l.inflight.do(ctx, e, func(ctx context.Context) error {
+		times, done := l.starts.register(e)
+		defer done()
 		start := time.Now()
 		l.observer.LaunchStarted(e)
-		outcome, err := l.launch(ctx, e)
+		outcome, err := l.launch(ctx, e, times)
 		l.observer.LaunchEnded(e, outcome, time.Since(start))
 		return err
 	})
 }
 
 // launch waits for the node while the lifecycle action is held, and then completes the action.
-func (l *launcher) launch(ctx context.Context, e event.Event) (launch.Outcome, error) {
+func (l *launcher) launch(
+	ctx context.Context, e event.Event, times <-chan time.Time,
+) (launch.Outcome, error) {
 	if err := l.confirmer.checkOwner(ctx, e); err != nil {
 		return l.abort(ctx, err)
 	}
 	outcome := launch.Interrupted
 	err := l.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
-		outcome, err = l.awaitReadiness(ctx, e)
+		outcome, err = l.awaitReadiness(ctx, e, times)
 		return err
 	})
 	if err != nil {
@@ -116,7 +123,9 @@ func (l *launcher) abort(ctx context.Context, err error) (launch.Outcome, error)
 
 // awaitReadiness confirms the launch, and waits until the node is ready or its time is over. An instance that
 // goes to the warm pool is not waited for: it may be stopped before it registers as a Node.
-func (l *launcher) awaitReadiness(ctx context.Context, e event.Event) (launch.Outcome, error) {
+func (l *launcher) awaitReadiness(
+	ctx context.Context, e event.Event, times <-chan time.Time,
+) (launch.Outcome, error) {
 	toPool, err := l.confirm(ctx, e)
 	if err != nil {
 		return launch.Interrupted, err
@@ -124,7 +133,7 @@ func (l *launcher) awaitReadiness(ctx context.Context, e event.Event) (launch.Ou
 	if toPool {
 		return launch.Pooled, nil
 	}
-	w := readinessWait{launcher: l, event: e}
+	w := readinessWait{launcher: l, event: e, times: times}
 	if err = w.setDeadlines(ctx); err == nil {
 		err = w.run(ctx)
 	}

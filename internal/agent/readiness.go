@@ -23,12 +23,13 @@ const (
 type readinessWait struct {
 	launcher  *launcher
 	event     event.Event
-	due       time.Time // when the node must be ready
-	latestDue time.Time // due may be postponed to this
-	holdEnds  time.Time // when the action must be completed
-	node      node.Node // zero until the instance has registered
-	missing   []string  // what the node lacks
-	protected bool      // nothing remains to be done against a scale-down
+	due       time.Time        // when the node must be ready
+	latestDue time.Time        // due may be postponed to this
+	holdEnds  time.Time        // when the action must be completed
+	node      node.Node        // zero until the instance has registered
+	missing   []string         // what the node lacks
+	protected bool             // nothing remains to be done against a scale-down
+	times     <-chan time.Time // of messages that join the launch
 }
 
 // setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
@@ -67,7 +68,7 @@ func (w *readinessWait) run(ctx context.Context) error {
 
 // watch returns nil when the watches show that the node is ready, and errNotReady when it is due.
 func (w *readinessWait) watch(ctx context.Context) error {
-	ctx, cancel := context.WithDeadlineCause(ctx, w.due, errNotReady)
+	ctx, cancel := w.untilDue(ctx)
 	defer cancel()
 	n, ok := w.launcher.nodes.Find(w.event.InstanceID)
 	switch {
@@ -91,6 +92,31 @@ func (w *readinessWait) watch(ctx context.Context) error {
 	}
 	w.protect(ctx)
 	return nil
+}
+
+// untilDue returns a context that ends when the node is due. A message with an earlier time than the launch was
+// assumed to have brings that forward.
+func (w *readinessWait) untilDue(ctx context.Context) (due context.Context, stop func()) {
+	due, cancel := context.WithCancelCause(ctx)
+	stopped := background(due, func(ctx context.Context) {
+		for {
+			timer := time.NewTimer(time.Until(w.due))
+			select {
+			case <-timer.C:
+				cancel(errNotReady)
+				return
+			case at := <-w.times:
+				w.due = earlier(w.due, at.Add(w.launcher.cfg.Timeout))
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+		}
+	})
+	return due, func() {
+		cancel(nil)
+		stopped()
+	}
 }
 
 func (w *readinessWait) report(missing []string) {

@@ -35,20 +35,21 @@ type resyncObserver interface {
 
 // resyncer finds what no message reported: messages get lost, queues are purged, permissions are revoked.
 type resyncer struct {
-	cfg       Config
-	groups    groupMembers
-	instances Instances
-	nodes     allNodes
-	observer  resyncObserver
-	handle    func(context.Context, event.Event) error
-	confirmer *confirmer
-	cordoner  *cordoner
-	protector *protector
-	inflight  *inflight
-	drains    *sharedDrains
-	history   *drainHistory
-	completed *completedActions
-	lost      *lostMessages
+	cfg         Config
+	groups      groupMembers
+	instances   Instances
+	nodes       allNodes
+	observer    resyncObserver
+	handle      func(context.Context, event.Event) error
+	launchStart func(context.Context, event.Event) time.Time
+	confirmer   *confirmer
+	cordoner    *cordoner
+	protector   *protector
+	inflight    *inflight
+	drains      *sharedDrains
+	history     *drainHistory
+	completed   *completedActions
+	lost        *lostMessages
 
 	handling     sync.WaitGroup       // events that a resync found
 	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
@@ -104,6 +105,9 @@ func (r *resyncer) resync(ctx context.Context) error {
 // start handles an event that no message reported, in the background.
 func (r *resyncer) start(ctx context.Context, e event.Event) {
 	r.handling.Go(func() {
+		if e.Kind == event.LifecycleLaunching {
+			e.At = r.launchStart(ctx, e)
+		}
 		err := r.handle(ctx, e)
 		switch {
 		case err == nil || ctx.Err() != nil:

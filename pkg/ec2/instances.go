@@ -28,8 +28,9 @@ type API interface {
 // Instance is what EC2 knows of an instance.
 type Instance struct {
 	State    State
-	Spot     bool // a Spot Instance: EC2 may reclaim it
-	Reserved bool // it runs in a Capacity Reservation or a Capacity Block
+	Spot     bool      // a Spot Instance: EC2 may reclaim it
+	Reserved bool      // it runs in a Capacity Reservation or a Capacity Block
+	Launched time.Time // when it was launched, or last started
 }
 
 // State is the state of an instance in EC2's own words. It is empty for one that EC2 does not know: it was
@@ -127,6 +128,7 @@ func toInstance(one types.Instance) Instance {
 		Spot:  one.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 		Reserved: aws.ToString(one.CapacityReservationId) != "" ||
 			one.InstanceLifecycle == types.InstanceLifecycleTypeCapacityBlock,
+		Launched: aws.ToTime(one.LaunchTime),
 	}
 }
 

@@ -86,7 +86,12 @@ func TestDescribe(t *testing.T) {
 	var calls sync.WaitGroup
 	for _, id := range []string{onDemand, spot, block, unknown, spot} {
 		calls.Go(func() {
-			if got, err := i.Describe(bounded(t), id); err != nil || got != want[id] {
+			got, err := i.Describe(bounded(t), id)
+			if launched := time.Since(got.Launched) < time.Hour; launched != (id != unknown) {
+				t.Errorf("%s: launched at %v", id, got.Launched)
+			}
+			got.Launched = time.Time{}
+			if err != nil || got != want[id] {
 				t.Errorf("%s: got %+v, %v, want %+v", id, got, err, want[id])
 			}
 		})
