@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -49,6 +50,7 @@ type Observer interface {
 	terminationObserver
 	cordonObserver
 	retryObserver
+	maintenanceObserver
 	launchObserver
 	protectionObserver
 	resyncObserver
@@ -64,6 +66,7 @@ const (
 	CutShort     Outcome = "cut-short"     // the lifecycle action ended before the drain did
 	Cordoned     Outcome = "cordoned"      // the node was cordoned and keeps its pods, as configured
 	Replaced     Outcome = "replaced"      // the group replaces the instance, and its hook has the node drained
+	Postponed    Outcome = "postponed"     // the node is drained later, and has the announcement of the event
 	Canceled     Outcome = "canceled"      // AWS canceled the event
 	Unregistered Outcome = "unregistered"  // the instance has no Node
 	Gone         Outcome = "gone"          // the lifecycle action or the instance ended before the drain began
@@ -77,8 +80,8 @@ const (
 func Outcomes() []string {
 	return []string{
 		string(Drained), string(LeftBehind), string(CutShort), string(Cordoned), string(Replaced),
-		string(Canceled), string(Unregistered), string(Gone), string(Unconfirmed), string(OtherCluster),
-		string(OtherAgent), string(Interrupted),
+		string(Postponed), string(Canceled), string(Unregistered), string(Gone), string(Unconfirmed),
+		string(OtherCluster), string(OtherAgent), string(Interrupted),
 	}
 }
 
@@ -141,6 +144,11 @@ func New(
 	a.notices = &noticeHandler{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries, terminator: t,
 	}
+	a.notices.maintenance = &maintenanceDrains{
+		cfg: cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,
+		changed: make(chan struct{}, 1),
+		drain:   func(ctx context.Context, e event.Event) error { return a.notices.run(ctx, e, a.notices.actNow) },
+	}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
 		launchStart: l.startOf,
@@ -150,6 +158,11 @@ func New(
 	return a
 }
 
-// Run resyncs at once and after every ResyncInterval, until ctx ends. It returns when all work that it
-// started has ended.
-func (a *Agent) Run(ctx context.Context) error { return a.resyncer.run(ctx) }
+// Run resyncs at once and after every ResyncInterval, and starts the drains that wait for their time, until
+// ctx ends. It returns when all work that it started has ended.
+func (a *Agent) Run(ctx context.Context) error {
+	var drains sync.WaitGroup
+	drains.Go(func() { a.notices.maintenance.run(ctx) })
+	defer drains.Wait()
+	return a.resyncer.run(ctx)
+}

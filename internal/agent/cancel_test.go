@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ func TestDuringADrain(t *testing.T) {
 	t.Parallel()
 	draining := []string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s"}
 	drainingForHook := append([]string{"hold drain"}, draining...)
+	maintained := []string{"cordon until 47h59m55s", "drain node-1 until 47h59m55s"}
 	short := func(f *fixture) { f.drainTakes = time.Second }
 	for _, tt := range []struct {
 		name          string
@@ -22,25 +24,25 @@ func TestDuringADrain(t *testing.T) {
 	}{
 		{
 			"the maintenance is canceled: uncordoned", inState(inService), maintenance, canceledMaintenance,
-			[]string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s", "uncordon"},
+			append(slices.Clone(maintained), "uncordon"),
 		},
 		{
 			"the maintenance is canceled after the drain: uncordoned", with(short, inState(inService)),
 			maintenance, canceledMaintenance,
-			append(drainedWithoutHook("1h0m0s"), "uncordon"),
+			append(drainedWithoutHook("47h59m55s"), "uncordon"),
 		},
 		{
 			"the canceled maintenance is still scheduled: the drain continues", scheduled(always(true)),
-			maintenance, canceledMaintenance, draining,
+			maintenance, canceledMaintenance, maintained,
 		},
 		{
 			"the maintenance is canceled after the drain, while the instance waits for a hook of others: stays cordoned",
-			with(short, inState(terminating)), maintenance, canceledMaintenance, drainedWithoutHook("1h0m0s"),
+			with(short, inState(terminating)), maintenance, canceledMaintenance, drainedWithoutHook("47h59m55s"),
 		},
 		{
 			"the maintenance is canceled, and Auto Scaling does not answer at first: uncordoned after its answer",
 			stateIs(silent(time.Minute+20*time.Second, inService)), maintenance, canceledMaintenance,
-			[]string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s", "uncordon"},
+			append(slices.Clone(maintained), "uncordon"),
 		},
 		{"canceled maintenance of a node that is not cordoned", nil, nil, canceledMaintenance, nil},
 		{"canceled maintenance of an instance without a node", noNode, nil, canceledMaintenance, nil},

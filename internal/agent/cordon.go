@@ -16,6 +16,7 @@ import (
 // cordonedNodes are the Nodes that are cordoned and uncordoned.
 type cordonedNodes interface {
 	nodeFinder
+	maintainedNodes
 	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
 	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
 }
@@ -24,6 +25,7 @@ type cordonedNodes interface {
 type cordonObserver interface {
 	NodeCordoned(e event.Event, n node.Node, mark node.Mark)
 	NodeUncordoned(n node.Node, why string)
+	DrainCanceled(n node.Node, why string)
 	retryObserver
 }
 
@@ -147,7 +149,8 @@ func (c *cordoner) lookUp(ctx context.Context, e event.Event) (n node.Node, err 
 }
 
 // deadline returns when the drain must end: the earliest of the hook's, the event's and the configured
-// deadline. It is zero if the node keeps its pods.
+// deadline. It is zero if the node keeps its pods. The configured one does not bound a drain for maintenance
+// that is ahead: its budgets are not overridden before it must be.
 func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (time.Time, error) {
 	if e.Hook.Name == "" && c.cfg.Events.Action(e.Kind) == event.Cordon {
 		return time.Time{}, nil
@@ -160,8 +163,12 @@ func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (ti
 		}
 		deadline = earlier(deadline, hook)
 	}
-	if !e.Deadline.IsZero() {
-		deadline = earlier(deadline, e.Deadline.Add(-c.cfg.Events.Margin))
+	switch end := e.Deadline.Add(-c.cfg.Events.Margin); {
+	case e.Deadline.IsZero():
+	case e.Kind == event.ScheduledChange:
+		deadline = end
+	default:
+		deadline = earlier(deadline, end)
 	}
 	if !n.Ready && c.isStopped(ctx, n.InstanceID) {
 		deadline = earlier(deadline, time.Now()) // no kubelet is left to report the end of its pods
@@ -194,11 +201,16 @@ func reasonOf(e event.Event, deadline time.Time) node.Reason {
 	return r
 }
 
-// uncordon removes the mark of the event from the node of its instance, until that succeeds. It leaves the
-// mark of another event, and a node that is being drained. It must not run under Hold, which ends for an
-// instance that is in no group.
+// uncordon removes the mark of the event from the node of its instance, until that succeeds, and the
+// announcement of maintenance. It leaves the mark of another event, and a node that is being drained. It must
+// not run under Hold, which ends for an instance that is in no group.
 func (c *cordoner) uncordon(ctx context.Context, e event.Event, why string) error {
 	n, ok := c.nodes.Find(e.InstanceID)
+	if ok && e.Kind == event.ScheduledChange {
+		if err := c.endMaintenance(ctx, e, n, why); err != nil {
+			return err
+		}
+	}
 	if !ok || c.drains.has(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
 		return nil
 	}
@@ -230,4 +242,21 @@ func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, e
 		c.history.remove(n.UID)
 	}
 	return removed, err
+}
+
+// endMaintenance removes the announcement of maintenance that is not ahead any more, until that succeeds.
+func (c *cordoner) endMaintenance(ctx context.Context, e event.Event, n node.Node, why string) error {
+	if n.Maintenance.IsZero() {
+		return nil
+	}
+	err := c.retries.do(ctx, e, "remove the announced maintenance of node "+n.Name, func() error {
+		return c.nodes.EndMaintenance(ctx, n)
+	})
+	if errors.Is(err, node.ErrGone) {
+		return nil
+	}
+	if err == nil && n.Mark.Since.IsZero() {
+		c.observer.DrainCanceled(n, why)
+	}
+	return err
 }

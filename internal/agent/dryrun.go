@@ -44,6 +44,12 @@ func (dryNodes) Cordon(_ context.Context, n node.Node, r node.Reason) (node.Mark
 // Uncordon does nothing.
 func (dryNodes) Uncordon(context.Context, node.Node) (bool, error) { return false, nil }
 
+// Announce does nothing.
+func (dryNodes) Announce(context.Context, node.Node, time.Time) error { return nil }
+
+// EndMaintenance does nothing.
+func (dryNodes) EndMaintenance(context.Context, node.Node) error { return nil }
+
 // Exclude does nothing.
 func (dryNodes) Exclude(context.Context, node.Node) error { return nil }
 

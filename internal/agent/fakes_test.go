@@ -326,11 +326,14 @@ func (f observer) EventIgnored(e event.Event, why string) {
 func (f observer) MessageRefused(_ queue.Message, reason string, err error) {
 	f.fact("refused as %s: %v", reason, err)
 }
-func (f observer) TerminationStarted(event.Event)                   { f.fact("started") }
-func (f observer) NodeAwaited(event.Event)                          { f.fact("awaited") }
-func (f observer) NodeCordoned(event.Event, node.Node, node.Mark)   { f.fact("cordoned") }
-func (f observer) NodeUncordoned(_ node.Node, why string)           { f.fact("uncordoned: %s", why) }
+func (f observer) TerminationStarted(event.Event)                 { f.fact("started") }
+func (f observer) NodeAwaited(event.Event)                        { f.fact("awaited") }
+func (f observer) NodeCordoned(event.Event, node.Node, node.Mark) { f.fact("cordoned") }
+func (f observer) NodeUncordoned(_ node.Node, why string)         { f.fact("uncordoned: %s", why) }
+
+func (f observer) DrainCanceled(_ node.Node, why string)            { f.fact("drain canceled: %s", why) }
 func (f observer) NodeDrained(event.Event, node.Node, drain.Report) { f.fact("drained") }
+
 func (f observer) Retrying(_ event.Event, operation string, err error) {
 	f.fact("retrying to %s: %v", operation, err)
 }

@@ -99,11 +99,12 @@ type fixture struct {
 	protected []node.ProtectedNode
 
 	// Drains and launches.
-	drainTakes time.Duration
-	report     drain.Report
-	since      time.Time     // of the target of the last drain
-	ready      time.Duration // when the launched node is ready
-	outage     time.Duration // until then Missing fails
+	drainTakes    time.Duration
+	report        drain.Report
+	since         time.Time     // of the target of the last drain
+	restartsAfter time.Duration // the process, once it has stopped
+	ready         time.Duration // when the launched node is ready
+	outage        time.Duration // until then Missing fails
 
 	mu    sync.Mutex
 	node  node.Node
@@ -195,6 +196,7 @@ func newFixture() *fixture {
 			Events: event.Config{
 				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
 				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
+				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1,
 			},
 		},
 		state:      always(terminating),

@@ -44,6 +44,8 @@ type noticeHandler struct {
 	observer   eventObserver
 	retries    retrier
 	terminator *terminator
+
+	maintenance *maintenanceDrains
 }
 
 // handle does what is configured for the event. It calls no API for an instance that is not a Node of this
@@ -67,8 +69,15 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 		h.observer.EventIgnored(e, why)
 		return nil
 	}
+	return h.run(ctx, e, h.act)
+}
+
+// run runs act once for all copies of the event that arrive meanwhile.
+func (h *noticeHandler) run(
+	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
+) error {
 	return h.terminator.run(ctx, e, func(ctx context.Context) (Outcome, error) {
-		outcome, err := h.act(ctx, e)
+		outcome, err := act(ctx, e)
 		if err != nil {
 			return h.terminator.abort(ctx, e, outcome, err)
 		}
@@ -119,10 +128,7 @@ func (h *noticeHandler) reasonToIgnore(e event.Event) string {
 }
 
 func (h *noticeHandler) act(ctx context.Context, e event.Event) (Outcome, error) {
-	switch h.cfg.Events.Action(e.Kind) {
-	case event.Cordon:
-		return h.terminator.cordonInstance(ctx, e)
-	case event.Replace:
+	if h.cfg.Events.Action(e.Kind) == event.Replace {
 		err := h.replace(ctx, e)
 		if err == nil {
 			return Replaced, nil
@@ -131,7 +137,47 @@ func (h *noticeHandler) act(ctx context.Context, e event.Event) (Outcome, error)
 			return Interrupted, err
 		}
 	}
+	if e.Kind == event.ScheduledChange {
+		return h.actInTime(ctx, e)
+	}
+	return h.actNow(ctx, e)
+}
+
+func (h *noticeHandler) actNow(ctx context.Context, e event.Event) (Outcome, error) {
+	if h.cfg.Events.Action(e.Kind) == event.Cordon {
+		return h.terminator.cordonInstance(ctx, e)
+	}
 	return h.terminator.drainInstance(ctx, e)
+}
+
+// actInTime postpones what it does for scheduled maintenance, unless it has begun that already.
+func (h *noticeHandler) actInTime(ctx context.Context, e event.Event) (Outcome, error) {
+	window := e.Deadline
+	if n, _ := h.nodes.Find(e.InstanceID); isDrainedForMaintenance(n) {
+		window = time.Time{}
+	}
+	end, ok := h.maintenance.begin(e.InstanceID, window, h.maintenance.nodes.All())
+	if !ok {
+		return h.announce(ctx, e)
+	}
+	defer end()
+	return h.actNow(ctx, e)
+}
+
+// announce records confirmed maintenance on the node. The message is done with that.
+func (h *noticeHandler) announce(ctx context.Context, e event.Event) (Outcome, error) {
+	n, err := h.terminator.confirm(ctx, e, func() {})
+	if err != nil {
+		return notDrained(err)
+	}
+	err = h.retries.do(ctx, e, "announce the maintenance on node "+n.Name, func() error {
+		return h.maintenance.nodes.Announce(ctx, n, e.Deadline)
+	})
+	if err != nil {
+		return Interrupted, err
+	}
+	h.maintenance.wakeUp()
+	return Postponed, nil
 }
 
 // replace has the instance's group replace it. The error is errNoGroup if it is in none, or if the call fails

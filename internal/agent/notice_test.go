@@ -73,7 +73,7 @@ func drainedWithoutHook(deadline string) []string {
 // TestNotices: the steps for events that no hook waits for.
 func TestNotices(t *testing.T) {
 	t.Parallel()
-	const marked, hour = "mark " + instance + " unhealthy", "1h0m0s"
+	const marked, window = "mark " + instance + " unhealthy", "47h59m55s"
 	ignored := "ignored spot-interruption of " + instance + ": "
 	onDemand, notScheduled := ec2State(running), scheduled(always(false))
 	spot := func(a event.Action) given { return func(f *fixture) { f.cfg.Events.SpotInterruption = a } }
@@ -104,12 +104,12 @@ func TestNotices(t *testing.T) {
 		{"configured to replace, unconfirmed", with(replace, notScheduled), maintenance, nil, agent.Unconfirmed, ""},
 		{
 			"configured to replace, and in no group: drained", with(replace, fails("mark", 1, autoscaling.ErrGone)),
-			maintenance, append([]string{marked}, drainedWithoutHook(hour)...), agent.Drained, "",
+			maintenance, append([]string{marked}, drainedWithoutHook(window)...), agent.Drained, "",
 		},
 		{
 			"configured to replace, and the call fails: drained, as the permission may be missing",
 			with(replace, fails("mark", 9, errOutage), func(f *fixture) { f.cfg.ConfirmTimeout = 500 * time.Millisecond }),
-			maintenance, append([]string{marked, marked}, drainedWithoutHook("1h0m0.5s")...), agent.Drained, "",
+			maintenance, append([]string{marked, marked}, drainedWithoutHook(window)...), agent.Drained, "",
 		},
 		{"Spot interruption of an On-Demand Instance", onDemand, spotWarning, nil, agent.Unconfirmed, ""},
 		{"Spot interruption of a terminated instance", ec2State("terminated"), spotWarning, nil, agent.Gone, ""},
@@ -141,9 +141,9 @@ func TestNotices(t *testing.T) {
 			stateChange("running"), nil, "", "ignored state-change of " + instance + ": the instance is running",
 		},
 		{
-			"maintenance in two days, of one instance of this cluster: drained within the configured time", nil,
+			"maintenance in two days, of one instance of this cluster: drained until then", nil,
 			func(f *fixture) queue.Message { return health(f, "upcoming", instance, "i-0ffffffffffffffff") },
-			drainedWithoutHook(hour), agent.Drained,
+			drainedWithoutHook(window), agent.Drained,
 			"ignored scheduled-change of i-0ffffffffffffffff: the instance is not a node that this agent manages",
 		},
 		{
@@ -151,7 +151,7 @@ func TestNotices(t *testing.T) {
 			func(f *fixture) queue.Message {
 				return health(&fixture{start: f.start.Add(-49 * time.Hour)}, "open", instance)
 			},
-			drainedWithoutHook(hour), agent.Drained, "",
+			drainedWithoutHook("1h0m0s"), agent.Drained, "",
 		},
 		{"maintenance that EC2 has not scheduled", notScheduled, maintenance, nil, agent.Unconfirmed, ""},
 		{

@@ -168,7 +168,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 15 {
+	if limited != 17 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }

@@ -109,6 +109,28 @@ func (o *Observer) NodeUncordoned(n node.Node, why string) {
 	o.events.OnNode(n.Name, n.UID, reasonUncordoned, "Uncordoned: "+why, true)
 }
 
+// DrainPostponed records that a node is drained for its maintenance later, when, and why.
+func (o *Observer) DrainPostponed(n node.Node, p node.Postponement) {
+	until := p.Until.Format(time.RFC3339)
+	why := "the drain starts at " + until + " (EVENT_SCHEDULED_CHANGE_LEAD)"
+	if p.Busy {
+		why = "the drain waits for those of other nodes (EVENT_SCHEDULED_CHANGE_MAX_DRAINS), until " + until +
+			" at the latest"
+	}
+	message := fmt.Sprintf("Maintenance of instance %s starts at %s; %s",
+		n.InstanceID, p.Maintenance.Format(time.RFC3339), why)
+	o.log.Info().Str("instance", n.InstanceID).Str("node", n.Name).Time("maintenance", p.Maintenance).
+		Time("until", p.Until).Bool("busy", p.Busy).Msg("drain postponed")
+	o.events.OnNode(n.Name, n.UID, reasonDrainPostponed, message, false)
+	o.conditions.Report(n.Name, n.UID, node.Condition{Reason: reasonDrainPostponed, Message: message})
+}
+
+// DrainCanceled records that a drain that was postponed is not needed any more.
+func (o *Observer) DrainCanceled(n node.Node, why string) {
+	o.log.Info().Str("instance", n.InstanceID).Str("node", n.Name).Str("reason", why).Msg("postponed drain canceled")
+	o.events.OnNode(n.Name, n.UID, reasonDrainCanceled, "The node is not drained: "+why, false)
+}
+
 // DrainProgressed records the progress of a drain. Its last progress writes no condition: NodeDrained
 // follows.
 func (o *Observer) DrainProgressed(p drain.Progress) {

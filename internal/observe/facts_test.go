@@ -47,6 +47,13 @@ func facts() []fact {
 		{"TerminationStarted", func(r *recorder, s subject) { r.TerminationStarted(s.event) }},
 		{"NodeAwaited", func(r *recorder, s subject) { r.NodeAwaited(s.event) }},
 		{"NodeUncordoned", func(r *recorder, s subject) { r.NodeUncordoned(s.node, "it is not terminating") }},
+		{"DrainPostponed", func(r *recorder, s subject) {
+			r.DrainPostponed(s.node, node.Postponement{Maintenance: deadline, Until: deadline.Add(-24 * time.Hour)})
+		}},
+		{"DrainPostponed, busy", func(r *recorder, s subject) {
+			r.DrainPostponed(s.node, node.Postponement{Maintenance: deadline, Until: deadline.Add(-time.Hour), Busy: true})
+		}},
+		{"DrainCanceled", func(r *recorder, s subject) { r.DrainCanceled(s.node, "the maintenance was canceled") }},
 		{"TerminationEnded", func(r *recorder, s subject) { r.TerminationEnded(s.event, "drained", time.Second) }},
 		{"TerminationEnded, unconfirmed", func(r *recorder, s subject) { r.TerminationEnded(s.event, "unconfirmed", time.Second) }},
 		{"Retrying", func(r *recorder, s subject) { r.Retrying(s.event, "cordon node "+s.node.Name, errOutage) }},

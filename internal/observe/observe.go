@@ -75,6 +75,8 @@ const (
 	reasonLeftBehind      = "PodsLeftBehind"
 	reasonVolumesLeft     = "VolumesLeftAttached"
 	reasonUncordoned      = "Uncordoned"
+	reasonDrainPostponed  = "DrainPostponed"
+	reasonDrainCanceled   = "DrainCanceled"
 	reasonEvictionBlocked = "EvictionBlocked"
 	reasonBudget          = "BudgetMisconfigured"
 	reasonPostponed       = "EvictionPostponed"

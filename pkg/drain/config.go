@@ -25,7 +25,7 @@ const (
 
 // Config is what a user can set, by environment variables that begin with DRAIN_.
 type Config struct {
-	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" min:"1s" max:"48h" why:"the longest that a hook can hold" help:"Longest time that a drain may take, from the moment the node is cordoned. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
+	Timeout    time.Duration `env:"TIMEOUT" envDefault:"1h" min:"1s" max:"48h" why:"the longest that a hook can hold" help:"Longest time that a drain may take, from the moment the node is cordoned. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well. A drain for announced maintenance has until its start instead."`
 	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What the agent does with a pod that is still running when its termination grace period must start to end by the deadline: delete (evict it with the grace period that is left, never below 1s, and delete it if a budget or a webhook refuses that) or leave it (it ends with the instance)."`
 	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number is the lowest priority of a tier, and a tier starts when the pods of the tiers before it are gone, at half of the drain at the latest. PRIORITY=DURATION bounds how long a tier may delay the next one, for example 0=10m,2000000000."`
 

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +28,9 @@ type Node struct {
 	BootID     string // of the machine; it changes with each boot
 	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
 	Mark       Mark   // zero if the agent has not marked the node
+
+	// Maintenance is when announced maintenance of the instance starts; zero if none is announced.
+	Maintenance time.Time
 }
 
 // AwaitsBoot reports whether the node was cordoned because its instance reboots, and has not booted since. It
@@ -40,6 +43,8 @@ func (n Node) IsBooted() bool { return !n.AwaitsBoot() }
 // Nodes watches every Node of the cluster, and changes those that NODE_SELECTOR selects. Create it with New,
 // and start it with Run.
 type Nodes struct {
+	*maintenance
+
 	// Conditions writes the drain conditions of these Nodes.
 	Conditions *Conditions
 
@@ -48,7 +53,6 @@ type Nodes struct {
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
 	patcher  *patcher
-	changed  atomic.Pointer[chan struct{}] // closed when the watch shows a new or changed Node
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
@@ -60,7 +64,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{cfg: cfg, selector: selector}
+	n := &Nodes{cfg: cfg, selector: selector, maintenance: new(maintenance)}
 	n.changed.Store(new(make(chan struct{})))
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
@@ -68,6 +72,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 		client: client, nodes: n.informer.GetStore(), locks: keymutex.NewHashed(concurrentPatches),
 	}
 	n.Conditions = newConditions(client, n.informer.GetStore())
+	n.maintenance.nodes, n.maintenance.patcher, n.maintenance.conditions = n.informer.GetStore(), n.patcher, n.Conditions
 	if err := n.informer.SetTransform(selector.trim); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
@@ -218,7 +223,7 @@ func trim(obj any, labels ...string) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			Labels:      only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers)...),
-			Annotations: only(node.Annotations, Annotation, scaleDownDisabled, ScaleDownOwner),
+			Annotations: only(node.Annotations, Annotation, MaintenanceAnnotation, scaleDownDisabled, ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
@@ -253,6 +258,7 @@ func nodeOf(node *corev1.Node) Node {
 	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node), Ready: isReady(node)}
 	out.BootID = node.Status.NodeInfo.BootID
 	out.Mark, _ = readMark(node)
+	out.Maintenance = maintenanceOf(node)
 	return out
 }
 

@@ -73,6 +73,7 @@ func TestNotices(t *testing.T) {
 		},
 		{
 			name: "scheduled maintenance", kind: "scheduled-change",
+			env: []string{"EVENT_SCHEDULED_CHANGE_LEAD=72h"},
 			happens: func(f *fixture, id string) {
 				_, err := f.aws.ScheduleChange("instance-retirement", time.Now().Add(48*time.Hour), id)
 				f.must(err)
@@ -282,27 +283,48 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestManyInstancesOfOneChange: one event of AWS Health names several instances. All are drained before its message
-// goes.
-func TestManyInstancesOfOneChange(t *testing.T) {
+// TestMaintenanceOfManyInstances: one event of AWS Health names several instances. One node is drained at a time, within
+// its budgets; the others keep their pods, and say what they wait for. No message is in flight, and a restart of the agent
+// forgets nothing.
+func TestMaintenanceOfManyInstances(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithRule(t)
 	var names, ids []string
-	for i := range 3 {
+	for range 3 {
 		name, id := f.node()
 		names, ids = append(names, name), append(ids, id)
-		f.deploy(fmt.Sprint("api-", i), name, 1, cluster.Pods{})
 	}
 	f.node()
-	agent := f.startAgent()
+	for i, name := range names {
+		app := fmt.Sprint("api-", i)
+		f.deploy(app, name, 2, cluster.Pods{})
+		f.must(f.cluster.MinAvailable(f.ctx, f.namespace, app, "2"))
+	}
+	start := func() *agentProcess {
+		return f.startAgent("DRAIN_TIMEOUT=1s", "DRAIN_SETTLE=0s", "DRAIN_BLOCKED_AFTER=0s")
+	}
+	agent := start()
 	f.waitQueueEmpty()
-	_, err := f.aws.ScheduleChange("system-reboot", time.Now().Add(time.Hour), ids...)
+	_, err := f.aws.ScheduleChange("system-reboot", time.Now().Add(12*time.Hour), ids...)
 	f.must(err)
-	f.waitQueueEmpty()
-	agent.waitCount(len(names), "node drained")
+	agent.waitLog("eviction blocked")
+	agent.waitCount(2, "drain postponed", "busy", "true")
+	agent.stop()
+	agent = start()
+	agent.waitCount(2, "drain postponed", "busy", "true")
+	cordoned, waiting := 0, 0
 	for _, name := range names {
-		if agent.Count("node drained", "node", name) != 1 {
-			t.Errorf("node %s was not drained once when the message was deleted", name)
+		if n := f.getNode(name); isMarked(n) {
+			cordoned++
+		} else if c := condition(n); c != nil && c.Reason == "DrainPostponed" {
+			waiting++
 		}
 	}
+	if cordoned != 1 || waiting != 2 || agent.Count("pod deleted at the deadline") > 0 {
+		t.Errorf("%d nodes are cordoned and %d say that they wait, want 1 and 2", cordoned, waiting)
+	}
+	_, err = f.cluster.Kubectl(f.ctx, "delete", "poddisruptionbudgets", "--all", "--namespace", f.namespace)
+	f.must(err)
+	agent.waitCount(len(names), "node drained")
+	f.waitQueueEmpty()
 }
