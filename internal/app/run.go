@@ -6,9 +6,10 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/node-drainer/node-drainer/internal/observe"
 )
 
 // run runs all components until ctx ends or one fails. Those that only read also run while another replica
@@ -17,7 +18,7 @@ func (c components) run(ctx context.Context, listener net.Listener, handler http
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
 	g, ctx := errgroup.WithContext(ctx)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	server := observe.Server(handler)
 	g.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
 	g.Go(func() error { c.nodes.Run(watching); return nil })
 	g.Go(func() error { c.drainer.Run(watching); return nil })

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -36,4 +37,17 @@ func respond(w http.ResponseWriter, body string, err error) {
 		return
 	}
 	_, _ = w.Write([]byte(body + "\n"))
+}
+
+// Server returns a server of the handler. Anyone who reaches the port may connect, so no client can keep a
+// connection by being slow. An answer may take a minute, which is more than monitoring systems wait; an idle
+// connection outlasts the usual intervals between two scrapes.
+func Server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       2 * time.Minute,
+	}
 }
