@@ -265,7 +265,11 @@ func (f nodes) Protected() []node.ProtectedNode { return f.protected }
 type drainer struct{ *fixture }
 
 func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error) {
-	f.step("drain %s until %v", t.Name, t.Deadline.Sub(f.start))
+	name := t.Name
+	if t.Untainted {
+		name += " untainted"
+	}
+	f.step("drain %s until %v", name, t.Deadline.Sub(f.start))
 	if t.DryRun {
 		return f.report, nil
 	}

@@ -207,6 +207,7 @@ func (t *terminator) drain(
 		}
 		report, err := t.drainer.Drain(ctx, drain.Target{
 			Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: deadline, Tighter: tighter,
+			Untainted: mark.InstanceID == "", // it is not on the Node (errCordonLate)
 		})
 		if err != nil {
 			return report, err

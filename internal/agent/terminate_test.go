@@ -34,7 +34,7 @@ func TestTermination(t *testing.T) {
 	const (
 		until = "cordon until 1h0m0s"
 		drain = "drain node-1 until 1h0m0s"
-		late  = "drain node-1 until 1h6m40s..1h6m58s" // after 10 % of the time
+		late  = "drain node-1 untainted until 1h6m40s..1h6m58s" // after 10 % of the time
 	)
 	drained := drainedBy("1h0m0s")
 	uncordoned := append(neverDrained("cordon"), "uncordon")

@@ -85,7 +85,7 @@ func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
 	}
 }
 
-// drainEnvironment returns the taint that draining nodes have, which of them are unreachable, and the agent's
+// drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, and the agent's
 // own pod, which leaves its node last.
 func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 	env := drain.Environment{
@@ -94,6 +94,7 @@ func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 			Effect: corev1.TaintEffect(cfg.Node.TaintEffect),
 		},
 		Unreachable: nodes.Unreachable,
+		Untainted:   nodes.Untainted,
 	}
 	if cfg.PodName != "" {
 		env.Self = cfg.PodNamespace + "/" + cfg.PodName

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,8 @@ type cluster struct {
 	onList       func() error            // called when a list of pods has been made
 	stale        *watch.FakeWatcher      // if not nil: what new watches of pods show
 	podsNeverEnd bool                    // no kubelet reports the end of pods
+	untainted    atomic.Bool             // the nodes do not have our taint
+	ended        func(pod string)        // called when a pod has ended, if not nil
 
 	mu       sync.Mutex
 	version  int
@@ -152,7 +155,9 @@ func (c *cluster) launch(cfg Config) {
 	}
 	c.mu.Unlock()
 	var err error
-	env := Environment{Taint: ourTaint, Unreachable: func(string) bool { return false }}
+	env := Environment{
+		Taint: ourTaint, Unreachable: func(string) bool { return false }, Untainted: func(string) bool { return c.untainted.Load() },
+	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)
 	}
@@ -365,6 +370,9 @@ func (c *cluster) end(p *corev1.Pod) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	if last := c.pods[key]; last != nil && last.UID == p.UID {
 		c.store(watch.Deleted, last.DeepCopy())
+	}
+	if c.ended != nil {
+		go c.ended(p.Name)
 	}
 }
 

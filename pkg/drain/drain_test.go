@@ -49,6 +49,50 @@ func TestPodsOfDaemonSetsLeaveLast(t *testing.T) {
 	})
 }
 
+// TestPodsOfDaemonSetsOfAnUntaintedNode: their DaemonSet creates them again there, so they stay until the node has the
+// taint. A watch that does not show yet what the agent has written is not believed.
+func TestPodsOfDaemonSetsOfAnUntaintedNode(t *testing.T) {
+	check := func(name string, failed bool, taintedAfter, watched time.Duration, want ...string) {
+		t.Helper()
+		virtual(t, name, func(t *testing.T) {
+			c, start := newCluster(t), time.Now()
+			daemon := func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]} }
+			c.addPod("n", "logs", "", daemon)
+			c.addPod("n", "job", "", annotatedWait)
+			c.ended = func(pod string) {
+				if strings.HasPrefix(pod, "logs") && time.Since(start) < taintedAfter {
+					c.addPod("n", pod+"+", "", daemon)
+				}
+			}
+			c.untainted.Store(true)
+			time.AfterFunc(watched, func() { c.untainted.Store(false) })
+			c.start(defaults)
+			target := c.target("n", time.Hour)
+			target.Untainted = failed
+			time.AfterFunc(20*time.Second, func() { c.end(runningPod("job")) })
+			if report, err := c.drainTarget(c.ctx, target)(); err != nil || len(report.Left) > 0 || report.Took > time.Minute {
+				t.Errorf("got %+v, %v", report, err)
+			}
+			c.expectRequests(want...)
+		})
+	}
+	check("never tainted", true, time.Hour, time.Hour)
+	check("tainted during the drain", true, 10*time.Second, 10*time.Second, "evict n/logs")
+	check("tainted before the drain, and the watch is behind", false, 0, 30*time.Second, "evict n/logs")
+	virtual(t, "the taint is removed during the drain", func(t *testing.T) {
+		c := newCluster(t)
+		c.addPod("n", "job", "", annotatedWait)
+		c.addPod("n", "logs", "", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]} })
+		c.untainted.Store(true)
+		c.start(defaults)
+		time.AfterFunc(20*time.Minute, func() { c.end(runningPod("job")) })
+		if report, err := c.drain("n", time.Hour)(); err != nil || len(report.Left) > 0 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		c.expectRequests()
+	})
+}
+
 func TestDrainWaitsForTheSettleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, defaults)

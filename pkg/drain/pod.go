@@ -35,6 +35,7 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 type Environment struct {
 	Taint       corev1.Taint           // that a node has while it is drained
 	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
+	Untainted   func(node string) bool // reports whether the watch shows the node without the taint
 	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 }
 
@@ -61,7 +62,8 @@ type record struct {
 	metav1.ObjectMeta // its name, UID, labels and resource version
 	pod               Pod
 	ignoresBudgets    bool     // the API server does not check its budgets
-	claims            []string // PersistentVolumeClaims of a pod that stays
+	needsTaint        bool     // its DaemonSet creates it again unless the node has our taint
+	claims            []string // PersistentVolumeClaims of a pod that stays, or may
 }
 
 // transform is the informer's transform: it keeps only what a drain needs, to save memory.
@@ -79,10 +81,12 @@ func (r *rules) record(p *corev1.Pod) *record {
 		},
 		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p),
 	}
-	switch {
-	case kept.pod.StayReason == DaemonSet, kept.pod.StayReason == Mirror:
+	leaves := kept.pod.StayReason == ""
+	kept.needsTaint = leaves && isDaemon(p)
+	if kept.needsTaint || kept.pod.StayReason == DaemonSet || kept.pod.StayReason == Mirror {
 		kept.claims = claims(p)
-	case kept.pod.StayReason == "" && !kept.ignoresBudgets:
+	}
+	if leaves && !kept.ignoresBudgets {
 		kept.Labels = p.Labels
 	}
 	return kept
@@ -92,7 +96,7 @@ func (r *rules) record(p *corev1.Pod) *record {
 func equalRecords(before, now any) bool {
 	a, ok := before.(*record)
 	b, too := now.(*record)
-	return ok && too && a.ignoresBudgets == b.ignoresBudgets && maps.Equal(a.Labels, b.Labels) &&
+	return ok && too && a.ignoresBudgets == b.ignoresBudgets && a.needsTaint == b.needsTaint && maps.Equal(a.Labels, b.Labels) &&
 		reflect.DeepEqual(a.pod, b.pod)
 }
 

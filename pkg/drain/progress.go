@@ -26,6 +26,8 @@ type Target struct {
 	Since, Deadline time.Time // when the node was cordoned to be drained; by when it must be empty
 	// Tighter delivers new deadlines during the drain. Those that are not earlier are ignored. It may be nil.
 	Tighter <-chan time.Time
+	// Untainted is set if the node could not be tainted before the drain.
+	Untainted bool
 	// DryRun makes Drain decide once, report what it would do, and change nothing.
 	DryRun bool
 }

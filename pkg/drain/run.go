@@ -17,6 +17,8 @@ const (
 	// budgetWait is the part of the time until the first deletion for which a drain waits for the list of
 	// PodDisruptionBudgets. Then it starts without: the API server checks them for every eviction.
 	budgetWait = 10
+	// taintUpdateTimeout is how long the watch of Nodes may take to show the taint.
+	taintUpdateTimeout = time.Minute
 )
 
 // run is one drain of one node. Drainer.drain calls its methods in the order decide, act, relist, wait.
@@ -140,8 +142,12 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 		Budgets: map[string]Budget{},
 	}
 	leaving := make(map[string]struct{}, len(records))
+	untainted := r.isUntainted()
 	for _, rec := range records {
 		pod := rec.pod
+		if rec.needsTaint && untainted {
+			pod.StayReason = DaemonSet
+		}
 		if pod.StayReason == "" {
 			leaving[pod.UID] = struct{}{}
 			pod.Budgets = r.budgetsOf(rec, s.Budgets)
@@ -156,6 +162,13 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	step := Decide(s, time.Now(), r.waiter.deadline, r.drainer.policy)
 	r.volumes.setEmpty(step.Empty)
 	return step
+}
+
+// isUntainted reports whether the node does not have the taint. The watch is believed from the start if the taint
+// could not be written, and otherwise when it has had the time to show it.
+func (r *run) isUntainted() bool {
+	written := !r.node.Untainted && time.Since(r.started) < taintUpdateTimeout
+	return !written && r.drainer.rules.Untainted(r.node.Name)
 }
 
 func deleteMissing[V, P any](m map[string]V, present map[string]P) {

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,6 +163,12 @@ func (n Node) preferred(other Node) Node {
 func (n *Nodes) Unreachable(name string) bool {
 	current := cached(n.informer.GetStore(), name)
 	return current == nil || !isReady(current)
+}
+
+// Untainted reports whether the Node exists without our taint. It reads the cache only.
+func (n *Nodes) Untainted(name string) bool {
+	current := cached(n.informer.GetStore(), name)
+	return current != nil && !slices.ContainsFunc(current.Spec.Taints, n.cfg.isTaint)
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the

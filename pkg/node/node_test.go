@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,6 +50,25 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: status},
+		}
+	}
+}
+
+func TestUntainted(t *testing.T) {
+	n := &Nodes{cfg: defaults, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
+	for name, taints := range map[string]func(*corev1.Node){
+		"none": func(*corev1.Node) {}, "other": tainted(defaults.TaintKey, corev1.TaintEffectNoExecute),
+		"ours": tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule),
+	} {
+		node := newNode(taints)
+		node.Name = name
+		if err := n.informer.GetStore().Add(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]bool{"none": true, "other": true, "ours": false, "gone": false} {
+		if got := n.Untainted(name); got != want {
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }
