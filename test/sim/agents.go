@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/node-drainer/node-drainer/internal/app"
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/retry"
+)
+
+// errCrashed is the error of a request of a process that has crashed.
+var errCrashed = errors.New("the process has crashed")
+
+// restartAfter is how long the kubelet takes to start a container again.
+const restartAfter = 10 * time.Second
+
+// span is a period of time.
+type span struct{ from, until time.Time }
+
+// agent is a replica of an install. When its process crashes, another one starts.
+type agent struct {
+	Install
+	name    string
+	world   *world
+	cluster *cluster
+
+	mu      sync.Mutex
+	crashAt int    // the process crashes after so many more writes; never if zero
+	crash   func() // of the process that runs
+	down    []span // when no process ran
+}
+
+// run runs processes until ctx ends.
+func (a *agent) run(ctx context.Context) error {
+	cfg, err := config.ReadAgent(a.environ())
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := a.runProcess(ctx, cfg); ctx.Err() == nil {
+			a.world.log.add(a.name, "process ended", "error", err)
+			began := time.Now()
+			retry.Sleep(ctx, restartAfter)
+			a.mu.Lock()
+			a.down = append(a.down, span{began, time.Now()})
+			a.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// environ returns the variables of the agent. Intervals of the leader election and of messages in flight are longer than
+// by default, because a world of many hours would make little else than these calls.
+func (a *agent) environ() []string {
+	environ := append([]string{
+		"CLUSTER_NAME=" + a.cluster.Name, "QUEUE_URL=" + queueURL(a.Name), "QUEUE_VISIBILITY_TIMEOUT=2m",
+		"POD_NAMESPACE=kube-system", "LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m", "LEADER_RENEW_DEADLINE=90s",
+		"LEADER_RETRY_PERIOD=20s",
+	}, a.Settings...)
+	if a.Replicas == 1 {
+		environ = append(environ, "LEADER_ELECTION=false")
+	}
+	if a.Team != "" {
+		environ = append(environ, "NODE_SELECTOR=team="+a.Team)
+	}
+	if a.Named {
+		environ = append(environ, "HOOK_NAMES=drain,launch")
+	}
+	return environ
+}
+
+// runProcess runs one process until it ends or crashes.
+func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &process{agent: a, kill: func() { cancel(errCrashed) }}
+	a.mu.Lock()
+	a.crash = p.crash
+	a.mu.Unlock()
+	client, err := p.kubernetes()
+	if err != nil {
+		return err
+	}
+	listener := newListener()
+	env := app.Environment{AWS: p.aws(), Kubernetes: client, Listener: listener, Version: "sim"}
+	logger := zerolog.New(a.world.log.writer(a.name)).Level(zerolog.InfoLevel)
+	return errors.Join(app.RunIn(ctx, cfg, env, logger), context.Cause(ctx))
+}
+
+// crashAfter makes the process crash after n more writes, before it sees the answer of the last.
+func (a *agent) crashAfter(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.crashAt = n
+}
+
+// countWrite reports whether the process crashes now.
+func (a *agent) countWrite() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.crashAt--
+	return a.crashAt == 0
+}
+
+// process is one process of an agent.
+type process struct {
+	agent *agent
+	kill  func()
+
+	mu      sync.Mutex
+	crashed bool
+}
+
+func (p *process) crash() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.crashed {
+		p.crashed = true
+		p.agent.world.log.add(p.agent.name, "process crashed")
+		p.kill()
+	}
+}
+
+func (p *process) hasCrashed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.crashed
+}
+
+// do makes a request, unless the process has crashed. A process that crashes gets no answer.
+func (p *process) do(r *http.Request, isWrite bool, server http.RoundTripper) (*http.Response, error) {
+	if p.hasCrashed() {
+		return nil, errCrashed
+	}
+	answer, err := server.RoundTrip(r)
+	if err == nil && isWrite && p.agent.countWrite() {
+		p.crash()
+	}
+	if p.hasCrashed() {
+		return nil, errCrashed
+	}
+	return answer, err
+}
+
+// aws returns the configuration of the AWS SDK. The access key names the install, so that a call is known to be of it.
+func (p *process) aws() aws.Config {
+	return aws.Config{
+		Region: "eu-central-1", BaseEndpoint: aws.String(p.agent.world.aws.URL()),
+		Credentials: credentials.NewStaticCredentialsProvider(p.agent.Name, "secret", ""),
+		HTTPClient:  &http.Client{Transport: awsTransport{p}},
+	}
+}
+
+type awsTransport struct{ *process }
+
+// RoundTrip reads the body first, because the SDK closes it while a request is still served.
+func (p awsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r = r.WithContext(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	isRead := strings.Contains(string(body), "Action=Describe") ||
+		strings.HasSuffix(r.Header.Get("X-Amz-Target"), "ReceiveMessage")
+	return p.do(r, !isRead, p.agent.world.aws)
+}
+
+func (p *process) kubernetes() (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(&rest.Config{
+		Host: "http://kubernetes", Transport: kubeTransport{p}, QPS: -1, UserAgent: p.agent.Name,
+		ContentConfig: rest.ContentConfig{
+			ContentType:        runtime.ContentTypeProtobuf,
+			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		},
+	})
+}
+
+type kubeTransport struct{ *process }
+
+// RoundTrip is that of the API server.
+func (p kubeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return p.do(r, r.Method != http.MethodGet, p.agent.cluster.server.Transport(p.agent.Name))
+}
+
+// listener is a net.Listener without connections.
+type listener struct{ closed chan struct{} }
+
+func newListener() net.Listener { return &listener{make(chan struct{})} }
+
+// Accept returns when the listener is closed.
+func (l *listener) Accept() (net.Conn, error) {
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+// Close may be called more than once, but not at the same time.
+func (l *listener) Close() error {
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+	return nil
+}
+
+// Addr returns an address that nothing listens on.
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }

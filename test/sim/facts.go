@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+// facts are what the judge knows besides the records of the models: why instances end, and what agents requested.
+type facts struct {
+	world *world
+
+	mu       sync.Mutex
+	truths   map[string][]truth // by instance
+	removals []removal
+	losses   map[string]bool // installs of which messages were lost
+}
+
+func newFacts(w *world) *facts {
+	return &facts{world: w, truths: map[string][]truth{}, losses: map[string]bool{}}
+}
+
+// truth is a reason for an instance to end.
+type truth struct {
+	kind  string // terminate, interrupt, recommend, maintain, killed or ended
+	from  time.Time
+	ends  time.Time // when EC2 does what it announced
+	until time.Time // when it was canceled
+}
+
+func (f *facts) announce(id string, t truth) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.truths[id] = append(f.truths[id], t)
+}
+
+// cancel ends the truth that an instance is maintained.
+func (f *facts) cancel(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.truths[id] {
+		if t := &f.truths[id][i]; t.kind == "maintain" && t.until.IsZero() {
+			t.until = time.Now()
+		}
+	}
+}
+
+func (f *facts) lost(install string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.losses[install] = true
+}
+
+// truthsAt returns the reasons for an instance to end at a time, and those that were canceled less than the grace
+// before.
+func (f *facts) truthsAt(id string, at time.Time, grace time.Duration) (out []truth) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.truths[id] {
+		if !t.from.After(at) && (t.until.IsZero() || t.until.Add(grace).After(at)) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// removal is an eviction or a deletion of a pod that an agent requested.
+type removal struct {
+	kube.Record
+	cluster *cluster
+	pod     *corev1.Pod // before the request
+}
+
+// isAllowed reports whether the budgets of a pod allow its eviction. The API server evicts no pod that has two.
+func (r removal) isAllowed() bool {
+	switch len(r.Budgets) {
+	case 0:
+		return true
+	case 1:
+		status := r.Budgets[0].Status
+		return status.DisruptionsAllowed > 0 && status.ObservedGeneration >= r.Budgets[0].Generation
+	}
+	return false
+}
+
+// record keeps a request if it removes a pod.
+func (f *facts) record(c *cluster, r kube.Record) {
+	pod, ok := r.Object.(*corev1.Pod)
+	if !ok || !r.IsEviction() && !r.IsDeletion() {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removals = append(f.removals, removal{Record: r, cluster: c, pod: pod})
+}
+
+// changes are all changes of the pods and Nodes of a cluster.
+type changes struct {
+	mu  sync.Mutex
+	all []kube.Change
+}
+
+func (c *changes) add(one kube.Change) {
+	if one.Resource == "pods" || one.Resource == "nodes" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all = append(c.all, one)
+	}
+}
+
+// of returns the changes of a resource.
+func (c *changes) of(resource string) (out []kube.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.all {
+		if one.Resource == resource {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// podLife is the life of a pod on a node.
+type podLife struct {
+	*corev1.Pod           // as it was last
+	bound       time.Time // to its node
+	deleted     time.Time // when its deletion began; zero if never
+	ended       time.Time // when it was finished or removed; zero if never
+}
+
+// isOn reports whether the pod was on its node at a time.
+func (p *podLife) isOn(at time.Time) bool {
+	return !p.bound.After(at) && (p.ended.IsZero() || p.ended.After(at))
+}
+
+// lives returns the pods of a cluster that were bound to a node, by UID.
+func lives(all *changes) map[types.UID]*podLife {
+	out := map[types.UID]*podLife{}
+	for _, c := range all.of("pods") {
+		if c.New == nil {
+			if p := out[c.Old.GetUID()]; p != nil && p.ended.IsZero() {
+				p.ended = c.At
+			}
+			continue
+		}
+		pod, ok := c.New.(*corev1.Pod)
+		if !ok || pod.Spec.NodeName == "" {
+			continue
+		}
+		p := out[pod.UID]
+		if p == nil {
+			p = &podLife{bound: c.At}
+			out[pod.UID] = p
+		}
+		p.Pod = pod
+		if pod.DeletionTimestamp != nil && p.deleted.IsZero() {
+			p.deleted = c.At
+		}
+		if isFinished(pod) && p.ended.IsZero() {
+			p.ended = c.At
+		}
+	}
+	return out
+}
+
+func isFinished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// marking is a period in which a Node had a mark.
+type marking struct {
+	node  string
+	mark  node.Mark
+	from  time.Time
+	until time.Time // zero if it never ended
+	gone  bool      // it ended with the Node
+}
+
+// markings returns the periods in which Nodes of a cluster had a mark; the mark is the one that was there last.
+func markings(all *changes) (out []marking) {
+	open := map[string]int{}
+	for _, c := range all.of("nodes") {
+		name := ""
+		var mark node.Mark
+		if c.New != nil {
+			name = c.New.GetName()
+			_ = json.Unmarshal([]byte(c.New.GetAnnotations()[node.Annotation]), &mark)
+		} else {
+			name = c.Old.GetName()
+		}
+		i, isOpen := open[name]
+		switch {
+		case !mark.Since.IsZero() && !isOpen:
+			open[name] = len(out)
+			out = append(out, marking{node: name, mark: mark, from: c.At})
+		case !mark.Since.IsZero():
+			out[i].mark = mark
+		case isOpen:
+			out[i].until, out[i].gone = c.At, c.New == nil
+			delete(open, name)
+		}
+	}
+	return out
+}
+
+// markAt returns the marking of a node at a time.
+func markAt(all []marking, name string, at time.Time) (marking, bool) {
+	i := slices.IndexFunc(all, func(m marking) bool {
+		return m.node == name && !m.from.After(at) && (m.until.IsZero() || m.until.After(at))
+	})
+	if i < 0 {
+		return marking{}, false
+	}
+	return all[i], true
+}
+
+// outages returns the periods in which an install could not work: none of its processes ran, or what it needs failed.
+func (w *world) outages(install string, c *cluster) (out []span) {
+	for _, f := range w.spec.Faults {
+		from := w.began.Add(f.From)
+		s := span{from, from.Add(f.For)}
+		switch f.Do {
+		case "crash", "queue-duplicate", "queue-reorder", "aws-drop":
+			continue
+		case "queue-delay":
+			s.until = s.until.Add(30 * time.Second)
+		case "kube-lag", "kube-slow":
+			s.until = s.until.Add(20 * time.Second)
+		}
+		if isAWS := strings.HasPrefix(f.Do, "aws-"); isAWS || f.On == install || f.On == c.Name {
+			out = append(out, s)
+		}
+	}
+	for _, a := range c.agents {
+		if a.Name == install {
+			a.mu.Lock()
+			out = append(out, a.down...)
+			a.mu.Unlock()
+		}
+	}
+	return out
+}
+
+// overlap returns how long the spans last between two times; those that overlap each other count twice.
+func overlap(spans []span, from, until time.Time) (d time.Duration) {
+	for _, s := range spans {
+		begin, end := s.from, s.until
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(until) {
+			end = until
+		}
+		d += max(0, end.Sub(begin))
+	}
+	return d
+}

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+// runFaults runs all faults of the Spec, and returns when they have ended.
+func (w *world) runFaults(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, f := range w.spec.Faults {
+		running.Go(func() {
+			if !retry.Sleep(ctx, time.Until(w.began.Add(f.From))) {
+				return
+			}
+			w.log.add("fault", f.Do, "on", f.On, "what", f.What, "n", f.N, "for", f.For)
+			end := w.begin(f)
+			retry.Sleep(ctx, f.For)
+			end()
+			w.log.add("fault", f.Do+" ended", "on", f.On, "what", f.What)
+		})
+	}
+	running.Wait()
+}
+
+// begin lets a fault begin, and returns what ends it.
+func (w *world) begin(f Fault) (end func()) {
+	switch f.Do {
+	case "crash":
+		for _, a := range w.agentsOf(f.On) {
+			a.crashAfter(f.N)
+		}
+		return func() {}
+	case "aws-down":
+		return w.aws.Inject(awsim.Fault{Service: f.What, Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
+	case "aws-throttle":
+		return w.aws.Inject(awsim.Fault{Service: f.What, Code: "ThrottlingException", Message: "Rate exceeded"})
+	case "aws-drop":
+		return w.aws.Inject(awsim.Fault{Service: f.What, Drop: true, AfterApply: true, Times: 3})
+	case "aws-deny":
+		return w.aws.Inject(awsim.Fault{Action: f.What, Code: "AccessDenied", Status: http.StatusForbidden})
+	case "queue-delay":
+		w.aws.Delay(queueURL(f.On), 30*time.Second)
+		return func() { w.aws.Delay(queueURL(f.On), 0) }
+	case "queue-duplicate":
+		w.aws.Duplicate(queueURL(f.On), 5)
+		return func() {}
+	case "queue-reorder":
+		w.aws.Reorder(queueURL(f.On), true)
+		return func() { w.aws.Reorder(queueURL(f.On), false) }
+	}
+	for _, c := range w.named(f.On) {
+		switch f.Do {
+		case "kube-break":
+			c.server.BreakWatches()
+		case "kube-expire":
+			c.server.Expire()
+			c.server.BreakWatches()
+		}
+	}
+	return func() {}
+}
+
+// injectFaults has the API servers fail as the Spec says, each fault at its time.
+func (w *world) injectFaults() {
+	effects := map[string]kube.Fault{
+		"kube-down": {Effect: kube.Refused}, "kube-hang": {Effect: kube.Unanswered}, "kube-fail": {Effect: kube.Failing},
+		"kube-slow": {Effect: kube.Slow, Delay: 2 * time.Second}, "kube-lag": {Effect: kube.Stale, Delay: 20 * time.Second},
+		"kube-throttle": {Effect: kube.Throttled, Every: 2, Delay: time.Second}, "kube-lose": {Effect: kube.Lost, Every: 3},
+		"kube-conflict": {Effect: kube.Conflicting, Every: 2}, "kube-deny": {Effect: kube.Denied},
+	}
+	for _, f := range w.spec.Faults {
+		from, to := w.began.Add(f.From), w.began.Add(f.From+f.For)
+		for _, c := range w.named(f.On) {
+			if fault, ok := effects[f.Do]; ok {
+				fault.From, fault.To = from, to
+				fault.Verb, fault.Resource, _ = strings.Cut(f.What, " ")
+				c.server.Inject(fault)
+			}
+			if f.Do == "kube-webhook" {
+				hook := kube.Webhook{Name: "pods.example.com", From: from, To: to}
+				if f.What == "slow" {
+					hook.Timeout = 10 * time.Second
+				}
+				c.server.Webhooks(hook)
+			}
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+// rightNode: pods are removed only from nodes whose instance ends, and which the install manages.
+func (j *judge) rightNode() {
+	for _, r := range j.facts.removals {
+		id := r.pod.Spec.NodeName
+		m := j.machines.find(id)
+		switch {
+		case !r.OK() || id == "":
+		case m == nil:
+			j.violate("right node", r.At, "%s removed pod %s from node %s, which is not an instance", r.Client, r.pod.Name, id)
+		case j.install(r.Client).Team != "" && j.install(r.Client).Team != m.group.Team:
+			j.violate("right node", r.At, "%s removed pod %s from node %s of another team", r.Client, r.pod.Name, id)
+		case len(j.facts.truthsAt(id, r.At, slack)) == 0 && !j.isLeaving(id, r.At):
+			j.violate("right node", r.At, "%s removed pod %s from node %s, which does not end", r.Client, r.pod.Name, id)
+		}
+	}
+}
+
+// isLeaving reports whether Auto Scaling had begun to terminate an instance, for whatever reason.
+func (j *judge) isLeaving(id string, at time.Time) bool {
+	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
+		return a.InstanceID == id && a.Transition == awsim.Terminating && !a.StartedAt.After(at)
+	})
+}
+
+// budgetsKept: a pod is deleted instead of evicted only if its budget refuses, and not before the second half of the
+// drain.
+func (j *judge) budgetsKept() {
+	for _, r := range j.facts.removals {
+		cfg := j.configs[r.Client].Drain
+		id := r.pod.Spec.NodeName
+		if r.IsEviction() || !r.OK() || r.pod.DeletionTimestamp != nil || isFinished(r.pod) || j.wasDead(id, r.At) {
+			continue
+		}
+		m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
+		unhealthy := cfg.ForceUnhealthy > 0 && !isReady(r.pod)
+		half := m.mark.Since.Add(m.mark.Deadline.Sub(m.mark.Since)/2 - 2*time.Second)
+		switch {
+		case !marked || unhealthy:
+		case r.At.Before(half):
+			j.violate("budgets kept", r.At, "%s deleted pod %s %v before the second half of the drain", r.Client, r.pod.Name,
+				half.Sub(r.At))
+		case j.isEarlyForMaintenance(r, m):
+			j.violate("budgets kept", r.At, "%s deleted pod %s long before the maintenance of %s", r.Client, r.pod.Name, id)
+		}
+		if r.isAllowed() && !j.wasRefused(r) && !j.mayDelete(r) {
+			j.violate("evicted first", r.At, "%s deleted pod %s, which its budget would have let go", r.Client, r.pod.Name)
+		}
+	}
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// wasRefused reports whether an eviction of the pod was refused or failed in the minutes before.
+func (j *judge) wasRefused(r removal) bool {
+	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
+		return e.IsEviction() && e.pod.UID == r.pod.UID && !e.At.After(r.At) && e.At.After(r.At.Add(-slack))
+	})
+}
+
+// mayDelete reports whether something kept the agent from evicting, or from seeing that it could.
+func (j *judge) mayDelete(r removal) bool {
+	return overlap(j.outages(r.Client, r.cluster), r.At.Add(-2*time.Minute), r.At) > 0
+}
+
+// isEarlyForMaintenance reports whether nothing but a maintenance that is more than a drain ahead ends the instance.
+func (j *judge) isEarlyForMaintenance(r removal, m marking) bool {
+	truths := j.facts.truthsAt(r.pod.Spec.NodeName, r.At, 0)
+	return m.mark.Reason == string(event.ScheduledChange) && m.mark.Hook == "" && len(truths) == 1 &&
+		truths[0].kind == "maintain" && r.At.Before(truths[0].ends.Add(-j.configs[r.Client].Drain.Timeout-graceOf(r.pod)))
+}
+
+func graceOf(p *corev1.Pod) time.Duration {
+	return time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second
+}
+
+// noMarksLeft: a node whose instance stays has no mark in the end.
+func (j *judge) noMarksLeft() {
+	for _, c := range j.clusters {
+		for _, n := range kube.List[*corev1.Node](c.server) {
+			m := j.machines.find(n.Name)
+			hasMark := n.Annotations[node.Annotation] != "" || n.Spec.Unschedulable ||
+				slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node-drainer.io/") })
+			if hasMark && m != nil && len(j.facts.truthsAt(n.Name, time.Now(), 0)) == 0 && !j.isLeaving(n.Name, time.Now()) {
+				j.violate("no marks left", time.Now(), "node %s, which does not end, is cordoned: %s", n.Name, n.Annotations[node.Annotation])
+			}
+		}
+	}
+}
+
+// podsTold: when EC2 takes an instance as announced, its pods have been told to end in time.
+func (j *judge) podsTold() {
+	for _, i := range j.aws.Interruptions() {
+		m := j.machines.find(i.InstanceID)
+		if m == nil || i.TakenAt.IsZero() {
+			continue
+		}
+		for _, install := range m.cluster.Installs {
+			cfg := j.configs[install.Name]
+			if install.Team != m.group.Team || cfg.Event.SpotInterruption != "drain" || cfg.Drain.AtDeadline != "delete" ||
+				j.wasDead(i.InstanceID, i.TakenAt.Add(-time.Second)) ||
+				overlap(j.outages(install.Name, m.cluster), i.WarnedAt.Add(-time.Minute), i.TakenAt) > 0 || j.facts.losses[install.Name] {
+				continue
+			}
+			for _, p := range j.podsOn(m.cluster, i.InstanceID, i.TakenAt.Add(-time.Second)) {
+				if p.bound.Before(i.WarnedAt) && (p.deleted.IsZero() || p.DeletionTimestamp.After(i.DueAt)) {
+					j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name, i.InstanceID)
+				}
+			}
+		}
+	}
+}
+
+// deadNodes: pods that are lost with a dead machine are not reported as pods that an agent left behind.
+func (j *judge) deadNodes() {
+	for _, l := range j.log.all() {
+		if !strings.Contains(l.text, `"termination ended"`) || !strings.Contains(l.text, `"left-behind"`) {
+			continue
+		}
+		for id := range j.machines.instances {
+			if strings.Contains(l.text, id) && j.wasDead(id, l.at.Add(-time.Minute)) {
+				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+)
+
+const (
+	// settles is how long a world runs on when nothing happens any more, so that what is left behind is found.
+	settles = 25 * time.Minute
+	// longest is how long a world may take.
+	longest = 4 * 24 * time.Hour
+)
+
+// Result is what came of a world.
+type Result struct {
+	Violations []Violation
+	lines      []line
+	began      time.Time
+	Took       time.Duration // in the world's time
+	Terminated int           // lifecycle actions of terminating instances
+	LatePods   int           // pods that the scheduler bound to a cordoned node after its drain had ended
+}
+
+// Violation is something that must not happen in any world.
+type Violation struct {
+	Invariant string
+	At        time.Duration // since the world began
+	Text      string
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Invariant, v.Text) }
+
+// Run runs a world.
+func Run(t *testing.T, spec Spec) (result Result) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w, err := newWorld(spec)
+		if err == nil {
+			result, err = w.run(ctx)
+		}
+		cancel()
+		w.work.Wait()
+		for _, c := range w.clusters {
+			c.controllers.Stop()
+		}
+		if closed := w.aws.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			t.Errorf("seed %d: %v", spec.Seed, err)
+		}
+	})
+	return result
+}
+
+// run runs the steps and the faults, waits until nothing happens any more, and judges.
+func (w *world) run(ctx context.Context) (Result, error) {
+	failed := make(chan error, 1)
+	running, stop := context.WithCancel(ctx)
+	agents := w.startAgents(running, failed)
+	time.Sleep(2 * time.Minute)
+	w.began = time.Now()
+	w.log.began = w.began
+	w.work.Go(func() { w.holdOthers(ctx) })
+	w.work.Go(func() { w.runSteps(ctx) })
+	w.injectFaults()
+	w.runFaults(ctx)
+	w.settle(ctx)
+	took := w.since(time.Now())
+	violations := newJudge(w).all()
+	stop()
+	agents()
+	select {
+	case err := <-failed:
+		return Result{}, err
+	default:
+	}
+	return Result{Violations: violations, lines: w.log.all(), began: w.began, Took: took, Terminated: len(w.aws.Ledger())}, nil
+}
+
+// startAgents starts all agents. The returned function waits until they have stopped.
+func (w *world) startAgents(ctx context.Context, failed chan<- error) (wait func()) {
+	var ends []chan struct{}
+	for _, a := range w.agentsOf("") {
+		end := make(chan struct{})
+		ends = append(ends, end)
+		go func() {
+			defer close(end)
+			if err := a.run(ctx); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		}()
+	}
+	return func() {
+		for _, end := range ends {
+			<-end
+		}
+	}
+}
+
+// settle waits until nothing has happened for a while, or the world has taken too long.
+func (w *world) settle(ctx context.Context) {
+	last := w.began
+	for _, s := range w.spec.Steps {
+		if at := w.began.Add(s.At + s.For); at.After(last) {
+			last = at
+		}
+	}
+	retry.Sleep(ctx, time.Until(last))
+	for quiet := time.Duration(0); quiet < settles && time.Since(w.began) < longest; quiet += time.Minute {
+		retry.Sleep(ctx, time.Minute)
+		if !w.isIdle() {
+			quiet = 0
+		}
+	}
+}

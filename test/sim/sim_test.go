@@ -1,0 +1,44 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"k8s.io/klog/v2"
+
+	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/test/sim"
+)
+
+var (
+	first = flag.Uint64("first", 1, "the seed of the first world")
+	seeds = flag.Uint64("seeds", 20, "how many worlds TestWorlds runs")
+	print = flag.Bool("print", false, "print each world and its log")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	observe.NewLogger(observe.Config{Level: "info", Format: "json"}, io.Discard) // sets the time format
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// TestWorlds: no invariant is violated in generated worlds.
+func TestWorlds(t *testing.T) {
+	for seed := *first; seed < *first+*seeds; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			spec := sim.Generate(seed)
+			result := sim.Run(t, spec)
+			for _, v := range result.Violations {
+				t.Errorf("seed %d: %v", seed, v)
+			}
+			if *print {
+				t.Logf("%v\n%s", spec, result.Log())
+			}
+		})
+	}
+}

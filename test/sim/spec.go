@@ -1,0 +1,131 @@
+// Package sim runs the agent in worlds that a seed generates: clusters, Auto Scaling groups, hooks, workloads, events
+// and faults. Everything runs in virtual time in one bubble of testing/synctest: the code of the agent against
+// package kube, which models Kubernetes, and package awsim, which models AWS. A judge compares what happened with what
+// must hold in each world. See docs/simulation.md.
+package sim
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Spec describes a world. It is plain data: a world that fails is made smaller by leaving parts out, so what names a
+// part that is not there has no effect.
+type Spec struct {
+	Seed     uint64
+	Visible  time.Duration `json:",omitempty"` // how long descriptions of Auto Scaling are stale
+	Clusters []Cluster
+	Steps    []Step  `json:",omitempty"`
+	Faults   []Fault `json:",omitempty"`
+}
+
+// Cluster is a Kubernetes cluster, with the agents that are installed in it.
+type Cluster struct {
+	Name      string
+	Installs  []Install
+	Groups    []Group
+	Workloads []Workload  `json:",omitempty"`
+	Daemons   []DaemonSet `json:",omitempty"`
+	Timing    Timing
+}
+
+// Install is an installation of the agent, with a queue of its own.
+type Install struct {
+	Name     string
+	Team     string   `json:",omitempty"` // the nodes that it manages; all if empty
+	Replicas int      // more than one elect a leader
+	Named    bool     `json:",omitempty"` // HOOK_NAMES is set
+	Settings []string `json:",omitempty"` // further variables, as KEY=VALUE
+}
+
+// Group is an Auto Scaling group.
+type Group struct {
+	Name       string
+	Nodes      int
+	Team       string `json:",omitempty"` // the label of its nodes
+	Spot       bool   `json:",omitempty"`
+	MinHealthy int    `json:",omitempty"` // percentage of the maintenance policy; 0 is no policy
+	Hooks      []Hook
+	// NeverReady makes nodes that the group launches during the run never Ready.
+	NeverReady bool `json:",omitempty"`
+}
+
+// Hook is a lifecycle hook of a group.
+type Hook struct {
+	Name      string
+	Launch    bool   `json:",omitempty"`
+	Install   string `json:",omitempty"` // whose hook it is; empty if another tool's
+	Via       string `json:",omitempty"` // queue, sns, raw or eventbridge; empty if another tool polls
+	Heartbeat time.Duration
+	Continue  bool          `json:",omitempty"` // its default result; otherwise ABANDON
+	Holds     time.Duration `json:",omitempty"` // how long another tool needs until it completes its own hook
+}
+
+// Workload is the pods of a controller.
+type Workload struct {
+	Name     string
+	Kind     string // deployment, statefulset, job or bare
+	Replicas int
+	Grace    time.Duration // the termination grace period
+	Stop     time.Duration // how long a pod really takes to stop
+	Start    time.Duration // until a pod is Ready
+	Budgets  []Budget      `json:",omitempty"`
+	Priority int32         `json:",omitempty"`
+	Wait     bool          `json:",omitempty"` // its pods have the annotation that opts out of eviction
+	Unready  bool          `json:",omitempty"` // its pods never become Ready
+	EmptyDir bool          `json:",omitempty"`
+}
+
+// Budget is a PodDisruptionBudget of a workload.
+type Budget struct {
+	MinAvailable   string `json:",omitempty"`
+	MaxUnavailable string `json:",omitempty"`
+	AlwaysAllow    bool   `json:",omitempty"` // the policy for unhealthy pods
+}
+
+// DaemonSet runs a pod on each node.
+type DaemonSet struct {
+	Name     string
+	Tolerant bool `json:",omitempty"` // tolerates every taint
+	Critical bool `json:",omitempty"` // has the priority class system-node-critical
+	Broken   bool `json:",omitempty"` // its pods never become Ready
+}
+
+// Timing is how long the parts of a cluster take, where that differs from kube.DefaultTiming.
+type Timing struct {
+	Lag    time.Duration `json:",omitempty"` // how old the scheduler's view of nodes is
+	Count  time.Duration `json:",omitempty"` // until the disruption controller has counted
+	Watch  time.Duration `json:",omitempty"` // by how much watches lag
+	Boot   time.Duration // until a launched instance registers as a Node
+	Delete time.Duration // until the Node of a terminated instance is deleted
+}
+
+// Step is something that happens in the world, At so long after its start.
+type Step struct {
+	At   time.Duration
+	Do   string        // see steps.go
+	Node int           `json:",omitempty"` // which member of the group, in order of launch
+	For  time.Duration `json:",omitempty"`
+	N    int           `json:",omitempty"`
+	// The group, workload or install that it concerns.
+	On string `json:",omitempty"`
+}
+
+// Fault is something that fails From so long after the start of the world, For so long.
+type Fault struct {
+	From time.Duration
+	For  time.Duration `json:",omitempty"`
+	Do   string        // see faults.go
+	On   string        `json:",omitempty"` // an install or a cluster
+	What string        `json:",omitempty"` // an action or a resource
+	N    int           `json:",omitempty"`
+}
+
+// String returns the world as JSON on one line.
+func (s Spec) String() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err.Error() // cannot happen: it is plain data
+	}
+	return string(text)
+}

@@ -1,0 +1,248 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+// runSteps does the steps of the Spec, each at its time.
+func (w *world) runSteps(ctx context.Context) {
+	for _, s := range w.spec.Steps {
+		retry.Sleep(ctx, time.Until(w.began.Add(s.At)))
+		if ctx.Err() != nil {
+			return
+		}
+		if err := w.do(s); err != nil {
+			w.log.add("step", s.Do, "on", s.On, "skipped", err)
+		}
+	}
+}
+
+// do does one step. Its error says why the step had no effect, for example because its instance is gone.
+func (w *world) do(s Step) error {
+	switch s.Do {
+	case "lose":
+		w.aws.Lose(queueURL(s.On), s.N)
+		w.facts.lost(s.On)
+		return nil
+	case "budgets":
+		return w.changeBudgets(s)
+	}
+	ids := w.members(s.On)
+	if len(ids) == 0 {
+		return nil
+	}
+	id := ids[s.Node%len(ids)]
+	w.log.add("step", s.Do, "node", id, "n", s.N, "for", s.For)
+	switch s.Do {
+	case "terminate", "replace":
+		for _, one := range w.some(ids, s.Node, s.N) {
+			w.facts.announce(one, truth{kind: "terminate", from: time.Now()})
+			if err := w.aws.Terminate(one, s.Do == "terminate"); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "resend":
+		w.aws.ResendMessages(id)
+		return nil
+	case "kill": // The kubelet dies with the machine; EC2 does not know it yet.
+		w.facts.announce(id, truth{kind: "killed", from: time.Now()})
+		w.machines.find(id).cluster.controllers.StopKubelet(id)
+		w.work.Go(func() { // Auto Scaling finds out by its health checks.
+			time.Sleep(3 * time.Minute)
+			_ = w.aws.Terminate(id, false) // It may terminate already.
+		})
+		return nil
+	case "forge":
+		return w.forge(id, s.N)
+	}
+	return w.notice(id, s)
+}
+
+// members returns the instances of a group that are in service and registered.
+func (w *world) members(group string) (ids []string) {
+	for _, i := range w.aws.Instances(group) {
+		if m := w.machines.find(i.ID); m != nil && strings.HasPrefix(i.State, "InService") {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+// some returns n of the instances, from one of them on.
+func (w *world) some(ids []string, first, n int) (out []string) {
+	for i := range min(n, len(ids)) {
+		out = append(out, ids[(first+i)%len(ids)])
+	}
+	return out
+}
+
+// notice announces, or cancels, something that EC2 does with an instance.
+func (w *world) notice(id string, s Step) error {
+	now := time.Now()
+	switch s.Do {
+	case "interrupt":
+		err := w.aws.Interrupt(id, s.For)
+		if err == nil {
+			w.facts.announce(id, truth{kind: "interrupt", from: now, ends: now.Add(s.For)})
+		}
+		return err
+	case "recommend":
+		w.facts.announce(id, truth{kind: "recommend", from: now})
+		return w.aws.Recommend(id)
+	case "maintain":
+		if w.machines.change(id) != "" {
+			return nil
+		}
+		change, err := w.aws.ScheduleChange("system-reboot", now.Add(s.For), id)
+		if err == nil {
+			w.machines.setChange(id, change)
+			w.facts.announce(id, truth{kind: "maintain", from: now, ends: now.Add(s.For)})
+		}
+		return err
+	case "cancel":
+		change := w.machines.change(id)
+		if change == "" {
+			return nil
+		}
+		w.machines.setChange(id, "")
+		w.facts.cancel(id)
+		return w.aws.CancelChange(change)
+	}
+	return nil
+}
+
+// forge sends a message that is not true to each queue of the cluster, or one for an instance that does not exist.
+func (w *world) forge(id string, kind int) error {
+	m := w.machines.find(id)
+	e := w.aws.Envelope()
+	var body string
+	switch kind {
+	case 0:
+		id = strayNode
+		body = awsim.StateChange(e, id, "terminated")
+	case 1:
+		body = awsim.StateChange(e, id, "stopping")
+	case 2:
+		body = awsim.SpotInterruption(e, id, "eu-central-1a", "terminate")
+	case 3:
+		body = awsim.DirectMessage(e, awsim.Notification{
+			Token: "00000000-0000-0000-0000-000000000000", Group: m.group.Name, Hook: "drain", InstanceID: id,
+			Transition: awsim.Terminating,
+		})
+	default:
+		body = "{}"
+	}
+	w.log.add("step", "forge", "node", id, "kind", kind)
+	for _, i := range m.cluster.Installs {
+		w.aws.Send(queueURL(i.Name), body)
+	}
+	return nil
+}
+
+// changeBudgets sets the budgets of a workload to allow nothing, and later what they allowed before.
+func (w *world) changeBudgets(s Step) error {
+	for _, c := range w.named(s.On) {
+		if len(c.Workloads) == 0 {
+			continue
+		}
+		load := c.Workloads[s.Node%len(c.Workloads)]
+		for i, b := range load.Budgets {
+			original := newBudget(load, i, b).Spec
+			set := func(spec policyv1.PodDisruptionBudgetSpec) {
+				kube.Update(c.server, budgetName(load, i), func(b *policyv1.PodDisruptionBudget) {
+					b.Spec, b.Generation = spec, b.Generation+1
+				})
+			}
+			none := intstr.FromInt32(0)
+			closed := original
+			closed.MinAvailable, closed.MaxUnavailable = nil, &none
+			set(closed)
+			w.work.Go(func() {
+				time.Sleep(time.Duration(1+rand.New(rand.NewPCG(w.spec.Seed, 7)).IntN(20)) * time.Minute)
+				set(original)
+			})
+		}
+	}
+	return nil
+}
+
+// change returns the scheduled change of an instance, empty without one.
+func (m *machines) change(id string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.instances[id].change
+}
+
+func (m *machines) setChange(id, change string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.instances[id].change = change
+}
+
+// otherHook returns the hook of an open action of another tool; ok is false for all other actions.
+func (w *world) otherHook(a awsim.Action) (h Hook, ok bool) {
+	_, g, _ := w.clusterOf(a.Group)
+	i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
+	if i < 0 || g.Hooks[i].Install != "" {
+		return Hook{}, false
+	}
+	return g.Hooks[i], a.ClosedAt.IsZero()
+}
+
+// holdOthers completes the hooks of other tools when they have had the time that they need.
+func (w *world) holdOthers(ctx context.Context) {
+	held := map[string]bool{}
+	for {
+		var next awsim.Action
+		var hook Hook
+		err := w.aws.WaitLedger(ctx, func(actions []awsim.Action) bool {
+			i := slices.IndexFunc(actions, func(a awsim.Action) bool {
+				h, ok := w.otherHook(a)
+				hook = h
+				return ok && !held[a.Token]
+			})
+			if i >= 0 {
+				next = actions[i]
+			}
+			return i >= 0
+		})
+		if err != nil {
+			return
+		}
+		held[next.Token] = true
+		w.work.Go(func() {
+			if retry.Sleep(ctx, hook.Holds) {
+				w.complete(ctx, next)
+			}
+		})
+	}
+}
+
+// complete completes an action as another tool does.
+func (w *world) complete(ctx context.Context, a awsim.Action) {
+	client := autoscaling.New(autoscaling.Options{
+		Region: "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()), HTTPClient: &http.Client{Transport: w.aws},
+		Credentials: credentials.NewStaticCredentialsProvider("other", "secret", ""),
+	})
+	_, err := client.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, LifecycleActionToken: &a.Token,
+		LifecycleActionResult: aws.String("CONTINUE"),
+	})
+	w.log.add("other tool", "completed", "hook", a.Hook, "node", a.InstanceID, "error", err)
+}

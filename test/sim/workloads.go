@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+const namespace = "shop"
+
+// createWorkloads creates the controllers of all pods, and their budgets.
+func (c *cluster) createWorkloads() error {
+	for _, d := range c.Daemons {
+		if err := c.server.Create(newDaemonSet(d)); err != nil {
+			return err
+		}
+	}
+	for _, w := range c.Workloads {
+		for i, b := range w.Budgets {
+			if err := c.server.Create(newBudget(w, i, b)); err != nil {
+				return err
+			}
+		}
+		if err := c.server.Create(newController(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workload returns the Workload that a pod is of.
+func (c *cluster) workload(p *corev1.Pod) (Workload, bool) {
+	for _, w := range c.Workloads {
+		if p.Labels["app"] == w.Name {
+			return w, true
+		}
+	}
+	return Workload{}, false
+}
+
+// newController returns what makes the pods of a workload. A bare pod is its own controller.
+func newController(w Workload) kube.Object {
+	replicas := int32(w.Replicas)
+	named := metav1.ObjectMeta{Namespace: namespace, Name: w.Name}
+	template := podTemplate(w)
+	selector := &metav1.LabelSelector{MatchLabels: template.Labels}
+	switch w.Kind {
+	case "statefulset":
+		return &appsv1.StatefulSet{
+			ObjectMeta: named, Spec: appsv1.StatefulSetSpec{Replicas: &replicas, Selector: selector, Template: template},
+		}
+	case "job":
+		backoff := int32(100)
+		return &batchv1.Job{
+			ObjectMeta: named,
+			Spec:       batchv1.JobSpec{Parallelism: &replicas, BackoffLimit: &backoff, Template: template},
+		}
+	case "bare":
+		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+		pod.Namespace, pod.Name, pod.Status.Phase = namespace, w.Name, corev1.PodPending
+		return pod
+	}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: named, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector, Template: template},
+	}
+}
+
+func podTemplate(w Workload) corev1.PodTemplateSpec {
+	grace := int64(w.Grace / time.Second)
+	out := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": w.Name}, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &grace, Priority: &w.Priority, Containers: []corev1.Container{{Name: "main"}},
+		},
+	}
+	out.Annotations[kube.WorkAnnotation], out.Annotations[kube.StartAnnotation] = w.Stop.String(), w.Start.String()
+	if w.Unready {
+		out.Annotations[kube.BrokenAnnotation] = "true"
+	}
+	if w.Kind == "job" {
+		out.Annotations[kube.RunAnnotation] = "40m"
+	}
+	if w.Wait {
+		out.Annotations["node-drainer.io/drain"] = "wait"
+	}
+	if w.EmptyDir {
+		out.Spec.Volumes = []corev1.Volume{{
+			Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		}}
+	}
+	return out
+}
+
+func budgetName(w Workload, i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: w.Name + []string{"", "-2"}[i]}
+}
+
+func newBudget(w Workload, i int, b Budget) *policyv1.PodDisruptionBudget {
+	name := budgetName(w, i)
+	out := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}},
+	}
+	if b.MinAvailable != "" {
+		least := intstr.Parse(b.MinAvailable)
+		out.Spec.MinAvailable = &least
+	} else {
+		most := intstr.Parse(b.MaxUnavailable)
+		out.Spec.MaxUnavailable = &most
+	}
+	if b.AlwaysAllow {
+		policy := policyv1.AlwaysAllow
+		out.Spec.UnhealthyPodEvictionPolicy = &policy
+	}
+	return out
+}
+
+func newDaemonSet(d DaemonSet) *appsv1.DaemonSet {
+	labels := map[string]string{"app": d.Name}
+	out := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: d.Name},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+			},
+		},
+	}
+	if d.Broken {
+		out.Spec.Template.Annotations = map[string]string{kube.BrokenAnnotation: "true"}
+	}
+	if d.Tolerant {
+		out.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	if d.Critical {
+		out.Spec.Template.Spec.PriorityClassName = "system-node-critical"
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+// world is a running Spec.
+type world struct {
+	spec     Spec
+	random   *rand.Rand // of what happens after the start; used by one goroutine
+	aws      *awsim.Server
+	clusters []*cluster
+	machines *machines
+	began    time.Time // what the times of the Spec count from
+	log      *log
+	facts    *facts
+	work     sync.WaitGroup
+}
+
+// cluster is a running Cluster.
+type cluster struct {
+	Cluster
+	server      *kube.Server
+	agents      []*agent
+	controllers *kube.Controllers
+	changes
+}
+
+// newWorld builds the world, without agents. Its groups have their instances, and its workloads their pods.
+func newWorld(spec Spec) (*world, error) {
+	w := &world{spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{began: time.Now()}}
+	w.facts = newFacts(w)
+	w.machines = &machines{world: w, instances: map[string]*machine{}}
+	w.aws = awsim.NewUnconnected(awsim.Options{Queues: w.queues(), Machines: w.machines, Seed: spec.Seed})
+	for i, c := range spec.Clusters {
+		running := &cluster{Cluster: c}
+		running.start(w, spec.Seed+uint64(i))
+		w.clusters = append(w.clusters, running)
+	}
+	for _, c := range w.clusters {
+		for _, g := range c.Groups {
+			if err := w.createGroup(c, g); err != nil {
+				return w, err
+			}
+		}
+	}
+	time.Sleep(time.Minute)
+	for _, c := range w.clusters {
+		if err := errors.Join(c.addStrayNode(spec.Steps), c.createWorkloads()); err != nil {
+			return w, err
+		}
+	}
+	time.Sleep(3 * time.Minute)
+	w.machines.booted = true
+	w.aws.SetDelays(awsim.Delays{Visible: spec.Visible, Launch: 10 * time.Second, Terminate: 5 * time.Second})
+	return w, w.route()
+}
+
+// queues returns the names of the queues of all installs.
+func (w *world) queues() (names []string) {
+	for _, c := range w.spec.Clusters {
+		for _, i := range c.Installs {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+func queueURL(install string) string {
+	return "https://sqs.eu-central-1.amazonaws.com/123456789012/" + install
+}
+
+// createGroup makes a group, whose instances are launched at once, because it has no hooks yet.
+func (w *world) createGroup(c *cluster, g Group) error {
+	group := awsim.Group{
+		Name: g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1, Tags: map[string]string{"kubernetes.io/cluster/" + c.Name: "owned"},
+		MinHealthy: g.MinHealthy, MaxHealthy: g.MinHealthy + g.MinHealthy/2,
+	}
+	if g.Spot {
+		group.Market = awsim.Spot
+	}
+	return w.aws.CreateGroup(group)
+}
+
+// route puts the hooks of all groups, and connects them and the events with the queues.
+func (w *world) route() error {
+	for _, c := range w.clusters {
+		for _, i := range c.Installs {
+			w.routeInstall(c, i)
+		}
+		for _, g := range c.Groups {
+			for _, h := range g.Hooks {
+				if err := w.putHook(g, h); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// routeInstall connects the queue of an install with its topics, with the events of EC2 and AWS Health in the account,
+// and with the actions of those of its hooks that have no target.
+func (w *world) routeInstall(c *cluster, i Install) {
+	queue := w.aws.QueueARN(queueURL(i.Name))
+	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
+	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)
+	w.aws.AddRule(queue, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.StateChanged, awsim.HealthChanged)
+	for _, g := range c.Groups {
+		var names []string
+		for _, h := range g.Hooks {
+			if h.Install == i.Name && h.Via == "eventbridge" {
+				names = append(names, h.Name)
+			}
+		}
+		switch {
+		case len(names) == 0:
+		case i.Named: // HOOK_NAMES excludes the others.
+			w.aws.AddGroupRule(queue, g.Name)
+		default:
+			w.aws.AddGroupRule(queue, g.Name, names...)
+		}
+	}
+}
+
+func topic(install, kind string) string {
+	return "arn:aws:sns:eu-central-1:123456789012:" + install + "-" + kind
+}
+
+func (w *world) putHook(g Group, h Hook) error {
+	hook := awsim.Hook{Name: h.Name, HeartbeatTimeout: h.Heartbeat, DefaultResult: "ABANDON"}
+	if h.Launch {
+		hook.Transition = awsim.Launching
+	}
+	if h.Continue {
+		hook.DefaultResult = "CONTINUE"
+	}
+	switch h.Via {
+	case "queue":
+		hook.NotificationTargetARN = w.aws.QueueARN(queueURL(h.Install))
+	case "sns", "raw":
+		hook.NotificationTargetARN = topic(h.Install, h.Via)
+	}
+	return w.aws.PutHook(g.Name, hook)
+}
+
+// clusterOf returns the cluster of a group.
+func (w *world) clusterOf(group string) (*cluster, Group, bool) {
+	for _, c := range w.clusters {
+		for _, g := range c.Groups {
+			if g.Name == group {
+				return c, g, true
+			}
+		}
+	}
+	return nil, Group{}, false
+}
+
+// named returns the clusters of a name; all, if it is empty.
+func (w *world) named(name string) (out []*cluster) {
+	for _, c := range w.clusters {
+		if name == "" || c.Name == name {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// agentsOf returns the agents of an install; all, if the name is empty.
+func (w *world) agentsOf(install string) (out []*agent) {
+	for _, c := range w.clusters {
+		for _, a := range c.agents {
+			if install == "" || a.Name == install {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// since returns how long after the start of the world a time is.
+func (w *world) since(t time.Time) time.Duration { return t.Sub(w.began).Round(time.Millisecond) }
+
+// isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
+// terminates, and no queue has a message.
+func (w *world) isIdle() bool {
+	for _, a := range w.aws.Ledger() {
+		if a.ClosedAt.IsZero() {
+			return false
+		}
+	}
+	for _, c := range w.clusters {
+		for _, g := range c.Groups {
+			if slices.ContainsFunc(w.aws.Instances(g.Name), func(i awsim.Instance) bool { return i.State != "InService" }) {
+				return false
+			}
+		}
+		for _, p := range kube.List[*corev1.Pod](c.server) {
+			if p.DeletionTimestamp != nil {
+				return false
+			}
+		}
+		for _, i := range c.Installs {
+			if stats := w.aws.Queue(queueURL(i.Name)); stats.Visible+stats.InFlight+stats.Delayed > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// start starts the API server and the controllers.
+func (c *cluster) start(w *world, seed uint64) {
+	c.server = kube.New(seed)
+	c.server.OnChange, c.server.Audit = c.changes.add, func(r kube.Record) { w.facts.record(c, r) }
+	timing := kube.DefaultTiming()
+	timing.SchedulerLag, timing.Count = c.Timing.Lag, max(timing.Count, c.Timing.Count)
+	c.controllers = c.server.Run(timing)
+	if c.Timing.Watch > 0 {
+		c.server.Inject(kube.Fault{Effect: kube.Stale, From: time.Now(), Delay: c.Timing.Watch})
+	}
+	for _, i := range c.Installs {
+		for n := range i.Replicas {
+			c.agents = append(c.agents, &agent{Install: i, name: fmt.Sprintf("%s-%d", i.Name, n), world: w, cluster: c})
+		}
+	}
+}
+
+// install returns an install of the world.
+func (w *world) install(name string) Install {
+	for _, a := range w.agentsOf(name) {
+		return a.Install
+	}
+	return Install{}
+}
+
+// strayNode is the Node of an instance that EC2 does not know, as one of another account is.
+const strayNode = "i-0000000000000000f"
+
+// addStrayNode adds that Node if a forged message will name it.
+func (c *cluster) addStrayNode(steps []Step) error {
+	isNamed := slices.ContainsFunc(steps, func(s Step) bool { return s.Do == "forge" && s.N == 0 && c.has(s.On) })
+	if !isNamed {
+		return nil
+	}
+	return c.server.Create(newNode(&machine{id: strayNode}, "eu-central-1a", false))
+}
+
+// has reports whether the cluster has a group.
+func (c *cluster) has(group string) bool {
+	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Name == group })
+}
