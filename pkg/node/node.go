@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	nodeutil "k8s.io/component-helpers/node/util"
-	"k8s.io/utils/keymutex"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 )
@@ -70,7 +69,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
 	n.patcher = &patcher{
-		client: client, nodes: n.informer.GetStore(), locks: keymutex.NewHashed(concurrentPatches),
+		client: client, nodes: n.informer.GetStore(), turns: newTurns(),
 	}
 	n.Conditions = newConditions(client, n.informer.GetStore())
 	n.maintenance.nodes, n.maintenance.patcher, n.maintenance.conditions = n.informer.GetStore(), n.patcher, n.Conditions

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/keymutex"
 )
 
 const (
@@ -45,7 +45,7 @@ func (p patch) label(value any) {
 type patcher struct {
 	client  kubernetes.Interface
 	nodes   cache.Store // what the watch shows
-	locks   keymutex.KeyMutex
+	turns   turns
 	written sync.Map // by name: the *corev1.Node that our last patch returned
 }
 
@@ -56,10 +56,13 @@ type patcher struct {
 func (p *patcher) patch(
 	ctx context.Context, node Node, build func(*corev1.Node) patch,
 ) (changed bool, err error) {
-	p.locks.LockKey(node.Name)
-	defer func() { _ = p.locks.UnlockKey(node.Name) }() // which fails for locks that are not held
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
+	end, err := p.turns.wait(ctx, node.Name)
+	if err != nil {
+		return false, fmt.Errorf("wait for another change of node %s: %w", node.Name, err)
+	}
+	defer end()
 	current, own := p.latest(node.Name)
 	if current != nil && (string(current.UID) != node.UID || !own && build(current) == nil) {
 		current = nil
@@ -77,6 +80,30 @@ func (p *patcher) patch(
 		return false, fmt.Errorf("change node %s: %w", node.Name, err)
 	}
 	return changed, nil
+}
+
+// turns have the changes of a Node wait for each other. A mutex would not do: a change that waits for one that the API
+// server does not answer must end with its context.
+type turns [concurrentPatches]chan struct{}
+
+func newTurns() (t turns) {
+	for i := range t {
+		t[i] = make(chan struct{}, 1)
+	}
+	return t
+}
+
+// wait waits for the other changes of a Node, or those of one with the same hash. The caller calls end.
+func (t *turns) wait(ctx context.Context, name string) (end func(), err error) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name)) // never fails
+	turn := t[hash.Sum32()%concurrentPatches]
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // patchOnce patches the Node in the state current, or as the API returns it if current is nil.

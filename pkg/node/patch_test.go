@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,36 @@ func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 		synctest.Wait()
 		if _, ok := n.patcher.written.Load("n"); ok {
 			t.Error("our own patch is kept although the watch shows a newer state")
+		}
+	})
+}
+
+// TestPatchWaitsNoLongerThanItsContext: a change of a Node waits for another one, until its context ends.
+func TestPatchWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
+		answer := make(chan struct{})
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			<-answer
+			return true, newNode(), nil
+		})
+		found, _ := n.Find(instance)
+		first := make(chan error)
+		go func() {
+			_, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"})
+			first <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("stopped"))
+		defer cancel()
+		_, _, err := n.Cordon(ctx, found, Reason{Kind: "hook"})
+		if err == nil || !strings.Contains(err.Error(), "wait for another change of node n: stopped") {
+			t.Errorf("the second change returned %v", err)
+		}
+		close(answer)
+		if err := <-first; err != nil {
+			t.Errorf("the first change returned %v", err)
 		}
 	})
 }
