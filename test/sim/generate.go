@@ -128,7 +128,9 @@ func (g *generator) group(name string, installs []Install, i int) Group {
 	install := installs[i%len(installs)]
 	group := Group{
 		Name: name, Nodes: 1 + g.IntN(2+g.size*g.size), Team: install.Team, Spot: g.chance(3),
-		NeverReady: g.chance(10),
+	}
+	if g.chance(10) {
+		group.Broken = 1
 	}
 	if len(installs) == 1 && install.Team != "" && i > 0 {
 		group.Team = ""

@@ -21,6 +21,7 @@ type machines struct {
 
 	mu        sync.Mutex
 	instances map[string]*machine
+	launched  map[string]int // by group, during the run
 }
 
 // machine is the Node of an instance. The Node has the name of the instance.
@@ -67,9 +68,13 @@ func (m *machines) Launch(ctx context.Context, id, zone string) error {
 	one := &machine{id: id, cluster: c, group: g}
 	m.mu.Lock()
 	m.instances[id] = one
+	if m.booted {
+		m.launched[g.Name]++
+	}
+	broken := m.launched[g.Name] <= g.Broken && m.booted
 	m.mu.Unlock()
 	m.world.log.add("aws", "node registered", "node", id, "group", g.Name)
-	return c.server.Create(newNode(one, zone, m.booted && g.NeverReady))
+	return c.server.Create(newNode(one, zone, broken))
 }
 
 // newNode returns a Node that the controllers make Ready, unless it is broken.

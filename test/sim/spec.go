@@ -46,8 +46,8 @@ type Group struct {
 	Spot       bool   `json:",omitempty"`
 	MinHealthy int    `json:",omitempty"` // percentage of the maintenance policy; 0 is no policy
 	Hooks      []Hook
-	// NeverReady makes nodes that the group launches during the run never Ready.
-	NeverReady bool `json:",omitempty"`
+	// Broken is how many of the nodes that the group launches during the run never become Ready.
+	Broken int `json:",omitempty"`
 }
 
 // Hook is a lifecycle hook of a group.

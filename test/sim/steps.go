@@ -36,6 +36,7 @@ func (w *world) runSteps(ctx context.Context) {
 func (w *world) do(s Step) error {
 	switch s.Do {
 	case "lose":
+		w.log.add("step", s.Do, "queue", s.On, "n", s.N)
 		w.aws.Lose(queueURL(s.On), s.N)
 		w.facts.lost(s.On)
 		return nil
