@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -96,7 +97,9 @@ func (w *world) createGroup(c *cluster, g Group) error {
 func (w *world) route() error {
 	for _, c := range w.clusters {
 		for _, i := range c.Installs {
-			w.routeInstall(c, i)
+			if err := w.routeInstall(c, i); err != nil {
+				return err
+			}
 		}
 		for _, g := range c.Groups {
 			for _, h := range g.Hooks {
@@ -111,7 +114,7 @@ func (w *world) route() error {
 
 // routeInstall connects the queue of an install with its topics, with the events of EC2 and AWS Health in the account,
 // and with the actions of those of its hooks that have no target.
-func (w *world) routeInstall(c *cluster, i Install) {
+func (w *world) routeInstall(c *cluster, i Install) error {
 	queue := w.aws.QueueARN(queueURL(i.Name))
 	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
 	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)
@@ -123,14 +126,19 @@ func (w *world) routeInstall(c *cluster, i Install) {
 				names = append(names, h.Name)
 			}
 		}
-		switch {
-		case len(names) == 0:
-		case i.Named: // HOOK_NAMES excludes the others.
-			w.aws.AddGroupRule(queue, g.Name)
-		default:
-			w.aws.AddGroupRule(queue, g.Name, names...)
+		pattern := map[string]any{"AutoScalingGroupName": []string{g.Name}}
+		if !i.Named { // HOOK_NAMES excludes the others otherwise.
+			pattern["LifecycleHookName"] = names
+		}
+		if len(names) == 0 {
+			continue
+		}
+		text, err := json.Marshal(map[string]any{"source": []string{"aws.autoscaling"}, "detail": pattern})
+		if err = errors.Join(err, w.aws.PutRule("lifecycle", queue, string(text))); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func topic(install, kind string) string {
