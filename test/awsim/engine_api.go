@@ -248,7 +248,7 @@ func (a groupEngine) terminateOne(instanceID string, decrement bool) error {
 			return errorf("ValidationError", "Instance %s is retained, and does not count for the desired capacity. "+
 				"Set shouldDecrementDesiredCapacity flag to false.", instanceID)
 		}
-		if decrement && slices.Contains(g.live(), inst) {
+		if decrement && inst.isLive() {
 			if g.desired <= g.min {
 				return errorf("ValidationError", "Currently, desiredSize equals minSize (%d). Terminating instance "+
 					"without replacement will violate group's min size constraint. Either set "+

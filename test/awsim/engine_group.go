@@ -71,16 +71,29 @@ func (g *group) nextZone() string {
 	return best
 }
 
-// live are the members that count for the desired capacity: in service or on their way there, also with a new
-// root volume.
+// isLive reports whether the instance counts for the desired capacity: in service or on its way there.
+func (i *instance) isLive() bool {
+	return i.hasStatePrefix(statePending) || i.state() == stateInService
+}
+
+// live are the members that count for the desired capacity.
 func (g *roster) live() []*instance {
 	var out []*instance
 	for _, inst := range g.members {
-		if inst.hasStatePrefix(statePending) || inst.state() == stateInService || isReplacingVolume(inst) {
+		if inst.isLive() {
 			out = append(out, inst)
 		}
 	}
 	return out
+}
+
+// liveCount is how many live members there are.
+func (g *roster) liveCount() int {
+	n := 0
+	for _, inst := range g.members {
+		n += score(inst.isLive())
+	}
+	return n
 }
 
 // unhealthyInService returns the members in service whose health was set to Unhealthy.
@@ -135,10 +148,10 @@ func (a groupEngine) reconcile(g *group) {
 	a.replaceUnhealthy(g)
 	a.refreshes.advance(g)
 	want := g.wanted()
-	for len(g.live()) < want && !g.suspended["Launch"] {
+	for g.liveCount() < want && !g.suspended["Launch"] {
 		a.pools.scaleOut(g)
 	}
-	for len(g.live()) > want && !g.suspended["Terminate"] {
+	for g.liveCount() > want && !g.suspended["Terminate"] {
 		victim := g.scaleInCandidate()
 		if victim == nil {
 			break

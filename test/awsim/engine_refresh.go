@@ -319,7 +319,7 @@ func (a refreshEngine) endRefresh(f *refresh, status string) {
 		f.group.source = *f.desired
 	}
 	for _, inst := range slices.Backward(f.group.live()) {
-		if len(f.group.live()) <= f.group.desired || f.group.suspended["Terminate"] {
+		if f.group.liveCount() <= f.group.desired || f.group.suspended["Terminate"] {
 			return
 		}
 		if inst.hasStatePrefix(statePending) && !f.targets[inst] {

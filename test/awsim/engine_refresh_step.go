@@ -65,7 +65,7 @@ type census struct {
 
 // count counts the group's instances.
 func (f *refresh) count(now time.Time) census {
-	c := census{live: len(f.group.live())}
+	c := census{live: f.group.liveCount()}
 	for _, inst := range f.group.members {
 		if f.targets[inst] && !inst.isTerminating() && !inst.warm {
 			c.addOld(f, inst)

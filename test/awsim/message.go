@@ -205,30 +205,25 @@ func uuid(r *rand.Rand) string {
 // stamp is the time as Auto Scaling and SNS write it: with milliseconds, in UTC.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// jumble writes an object with its keys in an order that r decides, because AWS keeps none.
+// jumble writes an object with its keys in an order that r decides, because AWS keeps none. It leaves out the escapes
+// of <, > and & that only HTML needs: AWS sends none.
 func jumble(r *rand.Rand, fields map[string]any) string {
 	keys := sortedKeys(fields)
 	r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	var out bytes.Buffer
-	out.WriteByte('{')
-	for i, key := range keys {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		fmt.Fprintf(&out, "%q:", key)
-		out.Write(encoded(fields[key]))
-	}
-	out.WriteByte('}')
-	return out.String()
-}
-
-// encoded is the value without the escapes of <, > and & that only HTML needs: AWS sends none.
-func encoded(value any) []byte {
-	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		panic(fmt.Sprintf("awsim: design error: a message holds a value that JSON does not know: %v", err))
+	encode := func(value any, then byte) {
+		if err := encoder.Encode(value); err != nil {
+			panic(fmt.Sprintf("awsim: design error: a message holds a value that JSON does not know: %v", err))
+		}
+		out.Bytes()[out.Len()-1] = then // In place of the encoder's end of line.
 	}
-	return bytes.TrimSpace(out.Bytes())
+	out.WriteByte('{')
+	for _, key := range keys {
+		encode(key, ':')
+		encode(fields[key], ',')
+	}
+	out.Bytes()[out.Len()-1] = '}'
+	return out.String()
 }
