@@ -42,6 +42,8 @@ type Nodes interface {
 // Drainer evicts the pods of a node.
 type Drainer interface {
 	Drain(ctx context.Context, t drain.Target) (drain.Report, error)
+	// AwaitPod returns nil when a pod is on the node that must leave it and is not known.
+	AwaitPod(ctx context.Context, node string, known []string) error
 }
 
 // Observer records what happens. Its methods are called from several goroutines and must not block.
@@ -112,6 +114,7 @@ type Agent struct {
 	launcher   *launcher
 	resyncer   *resyncer
 	lost       *lostMessages
+	late       *latePods
 }
 
 // New returns an Agent.
@@ -149,6 +152,7 @@ func New(
 		changed: make(chan struct{}, 1),
 		drain:   func(ctx context.Context, e event.Event) error { return a.notices.run(ctx, e, a.notices.actNow) },
 	}
+	a.late = &latePods{cfg: cfg, nodes: nodes, drainer: drainer, history: t.history, drain: a.handleEvent}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
 		launchStart: l.startOf,
@@ -158,11 +162,12 @@ func New(
 	return a
 }
 
-// Run resyncs at once and after every ResyncInterval, and starts the drains that wait for their time, until
-// ctx ends. It returns when all work that it started has ended.
+// Run resyncs at once and after every ResyncInterval, and starts the drains that wait for their time or for
+// late pods, until ctx ends. It returns when all work that it started has ended.
 func (a *Agent) Run(ctx context.Context) error {
 	var drains sync.WaitGroup
 	drains.Go(func() { a.notices.maintenance.run(ctx) })
+	drains.Go(func() { a.late.run(ctx) })
 	defer drains.Wait()
 	return a.resyncer.run(ctx)
 }

@@ -101,10 +101,11 @@ type fixture struct {
 	// Drains and launches.
 	drainTakes    time.Duration
 	report        drain.Report
-	since         time.Time     // of the target of the last drain
-	restartsAfter time.Duration // the process, once it has stopped
-	ready         time.Duration // when the launched node is ready
-	outage        time.Duration // until then Missing fails
+	since         time.Time       // of the target of the last drain
+	late          []time.Duration // pods are bound to the node then
+	restartsAfter time.Duration   // the process, once it has stopped
+	ready         time.Duration   // when the launched node is ready
+	outage        time.Duration   // until then Missing fails
 
 	mu    sync.Mutex
 	node  node.Node

@@ -11,7 +11,11 @@ import (
 )
 
 // drainHistory knows the drains that this process has finished. The zero value is ready.
-type drainHistory struct{ byUID sync.Map }
+type drainHistory struct {
+	byUID  sync.Map
+	listen sync.Once
+	news   chan struct{}
+}
 
 type finishedDrain struct {
 	since  time.Time // when the node was cordoned
@@ -20,6 +24,17 @@ type finishedDrain struct {
 
 func (h *drainHistory) add(uid string, since time.Time, report drain.Report) {
 	h.byUID.Store(uid, finishedDrain{since, report})
+	h.added()
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+// added returns a channel that has an element when a drain was added since the last one was received.
+func (h *drainHistory) added() <-chan struct{} {
+	h.listen.Do(func() { h.news = make(chan struct{}, 1) })
+	return h.news
 }
 
 // find returns the report of the node's last drain if the node was cordoned at the time since. A node with

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,41 @@ func newPodWatch(d *Drainer, node string, changed func()) (*podWatch, error) {
 		DeleteFunc: func(any) { changed() },
 	})
 	return w, err
+}
+
+// AwaitPod returns nil when a pod is on the node that must leave it and is not in known, which lists pods as
+// NAMESPACE/NAME; or the cause of ctx's end. A list verifies what the watch shows, which may be behind.
+func (d *Drainer) AwaitPod(ctx context.Context, node string, known []string) error {
+	changed := make(chan struct{}, 1)
+	w, err := newPodWatch(d, node, func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { w.informer.RunWithContext(watching) })
+	defer watch.Wait()
+	defer stop()
+	isNew := func(rec *record) bool {
+		return rec.pod.StayReason == "" && !slices.Contains(known, rec.pod.Namespace+"/"+rec.pod.Name)
+	}
+	for {
+		if slices.ContainsFunc(w.list(), isNew) {
+			if records, err := w.fetch(ctx); err != nil && ctx.Err() == nil || slices.ContainsFunc(records, isNew) {
+				return nil // without an answer, the drain that follows asks again
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }

@@ -64,15 +64,15 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{cfg: cfg, selector: selector, maintenance: new(maintenance)}
-	n.changed.Store(new(make(chan struct{})))
+	n := &Nodes{cfg: cfg, selector: selector}
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
 	n.patcher = &patcher{
 		client: client, nodes: n.informer.GetStore(), turns: newTurns(),
 	}
 	n.Conditions = newConditions(client, n.informer.GetStore())
-	n.maintenance.nodes, n.maintenance.patcher, n.maintenance.conditions = n.informer.GetStore(), n.patcher, n.Conditions
+	n.maintenance = &maintenance{nodes: n.informer.GetStore(), patcher: n.patcher, conditions: n.Conditions}
+	n.changed.Store(new(make(chan struct{})))
 	if err := n.informer.SetTransform(selector.trim); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// firstLatePause and lastLatePause bound the pauses between two drains of a node for pods that came late:
+// whatever binds pods to the node may do it again at once.
+const firstLatePause, lastLatePause = time.Second, 5 * time.Minute
+
+// latePods drains nodes again that get a pod after their drain for a notice has ended: a scheduler that lags
+// may bind one long after the cordon, and no hook holds the instance until the next look at it. It watches the
+// pods of each such node for as long as the node exists and has its mark.
+type latePods struct {
+	cfg     Config
+	nodes   allNodes
+	drainer Drainer
+	history *drainHistory
+	drain   func(context.Context, event.Event) error
+}
+
+// run watches until ctx ends. It returns when the drains that it started have ended.
+func (l *latePods) run(ctx context.Context) {
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	watched := map[string]context.CancelFunc{} // by the UID of the node
+	for ctx.Err() == nil {
+		marked := map[string]bool{}
+		for _, n := range l.nodes.All() {
+			if !isMarkedForNotice(n) {
+				continue
+			}
+			marked[n.UID] = true
+			if watched[n.UID] == nil && l.history.isDrained(n) {
+				watching, stop := context.WithCancel(ctx)
+				watched[n.UID] = stop
+				watches.Go(func() { l.keepEmpty(ctx, watching, n) })
+			}
+		}
+		for uid, stop := range watched {
+			if !marked[uid] {
+				stop()
+				delete(watched, uid)
+			}
+		}
+		next := time.NewTimer(l.cfg.ResyncInterval)
+		select {
+		case <-l.history.added():
+		case <-next.C:
+		case <-ctx.Done():
+		}
+		next.Stop()
+	}
+	for _, stop := range watched {
+		stop()
+	}
+}
+
+// keepEmpty drains the node whenever it has got a pod, until watching ends. Each drain has the deadline of the
+// mark, and AWS confirms the event again.
+func (l *latePods) keepEmpty(ctx, watching context.Context, n node.Node) {
+	pauses := retry.Backoff(firstLatePause, lastLatePause)
+	for {
+		report, _ := l.history.find(n.UID, n.Mark.Since)
+		if l.drainer.AwaitPod(watching, n.Name, report.Left) != nil {
+			return
+		}
+		if current, ok := l.nodes.Find(n.InstanceID); ok && current.UID == n.UID && isMarkedForNotice(current) {
+			n = current
+			l.history.remove(n.UID)
+			_ = l.drain(ctx, eventOfMark(n)) // the observer has been notified of the error
+		}
+		if !retry.Sleep(watching, pauses.Step()) {
+			return
+		}
+	}
+}
+
+// isMarkedForNotice reports whether the node is, or was, drained for an event that no hook waits for.
+func isMarkedForNotice(n node.Node) bool {
+	return !n.Mark.Deadline.IsZero() && n.Mark.Reason != string(event.LifecycleTerminating)
+}
