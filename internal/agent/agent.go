@@ -65,6 +65,7 @@ type Outcome string
 const (
 	Drained      Outcome = "drained"       // the node was empty when the lifecycle action was completed
 	LeftBehind   Outcome = "left-behind"   // the deadline passed while pods were still on the node
+	NodeLost     Outcome = "node-lost"     // the same, but the machine or its kubelet had failed before
 	CutShort     Outcome = "cut-short"     // the lifecycle action ended before the drain did
 	Cordoned     Outcome = "cordoned"      // the node was cordoned and keeps its pods, as configured
 	Replaced     Outcome = "replaced"      // the group replaces the instance, and its hook has the node drained
@@ -81,7 +82,7 @@ const (
 // Outcomes lists all outcomes, so that counters can start at zero for each.
 func Outcomes() []string {
 	return []string{
-		string(Drained), string(LeftBehind), string(CutShort), string(Cordoned), string(Replaced),
+		string(Drained), string(LeftBehind), string(NodeLost), string(CutShort), string(Cordoned), string(Replaced),
 		string(Postponed), string(Canceled), string(Unregistered), string(Gone), string(Unconfirmed),
 		string(OtherCluster), string(OtherAgent), string(Interrupted),
 	}

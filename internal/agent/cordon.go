@@ -9,6 +9,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
@@ -185,10 +186,26 @@ func earlier(a, b time.Time) time.Time {
 
 // isStopped reports whether EC2 says, without delay, that nothing runs on the instance anymore.
 func (c *cordoner) isStopped(ctx context.Context, instanceID string) bool {
+	state, ok := c.instanceState(ctx, instanceID)
+	return ok && state.Stopped()
+}
+
+// isFailed reports whether the machine of the node ended before its pods: the node is not Ready, and EC2 says,
+// without delay, that the instance is shutting down or that nothing runs on it.
+func (c *cordoner) isFailed(ctx context.Context, n node.Node) bool {
+	if current, ok := c.nodes.Find(n.InstanceID); ok && current.Ready {
+		return false
+	}
+	state, ok := c.instanceState(ctx, n.InstanceID)
+	return ok && (state.Stopped() || state.ShuttingDown())
+}
+
+// instanceState returns the state of the instance if EC2 answers without delay.
+func (c *cordoner) instanceState(ctx context.Context, instanceID string) (s ec2.State, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, cordonUnconfirmedAfter)
 	defer cancel()
 	i, err := c.instances.Describe(ctx, instanceID)
-	return err == nil && i.State.Stopped()
+	return i.State, err == nil
 }
 
 func reasonOf(e event.Event, deadline time.Time) node.Reason {

@@ -145,6 +145,7 @@ func hidden(f *fixture)                         { f.hidden = true }
 func readyAt(after time.Duration) given         { return func(f *fixture) { f.ready = after } }
 func noHook(f *fixture)                         { f.noHook = true }
 func deleted(f *fixture)                        { f.deleted = true }
+func lost(f *fixture)                           { f.report.Lost = true }
 func podsLeft(f *fixture)                       { f.report.Left = []string{"web/a"} }
 func boots(after time.Duration) given           { return func(f *fixture) { f.boots = after } }
 

@@ -127,10 +127,17 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 	if err := t.excludeFromLoadBalancers(ctx, e, n, mark.Deadline); err != nil {
 		return Interrupted, err
 	}
-	if len(report.Left) > 0 {
-		return LeftBehind, nil
+	return outcomeOf(report), nil
+}
+
+func outcomeOf(r drain.Report) Outcome {
+	switch {
+	case len(r.Left) == 0:
+		return Drained
+	case r.Lost:
+		return NodeLost
 	}
-	return Drained, nil
+	return LeftBehind
 }
 
 // cordonInstance cordons the node of an instance whose event is configured to leave the pods where they are.
@@ -212,6 +219,7 @@ func (t *terminator) drain(
 		if err != nil {
 			return report, err
 		}
+		report.Lost = report.Lost || len(report.Left) > 0 && t.cordoner.isFailed(ctx, n)
 		t.history.add(n.UID, mark.Since, report)
 		if !repeated || report.Total > 0 {
 			t.observer.NodeDrained(e, n, report)

@@ -48,6 +48,20 @@ func TestTermination(t *testing.T) {
 		{"the instance does not wait for its hook yet", inState("Terminating"), drained, agent.Drained},
 		{"the drain fails", fails("drain", 1, errOutage), neverDrained(until, drain), agent.Interrupted},
 		{"pods are left at the deadline", podsLeft, drained, agent.LeftBehind},
+		{"no kubelet reports the end of the pods that are left", with(podsLeft, lost), drained, agent.NodeLost},
+		{
+			"pods are left on a node that is not Ready, of a terminated instance",
+			with(podsLeft, notReady, ec2State("terminated")), drainedBy("0s"), agent.NodeLost,
+		},
+		{
+			"pods are left on a node that is not Ready, of an instance that is shutting down",
+			with(podsLeft, notReady, ec2State("shutting-down")), drained, agent.NodeLost,
+		},
+		{"pods are left on a node that is not Ready, of a running instance", with(podsLeft, notReady), drained, agent.LeftBehind},
+		{
+			"pods are left on a node that is Ready, of a terminated instance",
+			with(podsLeft, ec2State("terminated")), drained, agent.LeftBehind,
+		},
 		{
 			"the group gives up during the drain: not completed", givesUp("drain", 5*time.Second),
 			neverDrained(until, drain), agent.CutShort,

@@ -182,20 +182,30 @@ func (o *Observer) NodeDrained(e event.Event, n node.Node, r drain.Report) {
 	o.metrics.drains.Observe(r.Took.Seconds())
 	l := o.log.Info()
 	if len(r.Left) > 0 {
-		l = o.log.Warn().Strs("left", r.Left)
+		l = o.log.Warn().Strs("left", r.Left).Bool("node_lost", r.Lost)
 	}
 	o.withEvent(l, e).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took)
-	c := node.Condition{Drained: true, Reason: reasonDrained, Message: drainedMessage(r), Final: true}
 	if len(r.Left) == 0 {
 		l.Msg("node drained")
 	} else {
 		l.Msg("drain ended with pods left on the node")
-		c.Drained, c.Reason = false, reasonLeftBehind
-		c.Message = fmt.Sprintf("The drain ended with %d of %d pods left on the node: %s",
-			len(r.Left), r.Total, text.First(r.Left, mostNames))
 	}
+	c := conditionAfter(r)
 	o.events.OnNode(n.Name, n.UID, c.Reason, c.Message, !c.Drained)
 	o.conditions.Report(n.Name, n.UID, c)
+}
+
+// conditionAfter returns the condition of a node whose drain has ended.
+func conditionAfter(r drain.Report) node.Condition {
+	if len(r.Left) == 0 {
+		return node.Condition{Drained: true, Reason: reasonDrained, Message: drainedMessage(r), Final: true}
+	}
+	left := fmt.Sprintf("%d of %d pods left on the node: %s", len(r.Left), r.Total, text.First(r.Left, mostNames))
+	if r.Lost {
+		message := "The machine or its kubelet has failed, so nothing reports the end of pods; the drain ended with " + left
+		return node.Condition{Reason: reasonLost, Message: message, Final: true}
+	}
+	return node.Condition{Reason: reasonLeftBehind, Message: "The drain ended with " + left, Final: true}
 }
 
 func drainedMessage(r drain.Report) string {

@@ -81,6 +81,9 @@ func facts() []fact {
 		{"NodeDrained, pods left", func(r *recorder, s subject) {
 			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second})
 		}},
+		{"NodeDrained, node lost", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Lost: true, Took: time.Second})
+		}},
 		{"NodeDrained, many pods left", func(r *recorder, s subject) {
 			r.NodeDrained(s.event, s.node, drain.Report{Total: 12, Left: many, Took: time.Second})
 		}},

@@ -73,6 +73,7 @@ const (
 	reasonBlocked         = "Blocked"
 	reasonDrained         = "Drained"
 	reasonLeftBehind      = "PodsLeftBehind"
+	reasonLost            = "NodeLost"
 	reasonVolumesLeft     = "VolumesLeftAttached"
 	reasonUncordoned      = "Uncordoned"
 	reasonDrainPostponed  = "DrainPostponed"
@@ -177,7 +178,7 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 	o.metrics.active.Dec()
 	o.metrics.terminations.WithLabelValues(outcome).Inc()
 	level := zerolog.InfoLevel
-	if slices.Contains([]string{"unconfirmed", "left-behind", "cut-short"}, outcome) {
+	if slices.Contains([]string{"unconfirmed", "left-behind", "node-lost", "cut-short"}, outcome) {
 		level = zerolog.WarnLevel
 	}
 	l := o.withEvent(o.log.WithLevel(level), e)

@@ -26,6 +26,8 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	if d.step.Empty {
 		d.considerNode()
 	}
+	d.step.Lost = d.Unreachable && len(d.step.Left) > 0 &&
+		!slices.ContainsFunc(d.step.Left, func(pod Pod) bool { return !d.schedule.isStuck(pod) })
 	return d.step
 }
 

@@ -23,7 +23,7 @@ type schedule struct {
 // givenUp reports whether the drain no longer waits for the pod. At the deadline: the policy says to leave
 // it, its last grace period has passed, or the API server has refused even its deletion. Before: it is stuck.
 func (t *schedule) givenUp(pod Pod) bool {
-	if stuck := t.stuckAt(pod); !stuck.IsZero() && !t.now.Before(stuck) {
+	if t.isStuck(pod) {
 		return true
 	}
 	if t.now.Before(t.deadline) {
@@ -36,6 +36,11 @@ func (t *schedule) givenUp(pod Pod) bool {
 		return !t.now.Before(lastEnd(pod).Add(terminationLag))
 	}
 	return false
+}
+
+func (t *schedule) isStuck(pod Pod) bool {
+	at := t.stuckAt(pod)
+	return !at.IsZero() && !t.now.Before(at)
 }
 
 // stuckAt is when a terminating pod is considered stuck. On an unreachable node that is early: no kubelet

@@ -243,10 +243,10 @@ func TestPodsOfAnUnreachableNode(t *testing.T) {
 			c.drainer.rules.Unreachable = func(node string) bool { return unreachable && node == "n" }
 			c.podsNeverEnd = true
 			report, err := c.drain("n", time.Hour)()
-			if err != nil || report.Took.Round(time.Second) != want || len(report.Left) != 1 {
+			if err != nil || report.Took.Round(time.Second) != want || len(report.Left) != 1 || report.Lost != unreachable {
 				t.Errorf("got %+v, %v, want %v", report, err, want)
 			}
-			c.expect(t, "ended n: left-behind")
+			c.expect(t, "ended n: "+string(map[bool]Result{true: NodeLost, false: LeftBehind}[unreachable]))
 		})
 	}
 }

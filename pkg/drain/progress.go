@@ -86,12 +86,13 @@ const (
 	Drained     Result = "drained"     // all pods that had to leave were evicted
 	ByForce     Result = "by-force"    // no pod is left, and some were removed in spite of their budget or annotations
 	LeftBehind  Result = "left-behind" // pods are left
+	NodeLost    Result = "node-lost"   // pods are left, and no kubelet reports their end
 	Interrupted Result = "interrupted" // the drain was canceled
 )
 
 // Results lists every result.
 func Results() []string {
-	return []string{string(Drained), string(ByForce), string(LeftBehind), string(Interrupted)}
+	return []string{string(Drained), string(ByForce), string(LeftBehind), string(NodeLost), string(Interrupted)}
 }
 
 // Report is the result of a drain, with the numbers.
@@ -99,6 +100,7 @@ type Report struct {
 	Total  int      // pods that had to leave
 	Forced int      // of those, removed in spite of their budget or annotations
 	Left   []string // NAMESPACE/NAME of the pods that were left at the deadline, or that were stuck
+	Lost   bool     // the node is not Ready, or gone, and the grace periods of all pods that are left are over
 	Took   time.Duration
 }
 
@@ -106,6 +108,8 @@ func (r Report) result(err error) Result {
 	switch {
 	case err != nil:
 		return Interrupted
+	case r.Lost:
+		return NodeLost
 	case len(r.Left) > 0:
 		return LeftBehind
 	case r.Forced > 0:

@@ -30,7 +30,7 @@ func TestWaitCountString(t *testing.T) {
 	if n := len(WaitReasons()); n != 8 {
 		t.Errorf("%d reasons are listed, and 8 are tested", n)
 	}
-	if got := strings.Join(Results(), " "); got != "drained by-force left-behind interrupted" {
+	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)
 	}
 	if got := strings.Join(ForceReasons(), " "); got != "deadline unhealthy" {

@@ -288,7 +288,7 @@ func (r *run) wakeBy(t time.Time) {
 // report is the result of the drain, given its verified last step.
 func (r *run) report(last Step) Report {
 	report := r.removals.report()
-	report.Took = time.Since(r.started)
+	report.Took, report.Lost = time.Since(r.started), last.Lost
 	for _, pod := range last.Left {
 		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
 	}

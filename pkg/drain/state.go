@@ -118,6 +118,7 @@ type Step struct {
 	Delete   []Removal
 	Wait     []Waiting
 	Left     []Pod     // every pod that must leave and is still on the node
+	Lost     bool      // no kubelet reports the end of the pods that are left, and their grace periods are over
 	Attached []string  // volumes that are still attached
 	Empty    bool      // no pod is left that the drain waits for
 	Again    time.Time // decide again by then; zero if only a change can lead to another step

@@ -28,6 +28,7 @@ func healthy() series {
 		`pods_forced_total{reason="unhealthy"}`:           "0+1x59",
 		`terminations_total{outcome="drained"}`:           "0+1x59",
 		`terminations_total{outcome="left-behind"}`:       "0x59",
+		`terminations_total{outcome="node-lost"}`:         "0x59",
 		`terminations_total{outcome="cut-short"}`:         "0x59",
 		`terminations_total{outcome="unconfirmed"}`:       "0x59",
 		`launches_total{outcome="ready"}`:                 "0+1x59",
@@ -151,6 +152,11 @@ func scenarios() []scenario {
 			"pods were left behind",
 			series{`terminations_total{outcome="left-behind"}`: "0x9 1x49"},
 			append(fires(10, "NodeDrainerPodsLeftBehind"), minute{40, nil}),
+		},
+		{
+			"nodes were lost",
+			series{`terminations_total{outcome="node-lost"}`: "0x9 1x49"},
+			append(fires(10, "NodeDrainerNodesLost"), minute{40, nil}),
 		},
 		{
 			"a hook timed out before the drain had ended",

@@ -250,8 +250,12 @@ func TestStuckPods(t *testing.T) {
 			agent := f.startAgent(tt.env...)
 			f.terminate(instance)
 			f.waitCompleted(instance)
-			agent.waitLog("termination ended", "outcome", "left-behind")
-			f.waitEvent("PodsLeftBehind")
+			outcome, reason := "left-behind", "PodsLeftBehind"
+			if tt.lost {
+				outcome, reason = "node-lost", "NodeLost"
+			}
+			agent.waitLog("termination ended", "outcome", outcome)
+			f.waitEvent(reason)
 		})
 	}
 }
