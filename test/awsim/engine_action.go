@@ -149,12 +149,17 @@ func (a hookEngine) sendNotifications(act *action) int {
 	a.mu.Lock()
 	direct, event := DirectMessage(a.bus.envelope(), n), EventBridgeMessage(a.bus.envelope(), n)
 	a.mu.Unlock()
-	sent := 0
+	sent, undelivered := 0, error(nil)
 	if act.hook.NotificationTargetARN != "" {
-		sent, _ = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct, a.bus.fromHook(act.hook))
+		sent, undelivered = a.bus.deliver(act.hook.NotificationTargetARN, subject, direct, a.bus.fromHook(act.hook))
 	}
 	sent += a.bus.publish(event)
-	a.update(func() { act.Sent += sent })
+	a.update(func() {
+		act.Sent += sent
+		if undelivered != nil {
+			a.spawn(func() { a.endUndelivered(act) })
+		}
+	})
 	return sent
 }
 

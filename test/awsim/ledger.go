@@ -50,6 +50,7 @@ const (
 	ByGlobalTimeout    ClosedBy = "global-timeout"
 	ByAbandon          ClosedBy = "abandoned"    // Another hook of the instance was, or the launch was given up.
 	ByInterruption     ClosedBy = "interrupted"  // EC2 took the machine while the hook was waited for.
+	ByDeliveryFailure  ClosedBy = "undelivered"  // The hook's target could not be reached.
 	ByHookDeletion     ClosedBy = "hook-deleted" // By DeleteLifecycleHook.
 )
 

@@ -56,6 +56,11 @@ func (s *sqs) set(q *queue, attribute, value string) (err error) {
 	return errorf("InvalidAttributeName", "Unknown Attribute %s.", attribute)
 }
 
+// DeleteQueue removes a queue with its messages. Whoever waits for one of them learns nothing.
+func (s SQS) DeleteQueue(url string) {
+	s.sqs.with(url, func(_ time.Time, q *queue) { delete(s.sqs.queues, q.name) })
+}
+
 // Send puts a message into a queue, given by URL or ARN, whatever the queue's policy says. It panics if there is
 // no such queue.
 func (s SQS) Send(url, body string) (messageID string) {
