@@ -33,7 +33,7 @@ variable "group_tag_value" {
 }
 
 variable "delivery" {
-  description = "How the hooks' messages are delivered: direct, by Auto Scaling to the queue; or eventbridge, by a rule for the groups."
+  description = "How the hooks' messages are delivered: direct, by Auto Scaling to the queue; or eventbridge, by a rule for the groups, where hooks also wait if the queue is broken."
   type        = string
   default     = "direct"
 

@@ -56,6 +56,7 @@ type Observer interface {
 	launchObserver
 	protectionObserver
 	resyncObserver
+	departureObserver
 }
 
 // Outcome is how a termination ended.
@@ -159,6 +160,7 @@ func New(
 		launchStart: l.startOf,
 		confirmer:   confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
 		history: t.history, completed: t.completed, lost: a.lost,
+		departures: &departures{groups: groups, instances: instances, observer: o},
 	}
 	return a
 }

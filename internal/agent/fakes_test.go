@@ -355,6 +355,10 @@ func (f observer) TerminationEnded(e event.Event, o string, _ time.Duration) {
 	f.fact("ended %s", o)
 }
 
+func (f observer) TerminationUnannounced(instanceID, group string) {
+	f.fact("unannounced %s of %s", instanceID, group)
+}
+
 func (f observer) LaunchStarted(event.Event) { f.fact("launch started") }
 
 func (f observer) LaunchWaiting(_ event.Event, name string, missing []string) {

@@ -45,6 +45,7 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 
 // handleEvent passes the event to the type that handles its kind.
 func (a *Agent) handleEvent(ctx context.Context, e event.Event) error {
+	a.resyncer.departures.announce(e)
 	switch e.Kind {
 	case event.TestNotification, event.Notice:
 		a.observer.EventIgnored(e, "requires no action")

@@ -50,6 +50,7 @@ type resyncer struct {
 	history     *drainHistory
 	completed   *completedActions
 	lost        *lostMessages
+	departures  *departures
 
 	handling     sync.WaitGroup       // events that a resync found
 	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
@@ -60,6 +61,7 @@ type resyncer struct {
 func (r *resyncer) run(ctx context.Context) error {
 	r.completed.reset()
 	r.lost.reset()
+	r.departures.reset()
 	r.healthySince = nil
 	defer r.handling.Wait()
 	pauses := retry.Backoff(firstPause, r.cfg.ResyncInterval)
@@ -99,7 +101,7 @@ func (r *resyncer) resync(ctx context.Context) error {
 	}
 	r.observer.Resynced(len(members), found, lost)
 	r.protector.unprotectFinished(ctx)
-	return errors.Join(err, r.checkCordonedNodes(ctx, nodes, members))
+	return errors.Join(err, r.departures.check(ctx, nodes, members), r.checkCordonedNodes(ctx, nodes, members))
 }
 
 // start handles an event that no message reported, in the background.

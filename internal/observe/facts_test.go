@@ -61,6 +61,7 @@ func facts() []fact {
 		{"Resynced, found", func(r *recorder, _ subject) { r.Resynced(40, 2, 0) }},
 		{"Resynced, lost", func(r *recorder, _ subject) { r.Resynced(40, 0, 2) }},
 		{"Resynced, nothing", func(r *recorder, _ subject) { r.Resynced(40, 0, 0) }},
+		{"TerminationUnannounced", func(r *recorder, s subject) { r.TerminationUnannounced(s.event.InstanceID, s.action.Group) }},
 		{"ResyncFailed", func(r *recorder, _ subject) { r.ResyncFailed(errOutage) }},
 		{"NodeProtected", func(r *recorder, s subject) { r.NodeProtected(s.node, s.action.Group) }},
 		{"NodeUnprotected", func(r *recorder, s subject) { r.NodeUnprotected(s.node, s.action.Group) }},

@@ -29,6 +29,7 @@ type metrics struct {
 	waiting        *prometheus.GaugeVec
 	heartbeats     prometheus.Counter
 	lost           prometheus.Counter
+	unannounced    prometheus.Counter
 	retries        prometheus.Counter
 	apiErrors      *prometheus.CounterVec
 	launches       *prometheus.CounterVec
@@ -108,6 +109,8 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"Pods on draining nodes that wait, by reason; for volumes-attached the number of volumes.",
 			"reason", drain.WaitReasons()),
 		heartbeats: counter(r, "heartbeats_total", "Heartbeats that Auto Scaling accepted."),
+		unannounced: counter(r, "unannounced_terminations_total",
+			"Instances that left their group without an event, although a hook of this agent should have held them."),
 		lost: counter(r, "messages_lost_total",
 			"Lifecycle actions that a resync found, and that ended without a message."),
 		retries: counter(r, "step_retries_total",

@@ -202,6 +202,13 @@ func (o *Observer) Resynced(instances, found, lost int) {
 	o.log.WithLevel(level).Int("instances", instances).Int("found", found).Msg("resync finished")
 }
 
+// TerminationUnannounced records that an instance left its group without an event, although a hook should have
+// held it.
+func (o *Observer) TerminationUnannounced(instanceID, group string) {
+	o.metrics.unannounced.Inc()
+	o.log.Warn().Str("instance", instanceID).Str("group", group).Msg("instance terminated without an event")
+}
+
 // ResyncFailed records that a resync, or the handling of what it found, failed.
 func (o *Observer) ResyncFailed(err error) { o.failed("autoscaling", "resync", err) }
 

@@ -18,7 +18,7 @@ const nowAndThen = "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4 9x4 10x4 11x4"
 func healthy() series {
 	return series{
 		`leader`: "1x59", `leader{instance="b"}`: "0x59",
-		`leader_transitions_total{instance="b"}`: "1x59", `messages_lost_total`: "0x59",
+		`leader_transitions_total{instance="b"}`: "1x59", `messages_lost_total`: "0x59", `unannounced_terminations_total`: "0x59",
 		`step_retries_total`:                              nowAndThen,
 		`pods_total{action="evicted"}`:                    "0+1x59",
 		`pods_waiting{reason="blocked-by-budget"}`:        "3x20 0x38",
@@ -177,6 +177,10 @@ func scenarios() []scenario {
 			"messages are no events",
 			series{`messages_refused_total{reason="malformed"}`: "0x9 1x49"},
 			fires(10, "NodeDrainerMessagesRefused"),
+		},
+		{
+			"instances terminate without a message", series{`unannounced_terminations_total`: "0x39 1x19"},
+			fires(40, "NodeDrainerTerminationsUnannounced"),
 		},
 		{"messages are lost", series{`messages_lost_total`: "0x39 1x19"}, fires(40, "NodeDrainerMessagesLost")},
 		{
