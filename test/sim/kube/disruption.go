@@ -60,13 +60,13 @@ func (c *disruption) count(name types.NamespacedName) {
 
 const disruptionController = "disruption controller"
 
-// failSync writes that the pods of a budget cannot be counted.
+// failSync writes that the pods of a budget cannot be counted. The generation counts as not observed.
 func (c *disruption) failSync(name types.NamespacedName, err error) {
 	update(&c.server.store, disruptionController, name, func(b *policyv1.PodDisruptionBudget) {
-		b.Status.DisruptionsAllowed, b.Status.ObservedGeneration = 0, b.Generation
+		b.Status.DisruptionsAllowed = 0
 		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
 			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason,
-			Message: err.Error(), ObservedGeneration: b.Generation,
+			Message: err.Error(), ObservedGeneration: b.Status.ObservedGeneration,
 		})
 	})
 }
@@ -132,8 +132,18 @@ func (c *disruption) expectedScale(pods []*corev1.Pod) (sum int, err error) {
 			}
 			sum += scale(set.Spec.Replicas)
 		default:
-			return 0, fmt.Errorf("%s does not implement the scale subresource", owner.Kind)
+			return 0, fmt.Errorf("%s does not implement the scale subresource", groupOf(owner.Kind))
 		}
 	}
 	return sum, nil
+}
+
+// groupOf returns the resource of a kind with its group, as in messages.
+func groupOf(kind string) string {
+	for _, r := range resources() {
+		if r.kind.Kind == kind {
+			return r.group().String()
+		}
+	}
+	return kind
 }

@@ -132,11 +132,17 @@ func (c *call) frame(event watch.EventType, e *entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.frameOf(event, data)
+}
+
+// frameOf returns an event with an encoded object.
+func (c *call) frameOf(event watch.EventType, data []byte) ([]byte, error) {
 	out := &metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: data}}
 	if !c.protobuf {
 		return marshalJSON(out)
 	}
-	if data, err = out.Marshal(); err != nil {
+	data, err := out.Marshal()
+	if err != nil {
 		return nil, err
 	}
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, len(data)+4), uint32(len(data))), data...), nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
@@ -17,7 +18,7 @@ import (
 const maxDisruptedPods = 2000
 
 // delete deletes an object. A pod that is bound to a node has its grace period, and stays until a deletion without
-// grace; a further deletion can only shorten that. It returns the pod if it stays. Source: registry/rest/delete.go and
+// grace; a further deletion can only shorten that. It returns the object as it is, or was last. Source: registry/rest/delete.go and
 // registry/core/pod/strategy.go of the API server.
 func (s *store) delete(actor string, before *entry, o metav1.DeleteOptions) (*entry, error) {
 	if err := checkPreconditions(before, o.Preconditions); err != nil {
@@ -29,12 +30,12 @@ func (s *store) delete(actor string, before *entry, o metav1.DeleteOptions) (*en
 	}
 	if !isPod {
 		s.put(actor, before.kind, before, nil)
-		return nil, nil
+		return before, nil
 	}
 	ends, grace := deletion(pod, o.GracePeriodSeconds)
 	if grace == 0 {
 		s.put(actor, before.kind, before, nil)
-		return nil, nil
+		return before, nil
 	}
 	if pod.DeletionTimestamp != nil && grace >= *pod.DeletionGracePeriodSeconds {
 		return before, nil
@@ -58,7 +59,7 @@ func checkPreconditions(e *entry, p *metav1.Preconditions) error {
 	if why == "" {
 		return nil
 	}
-	return conflict(e.kind.group(), e.GetName(), why)
+	return conflict(schema.GroupResource{Group: e.kind.kind.Group, Resource: e.kind.kind.Kind}, e.GetName(), why)
 }
 
 // deletion returns when a deletion ends the pod, and its grace period in seconds.
@@ -121,18 +122,21 @@ func (h handler) evict() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return h.succeed(h.s.deleteWithCondition(h.Client, before, options, "EvictionByEvictionAPI"))
+	return h.succeed(h.s.deleteWithCondition(h.Client, before, options, "EvictionByEvictionAPI",
+		"Eviction API: evicting"))
 }
 
 // deleteWithCondition deletes a pod that says that it is disrupted.
-func (s *store) deleteWithCondition(actor string, before *entry, o metav1.DeleteOptions, why string) error {
+func (s *store) deleteWithCondition(
+	actor string, before *entry, o metav1.DeleteOptions, why, message string,
+) error {
 	if err := checkPreconditions(before, o.Preconditions); err != nil {
 		return err
 	}
 	if len(o.DryRun) == 0 {
 		pod := before.Object.(*corev1.Pod).DeepCopy() //nolint:forcetypeassert // Only pods are evicted.
 		setCondition(pod, corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: why,
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: why, Message: message,
 		})
 		before = s.put(actor, before.kind, before, pod)
 	}

@@ -100,12 +100,11 @@ func (c *kubelets) stopPod(pod *corev1.Pod, one *containers) {
 	if pod.Status.Phase == corev1.PodPending || one.restarts {
 		ends = time.Now()
 	}
-	how := corev1.PodSucceeded
 	if ends.After(one.killedAt) {
-		ends, how = one.killedAt, corev1.PodFailed
+		ends = one.killedAt
 	}
 	c.server.clock.cancel(one.next)
-	one.next = c.after(time.Until(ends), func() { c.endPod(pod, how) })
+	one.next = c.after(time.Until(ends), func() { c.endPod(pod, corev1.PodFailed) })
 }
 
 // endPod writes that the containers of a pod have ended.

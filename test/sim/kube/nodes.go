@@ -96,7 +96,8 @@ func (c *nodeLifecycle) enqueueEviction(node *corev1.Node, pod *corev1.Pod) {
 		if e == nil || e.GetUID() != pod.UID || e.GetDeletionTimestamp() != nil {
 			return
 		}
-		_ = c.server.deleteWithCondition("taint eviction controller", e, metav1.DeleteOptions{}, "DeletionByTaintManager")
+		_ = c.server.deleteWithCondition("taint eviction controller", e, metav1.DeleteOptions{}, "DeletionByTaintManager",
+			"Taint manager: deleting due to NoExecute taint")
 	})
 }
 

@@ -81,7 +81,7 @@ func (h handler) serveDelete(before *entry) ([]byte, error) {
 	}
 	h.describe(options)
 	after, err := h.s.delete(h.Client, before, options)
-	if err != nil || after == nil {
+	if _, isPod := before.Object.(*corev1.Pod); err != nil || !isPod {
 		return h.succeed(err)
 	}
 	return h.encodeEntry(after)
@@ -190,10 +190,10 @@ func (h handler) patch(before *entry) (*entry, error) {
 	case types.StrategicMergePatchType:
 		document, err = strategicpatch.StrategicMergePatch(document, h.body, before.Object)
 	default:
-		err = apierrors.NewBadRequest("unsupported patch type " + string(t))
+		err = reason("unsupported patch type " + string(t))
 	}
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	changed := &call{resource: h.resource, body: document}
 	after, err := changed.decode()
@@ -201,8 +201,9 @@ func (h handler) patch(before *entry) (*entry, error) {
 		return nil, err
 	}
 	if after.GetUID() != before.GetUID() {
+		immutable := field.Invalid(field.NewPath("metadata", "uid"), after.GetUID(), "field is immutable")
 		return nil, apierrors.NewInvalid(h.resource.kind.GroupKind(), before.GetName(), field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "uid"), after.GetUID(), "field is immutable"),
+			immutable, immutable, // The API server says it twice.
 		})
 	}
 	return h.replace(before, after)

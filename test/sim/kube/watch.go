@@ -42,6 +42,9 @@ func (s *Server) watch(c *call) (io.ReadCloser, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
 	}
+	if w.ended != nil {
+		return w, nil
+	}
 	s.watches[c.resource.name] = append(s.watches[c.resource.name], w)
 	if n, err := strconv.Atoi(c.query.Get("timeoutSeconds")); err == nil && n > 0 {
 		w.timers = append(w.timers, s.clock.after(seconds(int64(n)), func() { w.end(io.EOF) }))
@@ -73,8 +76,7 @@ func (w *watcher) begin() error {
 	case err != nil:
 		return apierrors.NewBadRequest(err.Error())
 	case from < s.oldest:
-		return apierrors.NewResourceExpired("too old resource version: " + version + " (" +
-			strconv.FormatInt(s.oldest, 10) + ")")
+		return w.expired("too old resource version: " + version + " (" + strconv.FormatInt(s.oldest, 10) + ")")
 	}
 	for _, c := range s.history[min(from, s.store.version):] {
 		if c.Resource == w.call.resource.name {
@@ -82,6 +84,19 @@ func (w *watcher) begin() error {
 		}
 	}
 	return nil
+}
+
+// expired ends the watch with an error, which is an event (newErrWatcher of the API server's storage/cacher).
+func (w *watcher) expired(why string) error {
+	status := apierrors.NewResourceExpired(why).Status()
+	data, err := w.call.encode(&status)
+	if err != nil {
+		return err
+	}
+	frame, err := w.call.frameOf(watch.Error, data)
+	w.deliver(frame)
+	w.end(io.EOF)
+	return err
 }
 
 // show shows a change: an object that begins to match is added, and one that ceases to match is deleted.
