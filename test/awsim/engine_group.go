@@ -71,9 +71,10 @@ func (g *group) nextZone() string {
 	return best
 }
 
-// isLive reports whether the instance counts for the desired capacity: in service or on its way there.
+// isLive reports whether the instance counts for the desired capacity: in service or on its way there, also with a
+// new root volume.
 func (i *instance) isLive() bool {
-	return i.hasStatePrefix(statePending) || i.state() == stateInService
+	return i.hasStatePrefix(statePending) || i.state() == stateInService || isReplacingVolume(i)
 }
 
 // live are the members that count for the desired capacity.

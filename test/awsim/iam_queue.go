@@ -101,11 +101,14 @@ func (q *queue) admits(arn string, from sender) error {
 		return nil
 	}
 	applies := func(effect string) bool {
-		return slices.ContainsFunc(q.policy, func(st queueStatement) bool { return st.Effect == effect && st.applies(arn, from) })
+		return slices.ContainsFunc(q.policy, func(st queueStatement) bool {
+			return st.Effect == effect && st.applies(arn, from)
+		})
 	}
 	if applies("Deny") || from.service != "" && !applies("Allow") {
-		return &Error{"AccessDeniedException", fmt.Sprintf("User: %s%s is not authorized to perform: sqs:sendmessage on resource: %s "+
-			"with an explicit deny in a resource-based policy", from.arn, from.service, arn), http.StatusForbidden}
+		text := fmt.Sprintf("User: %s%s is not authorized to perform: sqs:sendmessage on resource: %s with an explicit "+
+			"deny in a resource-based policy", from.arn, from.service, arn)
+		return &Error{"AccessDeniedException", text, http.StatusForbidden}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestQueuePolicy(t *testing.T) {
 			_ = s.PutHook("workers", awsim.Hook{Name: "drain", NotificationTargetARN: target, RoleARN: role})
 		}
 	}
-	call := func(t *testing.T, s *awsim.Server, queue string) {
+	call := func(t *testing.T, s *awsim.Server, _ string) {
 		must(t, s.Allow("test", allowing(`["sqs:SendMessage", "sqs:ReceiveMessage"]`, `"*"`, "")))
 		client, url := queueClient(t, s), s.CreateQueue("node-drainer", nil)
 		if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: new("{}")}); code(err) != "AccessDenied" {

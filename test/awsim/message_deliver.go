@@ -76,7 +76,8 @@ func (a eventBus) publish(event string) int {
 // fromRule is EventBridge for a rule.
 func (a eventBus) fromRule(r rule) sender {
 	o := a.server.opts
-	return sender{service: "events.amazonaws.com", source: "arn:aws:events:" + o.Region + ":" + o.Account + ":rule/" + r.name}
+	arn := "arn:aws:events:" + o.Region + ":" + o.Account + ":rule/" + r.name
+	return sender{service: "events.amazonaws.com", source: arn}
 }
 
 // fromHook is Auto Scaling with the hook's role.

@@ -91,7 +91,7 @@ func script(a *account) {
 	must(a.t, a.PutHook(groupName, awsim.Hook{Name: "drain", NotificationTargetARN: a.QueueARN(a.queue)}))
 	describe := func() {
 		for _, action := range []string{"autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances", "sqs:DeleteMessage"} {
-			_ = a.call(action)
+			_ = a.call(ctx, action)
 		}
 		_, _ = a.groups.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: new(groupName)})
 		_, _ = a.groups.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{instance}})

@@ -56,9 +56,9 @@ func newAccount(t testing.TB, s *awsim.Server, over *http.Client) *account {
 }
 
 // call calls an action of a service, such as sqs:ReceiveMessage.
-func (a *account) call(action string) error {
+func (a *account) call(ctx context.Context, action string) error {
 	var err error
-	switch ctx := a.t.Context(); action {
+	switch action {
 	case "sqs:DeleteMessage":
 		_, err = a.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{
 			QueueUrl: &a.queue, Entries: []types.DeleteMessageBatchRequestEntry{{Id: new("1"), ReceiptHandle: new("none")}},
@@ -75,7 +75,7 @@ func (a *account) call(action string) error {
 
 func (a *account) want(action, wanted string) {
 	a.t.Helper()
-	if err := a.call(action); code(err) != wanted || (err != nil) != (wanted != "") {
+	if err := a.call(a.t.Context(), action); code(err) != wanted || (err != nil) != (wanted != "") {
 		a.t.Errorf("%s: %v, want %q", action, err, wanted)
 	}
 }
@@ -94,7 +94,7 @@ func TestWithdrawnPermissions(t *testing.T) {
 			a.want(action, refused)
 			restore()
 			<-time.After(time.Hour - 1)
-			if err := a.call(action); code(err) != refused || status(err) != http.StatusForbidden {
+			if err := a.call(a.t.Context(), action); code(err) != refused || status(err) != http.StatusForbidden {
 				a.t.Errorf("before the hour is over: %v", err)
 			}
 			<-time.After(1)
@@ -136,7 +136,7 @@ func TestFaultsInTheWordsOfTheService(t *testing.T) {
 				row.fault.For = time.Minute
 				a.Inject(row.fault)
 				<-time.After(time.Minute - 1)
-				if err := a.call(action); err == nil || fmt.Sprint(code(err), " ", status(err)) != row.want {
+				if err := a.call(a.t.Context(), action); err == nil || fmt.Sprint(code(err), " ", status(err)) != row.want {
 					a.t.Errorf("%+v: %v, want %s", row.fault, err, row.want)
 				}
 				<-time.After(1)
@@ -154,7 +154,7 @@ func TestFaultShare(t *testing.T) {
 			remove := a.Inject(awsim.Fault{Throttle: true, Share: 0.2, Rand: rand.New(rand.NewPCG(seed, 0))})
 			defer remove()
 			for range 500 {
-				if a.call(action) == nil {
+				if a.call(a.t.Context(), action) == nil {
 					pattern += "."
 				} else {
 					pattern += "x"
@@ -175,7 +175,7 @@ func TestSlowAnswers(t *testing.T) {
 	inVirtualTime(t, "two delays", func(a *account) {
 		took := func() time.Duration {
 			begun := time.Now()
-			_ = a.call(action)
+			_ = a.call(a.t.Context(), action)
 			return time.Since(begun)
 		}
 		a.Inject(awsim.Fault{Action: "DescribeAutoScalingGroups", Latency: time.Hour})
