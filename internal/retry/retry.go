@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 )
 
 // jitter is the part by which each pause is lengthened at random, so that callers that failed together,
@@ -49,4 +50,14 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// OnConflict calls attempt again, a few times, as long as it returns a conflict, and returns its last error. client-go's
+// RetryOnConflict returns nil if attempt returns context.DeadlineExceeded, which it takes for an end of its own waits.
+func OnConflict(attempt func() error) (err error) {
+	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err = attempt()
+		return err
+	})
+	return err
 }

@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
@@ -65,6 +68,29 @@ func TestBackoff(t *testing.T) {
 	for _, base := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
 		if pause := b.Step(); pause < base || pause > base*6/5 {
 			t.Errorf("a pause is %v, want %v and up to 20 %% more", pause, base)
+		}
+	}
+}
+
+// TestOnConflict: conflicts are tried again, and the last error is returned, a timeout as well.
+func TestOnConflict(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", nil)
+	for _, tt := range []struct {
+		errs []error
+		want error
+	}{
+		{[]error{nil}, nil},
+		{[]error{conflict, nil}, nil},
+		{[]error{conflict, conflict, conflict, conflict}, conflict},
+		{[]error{conflict, context.DeadlineExceeded}, context.DeadlineExceeded},
+	} {
+		calls := 0
+		err := retry.OnConflict(func() error {
+			calls++
+			return tt.errs[calls-1]
+		})
+		if !errors.Is(err, tt.want) || calls != len(tt.errs) {
+			t.Errorf("%v: returned %v after %d calls", tt.errs, err, calls)
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // OutdatedTaint is the key of the taint on nodes whose instances are to be replaced. Its value is empty.
@@ -60,7 +61,7 @@ func (t *Tainter) change(ctx context.Context, n Node, want []corev1.Taint) error
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	nodes := t.client.CoreV1().Nodes()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.OnConflict(func() error {
 		current, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
 		if err != nil || string(current.UID) != n.UID { // A node of the same name has replaced it.
 			return err

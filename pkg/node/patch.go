@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/retry"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
@@ -67,7 +68,7 @@ func (p *patcher) patch(
 	if current != nil && (string(current.UID) != node.UID || !own && build(current) == nil) {
 		current = nil
 	}
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = retry.OnConflict(func() error {
 		known := current
 		current = nil
 		changed, err = p.patchOnce(ctx, node, known, build)

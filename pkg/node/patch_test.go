@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,21 @@ func TestPatchesBuildOnOurOwnLastPatch(t *testing.T) {
 		synctest.Wait()
 		if _, ok := n.patcher.written.Load("n"); ok {
 			t.Error("our own patch is kept although the watch shows a newer state")
+		}
+	})
+}
+
+// TestPatchTimesOut: a change that the API server does not answer in time has failed.
+func TestPatchTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, &url.Error{Op: "Patch", Err: context.DeadlineExceeded} // as net/http returns it
+		})
+		found, _ := n.Find(instance)
+		if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the change returned %v", err)
 		}
 	})
 }
