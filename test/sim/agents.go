@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -157,18 +156,18 @@ func (p *process) do(r *http.Request, isWrite bool, server http.RoundTripper) (*
 	return answer, err
 }
 
-// aws returns the configuration of the AWS SDK. The access key names the install, so that a call is known to be of it.
+// aws returns the configuration of the AWS SDK. It signs nothing, which would be half of the work of a call.
 func (p *process) aws() aws.Config {
 	return aws.Config{
 		Region: "eu-central-1", BaseEndpoint: aws.String(p.agent.world.aws.URL()),
-		Credentials: credentials.NewStaticCredentialsProvider(p.agent.Name, "secret", ""),
-		HTTPClient:  &http.Client{Transport: awsTransport{p}},
+		Credentials: aws.AnonymousCredentials{}, HTTPClient: &http.Client{Transport: awsTransport{p}},
 	}
 }
 
 type awsTransport struct{ *process }
 
-// RoundTrip reads the body first, because the SDK closes it while a request is still served.
+// RoundTrip reads the body first, because the SDK closes it while a request is still served. The access key names the
+// install, so that a call is known to be of it.
 func (p awsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -176,6 +175,8 @@ func (p awsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.WithContext(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Header = r.Header.Clone()
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+p.agent.Name+"/sim")
 	isRead := strings.Contains(string(body), "Action=Describe") ||
 		strings.HasSuffix(r.Header.Get("X-Amz-Target"), "ReceiveMessage")
 	return p.do(r, !isRead, p.agent.world.aws)

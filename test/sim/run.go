@@ -13,6 +13,8 @@ import (
 const (
 	// settles is how long a world runs on when nothing happens any more, so that what is left behind is found.
 	settles = 25 * time.Minute
+	// lastingFault is how long a fault lasts that is never mended.
+	lastingFault = 24 * time.Hour
 	// longest is how long a world may take.
 	longest = 4 * 24 * time.Hour
 )
@@ -71,7 +73,7 @@ func (w *world) run(ctx context.Context) (Result, error) {
 	w.work.Go(func() { w.holdOthers(ctx) })
 	w.work.Go(func() { w.runSteps(ctx) })
 	w.injectFaults()
-	w.runFaults(ctx)
+	w.work.Go(func() { w.runFaults(ctx) })
 	w.settle(ctx)
 	took := w.since(time.Now())
 	violations := newJudge(w).all()
@@ -113,6 +115,11 @@ func (w *world) settle(ctx context.Context) {
 	last := w.began
 	for _, s := range w.spec.Steps {
 		if at := w.began.Add(s.At + s.For); at.After(last) {
+			last = at
+		}
+	}
+	for _, f := range w.spec.Faults {
+		if at := w.began.Add(f.From + f.For); at.After(last) && f.For < lastingFault {
 			last = at
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
@@ -24,8 +25,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	observe.NewLogger(observe.Config{Level: "info", Format: "json"}, io.Discard) // sets the time format
 	utilruntime.ErrorHandlers = nil                                              // One keeps the time of the last error, across bubbles, and sleeps until then.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
@@ -34,12 +34,15 @@ func TestWorlds(t *testing.T) {
 	for seed := *first; seed < *first+*seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			spec := sim.Generate(seed)
+			if *print {
+				t.Log(spec)
+			}
 			result := sim.Run(t, spec)
 			for _, v := range result.Violations {
 				t.Errorf("seed %d: %v", seed, v)
 			}
 			if *print {
-				t.Logf("%v\n%s", spec, result.Log())
+				t.Log("\n" + result.Log())
 			}
 		})
 	}
