@@ -76,14 +76,14 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	if err := n.informer.SetTransform(selector.trim); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
-	if _, err := n.informer.AddEventHandler(n.handler()); err != nil {
+	if _, err := n.informer.AddEventHandler(newHandler(n)); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
 	return n, nil
 }
 
-// handler keeps what is derived from the watch up to date.
-func (n *Nodes) handler() cache.ResourceEventHandler {
+// newHandler returns what keeps up to date what n derives from the watch.
+func newHandler(n *Nodes) cache.ResourceEventHandler {
 	shown := func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok {
 			n.patcher.observe(node)

@@ -66,7 +66,7 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 		InstanceType: inst.template.instanceType,
 		State:        machineWire(inst.machine),
 		PrivateDNS:   inst.privateDNS(a.server.opts.Region),
-		PrivateIP:    inst.privateIP(),
+		PrivateIP:    privateIP(inst.index),
 		LaunchTime:   stamp(a.server.told(inst.launchedAt)),
 		Zone:         inst.zone,
 

@@ -85,10 +85,10 @@ func (i *instance) setState(state string) {
 }
 
 func (i *instance) privateDNS(region string) string {
-	return fmt.Sprintf("ip-%s.%s.compute.internal", strings.ReplaceAll(i.privateIP(), ".", "-"), region)
+	return fmt.Sprintf("ip-%s.%s.compute.internal", strings.ReplaceAll(privateIP(i.index), ".", "-"), region)
 }
 
-func (i *instance) privateIP() string { return fmt.Sprintf("10.0.%d.%d", i.index/250, i.index%250+4) }
+func privateIP(index int) string { return fmt.Sprintf("10.0.%d.%d", index/250, index%250+4) }
 
 // newInstance needs mu.
 func (a fleetEngine) newInstance(g *group, id, zone string) *instance {

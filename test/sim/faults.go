@@ -12,8 +12,11 @@ import (
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
+// faults are what fails.
+type faults struct{ *world }
+
 // runFaults runs all faults of the Spec, and returns when they have ended.
-func (w *world) runFaults(ctx context.Context) {
+func (w faults) runFaults(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, f := range w.spec.Faults {
 		running.Go(func() {
@@ -31,7 +34,7 @@ func (w *world) runFaults(ctx context.Context) {
 }
 
 // begin lets a fault begin, and returns what ends it.
-func (w *world) begin(f Fault) (end func()) {
+func (w faults) begin(f Fault) (end func()) {
 	switch f.Do {
 	case "crash":
 		for _, a := range w.agentsOf(f.On) {
@@ -69,7 +72,7 @@ func (w *world) begin(f Fault) (end func()) {
 }
 
 // injectFaults has the API servers fail as the Spec says, each fault at its time.
-func (w *world) injectFaults() {
+func (w faults) injectFaults() {
 	effects := map[string]kube.Fault{
 		"kube-down": {Effect: kube.Refused}, "kube-hang": {Effect: kube.Unanswered}, "kube-fail": {Effect: kube.Failing},
 		"kube-slow": {Effect: kube.Slow, Delay: 2 * time.Second}, "kube-lag": {Effect: kube.Stale, Delay: 20 * time.Second},

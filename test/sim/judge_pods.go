@@ -13,8 +13,11 @@ import (
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
+// podJudge judges what happened to pods.
+type podJudge struct{ *judge }
+
 // rightNode: pods are removed only from nodes whose instance ends, and which the install manages.
-func (j *judge) rightNode() {
+func (j podJudge) rightNode() {
 	for _, r := range j.facts.removals {
 		id := r.pod.Spec.NodeName
 		m := j.machines.find(id)
@@ -39,7 +42,7 @@ func (j *judge) isLeaving(id string, at time.Time) bool {
 
 // budgetsKept: a pod is deleted instead of evicted only if its budget refuses, and not before the second half of the
 // drain.
-func (j *judge) budgetsKept() {
+func (j podJudge) budgetsKept() {
 	for _, r := range j.facts.removals {
 		cfg := j.configs[r.Client].Drain
 		id := r.pod.Spec.NodeName
@@ -70,19 +73,19 @@ func isReady(p *corev1.Pod) bool {
 }
 
 // wasRefused reports whether an eviction of the pod was refused or failed in the minutes before.
-func (j *judge) wasRefused(r removal) bool {
+func (j podJudge) wasRefused(r removal) bool {
 	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
 		return e.IsEviction() && e.pod.UID == r.pod.UID && !e.At.After(r.At) && e.At.After(r.At.Add(-slack))
 	})
 }
 
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could.
-func (j *judge) mayDelete(r removal) bool {
+func (j podJudge) mayDelete(r removal) bool {
 	return overlap(j.outages(r.Client, r.cluster), r.At.Add(-2*time.Minute), r.At) > 0
 }
 
 // isEarlyForMaintenance reports whether nothing but a maintenance that is more than a drain ahead ends the instance.
-func (j *judge) isEarlyForMaintenance(r removal, m marking) bool {
+func (j podJudge) isEarlyForMaintenance(r removal, m marking) bool {
 	truths := j.facts.truthsAt(r.pod.Spec.NodeName, r.At, 0)
 	return m.mark.Reason == string(event.ScheduledChange) && m.mark.Hook == "" && len(truths) == 1 &&
 		truths[0].kind == "maintain" && r.At.Before(truths[0].ends.Add(-j.configs[r.Client].Drain.Timeout-graceOf(r.pod)))
@@ -107,7 +110,7 @@ func (j *judge) noMarksLeft() {
 }
 
 // podsTold: when EC2 takes an instance as announced, its pods have been told to end in time.
-func (j *judge) podsTold() {
+func (j podJudge) podsTold() {
 	for _, i := range j.aws.Interruptions() {
 		m := j.machines.find(i.InstanceID)
 		if m == nil || i.TakenAt.IsZero() {

@@ -3,11 +3,16 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
 const (
@@ -45,7 +50,7 @@ func Run(t *testing.T, spec Spec) (result Result) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w, err := newWorld(spec)
 		if err == nil {
-			result, err = w.run(ctx)
+			result, err = runner{w}.run(ctx)
 		}
 		cancel()
 		w.work.Wait()
@@ -62,21 +67,24 @@ func Run(t *testing.T, spec Spec) (result Result) {
 	return result
 }
 
+// runner runs a world.
+type runner struct{ *world }
+
 // run runs the steps and the faults, waits until nothing happens any more, and judges.
-func (w *world) run(ctx context.Context) (Result, error) {
+func (w runner) run(ctx context.Context) (Result, error) {
 	failed := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
 	agents := w.startAgents(running, failed)
 	time.Sleep(2 * time.Minute)
 	w.began = time.Now()
 	w.log.began = w.began
-	w.work.Go(func() { w.holdOthers(ctx) })
-	w.work.Go(func() { w.runSteps(ctx) })
-	w.injectFaults()
-	w.work.Go(func() { w.runFaults(ctx) })
+	w.work.Go(func() { otherTools{w.world}.holdOthers(ctx) })
+	w.work.Go(func() { events{w.world}.runSteps(ctx) })
+	faults{w.world}.injectFaults()
+	w.work.Go(func() { faults{w.world}.runFaults(ctx) })
 	w.settle(ctx)
 	took := w.since(time.Now())
-	violations := newJudge(w).all()
+	violations := newJudge(w.world).all()
 	stop()
 	agents()
 	select {
@@ -88,7 +96,7 @@ func (w *world) run(ctx context.Context) (Result, error) {
 }
 
 // startAgents starts all agents. The returned function waits until they have stopped.
-func (w *world) startAgents(ctx context.Context, failed chan<- error) (wait func()) {
+func (w runner) startAgents(ctx context.Context, failed chan<- error) (wait func()) {
 	var ends []chan struct{}
 	for _, a := range w.agentsOf("") {
 		end := make(chan struct{})
@@ -111,7 +119,7 @@ func (w *world) startAgents(ctx context.Context, failed chan<- error) (wait func
 }
 
 // settle waits until nothing has happened for a while, or the world has taken too long.
-func (w *world) settle(ctx context.Context) {
+func (w runner) settle(ctx context.Context) {
 	last := w.began
 	for _, s := range w.spec.Steps {
 		if at := w.began.Add(s.At + s.For); at.After(last) {
@@ -130,4 +138,32 @@ func (w *world) settle(ctx context.Context) {
 			quiet = 0
 		}
 	}
+}
+
+// isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
+// terminates, and no queue has a message.
+func (w runner) isIdle() bool {
+	for _, a := range w.aws.Ledger() {
+		if a.ClosedAt.IsZero() {
+			return false
+		}
+	}
+	for _, c := range w.clusters {
+		for _, g := range c.Groups {
+			if slices.ContainsFunc(w.aws.Instances(g.Name), func(i awsim.Instance) bool { return i.State != "InService" }) {
+				return false
+			}
+		}
+		for _, p := range kube.List[*corev1.Pod](c.server) {
+			if p.DeletionTimestamp != nil {
+				return false
+			}
+		}
+		for _, i := range c.Installs {
+			if stats := w.aws.Queue(queueURL(i.Name)); stats.Visible+stats.InFlight+stats.Delayed > 0 {
+				return false
+			}
+		}
+	}
+	return true
 }

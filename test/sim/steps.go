@@ -3,14 +3,9 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -19,8 +14,11 @@ import (
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
+// events are what happens to instances and budgets.
+type events struct{ *world }
+
 // runSteps does the steps of the Spec, each at its time.
-func (w *world) runSteps(ctx context.Context) {
+func (w events) runSteps(ctx context.Context) {
 	for _, s := range w.spec.Steps {
 		retry.Sleep(ctx, time.Until(w.began.Add(s.At)))
 		if ctx.Err() != nil {
@@ -33,7 +31,7 @@ func (w *world) runSteps(ctx context.Context) {
 }
 
 // do does one step. Its error says why the step had no effect, for example because its instance is gone.
-func (w *world) do(s Step) error {
+func (w events) do(s Step) error {
 	switch s.Do {
 	case "lose":
 		w.log.add("step", s.Do, "queue", s.On, "n", s.N)
@@ -76,7 +74,7 @@ func (w *world) do(s Step) error {
 }
 
 // members returns the instances of a group that are in service and registered.
-func (w *world) members(group string) (ids []string) {
+func (w events) members(group string) (ids []string) {
 	for _, i := range w.aws.Instances(group) {
 		if m := w.machines.find(i.ID); m != nil && strings.HasPrefix(i.State, "InService") {
 			ids = append(ids, i.ID)
@@ -86,7 +84,7 @@ func (w *world) members(group string) (ids []string) {
 }
 
 // some returns n of the instances, from one of them on.
-func (w *world) some(ids []string, first, n int) (out []string) {
+func (w events) some(ids []string, first, n int) (out []string) {
 	for i := range min(n, len(ids)) {
 		out = append(out, ids[(first+i)%len(ids)])
 	}
@@ -94,7 +92,7 @@ func (w *world) some(ids []string, first, n int) (out []string) {
 }
 
 // notice announces, or cancels, something that EC2 does with an instance.
-func (w *world) notice(id string, s Step) error {
+func (w events) notice(id string, s Step) error {
 	now := time.Now()
 	switch s.Do {
 	case "interrupt":
@@ -129,7 +127,7 @@ func (w *world) notice(id string, s Step) error {
 }
 
 // forge sends a message that is not true to each queue of the cluster, or one for an instance that does not exist.
-func (w *world) forge(id string, kind int) error {
+func (w events) forge(id string, kind int) error {
 	m := w.machines.find(id)
 	e := w.aws.Envelope()
 	var body string
@@ -157,7 +155,7 @@ func (w *world) forge(id string, kind int) error {
 }
 
 // changeBudgets sets the budgets of a workload to allow nothing, and later what they allowed before.
-func (w *world) changeBudgets(s Step) error {
+func (w events) changeBudgets(s Step) error {
 	for _, c := range w.named(s.On) {
 		if len(c.Workloads) == 0 {
 			continue
@@ -194,56 +192,4 @@ func (m *machines) setChange(id, change string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.instances[id].change = change
-}
-
-// otherHook returns the hook of an open action of another tool; ok is false for all other actions.
-func (w *world) otherHook(a awsim.Action) (h Hook, ok bool) {
-	_, g, _ := w.clusterOf(a.Group)
-	i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
-	if i < 0 || g.Hooks[i].Install != "" {
-		return Hook{}, false
-	}
-	return g.Hooks[i], a.ClosedAt.IsZero()
-}
-
-// holdOthers completes the hooks of other tools when they have had the time that they need.
-func (w *world) holdOthers(ctx context.Context) {
-	held := map[string]bool{}
-	for {
-		var next awsim.Action
-		var hook Hook
-		err := w.aws.WaitLedger(ctx, func(actions []awsim.Action) bool {
-			i := slices.IndexFunc(actions, func(a awsim.Action) bool {
-				h, ok := w.otherHook(a)
-				hook = h
-				return ok && !held[a.Token]
-			})
-			if i >= 0 {
-				next = actions[i]
-			}
-			return i >= 0
-		})
-		if err != nil {
-			return
-		}
-		held[next.Token] = true
-		w.work.Go(func() {
-			if retry.Sleep(ctx, hook.Holds) {
-				w.complete(ctx, next)
-			}
-		})
-	}
-}
-
-// complete completes an action as another tool does.
-func (w *world) complete(ctx context.Context, a awsim.Action) {
-	client := autoscaling.New(autoscaling.Options{
-		Region: "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()), HTTPClient: &http.Client{Transport: w.aws},
-		Credentials: credentials.NewStaticCredentialsProvider("other", "secret", ""),
-	})
-	_, err := client.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
-		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, LifecycleActionToken: &a.Token,
-		LifecycleActionResult: aws.String("CONTINUE"),
-	})
-	w.log.add("other tool", "completed", "hook", a.Hook, "node", a.InstanceID, "error", err)
 }

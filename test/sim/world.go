@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
@@ -198,34 +196,6 @@ func (w *world) agentsOf(install string) (out []*agent) {
 
 // since returns how long after the start of the world a time is.
 func (w *world) since(t time.Time) time.Duration { return t.Sub(w.began).Round(time.Millisecond) }
-
-// isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
-// terminates, and no queue has a message.
-func (w *world) isIdle() bool {
-	for _, a := range w.aws.Ledger() {
-		if a.ClosedAt.IsZero() {
-			return false
-		}
-	}
-	for _, c := range w.clusters {
-		for _, g := range c.Groups {
-			if slices.ContainsFunc(w.aws.Instances(g.Name), func(i awsim.Instance) bool { return i.State != "InService" }) {
-				return false
-			}
-		}
-		for _, p := range kube.List[*corev1.Pod](c.server) {
-			if p.DeletionTimestamp != nil {
-				return false
-			}
-		}
-		for _, i := range c.Installs {
-			if stats := w.aws.Queue(queueURL(i.Name)); stats.Visible+stats.InFlight+stats.Delayed > 0 {
-				return false
-			}
-		}
-	}
-	return true
-}
 
 // start starts the API server and the controllers.
 func (c *cluster) start(w *world, seed uint64) {

@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// hookJudge judges what happened to hooks.
+type hookJudge struct{ *judge }
+
+// judgeAction judges a lifecycle action of a hook that belongs to an install.
+func (j hookJudge) judgeAction(a awsim.Action) {
+	c, g, ok := j.clusterOf(a.Group)
+	i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
+	if !ok || i < 0 || g.Hooks[i].Install == "" || a.StartedAt.Before(j.began) {
+		return
+	}
+	h := g.Hooks[i]
+	j.isCompleted(c, h, a)
+	if a.Transition == awsim.Launching {
+		j.launchIsReady(c, h, a)
+	} else {
+		j.nodeIsEmpty(c, h, a)
+		j.staysCordoned(c, a)
+	}
+}
+
+// isCompleted: the install completes each of its hooks, and in time.
+func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
+	closed := a.ClosedAt
+	if closed.IsZero() {
+		closed = time.Now()
+	}
+	out := overlap(j.outages(h.Install, c), a.StartedAt, closed)
+	cfg := j.configs[h.Install]
+	limit := cfg.Drain.Timeout + cfg.Node.RegistrationTimeout + cfg.Drain.VolumeTimeout
+	if h.Launch {
+		limit = cfg.Launch.Timeout
+	}
+	switch took := closed.Sub(a.StartedAt); {
+	case a.ClosedAt.IsZero():
+		j.violate("hook completed", closed, "hook %s of %s is still open after %v", a.Hook, a.InstanceID, took)
+	case a.ClosedBy == awsim.ByHeartbeatTimeout, a.ClosedBy == awsim.ByGlobalTimeout:
+		if out < h.Heartbeat/2-30*time.Second && !j.cannot(c, h.Install, a) && !j.isLost(h) {
+			j.violate("hook completed", closed, "hook %s of %s ended by %s", a.Hook, a.InstanceID, a.ClosedBy)
+		}
+	case took > limit+slack+2*out && !j.cannot(c, h.Install, a):
+		j.violate("completed in time", closed, "hook %s of %s took %v, limit %v", a.Hook, a.InstanceID, took, limit)
+	}
+}
+
+// isLost reports whether the message of an action of the hook may have been lost, and no resync finds the action in time.
+// A resync recognizes hooks by their names, or by their target.
+func (j hookJudge) isLost(h Hook) bool {
+	knows := j.install(h.Install).Named || h.Via == "queue"
+	return j.facts.losses[h.Install] && (!knows || j.configs[h.Install].ResyncInterval > h.Heartbeat/2)
+}
+
+// cannot reports whether a permission that an action cannot do without was withdrawn meanwhile.
+func (j hookJudge) cannot(c *cluster, install string, a awsim.Action) bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
+		from := j.began.Add(f.From)
+		meets := from.Before(a.ClosedAt) && from.Add(f.For).After(a.StartedAt.Add(-time.Minute))
+		return meets && (f.Do == "aws-deny" && f.What != "DescribeAutoScalingInstances" ||
+			f.Do == "kube-deny" && f.On == c.Name)
+	})
+}
+
+// launchIsReady: a launch is completed when the node is ready for pods, and is given up only when its time is over.
+func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
+	cfg := j.configs[h.Install].Launch
+	due := a.StartedAt.Add(cfg.Timeout)
+	if bound := a.StartedAt.Add(100 * h.Heartbeat * 9 / 10); bound.Before(due) {
+		due = bound
+	}
+	if a.ClosedBy != awsim.ByCompletion || len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
+		return
+	}
+	n := nodeAt(&c.changes, a.InstanceID, a.ClosedAt)
+	ready := n != nil && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+	early := a.ClosedAt.Before(due.Add(-time.Minute))
+	switch {
+	case a.Result == "CONTINUE" && !ready && (early || cfg.AtTimeout == "abandon"):
+		j.violate("launch ready", a.ClosedAt, "launch of %s completed before its node was ready", a.InstanceID)
+	case a.Result == "ABANDON" && early:
+		j.violate("launch ready", a.ClosedAt, "launch of %s abandoned %v early", a.InstanceID, due.Sub(a.ClosedAt))
+	}
+}
+
+// nodeAt returns the Node as it was at a time, or nil.
+func nodeAt(all *changes, name string, at time.Time) (n *corev1.Node) {
+	for _, c := range all.of("nodes") {
+		if c.At.After(at) {
+			break
+		}
+		if after, ok := c.New.(*corev1.Node); ok && after.Name == name {
+			n = after
+		} else if c.New == nil && c.Old.GetName() == name {
+			n = nil
+		}
+	}
+	return n
+}
+
+// nodeIsEmpty: when an agent completes a terminating hook before the deadline of the drain, no pod that had to leave is
+// on the node.
+func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
+	if a.ClosedBy != awsim.ByCompletion || !j.completedBy(a, h.Install) || j.wasDead(a.InstanceID, a.ClosedAt) {
+		return
+	}
+	m, marked := markAt(j.markings[c.Name], a.InstanceID, a.ClosedAt)
+	if marked && !m.mark.Deadline.IsZero() && a.ClosedAt.After(m.mark.Deadline.Add(-time.Minute)) {
+		return
+	}
+	for _, p := range j.podsOn(c, a.InstanceID, a.ClosedAt) {
+		switch {
+		case !marked && j.cannot(c, h.Install, a):
+		case marked && p.bound.After(m.from.Add(j.configs[h.Install].Drain.Settle).Add(-c.Timing.Watch)):
+			j.late++
+		default:
+			j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID, p.Name)
+			return
+		}
+	}
+}
+
+// completedBy reports whether an install completed the action.
+func (j hookJudge) completedBy(a awsim.Action, install string) bool {
+	return slices.ContainsFunc(j.aws.Calls("autoscaling", "CompleteLifecycleAction"), func(c awsim.Call) bool {
+		return c.Key == install && c.Code == "" && isAbout(c, a)
+	})
+}
+
+// isAbout reports whether a call names the action, by its token or by its instance.
+func isAbout(c awsim.Call, a awsim.Action) bool {
+	token, id := c.Values.Get("LifecycleActionToken"), c.Values.Get("InstanceId")
+	return c.Values.Get("LifecycleHookName") == a.Hook && c.Values.Get("AutoScalingGroupName") == a.Group &&
+		(token == a.Token || token == "" && id == a.InstanceID) && !c.At.Before(a.StartedAt) && !c.At.After(a.ClosedAt)
+}
+
+// staysCordoned: the mark of a node is not removed while one of our hooks waits for it.
+func (j hookJudge) staysCordoned(c *cluster, a awsim.Action) {
+	for _, m := range j.markings[c.Name] {
+		if m.node == a.InstanceID && !m.gone && m.until.After(a.StartedAt.Add(j.spec.Visible+30*time.Second)) &&
+			m.until.Before(a.ClosedAt) {
+			j.violate("stays cordoned", m.until, "node %s was uncordoned while hook %s was open", m.node, a.Hook)
+		}
+	}
+}
+
+// onlyOwnHooks: an install completes and keeps open no hooks of others.
+func (j hookJudge) onlyOwnHooks() {
+	for _, action := range []string{"CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"} {
+		for _, call := range j.aws.Calls("autoscaling", action) {
+			_, g, _ := j.clusterOf(call.Values.Get("AutoScalingGroupName"))
+			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == call.Values.Get("LifecycleHookName") })
+			if i >= 0 && call.Key != "other" && g.Hooks[i].Install != call.Key && call.Code == "" {
+				j.violate("only own hooks", call.At, "%s called %s for hook %s of group %s", call.Key, action, g.Hooks[i].Name, g.Name)
+			}
+		}
+	}
+}
