@@ -305,15 +305,17 @@ func (f launches) Wait(ctx context.Context, name string, report func([]string)) 
 	return nil
 }
 
-func (f launches) Missing(ctx context.Context, name string) ([]string, error) {
+func (f launches) Missing(ctx context.Context, name string) (missing, readyNowhere []string, err error) {
 	f.step("ask about %s", name)
 	switch {
 	case f.after() < f.outage:
-		return nil, errOutage
+		return nil, nil, errOutage
+	case f.lacks != nil:
+		return f.lacks, f.readyNowhere, ctx.Err()
 	case f.after() < f.ready:
-		return []string{"Ready"}, ctx.Err()
+		return []string{"Ready"}, nil, ctx.Err()
 	}
-	return nil, ctx.Err()
+	return nil, nil, ctx.Err()
 }
 
 // observer records the facts.

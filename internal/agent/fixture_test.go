@@ -111,6 +111,9 @@ type fixture struct {
 	node  node.Node
 	steps []step
 	facts []string
+
+	// What the launched node lacks at the end instead of Ready, and which of it are DaemonSets that no node runs.
+	lacks, readyNowhere []string
 }
 
 // given changes a fixture.

@@ -17,8 +17,8 @@ import (
 type Launches interface {
 	// Wait returns nil when the node is ready. It passes changes of what the node lacks to report.
 	Wait(ctx context.Context, nodeName string, report func(missing []string)) error
-	// Missing returns what the node lacks, as the API server knows it.
-	Missing(ctx context.Context, nodeName string) ([]string, error)
+	// Missing returns what the node lacks, as the API server knows it, and which of it no other node has either.
+	Missing(ctx context.Context, nodeName string) (missing, readyNowhere []string, err error)
 }
 
 // launchingNodes are the Nodes of launching instances.
@@ -141,7 +141,7 @@ func (l *launcher) awaitReadiness(
 		return launch.Ready, err
 	}
 	outcome := launch.Abandoned
-	if l.cfg.Continue {
+	if l.cfg.Continue || w.excused {
 		outcome = launch.Continued
 	}
 	l.observer.LaunchOverdue(e, w.node, w.missing, outcome)

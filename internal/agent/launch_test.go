@@ -65,6 +65,20 @@ func TestLaunch(t *testing.T) {
 			15 * time.Minute,
 		},
 		{
+			"it lacks only DaemonSets that are Ready on no node: continued",
+			with(readyAt(never), func(f *fixture) { f.lacks, f.readyNowhere = []string{"cni", "csi"}, []string{"cni", "csi"} }), "",
+			completed("CONTINUE", "await", "wait for node-1", "ask about node-1"),
+			[]string{waits, `"node-1" is overdue, lacks cni, csi: continued`, "launch ended continued"},
+			15 * time.Minute,
+		},
+		{
+			"it lacks such a DaemonSet, and another: abandoned",
+			with(readyAt(never), func(f *fixture) { f.lacks, f.readyNowhere = []string{"cni", "csi"}, []string{"cni"} }), "",
+			abandoned,
+			[]string{waits, `"node-1" is overdue, lacks cni, csi: abandoned`, "launch ended abandoned"},
+			15 * time.Minute,
+		},
+		{
 			"the instance never registers", noNode, "", completed("ABANDON", "await", "look up"),
 			[]string{unregistered, `"" is overdue, lacks a registered Node: abandoned`, "launch ended abandoned"},
 			15 * time.Minute,

@@ -28,6 +28,7 @@ type readinessWait struct {
 	holdEnds  time.Time        // when the action must be completed
 	node      node.Node        // zero until the instance has registered
 	missing   []string         // what the node lacks
+	excused   bool             // it lacks only DaemonSets that are Ready on no node: another instance would not have them either
 	protected bool             // nothing remains to be done against a scale-down
 	times     <-chan time.Time // of messages that join the launch
 }
@@ -181,14 +182,16 @@ func (w *readinessWait) lacks(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	w.node = n
+	w.node, w.excused = n, false
 	if n.AwaitsBoot() {
 		return []string{launch.Unbooted}, nil
 	}
 	if err := w.uncordon(ctx); err != nil {
 		return nil, err
 	}
-	return w.launcher.launches.Missing(ctx, n.Name)
+	missing, readyNowhere, err := w.launcher.launches.Missing(ctx, n.Name)
+	w.excused = err == nil && len(missing) == len(readyNowhere)
+	return missing, err
 }
 
 func (w *readinessWait) retry(ctx context.Context, operation string, step func() error) error {

@@ -105,29 +105,31 @@ func (w *Waiter) Wait(ctx context.Context, node string, report func(missing []st
 	}
 }
 
-// Missing returns what the named Node still needs to be ready for pods, empty if nothing. It reads from the
-// API server, not from a watch, and returns an error if that does not answer.
-func (w *Waiter) Missing(ctx context.Context, name string) ([]string, error) {
+// Missing returns what the named Node still needs to be ready for pods, empty if nothing, and which of it are
+// DaemonSets that are Ready on no node. It reads from the API server, not from a watch, and returns an error if
+// that does not answer.
+func (w *Waiter) Missing(ctx context.Context, name string) (missing, readyNowhere []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return []string{Unregistered}, nil
+		return []string{Unregistered}, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read node %s: %w", name, err)
+		return nil, nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	if w.sets == nil {
-		return w.rules.missing(node, nil, nil), nil
+		return w.rules.missing(node, nil, nil), nil, nil
 	}
 	pods, podsErr := w.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: onNode(name),
 	})
 	sets, setsErr := w.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err := errors.Join(podsErr, setsErr); err != nil {
-		return nil, fmt.Errorf("list the pods of node %s, and the DaemonSets: %w", name, err)
+		return nil, nil, fmt.Errorf("list the pods of node %s, and the DaemonSets: %w", name, err)
 	}
-	return w.rules.missing(node, pointers(sets.Items), pointers(pods.Items)), nil
+	all, on := pointers(sets.Items), pointers(pods.Items)
+	return w.rules.missing(node, all, on), w.rules.readyNowhere(node, all, on), nil
 }
 
 func pointers[T any](items []T) []*T {
@@ -164,12 +166,13 @@ func stripDaemonSet(obj any) (any, error) {
 	}
 	spec := ds.Spec.Template.Spec
 	kept := &appsv1.DaemonSet{ObjectMeta: identity(ds.ObjectMeta)}
+	kept.Labels = ds.Labels
 	if value, ok := ds.Annotations[IgnoreAnnotation]; ok {
 		kept.Annotations = map[string]string{IgnoreAnnotation: value}
 	}
 	kept.Spec.Template.Spec = corev1.PodSpec{
 		NodeName: spec.NodeName, NodeSelector: spec.NodeSelector, Affinity: nodeAffinityOf(spec.Affinity),
-		Tolerations: spec.Tolerations, HostNetwork: spec.HostNetwork,
+		Tolerations: spec.Tolerations, HostNetwork: spec.HostNetwork, PriorityClassName: spec.PriorityClassName,
 	}
 	return kept, nil
 }

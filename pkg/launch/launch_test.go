@@ -142,7 +142,7 @@ func TestWithoutDaemonSets(t *testing.T) {
 		if err := w.Wait(t.Context(), nodeName, func(m []string) { t.Errorf("waits for %q", m) }); err != nil {
 			t.Error(err)
 		}
-		if missing, err := w.Missing(t.Context(), nodeName); len(missing) > 0 || err != nil {
+		if missing, _, err := w.Missing(t.Context(), nodeName); len(missing) > 0 || err != nil {
 			t.Errorf("missing %q, %v", missing, err)
 		}
 		for _, a := range client.Actions() {
@@ -160,13 +160,21 @@ func TestMissingReads(t *testing.T) {
 		objects []runtime.Object
 		fails   string // the resource that cannot be read
 		want    []string
+		broken  []string
 	}{
-		{"a ready Node", []runtime.Object{object(), set("cni"), podOf("cni")}, "", nil},
-		{"a cordoned Node without a pod of a DaemonSet", []runtime.Object{object(cordoned), set("cni")}, "", []string{"schedulable", "DaemonSet kube-system/cni"}},
-		{"no Node", []runtime.Object{set("cni")}, "", []string{"a registered Node"}},
-		{"the Node cannot be read", []runtime.Object{object()}, "nodes", nil},
-		{"the pods cannot be read", []runtime.Object{object()}, "pods", nil},
-		{"the DaemonSets cannot be read", []runtime.Object{object()}, "daemonsets", nil},
+		{"a ready Node", []runtime.Object{object(), set("cni"), podOf("cni")}, "", nil, nil},
+		{"a cordoned Node without a pod of a DaemonSet", []runtime.Object{object(cordoned), set("cni")}, "", []string{"schedulable", "DaemonSet kube-system/cni"}, nil},
+		{
+			"a DaemonSet that is Ready nowhere",
+			[]runtime.Object{object(), set("cni"), set("csi", readyNowhere), set("logs", readyNowhere, priority(""))},
+			"",
+			[]string{"DaemonSet kube-system/cni", "DaemonSet kube-system/csi"},
+			[]string{"DaemonSet kube-system/csi"},
+		},
+		{"no Node", []runtime.Object{set("cni")}, "", []string{"a registered Node"}, nil},
+		{"the Node cannot be read", []runtime.Object{object()}, "nodes", nil, nil},
+		{"the pods cannot be read", []runtime.Object{object()}, "pods", nil, nil},
+		{"the DaemonSets cannot be read", []runtime.Object{object()}, "daemonsets", nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client := fake.NewClientset(tt.objects...)
@@ -177,8 +185,8 @@ func TestMissingReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			missing, err := w.Missing(t.Context(), nodeName)
-			if diff := cmp.Diff(tt.want, missing); diff != "" || errors.Is(err, errOutage) != (tt.fails != "") {
+			missing, broken, err := w.Missing(t.Context(), nodeName)
+			if diff := cmp.Diff(tt.want, missing) + cmp.Diff(tt.broken, broken); diff != "" || errors.Is(err, errOutage) != (tt.fails != "") {
 				t.Errorf("%v, (-want +got):\n%s", err, diff)
 			}
 		})
@@ -240,6 +248,8 @@ func TestDaemonSetChanges(t *testing.T) {
 	check("its node selector", true, selects("a", "b"))
 	check("its tolerations", true, tolerates("a", ""))
 	check("its annotation", true, ignored("true"))
+	check("its priority class", true, priority(""))
+	check("its labels", true, func(ds *appsv1.DaemonSet) { ds.Labels = map[string]string{"app": "x"} })
 }
 
 func TestStrip(t *testing.T) {

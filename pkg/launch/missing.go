@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -19,6 +20,10 @@ import (
 // IgnoreAnnotation is the annotation of DaemonSets that launches do not wait for. Its value is "true".
 const IgnoreAnnotation = "node-drainer.io/ignore-at-launch"
 
+// systemNodeCritical is the priority class of pods that a node cannot do without (Kubernetes documentation,
+// "Guaranteed Scheduling For Critical Add-On Pods").
+const systemNodeCritical = "system-node-critical"
+
 // Unregistered is what is missing of an instance that has no Node yet.
 const Unregistered = "a registered Node"
 
@@ -27,10 +32,14 @@ const Unbooted = "a boot from the new root volume"
 
 // rules decide whether a Node is ready for pods.
 type rules struct {
-	startup []string // keys of taints, or prefixes with a * at the end
+	startup    []string        // keys of taints, or prefixes with a * at the end
+	daemonSets labels.Selector // that are waited for; nil: those that are critical for nodes
 }
 
-func newRules(cfg Config) rules { return rules{startup: text.Split(cfg.StartupTaints)} }
+func newRules(cfg Config) rules {
+	selector, _ := cfg.selector() // which was validated
+	return rules{startup: text.Split(cfg.StartupTaints), daemonSets: selector}
+}
 
 // missing returns what the Node still needs to be ready for pods, for people to read: its condition first,
 // then taints, then DaemonSets by name. sets are all of the cluster, pods those of the Node.
@@ -47,7 +56,7 @@ func (r rules) missing(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*core
 	}
 	taints, later := r.startupTaints(node)
 	out = append(out, taints...)
-	return append(out, missingDaemonSets(later, sets, pods)...)
+	return append(out, namesOf(r.missingDaemonSets(later, sets, pods))...)
 }
 
 // startupTaints names the startup taints of the Node, and returns the Node as it will be without them, when
@@ -72,8 +81,29 @@ func (r rules) isStartup(key string) bool {
 	})
 }
 
-// missingDaemonSets names the DaemonSets that should run on the Node and have no Ready pod there.
-func missingDaemonSets(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
+// readyNowhere names those of the missing DaemonSets of which no node runs a Ready pod: the new node is not what
+// is wrong.
+func (r rules) readyNowhere(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod) []string {
+	_, later := r.startupTaints(node)
+	return namesOf(slices.DeleteFunc(r.missingDaemonSets(later, sets, pods), func(ds *appsv1.DaemonSet) bool {
+		return ds.Status.NumberReady > 0
+	}))
+}
+
+// namesOf names DaemonSets for people, sorted.
+func namesOf(sets []*appsv1.DaemonSet) []string {
+	var out []string
+	for _, ds := range sets {
+		out = append(out, "DaemonSet "+ds.Namespace+"/"+ds.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// missingDaemonSets returns the DaemonSets that should run on the Node and have no Ready pod there.
+func (r rules) missingDaemonSets(
+	node *corev1.Node, sets []*appsv1.DaemonSet, pods []*corev1.Pod,
+) (missing []*appsv1.DaemonSet) {
 	hasPod := map[types.UID]bool{}
 	for _, p := range pods {
 		owner := metav1.GetControllerOf(p)
@@ -81,20 +111,25 @@ func missingDaemonSets(node *corev1.Node, sets []*appsv1.DaemonSet, pods []*core
 			hasPod[owner.UID] = true
 		}
 	}
-	var out []string
 	for _, ds := range sets {
-		if !hasPod[ds.UID] && isRequired(ds) && belongs(ds, node) {
-			out = append(out, "DaemonSet "+ds.Namespace+"/"+ds.Name)
+		if !hasPod[ds.UID] && r.isRequired(ds) && belongs(ds, node) {
+			missing = append(missing, ds)
 		}
 	}
-	slices.Sort(out)
-	return out
+	return missing
 }
 
-// isRequired reports whether launches wait for the DaemonSet. Its status does not matter:
+// isRequired reports whether launches wait for the DaemonSet: by default if the kubelet's node cannot do without
+// it, such as the network plugin, kube-proxy and CSI drivers. Its status does not matter:
 // desiredNumberScheduled is 0 for the first node that it matches, until its controller has seen that node.
-func isRequired(ds *appsv1.DaemonSet) bool {
-	return ds.DeletionTimestamp == nil && ds.Annotations[IgnoreAnnotation] != "true"
+func (r rules) isRequired(ds *appsv1.DaemonSet) bool {
+	if ds.DeletionTimestamp != nil || ds.Annotations[IgnoreAnnotation] == "true" {
+		return false
+	}
+	if r.daemonSets != nil {
+		return r.daemonSets.Matches(labels.Set(ds.Labels))
+	}
+	return ds.Spec.Template.Spec.PriorityClassName == systemNodeCritical
 }
 
 // belongs reports whether the DaemonSet should run on the Node, as its controller decides: by the name of the

@@ -29,6 +29,15 @@ func defaults(t *testing.T) Config {
 }
 
 func TestValidate(t *testing.T) {
+	for name, selector := range map[string]string{"no selector": "", "a selector": "app in (cni, csi)", "all": "all"} {
+		if err := (Config{DaemonSetSelector: selector}).Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := Config{DaemonSetSelector: "app in"}.Validate()
+	if err == nil || !strings.HasPrefix(err.Error(), `LAUNCH_DAEMONSET_SELECTOR is "app in": `) {
+		t.Errorf("an invalid selector: %v", err)
+	}
 	for _, tt := range []struct{ name, taints, want string }{
 		{"none", "", ""},
 		{"spaces between taints", "a/b, c", ""},
@@ -74,9 +83,13 @@ func tainted(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
-// set returns a DaemonSet of kube-system that runs everywhere, unless changed.
+// set returns a DaemonSet of kube-system that is critical and runs everywhere, unless changed.
 func set(name string, changes ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID(name)}}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name},
+	}}
+	priority("system-node-critical")(ds)
+	ds.Status.NumberReady = 3
 	for _, change := range changes {
 		change(ds)
 	}
@@ -111,6 +124,12 @@ func onHostNetwork(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.HostNetwork = t
 func ignored(value string) func(*appsv1.DaemonSet) {
 	return func(ds *appsv1.DaemonSet) { ds.Annotations = map[string]string{IgnoreAnnotation: value} }
 }
+
+func priority(class string) func(*appsv1.DaemonSet) {
+	return func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.PriorityClassName = class }
+}
+
+func readyNowhere(ds *appsv1.DaemonSet) { ds.Status.NumberReady = 0 }
 
 func deleted(ds *appsv1.DaemonSet) { now := metav1.Now(); ds.DeletionTimestamp = &now }
 
@@ -195,6 +214,8 @@ func TestMissing(t *testing.T) {
 	check("no DaemonSet that has a Ready pod beside an old one", "", set("cni"), podOf("cni", podDeleted), podOf("cni"))
 	check("no DaemonSet that is being deleted", "", set("cni", deleted))
 	check("no DaemonSet with the annotation", "", set("cni", ignored("true")))
+	check("no DaemonSet that is not critical for nodes", "", set("logs", priority("")), set("mesh", priority("system-cluster-critical")))
+	check("a DaemonSet that is Ready nowhere", cni, set("cni", readyNowhere))
 	check("a DaemonSet with the annotation set to false", cni, set("cni", ignored("false")))
 
 	in, notIn := corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn
@@ -235,6 +256,25 @@ func stripped[T any](t *testing.T, whole bool, strip func(any) (any, error), obj
 		return obj
 	}
 	return kept.(T)
+}
+
+// TestDaemonSetSelector: it replaces the priority class.
+func TestDaemonSetSelector(t *testing.T) {
+	for selector, want := range map[string]string{
+		"":                       "DaemonSet kube-system/cni",
+		"app in (logs, csi)":     "DaemonSet kube-system/logs",
+		"all":                    "DaemonSet kube-system/cni, DaemonSet kube-system/logs",
+		"app,app notin (cni, x)": "DaemonSet kube-system/logs",
+	} {
+		cfg := defaults(t)
+		cfg.DaemonSetSelector = selector
+		sets := []*appsv1.DaemonSet{
+			stripped(t, false, stripDaemonSet, set("cni")), stripped(t, false, stripDaemonSet, set("logs", priority(""))),
+		}
+		if got := strings.Join(newRules(cfg).missing(object(), sets, nil), ", "); got != want {
+			t.Errorf("%q: got %q, want %q", selector, got, want)
+		}
+	}
 }
 
 // TestHostNetwork: pods on the network of the host come before there is another. The taint is no startup

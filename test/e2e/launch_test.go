@@ -113,7 +113,7 @@ func TestLaunch(t *testing.T) {
 	f.must(f.cluster.DaemonSet(f.ctx, f.namespace, "windows", cluster.Pods{
 		Pool: f.namespace, NodeSelector: map[string]string{corev1.LabelOSStable: "windows"},
 	}))
-	agent := f.startAgent()
+	agent := f.startAgent("LAUNCH_DAEMONSET_SELECTOR=all")
 	node, a := f.launch()
 	set := "DaemonSet " + f.namespace + "/cni"
 	agent.waitLog("waiting for the node to become ready", "node", node)
