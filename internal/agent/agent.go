@@ -129,7 +129,9 @@ func New(
 		cfg.HandOver = nil
 	}
 	retries := retrier{o}
-	confirmer := &confirmer{cfg: cfg, groups: groups, instances: instances, nodes: nodes, retries: retries}
+	confirmer := &confirmer{
+		cfg: cfg, groups: groups, instances: instances, nodes: nodes, actions: groups, retries: retries,
+	}
 	t := &terminator{
 		cfg: cfg, actions: groups, nodes: nodes, drainer: drainer, observer: o, retries: retries,
 		confirmer: confirmer, inflight: new(inflight), drains: new(sharedDrains), history: new(drainHistory),

@@ -34,6 +34,8 @@ var (
 	errOtherCluster = errors.New("instance of another cluster")
 	// errContradicted: what AWS says contradicts the message.
 	errContradicted = errors.New("AWS contradicts the message")
+	// errTagsUnknown: Auto Scaling has not answered for tagsTimeout.
+	errTagsUnknown = errors.New("the tags of the group are not known")
 	// errInNoGroup: Auto Scaling does not know the instance.
 	errInNoGroup = fmt.Errorf("%w: the instance is in no Auto Scaling group", errContradicted)
 )
@@ -49,6 +51,9 @@ const (
 	// stateTimeout is how long Auto Scaling may take to describe an instance before a heartbeat that it accepts
 	// confirms the lifecycle action as well. Without the permission to describe it there is never an answer.
 	stateTimeout = 10 * time.Second
+	// tagsTimeout is how long the tags of a group may take before its action is held unread. The shortest hook
+	// ends 30 s after it began.
+	tagsTimeout = 10 * time.Second
 )
 
 // isUrgent reports whether what started at start must not delay the drain any longer.
@@ -62,13 +67,26 @@ type confirmer struct {
 	groups    groupStates
 	instances Instances
 	nodes     nodeFinder
+	actions   lifecycleActions
 	retries   retrier
 }
 
 // checkOwner returns node.ErrUnselected if the Node of the instance is another agent's, and errOtherCluster if
 // the instance is not a Node of this cluster and the tags of its group name only other clusters. A group
-// without such tags may belong to this one.
+// without such tags may belong to this one. If the tags cannot be read for a while, it holds the action, which
+// is this agent's in all likelihood: else it would end by its default result.
 func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, tagsTimeout, errTagsUnknown)
+	defer cancel()
+	err := c.findOwner(waiting, e)
+	if !errors.Is(err, errTagsUnknown) {
+		return err
+	}
+	return c.actions.Hold(ctx, actionOf(e), func(ctx context.Context) error { return c.findOwner(ctx, e) })
+}
+
+// findOwner is checkOwner without a hold.
+func (c *confirmer) findOwner(ctx context.Context, e event.Event) error {
 	var clusters []string
 	err := c.retries.do(ctx, e, "read the tags of the group", func() (err error) {
 		if n, ok := c.nodes.Find(e.InstanceID); ok {

@@ -148,7 +148,7 @@ func TestTermination(t *testing.T) {
 		},
 		{"a node of this cluster in a group that names another", tagged(always([]string{"other"})), drained, agent.Drained},
 		{
-			"the tags cannot be read at first", with(noNode, tagged(silent(10*time.Second, []string{"demo"}))),
+			"the tags cannot be read at first", with(noNode, tagged(silent(5*time.Second, []string{"demo"}))),
 			unregistered("await", "look up"), agent.Unregistered,
 		},
 		{
