@@ -144,7 +144,7 @@ func New(
 	l := &launcher{
 		cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, instances: instances, launches: launches, observer: o,
 		retries: retries, confirmer: confirmer, inflight: t.inflight, completed: t.completed,
-		protector: &protector{groups: groups, nodes: nodes, observer: o},
+		drainNode: t.drainNode, protector: &protector{groups: groups, nodes: nodes, observer: o},
 	}
 	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l}
 	a.lost = new(lostMessages)

@@ -60,6 +60,7 @@ type launcher struct {
 	protector *protector
 	inflight  *inflight
 	completed *completedActions
+	drainNode func(ctx context.Context, e event.Event, n node.Node, cordoned func()) (Outcome, error)
 	starts    launchStarts
 }
 
@@ -140,12 +141,28 @@ func (l *launcher) awaitReadiness(
 	if !errors.Is(err, errNotReady) {
 		return launch.Ready, err
 	}
+	err = nil
 	outcome := launch.Abandoned
 	if l.cfg.Continue || w.excused {
 		outcome = launch.Continued
 	}
 	l.observer.LaunchOverdue(e, w.node, w.missing, outcome)
-	return outcome, nil
+	if outcome == launch.Abandoned && w.node.Name != "" {
+		err = l.drainOverdue(ctx, e, w)
+	}
+	return outcome, err
+}
+
+// drainOverdue drains the node of a launch that is about to be abandoned, as long as its hook can be held. Pods
+// may run there, and the group may have no terminating hook.
+func (l *launcher) drainOverdue(ctx context.Context, e event.Event, w readinessWait) error {
+	ctx, cancel := context.WithDeadlineCause(ctx, w.holdEnds.Add(lastCheck), errDeadlinePassed)
+	defer cancel()
+	_, err := l.drainNode(ctx, e, w.node, func() {})
+	if errors.Is(err, errDeadlinePassed) {
+		return nil
+	}
+	return err
 }
 
 // confirm returns nil when Auto Scaling confirms that the instance is launching, and whether into the warm

@@ -40,6 +40,7 @@ func TestLaunchWithoutMessage(t *testing.T) {
 		{"the time is shorter than a few minutes", with(launched(h), func(f *fixture) { f.cfg.Launch.Timeout = m }), m},
 	} {
 		each(t, tt.name, with(launching, inGroup(pendingWait, "launch"), readyAt(never), tt.given), func(t *testing.T, f *fixture) {
+			f.drainTakes = 0
 			resync(t, f.agent(), time.Hour)
 			if took := f.when("complete launch with ABANDON"); took != tt.took {
 				t.Errorf("abandoned after %v, want %v", took, tt.took)
@@ -63,6 +64,7 @@ func TestLaunchMessageJoins(t *testing.T) {
 	} {
 		given := with(launching, inGroup(pendingWait, "launch"), readyAt(never), ec2Says(silent(never, ec2.Instance{})))
 		each(t, tt.name, given, func(t *testing.T, f *fixture) {
+			f.drainTakes = 0
 			a := f.agent()
 			go func() {
 				time.Sleep(m)

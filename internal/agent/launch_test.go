@@ -35,10 +35,11 @@ func TestLaunch(t *testing.T) {
 		toPool       = "WarmPool"
 	)
 	ready, pooled := completed("CONTINUE", "await", "wait for node-1"), completed("CONTINUE")
-	abandoned := completed("ABANDON", "await", "wait for node-1", "ask about node-1")
+	drained := []string{"cordon until 1h15m0s", "drain node-1 until 1h15m0s", "exclude"}
+	abandoned := completed("ABANDON", append([]string{"await", "wait for node-1", "ask about node-1"}, drained...)...)
 	isReady := []string{waits, "launch ended ready"}
 	isReadyAtOnce, isPooled := []string{"launch ended ready"}, []string{"launch ended pooled"}
-	isAbandoned := []string{waits, overdue + "abandoned", "launch ended abandoned"}
+	isAbandoned := []string{waits, overdue + "abandoned", "cordoned", "drained", "launch ended abandoned"}
 	isGone, isUnconfirmed := []string{"launch ended gone"}, []string{"launch ended unconfirmed"}
 	for _, tt := range []struct {
 		name        string
@@ -56,7 +57,19 @@ func TestLaunch(t *testing.T) {
 			[]string{unregistered, waits, "launch ended ready"},
 			time.Minute,
 		},
-		{"the node is not ready in time: abandoned", readyAt(never), "", abandoned, isAbandoned, 15 * time.Minute},
+		{"the node is not ready in time: drained, then abandoned", readyAt(never), "", abandoned, isAbandoned, 15*time.Minute + 10*time.Second},
+		{
+			"the group gives up during that drain", with(readyAt(never), givesUp("launch", 15*time.Minute+time.Second)), "",
+			held("await", "wait for node-1", "ask about node-1", drained[0], drained[1]),
+			[]string{waits, overdue + "abandoned", "cordoned", "launch ended gone"},
+			15*time.Minute + time.Second,
+		},
+		{
+			"the node is deleted when it is overdue", with(readyAt(never), fails("cordon", 1, node.ErrGone), deleted), "",
+			completed("ABANDON", "await", "wait for node-1", "ask about node-1", "look up"),
+			[]string{waits, overdue + "abandoned", "launch ended abandoned"},
+			15 * time.Minute,
+		},
 		{
 			"the node is not ready in time: continued, as configured",
 			with(readyAt(never), func(f *fixture) { f.cfg.Launch.Continue = true }), "",
@@ -75,8 +88,8 @@ func TestLaunch(t *testing.T) {
 			"it lacks such a DaemonSet, and another: abandoned",
 			with(readyAt(never), func(f *fixture) { f.lacks, f.readyNowhere = []string{"cni", "csi"}, []string{"cni"} }), "",
 			abandoned,
-			[]string{waits, `"node-1" is overdue, lacks cni, csi: abandoned`, "launch ended abandoned"},
-			15 * time.Minute,
+			[]string{waits, `"node-1" is overdue, lacks cni, csi: abandoned`, "cordoned", "drained", "launch ended abandoned"},
+			15*time.Minute + 10*time.Second,
 		},
 		{
 			"the instance never registers", noNode, "", completed("ABANDON", "await", "look up"),
@@ -90,7 +103,8 @@ func TestLaunch(t *testing.T) {
 		},
 		{
 			"the hook's timeout is shorter", with(readyAt(never), timeout("launch", 5*time.Minute)), "",
-			abandoned, isAbandoned, 5*time.Minute - 10*time.Second,
+			completed("ABANDON", "await", "wait for node-1", "ask about node-1", "cordon until 5m0s", "drain node-1 until 5m0s", "exclude"),
+			isAbandoned, 5 * time.Minute,
 		},
 
 		// The warm pool.
@@ -176,6 +190,7 @@ func TestLaunchDuringOutage(t *testing.T) {
 		{"only the watches are affected", with(hidden, fails("look up", 5, errOutage)), "CONTINUE", 15 * m, 16 * m},
 	} {
 		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
+			f.drainTakes = 0
 			mustHandle(t, f, f.agent(), launchTo(""))
 			last := f.did("")[len(f.did(""))-1]
 			if last != "complete launch with "+tt.result || f.after() < tt.least || f.after() > tt.most {
@@ -201,6 +216,7 @@ func TestLateLaunch(t *testing.T) {
 	t.Parallel()
 	for result, ready := range map[string]time.Duration{"CONTINUE": 0, "ABANDON": never} {
 		each(t, result, with(launching, readyAt(ready)), func(t *testing.T, f *fixture) {
+			f.drainTakes = 0
 			if err := f.agent().Handle(t.Context(), launchMessage("", f.start.Add(-20*time.Minute))); err != nil {
 				t.Error(err)
 			}

@@ -41,8 +41,15 @@ func (w *readinessWait) setDeadlines(ctx context.Context) error {
 	})
 	w.latestDue = w.holdEnds.Add(-lastCheck)
 	w.due = earlier(w.event.At.Add(w.launcher.cfg.Timeout), w.latestDue)
+	if n, ok := w.launcher.nodes.Find(w.event.InstanceID); ok && isOverdue(n) {
+		w.due = time.Now()
+	}
 	return err
 }
+
+// isOverdue reports whether the node was cordoned because it was not ready in time: another process has begun to
+// drain it.
+func isOverdue(n node.Node) bool { return n.Mark.Reason == string(event.LifecycleLaunching) }
 
 // run returns nil when the node is ready, and errNotReady when its time is over. Only the API server can say
 // that a node is not ready. If its time ended during an outage of the API server, the node gets more time
@@ -129,7 +136,7 @@ func (w *readinessWait) report(missing []string) {
 // root volume was replaced. A mark that is younger than the launch belongs to a termination that is in
 // progress.
 func (w *readinessWait) uncordon(ctx context.Context) error {
-	if w.node.Mark.Since.IsZero() || !w.node.Mark.Since.Before(w.event.At) {
+	if w.node.Mark.Since.IsZero() || !w.node.Mark.Since.Before(w.event.At) || isOverdue(w.node) {
 		return nil
 	}
 	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {

@@ -246,7 +246,7 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 	switch {
 	case m.State != "InService" && !m.State.Unknown():
 		return autoscaling.ErrGone
-	case e.Kind != event.LifecycleTerminating:
+	case e.Kind != event.LifecycleTerminating && e.Kind != event.LifecycleLaunching:
 		return r.confirmer.check(ctx, e)
 	case m.State == "InService":
 		return errContradicted

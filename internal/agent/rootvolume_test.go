@@ -106,8 +106,8 @@ func TestLaunchAfterRootVolumeReplacement(t *testing.T) {
 		{"the node has booted before the message", boots(time.Nanosecond), ready, "launch uncordoned", 0},
 		{"the mark is of a return to the warm pool, without a boot", func(f *fixture) { f.node.Mark.BootID = "" }, ready, "launch uncordoned", 0},
 		{
-			"the node does not boot in time", nil, completed("ABANDON", "await"),
-			`"node-1" is overdue, lacks a boot from the new root volume: abandoned`, 15 * m,
+			"the node does not boot in time", nil, completed("ABANDON", "await", "cordon until 1h15m0s", "drain node-1 until 55m0s", "exclude"),
+			`"node-1" is overdue, lacks a boot from the new root volume: abandoned`, 15*m + 10*time.Second,
 		},
 		{
 			"the watch does not show the boot", func(f *fixture) { f.hidden = true; boots(m)(f) },

@@ -107,6 +107,13 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 	if err != nil {
 		return notDrained(err)
 	}
+	return t.drainNode(ctx, e, n, cordoned)
+}
+
+// drainNode cordons and drains the node of an instance that terminates for certain. It calls cordoned in between.
+func (t *terminator) drainNode(
+	ctx context.Context, e event.Event, n node.Node, cordoned func(),
+) (Outcome, error) {
 	n, mark, err := t.cordoner.cordon(ctx, e, n)
 	if errors.Is(err, errCordonLate) {
 		defer t.cordoner.cordonDuringDrain(ctx, e, n, mark.Deadline)()

@@ -83,7 +83,10 @@ func (o *Observer) NodeCordoned(e event.Event, n node.Node, mark node.Mark) {
 func causeOf(e event.Event) string {
 	if e.Hook.Name != "" {
 		doing := "is terminating"
-		if e.Action == event.ReplaceRootVolume {
+		switch {
+		case e.Kind == event.LifecycleLaunching:
+			doing = "was not ready in time and terminates"
+		case e.Action == event.ReplaceRootVolume:
 			doing = "gets a new root volume and reboots"
 		}
 		return fmt.Sprintf("Instance %s %s (hook %s of group %s)", e.InstanceID, doing, e.Hook.Name, e.Hook.Group)
