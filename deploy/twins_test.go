@@ -217,7 +217,7 @@ func everything() (map[string]any, map[string]any) {
 		"cluster_name": "prod", "groups": map[string]string{"one": "workers", "two": "batch"},
 		"group_tag_key": "eks:cluster-name", "group_tag_value": "prod",
 		"heartbeat_timeout": 1728, "default_result": "ABANDON",
-		"launch_hooks": true, "launch_heartbeat_timeout": 60, "launch_default_result": "CONTINUE",
+		"launch_hooks": true, "launch_heartbeat_timeout": 60, "launch_default_result": "ABANDON",
 		"events": []string{
 			"spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
 			"capacity-reservation-interruption", "capacity-block-expiration",
@@ -260,19 +260,20 @@ func TestTerraformEqualsCloudFormation(t *testing.T) {
 				"cluster_name": "prod", "groups": map[string]string{"a": "workers", "b": "batch"},
 				"delivery": "eventbridge", "events": []string{}, "identity": "irsa",
 				"oidc_provider_arn": oidcARN, "trigger": []string{}, "kms_key": map[string]string{"arn": keyARN},
+				"launch_hooks": true,
 			},
 			map[string]any{
 				"ClusterName": "prod", "Groups": "batch,workers", "Delivery": "eventbridge", "SpotInterruption": "false",
 				"StateChange": "false", "ScheduledChange": "false", "CapacityReservationInterruption": "false",
 				"CapacityBlockExpiration": "false", "Identity": "irsa", "OidcProviderArn": oidcARN, "Trigger": "true",
-				"KmsKeyArn": keyARN,
+				"KmsKeyArn": keyARN, "LaunchHooks": "true",
 			},
-			nil,
+			map[string]any{"LaunchHooks": "true"},
 			[]string{"workers", "batch"},
 		},
 		"everything": {all, allParameters, map[string]any{
 			"HeartbeatTimeout": 1728, "DefaultResult": "ABANDON", "LaunchHooks": "true", "LaunchHeartbeatTimeout": 60,
-			"LaunchDefaultResult": "CONTINUE",
+			"LaunchDefaultResult": "ABANDON",
 		}, []string{"workers", "batch"}},
 	} {
 		t.Run(name, func(t *testing.T) {

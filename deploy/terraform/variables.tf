@@ -83,9 +83,9 @@ variable "launch_heartbeat_timeout" {
 }
 
 variable "launch_default_result" {
-  description = "Result of a launch when that time is over: ABANDON or CONTINUE."
+  description = "Result of a launch when that time is over: CONTINUE, the instance enters service unverified, or ABANDON, the group terminates it and launches another, which AWS limits, and may stop after a day."
   type        = string
-  default     = "ABANDON"
+  default     = "CONTINUE"
 
   validation {
     condition     = contains(["CONTINUE", "ABANDON"], var.launch_default_result)
