@@ -28,7 +28,7 @@ type readinessWait struct {
 	holdEnds  time.Time        // when the action must be completed
 	node      node.Node        // zero until the instance has registered
 	missing   []string         // what the node lacks
-	excused   bool             // it lacks only DaemonSets that are Ready on no node: another instance would not have them either
+	excused   bool             // it lacks only DaemonSets that are Ready on no node
 	protected bool             // nothing remains to be done against a scale-down
 	times     <-chan time.Time // of messages that join the launch
 }

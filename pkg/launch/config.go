@@ -22,7 +22,7 @@ type Config struct {
 	Timeout           time.Duration `env:"TIMEOUT" envDefault:"15m" min:"1s" max:"48h" why:"the longest that a hook can hold" help:"How long an instance may take after the hook's message until its node is ready for pods. The hook's global timeout (100 times its HeartbeatTimeout, 48h at most) bounds it as well."`
 	AtTimeout         string        `env:"AT_TIMEOUT" envDefault:"abandon" values:"abandon,continue" help:"How a launch ends when the node is not ready in time: abandon (the group terminates the instance, so that an Instance Refresh does not continue with a bad image) or continue (the instance goes into service as it is)."`
 	DaemonSets        bool          `env:"DAEMONSETS" envDefault:"true" help:"Whether the node must run a Ready pod of each DaemonSet that belongs on it and has the priority class system-node-critical, or matches LAUNCH_DAEMONSET_SELECTOR. A DaemonSet with the annotation node-drainer.io/ignore-at-launch: \"true\" is not waited for."`
-	DaemonSetSelector string        `env:"DAEMONSET_SELECTOR" envDefault:"" help:"Label selector of the DaemonSets that launches wait for, instead of those of the priority class system-node-critical. The word all selects all."`
+	DaemonSetSelector string        `env:"DAEMONSET_SELECTOR" envDefault:"" help:"Label selector of the DaemonSets that launches wait for; the word all selects all. Empty: those of the priority class system-node-critical."`
 	StartupTaints     string        `env:"STARTUP_TAINTS" envDefault:"node.kubernetes.io/not-ready, node.kubernetes.io/unreachable, node.kubernetes.io/network-unavailable, node.kubernetes.io/unschedulable, node.cloudprovider.kubernetes.io/uninitialized, node.cloudprovider.kubernetes.io/shutdown, node.cilium.io/agent-not-ready, ebs.csi.aws.com/agent-not-ready, efs.csi.aws.com/agent-not-ready, fsx.csi.aws.com/agent-not-ready, s3.csi.aws.com/agent-not-ready, startup-taint.cluster-autoscaler.kubernetes.io/*, ignore-taint.cluster-autoscaler.kubernetes.io/*" help:"Keys of taints, separated by commas, that a controller removes from a new node when it is ready for pods. Launches wait for their removal. A * at the end of a key matches any suffix."`
 }
 
@@ -44,8 +44,8 @@ func (c Config) selector() (labels.Selector, error) {
 	return s, nil
 }
 
-// Validate returns the first taint key or selector that is not valid as an error. What the tags of the fields exclude is
-// checked when the configuration is read.
+// Validate returns the first taint key or selector that is not valid as an error. What the tags of the fields
+// exclude is checked when the configuration is read.
 func (c Config) Validate() error {
 	for _, key := range text.Split(c.StartupTaints) {
 		if problem := keyProblem(key); problem != "" {

@@ -86,9 +86,7 @@ func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time)
 	before, marked := readMark(current)
 	mark := before.merge(reason, now)
 	mark.InstanceID = instanceOf(current)
-	if reason.Reboots && mark.BootID == "" {
-		mark.BootID = current.Status.NodeInfo.BootID
-	}
+	mark.recordBoot(current, reason)
 
 	p := newPatch()
 	if !slices.ContainsFunc(current.Spec.Taints, cfg.isTaint) {
@@ -159,6 +157,13 @@ func readMark(node *corev1.Node) (Mark, bool) {
 		return Mark{}, false
 	}
 	return mark, true
+}
+
+// recordBoot records the boot of the Node, once, if its instance is to reboot and stay.
+func (m *Mark) recordBoot(current *corev1.Node, reason Reason) {
+	if reason.Reboots && m.BootID == "" {
+		m.BootID = current.Status.NodeInfo.BootID
+	}
 }
 
 func (m Mark) encode() string {
