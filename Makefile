@@ -15,6 +15,8 @@ DIST        ?= dist
 BENCH       ?=
 # Flags of the chaos test; CHAOS=--help lists them.
 CHAOS       ?=
+# Flags of the probe; PROBE=--help lists them.
+PROBE       ?=
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 # For another platform than this machine's, or for several.
 PLATFORM    ?=
@@ -110,6 +112,10 @@ bench: cluster ## Measure drains against kubectl and the limit, for 20 minutes; 
 .PHONY: chaos
 chaos: cluster ## Terminate 300 instances while everything fails, for four minutes; CHAOS='-seed 7' to repeat a run.
 	$(GO) run ./test/chaos $(CHAOS)
+
+.PHONY: probe
+probe: ## Print the experiments that ask AWS what no document says; PROBE_RUN=1 PROBE='--group NAME ...' runs them.
+	@tools/probe/probe.sh $(if $(PROBE_RUN),--run) $(PROBE)
 
 .PHONY: image
 image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux/amd64,linux/arm64 for both.

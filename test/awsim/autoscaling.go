@@ -25,6 +25,7 @@ func autoscalingActions(a *engine) map[string]actionFunc {
 		"CreateOrUpdateTags":                  query(tags.createOrUpdateTags),
 		"DeleteTags":                          query(tags.deleteTags),
 		"DescribeTags":                        query(tags.describeTags),
+		"PutLifecycleHook":                    query(hooks.putLifecycleHook),
 		"DeleteLifecycleHook":                 query(hooks.deleteLifecycleHook),
 		"DescribeLifecycleHooks":              query(hooks.describeLifecycleHooks),
 		"RecordLifecycleActionHeartbeat":      query(hooks.recordLifecycleActionHeartbeat),

@@ -20,13 +20,15 @@ type queueAPI struct{ *sqs }
 
 func sqsActions(q *sqs) map[string]actionFunc {
 	s := queueAPI{q}
-	return map[string]actionFunc{
+	actions := map[string]actionFunc{
 		"GetQueueAttributes":           onQueue(q, s.getQueueAttributes),
 		"SendMessage":                  s.sendMessage,
 		"ReceiveMessage":               s.receive,
 		"DeleteMessageBatch":           onQueue(q, deleteMessageBatch),
 		"ChangeMessageVisibilityBatch": onQueue(q, changeVisibilityBatch),
 	}
+	maps.Copy(actions, adminActions(s))
+	return actions
 }
 
 type queueRequest struct {
