@@ -77,6 +77,7 @@ func TestRulesDeliverEvents(t *testing.T) {
 		message := decoded(t, string(text))
 		if detail := message["detail"].(map[string]any); detail["AutoScalingGroupName"] != nil {
 			detail["AutoScalingGroupName"] = "workers"
+			detail["LifecycleHookName"] = hookNames(t)[0]
 		}
 		var by []string
 		for kind, pattern := range rules {
@@ -94,6 +95,42 @@ func TestRulesDeliverEvents(t *testing.T) {
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(rules)), slices.Sorted(maps.Keys(delivered))); diff != "" {
 		t.Errorf("rules that no sample shows (-rules +samples):\n%s", diff)
+	}
+}
+
+// hookNames returns the HOOK_NAMES that the module puts out.
+func hookNames(t *testing.T) []string {
+	t.Helper()
+	p := planOf(t, map[string]any{"cluster_name": "prod"})
+	return strings.Split(p.scope["output"]["hook_names"].AsString(), ",")
+}
+
+// TestHookNames: HOOK_NAMES are the names of the hooks that the module creates, and the lifecycle rule delivers the events
+// of no other hooks.
+func TestHookNames(t *testing.T) {
+	t.Parallel()
+	inputs, _ := everything()
+	inputs["delivery"] = "eventbridge"
+	p := planOf(t, inputs)
+	var created []string
+	for _, kind := range []string{"launching", "terminating"} {
+		created = append(created, p.instances["aws_autoscaling_lifecycle_hook."+kind]["one"]["name"].AsString())
+	}
+	if diff := cmp.Diff(created, hookNames(t)); diff != "" {
+		t.Errorf("HOOK_NAMES (-the hooks +the output):\n%s", diff)
+	}
+	for _, r := range p.plain("aws_cloudwatch_event_rule") {
+		if r["key"] != "lifecycle" {
+			continue
+		}
+		for name, want := range map[string]bool{created[0]: true, created[1]: true, "backup": false} {
+			if got := matches(t, decoded(t, r["event_pattern"].(string)), decoded(t, `{
+				"source": "aws.autoscaling", "detail-type": "EC2 Instance-terminate Lifecycle Action",
+				"detail": {"AutoScalingGroupName": "workers", "LifecycleHookName": "`+name+`"}
+			}`)); got != want {
+				t.Errorf("the hook %s is delivered: %v", name, got)
+			}
+		}
 	}
 }
 

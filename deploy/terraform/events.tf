@@ -1,9 +1,10 @@
 locals {
-  # For hooks without a target, of these groups only: the agent returns messages about other clusters' hooks to the queue.
+  # For hooks without a target, of these groups and names only: the agent returns messages about other clusters' hooks to
+  # the queue, and EventBridge reports the hooks of all tools.
   lifecycle_rule = {
     source        = ["aws.autoscaling"]
     "detail-type" = ["EC2 Instance-terminate Lifecycle Action", "EC2 Instance-launch Lifecycle Action"]
-    detail        = { AutoScalingGroupName = sort(values(var.groups)) }
+    detail        = { AutoScalingGroupName = sort(values(var.groups)), LifecycleHookName = values(local.hooks) }
   }
 
   rules = merge(

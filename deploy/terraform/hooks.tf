@@ -1,7 +1,7 @@
 resource "aws_autoscaling_lifecycle_hook" "terminating" {
   for_each = var.groups
 
-  name                    = "node-drainer-terminating"
+  name                    = local.hooks.terminating
   autoscaling_group_name  = each.value
   lifecycle_transition    = "autoscaling:EC2_INSTANCE_TERMINATING"
   heartbeat_timeout       = var.heartbeat_timeout
@@ -16,7 +16,7 @@ resource "aws_autoscaling_lifecycle_hook" "terminating" {
 resource "aws_autoscaling_lifecycle_hook" "launching" {
   for_each = var.launch_hooks ? var.groups : {}
 
-  name                    = "node-drainer-launching"
+  name                    = local.hooks.launching
   autoscaling_group_name  = each.value
   lifecycle_transition    = "autoscaling:EC2_INSTANCE_LAUNCHING"
   heartbeat_timeout       = var.launch_heartbeat_timeout

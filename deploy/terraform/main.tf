@@ -8,6 +8,8 @@ data "aws_partition" "this" {}
 data "aws_region" "this" {}
 
 locals {
+  hooks = { terminating = "node-drainer-terminating", launching = "node-drainer-launching" }
+
   name      = coalesce(var.name, "node-drainer-${replace(var.cluster_name, ".", "-")}")
   partition = data.aws_partition.this.partition
   region    = data.aws_region.this.id

@@ -8,6 +8,11 @@ output "queue_arn" {
   value       = aws_sqs_queue.this.arn
 }
 
+output "hook_names" {
+  description = "HOOK_NAMES of the agent: add those of hooks that you create elsewhere."
+  value       = join(",", values(local.hooks))
+}
+
 output "dead_letter_queue_arn" {
   description = "The dead-letter queue's ARN, for an alarm."
   value       = aws_sqs_queue.dead.arn

@@ -76,7 +76,7 @@ const (
 	Gone         Outcome = "gone"          // the lifecycle action or the instance ended before the drain began
 	Unconfirmed  Outcome = "unconfirmed"   // AWS contradicts the message
 	OtherCluster Outcome = "other-cluster" // the instance belongs to another cluster
-	OtherAgent   Outcome = "other-agent"   // NODE_SELECTOR leaves the node to another agent
+	OtherAgent   Outcome = "other-agent"   // another agent handles the node or the hook
 	Interrupted  Outcome = "interrupted"   // this process is stopping; another one continues
 )
 

@@ -15,11 +15,12 @@ import (
 )
 
 // groupStates reads what confirms messages from Auto Scaling: the lifecycle state of an instance, whether a hook
-// holds it, and the clusters that the tags of a group name.
+// holds it, the clusters that the tags of a group name, and whether a hook notifies others than this agent.
 type groupStates interface {
 	State(ctx context.Context, instanceID string) (autoscaling.State, error)
 	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
 	Clusters(ctx context.Context, group string) ([]string, error)
+	NotifiesOthers(ctx context.Context, group, hook string) (bool, error)
 }
 
 // nodeFinder finds the Node of an instance: in the cache, or at the API server. Find returns false, and an
@@ -32,6 +33,8 @@ type nodeFinder interface {
 var (
 	// errOtherCluster: the instance belongs to another cluster.
 	errOtherCluster = errors.New("instance of another cluster")
+	// errOtherReader: the message is a copy of one that others read.
+	errOtherReader = errors.New("the hook notifies another reader than this agent")
 	// errContradicted: what AWS says contradicts the message.
 	errContradicted = errors.New("AWS contradicts the message")
 	// errTagsUnknown: Auto Scaling has not answered for tagsTimeout.
@@ -71,10 +74,9 @@ type confirmer struct {
 	retries   retrier
 }
 
-// checkOwner returns node.ErrUnselected if the Node of the instance is another agent's, and errOtherCluster if
-// the instance is not a Node of this cluster and the tags of its group name only other clusters. A group
-// without such tags may belong to this one. If the tags cannot be read for a while, it holds the action, which
-// is this agent's in all likelihood: else it would end by its default result.
+// checkOwner returns node.ErrUnselected, errOtherCluster or errOtherReader if the event is not for this agent. If
+// the tags and hooks of the group cannot be read for a while, it holds the action, which is this agent's in all
+// likelihood: else it would end by its default result.
 func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, tagsTimeout, errTagsUnknown)
 	defer cancel()
@@ -87,21 +89,33 @@ func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 
 // findOwner is checkOwner without a hold.
 func (c *confirmer) findOwner(ctx context.Context, e event.Event) error {
-	var clusters []string
-	err := c.retries.do(ctx, e, "read the tags of the group", func() (err error) {
-		if n, ok := c.nodes.Find(e.InstanceID); ok {
-			return nil
-		} else if n.Unselected {
+	return c.retries.do(ctx, e, "read the tags and hooks of the group", func() error {
+		n, ok := c.nodes.Find(e.InstanceID)
+		if n.Unselected {
 			return fmt.Errorf("node %s: %w", n.Name, node.ErrUnselected)
 		}
-		clusters, err = c.groups.Clusters(ctx, e.Hook.Group)
+		if !ok {
+			if err := c.checkCluster(ctx, e.Hook.Group); err != nil {
+				return err
+			}
+		}
+		others, err := c.groups.NotifiesOthers(ctx, e.Hook.Group, e.Hook.Name)
+		if others {
+			return errOtherReader
+		}
 		return err
 	})
+}
+
+// checkCluster returns errOtherCluster if the tags of the group name only other clusters. A group without such
+// tags may belong to this one.
+func (c *confirmer) checkCluster(ctx context.Context, group string) error {
+	clusters, err := c.groups.Clusters(ctx, group)
 	if err != nil || len(clusters) == 0 || slices.Contains(clusters, c.cfg.ClusterName) {
 		return err
 	}
 	return fmt.Errorf("%w: group %s belongs to cluster %q, this is %q",
-		errOtherCluster, e.Hook.Group, clusters, c.cfg.ClusterName)
+		errOtherCluster, group, clusters, c.cfg.ClusterName)
 }
 
 // confirm returns nil when AWS confirms that the instance terminates, and autoscaling.ErrGone if it has

@@ -66,6 +66,10 @@ func (f autoScaling) Clusters(context.Context, string) ([]string, error) {
 	return f.clusters(f.after())
 }
 
+func (f autoScaling) NotifiesOthers(_ context.Context, _, hook string) (bool, error) {
+	return f.others, f.next("hooks of " + hook)
+}
+
 func (f autoScaling) Members(context.Context, string, []string) (map[string]autoscaling.Member, error) {
 	return f.members(f.after())
 }

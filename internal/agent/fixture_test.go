@@ -81,6 +81,7 @@ type fixture struct {
 	ownHooks []string
 	timeout  map[string]time.Duration // of each hook
 	givesUp  map[string]time.Duration // when the action of a hook ends
+	others   bool                     // the hook notifies another queue
 	noHook   bool                     // the group has no such hook
 	complete func(ctx context.Context) error
 

@@ -114,6 +114,8 @@ func (l *launcher) abort(ctx context.Context, err error) (launch.Outcome, error)
 		return launch.OtherCluster, queue.Release(err)
 	case errors.Is(err, node.ErrUnselected):
 		return launch.OtherAgent, queue.Release(err)
+	case errors.Is(err, errOtherReader):
+		return launch.OtherAgent, nil
 	case errors.Is(err, errContradicted):
 		return launch.Unconfirmed, nil
 	case errors.Is(err, autoscaling.ErrGone):

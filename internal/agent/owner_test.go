@@ -73,6 +73,30 @@ func TestOtherAgent(t *testing.T) {
 	}
 }
 
+// TestOtherReader: the message of a hook that notifies another queue is deleted, and its hook is not touched.
+func TestOtherReader(t *testing.T) {
+	t.Parallel()
+	for fact, m := range map[string]source{"ended other-agent": termination, "launch ended other-agent": launchTo("")} {
+		each(t, fact, func(f *fixture) { f.others = true }, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), m)
+			f.wantSteps(t)
+			if f.observed(fact) != 1 {
+				t.Errorf("facts %q", f.facts)
+			}
+		})
+	}
+}
+
+// TestHooksAreReadAgain: while Auto Scaling does not answer who reads the messages of the hook, nothing is done.
+func TestHooksAreReadAgain(t *testing.T) {
+	inBubble(t, fails("hooks of drain", 3, errOutage), func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), termination)
+		if f.when("hold drain") < time.Second || f.observed("retrying to read the tags and hooks") != 3 {
+			t.Errorf("steps %q, facts %q", f.did(""), f.facts)
+		}
+	})
+}
+
 // TestNodeLosesItsLabelDuringADrain: the agent that has begun a drain ends it.
 func TestNodeLosesItsLabelDuringADrain(t *testing.T) {
 	inBubble(t, func(f *fixture) { f.theirs = changes(false, 5*time.Second, true) }, func(t *testing.T, f *fixture) {

@@ -24,12 +24,12 @@ type retryObserver interface {
 type retrier struct{ observer retryObserver }
 
 // do calls step until it succeeds or returns an error that no retry can change, and returns that: the Node or
-// the lifecycle action is gone, the Node is another agent's, or there is no time left for the cordon. If ctx ends first, do returns its
+// the lifecycle action is gone, the event is for others, or there is no time left for the cordon. If ctx ends first, do returns its
 // cause.
 func (r retrier) do(ctx context.Context, e event.Event, operation string, step func() error) error {
 	final := func(err error) bool {
 		return slices.ContainsFunc([]error{
-			node.ErrGone, node.ErrUnselected, autoscaling.ErrGone, errCordonLate,
+			node.ErrGone, node.ErrUnselected, autoscaling.ErrGone, errOtherCluster, errOtherReader, errCordonLate,
 		}, func(known error) bool { return errors.Is(err, known) })
 	}
 	failed := func(err error) { r.observer.Retrying(e, operation, err) }

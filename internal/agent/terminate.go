@@ -264,6 +264,8 @@ func (t *terminator) abort(ctx context.Context, e event.Event, outcome Outcome, 
 		return OtherCluster, queue.Release(err)
 	case errors.Is(err, node.ErrUnselected):
 		return OtherAgent, queue.Release(err)
+	case errors.Is(err, errOtherReader):
+		return OtherAgent, nil
 	case errors.Is(err, errContradicted):
 		if err := t.cordoner.uncordon(ctx, e, err.Error()); err != nil {
 			return Interrupted, err

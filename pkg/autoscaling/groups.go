@@ -2,6 +2,7 @@ package autoscaling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -144,8 +145,8 @@ func (g *Groups) readHooks(ctx context.Context, group string) ([]types.Lifecycle
 }
 
 // OwnHooks returns the names of the group's hooks for the transition that this agent answers: those that
-// HOOK_NAMES lists; if it lists none, those that notify the agent's queue, and those without a target, which
-// EventBridge reports. Hooks with another target are left to its reader.
+// HOOK_NAMES lists; if it lists none, those that notify the agent's queue. A hook without a target may be
+// anyone's: EventBridge reports it to whoever asks.
 func (g *Groups) OwnHooks(ctx context.Context, group string, t Transition) ([]string, error) {
 	all, err := g.hooks.get(ctx, group)
 	if err != nil {
@@ -164,8 +165,32 @@ func (g *Groups) answers(h types.LifecycleHook) bool {
 	if len(g.names) > 0 {
 		return g.HandlesHook(aws.ToString(h.LifecycleHookName))
 	}
+	return g.isOwnQueue(aws.ToString(h.NotificationTargetARN))
+}
+
+// isOwnQueue reports whether the ARN is that of the agent's queue, and not of a topic of the same name.
+func (g *Groups) isOwnQueue(arn string) bool { return isQueue(arn) && strings.HasSuffix(arn, g.queue) }
+
+func isQueue(arn string) bool { return strings.Contains(arn, ":sqs:") }
+
+// NotifiesOthers reports whether a message about the hook is in the agent's queue although it is for another
+// reader, as an EventBridge rule for all hooks of a group sends it. HOOK_NAMES decides; if it lists none, such
+// a hook notifies another queue, or it has no target while another hook of the group notifies the agent's
+// queue. If Auto Scaling refuses to describe the hooks, the message is for the agent.
+func (g *Groups) NotifiesOthers(ctx context.Context, group, name string) (bool, error) {
+	if len(g.names) > 0 {
+		return false, nil
+	}
+	h, err := g.hook(ctx, group, name)
 	target := aws.ToString(h.NotificationTargetARN)
-	return target == "" || strings.HasSuffix(target, g.queue)
+	switch {
+	case isRefused(err), errors.Is(err, ErrGone):
+		return false, nil
+	case err != nil || target != "":
+		return isQueue(target) && !g.isOwnQueue(target), err
+	}
+	own, err := g.OwnHooks(ctx, group, Transition(aws.ToString(h.LifecycleTransition)))
+	return len(own) > 0, err
 }
 
 // HandlesHook reports whether HOOK_NAMES leaves the hook to this agent.

@@ -112,6 +112,7 @@ func TestOwnHooks(t *testing.T) {
 		with("drain", terminating, "arn:aws:sqs:eu-central-1:123456789012:node-drainer"),
 		with("bridge", terminating, ""),
 		with("logs", terminating, "arn:aws:sns:eu-central-1:123456789012:logs"),
+		with("topic", terminating, "arn:aws:sns:eu-central-1:123456789012:node-drainer"),
 		with("namesake", terminating, "arn:aws:sqs:eu-central-1:123456789012:not-node-drainer"),
 		with("launch", launching, "arn:aws:sqs:eu-central-1:123456789012:node-drainer"),
 	}
@@ -121,7 +122,7 @@ func TestOwnHooks(t *testing.T) {
 		of    Transition
 		want  []string
 	}{
-		{"hooks that notify the queue, and those of EventBridge", nil, Terminating, []string{"drain", "bridge"}},
+		{"hooks that notify the queue", nil, Terminating, []string{"drain"}},
 		{"of the transition", nil, Launching, []string{"launch"}},
 		{"with names, only those", []string{"logs", "launch"}, Terminating, []string{"logs"}},
 	} {
@@ -131,6 +132,46 @@ func TestOwnHooks(t *testing.T) {
 			got, err := h.OwnHooks(t.Context(), groupName, tt.of)
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
+			}
+		}))
+	}
+}
+
+// TestNotifiesOthers: for whom a message about a hook is.
+func TestNotifiesOthers(t *testing.T) {
+	hook := func(name, transition, target string) types.LifecycleHook {
+		return types.LifecycleHook{LifecycleHookName: &name, LifecycleTransition: &transition, NotificationTargetARN: &target}
+	}
+	const arn = "arn:aws:sqs:eu-central-1:123456789012:"
+	ours := hook("ours", terminating, arn+"node-drainer")
+	for _, tt := range []struct {
+		name  string
+		hooks []types.LifecycleHook
+		err   error
+		names []string
+		want  bool
+	}{
+		{"it notifies our queue", []types.LifecycleHook{hook("drain", terminating, arn+"node-drainer")}, nil, nil, false},
+		{"it notifies another queue", []types.LifecycleHook{hook("drain", terminating, arn+"backup")}, nil, nil, true},
+		{"a topic", []types.LifecycleHook{ours, hook("drain", terminating, "arn:aws:sns:eu-central-1:123456789012:t")}, nil, nil, false},
+		{"no target", []types.LifecycleHook{hook("drain", terminating, ""), hook("backup", terminating, "")}, nil, nil, false},
+		{"no target, beside ours", []types.LifecycleHook{hook("drain", terminating, ""), ours}, nil, nil, true},
+		{
+			"no target, beside ours for launches",
+			[]types.LifecycleHook{hook("drain", terminating, ""), hook("ours", launching, arn+"node-drainer")},
+			nil, nil, false,
+		},
+		{"HOOK_NAMES lists it", []types.LifecycleHook{hook("drain", terminating, arn+"backup")}, nil, []string{"drain"}, false},
+		{"no such hook", []types.LifecycleHook{ours}, nil, nil, false},
+		{"Auto Scaling refuses to tell", nil, errDenied, nil, false},
+		{"Auto Scaling does not answer", nil, errThrottled, nil, false},
+	} {
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
+			h.names = tt.names
+			got, err := h.NotifiesOthers(t.Context(), groupName, "drain")
+			if wantErr := errors.Is(tt.err, errThrottled); got != tt.want || (err != nil) != wantErr {
+				t.Errorf("got %v, %v", got, err)
 			}
 		}))
 	}

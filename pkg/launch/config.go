@@ -78,7 +78,7 @@ const (
 	Gone         Outcome = "gone"          // the launch had ended before, or ended meanwhile
 	Unconfirmed  Outcome = "unconfirmed"   // Auto Scaling does not know of this launch
 	OtherCluster Outcome = "other-cluster" // the instance belongs to another cluster
-	OtherAgent   Outcome = "other-agent"   // NODE_SELECTOR leaves the node to another agent
+	OtherAgent   Outcome = "other-agent"   // another agent handles the node or the hook
 	Interrupted  Outcome = "interrupted"   // this process is stopping; another continues
 )
 

@@ -219,7 +219,7 @@ func TestNoMessage(t *testing.T) {
 			f.node()
 			f.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
 			before := f.podsOf("api")
-			agent := f.startAgent("RESYNC_INTERVAL=1s")
+			agent := f.startAgent("RESYNC_INTERVAL=1s", "HOOK_NAMES="+hook)
 			f.terminate(instance)
 			agent.waitLog("termination ended", "outcome", "drained")
 			f.waitClosed(instance)

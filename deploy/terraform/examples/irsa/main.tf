@@ -24,7 +24,8 @@ module "node_drainer" {
 output "agent" {
   description = "Settings of the agent."
   value = {
-    queue_url = module.node_drainer.queue_url
-    role_arn  = module.node_drainer.agent_role_arn
+    queue_url  = module.node_drainer.queue_url
+    role_arn   = module.node_drainer.agent_role_arn
+    hook_names = module.node_drainer.hook_names
   }
 }

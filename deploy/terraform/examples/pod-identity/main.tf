@@ -39,3 +39,8 @@ output "queue_url" {
   description = "QUEUE_URL of the agent."
   value       = module.node_drainer.queue_url
 }
+
+output "hook_names" {
+  description = "HOOK_NAMES of the agent."
+  value       = module.node_drainer.hook_names
+}
