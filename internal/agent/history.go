@@ -76,15 +76,17 @@ func (c *completedActions) has(e event.Event) bool {
 // reset forgets all: another process may have led in between, and an action may be pending again.
 func (c *completedActions) reset() { c.keys.Clear() }
 
-// filterPending returns the events of waiting instances whose actions are not completed. It forgets the
-// completed actions of instances that do not wait.
-func (c *completedActions) filterPending(waiting []event.Event) []event.Event {
+// filterPending returns the events of waiting instances whose actions are not completed. If waiting is all of
+// them, it forgets the completed actions of instances that do not wait.
+func (c *completedActions) filterPending(waiting []event.Event, all bool) []event.Event {
 	keys := map[any]bool{}
 	pending := slices.DeleteFunc(waiting, func(e event.Event) bool {
 		keys[keyOf(e)] = true
 		return c.has(e)
 	})
-	deleteOthers(&c.keys, keys)
+	if all {
+		deleteOthers(&c.keys, keys)
+	}
 	return pending
 }
 

@@ -79,20 +79,19 @@ func (r *resyncer) run(ctx context.Context) error {
 	}
 }
 
-// resync checks every instance of the cluster once.
+// resync checks every instance of the cluster once. An error of Auto Scaling costs only those instances that it
+// concerns.
 func (r *resyncer) resync(ctx context.Context) error {
 	nodes := r.nodes.All()
 	ids := make([]string, len(nodes))
 	for i, n := range nodes {
 		ids[i] = n.InstanceID
 	}
-	members, err := r.groups.Members(ctx, r.cfg.ClusterName, ids)
-	if err != nil {
-		return err
-	}
+	members, unread := r.groups.Members(ctx, r.cfg.ClusterName, ids)
 	waiting, err := r.waitingInstances(ctx, members)
+	err = errors.Join(unread, err)
 	found, lost := 0, r.lost.takeEnded(r.inflight.has)
-	for _, e := range r.completed.filterPending(waiting) {
+	for _, e := range r.completed.filterPending(waiting, err == nil) {
 		if !r.inflight.has(e) {
 			found++
 			r.lost.found(e)
@@ -244,7 +243,7 @@ func (r *resyncer) checkCordonedNodes(
 func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member) error {
 	e := eventOfMark(n)
 	switch {
-	case m.State != "InService" && !m.State.Unknown():
+	case m.State != "InService" && !m.State.Unknown(): // or Undescribed
 		return autoscaling.ErrGone
 	case e.Kind != event.LifecycleTerminating && e.Kind != event.LifecycleLaunching:
 		return r.confirmer.check(ctx, e)

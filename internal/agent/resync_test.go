@@ -168,6 +168,44 @@ func TestResync(t *testing.T) {
 	}
 }
 
+// TestResyncWithoutSomeAnswers: what Auto Scaling has described is handled, and the rest is left as it is.
+func TestResyncWithoutSomeAnswers(t *testing.T) {
+	t.Parallel()
+	partly := func(s autoscaling.State) given {
+		return func(f *fixture) {
+			f.members = func(time.Duration) (map[string]autoscaling.Member, error) { return member(s), errOutage }
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		given given
+		steps []string
+	}{
+		{"the instance is described", with(inGroup(terminating, "drain"), partly(terminating)), drainedBy("1h0m0s")},
+		{
+			"the instance is not described, and its node is cordoned",
+			with(cordoned(event.LifecycleTerminating, -time.Hour, time.Hour, 0), partly(autoscaling.Undescribed)), nil,
+		},
+		{
+			"the instance is not described any more, after its completion",
+			with(inGroup(terminating, "drain"), func(f *fixture) {
+				f.members = func(after time.Duration) (map[string]autoscaling.Member, error) {
+					if after > 2*time.Minute && after < 4*time.Minute {
+						return member(autoscaling.Undescribed), errOutage
+					}
+					return member(terminating), nil
+				}
+			}),
+			drainedBy("1h0m0s"),
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			resync(t, f.agent(), 10*time.Minute)
+			f.wantSteps(t, tt.steps...)
+		})
+	}
+}
+
 // TestResyncAfterAnotherLeader: the instance may have returned from the warm pool while another process led, so that
 // an action that was completed before is handled again.
 func TestResyncAfterAnotherLeader(t *testing.T) {

@@ -35,12 +35,6 @@ const (
 	newestRefreshes = 10
 )
 
-// Member is an instance of an Auto Scaling group.
-type Member struct {
-	Group, InstanceID string
-	State             State
-}
-
 // Groups reads what the agent has to know of Auto Scaling groups and their instances. It changes nothing.
 type Groups struct {
 	api   API
@@ -91,35 +85,6 @@ func (g *Groups) describeMembers(ctx context.Context, ids []string, members map[
 		members[id] = Member{aws.ToString(i.AutoScalingGroupName), id, State(aws.ToString(i.LifecycleState))}
 	}
 	return wrap(err, "describe Auto Scaling instances")
-}
-
-// Members returns, by id, the instances of every group whose tags name the cluster, and those of the known
-// instances that are in other groups. It reads groups first: one call describes all instances of a hundred
-// groups.
-func (g *Groups) Members(ctx context.Context, cluster string, known []string) (map[string]Member, error) {
-	members := map[string]Member{}
-	for _, filter := range clusterFilters(cluster) {
-		in := &sdk.DescribeAutoScalingGroupsInput{Filters: []types.Filter{filter}}
-		err := eachGroup(ctx, g.api, callTimeout, in, func(group types.AutoScalingGroup) {
-			for _, i := range group.Instances {
-				id := aws.ToString(i.InstanceId)
-				members[id] = Member{aws.ToString(group.AutoScalingGroupName), id, State(i.LifecycleState)}
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	others := slices.DeleteFunc(slices.Clone(known), func(id string) bool {
-		_, ok := members[id]
-		return ok
-	})
-	for some := range slices.Chunk(others, describeMax) {
-		if err := g.describeMembers(ctx, some, members); err != nil {
-			return nil, err
-		}
-	}
-	return members, nil
 }
 
 // hook describes a group's hook. If it is not among the hooks that were read before, it may be new: they are

@@ -64,10 +64,6 @@ func groupOf(name string, states ...string) types.AutoScalingGroup {
 
 func TestMembers(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
-		f.groups = func(types.Filter, string) (*sdk.DescribeAutoScalingGroupsOutput, error) { return nil, errThrottled }
-		if got, err := h.Members(t.Context(), "blue", nil); got != nil || !errors.Is(err, errThrottled) {
-			t.Errorf("got %v, %v: an incomplete list must not be returned", got, err)
-		}
 		f.groups = func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error) {
 			out := &sdk.DescribeAutoScalingGroupsOutput{}
 			switch {
@@ -100,6 +96,93 @@ func TestMembers(t *testing.T) {
 		}
 		if len(f.asked) != 3 || len(f.asked[0]) != 50 || f.asked[0][0] != "other-0" {
 			t.Errorf("the calls for instances outside of the cluster's groups, of at most 50, are %q", f.asked)
+		}
+	})
+}
+
+// TestMembersKeepsWhatItHasRead: a call that fails is made again, and if it fails for long, the rest is read without it.
+func TestMembersKeepsWhatItHasRead(t *testing.T) {
+	known := make([]string, 120)
+	for i := range known {
+		known[i] = fmt.Sprintf("i-%08x", i)
+	}
+	second := func(id string) bool { return id >= known[50] && id < known[100] }
+	for _, tt := range []struct {
+		name      string
+		groups    int // how many descriptions of groups fail, of each page
+		chunks    int // how many descriptions of the second fifty instances
+		err       error
+		want      error
+		described bool // the second fifty
+		least     time.Duration
+	}{
+		{"one call is throttled", 1, 1, errThrottled, nil, true, 500 * time.Millisecond},
+		{"fifty instances for long", 0, 100, errThrottled, errThrottled, false, 3 * time.Second},
+		{"all groups for long", 100, 0, errThrottled, errThrottled, true, 10 * time.Second},
+		{"all groups, without permission", 100, 0, errDenied, errDenied, true, 0},
+	} {
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			pages, chunks := map[string]int{}, 0
+			f.groups = func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error) {
+				key := aws.ToString(filter.Name) + page
+				if pages[key]++; pages[key] <= tt.groups {
+					return nil, tt.err
+				}
+				if filter.Values[0] != "kubernetes.io/cluster/blue" {
+					return &sdk.DescribeAutoScalingGroupsOutput{}, nil
+				}
+				if page == "" {
+					return &sdk.DescribeAutoScalingGroupsOutput{
+						AutoScalingGroups: []types.AutoScalingGroup{groupOf("a", "Pending:Wait")}, NextToken: aws.String("2"),
+					}, nil
+				}
+				return &sdk.DescribeAutoScalingGroupsOutput{AutoScalingGroups: []types.AutoScalingGroup{groupOf("b", "InService")}}, nil
+			}
+			f.state = func(_ context.Context, id string) (string, error) {
+				if id == known[50] {
+					chunks++
+				}
+				if second(id) && chunks <= tt.chunks {
+					return "", tt.err
+				}
+				return "Terminating:Wait", nil
+			}
+			start := time.Now()
+			members, err := h.Members(t.Context(), "blue", known)
+			if !errors.Is(err, tt.want) || err != nil && tt.want == nil {
+				t.Errorf("got the error %v, want %v", err, tt.want)
+			}
+			if took := time.Since(start); took < tt.least || took > membersTimeout {
+				t.Errorf("took %v, want at least %v", took, tt.least)
+			}
+			for _, id := range known {
+				want := State("Terminating:Wait")
+				if second(id) && !tt.described {
+					want = Undescribed
+				}
+				if members[id].State != want {
+					t.Fatalf("%s is %q, want %q", id, members[id].State, want)
+				}
+			}
+			if _, ok := members["b-0"]; ok != (tt.groups < 100) {
+				t.Errorf("an instance of the second page is a member: %v", ok)
+			}
+		}))
+	}
+}
+
+// TestMembersOfAServiceThatHangs: the resync is not held up for longer than its limit.
+func TestMembersOfAServiceThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		known := make([]string, 5000)
+		for i := range known {
+			known[i] = fmt.Sprintf("i-%08x", i)
+		}
+		f.state = func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() }
+		start := time.Now()
+		members, err := h.Members(t.Context(), "blue", known)
+		if took := time.Since(start); err == nil || took > membersTimeout || members[known[4999]].State != Undescribed {
+			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }

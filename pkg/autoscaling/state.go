@@ -9,6 +9,9 @@ import (
 // It is empty for an instance that is in no group.
 type State string
 
+// Undescribed is the State of an instance that Auto Scaling did not describe although it may know it.
+const Undescribed State = "undescribed"
+
 // Terminating reports whether the instance is leaving its group, is moving from service into the warm pool, or
 // is about to boot from another root volume, and a terminating hook may hold it now or soon.
 func (s State) Terminating() bool {
