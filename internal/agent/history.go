@@ -66,7 +66,7 @@ func (h *drainHistory) retain(nodes []node.Node) {
 // instances may still wait for the hooks of others. The zero value is ready.
 type completedActions struct{ keys sync.Map }
 
-func (c *completedActions) add(e event.Event) { c.keys.Store(keyOf(e), true) }
+func (c *completedActions) add(e event.Event) { c.keys.Store(keyOf(e), e.InstanceID) }
 
 func (c *completedActions) has(e event.Event) bool {
 	_, ok := c.keys.Load(keyOf(e))
@@ -76,17 +76,23 @@ func (c *completedActions) has(e event.Event) bool {
 // reset forgets all: another process may have led in between, and an action may be pending again.
 func (c *completedActions) reset() { c.keys.Clear() }
 
-// filterPending returns the events of waiting instances whose actions are not completed. If waiting is all of
-// them, it forgets the completed actions of instances that do not wait.
-func (c *completedActions) filterPending(waiting []event.Event, all bool) []event.Event {
+// filterPending returns the events of waiting instances whose actions are not completed. It forgets the
+// completed actions of other instances, unless mayWait says that an instance may wait all the same.
+func (c *completedActions) filterPending(
+	waiting []event.Event, mayWait func(instanceID string) bool,
+) []event.Event {
 	keys := map[any]bool{}
 	pending := slices.DeleteFunc(waiting, func(e event.Event) bool {
 		keys[keyOf(e)] = true
 		return c.has(e)
 	})
-	if all {
-		deleteOthers(&c.keys, keys)
-	}
+	c.keys.Range(func(key, id any) bool {
+		if instanceID, _ := id.(string); mayWait(instanceID) {
+			keys[key] = true
+		}
+		return true
+	})
+	deleteOthers(&c.keys, keys)
 	return pending
 }
 

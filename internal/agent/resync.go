@@ -90,8 +90,12 @@ func (r *resyncer) resync(ctx context.Context) error {
 	members, unread := r.groups.Members(ctx, r.cfg.ClusterName, ids)
 	waiting, err := r.waitingInstances(ctx, members)
 	err = errors.Join(unread, err)
+	unknown := func(instanceID string) bool {
+		m, described := members[instanceID]
+		return err != nil && (!described || m.State == autoscaling.Undescribed || m.State.Waiting())
+	}
 	found, lost := 0, r.lost.takeEnded(r.inflight.has)
-	for _, e := range r.completed.filterPending(waiting, err == nil) {
+	for _, e := range r.completed.filterPending(waiting, unknown) {
 		if !r.inflight.has(e) {
 			found++
 			r.lost.found(e)

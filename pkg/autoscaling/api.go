@@ -42,6 +42,7 @@ type API interface {
 	GroupsAPI
 	HealthAPI
 	sdk.DescribeAutoScalingInstancesAPIClient
+	sdk.DescribeWarmPoolAPIClient
 	sdk.DescribeTagsAPIClient
 	RecordLifecycleActionHeartbeat(context.Context, *sdk.RecordLifecycleActionHeartbeatInput,
 		...func(*sdk.Options)) (*sdk.RecordLifecycleActionHeartbeatOutput, error)

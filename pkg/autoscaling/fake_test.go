@@ -55,6 +55,7 @@ type fakeAPI struct {
 	groups   func(filter types.Filter, page string) (*sdk.DescribeAutoScalingGroupsOutput, error)
 	tags     func(ctx context.Context, page string) (*sdk.DescribeTagsOutput, error)
 
+	pool      func(n int, group, page string) (*sdk.DescribeWarmPoolOutput, error)
 	refreshes func(n int, group string) (*sdk.DescribeInstanceRefreshesOutput, error)
 
 	mu     sync.Mutex
@@ -157,6 +158,12 @@ func (f *fakeAPI) DescribeAutoScalingGroups(
 		return &sdk.DescribeAutoScalingGroupsOutput{}, nil
 	}
 	return f.groups(in.Filters[0], aws.ToString(in.NextToken))
+}
+
+func (f *fakeAPI) DescribeWarmPool(
+	_ context.Context, in *sdk.DescribeWarmPoolInput, _ ...func(*sdk.Options),
+) (*sdk.DescribeWarmPoolOutput, error) {
+	return f.pool(f.record("pool"), aws.ToString(in.AutoScalingGroupName), aws.ToString(in.NextToken))
 }
 
 func (f *fakeAPI) DescribeInstanceRefreshes(

@@ -171,6 +171,51 @@ func TestMembersKeepsWhatItHasRead(t *testing.T) {
 	}
 }
 
+// TestMembersOfAWarmPool: instances of a pool need not be Nodes, and the description of their group does not list them.
+func TestMembersOfAWarmPool(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		err   error
+		fails int
+		want  map[string]Member
+	}{
+		{"two pages", nil, 0, map[string]Member{
+			"a-0": {"a", "a-0", "InService"}, "i-1": {"a", "i-1", "Warmed:Pending:Wait"}, "i-2": {"a", "i-2", "Warmed:Stopped"},
+		}},
+		{"throttled", errThrottled, 3, map[string]Member{
+			"a-0": {"a", "a-0", "InService"}, "i-1": {"a", "i-1", "Warmed:Pending:Wait"}, "i-2": {"a", "i-2", "Warmed:Stopped"},
+		}},
+		{"without permission", errDenied, 100, map[string]Member{"a-0": {"a", "a-0", "InService"}}},
+	} {
+		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			f.groups = func(types.Filter, string) (*sdk.DescribeAutoScalingGroupsOutput, error) { // all three filters match
+				g := groupOf("a", "InService")
+				g.WarmPoolConfiguration = &types.WarmPoolConfiguration{}
+				return &sdk.DescribeAutoScalingGroupsOutput{AutoScalingGroups: []types.AutoScalingGroup{g}}, nil
+			}
+			f.pool = func(n int, group, page string) (*sdk.DescribeWarmPoolOutput, error) {
+				if n < tt.fails {
+					return nil, tt.err
+				}
+				one := func(id string, s types.LifecycleState) []types.Instance {
+					return []types.Instance{{InstanceId: &id, LifecycleState: s}}
+				}
+				if page == "" {
+					return &sdk.DescribeWarmPoolOutput{Instances: one("i-1", "Warmed:Pending:Wait"), NextToken: &group}, nil
+				}
+				return &sdk.DescribeWarmPoolOutput{Instances: one("i-2", "Warmed:Stopped")}, nil
+			}
+			members, err := h.Members(t.Context(), "blue", nil)
+			if diff := cmp.Diff(tt.want, members); diff != "" || (err != nil) != (len(tt.want) == 1) {
+				t.Errorf("%v\n%s", err, diff)
+			}
+			if got := len(f.called("pool")); tt.fails == 0 && got != 2 {
+				t.Errorf("%d calls for a pool of two pages", got)
+			}
+		}))
+	}
+}
+
 // TestMembersOfAServiceThatHangs: the resync is not held up for longer than its limit.
 func TestMembersOfAServiceThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {

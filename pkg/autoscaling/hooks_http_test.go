@@ -2,9 +2,13 @@ package autoscaling
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -52,6 +56,28 @@ func TestHTTPHoldAndComplete(t *testing.T) {
 	}
 	if got, err := h.Clusters(bounded(t), groupName); err != nil || !slices.Equal(got, []string{"blue"}) {
 		t.Errorf("clusters %v, %v", got, err)
+	}
+}
+
+// TestHTTPMembersOfAWarmPool: a machine that is stopped in the pool is a member.
+func TestHTTPMembersOfAWarmPool(t *testing.T) {
+	t.Parallel()
+	s, h, _ := simulateHooks(t, awsim.Hook{Name: "launch", Transition: awsim.Launching})
+	_, err := h.api.(*sdk.Client).PutWarmPool(bounded(t), &sdk.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String(groupName), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(1),
+	})
+	must(t, err)
+	must(t, s.WaitInstances(bounded(t), groupName, func(all []awsim.Instance) bool {
+		return slices.ContainsFunc(all, func(i awsim.Instance) bool { return i.State == "Warmed:Pending:Wait" })
+	}))
+	members, err := h.Members(bounded(t), "blue", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(members)), func(m Member) bool {
+		return m.State == "Warmed:Pending:Wait" && m.Group == groupName
+	}) {
+		t.Errorf("the members are %v", members)
 	}
 }
 

@@ -3,6 +3,7 @@ package autoscaling
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,12 +11,15 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
+	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
 	// readAttempts is how often Members makes a call that fails. Most throttled calls succeed within seconds.
 	readAttempts = 4
+	// poolPage is the most instances of one page of DescribeWarmPool.
+	poolPage = 50
 	// membersTimeout bounds Members: what it has read by then must be handled although AWS hangs.
 	membersTimeout = time.Minute
 )
@@ -26,15 +30,18 @@ type Member struct {
 	State             State
 }
 
-// Members returns, by id, the instances of every group whose tags name the cluster, and those of the known
-// instances that are in other groups. It reads groups first: one call describes all instances of a hundred
-// groups. Beside an error it returns what could be read, and known instances that could not as Undescribed.
+// Members returns, by id, the instances of every group whose tags name the cluster, those of its warm pool
+// included, and those of the known instances that are in other groups. It reads groups first: one call describes
+// all instances of a hundred groups, except for their warm pools, which need not be Nodes either. Beside an error it returns what could be read, and known instances that could not as Undescribed.
 func (g *Groups) Members(ctx context.Context, cluster string, known []string) (map[string]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
-	l := memberList{groups: g, members: map[string]Member{}}
+	l := memberList{groups: g, members: map[string]Member{}, pools: map[string]bool{}}
 	for _, filter := range clusterFilters(cluster) {
 		l.addGroups(ctx, filter)
+	}
+	for _, group := range slices.Sorted(maps.Keys(l.pools)) {
+		l.addPool(ctx, group)
 	}
 	l.addOthers(ctx, known)
 	return l.members, errors.Join(l.errs...)
@@ -44,6 +51,7 @@ func (g *Groups) Members(ctx context.Context, cluster string, known []string) (m
 type memberList struct {
 	groups  *Groups
 	members map[string]Member
+	pools   map[string]bool // the groups that have a warm pool
 	errs    []error
 }
 
@@ -51,15 +59,28 @@ type memberList struct {
 func (l *memberList) addGroups(ctx context.Context, filter types.Filter) {
 	in := &sdk.DescribeAutoScalingGroupsInput{Filters: []types.Filter{filter}}
 	l.note(eachGroup(ctx, retryingAPI{l.groups.api}, membersTimeout, in, func(g types.AutoScalingGroup) {
-		for _, i := range g.Instances {
-			l.add(aws.ToString(g.AutoScalingGroupName), i)
+		l.add(g.AutoScalingGroupName, g.Instances)
+		if g.WarmPoolConfiguration != nil {
+			l.pools[aws.ToString(g.AutoScalingGroupName)] = true
 		}
 	}))
 }
 
-func (l *memberList) add(group string, i types.Instance) {
-	id := aws.ToString(i.InstanceId)
-	l.members[id] = Member{group, id, State(i.LifecycleState)}
+// addPool adds the instances in the group's warm pool.
+func (l *memberList) addPool(ctx context.Context, group string) {
+	in := &sdk.DescribeWarmPoolInput{AutoScalingGroupName: &group, MaxRecords: new(int32(poolPage))}
+	pages := sdk.NewDescribeWarmPoolPaginator(retryingAPI{l.groups.api}, in)
+	doing := "describe the warm pool of group " + group
+	l.note(cloud.EachPage(ctx, membersTimeout, doing, pages, func(out *sdk.DescribeWarmPoolOutput) {
+		l.add(&group, out.Instances)
+	}))
+}
+
+func (l *memberList) add(group *string, instances []types.Instance) {
+	for _, i := range instances {
+		id := aws.ToString(i.InstanceId)
+		l.members[id] = Member{aws.ToString(group), id, State(i.LifecycleState)}
+	}
 }
 
 // addOthers adds those of the instances that are not in the list yet.
@@ -88,12 +109,26 @@ func (l *memberList) note(err error) {
 // retryingAPI repeats the calls that Members makes page by page, so that no page is read twice.
 type retryingAPI struct{ API }
 
+// DescribeWarmPool describes one page.
+func (r retryingAPI) DescribeWarmPool(
+	ctx context.Context, in *sdk.DescribeWarmPoolInput, options ...func(*sdk.Options),
+) (*sdk.DescribeWarmPoolOutput, error) {
+	return callRepeatedly(ctx, r.API.DescribeWarmPool, in, options)
+}
+
 // DescribeAutoScalingGroups describes one page.
 func (r retryingAPI) DescribeAutoScalingGroups(
 	ctx context.Context, in *sdk.DescribeAutoScalingGroupsInput, options ...func(*sdk.Options),
-) (out *sdk.DescribeAutoScalingGroupsOutput, err error) {
+) (*sdk.DescribeAutoScalingGroupsOutput, error) {
+	return callRepeatedly(ctx, r.API.DescribeAutoScalingGroups, in, options)
+}
+
+func callRepeatedly[In, Out any](
+	ctx context.Context, do func(context.Context, *In, ...func(*sdk.Options)) (*Out, error), in *In,
+	options []func(*sdk.Options),
+) (out *Out, err error) {
 	err = readRepeatedly(ctx, func() (err error) {
-		out, err = call(ctx, callTimeout, r.API.DescribeAutoScalingGroups, in, options...)
+		out, err = call(ctx, callTimeout, do, in, options...)
 		return err
 	})
 	return out, err

@@ -22,6 +22,7 @@ func autoscalingActions(a *engine) map[string]actionFunc {
 		"SuspendProcesses":                    query(groups.suspendProcesses),
 		"ResumeProcesses":                     query(groups.resumeProcesses),
 		"PutWarmPool":                         query(groups.putWarmPool),
+		"DescribeWarmPool":                    query(groups.describeWarmPool),
 		"CreateOrUpdateTags":                  query(tags.createOrUpdateTags),
 		"DeleteTags":                          query(tags.deleteTags),
 		"DescribeTags":                        query(tags.describeTags),
