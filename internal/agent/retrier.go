@@ -23,9 +23,9 @@ type retryObserver interface {
 // retrier repeats the steps of terminations and launches.
 type retrier struct{ observer retryObserver }
 
-// do calls step until it succeeds or returns an error that no retry can change, and returns that: the Node or
-// the lifecycle action is gone, the event is for others, or there is no time left for the cordon. If ctx ends first, do returns its
-// cause.
+// do calls step until it succeeds or returns an error that no retry can change, and returns that: the Node
+// or the lifecycle action is gone, the event is for others, or there is no time left for the cordon. If
+// ctx ends first, do returns its cause.
 func (r retrier) do(ctx context.Context, e event.Event, operation string, step func() error) error {
 	final := func(err error) bool {
 		return slices.ContainsFunc([]error{

@@ -31,8 +31,10 @@ type Member struct {
 }
 
 // Members returns, by id, the instances of every group whose tags name the cluster, those of its warm pool
-// included, and those of the known instances that are in other groups. It reads groups first: one call describes
-// all instances of a hundred groups, except for their warm pools, which need not be Nodes either. Beside an error it returns what could be read, and known instances that could not as Undescribed.
+// included, and those of the known instances that are in other groups. It reads groups first: one call
+// describes all instances of a hundred groups, except for their warm pools, which need not be Nodes
+// either. Beside an error it returns what could be read, and known instances that could not as
+// Undescribed.
 func (g *Groups) Members(ctx context.Context, cluster string, known []string) (map[string]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()

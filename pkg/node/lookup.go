@@ -23,9 +23,10 @@ const (
 	lookupTimeout = time.Minute
 )
 
-// Lookup returns the Node of an EC2 instance from the API server instead of the cache. The error is ErrGone
-// if there is no such Node, and ErrUnselected if it is another agent's. Lookup lists all Nodes, since the API cannot select them by instance. Calls at
-// the same time share one list, which starts after the last of them.
+// Lookup returns the Node of an EC2 instance from the API server instead of the cache. The error is
+// ErrGone if there is no such Node, and ErrUnselected if it is another agent's. Lookup lists all Nodes,
+// since the API cannot select them by instance. Calls at the same time share one list, which starts after
+// the last of them.
 func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
 	return n.lookups.Do(ctx, instanceID)
 }

@@ -31,7 +31,8 @@ func (a groupAPI) describeWarmPool(r *reader) (any, error) {
 		}
 		slices.SortFunc(pooled, func(x, y memberXML) int { return cmp.Compare(x.InstanceID, y.InstanceID) })
 		var err error
-		out.Instances, out.NextToken, err = paginate(pooled, func(m memberXML) string { return m.InstanceID }, r.text("NextToken"), most)
+		id := func(m memberXML) string { return m.InstanceID }
+		out.Instances, out.NextToken, err = paginate(pooled, id, r.text("NextToken"), most)
 		return out, err
 	})
 }
