@@ -29,7 +29,7 @@ func (c *disruption) count(name types.NamespacedName) {
 	}
 	var pods []*corev1.Pod
 	for _, e := range *c.server.tables["pods"] {
-		if p := e.Object.(*corev1.Pod); selectsPod(budget, p) { //nolint:forcetypeassert // The table has pods.
+		if p := e.Object.(*corev1.Pod); c.server.selectsPod(budget, p) { //nolint:forcetypeassert // The table has pods.
 			pods = append(pods, p)
 		}
 	}

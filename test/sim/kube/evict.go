@@ -201,19 +201,34 @@ func setAllowed(b *policyv1.PodDisruptionBudget) {
 // budgetsOf returns the budgets that select a pod.
 func (s *store) budgetsOf(pod *corev1.Pod) (out []*policyv1.PodDisruptionBudget) {
 	for _, budget := range all[*policyv1.PodDisruptionBudget](s.tables["poddisruptionbudgets"]) {
-		if selectsPod(budget, pod) {
+		if s.selectsPod(budget, pod) {
 			out = append(out, budget)
 		}
 	}
 	return out
 }
 
-func selectsPod(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+// selector is that of a budget, parsed.
+type selector struct {
+	generation int64
+	selects    labels.Selector
+}
+
+// selectsPod reports whether a budget selects a pod.
+func (s *store) selectsPod(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	if b.Namespace != pod.Namespace {
 		return false
 	}
-	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	return err == nil && selector.Matches(labels.Set(pod.Labels))
+	known, ok := s.selectors[b.UID]
+	if !ok || known.generation != b.Generation {
+		selects, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			selects = labels.Nothing()
+		}
+		known = selector{b.Generation, selects}
+		s.selectors[b.UID] = known
+	}
+	return known.selects.Matches(labels.Set(pod.Labels))
 }
 
 // ignoresUnhealthy reports whether a budget lets a running pod go that is not Ready.

@@ -10,7 +10,6 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -218,7 +217,7 @@ func (h handler) replace(before *entry, after Object) (*entry, error) {
 	}
 	keep(h.subresource, before.Object, after)
 	after.SetResourceVersion(before.GetResourceVersion())
-	if h.dryRun || apiequality.Semantic.DeepEqual(before.Object, after) {
+	if h.dryRun || before.equals(after) {
 		return before, nil
 	}
 	return h.s.put(h.Client, h.resource, before, after), nil

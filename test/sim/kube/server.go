@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -102,26 +101,8 @@ func resources() []resource {
 	}
 }
 
-// resourceOf returns the resource of an object.
-func resourceOf(o Object) (resource, error) {
-	kind := reflect.TypeOf(o).Elem().Name()
-	for _, r := range resources() {
-		if r.kind.Kind == kind && scheme.Scheme.Recognizes(r.kind) {
-			return r, nil
-		}
-	}
-	return resource{}, fmt.Errorf("%T is not a resource of this server", o)
-}
-
 // resourceFor returns the resource of a type, which must be one of this server's.
-func resourceFor[T Object]() resource {
-	var none T
-	r, err := resourceOf(none)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
+func resourceFor[T Object](s *store) resource { return s.kinds[reflect.TypeFor[T]()] }
 
 func nameOf(o Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -132,13 +113,13 @@ const operator = "operator"
 
 // Create stores a copy of an object, as an operator would.
 func (s *Server) Create(o Object) error {
-	r, err := resourceOf(o)
-	if err != nil {
-		return err
+	r, ok := s.kinds[reflect.TypeOf(o)]
+	if !ok {
+		return fmt.Errorf("%T is not a resource of this server", o)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err = s.create(operator, r, o.DeepCopyObject().(Object)) //nolint:forcetypeassert // A copy has the same type.
+	_, err := s.create(operator, r, o.DeepCopyObject().(Object)) //nolint:forcetypeassert // A copy has the same type.
 	return err
 }
 
@@ -152,7 +133,7 @@ func Update[T Object](s *Server, name types.NamespacedName, change func(T)) (fou
 
 // Remove removes an object of a type at once, if there is one.
 func Remove[T Object](s *Server, name types.NamespacedName) {
-	r := resourceFor[T]()
+	r := resourceFor[T](&s.store)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.get(r.name, name); before != nil {
@@ -164,7 +145,7 @@ func Remove[T Object](s *Server, name types.NamespacedName) {
 func Get[T Object](s *Server, name types.NamespacedName) (found T, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.get(resourceFor[T]().name, name)
+	e := s.get(resourceFor[T](&s.store).name, name)
 	if e == nil {
 		return found, false
 	}
@@ -175,5 +156,5 @@ func Get[T Object](s *Server, name types.NamespacedName) (found T, ok bool) {
 func List[T Object](s *Server) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return all[T](s.tables[resourceFor[T]().name])
+	return all[T](s.tables[resourceFor[T](&s.store).name])
 }

@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -13,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Change is a change of one object. The objects are shared: do not change them.
@@ -73,12 +76,19 @@ type store struct {
 	history  []*Change            // the change with version n is at n-1
 	oldest   int64                // the resource version from which a watch can begin
 	onChange []func(*Change)
+
+	selectors map[types.UID]selector // of budgets
+	kinds     map[reflect.Type]resource
 }
 
 func newStore() store {
-	s := store{tables: map[string]*table{}, byNode: map[string]*table{}, byOwner: map[types.UID]*table{}}
+	s := store{
+		tables: map[string]*table{}, byNode: map[string]*table{}, byOwner: map[types.UID]*table{},
+		selectors: map[types.UID]selector{}, kinds: map[reflect.Type]resource{},
+	}
 	for _, r := range resources() {
 		s.tables[r.name] = &table{}
+		s.kinds[reflect.PointerTo(scheme.Scheme.AllKnownTypes()[r.kind])] = r
 	}
 	return s
 }
@@ -165,17 +175,27 @@ func setDefaults(o Object) {
 
 // update changes an object, if there is one. A change without effect is no change.
 func update[T Object](s *store, actor string, name types.NamespacedName, change func(T)) (found bool) {
-	r := resourceFor[T]()
+	r := resourceFor[T](s)
 	before := s.get(r.name, name)
 	if before == nil {
 		return false
 	}
 	after := before.DeepCopyObject().(T) //nolint:forcetypeassert // The table has one type.
 	change(after)
-	if !apiequality.Semantic.DeepEqual(before.Object, Object(after)) {
+	if !before.equals(after) {
 		s.put(actor, r, before, after)
 	}
 	return true
+}
+
+// equals reports whether an object has the same encoding, which is faster to find than whether it is deeply equal.
+func (e *entry) equals(o Object) bool {
+	before, err := e.protobuf()
+	if err != nil {
+		return false
+	}
+	after, err := marshal(o)
+	return err == nil && bytes.Equal(before, after)
 }
 
 // put replaces before by after, one of which may be nil, and reports the change.

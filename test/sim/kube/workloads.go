@@ -27,7 +27,7 @@ func (c *workloads) createPod(owner Object, kind schema.GroupVersionKind, name s
 	pod.Namespace, pod.Name = owner.GetNamespace(), name
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}
 	change(pod)
-	_, _ = c.server.create(kind.Kind+" controller", resourceFor[*corev1.Pod](), pod) // It fails if there is one.
+	_, _ = c.server.create(kind.Kind+" controller", resourceFor[*corev1.Pod](&c.server.store), pod) // It fails if there is one.
 }
 
 // newName returns a name of a pod that has not been used before.
@@ -37,7 +37,7 @@ func (c *workloads) newName(owner Object) string {
 }
 
 func find[T Object](c *loop, name types.NamespacedName) (found T, ok bool) {
-	if e := c.server.get(resourceFor[T]().name, name); e != nil {
+	if e := c.server.get(resourceFor[T](&c.server.store).name, name); e != nil {
 		return e.Object.(T), true //nolint:forcetypeassert // A table has one type.
 	}
 	return found, false
