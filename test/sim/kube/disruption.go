@@ -107,8 +107,8 @@ func (c *disruption) expected(b *policyv1.PodDisruptionBudget, pods []*corev1.Po
 	return 0, 0, nil
 }
 
-// expectedScale adds the scales of the controllers of pods. Pods without a controller do not count; a controller without
-// a scale is an error.
+// expectedScale adds the scales of the controllers of pods. Pods without a controller do not count; a controller
+// without a scale is an error.
 func (c *disruption) expectedScale(pods []*corev1.Pod) (sum int, err error) {
 	seen := map[types.UID]bool{}
 	for _, p := range pods {

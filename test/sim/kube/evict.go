@@ -18,8 +18,8 @@ import (
 const maxDisruptedPods = 2000
 
 // delete deletes an object. A pod that is bound to a node has its grace period, and stays until a deletion without
-// grace; a further deletion can only shorten that. It returns the object as it is, or was last. Source: registry/rest/delete.go and
-// registry/core/pod/strategy.go of the API server.
+// grace; a further deletion can only shorten that. It returns the object as it is, or was last. Source:
+// registry/rest/delete.go and registry/core/pod/strategy.go of the API server.
 func (s *store) delete(actor string, before *entry, o metav1.DeleteOptions) (*entry, error) {
 	if err := checkPreconditions(before, o.Preconditions); err != nil {
 		return nil, err

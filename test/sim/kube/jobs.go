@@ -18,8 +18,9 @@ type jobState struct {
 	waits     time.Time // no pod is created before this
 }
 
-// reconcileJob creates the pods that a Job lacks. A pod that failed or is deleted counts towards the backoffLimit, unless
-// the podFailurePolicy ignores pods that are disrupted. After a failure it waits, twice as long each time, from 10 s.
+// reconcileJob creates the pods that a Job lacks. A pod that failed or is deleted counts towards the backoffLimit,
+// unless the podFailurePolicy ignores pods that are disrupted. After a failure it waits, twice as long each time,
+// from 10 s.
 func (c *workloads) reconcileJob(name types.NamespacedName) {
 	job, ok := find[*batchv1.Job](c.loop, name)
 	if !ok || len(job.Status.Conditions) > 0 {

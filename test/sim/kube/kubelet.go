@@ -81,8 +81,8 @@ func (c *kubelets) startPod(name types.NamespacedName) {
 	})
 }
 
-// stopPod stops the containers of a pod that is deleted: they end when they have finished their work, or are killed when
-// the grace period has passed. A shorter grace period counts from the time when the kubelet sees it.
+// stopPod stops the containers of a pod that is deleted: they end when they have finished their work, or are killed
+// when the grace period has passed. A shorter grace period counts from the time when the kubelet sees it.
 func (c *kubelets) stopPod(pod *corev1.Pod, one *containers) {
 	if isTerminal(pod) {
 		one.next = c.after(c.vary(c.timing.Report), func() { c.removePod(pod) })

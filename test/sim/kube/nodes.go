@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nodeLifecycle is the controllers that follow the state of nodes: their taints, the evictions of these, and the garbage
-// collection of pods whose Node is gone.
+// nodeLifecycle is the controllers that follow the state of nodes: their taints, the evictions of these, and the
+// garbage collection of pods whose Node is gone.
 type nodeLifecycle struct{ *loop }
 
 // lose marks a node without a kubelet, and its pods, as not Ready.

@@ -12,7 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// scheduler binds pods. It has its own view of nodes, and of the pods on them. Pods that it has to bind it knows at once.
+// scheduler binds pods. It has its own view of nodes, and of the pods on them. Pods that it has to bind it knows at
+// once.
 type scheduler struct {
 	*loop
 	nodes   []*corev1.Node // by name

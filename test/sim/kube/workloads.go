@@ -27,7 +27,8 @@ func (c *workloads) createPod(owner Object, kind schema.GroupVersionKind, name s
 	pod.Namespace, pod.Name = owner.GetNamespace(), name
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}
 	change(pod)
-	_, _ = c.server.create(kind.Kind+" controller", resourceFor[*corev1.Pod](&c.server.store), pod) // It fails if there is one.
+	pods := resourceFor[*corev1.Pod](&c.server.store)
+	_, _ = c.server.create(kind.Kind+" controller", pods, pod) // It fails if there is one.
 }
 
 // newName returns a name of a pod that has not been used before.
@@ -104,8 +105,8 @@ func (c *workloads) reconcileStatefulSet(name types.NamespacedName) {
 	}
 }
 
-// reconcileDaemonSet creates a pod on each node that has none and whose taints the pods tolerate. Pods whose node they do
-// not tolerate any more stay, unless the taint has the effect NoExecute.
+// reconcileDaemonSet creates a pod on each node that has none and whose taints the pods tolerate. Pods whose node
+// they do not tolerate any more stay, unless the taint has the effect NoExecute.
 func (c *workloads) reconcileDaemonSet(name types.NamespacedName) {
 	set, ok := find[*appsv1.DaemonSet](c.loop, name)
 	if !ok {
