@@ -115,7 +115,9 @@ func (d *decision) evict(pod Pod) {
 	unhealthyAt := t.unhealthyAt(pod)
 	switch {
 	case reason == "":
-		d.step.Evict = append(d.step.Evict, Removal{Pod: pod, Grace: grace, Budget: d.budgets.reserve(pod)})
+		d.step.Evict = append(d.step.Evict, Removal{
+			Pod: pod, Grace: grace, Budget: d.budgets.reserve(pod), Until: t.latestDeletion(pod),
+		})
 	case !unhealthyAt.IsZero() && !t.now.Before(unhealthyAt):
 		d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: grace, Reason: Unhealthy})
 	default:
@@ -133,7 +135,7 @@ func (d *decision) remove(pod Pod) {
 		d.budgets.blocked[budgetKey(pod)]--
 	}
 	if d.mayEvictAtLast(pod) {
-		if r.LastCall = true; t.optedOut(pod) {
+		if r.LastCall, r.Until = true, t.now.Add(lastCallTimeout); t.optedOut(pod) {
 			r.Reason = AtDeadline
 		}
 		r.Budget = d.budgets.reserve(pod)

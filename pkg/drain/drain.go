@@ -12,10 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// concurrentRemovals bounds the evictions and deletions in flight in the whole cluster. Pods that wait take
-// no slot.
-const concurrentRemovals = 100
-
 // Drainer drains nodes. Create it with New, and start it with Run.
 type Drainer struct {
 	client   kubernetes.Interface
@@ -25,7 +21,7 @@ type Drainer struct {
 	remover  remover
 	pdbs     *pdbTracker
 	volumes  *volumeTracker // runs only if drains wait for volumes
-	slots    chan struct{}
+	slots    slotPools
 }
 
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
@@ -33,7 +29,7 @@ type Drainer struct {
 func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
 	d := &Drainer{
 		client: client, observer: observer, remover: remover{client},
-		slots: make(chan struct{}, concurrentRemovals),
+		slots: newSlotPools(),
 	}
 	tiers, err := parseTiers(cfg.Tiers)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 const (
 	// callTimeout bounds a request, so that one without an answer does not stop a drain.
 	callTimeout = 15 * time.Second
-	// lastCallTimeout bounds the last eviction of a pod: what it takes is lost to the grace period if the pod must
-	// be deleted. The API server retries conflicts for half a second at a time.
+	// lastCallTimeout bounds the last eviction of a pod, and how long it waits for a slot: what that takes is lost
+	// to the grace period if the pod must be deleted. The API server retries conflicts for half a second at a time.
 	lastCallTimeout = 5 * time.Second
 	// podUpdateTimeout is how long the watch may take to show an accepted eviction before it is sent again.
 	podUpdateTimeout = 15 * time.Second
@@ -41,8 +41,8 @@ func (r remover) evict(ctx context.Context, removal Removal) error {
 		DeleteOptions: deleteOptions(removal),
 	}
 	timeout := callTimeout
-	if removal.LastCall {
-		timeout = lastCallTimeout
+	if !removal.Until.IsZero() {
+		timeout = min(max(time.Until(removal.Until), lastCallTimeout), callTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -16,9 +16,10 @@ type removals struct {
 	workers sync.WaitGroup
 
 	mu     sync.Mutex
-	tries  map[string]Try      // by UID
-	seen   map[string]struct{} // the pods that had to leave, by UID
-	forced map[string]struct{} // those that were removed in spite of their budget or annotations, by UID
+	tries  map[string]Try                // by UID
+	seen   map[string]struct{}           // the pods that had to leave, by UID
+	queued map[string]context.CancelFunc // by UID: end the wait for a slot
+	forced map[string]struct{}           // those that were removed in spite of their budget or annotations, by UID
 }
 
 // fillTries adds to the pods what has been tried, and forgets what was tried with pods that are not leaving
@@ -54,16 +55,55 @@ func (a *removals) start(ctx context.Context, removal Removal, remove func(conte
 	try := a.tries[removal.Pod.UID]
 	try.Last, try.Next = Sent, time.Time{}
 	a.tries[removal.Pod.UID] = try
+	queueing, cancel := until(ctx, removal.Until)
+	a.queued[removal.Pod.UID] = cancel
 	a.mu.Unlock()
+	slots, deadline := a.drainer.slots.of(removal), a.target().Deadline
 	a.workers.Go(func() {
-		select {
-		case a.drainer.slots <- struct{}{}:
-			defer func() { <-a.drainer.slots }()
-			remove(ctx, removal)
-		case <-ctx.Done():
-			a.release(removal, None)
+		granted := slots.acquire(queueing, deadline)
+		a.mu.Lock()
+		delete(a.queued, removal.Pod.UID)
+		a.mu.Unlock()
+		cancel()
+		if !granted {
+			a.giveUp(ctx, removal)
+			return
 		}
+		defer slots.release()
+		remove(ctx, removal)
 	})
+}
+
+func until(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
+	if t.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, t)
+}
+
+// requeue has everything that waits for a slot decided again.
+func (a *removals) requeue() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, cancel := range a.queued {
+		cancel()
+	}
+}
+
+// giveUp records that a request got no slot, and wakes the drain. After a last eviction the pod is deleted.
+func (a *removals) giveUp(ctx context.Context, removal Removal) {
+	a.release(removal, None)
+	if ctx.Err() != nil {
+		return
+	}
+	try := removal.Pod.Try
+	if removal.LastCall && !time.Now().Before(removal.Until) {
+		try = Try{Last: Deferred, Eviction: true, Message: "too many evictions are in flight"}
+	}
+	a.mu.Lock()
+	a.tries[removal.Pod.UID] = try
+	a.mu.Unlock()
+	a.wakeUp()
 }
 
 func (a *removals) evict(ctx context.Context, removal Removal) {

@@ -61,6 +61,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	r.removals = &removals{
 		drainer: d, target: r.target, wakeUp: r.waiter.wakeUp, pods: r.pods, started: r.started,
 		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
+		queued: map[string]context.CancelFunc{},
 	}
 	r.progress = &progressReporter{
 		observer: d.observer, target: r.target, blockedAfter: d.policy.BlockedAfter, waits: map[string]*podWait{},
@@ -272,6 +273,7 @@ func (r *run) wait(ctx context.Context, again time.Time) error {
 		return nil
 	case deadline := <-r.node.Tighter:
 		r.drainer.pdbs.tighten(r.waiter, deadline)
+		r.removals.requeue()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -131,6 +131,7 @@ type Removal struct {
 	Grace    time.Duration // zero is the pod's own grace period
 	Budget   string        // of an eviction: the PodDisruptionBudget that it disrupts; may be empty
 	LastCall bool          // of an eviction: the pod is deleted if it is refused
+	Until    time.Time     // of an eviction: it is decided again if it cannot be sent by then; zero is never
 	Reason   ForceReason   // of a deletion, and of an eviction in spite of the pod's annotations
 	Early    bool          // of a deletion: it can be postponed
 }
