@@ -94,7 +94,7 @@ func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 			Effect: corev1.TaintEffect(cfg.Node.TaintEffect),
 		},
 		Unreachable: nodes.Unreachable,
-		Untainted:   nodes.Untainted,
+		Untainted:   func(name string) bool { return node.Untainted(nodes, name) },
 	}
 	if cfg.PodName != "" {
 		env.Self = cfg.PodNamespace + "/" + cfg.PodName

@@ -136,7 +136,11 @@ func drainFacts() []fact {
 		{"DrainProgressed, volumes", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0, volumes...)) }},
 		{"DrainProgressed, at the end", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0)) }},
 		{"DrainEnded", func(r *recorder, s subject) { r.DrainEnded(s.target, drain.ByForce) }},
-		{"PodEvicted", func(r *recorder, s subject) { r.PodEvicted(s.target, s.pod, 3*time.Second) }},
+		{"PodEvicted", func(r *recorder, s subject) { r.PodEvicted(s.target, drain.Removal{Pod: s.pod}, 3*time.Second) }},
+		{"PodEvicted, grace period cut", func(r *recorder, s subject) {
+			s.pod.Grace = 20 * time.Hour
+			r.PodEvicted(s.target, drain.Removal{Pod: s.pod, Grace: time.Hour}, 3*time.Second)
+		}},
 		blocked("budget", drain.BlockedByBudget, "web/budget", "it allows 0 disruptions now", "web/budget"),
 		blocked("budget of the pod", drain.BlockedByBudget, "", "figures", "web/budget"),
 		blocked("unknown budget", drain.BlockedByBudget, "", "the budget x needs 2 healthy pods"),

@@ -24,6 +24,7 @@ type metrics struct {
 	results        *prometheus.CounterVec
 	pods           *prometheus.CounterVec
 	forced         *prometheus.CounterVec
+	graceCuts      prometheus.Counter
 	refusals       *prometheus.CounterVec
 	waits          prometheus.Histogram
 	waiting        *prometheus.GaugeVec
@@ -101,6 +102,8 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"action", []string{"evicted", "blocked"}),
 		forced: counters(r, "pods_forced_total", "Pods removed despite a budget or opt-out, by reason.",
 			"reason", drain.ForceReasons()),
+		graceCuts: counter(r, "grace_periods_cut_total",
+			"Pods that were evicted or deleted with less than their own grace period."),
 		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",
 			"reason", []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied}),
 		waits: histogram(r, "eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",

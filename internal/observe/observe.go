@@ -83,6 +83,7 @@ const (
 	reasonPostponed       = "EvictionPostponed"
 	reasonAtDeadline      = "DeletedAtDeadline"
 	reasonEvicted         = "EvictedAtDeadline"
+	reasonGraceCut        = "GracePeriodCut"
 	reasonUnhealthy       = "DeletedUnhealthy"
 )
 

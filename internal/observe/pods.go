@@ -14,10 +14,31 @@ import (
 func nameOf(p drain.Pod) string { return p.Namespace + "/" + p.Name }
 
 // PodEvicted records that the API server accepted the eviction of a pod.
-func (o *Observer) PodEvicted(t drain.Target, p drain.Pod, waited time.Duration) {
+func (o *Observer) PodEvicted(t drain.Target, r drain.Removal, waited time.Duration) {
 	o.metrics.pods.WithLabelValues("evicted").Inc()
 	o.metrics.waits.Observe(waited.Seconds())
-	o.log.Debug().Str("node", t.Name).Str("pod", nameOf(p)).Dur("waited", waited).Msg("pod evicted")
+	o.log.Debug().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Dur("waited", waited).Msg("pod evicted")
+	if !r.CutsGrace() {
+		return
+	}
+	o.graceCut(t, r)
+	o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reasonGraceCut, fmt.Sprintf(
+		"Evicted with a grace period of %s: node %s must be empty by %s", graceOf(r), t.Name, stamp(t.Deadline)), true)
+}
+
+// graceCut records that a pod got less than its own grace period.
+func (o *Observer) graceCut(t drain.Target, r drain.Removal) {
+	o.metrics.graceCuts.Inc()
+	o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Dur("requested", r.Pod.Grace).Dur("given", r.Grace).
+		Msg("grace period cut")
+}
+
+// graceOf names the grace period that a pod got, and its own if that is longer.
+func graceOf(r drain.Removal) string {
+	if r.CutsGrace() {
+		return fmt.Sprintf("%v instead of %v", r.Grace, r.Pod.Grace)
+	}
+	return cmp.Or(r.Grace, r.Pod.Grace).String()
 }
 
 // PodBlocked records what the eviction of a pod waits for. The pod gets an Event each time, its node one for
@@ -96,7 +117,10 @@ func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 		e.Msg("pod deleted at the deadline")
 	}
 	o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reason,
-		fmt.Sprintf("%s with a grace period of %v: %s", verb, grace, why), true)
+		fmt.Sprintf("%s with a grace period of %s: %s", verb, graceOf(r), why), true)
+	if r.CutsGrace() && !r.LastCall { // of an eviction, PodEvicted records it
+		o.graceCut(t, r)
+	}
 }
 
 // EvictionRefused records that the API server refused an eviction or a deletion.

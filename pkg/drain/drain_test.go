@@ -243,6 +243,9 @@ func TestAtTheDeadline(t *testing.T) {
 				t.Error(diff, err)
 			}
 			c.expectRequests(requests...)
+			if cut := c.countRecords("cut long from 1h0m0s to 1m0s"); cut != forced {
+				t.Errorf("%d grace periods were reported as cut, want %d", cut, forced)
+			}
 			if got := c.countRecords("forced a in 10s: deadline"); got != forced {
 				t.Errorf("forced %d times, want %d", got, forced)
 			}

@@ -12,12 +12,12 @@ import (
 type Observer interface {
 	DrainProgressed(p Progress)
 	DrainEnded(t Target, result Result)
-	PodEvicted(t Target, p Pod, waited time.Duration) // since the start of the drain
-	PodBlocked(t Target, w Waiting)                   // once for each reason and budget that the pod waits for
-	PodForced(t Target, r Removal)                    // removed in spite of its budget or its annotations
-	EvictionRefused(t Target, p Pod, o Outcome)       // of each failed attempt
-	VolumesStillAttached(t Target, volumes []string)  // when the time to wait for them was over
-	KubernetesFailed(operation string, err error)     // the call is retried
+	PodEvicted(t Target, r Removal, waited time.Duration) // since the start of the drain
+	PodBlocked(t Target, w Waiting)                       // once for each reason and budget that the pod waits for
+	PodForced(t Target, r Removal)                        // removed in spite of its budget or its annotations
+	EvictionRefused(t Target, p Pod, o Outcome)           // of each failed attempt
+	VolumesStillAttached(t Target, volumes []string)      // when the time to wait for them was over
+	KubernetesFailed(operation string, err error)         // the call is retried
 }
 
 // Target is a node to drain.

@@ -74,8 +74,11 @@ func (r *recorder) DrainProgressed(p Progress) {
 
 func (r *recorder) DrainEnded(t Target, result Result) { r.record("ended %s: %s", t.Name, result) }
 
-func (r *recorder) PodEvicted(_ Target, p Pod, waited time.Duration) {
-	r.record("evicted %s after %v", p.Name, waited.Round(time.Second))
+func (r *recorder) PodEvicted(_ Target, m Removal, waited time.Duration) {
+	r.record("evicted %s after %v", m.Pod.Name, waited.Round(time.Second))
+	if m.CutsGrace() {
+		r.record("cut %s from %v to %v", m.Pod.Name, m.Pod.Grace, m.Grace)
+	}
 }
 
 func (r *recorder) PodBlocked(t Target, w Waiting) {

@@ -110,7 +110,7 @@ func (a *removals) evict(ctx context.Context, removal Removal) {
 	err := a.drainer.remover.evict(ctx, removal)
 	outcome, message := evictionOutcome(err)
 	if outcome == Accepted {
-		a.drainer.observer.PodEvicted(a.target(), removal.Pod, time.Since(a.started))
+		a.drainer.observer.PodEvicted(a.target(), removal, time.Since(a.started))
 		if removal.Reason != "" && a.markForced(removal.Pod.UID) {
 			a.drainer.observer.PodForced(a.target(), removal)
 		}

@@ -147,6 +147,9 @@ func (r Removal) disrupts() []string {
 	return nil
 }
 
+// CutsGrace reports whether the pod is given less than its own grace period.
+func (r Removal) CutsGrace() bool { return r.Grace > 0 && r.Grace < r.Pod.Grace }
+
 // evicts reports whether the removal is an eviction.
 func (r Removal) evicts() bool { return r.LastCall || r.Reason == "" }
 

@@ -165,7 +165,7 @@ func (n *Nodes) Unreachable(name string) bool {
 }
 
 // Untainted reports whether the Node exists without our taint. It reads the cache only.
-func (n *Nodes) Untainted(name string) bool {
+func Untainted(n *Nodes, name string) bool {
 	current := cached(n.informer.GetStore(), name)
 	return current != nil && !slices.ContainsFunc(current.Spec.Taints, n.cfg.isTaint)
 }

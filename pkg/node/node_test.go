@@ -67,7 +67,7 @@ func TestUntainted(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{"none": true, "other": true, "ours": false, "gone": false} {
-		if got := n.Untainted(name); got != want {
+		if got := Untainted(n, name); got != want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

@@ -114,6 +114,9 @@ func longestHook(hooks []Hook) (longest Hook) {
 // long.
 const shortHold = time.Hour
 
+// drainTimeout is the default of the agent's DRAIN_TIMEOUT, the longest time that it gives a drain.
+const drainTimeout = time.Hour
+
 func checkHookTimeout(_ Group, f Facts) (Level, string) {
 	h := longestHook(f.Hooks)
 	holds := fmt.Sprintf("the terminating hook %s holds an instance for at most %s", h.Name, h.GlobalTimeout)
@@ -128,6 +131,9 @@ func checkHookTimeout(_ Group, f Facts) (Level, string) {
 	case h.GlobalTimeout <= f.LongestGrace:
 		return Refuse, fmt.Sprintf("%s, and would cut the grace period of a pod, %s: %s",
 			holds, f.LongestGrace, raise(f.LongestGrace))
+	case f.LongestGrace >= drainTimeout:
+		return Warn, fmt.Sprintf("%s, and a pod has a grace period of %s: the agent cuts it to its DRAIN_TIMEOUT, %s "+
+			"by default", holds, f.LongestGrace, drainTimeout)
 	case h.GlobalTimeout < shortHold:
 		return Warn, fmt.Sprintf("%s: longer drains are cut; %s", holds, raise(shortHold))
 	default:

@@ -120,7 +120,8 @@ func TestPreflight(t *testing.T) {
 		{"hook-timeout", "an hour", r, func(s *subject) { s.Hooks[0].GlobalTimeout = time.Hour }, OK, ""},
 		{"hook-timeout", "shorter than a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 3*time.Hour }, Refuse, "raise its heartbeat timeout above 1m48s"},
 		{"hook-timeout", "as long as a pod's grace", r, func(s *subject) { s.Hooks[0].GlobalTimeout, s.LongestGrace = 2*time.Hour, 2*time.Hour }, Refuse, "grace period of a pod, 2h0m0s"},
-		{"hook-timeout", "longer than a pod's grace", r, func(s *subject) { s.LongestGrace = 3 * time.Hour }, OK, ""},
+		{"hook-timeout", "longer than a pod's grace", r, func(s *subject) { s.LongestGrace = time.Hour - 1 }, OK, ""},
+		{"hook-timeout", "longer than a pod's grace, which the agent cuts", r, func(s *subject) { s.LongestGrace = 3 * time.Hour }, Warn, "its DRAIN_TIMEOUT, 1h0m0s by default"},
 		{"hook-timeout", "a grace that no hook can wait for", r, func(s *subject) { s.LongestGrace = 72 * time.Hour }, Refuse, "shorten it"},
 		{"hook-timeout", "the longest of several hooks counts", r, func(s *subject) { s.Hooks = append(s.Hooks, Hook{Terminating: true, GlobalTimeout: time.Minute}) }, OK, ""},
 
