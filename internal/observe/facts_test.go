@@ -146,6 +146,11 @@ func drainFacts() []fact {
 		blocked("unknown budget", drain.BlockedByBudget, "", "the budget x needs 2 healthy pods"),
 		blocked("misconfigured budget", drain.Misconfigured, "web/budget", "it never allows a disruption", "web/budget"),
 		blocked("two budgets", drain.Misconfigured, "web/a and web/b", "2 PodDisruptionBudgets select the pod", "web/a", "web/b"),
+		{"PodBlocked, webhook", func(r *recorder, s subject) {
+			w := s.held(drain.RefusedByWebhook, "", "denied the request")
+			w.Webhook = "guard.example.com"
+			r.PodBlocked(s.target, w)
+		}},
 		blocked("annotation", drain.OptedOut, "", ""),
 		blocked("configuration", drain.WaitedFor, "", "a Job's"),
 		{"PodForced, deadline", func(r *recorder, s subject) {

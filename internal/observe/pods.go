@@ -72,6 +72,9 @@ func obstacle(w drain.Waiting) (reason, what string) {
 		return reasonPostponed, "has been waiting" + since + ", because the agent is configured to wait" + why
 	case w.Reason == drain.Misconfigured:
 		return reasonBudget, "cannot be evicted because of PodDisruptionBudget " + budgets + why + remedy(w)
+	case w.Reason == drain.RefusedByWebhook:
+		return reasonEvictionBlocked, "has been waiting" + since + ", because admission webhook " + w.Webhook +
+			" refuses the eviction" + why
 	case budgets == "":
 		return reasonEvictionBlocked, "has been waiting" + since + why
 	}

@@ -122,6 +122,9 @@ func (d *decision) evict(pod Pod) {
 		d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: grace, Reason: Unhealthy})
 	default:
 		b := d.budgets.byName[budget]
+		if pod.Try.Webhook != "" {
+			reason = RefusedByWebhook
+		}
 		d.wait(pod, reason, d.earliestDeletion(pod), t.latestDeletion(pod), unhealthyAt, b.StaleUntil, b.ProbeAt)
 	}
 }
@@ -156,6 +159,8 @@ func (d *decision) reason(pod Pod) WaitReason {
 		return Terminating
 	case last == Blocked:
 		return BlockedByBudget
+	case pod.Try.Webhook != "":
+		return RefusedByWebhook
 	case last == None && d.schedule.optedOut(pod):
 		return pod.WaitReason
 	}
@@ -170,6 +175,9 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	w := Waiting{Pod: pod, Reason: reason}
 	if reason == BlockedByBudget || reason == Misconfigured {
 		w.Budget, w.Message = budgetKey(pod), d.budgets.explain(pod)
+	}
+	if reason == RefusedByWebhook {
+		w.Webhook, w.Message = pod.Try.Webhook, pod.Try.Message
 	}
 	d.step.Wait = append(d.step.Wait, w)
 	d.decideAgain(append(until, d.schedule.deadline)...)

@@ -41,6 +41,20 @@ func TestDecideBudgets(t *testing.T) {
 		"a budget that requires no healthy pod treats unready pods like ready ones",
 		0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a", unready))
 
+	operated := func(b *Budget) { b.Operated = true }
+	given{budgets: onlyBudget(fullBudget(1, operated))}.expect(t, "a budget that an operator opens is not reported as misconfigured",
+		0, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
+	webhook := func(last Outcome) func(*Pod) {
+		return func(p *Pod) {
+			p.Try = Try{Last: last, Next: at(20 * s), Webhook: "drain-cleaner.strimzi.io", Eviction: true}
+		}
+	}
+	given{}.expect(t, "a webhook that refuses an eviction is named",
+		0, "wait a refused-by-webhook; again 20s", pod("a", webhook(Refused)))
+	given{}.expect(t, "a webhook that fails as well", 0, "wait a refused-by-webhook; again 20s", pod("a", webhook(Deferred)))
+	given{}.expect(t, "also between two attempts that its budget must permit",
+		30*s, "wait a refused-by-webhook; again 9m30s", guarded("a", webhook(Refused)))
+
 	// Budgets that never allow anything.
 	given{budgets: onlyBudget(fullBudget(2))}.expect(t,
 		"a budget that requires all of its pods, which are healthy, is misconfigured", 0, "wait a misconfigured-budget x/b; again 9m30s", guarded("a"))

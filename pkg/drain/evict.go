@@ -148,15 +148,35 @@ func (r Removal) next(outcome Outcome, message string, err error, now time.Time)
 	if !evicting && r.Pod.Try.Eviction {
 		failures = 0
 	}
-	pause := backoff(firstRetry, lastRetry, failures)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		pause = max(pause, min(time.Duration(seconds)*time.Second, lastRetry))
-	}
+	pause := pauseAfter(failures, err)
 	failures++
 	if !evicting && failures >= maxDeletionErrors && apierrors.IsInternalError(err) {
 		outcome = Denied
 	}
 	return Try{
 		Last: outcome, Next: now.Add(jittered(pause)), Failures: failures, Message: message, Eviction: evicting,
+		Webhook: webhookOf(message),
 	}
+}
+
+// pauseAfter is the pause after a failure that follows others: at least what the API server asks for.
+func pauseAfter(failures int, err error) time.Duration {
+	pause := backoff(firstRetry, lastRetry, failures)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, min(time.Duration(seconds)*time.Second, lastRetry))
+	}
+	return pause
+}
+
+// webhookOf returns the name of the admission webhook that the message is about; empty if it is about none
+// (k8s.io/apiserver/pkg/admission/plugin/webhook/errors: ToStatusErr, and
+// k8s.io/apiserver/pkg/util/webhook: ErrCallingWebhook).
+func webhookOf(message string) string {
+	for _, before := range []string{`admission webhook "`, `failed calling webhook "`} {
+		if _, after, found := strings.Cut(message, before); found {
+			name, _, _ := strings.Cut(after, `"`)
+			return name
+		}
+	}
+	return ""
 }

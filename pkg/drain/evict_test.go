@@ -97,6 +97,28 @@ func TestMessageOfABlockedEviction(t *testing.T) {
 	}
 }
 
+func TestNameOfAWebhook(t *testing.T) {
+	denied := func(code int32) error {
+		return apierrors.FromObject(&metav1.Status{
+			Status: metav1.StatusFailure, Code: code,
+			Message: `admission webhook "strimzi-drain-cleaner.strimzi.io" denied the request: The pod will be rolled`,
+		})
+	}
+	for err, want := range map[error]string{
+		denied(http.StatusForbidden):           "strimzi-drain-cleaner.strimzi.io",
+		denied(http.StatusInternalServerError): "strimzi-drain-cleaner.strimzi.io",
+		apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": context deadline exceeded`)): "guard.example.com",
+		errForbidden:    "",
+		blockedError(0): "",
+	} {
+		got := remover{realClient(t, answering(err))}.evict(t.Context(), Removal{Pod: pod("a")})
+		outcome, why := evictionOutcome(got)
+		if try := (Removal{}).next(outcome, why, got, t0); try.Webhook != want {
+			t.Errorf("%v: got %q, want %q", err, try.Webhook, want)
+		}
+	}
+}
+
 func TestRetryPauses(t *testing.T) {
 	var try Try
 	now := t0

@@ -49,13 +49,13 @@ type demands struct {
 }
 
 func (d demands) add(w Waiting) {
-	if !slices.Contains([]WaitReason{BlockedByBudget, Misconfigured, LaterTier, OptedOut, WaitedFor}, w.Reason) {
+	if w.Reason != LaterTier && !isReported(w.Reason) {
 		return
 	}
 	for _, name := range w.Pod.Budgets {
 		d.blocked[name]++
 		d.waiting[name] += 0
-		if w.Reason == BlockedByBudget && !time.Now().Before(w.Pod.Try.Next) {
+		if (w.Reason == BlockedByBudget || w.Reason == RefusedByWebhook) && !time.Now().Before(w.Pod.Try.Next) {
 			d.waiting[name]++
 		}
 	}
@@ -92,12 +92,30 @@ func (t *trackedPDB) update(pdb *policyv1.PodDisruptionBudget) (selectsOthers bo
 		Allowed: int(pdb.Status.DisruptionsAllowed), Healthy: int(pdb.Status.CurrentHealthy),
 		Desired: int(pdb.Status.DesiredHealthy), Expected: int(pdb.Status.ExpectedPods),
 		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
+		Operated:    isOperated(pdb),
 	}
 	for pod := range pdb.Status.DisruptedPods {
 		delete(t.reserved, pod)
 	}
 	t.refusals, t.probeAt = 0, time.Now().Add(jittered(lastProbe))
+	if t.budget.Operated && t.budget.Allowed <= 0 {
+		t.probeAt = time.Now().Add(jittered(firstProbe)) // the eviction may be what its operator acts on, in a webhook
+	}
 	return selectsOthers
+}
+
+// isOperated reports whether an operator maintains the budget: an object owns it, or, since Zalando's operator for
+// PostgreSQL sets no owner, it selects by the role that this operator gives to pods
+// (https://postgres-operator.readthedocs.io/en/latest/administrator/#administrator-guide).
+func isOperated(pdb *policyv1.PodDisruptionBudget) bool {
+	if len(pdb.OwnerReferences) > 0 {
+		return true
+	}
+	if pdb.Spec.Selector == nil {
+		return false
+	}
+	_, byRole := pdb.Spec.Selector.MatchLabels["spilo-role"]
+	return byRole
 }
 
 // wakeAll wakes every drain that wants something of the budget.

@@ -255,6 +255,7 @@ func trimBudget(obj any) (any, error) {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pdb.Namespace, Name: pdb.Name, UID: pdb.UID, ResourceVersion: pdb.ResourceVersion,
+			OwnerReferences: pdb.OwnerReferences,
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector: pdb.Spec.Selector, UnhealthyPodEvictionPolicy: pdb.Spec.UnhealthyPodEvictionPolicy,

@@ -96,8 +96,8 @@ func (r *rules) record(p *corev1.Pod) *record {
 func equalRecords(before, now any) bool {
 	a, ok := before.(*record)
 	b, too := now.(*record)
-	return ok && too && a.ignoresBudgets == b.ignoresBudgets && a.needsTaint == b.needsTaint && maps.Equal(a.Labels, b.Labels) &&
-		reflect.DeepEqual(a.pod, b.pod)
+	return ok && too && a.ignoresBudgets == b.ignoresBudgets && a.needsTaint == b.needsTaint &&
+		maps.Equal(a.Labels, b.Labels) && reflect.DeepEqual(a.pod, b.pod)
 }
 
 // pod returns what a decision needs to know of a pod, except its budgets and tries.

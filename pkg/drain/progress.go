@@ -45,15 +45,17 @@ type Progress struct {
 
 // WaitCount is what some pods of a node wait for, or the node itself.
 type WaitCount struct {
-	Reason WaitReason
-	Budget string // NAMESPACE/NAME of the PodDisruptionBudget, if it is one
-	Pods   int    // of the node itself: volumes that are attached
+	Reason  WaitReason
+	Budget  string // NAMESPACE/NAME of the PodDisruptionBudget, if it is one
+	Webhook string // the name of the admission webhook, if it is one
+	Pods    int    // of the node itself: volumes that are attached
 }
 
 // WaitReasons lists the reasons that a WaitCount can have: all but Terminating and Requested.
 func WaitReasons() []WaitReason {
 	return []WaitReason{
-		BlockedByBudget, Misconfigured, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesAttached, Deregistering,
+		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesAttached,
+		Deregistering,
 	}
 }
 
@@ -64,6 +66,8 @@ func (w WaitCount) String() string {
 		return fmt.Sprintf("%d wait for PodDisruptionBudget %s", w.Pods, w.Budget)
 	case Misconfigured:
 		return fmt.Sprintf("%d wait for PodDisruptionBudget %s, which never allows a disruption", w.Pods, w.Budget)
+	case RefusedByWebhook:
+		return fmt.Sprintf("%d wait for admission webhook %s", w.Pods, w.Webhook)
 	case OptedOut:
 		return fmt.Sprintf("%d have an annotation against eviction", w.Pods)
 	case WaitedFor:
@@ -145,7 +149,7 @@ func (p *progressReporter) report(step Step, total int) (again time.Time) {
 	}
 	deleteMissing(p.waits, left)
 	for _, w := range step.Wait {
-		if slices.Contains([]WaitReason{BlockedByBudget, Misconfigured, OptedOut, WaitedFor}, w.Reason) {
+		if isReported(w.Reason) {
 			again = earliest(again, p.reportWait(w))
 		}
 	}
@@ -160,6 +164,15 @@ func (p *progressReporter) report(step Step, total int) (again time.Time) {
 		p.observer.DrainProgressed(now)
 	}
 	return again
+}
+
+// isReported reports whether a pod that waits for this long enough is reported by itself.
+func isReported(reason WaitReason) bool {
+	switch reason {
+	case BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor:
+		return true
+	}
+	return false
 }
 
 // equal compares all but the deadline.
@@ -193,7 +206,7 @@ func countWaits(waiting []Waiting) []WaitCount {
 	n := map[WaitCount]int{}
 	for _, w := range waiting {
 		if slices.Contains(WaitReasons(), w.Reason) {
-			n[WaitCount{Reason: w.Reason, Budget: w.Budget}]++
+			n[WaitCount{Reason: w.Reason, Budget: w.Budget, Webhook: w.Webhook}]++
 		}
 	}
 	out := make([]WaitCount, 0, len(n))
@@ -202,7 +215,8 @@ func countWaits(waiting []Waiting) []WaitCount {
 		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b WaitCount) int {
-		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Budget, b.Budget))
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Budget, b.Budget),
+			cmp.Compare(a.Webhook, b.Webhook))
 	})
 	return out
 }

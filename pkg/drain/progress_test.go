@@ -11,14 +11,15 @@ func TestWaitCountString(t *testing.T) {
 		hold WaitCount
 		want string
 	}{
-		{WaitCount{BlockedByBudget, "x/b", 3}, "3 wait for PodDisruptionBudget x/b"},
-		{WaitCount{Misconfigured, "x/b", 1}, "1 wait for PodDisruptionBudget x/b, which never allows a disruption"},
-		{WaitCount{OptedOut, "", 2}, "2 have an annotation against eviction"},
-		{WaitCount{WaitedFor, "", 2}, "2 may run until they finish"},
-		{WaitCount{LaterTier, "", 2}, "2 are in a later tier"},
-		{WaitCount{BackingOff, "", 2}, "2 wait for the API server"},
-		{WaitCount{VolumesAttached, "", 2}, "2 volumes are still attached"},
-		{WaitCount{Deregistering, "", 1}, "waiting for load balancers to deregister the node"},
+		{WaitCount{Reason: BlockedByBudget, Budget: "x/b", Pods: 3}, "3 wait for PodDisruptionBudget x/b"},
+		{WaitCount{Reason: Misconfigured, Budget: "x/b", Pods: 1}, "1 wait for PodDisruptionBudget x/b, which never allows a disruption"},
+		{WaitCount{Reason: RefusedByWebhook, Webhook: "guard", Pods: 2}, "2 wait for admission webhook guard"},
+		{WaitCount{Reason: OptedOut, Pods: 2}, "2 have an annotation against eviction"},
+		{WaitCount{Reason: WaitedFor, Pods: 2}, "2 may run until they finish"},
+		{WaitCount{Reason: LaterTier, Pods: 2}, "2 are in a later tier"},
+		{WaitCount{Reason: BackingOff, Pods: 2}, "2 wait for the API server"},
+		{WaitCount{Reason: VolumesAttached, Pods: 2}, "2 volumes are still attached"},
+		{WaitCount{Reason: Deregistering, Pods: 1}, "waiting for load balancers to deregister the node"},
 	} {
 		if got := tt.hold.String(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.hold.Reason, got, tt.want)
@@ -27,8 +28,8 @@ func TestWaitCountString(t *testing.T) {
 			t.Errorf("%s is not listed", tt.hold.Reason)
 		}
 	}
-	if n := len(WaitReasons()); n != 8 {
-		t.Errorf("%d reasons are listed, and 8 are tested", n)
+	if n := len(WaitReasons()); n != 9 {
+		t.Errorf("%d reasons are listed, and 9 are tested", n)
 	}
 	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)

@@ -45,6 +45,7 @@ type Try struct {
 	Next     time.Time // the earliest time of the next attempt
 	Failures int       // consecutive failed attempts
 	Message  string    // of the API server, about the last attempt
+	Webhook  string    // that refused the last attempt, or failed; empty if none did
 	Eviction bool      // the last attempt was an eviction, and failed
 	EndsAt   time.Time // of an accepted deletion: when the grace period that it gave ends
 }
@@ -70,6 +71,7 @@ type Budget struct {
 	Healthy          int       // healthy pods
 	Desired          int       // healthy pods that it requires
 	Expected         int       // all of its pods
+	Operated         bool      // an operator maintains it, and may let its pods go
 	AlwaysAllow      bool      // unhealthy pods may always be evicted (unhealthyPodEvictionPolicy AlwaysAllow)
 	EvictionInFlight bool      // an eviction under it has been sent: they are sent one after the other
 	StaleUntil       time.Time // until then the numbers may lag behind; zero if they are current
@@ -85,9 +87,10 @@ func (b Budget) state() budgetState {
 }
 
 // misconfigured reports whether the budget allows no disruption although all its pods are healthy. Then it
-// never allows one until the budget or the number of pods is changed.
+// never allows one until the budget or the number of pods is changed. An operator does that itself: it moves the
+// primary of a database, and the budget with it.
 func (b Budget) misconfigured() bool {
-	return b.Expected > 0 && b.Desired >= b.Expected && b.Healthy >= b.Expected
+	return !b.Operated && b.Expected > 0 && b.Desired >= b.Expected && b.Healthy >= b.Expected
 }
 
 // satisfied reports whether the budget has the healthy pods that it requires, by numbers that are current.
@@ -170,6 +173,7 @@ type Waiting struct {
 	Pod     Pod // empty if the node as a whole has to wait
 	Reason  WaitReason
 	Budget  string    // that blocks the pod: NAMESPACE/NAME; two are joined by "and"
+	Webhook string    // that refuses the eviction
 	Message string    // the reason in words, with the budget's numbers
 	Since   time.Time // when the pod began to wait for this
 }
@@ -179,14 +183,15 @@ type WaitReason string
 
 // The reasons to wait.
 const (
-	Requested       WaitReason = "requested"            // the API server has not answered yet
-	Terminating     WaitReason = "terminating"          // its grace period runs
-	BlockedByBudget WaitReason = "blocked-by-budget"    // its PodDisruptionBudget allows no disruption now
-	Misconfigured   WaitReason = "misconfigured-budget" // its PodDisruptionBudgets never allow a disruption
-	OptedOut        WaitReason = "opted-out"            // an annotation asks not to evict it
-	WaitedFor       WaitReason = "waited-for"           // the configuration says to wait for its end
-	BackingOff      WaitReason = "backing-off"          // the API server was busy or refused
-	LaterTier       WaitReason = "later-tier"           // pods of an earlier tier are left
-	VolumesAttached WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
-	Deregistering   WaitReason = "deregistering"        // of the node: load balancers may still send to it
+	Requested        WaitReason = "requested"            // the API server has not answered yet
+	Terminating      WaitReason = "terminating"          // its grace period runs
+	BlockedByBudget  WaitReason = "blocked-by-budget"    // its PodDisruptionBudget allows no disruption now
+	Misconfigured    WaitReason = "misconfigured-budget" // its PodDisruptionBudgets never allow a disruption
+	OptedOut         WaitReason = "opted-out"            // an annotation asks not to evict it
+	WaitedFor        WaitReason = "waited-for"           // the configuration says to wait for its end
+	BackingOff       WaitReason = "backing-off"          // the API server was busy or refused
+	RefusedByWebhook WaitReason = "refused-by-webhook"   // an admission webhook refuses the eviction, or fails
+	LaterTier        WaitReason = "later-tier"           // pods of an earlier tier are left
+	VolumesAttached  WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
+	Deregistering    WaitReason = "deregistering"        // of the node: load balancers may still send to it
 )
