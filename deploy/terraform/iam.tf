@@ -1,12 +1,13 @@
 locals {
   # One document for each selected feature. docs/iam.md has the purpose of each action.
   agent_policies = { for feature, granted in {
-    queue              = true
-    terminations       = true
-    launches           = var.launch_hooks
-    "scheduled-change" = contains(var.events, "scheduled-change")
-    replace            = var.replace
-    key                = var.kms_key != null
+    queue               = true
+    terminations        = true
+    launches            = var.launch_hooks
+    "spot-interruption" = contains(var.events, "spot-interruption")
+    "scheduled-change"  = contains(var.events, "scheduled-change")
+    replace             = var.replace
+    key                 = var.kms_key != null
   } : feature => templatefile("${path.module}/../iam/agent-${feature}.json", local.values) if granted }
 
   trigger_policies = { for feature in var.trigger == null ? [] : setunion(["plan"], var.trigger) :

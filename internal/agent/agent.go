@@ -28,6 +28,7 @@ type Instances interface {
 	Describe(ctx context.Context, instanceID string) (ec2.Instance, error)
 	HasScheduledEvent(ctx context.Context, instanceID string) (bool, error)
 	InReservation(ctx context.Context, reservationID string) ([]string, error)
+	spotStatuses
 }
 
 // Nodes is what the agent calls of the cluster's Nodes.
@@ -56,6 +57,7 @@ type Observer interface {
 	launchObserver
 	protectionObserver
 	resyncObserver
+	spotObserver
 	departureObserver
 }
 
@@ -146,10 +148,10 @@ func New(
 		retries: retries, confirmer: confirmer, inflight: t.inflight, completed: t.completed,
 		drainNode: t.drainNode, protector: &protector{groups: groups, nodes: nodes, observer: o},
 	}
-	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l}
-	a.lost = new(lostMessages)
+	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l, lost: &lostMessages{}}
 	a.notices = &noticeHandler{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries, terminator: t,
+		spot: &spotWarnings{statuses: instances, observer: o},
 	}
 	a.notices.maintenance = &maintenanceDrains{
 		cfg: cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,

@@ -121,8 +121,8 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 // confirm returns nil when AWS confirms that the instance terminates, and autoscaling.ErrGone if it has
 // terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
 // the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, or Auto Scaling
-// accepts a heartbeat for the action, and autoscaling.ErrGone once the Node of an event without a hook is deleted. It calls answered at the first
-// answer of AWS, and before it returns.
+// accepts a heartbeat for the action, and autoscaling.ErrGone once the Node of an event without a hook is
+// deleted. It calls answered at the first answer of AWS, and before it returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
 	start := time.Now()

@@ -86,9 +86,11 @@ type fixture struct {
 	complete func(ctx context.Context) error
 
 	// EC2.
-	ec2       answer[ec2.Instance]
-	scheduled answer[bool]
-	reserved  []string // in the Capacity Block
+	ec2        answer[ec2.Instance]
+	scheduled  answer[bool]
+	reserved   []string // in the Capacity Block
+	spot       answer[ec2.SpotStatus]
+	spotSilent time.Duration // until then questions for the status are not answered at all
 
 	// The Nodes.
 	registers time.Duration // when the instance registers
@@ -217,6 +219,7 @@ func newFixture() *fixture {
 		ec2:        always(ec2.Instance{State: running, Spot: true, Reserved: true}),
 		scheduled:  always(true),
 		theirs:     always(false),
+		spot:       always(ec2.SpotStatus("marked-for-termination")),
 		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance, Ready: true},
 		drainTakes: 10 * time.Second,
 		report:     drain.Report{Total: 3, Took: 10 * time.Second},

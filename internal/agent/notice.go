@@ -44,6 +44,7 @@ type noticeHandler struct {
 	observer   eventObserver
 	retries    retrier
 	terminator *terminator
+	spot       *spotWarnings
 
 	maintenance *maintenanceDrains
 }
@@ -77,7 +78,7 @@ func (h *noticeHandler) run(
 	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
 ) error {
 	return h.terminator.run(ctx, e, func(ctx context.Context) (Outcome, error) {
-		outcome, err := act(ctx, e)
+		outcome, err := h.spot.do(ctx, e, act)
 		if err != nil {
 			return h.terminator.abort(ctx, e, outcome, err)
 		}

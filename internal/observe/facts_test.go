@@ -58,6 +58,14 @@ func facts() []fact {
 		{"TerminationEnded, unconfirmed", func(r *recorder, s subject) { r.TerminationEnded(s.event, "unconfirmed", time.Second) }},
 		{"Retrying", func(r *recorder, s subject) { r.Retrying(s.event, "cordon node "+s.node.Name, errOutage) }},
 		{"HeartbeatSent", func(r *recorder, s subject) { r.HeartbeatSent(s.action) }},
+		{"SpotStatusRead", func(r *recorder, s subject) { r.SpotStatusRead(ofKind(s, event.SpotInterruption), "fulfilled") }},
+		{"SpotStatusRead, no request", func(r *recorder, s subject) { r.SpotStatusRead(ofKind(s, event.SpotInterruption), "") }},
+		{"SpotStatusFailed", func(r *recorder, s subject) {
+			r.SpotStatusFailed(ofKind(s, event.SpotInterruption), errOutage, true)
+		}},
+		{"SpotStatusFailed, again", func(r *recorder, s subject) {
+			r.SpotStatusFailed(ofKind(s, event.SpotInterruption), errOutage, false)
+		}},
 		{"Resynced, found", func(r *recorder, _ subject) { r.Resynced(40, 2, 0) }},
 		{"Resynced, lost", func(r *recorder, _ subject) { r.Resynced(40, 0, 2) }},
 		{"Resynced, nothing", func(r *recorder, _ subject) { r.Resynced(40, 0, 0) }},

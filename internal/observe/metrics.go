@@ -32,6 +32,7 @@ type metrics struct {
 	lost           prometheus.Counter
 	unannounced    prometheus.Counter
 	retries        prometheus.Counter
+	spotStatuses   *prometheus.CounterVec
 	apiErrors      *prometheus.CounterVec
 	launches       *prometheus.CounterVec
 	activeLaunches prometheus.Gauge
@@ -116,8 +117,10 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"Instances that left their group without an event, although a hook of this agent should have held them."),
 		lost: counter(r, "messages_lost_total",
 			"Lifecycle actions that a resync found, and that ended without a message."),
-		retries: counter(r, "step_retries_total",
-			"Failed steps of terminations and launches, which are retried."),
+		retries: counter(r, "step_retries_total", "Failed steps of terminations and launches, which are retried."),
+		spotStatuses: counters(r, "spot_statuses_total",
+			"Status codes of Spot Instance requests that EC2 gave for interruption warnings.",
+			"code", []string{"fulfilled", "marked-for-termination", "none", "no-answer"}),
 		apiErrors: counters(r, "api_errors_total", "Failed calls, which are retried, by API.",
 			"api", []string{"sqs", "autoscaling", "kubernetes"}),
 		launches:       counters(r, "launches_total", "Launches, by outcome.", "outcome", launch.Outcomes()),

@@ -3,6 +3,7 @@
 package observe
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -190,6 +192,25 @@ func (o *Observer) TerminationEnded(e event.Event, outcome string, took time.Dur
 func (o *Observer) Retrying(e event.Event, operation string, err error) {
 	o.metrics.retries.Inc()
 	o.withEvent(o.log.Warn(), e).Str("operation", operation).Err(err).Msg("step failed, retrying")
+}
+
+// SpotStatusRead records a status of the Spot Instance request of an instance whose interruption a message
+// announces: the first one, and each that differs from the one before.
+func (o *Observer) SpotStatusRead(e event.Event, status ec2.SpotStatus) {
+	code := cmp.Or(string(status), "none")
+	o.metrics.spotStatuses.WithLabelValues(code).Inc()
+	o.withEvent(o.log.Info(), e).Str("code", code).Msg("Spot status read")
+}
+
+// SpotStatusFailed records that EC2 did not say the status. Of several failures only the first is a warning: the
+// agent believes the message, as it does without the permission.
+func (o *Observer) SpotStatusFailed(e event.Event, err error, first bool) {
+	o.metrics.spotStatuses.WithLabelValues("no-answer").Inc()
+	level := zerolog.DebugLevel
+	if first {
+		level = zerolog.WarnLevel
+	}
+	o.withEvent(o.log.WithLevel(level), e).Err(err).Msg("Spot status unknown, interruption believed")
 }
 
 // Resynced records a resync: how many instances it looked at, how many lifecycle actions it found without a

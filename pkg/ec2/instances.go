@@ -23,6 +23,7 @@ import (
 type API interface {
 	sdk.DescribeInstancesAPIClient
 	sdk.DescribeInstanceStatusAPIClient
+	sdk.DescribeSpotInstanceRequestsAPIClient
 }
 
 // Instance is what EC2 knows of an instance.
@@ -50,6 +51,7 @@ func (s State) Unknown() bool { return s == "" }
 type Instances struct {
 	described batch.Batcher[string, Instance]
 	scheduled batch.Batcher[string, bool]
+	spot      batch.Batcher[string, SpotStatus]
 	api       API
 }
 
@@ -71,6 +73,7 @@ func New(api API) *Instances {
 	i := &Instances{api: api}
 	i.described = batch.Batcher[string, Instance]{Max: describeMax, Window: window, Call: i.describe}
 	i.scheduled = batch.Batcher[string, bool]{Max: scheduledMax, Window: window, Call: i.schedule}
+	i.spot = batch.Batcher[string, SpotStatus]{Max: describeMax, Window: window, Call: i.describeSpot}
 	return i
 }
 

@@ -17,6 +17,7 @@ func ec2Actions(a *engine) map[string]actionFunc {
 	return map[string]actionFunc{
 		"DescribeInstances":              query(machines.describeInstances),
 		"DescribeInstanceStatus":         query(machines.describeInstanceStatus),
+		"DescribeSpotInstanceRequests":   query(machines.describeSpotRequests),
 		"TerminateInstances":             query(machines.terminateInstances),
 		"CreateLaunchTemplate":           query(templates.createLaunchTemplate),
 		"CreateLaunchTemplateVersion":    query(templates.createLaunchTemplateVersion),
@@ -74,7 +75,7 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 		CapacityReservation: inst.reservation,
 	}
 	if inst.market == Spot {
-		out.SpotRequest = "sir-" + inst.id[len(inst.id)-8:]
+		out.SpotRequest = spotRequestID(inst)
 	}
 	if inst.machine == "terminated" {
 		out.PrivateDNS, out.PrivateIP = "", "" // EC2 takes the address back.

@@ -42,6 +42,7 @@ type instance struct {
 	override           override        // What it was launched by, if its group has a mixed instances policy.
 	tags               map[string]string
 	market             Market
+	spotStatus         string // of its Spot request; empty if it follows from what happens to the instance
 	reservation        string // The Capacity Reservation that it runs in, if any.
 	launchedAt         time.Time
 	index              int

@@ -34,6 +34,12 @@ func TestAgentsFeatures(t *testing.T) {
 	}{
 		"the least: hooks, and what takes instances away": {
 			nil, nil, func(f *fixture, instance string) {
+				f.must(f.aws.SetMarket(instance, awsim.Interruptible, reservation))
+				f.must(f.aws.ReclaimReservation(instance, 30*time.Second))
+			}, "drained",
+		},
+		"Spot interruptions": {
+			[]string{"iam/agent-spot-interruption"}, nil, func(f *fixture, instance string) {
 				f.must(f.aws.SetMarket(instance, awsim.Spot, ""))
 				f.must(f.aws.Interrupt(instance, 30*time.Second))
 			}, "drained",

@@ -54,6 +54,29 @@ func TestForgedMessage(t *testing.T) {
 	}
 }
 
+// TestForgedSpotInterruption: a Spot warning for an instance that EC2 does not interrupt bypasses no budget, and the node is
+// uncordoned. A genuine one does, in time for the end.
+func TestForgedSpotInterruption(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	node, instance := f.node()
+	f.must(f.aws.SetMarket(instance, awsim.Spot, ""))
+	f.deploy("api", node, 2, cluster.Pods{GracePeriod: 2 * time.Minute})
+	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "api", "2"))
+	agent := f.startAgent()
+	f.aws.Send(f.queue, awsim.SpotInterruption(f.aws.Envelope(), instance, "eu-central-1a", "terminate"))
+	f.waitNode(node, isMarked)
+	agent.waitLog("termination ended", "outcome", "unconfirmed", "instance", instance)
+	f.waitQueueEmpty()
+	f.assertUnmarked(node)
+	if n := len(f.evicted()) + agent.Count("pod deleted at the deadline"); n > 0 {
+		t.Errorf("%d pods were evicted or deleted", n)
+	}
+	if n := agent.metric("node_drainer_spot_statuses_total", awsim.SpotFulfilled); n != 1 {
+		t.Errorf("%v statuses were counted as fulfilled, want 1", n)
+	}
+}
+
 // TestForeignInstance: a message for another cluster is left for its owner, and costs its hook nothing.
 func TestForeignInstance(t *testing.T) {
 	t.Parallel()

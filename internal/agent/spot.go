@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/event"
+)
+
+// spotStatuses reads the status of the Spot Instance requests of instances.
+type spotStatuses interface {
+	SpotStatus(ctx context.Context, instanceID string) (ec2.SpotStatus, error)
+}
+
+// spotObserver records what EC2 says of instances whose interruption a message announces.
+type spotObserver interface {
+	SpotStatusRead(e event.Event, status ec2.SpotStatus)
+	SpotStatusFailed(e event.Event, err error, first bool)
+}
+
+const (
+	// spotAnswerTimeout is how long EC2 may take to answer. Then the warning is believed: it leaves two minutes.
+	spotAnswerTimeout = 2 * time.Second
+	// spotContradicted is for how long EC2 must contradict a warning before the message counts as unconfirmed.
+	spotContradicted = 30 * time.Second
+	// longestSpotPause is the longest pause between two questions.
+	longestSpotPause = 5 * time.Second
+)
+
+// spotWarnings acts on Spot interruption warnings. EC2's description of an instance says only that it is a Spot
+// Instance. The status of its request also says whether EC2 interrupts it.
+type spotWarnings struct {
+	statuses spotStatuses
+	observer spotObserver
+	failing  atomic.Bool // the last question had no answer
+}
+
+// do acts on the event. While the status of the request contradicts a warning, do acts on it without its
+// deadline: the node is cordoned, and pods are evicted within their budgets. When EC2 confirms the warning, do
+// acts on it with the deadline, which tightens the same drain. If EC2 contradicts it for spotContradicted, do
+// stops the drain, and the error is errContradicted. A status that EC2 does not say is no contradiction, and
+// neither is any other than that of a running instance: AWS documents the codes, and not when each is set.
+func (w *spotWarnings) do(
+	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
+) (Outcome, error) {
+	if e.Kind != event.SpotInterruption || time.Now().After(e.Deadline.Add(overdueAfter)) {
+		return act(ctx, e)
+	}
+	q := spotQuestion{spotWarnings: w, event: e}
+	if err := q.ask(ctx); !errors.Is(err, errContradicted) {
+		return act(ctx, e)
+	}
+	undated := e
+	undated.Deadline = time.Time{}
+	stop := background(ctx, func(ctx context.Context) { _, _ = act(ctx, undated) })
+	defer stop()
+	if err := q.askUntilConfirmed(ctx); err != nil {
+		return Interrupted, err
+	}
+	return act(ctx, e)
+}
+
+// spotQuestion asks for the status of one request.
+type spotQuestion struct {
+	*spotWarnings
+	event event.Event
+	read  bool
+	last  ec2.SpotStatus
+}
+
+// askUntilConfirmed returns nil when EC2 no longer contradicts the warning, or does not answer at the end, and
+// errContradicted if EC2 contradicts it for spotContradicted.
+func (q *spotQuestion) askUntilConfirmed(ctx context.Context) error {
+	start, pauses := time.Now(), retry.Backoff(firstPause, longestSpotPause)
+	for {
+		left := spotContradicted - time.Since(start)
+		if !retry.Sleep(ctx, min(pauses.Step(), left)) {
+			return context.Cause(ctx)
+		}
+		err := q.ask(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case time.Since(start) < spotContradicted:
+		case errors.Is(err, errContradicted):
+			return err
+		default:
+			return nil
+		}
+	}
+}
+
+// ask returns nil if EC2 does not contradict the warning, errContradicted if it does, and another error if it
+// does not answer.
+func (q *spotQuestion) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, spotAnswerTimeout)
+	defer cancel()
+	status, err := q.statuses.SpotStatus(ctx, q.event.InstanceID)
+	if err != nil {
+		q.observer.SpotStatusFailed(q.event, err, !q.failing.Swap(true))
+		return err
+	}
+	q.failing.Store(false)
+	if !q.read || status != q.last {
+		q.observer.SpotStatusRead(q.event, status)
+	}
+	q.read, q.last = true, status
+	if status.Running() {
+		return fmt.Errorf("%w: the status of its Spot Instance request is %s", errContradicted, status)
+	}
+	return nil
+}
