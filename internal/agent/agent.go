@@ -156,7 +156,7 @@ func New(
 	a.notices.maintenance = &maintenanceDrains{
 		cfg: cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,
 		changed: make(chan struct{}, 1),
-		drain:   func(ctx context.Context, e event.Event) error { return a.notices.run(ctx, e, a.notices.actNow) },
+		drain:   func(ctx context.Context, e event.Event) error { return a.notices.run(ctx, e, a.notices.actAnnounced) },
 	}
 	a.late = &latePods{cfg: cfg, nodes: nodes, drainer: drainer, history: t.history, drain: a.handleEvent}
 	a.resyncer = &resyncer{

@@ -62,7 +62,7 @@ func TestMaintenance(t *testing.T) {
 		{
 			name:  "canceled without a message: found before the drain",
 			given: scheduled(changes(true, 10*time.Hour, false)), steps: []string{announced, "end maintenance"},
-			fact: "ended unconfirmed",
+			fact: "ended canceled",
 		},
 		{
 			name: "its hook has the node drained at once", second: termination,

@@ -151,6 +151,19 @@ func (h *noticeHandler) actNow(ctx context.Context, e event.Event) (Outcome, err
 	return h.terminator.drainInstance(ctx, e)
 }
 
+// actAnnounced does what it postponed. AWS has confirmed the maintenance before, and contradicts it now only if
+// it was canceled.
+func (h *noticeHandler) actAnnounced(ctx context.Context, e event.Event) (Outcome, error) {
+	outcome, err := h.actNow(ctx, e)
+	if !errors.Is(err, errContradicted) {
+		return outcome, err
+	}
+	if err := h.terminator.cordoner.uncordon(ctx, e, err.Error()); err != nil {
+		return Interrupted, err
+	}
+	return Canceled, nil
+}
+
 // actInTime postpones what it does for scheduled maintenance, unless it has begun that already.
 func (h *noticeHandler) actInTime(ctx context.Context, e event.Event) (Outcome, error) {
 	window := e.Deadline

@@ -237,8 +237,31 @@ func (r *resyncer) checkCordonedNodes(
 	})
 	r.history.retain(nodes)
 	return errors.Join(err, forEach(r.healthyLongEnough(healthy), func(n node.Node) error {
-		return r.cordoner.tryUncordon(ctx, n, fmt.Sprintf("instance %s is not terminating", n.InstanceID))
+		return r.putBack(ctx, n)
 	}))
+}
+
+// putBack uncordons a node whose instance is healthy.
+func (r *resyncer) putBack(ctx context.Context, n node.Node) error {
+	why := fmt.Sprintf("instance %s is not terminating", n.InstanceID)
+	if r.isRecommendationOver(n) {
+		why = fmt.Sprintf("instance %s was not interrupted within %v of the rebalance recommendation",
+			n.InstanceID, r.cfg.Events.RebalanceTimeout)
+	}
+	if n.Mark.Reason == string(event.ScheduledChange) && !n.Maintenance.IsZero() {
+		if err := r.cordoner.nodes.EndMaintenance(ctx, n); err != nil {
+			return err
+		}
+	}
+	return r.cordoner.tryUncordon(ctx, n, why)
+}
+
+// isRecommendationOver reports whether the node was cordoned for a rebalance recommendation that no
+// interruption has followed for the configured time. EC2 does not withdraw a recommendation.
+func (r *resyncer) isRecommendationOver(n node.Node) bool {
+	timeout := r.cfg.Events.RebalanceTimeout
+	return n.Mark.Reason == string(event.RebalanceRecommendation) && n.Mark.TerminatesAt.IsZero() &&
+		timeout > 0 && time.Since(n.Mark.Since) >= timeout
 }
 
 // check asks AWS whether the event that a node was cordoned for is still true. The error is errContradicted
@@ -250,7 +273,11 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 	case m.State != "InService" && !m.State.Unknown(): // or Undescribed
 		return autoscaling.ErrGone
 	case e.Kind != event.LifecycleTerminating && e.Kind != event.LifecycleLaunching:
-		return r.confirmer.check(ctx, e)
+		err := r.confirmer.check(ctx, e)
+		if err == nil && r.isRecommendationOver(n) {
+			return errContradicted
+		}
+		return err
 	case m.State == "InService":
 		return errContradicted
 	}

@@ -40,6 +40,7 @@ func TestResync(t *testing.T) {
 	completedLaunch, uncordoned := completed("CONTINUE"), []string{"uncordon"}
 	spot := func(s ec2.State) ec2.Instance { return ec2.Instance{State: s, Spot: true} }
 	hook := cordoned(event.LifecycleTerminating, -h, h, 0)
+	recommended := with(inGroup(inService), func(f *fixture) { f.cfg.Events.RebalanceTimeout = 2 * h })
 	maintenance := cordoned(event.ScheduledChange, -h, h, 48*h)
 	for _, tt := range []struct {
 		name  string
@@ -129,6 +130,32 @@ func TestResync(t *testing.T) {
 			with(cordoned(event.StateChange, -h, 20*time.Second, 30*time.Second), ec2State("stopping")),
 			[]string{"cordon until 25s", "drain node-1 until 20s", "exclude"},
 		},
+		{
+			"no interruption followed a rebalance recommendation within two hours: uncordoned",
+			with(recommended, cordoned(event.RebalanceRecommendation, -2*h, 0, 0)), uncordoned,
+		},
+		{"the recommendation is an hour old", with(recommended, cordoned(event.RebalanceRecommendation, -h, 0, 0)), nil},
+		{
+			"the recommendation becomes two hours old",
+			with(recommended, cordoned(event.RebalanceRecommendation, -2*h+5*time.Minute, 0, 0)), uncordoned,
+		},
+		{
+			"the node was drained for the recommendation by another process: uncordoned",
+			with(recommended, cordoned(event.RebalanceRecommendation, -2*h, -h, 0)), uncordoned,
+		},
+		{
+			"an interruption followed, and its time has not come",
+			with(recommended, cordoned(event.RebalanceRecommendation, -2*h, 15*time.Minute, 20*time.Minute)),
+			[]string{"cordon until 15m0s..20m0s", "drain node-1 until 15m0s", "exclude"},
+		},
+		{
+			"the instance terminates", with(recommended, cordoned(event.RebalanceRecommendation, -2*h, 0, 0), inGroup(terminating)), nil,
+		},
+		{
+			"no time is configured", with(recommended, cordoned(event.RebalanceRecommendation, -100*h, 0, 0), func(f *fixture) {
+				f.cfg.Events.RebalanceTimeout = 0
+			}), nil,
+		},
 		{"cordoned without a drain", cordoned(event.RebalanceRecommendation, -h, 0, 0), nil},
 		{
 			"a Spot Instance is running long after its interruption: uncordoned",
@@ -137,6 +164,11 @@ func TestResync(t *testing.T) {
 		{
 			"the maintenance is complete: uncordoned",
 			with(maintenance, inGroup(inService), scheduled(always(false))), uncordoned,
+		},
+		{
+			"the maintenance that was announced is complete: uncordoned",
+			with(maintenance, inGroup(inService), scheduled(always(false)), func(f *fixture) { f.node.Maintenance = f.start.Add(-h) }),
+			[]string{"end maintenance", "uncordon"},
 		},
 		{
 			"the maintenance is complete, but the instance terminates",

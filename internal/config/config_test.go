@@ -168,7 +168,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 17 {
+	if limited != 18 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }
