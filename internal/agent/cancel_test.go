@@ -44,6 +44,13 @@ func TestDuringADrain(t *testing.T) {
 			stateIs(silent(time.Minute+20*time.Second, inService)), maintenance, canceledMaintenance,
 			append(slices.Clone(maintained), "uncordon"),
 		},
+		{
+			"the group replaces the instance itself: its hook joins the drain, whose deadline becomes earlier",
+			with(inState(terminating), fails("exclude", 2, node.ErrGone), func(f *fixture) { f.drainTakes = time.Minute }),
+			maintenance, termination,
+			append(slices.Clone(maintained), "hold drain", "cordon until 1h0m30s", "tighten node-1 until 1h0m30s",
+				"release drain", "complete drain with CONTINUE"),
+		},
 		{"canceled maintenance of a node that is not cordoned", nil, nil, canceledMaintenance, nil},
 		{"canceled maintenance of an instance without a node", noNode, nil, canceledMaintenance, nil},
 		{

@@ -31,7 +31,7 @@ func changeCodes() map[string]string {
 
 // ScheduleChange schedules a change of some instances, by EC2's code such as instance-reboot. AWS Health
 // sends one event about it, and DescribeInstanceStatus shows it with the returned id. At its time nothing
-// happens.
+// happens in EC2, but groups replace those of the instances that are in service.
 func (s Notices) ScheduleChange(
 	code string, start time.Time, instanceIDs ...string,
 ) (changeID string, err error) {
@@ -58,9 +58,39 @@ func (s Notices) ScheduleChange(
 		changeID = change.id
 		a.changes = append(a.changes, change)
 		a.notices.publishChange(change)
+		a.spawn(func() {
+			if a.pause(time.Until(start)) {
+				a.update(func() { a.notices.begin(change) })
+			}
+		})
 		return nil
 	})
 	return changeID, err
+}
+
+// begin has the groups check the health of the instances. It needs mu.
+func (a noticeEngine) begin(change *scheduledChange) {
+	for _, id := range change.instanceIDs {
+		if g := a.instances[id].group; g != nil {
+			a.capacity.reconcile(g)
+		}
+	}
+}
+
+// failMaintained marks the instances in service unhealthy whose scheduled change has begun, and is neither
+// completed nor canceled: "The instance has a scheduled event" makes an instance unhealthy, though not before
+// the time of the event (user guide of EC2 Auto Scaling, "Health checks"). An older edition of it has the
+// instance replaced almost at once, which awsim does not do. It needs mu.
+func (a noticeEngine) failMaintained(g *group) {
+	if g.suspended["HealthCheck"] {
+		return
+	}
+	for _, inst := range g.members {
+		hasBegun := func(c *scheduledChange) bool { return !c.closed && !time.Now().Before(c.start) }
+		if inst.state() == stateInService && slices.ContainsFunc(a.changesOf(inst), hasBegun) {
+			inst.health = unhealthy
+		}
+	}
 }
 
 // CancelChange cancels a scheduled change, and AWS Health closes its event.

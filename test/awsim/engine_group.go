@@ -146,6 +146,7 @@ func (a groupEngine) reconcile(g *group) {
 		return
 	}
 	a.terminateDead(g)
+	a.notices.failMaintained(g)
 	a.replaceUnhealthy(g)
 	a.refreshes.advance(g)
 	want := g.wanted()

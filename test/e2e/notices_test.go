@@ -195,6 +195,34 @@ func TestCanceledChange(t *testing.T) {
 	}
 }
 
+// TestMaintenanceThatTheGroupReplaces: the group replaces an instance itself when its maintenance begins, while the agent
+// drains the node for that. The hook joins the drain, or finds the node empty; no pod is left on it.
+func TestMaintenanceThatTheGroupReplaces(t *testing.T) {
+	t.Parallel()
+	for name, lead := range map[string]time.Duration{
+		"after the drain": 20 * time.Second, "during the drain": 5 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixtureWithRule(t)
+			f.addHook(hookTimeout)
+			old, instance := f.node()
+			f.node()
+			f.deploy("api", old, 3, cluster.Pods{Stop: time.Second})
+			f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "api", "2"))
+			agent := f.startAgent("EVENT_MARGIN=0s")
+			f.waitQueueEmpty()
+			_, err := f.aws.ScheduleChange("instance-retirement", time.Now().Add(lead), instance)
+			f.must(err)
+			if a := f.waitCompleted(instance); len(a.PodsAtClose) > 0 {
+				t.Errorf("pods were left: %q", a.PodsAtClose)
+			}
+			f.waitQueueEmpty()
+			agent.waitLog("termination ended", "event", "lifecycle-terminating", "outcome", "drained")
+		})
+	}
+}
+
 // TestNoMessage: the resync finds a termination whose message was lost, and the hook is completed.
 func TestNoMessage(t *testing.T) {
 	t.Parallel()
