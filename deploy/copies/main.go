@@ -116,7 +116,8 @@ func expressions() map[string]string {
 		"DeadQueueArn": "!GetAtt DeadQueue.Arn",
 		"RulePrefix":   arn("events:" + here + "rule/${AWS::StackName}"),
 		// Between the quotes of a string in a list in JSON.
-		"Senders":         `!If [WithSenders, !Join ['", "', [` + hookRole + `, !Join ['", "', !Ref Senders]]], ` + hookRole + `]`,
+		"Senders": `!If [WithSenders, !Join ['", "', [` + hookRole + `, !Join ['", "', !Ref Senders]]], ` +
+			hookRole + `]`,
 		"Groups":          arn("autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*"),
 		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
 		"GroupTagValue":   "!Ref GroupTagValue",

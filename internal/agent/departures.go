@@ -46,12 +46,7 @@ func (d *departures) reset() {
 // reported.
 func (d *departures) check(ctx context.Context, nodes []node.Node, members map[string]autoscaling.Member) error {
 	before := d.watched
-	d.watched = map[string]string{}
-	for _, n := range nodes {
-		if m := members[n.InstanceID]; m.State == "InService" && n.Mark.Since.IsZero() && !n.Unselected {
-			d.watched[n.InstanceID] = m.Group
-		}
-	}
+	d.watched = inService(nodes, members)
 	var errs []error
 	for id, group := range before {
 		state := members[id].State
@@ -69,6 +64,17 @@ func (d *departures) check(ctx context.Context, nodes []node.Node, members map[s
 	}
 	deleteOthers(&d.announced, watched)
 	return errors.Join(errs...)
+}
+
+// inService returns the groups by instance id of the nodes that are in service, and not marked.
+func inService(nodes []node.Node, members map[string]autoscaling.Member) map[string]string {
+	groups := map[string]string{}
+	for _, n := range nodes {
+		if m := members[n.InstanceID]; m.State == "InService" && n.Mark.Since.IsZero() && !n.Unselected {
+			groups[n.InstanceID] = m.Group
+		}
+	}
+	return groups
 }
 
 func (d *departures) isAnnounced(instanceID string) bool {

@@ -34,7 +34,8 @@ func (a hookAPI) putLifecycleHook(r *reader) (any, error) {
 	}
 	if err := a.server.PutHook(name, h); err != nil {
 		return nil, errorf("ValidationError", "Unable to publish test message to notification target %s using IAM role %s. "+
-			"Please check your target and role configuration and try to put lifecycle hook again.", h.NotificationTargetARN, h.RoleARN)
+			"Please check your target and role configuration and try to put lifecycle hook again.",
+			h.NotificationTargetARN, h.RoleARN)
 	}
 	return struct{}{}, nil
 }

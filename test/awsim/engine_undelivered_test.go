@@ -22,7 +22,7 @@ func TestUndeliveredNotification(t *testing.T) {
 		want   string
 	}{
 		"the queue is deleted": {resume, true, false, func(s *Server, url string) { s.DeleteQueue(url) }, 6 * time.Second, ""},
-		"the queue's policy denies the role": {resume, true, false, func(s *Server, url string) {
+		"the queue's policy denies the role": {resume, true, false, func(s *Server, _ string) {
 			err := s.sqs.set(s.sqs.queues["jobs"], "Policy", `{"Version": "2012-10-17", "Statement": [
 				{"Effect": "Deny", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}]}`)
 			if err != nil {

@@ -19,12 +19,12 @@ import (
 // results by experiment.
 func probe(t *testing.T, s *awsim.Server, args ...string) (output string, results map[string]string, err error) {
 	t.Helper()
-	real, err := exec.LookPath("aws")
+	client, err := exec.LookPath("aws")
 	if err != nil {
 		t.Fatalf("there is no AWS command-line client (%v): apt-get install awscli", err)
 	}
 	home := t.TempDir()
-	wrapper := fmt.Sprintf("#!/bin/sh\nexec %q --endpoint-url %q \"$@\"\n", real, s.URL())
+	wrapper := fmt.Sprintf("#!/bin/sh\nexec %q --endpoint-url %q \"$@\"\n", client, s.URL())
 	must(t, os.WriteFile(filepath.Join(home, "aws"), []byte(wrapper), 0o755))
 	out := filepath.Join(home, "results.tsv")
 	cmd := exec.CommandContext(t.Context(), "../../tools/probe/probe.sh", append(args, "--out", out)...)
