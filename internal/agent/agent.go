@@ -149,15 +149,7 @@ func New(
 		drainNode: t.drainNode, protector: &protector{groups: groups, nodes: nodes, observer: o},
 	}
 	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l, lost: &lostMessages{}}
-	a.notices = &noticeHandler{
-		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries, terminator: t,
-		spot: &spotWarnings{statuses: instances, observer: o},
-	}
-	a.notices.maintenance = &maintenanceDrains{
-		cfg: cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,
-		changed: make(chan struct{}, 1),
-		drain:   func(ctx context.Context, e event.Event) error { return a.notices.run(ctx, e, a.notices.actAnnounced) },
-	}
+	a.notices = newNoticeHandler(t, groups, instances, nodes, o)
 	a.late = &latePods{cfg: cfg, nodes: nodes, drainer: drainer, history: t.history, drain: a.handleEvent}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
@@ -167,6 +159,22 @@ func New(
 		departures: &departures{groups: groups, instances: instances, observer: o},
 	}
 	return a
+}
+
+// newNoticeHandler returns a noticeHandler that drains nodes with t.
+func newNoticeHandler(
+	t *terminator, groups AutoScaling, instances Instances, nodes Nodes, o Observer,
+) *noticeHandler {
+	h := &noticeHandler{
+		cfg: t.cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: t.retries, terminator: t,
+		spot: &spotWarnings{statuses: instances, observer: o},
+	}
+	h.maintenance = &maintenanceDrains{
+		cfg: t.cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,
+		changed: make(chan struct{}, 1),
+		drain:   func(ctx context.Context, e event.Event) error { return h.run(ctx, e, h.actAnnounced) },
+	}
+	return h
 }
 
 // Run resyncs at once and after every ResyncInterval, and starts the drains that wait for their time or for

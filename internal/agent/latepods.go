@@ -31,34 +31,46 @@ func (l *latePods) run(ctx context.Context) {
 	defer watches.Wait()
 	watched := map[string]context.CancelFunc{} // by the UID of the node
 	for ctx.Err() == nil {
-		marked := map[string]bool{}
-		for _, n := range l.nodes.All() {
-			if !isMarkedForNotice(n) {
-				continue
-			}
-			marked[n.UID] = true
-			if watched[n.UID] == nil && l.history.isDrained(n) {
+		marked := l.markedNodes()
+		for uid, n := range marked {
+			if watched[uid] == nil && l.history.isDrained(n) {
 				watching, stop := context.WithCancel(ctx)
-				watched[n.UID] = stop
+				watched[uid] = stop
 				watches.Go(func() { l.keepEmpty(ctx, watching, n) })
 			}
 		}
 		for uid, stop := range watched {
-			if !marked[uid] {
+			if _, ok := marked[uid]; !ok {
 				stop()
 				delete(watched, uid)
 			}
 		}
-		next := time.NewTimer(l.cfg.ResyncInterval)
-		select {
-		case <-l.history.added():
-		case <-next.C:
-		case <-ctx.Done():
-		}
-		next.Stop()
+		l.awaitDrain(ctx)
 	}
 	for _, stop := range watched {
 		stop()
+	}
+}
+
+// markedNodes returns the nodes that are marked for an event that no hook waits for, by UID.
+func (l *latePods) markedNodes() map[string]node.Node {
+	marked := map[string]node.Node{}
+	for _, n := range l.nodes.All() {
+		if isMarkedForNotice(n) {
+			marked[n.UID] = n
+		}
+	}
+	return marked
+}
+
+// awaitDrain returns when a drain has ended, after ResyncInterval at the latest, or when ctx ends.
+func (l *latePods) awaitDrain(ctx context.Context) {
+	next := time.NewTimer(l.cfg.ResyncInterval)
+	defer next.Stop()
+	select {
+	case <-l.history.added():
+	case <-next.C:
+	case <-ctx.Done():
 	}
 }
 

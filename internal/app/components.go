@@ -85,8 +85,8 @@ func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
 	}
 }
 
-// drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, and the agent's
-// own pod, which leaves its node last.
+// drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, and the
+// agent's own pod, which leaves its node last.
 func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 	env := drain.Environment{
 		Taint: corev1.Taint{

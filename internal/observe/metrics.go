@@ -15,30 +15,34 @@ import (
 // metrics have no label for a node, a pod or an instance: the number of series must not grow with the
 // cluster.
 type metrics struct {
-	messages       *prometheus.CounterVec
-	refused        *prometheus.CounterVec
-	events         *prometheus.CounterVec
-	terminations   *prometheus.CounterVec
-	active         prometheus.Gauge
-	drains         prometheus.Histogram
-	results        *prometheus.CounterVec
-	pods           *prometheus.CounterVec
-	forced         *prometheus.CounterVec
-	graceCuts      prometheus.Counter
-	refusals       *prometheus.CounterVec
-	waits          prometheus.Histogram
-	waiting        *prometheus.GaugeVec
-	heartbeats     prometheus.Counter
-	lost           prometheus.Counter
-	unannounced    prometheus.Counter
-	retries        prometheus.Counter
-	spotStatuses   *prometheus.CounterVec
-	apiErrors      *prometheus.CounterVec
+	messages     *prometheus.CounterVec
+	refused      *prometheus.CounterVec
+	events       *prometheus.CounterVec
+	terminations *prometheus.CounterVec
+	active       prometheus.Gauge
+	drains       prometheus.Histogram
+	results      *prometheus.CounterVec
+	pods         *prometheus.CounterVec
+	forced       *prometheus.CounterVec
+	graceCuts    prometheus.Counter
+	refusals     *prometheus.CounterVec
+	waits        prometheus.Histogram
+	waiting      *prometheus.GaugeVec
+	heartbeats   prometheus.Counter
+	lost         prometheus.Counter
+	unannounced  prometheus.Counter
+	retries      prometheus.Counter
+	spotStatuses *prometheus.CounterVec
+	apiErrors    *prometheus.CounterVec
+	leader       prometheus.Gauge
+	transitions  prometheus.Counter
+	launchMetrics
+}
+
+type launchMetrics struct {
 	launches       *prometheus.CounterVec
 	activeLaunches prometheus.Gauge
 	launchTook     prometheus.Histogram
-	leader         prometheus.Gauge
-	transitions    prometheus.Counter
 }
 
 const namespace = "node_drainer"
@@ -123,11 +127,18 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"code", []string{"fulfilled", "marked-for-termination", "none", "no-answer"}),
 		apiErrors: counters(r, "api_errors_total", "Failed calls, which are retried, by API.",
 			"api", []string{"sqs", "autoscaling", "kubernetes"}),
+		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
+		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
+
+		launchMetrics: newLaunchMetrics(r),
+	}
+}
+
+func newLaunchMetrics(r promauto.Factory) launchMetrics {
+	return launchMetrics{
 		launches:       counters(r, "launches_total", "Launches, by outcome.", "outcome", launch.Outcomes()),
 		activeLaunches: gauge(r, "launches_active", "Launches in progress."),
 		launchTook: histogram(r, "launch_duration_seconds", "Time until the node of a launching instance was ready.",
 			1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
-		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
-		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
 	}
 }

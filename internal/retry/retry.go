@@ -52,8 +52,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// OnConflict calls attempt again, a few times, as long as it returns a conflict, and returns its last error. client-go's
-// RetryOnConflict returns nil if attempt returns context.DeadlineExceeded, which it takes for an end of its own waits.
+// OnConflict calls attempt again, a few times, as long as it returns a conflict, and returns its last error.
+// client-go's RetryOnConflict returns nil if attempt returns context.DeadlineExceeded, which it takes for an end of its
+// own waits.
 func OnConflict(attempt func() error) (err error) {
 	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		err = attempt()

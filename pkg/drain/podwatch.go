@@ -76,18 +76,21 @@ func (d *Drainer) AwaitPod(ctx context.Context, node string, known []string) err
 	isNew := func(rec *record) bool {
 		return rec.pod.StayReason == "" && !slices.Contains(known, rec.pod.Namespace+"/"+rec.pod.Name)
 	}
-	for {
-		if slices.ContainsFunc(w.list(), isNew) {
-			if records, err := w.fetch(ctx); err != nil && ctx.Err() == nil || slices.ContainsFunc(records, isNew) {
-				return nil // without an answer, the drain that follows asks again
-			}
-		}
+	for !slices.ContainsFunc(w.list(), isNew) || !w.mayHave(ctx, isNew) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	return nil
+}
+
+// mayHave reports whether a list shows a pod that matches. It returns true if the API server does not answer: the
+// drain that follows lists the pods again.
+func (w *podWatch) mayHave(ctx context.Context, matches func(*record) bool) bool {
+	records, err := w.fetch(ctx)
+	return err != nil && ctx.Err() == nil || slices.ContainsFunc(records, matches)
 }
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }

@@ -55,7 +55,8 @@ func TestSelector(t *testing.T) {
 		virtual(t, tt.name, func(t *testing.T) {
 			n, _ := selecting(t, tt.nodes...)
 			found, ok := n.Find(instance)
-			if ok != (tt.found != "") || ok && found.Name != tt.found || found.Unselected != (tt.lookup == ErrUnselected) {
+			unselected := errors.Is(tt.lookup, ErrUnselected)
+			if ok != (tt.found != "") || ok && found.Name != tt.found || found.Unselected != unselected {
 				t.Errorf("found %+v, %v", found, ok)
 			}
 			if all := n.All(); len(all) > 1 || ok != (len(all) == 1) && tt.lookup == nil {

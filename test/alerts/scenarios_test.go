@@ -179,7 +179,8 @@ func scenarios() []scenario {
 			fires(10, "NodeDrainerMessagesRefused"),
 		},
 		{
-			"instances terminate without a message", series{`unannounced_terminations_total`: "0x39 1x19"},
+			"instances terminate without a message",
+			series{`unannounced_terminations_total`: "0x39 1x19"},
 			fires(40, "NodeDrainerTerminationsUnannounced"),
 		},
 		{"messages are lost", series{`messages_lost_total`: "0x39 1x19"}, fires(40, "NodeDrainerMessagesLost")},

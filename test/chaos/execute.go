@@ -201,7 +201,7 @@ func (x terminations) scaleIn(ctx context.Context, a step, i awsim.Instance) err
 	x.aws.Lose(x.queue, 0)
 	x.post.Unlock()
 	if a.What == twice && err == nil && retry.Sleep(ctx, a.For) {
-		x.aws.ResendMessages(i.ID)
+		x.aws.ResendMessages(i.ID) //nolint:contextcheck // What it starts lives until Close.
 	}
 	return err
 }
@@ -237,6 +237,7 @@ func (x terminations) recommend(ctx context.Context, a step, i awsim.Instance) e
 // schedule announces the retirement of an instance, and later replaces it or cancels the change.
 func (x terminations) schedule(ctx context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
+	//nolint:contextcheck // What it starts lives until Close.
 	change, err := x.aws.ScheduleChange("instance-retirement", time.Now().Add(time.Hour), i.ID)
 	x.post.Unlock()
 	if err != nil || !retry.Sleep(ctx, a.For) {
