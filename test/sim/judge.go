@@ -60,6 +60,9 @@ func (j *judge) all() []Violation {
 	pods.podsTold()
 	j.noMarksLeft()
 	j.noMessageLeft()
+	if most := j.machines.mostLaunched(); most >= mostLaunches {
+		j.violate("launches succeed", time.Now(), "a group has launched %d instances", most)
+	}
 	j.deadNodes()
 	slices.SortStableFunc(j.violations, func(a, b Violation) int { return int(a.At - b.At) })
 	return j.violations

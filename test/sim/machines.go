@@ -42,6 +42,16 @@ func (m *machines) find(id string) *machine {
 	return m.instances[id]
 }
 
+// mostLaunched returns how many instances the group has launched that has launched most.
+func (m *machines) mostLaunched() (most int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.launched {
+		most = max(most, n)
+	}
+	return most
+}
+
 // groupOf returns the name of the group of an instance.
 func (m *machines) groupOf(id string) string {
 	for _, c := range m.world.spec.Clusters {

@@ -20,8 +20,10 @@ const (
 	settles = 25 * time.Minute
 	// lastingFault is how long a fault lasts that is never mended.
 	lastingFault = 24 * time.Hour
-	// longest is how long a world may take.
-	longest = 4 * 24 * time.Hour
+	// longest is how long a world may take after its last step.
+	longest = 16 * time.Hour
+	// mostLaunches is how many instances a group launches at most, unless its launches never succeed.
+	mostLaunches = 30
 )
 
 // Result is what came of a world.
@@ -132,7 +134,7 @@ func (w runner) settle(ctx context.Context) {
 		}
 	}
 	retry.Sleep(ctx, time.Until(last))
-	for quiet := time.Duration(0); quiet < settles && time.Since(w.began) < longest; quiet += time.Minute {
+	for quiet := time.Duration(0); quiet < settles && time.Since(last) < longest && w.machines.mostLaunched() < mostLaunches; quiet += time.Minute {
 		retry.Sleep(ctx, time.Minute)
 		if !w.isIdle() {
 			quiet = 0
