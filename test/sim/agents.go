@@ -25,6 +25,9 @@ import (
 // errCrashed is the error of a request of a process that has crashed.
 var errCrashed = errors.New("the process has crashed")
 
+// leaseLasts is how long it takes at most until another replica leads.
+const leaseLasts = 3 * time.Minute
+
 // restartAfter is how long the kubelet takes to start a container again.
 const restartAfter = 10 * time.Second
 
@@ -56,7 +59,11 @@ func (a *agent) run(ctx context.Context) error {
 			began := time.Now()
 			retry.Sleep(ctx, restartAfter)
 			a.mu.Lock()
-			a.down = append(a.down, span{began, time.Now()})
+			end := time.Now()
+			if a.Replicas > 1 {
+				end = end.Add(leaseLasts)
+			}
+			a.down = append(a.down, span{began, end})
 			a.mu.Unlock()
 		}
 	}
@@ -67,7 +74,7 @@ func (a *agent) run(ctx context.Context) error {
 // by default, because a world of many hours would make little else than these calls.
 func (a *agent) environ() []string {
 	environ := append([]string{
-		"CLUSTER_NAME=" + a.cluster.Name, "QUEUE_URL=" + queueURL(a.Name), "QUEUE_VISIBILITY_TIMEOUT=2m",
+		"CLUSTER_NAME=" + a.cluster.Name, "QUEUE_URL=" + queueURL(a.Name), "QUEUE_VISIBILITY_TIMEOUT=45s",
 		"POD_NAMESPACE=kube-system", "LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m", "LEADER_RENEW_DEADLINE=90s",
 		"LEADER_RETRY_PERIOD=20s",
 	}, a.Settings...)

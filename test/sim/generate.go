@@ -20,7 +20,7 @@ func Generate(seed uint64) Spec {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 12)), spec: Spec{Seed: seed}}
 	g.size = oneOf(g, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3)
 	if g.chance(3) {
-		g.spec.Visible = g.between(time.Second, 20*time.Second)
+		g.spec.Visible = g.between(time.Second, 8*time.Second)
 	}
 	clusters := 1
 	if g.size > 1 && g.chance(3) {
@@ -141,11 +141,15 @@ func (g *generator) group(name string, installs []Install, i int) Group {
 	if g.chance(6) {
 		group.MinHealthy = 100
 	}
+	ours := ""
+	if install.Name == "" {
+		ours = "other-"
+	}
 	if !g.chance(12) {
-		group.Hooks = append(group.Hooks, g.hook("drain", install.Name, false))
+		group.Hooks = append(group.Hooks, g.hook(ours+"drain", install.Name, false))
 	}
 	if g.chance(3) {
-		group.Hooks = append(group.Hooks, g.hook("launch", install.Name, true))
+		group.Hooks = append(group.Hooks, g.hook(ours+"launch", install.Name, true))
 	}
 	if g.chance(4) {
 		group.Hooks = append(group.Hooks, g.hook(oneOf(g, "backup", "leave-domain"), "", false))
@@ -237,7 +241,7 @@ func (g *generator) steps() {
 			s.For = oneOf(g, 2*time.Minute, 2*time.Minute, 90*time.Second)
 		}
 		g.spec.Steps = append(g.spec.Steps, s)
-		g.follow(s, cluster)
+		g.follow(s, cluster, group.Spot)
 		at += g.between(0, oneOf(g, 10*time.Second, 3*time.Minute, 20*time.Minute))
 	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
@@ -254,7 +258,7 @@ func (g *generator) kindOfStep(group Group) string {
 }
 
 // follow adds what happens to the same node soon after a step.
-func (g *generator) follow(s Step, c Cluster) {
+func (g *generator) follow(s Step, c Cluster, spot bool) {
 	next := s
 	next.At, next.N = s.At+g.between(time.Second, 10*time.Minute), 1
 	switch {
@@ -264,7 +268,7 @@ func (g *generator) follow(s Step, c Cluster) {
 		next.Do = "terminate"
 	case s.Do == "terminate" && g.chance(6):
 		next.Do = "resend"
-	case s.Do == "terminate" && g.chance(5):
+	case s.Do == "terminate" && spot && g.chance(3):
 		next.Do, next.For = "interrupt", 2*time.Minute
 	case s.Do == "terminate" && g.chance(8):
 		next.Do = "kill"

@@ -84,11 +84,16 @@ func (j *judge) wasDead(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool { return t.kind == "killed" || t.kind == "ended" })
 }
 
+// failed reports whether the machine of an instance had failed at a time.
+func (j *judge) failed(id string, at time.Time) bool {
+	return slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool { return t.kind == "killed" })
+}
+
 // noMessageLeft: no queue has a message in the end.
 func (j *judge) noMessageLeft() {
 	for _, c := range j.clusters {
 		for _, i := range c.Installs {
-			if left := j.aws.Held(queueURL(i.Name)); len(left) > 0 {
+			if left := j.messages(i); len(left) > 0 {
 				j.violate("no message left", time.Now(), "queue %s holds %d messages: %.200s", i.Name, len(left), left[0])
 			}
 		}

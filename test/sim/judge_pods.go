@@ -51,7 +51,8 @@ func (j podJudge) budgetsKept() {
 		}
 		m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
 		unhealthy := cfg.ForceUnhealthy > 0 && !isReady(r.pod)
-		half := m.mark.Since.Add(m.mark.Deadline.Sub(m.mark.Since)/2 - 2*time.Second)
+		since := j.drainBegan(id, m)
+		half := since.Add(m.mark.Deadline.Sub(since)/2 - 2*time.Second)
 		switch {
 		case !marked || unhealthy:
 		case r.At.Before(half):
@@ -60,7 +61,7 @@ func (j podJudge) budgetsKept() {
 		case j.isEarlyForMaintenance(r, m):
 			j.violate("budgets kept", r.At, "%s deleted pod %s long before the maintenance of %s", r.Client, r.pod.Name, id)
 		}
-		if r.isAllowed() && !j.wasRefused(r) && !j.mayDelete(r) {
+		if r.isAllowed() && !j.isTaken(r) && !j.wasRefused(r) && !j.mayDelete(r) {
 			j.violate("evicted first", r.At, "%s deleted pod %s, which its budget would have let go", r.Client, r.pod.Name)
 		}
 	}
@@ -77,6 +78,25 @@ func (j podJudge) wasRefused(r removal) bool {
 	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
 		return e.IsEviction() && e.pod.UID == r.pod.UID && !e.At.After(r.At) && e.At.After(r.At.Add(-slack))
 	})
+}
+
+// isTaken reports whether the eviction of another pod took what the budget allowed at that moment.
+func (j podJudge) isTaken(r removal) bool {
+	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
+		return e.IsEviction() && e.pod.UID != r.pod.UID && e.pod.Labels["app"] == r.pod.Labels["app"] &&
+			e.At.Sub(r.At).Abs() < 10*time.Second
+	})
+}
+
+// drainBegan returns when the drain of a node began, which may be before the node could be marked.
+func (j podJudge) drainBegan(id string, m marking) time.Time {
+	began := m.mark.Since
+	for _, a := range j.actions {
+		if a.InstanceID == id && a.Transition == awsim.Terminating && a.StartedAt.Before(began) {
+			began = a.StartedAt
+		}
+	}
+	return began
 }
 
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could.
@@ -139,9 +159,12 @@ func (j *judge) deadNodes() {
 			continue
 		}
 		for id := range j.machines.instances {
-			if strings.Contains(l.text, id) && j.wasDead(id, l.at.Add(-time.Minute)) {
+			if strings.Contains(l.text, id) && j.failed(id, l.at.Add(-2*slack)) && j.configs[agentOf(l.who)].Drain.AtDeadline == "delete" {
 				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
 			}
 		}
 	}
 }
+
+// agentOf returns the install of a replica.
+func agentOf(replica string) string { return replica[:max(0, strings.LastIndexByte(replica, '-'))] }

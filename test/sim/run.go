@@ -162,7 +162,7 @@ func (w runner) isIdle() bool {
 			}
 		}
 		for _, i := range c.Installs {
-			if stats := w.aws.Queue(queueURL(i.Name)); stats.Visible+stats.InFlight+stats.Delayed > 0 {
+			if len(w.messages(i)) > 0 {
 				return false
 			}
 		}

@@ -147,6 +147,8 @@ func (w events) forge(id string, kind int) error {
 	default:
 		body = "{}"
 	}
+	// Until a warning is contradicted for 30 s, pods are evicted as their budgets allow.
+	w.facts.announce(id, truth{kind: "forged", from: time.Now(), until: time.Now().Add(30 * time.Second)})
 	w.log.add("step", "forge", "node", id, "kind", kind)
 	for _, i := range m.cluster.Installs {
 		w.aws.Send(queueURL(i.Name), body)

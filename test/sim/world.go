@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -237,4 +238,17 @@ func (c *cluster) addStrayNode(steps []Step) error {
 // has reports whether the cluster has a group.
 func (c *cluster) has(group string) bool {
 	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Name == group })
+}
+
+// messages returns the messages in the queue of an install, without those about instances of another team, whose agent
+// they wait for.
+func (w *world) messages(i Install) []string {
+	return slices.DeleteFunc(w.aws.Held(queueURL(i.Name)), func(body string) bool {
+		for id, m := range w.machines.instances {
+			if i.Team != "" && m.group.Team != i.Team && strings.Contains(body, id) {
+				return true
+			}
+		}
+		return false
+	})
 }
