@@ -17,6 +17,9 @@ BENCH       ?=
 CHAOS       ?=
 # Flags of the probe; PROBE=--help lists them.
 PROBE       ?=
+# The seed of the first generated world, and how many there are.
+SEED        ?= 1
+SEEDS       ?= 1000
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 # For another platform than this machine's, or for several.
 PLATFORM    ?=
@@ -74,8 +77,9 @@ build: ## Build the programs into bin/.
 # Go reuses a result while neither the test nor a file of its module that it reads has changed. That is sound here: these
 # tests run no program of this repository but themselves. test/alerts reads files outside of its module.
 .PHONY: test
-test: ## Run the tests that need nothing but Go, with the race detector.
+test: ## Run the tests that need nothing but Go, with the race detector, and 300 generated worlds.
 	$(GO) test -race ./...
+	$(GO) test ./test/sim
 	$(GO) -C test/alerts test -count=1 ./...
 
 # Not from Go's cache of results, which does not know what these tests run.
@@ -116,6 +120,15 @@ chaos: cluster ## Terminate 300 instances while everything fails, for four minut
 .PHONY: probe
 probe: ## Print the experiments that ask AWS what no document says; PROBE_RUN=1 PROBE='--group NAME ...' runs them.
 	@tools/probe/probe.sh $(if $(PROBE_RUN),--run) $(PROBE)
+
+# One process for each core, because each world is replayed best by a process with one thread.
+.PHONY: sim
+sim: ## Run SEEDS (1000) generated worlds from SEED (1) on, in virtual time, on all cores.
+	$(GO) test -c -o bin/sim.test ./test/sim
+	@cores=$$(getconf _NPROCESSORS_ONLN); failed=0; pids=; for i in $$(seq 0 $$((cores - 1))); do \
+		GOMAXPROCS=1 bin/sim.test -test.run '^TestWorlds$$' -test.timeout 0 \
+			-first $$(($(SEED) + i)) -seeds $$(($(SEEDS) - i)) -step $$cores & pids="$$pids $$!"; \
+	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
 .PHONY: image
 image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux/amd64,linux/arm64 for both.

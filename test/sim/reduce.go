@@ -13,25 +13,28 @@ import (
 // reductions is how many worlds Reduce runs at most.
 const reductions = 400
 
-// Reduce makes a world smaller, by leaving out parts as long as the invariant is still violated.
-func Reduce(t *testing.T, spec Spec, invariant string) (smaller Spec, result Result) {
+// Reduce leaves out parts of a world as long as the invariant is still violated, and describes what is left.
+func Reduce(t *testing.T, spec Spec, invariant string) string {
 	t.Helper()
-	result = Run(t, spec)
-	for tries := 0; tries < reductions; {
-		i := slices.IndexFunc(smallerSpecs(spec), func(next Spec) bool {
+	violation := func(r Result) int {
+		return slices.IndexFunc(r.Violations, func(v Violation) bool { return v.Invariant == invariant })
+	}
+	result := Run(t, spec)
+	if violation(result) < 0 {
+		return "The world did not violate the invariant again: " + invariant
+	}
+	for tries, smaller := 0, true; smaller && tries < reductions; {
+		smaller = slices.ContainsFunc(smallerSpecs(spec), func(next Spec) bool {
 			tries++
 			r := Run(t, next)
-			violated := slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Invariant == invariant })
-			if violated {
-				spec, result = next, r
+			if violation(r) < 0 || tries > reductions {
+				return false
 			}
-			return violated || tries >= reductions
+			spec, result = next, r
+			return true
 		})
-		if i < 0 {
-			break
-		}
 	}
-	return spec, result
+	return report(spec, result, result.Violations[violation(result)])
 }
 
 // smallerSpecs returns copies of a world, each of which lacks one part.
@@ -128,8 +131,8 @@ func (c Cluster) smaller() (out []Cluster) {
 // reportLines is how long a report is at most.
 const reportLines = 30
 
-// Report describes a world that violates an invariant: the world, the violation, and what happened last before it.
-func Report(spec Spec, r Result, v Violation) string {
+// report describes a world that violates an invariant: the world, the violation, and what happened last before it.
+func report(spec Spec, r Result, v Violation) string {
 	lines := slices.DeleteFunc(slices.Clone(r.lines), func(l line) bool {
 		return l.at.Sub(r.began) > v.At+time.Second || l.at.Before(r.began) && l.who == "aws"
 	})

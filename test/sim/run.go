@@ -10,14 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
 const (
-	// settles is how long a world runs on when nothing happens any more, so that what is left behind is found.
-	settles = 25 * time.Minute
 	// lastingFault is how long a fault lasts that is never mended.
 	lastingFault = 24 * time.Hour
 	// longest is how long a world may take after its last step.
@@ -134,12 +133,24 @@ func (w runner) settle(ctx context.Context) {
 		}
 	}
 	retry.Sleep(ctx, time.Until(last))
+	settles := w.settles()
 	for quiet := time.Duration(0); quiet < settles && time.Since(last) < longest && w.machines.mostLaunched() < mostLaunches; quiet += time.Minute {
 		retry.Sleep(ctx, time.Minute)
 		if !w.isIdle() {
 			quiet = 0
 		}
 	}
+}
+
+// settles returns how long the world runs on when nothing happens any more, so that what is left behind is found: for
+// two resyncs, and as long as a message may take to be confirmed.
+func (w runner) settles() (longest time.Duration) {
+	for _, a := range w.agentsOf("") {
+		if cfg, err := config.ReadAgent(a.environ()); err == nil {
+			longest = max(longest, 2*cfg.ResyncInterval+cfg.Hook.ConfirmTimeout)
+		}
+	}
+	return longest + 3*time.Minute
 }
 
 // isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
