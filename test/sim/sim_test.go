@@ -20,6 +20,7 @@ var (
 	first = flag.Uint64("first", 1, "the seed of the first world")
 	seeds = flag.Uint64("seeds", worlds, "how many worlds TestWorlds runs")
 	step  = flag.Uint64("step", 1, "the difference between two seeds: so many processes share the worlds")
+	small = flag.Bool("reduce", true, "make a world that fails smaller")
 	print = flag.Bool("print", false, "print each world and its log")
 )
 
@@ -59,7 +60,7 @@ func testWorld(t *testing.T, seed uint64) {
 	for _, v := range result.Violations {
 		t.Errorf("seed %d: %v", seed, v)
 	}
-	if len(result.Violations) > 0 {
+	if len(result.Violations) > 0 && *small {
 		t.Log("\n" + sim.Reduce(t, spec, result.Violations[0].Invariant))
 	}
 }
