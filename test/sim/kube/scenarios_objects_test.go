@@ -69,7 +69,7 @@ var objectScenarios = []scenario{
 			return w.getNode().ResourceVersion == version
 		})
 		w.say("status: %s", w.patchNode(types.MergePatchType, `{"status":{"nodeInfo":{"bootID":"other"}}}`))
-		w.say("boot: %q", w.getNode().Status.NodeInfo.BootID)
+		w.say("boot ID changed: %t", w.getNode().Status.NodeInfo.BootID == "other")
 		w.say("not JSON: %s", code(w.patchNode(types.MergePatchType, `{`)))
 	}, `
 		old version: 409 Conflict: Operation cannot be fulfilled on nodes "NODE": the object has been modified; please apply your changes to the latest version and try again
@@ -79,7 +79,7 @@ var objectScenarios = []scenario{
 		remove: ok
 		label: ""
 		status: ok
-		boot: ""
+		boot ID changed: false
 		not JSON: 400 BadRequest`},
 	{"condition of a node", func(w *world) {
 		patch := func(patch, uid string) string {
