@@ -146,8 +146,8 @@ func lives(all *changes) map[types.UID]*podLife {
 	out := map[types.UID]*podLife{}
 	for _, c := range all.of("pods") {
 		if c.New == nil {
-			if p := out[c.Old.GetUID()]; p != nil && p.ended.IsZero() {
-				p.ended = c.At
+			if p := out[c.Old.GetUID()]; p != nil {
+				setOnce(&p.ended, c.At)
 			}
 			continue
 		}
@@ -155,20 +155,30 @@ func lives(all *changes) map[types.UID]*podLife {
 		if !ok || pod.Spec.NodeName == "" {
 			continue
 		}
-		p := out[pod.UID]
-		if p == nil {
-			p = &podLife{bound: c.At}
-			out[pod.UID] = p
+		if out[pod.UID] == nil {
+			out[pod.UID] = &podLife{bound: c.At}
 		}
-		p.Pod = pod
-		if pod.DeletionTimestamp != nil && p.deleted.IsZero() {
-			p.deleted = c.At
-		}
-		if isFinished(pod) && p.ended.IsZero() {
-			p.ended = c.At
-		}
+		out[pod.UID].change(pod, c.At)
 	}
 	return out
+}
+
+// change records how the pod has changed at a time.
+func (p *podLife) change(pod *corev1.Pod, at time.Time) {
+	p.Pod = pod
+	if pod.DeletionTimestamp != nil {
+		setOnce(&p.deleted, at)
+	}
+	if isFinished(pod) {
+		setOnce(&p.ended, at)
+	}
+}
+
+// setOnce sets a time that is not set yet.
+func setOnce(t *time.Time, at time.Time) {
+	if t.IsZero() {
+		*t = at
+	}
 }
 
 func isFinished(p *corev1.Pod) bool {

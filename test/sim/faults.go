@@ -33,14 +33,29 @@ func (w faults) runFaults(ctx context.Context) {
 	running.Wait()
 }
 
-// begin lets a fault begin, and returns what ends it.
+// begin lets a fault begin, and returns what ends it. Faults that last in an API server are those of injectFaults.
 func (w faults) begin(f Fault) (end func()) {
 	switch f.Do {
 	case "crash":
 		for _, a := range w.agentsOf(f.On) {
 			a.crashAfter(f.N)
 		}
-		return func() {}
+	case "kube-break", "kube-expire":
+		for _, c := range w.named(f.On) {
+			if f.Do == "kube-expire" {
+				c.server.Expire()
+			}
+			c.server.BreakWatches()
+		}
+	default:
+		return w.beginAWS(f)
+	}
+	return func() {}
+}
+
+// beginAWS lets a fault of AWS begin, and returns what ends it.
+func (w faults) beginAWS(f Fault) (end func()) {
+	switch f.Do {
 	case "aws-down":
 		return w.aws.Inject(awsim.Fault{Service: f.What, Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
 	case "aws-throttle":
@@ -54,19 +69,9 @@ func (w faults) begin(f Fault) (end func()) {
 		return func() { w.aws.Delay(queueURL(f.On), 0) }
 	case "queue-duplicate":
 		w.aws.Duplicate(queueURL(f.On), 5)
-		return func() {}
 	case "queue-reorder":
 		w.aws.Reorder(queueURL(f.On), true)
 		return func() { w.aws.Reorder(queueURL(f.On), false) }
-	}
-	for _, c := range w.named(f.On) {
-		switch f.Do {
-		case "kube-break":
-			c.server.BreakWatches()
-		case "kube-expire":
-			c.server.Expire()
-			c.server.BreakWatches()
-		}
 	}
 	return func() {}
 }

@@ -45,23 +45,23 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	case a.ClosedAt.IsZero():
 		j.violate("hook completed", closed, "hook %s of %s is still open after %v", a.Hook, a.InstanceID, took)
 	case a.ClosedBy == awsim.ByHeartbeatTimeout, a.ClosedBy == awsim.ByGlobalTimeout:
-		if out < h.Heartbeat/2-30*time.Second && !j.cannot(c, h.Install, a) && !j.isLost(h) {
+		if out < h.Heartbeat/2-30*time.Second && !j.cannot(c, a) && !j.isLost(h) {
 			j.violate("hook completed", closed, "hook %s of %s ended by %s", a.Hook, a.InstanceID, a.ClosedBy)
 		}
-	case took > limit+slack+2*out && !j.cannot(c, h.Install, a):
+	case took > limit+slack+2*out && !j.cannot(c, a):
 		j.violate("completed in time", closed, "hook %s of %s took %v, limit %v", a.Hook, a.InstanceID, took, limit)
 	}
 }
 
-// isLost reports whether the message of an action of the hook may have been lost, and no resync finds the action in time.
-// A resync recognizes hooks by their names, or by their target.
+// isLost reports whether the message of an action of the hook may have been lost, and no resync finds the action in
+// time. A resync recognizes hooks by their names, or by their target.
 func (j hookJudge) isLost(h Hook) bool {
 	knows := j.install(h.Install).Named || h.Via == "queue"
 	return j.facts.losses[h.Install] && (!knows || j.configs[h.Install].ResyncInterval > h.Heartbeat/2)
 }
 
 // cannot reports whether a permission that an action cannot do without was withdrawn meanwhile.
-func (j hookJudge) cannot(c *cluster, install string, a awsim.Action) bool {
+func (j hookJudge) cannot(c *cluster, a awsim.Action) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
 		from := j.began.Add(f.From)
 		meets := from.Before(a.ClosedAt) && from.Add(f.For).After(a.StartedAt.Add(-time.Minute))
@@ -73,15 +73,11 @@ func (j hookJudge) cannot(c *cluster, install string, a awsim.Action) bool {
 // launchIsReady: a launch is completed when the node is ready for pods, and is given up only when its time is over.
 func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	cfg := j.configs[h.Install].Launch
-	due := a.StartedAt.Add(cfg.Timeout)
-	if bound := a.StartedAt.Add(100 * h.Heartbeat * 9 / 10); bound.Before(due) {
-		due = bound
-	}
+	due := a.StartedAt.Add(min(cfg.Timeout, 100*h.Heartbeat*9/10))
 	if a.ClosedBy != awsim.ByCompletion || len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
 		return
 	}
-	n := nodeAt(&c.changes, a.InstanceID, a.ClosedAt)
-	ready := n != nil && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+	ready := isNodeReady(nodeAt(&c.changes, a.InstanceID, a.ClosedAt))
 	early := a.ClosedAt.Before(due.Add(-time.Minute))
 	switch {
 	case a.Result == "CONTINUE" && !ready && (early || cfg.AtTimeout == "abandon"):
@@ -89,6 +85,13 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	case a.Result == "ABANDON" && early:
 		j.violate("launch ready", a.ClosedAt, "launch of %s abandoned %v early", a.InstanceID, due.Sub(a.ClosedAt))
 	}
+}
+
+// isNodeReady reports whether a Node, which may be nil, is ready for pods.
+func isNodeReady(n *corev1.Node) bool {
+	return n != nil && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeNotReady
+	})
 }
 
 // nodeAt returns the Node as it was at a time, or nil.
@@ -113,19 +116,25 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 		return
 	}
 	m, marked := markAt(j.markings[c.Name], a.InstanceID, a.ClosedAt)
-	if marked && !m.mark.Deadline.IsZero() && a.ClosedAt.After(m.mark.Deadline.Add(-time.Minute)) {
+	if m.isDue(a.ClosedAt) {
 		return
 	}
 	for _, p := range j.podsOn(c, a.InstanceID, a.ClosedAt) {
 		switch {
-		case !marked && j.cannot(c, h.Install, a):
+		case !marked && j.cannot(c, a):
 		case marked && p.bound.After(m.from.Add(j.configs[h.Install].Drain.Settle).Add(-c.Timing.Watch)):
 			j.late++
 		default:
-			j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID, p.Name)
+			j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,
+				p.Name)
 			return
 		}
 	}
+}
+
+// isDue reports whether the deadline of the mark is at most a minute ahead.
+func (m marking) isDue(at time.Time) bool {
+	return !m.mark.Deadline.IsZero() && at.After(m.mark.Deadline.Add(-time.Minute))
 }
 
 // completedBy reports whether an install completed the action.
@@ -157,9 +166,10 @@ func (j hookJudge) onlyOwnHooks() {
 	for _, action := range []string{"CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"} {
 		for _, call := range j.aws.Calls("autoscaling", action) {
 			_, g, _ := j.clusterOf(call.Values.Get("AutoScalingGroupName"))
-			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == call.Values.Get("LifecycleHookName") })
+			hook := call.Values.Get("LifecycleHookName")
+			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == hook })
 			if i >= 0 && call.Key != "other" && g.Hooks[i].Install != call.Key && call.Code == "" {
-				j.violate("only own hooks", call.At, "%s called %s for hook %s of group %s", call.Key, action, g.Hooks[i].Name, g.Name)
+				j.violate("only own hooks", call.At, "%s called %s for hook %s of group %s", call.Key, action, hook, g.Name)
 			}
 		}
 	}

@@ -36,16 +36,6 @@ func (c *cluster) createWorkloads() error {
 	return nil
 }
 
-// workload returns the Workload that a pod is of.
-func (c *cluster) workload(p *corev1.Pod) (Workload, bool) {
-	for _, w := range c.Workloads {
-		if p.Labels["app"] == w.Name {
-			return w, true
-		}
-	}
-	return Workload{}, false
-}
-
 // newController returns what makes the pods of a workload. A bare pod is its own controller.
 func newController(w Workload) kube.Object {
 	replicas := int32(w.Replicas)
@@ -105,9 +95,10 @@ func budgetName(w Workload, i int) types.NamespacedName {
 
 func newBudget(w Workload, i int, b Budget) *policyv1.PodDisruptionBudget {
 	name := budgetName(w, i)
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}
 	out := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selector},
 	}
 	if b.MinAvailable != "" {
 		least := intstr.Parse(b.MinAvailable)

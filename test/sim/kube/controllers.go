@@ -77,7 +77,7 @@ func (s *Server) Run(t Timing) *Controllers {
 		kubelets:  kubelets{loop: l, running: map[string]*kubelet{}, pods: map[types.UID]*containers{}},
 	}
 	c.kubelets.lost = c.nodes.lose
-	s.store.onChange = append(s.store.onChange, c.changed)
+	s.onChange = append(s.onChange, c.changed)
 	for _, r := range resources() {
 		for _, e := range *s.tables[r.name] {
 			c.changed(&Change{Resource: r.name, New: e.Object, new: e, At: time.Now()})

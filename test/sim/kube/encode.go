@@ -2,12 +2,13 @@ package kube
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	kjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -40,7 +41,7 @@ func (e *entry) document() ([]byte, error) {
 
 func jsonEncoder(version schema.GroupVersion) runtime.Encoder {
 	return scheme.Codecs.EncoderForVersion(
-		json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{}),
+		kjson.NewSerializerWithOptions(kjson.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, kjson.SerializerOptions{}),
 		version)
 }
 
@@ -123,7 +124,7 @@ func jsonList(kind schema.GroupVersionKind, meta metav1.ListMeta, items []*entry
 		}
 		list.Items = append(list.Items, runtime.RawExtension{Raw: data})
 	}
-	return marshalJSON(list)
+	return json.Marshal(list)
 }
 
 // frame returns an event of a watch, as it is sent.
@@ -139,7 +140,7 @@ func (c *call) frame(event watch.EventType, e *entry) ([]byte, error) {
 func (c *call) frameOf(event watch.EventType, data []byte) ([]byte, error) {
 	out := &metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: data}}
 	if !c.protobuf {
-		return marshalJSON(out)
+		return json.Marshal(out)
 	}
 	data, err := out.Marshal()
 	if err != nil {

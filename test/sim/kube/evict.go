@@ -112,7 +112,7 @@ func (h handler) evict() ([]byte, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(h.resource.group(), h.object.Name)
 	}
-	h.Record.Object = before.Object
+	h.Object = before.Object
 	h.describe(options)
 	pod := before.Object.(*corev1.Pod) //nolint:forcetypeassert // The table has pods.
 	ignoresBudget := isTerminal(pod) || pod.Status.Phase == corev1.PodPending || pod.DeletionTimestamp != nil

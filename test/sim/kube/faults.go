@@ -171,8 +171,9 @@ func (s *faults) refuse(c *call, pod *corev1.Pod) error {
 	case f.Effect == Failing:
 		return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 	}
-	return apierrors.NewForbidden(c.resource.group(), c.object.Name, fmt.Errorf("User %q cannot %s resource %q in API "+
-		"group %q at the cluster scope", c.Client, c.Verb, c.Record.Resource, c.resource.kind.Group))
+	denied := fmt.Sprintf("User %q cannot %s resource %q in API group %q at the cluster scope",
+		c.Client, c.Verb, c.Resource, c.resource.kind.Group)
+	return apierrors.NewForbidden(c.resource.group(), c.object.Name, errors.New(denied))
 }
 
 func (s *faults) conflicts(c *call) bool { return s.find(c, Conflicting) != nil }

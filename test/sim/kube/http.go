@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -22,8 +21,6 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
-
-var marshalJSON = json.Marshal
 
 // errReset is the error of a connection that breaks.
 var errReset = errors.New("read tcp: connection reset by peer")

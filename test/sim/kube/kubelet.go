@@ -45,11 +45,7 @@ func (c *kubelets) runPod(pod *corev1.Pod) {
 	if k == nil || k.stopped {
 		return
 	}
-	one := c.pods[pod.UID]
-	if one == nil {
-		one = &containers{}
-		c.pods[pod.UID] = one
-	}
+	one := c.containersOf(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
 		c.stopPod(pod, one)
@@ -63,6 +59,16 @@ func (c *kubelets) runPod(pod *corev1.Pod) {
 		d := annotated(pod, RunAnnotation, 0)
 		one.next = c.after(d, func() { c.endPod(pod, corev1.PodSucceeded) })
 	}
+}
+
+// containersOf returns the containers of a pod, which the kubelet of its node may not know yet.
+func (c *kubelets) containersOf(pod *corev1.Pod) *containers {
+	one := c.pods[pod.UID]
+	if one == nil {
+		one = &containers{}
+		c.pods[pod.UID] = one
+	}
+	return one
 }
 
 // startPod has the containers of a pod run.

@@ -51,7 +51,7 @@ func (h handler) serveOne() ([]byte, error) {
 		return nil, apierrors.NewNotFound(h.resource.group(), h.object.Name)
 	}
 	if h.IsWrite() {
-		h.Record.Object = before.Object
+		h.Object = before.Object
 	}
 	switch h.Verb {
 	case "get":
@@ -88,7 +88,7 @@ func (h handler) serveDelete(before *entry) ([]byte, error) {
 
 // describe records a deletion of a pod.
 func (h handler) describe(o metav1.DeleteOptions) {
-	pod, isPod := h.Record.Object.(*corev1.Pod)
+	pod, isPod := h.Object.(*corev1.Pod)
 	h.Grace, h.DryRun = o.GracePeriodSeconds, h.dryRun || len(o.DryRun) > 0
 	if p := o.Preconditions; p != nil && p.UID != nil {
 		h.UID = string(*p.UID)

@@ -107,21 +107,7 @@ func (c *scheduler) schedule(name types.NamespacedName) {
 	if pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return
 	}
-	var best []*corev1.Node
-	rank := 0
-	for _, n := range c.nodes {
-		if !c.hasRoom(n) || !fits(&pod.Spec, pod.Spec.Tolerations, n) {
-			continue
-		}
-		r := c.rank(pod, n)
-		if len(best) > 0 && r > rank {
-			continue
-		}
-		if len(best) > 0 && r < rank {
-			best = nil
-		}
-		best, rank = append(best, n), r
-	}
+	best := c.best(pod)
 	if len(best) == 0 {
 		c.pending = append(c.pending, pod)
 		return
@@ -131,6 +117,24 @@ func (c *scheduler) schedule(name types.NamespacedName) {
 		p.Spec.NodeName = node
 		setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	})
+}
+
+// best returns the nodes that fit a pod and have the lowest rank.
+func (c *scheduler) best(pod *corev1.Pod) (best []*corev1.Node) {
+	lowest := 0
+	for _, n := range c.nodes {
+		if !c.hasRoom(n) || !fits(&pod.Spec, pod.Spec.Tolerations, n) {
+			continue
+		}
+		rank := c.rank(pod, n)
+		switch {
+		case len(best) == 0 || rank < lowest:
+			best, lowest = []*corev1.Node{n}, rank
+		case rank == lowest:
+			best = append(best, n)
+		}
+	}
+	return best
 }
 
 // avoided is more than any number of pods on a node.

@@ -50,7 +50,7 @@ func New(seed uint64, objects ...Object) *Server {
 		watches: watchers{}, requests: map[string]int{},
 	}
 	s.clock.mu = &s.mu
-	s.store.onChange = []func(*Change){s.watches.show, func(c *Change) {
+	s.onChange = []func(*Change){s.watches.show, func(c *Change) {
 		if s.OnChange != nil {
 			s.OnChange(*c)
 		}

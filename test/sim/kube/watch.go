@@ -61,14 +61,7 @@ func (w *watcher) begin() error {
 	query, s := w.call.query, w.server
 	version, initial := query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true"
 	if initial || version == "" || version == "0" {
-		for _, e := range *(handler{s, w.call}).source(w.selects) {
-			if w.selects.matches(e.Object) {
-				w.send(watch.Added, e)
-			}
-		}
-		if w.version = s.store.version; initial {
-			w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		}
+		w.sendAll(initial)
 		return nil
 	}
 	from, err := strconv.ParseInt(version, 10, 64)
@@ -78,12 +71,24 @@ func (w *watcher) begin() error {
 	case from < s.oldest:
 		return w.expired("too old resource version: " + version + " (" + strconv.FormatInt(s.oldest, 10) + ")")
 	}
-	for _, c := range s.history[min(from, s.store.version):] {
+	for _, c := range s.history[min(from, s.version):] {
 		if c.Resource == w.call.resource.name {
 			w.show(c)
 		}
 	}
 	return nil
+}
+
+// sendAll sends all objects, and the bookmark of their end if the request asks for it.
+func (w *watcher) sendAll(bookmark bool) {
+	for _, e := range *(handler{w.server, w.call}).source(w.selects) {
+		if w.selects.matches(e.Object) {
+			w.send(watch.Added, e)
+		}
+	}
+	if w.version = w.server.version; bookmark {
+		w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
 }
 
 // expired ends the watch with an error, which is an event (newErrWatcher of the API server's storage/cacher).
@@ -140,7 +145,7 @@ func (w *watcher) bookmark(annotations map[string]string) {
 // remind sends a bookmark now and then.
 func (w *watcher) remind() {
 	w.timers = append(w.timers[:min(1, len(w.timers))], w.server.clock.after(w.server.Bookmarks, func() {
-		w.version = w.server.store.version
+		w.version = w.server.version
 		w.bookmark(nil)
 		w.remind()
 	}))
