@@ -47,6 +47,10 @@ func (w faults) begin(f Fault) (end func()) {
 			}
 			c.server.BreakWatches()
 		}
+	case "queue-delay", "queue-duplicate", "queue-reorder":
+		if len(w.agentsOf(f.On)) > 0 { // The install may have been left out.
+			return w.disturb(f)
+		}
 	default:
 		return w.beginAWS(f)
 	}
@@ -64,6 +68,13 @@ func (w faults) beginAWS(f Fault) (end func()) {
 		return w.aws.Inject(awsim.Fault{Service: f.What, Drop: true, AfterApply: true, Times: 3})
 	case "aws-deny":
 		return w.aws.Inject(awsim.Fault{Action: f.What, Code: "AccessDenied", Status: http.StatusForbidden})
+	}
+	return func() {}
+}
+
+// disturb has a queue delay, repeat or reorder its messages.
+func (w faults) disturb(f Fault) (end func()) {
+	switch f.Do {
 	case "queue-delay":
 		w.aws.Delay(queueURL(f.On), 30*time.Second)
 		return func() { w.aws.Delay(queueURL(f.On), 0) }

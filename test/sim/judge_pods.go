@@ -96,6 +96,11 @@ func (j podJudge) drainBegan(id string, m marking) time.Time {
 			began = a.StartedAt
 		}
 	}
+	for _, t := range j.facts.truthsAt(id, began, 0) {
+		if t.kind == "interrupt" && t.from.Before(began) {
+			began = t.from
+		}
+	}
 	return began
 }
 

@@ -34,6 +34,9 @@ func (w events) runSteps(ctx context.Context) {
 func (w events) do(s Step) error {
 	switch s.Do {
 	case "lose":
+		if len(w.agentsOf(s.On)) == 0 {
+			return nil // The install was left out.
+		}
 		w.log.add("step", s.Do, "queue", s.On, "n", s.N)
 		w.aws.Lose(queueURL(s.On), s.N)
 		w.facts.lost(s.On)
