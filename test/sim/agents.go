@@ -70,13 +70,13 @@ func (a *agent) run(ctx context.Context) error {
 	return nil
 }
 
-// environ returns the variables of the agent. Intervals of the leader election and of messages in flight are longer than
-// by default, because a world of many hours would make little else than these calls.
+// environ returns the variables of the agent. Intervals of the leader election and of messages in flight are longer
+// than by default, because a world of many hours would make little else than these calls.
 func (a *agent) environ() []string {
 	environ := append([]string{
 		"CLUSTER_NAME=" + a.cluster.Name, "QUEUE_URL=" + queueURL(a.Name), "QUEUE_VISIBILITY_TIMEOUT=45s",
-		"POD_NAMESPACE=kube-system", "LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m", "LEADER_RENEW_DEADLINE=90s",
-		"LEADER_RETRY_PERIOD=20s",
+		"POD_NAMESPACE=kube-system", "LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m",
+		"LEADER_RENEW_DEADLINE=90s", "LEADER_RETRY_PERIOD=20s",
 	}, a.Settings...)
 	if a.Replicas == 1 {
 		environ = append(environ, "LEADER_ELECTION=false")

@@ -79,6 +79,11 @@ type removal struct {
 	pod     *corev1.Pod // before the request
 }
 
+// isDeletion reports whether the request deleted a pod that had not ended and was not deleted before.
+func (r removal) isDeletion() bool {
+	return !r.IsEviction() && r.OK() && r.pod.DeletionTimestamp == nil && !isFinished(r.pod)
+}
+
 // isAllowed reports whether the budgets of a pod allow its eviction. The API server evicts no pod that has two.
 func (r removal) isAllowed() bool {
 	switch len(r.Budgets) {

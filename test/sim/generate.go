@@ -141,23 +141,29 @@ func (g *generator) group(name string, installs []Install, i int) Group {
 	if g.chance(6) {
 		group.MinHealthy = 100
 	}
-	ours := ""
-	if install.Name == "" {
-		ours = "other-"
+	group.Hooks = g.hooks(install.Name)
+	return group
+}
+
+// hooks returns the hooks of a group: those of an install, or of other tools in its place, and more of other tools.
+func (g *generator) hooks(install string) (hooks []Hook) {
+	prefix := ""
+	if install == "" {
+		prefix = "other-"
 	}
 	if !g.chance(12) {
-		group.Hooks = append(group.Hooks, g.hook(ours+"drain", install.Name, false))
+		hooks = append(hooks, g.hook(prefix+"drain", install, false))
 	}
 	if g.chance(3) {
-		group.Hooks = append(group.Hooks, g.hook(ours+"launch", install.Name, true))
+		hooks = append(hooks, g.hook(prefix+"launch", install, true))
 	}
 	if g.chance(4) {
-		group.Hooks = append(group.Hooks, g.hook(oneOf(g, "backup", "leave-domain"), "", false))
+		hooks = append(hooks, g.hook(oneOf(g, "backup", "leave-domain"), "", false))
 	}
 	if g.chance(8) {
-		group.Hooks = append(group.Hooks, g.hook("bootstrap", "", true))
+		hooks = append(hooks, g.hook("bootstrap", "", true))
 	}
-	return group
+	return hooks
 }
 
 func (g *generator) hook(name, install string, launch bool) Hook {
@@ -181,8 +187,9 @@ func (g *generator) hook(name, install string, launch bool) Hook {
 func (g *generator) workload(name string) Workload {
 	w := Workload{
 		Name: name, Replicas: 1 + g.IntN(3), Start: g.between(time.Second, 20*time.Second),
-		Kind:  oneOf(g, "deployment", "deployment", "deployment", "deployment", "statefulset", "job", "bare"),
-		Grace: oneOf(g, 0, time.Second, 30*time.Second, 30*time.Second, 30*time.Second, 5*time.Minute, time.Hour, 20*time.Hour),
+		Kind: oneOf(g, "deployment", "deployment", "deployment", "deployment", "statefulset", "job", "bare"),
+		Grace: oneOf(g, 0, time.Second, 30*time.Second, 30*time.Second, 30*time.Second, 5*time.Minute, time.Hour,
+			20*time.Hour),
 	}
 	w.Stop = g.between(0, min(w.Grace, oneOf(g, 10*time.Second, time.Minute, 10*time.Minute)))
 	if g.chance(12) {
@@ -261,25 +268,35 @@ func (g *generator) kindOfStep(group Group) string {
 func (g *generator) follow(s Step, c Cluster, spot bool) {
 	next := s
 	next.At, next.N = s.At+g.between(time.Second, 10*time.Minute), 1
-	switch {
-	case s.Do == "maintain" && g.chance(3):
-		next.Do = "cancel"
-	case s.Do == "maintain" && g.chance(3), s.Do == "recommend" && g.chance(2):
-		next.Do = "terminate"
-	case s.Do == "terminate" && g.chance(6):
-		next.Do = "resend"
-	case s.Do == "terminate" && spot && g.chance(3):
-		next.Do, next.For = "interrupt", 2*time.Minute
-	case s.Do == "terminate" && g.chance(8):
-		next.Do = "kill"
-	case s.Do == "terminate" && g.chance(8):
-		next.Do, next.At, next.On = "lose", max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
-	case g.chance(8):
-		next.Do, next.On, next.Node = "budgets", c.Name, g.IntN(3)
-	default:
+	next.Do = g.kindOfNext(s, spot)
+	switch next.Do {
+	case "":
 		return
+	case "interrupt":
+		next.For = 2 * time.Minute
+	case "lose":
+		next.At, next.On = max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
+	case "budgets":
+		next.On, next.Node = c.Name, g.IntN(3)
 	}
 	g.spec.Steps = append(g.spec.Steps, next)
+}
+
+// kindOfNext returns what follows a step; empty if nothing does.
+func (g *generator) kindOfNext(s Step, spot bool) string {
+	kinds := []string{"", "", "", "", "", "", "budgets"}
+	switch s.Do {
+	case "maintain":
+		kinds = append(kinds, "cancel", "cancel", "cancel", "terminate", "terminate", "terminate")
+	case "recommend":
+		kinds = append(kinds, "terminate", "terminate", "terminate", "terminate", "terminate", "terminate")
+	case "terminate":
+		kinds = append(kinds, "resend", "kill", "lose")
+		if spot {
+			kinds = append(kinds, "interrupt", "interrupt", "interrupt")
+		}
+	}
+	return oneOf(g, kinds...)
 }
 
 // faults adds what fails meanwhile: nothing in half of all worlds.
@@ -291,15 +308,18 @@ func (g *generator) faults() {
 	for range 1 + g.IntN(g.size+1) {
 		cluster := oneOf(g, g.spec.Clusters...)
 		install := oneOf(g, cluster.Installs...).Name
-		f := Fault{From: g.between(0, last+2*time.Minute), For: g.between(time.Second, oneOf(g, 10*time.Second, 2*time.Minute, 20*time.Minute))}
+		f := Fault{From: g.between(0, last+2*time.Minute)}
+		f.For = g.between(time.Second, oneOf(g, 10*time.Second, 2*time.Minute, 20*time.Minute))
 		f.Do = oneOf(g, "crash", "crash", "crash", "kube-down", "kube-hang", "kube-slow", "kube-break",
 			"kube-expire", "kube-lag", "kube-lose", "kube-throttle", "kube-fail", "kube-conflict", "kube-deny",
-			"kube-webhook", "aws-down", "aws-throttle", "aws-deny", "aws-drop", "queue-delay", "queue-duplicate", "queue-reorder")
+			"kube-webhook", "aws-down", "aws-throttle", "aws-deny", "aws-drop", "queue-delay", "queue-duplicate",
+			"queue-reorder")
 		switch f.Do {
 		case "crash":
 			f.N, f.On = 1+g.IntN(20), install
 		case "kube-deny":
-			f.What = oneOf(g, "patch nodes", "create pods/eviction", "delete pods", "list pods", "create events", "watch nodes")
+			f.What = oneOf(g, "patch nodes", "create pods/eviction", "delete pods", "list pods", "create events",
+				"watch nodes")
 			f.On = cluster.Name
 		case "kube-webhook":
 			f.What, f.On = oneOf(g, "refuse", "slow"), cluster.Name

@@ -44,26 +44,30 @@ func (j *judge) isLeaving(id string, at time.Time) bool {
 // drain.
 func (j podJudge) budgetsKept() {
 	for _, r := range j.facts.removals {
-		cfg := j.configs[r.Client].Drain
-		id := r.pod.Spec.NodeName
-		if r.IsEviction() || !r.OK() || r.pod.DeletionTimestamp != nil || isFinished(r.pod) || j.wasDead(id, r.At) {
+		if !r.isDeletion() || j.wasDead(r.pod.Spec.NodeName, r.At) {
 			continue
 		}
-		m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
-		unhealthy := cfg.ForceUnhealthy > 0 && !isReady(r.pod)
-		since := j.drainBegan(id, m)
-		half := since.Add(m.mark.Deadline.Sub(since)/2 - 2*time.Second)
-		switch {
-		case !marked || unhealthy:
-		case r.At.Before(half):
-			j.violate("budgets kept", r.At, "%s deleted pod %s %v before the second half of the drain", r.Client, r.pod.Name,
-				half.Sub(r.At))
-		case j.isEarlyForMaintenance(r, m):
-			j.violate("budgets kept", r.At, "%s deleted pod %s long before the maintenance of %s", r.Client, r.pod.Name, id)
-		}
+		j.judgeTime(r)
 		if r.isAllowed() && !j.isTaken(r) && !j.wasRefused(r) && !j.mayDelete(r) {
 			j.violate("evicted first", r.At, "%s deleted pod %s, which its budget would have let go", r.Client, r.pod.Name)
 		}
+	}
+}
+
+// judgeTime judges when a pod was deleted in spite of its budget.
+func (j podJudge) judgeTime(r removal) {
+	id := r.pod.Spec.NodeName
+	m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
+	unhealthy := j.configs[r.Client].Drain.ForceUnhealthy > 0 && !isReady(r.pod)
+	since := j.drainBegan(id, m)
+	half := since.Add(m.mark.Deadline.Sub(since)/2 - 2*time.Second)
+	switch {
+	case !marked || unhealthy:
+	case r.At.Before(half):
+		j.violate("budgets kept", r.At, "%s deleted pod %s %v before the second half of the drain", r.Client, r.pod.Name,
+			half.Sub(r.At))
+	case j.isEarlyForMaintenance(r, m):
+		j.violate("budgets kept", r.At, "%s deleted pod %s long before the maintenance of %s", r.Client, r.pod.Name, id)
 	}
 }
 
@@ -126,9 +130,13 @@ func (j *judge) noMarksLeft() {
 		for _, n := range kube.List[*corev1.Node](c.server) {
 			m := j.machines.find(n.Name)
 			hasMark := n.Annotations[node.Annotation] != "" || n.Spec.Unschedulable ||
-				slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node-drainer.io/") })
-			if hasMark && m != nil && len(j.facts.truthsAt(n.Name, time.Now(), 0)) == 0 && !j.isLeaving(n.Name, time.Now()) {
-				j.violate("no marks left", time.Now(), "node %s, which does not end, is cordoned: %s", n.Name, n.Annotations[node.Annotation])
+				slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+					return strings.HasPrefix(t.Key, "node-drainer.io/")
+				})
+			ends := len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || j.isLeaving(n.Name, time.Now())
+			if hasMark && m != nil && !ends {
+				j.violate("no marks left", time.Now(), "node %s, which does not end, is cordoned: %s", n.Name,
+					n.Annotations[node.Annotation])
 			}
 		}
 	}
@@ -138,23 +146,34 @@ func (j *judge) noMarksLeft() {
 func (j podJudge) podsTold() {
 	for _, i := range j.aws.Interruptions() {
 		m := j.machines.find(i.InstanceID)
-		if m == nil || i.TakenAt.IsZero() {
+		if m == nil || i.TakenAt.IsZero() || j.wasDead(i.InstanceID, i.TakenAt.Add(-time.Second)) {
 			continue
 		}
 		for _, install := range m.cluster.Installs {
-			cfg := j.configs[install.Name]
-			if install.Team != m.group.Team || cfg.Event.SpotInterruption != "drain" || cfg.Drain.AtDeadline != "delete" ||
-				j.wasDead(i.InstanceID, i.TakenAt.Add(-time.Second)) ||
-				overlap(j.outages(install.Name, m.cluster), i.WarnedAt.Add(-time.Minute), i.TakenAt) > 0 || j.facts.losses[install.Name] {
+			if install.Team != m.group.Team || !j.canTell(install.Name, m.cluster, i) {
 				continue
 			}
-			for _, p := range j.podsOn(m.cluster, i.InstanceID, i.TakenAt.Add(-time.Second)) {
-				if p.bound.Before(i.WarnedAt) && (p.deleted.IsZero() || p.DeletionTimestamp.After(i.DueAt)) {
-					j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name, i.InstanceID)
-				}
-			}
+			j.judgeInterrupted(m.cluster, i)
 		}
 	}
+}
+
+// judgeInterrupted judges the pods of an instance that EC2 took.
+func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
+	for _, p := range j.podsOn(c, i.InstanceID, i.TakenAt.Add(-time.Second)) {
+		if p.bound.Before(i.WarnedAt) && (p.deleted.IsZero() || p.DeletionTimestamp.After(i.DueAt)) {
+			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
+				i.InstanceID)
+		}
+	}
+}
+
+// canTell reports whether an install is to end the pods of an instance that EC2 interrupts, and nothing keeps it from
+// doing so.
+func (j podJudge) canTell(install string, c *cluster, i awsim.Interruption) bool {
+	cfg := j.configs[install]
+	return cfg.Event.SpotInterruption == "drain" && cfg.Drain.AtDeadline == "delete" && !j.facts.losses[install] &&
+		overlap(j.outages(install, c), i.WarnedAt.Add(-time.Minute), i.TakenAt) == 0
 }
 
 // deadNodes: pods that are lost with a dead machine are not reported as pods that an agent left behind.
@@ -164,7 +183,8 @@ func (j *judge) deadNodes() {
 			continue
 		}
 		for id := range j.machines.instances {
-			if strings.Contains(l.text, id) && j.failed(id, l.at.Add(-2*slack)) && j.configs[agentOf(l.who)].Drain.AtDeadline == "delete" {
+			deletes := j.configs[agentOf(l.who)].Drain.AtDeadline == "delete"
+			if strings.Contains(l.text, id) && deletes && j.failed(id, l.at.Add(-2*slack)) {
 				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
 			}
 		}

@@ -105,7 +105,7 @@ func newNode(m *machine, zone string, broken bool) *corev1.Node {
 }
 
 // Terminate ends the machine of an instance, and returns the pods that were running on it. Its Node is deleted later.
-func (m *machines) Terminate(_ context.Context, id string) ([]string, error) {
+func (m *machines) Terminate(ctx context.Context, id string) ([]string, error) {
 	one := m.find(id)
 	if one == nil {
 		return nil, nil
@@ -114,7 +114,7 @@ func (m *machines) Terminate(_ context.Context, id string) ([]string, error) {
 	one.endedAt = time.Now()
 	m.mu.Unlock()
 	m.world.facts.announce(id, truth{kind: "ended", from: time.Now()})
-	killed, err := m.Pods(context.Background(), id)
+	killed, err := m.Pods(ctx, id)
 	one.cluster.controllers.StopKubelet(id)
 	m.world.log.add("aws", "machine terminated", "node", id, "pods", killed)
 	m.world.work.Go(func() {

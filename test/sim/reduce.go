@@ -98,6 +98,20 @@ func (c Cluster) smaller() (out []Cluster) {
 	for i := range c.Daemons {
 		add(func(n *Cluster) { n.Daemons = slices.Delete(n.Daemons, i, i+1) })
 	}
+	out = append(out, c.withSmallerParts()...)
+	if (c.Timing != Timing{Boot: c.Timing.Boot, Delete: c.Timing.Delete}) {
+		add(func(n *Cluster) { n.Timing = Timing{Boot: c.Timing.Boot, Delete: c.Timing.Delete} })
+	}
+	return out
+}
+
+// withSmallerParts returns copies of a cluster, each of which has a smaller install, group or workload.
+func (c Cluster) withSmallerParts() (out []Cluster) {
+	add := func(change func(*Cluster)) {
+		next := cloneOf(c)
+		change(&next)
+		out = append(out, next)
+	}
 	for i, in := range c.Installs {
 		for k := range in.Settings {
 			add(func(n *Cluster) { n.Installs[i].Settings = slices.Delete(n.Installs[i].Settings, k, k+1) })
@@ -114,6 +128,15 @@ func (c Cluster) smaller() (out []Cluster) {
 			add(func(n *Cluster) { n.Groups[i].Nodes-- })
 		}
 	}
+	return append(out, c.withSmallerWorkloads()...)
+}
+
+func (c Cluster) withSmallerWorkloads() (out []Cluster) {
+	add := func(change func(*Cluster)) {
+		next := cloneOf(c)
+		change(&next)
+		out = append(out, next)
+	}
 	for i, w := range c.Workloads {
 		if w.Replicas > 1 {
 			add(func(n *Cluster) { n.Workloads[i].Replicas-- })
@@ -121,9 +144,6 @@ func (c Cluster) smaller() (out []Cluster) {
 		for k := range w.Budgets {
 			add(func(n *Cluster) { n.Workloads[i].Budgets = slices.Delete(n.Workloads[i].Budgets, k, k+1) })
 		}
-	}
-	if (c.Timing != Timing{Boot: c.Timing.Boot, Delete: c.Timing.Delete}) {
-		add(func(n *Cluster) { n.Timing = Timing{Boot: c.Timing.Boot, Delete: c.Timing.Delete} })
 	}
 	return out
 }

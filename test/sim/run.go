@@ -79,10 +79,10 @@ func (w runner) run(ctx context.Context) (Result, error) {
 	time.Sleep(2 * time.Minute)
 	w.began = time.Now()
 	w.log.began = w.began
-	w.work.Go(func() { otherTools{w.world}.holdOthers(ctx) })
-	w.work.Go(func() { events{w.world}.runSteps(ctx) })
-	faults{w.world}.injectFaults()
-	w.work.Go(func() { faults{w.world}.runFaults(ctx) })
+	w.work.Go(func() { otherTools(w).holdOthers(ctx) })
+	w.work.Go(func() { events(w).runSteps(ctx) })
+	faults(w).injectFaults()
+	w.work.Go(func() { faults(w).runFaults(ctx) })
 	w.settle(ctx)
 	took := w.since(time.Now())
 	violations := newJudge(w.world).all()
@@ -93,7 +93,9 @@ func (w runner) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	default:
 	}
-	return Result{Violations: violations, lines: w.log.all(), began: w.began, Took: took, Terminated: len(w.aws.Ledger())}, nil
+	return Result{
+		Violations: violations, lines: w.log.all(), began: w.began, Took: took, Terminated: len(w.aws.Ledger()),
+	}, nil
 }
 
 // startAgents starts all agents. The returned function waits until they have stopped.
@@ -134,7 +136,10 @@ func (w runner) settle(ctx context.Context) {
 	}
 	retry.Sleep(ctx, time.Until(last))
 	settles := w.settles()
-	for quiet := time.Duration(0); quiet < settles && time.Since(last) < longest && w.machines.mostLaunched() < mostLaunches; quiet += time.Minute {
+	for quiet := time.Duration(0); quiet < settles && time.Since(last) < longest; quiet += time.Minute {
+		if w.machines.mostLaunched() >= mostLaunches {
+			return
+		}
 		retry.Sleep(ctx, time.Minute)
 		if !w.isIdle() {
 			quiet = 0

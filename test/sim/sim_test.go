@@ -21,14 +21,15 @@ var (
 	seeds = flag.Uint64("seeds", worlds, "how many worlds TestWorlds runs")
 	step  = flag.Uint64("step", 1, "the difference between two seeds: so many processes share the worlds")
 	small = flag.Bool("reduce", true, "make a world that fails smaller")
-	print = flag.Bool("print", false, "print each world and its log")
+	show  = flag.Bool("print", false, "print each world and its log")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(800)                                                      // A world is small, and soon garbage.
 	observe.NewLogger(observe.Config{Level: "info", Format: "json"}, io.Discard) // sets the time format
-	utilruntime.ErrorHandlers = nil                                              // One keeps the time of the last error, across bubbles, and sleeps until then.
+	// One of them keeps the time of the last error, across bubbles, and sleeps until then.
+	utilruntime.ErrorHandlers = nil
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
@@ -50,11 +51,11 @@ func TestWorlds(t *testing.T) {
 func testWorld(t *testing.T, seed uint64) {
 	t.Helper()
 	spec := sim.Generate(seed)
-	if *print {
+	if *show {
 		t.Log(spec)
 	}
 	result := sim.Run(t, spec)
-	if *print {
+	if *show {
 		t.Log("\n" + result.Log())
 	}
 	for _, v := range result.Violations {

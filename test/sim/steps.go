@@ -24,7 +24,7 @@ func (w events) runSteps(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := w.do(s); err != nil {
+		if err := w.do(s); err != nil { //nolint:contextcheck // What it starts lives until Close.
 			w.log.add("step", s.Do, "on", s.On, "skipped", err)
 		}
 	}
@@ -34,12 +34,7 @@ func (w events) runSteps(ctx context.Context) {
 func (w events) do(s Step) error {
 	switch s.Do {
 	case "lose":
-		if len(w.agentsOf(s.On)) == 0 {
-			return nil // The install was left out.
-		}
-		w.log.add("step", s.Do, "queue", s.On, "n", s.N)
-		w.aws.Lose(queueURL(s.On), s.N)
-		w.facts.lost(s.On)
+		w.lose(s)
 		return nil
 	case "budgets":
 		return w.changeBudgets(s)
@@ -52,13 +47,7 @@ func (w events) do(s Step) error {
 	w.log.add("step", s.Do, "node", id, "n", s.N, "for", s.For)
 	switch s.Do {
 	case "terminate", "replace":
-		for _, one := range w.some(ids, s.Node, s.N) {
-			w.facts.announce(one, truth{kind: "terminate", from: time.Now()})
-			if err := w.aws.Terminate(one, s.Do == "terminate"); err != nil {
-				return err
-			}
-		}
-		return nil
+		return w.terminate(w.some(ids, s.Node, s.N), s.Do == "terminate")
 	case "resend":
 		w.aws.ResendMessages(id)
 		return nil
@@ -74,6 +63,25 @@ func (w events) do(s Step) error {
 		return w.forge(id, s.N)
 	}
 	return w.notice(id, s)
+}
+
+// lose has the queue of an install lose its next messages.
+func (w events) lose(s Step) {
+	if len(w.agentsOf(s.On)) > 0 { // The install may have been left out.
+		w.log.add("step", s.Do, "queue", s.On, "n", s.N)
+		w.aws.Lose(queueURL(s.On), s.N)
+		w.facts.lost(s.On)
+	}
+}
+
+func (w events) terminate(ids []string, decrement bool) error {
+	for _, id := range ids {
+		w.facts.announce(id, truth{kind: "terminate", from: time.Now()})
+		if err := w.aws.Terminate(id, decrement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // members returns the instances of a group that are in service and registered.

@@ -83,7 +83,8 @@ func queueURL(install string) string {
 // createGroup makes a group, whose instances are launched at once, because it has no hooks yet.
 func (w *world) createGroup(c *cluster, g Group) error {
 	group := awsim.Group{
-		Name: g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1, Tags: map[string]string{"kubernetes.io/cluster/" + c.Name: "owned"},
+		Name: g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1,
+		Tags:       map[string]string{"kubernetes.io/cluster/" + c.Name: "owned"},
 		MinHealthy: g.MinHealthy, MaxHealthy: g.MinHealthy + g.MinHealthy/2,
 	}
 	if g.Spot {
@@ -201,7 +202,7 @@ func (w *world) since(t time.Time) time.Duration { return t.Sub(w.began).Round(t
 // start starts the API server and the controllers.
 func (c *cluster) start(w *world, seed uint64) {
 	c.server = kube.New(seed)
-	c.server.OnChange, c.server.Audit = c.changes.add, func(r kube.Record) { w.facts.record(c, r) }
+	c.server.OnChange, c.server.Audit = c.add, func(r kube.Record) { w.facts.record(c, r) }
 	timing := kube.DefaultTiming()
 	timing.SchedulerLag, timing.Count = c.Timing.Lag, max(timing.Count, c.Timing.Count)
 	c.controllers = c.server.Run(timing)
