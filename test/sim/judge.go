@@ -71,7 +71,7 @@ func (j *judge) all() []Violation {
 // podsOn returns the pods that must leave a node and were on it, by name.
 func (j *judge) podsOn(c *cluster, id string, at time.Time) (out []*podLife) {
 	for _, p := range j.lives[c.Name] {
-		if p.Spec.NodeName == id && mustLeave(p.Pod) && p.isOn(at) {
+		if p.Spec.NodeName == id && !isOfDaemonSet(p.Pod) && p.isOn(at) {
 			out = append(out, p)
 		}
 	}

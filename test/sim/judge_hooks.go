@@ -89,8 +89,8 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 
 // isNodeReady reports whether a Node, which may be nil, is ready for pods.
 func isNodeReady(n *corev1.Node) bool {
-	return n != nil && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeNotReady
+	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 

@@ -140,7 +140,10 @@ func (m *machines) Pods(_ context.Context, id string) (names []string, err error
 
 // mustLeave reports whether a pod has to leave a node before its instance ends.
 func mustLeave(p *corev1.Pod) bool {
+	return !isFinished(p) && !isOfDaemonSet(p)
+}
+
+func isOfDaemonSet(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
-	return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed &&
-		(owner == nil || owner.Kind != "DaemonSet")
+	return owner != nil && owner.Kind == "DaemonSet"
 }
