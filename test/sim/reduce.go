@@ -39,11 +39,7 @@ func Reduce(t *testing.T, spec Spec, invariant string) string {
 
 // smallerSpecs returns copies of a world, each of which lacks one part.
 func smallerSpecs(s Spec) (out []Spec) {
-	add := func(change func(*Spec)) {
-		next := s.clone()
-		change(&next)
-		out = append(out, next)
-	}
+	add := func(change func(*Spec)) { out = append(out, changed(s, change)) }
 	for i := range s.Clusters {
 		if len(s.Clusters) > 1 {
 			add(func(n *Spec) { n.Clusters = slices.Delete(n.Clusters, i, i+1) })
@@ -66,27 +62,22 @@ func smallerSpecs(s Spec) (out []Spec) {
 	return out
 }
 
-func (s Spec) clone() Spec { return cloneOf(s) }
-
-// cloneOf returns a deep copy of plain data.
-func cloneOf[T any](s T) (out T) {
-	text, err := json.Marshal(s)
+// changed returns a changed deep copy of plain data.
+func changed[T any](data T, change func(*T)) (out T) {
+	text, err := json.Marshal(data)
 	if err == nil {
 		err = json.Unmarshal(text, &out)
 	}
 	if err != nil {
 		panic(err) // cannot happen: it is plain data
 	}
+	change(&out)
 	return out
 }
 
 // smaller returns copies of a cluster, each of which lacks one part.
 func (c Cluster) smaller() (out []Cluster) {
-	add := func(change func(*Cluster)) {
-		next := cloneOf(c)
-		change(&next)
-		out = append(out, next)
-	}
+	add := func(change func(*Cluster)) { out = append(out, changed(c, change)) }
 	for i := range c.Groups {
 		if len(c.Groups) > 1 {
 			add(func(n *Cluster) { n.Groups = slices.Delete(n.Groups, i, i+1) })
@@ -107,11 +98,7 @@ func (c Cluster) smaller() (out []Cluster) {
 
 // withSmallerParts returns copies of a cluster, each of which has a smaller install, group or workload.
 func (c Cluster) withSmallerParts() (out []Cluster) {
-	add := func(change func(*Cluster)) {
-		next := cloneOf(c)
-		change(&next)
-		out = append(out, next)
-	}
+	add := func(change func(*Cluster)) { out = append(out, changed(c, change)) }
 	for i, in := range c.Installs {
 		for k := range in.Settings {
 			add(func(n *Cluster) { n.Installs[i].Settings = slices.Delete(n.Installs[i].Settings, k, k+1) })
@@ -132,11 +119,7 @@ func (c Cluster) withSmallerParts() (out []Cluster) {
 }
 
 func (c Cluster) withSmallerWorkloads() (out []Cluster) {
-	add := func(change func(*Cluster)) {
-		next := cloneOf(c)
-		change(&next)
-		out = append(out, next)
-	}
+	add := func(change func(*Cluster)) { out = append(out, changed(c, change)) }
 	for i, w := range c.Workloads {
 		if w.Replicas > 1 {
 			add(func(n *Cluster) { n.Workloads[i].Replicas-- })

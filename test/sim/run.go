@@ -28,11 +28,9 @@ const (
 // Result is what came of a world.
 type Result struct {
 	Violations []Violation
+	LatePods   int // pods on nodes whose hooks were completed, to which the scheduler had bound them too late
 	lines      []line
 	began      time.Time
-	Took       time.Duration // in the world's time
-	Terminated int           // lifecycle actions of terminating instances
-	LatePods   int           // pods that the scheduler bound to a cordoned node after its drain had ended
 }
 
 // Violation is something that must not happen in any world.
@@ -84,8 +82,8 @@ func (w runner) run(ctx context.Context) (Result, error) {
 	faults(w).injectFaults()
 	w.work.Go(func() { faults(w).runFaults(ctx) })
 	w.settle(ctx)
-	took := w.since(time.Now())
-	violations := newJudge(w.world).all()
+	judge := newJudge(w.world)
+	violations := judge.all()
 	stop()
 	agents()
 	select {
@@ -93,9 +91,7 @@ func (w runner) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	default:
 	}
-	return Result{
-		Violations: violations, lines: w.log.all(), began: w.began, Took: took, Terminated: len(w.aws.Ledger()),
-	}, nil
+	return Result{Violations: violations, LatePods: judge.late, lines: w.log.all(), began: w.began}, nil
 }
 
 // startAgents starts all agents. The returned function waits until they have stopped.

@@ -58,6 +58,9 @@ func testWorld(t *testing.T, seed uint64) {
 	if *show {
 		t.Log("\n" + result.Log())
 	}
+	if result.LatePods > 0 {
+		t.Logf("seed %d: %d late pods", seed, result.LatePods)
+	}
 	for _, v := range result.Violations {
 		t.Errorf("seed %d: %v", seed, v)
 	}
