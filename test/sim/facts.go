@@ -192,14 +192,21 @@ func isFinished(p *corev1.Pod) bool {
 
 // marking is a period in which a Node had a mark.
 type marking struct {
-	node  string
-	mark  node.Mark
-	from  time.Time
-	until time.Time // zero if it never ended
-	gone  bool      // it ended with the Node
+	node    string
+	mark    node.Mark // the first one
+	changed []remark  // in order of time
+	from    time.Time
+	until   time.Time // zero if it never ended
+	gone    bool      // it ended with the Node
 }
 
-// markings returns the periods in which Nodes of a cluster had a mark; the mark is the one that was there last.
+// remark is a mark that took the place of another.
+type remark struct {
+	at   time.Time
+	mark node.Mark
+}
+
+// markings returns the periods in which Nodes of a cluster had a mark.
 func markings(all *changes) (out []marking) {
 	open := map[string]int{}
 	for _, c := range all.of("nodes") {
@@ -217,7 +224,7 @@ func markings(all *changes) (out []marking) {
 			open[name] = len(out)
 			out = append(out, marking{node: name, mark: mark, from: c.At})
 		case !mark.Since.IsZero():
-			out[i].mark = mark
+			out[i].changed = append(out[i].changed, remark{c.At, mark})
 		case isOpen:
 			out[i].until, out[i].gone = c.At, c.New == nil
 			delete(open, name)
@@ -226,7 +233,8 @@ func markings(all *changes) (out []marking) {
 	return out
 }
 
-// markAt returns the marking of a node at a time.
+// markAt returns the marking of a node at a time, with the mark of that time: an event that comes later may have
+// another deadline.
 func markAt(all []marking, name string, at time.Time) (marking, bool) {
 	i := slices.IndexFunc(all, func(m marking) bool {
 		return m.node == name && !m.from.After(at) && (m.until.IsZero() || m.until.After(at))
@@ -234,7 +242,13 @@ func markAt(all []marking, name string, at time.Time) (marking, bool) {
 	if i < 0 {
 		return marking{}, false
 	}
-	return all[i], true
+	found := all[i]
+	for _, c := range found.changed {
+		if !c.at.After(at) {
+			found.mark = c.mark
+		}
+	}
+	return found, true
 }
 
 // outages returns the periods in which an install could not work: none of its processes ran, or what it needs failed.

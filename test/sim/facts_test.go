@@ -1,0 +1,37 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
+)
+
+// TestMarkAt: a removal is judged by the deadline that the mark had then, and not by that of a later event.
+func TestMarkAt(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	marked := func(deadline string) *corev1.Node {
+		mark := `{"since":"2000-01-01T00:00:00Z","deadline":"` + deadline + `"}`
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{node.Annotation: mark}}}
+	}
+	var all changes
+	for i, n := range []*corev1.Node{marked("2000-01-01T00:02:00Z"), marked("2000-01-01T01:00:00Z"), {
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+	}} {
+		all.add(kube.Change{Resource: "nodes", At: start.Add(time.Duration(i) * time.Minute), New: n})
+	}
+	for after, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, time.Minute: time.Hour} {
+		m, ok := markAt(markings(&all), "a", start.Add(after))
+		if got := m.mark.Deadline.Sub(start); !ok || got != want {
+			t.Errorf("after %v the deadline is %v, want %v", after, got, want)
+		}
+	}
+	if m, ok := markAt(markings(&all), "a", start.Add(2*time.Minute)); ok {
+		t.Errorf("the mark is still there after its removal: %+v", m)
+	}
+}
