@@ -35,11 +35,31 @@ func (a machineEngine) launchMachine(inst *instance) bool {
 	})
 }
 
-// stopMachine stops the instance's machine, and then has something done in the same update. It needs mu.
-func (a machineEngine) stopMachine(inst *instance, then func()) {
+// TerminateMachine terminates a machine bypassing its group, as TerminateInstances does. Its group finds out when the
+// machine is terminated.
+func (s EC2) TerminateMachine(instanceID string) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) { s.asg.hardware.terminateMachine(inst) })
+}
+
+// StopMachine stops a machine bypassing its group, as StopInstances does. Its group replaces it once it is stopped.
+func (s EC2) StopMachine(instanceID string) error {
+	a := s.asg
+	return a.changeInstance(instanceID, func(inst *instance) {
+		if inst.machine != "running" {
+			return
+		}
+		a.hardware.stopMachine(inst, a.delays.Terminate, func() {
+			inst.health = unhealthy
+			a.capacity.reconcile(inst.group)
+		})
+	})
+}
+
+// stopMachine stops the instance's machine after a delay, and then has something done in the same update. It needs mu.
+func (a machineEngine) stopMachine(inst *instance, after time.Duration, then func()) {
 	a.enterMachine(inst, "stopping")
 	stop := optional(a.server.opts.Machines, func(s Stoppable) error { return s.Stop(a.ctx, inst.id) })
-	a.callMachine(inst, "stop", 0, stop, func() {
+	a.callMachine(inst, "stop", after, stop, func() {
 		a.enterMachine(inst, "stopped")
 		then()
 	})

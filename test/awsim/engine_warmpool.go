@@ -154,7 +154,7 @@ func (a warmPoolEngine) settleInPool(inst *instance) {
 		settle()
 		return
 	}
-	a.hardware.stopMachine(inst, settle)
+	a.hardware.stopMachine(inst, 0, settle)
 }
 
 // endReturn moves an instance to the warm pool, abandoned or not, unless the group retains instances whose hook

@@ -30,7 +30,7 @@ func newFacts(w *world) *facts {
 
 // truth is a reason for an instance to end.
 type truth struct {
-	kind  string // terminate, interrupt, recommend, maintain, killed or ended
+	kind  string // terminate, interrupt, recommend, maintain, bypass, killed or ended
 	from  time.Time
 	ends  time.Time // when EC2 does what it announced
 	until time.Time // when it was canceled

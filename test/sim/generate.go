@@ -22,6 +22,9 @@ func Generate(seed uint64) Spec {
 	if g.chance(3) {
 		g.spec.Visible = g.between(time.Second, 8*time.Second)
 	}
+	if g.chance(6) {
+		g.spec.Skew = oneOf(g, -time.Minute, -10*time.Second, 10*time.Second, time.Minute)
+	}
 	clusters := 1
 	if g.size > 1 && g.chance(3) {
 		clusters = 2 + g.IntN(2)
@@ -117,7 +120,13 @@ func (g *generator) install(name, team string) Install {
 	set(4, "EVENT_REBALANCE_RECOMMENDATION", "drain", "cordon", "replace")
 	set(6, "EVENT_SCHEDULED_CHANGE", "cordon", "replace", "ignore")
 	set(8, "EVENT_SPOT_INTERRUPTION", "cordon", "ignore")
-	set(8, "EVENT_STATE_CHANGE", "ignore")
+	set(8, "EVENT_STATE_CHANGE", "cordon", "ignore")
+	set(8, "EVENT_REBALANCE_RECOMMENDATION_TIMEOUT", "0s", "10m")
+	set(4, "EVENT_SCHEDULED_CHANGE_LEAD", "5m", "30m", "2h")
+	set(8, "EVENT_SCHEDULED_CHANGE_MAX_DRAINS", "2")
+	set(12, "EVENT_CAPACITY_RESERVATION_INTERRUPTION", "cordon", "ignore")
+	set(12, "EVENT_CAPACITY_BLOCK_EXPIRATION", "cordon", "ignore")
+	set(8, "EVENT_MARGIN", "0s", "30s")
 	set(5, "LAUNCH_TIMEOUT", "5m", "10m")
 	set(8, "LAUNCH_AT_TIMEOUT", "continue")
 	set(8, "LAUNCH_DAEMONSETS", "false")
@@ -244,7 +253,10 @@ func (g *generator) steps() {
 			s.N = g.IntN(5)
 		case "maintain":
 			s.For = oneOf(g, 10*time.Minute, time.Hour, 3*time.Hour, 6*time.Hour)
-		case "interrupt":
+			s.N = oneOf(g, 1, 1, group.Nodes)
+		case "expire":
+			s.For = oneOf(g, 10*time.Minute, 10*time.Minute, 5*time.Minute)
+		case "interrupt", "reclaim":
 			s.For = oneOf(g, 2*time.Minute, 2*time.Minute, 90*time.Second)
 		}
 		g.spec.Steps = append(g.spec.Steps, s)
@@ -260,6 +272,8 @@ func (g *generator) kindOfStep(group Group) string {
 	}
 	if group.Spot {
 		kinds = append(kinds, "interrupt", "interrupt", "recommend")
+	} else if g.chance(3) {
+		kinds = append(kinds, "reclaim", "expire", "bypass", "stop")
 	}
 	return oneOf(g, kinds...)
 }

@@ -161,7 +161,8 @@ func (j podJudge) podsTold() {
 // judgeInterrupted judges the pods of an instance that EC2 took.
 func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 	for _, p := range j.podsOn(c, i.InstanceID, i.TakenAt.Add(-time.Second)) {
-		if p.bound.Before(i.WarnedAt) && (p.deleted.IsZero() || p.DeletionTimestamp.After(i.DueAt)) {
+		due := i.DueAt.Add(max(0, j.spec.Skew)) // as the agent reads it
+		if p.bound.Before(i.WarnedAt) && (p.deleted.IsZero() || p.DeletionTimestamp.After(due)) {
 			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
 				i.InstanceID)
 		}
@@ -172,7 +173,11 @@ func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 // doing so.
 func (j podJudge) canTell(install string, c *cluster, i awsim.Interruption) bool {
 	cfg := j.configs[install]
-	return cfg.Event.SpotInterruption == "drain" && cfg.Drain.AtDeadline == "delete" && !j.facts.losses[install] &&
+	action := map[string]event.Action{
+		awsim.SpotWarning: cfg.Event.SpotInterruption, awsim.ReservationWarning: cfg.Event.ReservationInterrupt,
+		awsim.BlockWarning: cfg.Event.CapacityBlockExpiring,
+	}[i.Warning]
+	return action == event.Drain && cfg.Drain.AtDeadline == "delete" && !j.facts.losses[install] &&
 		overlap(j.outages(install, c), i.WarnedAt.Add(-time.Minute), i.TakenAt) == 0
 }
 
@@ -182,9 +187,11 @@ func (j *judge) deadNodes() {
 		if !strings.Contains(l.text, `"termination ended"`) || !strings.Contains(l.text, `"left-behind"`) {
 			continue
 		}
-		for id := range j.machines.instances {
-			deletes := j.configs[agentOf(l.who)].Drain.AtDeadline == "delete"
-			if strings.Contains(l.text, id) && deletes && j.failed(id, l.at.Add(-2*slack)) {
+		for id, m := range j.machines.instances {
+			install := agentOf(l.who)
+			deletes := j.configs[install].Drain.AtDeadline == "delete"
+			sees := overlap(j.outages(install, m.cluster), l.at.Add(-slack), l.at) == 0
+			if strings.Contains(l.text, id) && deletes && sees && j.failed(id, l.at.Add(-2*slack)) {
 				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 type Spec struct {
 	Seed     uint64
 	Visible  time.Duration `json:",omitempty"` // how long descriptions of Auto Scaling are stale
+	Skew     time.Duration `json:",omitempty"` // by how much the clock of AWS is ahead of that of the agents
 	Clusters []Cluster
 	Steps    []Step  `json:",omitempty"`
 	Faults   []Fault `json:",omitempty"`

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -61,8 +63,45 @@ func (w events) do(s Step) error {
 		return nil
 	case "forge":
 		return w.forge(id, s.N)
+	case "maintain":
+		return w.maintain(w.some(ids, s.Node, s.N), s.For)
 	}
 	return w.notice(id, s)
+}
+
+// maintain schedules maintenance of instances that have none yet.
+func (w events) maintain(ids []string, in time.Duration) error {
+	for _, id := range ids {
+		if w.machines.change(id) != "" {
+			continue
+		}
+		now := time.Now()
+		change, err := w.aws.ScheduleChange("system-reboot", now.Add(in), id)
+		if err != nil {
+			return err
+		}
+		w.machines.setChange(id, change)
+		w.facts.announce(id, truth{kind: "maintain", from: now, ends: now.Add(in)})
+	}
+	return nil
+}
+
+// interrupt has EC2 take an instance back: of the Spot market, or of a reservation.
+func (w events) interrupt(id string, s Step) error {
+	reservation := fmt.Sprintf("cr-%017x", w.random.Uint64())
+	var err error
+	switch s.Do {
+	case "interrupt":
+		err = w.aws.Interrupt(id, s.For)
+	case "reclaim":
+		err = errors.Join(w.aws.SetMarket(id, awsim.Interruptible, reservation), w.aws.ReclaimReservation(id, s.For))
+	case "expire":
+		err = errors.Join(w.aws.SetMarket(id, awsim.CapacityBlock, reservation), w.aws.ExpireBlock(reservation, s.For))
+	}
+	if err == nil {
+		w.facts.announce(id, truth{kind: "interrupt", from: time.Now(), ends: time.Now().Add(s.For)})
+	}
+	return err
 }
 
 // lose has the queue of an install lose its next messages.
@@ -106,25 +145,17 @@ func (w events) some(ids []string, first, n int) (out []string) {
 func (w events) notice(id string, s Step) error {
 	now := time.Now()
 	switch s.Do {
-	case "interrupt":
-		err := w.aws.Interrupt(id, s.For)
-		if err == nil {
-			w.facts.announce(id, truth{kind: "interrupt", from: now, ends: now.Add(s.For)})
+	case "interrupt", "reclaim", "expire":
+		return w.interrupt(id, s)
+	case "bypass", "stop":
+		w.facts.announce(id, truth{kind: "bypass", from: now})
+		if s.Do == "stop" {
+			return w.aws.StopMachine(id)
 		}
-		return err
+		return w.aws.TerminateMachine(id)
 	case "recommend":
 		w.facts.announce(id, truth{kind: "recommend", from: now})
 		return w.aws.Recommend(id)
-	case "maintain":
-		if w.machines.change(id) != "" {
-			return nil
-		}
-		change, err := w.aws.ScheduleChange("system-reboot", now.Add(s.For), id)
-		if err == nil {
-			w.machines.setChange(id, change)
-			w.facts.announce(id, truth{kind: "maintain", from: now, ends: now.Add(s.For)})
-		}
-		return err
 	case "cancel":
 		change := w.machines.change(id)
 		if change == "" {

@@ -62,6 +62,7 @@ func newWorld(spec Spec) (*world, error) {
 	}
 	time.Sleep(3 * time.Minute)
 	w.machines.booted = true
+	w.aws.SetSkew(spec.Skew)
 	w.aws.SetDelays(awsim.Delays{Visible: spec.Visible, Launch: 10 * time.Second, Terminate: 5 * time.Second})
 	return w, w.route()
 }
@@ -118,7 +119,8 @@ func (w *world) routeInstall(c *cluster, i Install) error {
 	queue := w.aws.QueueARN(queueURL(i.Name))
 	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
 	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)
-	w.aws.AddRule(queue, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.StateChanged, awsim.HealthChanged)
+	w.aws.AddRule(queue, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.StateChanged, awsim.HealthChanged,
+		awsim.ReservationWarning, awsim.BlockWarning)
 	for _, g := range c.Groups {
 		var names []string
 		for _, h := range g.Hooks {
