@@ -202,6 +202,10 @@ func (d *decision) considerNode() {
 		return
 	}
 	d.step.Done = d.passed(d.Since.Add(d.schedule.policy.Settle))
+	if d.SchedulerWait > d.schedule.policy.Settle && !d.passed(d.Since.Add(d.SchedulerWait)) {
+		d.step.Wait = append(d.step.Wait, Waiting{Reason: SchedulerBehind})
+		d.step.Done = false
+	}
 	if !d.passed(d.Since.Add(d.schedule.policy.LoadBalancerWait)) {
 		d.step.Wait = append(d.step.Wait, Waiting{Reason: Deregistering})
 		d.step.Done = false

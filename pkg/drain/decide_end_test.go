@@ -56,6 +56,11 @@ func TestDecideWhetherTheDrainIsOver(t *testing.T) {
 		return func(s *State) { s.EmptyAt, s.Attached = at(empty), names }
 	}
 	given{policy: balancer}.expect(t, "pods are evicted during the wait for load balancers", 0, "evict a", pod("a"))
+	given{policy: all, state: func(s *State) { s.SchedulerWait = 20 * time.Second }}.expect(t,
+		"a late scheduler is waited for", 6*s, "wait scheduler-behind, deregistering; again 20s")
+	given{policy: volumes, state: func(s *State) { s.SchedulerWait = 20 * time.Second }}.expect(t, "and no longer", 20*s, "done")
+	given{policy: func(p *Policy) { p.Settle = 30 * s }, state: func(s *State) { s.SchedulerWait = 20 * time.Second }}.expect(t,
+		"the settle time is the least", 6*s, "again 30s")
 	given{policy: volumes, state: attached(m, "pv-1", "pv-2")}.expect(t, "volumes are waited for",
 		2*m, "wait volumes-attached pv-1, volumes-attached pv-2; again 3m0s")
 	given{policy: volumes, state: attached(m, "pv-1")}.expect(t, "the wait for volumes counts from the instant when the node was empty", 3*m, "done")

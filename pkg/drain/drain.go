@@ -22,6 +22,7 @@ type Drainer struct {
 	pdbs     *pdbTracker
 	volumes  *volumeTracker // runs only if drains wait for volumes
 	slots    slotPools
+	delay    schedulerDelay
 }
 
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
@@ -59,7 +60,7 @@ func (d *Drainer) Run(ctx context.Context) {
 // setUp sets the transform and the event handlers of an informer of what is watched.
 func setUp(
 	i cache.SharedIndexInformer, what string, transform cache.TransformFunc,
-	handlers cache.ResourceEventHandlerFuncs,
+	handlers cache.ResourceEventHandler,
 ) (listed cache.ResourceEventHandlerRegistration, err error) {
 	if err = i.SetTransform(transform); err == nil {
 		listed, err = i.AddEventHandler(handlers)

@@ -104,6 +104,38 @@ func TestDrainWaitsForTheSettleTime(t *testing.T) {
 	})
 }
 
+// TestDrainWaitsForALateScheduler: a pod that the scheduler binds to a cordoned node shows how old its view is, and all
+// drains wait for twice as long.
+func TestDrainWaitsForALateScheduler(t *testing.T) {
+	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
+	for _, tt := range []struct {
+		name  string
+		after time.Duration // between the late pod and the second drain
+		late  func(*corev1.Pod)
+		want  time.Duration // that the second drain takes
+	}{
+		{"soon after", time.Minute, func(*corev1.Pod) {}, 8 * time.Second},
+		{"a pod that tolerates the taint", time.Minute, func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{everything}
+		}, 5 * time.Second},
+		{"long after", 11 * time.Minute, func(*corev1.Pod) {}, 5 * time.Second},
+	} {
+		virtual(t, tt.name, func(t *testing.T) {
+			c := startCluster(t, defaults)
+			wait := c.drain("n", time.Hour)
+			elapse(4 * time.Second)
+			late := runningPod("late")
+			tt.late(late)
+			c.add(late)
+			c.expectDrained(wait, 1)
+			elapse(tt.after)
+			if report, err := c.drain("m", time.Hour)(); err != nil || report.Took != tt.want {
+				t.Errorf("the second drain took %v, want %v; %v", report.Took, tt.want, err)
+			}
+		})
+	}
+}
+
 func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 	for name, failure := range map[string]error{"during the drain": nil, "before the pods have been listed": errUnavailable} {
 		virtual(t, name, func(t *testing.T) {

@@ -133,7 +133,7 @@ func deletionViolation(s State, step Step, now, deadline time.Time, policy Polic
 
 func waitViolation(step Step, named map[string]int) string {
 	for _, w := range step.Wait {
-		node := w.Reason == VolumesAttached || w.Reason == Deregistering
+		node := w.Reason == VolumesAttached || w.Reason == Deregistering || w.Reason == SchedulerBehind
 		switch {
 		case node != (w.Pod.Name == ""):
 			return fmt.Sprintf("%q waits for %s", w.Pod.Name, w.Reason)

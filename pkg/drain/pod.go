@@ -63,6 +63,7 @@ type record struct {
 	pod               Pod
 	ignoresBudgets    bool     // the API server does not check its budgets
 	needsTaint        bool     // its DaemonSet creates it again unless the node has our taint
+	repelled          bool     // no scheduler that sees our taint binds it to the node
 	claims            []string // PersistentVolumeClaims of a pod that stays, or may
 }
 
@@ -82,7 +83,7 @@ func (r *rules) record(p *corev1.Pod) *record {
 		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p),
 	}
 	leaves := kept.pod.StayReason == ""
-	kept.needsTaint = leaves && isDaemon(p)
+	kept.needsTaint, kept.repelled = leaves && isDaemon(p), leaves && !isDaemon(p) && !r.tolerates(p)
 	if kept.needsTaint || kept.pod.StayReason == DaemonSet || kept.pod.StayReason == Mirror {
 		kept.claims = claims(p)
 	}
@@ -149,10 +150,12 @@ func isDaemon(p *corev1.Pod) bool {
 // our taint, or the taint has no effect on DaemonSets, whose controller honors NoSchedule and NoExecute only
 // (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod).
 func (r *rules) wouldReturn(p *corev1.Pod) bool {
-	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
-		return true
-	}
-	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+	return r.tolerates(p)
+}
+
+// tolerates reports whether our taint keeps no scheduler from binding the pod to the node.
+func (r *rules) tolerates(p *corev1.Pod) bool {
+	return r.Taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &r.Taint, false)
 	})
 }

@@ -35,16 +35,22 @@ type podWatch struct {
 	pauses   wait.Backoff        // between lists
 }
 
-// newPodWatch returns a podWatch that calls changed when a pod changes in a way that matters.
-func newPodWatch(d *Drainer, node string, changed func()) (*podWatch, error) {
+// newPodWatch returns a podWatch that calls changed when a pod changes in a way that matters, and added before that if
+// the pod has come since the first list.
+func newPodWatch(d *Drainer, node string, changed func(), added func(*record)) (*podWatch, error) {
 	w := &podWatch{
 		drainer: d, node: node, unshown: map[string]*record{}, gone: map[string]struct{}{},
 		pauses: retry.Backoff(firstRetry, lastList),
 	}
 	w.informer = informers.NewFilteredPodInformer(d.client, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.FieldSelector = onNode(node) })
-	_, err := setUp(w.informer, "the pods of node "+node, d.rules.transform, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() },
+	_, err := setUp(w.informer, "the pods of node "+node, d.rules.transform, cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, listed bool) {
+			if rec, ok := obj.(*record); ok && !listed {
+				added(rec)
+			}
+			changed()
+		},
 		UpdateFunc: func(before, now any) {
 			if !equalRecords(before, now) {
 				changed()
@@ -64,7 +70,7 @@ func (d *Drainer) AwaitPod(ctx context.Context, node string, known []string) err
 		case changed <- struct{}{}:
 		default:
 		}
-	})
+	}, func(*record) {})
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ type WaitCount struct {
 func WaitReasons() []WaitReason {
 	return []WaitReason{
 		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesAttached,
-		Deregistering,
+		SchedulerBehind, Deregistering,
 	}
 }
 
@@ -78,6 +78,8 @@ func (w WaitCount) String() string {
 		return fmt.Sprintf("%d wait for the API server", w.Pods)
 	case VolumesAttached:
 		return fmt.Sprintf("%d volumes are still attached", w.Pods)
+	case SchedulerBehind:
+		return "waiting for the scheduler, which bound pods to cordoned nodes"
 	}
 	return "waiting for load balancers to deregister the node"
 }

@@ -19,6 +19,7 @@ func TestWaitCountString(t *testing.T) {
 		{WaitCount{Reason: LaterTier, Pods: 2}, "2 are in a later tier"},
 		{WaitCount{Reason: BackingOff, Pods: 2}, "2 wait for the API server"},
 		{WaitCount{Reason: VolumesAttached, Pods: 2}, "2 volumes are still attached"},
+		{WaitCount{Reason: SchedulerBehind, Pods: 1}, "waiting for the scheduler, which bound pods to cordoned nodes"},
 		{WaitCount{Reason: Deregistering, Pods: 1}, "waiting for load balancers to deregister the node"},
 	} {
 		if got := tt.hold.String(); got != tt.want {
@@ -28,8 +29,8 @@ func TestWaitCountString(t *testing.T) {
 			t.Errorf("%s is not listed", tt.hold.Reason)
 		}
 	}
-	if n := len(WaitReasons()); n != 9 {
-		t.Errorf("%d reasons are listed, and 9 are tested", n)
+	if n := len(WaitReasons()); n != 10 {
+		t.Errorf("%d reasons are listed, and 10 are tested", n)
 	}
 	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)

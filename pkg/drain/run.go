@@ -55,7 +55,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		volumes: &nodeVolumes{tracker: d.volumes, drainer: d, node: t.Name, bound: map[string]string{}},
 	}
 	var err error
-	if r.pods, err = newPodWatch(d, t.Name, r.waiter.wakeUp); err != nil {
+	if r.pods, err = newPodWatch(d, t.Name, r.waiter.wakeUp, r.observeBinding); err != nil {
 		return nil, err
 	}
 	r.removals = &removals{
@@ -140,7 +140,7 @@ func (r *run) target() Target {
 func (r *run) decide(ctx context.Context, records []*record) Step {
 	s := State{
 		Since: r.node.Since, Unreachable: r.drainer.rules.Unreachable(r.node.Name), EmptyAt: r.volumes.emptyAt,
-		Budgets: map[string]Budget{},
+		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(),
 	}
 	leaving := make(map[string]struct{}, len(records))
 	untainted := r.isUntainted()
@@ -163,6 +163,14 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	step := Decide(s, time.Now(), r.waiter.deadline, r.drainer.policy)
 	r.volumes.setEmpty(step.Empty)
 	return step
+}
+
+// observeBinding observes how late the scheduler has bound a pod to the node. If the taint could not be written, it says
+// nothing of the scheduler.
+func (r *run) observeBinding(rec *record) {
+	if rec.repelled && !r.node.Untainted {
+		r.drainer.delay.observe(time.Since(r.node.Since))
+	}
 }
 
 // isUntainted reports whether the node does not have the taint. The watch is believed from the start if the taint

@@ -4,12 +4,13 @@ import "time"
 
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
-	Since       time.Time         // when the node was cordoned to be drained
-	Unreachable bool              // no kubelet reports the end of pods: the node is not Ready, or gone
-	Pods        []Pod             // every pod on the node
-	Budgets     map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
-	EmptyAt     time.Time         // when the last pod was gone; zero if one is left
-	Attached    []string          // volumes of pods that have left or must leave, still attached to the node
+	Since         time.Time         // when the node was cordoned to be drained
+	Unreachable   bool              // no kubelet reports the end of pods: the node is not Ready, or gone
+	Pods          []Pod             // every pod on the node
+	Budgets       map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
+	EmptyAt       time.Time         // when the last pod was gone; zero if one is left
+	SchedulerWait time.Duration     // how long after Since the scheduler may still bind pods to the node; zero if it is not late
+	Attached      []string          // volumes of pods that have left or must leave, still attached to the node
 }
 
 // Pod is a pod as a decision sees it.
@@ -193,5 +194,6 @@ const (
 	RefusedByWebhook WaitReason = "refused-by-webhook"   // an admission webhook refuses the eviction, or fails
 	LaterTier        WaitReason = "later-tier"           // pods of an earlier tier are left
 	VolumesAttached  WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
+	SchedulerBehind  WaitReason = "scheduler-behind"     // of the node: the scheduler may still bind pods to it
 	Deregistering    WaitReason = "deregistering"        // of the node: load balancers may still send to it
 )

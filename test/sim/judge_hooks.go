@@ -119,15 +119,29 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	if m.isDue(a.ClosedAt) {
 		return
 	}
+	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
+	j.countLatePods(c, a, settled)
 	for _, p := range j.podsOn(c, a.InstanceID, a.ClosedAt) {
 		switch {
 		case !marked && j.cannot(c, a):
-		case marked && p.bound.After(m.from.Add(j.configs[h.Install].Drain.Settle).Add(-c.Timing.Watch)):
-			j.late++
+		case marked && p.bound.After(settled):
 		default:
 			j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,
 				p.Name)
 			return
+		}
+	}
+}
+
+// countLatePods counts the pods that ended with the machine, and that were bound to it after a time.
+func (j hookJudge) countLatePods(c *cluster, a awsim.Action, after time.Time) {
+	one := j.machines.find(a.InstanceID)
+	if one == nil || one.endedAt.IsZero() {
+		return
+	}
+	for _, p := range j.podsOn(c, a.InstanceID, one.endedAt.Add(-time.Millisecond)) {
+		if p.bound.After(after) {
+			j.late++
 		}
 	}
 }
