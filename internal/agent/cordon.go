@@ -20,6 +20,7 @@ type cordonedNodes interface {
 	maintainedNodes
 	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
 	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
+	RemoveCondition(n node.Node)
 }
 
 // cordonObserver records what is done to nodes.
@@ -261,18 +262,16 @@ func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, e
 	return removed, err
 }
 
-// endMaintenance removes the announcement of maintenance that is not ahead any more, until that succeeds.
+// endMaintenance removes the announcement of maintenance that is not ahead any more, until that succeeds. The cache
+// may not show an announcement that was written a moment ago.
 func (c *cordoner) endMaintenance(ctx context.Context, e event.Event, n node.Node, why string) error {
-	if n.Maintenance.IsZero() {
-		return nil
-	}
 	err := c.retries.do(ctx, e, "remove the announced maintenance of node "+n.Name, func() error {
 		return c.nodes.EndMaintenance(ctx, n)
 	})
 	if errors.Is(err, node.ErrGone) {
 		return nil
 	}
-	if err == nil && n.Mark.Since.IsZero() {
+	if err == nil && !n.Maintenance.IsZero() && n.Mark.Since.IsZero() {
 		c.observer.DrainCanceled(n, why)
 	}
 	return err

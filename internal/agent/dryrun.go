@@ -44,6 +44,9 @@ func (dryNodes) Cordon(_ context.Context, n node.Node, r node.Reason) (node.Mark
 // Uncordon does nothing.
 func (dryNodes) Uncordon(context.Context, node.Node) (bool, error) { return false, nil }
 
+// RemoveCondition does nothing.
+func (dryNodes) RemoveCondition(node.Node) {}
+
 // Announce does nothing.
 func (dryNodes) Announce(context.Context, node.Node, time.Time) error { return nil }
 

@@ -96,6 +96,7 @@ type fixture struct {
 	registers time.Duration // when the instance registers
 	leaves    time.Duration // when the watch stops showing the Node
 	hidden    bool          // the watch does not show the Node that exists
+	lags      bool          // the watch does not show announcements
 	deleted   bool          // the watch shows a Node that does not exist
 	boots     time.Duration // when the Node has another BootID; 0 is never
 	theirs    answer[bool]  // the Node is another agent's
@@ -151,6 +152,7 @@ func hidden(f *fixture)                         { f.hidden = true }
 func readyAt(after time.Duration) given         { return func(f *fixture) { f.ready = after } }
 func noHook(f *fixture)                         { f.noHook = true }
 func deleted(f *fixture)                        { f.deleted = true }
+func conditioned(f *fixture)                    { f.node.HasCondition = true }
 func lost(f *fixture)                           { f.report.Lost = true }
 func podsLeft(f *fixture)                       { f.report.Left = []string{"web/a"} }
 func boots(after time.Duration) given           { return func(f *fixture) { f.boots = after } }

@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,11 @@ func TestMaintenance(t *testing.T) {
 			fact:  "drain canceled: the maintenance of instance " + instance + " was canceled, or is complete",
 		},
 		{
+			name: "canceled while the cache does not show the announcement", second: canceledMaintenance,
+			given: with(func(f *fixture) { f.lags = true }, scheduled(changes(true, 90*time.Minute, false))),
+			steps: []string{announced, "end maintenance"}, fact: "ended canceled",
+		},
+		{
 			name:  "canceled without a message: found before the drain",
 			given: scheduled(changes(true, 10*time.Hour, false)), steps: []string{announced, "end maintenance"},
 			fact: "ended canceled",
@@ -95,11 +102,13 @@ func TestMaintenance(t *testing.T) {
 			go func() {
 				time.Sleep(time.Minute)
 				mustHandle(t, f, a, maintenance)
-				if tt.second != nil {
+			}()
+			if tt.second != nil {
+				go func() {
 					time.Sleep(2*time.Hour - f.after())
 					mustHandle(t, f, a, tt.second)
-				}
-			}()
+				}()
+			}
 			if tt.stops > 0 {
 				resync(t, a, tt.stops)
 				time.Sleep(f.restartsAfter)
@@ -129,8 +138,12 @@ func TestMessageOfPostponedMaintenance(t *testing.T) {
 	})
 }
 
-func (f nodes) Announce(_ context.Context, _ node.Node, startsAt time.Time) error {
+func (f nodes) Announce(ctx context.Context, _ node.Node, startsAt time.Time) error {
 	_, err := f.try("announce", "announce maintenance at %v", startsAt.Sub(f.start).Round(time.Second))
+	if err == nil && f.lags {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	if err == nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -140,6 +153,9 @@ func (f nodes) Announce(_ context.Context, _ node.Node, startsAt time.Time) erro
 }
 
 func (f nodes) EndMaintenance(context.Context, node.Node) error {
+	if !slices.ContainsFunc(f.did(""), isAnnouncement) && f.node.Maintenance.IsZero() {
+		return nil
+	}
 	_, err := f.try("end maintenance", "end maintenance")
 	if err == nil {
 		f.mu.Lock()
@@ -148,6 +164,8 @@ func (f nodes) EndMaintenance(context.Context, node.Node) error {
 	}
 	return err
 }
+
+func isAnnouncement(step string) bool { return strings.HasPrefix(step, "announce") }
 
 func (f observer) DrainPostponed(_ node.Node, p node.Postponement) {
 	f.fact("postponed until %v, busy %v", p.Until.Sub(f.start), p.Busy)

@@ -210,14 +210,17 @@ func eventOfMember(m autoscaling.Member) (e event.Event, ok bool) {
 
 // checkCordonedNodes checks the nodes that are cordoned although no event of their instance is in flight. It
 // continues drains that another process started, and uncordons nodes whose instances resyncs have found
-// healthy for as long as a message may take to confirm.
+// healthy for as long as a message may take to confirm. It also removes the conditions of nodes that are not
+// cordoned any more.
 func (r *resyncer) checkCordonedNodes(
 	ctx context.Context, nodes []node.Node, members map[string]autoscaling.Member,
 ) error {
 	handled := r.inflight.instances()
-	cordoned := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
-		return n.Mark.Since.IsZero() || handled[n.InstanceID] || r.drains.has(n.UID)
+	idle := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
+		return handled[n.InstanceID] || r.drains.has(n.UID)
 	})
+	r.removeConditions(idle)
+	cordoned := slices.DeleteFunc(idle, func(n node.Node) bool { return n.Mark.Since.IsZero() })
 	var mu sync.Mutex
 	var healthy []node.Node
 	err := forEach(cordoned, func(n node.Node) error {
@@ -239,6 +242,17 @@ func (r *resyncer) checkCordonedNodes(
 	return errors.Join(err, forEach(r.healthyLongEnough(healthy), func(n node.Node) error {
 		return r.putBack(ctx, n)
 	}))
+}
+
+// removeConditions removes the drain conditions of idle nodes that are neither cordoned nor wait for maintenance. A
+// condition is removed after the mark, in a request of its own. Nothing else remembers it if the process ends in
+// between, or the request fails for long.
+func (r *resyncer) removeConditions(idle []node.Node) {
+	for _, n := range idle {
+		if n.HasCondition && n.Mark.Since.IsZero() && n.Maintenance.IsZero() {
+			r.cordoner.nodes.RemoveCondition(n)
+		}
+	}
 }
 
 // putBack uncordons a node whose instance is healthy.

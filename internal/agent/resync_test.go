@@ -11,6 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // member is the instance in the group, with this state.
@@ -192,6 +193,29 @@ func TestResync(t *testing.T) {
 			with(hook, ec2State(""), notReady), nil,
 		},
 		{"in service and not cordoned", inGroup(inService), nil},
+
+		// Nodes with the drain condition.
+		{
+			"an earlier process has removed the mark, but not the condition: removed",
+			with(conditioned, inGroup(inService)),
+			[]string{"remove condition"},
+		},
+		{"cordoned: the condition stays", with(conditioned, hook, inGroup(terminating)), nil},
+		{
+			"the drain waits for its time: the condition stays",
+			with(conditioned, inGroup(inService), func(f *fixture) { f.node.Maintenance = f.start.Add(200 * h) }), nil,
+		},
+		{
+			"drained, although the node cannot be cordoned: the condition stays meanwhile",
+			with(inGroup(terminating, "drain"), fails("cordon", 1000, errOutage), func(f *fixture) {
+				f.cfg.DrainTimeout, f.drainTakes = 30*time.Second, 8*time.Minute
+				time.AfterFunc(time.Minute, func() { conditioned(f) })
+			}),
+			[]string{
+				"hold drain", "drain node-1 untainted until 30s..40s", "exclude", "release drain",
+				"complete drain with CONTINUE", "remove condition",
+			},
+		},
 	} {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
 			resync(t, f.agent(), 10*time.Minute)
@@ -302,4 +326,11 @@ func TestLostMessage(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (f nodes) RemoveCondition(node.Node) {
+	f.step("remove condition")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.node.HasCondition = false
 }

@@ -102,6 +102,9 @@ func (c *Conditions) Report(name, uid string, reported Condition) {
 	c.enqueue(name)
 }
 
+// RemoveCondition removes the drain condition of the Node in the background.
+func (n *Nodes) RemoveCondition(node Node) { n.Conditions.remove(node.Name, node.UID) }
+
 // remove removes the condition of the Node, if it has one or was about to get one.
 func (c *Conditions) remove(name, uid string) {
 	current := cached(c.existing, name)

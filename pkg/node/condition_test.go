@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -135,6 +136,16 @@ func (b *conditionFixture) uncordon() {
 	}
 }
 
+// find returns the Node as the watch shows it.
+func (b *conditionFixture) find() Node {
+	b.t.Helper()
+	n, ok := b.Find(instance)
+	if !ok {
+		b.t.Fatal("the watch does not show the Node")
+	}
+	return n
+}
+
 // elapse lets the time go by, and all happen that happens meanwhile.
 func elapse(d time.Duration) {
 	time.Sleep(d)
@@ -237,6 +248,12 @@ func TestConditionWrites(t *testing.T) {
 		"0s False Draining: 3 left (since -1h0m0s)", "1s True Drained: empty (since 1s)")
 	check("uncordoning removes the condition of an earlier process once",
 		func(b *conditionFixture) { b.uncordon(); elapse(time.Minute); b.uncordon() }, "0s removed")
+	check("the condition of an earlier process is removed without a mark",
+		func(b *conditionFixture) {
+			b.RemoveCondition(b.find())
+			elapse(time.Minute)
+			b.RemoveCondition(b.find())
+		}, "0s removed")
 	changes[0] = showing(corev1.ConditionTrue)
 	check("a second drain of a node has a new transition time", func(b *conditionFixture) { b.draining(3) }, first)
 }
@@ -259,6 +276,32 @@ func TestConditionIsMerged(t *testing.T) {
 		delete(want, ConditionType)
 		if diff := cmp.Diff(want, b.conditionsNow()); diff != "" {
 			t.Errorf("after the uncordon (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestConditionAfterUncordon: a condition whose removal could not be written before the end of the process is still
+// known, from the Node, and another process removes it.
+func TestConditionAfterUncordon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newConditionFixture(t, showing(corev1.ConditionTrue))
+		b.run()
+		b.answer = func() error { return errors.New("no answer") }
+		if _, _, err := b.Cordon(t.Context(), b.find(), Reason{Kind: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.uncordon()
+		b.stop()
+		b.answer = func() error { return nil }
+		b.run()
+		if left := b.find(); !left.HasCondition || !left.Mark.Since.IsZero() {
+			t.Errorf("after the uncordon the node is %+v", left)
+		}
+		b.RemoveCondition(b.find())
+		synctest.Wait()
+		if left := b.find(); left.HasCondition {
+			t.Errorf("in the end the node is %+v", left)
 		}
 	})
 }

@@ -28,6 +28,8 @@ type Node struct {
 	BootID     string // of the machine; it changes with each boot
 	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
 	Mark       Mark   // zero if the agent has not marked the node
+	// HasCondition reports whether the Node has the drain condition, whatever its status.
+	HasCondition bool
 
 	// Maintenance is when announced maintenance of the instance starts; zero if none is announced.
 	Maintenance time.Time
@@ -263,6 +265,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 func nodeOf(node *corev1.Node) Node {
 	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node), Ready: isReady(node)}
 	out.BootID = node.Status.NodeInfo.BootID
+	out.HasCondition = conditionOf(node, ConditionType) != nil
 	out.Mark, _ = readMark(node)
 	out.Maintenance = maintenanceOf(node)
 	return out

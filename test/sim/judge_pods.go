@@ -124,22 +124,42 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second
 }
 
-// noMarksLeft: a node whose instance stays has no mark in the end.
+// noMarksLeft: a node whose instance stays has nothing of the agents in the end.
 func (j *judge) noMarksLeft() {
 	for _, c := range j.clusters {
 		for _, n := range kube.List[*corev1.Node](c.server) {
-			m := j.machines.find(n.Name)
-			hasMark := n.Annotations[node.Annotation] != "" || n.Spec.Unschedulable ||
-				slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-					return strings.HasPrefix(t.Key, "node-drainer.io/")
-				})
 			ends := len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || j.isLeaving(n.Name, time.Now())
-			if hasMark && m != nil && !ends {
-				j.violate("no marks left", time.Now(), "node %s, which does not end, is cordoned: %s", n.Name,
-					n.Annotations[node.Annotation])
+			if marks := marksOn(n); len(marks) > 0 && j.machines.find(n.Name) != nil && !ends {
+				j.violate("no marks left", time.Now(), "node %s, which does not end, has %q", n.Name, marks)
 			}
 		}
 	}
+}
+
+// marksOn returns what the agents have added to a Node.
+func marksOn(n *corev1.Node) (marks []string) {
+	for _, key := range []string{node.Annotation, node.MaintenanceAnnotation} {
+		if text, ok := n.Annotations[key]; ok {
+			marks = append(marks, key+"="+text)
+		}
+	}
+	for _, t := range n.Spec.Taints {
+		if strings.HasPrefix(t.Key, "node-drainer.io/") {
+			marks = append(marks, t.ToString())
+		}
+	}
+	if n.Spec.Unschedulable {
+		marks = append(marks, "unschedulable")
+	}
+	if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; ok {
+		marks = append(marks, corev1.LabelNodeExcludeBalancers)
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == node.ConditionType {
+			marks = append(marks, string(c.Type)+"="+c.Reason+": "+c.Message)
+		}
+	}
+	return marks
 }
 
 // podsTold: when EC2 takes an instance as announced, its pods have been told to end in time.
