@@ -69,6 +69,9 @@ func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 		{"denied, and no group knows the instance", repeat(errDenied, forever), "", nil, nil, 9, time.Minute},
 		{"no such hook, and another waits", repeat(errNoHook, forever), "Terminating:Wait", nil, twoHooks, 0, 0},
 		{"no action, and the state cannot be read", repeat(errNotActive, 20), "", errThrottled, nil, 21, 3 * time.Minute},
+		{"no action for the time of the hook, and the state is denied", repeat(errNotActive, forever), "", errDenied, nil, 13, 2 * time.Minute},
+		{"no action, and state and hooks are denied", repeat(errNotActive, forever), "", errDenied, unreadable, 0, 0},
+		{"throttled, and the state is denied", repeat(errThrottled, forever), "", errDenied, nil, 0, 0},
 		{"no action, and the hooks cannot be read", repeat(errNotActive, forever), "Terminating:Wait", nil, unreadable, 0, 0},
 		{
 			// What counts is for how long the answer was "no active lifecycle action", not for how long calls failed.

@@ -153,7 +153,7 @@ func (h *Hooks) isClosed(ctx context.Context, a Action, err error, since *time.T
 	state, stateErr := h.State(ctx, a.InstanceID)
 	switch {
 	case stateErr != nil:
-		return false
+		return h.hasExpired(ctx, a, err, stateErr, since)
 	case a.over(state), state.Unknown() && isValidation(err):
 		return true
 	case !state.Unknown() && !isNotActive(err):
@@ -186,13 +186,27 @@ func (h *Hooks) isOver(ctx context.Context, a Action, err error, doubted *time.T
 	state, stateErr := h.State(ctx, a.InstanceID)
 	switch {
 	case stateErr != nil:
-		return false
+		return h.hasExpired(ctx, a, err, stateErr, doubted)
 	case a.pending(state):
 		*doubted = time.Time{}
 	case doubted.IsZero():
 		*doubted = time.Now()
 	}
 	return a.over(state) || !a.pending(state) && time.Since(*doubted) >= 2*h.cfg.ConfirmTimeout
+}
+
+// hasExpired reports whether the action has ended although Auto Scaling refuses to describe the instance: it has
+// had no heartbeat for longer than its hook waits. since is when the first one was refused; the caller keeps it
+// between calls. Without it a missing permission would have the agent try for ever.
+func (h *Hooks) hasExpired(ctx context.Context, a Action, err, stateErr error, since *time.Time) bool {
+	if !isNotActive(err) || !isRefused(stateErr) {
+		return false
+	}
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	t, err := h.Timing(ctx, a)
+	return err == nil && time.Since(*since) >= max(t.Heartbeat, 2*h.cfg.ConfirmTimeout)
 }
 
 // isRefused reports whether Auto Scaling understood the call and will not do it, because of what it names or

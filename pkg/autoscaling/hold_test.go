@@ -203,13 +203,31 @@ func TestHoldEndsWithTheAction(t *testing.T) {
 	}
 }
 
+// TestHoldEndsWithoutTheState: an action without a heartbeat for the time of its hook has ended, also if a permission
+// is missing to see that.
+func TestHoldEndsWithoutTheState(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		f.beat = refuse(errNotActive)
+		f.state = func(context.Context, string) (string, error) { return "", errDenied }
+		err := h.Hold(t.Context(), action, waits(24*time.Hour))
+		took := time.Since(f.start)
+		if !errors.Is(err, ErrGone) || took < 2*time.Minute || took > 2*time.Minute+longestPause {
+			t.Errorf("work ended after %v with %v", took, err)
+		}
+	})
+}
+
 // TestHoldContinues while the state is uncertain, and forgets earlier failures.
 func TestHoldContinues(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers []error // to heartbeats, in turn
 		state   func(after time.Duration) (string, error)
 	}{
-		"the state cannot be read": {[]error{errNotActive}, func(time.Duration) (string, error) { return "", errThrottled }},
+		"the state cannot be read":                          {[]error{errNotActive}, func(time.Duration) (string, error) { return "", errThrottled }},
+		"the state is denied, and heartbeats are throttled": {[]error{errThrottled}, func(time.Duration) (string, error) { return "", errDenied }},
+		"the state is denied, and a heartbeat is accepted now and then": {
+			[]error{errNotActive, errNotActive, nil}, func(time.Duration) (string, error) { return "", errDenied },
+		},
 		"some answers miss the instance": {[]error{errNotActive}, func(after time.Duration) (string, error) {
 			if after%(2*time.Minute) < 90*time.Second {
 				return "", nil
