@@ -120,22 +120,25 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 
 // confirm returns nil when AWS confirms that the instance terminates, and autoscaling.ErrGone if it has
 // terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
-// the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, or Auto Scaling
-// accepts a heartbeat for the action, and autoscaling.ErrGone once the Node of an event without a hook is
-// deleted. It calls answered at the first answer of AWS, and before it returns.
+// the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has
+// contradicted the event before, or Auto Scaling accepts a heartbeat for the action, and autoscaling.ErrGone
+// once the Node of an event without a hook is deleted. It calls answered at the first answer of AWS, and before
+// it returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
 	start := time.Now()
 	n, registered := c.nodes.Find(e.InstanceID)
+	contradicted := false
 	err := c.poll(ctx, e, "confirm the termination", func() error {
 		err := c.check(ctx, e)
 		if errors.Is(err, errContradicted) {
+			contradicted = true
 			answered()
 		}
 		return err
 	}, func(error) (bool, error) {
 		switch {
-		case isUrgent(e.Deadline, start), c.isHeld(ctx, e, start):
+		case !contradicted && isUrgent(e.Deadline, start), c.isHeld(ctx, e, start):
 			return true, nil
 		case c.isNodeDeleted(ctx, e):
 			return true, autoscaling.ErrGone

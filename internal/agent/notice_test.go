@@ -125,7 +125,17 @@ func TestNotices(t *testing.T) {
 			"stopped: no time for its pods", ec2State("stopped"),
 			stateChange("stopped"), drainedWithoutHook("-5s"), agent.Drained, "",
 		},
-		{"state change of a running instance", nil, stateChange("stopping"), nil, agent.Unconfirmed, ""},
+		{"state change of a running instance", nil, stateChange("shutting-down"), nil, agent.Unconfirmed, ""},
+		{
+			"state change of a running instance, and then EC2 does not answer for a while",
+			ec2Says(func(after time.Duration) (ec2.Instance, error) {
+				if after > 10*time.Second && after < time.Hour {
+					return ec2.Instance{}, errOutage
+				}
+				return ec2.Instance{State: running}, nil
+			}),
+			stateChange("shutting-down"), nil, agent.Unconfirmed, "",
+		},
 		{"state change of an instance that EC2 does not know", ec2State(""), stateChange("stopped"), nil, agent.Unconfirmed, ""},
 		{
 			"state change of an instance that EC2 does not know anymore: its node is not Ready either",

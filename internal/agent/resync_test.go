@@ -163,6 +163,11 @@ func TestResync(t *testing.T) {
 			with(cordoned(event.SpotInterruption, -h, -30*time.Minute, -30*time.Minute), inGroup(inService)), uncordoned,
 		},
 		{
+			"a crash before EC2 had contradicted the Spot interruption for long enough: asked again, uncordoned",
+			with(cordoned(event.SpotInterruption, -time.Minute, 59*time.Minute, 0), inGroup(inService), func(f *fixture) { f.spot = always(fulfilled) }),
+			[]string{"cordon until 1h0m0s", "drain node-1 until 59m0s", "exclude", "uncordon"},
+		},
+		{
 			"the maintenance is complete: uncordoned",
 			with(maintenance, inGroup(inService), scheduled(always(false))), uncordoned,
 		},

@@ -48,7 +48,7 @@ type spotWarnings struct {
 func (w *spotWarnings) do(
 	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
 ) (Outcome, error) {
-	if e.Kind != event.SpotInterruption || time.Now().After(e.Deadline.Add(overdueAfter)) {
+	if e.Kind != event.SpotInterruption || isLongOver(e) {
 		return act(ctx, e)
 	}
 	q := spotQuestion{spotWarnings: w, event: e}
@@ -63,6 +63,12 @@ func (w *spotWarnings) do(
 		return Interrupted, err
 	}
 	return act(ctx, e)
+}
+
+// isLongOver reports whether EC2 would have terminated the instance by now. An event without a deadline is from a
+// mark that was set while EC2 contradicted the warning: then the process ended before that was decided.
+func isLongOver(e event.Event) bool {
+	return !e.Deadline.IsZero() && time.Now().After(e.Deadline.Add(overdueAfter))
 }
 
 // spotQuestion asks for the status of one request.
