@@ -99,6 +99,7 @@ type Config struct {
 	DrainTimeout        time.Duration // from the cordon of a node to the end of its drain
 	ResyncInterval      time.Duration
 	Events              event.Config // what to do about events without a lifecycle hook
+	SomeNodes           bool         // NODE_SELECTOR is set: other agents manage the other nodes of the cluster
 	DryRun              bool         // read, decide and log everything; change nothing
 	Launch              LaunchConfig
 

@@ -74,8 +74,11 @@ func (f autoScaling) Members(context.Context, string, []string) (map[string]auto
 	return f.members(f.after())
 }
 
-func (f autoScaling) OwnHooks(context.Context, string, autoscaling.Transition) ([]string, error) {
-	return f.ownHooks, nil
+func (f autoScaling) OwnHooks(context.Context, string, autoscaling.Transition) (own []autoscaling.OwnHook, err error) {
+	for _, name := range f.ownHooks {
+		own = append(own, autoscaling.OwnHook{Name: name, Direct: f.direct})
+	}
+	return own, nil
 }
 
 func (f autoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {

@@ -79,6 +79,7 @@ type fixture struct {
 	pending  answer[bool] // whether a heartbeat is accepted
 	refresh  func(group string) (bool, error)
 	ownHooks []string
+	direct   bool                     // they notify the agent's queue
 	timeout  map[string]time.Duration // of each hook
 	givesUp  map[string]time.Duration // when the action of a hook ends
 	others   bool                     // the hook notifies another queue

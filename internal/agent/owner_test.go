@@ -149,3 +149,37 @@ func TestResyncLeavesOutOtherAgentsNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestResyncWithoutNode: if NODE_SELECTOR is set, a resync takes an instance without a Node only if its hook notifies the
+// agent's queue. Another agent of the cluster may have a hook of the same name.
+func TestResyncWithoutNode(t *testing.T) {
+	t.Parallel()
+	someNodes := func(f *fixture) { f.cfg.SomeNodes = true }
+	direct := func(f *fixture) { f.direct = true }
+	ended := with(noNode, inGroup(terminating, "drain"))
+	late := with(launching, inGroup(pendingWait, "launch"), registers(4*time.Minute), readyAt(5*time.Minute))
+	unregistered := []string{"hold drain", "await", "look up", "release drain", "complete drain with CONTINUE"}
+	for _, tt := range []struct {
+		name  string
+		given given
+		steps []string
+		held  time.Duration // when the hook is held first; -1 is never
+	}{
+		{"terminating", with(someNodes, ended), nil, -1},
+		{"terminating, and the hook notifies the queue", with(someNodes, direct, ended), unregistered, 0},
+		{"terminating, without NODE_SELECTOR", ended, unregistered, 0},
+		{
+			"launching: the next resync takes it", with(someNodes, late),
+			completed("CONTINUE", "await", "wait for node-1"), 6 * time.Minute,
+		},
+		{"launching, without NODE_SELECTOR", late, completed("CONTINUE", "await", "wait for node-1"), 0},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			resync(t, f.agent(), 10*time.Minute)
+			f.wantSteps(t, tt.steps...)
+			if at := f.when("hold"); at != tt.held {
+				t.Errorf("the hook was held after %v, want %v", at, tt.held)
+			}
+		})
+	}
+}

@@ -17,7 +17,7 @@ import (
 // groupMembers lists the instances of Auto Scaling groups, and the hooks that hold them.
 type groupMembers interface {
 	Members(ctx context.Context, cluster string, known []string) (map[string]autoscaling.Member, error)
-	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]string, error)
+	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]autoscaling.OwnHook, error)
 	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
 }
 
@@ -153,17 +153,21 @@ func (r *resyncer) waitingInstances(
 	return events, errors.Join(errs...)
 }
 
-// forOwnHooks returns the event once for each hook of the group that this agent answers.
+// forOwnHooks returns the event once for each hook of the group that this agent answers. If NODE_SELECTOR is set,
+// only the Node says whose an instance is: without it, a hook of the same name may be another agent's.
 func (r *resyncer) forOwnHooks(ctx context.Context, e event.Event, group string) ([]event.Event, error) {
 	transition := autoscaling.Terminating
 	if e.Kind == event.LifecycleLaunching {
 		transition = autoscaling.Launching
 	}
-	names, err := r.groups.OwnHooks(ctx, group, transition)
-	events := make([]event.Event, 0, len(names))
-	for _, name := range names {
-		e.Hook = event.Hook{Group: group, Name: name}
-		events = append(events, e)
+	_, isNode := r.nodes.Find(e.InstanceID)
+	hooks, err := r.groups.OwnHooks(ctx, group, transition)
+	events := make([]event.Event, 0, len(hooks))
+	for _, h := range hooks {
+		if isNode || h.Direct || !r.cfg.SomeNodes {
+			e.Hook = event.Hook{Group: group, Name: h.Name}
+			events = append(events, e)
+		}
 	}
 	return events, err
 }

@@ -76,6 +76,7 @@ func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
 		DrainTimeout:        cfg.Drain.Timeout,
 		ResyncInterval:      cfg.ResyncInterval,
 		Events:              cfg.Event,
+		SomeNodes:           cfg.Node.Selector != "",
 		DryRun:              cfg.DryRun,
 		Launch: agent.LaunchConfig{
 			Timeout: cfg.Launch.Timeout, Continue: cfg.Launch.AtTimeout == launch.Continue,

@@ -109,21 +109,28 @@ func (g *Groups) readHooks(ctx context.Context, group string) ([]types.Lifecycle
 	return describeHooks(ctx, g.api, callTimeout, group)
 }
 
-// OwnHooks returns the names of the group's hooks for the transition that this agent answers: those that
-// HOOK_NAMES lists; if it lists none, those that notify the agent's queue. A hook without a target may be
-// anyone's: EventBridge reports it to whoever asks.
-func (g *Groups) OwnHooks(ctx context.Context, group string, t Transition) ([]string, error) {
+// OwnHook is a lifecycle hook that this agent answers.
+type OwnHook struct {
+	Name   string
+	Direct bool // it notifies the agent's queue, so that it is no other agent's
+}
+
+// OwnHooks returns the group's hooks for the transition that this agent answers: those that HOOK_NAMES lists; if
+// it lists none, those that notify the agent's queue. A hook without a target may be anyone's: EventBridge
+// reports it to whoever asks.
+func (g *Groups) OwnHooks(ctx context.Context, group string, t Transition) ([]OwnHook, error) {
 	all, err := g.hooks.get(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var own []OwnHook
 	for _, h := range all {
 		if aws.ToString(h.LifecycleTransition) == string(t) && g.answers(h) {
-			names = append(names, aws.ToString(h.LifecycleHookName))
+			direct := g.isOwnQueue(aws.ToString(h.NotificationTargetARN))
+			own = append(own, OwnHook{aws.ToString(h.LifecycleHookName), direct})
 		}
 	}
-	return names, nil
+	return own, nil
 }
 
 func (g *Groups) answers(h types.LifecycleHook) bool {

@@ -248,11 +248,16 @@ func TestOwnHooks(t *testing.T) {
 		name  string
 		names []string
 		of    Transition
-		want  []string
+		want  []OwnHook
 	}{
-		{"hooks that notify the queue", nil, Terminating, []string{"drain"}},
-		{"of the transition", nil, Launching, []string{"launch"}},
-		{"with names, only those", []string{"logs", "launch"}, Terminating, []string{"logs"}},
+		{"hooks that notify the queue", nil, Terminating, []OwnHook{{"drain", true}}},
+		{"of the transition", nil, Launching, []OwnHook{{"launch", true}}},
+		{
+			"with names, only those",
+			[]string{"logs", "drain", "launch"},
+			Terminating,
+			[]OwnHook{{"drain", true}, {"logs", false}},
+		},
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return all, nil }
