@@ -29,6 +29,7 @@ type machine struct {
 	id      string
 	cluster *cluster
 	group   Group
+	isNode  bool      // it has registered
 	endedAt time.Time // when the machine was terminated
 	change  string    // the scheduled change that is announced
 }
@@ -40,6 +41,14 @@ func (m *machines) find(id string) *machine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.instances[id]
+}
+
+// isNode reports whether the machine of an instance has registered.
+func (m *machines) isNode(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one := m.instances[id]
+	return one != nil && one.isNode
 }
 
 // mostLaunched returns how many instances the group has launched that has launched most.
@@ -66,14 +75,11 @@ func (m *machines) groupOf(id string) string {
 	return ""
 }
 
-// Launch creates the Node of an instance.
+// Launch starts the machine of an instance. Its Node registers when it has booted, which a launch hook sees.
 func (m *machines) Launch(ctx context.Context, id, zone string) error {
 	c, g, ok := m.world.clusterOf(m.groupOf(id))
 	if !ok {
-		return nil // It left its group before it booted.
-	}
-	if m.booted {
-		retry.Sleep(ctx, c.Timing.Boot)
+		return nil // It left its group before it was launched.
 	}
 	one := &machine{id: id, cluster: c, group: g}
 	m.mu.Lock()
@@ -81,10 +87,28 @@ func (m *machines) Launch(ctx context.Context, id, zone string) error {
 	if m.booted {
 		m.launched[g.Name]++
 	}
-	broken := m.launched[g.Name] <= g.Broken && m.booted
+	n := newNode(one, zone, m.booted && m.launched[g.Name] <= g.Broken)
 	m.mu.Unlock()
-	m.world.log.add("aws", "node registered", "node", id, "group", g.Name)
-	return c.server.Create(newNode(one, zone, broken))
+	if !m.booted {
+		return m.register(one, n)
+	}
+	m.world.work.Go(func() {
+		retry.Sleep(ctx, c.Timing.Boot)
+		_ = m.register(one, n) // The API server of the model accepts every Node.
+	})
+	return nil
+}
+
+// register creates the Node of a machine, unless that has ended.
+func (m *machines) register(one *machine, n *corev1.Node) error {
+	m.mu.Lock()
+	one.isNode = one.endedAt.IsZero()
+	m.mu.Unlock()
+	if !one.isNode {
+		return nil
+	}
+	m.world.log.add("aws", "node registered", "node", one.id, "group", one.group.Name)
+	return one.cluster.server.Create(n)
 }
 
 // newNode returns a Node that the controllers make Ready, unless it is broken.

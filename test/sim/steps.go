@@ -126,7 +126,7 @@ func (w events) terminate(ids []string, decrement bool) error {
 // members returns the instances of a group that are in service and registered.
 func (w events) members(group string) (ids []string) {
 	for _, i := range w.aws.Instances(group) {
-		if m := w.machines.find(i.ID); m != nil && strings.HasPrefix(i.State, "InService") {
+		if w.machines.isNode(i.ID) && strings.HasPrefix(i.State, "InService") {
 			ids = append(ids, i.ID)
 		}
 	}
