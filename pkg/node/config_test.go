@@ -15,9 +15,10 @@ func TestValidate(t *testing.T) {
 		{"all unset", Config{}, []string{`NODE_TAINT_KEY is ""`}},
 		{
 			"everything wrong",
-			Config{TaintKey: "a b", Selector: "pool in"},
-			[]string{`NODE_SELECTOR is "pool in"`, `NODE_TAINT_KEY is "a b"`},
+			Config{TaintKey: "a b", Selector: "pool in", TaintEffect: "PreferNoSchedule"},
+			[]string{`NODE_SELECTOR is "pool in"`, `NODE_TAINT_KEY is "a b"`, "NODE_CORDON is false"},
 		},
+		{"a soft taint on a cordoned node", Config{TaintKey: "a", TaintEffect: "PreferNoSchedule", Cordon: true}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.cfg.Validate()

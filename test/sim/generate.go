@@ -112,8 +112,11 @@ func (g *generator) install(name, team string) Install {
 	set(8, "DRAIN_SETTLE", "0s", "30s")
 	set(8, "DRAIN_BARE_PODS", "wait")
 	set(8, "DRAIN_EMPTYDIR_PODS", "wait")
-	set(8, "NODE_CORDON", "false")
-	set(10, "NODE_TAINT_EFFECT", "PreferNoSchedule")
+	if !g.chance(8) {
+		set(10, "NODE_TAINT_EFFECT", "PreferNoSchedule")
+	} else { // A taint that pods only prefer to avoid is not enough then.
+		set(1, "NODE_CORDON", "false")
+	}
 	set(8, "NODE_EXCLUDE_FROM_LOAD_BALANCERS", "late", "off")
 	set(8, "HOOK_CONFIRM_TIMEOUT", "10s", "3m")
 	set(8, "RESYNC_INTERVAL", "1m", "10m")
