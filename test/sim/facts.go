@@ -21,16 +21,17 @@ type facts struct {
 	mu       sync.Mutex
 	truths   map[string][]truth // by instance
 	removals []removal
-	losses   map[string]bool // installs of which messages were lost
+	losses   map[string]bool        // installs of which messages were lost
+	returns  map[string][]time.Time // by instance: when its machine booted again
 }
 
 func newFacts(w *world) *facts {
-	return &facts{world: w, truths: map[string][]truth{}, losses: map[string]bool{}}
+	return &facts{world: w, truths: map[string][]truth{}, losses: map[string]bool{}, returns: map[string][]time.Time{}}
 }
 
 // truth is a reason for an instance to end.
 type truth struct {
-	kind  string // terminate, interrupt, recommend, maintain, bypass, killed or ended
+	kind  string // terminate, interrupt, recommend, maintain, bypass, killed, stopped or ended
 	from  time.Time
 	ends  time.Time // when EC2 does what it announced
 	until time.Time // when it was canceled
@@ -51,6 +52,25 @@ func (f *facts) cancel(id string) {
 			t.until = time.Now()
 		}
 	}
+}
+
+// returned records that the machine of an instance boots again: it is no longer stopped, and will be in service.
+func (f *facts) returned(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.returns[id] = append(f.returns[id], time.Now())
+	for i := range f.truths[id] {
+		if t := &f.truths[id][i]; t.kind == "stopped" && t.until.IsZero() {
+			t.until = time.Now()
+		}
+	}
+}
+
+// hasReturned reports whether the machine of an instance has booted again between two times.
+func (f *facts) hasReturned(id string, after, before time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.returns[id], func(at time.Time) bool { return at.After(after) && at.Before(before) })
 }
 
 func (f *facts) lost(install string) {

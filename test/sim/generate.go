@@ -153,6 +153,7 @@ func (g *generator) group(name string, installs []Install, i int) Group {
 	if g.chance(6) {
 		group.MinHealthy = 100
 	}
+	group.Pool = !group.Spot && g.chance(6)
 	group.Hooks = g.hooks(install.Name)
 	return group
 }
@@ -278,6 +279,11 @@ func (g *generator) kindOfStep(group Group) string {
 	} else if g.chance(3) {
 		kinds = append(kinds, "reclaim", "expire", "bypass", "stop")
 	}
+	if group.Pool {
+		kinds = append(kinds, "shrink", "shrink", "shrink", "shrink")
+	} else if g.chance(4) {
+		kinds = append(kinds, "refresh", "volumes", "volumes")
+	}
 	return oneOf(g, kinds...)
 }
 
@@ -305,6 +311,8 @@ func (g *generator) kindOfNext(s Step, spot bool) string {
 	switch s.Do {
 	case "maintain":
 		kinds = append(kinds, "cancel", "cancel", "cancel", "terminate", "terminate", "terminate")
+	case "shrink":
+		kinds = append(kinds, "grow", "grow", "grow", "grow", "grow", "grow")
 	case "recommend":
 		kinds = append(kinds, "terminate", "terminate", "terminate", "terminate", "terminate", "terminate")
 	case "terminate":

@@ -82,7 +82,7 @@ func (j *judge) podsOn(c *cluster, id string, at time.Time) (out []*podLife) {
 // wasDead reports whether no kubelet ran on the node of an instance at a time.
 func (j *judge) wasDead(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool {
-		return t.kind == "killed" || t.kind == "ended"
+		return t.kind == "killed" || t.kind == "stopped" || t.kind == "ended"
 	})
 }
 

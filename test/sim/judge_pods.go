@@ -33,10 +33,12 @@ func (j podJudge) rightNode() {
 	}
 }
 
-// isLeaving reports whether Auto Scaling had begun to terminate an instance, for whatever reason.
+// isLeaving reports whether Auto Scaling had begun to terminate an instance, for whatever reason, to stop it in a warm
+// pool or to replace its root volume, and the instance had not returned since.
 func (j *judge) isLeaving(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
-		return a.InstanceID == id && a.Transition == awsim.Terminating && !a.StartedAt.After(at)
+		return a.InstanceID == id && a.Transition == awsim.Terminating && !a.StartedAt.After(at) &&
+			!j.facts.hasReturned(id, a.StartedAt, at.Add(-slack))
 	})
 }
 

@@ -119,6 +119,7 @@ func newNode(m *machine, zone string, broken bool) *corev1.Node {
 		}},
 		Spec: corev1.NodeSpec{ProviderID: "aws:///" + zone + "/" + m.id},
 	}
+	n.Status.NodeInfo.BootID = newBootID()
 	if m.group.Team != "" {
 		n.Labels["team"] = m.group.Team
 	}
@@ -147,6 +148,45 @@ func (m *machines) Terminate(ctx context.Context, id string) ([]string, error) {
 	})
 	return killed, err
 }
+
+// Stop stops the machine of an instance. Its Node stays.
+func (m *machines) Stop(_ context.Context, id string) error {
+	if one := m.find(id); one != nil {
+		m.world.facts.announce(id, truth{kind: "stopped", from: time.Now()})
+		m.world.log.add("aws", "machine stopped", "node", id)
+		one.cluster.controllers.StopKubelet(id)
+	}
+	return nil
+}
+
+// Start boots a machine that was stopped.
+func (m *machines) Start(_ context.Context, id string) error {
+	m.restart(id)
+	return nil
+}
+
+// Reboot has a machine boot from another root volume, after a while in which its Node looks as before.
+func (m *machines) Reboot(_ context.Context, id string) error {
+	if one := m.find(id); one != nil {
+		m.world.work.Go(func() {
+			time.Sleep(one.cluster.Timing.Boot)
+			m.restart(id)
+		})
+	}
+	return nil
+}
+
+// restart boots a machine again.
+func (m *machines) restart(id string) {
+	if one := m.find(id); one != nil && one.endedAt.IsZero() {
+		m.world.facts.returned(id)
+		m.world.log.add("aws", "machine booted", "node", id)
+		one.cluster.controllers.Restart(id, newBootID())
+	}
+}
+
+// newBootID returns another boot ID each time.
+func newBootID() string { return time.Now().String() }
 
 // Pods returns the pods on the Node of an instance, except those of DaemonSets.
 func (m *machines) Pods(_ context.Context, id string) (names []string, err error) {

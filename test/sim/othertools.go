@@ -55,13 +55,17 @@ func (w otherTools) holdOthers(ctx context.Context) {
 	}
 }
 
-// complete completes an action as another tool does.
-func (w otherTools) complete(ctx context.Context, a awsim.Action) {
-	client := autoscaling.New(autoscaling.Options{
+// client returns a client of somebody who is not an agent.
+func (w *world) client() *autoscaling.Client {
+	return autoscaling.New(autoscaling.Options{
 		Region: "eu-central-1", BaseEndpoint: aws.String(w.aws.URL()), HTTPClient: &http.Client{Transport: w.aws},
 		Credentials: credentials.NewStaticCredentialsProvider("other", "secret", ""),
 	})
-	_, err := client.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+}
+
+// complete completes an action as another tool does.
+func (w otherTools) complete(ctx context.Context, a awsim.Action) {
+	_, err := w.client().CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
 		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, LifecycleActionToken: &a.Token,
 		LifecycleActionResult: aws.String("CONTINUE"),
 	})

@@ -164,7 +164,9 @@ func (w runner) isIdle() bool {
 	}
 	for _, c := range w.clusters {
 		for _, g := range c.Groups {
-			if slices.ContainsFunc(w.aws.Instances(g.Name), func(i awsim.Instance) bool { return i.State != "InService" }) {
+			if slices.ContainsFunc(w.aws.Instances(g.Name), func(i awsim.Instance) bool {
+				return i.State != "InService" && i.State != "Warmed:Stopped"
+			}) {
 				return false
 			}
 		}

@@ -47,6 +47,7 @@ type Group struct {
 	Spot       bool   `json:",omitempty"`
 	MinHealthy int    `json:",omitempty"` // percentage of the maintenance policy; 0 is no policy
 	Hooks      []Hook
+	Pool       bool `json:",omitempty"` // a warm pool keeps stopped instances, and takes them back on scale-in
 	// Broken is how many of the nodes that the group launches during the run never become Ready.
 	Broken int `json:",omitempty"`
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
+
+// launchTemplate is that of all groups.
+const launchTemplate = "nodes"
 
 // world is a running Spec.
 type world struct {
@@ -46,6 +53,9 @@ func newWorld(spec Spec) (*world, error) {
 		running := &cluster{Cluster: c}
 		running.start(w, spec.Seed+uint64(i))
 		w.clusters = append(w.clusters, running)
+	}
+	if _, err := w.aws.CreateLaunchTemplate(launchTemplate, "ami-1"); err != nil {
+		return w, err
 	}
 	for _, c := range w.clusters {
 		for _, g := range c.Groups {
@@ -84,7 +94,8 @@ func queueURL(install string) string {
 // createGroup makes a group, whose instances are launched at once, because it has no hooks yet.
 func (w *world) createGroup(c *cluster, g Group) error {
 	group := awsim.Group{
-		Name: g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1,
+		LaunchTemplate: launchTemplate,
+		Name:           g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1,
 		Tags:       map[string]string{"kubernetes.io/cluster/" + c.Name: "owned"},
 		MinHealthy: g.MinHealthy, MaxHealthy: g.MinHealthy + g.MinHealthy/2,
 	}
@@ -103,6 +114,11 @@ func (w *world) route() error {
 			}
 		}
 		for _, g := range c.Groups {
+			if g.Pool {
+				if err := w.putPool(g); err != nil {
+					return err
+				}
+			}
 			for _, h := range g.Hooks {
 				if err := w.putHook(g, h); err != nil {
 					return err
@@ -145,6 +161,16 @@ func (w *world) routeInstall(c *cluster, i Install) error {
 
 func topic(install, kind string) string {
 	return "arn:aws:sns:eu-central-1:123456789012:" + install + "-" + kind
+}
+
+// putPool gives a group a warm pool that is empty while the group has its full size.
+func (w *world) putPool(g Group) error {
+	_, err := w.client().PutWarmPool(context.Background(), &autoscaling.PutWarmPoolInput{
+		AutoScalingGroupName: &g.Name, PoolState: types.WarmPoolStateStopped, MinSize: new(int32(0)),
+		MaxGroupPreparedCapacity: new(int32(g.Nodes)),
+		InstanceReusePolicy:      &types.InstanceReusePolicy{ReuseOnScaleIn: new(true)},
+	})
+	return err
 }
 
 func (w *world) putHook(g Group, h Hook) error {

@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// resize gives a group its full size again, or one instance less than it has.
+func (w events) resize(name string, grow bool) error {
+	_, g, _ := w.clusterOf(name)
+	size := g.Nodes
+	if !grow {
+		size = max(0, len(w.members(name))-1)
+	}
+	_, err := w.client().SetDesiredCapacity(context.Background(), &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: &name, DesiredCapacity: new(int32(size)),
+	})
+	return err
+}
+
+// refresh starts an Instance Refresh, which replaces the instances of a group, or only their root volumes.
+func (w events) refresh(group string, ids []string, volumes bool) error {
+	version, err := w.aws.AddTemplateVersion(launchTemplate, "ami-2")
+	if err != nil {
+		return err
+	}
+	number := strconv.Itoa(version)
+	if !volumes {
+		_, err = w.aws.StartRefresh(group, awsim.RefreshSpec{Version: number, MinHealthy: 50})
+		for _, id := range ids {
+			w.facts.announce(id, truth{kind: "terminate", from: time.Now()})
+		}
+		return err
+	}
+	_, err = w.client().StartInstanceRefresh(context.Background(), &autoscaling.StartInstanceRefreshInput{
+		AutoScalingGroupName: &group, Strategy: types.RefreshStrategyReplaceRootVolume,
+		Preferences: &types.RefreshPreferences{MinHealthyPercentage: aws.Int32(0)},
+		DesiredConfiguration: &types.DesiredConfiguration{MixedInstancesPolicy: &types.MixedInstancesPolicy{
+			LaunchTemplate: &types.LaunchTemplate{
+				LaunchTemplateSpecification: &types.LaunchTemplateSpecification{
+					LaunchTemplateName: aws.String(launchTemplate), Version: &number,
+				},
+				Overrides: []types.LaunchTemplateOverrides{{ImageId: aws.String("ami-2")}},
+			},
+		}},
+	})
+	return err
+}
