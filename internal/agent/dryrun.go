@@ -25,8 +25,10 @@ func (dryAutoScaling) Complete(context.Context, autoscaling.Action, autoscaling.
 	return nil
 }
 
-// IsPending returns false: the real one sends a heartbeat.
-func (dryAutoScaling) IsPending(context.Context, autoscaling.Action) (bool, error) { return false, nil }
+// IsPending assumes that an instance terminates: the real one sends a heartbeat.
+func (dryAutoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {
+	return !a.Launch, nil
+}
 
 // MarkUnhealthy does nothing.
 func (dryAutoScaling) MarkUnhealthy(context.Context, string) error { return nil }

@@ -137,14 +137,12 @@ func (r *resyncer) waitingInstances(
 			continue
 		}
 		if e.Destination == event.PlaceWarmPool {
-			isNew, err := r.isNewInstance(ctx, e, m.Group)
-			if err != nil {
+			kind, err := r.kindIntoPool(ctx, e, m.Group)
+			if err != nil || kind == "" {
 				errs = append(errs, err)
 				continue
 			}
-			if isNew {
-				e.Kind = event.LifecycleLaunching
-			}
+			e.Kind = kind
 		}
 		own, err := r.forOwnHooks(ctx, e, m.Group)
 		errs = append(errs, err)
@@ -172,30 +170,34 @@ func (r *resyncer) forOwnHooks(ctx context.Context, e event.Event, group string)
 	return events, err
 }
 
-// isNewInstance reports whether an instance on its way into the warm pool was just launched, and does not
-// return from the group. Its state does not say, and a new one may have registered as a Node. But launch
-// hooks hold only new ones: this process has handled such an action, or Auto Scaling accepts a heartbeat for
-// one.
-func (r *resyncer) isNewInstance(ctx context.Context, e event.Event, group string) (bool, error) {
+// kindIntoPool returns whether an instance on its way into the warm pool was launched, or returns from the
+// group; "" if hooks of others hold it. Its state does not say, and a new one may have registered as a Node. But
+// launching hooks hold only new ones, and terminating hooks only those that return: this process has handled such
+// an action, or Auto Scaling accepts a heartbeat for one.
+func (r *resyncer) kindIntoPool(ctx context.Context, e event.Event, group string) (event.Kind, error) {
 	if _, isNode := r.nodes.Find(e.InstanceID); !isNode {
-		return true, nil
+		return event.LifecycleLaunching, nil
 	}
-	e.Kind = event.LifecycleLaunching
-	launches, err := r.forOwnHooks(ctx, e, group)
-	for _, l := range launches {
-		if r.inflight.has(l) || r.completed.has(l) {
-			return true, nil
+	for _, e.Kind = range []event.Kind{event.LifecycleLaunching, event.LifecycleTerminating} {
+		own, err := r.forOwnHooks(ctx, e, group)
+		for _, o := range own {
+			if r.inflight.has(o) || r.completed.has(o) {
+				return e.Kind, nil
+			}
+			pending, err := r.groups.IsPending(ctx, actionOf(o))
+			if pending || err != nil {
+				return e.Kind, err
+			}
 		}
-		pending, err := r.groups.IsPending(ctx, actionOf(l))
-		if pending || err != nil {
-			return pending, err
+		if err != nil {
+			return "", err
 		}
 	}
-	return false, err
+	return "", nil
 }
 
-// eventOfMember returns the event of an instance that a hook holds; ok is false if none does. An instance on
-// its way into the warm pool is assumed to return from the group.
+// eventOfMember returns the event of an instance that a hook holds; ok is false if none does. That of an instance
+// on its way into the warm pool still lacks its kind.
 func eventOfMember(m autoscaling.Member) (e event.Event, ok bool) {
 	e = event.Event{Kind: event.LifecycleTerminating, InstanceID: m.InstanceID, At: time.Now()}
 	switch m.State {

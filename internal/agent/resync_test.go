@@ -65,7 +65,11 @@ func TestResync(t *testing.T) {
 			append(drainedBy("1h0m0s"), "hold drain", "cordon until 1h6m0s", "drain node-1 until 1h0m0s", "exclude",
 				"release drain", "complete drain with CONTINUE"),
 		},
-		{"the instance returns to the warm pool: drained", inGroup(warmedPending, "drain"), drainedBy("1h0m0s")},
+		{
+			"the instance returns to the warm pool: drained",
+			with(inGroup(warmedPending, "drain"), pendingIs(always(true))), drainedBy("1h0m0s"),
+		},
+		{"a new instance enters the warm pool, and others' launch hooks hold it", inGroup(warmedPending, "drain"), nil},
 		{
 			"a new instance enters the warm pool, and has registered: its launch is completed once",
 			with(inGroup(warmedPending, "launch"), pendingIs(changes(true, time.Minute, false))), // then others' hooks hold it
