@@ -352,6 +352,10 @@ func (g *generator) faults() {
 			f.What = oneOf(g, "DescribeAutoScalingInstances", "DescribeAutoScalingInstances", "DescribeLifecycleHooks",
 				"DescribeInstances", "DescribeTags", "DescribeAutoScalingGroups", "RecordLifecycleActionHeartbeat")
 			f.For = oneOf(g, f.For, 10*24*time.Hour)
+			denied := func(other Fault) bool { return other.Do == f.Do }
+			if slices.ContainsFunc(g.spec.Faults, denied) { // Without two of them, no event can be confirmed.
+				continue
+			}
 		case "aws-down", "aws-throttle", "aws-drop":
 			f.What = oneOf(g, "sqs", "autoscaling", "ec2", "")
 		case "queue-delay", "queue-duplicate", "queue-reorder":

@@ -50,7 +50,7 @@ func (j *judge) violate(invariant string, at time.Time, format string, args ...a
 
 // all returns everything that violates an invariant, in order of time.
 func (j *judge) all() []Violation {
-	hooks, pods := hookJudge{j}, podJudge{j}
+	hooks, pods, drains := hookJudge{j}, podJudge{j}, drainJudge{j}
 	for _, a := range j.actions {
 		hooks.judgeAction(a)
 	}
@@ -58,6 +58,8 @@ func (j *judge) all() []Violation {
 	pods.rightNode()
 	pods.budgetsKept()
 	pods.podsTold()
+	drains.callsBounded()
+	drains.drainsExplained()
 	j.noMarksLeft()
 	j.noMessageLeft()
 	if most := j.machines.mostLaunched(); most >= mostLaunches {

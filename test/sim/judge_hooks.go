@@ -21,6 +21,7 @@ func (j hookJudge) judgeAction(a awsim.Action) {
 	}
 	h := g.Hooks[i]
 	j.isCompleted(c, h, a)
+	drainJudge(j).heartbeatsKept(c, h, a)
 	if a.Transition == awsim.Launching {
 		j.launchIsReady(c, h, a)
 	} else {

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +29,9 @@ func (w events) resize(name string, grow bool) error {
 
 // refresh starts an Instance Refresh, which replaces the instances of a group, or only their root volumes.
 func (w events) refresh(group string, ids []string, volumes bool) error {
+	if slices.ContainsFunc(w.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" }) {
+		return errors.New("the group is busy")
+	}
 	version, err := w.aws.AddTemplateVersion(launchTemplate, "ami-2")
 	if err != nil {
 		return err

@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// drainJudge judges whether drains are explained, and what they cost.
+type drainJudge struct{ *judge }
+
+// heartbeatsKept: an install that holds an action sends each heartbeat before half of the hook's timeout has passed,
+// so that one that fails can be repeated in time. A quarter of the timeout is left for that.
+func (j drainJudge) heartbeatsKept(c *cluster, h Hook, a awsim.Action) {
+	if len(a.Heartbeats) == 0 || a.ClosedBy != awsim.ByCompletion {
+		return
+	}
+	out, last := j.outages(h.Install, c), a.Heartbeats[0]
+	for _, at := range append(a.Heartbeats[1:], a.ClosedAt) {
+		if at.Sub(last) > h.Heartbeat*3/4 && overlap(out, last.Add(-time.Minute), at) == 0 {
+			j.violate("heartbeats kept", at, "no heartbeat of hook %s of %s for %v, timeout %v", a.Hook, a.InstanceID,
+				at.Sub(last), h.Heartbeat)
+		}
+		last = at
+	}
+}
+
+const (
+	// callsPerEvent is more than what one event costs besides its heartbeats: its owner, the polls of its confirmation,
+	// which back off, the hook's timeouts, and the completion.
+	callsPerEvent = 60
+	// callsPerResync is more than what a resync costs besides the nodes that it asks about: it describes the groups of
+	// a cluster by four filters.
+	callsPerResync = 8
+)
+
+// callsBounded: what an install asks of Auto Scaling and EC2 is bounded by the resyncs and the events that there were,
+// each at a constant cost, and by the heartbeats of what it holds. While calls fail, they are repeated, so worlds in
+// which AWS fails are left out.
+func (j drainJudge) callsBounded() {
+	if slices.ContainsFunc(j.spec.Faults, func(f Fault) bool { return strings.HasPrefix(f.Do, "aws-") }) {
+		return
+	}
+	for _, c := range j.clusters {
+		for _, i := range c.Installs {
+			calls := 0
+			for action, n := range j.aws.RequestsBy(i.Name) {
+				if !strings.HasPrefix(action, "sqs.") {
+					calls += n
+				}
+			}
+			if most := j.mostCalls(c, i.Name); calls > most {
+				j.violate("calls bounded", time.Now(), "%s made %d calls of AWS, at most %d follow from what happened",
+					i.Name, calls, most)
+			}
+		}
+	}
+}
+
+// mostCalls returns how many calls of AWS an install makes at most.
+func (j drainJudge) mostCalls(c *cluster, install string) int {
+	cfg := j.configs[install]
+	crashes := 0
+	for _, a := range j.agentsOf(install) {
+		crashes += 1 + len(a.down)
+	}
+	resyncs := crashes + int(time.Since(j.log.began)/cfg.ResyncInterval) + 1
+	nodes, events, beats := 0, 0, 0
+	for id, m := range j.machines.instances {
+		if m.cluster == c {
+			nodes++
+			events += 2 + len(j.facts.truthsAt(id, time.Now(), longest))
+		}
+	}
+	for _, a := range j.actions {
+		if of, g, _ := j.clusterOf(a.Group); of == c {
+			events++
+			closed := a.ClosedAt
+			if closed.IsZero() {
+				closed = time.Now()
+			}
+			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
+			interval := cmp.Or(cfg.Hook.HeartbeatInterval, g.Hooks[max(0, i)].Heartbeat/2)
+			beats += 2 * int(closed.Sub(a.StartedAt)/(interval*8/10)+1)
+		}
+	}
+	return resyncs*(callsPerResync+3*nodes) + crashes*events*callsPerEvent + beats
+}
+
+// drainsExplained: the Node of a drain that has waited for two minutes says how many pods are left. The condition is
+// written every ten seconds at most.
+func (j drainJudge) drainsExplained() {
+	for _, c := range j.clusters {
+		for _, m := range j.markings[c.Name] {
+			end := m.until
+			if m.until.IsZero() {
+				end = time.Now()
+			}
+			for at := m.from.Add(2 * time.Minute); at.Before(end) && at.Before(m.from.Add(slack)); at = at.Add(time.Minute) {
+				if j.mustExplain(c, m.node, at) && !j.isExplained(c, m.node, at) {
+					j.violate("drains explained", at, "the condition of node %s does not say that its drain waits", m.node)
+					break
+				}
+			}
+		}
+	}
+}
+
+// mustExplain reports whether a drain of the node has been waiting for pods for two minutes, and nothing keeps its
+// install from saying so.
+func (j drainJudge) mustExplain(c *cluster, id string, at time.Time) bool {
+	began := at.Add(-2 * time.Minute)
+	m, marked := markAt(j.markings[c.Name], id, began)
+	machine := j.machines.find(id)
+	if !marked || machine == nil || !m.mark.Deadline.After(at.Add(time.Minute)) || j.wasDead(id, at) || j.denied(c) {
+		return false
+	}
+	waits := slices.ContainsFunc(j.podsOn(c, id, at), func(p *podLife) bool { return p.bound.Before(m.from) })
+	return waits && !slices.ContainsFunc(c.Installs, func(i Install) bool {
+		return overlap(j.outages(i.Name, c), began.Add(-time.Minute), at) > 0
+	})
+}
+
+// denied reports whether the API server of a cluster denies anything at any time.
+func (j drainJudge) denied(c *cluster) bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool { return f.Do == "kube-deny" && f.On == c.Name })
+}
+
+// isExplained reports whether the Node says that pods are left, or is gone.
+func (j drainJudge) isExplained(c *cluster, id string, at time.Time) bool {
+	n := nodeAt(&c.changes, id, at)
+	return n == nil || slices.ContainsFunc(n.Status.Conditions, func(one corev1.NodeCondition) bool {
+		return one.Type == node.ConditionType && one.Status == corev1.ConditionFalse &&
+			strings.Contains(one.Message, " left")
+	})
+}
