@@ -75,7 +75,8 @@ func (j hookJudge) cannot(c *cluster, a awsim.Action) bool {
 func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	cfg := j.configs[h.Install].Launch
 	due := a.StartedAt.Add(min(cfg.Timeout, 100*h.Heartbeat*9/10))
-	if a.ClosedBy != awsim.ByCompletion || a.Destination == "WarmPool" || len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
+	if a.ClosedBy != awsim.ByCompletion || a.Destination == "WarmPool" ||
+		len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
 		return
 	}
 	ready := isNodeReady(nodeAt(&c.changes, a.InstanceID, a.ClosedAt))

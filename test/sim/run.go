@@ -154,6 +154,9 @@ func (w runner) settles() (longest time.Duration) {
 	return longest + 3*time.Minute
 }
 
+// isChanging reports whether an instance is neither in service nor at rest in the warm pool.
+func isChanging(i awsim.Instance) bool { return i.State != "InService" && i.State != "Warmed:Stopped" }
+
 // isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
 // terminates, and no queue has a message.
 func (w runner) isIdle() bool {
@@ -164,9 +167,7 @@ func (w runner) isIdle() bool {
 	}
 	for _, c := range w.clusters {
 		for _, g := range c.Groups {
-			if slices.ContainsFunc(w.aws.Instances(g.Name), func(i awsim.Instance) bool {
-				return i.State != "InService" && i.State != "Warmed:Stopped"
-			}) {
+			if slices.ContainsFunc(w.aws.Instances(g.Name), isChanging) {
 				return false
 			}
 		}

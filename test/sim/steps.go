@@ -63,10 +63,8 @@ func (w events) do(s Step) error {
 		return nil
 	case "forge":
 		return w.forge(id, s.N)
-	case "shrink", "grow":
-		return w.resize(s.On, s.Do == "grow")
-	case "refresh", "volumes":
-		return w.refresh(s.On, ids, s.Do == "volumes")
+	case "shrink", "grow", "refresh", "volumes":
+		return w.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
 	}

@@ -14,6 +14,14 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
+// change does what a user does with a group.
+func (w events) change(s Step, ids []string) error {
+	if s.Do == "shrink" || s.Do == "grow" {
+		return w.resize(s.On, s.Do == "grow")
+	}
+	return w.refresh(s.On, ids, s.Do == "volumes")
+}
+
 // resize gives a group its full size again, or one instance less than it has.
 func (w events) resize(name string, grow bool) error {
 	_, g, _ := w.clusterOf(name)
