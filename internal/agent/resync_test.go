@@ -218,7 +218,11 @@ func TestResync(t *testing.T) {
 			"drained, although the node cannot be cordoned: the condition stays meanwhile",
 			with(inGroup(terminating, "drain"), fails("cordon", 1000, errOutage), func(f *fixture) {
 				f.cfg.DrainTimeout, f.drainTakes = 30*time.Second, 8*time.Minute
-				time.AfterFunc(time.Minute, func() { conditioned(f) })
+				time.AfterFunc(time.Minute, func() {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					conditioned(f)
+				})
 			}),
 			[]string{
 				"hold drain", "drain node-1 untainted until 30s..40s", "exclude", "release drain",
