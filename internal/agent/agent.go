@@ -95,7 +95,7 @@ func Outcomes() []string {
 type Config struct {
 	ClusterName         string
 	ConfirmTimeout      time.Duration // how long AWS may contradict a message before the message is dropped
-	RegistrationTimeout time.Duration // how long a terminating instance may take to register as a Node
+	RegistrationTimeout time.Duration // how long an instance that terminates may take to register as a Node
 	DrainTimeout        time.Duration // from the cordon of a node to the end of its drain
 	ResyncInterval      time.Duration
 	Events              event.Config // what to do about events without a lifecycle hook

@@ -163,12 +163,12 @@ func (f nodes) owned() error {
 	return nil
 }
 
-func (f nodes) Await(
-	ctx context.Context, instanceID string, accept func(node.Node) bool,
-) (node.Node, error) {
-	f.step("await")
+func (f nodes) Await(ctx context.Context, instanceID string, accept func(node.Node) bool) (node.Node, error) {
 	wait := f.registers - f.after()
-	if f.hidden {
+	if wait > 0 || accept != nil || f.hidden {
+		f.step("await")
+	}
+	if f.hidden || instanceID != instance {
 		wait = never
 	}
 	if !retry.Sleep(ctx, wait) {

@@ -50,7 +50,7 @@ type noticeHandler struct {
 }
 
 // handle does what is configured for the event. It calls no API for an instance that is not a Node of this
-// cluster.
+// cluster, but it waits until the instance can no longer become one.
 func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 	if h.cfg.Events.Action(e.Kind) == event.Ignore {
 		h.observer.EventIgnored(e, "events of this kind are configured to be ignored")
@@ -59,18 +59,41 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 	if e.InstanceID == "" {
 		return h.expandCapacityBlock(ctx, e)
 	}
-	if err := h.checkOwner(e); err != nil {
-		return err
-	}
 	e, why := withDeadline(e)
 	if why == "" {
+		if err := h.awaitNode(ctx, e); err != nil {
+			return err
+		}
 		why = h.reasonToIgnore(e)
+	}
+	if err := h.checkOwner(e); err != nil {
+		return err
 	}
 	if why != "" {
 		h.observer.EventIgnored(e, why)
 		return nil
 	}
 	return h.run(ctx, e, h.act)
+}
+
+// awaitNode waits for the Node of an instance that has none: the instance may be launching, and get pods as soon as it
+// has registered. The wait ends with the time that the instance has to register, or to run. It calls no API, because
+// most instances without a Node are none of this cluster. An instance that stops does not register.
+func (h *noticeHandler) awaitNode(ctx context.Context, e event.Event) error {
+	end := e.At.Add(h.cfg.RegistrationTimeout)
+	switch {
+	case e.Kind == event.StateChange:
+		return nil
+	case !e.Deadline.IsZero():
+		end = earlier(end, e.Deadline)
+	}
+	waiting, cancel := context.WithDeadlineCause(ctx, end, errUnregistered)
+	defer cancel()
+	_, err := h.terminator.nodes.Await(waiting, e.InstanceID, nil)
+	if errors.Is(err, errUnregistered) || errors.Is(err, node.ErrUnselected) {
+		return nil
+	}
+	return err
 }
 
 // run runs act once for all copies of the event that arrive meanwhile.

@@ -297,6 +297,8 @@ func (g *generator) follow(s Step, c Cluster, spot bool) {
 		return
 	case "interrupt":
 		next.For = 2 * time.Minute
+	case "interrupt-next":
+		next.At, next.For = s.At, 2*time.Minute
 	case "lose":
 		next.At, next.On = max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
 	case "budgets":
@@ -315,6 +317,10 @@ func (g *generator) kindOfNext(s Step, spot bool) string {
 		kinds = append(kinds, "grow", "grow", "grow", "grow", "grow", "grow")
 	case "recommend":
 		kinds = append(kinds, "terminate", "terminate", "terminate", "terminate", "terminate", "terminate")
+	case "replace":
+		if spot {
+			kinds = append(kinds, "interrupt-next", "interrupt-next", "interrupt-next")
+		}
 	case "terminate":
 		kinds = append(kinds, "resend", "kill", "lose")
 		if spot {

@@ -34,11 +34,16 @@ func (j podJudge) rightNode() {
 }
 
 // isLeaving reports whether Auto Scaling had begun to terminate an instance, for whatever reason, to stop it in a warm
-// pool or to replace its root volume, and the instance had not returned since.
+// pool or to replace its root volume, and the instance had not returned since; or had abandoned its launch.
 func (j *judge) isLeaving(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
-		return a.InstanceID == id && a.Transition == awsim.Terminating && !a.StartedAt.After(at) &&
-			!j.facts.hasReturned(id, a.StartedAt, at.Add(-slack))
+		switch {
+		case a.InstanceID != id:
+			return false
+		case a.Transition == awsim.Launching:
+			return a.Result == "ABANDON" && !a.ClosedAt.After(at)
+		}
+		return !a.StartedAt.After(at) && !j.facts.hasReturned(id, a.StartedAt, at.Add(-slack))
 	})
 }
 
@@ -188,11 +193,16 @@ func (j podJudge) podsTold() {
 	}
 }
 
-// judgeInterrupted judges the pods of an instance that EC2 took.
+// judgeInterrupted judges the pods of an instance that EC2 took: those that were there at the warning, or, if the Node
+// registered after it, a minute before the end.
 func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
+	last := i.WarnedAt
+	if j.machines.find(i.InstanceID).began.After(last) {
+		last = i.DueAt.Add(-time.Minute)
+	}
 	for _, p := range j.podsOn(c, i.InstanceID, i.TakenAt.Add(-time.Second)) {
 		due := i.DueAt.Add(max(0, j.spec.Skew)) // as the agent reads it
-		if p.bound.Before(i.WarnedAt) && (p.deleted.IsZero() || p.DeletionTimestamp.After(due)) {
+		if p.bound.Before(last) && (p.deleted.IsZero() || p.DeletionTimestamp.After(due)) {
 			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
 				i.InstanceID)
 		}

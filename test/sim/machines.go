@@ -21,7 +21,8 @@ type machines struct {
 
 	mu        sync.Mutex
 	instances map[string]*machine
-	launched  map[string]int // by group, during the run
+	launched  map[string]int             // by group, during the run
+	early     map[string][]time.Duration // by group: the notices of interruptions of its next launches
 }
 
 // machine is the Node of an instance. The Node has the name of the instance.
@@ -30,6 +31,7 @@ type machine struct {
 	cluster *cluster
 	group   Group
 	isNode  bool      // it has registered
+	began   time.Time // when it registered
 	endedAt time.Time // when the machine was terminated
 	change  string    // the scheduled change that is announced
 }
@@ -92,6 +94,7 @@ func (m *machines) Launch(ctx context.Context, id, zone string) error {
 	if !m.booted {
 		return m.register(one, n)
 	}
+	m.world.work.Go(func() { m.interruptEarly(id, g.Name) }) //nolint:contextcheck // What it starts lives until Close.
 	m.world.work.Go(func() {
 		retry.Sleep(ctx, c.Timing.Boot)
 		_ = m.register(one, n) // The API server of the model accepts every Node.
@@ -102,13 +105,32 @@ func (m *machines) Launch(ctx context.Context, id, zone string) error {
 // register creates the Node of a machine, unless that has ended.
 func (m *machines) register(one *machine, n *corev1.Node) error {
 	m.mu.Lock()
-	one.isNode = one.endedAt.IsZero()
+	one.isNode, one.began = one.endedAt.IsZero(), time.Now()
 	m.mu.Unlock()
 	if !one.isNode {
 		return nil
 	}
 	m.world.log.add("aws", "node registered", "node", one.id, "group", one.group.Name)
 	return one.cluster.server.Create(n)
+}
+
+// interruptEarly interrupts an instance that launches, before it registers, if a step has asked for that.
+func (m *machines) interruptEarly(id, group string) {
+	m.mu.Lock()
+	notices := m.early[group]
+	if len(notices) > 0 {
+		m.early[group] = notices[1:]
+	}
+	m.mu.Unlock()
+	if len(notices) == 0 {
+		return
+	}
+	time.Sleep(time.Second)
+	if m.world.aws.Interrupt(id, notices[0]) == nil {
+		now := time.Now()
+		m.world.log.add("step", "interrupt", "node", id, "for", notices[0])
+		m.world.facts.announce(id, truth{kind: "interrupt", from: now, ends: now.Add(notices[0])})
+	}
 }
 
 // newNode returns a Node that the controllers make Ready, unless it is broken.

@@ -40,6 +40,11 @@ func (w events) do(s Step) error {
 		return nil
 	case "budgets":
 		return w.changeBudgets(s)
+	case "interrupt-next": // the next instance that the group launches, before its Node registers
+		w.machines.mu.Lock()
+		defer w.machines.mu.Unlock()
+		w.machines.early[s.On] = append(w.machines.early[s.On], s.For)
+		return nil
 	}
 	ids := w.members(s.On)
 	if len(ids) == 0 {

@@ -47,7 +47,9 @@ type cluster struct {
 func newWorld(spec Spec) (*world, error) {
 	w := &world{spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{began: time.Now()}}
 	w.facts = newFacts(w)
-	w.machines = &machines{world: w, instances: map[string]*machine{}, launched: map[string]int{}}
+	w.machines = &machines{
+		world: w, instances: map[string]*machine{}, launched: map[string]int{}, early: map[string][]time.Duration{},
+	}
 	w.aws = awsim.NewUnconnected(awsim.Options{Queues: w.queues(), Machines: w.machines, Seed: spec.Seed})
 	for i, c := range spec.Clusters {
 		running := &cluster{Cluster: c}
