@@ -18,15 +18,20 @@ import (
 type facts struct {
 	world *world
 
-	mu       sync.Mutex
-	truths   map[string][]truth // by instance
-	removals []removal
-	losses   map[string]bool        // installs of which messages were lost
-	returns  map[string][]time.Time // by instance: when its machine booted again
+	mu        sync.Mutex
+	truths    map[string][]truth // by instance
+	removals  []removal
+	unguarded []kube.Record
+	losses    map[string]bool        // installs of which messages were lost
+	returns   map[string][]time.Time // by instance: when its machine booted again
+	cordons   map[string]time.Time   // by instance: when an administrator cordoned its node
 }
 
 func newFacts(w *world) *facts {
-	return &facts{world: w, truths: map[string][]truth{}, losses: map[string]bool{}, returns: map[string][]time.Time{}}
+	return &facts{
+		world: w, truths: map[string][]truth{}, losses: map[string]bool{}, returns: map[string][]time.Time{},
+		cordons: map[string]time.Time{},
+	}
 }
 
 // truth is a reason for an instance to end.
@@ -79,6 +84,12 @@ func (f *facts) lost(install string) {
 	f.losses[install] = true
 }
 
+func (f *facts) cordoned(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cordons[id] = time.Now()
+}
+
 // truthsAt returns the reasons for an instance to end at a time, and those that were canceled less than the grace
 // before.
 func (f *facts) truthsAt(id string, at time.Time, grace time.Duration) (out []truth) {
@@ -118,6 +129,11 @@ func (r removal) isAllowed() bool {
 
 // record keeps a request if it removes a pod.
 func (f *facts) record(c *cluster, r kube.Record) {
+	if isUnguarded(r) {
+		f.mu.Lock()
+		f.unguarded = append(f.unguarded, r)
+		f.mu.Unlock()
+	}
 	pod, ok := r.Object.(*corev1.Pod)
 	if !ok || !r.IsEviction() && !r.IsDeletion() {
 		return
@@ -125,6 +141,18 @@ func (f *facts) record(c *cluster, r kube.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.removals = append(f.removals, removal{Record: r, cluster: c, pod: pod})
+}
+
+// isUnguarded reports whether a request changes a Node or removes a pod whatever has the name by then.
+func isUnguarded(r kube.Record) bool {
+	switch {
+	case !r.OK(): // It may have been refused before anybody read it.
+	case r.IsEviction(), r.IsDeletion():
+		return r.UID == ""
+	case r.Verb == "patch" && strings.HasPrefix(r.Resource, "nodes"):
+		return !strings.Contains(r.Patch, `"uid"`) && !strings.Contains(r.Patch, `"resourceVersion"`)
+	}
+	return false
 }
 
 // changes are all changes of the pods and Nodes of a cluster.
@@ -272,20 +300,12 @@ func markAt(all []marking, name string, at time.Time) (marking, bool) {
 }
 
 // outages returns the periods in which an install could not work: none of its processes ran, or what it needs failed.
-func (w *world) outages(install string, c *cluster) (out []span) {
+// Faults are left out that are harmless.
+func (w *world) outages(install string, c *cluster, harmless ...func(Fault) bool) (out []span) {
 	for _, f := range w.spec.Faults {
-		from := w.began.Add(f.From)
-		s := span{from, from.Add(f.For)}
-		switch f.Do {
-		case "crash", "queue-duplicate", "queue-reorder", "aws-drop":
-			continue
-		case "queue-delay":
-			s.until = s.until.Add(30 * time.Second)
-		case "kube-lag", "kube-slow":
-			s.until = s.until.Add(20 * time.Second)
-		}
-		if isAWS := strings.HasPrefix(f.Do, "aws-"); isAWS || f.On == install || f.On == c.Name {
-			out = append(out, s)
+		isHarmless := slices.ContainsFunc(harmless, func(is func(Fault) bool) bool { return is(f) })
+		if isAWS := strings.HasPrefix(f.Do, "aws-"); !isHarmless && (isAWS || f.On == install || f.On == c.Name) {
+			out = append(out, w.outage(f)...)
 		}
 	}
 	for _, a := range c.agents {
@@ -296,6 +316,21 @@ func (w *world) outages(install string, c *cluster) (out []span) {
 		}
 	}
 	return out
+}
+
+// outage returns how long a fault keeps an install from its work; nothing if it does not.
+func (w *world) outage(f Fault) []span {
+	from := w.began.Add(f.From)
+	s := span{from, from.Add(f.For)}
+	switch f.Do {
+	case "crash", "queue-duplicate", "queue-reorder", "aws-drop", "aws-fail":
+		return nil
+	case "queue-delay":
+		s.until = s.until.Add(30 * time.Second)
+	case "kube-lag", "kube-slow":
+		s.until = s.until.Add(20 * time.Second)
+	}
+	return []span{s}
 }
 
 // overlap returns how long the spans last between two times; those that overlap each other count twice.

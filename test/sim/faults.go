@@ -66,6 +66,8 @@ func (w faults) beginAWS(f Fault) (end func()) {
 		return w.aws.Inject(awsim.Fault{Service: f.What, Code: "ThrottlingException", Message: "Rate exceeded"})
 	case "aws-drop":
 		return w.aws.Inject(awsim.Fault{Service: f.What, Drop: true, AfterApply: true, Times: 3})
+	case "aws-fail":
+		return w.aws.Inject(awsim.Fault{Action: f.What, Status: http.StatusInternalServerError, Times: f.N})
 	case "aws-deny":
 		return w.aws.Inject(awsim.Fault{Action: f.What, Code: "AccessDenied", Status: http.StatusForbidden})
 	}

@@ -85,7 +85,7 @@ func (g *generator) timing() Timing {
 		t.Lag = g.between(0, oneOf(g, 4*time.Second, 20*time.Second, time.Minute))
 	}
 	if g.chance(3) {
-		t.Watch = g.between(0, 3*time.Second)
+		t.Watch = g.between(0, oneOf(g, 3*time.Second, 3*time.Second, 15*time.Second))
 	}
 	if g.chance(4) {
 		t.Count = g.between(0, 10*time.Second)
@@ -214,6 +214,10 @@ func (g *generator) workload(name string) Workload {
 	if len(w.Budgets) > 0 && g.chance(8) {
 		w.Budgets = append(w.Budgets, g.budget(w.Replicas))
 	}
+	if g.chance(8) { // It leaves only when it is killed.
+		w.Grace = oneOf(g, 5*time.Minute, time.Hour, time.Hour)
+		w.Stop, w.Budgets = w.Grace, []Budget{{MaxUnavailable: "0"}}
+	}
 	if g.chance(4) {
 		w.Priority = oneOf[int32](g, 1000, 2_000_000_000, 2_000_001_000)
 	}
@@ -240,96 +244,6 @@ func (g *generator) budget(replicas int) Budget {
 	return b
 }
 
-// steps adds what happens to the nodes.
-func (g *generator) steps() {
-	at := time.Duration(0)
-	for range 1 + g.IntN(1+2*g.size) {
-		cluster := oneOf(g, g.spec.Clusters...)
-		group := oneOf(g, cluster.Groups...)
-		s := Step{At: at, On: group.Name, Node: g.IntN(group.Nodes), Do: g.kindOfStep(group)}
-		switch s.Do {
-		case "terminate", "replace":
-			s.N = 1 + g.IntN(group.Nodes)
-			if !g.chance(3) {
-				s.N = 1
-			}
-		case "forge":
-			s.N = g.IntN(5)
-		case "maintain":
-			s.For = oneOf(g, 10*time.Minute, time.Hour, 3*time.Hour, 6*time.Hour)
-			s.N = oneOf(g, 1, 1, group.Nodes)
-		case "expire":
-			s.For = oneOf(g, 10*time.Minute, 10*time.Minute, 5*time.Minute)
-		case "interrupt", "reclaim":
-			s.For = oneOf(g, 2*time.Minute, 2*time.Minute, 90*time.Second)
-		}
-		g.spec.Steps = append(g.spec.Steps, s)
-		g.follow(s, cluster, group.Spot)
-		at += g.between(0, oneOf(g, 10*time.Second, 3*time.Minute, 20*time.Minute))
-	}
-	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
-}
-
-func (g *generator) kindOfStep(group Group) string {
-	kinds := []string{
-		"terminate", "terminate", "terminate", "terminate", "replace", "replace", "maintain", "kill", "forge",
-	}
-	if group.Spot {
-		kinds = append(kinds, "interrupt", "interrupt", "recommend")
-	} else if g.chance(3) {
-		kinds = append(kinds, "reclaim", "expire", "bypass", "stop")
-	}
-	if group.Pool {
-		kinds = append(kinds, "shrink", "shrink", "shrink", "shrink")
-	} else if g.chance(4) {
-		kinds = append(kinds, "refresh", "volumes", "volumes")
-	}
-	return oneOf(g, kinds...)
-}
-
-// follow adds what happens to the same node soon after a step.
-func (g *generator) follow(s Step, c Cluster, spot bool) {
-	next := s
-	next.At, next.N = s.At+g.between(time.Second, 10*time.Minute), 1
-	next.Do = g.kindOfNext(s, spot)
-	switch next.Do {
-	case "":
-		return
-	case "interrupt":
-		next.For = 2 * time.Minute
-	case "interrupt-next":
-		next.At, next.For = s.At, 2*time.Minute
-	case "lose":
-		next.At, next.On = max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
-	case "budgets":
-		next.On, next.Node = c.Name, g.IntN(3)
-	}
-	g.spec.Steps = append(g.spec.Steps, next)
-}
-
-// kindOfNext returns what follows a step; empty if nothing does.
-func (g *generator) kindOfNext(s Step, spot bool) string {
-	kinds := []string{"", "", "", "", "", "", "budgets"}
-	switch s.Do {
-	case "maintain":
-		kinds = append(kinds, "cancel", "cancel", "cancel", "terminate", "terminate", "terminate")
-	case "shrink":
-		kinds = append(kinds, "grow", "grow", "grow", "grow", "grow", "grow")
-	case "recommend":
-		kinds = append(kinds, "terminate", "terminate", "terminate", "terminate", "terminate", "terminate")
-	case "replace":
-		if spot {
-			kinds = append(kinds, "interrupt-next", "interrupt-next", "interrupt-next")
-		}
-	case "terminate":
-		kinds = append(kinds, "resend", "kill", "lose")
-		if spot {
-			kinds = append(kinds, "interrupt", "interrupt", "interrupt")
-		}
-	}
-	return oneOf(g, kinds...)
-}
-
 // faults adds what fails meanwhile: nothing in half of all worlds.
 func (g *generator) faults() {
 	if g.chance(2) {
@@ -337,38 +251,43 @@ func (g *generator) faults() {
 	}
 	last := g.spec.Steps[len(g.spec.Steps)-1].At
 	for range 1 + g.IntN(g.size+1) {
-		cluster := oneOf(g, g.spec.Clusters...)
-		install := oneOf(g, cluster.Installs...).Name
-		f := Fault{From: g.between(0, last+2*time.Minute)}
-		f.For = g.between(time.Second, oneOf(g, 10*time.Second, 2*time.Minute, 20*time.Minute))
-		f.Do = oneOf(g, "crash", "crash", "crash", "kube-down", "kube-hang", "kube-slow", "kube-break",
-			"kube-expire", "kube-lag", "kube-lose", "kube-throttle", "kube-fail", "kube-conflict", "kube-deny",
-			"kube-webhook", "aws-down", "aws-throttle", "aws-deny", "aws-drop", "queue-delay", "queue-duplicate",
-			"queue-reorder")
-		switch f.Do {
-		case "crash":
-			f.N, f.On = 1+g.IntN(20), install
-		case "kube-deny":
-			f.What = oneOf(g, "patch nodes", "create pods/eviction", "delete pods", "list pods", "create events",
-				"watch nodes")
-			f.On = cluster.Name
-		case "kube-webhook":
-			f.What, f.On = oneOf(g, "refuse", "slow"), cluster.Name
-		case "aws-deny":
-			f.What = oneOf(g, "DescribeAutoScalingInstances", "DescribeAutoScalingInstances", "DescribeLifecycleHooks",
-				"DescribeInstances", "DescribeTags", "DescribeAutoScalingGroups", "RecordLifecycleActionHeartbeat")
-			f.For = oneOf(g, f.For, 10*24*time.Hour)
-			denied := func(other Fault) bool { return other.Do == f.Do }
-			if slices.ContainsFunc(g.spec.Faults, denied) { // Without two of them, no event can be confirmed.
-				continue
-			}
-		case "aws-down", "aws-throttle", "aws-drop":
-			f.What = oneOf(g, "sqs", "autoscaling", "ec2", "")
-		case "queue-delay", "queue-duplicate", "queue-reorder":
-			f.On = install
-		default:
-			f.On = cluster.Name
+		f := g.fault(last + 2*time.Minute)
+		denied := func(other Fault) bool { return f.Do == "aws-deny" && other.Do == f.Do }
+		if !slices.ContainsFunc(g.spec.Faults, denied) { // Without two of them, no event can be confirmed.
+			g.spec.Faults = append(g.spec.Faults, f)
 		}
-		g.spec.Faults = append(g.spec.Faults, f)
 	}
+}
+
+// fault returns something that fails before a time.
+func (g *generator) fault(before time.Duration) Fault {
+	cluster := oneOf(g, g.spec.Clusters...)
+	install := oneOf(g, cluster.Installs...).Name
+	f := Fault{From: g.between(0, before), On: cluster.Name}
+	f.For = g.between(time.Second, oneOf(g, 10*time.Second, 2*time.Minute, 20*time.Minute))
+	f.Do = oneOf(g, "crash", "crash", "crash", "kube-down", "kube-hang", "kube-slow", "kube-break",
+		"kube-expire", "kube-lag", "kube-lose", "kube-throttle", "kube-fail", "kube-conflict", "kube-deny",
+		"kube-webhook", "aws-down", "aws-throttle", "aws-deny", "aws-drop", "aws-fail", "queue-delay", "queue-duplicate",
+		"queue-reorder")
+	switch f.Do {
+	case "crash":
+		f.N, f.On = 1+g.IntN(20), install
+	case "kube-deny":
+		f.What = oneOf(g, "patch nodes", "create pods/eviction", "delete pods", "list pods", "create events",
+			"watch nodes")
+	case "kube-webhook":
+		f.What = oneOf(g, "refuse", "slow")
+	case "aws-deny":
+		f.What, f.On = oneOf(g, "DescribeAutoScalingInstances", "DescribeAutoScalingInstances", "DescribeLifecycleHooks",
+			"DescribeInstances", "DescribeTags", "DescribeAutoScalingGroups", "RecordLifecycleActionHeartbeat"), ""
+		f.For = oneOf(g, f.For, 10*24*time.Hour)
+	case "aws-fail":
+		f.What, f.N, f.On = oneOf(g, "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"), 1+g.IntN(9), ""
+		f.For = g.between(time.Minute, 2*time.Hour)
+	case "aws-down", "aws-throttle", "aws-drop":
+		f.What, f.On = oneOf(g, "sqs", "autoscaling", "ec2", ""), ""
+	case "queue-delay", "queue-duplicate", "queue-reorder":
+		f.On = install
+	}
+	return f
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/node-drainer/node-drainer/internal/config"
@@ -61,6 +62,11 @@ func (j *judge) all() []Violation {
 	drains.callsBounded()
 	drains.drainsExplained()
 	j.noMarksLeft()
+	j.cordonsKept()
+	for _, r := range j.facts.unguarded {
+		j.violate("right object", r.At, "%s sent %s %s of %s without its UID or resource version", r.Client, r.Verb,
+			r.Resource, r.Name)
+	}
 	j.noMessageLeft()
 	if most := j.machines.mostLaunched(); most >= mostLaunches {
 		j.violate("launches succeed", time.Now(), "a group has launched %d instances", most)
@@ -93,11 +99,40 @@ func (j *judge) failed(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool { return t.kind == "killed" })
 }
 
+// cordonsKept: no agent uncordons a node that an administrator cordoned.
+func (j *judge) cordonsKept() {
+	for _, c := range j.clusters {
+		for _, change := range c.of("nodes") {
+			before, was := change.Old.(*corev1.Node)
+			after, is := change.New.(*corev1.Node)
+			if !was || !is || !before.Spec.Unschedulable || after.Spec.Unschedulable {
+				continue
+			}
+			if at, ok := j.facts.cordons[before.Name]; ok && !change.At.Before(at) {
+				j.violate("cordons kept", change.At, "%s uncordoned node %s, which an administrator has cordoned", change.Actor,
+					before.Name)
+			}
+		}
+	}
+}
+
+// cannotAsk reports whether the agents may still not ask Auto Scaling for the states of instances. They do not believe
+// then that an instance stays, and so do not uncordon it.
+func (j *judge) cannotAsk() bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
+		return isDescription(f) && j.began.Add(f.From+f.For).After(time.Now())
+	})
+}
+
 // noMessageLeft: no queue has a message in the end.
 func (j *judge) noMessageLeft() {
 	for _, c := range j.clusters {
 		for _, i := range c.Installs {
-			if left := j.messages(i); len(left) > 0 {
+			left := j.messages(i)
+			if j.cannotAsk() {
+				left = slices.DeleteFunc(left, func(body string) bool { return !strings.Contains(body, "LifecycleHookName") })
+			}
+			if len(left) > 0 {
 				j.violate("no message left", time.Now(), "queue %s holds %d messages: %.200s", i.Name, len(left), left[0])
 			}
 		}

@@ -12,21 +12,25 @@ import (
 // hookJudge judges what happened to hooks.
 type hookJudge struct{ *judge }
 
-// judgeAction judges a lifecycle action of a hook that belongs to an install.
+// judgeAction judges a lifecycle action: most of it only if its hook belongs to an install.
 func (j hookJudge) judgeAction(a awsim.Action) {
-	c, g, ok := j.clusterOf(a.Group)
-	i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
-	if !ok || i < 0 || g.Hooks[i].Install == "" || a.StartedAt.Before(j.began) {
+	c, _, ok := j.clusterOf(a.Group)
+	h, launch := j.hookOf(a), a.Transition == awsim.Launching
+	if !ok || h.Name == "" || a.StartedAt.Before(j.began) {
 		return
 	}
-	h := g.Hooks[i]
+	if !launch {
+		j.staysCordoned(c, a)
+	}
+	if h.Install == "" {
+		return
+	}
 	j.isCompleted(c, h, a)
 	drainJudge(j).heartbeatsKept(c, h, a)
-	if a.Transition == awsim.Launching {
+	if launch {
 		j.launchIsReady(c, h, a)
 	} else {
 		j.nodeIsEmpty(c, h, a)
-		j.staysCordoned(c, a)
 	}
 }
 
@@ -36,7 +40,7 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	if closed.IsZero() {
 		closed = time.Now()
 	}
-	out := overlap(j.outages(h.Install, c), a.StartedAt, closed)
+	out := overlap(j.outages(h.Install, c, isDescription), a.StartedAt, closed)
 	cfg := j.configs[h.Install]
 	limit := cfg.Drain.Timeout + cfg.Node.RegistrationTimeout + cfg.Drain.VolumeTimeout
 	if h.Launch {
@@ -54,6 +58,12 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	}
 }
 
+// isDescription reports whether a fault denies the description of instances. A hook needs none: a heartbeat that Auto
+// Scaling accepts confirms its message, after a few seconds.
+func isDescription(f Fault) bool {
+	return f.Do == "aws-deny" && f.What == "DescribeAutoScalingInstances"
+}
+
 // isLost reports whether the message of an action of the hook may have been lost, and no resync finds the action in
 // time. A resync recognizes hooks by their names, or by their target.
 func (j hookJudge) isLost(h Hook) bool {
@@ -66,15 +76,14 @@ func (j hookJudge) cannot(c *cluster, a awsim.Action) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
 		from := j.began.Add(f.From)
 		meets := from.Before(a.ClosedAt) && from.Add(f.For).After(a.StartedAt.Add(-time.Minute))
-		return meets && (f.Do == "aws-deny" && f.What != "DescribeAutoScalingInstances" ||
-			f.Do == "kube-deny" && f.On == c.Name)
+		return meets && (f.Do == "aws-deny" && !isDescription(f) || f.Do == "kube-deny" && f.On == c.Name)
 	})
 }
 
 // launchIsReady: a launch is completed when the node is ready for pods, and is given up only when its time is over.
 func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	cfg := j.configs[h.Install].Launch
-	due := a.StartedAt.Add(min(cfg.Timeout, 100*h.Heartbeat*9/10))
+	due := j.launchDue(h, a)
 	if a.ClosedBy != awsim.ByCompletion || a.Destination == "WarmPool" ||
 		len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
 		return
@@ -87,6 +96,11 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	case a.Result == "ABANDON" && early:
 		j.violate("launch ready", a.ClosedAt, "launch of %s abandoned %v early", a.InstanceID, due.Sub(a.ClosedAt))
 	}
+}
+
+// launchDue returns from when on an install may give up a launch.
+func (j *judge) launchDue(h Hook, a awsim.Action) time.Time {
+	return a.StartedAt.Add(min(j.configs[h.Install].Launch.Timeout, 100*h.Heartbeat*9/10))
 }
 
 // isNodeReady reports whether a Node, which may be nil, is ready for pods.
@@ -167,7 +181,7 @@ func isAbout(c awsim.Call, a awsim.Action) bool {
 		(token == a.Token || token == "" && id == a.InstanceID) && !c.At.Before(a.StartedAt) && !c.At.After(a.ClosedAt)
 }
 
-// staysCordoned: the mark of a node is not removed while one of our hooks waits for it.
+// staysCordoned: the mark of a node is not removed while a hook waits for it, be it another tool's.
 func (j hookJudge) staysCordoned(c *cluster, a awsim.Action) {
 	for _, m := range j.markings[c.Name] {
 		if m.node == a.InstanceID && !m.gone && m.until.After(a.StartedAt.Add(j.spec.Visible+30*time.Second)) &&

@@ -20,17 +20,28 @@ type podJudge struct{ *judge }
 func (j podJudge) rightNode() {
 	for _, r := range j.facts.removals {
 		id := r.pod.Spec.NodeName
-		m := j.machines.find(id)
-		switch {
-		case !r.OK() || id == "":
-		case m == nil:
-			j.violate("right node", r.At, "%s removed pod %s from node %s, which is not an instance", r.Client, r.pod.Name, id)
-		case j.install(r.Client).Team != "" && j.install(r.Client).Team != m.group.Team:
-			j.violate("right node", r.At, "%s removed pod %s from node %s of another team", r.Client, r.pod.Name, id)
-		case len(j.facts.truthsAt(id, r.At, slack)) == 0 && !j.isLeaving(id, r.At):
-			j.violate("right node", r.At, "%s removed pod %s from node %s, which does not end", r.Client, r.pod.Name, id)
+		if !r.OK() || id == "" {
+			continue
+		}
+		if wrong := j.wrongNode(r, j.machines.find(id)); wrong != "" {
+			j.violate("right node", r.At, "%s removed pod %s from node %s, which %s", r.Client, r.pod.Name, id, wrong)
 		}
 	}
+}
+
+// wrongNode returns why pods may not be removed from a node; empty if they may.
+func (j podJudge) wrongNode(r removal, m *machine) string {
+	team := j.install(r.Client).Team
+	switch {
+	case m == nil && j.isUnanswered(r.At):
+	case m == nil:
+		return "is not an instance"
+	case team != "" && team != m.group.Team:
+		return "is of another team"
+	case len(j.facts.truthsAt(m.id, r.At, slack)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r):
+		return "does not end"
+	}
+	return ""
 }
 
 // isLeaving reports whether Auto Scaling had begun to terminate an instance, for whatever reason, to stop it in a warm
@@ -44,6 +55,28 @@ func (j *judge) isLeaving(id string, at time.Time) bool {
 			return a.Result == "ABANDON" && !a.ClosedAt.After(at)
 		}
 		return !a.StartedAt.After(at) && !j.facts.hasReturned(id, a.StartedAt, at.Add(-slack))
+	})
+}
+
+// isUnanswered reports whether EC2 cannot say that it does not know an instance. Then a message that an instance has
+// ended is acted on after a few seconds.
+func (j podJudge) isUnanswered(at time.Time) bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
+		from := j.began.Add(f.From)
+		fails := (f.Do == "aws-down" || f.Do == "aws-throttle") && (f.What == "" || f.What == "ec2") ||
+			f.Do == "aws-deny" && f.What == "DescribeInstances"
+		return fails && from.Before(at) && from.Add(f.For+time.Minute).After(at)
+	})
+}
+
+// isOverdueLaunch reports whether the instance of the node has a launch that the install is about to give up, because
+// its time is over. It drains the node first.
+func (j podJudge) isOverdueLaunch(r removal) bool {
+	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
+		h := j.hookOf(a)
+		return a.InstanceID == r.pod.Spec.NodeName && a.Transition == awsim.Launching && h.Install == r.Client &&
+			!r.At.Before(j.launchDue(h, a)) &&
+			(a.ClosedAt.IsZero() || a.ClosedAt.After(r.At) && a.Result != "CONTINUE")
 	})
 }
 
@@ -135,8 +168,9 @@ func graceOf(p *corev1.Pod) time.Duration {
 func (j *judge) noMarksLeft() {
 	for _, c := range j.clusters {
 		for _, n := range kube.List[*corev1.Node](c.server) {
-			ends := j.cannotVerify() || len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || j.isLeaving(n.Name, time.Now())
-			if marks := marksOn(n); len(marks) > 0 && j.machines.find(n.Name) != nil && !ends {
+			ends := len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || j.isLeaving(n.Name, time.Now())
+			unknown := j.cannotVerify() || j.cannotAsk()
+			if marks := j.marksOn(n); len(marks) > 0 && j.machines.find(n.Name) != nil && !ends && !unknown {
 				j.violate("no marks left", time.Now(), "node %s, which does not end, has %q", n.Name, marks)
 			}
 		}
@@ -144,7 +178,7 @@ func (j *judge) noMarksLeft() {
 }
 
 // marksOn returns what the agents have added to a Node.
-func marksOn(n *corev1.Node) (marks []string) {
+func (j *judge) marksOn(n *corev1.Node) (marks []string) {
 	for _, key := range []string{node.Annotation, node.MaintenanceAnnotation} {
 		if text, ok := n.Annotations[key]; ok {
 			marks = append(marks, key+"="+text)
@@ -155,7 +189,7 @@ func marksOn(n *corev1.Node) (marks []string) {
 			marks = append(marks, t.ToString())
 		}
 	}
-	if n.Spec.Unschedulable {
+	if _, byAdministrator := j.facts.cordons[n.Name]; n.Spec.Unschedulable && !byAdministrator {
 		marks = append(marks, "unschedulable")
 	}
 	if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; ok {

@@ -18,12 +18,8 @@ type otherTools struct{ *world }
 
 // otherHook returns the hook of an open action of another tool; ok is false for all other actions.
 func (w otherTools) otherHook(a awsim.Action) (h Hook, ok bool) {
-	_, g, _ := w.clusterOf(a.Group)
-	i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
-	if i < 0 || g.Hooks[i].Install != "" {
-		return Hook{}, false
-	}
-	return g.Hooks[i], a.ClosedAt.IsZero()
+	h = w.hookOf(a)
+	return h, h.Name != "" && h.Install == "" && a.ClosedAt.IsZero()
 }
 
 // holdOthers completes the hooks of other tools when they have had the time that they need.

@@ -107,6 +107,7 @@ type Step struct {
 	At   time.Duration
 	Do   string        // see steps.go
 	Node int           `json:",omitempty"` // which member of the group, in order of launch
+	Same bool          `json:",omitempty"` // the node of the step before with the same On and Node
 	For  time.Duration `json:",omitempty"`
 	N    int           `json:",omitempty"`
 	// The group, workload or install that it concerns.

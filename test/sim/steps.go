@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -45,12 +46,22 @@ func (w events) do(s Step) error {
 		defer w.machines.mu.Unlock()
 		w.machines.early[s.On] = append(w.machines.early[s.On], s.For)
 		return nil
+	case "restart":
+		return w.restart(s)
 	}
+	return w.doToNode(s)
+}
+
+// doToNode does a step that happens to a node.
+func (w events) doToNode(s Step) error {
 	ids := w.members(s.On)
-	if len(ids) == 0 {
+	id := w.choose(s, ids)
+	if id == "" {
 		return nil
 	}
-	id := ids[s.Node%len(ids)]
+	if s.Same {
+		ids = []string{id}
+	}
 	w.log.add("step", s.Do, "node", id, "n", s.N, "for", s.For)
 	switch s.Do {
 	case "terminate", "replace":
@@ -72,6 +83,9 @@ func (w events) do(s Step) error {
 		return w.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
+	case "cordon":
+		w.cordon(id)
+		return nil
 	}
 	return w.notice(id, s)
 }
@@ -111,6 +125,19 @@ func (w events) interrupt(id string, s Step) error {
 	return err
 }
 
+// choose returns the instance that a step concerns: one of the members, or that of the step before; empty without one.
+func (w events) choose(s Step, members []string) string {
+	key := fmt.Sprint(s.On, "/", s.Node)
+	if id := w.chosen[key]; s.Same && id != "" {
+		return id
+	}
+	if len(members) == 0 {
+		return ""
+	}
+	w.chosen[key] = members[s.Node%len(members)]
+	return w.chosen[key]
+}
+
 // lose has the queue of an install lose its next messages.
 func (w events) lose(s Step) {
 	if len(w.agentsOf(s.On)) > 0 { // The install may have been left out.
@@ -118,6 +145,33 @@ func (w events) lose(s Step) {
 		w.aws.Lose(queueURL(s.On), s.N)
 		w.facts.lost(s.On)
 	}
+}
+
+// cordon cordons a node as an administrator does, who finds nothing to do if it is cordoned already.
+func (w events) cordon(id string) {
+	kube.Update(w.machines.find(id).cluster.server, nodeName(id), func(n *corev1.Node) {
+		if !n.Spec.Unschedulable {
+			n.Spec.Unschedulable = true
+			w.facts.cordoned(id)
+		}
+	})
+}
+
+// restart deletes the pods of a workload as somebody does who restarts it without regard to its budgets.
+func (w events) restart(s Step) (err error) {
+	for _, c := range w.named(s.On) {
+		if len(c.Workloads) == 0 {
+			continue
+		}
+		load := c.Workloads[s.Node%len(c.Workloads)]
+		w.log.add("step", s.Do, "workload", load.Name)
+		for _, p := range kube.List[*corev1.Pod](c.server) {
+			if p.Labels["app"] == load.Name && load.Kind != "bare" {
+				err = errors.Join(err, c.server.DeletePod(p.Namespace, p.Name))
+			}
+		}
+	}
+	return err
 }
 
 func (w events) terminate(ids []string, decrement bool) error {

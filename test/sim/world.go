@@ -31,6 +31,7 @@ type world struct {
 	began    time.Time // what the times of the Spec count from
 	log      *log
 	facts    *facts
+	chosen   map[string]string // by On and Node of the steps: the instance that they chose last
 	work     sync.WaitGroup
 }
 
@@ -45,7 +46,9 @@ type cluster struct {
 
 // newWorld builds the world, without agents. Its groups have their instances, and its workloads their pods.
 func newWorld(spec Spec) (*world, error) {
-	w := &world{spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{began: time.Now()}}
+	w := &world{
+		spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{began: time.Now()}, chosen: map[string]string{},
+	}
 	w.facts = newFacts(w)
 	w.machines = &machines{
 		world: w, instances: map[string]*machine{}, launched: map[string]int{}, early: map[string][]time.Duration{},
@@ -202,6 +205,15 @@ func (w *world) clusterOf(group string) (*cluster, Group, bool) {
 		}
 	}
 	return nil, Group{}, false
+}
+
+// hookOf returns the hook of a lifecycle action, the zero Hook if the Spec has none of its name.
+func (w *world) hookOf(a awsim.Action) Hook {
+	_, g, _ := w.clusterOf(a.Group)
+	if i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook }); i >= 0 {
+		return g.Hooks[i]
+	}
+	return Hook{}
 }
 
 // named returns the clusters of a name; all, if it is empty.

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// steps adds what happens to the nodes.
+func (g *generator) steps() {
+	at := time.Duration(0)
+	for range 1 + g.IntN(1+2*g.size) {
+		cluster := oneOf(g, g.spec.Clusters...)
+		group := oneOf(g, cluster.Groups...)
+		s := Step{At: at, On: group.Name, Node: g.IntN(group.Nodes), Do: g.kindOfStep(group)}
+		switch s.Do {
+		case "terminate", "replace":
+			s.N = 1 + g.IntN(group.Nodes)
+			if !g.chance(3) {
+				s.N = 1
+			}
+		case "forge":
+			s.N = g.IntN(5)
+		case "maintain":
+			s.For = oneOf(g, 10*time.Minute, time.Hour, 3*time.Hour, 6*time.Hour)
+			s.N = oneOf(g, 1, 1, group.Nodes)
+		case "expire":
+			s.For = oneOf(g, 10*time.Minute, 10*time.Minute, 5*time.Minute)
+		case "interrupt", "reclaim":
+			s.For = oneOf(g, 2*time.Minute, 2*time.Minute, 90*time.Second)
+		}
+		g.spec.Steps = append(g.spec.Steps, s)
+		g.follow(s, cluster, group.Spot)
+		at += g.between(0, oneOf(g, 10*time.Second, 3*time.Minute, 20*time.Minute))
+	}
+	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
+}
+
+func (g *generator) kindOfStep(group Group) string {
+	kinds := []string{
+		"terminate", "terminate", "terminate", "terminate", "replace", "replace", "maintain", "kill", "forge",
+		"cordon",
+	}
+	if group.Spot {
+		kinds = append(kinds, "interrupt", "interrupt", "recommend")
+	} else if g.chance(3) {
+		kinds = append(kinds, "reclaim", "expire", "bypass", "stop")
+	}
+	if group.Pool {
+		kinds = append(kinds, "shrink", "shrink", "shrink", "shrink")
+	} else if g.chance(4) {
+		kinds = append(kinds, "refresh", "volumes", "volumes")
+	}
+	return oneOf(g, kinds...)
+}
+
+// follow adds what happens to the same node after a step, and what happens to it after that.
+func (g *generator) follow(s Step, c Cluster, spot bool) {
+	for did := []string{s.Do}; len(did) < 4; did = append(did, s.Do) {
+		next := s
+		next.At, next.N, next.Same = s.At+g.between(time.Second, oneOf(g, 10*time.Minute, time.Hour)), 1, true
+		next.Do = g.kindOfNext(did, spot)
+		switch next.Do {
+		case "":
+			return
+		case "interrupt":
+			next.For = 2 * time.Minute
+			next.At = s.At + g.between(time.Second, time.Hour) // in any part of a drain
+		case "interrupt-next":
+			next.At, next.For = s.At, 2*time.Minute
+		case "lose":
+			next.At, next.On = max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
+		case "restart":
+			next.At, next.On, next.Node = max(0, s.At+g.between(-20*time.Second, 10*time.Second)), c.Name, g.IntN(3)
+		case "budgets":
+			next.On, next.Node = c.Name, g.IntN(3)
+		case "maintain":
+			next.For = oneOf(g, 10*time.Minute, time.Hour, 3*time.Hour)
+		case "forge":
+			next.N = g.IntN(5)
+		}
+		g.spec.Steps = append(g.spec.Steps, next)
+		if next.On != s.On {
+			return
+		}
+		s = next
+	}
+}
+
+// kindOfNext returns what follows the steps that a node had; empty if nothing does.
+func (g *generator) kindOfNext(did []string, spot bool) string {
+	kinds := []string{"", "", "", "", "", "", "budgets"}
+	add := func(n int, more ...string) {
+		for range n {
+			kinds = append(kinds, more...)
+		}
+	}
+	switch did[len(did)-1] {
+	case "shrink":
+		add(6, "grow")
+	case "cordon":
+		add(3, "forge", "maintain", "terminate")
+		if spot {
+			add(3, "recommend")
+		}
+	case "maintain":
+		add(3, "cancel", "terminate")
+	case "recommend":
+		add(6, "terminate")
+	case "replace":
+		if spot {
+			add(3, "interrupt-next")
+		}
+	case "terminate":
+		add(1, "resend", "kill", "lose", "restart")
+		if spot {
+			add(6, "interrupt")
+		}
+		if slices.Contains(did, "maintain") {
+			add(6, "cancel")
+		}
+	}
+	return oneOf(g, kinds...)
+}
