@@ -135,7 +135,7 @@ func (r *rules) stayReason(p *corev1.Pod) StayReason {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return Finished
 	}
-	if isDaemon(p) && r.wouldReturn(p) {
+	if isDaemon(p) && r.tolerates(p) {
 		return DaemonSet
 	}
 	return ""
@@ -146,16 +146,14 @@ func isDaemon(p *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// wouldReturn reports whether the DaemonSet of the pod would create it again on the node: the pod tolerates
-// our taint, or the taint has no effect on DaemonSets, whose controller honors NoSchedule and NoExecute only
-// (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod).
-func (r *rules) wouldReturn(p *corev1.Pod) bool {
-	return r.tolerates(p)
-}
-
-// tolerates reports whether our taint keeps no scheduler from binding the pod to the node.
+// tolerates reports whether a pod may be placed on the node in spite of our taint: the pod tolerates it, or the
+// taint has no such effect. Of a DaemonSet's pod that means that it would be created again, since that controller
+// honors NoSchedule and NoExecute, too (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod).
 func (r *rules) tolerates(p *corev1.Pod) bool {
-	return r.Taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
+		return true
+	}
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &r.Taint, false)
 	})
 }

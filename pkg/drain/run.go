@@ -165,8 +165,8 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	return step
 }
 
-// observeBinding observes how late the scheduler has bound a pod to the node. If the taint could not be written, it says
-// nothing of the scheduler.
+// observeBinding observes how late the scheduler has bound a pod to the node. It observes nothing if the taint
+// could not be written.
 func (r *run) observeBinding(rec *record) {
 	if rec.repelled && !r.node.Untainted {
 		r.drainer.delay.observe(time.Since(r.node.Since))

@@ -4,13 +4,14 @@ import "time"
 
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
-	Since         time.Time         // when the node was cordoned to be drained
-	Unreachable   bool              // no kubelet reports the end of pods: the node is not Ready, or gone
-	Pods          []Pod             // every pod on the node
-	Budgets       map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
-	EmptyAt       time.Time         // when the last pod was gone; zero if one is left
-	SchedulerWait time.Duration     // how long after Since the scheduler may still bind pods to the node; zero if it is not late
-	Attached      []string          // volumes of pods that have left or must leave, still attached to the node
+	Since       time.Time         // when the node was cordoned to be drained
+	Unreachable bool              // no kubelet reports the end of pods: the node is not Ready, or gone
+	Pods        []Pod             // every pod on the node
+	Budgets     map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
+	EmptyAt     time.Time         // when the last pod was gone; zero if one is left
+	// SchedulerWait is how long after Since the scheduler may still bind pods to the node; zero if it is not late.
+	SchedulerWait time.Duration
+	Attached      []string // volumes of pods that have left or must leave, still attached to the node
 }
 
 // Pod is a pod as a decision sees it.

@@ -56,27 +56,9 @@ func (g *generator) kindOfStep(group Group) string {
 // follow adds what happens to the same node after a step, and what happens to it after that.
 func (g *generator) follow(s Step, c Cluster, spot bool) {
 	for did := []string{s.Do}; len(did) < 4; did = append(did, s.Do) {
-		next := s
-		next.At, next.N, next.Same = s.At+g.between(time.Second, oneOf(g, 10*time.Minute, time.Hour)), 1, true
-		next.Do = g.kindOfNext(did, spot)
-		switch next.Do {
-		case "":
+		next := g.next(s, g.kindOfNext(did, spot), c)
+		if next.Do == "" {
 			return
-		case "interrupt":
-			next.For = 2 * time.Minute
-			next.At = s.At + g.between(time.Second, time.Hour) // in any part of a drain
-		case "interrupt-next":
-			next.At, next.For = s.At, 2*time.Minute
-		case "lose":
-			next.At, next.On = max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
-		case "restart":
-			next.At, next.On, next.Node = max(0, s.At+g.between(-20*time.Second, 10*time.Second)), c.Name, g.IntN(3)
-		case "budgets":
-			next.On, next.Node = c.Name, g.IntN(3)
-		case "maintain":
-			next.For = oneOf(g, 10*time.Minute, time.Hour, 3*time.Hour)
-		case "forge":
-			next.N = g.IntN(5)
 		}
 		g.spec.Steps = append(g.spec.Steps, next)
 		if next.On != s.On {
@@ -86,38 +68,50 @@ func (g *generator) follow(s Step, c Cluster, spot bool) {
 	}
 }
 
+// next returns the step of a kind that follows a step.
+func (g *generator) next(s Step, kind string, c Cluster) Step {
+	next := s
+	next.At, next.N, next.Same = s.At+g.between(time.Second, oneOf(g, 10*time.Minute, time.Hour)), 1, true
+	next.Do = kind
+	switch kind {
+	case "interrupt":
+		next.For = 2 * time.Minute
+		next.At = s.At + g.between(time.Second, time.Hour) // in any part of a drain
+	case "interrupt-next":
+		next.At, next.For = s.At, 2*time.Minute
+	case "lose":
+		next.At, next.On = max(0, s.At-time.Second), oneOf(g, c.Installs...).Name
+	case "restart":
+		next.At, next.On, next.Node = max(0, s.At+g.between(-20*time.Second, 10*time.Second)), c.Name, g.IntN(3)
+	case "budgets":
+		next.On, next.Node = c.Name, g.IntN(3)
+	case "maintain":
+		next.For = oneOf(g, 10*time.Minute, time.Hour, 3*time.Hour)
+	case "forge":
+		next.N = g.IntN(5)
+	}
+	return next
+}
+
 // kindOfNext returns what follows the steps that a node had; empty if nothing does.
 func (g *generator) kindOfNext(did []string, spot bool) string {
-	kinds := []string{"", "", "", "", "", "", "budgets"}
-	add := func(n int, more ...string) {
-		for range n {
-			kinds = append(kinds, more...)
-		}
+	three := func(kinds ...string) []string { return slices.Repeat(kinds, 3) }
+	after := map[string][]string{
+		"shrink":    three("grow", "grow"),
+		"cordon":    three("forge", "maintain", "terminate", "recommend"),
+		"maintain":  three("cancel", "terminate"),
+		"recommend": three("terminate", "terminate"),
+		"replace":   three("interrupt-next"),
+		"terminate": append(three("interrupt", "interrupt"), "resend", "kill", "lose", "restart"),
 	}
-	switch did[len(did)-1] {
-	case "shrink":
-		add(6, "grow")
-	case "cordon":
-		add(3, "forge", "maintain", "terminate")
-		if spot {
-			add(3, "recommend")
-		}
-	case "maintain":
-		add(3, "cancel", "terminate")
-	case "recommend":
-		add(6, "terminate")
-	case "replace":
-		if spot {
-			add(3, "interrupt-next")
-		}
-	case "terminate":
-		add(1, "resend", "kill", "lose", "restart")
-		if spot {
-			add(6, "interrupt")
-		}
-		if slices.Contains(did, "maintain") {
-			add(6, "cancel")
-		}
+	last := did[len(did)-1]
+	kinds := append([]string{"", "", "", "", "", "", "budgets"}, after[last]...)
+	if last == "terminate" && slices.Contains(did, "maintain") {
+		kinds = append(kinds, three("cancel", "cancel")...)
 	}
-	return oneOf(g, kinds...)
+	kind := oneOf(g, kinds...)
+	if ofSpot := []string{"interrupt", "interrupt-next", "recommend"}; !spot && slices.Contains(ofSpot, kind) {
+		return ""
+	}
+	return kind
 }
