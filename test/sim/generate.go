@@ -32,7 +32,7 @@ func Generate(seed uint64) Spec {
 	for i := range clusters {
 		g.spec.Clusters = append(g.spec.Clusters, g.cluster(fmt.Sprintf("c%d", i+1)))
 	}
-	g.steps()
+	stepGenerator{g}.steps()
 	g.faults()
 	return g.spec
 }

@@ -80,7 +80,7 @@ func (w events) doToNode(s Step) error {
 	case "forge":
 		return w.forge(id, s.N)
 	case "shrink", "grow", "refresh", "volumes":
-		return w.change(s, ids)
+		return groupEvents{w}.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
 	case "cordon":

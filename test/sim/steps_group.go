@@ -14,8 +14,11 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
+// groupEvents are steps that happen to a group as a whole.
+type groupEvents struct{ events }
+
 // change does what a user does with a group.
-func (w events) change(s Step, ids []string) error {
+func (w groupEvents) change(s Step, ids []string) error {
 	if s.Do == "shrink" || s.Do == "grow" {
 		return w.resize(s.On, s.Do == "grow")
 	}
@@ -23,7 +26,7 @@ func (w events) change(s Step, ids []string) error {
 }
 
 // resize gives a group its full size again, or one instance less than it has.
-func (w events) resize(name string, grow bool) error {
+func (w groupEvents) resize(name string, grow bool) error {
 	_, g, _ := w.clusterOf(name)
 	size := g.Nodes
 	if !grow {
@@ -36,7 +39,7 @@ func (w events) resize(name string, grow bool) error {
 }
 
 // refresh starts an Instance Refresh, which replaces the instances of a group, or only their root volumes.
-func (w events) refresh(group string, ids []string, volumes bool) error {
+func (w groupEvents) refresh(group string, ids []string, volumes bool) error {
 	if slices.ContainsFunc(w.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" }) {
 		return errors.New("the group is busy")
 	}

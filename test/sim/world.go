@@ -64,7 +64,7 @@ func newWorld(spec Spec) (*world, error) {
 	}
 	for _, c := range w.clusters {
 		for _, g := range c.Groups {
-			if err := w.createGroup(c, g); err != nil {
+			if err := (setup{w}).createGroup(c, g); err != nil {
 				return w, err
 			}
 		}
@@ -79,7 +79,7 @@ func newWorld(spec Spec) (*world, error) {
 	w.machines.booted = true
 	w.aws.SetSkew(spec.Skew)
 	w.aws.SetDelays(awsim.Delays{Visible: spec.Visible, Launch: 10 * time.Second, Terminate: 5 * time.Second})
-	return w, w.route()
+	return w, setup{w}.route()
 }
 
 // queues returns the names of the queues of all installs.
@@ -96,8 +96,11 @@ func queueURL(install string) string {
 	return "https://sqs.eu-central-1.amazonaws.com/123456789012/" + install
 }
 
+// setup creates groups and hooks, and connects them with the queues.
+type setup struct{ *world }
+
 // createGroup makes a group, whose instances are launched at once, because it has no hooks yet.
-func (w *world) createGroup(c *cluster, g Group) error {
+func (w setup) createGroup(c *cluster, g Group) error {
 	group := awsim.Group{
 		LaunchTemplate: launchTemplate,
 		Name:           g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1,
@@ -111,7 +114,7 @@ func (w *world) createGroup(c *cluster, g Group) error {
 }
 
 // route puts the hooks of all groups, and connects them and the events with the queues.
-func (w *world) route() error {
+func (w setup) route() error {
 	for _, c := range w.clusters {
 		for _, i := range c.Installs {
 			if err := w.routeInstall(c, i); err != nil {
@@ -136,7 +139,7 @@ func (w *world) route() error {
 
 // routeInstall connects the queue of an install with its topics, with the events of EC2 and AWS Health in the account,
 // and with the actions of those of its hooks that have no target.
-func (w *world) routeInstall(c *cluster, i Install) error {
+func (w setup) routeInstall(c *cluster, i Install) error {
 	queue := w.aws.QueueARN(queueURL(i.Name))
 	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
 	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)
@@ -169,7 +172,7 @@ func topic(install, kind string) string {
 }
 
 // putPool gives a group a warm pool that is empty while the group has its full size.
-func (w *world) putPool(g Group) error {
+func (w setup) putPool(g Group) error {
 	_, err := w.client().PutWarmPool(context.Background(), &autoscaling.PutWarmPoolInput{
 		AutoScalingGroupName: &g.Name, PoolState: types.WarmPoolStateStopped, MinSize: new(int32(0)),
 		MaxGroupPreparedCapacity: new(int32(g.Nodes)),
@@ -178,7 +181,7 @@ func (w *world) putPool(g Group) error {
 	return err
 }
 
-func (w *world) putHook(g Group, h Hook) error {
+func (w setup) putHook(g Group, h Hook) error {
 	hook := awsim.Hook{Name: h.Name, HeartbeatTimeout: h.Heartbeat, DefaultResult: "ABANDON"}
 	if h.Launch {
 		hook.Transition = awsim.Launching
