@@ -282,7 +282,7 @@ func (g *generator) fault(before time.Duration) Fault {
 			"DescribeInstances", "DescribeTags", "DescribeAutoScalingGroups", "RecordLifecycleActionHeartbeat"), ""
 		f.For = oneOf(g, f.For, 10*24*time.Hour)
 	case "aws-fail":
-		f.What, f.N, f.On = oneOf(g, "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"), 1+g.IntN(9), ""
+		f.What, f.N, f.On = oneOf(g, "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"), 1+g.IntN(4), ""
 		f.For = g.between(time.Minute, 2*time.Hour)
 	case "aws-down", "aws-throttle", "aws-drop":
 		f.What, f.On = oneOf(g, "sqs", "autoscaling", "ec2", ""), ""
