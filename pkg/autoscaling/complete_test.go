@@ -98,7 +98,10 @@ func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(f.tokens) != tt.calls || took < tt.least || took > tt.least+2*time.Minute || len(f.fails) < tt.calls-1 {
+			// Each pause is up to a fifth longer at random: two minutes may have room for one call less.
+			fewest := tt.calls - int(tt.least/(2*time.Minute))
+			if n := len(f.tokens); err != nil || n < fewest || n > tt.calls || took < tt.least ||
+				took > tt.least+2*time.Minute || len(f.fails) < n-1 {
 				t.Errorf("got %v after %v and %d calls, want %d calls in at least %v; %d failures were reported",
 					err, took, len(f.tokens), tt.calls, tt.least, len(f.fails))
 			}
