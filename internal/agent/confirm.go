@@ -244,10 +244,12 @@ func isForeign(n node.Node, i ec2.Instance) bool { return i.State.Unknown() && n
 
 // checkState compares a lifecycle action with the lifecycle state of its instance.
 func checkState(e event.Event, state autoscaling.State) error {
+	isOld := e.Origin == event.PlaceWarmPool && state.InPool() // as it was before it began to terminate
 	switch {
 	case state.Terminating():
 		return nil
-	case state.Gone(), e.Action == event.ReplaceRootVolume && state.Launching(): // the latter follows the replacement
+	case state.Gone() && !isOld,
+		e.Action == event.ReplaceRootVolume && state.Launching(): // which follows the replacement
 		return autoscaling.ErrGone
 	case state.Unknown():
 		return errInNoGroup

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // drainedBy are the steps of a termination whose drain has the deadline, which may be a range. They may begin with
@@ -278,6 +280,37 @@ func TestOtherCluster(t *testing.T) {
 			if f.observed(fact) != 1 {
 				t.Errorf("facts %q", f.facts)
 			}
+		})
+	}
+}
+
+// TestTerminationFromTheWarmPool: Auto Scaling may still describe the instance as it was before. The hook is completed
+// nevertheless.
+func TestTerminationFromTheWarmPool(t *testing.T) {
+	t.Parallel()
+	leaving := func(f *fixture) queue.Message {
+		m := message("drain", f.start)
+		m.Body = slices.Concat([]byte(`{"Origin":"WarmPool","Destination":"EC2",`), m.Body[1:])
+		return m
+	}
+	for _, tt := range []struct {
+		name    string
+		state   answer[autoscaling.State]
+		steps   []string
+		outcome agent.Outcome
+	}{
+		{"terminates", always(autoscaling.State("Warmed:Terminating:Wait")), unregistered("look up"), agent.Unregistered},
+		{
+			"an old answer", changes(warmedStopped, 10*time.Second, autoscaling.State("Warmed:Terminating:Wait")),
+			unregistered("look up"), agent.Unregistered,
+		},
+		{"stays in the pool", always(warmedStopped), neverDrained(), agent.Unconfirmed},
+		{"past its hook", always(autoscaling.State("Warmed:Terminating:Proceed")), neverDrained(), agent.Gone},
+	} {
+		each(t, tt.name, with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), leaving)
+			f.wantSteps(t, tt.steps...)
+			f.wantOutcome(t, tt.outcome)
 		})
 	}
 }

@@ -30,6 +30,11 @@ func (s State) Launching() bool {
 // Warmed reports whether the instance is in the warm pool, or is entering or leaving it.
 func (s State) Warmed() bool { return strings.HasPrefix(string(s), "Warmed:") }
 
+// InPool reports whether the instance has entered the warm pool, and is not about to leave it.
+func (s State) InPool() bool {
+	return slices.Contains([]State{"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated"}, s)
+}
+
 // Waiting reports whether a lifecycle hook holds the instance now.
 func (s State) Waiting() bool { return strings.HasSuffix(string(s), ":Wait") }
 
@@ -43,11 +48,10 @@ func (s State) ReplacingRootVolume() bool {
 // Gone reports whether the instance is past its terminating hooks: it is being terminated, is in the warm
 // pool, or boots from its new root volume.
 func (s State) Gone() bool {
-	return slices.Contains([]State{
+	return s.InPool() || slices.Contains([]State{
 		"Terminating:Proceed", "Terminated", "Terminating:Retained",
 		"Warmed:Terminating:Proceed", "Warmed:Terminated", "Warmed:Terminating:Retained",
 		"Warmed:Pending:Proceed", "Warmed:Pending:Retained",
-		"Warmed:Stopped", "Warmed:Running", "Warmed:Hibernated",
 		"ReplacingRootVolume:Proceed", "RootVolumeReplaced",
 	}, s)
 }
