@@ -45,6 +45,9 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	limit := cfg.Drain.Timeout + cfg.Node.RegistrationTimeout + cfg.Drain.VolumeTimeout
 	if h.Launch {
 		limit = cfg.Launch.Timeout
+		if a.Result == "ABANDON" { // after a drain
+			limit += cfg.Drain.Timeout
+		}
 	}
 	switch took := closed.Sub(a.StartedAt); {
 	case a.ClosedAt.IsZero():
@@ -98,9 +101,9 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	}
 }
 
-// launchDue returns from when on an install may give up a launch.
+// launchDue returns from when on an install may give up a launch. Its message has the time of AWS's clock.
 func (j *judge) launchDue(h Hook, a awsim.Action) time.Time {
-	return a.StartedAt.Add(min(j.configs[h.Install].Launch.Timeout, 100*h.Heartbeat*9/10))
+	return a.StartedAt.Add(min(j.configs[h.Install].Launch.Timeout, 100*h.Heartbeat*9/10) - j.spec.Skew.Abs())
 }
 
 // isNodeReady reports whether a Node, which may be nil, is ready for pods.

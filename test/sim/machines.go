@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
@@ -198,10 +200,15 @@ func (m *machines) Reboot(_ context.Context, id string) error {
 	return nil
 }
 
-// restart boots a machine again.
+// restart boots a machine again. An instance that terminates before it is in service does not return.
 func (m *machines) restart(id string) {
 	if one := m.find(id); one != nil && one.endedAt.IsZero() {
-		m.world.facts.returned(id)
+		terminates := func(a awsim.Action) bool {
+			return a.InstanceID == id && a.Transition == awsim.Terminating && a.ClosedAt.IsZero()
+		}
+		if !slices.ContainsFunc(m.world.aws.Ledger(), terminates) {
+			m.world.facts.returned(id)
+		}
 		m.world.log.add("aws", "machine booted", "node", id)
 		one.cluster.controllers.Restart(id, newBootID())
 	}
