@@ -29,8 +29,9 @@ const (
 	// beat is that of our hooks. A heartbeat is sent before half of it has passed. The other half is the
 	// longest time without a leader that does not time out: an outage of the API server and then a new lease.
 	heartbeatTimeout = time.Minute
-	// margin is the agents' EVENT_MARGIN, and settle their DRAIN_SETTLE.
-	margin, settle = 3 * time.Second, time.Second
+	// margin is the agents' EVENT_MARGIN, and settle their DRAIN_SETTLE, which is the default: on a busy machine the
+	// scheduler binds pods to a node seconds after its taint.
+	margin, settle = 3 * time.Second, 5 * time.Second
 	// shutdown is how long a machine takes to shut down. It must be longer than lag, so that judge can
 	// distinguish what ended its pods.
 	shutdown = 3 * time.Second

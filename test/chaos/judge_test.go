@@ -236,10 +236,10 @@ func TestJudge(t *testing.T) {
 		{"a pod of a Spot Instance gets no SIGTERM", func(f *facts) { f.Pods[2].SignaledAt = time.Time{} }, warned},
 		{"a pod gets its SIGTERM from the termination of the machine", func(f *facts) { f.Pods[2].SignaledAt = at(37.9) }, warned},
 		{"a pod without SIGTERM was bound long after the mark", func(f *facts) {
-			f.Pods[2].SignaledAt, f.Pods[2].Bound = at(37.9), at(14.1)
+			f.Pods[2].SignaledAt, f.Pods[2].Bound = at(37.9), at(18.1)
 		}, ""},
 		{"a pod without SIGTERM was bound just after the mark", func(f *facts) {
-			f.Pods[2].SignaledAt, f.Pods[2].Bound = at(37.9), at(13.9)
+			f.Pods[2].SignaledAt, f.Pods[2].Bound = at(37.9), at(17.9)
 		}, warned},
 		{"a pod without SIGTERM was bound to a node without a mark", func(f *facts) {
 			f.Pods[2].SignaledAt, f.Pods[2].Bound, f.Nodes[1].Marks, f.Requests = at(37.9), at(20), nil, nil
