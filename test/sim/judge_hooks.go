@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -44,10 +45,7 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	cfg := j.configs[h.Install]
 	limit := cfg.Drain.Timeout + cfg.Node.RegistrationTimeout + cfg.Drain.VolumeTimeout
 	if h.Launch {
-		limit = cfg.Launch.Timeout
-		if a.Result == "ABANDON" { // after a drain
-			limit += cfg.Drain.Timeout
-		}
+		limit = launchLimit(cfg, a)
 	}
 	switch took := closed.Sub(a.StartedAt); {
 	case a.ClosedAt.IsZero():
@@ -59,6 +57,14 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	case took > limit+slack+2*out && !j.cannot(c, a):
 		j.violate("completed in time", closed, "hook %s of %s took %v, limit %v", a.Hook, a.InstanceID, took, limit)
 	}
+}
+
+// launchLimit returns how long a launch may be held. One that is given up is drained.
+func launchLimit(cfg config.Agent, a awsim.Action) time.Duration {
+	if a.Result == "ABANDON" {
+		return cfg.Launch.Timeout + cfg.Drain.Timeout
+	}
+	return cfg.Launch.Timeout
 }
 
 // isDescription reports whether a fault denies the description of instances. A hook needs none: a heartbeat that Auto

@@ -152,7 +152,8 @@ func (j podJudge) drainBegan(id string, m marking) time.Time {
 // deletes at once: it could not wait for the answer to an eviction.
 func (j podJudge) mayDelete(r removal) bool {
 	m, _ := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
-	return m.mark.Deadline.Sub(m.from) < 2*time.Second || overlap(j.outages(r.Client, r.cluster), r.At.Add(-2*time.Minute), r.At) > 0
+	return m.mark.Deadline.Sub(m.from) < 2*time.Second ||
+		overlap(j.outages(r.Client, r.cluster), r.At.Add(-2*time.Minute), r.At) > 0
 }
 
 // isEarlyForMaintenance reports whether nothing but a maintenance that is more than a drain ahead ends the instance.
