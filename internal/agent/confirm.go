@@ -244,17 +244,23 @@ func isForeign(n node.Node, i ec2.Instance) bool { return i.State.Unknown() && n
 
 // checkState compares a lifecycle action with the lifecycle state of its instance.
 func checkState(e event.Event, state autoscaling.State) error {
-	isOld := e.Origin == event.PlaceWarmPool && state.InPool() // as it was before it began to terminate
 	switch {
 	case state.Terminating():
 		return nil
-	case state.Gone() && !isOld,
+	case state.Gone() && !isOld(e, state),
 		e.Action == event.ReplaceRootVolume && state.Launching(): // which follows the replacement
 		return autoscaling.ErrGone
 	case state.Unknown():
 		return errInNoGroup
 	}
 	return fmt.Errorf("%w: the instance is %s", errContradicted, state)
+}
+
+// isOld reports whether the state is one that the instance had before the lifecycle action began: at rest in the
+// warm pool, or past the replacement of its root volume.
+func isOld(e event.Event, state autoscaling.State) bool {
+	replaced := state.ReplacingRootVolume() && e.Action != "" && e.Action != event.ReplaceRootVolume
+	return replaced || e.Origin == event.PlaceWarmPool && state.InPool()
 }
 
 // checkInstance compares an event of EC2 with EC2's description of the instance.

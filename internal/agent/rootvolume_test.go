@@ -55,6 +55,23 @@ func TestRootVolumeReplacement(t *testing.T) {
 	}
 }
 
+// TestTerminationAfterRootVolumeReplacement: Auto Scaling may still describe the replacement when the instance terminates.
+func TestTerminationAfterRootVolumeReplacement(t *testing.T) {
+	t.Parallel()
+	terminates := func(f *fixture) queue.Message {
+		m := message("drain", f.start)
+		m.Body = slices.Concat([]byte(`{"Action":"Terminate","Origin":"AutoScalingGroup","Destination":"EC2",`), m.Body[1:])
+		return m
+	}
+	for _, old := range []autoscaling.State{replacingProceeds, rootVolumeReplaced} {
+		each(t, string(old), stateIs(changes(old, 10*time.Second, terminating)), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), terminates)
+			f.wantSteps(t, drainedBy("1h0m10s..1h1m0s")...)
+			f.wantOutcome(t, agent.Drained)
+		})
+	}
+}
+
 // TestRootVolumeReplacementWithoutMessage: a resync finds the instance, and uncordons it when it is in service.
 func TestRootVolumeReplacementWithoutMessage(t *testing.T) {
 	inBubble(t, inGroup(replacingWait, "drain"), func(t *testing.T, f *fixture) {
