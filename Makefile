@@ -19,6 +19,7 @@ CHAOS       ?=
 PROBE       ?=
 # The seed of the first generated world, and how many there are.
 SEED        ?= 1
+ORDER       ?= 1
 SEEDS       ?= 1000
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 # For another platform than this machine's, or for several.
@@ -121,7 +122,7 @@ chaos: cluster ## Terminate 300 instances while everything fails, for four minut
 probe: ## Print the experiments that ask AWS what no document says; PROBE_RUN=1 PROBE='--group NAME ...' runs them.
 	@tools/probe/probe.sh $(if $(PROBE_RUN),--run) $(PROBE)
 
-# One process for each core, because each world is replayed best by a process with one thread.
+# One process for each core: a world is nearly always one goroutine at a time.
 .PHONY: sim
 sim: ## Run SEEDS (1000) generated worlds from SEED (1) on, in virtual time, on all cores.
 	$(GO) test -c -o bin/sim.test ./test/sim
@@ -129,6 +130,14 @@ sim: ## Run SEEDS (1000) generated worlds from SEED (1) on, in virtual time, on 
 		GOMAXPROCS=1 bin/sim.test -test.run '^TestWorlds$$' -test.timeout 0 \
 			-first $$(($(SEED) + i)) -seeds $$(($(SEEDS) - i)) -step $$cores & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+
+# The standard library is compiled once more, with the changes of test/sim/overlay. That takes minutes the first time.
+.PHONY: replay
+replay: ## Run the world of SEED (1) the same way each time, and print it; ORDER (1) varies what happens at the same moment.
+	$(GO) run ./test/sim/overlay "$$($(GO) env GOROOT)" bin/overlay
+	$(GO) test -c -overlay bin/overlay/overlay.json -tags replay -o bin/replay.test ./test/sim
+	GOGC=off GOMEMLIMIT=8GiB GOMAXPROCS=1 bin/replay.test -test.run '^TestWorlds$$' -test.v -test.timeout 0 \
+		-first $(SEED) -seeds 1 -order $(ORDER) -print
 
 .PHONY: image
 image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux/amd64,linux/arm64 for both.

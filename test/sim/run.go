@@ -45,6 +45,7 @@ func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Inv
 // Run runs a world.
 func Run(t *testing.T, spec Spec) (result Result) {
 	t.Helper()
+	replay(t, spec.Order)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w, err := newWorld(spec)

@@ -20,13 +20,16 @@ var (
 	first = flag.Uint64("first", 1, "the seed of the first world")
 	seeds = flag.Uint64("seeds", worlds, "how many worlds TestWorlds runs")
 	step  = flag.Uint64("step", 1, "the difference between two seeds: so many processes share the worlds")
+	order = flag.Uint64("order", 1, "make replay: the seed of the order of what happens at the same moment")
 	small = flag.Bool("reduce", true, "make a world that fails smaller")
 	show  = flag.Bool("print", false, "print each world and its log")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(800)                                                      // A world is small, and soon garbage.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(800) // A world is small, and soon garbage.
+	}
 	observe.NewLogger(observe.Config{Level: "info", Format: "json"}, io.Discard) // sets the time format
 	// One of them keeps the time of the last error, across bubbles, and sleeps until then.
 	utilruntime.ErrorHandlers = nil
@@ -51,6 +54,7 @@ func TestWorlds(t *testing.T) {
 func testWorld(t *testing.T, seed uint64) {
 	t.Helper()
 	spec := sim.Generate(seed)
+	spec.Order = *order
 	if *show {
 		t.Log(spec)
 	}

@@ -13,6 +13,7 @@ import (
 // part that is not there has no effect.
 type Spec struct {
 	Seed     uint64
+	Order    uint64        `json:",omitempty"` // the seed of what Go leaves to chance, where that can be replayed
 	Visible  time.Duration `json:",omitempty"` // how long descriptions of Auto Scaling are stale
 	Skew     time.Duration `json:",omitempty"` // by how much the clock of AWS is ahead of that of the agents
 	Clusters []Cluster
