@@ -151,8 +151,8 @@ func (j podJudge) drainBegan(id string, m marking) time.Time {
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could. A drain without time
 // deletes at once: it could not wait for the answer to an eviction.
 func (j podJudge) mayDelete(r removal) bool {
-	m, _ := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
-	return m.mark.Deadline.Sub(m.from) < 2*time.Second ||
+	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
+	return marked && m.mark.Deadline.Sub(m.from) < 2*time.Second ||
 		overlap(j.outages(r.Client, r.cluster), r.At.Add(-2*time.Minute), r.At) > 0
 }
 
