@@ -82,14 +82,13 @@ func (j drainJudge) mostCalls(c *cluster, install string) int {
 		}
 	}
 	for _, a := range j.actions {
-		if of, g, _ := j.clusterOf(a.Group); of == c {
+		if of, _, _ := j.clusterOf(a.Group); of == c {
 			events++
 			closed := a.ClosedAt
 			if closed.IsZero() {
 				closed = time.Now()
 			}
-			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == a.Hook })
-			interval := cmp.Or(cfg.Hook.HeartbeatInterval, g.Hooks[max(0, i)].Heartbeat/2)
+			interval := cmp.Or(cfg.Hook.HeartbeatInterval, j.hookOf(a).Heartbeat/2)
 			beats += 2 * int(closed.Sub(a.StartedAt)/(interval*8/10)+1)
 		}
 	}
