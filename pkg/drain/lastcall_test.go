@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,28 @@ func TestLastEvictionsOfOneBudgetAreConcurrent(t *testing.T) {
 		}
 		if evicted := requestTimes(c, "evict"); len(evicted) != 2 || evicted[1] > time.Hour-9*time.Second {
 			t.Errorf("evicted at %v", evicted)
+		}
+	})
+}
+
+// TestABudgetAllowsOneOfTwoLastEvictions: both pods must be removed at the same instant, since their grace periods are
+// longer than half of the drain. The deletion of one does not take what the budget allows the other.
+func TestABudgetAllowsOneOfTwoLastEvictions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.addBudget("web", 3, 1)
+		for _, name := range []string{"a", "b"} {
+			c.addPod("n", name, "web", annotatedWait, gracePeriod(7200))
+		}
+		c.start(defaults)
+		time.AfterFunc(29*time.Minute, func() { c.setDesired("web", 2) })
+		if report, err := c.drain("n", time.Hour)(); err != nil || report.Forced != 2 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		log := c.requestLog()
+		slices.Sort(log)
+		if diff := cmp.Diff([]string{"delete n/b in 1800s", "evict n/a in 1800s"}, log); diff != "" {
+			t.Errorf("evictions and deletions (-want +got):\n%s", diff)
 		}
 	})
 }

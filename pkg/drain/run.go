@@ -211,19 +211,13 @@ func (r *run) budgetsOf(rec *record, budgets map[string]Budget) []string {
 }
 
 // act starts the evictions and deletions of the step, and reports to the pdbTracker which pods wait for which
-// budget. Each answer of the API server wakes the drain.
+// budget. Evictions come first: a deletion needs no disruption that a budget allows. Each answer of the API server
+// wakes the drain.
 func (r *run) act(ctx context.Context, step Step) {
 	pdbs, d := r.drainer.pdbs, demands{waiting: map[string]int{}, blocked: map[string]int{}}
 	postpone := func(pod Pod, reason WaitReason) {
 		d.add(Waiting{Pod: pod, Reason: reason})
 		r.wakeBy(time.Now().Add(contentionPause))
-	}
-	for _, removal := range step.Delete {
-		if !pdbs.reserveForced(removal.disrupts(), removal.Pod.Name, removal.Early) {
-			postpone(removal.Pod, Misconfigured) // blocked, and not to be evicted
-			continue
-		}
-		r.removals.start(ctx, removal, r.removals.forceDelete)
 	}
 	for _, removal := range step.Evict {
 		if removal.Budget != "" && !pdbs.reserve(removal.Budget, removal.Pod.Name, removal.LastCall) {
@@ -231,6 +225,13 @@ func (r *run) act(ctx context.Context, step Step) {
 			continue
 		}
 		r.removals.start(ctx, removal, r.removals.evict)
+	}
+	for _, removal := range step.Delete {
+		if !pdbs.reserveForced(removal.disrupts(), removal.Pod.Name, removal.Early) {
+			postpone(removal.Pod, Misconfigured) // blocked, and not to be evicted
+			continue
+		}
+		r.removals.start(ctx, removal, r.removals.forceDelete)
 	}
 	for _, w := range step.Wait {
 		d.add(w)
