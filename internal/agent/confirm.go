@@ -49,6 +49,8 @@ const (
 	// reclaims the instance in any case. It is at least urgentMinimum.
 	urgentPart    = 10
 	urgentMinimum = 5 * time.Second
+	// confirmationAge is for how long what AWS has confirmed is believed.
+	confirmationAge = time.Minute
 	// overdueAfter is how long after its deadline a running instance shows that EC2 did not reclaim it.
 	overdueAfter = time.Minute
 	// stateTimeout is how long Auto Scaling may take to describe an instance before a heartbeat that it accepts

@@ -114,6 +114,7 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 func (t *terminator) drainNode(
 	ctx context.Context, e event.Event, n node.Node, cordoned func(),
 ) (Outcome, error) {
+	confirmed := time.Now()
 	n, mark, err := t.cordoner.cordon(ctx, e, n)
 	if errors.Is(err, errCordonLate) {
 		defer t.cordoner.cordonDuringDrain(ctx, e, n, mark.Deadline)()
@@ -122,6 +123,9 @@ func (t *terminator) drainNode(
 	}
 	cordoned()
 	t.barrier.wait(ctx)
+	if err := t.confirmAgain(ctx, e, confirmed); err != nil {
+		return notDrained(err)
+	}
 	if err := t.handOverLeadership(ctx, n); err != nil {
 		return Interrupted, err
 	}
@@ -178,6 +182,15 @@ func (t *terminator) confirm(ctx context.Context, e event.Event, answered func()
 		return n, err
 	}
 	return t.awaitNode(ctx, e)
+}
+
+// confirmAgain confirms the event once more if that was long ago, because the API server did not answer: the
+// instance may have returned to service since. A launch is held until it is completed.
+func (t *terminator) confirmAgain(ctx context.Context, e event.Event, confirmed time.Time) error {
+	if e.Kind == event.LifecycleLaunching || time.Since(confirmed) < confirmationAge {
+		return nil
+	}
+	return t.confirmer.confirm(ctx, e, func() {})
 }
 
 // awaitNode waits until the instance registers, because it would then get pods. Neither an instance that has

@@ -187,6 +187,11 @@ func TestTermination(t *testing.T) {
 			with(fails("cordon", 35, errOutage), func(f *fixture) { f.drainTakes = 10 * time.Minute }),
 			unregistered(late, "cordon until 1h6m40s..1h6m58s", "exclude"), agent.Drained,
 		},
+		{
+			"the node cannot be changed, and the instance returns to service meanwhile: not drained",
+			with(fails("cordon", 1000, errOutage), stateIs(changes(terminating, 5*time.Minute, inService))),
+			neverDrained(), agent.Unconfirmed,
+		},
 	} {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
 			err := f.agent().Handle(t.Context(), termination(f))
