@@ -23,6 +23,8 @@ func camel(name string) string {
 func property(o *option) map[string]any {
 	p := map[string]any{"type": "string"}
 	switch {
+	case o.bare != "" && len(o.values) > 0: // true and false need no quotes in YAML
+		p["type"], p["enum"] = []string{"boolean", "string"}, []any{true, false, o.values[0]}
 	case len(o.values) > 0:
 		p["enum"] = o.values
 	case o.kind == "":

@@ -86,7 +86,7 @@ func (s *settings) addWaitConflicts(c *conflicts) {
 	rollback, unhealthy := s.OnInterrupt == rollout.Rollback, s.Mode == refresh.ModeUnhealthy
 	c.addIf(rollback && unhealthy,
 		s.flagName("on-interrupt")+" rollback is for mode refresh: in mode unhealthy nothing can be rolled back")
-	c.addIf(rollback && !unhealthy && !s.Pin,
+	c.addIf(rollback && !unhealthy && s.Pin == refresh.PinNever,
 		s.flagName("on-interrupt")+" rollback needs a desired configuration: leave --pin=false out")
 }
 
@@ -126,8 +126,8 @@ func (s *settings) addPaceConflicts(c *conflicts) {
 }
 
 func (s *settings) addPinConflicts(c *conflicts) {
-	c.addIf(s.Preferences.AutoRollback && !s.Pin,
+	c.addIf(s.Preferences.AutoRollback && s.Pin == refresh.PinNever,
 		s.flagName("auto-rollback")+" needs a desired configuration: leave --pin=false out")
-	c.addIf(s.Version != "" && !s.Pin,
+	c.addIf(s.Version != "" && s.Pin == refresh.PinNever,
 		s.flagName("launch-template-version")+" is pinned by its number: leave --pin=false out")
 }

@@ -168,13 +168,21 @@ func safetyOptions(s *settings) []*option {
 		list(&p.Alarms, "alarm", "NAME",
 			"CloudWatch alarm that fails the refresh. At most ten."),
 		boolean(&p.AutoRollback, "auto-rollback",
-			`Roll back a refresh that fails. AWS does this. It needs --pin, and a group that does not use $Latest
-			or $Default.`),
-		boolean(&s.Pin, "pin",
-			`Set the launch template version by its number in the desired configuration of the refresh. When the
-			refresh succeeds, AWS replaces $Latest or $Default in the group by that number. --pin=false leaves
-			the group as it is, and cannot be rolled back.`),
+			`Roll back a refresh that fails. AWS does this. It needs a group that does not use $Latest or
+			$Default.`),
+		pinOption(s),
 	}
+}
+
+func pinOption(s *settings) *option {
+	o := choice(into(&s.Pin), s.Pin, "pin",
+		`Set the launch template version by its number in the desired configuration of the refresh. When the refresh
+		succeeds, AWS replaces $Latest or $Default in the group by that number, so that the group does not follow the
+		template any more. Auto does it if the group has a number, or if another version than the group's or a rollback
+		is requested. A refresh without it cannot be rolled back.`,
+		refresh.PinAuto, refresh.PinAlways, refresh.PinNever)
+	o.bare = string(refresh.PinAlways)
+	return o
 }
 
 func exceptionOptions(s *settings) []*option {

@@ -18,6 +18,7 @@ import (
 type option struct {
 	name, short string
 	kind        string // the placeholder of the value in the help; empty for a boolean
+	bare        string // the value of the flag without one; empty if it needs one
 	initial     string // the default in the help; empty if there is none
 	help        string
 	values      []string // the allowed values, if there are only a few
@@ -52,9 +53,7 @@ const prefix = "TRIGGER_"
 func (o *option) add(flags *pflag.FlagSet) {
 	o.help = strings.Join(strings.Fields(o.help), " ") // the source has it on several lines
 	f := flags.VarPF(o, o.name, o.short, o.help)
-	if o.kind == "" {
-		f.NoOptDefVal = "true"
-	}
+	f.NoOptDefVal = o.bare
 }
 
 // parse reads the value of the flag, else of the variable; an empty variable counts as not set. It returns
@@ -148,7 +147,7 @@ func boolean(p *bool, name, help string) *option {
 	if *p {
 		initial = "true"
 	}
-	return &option{name: name, initial: initial, help: help, read: func(s string) error {
+	return &option{name: name, bare: "true", initial: initial, help: help, read: func(s string) error {
 		b, err := strconv.ParseBool(s)
 		if err != nil {
 			return errors.New("true or false")

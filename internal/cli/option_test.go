@@ -30,7 +30,8 @@ func TestInvalidValues(t *testing.T) {
 		{"number of instances", "--surge none --batch 0", nil, []string{
 			`--surge is "none": must be a number of instances or a percentage of them, such as 2 or 20%, and more than 0`, `--batch is "0": must be`,
 		}},
-		{"boolean", "--pin=maybe", nil, []string{`--pin is "maybe": must be true or false`}},
+		{"boolean", "--all=maybe", nil, []string{`--all is "maybe": must be true or false`}},
+		{"boolean, or automatic", "--pin=maybe", nil, []string{`--pin is "maybe": must be auto, true or false`}},
 		{"empty name", "--cluster=", nil, []string{`--cluster is "": must be a name`}},
 		{"empty name in a list", "--asg a,,b", nil, []string{`--asg is "": must be a name`}},
 		{"tag without a key", "--tag =worker", nil, []string{`--tag is "=worker": must be KEY or KEY=VALUE`}},

@@ -36,7 +36,7 @@ func newSettings() *settings {
 	return &settings{
 		Config: rollout.Config{
 			Mode: refresh.ModeRefresh,
-			Pin:  true,
+			Pin:  refresh.PinAuto,
 			Preferences: refresh.Preferences{
 				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
 			},

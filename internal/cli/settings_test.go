@@ -65,7 +65,7 @@ func TestConfig(t *testing.T) {
 			}
 			c.OnConflict, c.Version = rollout.CancelActive, "$Latest"
 		}},
-		{"no desired configuration", "--asg workers --pin=false", nil, func(c *rollout.Config) { c.Pin = false }},
+		{"no desired configuration", "--asg workers --pin=false", nil, func(c *rollout.Config) { c.Pin = refresh.PinNever }},
 		{"--all implies --skip-matching=false", "--asg workers --all", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
 		{"--skip-matching=false implies --all", "--asg workers --skip-matching=false", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
 		{"defaults of mode unhealthy", "--asg workers --mode unhealthy", nil, func(c *rollout.Config) { c.Mode, c.Surge = refresh.ModeUnhealthy, nil }},

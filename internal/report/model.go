@@ -17,6 +17,7 @@ type Plan struct {
 	Desired   int               `json:"desired"`
 	Outdated  int               `json:"outdated"`                // How many will be replaced.
 	Kept      int               `json:"kept"`                    // How many are outdated and will not be replaced.
+	Newer     string            `json:"newerVersion,omitempty"`  // That the template has a newer version than the group's.
 	Active    string            `json:"activeRefresh,omitempty"` // The id of the active refresh.
 	Instances []Planned         `json:"instances"`
 	Findings  []refresh.Finding `json:"findings"`

@@ -153,7 +153,11 @@ func styleOf(level refresh.Level) style {
 
 // summary returns how many of the group's instances are outdated, as a sentence.
 func (p Plan) summary() string {
-	return p.Group + ": " + outdatedCount(len(p.Instances), p.Outdated, p.Kept)
+	said := p.Group + ": " + outdatedCount(len(p.Instances), p.Outdated, p.Kept)
+	if p.Newer != "" {
+		said = strings.TrimSuffix(said, ".") + "; " + p.Newer + "."
+	}
+	return said
 }
 
 // outdatedCount returns how many instances are outdated, and how many of these are kept, as a sentence.

@@ -62,6 +62,11 @@ func (p policy) preferences(g refresh.Group) refresh.Preferences {
 	return prefs
 }
 
+// pins reports whether a refresh of the group to the target gets the version as a number.
+func (p policy) pins(g refresh.Group, t refresh.Target) bool {
+	return p.cfg.Pin.Applies(g, t, p.cfg.rollsBack())
+}
+
 // assessment is the verdict on each instance of a group.
 type assessment struct {
 	target   refresh.Target

@@ -23,7 +23,7 @@ type Config struct {
 	Preferences refresh.Preferences
 	Surge       *refresh.Amount // Instead of the percentages of Preferences.
 	Strategy    refresh.Strategy
-	Pin         bool
+	Pin         refresh.Pin
 	OnConflict  Conflict
 
 	// ModeUnhealthy only.
@@ -44,6 +44,9 @@ type Config struct {
 
 	Self string // The instance that the trigger runs on, or empty.
 }
+
+// rollsBack reports whether a refresh may have to be rolled back.
+func (c Config) rollsBack() bool { return c.Preferences.AutoRollback || c.OnInterrupt == Rollback }
 
 // Conflict is what to do if a refresh of the group is under way already.
 type Conflict string

@@ -308,7 +308,7 @@ func (n *fakeCluster) Loads(context.Context, []string) (map[string]cluster.Load,
 // defaults is the configuration of a run by an Instance Refresh.
 func defaults() Config {
 	return Config{
-		Mode: refresh.ModeRefresh, Pin: true, OnConflict: Attach, Wait: true, Until: Drained, OnInterrupt: Detach,
+		Mode: refresh.ModeRefresh, Pin: refresh.PinAlways, OnConflict: Attach, Wait: true, Until: Drained, OnInterrupt: Detach,
 		PollInterval: 5 * time.Second, Parallel: 1, Strategy: refresh.LaunchFirst,
 		Surge: &refresh.Amount{N: 10, Percent: true}, Pace: refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},

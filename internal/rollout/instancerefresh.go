@@ -197,7 +197,8 @@ func (r *instanceRefresh) send(ctx context.Context) (id string, err error) {
 	g := r.group
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
-	return r.aws.Start(ctx, g.state.group, g.state.target, g.cfg.Pin, g.state.policy.preferences(g.state.group))
+	s := g.state
+	return r.aws.Start(ctx, s.group, s.target, s.policy.pins(s.group, s.target), s.policy.preferences(s.group))
 }
 
 // follow returns when the refresh has succeeded, or at once if there is none.

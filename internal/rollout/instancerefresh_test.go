@@ -63,7 +63,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Incomplete, words: []string{"1 instance is retained", "i-1"}, calls: "Start",
 		},
 		"a newer version appears during the refresh, without --pin": {
-			change: func(c *Config) { c.Pin = false },
+			change: func(c *Config) { c.Pin = refresh.PinNever },
 			script: func(a *fakeAWS, reads int) {
 				succeedAt(3)(a, reads)
 				a.latest = 3

@@ -126,8 +126,7 @@ func (p *Planner) facts(
 	}
 	cfg := p.policy.cfg
 	f := refresh.Facts{
-		Mode: cfg.Mode, Preferences: p.policy.preferences(g), Pin: cfg.Pin,
-		Rollback: cfg.Preferences.AutoRollback || cfg.OnInterrupt == Rollback,
+		Mode: cfg.Mode, Preferences: p.policy.preferences(g), Pin: p.policy.pins(g, a.target), Rollback: cfg.rollsBack(),
 		Outdated: len(a.outdated()), Target: a.target, Hooks: hooks, Active: active,
 		AllowManaged: cfg.AllowManaged, Self: cfg.Self, Verdicts: a.verdicts,
 	}
@@ -208,7 +207,7 @@ func (p *Planner) plan(
 	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load,
 ) (report.Plan, error) {
 	plan := report.Plan{
-		Group: g.Name, Mode: p.policy.cfg.Mode, Target: a.target.Text, Desired: g.Desired,
+		Group: g.Name, Mode: p.policy.cfg.Mode, Target: a.target.Text, Newer: a.target.Newer, Desired: g.Desired,
 		Outdated: len(a.outdated()), Kept: len(a.kept()),
 		Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}

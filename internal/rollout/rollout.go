@@ -121,14 +121,14 @@ func (r *rollout) applyFindings(findings []refresh.Finding) error {
 }
 
 // verify reads the group once more when everything is said to be replaced, and the launch templates as they
-// are now: without --pin the instances should have the newest version, not the one of the start.
+// are now: if it is not pinned, the instances should have the newest version, not the one of the start.
 func (r *rollout) verify(ctx context.Context) (ending, error) {
 	g, s := r.group, r.group.state
-	before := s.templates
+	before, pinned := s.templates, g.cfg.Mode == refresh.ModeRefresh && s.policy.pins(s.group, s.target)
 	if err := g.retry(ctx, g.resolve); err != nil {
 		return ending{}, err
 	}
-	if g.cfg.Mode == refresh.ModeRefresh && g.cfg.Pin {
+	if pinned {
 		s.templates = before
 	}
 	left, retained := s.remaining()
@@ -137,6 +137,9 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 	if end.outcome == report.Nothing && len(g.cfg.Only) > 0 {
 		end.message = "none of the instances that --instance names is in the group: " +
 			text.First(g.cfg.Only, mostNames)
+	}
+	if newer := s.target.Newer; end.outcome == report.Nothing && newer != "" {
+		end.message += "; " + newer
 	}
 	return end, nil
 }

@@ -36,7 +36,7 @@ const (
 type Facts struct {
 	Mode         Mode
 	Preferences  Preferences // Of the refresh to be started.
-	Pin          bool        // The refresh gets the version as a number.
+	Pin          bool        // The refresh gets the version as a number: see Pin.Applies.
 	Rollback     bool        // A rollback is requested: if the refresh fails, or the trigger is interrupted.
 	Batch        int         // Of ModeUnhealthy: how many at a time.
 	Surge        int         // Of ModeUnhealthy: by how much the desired capacity is raised; 0 is not at all.

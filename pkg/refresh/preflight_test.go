@@ -37,6 +37,11 @@ func (s *subject) judge(c Criteria) {
 	}
 }
 
+// pinnedBy sets whether the refresh gets a number.
+func pinnedBy(p Pin) func(*subject) {
+	return func(s *subject) { s.Pin = p.Applies(s.Group, s.Target, s.Rollback) }
+}
+
 // floating sets the group's version to $Latest, and requests no other.
 func floating(s *subject) {
 	s.Source = Source{Template: node("$Latest")}
@@ -179,6 +184,10 @@ func TestPreflight(t *testing.T) {
 			s.Source = mixed("6", Override{Type: "m5.large", Template: node("")})
 			s.Target = known().Resolve(s.Group, "")
 		}, Warn, ""},
+		{"pin", "$Latest by default", r, all(floating, pinnedBy(PinAuto)), OK, "$Latest"},
+		{"pin", "$Latest, and a rollback is requested", r, all(floating, rollback, pinnedBy(PinAuto)), Warn, "replaces it"},
+		{"pin", "another version than $Latest", r, all(func(s *subject) { s.Source.Template.Version = "$Latest" }, pinnedBy(PinAuto)), Warn, "replaces it"},
+		{"pin", "a number by default", r, all(func(s *subject) { s.Target = known().Resolve(s.Group, "") }, pinnedBy(PinAuto)), OK, "is a number"},
 		{"pin", "a launch configuration has no version", r, launchConfiguration, none, ""},
 		{"pin", "not in mode unhealthy", u, floating, none, ""},
 

@@ -36,6 +36,8 @@ type Target struct {
 	Text    string // "launch template node (lt-1) version 7 ($Latest)".
 	Problem string // Why it is unknown, or cannot be launched from: the template does not exist, …
 
+	Newer string // That the template has a newer version than the group's number, and what to do; else empty.
+
 	AsWritten        Source // The same with $Latest and $Default as they were written.
 	FromGroup        bool   // It is the group's own source: no other version was requested.
 	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, which may change.
@@ -66,8 +68,21 @@ func (t Templates) Resolve(g Group, version string) Target {
 		target.Source.Overrides[n].Template = t.resolveFor(&target, o.Template)
 	}
 	target.Text = target.Source.describe(written)
+	if version == "" && written.Template != nil {
+		target.Newer = t.newer(*target.Source.Template, *written.Template)
+	}
 	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source)
 	return target
+}
+
+// newer says that the template has a newer version than the number that was written.
+func (t Templates) newer(resolved, written Template) string {
+	lt := t.find(resolved)
+	if written.number() == 0 || lt.Latest <= written.number() {
+		return ""
+	}
+	return fmt.Sprintf("launch template %s has version %d: to use it, change the group, or set "+
+		"--launch-template-version %d", resolved.name(), lt.Latest, lt.Latest)
 }
 
 // resolveFor resolves one of the target's templates, if it has it, and sets its problem in the target.
@@ -158,11 +173,15 @@ func (s *Template) same(o *Template) bool {
 // describe names a template and its version: "node (lt-1) version 7 ($Latest)". The argument is the version
 // as it was written.
 func (s Template) describe(written string) string {
-	name := cmp.Or(s.Name, s.ID)
+	return s.name() + " version " + s.describeVersion(written)
+}
+
+// name is the name of the template, with its id as far as it is known: "node (lt-1)".
+func (s Template) name() string {
 	if s.Name != "" && s.ID != "" {
-		name += " (" + s.ID + ")"
+		return s.Name + " (" + s.ID + ")"
 	}
-	return name + " version " + s.describeVersion(written)
+	return cmp.Or(s.Name, s.ID)
 }
 
 // describeVersion is the version, with the way it was written if that differs: "7 ($Latest)".

@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"bufio"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -188,8 +189,32 @@ func TestRunningRefreshIsFollowed(t *testing.T) {
 	}
 }
 
-// TestPauseAndResume: a paused refresh terminates nothing until it is resumed. By default it pins the group to the
-// number of the version.
+// TestLatestIsFollowed: a group that uses $Latest still does after a rollout, so that the same command replaces its
+// instances again for each new version of the template.
+func TestLatestIsFollowed(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(1))
+	for version := 2; version <= 11; version++ {
+		a.trigger().waitExit(0, `1 instance replaced`)
+		if i := a.waitInService(group, 1)[0]; i.Version != version || a.launchVersion() != "$Latest" {
+			t.Fatalf("the group is at %s, with an instance of version %d, want %d", a.launchVersion(), i.Version, version)
+		}
+		a.addVersion(template, fmt.Sprintf("ami-%d", version+1))
+	}
+}
+
+// TestPinned: a pinned group does not follow the template, and the trigger says so.
+func TestPinned(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(1))
+	a.trigger("--pin").waitExit(0, `1 instance replaced`)
+	a.addVersion(template, "ami-3")
+	const says = `launch template node .* has version 3: .*--launch-template-version 3`
+	a.trigger("--pin").waitExit(0, `no instance is outdated; `+says)
+	a.trigger("plan").waitExit(0, `0 of 1 instances are outdated; `+says)
+}
+
+// TestPauseAndResume: a paused refresh terminates nothing until it is resumed.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t, latest(3))
@@ -206,9 +231,6 @@ func TestPauseAndResume(t *testing.T) {
 	a.releaseLaunches()
 	a.trigger("resume").waitExit(0)
 	r.waitExit(0, `3 instances replaced`)
-	if version := a.launchVersion(); version != "2" {
-		t.Errorf("the group is at version %s: the refresh was not pinned", version)
-	}
 }
 
 // completeLaunch lets the only instance that is being launched go into service.
