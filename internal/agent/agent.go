@@ -168,7 +168,7 @@ func newNoticeHandler(
 ) *noticeHandler {
 	h := &noticeHandler{
 		cfg: t.cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: t.retries, terminator: t,
-		spot: &spotWarnings{statuses: instances, observer: o},
+		spot: &spotWarnings{statuses: instances, nodes: nodes, observer: o},
 	}
 	h.maintenance = &maintenanceDrains{
 		cfg: t.cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,

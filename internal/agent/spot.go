@@ -36,15 +36,17 @@ const (
 // Instance. The status of its request also says whether EC2 interrupts it.
 type spotWarnings struct {
 	statuses spotStatuses
+	nodes    nodeFinder
 	observer spotObserver
 	failing  atomic.Bool // the last question had no answer
 }
 
 // do acts on the event. While the status of the request contradicts a warning, do acts on it without its
-// deadline: the node is cordoned, and pods are evicted within their budgets. When EC2 confirms the warning, do
-// acts on it with the deadline, which tightens the same drain. If EC2 contradicts it for spotContradicted, do
-// stops the drain, and the error is errContradicted. A status that EC2 does not say is no contradiction, and
-// neither is any other than that of a running instance: AWS documents the codes, and not when each is set.
+// deadline: the node is cordoned, and pods are evicted within their budgets, unless another event does that
+// already. When EC2 confirms the warning, do acts on it with the deadline, which tightens the same drain. If EC2
+// contradicts it for spotContradicted, do stops the drain, and the error is errContradicted. A status that EC2
+// does not say is no contradiction, and neither is any other than that of a running instance: AWS documents the
+// codes, and not when each is set.
 func (w *spotWarnings) do(
 	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
 ) (Outcome, error) {
@@ -55,14 +57,23 @@ func (w *spotWarnings) do(
 	if err := q.ask(ctx); !errors.Is(err, errContradicted) {
 		return act(ctx, e)
 	}
-	undated := e
-	undated.Deadline = time.Time{}
-	stop := background(ctx, func(ctx context.Context) { _, _ = act(ctx, undated) })
-	defer stop()
+	if !w.hasOtherDrain(e) {
+		undated := e
+		undated.Deadline = time.Time{}
+		stop := background(ctx, func(ctx context.Context) { _, _ = act(ctx, undated) })
+		defer stop()
+	}
 	if err := q.askUntilConfirmed(ctx); err != nil {
 		return Interrupted, err
 	}
 	return act(ctx, e)
+}
+
+// hasOtherDrain reports whether the node has a deadline by another event. Acting on a warning that EC2
+// contradicts would bring that deadline forward for good.
+func (w *spotWarnings) hasOtherDrain(e event.Event) bool {
+	n, _ := w.nodes.Find(e.InstanceID)
+	return !n.Mark.Deadline.IsZero() && n.Mark.Reason != string(e.Kind)
 }
 
 // isLongOver reports whether EC2 would have terminated the instance by now. An event without a deadline is from a

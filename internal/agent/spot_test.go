@@ -130,19 +130,31 @@ func TestSpotInterruption(t *testing.T) {
 	}
 }
 
-// TestContradictedSpotWarningDuringADrain: a forged warning neither shortens nor stops the drain of a hook.
+// TestContradictedSpotWarningDuringADrain: a forged warning neither shortens nor stops the drain for another event.
 func TestContradictedSpotWarningDuringADrain(t *testing.T) {
 	running := func(f *fixture) { f.spot, f.drainTakes = always(fulfilled), 10*time.Minute }
-	inBubble(t, running, func(t *testing.T, f *fixture) {
-		a := f.agent()
-		go func() {
-			time.Sleep(time.Minute)
-			mustHandle(t, f, a, spotWarning)
-		}()
-		mustHandle(t, f, a, termination)
-		f.wantSteps(t, "hold drain", "cordon until 1h0m0s", "drain node-1 until 1h0m0s", "cordon until 1h1m0s", "exclude",
-			"release drain", "complete drain with CONTINUE")
-	})
+	for _, tt := range []struct {
+		name  string
+		given given
+		of    source
+		steps []string
+	}{
+		{"of a hook", running, termination, drainedBy("1h0m0s")},
+		{
+			"for maintenance in three hours", with(running, scheduled(always(true))), maintenance,
+			drainedWithoutHook("47h59m55s"),
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			a := f.agent()
+			go func() {
+				time.Sleep(time.Minute)
+				mustHandle(t, f, a, spotWarning)
+			}()
+			mustHandle(t, f, a, tt.of)
+			f.wantSteps(t, tt.steps...)
+		})
+	}
 }
 
 // TestSpotStatusFailure: only the first of several failures is reported as such.
