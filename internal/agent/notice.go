@@ -56,7 +56,12 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 		h.observer.EventIgnored(e, "events of this kind are configured to be ignored")
 		return nil
 	}
-	if e.InstanceID == "" {
+	switch {
+	case e.InstanceID != "":
+	case isLongOver(e): // else the message would return for as long as EC2 does not answer
+		h.observer.EventIgnored(e, "the reservation has ended")
+		return nil
+	default:
 		return h.expandCapacityBlock(ctx, e)
 	}
 	e, why := withDeadline(e)

@@ -55,9 +55,13 @@ func maintenance(f *fixture) queue.Message { return health(f, "upcoming", instan
 
 func canceledMaintenance(f *fixture) queue.Message { return health(f, "closed", instance) }
 
-func capacityBlock(f *fixture) queue.Message {
-	return fromEC2(f, "Capacity Block Reservation Expiration Warning",
-		`{"capacity-reservation-id":"cr-0a1b2c3d4e5f60718","end-date":"`+f.start.Add(40*time.Minute).UTC().Format(time.RFC3339)+`"}`)
+func capacityBlock(f *fixture) queue.Message { return capacityBlockUntil(40 * time.Minute)(f) }
+
+func capacityBlockUntil(end time.Duration) source {
+	return func(f *fixture) queue.Message {
+		return fromEC2(f, "Capacity Block Reservation Expiration Warning",
+			`{"capacity-reservation-id":"cr-0a1b2c3d4e5f60718","end-date":"`+f.start.Add(end).UTC().Format(time.RFC3339)+`"}`)
+	}
 }
 
 func reservationInterruption(f *fixture) queue.Message {
@@ -172,6 +176,10 @@ func TestNotices(t *testing.T) {
 		{
 			"end of a Capacity Block: drained before EC2 starts to terminate its instances",
 			reserved("i-0ffffffffffffffff", instance), capacityBlock, drainedWithoutHook("9m55s"), agent.Drained, "",
+		},
+		{
+			"end of a Capacity Block that has ended, while EC2 does not answer", fails("list", 1000, errOutage),
+			capacityBlockUntil(-2 * time.Minute), nil, "", "ignored capacity-block-expiration of : the reservation has ended",
 		},
 		{
 			"end of a Capacity Block, configured to be ignored", blockIgnored, capacityBlock, nil, "",
