@@ -99,7 +99,7 @@ func (j podJudge) judgeTime(r removal) {
 	id := r.pod.Spec.NodeName
 	m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
 	unhealthy := j.configs[r.Client].Drain.ForceUnhealthy > 0 && !isReady(r.pod)
-	since := j.drainBegan(id, m)
+	since := j.drainBegan(r, m)
 	half := since.Add(m.mark.Deadline.Sub(since)/2 - 2*time.Second)
 	switch {
 	case !marked || unhealthy:
@@ -132,16 +132,19 @@ func (j podJudge) isTaken(r removal) bool {
 	})
 }
 
-// drainBegan returns when the drain of a node began, which may be before the node could be marked.
-func (j podJudge) drainBegan(id string, m marking) time.Time {
-	began := m.mark.Since
+// drainBegan returns when the drain of a node began, which may be before the node could be marked: an event that has
+// another deadline than a hook's starts it without a mark only if the API server does not answer.
+func (j podJudge) drainBegan(r removal, m marking) time.Time {
+	id, began := r.pod.Spec.NodeName, m.mark.Since
 	for _, a := range j.actions {
 		if a.InstanceID == id && a.Transition == awsim.Terminating && a.StartedAt.Before(began) {
 			began = a.StartedAt
 		}
 	}
 	for _, t := range j.facts.truthsAt(id, began, 0) {
-		if t.kind == "interrupt" && t.from.Before(began) {
+		out := overlap(j.outages(r.Client, r.cluster), t.from, began) > 0
+		unmarked := t.kind == "interrupt" || t.kind == "maintain" && out
+		if unmarked && t.from.Before(began) {
 			began = t.from
 		}
 	}
