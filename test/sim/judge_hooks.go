@@ -42,11 +42,7 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 		closed = time.Now()
 	}
 	out := overlap(j.outages(h.Install, c, isDescription), a.StartedAt, closed)
-	cfg := j.configs[h.Install]
-	limit := cfg.Drain.Timeout + cfg.Node.RegistrationTimeout + cfg.Drain.VolumeTimeout
-	if h.Launch {
-		limit = launchLimit(cfg, a)
-	}
+	limit := j.limit(h, a)
 	switch took := closed.Sub(a.StartedAt); {
 	case a.ClosedAt.IsZero():
 		j.violate("hook completed", closed, "hook %s of %s is still open after %v", a.Hook, a.InstanceID, took)
@@ -57,6 +53,27 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	case took > limit+slack+2*out && !j.cannot(c, a):
 		j.violate("completed in time", closed, "hook %s of %s took %v, limit %v", a.Hook, a.InstanceID, took, limit)
 	}
+}
+
+// limit returns how long an action may be held without outages.
+func (j hookJudge) limit(h Hook, a awsim.Action) time.Duration {
+	cfg := j.configs[h.Install]
+	limit := cfg.Drain.Timeout + cfg.Node.RegistrationTimeout + cfg.Drain.VolumeTimeout
+	switch {
+	case h.Launch:
+		return launchLimit(cfg, a)
+	case j.wasForged(a):
+		return limit + cfg.Drain.Timeout
+	}
+	return limit
+}
+
+// wasForged reports whether a message about the instance was forged before the end of the action. The node may then be
+// marked for the forged action, and an agent that starts again drains it for the other one from the beginning.
+func (j hookJudge) wasForged(a awsim.Action) bool {
+	return slices.ContainsFunc(j.facts.truthsAt(a.InstanceID, a.ClosedAt, longest), func(t truth) bool {
+		return t.kind == "forged"
+	})
 }
 
 // launchLimit returns how long a launch may be held. One that is given up is drained.

@@ -100,7 +100,7 @@ func (j podJudge) judgeTime(r removal) {
 	m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
 	unhealthy := j.configs[r.Client].Drain.ForceUnhealthy > 0 && !isReady(r.pod)
 	since := j.drainBegan(r, m)
-	half := since.Add(m.mark.Deadline.Sub(since)/2 - 2*time.Second)
+	half := since.Add(j.deadlineOf(r, m).Sub(since)/2 - 2*time.Second)
 	switch {
 	case !marked || unhealthy:
 	case r.At.Before(half):
@@ -109,6 +109,16 @@ func (j podJudge) judgeTime(r removal) {
 	case j.isEarlyForMaintenance(r, m):
 		j.violate("budgets kept", r.At, "%s deleted pod %s long before the maintenance of %s", r.Client, r.pod.Name, id)
 	}
+}
+
+// deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark.
+func (j podJudge) deadlineOf(r removal, m marking) time.Time {
+	next, _ := markAt(j.markings[r.cluster.Name], m.node, r.At.Add(time.Minute))
+	out := overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Minute), r.At) > 0
+	if out && next.mark.Deadline.Before(m.mark.Deadline) && !next.mark.Deadline.IsZero() {
+		return next.mark.Deadline
+	}
+	return m.mark.Deadline
 }
 
 func isReady(p *corev1.Pod) bool {
