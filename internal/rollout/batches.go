@@ -53,8 +53,12 @@ func (b *batches) attach(context.Context) (attached bool, err error) {
 // start marks nothing yet: which instances are in the first batch is decided when the nodes are tainted.
 func (*batches) start(context.Context) error { return nil }
 
-// follow replaces batch after batch, until nothing is left to replace.
+// follow replaces batch after batch, until nothing is left to replace. It waits for no node and no launch if
+// there was nothing to replace: a node that is not ready then has nothing to do with the rollout.
 func (b *batches) follow(ctx context.Context) error {
+	if _, raised := refresh.SurgeOf(b.group.state.group); len(b.group.state.old) == 0 && !raised {
+		return nil
+	}
 	b.stall = newStall(b.group)
 	for failures := 0; ; {
 		step, err := b.step(ctx)

@@ -182,6 +182,27 @@ func TestBatches(t *testing.T) {
 			},
 			want: report.Conflict, words: []string{"r-9"}, calls: "Mark i-1",
 		},
+		"nothing is outdated: neither a node nor an instance is waited for, and nothing is suspended": {
+			change: func(c *Config) { c.Suspend, c.StallTimeout = []string{"AZRebalance"}, time.Hour },
+			before: func(a *fakeAWS, v *fakeCluster) {
+				a.replaceAll("2")
+				a.group.Instances[1].State = "Pending:Wait"
+				v.unready = map[string]bool{"i-11": true}
+			},
+			want: report.Nothing, words: []string{"no instance is outdated"},
+		},
+		"nothing is outdated, and an earlier run has raised the desired capacity": {
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.replaceAll("2")
+				a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
+			},
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads == 2 {
+					a.group.Tags = nil
+				}
+			},
+			want: report.Nothing, calls: "Lower",
+		},
 		"the new node never becomes ready": {
 			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
