@@ -61,7 +61,8 @@ func (e *example) add(node any) {
 		}
 	case string:
 		for line := range strings.Lines(n) {
-			if args, ours := strings.CutPrefix(strings.TrimSpace(line), "trigger "); ours {
+			command := strings.TrimPrefix(strings.TrimSpace(line), "exec ")
+			if args, ours := strings.CutPrefix(command, "trigger "); ours {
 				e.lines = append(e.lines, args)
 			}
 		}
