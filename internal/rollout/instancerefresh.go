@@ -62,6 +62,7 @@ func (r *instanceRefresh) resolveConflict(
 		}
 		r.setID(active.ID)
 		g.progress.note(refresh.OK, "%s: it is followed", what)
+		r.comparePreferences(active)
 		return true, r.ignoreNewer(ctx, active)
 	case CancelActive:
 		if _, err := r.aws.Cancel(ctx, g.name); err != nil && !errors.Is(err, refresh.ErrNoRefresh) {
@@ -83,6 +84,15 @@ func (r *instanceRefresh) resolveConflict(
 	}
 	g.countOutdated()
 	return false, nil
+}
+
+// comparePreferences notes which preferences of a refresh that is followed are not those of the configuration.
+func (r *instanceRefresh) comparePreferences(active refresh.Refresh) {
+	s := r.group.state
+	if others := active.Preferences.DifferencesFrom(s.policy.preferences(s.group)); len(others) > 0 {
+		r.group.progress.note(refresh.Warn, "instance refresh %s has other preferences than requested: %s; they cannot "+
+			"be changed, but --on-conflict cancel starts another one", active.ID, strings.Join(others, "; "))
+	}
 }
 
 func (r *instanceRefresh) setID(id string) {

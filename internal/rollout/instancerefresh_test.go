@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -201,4 +203,29 @@ func TestInterrupted(t *testing.T) {
 			a.expectCalls(t, tt.calls)
 		})
 	}
+}
+
+// TestAttachedRefreshIsChecked: a refresh that is followed is checked like one that is started, by its own preferences,
+// and the findings become warnings. Preferences that differ from the requested ones are listed.
+func TestAttachedRefreshIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, cfg := newFakeAWS(3), defaults()
+		a.hooks = a.hooks[1:]
+		a.group.Instances[2] = instance("i-3", "2")
+		a.begin("r-9", &refresh.Source{Template: template("2")})
+		a.refreshes[0].Preferences = refresh.Preferences{MinHealthy: new(50), Protected: "Ignore", Standby: "Ignore"}
+		a.script = func(reads int) { succeedAt(4)(a, reads) }
+		g := runGroup(t.Context(), t, cfg, a, nil)
+		expect(t, g, report.Done)
+		for _, want := range []string{
+			"warn: no-terminating-hook: the group has no terminating hook", "warn: skip-matching: all instances are replaced",
+			"warn: instance refresh r-9 has other preferences than requested: MinHealthyPercentage is 50, not 100; " +
+				"MaxHealthyPercentage is unset, not 134; SkipMatching is false, not true",
+		} {
+			if !strings.Contains(notes(g), want) {
+				t.Errorf("the notes lack %q:\n%s", want, notes(g))
+			}
+		}
+		a.expectCalls(t, "")
+	})
 }

@@ -59,7 +59,9 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
-	if !attached {
+	if attached {
+		r.checkAttached(ctx)
+	} else {
 		if err := r.preflight(ctx); err != nil {
 			return ending{}, err
 		}
@@ -87,25 +89,52 @@ func (r *rollout) preflight(ctx context.Context) error {
 	if len(a.outdated()) == 0 {
 		return nil
 	}
-	loads, err := g.planner.loads(ctx, []refresh.Group{g.state.group}, []assessment{a})
-	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
-		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
-	}
-	facts, err := g.planner.facts(ctx, g.state.group, a, loads)
+	facts, err := r.facts(ctx, a)
 	if err != nil {
 		return err
 	}
 	return r.applyFindings(refresh.Preflight(g.state.group, facts))
 }
 
-// applyFindings shows what the preflight found, and returns an error if it must not start.
-func (r *rollout) applyFindings(findings []refresh.Finding) error {
-	refused := refresh.Refused(findings, r.group.cfg.Allow)
+func (r *rollout) facts(ctx context.Context, a assessment) (refresh.Facts, error) {
+	g := r.group
+	loads, err := g.planner.loads(ctx, []refresh.Group{g.state.group}, []assessment{a})
+	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
+		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
+	}
+	return g.planner.facts(ctx, g.state.group, a, loads)
+}
+
+// checkAttached does the preflight for a refresh that is under way, with the preferences that it has. Whatever it
+// finds is a warning, since the refresh continues without the trigger too.
+func (r *rollout) checkAttached(ctx context.Context) {
+	a := r.group.state.assess()
+	if len(a.outdated()) == 0 {
+		return
+	}
+	switch facts, err := r.facts(ctx, a); {
+	case err != nil:
+		r.group.progress.note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
+	case facts.Active != nil:
+		facts.Preferences, facts.Pin = facts.Active.Preferences, facts.Active.Desired != nil
+		r.warn(refresh.Preflight(r.group.state.group, facts))
+	}
+}
+
+// warn shows those of the findings that are not OK.
+func (r *rollout) warn(findings []refresh.Finding) {
 	for _, f := range findings {
-		if f.Level != refresh.OK && !slices.Contains(refused, f) {
+		if f.Level != refresh.OK {
 			r.group.progress.note(refresh.Warn, "%s: %s", f.Check, f.Text)
 		}
 	}
+}
+
+// applyFindings shows what the preflight found, and returns an error if it must not start.
+func (r *rollout) applyFindings(findings []refresh.Finding) error {
+	refused := refresh.Refused(findings, r.group.cfg.Allow)
+	isRefused := func(f refresh.Finding) bool { return slices.Contains(refused, f) }
+	r.warn(slices.DeleteFunc(slices.Clone(findings), isRefused))
 	if len(refused) == 0 {
 		return nil
 	}

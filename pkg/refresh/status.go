@@ -1,7 +1,9 @@
 package refresh
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -29,6 +31,41 @@ type Preferences struct {
 	SkipMatching           bool
 	Protected              string // Refresh, Ignore or Wait.
 	Standby                string // Terminate, Ignore or Wait.
+}
+
+// DifferencesFrom describes where the preferences of a refresh differ from requested ones, in the API's words. What the
+// request leaves to AWS is no difference, but a checkpoint, a bake time, an alarm and a rollback have to be requested.
+// What a refresh has not set has the API's default. Source: RefreshPreferences in the API reference.
+func (p Preferences) DifferencesFrom(requested Preferences) []string {
+	bake := cmp.Or(requested.Bake, new(time.Duration))
+	if p.Bake == nil && *bake == 0 {
+		bake = nil
+	}
+	return slices.Concat(
+		difference("MinHealthyPercentage", p.MinHealthy, requested.MinHealthy),
+		difference("MaxHealthyPercentage", p.MaxHealthy, requested.MaxHealthy),
+		difference("InstanceWarmup", p.Warmup, requested.Warmup),
+		difference("CheckpointPercentages", new(fmt.Sprint(p.Checkpoints)), new(fmt.Sprint(requested.Checkpoints))),
+		difference("CheckpointDelay", p.CheckpointDelay, requested.CheckpointDelay),
+		difference("BakeTime", p.Bake, bake),
+		difference("AlarmSpecification", new(fmt.Sprint(p.Alarms)), new(fmt.Sprint(requested.Alarms))),
+		difference("AutoRollback", &p.AutoRollback, &requested.AutoRollback),
+		difference("SkipMatching", &p.SkipMatching, &requested.SkipMatching),
+		difference("ScaleInProtectedInstances", new(cmp.Or(p.Protected, preferWait)), &requested.Protected),
+		difference("StandbyInstances", new(cmp.Or(p.Standby, preferWait)), &requested.Standby),
+	)
+}
+
+// difference is how a value differs from the requested one; nothing if none was requested.
+func difference[T comparable](name string, value, requested *T) []string {
+	switch {
+	case requested == nil || value != nil && *value == *requested:
+		return nil
+	case value == nil:
+		return []string{fmt.Sprintf("%s is unset, not %v", name, *requested)}
+	default:
+		return []string{fmt.Sprintf("%s is %v, not %v", name, *value, *requested)}
+	}
 }
 
 // Refresh is an instance refresh as it was described.

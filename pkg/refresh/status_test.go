@@ -1,6 +1,10 @@
 package refresh
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+)
 
 func TestHasTarget(t *testing.T) {
 	t.Parallel()
@@ -41,5 +45,43 @@ func TestHasTarget(t *testing.T) {
 		if got := (Refresh{Status: tt.status, Desired: tt.desired}).HasTarget(tt.target); got != tt.want {
 			t.Errorf("%s: got %t", tt.name, got)
 		}
+	}
+}
+
+// TestDifferences: what a request leaves to AWS is no difference. Of the lists and switches everything is one.
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	sent := func(change func(*Preferences)) Preferences {
+		p := Preferences{MinHealthy: new(100), MaxHealthy: new(150), SkipMatching: true, Protected: "Ignore", Standby: "Ignore"}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	for name, tt := range map[string]struct {
+		running, requested func(*Preferences)
+		want               string
+	}{
+		"the same":                   {},
+		"left to AWS":                {running: func(p *Preferences) { p.Warmup, p.CheckpointDelay = new(time.Hour), new(time.Hour) }},
+		"a number":                   {running: func(p *Preferences) { p.MaxHealthy = new(200) }, want: "MaxHealthyPercentage is 200, not 150"},
+		"unset":                      {requested: func(p *Preferences) { p.Warmup = new(time.Minute) }, want: "InstanceWarmup is unset, not 1m0s"},
+		"no bake time was requested": {running: func(p *Preferences) { p.Bake = new(time.Hour) }, want: "BakeTime is 1h0m0s, not 0s"},
+		"a bake time of 0":           {requested: func(p *Preferences) { p.Bake = new(time.Duration) }},
+		"checkpoints":                {running: func(p *Preferences) { p.Checkpoints = []int{50, 100} }, want: "CheckpointPercentages is [50 100], not []"},
+		"alarms":                     {requested: func(p *Preferences) { p.Alarms = []string{"errors"} }, want: "AlarmSpecification is [], not [errors]"},
+		"a switch":                   {running: func(p *Preferences) { p.SkipMatching = false }, want: "SkipMatching is false, not true"},
+		"another client has sent no choice": {
+			running: func(p *Preferences) { p.Protected, p.Standby = "", "" },
+			want:    "ScaleInProtectedInstances is Wait, not Ignore; StandbyInstances is Wait, not Ignore",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			running, requested := sent(tt.running), sent(tt.requested)
+			if got := strings.Join(running.DifferencesFrom(requested), "; "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

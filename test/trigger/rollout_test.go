@@ -184,6 +184,9 @@ func TestRunningRefreshIsFollowed(t *testing.T) {
 	if calls := a.changes(); !maps.Equal(calls, map[string]int{"StartInstanceRefresh": 1}) {
 		t.Errorf("the triggers called %v", calls)
 	}
+	if strings.Contains(r.Output(), "other preferences") {
+		t.Error("the preferences of the same command differ")
+	}
 	if version := a.launchVersion(); version != "$Latest" {
 		t.Errorf("the group is at %s: the refresh was pinned", version)
 	}
