@@ -56,8 +56,9 @@ type Step struct {
 // waited for either.
 //
 // With a surge the desired capacity is raised first. As many of the last outdated instances are terminated
-// without replacement, so that the capacity falls back to what it was. It is lowered explicitly only if too
-// few were left for that.
+// without replacement, so that the capacity falls back to what it was. They are of the Availability Zones that have
+// the most instances then, so that the zones stay balanced. The capacity is lowered explicitly only if too few were
+// left for that.
 func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, raised := SurgeOf(m.Group)
@@ -74,7 +75,7 @@ func Next(m Snapshot, p Pace) Step {
 	case !m.LastBatchEnded.IsZero() && rest > 0:
 		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}
 	default:
-		return p.nextBatch(m.sorted(f.outdated, p.Order), m.Group.Desired-spare, spare)
+		return p.nextBatch(m.keepForLast(m.sorted(f.outdated, p.Order), spare), m.Group.Desired-spare, spare)
 	}
 }
 
@@ -108,6 +109,31 @@ func (m Snapshot) sorted(outdated []Instance, o Order) []Instance {
 		}
 		return cmp.Or(zones, trueFirst(m.NotReady[a.ID], m.NotReady[b.ID]),
 			trueFirst(!a.Launched.IsZero(), !b.Launched.IsZero()), a.Launched.Compare(b.Launched), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// keepForLast moves so many of the sorted outdated instances to the end, to be terminated without replacement: each is
+// of the zone that has the most instances without those before it, and of these the last.
+func (m Snapshot) keepForLast(sorted []Instance, spare int) []Instance {
+	size := map[string]int{}
+	for _, i := range m.Group.Instances {
+		if i.InService() || i.Pending() {
+			size[i.Zone]++
+		}
+	}
+	kept := map[string]bool{}
+	for range min(spare, len(sorted)) {
+		var fullest Instance
+		for _, i := range sorted {
+			if !kept[i.ID] && size[i.Zone] >= size[fullest.Zone] {
+				fullest = i
+			}
+		}
+		size[fullest.Zone]--
+		kept[fullest.ID] = true
+	}
+	return slices.SortedStableFunc(slices.Values(sorted), func(a, b Instance) int {
+		return trueFirst(!kept[a.ID], !kept[b.ID])
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,20 @@ func surged(g Group, value string) Group {
 }
 
 func zone(name string) func(*Instance) { return func(i *Instance) { i.Zone = name } }
+
+// zones returns a group with an instance in each of the zones. One that is not in service has its state after the zone.
+func zones(desired int, names ...string) Group {
+	var all []Instance
+	for _, name := range names {
+		name, elsewhere, _ := strings.Cut(name, ":")
+		i := instance(zone(name))
+		if elsewhere != "" {
+			i.State = elsewhere
+		}
+		all = append(all, i)
+	}
+	return group(desired, all...)
+}
 
 func TestSurgeOf(t *testing.T) {
 	t.Parallel()
@@ -105,6 +120,10 @@ func TestNext(t *testing.T) {
 		{"a share is of the capacity before it was raised", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
 		{"a part is undone already: a batch is at most what is left", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
 		{"a part is undone already, and a batch exceeds the surge", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
+		{"the last one is of the fullest zone", Snapshot{Group: surged(zones(4, "a", "a", "b", "a"), "3-4"), Outdated: three[1:]}, Pace{Surge: 1}, Step{Mark: []string{"i-3"}}},
+		{"the last ones are of the fullest zones", Snapshot{Group: surged(zones(7, "a", "a", "b", "b", "c", "a", "b"), "5-7"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-3", "i-5"}}},
+		{"instances that are out of service count for no zone", Snapshot{Group: surged(zones(4, "b", "a", "b", "a", "a:Standby", "a:Warmed:Stopped", "b"), "3-4"), Outdated: three[:2]}, Pace{Surge: 1}, Step{Mark: []string{"i-2"}}},
+		{"the last ones by zone", Snapshot{Group: surged(zones(6, "b", "a", "b", "a", "a", "b"), "4-6"), Outdated: three[:2]}, Pace{Batch: Amount{N: 2}, Surge: 2, Order: ByZone}, Step{Terminate: []string{"i-2"}}},
 		{"another client has raised the capacity: only the surge is undone", Snapshot{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 	} {
 		tt.want.InFlight = tt.want.Waiting != "" && tt.want.RecheckAfter == 0
