@@ -24,10 +24,10 @@ type batchWriter interface {
 type batches struct {
 	group        *group
 	aws          batchWriter
-	marked       map[string]bool // marked unhealthy or terminated by this run
-	inFlight     bool            // A batch is being replaced.
-	batchEnded   time.Time       // when the last one was seen to be replaced
-	waiting      string          // noted last
+	marks        marks
+	inFlight     bool      // A batch is being replaced.
+	batchEnded   time.Time // when the last one was seen to be replaced
+	waiting      string    // noted last
 	stall        *stall
 	noNodesKnown bool // The cluster knows none of the group's instances.
 }
@@ -84,11 +84,10 @@ func (b *batches) follow(ctx context.Context) error {
 
 // step does what is to be done next.
 func (b *batches) step(ctx context.Context) (refresh.Step, error) {
-	step := b.next()
-	if b.inFlight && !step.InFlight {
-		b.inFlight, b.batchEnded = false, time.Now()
-		step = b.next()
+	if err := b.checkMarks(); err != nil {
+		return refresh.Step{}, err
 	}
+	step := b.decide()
 	if step.Done {
 		return step, nil
 	}
@@ -111,11 +110,35 @@ func (b *batches) step(ctx context.Context) (refresh.Step, error) {
 	return step, b.stall.check(nil, step.Waiting)
 }
 
+// decide decides on the next step, and sees the end of a batch.
+func (b *batches) decide() refresh.Step {
+	step := b.next()
+	if b.inFlight && !step.InFlight {
+		b.inFlight, b.batchEnded = false, time.Now()
+		step = b.next()
+	}
+	return step
+}
+
+// checkMarks looks for marks that were taken back. Such an instance is marked again in one of the next batches. The
+// error ends the rollout, because that does not help.
+func (b *batches) checkMarks() error {
+	for _, id := range b.marks.takeBack(b.group.state.group) {
+		if times := b.marks[id].times; times >= mostMarks {
+			return &endError{report.Failed, fmt.Sprintf("%s is healthy again after %d marks: look for what sets the "+
+				"health of the group's instances, then run the same command again%s", id, times, b.afterError())}
+		}
+		b.group.progress.note(refresh.Warn, "%s is healthy again, although it was marked unhealthy: it will be marked "+
+			"again", id)
+	}
+	return nil
+}
+
 // next decides on the next step, from what is known now.
 func (b *batches) next() refresh.Step {
 	s := b.group.state
 	now := refresh.Snapshot{
-		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marked, LastBatchEnded: b.batchEnded,
+		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marks.active(), LastBatchEnded: b.batchEnded,
 	}
 	if s.policy.nodes.cluster != nil && !b.noNodesKnown {
 		now.NotReady = map[string]bool{}
@@ -198,7 +221,8 @@ func (b *batches) send(ctx context.Context, step refresh.Step) error {
 		case err != nil:
 			return err
 		}
-		b.marked[id], b.inFlight = true, true
+		b.marks.add(id, slices.Contains(step.Terminate, id))
+		b.inFlight = true
 		b.group.progress.note(refresh.OK, "%s %s", id, done)
 	}
 	return nil

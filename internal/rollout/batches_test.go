@@ -133,6 +133,20 @@ func TestBatches(t *testing.T) {
 			},
 			want: report.Stalled, words: []string{"1 old instance to terminate: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
 		},
+		"a mark is taken back: the instance is marked again": {
+			change: func(c *Config) { c.Timeout = time.Hour },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				if reads == 3 {
+					a.group.Instances[0] = instance("i-1", "1")
+				}
+			},
+			want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
+		},
+		"every mark is taken back": {
+			change: func(c *Config) { c.Timeout = time.Hour },
+			script: func(a *fakeAWS, _ *fakeCluster, _ int) { a.group.Instances[0] = instance("i-1", "1") },
+			want:   report.Failed, words: []string{"i-1", "is healthy again after 3 marks"}, calls: "Mark i-1 Mark i-1 Mark i-1",
+		},
 		"every launch is abandoned": {
 			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {

@@ -109,7 +109,7 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 }
 
 func (t *Trigger) newRollout(g *group) *rollout {
-	var by replacer = &batches{group: g, aws: t.writer, marked: map[string]bool{}}
+	var by replacer = &batches{group: g, aws: t.writer, marks: marks{}}
 	if t.cfg.Mode == refresh.ModeRefresh {
 		by = &instanceRefresh{group: g, aws: t.writer}
 	}

@@ -29,6 +29,9 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Weighted:    weighted(g),
 		Operator:    aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
 	}
+	if p := g.AvailabilityZoneImpairmentPolicy; p != nil && aws.ToBool(p.ZonalShiftEnabled) {
+		out.IgnoresImpaired = p.ImpairedZoneHealthCheckBehavior == types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy
+	}
 	for _, t := range g.Tags {
 		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}

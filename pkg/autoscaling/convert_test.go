@@ -36,6 +36,13 @@ func mixedPolicy() *types.MixedInstancesPolicy {
 	}
 }
 
+// impaired returns a group with an impairment policy.
+func impaired(enabled bool, behavior types.ImpairedZoneHealthCheckBehavior) types.AutoScalingGroup {
+	return types.AutoScalingGroup{AvailabilityZoneImpairmentPolicy: &types.AvailabilityZoneImpairmentPolicy{
+		ZonalShiftEnabled: &enabled, ImpairedZoneHealthCheckBehavior: behavior,
+	}}
+}
+
 func TestToGroup(t *testing.T) {
 	t.Parallel()
 	type group = types.AutoScalingGroup
@@ -73,6 +80,9 @@ func TestToGroup(t *testing.T) {
 		{"a maintenance policy", maintained(90, 110), refresh.Group{Maintenance: refresh.Maintenance{MinHealthy: new(90), MaxHealthy: new(110)}}},
 		{"a maintenance policy that was cleared", maintained(-1, -1), refresh.Group{}},
 		{"managed by a service", group{Operator: &types.Operator{Principal: aws.String("eks.amazonaws.com")}}, refresh.Group{Operator: "eks.amazonaws.com"}},
+		{"unhealthy instances are ignored during a zonal shift", impaired(true, types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy), refresh.Group{IgnoresImpaired: true}},
+		{"unhealthy instances are replaced during a zonal shift", impaired(true, types.ImpairedZoneHealthCheckBehaviorReplaceUnhealthy), refresh.Group{}},
+		{"zonal shifts are not enabled", impaired(false, types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy), refresh.Group{}},
 		{"a warm pool", group{WarmPoolConfiguration: &types.WarmPoolConfiguration{}}, refresh.Group{WarmPool: true}},
 		{"a suspended process", group{SuspendedProcesses: []types.SuspendedProcess{{ProcessName: aws.String("Launch")}}}, refresh.Group{Suspended: []string{"Launch"}}},
 		{"a tag", group{Tags: []types.TagDescription{{Key: aws.String("team"), Value: aws.String("x")}}}, refresh.Group{Tags: map[string]string{"team": "x"}}},

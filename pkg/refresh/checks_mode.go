@@ -23,6 +23,13 @@ func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 	}
 }
 
+// warnZonalShift reports a policy that leaves marks without effect during a zonal shift. Source:
+// AvailabilityZoneImpairmentPolicy in the API reference.
+func warnZonalShift(Group, Facts) (Level, string) {
+	return Warn, "the group ignores unhealthy instances in an Availability Zone with an active zonal shift " +
+		"(IgnoreUnhealthy): marked instances there are not replaced until the shift ends"
+}
+
 func checkMaxSize(g Group, f Facts) (Level, string) {
 	_, raised := SurgeOf(g)
 	switch {

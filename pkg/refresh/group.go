@@ -18,6 +18,7 @@ type Group struct {
 	Warmup            time.Duration // What an instance refresh uses if its preferences name none.
 	Operator          string        // The service that manages the group, and alone may change it; or empty.
 	WarmPool          bool
+	IgnoresImpaired   bool // During a zonal shift, unhealthy instances in the zone are not replaced.
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
 }
 

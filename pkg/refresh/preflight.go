@@ -118,6 +118,7 @@ func checks() []check {
 		{name: "managed-nodegroup", find: checkNodegroup},
 		{name: "target", find: checkTarget},
 		{name: "suspended", find: checkSuspended},
+		{"zonal-shift", warnZonalShift, func(g Group, f Facts) bool { return inUnhealthy(g, f) && g.IgnoresImpaired }},
 		{name: CheckActive, find: checkActiveRefresh},
 		{name: "no-terminating-hook", find: checkTerminatingHook},
 		{"hook-timeout", checkHookTimeout, func(_ Group, f Facts) bool { return longestHook(f.Hooks).Terminating }},

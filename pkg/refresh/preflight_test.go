@@ -109,6 +109,10 @@ func TestPreflight(t *testing.T) {
 		{"suspended", "HealthCheck", r, func(s *subject) { s.Suspended = []string{"HealthCheck"} }, Warn, "HealthCheck"},
 		{"suspended", "AZRebalance is not needed", r, func(s *subject) { s.Suspended = []string{"AZRebalance", "AlarmNotification"} }, OK, ""},
 
+		{"zonal-shift", "unhealthy instances are ignored meanwhile", u, func(s *subject) { s.IgnoresImpaired = true }, Warn, "IgnoreUnhealthy"},
+		{"zonal-shift", "not for a refresh", r, func(s *subject) { s.IgnoresImpaired = true }, none, ""},
+		{"zonal-shift", "unhealthy instances are replaced", u, nil, none, ""},
+
 		{"active-refresh", "none", r, nil, OK, ""},
 		{"active-refresh", "to the same target", r, active(StatusInProgress, seven), OK, "r-1 is InProgress, and has the same target"},
 		{"active-refresh", "to another target", r, active(StatusInProgress, nil), Warn, "--on-conflict"},
