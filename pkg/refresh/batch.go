@@ -51,9 +51,9 @@ type Step struct {
 }
 
 // Next decides what to do in a group. Nothing is marked while a batch is in flight: while an outdated
-// instance is unhealthy or terminating, a new one is pending, or fewer are in service than are desired. An
-// outdated instance whose node is not ready is not waited for, but replaced first. A retained instance is not
-// waited for either.
+// instance is unhealthy or terminating, or fewer are in service than are desired. A new one that is not needed
+// for that may be pending, as when Auto Scaling rebalances the zones. An outdated instance whose node is not
+// ready is not waited for, but replaced first. A retained instance is not waited for either.
 //
 // With a surge the desired capacity is raised first. As many of the last outdated instances are terminated
 // without replacement, so that the capacity falls back to what it was. They are of the Availability Zones that have
@@ -195,10 +195,10 @@ func (f batchState) waitReason() string {
 	if n := len(f.terminating); n > 0 {
 		parts = append(parts, fmt.Sprintf("%s to terminate: %s", text.Count(n, "old instance"), list(f.terminating)))
 	}
-	if n := len(f.pending); n > 0 {
+	short := f.desired - f.inService
+	if n := len(f.pending); n > 0 && short > 0 {
 		parts = append(parts, fmt.Sprintf("%s to enter service: %s", text.Count(n, "new instance"), list(f.pending)))
 	}
-	short := f.desired - f.inService
 	if n := len(f.notReady); n > 0 && short > 0 {
 		parts = append(parts, fmt.Sprintf("%s to become ready: %s", text.Count(n, "node"), list(f.notReady)))
 	}

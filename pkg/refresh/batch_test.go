@@ -97,6 +97,8 @@ func TestNext(t *testing.T) {
 		{"instances of the warm pool", Snapshot{Group: group(1, instance(state("Warmed:Stopped")), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
 		{"one in standby", Snapshot{Group: group(1, instance(state("Standby"), unhealthy), instance()), Outdated: three}, two, Step{Mark: []string{"i-2"}}},
 		{"a node that is not ready, with enough others in service", Snapshot{Group: group(2, instance(), instance(), instance()), Outdated: three[1:], NotReady: map[string]bool{"i-1": true}}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"a pending one, with enough others in service", Snapshot{Group: group(2, instance(state("Pending:Wait")), instance(), instance()), Outdated: three[1:]}, two, Step{Mark: []string{"i-2", "i-3"}}},
+		{"the end, while one is pending that is not needed", Snapshot{Group: group(1, instance(state("Pending")), instance())}, two, Step{Done: true}},
 		{"marked and gone", Snapshot{Group: group(1, instance()), Outdated: []string{"i-1", "i-9"}, Marked: map[string]bool{"i-9": true}}, two, Step{Mark: []string{"i-1"}}},
 
 		// The end.
