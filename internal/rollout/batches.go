@@ -251,6 +251,8 @@ func (b *batches) stop(ctx context.Context) string {
 	}
 }
 
+func (*batches) continues() bool { return false }
+
 func (b *batches) leftBehind() string {
 	return markedContinue + "; run the same command again to continue" + b.afterError()
 }

@@ -318,6 +318,8 @@ func (r *instanceRefresh) stillActive(ctx context.Context) bool {
 	return !r.ended
 }
 
+func (r *instanceRefresh) continues() bool { return r.id != "" }
+
 func (r *instanceRefresh) leftBehind() string {
 	switch leaving := len(r.group.state.leaving()); {
 	case r.id == "":

@@ -31,6 +31,8 @@ type replacer interface {
 	follow(ctx context.Context) error
 	// stop does what Config.OnInterrupt asks for, and describes the result to the user.
 	stop(ctx context.Context) string
+	// continues reports whether AWS may go on without the trigger: a refresh was started, or is followed.
+	continues() bool
 	// leftBehind describes what continues without the trigger.
 	leftBehind() string
 	// afterError describes what a rollout that failed has left behind. It may be empty.
@@ -61,16 +63,10 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	}
 	if attached {
 		r.checkAttached(ctx)
-	} else {
-		if err := r.preflight(ctx); err != nil {
-			return ending{}, err
-		}
-		r.suspension.suspend(ctx)
-		if err := r.replacer.start(ctx); err != nil {
-			return ending{}, err
-		}
+		r.taints.add(ctx)
+	} else if err := r.start(ctx); err != nil {
+		return ending{}, err
 	}
-	r.taints.add(ctx)
 	if err := r.replacer.follow(ctx); err != nil {
 		return ending{}, err
 	}
@@ -78,6 +74,19 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 		return ending{}, err
 	}
 	return r.verify(ctx)
+}
+
+// start starts a rollout that is not under way. The nodes are tainted first: pods may begin to move soon after.
+func (r *rollout) start(ctx context.Context) error {
+	if err := r.preflight(ctx); err != nil {
+		return err
+	}
+	r.suspension.suspend(ctx)
+	r.taints.add(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return r.replacer.start(ctx)
 }
 
 // preflight checks whether the rollout may start. Where nothing is outdated there is nothing to check.
@@ -179,8 +188,17 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 	if !r.group.state.deleted {
 		end.message += r.leftBehind(ctx, end.outcome)
 	}
-	r.taints.remove(ctx, end)
+	r.taints.remove(ctx, r.replacer.continues() && r.leavesToAWS(end))
 	return r.suspension.release(ctx, end)
+}
+
+// leavesToAWS reports whether a rollout that ended so continues, if anything was started.
+func (r *rollout) leavesToAWS(end ending) bool {
+	continues := []report.Outcome{report.Detached, report.TimedOut, report.Stalled, report.Error}
+	if r.group.cfg.OnInterrupt == Detach {
+		continues = append(continues, report.Interrupted)
+	}
+	return slices.Contains(continues, end.outcome)
 }
 
 // leftBehind stops what is under way if the user wants that of an interrupt, and describes what is left.

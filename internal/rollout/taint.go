@@ -3,12 +3,10 @@ package rollout
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -86,7 +84,7 @@ func (t *taints) leavesNoNode() bool {
 
 // remove untaints all nodes that stay. Where AWS continues the rollout without the trigger they stay
 // tainted.
-func (t *taints) remove(ctx context.Context, end ending) {
+func (t *taints) remove(ctx context.Context, continues bool) {
 	if t.tainted == nil {
 		return
 	}
@@ -97,7 +95,7 @@ func (t *taints) remove(ctx context.Context, end ending) {
 			nodes = append(nodes, *node)
 		}
 	}
-	if t.rolloutContinues(end) {
+	if continues {
 		if len(nodes) > 0 {
 			t.group.progress.note(refresh.OK, "the taint %s stays on %s", cluster.OutdatedTaint,
 				text.Count(len(nodes), "node"))
@@ -107,16 +105,6 @@ func (t *taints) remove(ctx context.Context, end ending) {
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
 	t.forEach(ctx, nodes, "untainted", t.tainter.Untaint)
-}
-
-// rolloutContinues reports whether AWS continues a rollout that ended so. In ModeUnhealthy nothing continues
-// without the trigger.
-func (t *taints) rolloutContinues(end ending) bool {
-	continues := []report.Outcome{report.Detached, report.TimedOut, report.Stalled, report.Error}
-	if t.group.cfg.OnInterrupt == Detach {
-		continues = append(continues, report.Interrupted)
-	}
-	return t.group.cfg.Mode != refresh.ModeUnhealthy && slices.Contains(continues, end.outcome)
 }
 
 // forEach changes the nodes, some at a time, and notes what was done and what failed.

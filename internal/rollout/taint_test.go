@@ -146,7 +146,7 @@ func TestTaints(t *testing.T) {
 		"attached to another refresh":                   {before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("2")}) }, script: succeedAt(3), added: all, want: report.Done},
 		"conflict with another refresh":                 {tainted: []string{"i-1"}, before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) }, want: report.Conflict, remain: "i-1"},
 		"the preflight refuses":                         {before: func(a *fakeAWS) { a.hooks = nil }, want: report.Refused},
-		"starting is not allowed":                       {before: func(a *fakeAWS) { a.errs["Start"] = []error{gone} }, want: report.Error},
+		"starting is not allowed":                       {before: func(a *fakeAWS) { a.errs["Start"] = []error{gone} }, added: all, want: report.Error},
 		"nothing is outdated, and an old taint remains": {tainted: []string{"i-22"}, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, note: "untainted"},
 		"none: an old taint remains":                    {tainted: []string{"i-22"}, change: func(c *Config) { c.Taint = cluster.NoTaint }, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, remain: "i-22"},
 		"unset: nothing is tainted":                     {change: func(c *Config) { c.Taint, c.Wait = "", false }, want: report.Detached},
@@ -188,6 +188,34 @@ func TestTaints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTaintsBeforeTheRefresh: no new node is launched before the old ones are tainted.
+func TestTaintsBeforeTheRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p, cfg := newFakeAWS(3), newFakeTainter(), defaults()
+		cfg.Taint, cfg.Wait = cluster.SoftTaint, false
+		starting := &startingAWS{fakeAWS: a, nodes: p}
+		a.tainter = p
+		expect(t, runGroup(t.Context(), t, cfg, starting, p), report.Detached)
+		if starting.tainted != "i-1 i-2 i-3" {
+			t.Errorf("tainted when the refresh was started: %q", starting.tainted)
+		}
+	})
+}
+
+// startingAWS records which nodes are tainted when a refresh is started.
+type startingAWS struct {
+	*fakeAWS
+	nodes   *fakeTainter
+	tainted string
+}
+
+func (a *startingAWS) Start(
+	ctx context.Context, g refresh.Group, t refresh.Target, pin bool, p refresh.Preferences,
+) (string, error) {
+	a.tainted = a.nodes.taintedIDs()
+	return a.fakeAWS.Start(ctx, g, t, pin, p)
 }
 
 // TestTaintFailures: nodes that cannot be tainted become one note, and the rollout continues.
