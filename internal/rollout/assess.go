@@ -127,6 +127,14 @@ func (n nodeIndex) of(instanceID string) *cluster.Node {
 	return &node
 }
 
+// stale returns why the Nodes may not be as they are now, or nil. Without a Cluster it returns nil.
+func (n nodeIndex) stale() error {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.Stale()
+}
+
 // knowsAny reports whether one of the instances has a Node. Without a Cluster it reports true.
 func (n nodeIndex) knowsAny(instances []refresh.Instance) bool {
 	known := func(i refresh.Instance) bool { return n.of(i.ID) != nil }

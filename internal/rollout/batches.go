@@ -134,7 +134,8 @@ func (b *batches) checkMarks() error {
 	return nil
 }
 
-// next decides on the next step, from what is known now.
+// next decides on the next step, from what is known now. No further instance is replaced while it is not known which
+// nodes are ready.
 func (b *batches) next() refresh.Step {
 	s := b.group.state
 	now := refresh.Snapshot{
@@ -148,7 +149,11 @@ func (b *batches) next() refresh.Step {
 			}
 		}
 	}
-	return refresh.Next(now, b.group.cfg.Pace)
+	step := refresh.Next(now, b.group.cfg.Pace)
+	if err := s.policy.nodes.stale(); err != nil && now.NotReady != nil && len(step.Mark)+len(step.Terminate) > 0 {
+		return refresh.Step{Waiting: "waiting for the nodes to be readable again: " + err.Error()}
+	}
+	return step
 }
 
 // updateTarget reads what instances should be launched from, before a batch is chosen. If $Latest has

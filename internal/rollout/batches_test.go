@@ -244,6 +244,43 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// TestStaleNodes: no instance is marked while the nodes cannot be watched, and the user learns why. That is no stall if
+// it ends.
+func TestStaleNodes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		minutes int // without nodes
+		want    report.Outcome
+		calls   string
+	}{
+		"for some minutes": {8, report.Done, "Mark i-1 Mark i-2 Mark i-3"},
+		"for good":         {600, report.Stalled, "Mark i-1"},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, nodes, cfg := newFakeAWS(3), &fakeCluster{}, unhealthyDefaults()
+			cfg.StallTimeout = 10 * time.Minute
+			replace, start := replaceUnhealthy(a), time.Now()
+			a.script = func(reads int) {
+				replace(reads)
+				nodes.mu.Lock()
+				defer nodes.mu.Unlock()
+				nodes.stale = nil
+				if reads > 2 && time.Since(start) < time.Duration(tt.minutes)*time.Minute {
+					nodes.stale = errors.New("watch nodes: forbidden")
+				}
+			}
+			g := runGroup(t.Context(), t, cfg, a, nodes)
+			expect(t, g, tt.want)
+			a.expectCalls(t, tt.calls)
+			if warned := strings.Count(notes(g), "warn: the nodes are shown as they were: watch nodes: forbidden"); warned != 1 {
+				t.Errorf("%d warnings:\n%s", warned, notes(g))
+			}
+			if tt.want == report.Stalled && !strings.Contains(g.Message, "waiting for the nodes to be readable again") {
+				t.Errorf("the message is %s", g.Message)
+			}
+		})
+	}
+}
+
 // TestInterruptedWhileACallFails: the outcome is interrupted, and the desired capacity is restored.
 func TestInterruptedWhileACallFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -286,6 +286,13 @@ type fakeCluster struct {
 	unready map[string]bool
 	labels  map[string]map[string]string
 	drains  map[string]string
+	stale   error
+}
+
+func (n *fakeCluster) Stale() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stale
 }
 
 func (n *fakeCluster) Node(id string) (cluster.Node, bool) {

@@ -17,6 +17,7 @@ type group struct {
 	planner  *Planner
 	state    *state
 	progress groupProgress
+	stale    bool // The nodes were stale when the group was described last.
 }
 
 // describe reads the group again, with one call.
@@ -24,8 +25,17 @@ func (g *group) describe(ctx context.Context) error {
 	now, err := g.planner.reader.Group(ctx, g.name)
 	if err == nil {
 		g.state.update(now)
+		g.warnOfStaleNodes()
 	}
 	return err
+}
+
+func (g *group) warnOfStaleNodes() {
+	err := g.state.policy.nodes.stale()
+	if err != nil && !g.stale {
+		g.progress.note(refresh.Warn, "the nodes are shown as they were: %v", err)
+	}
+	g.stale = err != nil
 }
 
 // resolve reads again what the group's instances should be launched from, and from EC2 what that needs.

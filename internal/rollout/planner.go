@@ -35,6 +35,8 @@ type Reader interface {
 type Cluster interface {
 	Node(instanceID string) (cluster.Node, bool)
 	Loads(ctx context.Context, nodes []string) (map[string]cluster.Load, error)
+	// Stale returns why Node may return what is not so any more, or nil.
+	Stale() error
 }
 
 // Planner finds what is outdated. It cannot change anything.

@@ -52,7 +52,9 @@ type View struct {
 	synced   chan struct{} // Closed when the Nodes have been listed.
 
 	mu       sync.Mutex
-	watchErr error // The latest failure of the watch.
+	watchErr error     // The latest failure of the watch; nil after it has delivered something.
+	failing  time.Time // When the first such failure was.
+	version  string    // The resource version at that time.
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
@@ -67,8 +69,7 @@ func New(client kubernetes.Interface) *View {
 }
 
 // Run watches the nodes until ctx ends. It returns an error if they cannot be listed within the timeout.
-// After that it retries a watch that fails, and returns an error only if the watch is forbidden. It must be
-// called once.
+// After that it retries a watch that fails, also if it is forbidden: see Stale. It must be called once.
 func (v *View) Run(ctx context.Context, timeout time.Duration) error {
 	err := v.watch(ctx, timeout)
 	if ctx.Err() != nil {
@@ -114,23 +115,56 @@ func (v *View) probe(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// prepare configures the informer. A forbidden watch ends Run, because the cache would become outdated.
+// prepare configures the informer. A watch that is forbidden before the Nodes have been listed ends Run.
 func (v *View) prepare(stop context.CancelCauseFunc) error {
-	return errors.Join(v.informer.SetTransform(strip), v.informer.SetWatchErrorHandlerWithContext(
+	received := func(obj any) (any, error) {
+		v.mu.Lock()
+		v.watchErr = nil
+		v.mu.Unlock()
+		return strip(obj)
+	}
+	return errors.Join(v.informer.SetTransform(received), v.informer.SetWatchErrorHandlerWithContext(
 		func(_ context.Context, _ *cache.Reflector, err error) {
-			v.mu.Lock()
-			v.watchErr = err
-			v.mu.Unlock()
 			if apierrors.IsForbidden(err) {
-				stop(fmt.Errorf("watch nodes (check the ClusterRole of the trigger): %w", err))
+				err = fmt.Errorf("watch nodes (check the ClusterRole of the trigger): %w", err)
+			}
+			v.fail(err)
+			if apierrors.IsForbidden(err) && !v.informer.HasSynced() {
+				stop(err)
 			}
 		}))
+}
+
+// fail records a failure of the watch.
+func (v *View) fail(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.watchErr == nil {
+		v.failing, v.version = time.Now(), v.informer.LastSyncResourceVersion()
+	}
+	v.watchErr = err
 }
 
 func (v *View) failure() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return cmp.Or(v.watchErr, errors.New("the API server does not answer"))
+}
+
+// staleAfter is for how long the watch may fail before the view is stale. It is longer than the API server takes to
+// send a bookmark to a watch without events, about a minute. Source: "Watch bookmarks" in the documentation of the
+// Kubernetes API.
+const staleAfter = 2 * time.Minute
+
+// Stale returns why the nodes may have changed since the view has seen them: the watch has failed for minutes. It
+// returns nil if it works.
+func (v *View) Stale() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.watchErr == nil || time.Since(v.failing) < staleAfter || v.informer.LastSyncResourceVersion() != v.version {
+		return nil
+	}
+	return v.watchErr
 }
 
 // Synced returns a channel that is closed when the Nodes have been listed. Until then Node finds none.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -209,6 +211,57 @@ func TestRunWithoutAccess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStale: a watch that is forbidden later does not end Run. The view says that it is stale, and heals.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no role"))
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(node("a", ready))
+		var refused atomic.Bool
+		watching := make(chan *watch.FakeWatcher, 1)
+		client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+			if refused.Load() {
+				return true, nil, forbidden
+			}
+			w := watch.NewFake()
+			watching <- w
+			return true, w, nil
+		})
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if refused.Load() {
+				return true, nil, forbidden
+			}
+			return false, nil, nil
+		})
+		v := New(client)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		running.Go(func() {
+			if err := v.Run(ctx, time.Minute); err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		})
+		<-v.Synced()
+		synctest.Wait()
+		if err := v.Stale(); err != nil {
+			t.Errorf("stale at the start: %v", err)
+		}
+		refused.Store(true)
+		(<-watching).Stop()
+		time.Sleep(time.Hour)
+		if err := v.Stale(); err == nil || !strings.Contains(err.Error(), "check the ClusterRole") {
+			t.Errorf("an hour without permission: %v", err)
+		}
+		refused.Store(false)
+		time.Sleep(10 * time.Minute)
+		if err := v.Stale(); err != nil {
+			t.Errorf("the permission is back: %v", err)
+		}
+	})
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
