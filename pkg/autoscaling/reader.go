@@ -8,8 +8,10 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"golang.org/x/time/rate"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -18,17 +20,22 @@ const (
 	refreshesPage = 100
 	// groupWindow is how long Group waits for more groups that one call can describe.
 	groupWindow = 5 * time.Millisecond
+	// refreshInterval is the time between two DescribeInstanceRefreshes, which describes one group only. Auto Scaling
+	// throttles all clients of an account and Region together.
+	refreshInterval = 500 * time.Millisecond
 )
 
-// Reader describes groups and their instance refreshes. It changes nothing.
+// Reader describes groups and their instance refreshes. It changes nothing. Instance refreshes it describes at most
+// twice a second, of however many groups.
 type Reader struct {
 	api       GroupsAPI
 	described batch.Batcher[string, refresh.Group]
+	refreshes *rate.Limiter
 }
 
 // NewReader returns a Reader. The client must retry what AWS throttles.
 func NewReader(api GroupsAPI) *Reader {
-	r := &Reader{api: api}
+	r := &Reader{api: api, refreshes: rate.NewLimiter(rate.Every(refreshInterval), 1)}
 	r.described = batch.Batcher[string, refresh.Group]{Max: groupsPage, Window: groupWindow, Call: r.describeBatch}
 	return r
 }
@@ -83,11 +90,21 @@ func (r *Reader) Hooks(ctx context.Context, group string) ([]refresh.Hook, error
 // Refreshes returns the instance refreshes of the group, the newest first: at most a hundred, of the last six
 // weeks.
 func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
-	found, err := describeRefreshes(ctx, r.api, retriedTimeout, &sdk.DescribeInstanceRefreshesInput{
+	found, err := r.describeRefreshes(ctx, &sdk.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: &group, MaxRecords: new(int32(refreshesPage)),
 	})
 	slices.SortStableFunc(found, func(x, y refresh.Refresh) int { return compareAge(y, x) })
 	return found, err
+}
+
+// describeRefreshes makes a call when it is its turn.
+func (r *Reader) describeRefreshes(
+	ctx context.Context, in *sdk.DescribeInstanceRefreshesInput,
+) ([]refresh.Refresh, error) {
+	if !retry.Sleep(ctx, r.refreshes.Reserve().Delay()) {
+		return nil, context.Cause(ctx)
+	}
+	return describeRefreshes(ctx, r.api, retriedTimeout, in)
 }
 
 // compareAge compares by the start; a refresh that has not started yet is the newest.
@@ -100,7 +117,7 @@ func compareAge(x, y refresh.Refresh) int {
 
 // Refresh describes one instance refresh of the group. It is an error if there is none of the id.
 func (r *Reader) Refresh(ctx context.Context, group, id string) (refresh.Refresh, error) {
-	found, err := describeRefreshes(ctx, r.api, retriedTimeout, &sdk.DescribeInstanceRefreshesInput{
+	found, err := r.describeRefreshes(ctx, &sdk.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: &group, InstanceRefreshIds: []string{id},
 	})
 	if err != nil {
