@@ -102,6 +102,8 @@ func (s *settings) addSelectionConflicts(c *conflicts) {
 		s.flagName("exclude-node-label")+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.taintsNodes() && s.noKubernetes,
 		s.flagName("taint-outdated")+" needs Kubernetes: leave it or --no-kubernetes out")
+	c.addIf(s.cloud.ExternalID != "" && s.cloud.RoleARN == "",
+		s.flagName("external-id")+" is sent when a role is assumed: add --role-arn, or leave it out")
 	c.addIf(s.noKubernetes && (s.kubeconfig != "" || s.context != ""),
 		"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out")
 }

@@ -313,6 +313,8 @@ func connectionOptions(s *settings) []*option {
 			"IAM role to assume with these credentials.").
 			checked(func(t string) bool { return strings.HasPrefix(t, "arn:") },
 				"an ARN, for example arn:aws:iam::123456789012:role/rollouts"),
+		textOption(&s.cloud.ExternalID, "external-id", "ID",
+			"External id that the trust policy of the role of --role-arn requires."),
 		textOption(&s.kubeconfig, "kubeconfig", "FILE",
 			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod."),
 		textOption(&s.context, "context", "NAME",

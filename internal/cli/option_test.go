@@ -108,6 +108,7 @@ func TestConflicts(t *testing.T) {
 		{"taints without Kubernetes", "--taint-outdated soft --no-kubernetes", []string{"--taint-outdated needs Kubernetes: leave it or --no-kubernetes out"}},
 		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
 		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},
+		{"external id without a role", "--external-id team-7", []string{"--external-id is sent when a role is assumed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

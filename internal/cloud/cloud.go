@@ -2,10 +2,12 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,6 +23,8 @@ type Config struct {
 	Region  string // Instead of the chain's.
 	Profile string // Of the shared files.
 	RoleARN string // A role to assume with the chain's credentials.
+
+	ExternalID string // What the trust policy of that role requires, or empty.
 
 	AnswerTimeout time.Duration // Until the response to one attempt begins; 0 is no limit.
 }
@@ -40,15 +44,30 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w", err)
+		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w%s", err, mfaHint(err, c.Profile))
 	}
 	if cfg.Region == "" {
 		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION")
 	}
 	cfg.HTTPClient = InMemory(cfg.HTTPClient)
 	if c.RoleARN != "" {
-		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), c.RoleARN)
+		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), c.RoleARN, func(o *stscreds.AssumeRoleOptions) {
+			if c.ExternalID != "" {
+				o.ExternalID = &c.ExternalID
+			}
+		})
 		cfg.Credentials = aws.NewCredentialsCache(role)
 	}
 	return cfg, nil
+}
+
+// mfaHint says how to go on if the profile needs an MFA code, which nobody can enter; else it is empty.
+func mfaHint(err error, profile string) string {
+	if _, needed := errors.AsType[awsconfig.AssumeRoleTokenProviderNotSetError](err); !needed {
+		return ""
+	}
+	profile = cmp.Or(profile, os.Getenv("AWS_PROFILE"), "default")
+	return fmt.Sprintf(" The profile %s needs an MFA code, which this program does not ask for. Get credentials with "+
+		`eval "$(aws configure export-credentials --profile %s --format env)", then run it without the profile`,
+		profile, profile)
 }
