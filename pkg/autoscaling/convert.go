@@ -90,9 +90,12 @@ func toSource(
 		Template: cmp.Or(toTemplate(launch.LaunchTemplateSpecification), &refresh.Template{}), Mixed: true, Policy: *p,
 	}
 	for _, o := range launch.Overrides {
+		required := cmp.Or(o.InstanceRequirements, &types.InstanceRequirements{})
 		out.Overrides = append(out.Overrides, refresh.Override{
 			Type:         aws.ToString(o.InstanceType),
 			Requirements: o.InstanceRequirements != nil,
+			Allowed:      required.AllowedInstanceTypes,
+			Excluded:     required.ExcludedInstanceTypes,
 			Template:     toTemplate(o.LaunchTemplateSpecification),
 			ImageID:      aws.ToString(o.ImageId),
 		})

@@ -30,7 +30,7 @@ func mixedPolicy() *types.MixedInstancesPolicy {
 			Overrides: []types.LaunchTemplateOverrides{
 				{InstanceType: aws.String("m5.large"), WeightedCapacity: aws.String("2")},
 				{InstanceType: aws.String("m6g.large"), LaunchTemplateSpecification: spec("lt-2", "arm", "$Default")},
-				{InstanceRequirements: &types.InstanceRequirements{}, ImageId: aws.String("ami-1")},
+				{InstanceRequirements: &types.InstanceRequirements{AllowedInstanceTypes: []string{"c7g.*"}}, ImageId: aws.String("ami-1")},
 			},
 		},
 	}
@@ -67,7 +67,7 @@ func TestToGroup(t *testing.T) {
 			Template: template("lt-1", "node", "$Latest"), Mixed: true, Policy: *mixedPolicy(), Overrides: []refresh.Override{
 				{Type: "m5.large"},
 				{Type: "m6g.large", Template: template("lt-2", "arm", "$Default")},
-				{Requirements: true, ImageID: "ami-1"},
+				{Requirements: true, Allowed: []string{"c7g.*"}, ImageID: "ami-1"},
 			},
 		}}},
 		{"weights of one are instances", group{MixedInstancesPolicy: ones}, refresh.Group{Source: refresh.Source{

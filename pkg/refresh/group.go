@@ -85,6 +85,8 @@ type Template struct {
 type Override struct {
 	Type         string    // An instance type; empty if it is given by requirements.
 	Requirements bool      // Attributes stand for the type.
+	Allowed      []string  // The types that the attributes are limited to, with wildcards; empty is all.
+	Excluded     []string  // The types that are left out, with wildcards.
 	Template     *Template // Its own launch template, instead of the policy's.
 	ImageID      string    // Its own AMI, instead of the template's.
 }

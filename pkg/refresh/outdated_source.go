@@ -1,7 +1,9 @@
 package refresh
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -52,7 +54,7 @@ func (t Templates) templateReasons(i Instance, target Target) []Reason {
 	if first == nil {
 		var types []string
 		for _, o := range target.Source.Overrides {
-			types = append(types, o.Type)
+			types = append(types, cmp.Or(o.Type, "requirements that exclude it"))
 		}
 		return []Reason{{CodeType, fmt.Sprintf("its type is %s, the group's overrides have %s",
 			i.Type, list(slices.Compact(types)))}}
@@ -69,7 +71,7 @@ func (t Templates) candidates(i Instance, target Target) []candidate {
 	}
 	var all []candidate
 	for n, o := range s.Overrides {
-		if !o.Requirements && o.Type != i.Type {
+		if !o.launches(i.Type) {
 			continue
 		}
 		c := base
@@ -82,6 +84,24 @@ func (t Templates) candidates(i Instance, target Target) []candidate {
 		all = append(all, c)
 	}
 	return all
+}
+
+// launches reports whether an instance of the type may be launched for the override. Of requirements only the lists of
+// types are compared: the attributes of a type are not known. Source: AllowedInstanceTypes and ExcludedInstanceTypes of
+// InstanceRequirements in the API reference.
+func (o Override) launches(instanceType string) bool {
+	matches := func(pattern string) bool {
+		matched, err := path.Match(pattern, instanceType)
+		return matched && err == nil
+	}
+	switch {
+	case !o.Requirements:
+		return o.Type == instanceType
+	case len(o.Allowed) > 0:
+		return slices.ContainsFunc(o.Allowed, matches)
+	default:
+		return !slices.ContainsFunc(o.Excluded, matches)
+	}
 }
 
 // differences are how the instance differs from the candidate. Versions are compared only of the same

@@ -233,5 +233,6 @@ func (s Source) same(o Source) bool {
 }
 
 func (o Override) same(p Override) bool {
-	return o.Type == p.Type && o.Requirements == p.Requirements && o.ImageID == p.ImageID && o.Template.same(p.Template)
+	return o.Type == p.Type && o.Requirements == p.Requirements && o.ImageID == p.ImageID &&
+		o.Template.same(p.Template) && slices.Equal(o.Allowed, p.Allowed) && slices.Equal(o.Excluded, p.Excluded)
 }
