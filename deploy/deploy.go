@@ -91,6 +91,9 @@ func Example() map[string]string {
 		"Namespace":       "kube-system",
 		"ServiceAccount":  "node-drainer",
 		"KeyArn":          "arn:aws:kms:" + here + "key/01234567-89ab-cdef-0123-456789abcdef",
+		"LaunchTemplates": "arn:aws:ec2:" + here + "launch-template/*",
+		"NodeRoles":       "arn:aws:iam::123456789012:role/nodes",
+		"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
 		"OidcProviderArn": "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
 		"OidcProvider":    "oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
 	}

@@ -80,7 +80,9 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
-			calls[ec2.LaunchAPI]("ec2")),
+			calls[ec2.LaunchAPI]("ec2"),
+			// AWS makes a dry run of RunInstances with the trigger's role when it starts a refresh.
+			[]string{"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:GetParameters"}),
 	} {
 		var granted []string
 		for _, name := range deploy.Names("iam/" + program + "-") {
@@ -118,6 +120,14 @@ func TestPoliciesAreLimited(t *testing.T) {
 					want = values["QueueArn"]
 				case service == "kms":
 					want = values["KeyArn"]
+				case action == "ec2:RunInstances":
+					want, conditions = "*", map[string]map[string]any{"ArnLike": {"ec2:LaunchTemplate": []any{values["LaunchTemplates"]}}}
+				case action == "ec2:CreateTags":
+					want, conditions = "*", map[string]map[string]any{"StringEquals": {"ec2:CreateAction": "RunInstances"}}
+				case action == "iam:PassRole":
+					want, conditions = values["NodeRoles"], map[string]map[string]any{"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+				case service == "ssm":
+					want = values["ImageParameters"]
 				case service == "autoscaling":
 					want = values["Groups"]
 					conditions = map[string]map[string]any{"StringEquals": {"aws:ResourceTag/" + values["GroupTagKey"]: values["GroupTagValue"]}}
@@ -217,7 +227,14 @@ func TestTablesInDocs(t *testing.T) {
 			for _, st := range readPolicy(t, name).Statement {
 				limit := map[string]string{
 					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups of the cluster",
+					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes",
 				}[list(st.Resource)[0]]
+				switch st.Sid {
+				case "Launch":
+					limit = "launch templates"
+				case "LaunchTags":
+					limit = "launches"
+				}
 				if st.Condition["ForAllValues:StringEquals"] != nil {
 					limit += ", and its own tag"
 				}

@@ -102,6 +102,7 @@ func TestInvalidInputs(t *testing.T) {
 		"an unknown kind of event":          {"events", []string{"spot"}},
 		"too few receives":                  {"max_receive_count", 3},
 		"an unknown feature":                {"trigger", []string{"plan"}},
+		"launches without a role of nodes":  {"trigger", []string{"refresh", "launch"}},
 		"an unknown identity":               {"identity", "kiam"},
 		"irsa without a provider":           {"identity", "irsa"},
 		"a provider without irsa":           {"oidc_provider_arn", oidcARN},

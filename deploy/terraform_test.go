@@ -325,7 +325,7 @@ func functions() map[string]function.Function {
 		"can":    tryfunc.CanFunc,
 		"concat": stdlib.ConcatFunc, "join": stdlib.JoinFunc,
 		"toset":    stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
-		"coalesce": stdlib.CoalesceFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,
+		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "contains": stdlib.ContainsFunc, "element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc,
 		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "length": stdlib.StrlenFunc,
 		"merge": stdlib.MergeFunc, "regex": stdlib.RegexFunc, "replace": stdlib.ReplaceFunc, "setunion": stdlib.SetUnionFunc, "sort": stdlib.SortFunc,
 		"split": stdlib.SplitFunc, "values": stdlib.ValuesFunc,

@@ -211,6 +211,10 @@ const (
 	keyARN  = "arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 )
 
+func launchTemplateARN(id string) string {
+	return "arn:aws:ec2:eu-central-1:123456789012:launch-template/" + id
+}
+
 // everything returns inputs for Terraform and CloudFormation that enable all features.
 func everything() (map[string]any, map[string]any) {
 	inputs := map[string]any{
@@ -225,7 +229,8 @@ func everything() (map[string]any, map[string]any) {
 		"senders": []string{roleARN("redrive"), roleARN("other-hooks")},
 		"replace": true, "max_receive_count": 50, "kms_key": map[string]string{"arn": keyARN},
 		"namespace": "drain", "service_account": "agent",
-		"trigger":                 []string{"refresh", "unhealthy", "surge", "suspend"},
+		"trigger":          []string{"refresh", "launch", "unhealthy", "surge", "suspend"},
+		"launch_templates": []string{launchTemplateARN("lt-1"), launchTemplateARN("lt-2")}, "node_roles": []string{roleARN("a"), roleARN("b")},
 		"trigger_service_account": "trigger", "permissions_boundary_arn": "arn:aws:iam::123456789012:policy/b",
 	}
 	parameters := map[string]any{
@@ -233,6 +238,7 @@ func everything() (map[string]any, map[string]any) {
 		"Senders":                 roleARN("redrive") + "," + roleARN("other-hooks"),
 		"RebalanceRecommendation": "true", "Replace": "true", "MaxReceiveCount": 50, "KmsKeyArn": keyARN,
 		"Namespace": "drain", "ServiceAccount": "agent", "Trigger": "true", "TriggerRefresh": "true",
+		"TriggerLaunch": "true", "LaunchTemplates": launchTemplateARN("lt-1") + "," + launchTemplateARN("lt-2"), "NodeRoles": roleARN("a") + "," + roleARN("b"),
 		"TriggerUnhealthy": "true", "TriggerSurge": "true", "TriggerSuspend": "true", "TriggerServiceAccount": "trigger",
 		"PermissionsBoundaryArn": "arn:aws:iam::123456789012:policy/b",
 	}
@@ -255,17 +261,18 @@ func TestTerraformEqualsCloudFormation(t *testing.T) {
 			nil,
 			[]string{"workers"},
 		},
-		"IRSA, EventBridge, no events without a hook, a trigger that plans": {
+		"IRSA, EventBridge, no events without a hook, a trigger that plans and may launch": {
 			map[string]any{
 				"cluster_name": "prod", "groups": map[string]string{"a": "workers", "b": "batch"},
 				"delivery": "eventbridge", "events": []string{}, "identity": "irsa",
-				"oidc_provider_arn": oidcARN, "trigger": []string{}, "kms_key": map[string]string{"arn": keyARN},
+				"oidc_provider_arn": oidcARN, "trigger": []string{"launch"}, "node_roles": []string{roleARN("nodes")}, "kms_key": map[string]string{"arn": keyARN},
 				"launch_hooks": true,
 			},
 			map[string]any{
 				"ClusterName": "prod", "Groups": "batch,workers", "Delivery": "eventbridge", "SpotInterruption": "false",
 				"StateChange": "false", "ScheduledChange": "false", "CapacityReservationInterruption": "false",
 				"CapacityBlockExpiration": "false", "Identity": "irsa", "OidcProviderArn": oidcARN, "Trigger": "true",
+				"TriggerLaunch": "true", "NodeRoles": roleARN("nodes"),
 				"KmsKeyArn": keyARN, "LaunchHooks": "true",
 			},
 			map[string]any{"LaunchHooks": "true"},

@@ -118,6 +118,10 @@ func expressions() map[string]string {
 		// Between the quotes of a string in a list in JSON.
 		"Senders": `!If [WithSenders, !Join ['", "', [` + hookRole + `, !Join ['", "', !Ref Senders]]], ` +
 			hookRole + `]`,
+		"LaunchTemplates": `!If [WithLaunchTemplates, !Join ['", "', !Ref LaunchTemplates], ` +
+			arn("ec2:"+here+"launch-template/*") + `]`,
+		"NodeRoles":       `!Join ['", "', !Ref NodeRoles]`,
+		"ImageParameters": arn("ssm:${AWS::Region}::parameter/aws/service/*"),
 		"Groups":          arn("autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*"),
 		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
 		"GroupTagValue":   "!Ref GroupTagValue",

@@ -68,6 +68,13 @@ resource "aws_iam_role" "trigger" {
   assume_role_policy   = local.trust[var.trigger_service_account]
   permissions_boundary = var.permissions_boundary_arn
   tags                 = var.tags
+
+  lifecycle {
+    precondition {
+      condition     = !can(local.trigger_policies["launch"]) || join("", var.node_roles) != ""
+      error_message = "the trigger's feature launch requires node_roles."
+    }
+  }
 }
 
 resource "aws_iam_role_policy" "trigger" {

@@ -29,5 +29,9 @@ locals {
     Root          = "arn:${local.partition}:iam::${local.account}:root"
     Namespace     = var.namespace
     KeyArn        = one(var.kms_key[*].arn)
+
+    LaunchTemplates = join("\", \"", coalescelist(var.launch_templates, ["arn:${local.partition}:ec2:${local.region}:${local.account}:launch-template/*"]))
+    NodeRoles       = join("\", \"", var.node_roles)
+    ImageParameters = "arn:${local.partition}:ssm:${local.region}::parameter/aws/service/*"
   }
 }

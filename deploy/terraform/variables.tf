@@ -176,16 +176,28 @@ variable "service_account" {
 }
 
 variable "trigger" {
-  description = "Features of the trigger besides planning: refresh, unhealthy, surge, suspend. If null, it gets no role."
+  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, suspend. If null, it gets no role."
   type        = set(string)
   default     = null
 
   validation {
     condition = var.trigger == null ? true : alltrue([
-      for feature in var.trigger : contains(["refresh", "unhealthy", "surge", "suspend"], feature)
+      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "suspend"], feature)
     ])
-    error_message = "trigger may contain refresh, unhealthy, surge and suspend."
+    error_message = "trigger may contain refresh, launch, unhealthy, surge and suspend."
   }
+}
+
+variable "launch_templates" {
+  description = "ARNs of the launch templates of the groups, for the trigger's feature launch. If empty: all of the account in this Region."
+  type        = list(string)
+  default     = []
+}
+
+variable "node_roles" {
+  description = "ARNs of the roles in the instance profiles of these launch templates, for the trigger's feature launch."
+  type        = list(string)
+  default     = []
 }
 
 variable "trigger_service_account" {

@@ -102,8 +102,8 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// meaningOf goes by the API's code. Source: the errors of StartInstanceRefresh, CancelInstanceRefresh and
-// RollbackInstanceRefresh in the API reference.
+// meaningOf goes by the API's code. Sources: the errors of StartInstanceRefresh, CancelInstanceRefresh and
+// RollbackInstanceRefresh in the API reference; "Troubleshoot launch templates" in the user guide.
 func meaningOf(err error) error {
 	switch cloud.ErrorCode(err) {
 	case "InstanceRefreshInProgress":
@@ -112,6 +112,10 @@ func meaningOf(err error) error {
 		return refresh.ErrNoRefresh
 	case "IrreversibleInstanceRefresh":
 		return refresh.ErrIrreversible
+	case "AccessDenied":
+		if strings.Contains(err.Error(), "not authorized to use launch template") {
+			return refresh.ErrMayNotLaunch
+		}
 	case codeValidation:
 		if isGone(err) {
 			return ErrGone

@@ -269,9 +269,10 @@ func TestWrap(t *testing.T) {
 		{"ValidationError", "Currently, desiredSize equals minSize (1).", nil},
 		{"ValidationError", "AutoScalingGroup name not found - AutoScalingGroup 'x' not found", nil},
 		{"AccessDenied", "Instance Id not found", nil},
+		{"AccessDenied", "You are not authorized to use launch template: lt-1", refresh.ErrMayNotLaunch},
 	} {
 		err := wrap(&smithy.GenericAPIError{Code: tt.code, Message: tt.message}, "do %s", "it")
-		for _, one := range []error{refresh.ErrInProgress, refresh.ErrNoRefresh, refresh.ErrIrreversible, refresh.ErrGone} {
+		for _, one := range []error{refresh.ErrInProgress, refresh.ErrNoRefresh, refresh.ErrIrreversible, refresh.ErrMayNotLaunch, refresh.ErrGone} {
 			if errors.Is(err, one) != errors.Is(tt.want, one) {
 				t.Errorf("%s, %q is %v: %v", tt.code, tt.message, one, errors.Is(err, one))
 			}

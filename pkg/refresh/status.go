@@ -10,9 +10,13 @@ import (
 
 // Errors of the calls that package autoscaling makes, by errors.Is.
 var (
-	ErrNoGroup      = errors.New("there is no such Auto Scaling group")
-	ErrInProgress   = errors.New("an instance refresh is in progress")
-	ErrNoRefresh    = errors.New("no instance refresh is in progress")
+	ErrNoGroup    = errors.New("there is no such Auto Scaling group")
+	ErrInProgress = errors.New("an instance refresh is in progress")
+	ErrNoRefresh  = errors.New("no instance refresh is in progress")
+	// ErrMayNotLaunch says what the caller lacks: AWS's own message names the launch template alone.
+	ErrMayNotLaunch = errors.New("the caller needs ec2:RunInstances for the launch template, and, as far as that has " +
+		"an instance profile, tags or a parameter as its image, iam:PassRole, ec2:CreateTags or ssm:GetParameters " +
+		"(docs/iam.md, permission to launch)")
 	ErrIrreversible = errors.New("the instance refresh cannot be rolled back")
 	ErrGone         = errors.New("the instance or lifecycle action is no longer active")
 )

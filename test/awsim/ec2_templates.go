@@ -29,6 +29,8 @@ type templateVersion struct {
 	number       int
 	image        string
 	instanceType string
+	profile      string // The name of its instance profile.
+	tagged       bool   // It tags what it launches.
 }
 
 // templateChoice selects what a group launches from: a template by id or name, and a version.
@@ -175,6 +177,8 @@ func (t *template) add(r *reader, source templateVersion) templateVersion {
 		number:       len(t.versions) + 1,
 		image:        cmp.Or(r.text("LaunchTemplateData.ImageId"), source.image),
 		instanceType: cmp.Or(r.text("LaunchTemplateData.InstanceType"), source.instanceType),
+		profile:      cmp.Or(r.text("LaunchTemplateData.IamInstanceProfile.Name"), source.profile),
+		tagged:       r.any("LaunchTemplateData.TagSpecification.") || source.tagged,
 	}
 	t.versions = append(t.versions, v)
 	return v

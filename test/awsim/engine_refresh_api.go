@@ -36,13 +36,14 @@ func (s AutoScaling) StartRefresh(groupName string, spec RefreshSpec) (id string
 	return out.(*refreshIDXML).InstanceRefreshID, nil
 }
 
-// AddTemplateVersion gives a launch template another version, of this image, and returns its number.
+// AddTemplateVersion gives a launch template another version, of this image and as the newest otherwise, and returns
+// its number.
 func (s EC2) AddTemplateVersion(name, imageID string) (number int, err error) {
 	r := &reader{values: url.Values{"LaunchTemplateData.ImageId": {imageID}}}
 	err = s.asg.updateErr(func() error {
 		t, err := s.asg.catalog.template(templateChoice{name: name})
 		if err == nil {
-			number = t.add(r, templateVersion{}).number
+			number = t.add(r, t.versions[len(t.versions)-1]).number
 		}
 		return err
 	})

@@ -17,6 +17,7 @@ type IAM struct {
 
 	mu        sync.Mutex
 	byKey     map[string][]statement
+	needed    map[string][]string // By access key: actions of other services that its calls needed.
 	withdrawn []*withdrawal
 	refused   []string
 }
@@ -88,34 +89,50 @@ func (s *IAM) Used(accessKey string) []string {
 		service, action, _ := strings.Cut(call, ".")
 		actions = append(actions, permission(service, action))
 	}
+	s.mu.Lock()
+	actions = append(actions, s.needed[accessKey]...)
+	s.mu.Unlock()
 	slices.Sort(actions)
 	return slices.Compact(actions)
 }
 
 // authorize is an error if the caller's policies do not allow the call on all that it is about.
 func (s *IAM) authorize(req request) error {
-	action := permission(req.service.name, req.action)
-	s.mu.Lock()
-	statements, limited := s.byKey[req.key]
-	now := time.Now()
-	refused := slices.ContainsFunc(s.withdrawn, func(w *withdrawal) bool { return w.refuses(req.key, action, now) })
-	s.mu.Unlock()
-	if refused {
-		return s.accessDenied(req, s.resources(req)[0])
-	}
-	if !limited {
-		return nil
-	}
 	for _, on := range s.resources(req) {
-		if slices.ContainsFunc(statements, func(st statement) bool { return st.allows(action, on) }) {
-			continue
+		if !s.allows(req.key, permission(req.service.name, req.action), on) {
+			return s.accessDenied(req, on)
 		}
+	}
+	for _, also := range s.needs(req) {
 		s.mu.Lock()
-		s.refused = append(s.refused, req.key+" "+action+" "+on.arn)
+		if s.needed == nil {
+			s.needed = map[string][]string{}
+		}
+		if !slices.Contains(s.needed[req.key], also.action) {
+			s.needed[req.key] = append(s.needed[req.key], also.action)
+		}
 		s.mu.Unlock()
-		return s.accessDenied(req, on)
+		if !s.allows(req.key, also.action, also.on) {
+			return also.refusal
+		}
 	}
 	return nil
+}
+
+// allows reports whether an access key may do the action, and records what its policies do not allow.
+func (s *IAM) allows(key, action string, on resource) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if slices.ContainsFunc(s.withdrawn, func(w *withdrawal) bool { return w.refuses(key, action, now) }) {
+		return false
+	}
+	statements, limited := s.byKey[key]
+	if !limited || slices.ContainsFunc(statements, func(st statement) bool { return st.allows(action, on) }) {
+		return true
+	}
+	s.refused = append(s.refused, key+" "+action+" "+on.arn)
+	return false
 }
 
 // permission is the action in a policy that a call needs. A batch is permitted by the action for one.
@@ -150,7 +167,8 @@ func (s *IAM) accessDenied(req request, on resource) *Error {
 type resource struct {
 	arn     string
 	tags    map[string]string
-	tagKeys []string // Those of the request.
+	tagKeys []string          // Those of the request.
+	context map[string]string // Other condition keys.
 }
 
 // resources are all that the call must be allowed on.
@@ -221,8 +239,13 @@ func (on resource) satisfies(operator, key string, wanted []string) bool {
 	if operator == forAllKeys {
 		return !slices.ContainsFunc(on.tagKeys, func(k string) bool { return !slices.Contains(wanted, k) })
 	}
-	value, tagged := on.tags[strings.TrimPrefix(key, ofResource)]
-	return tagged && slices.Contains(wanted, value)
+	value, known := on.context[key]
+	if tag, ofTag := strings.CutPrefix(key, ofResource); ofTag {
+		value, known = on.tags[tag]
+	}
+	return known && slices.ContainsFunc(wanted, func(w string) bool {
+		return w == value || operator == "ArnLike" && matches(w, value)
+	})
 }
 
 // matches reports whether text fits a pattern of IAM or of a filter of EC2: * is any text, ? is one character, and

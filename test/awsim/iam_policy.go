@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The conditions that are simulated: tags of the resource, and the keys of the tags that a call sets or
-// deletes.
+// The conditions that are simulated: tags of the resource, the keys of the tags that a call sets or deletes, and
+// what launches are limited by.
 const (
 	ofResource = "aws:ResourceTag/"
 	ofTagKeys  = "aws:TagKeys"
@@ -85,7 +85,7 @@ func (s *IAM) checkAction(action string, st statement) error {
 	switch {
 	case !s.knows(action):
 		return fmt.Errorf("the action %q is not simulated", action)
-	case !onGroups(action) && !strings.HasPrefix(action, "sqs:") && !onAll:
+	case !onResources(action) && !onAll:
 		return fmt.Errorf("AWS can allow %s on * alone, and without a condition", action)
 	}
 	for operator, keys := range st.Condition {
@@ -102,7 +102,9 @@ func (s *IAM) checkAction(action string, st statement) error {
 func simulated(operator, key, action string) bool {
 	switch operator {
 	case "StringEquals":
-		return onGroups(action) && strings.HasPrefix(key, ofResource)
+		return onGroups(action) && strings.HasPrefix(key, ofResource) || launchCondition(operator, key, action)
+	case "ArnLike":
+		return launchCondition(operator, key, action)
 	case forAllKeys:
 		return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys
 	}
@@ -118,7 +120,12 @@ func (s *IAM) knows(action string) bool {
 			}
 		}
 	}
-	return false
+	return toLaunch(action)
+}
+
+// onResources reports whether a statement can limit the action to some resources.
+func onResources(action string) bool {
+	return onGroups(action) || toLaunch(action) || strings.HasPrefix(action, "sqs:")
 }
 
 // onGroups reports whether the action is about an Auto Scaling group, so that it can be limited to some. What

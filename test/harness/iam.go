@@ -1,10 +1,9 @@
 package harness
 
 import (
+	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -25,6 +24,9 @@ func FillPolicies(queueARN string, names ...string) (all []string, err error) {
 			"QueueArn":    queueARN,
 			"Groups":      "arn:aws:autoscaling:eu-central-1:123456789012:autoScalingGroup:*:autoScalingGroupName/*",
 			"GroupTagKey": "kubernetes.io/cluster/demo", "GroupTagValue": "owned",
+			"LaunchTemplates": "arn:aws:ec2:eu-central-1:123456789012:launch-template/*",
+			"NodeRoles":       "arn:aws:iam::123456789012:role/nodes",
+			"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
 		})
 		if err != nil {
 			return nil, err
@@ -51,10 +53,17 @@ func CompareActions(program string, called map[string]bool) (faults []string, er
 	if err != nil {
 		return nil, err
 	}
-	allowed := regexp.MustCompile(`"((?:sqs|autoscaling|ec2):\w+)"`).FindAllStringSubmatch(strings.Join(granted, ""), -1)
-	for _, action := range allowed {
-		if !called[action[1]] {
-			faults = append(faults, fmt.Sprintf("deploy/iam allows the %s %s, and no test has it call that", program, action[1]))
+	for _, text := range granted {
+		var policy struct{ Statement []struct{ Action []string } }
+		if err := json.Unmarshal([]byte(text), &policy); err != nil {
+			return nil, fmt.Errorf("a policy of the %s: %w", program, err)
+		}
+		for _, statement := range policy.Statement {
+			for _, action := range statement.Action {
+				if !called[action] {
+					faults = append(faults, fmt.Sprintf("deploy/iam allows the %s %s, and no test has it call that", program, action))
+				}
+			}
 		}
 	}
 	return faults, nil

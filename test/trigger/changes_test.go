@@ -116,9 +116,9 @@ func TestPolicies(t *testing.T) {
 		says      string
 	}{
 		"plan":    {latest(2), nil, []string{"plan"}, `outdated`},
-		"refresh": {latest(2), []string{"iam/trigger-refresh"}, nil, `2 instances replaced`},
+		"refresh": {latest(2), []string{"iam/trigger-refresh", "iam/trigger-launch"}, nil, `2 instances replaced`},
 		"refresh, suspend": {
-			latest(2), []string{"iam/trigger-refresh", "iam/trigger-suspend"}, []string{"--suspend", "AZRebalance"}, `resumed`,
+			latest(2), []string{"iam/trigger-refresh", "iam/trigger-launch", "iam/trigger-suspend"}, []string{"--suspend", "AZRebalance"}, `resumed`,
 		},
 		"unhealthy": {launchFirst(2), []string{"iam/trigger-unhealthy"}, []string{"--mode", "unhealthy"}, `2 instances replaced`},
 		"unhealthy, surge": {
@@ -138,4 +138,16 @@ func TestPolicies(t *testing.T) {
 			a.triggerWith([]string{"AWS_ACCESS_KEY_ID=limited"}, tt.args...).waitExit(0, tt.says)
 		})
 	}
+}
+
+// TestMayNotLaunch: AWS refuses a refresh to a caller that may not launch from the template, and does not say what is
+// missing. The trigger does.
+func TestMayNotLaunch(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	granted, err := harness.FillPolicies("", "iam/trigger-plan", "iam/trigger-refresh")
+	a.must(err)
+	a.must(a.Allow(refusedKey, granted...))
+	a.triggerWith([]string{"AWS_ACCESS_KEY_ID=" + refusedKey}).waitExit(1, `You are not authorized to use launch template: lt-`,
+		`the caller needs ec2:RunInstances .* iam:PassRole, .*docs/iam.md`)
 }

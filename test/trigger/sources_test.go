@@ -92,7 +92,7 @@ func TestWhatIsReplaced(t *testing.T) {
 		},
 		"a parameter with another AMI": {
 			group:  awsim.Group{LaunchTemplate: "aliased", LaunchTemplateVersion: "1"},
-			before: func(a *account, _ []string) { a.SetParameter("/ami", "ami-4") }, args: inBatches,
+			before: func(a *account, _ []string) { a.SetParameter(parameter, "ami-4") }, args: inBatches,
 			replaced: 4, is: func(i awsim.Instance) bool { return i.Image == "ami-4" },
 		},
 		"instances that are too old": {

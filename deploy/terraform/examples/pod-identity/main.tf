@@ -32,7 +32,8 @@ module "node_drainer" {
   group_tag_value = var.cluster_name
   launch_hooks    = true
   kms_key         = { arn = aws_kms_key.queue.arn }
-  trigger         = ["refresh", "unhealthy", "surge", "suspend"]
+  trigger         = ["refresh", "launch", "unhealthy", "surge", "suspend"]
+  node_roles      = [data.aws_eks_node_group.workers.node_role_arn]
 }
 
 output "queue_url" {
