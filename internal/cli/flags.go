@@ -60,13 +60,14 @@ func (s section) flagSet() *pflag.FlagSet {
 func targetOptions(s *settings) []*option {
 	return []*option{
 		list(&s.Selection.Names, "asg", "NAME",
-			"Auto Scaling group. Separate several by commas, or repeat the flag."),
+			"Auto Scaling group. Separate several by commas, or repeat the flag.").limiting(),
 		textOption(&s.Selection.Cluster, "cluster", "NAME",
 			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or
-			eks:cluster-name. With --asg or --tag, only those of them that belong to the cluster.`),
+			eks:cluster-name. With --asg or --tag, only those of them that belong to the cluster.`).
+			limiting(),
 		list(&s.tags, "tag", "KEY[=VALUE]",
-			"Groups with this tag. If repeated, a group must match all of them.").
-			checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
+			"Groups with this tag; KEY alone is any value. If repeated, a group must match all of them.").limiting().
+			checked(regexp.MustCompile(`^[^=]+(=.+)?$`).MatchString, "KEY=VALUE, or KEY alone for any value"),
 		boolean(&s.AllowManaged, "allow-managed-nodegroup",
 			`Allow groups of EKS managed node groups. EKS replaces their nodes itself (UpdateNodegroupVersion),
 			and does not know of a refresh that bypasses it.`),
@@ -90,10 +91,10 @@ func outdatedOptions(s *settings) []*option {
 			"Age from which an instance is outdated, whatever it was launched from. Mode unhealthy only.",
 			time.Minute, 10*365*24*time.Hour),
 		list(&s.Only, "instance", "ID",
-			"Replace only these instances, outdated or not. Mode unhealthy only.").
+			"Replace only these instances, outdated or not. Mode unhealthy only.").limiting().
 			checked(regexp.MustCompile(`^i-[0-9a-f]+$`).MatchString, "an instance id, such as i-0123456789abcdef0"),
 		list(&s.Exclude, "exclude-node-label", "KEY[=VALUE]",
-			"Do not replace instances whose node has this label. Mode unhealthy only; it needs Kubernetes.").
+			"Do not replace instances whose node has this label. Mode unhealthy only; it needs Kubernetes.").limiting().
 			checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
 	}
 }

@@ -23,6 +23,7 @@ type option struct {
 	help        string
 	values      []string // the allowed values, if there are only a few
 	many        bool     // a list, whose elements are read one by one
+	limits      bool     // Without it, more groups or instances are replaced.
 	read        func(text string) error
 
 	given []string
@@ -56,15 +57,20 @@ func (o *option) add(flags *pflag.FlagSet) {
 	f.NoOptDefVal = o.bare
 }
 
-// parse reads the value of the flag, else of the variable; an empty variable counts as not set. It returns
-// the name of the one that was read, or an empty string.
+// parse reads the value of the flag, else of the variable. An empty variable counts as not set, unless the option
+// limits what is replaced: a variable that a pipeline failed to fill must not replace everything. It returns the name
+// of the one that was read, or an empty string.
 func (o *option) parse(environ map[string]string) (source string, err error) {
 	source, given := o.flag(), o.given
 	if len(given) == 0 {
-		source, given = o.variable(), []string{environ[o.variable()]}
-		if given[0] == "" {
+		value, set := environ[o.variable()]
+		switch {
+		case set && value == "" && o.limits:
+			return "", fmt.Errorf("%s is empty: unset it, or set it to what is to be replaced", o.variable())
+		case value == "":
 			return "", nil
 		}
+		source, given = o.variable(), []string{value}
 	}
 	for _, text := range o.parts(given) {
 		if err := o.read(text); err != nil {
@@ -213,6 +219,12 @@ func amount(set func(refresh.Amount), initial, name, help string) *option {
 		set(a)
 		return nil
 	}}
+}
+
+// limiting marks an option that limits what is replaced.
+func (o *option) limiting() *option {
+	o.limits = true
+	return o
 }
 
 // checked makes the option reject texts that are not valid, and describes the valid ones in the error.

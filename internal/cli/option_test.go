@@ -34,7 +34,12 @@ func TestInvalidValues(t *testing.T) {
 		{"boolean, or automatic", "--pin=maybe", nil, []string{`--pin is "maybe": must be auto, true or false`}},
 		{"empty name", "--cluster=", nil, []string{`--cluster is "": must be a name`}},
 		{"empty name in a list", "--asg a,,b", nil, []string{`--asg is "": must be a name`}},
-		{"tag without a key", "--tag =worker", nil, []string{`--tag is "=worker": must be KEY or KEY=VALUE`}},
+		{"tag without a key", "--tag =worker", nil, []string{`--tag is "=worker": must be KEY=VALUE, or KEY alone for any value`}},
+		{"tag whose value the shell has expanded to nothing", "--tag role=", nil, []string{`--tag is "role=": must be KEY=VALUE, or KEY alone for any value`}},
+		{"empty variables that would select more", "--mode unhealthy", []string{"TRIGGER_CLUSTER=", "TRIGGER_TAG=", "TRIGGER_INSTANCE=", "TRIGGER_EXCLUDE_NODE_LABEL=", "TRIGGER_UNTIL="}, []string{
+			"TRIGGER_CLUSTER is empty: unset it, or set it to what is to be replaced", "TRIGGER_TAG is empty", "TRIGGER_INSTANCE is empty",
+			"TRIGGER_EXCLUDE_NODE_LABEL is empty",
+		}},
 		{"instance id", "--mode unhealthy --instance node-1", nil, []string{`--instance is "node-1": must be an instance id, such as i-0123456789abcdef0`}},
 		{"version that the shell has expanded to nothing", "--launch-template-version=", nil, []string{`--launch-template-version is "": must be a number, '$Latest' or '$Default', in single quotes for the shell`}},
 		{"version zero", "--launch-template-version 0", nil, []string{`--launch-template-version is "0": must be`}},

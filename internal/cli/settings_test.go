@@ -41,7 +41,7 @@ func TestConfig(t *testing.T) {
 			c.Until = rollout.Replaced
 		}},
 		{"false flag overrides true variable", "--asg workers --fail-fast=false", []string{"TRIGGER_FAIL_FAST=true"}, func(*rollout.Config) {}},
-		{"empty variable counts as not set", "--asg workers", []string{"TRIGGER_MODE=", "TRIGGER_INSTANCE="}, func(*rollout.Config) {}},
+		{"empty variable counts as not set", "--asg workers", []string{"TRIGGER_MODE=", "TRIGGER_WARMUP="}, func(*rollout.Config) {}},
 		{"last value of a repeated flag", "--asg workers --until replaced --until terminated", nil, func(c *rollout.Config) {
 			c.Until = rollout.Terminated
 		}},
