@@ -27,7 +27,10 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Warmup:      warmup(g),
 		WarmPool:    g.WarmPoolConfiguration != nil,
 		Weighted:    weighted(g),
-		Operator:    aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
+
+		LoadBalanced: len(g.LoadBalancerNames)+len(g.TargetGroupARNs)+len(g.TrafficSources) > 0,
+
+		Operator: aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
 	}
 	if p := g.AvailabilityZoneImpairmentPolicy; p != nil && aws.ToBool(p.ZonalShiftEnabled) {
 		out.IgnoresImpaired = p.ImpairedZoneHealthCheckBehavior == types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy

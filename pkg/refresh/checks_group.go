@@ -18,6 +18,7 @@ const (
 	processTerminate   = "Terminate"
 	processReplace     = "ReplaceUnhealthy"
 	processHealthCheck = "HealthCheck"
+	processRegister    = "AddToLoadBalancer"
 )
 
 func checkManagedBy(g Group, _ Facts) (Level, string) {
@@ -70,6 +71,10 @@ func checkSuspended(g Group, f Facts) (Level, string) {
 	case len(missing) > 0:
 		return Refuse, fmt.Sprintf("suspended: %s; no instance is replaced without it: resume it first",
 			strings.Join(missing, ", "))
+	case g.LoadBalanced && slices.Contains(g.Suspended, processRegister):
+		return Refuse, "suspended: AddToLoadBalancer; instances that are launched meanwhile are never registered with the " +
+			"group's load balancers, not even when it is resumed, so that the last old one would leave them empty: " +
+			"resume it first"
 	case slices.Contains(g.Suspended, processHealthCheck):
 		return Warn, "suspended: HealthCheck; new instances that fail are not detected: resume it first"
 	default:

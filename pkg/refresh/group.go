@@ -19,6 +19,7 @@ type Group struct {
 	Operator          string        // The service that manages the group, and alone may change it; or empty.
 	WarmPool          bool
 	IgnoresImpaired   bool // During a zonal shift, unhealthy instances in the zone are not replaced.
+	LoadBalanced      bool // It registers its instances with a load balancer, target group or other traffic source.
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
 }
 

@@ -108,6 +108,10 @@ func TestPreflight(t *testing.T) {
 		{"suspended", "ReplaceUnhealthy, in mode refresh", r, func(s *subject) { s.Suspended = []string{"ReplaceUnhealthy"} }, OK, ""},
 		{"suspended", "HealthCheck", r, func(s *subject) { s.Suspended = []string{"HealthCheck"} }, Warn, "HealthCheck"},
 		{"suspended", "AZRebalance is not needed", r, func(s *subject) { s.Suspended = []string{"AZRebalance", "AlarmNotification"} }, OK, ""},
+		{"suspended", "AddToLoadBalancer, in a group with a load balancer", r, func(s *subject) { s.Suspended, s.LoadBalanced = []string{"AddToLoadBalancer"}, true }, Refuse, "suspended: AddToLoadBalancer;"},
+		{"suspended", "the same, in mode unhealthy", u, func(s *subject) { s.Suspended, s.LoadBalanced = []string{"AddToLoadBalancer"}, true }, Refuse, "never registered"},
+		{"suspended", "AddToLoadBalancer and another", r, func(s *subject) { s.Suspended, s.LoadBalanced = []string{"AddToLoadBalancer", "Launch"}, true }, Refuse, "suspended: Launch;"},
+		{"suspended", "AddToLoadBalancer, in a group without a load balancer", r, func(s *subject) { s.Suspended = []string{"AddToLoadBalancer"} }, OK, ""},
 
 		{"zonal-shift", "unhealthy instances are ignored meanwhile", u, func(s *subject) { s.IgnoresImpaired = true }, Warn, "IgnoreUnhealthy"},
 		{"zonal-shift", "not for a refresh", r, func(s *subject) { s.IgnoresImpaired = true }, none, ""},
