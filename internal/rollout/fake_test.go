@@ -36,6 +36,7 @@ type (
 type fakeState struct {
 	mu           sync.Mutex
 	group        refresh.Group
+	pool         []refresh.Instance
 	refreshes    []refresh.Refresh // the newest first
 	hooks        []refresh.Hook
 	script       func(reads int)
@@ -96,6 +97,12 @@ func (a *fakeState) called(method string, args ...any) error {
 func (a fakeReads) Find(ctx context.Context, _ refresh.Selection) ([]refresh.Group, error) {
 	g, err := a.Group(ctx, "workers")
 	return []refresh.Group{g}, err
+}
+
+func (a fakeReads) Pool(context.Context, string) ([]refresh.Instance, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.pool), nil
 }
 
 func (a fakeReads) Group(context.Context, string) (refresh.Group, error) {

@@ -20,9 +20,12 @@ type group struct {
 	stale    bool // The nodes were stale when the group was described last.
 }
 
-// describe reads the group again, with one call.
+// describe reads the group again, with one call, and another for its warm pool.
 func (g *group) describe(ctx context.Context) error {
 	now, err := g.planner.reader.Group(ctx, g.name)
+	if err == nil {
+		err = g.planner.addPool(ctx, &now)
+	}
 	if err == nil {
 		g.state.update(now)
 		g.warnOfStaleNodes()

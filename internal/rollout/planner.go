@@ -20,6 +20,8 @@ const concurrency = 8
 type Reader interface {
 	Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error)
 	Group(ctx context.Context, name string) (refresh.Group, error)
+	// Pool returns the instances in the group's warm pool, which Find and Group leave out.
+	Pool(ctx context.Context, group string) ([]refresh.Instance, error)
 	Hooks(ctx context.Context, group string) ([]refresh.Hook, error)
 
 	// Templates returns what instances should be launched from. Complete adds what EC2 alone knows of them.
@@ -64,9 +66,33 @@ func (p *Planner) survey(ctx context.Context) (survey, error) {
 	if err != nil {
 		return survey{}, err
 	}
+	for n := range groups {
+		if err := p.addPool(ctx, &groups[n]); err != nil {
+			return survey{}, err
+		}
+	}
 	s, err := p.resolve(ctx, groups)
 	s.groups = groups
 	return s, err
+}
+
+// addPool adds the instances of the group's warm pool to its own, if they are replaced too: an instance refresh does
+// that. An instance that has just left the pool is described by both.
+func (p *Planner) addPool(ctx context.Context, g *refresh.Group) error {
+	if !g.WarmPool || p.policy.cfg.Mode != refresh.ModeRefresh {
+		return nil
+	}
+	pooled, err := p.reader.Pool(ctx, g.Name)
+	if err != nil {
+		return err
+	}
+	for _, i := range pooled {
+		same := func(other refresh.Instance) bool { return other.ID == i.ID }
+		if !slices.ContainsFunc(g.Instances, same) {
+			g.Instances = append(g.Instances, i)
+		}
+	}
+	return nil
 }
 
 // resolve reads what the groups' instances should be launched from.

@@ -27,6 +27,7 @@ const (
 type GroupsAPI interface {
 	sdk.DescribeAutoScalingGroupsAPIClient
 	sdk.DescribeInstanceRefreshesAPIClient
+	sdk.DescribeWarmPoolAPIClient
 	DescribeLifecycleHooks(context.Context, *sdk.DescribeLifecycleHooksInput,
 		...func(*sdk.Options)) (*sdk.DescribeLifecycleHooksOutput, error)
 }
@@ -42,7 +43,6 @@ type API interface {
 	GroupsAPI
 	HealthAPI
 	sdk.DescribeAutoScalingInstancesAPIClient
-	sdk.DescribeWarmPoolAPIClient
 	sdk.DescribeTagsAPIClient
 	RecordLifecycleActionHeartbeat(context.Context, *sdk.RecordLifecycleActionHeartbeatInput,
 		...func(*sdk.Options)) (*sdk.RecordLifecycleActionHeartbeatOutput, error)
@@ -146,6 +146,17 @@ func eachGroup(
 			visit(g)
 		}
 	})
+}
+
+// eachPooled calls visit with the instances of each page of the group's warm pool.
+func eachPooled(
+	ctx context.Context, api sdk.DescribeWarmPoolAPIClient, limit time.Duration, group string,
+	visit func([]types.Instance),
+) error {
+	in := &sdk.DescribeWarmPoolInput{AutoScalingGroupName: &group, MaxRecords: new(int32(poolPage))}
+	pages := sdk.NewDescribeWarmPoolPaginator(api, in)
+	doing := "describe the warm pool of group " + group
+	return cloud.EachPage(ctx, limit, doing, pages, func(out *sdk.DescribeWarmPoolOutput) { visit(out.Instances) })
 }
 
 func describeHooks(

@@ -11,7 +11,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
@@ -70,11 +69,8 @@ func (l *memberList) addGroups(ctx context.Context, filter types.Filter) {
 
 // addPool adds the instances in the group's warm pool.
 func (l *memberList) addPool(ctx context.Context, group string) {
-	in := &sdk.DescribeWarmPoolInput{AutoScalingGroupName: &group, MaxRecords: new(int32(poolPage))}
-	pages := sdk.NewDescribeWarmPoolPaginator(retryingAPI{l.groups.api}, in)
-	doing := "describe the warm pool of group " + group
-	l.note(cloud.EachPage(ctx, membersTimeout, doing, pages, func(out *sdk.DescribeWarmPoolOutput) {
-		l.add(&group, out.Instances)
+	l.note(eachPooled(ctx, retryingAPI{l.groups.api}, membersTimeout, group, func(pooled []types.Instance) {
+		l.add(&group, pooled)
 	}))
 }
 

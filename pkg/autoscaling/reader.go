@@ -51,6 +51,14 @@ func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) 
 	return g, err
 }
 
+// Pool describes the instances in the group's warm pool, which Group and Find leave out.
+func (r *Reader) Pool(ctx context.Context, group string) (pooled []refresh.Instance, err error) {
+	err = eachPooled(ctx, r.api, retriedTimeout, group, func(page []types.Instance) {
+		pooled = append(pooled, convert(page, toInstance)...)
+	})
+	return pooled, err
+}
+
 func (r *Reader) describeBatch(ctx context.Context, names []string) []batch.Result[refresh.Group] {
 	groups := map[string]refresh.Group{}
 	found, err := r.byName(ctx, names)

@@ -146,12 +146,13 @@ func checkHookTimeout(_ Group, f Facts) (Level, string) {
 	}
 }
 
-func checkWarmPool(_ Group, f Facts) (Level, string) {
+func checkWarmPool(g Group, f Facts) (Level, string) {
 	if f.Mode == ModeUnhealthy {
 		return Warn, "the group has a warm pool, whose instances this mode does not replace: outdated ones may enter " +
 			"service later; --mode refresh replaces them too"
 	}
-	return OK, "the instances of the warm pool are replaced too"
+	outdated := g.InstanceIDs(func(i Instance) bool { return i.Pooled() && f.Verdicts[i.ID].Outdated })
+	return OK, fmt.Sprintf("the instances of the warm pool are replaced too: %d outdated", len(outdated))
 }
 
 func checkBudgets(_ Group, f Facts) (Level, string) {

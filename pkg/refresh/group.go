@@ -11,7 +11,7 @@ type Group struct {
 	Name              string
 	Desired, Min, Max int
 	Source            Source
-	Instances         []Instance
+	Instances         []Instance // Those of its warm pool are among them where Reader.Pool was asked for them.
 	Tags              map[string]string
 	Suspended         []string // Processes, in the API's words.
 	Maintenance       Maintenance
@@ -111,18 +111,30 @@ func (i Instance) InService() bool { return i.State == "InService" }
 // Pending reports whether the instance is entering the group.
 func (i Instance) Pending() bool { return strings.HasPrefix(i.State, "Pending") }
 
-// Terminating reports whether the instance is leaving the group.
+// pooled begins the lifecycle states of a warm pool. Source: "Lifecycle state transitions for instances in a warm
+// pool" in the user guide.
+const pooled = "Warmed:"
+
+// Pooled reports whether the instance is in the group's warm pool, or enters it.
+func (i Instance) Pooled() bool { return strings.HasPrefix(i.State, pooled) }
+
+// leaving is the lifecycle state without what tells instances of a warm pool from others.
+func (i Instance) leaving() string { return strings.TrimPrefix(i.State, pooled) }
+
+// Terminating reports whether the instance is leaving the group, or its warm pool.
 func (i Instance) Terminating() bool {
-	return strings.HasPrefix(i.State, "Terminating") || i.State == "Terminated"
+	return strings.HasPrefix(i.leaving(), "Terminating") || i.leaving() == "Terminated"
 }
 
 // Draining reports whether a terminating hook may still hold the instance, so that its node may have pods
 // left.
-func (i Instance) Draining() bool { return i.State == "Terminating" || i.State == "Terminating:Wait" }
+func (i Instance) Draining() bool {
+	return i.leaving() == "Terminating" || i.leaving() == "Terminating:Wait"
+}
 
 // Retained reports whether the instance was kept when its termination was abandoned. It stays until a user
 // terminates it. Source: InstanceLifecyclePolicy in the API reference.
-func (i Instance) Retained() bool { return i.State == "Terminating:Retained" }
+func (i Instance) Retained() bool { return i.leaving() == "Terminating:Retained" }
 
 // Standby reports whether the instance is in standby, or enters it.
 func (i Instance) Standby() bool { return i.State == "Standby" || i.State == "EnteringStandby" }

@@ -257,6 +257,7 @@ func TestPreflight(t *testing.T) {
 
 		{"warm-pool", "none", u, nil, none, ""},
 		{"warm-pool", "replaced in mode refresh", r, func(s *subject) { s.WarmPool = true }, OK, ""},
+		{"warm-pool", "outdated ones", r, func(s *subject) { s.WarmPool, s.Instances[0].State = true, "Warmed:Stopped" }, OK, ": 1 outdated"},
 		{"warm-pool", "not replaced in mode unhealthy", u, func(s *subject) { s.WarmPool = true }, Warn, "warm pool"},
 
 		{"disruption-budgets", "all allow disruptions", r, nil, OK, ""},
