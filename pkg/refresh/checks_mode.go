@@ -143,8 +143,18 @@ func (s Source) isUnpinned() bool {
 	return slices.ContainsFunc(s.Templates(), func(t Template) bool { return t.number() == 0 })
 }
 
+// byRequirements reports whether the source names instance types by their attributes. An instance refresh of such a
+// group takes neither skip matching nor a desired configuration. Source: "How an instance refresh works" in the user
+// guide.
+func (s Source) byRequirements() bool {
+	return slices.ContainsFunc(s.Overrides, func(o Override) bool { return o.Requirements })
+}
+
 func checkPin(g Group, f Facts) (Level, string) {
 	switch {
+	case f.Pin && g.Source.byRequirements():
+		return Refuse, "the group has instance requirements, for which AWS takes no desired configuration: use --pin=false " +
+			"and the group's own version, or --mode unhealthy"
 	case f.Pin && g.Source.isUnpinned():
 		return Warn, fmt.Sprintf("the group's version is $Latest or $Default, and AWS replaces it with the number when "+
 			"the refresh succeeds, which is a drift for infrastructure as code: use --pin=false to keep it; target: %s",
@@ -185,6 +195,8 @@ func checkRollback(g Group, f Facts) (Level, string) {
 		why = "the group has a launch configuration: move it to a launch template"
 	case g.Source.isUnpinned():
 		why = "the group's version is $Latest or $Default: set a number"
+	case g.Source.byRequirements():
+		why = "the group has instance requirements, for which AWS takes no desired configuration: use --mode unhealthy"
 	case f.Target.ImageIsParameter:
 		why = "the AMI is a Systems Manager parameter: set an AMI id in the launch template"
 	case !f.Pin:
@@ -208,6 +220,8 @@ func checkSkipMatching(g Group, f Facts) (Level, string) {
 		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching keeps them"
 	case !skip:
 		return OK, "all instances are replaced"
+	case g.Source.byRequirements():
+		return Refuse, "skip matching does not work with instance requirements: " + instead
 	case f.Target.Source.Configuration != "":
 		return Refuse, "skip matching does not work with a launch configuration: " + instead
 	case len(matching) == 0:

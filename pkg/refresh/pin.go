@@ -7,7 +7,8 @@ type Pin string
 
 // The values of Pin.
 const (
-	// PinAuto sets the number if the group has one, or the rollout needs it. The group continues to follow $Latest.
+	// PinAuto sets the number if the group has one, or the rollout needs it. The group continues to follow $Latest. A
+	// group with instance requirements can have no desired configuration.
 	PinAuto   Pin = "auto"
 	PinAlways Pin = "true"
 	PinNever  Pin = "false"
@@ -17,7 +18,7 @@ const (
 // version than the group's, and for a rollback.
 func (p Pin) Applies(g Group, t Target, rollback bool) bool {
 	if p == PinAuto {
-		return rollback || !t.FromGroup || !g.Source.isUnpinned()
+		return rollback || !t.FromGroup || !g.Source.isUnpinned() && !g.Source.byRequirements()
 	}
 	return p == PinAlways
 }

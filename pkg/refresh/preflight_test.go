@@ -55,6 +55,12 @@ func launchConfiguration(s *subject) {
 	s.Target = known().Resolve(s.Group, "")
 }
 
+// requirements gives the group a mixed instances policy with attributes instead of types.
+func requirements(s *subject) {
+	s.Source = mixed("6", Override{Requirements: true})
+	s.Target = known().Resolve(s.Group, "")
+}
+
 // noPolicy makes the group terminate first.
 func noPolicy(s *subject) { s.Maintenance = Maintenance{} }
 
@@ -199,6 +205,9 @@ func TestPreflight(t *testing.T) {
 		{"pin", "a launch configuration has no version", r, launchConfiguration, none, ""},
 		{"pin", "not in mode unhealthy", u, floating, none, ""},
 
+		{"pin", "instance requirements, by default", r, all(requirements, pinnedBy(PinAuto)), OK, "the group's own version"},
+		{"pin", "instance requirements", r, requirements, Refuse, "--pin=false"},
+
 		{"ami-parameter", "the AMI is known", r, nil, none, ""},
 		{"ami-parameter", "with a desired configuration", r, func(s *subject) { s.Target.ImageIsParameter, s.Preferences.SkipMatching = true, false }, Warn, "--all --pin=false"},
 		{"ami-parameter", "with skip matching", r, func(s *subject) { s.Target.ImageIsParameter, s.Pin = true, false }, Warn, "--mode unhealthy"},
@@ -213,9 +222,12 @@ func TestPreflight(t *testing.T) {
 		{"rollback", "without pin", r, all(rollback, func(s *subject) { s.Pin = false }), Refuse, "--pin"},
 		{"rollback", "the AMI is a parameter", r, all(rollback, func(s *subject) { s.Target.ImageIsParameter = true }), Refuse, "parameter"},
 		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.FromGroup = true }), Warn, "no older version"},
+		{"rollback", "instance requirements", r, all(requirements, rollback), Refuse, "instance requirements"},
 		{"rollback", "not in mode unhealthy", u, all(floating, rollback), none, ""},
 
 		{"skip-matching", "matching instances are kept", r, nil, OK, ""},
+		{"skip-matching", "with instance requirements", r, requirements, Refuse, "--skip-matching=false, which replaces all instances, or --mode unhealthy"},
+		{"skip-matching", "off, with instance requirements", r, all(requirements, func(s *subject) { s.Preferences.SkipMatching = false }), Warn, "all instances are replaced"},
 		{"skip-matching", "with a launch configuration", r, all(launchConfiguration, func(s *subject) { s.Preferences.SkipMatching = true }), Refuse, "--skip-matching=false"},
 		{"skip-matching", "outdated by a difference that AWS does not compare", r, func(s *subject) { s.Verdicts["i-3"] = otherImage }, Warn, "AWS would not replace 1 outdated instance, since template and type match: i-3;"},
 		{"skip-matching", "all are outdated by that: AWS would replace none", r, func(s *subject) { s.Verdicts, s.Outdated = map[string]Verdict{"i-3": otherImage}, 1 }, Refuse, "AWS would replace nothing"},

@@ -55,6 +55,7 @@ func readOverrides(r *reader, list string) []override {
 			instanceType: r.text(prefix + "InstanceType"),
 			image:        r.text(prefix + "ImageId"),
 			template:     readTemplateSpec(r, prefix+"LaunchTemplateSpecification."),
+			requirements: r.any(prefix + "InstanceRequirements."),
 		})
 	})
 	return out
@@ -69,6 +70,13 @@ type overrideXML struct {
 	InstanceType  string           `xml:",omitempty"`
 	Specification *templateSpecXML `xml:"LaunchTemplateSpecification,omitempty"`
 	ImageID       string           `xml:"ImageId,omitempty"`
+	Requirements  *requirementsXML `xml:"InstanceRequirements,omitempty"`
+}
+
+// requirementsXML is what the API requires of them. Nothing here goes by the numbers.
+type requirementsXML struct {
+	CPUs   int `xml:"VCpuCount>Min"`
+	Memory int `xml:"MemoryMiB>Min"`
 }
 
 // sourceWire returns the source as AWS describes it: either a launch template or a policy. It needs mu.
@@ -79,7 +87,11 @@ func (a templateEngine) sourceWire(c source) (*templateSpecXML, *mixedXML) {
 	}
 	out := &mixedXML{Specification: base}
 	for _, o := range c.policy.overrides {
-		out.Overrides = append(out.Overrides, overrideXML{o.instanceType, a.templateWire(o.template), o.image})
+		wire := overrideXML{InstanceType: o.instanceType, Specification: a.templateWire(o.template), ImageID: o.image}
+		if o.requirements {
+			wire.Requirements = &requirementsXML{2, 4096}
+		}
+		out.Overrides = append(out.Overrides, wire)
 	}
 	return nil, out
 }
@@ -92,6 +104,8 @@ type Override struct {
 	LaunchTemplate string // Its name or id.
 	// LaunchTemplateVersion is a number, $Latest or $Default; $Default when empty.
 	LaunchTemplateVersion string
+	// InstanceRequirements stand for a type. An instance gets that of the launch template then.
+	InstanceRequirements bool
 }
 
 // source returns what the group launches from.
@@ -102,8 +116,9 @@ func (spec Group) source() source {
 	}
 	out.policy = &mixedPolicy{}
 	for _, o := range spec.Overrides {
+		template := choice(o.LaunchTemplate, o.LaunchTemplateVersion)
 		out.policy.overrides = append(out.policy.overrides,
-			override{o.InstanceType, o.ImageID, choice(o.LaunchTemplate, o.LaunchTemplateVersion)})
+			override{o.InstanceType, o.ImageID, template, o.InstanceRequirements})
 	}
 	return out
 }

@@ -26,6 +26,10 @@ func (a refreshAPI) startInstanceRefresh(r *reader) (any, error) {
 		if p.autoRollback && desired == nil {
 			r.fail(errorf("ValidationError", "AutoRollback requires a desired configuration."))
 		}
+		if g.source.byRequirements() && (p.skipMatching || desired != nil) { // The code and the text are a guess.
+			r.fail(errorf("ValidationError", "Skip matching and a desired configuration are not supported for groups that "+
+				"use attribute-based instance type selection."))
+		}
 		if r.err != nil {
 			return nil, r.err
 		}

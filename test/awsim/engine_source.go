@@ -20,6 +20,7 @@ type override struct {
 	instanceType string
 	image        string
 	template     templateChoice
+	requirements bool // Attributes stand for the type.
 }
 
 func (c source) isSet() bool { return c.template.isSet() }
@@ -30,6 +31,11 @@ func (c source) overrides() []override {
 		return []override{{}}
 	}
 	return c.policy.overrides
+}
+
+// byRequirements reports whether the policy names types by their attributes.
+func (c source) byRequirements() bool {
+	return slices.ContainsFunc(c.overrides(), func(o override) bool { return o.requirements })
 }
 
 // templates are all that an instance may be launched from, the base first.
