@@ -65,11 +65,7 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 // endRefresh cancels the refresh of the group, or has it rolled back, and resumes at its end what was
 // suspended for it.
 func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, error) {
-	do, participle, reached := t.writer.Cancel, "cancelled", refresh.StatusCancelled
-	if a == ActRollback {
-		do, participle, reached = t.writer.Rollback, "rolled back", refresh.StatusRollbackSuccessful
-	}
-	id, err := do(ctx, g.name)
+	id, participle, reached, err := t.requestEnd(ctx, g, a)
 	switch {
 	case errors.Is(err, refresh.ErrNoRefresh) && a == ActCancel:
 		return ending{report.Nothing, "no instance refresh is under way"}, nil
@@ -94,6 +90,26 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 		end.message += ": " + what
 	}
 	return s.release(ctx, end), nil
+}
+
+// requestEnd has the refresh of the group cancelled or rolled back. It returns its id, and what it will be.
+func (t *Trigger) requestEnd(
+	ctx context.Context, g *group, a Action,
+) (id, participle, reached string, err error) {
+	cancelled := true
+	if a == ActCancel {
+		id, err = t.writer.Cancel(ctx, g.name)
+	} else {
+		id, cancelled, err = rollBack(ctx, g, t.writer)
+	}
+	switch {
+	case !cancelled:
+		return id, "rolled back", refresh.StatusRollbackSuccessful, err
+	case a == ActRollback:
+		g.progress.note(refresh.Warn, "instance refresh %s had not begun, so that nothing was replaced, and AWS rolls "+
+			"back nothing: it is cancelled", id)
+	}
+	return id, "cancelled", refresh.StatusCancelled, err
 }
 
 // rollbackHint says what the user can do if AWS has nothing to roll back.

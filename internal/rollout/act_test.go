@@ -41,6 +41,10 @@ func TestAct(t *testing.T) {
 			do: ActRollback, before: suspended, change: func(c *Config) { c.Wait = false },
 			want: report.Detached, words: []string{"still suspended: AZRebalance;"}, calls: "Rollback",
 		},
+		"it is rolled back before it has begun": {
+			do: ActRollback, before: func(a *fakeAWS) { a.status(refresh.StatusPending, "") },
+			want: report.Done, words: []string{"r-1 is cancelled"}, calls: "Rollback Cancel",
+		},
 		"nothing to roll back": {
 			do: ActRollback, before: noRefresh, want: report.Error, words: []string{"--launch-template-version"}, calls: "Rollback",
 		},

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,9 @@ type fakeState struct {
 	script       func(reads int)
 	reads        int
 	latest       int
-	templatesErr error // of Templates
-	hidden       bool  // Refreshes returns none yet.
+	templatesErr error  // of Templates
+	begins       string // the status of a refresh at first; InProgress if empty
+	hidden       bool   // Refreshes returns none yet.
 	started      []refresh.Preferences
 	targets      []refresh.Source // of the refreshes that were started
 	calls        []string
@@ -186,8 +188,8 @@ func (a fakeWrites) Start(
 
 // begin starts a refresh. It needs mu once the trigger runs.
 func (a *fakeState) begin(id string, to *refresh.Source) {
-	a.refreshes = append([]refresh.Refresh{{ID: id, Group: "workers", Status: refresh.StatusInProgress, Desired: to}},
-		a.refreshes...)
+	status := cmp.Or(a.begins, refresh.StatusInProgress)
+	a.refreshes = append([]refresh.Refresh{{ID: id, Group: "workers", Status: status, Desired: to}}, a.refreshes...)
 }
 
 // status sets the status of the newest refresh. It needs mu.
@@ -207,6 +209,12 @@ func (a fakeWrites) Cancel(context.Context, string) (string, error) {
 }
 
 func (a fakeWrites) Rollback(context.Context, string) (string, error) {
+	a.mu.Lock()
+	uncounted := []string{refresh.StatusPending, refresh.StatusCancelling, refresh.StatusRollbackInProgress}
+	if len(a.refreshes) > 0 && slices.Contains(uncounted, a.refreshes[0].Status) {
+		a.errs["Rollback"] = []error{refresh.ErrNoRefresh}
+	}
+	a.mu.Unlock()
 	return a.endRefresh("Rollback", refresh.StatusRollbackSuccessful)
 }
 

@@ -295,19 +295,47 @@ func (r *instanceRefresh) stop(ctx context.Context) string {
 	if r.id == "" || r.ended || !r.stillActive(ctx) {
 		return r.leftBehind()
 	}
-	do, done, next := r.aws.Cancel, "cancelled", "; replacements that have begun continue, with their drains"
+	var err error
+	done, next := "cancelled", "; replacements that have begun continue, with their drains"
 	if r.group.cfg.OnInterrupt == Rollback {
-		do, done, next = r.aws.Rollback, "rolled back", "; trigger status shows its progress"
+		var cancelled bool
+		if _, cancelled, err = rollBack(ctx, r.group, r.aws); cancelled {
+			next = ": it had not begun, so that nothing was replaced"
+		} else {
+			done, next = "rolled back", "; trigger status shows its progress"
+		}
+	} else {
+		_, err = r.aws.Cancel(ctx, r.group.name)
 	}
-	_, err := do(ctx, r.group.name)
 	switch {
 	case err == nil:
 		return fmt.Sprintf("instance refresh %s is %s%s", r.id, done, next)
 	case errors.Is(err, refresh.ErrNoRefresh):
-		return "instance refresh " + r.id + " had ended already"
+		return "instance refresh " + r.id + " had ended already, or is being stopped"
 	default:
 		return fmt.Sprintf("instance refresh %s could not be %s and continues: %v", r.id, done, err)
 	}
+}
+
+// rollBack has the active refresh of the group rolled back, and returns its id. AWS rolls back none that is Pending, as
+// each is for some seconds, and answers as if there were none: rollBack cancels it.
+func rollBack(ctx context.Context, g *group, aws refreshWriter) (id string, cancelled bool, err error) {
+	for range 2 { // A refresh may begin between the two calls.
+		if id, err = aws.Rollback(ctx, g.name); !errors.Is(err, refresh.ErrNoRefresh) {
+			return id, false, err
+		}
+		active, failed := g.planner.activeRefresh(ctx, g.name)
+		switch {
+		case failed != nil:
+			return "", false, failed
+		case active == nil:
+			return "", false, err
+		case active.Status == refresh.StatusPending:
+			id, err = aws.Cancel(ctx, g.name)
+			return id, true, err
+		}
+	}
+	return "", false, err
 }
 
 // stillActive reports whether the refresh is still active. AWS cancels whichever refresh of the group is

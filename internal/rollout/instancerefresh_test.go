@@ -179,21 +179,25 @@ func statusAt(at int, status string) func(*fakeAWS, int) {
 // TestInterrupted: --on-interrupt decides what happens to the refresh, and the message describes it.
 func TestInterrupted(t *testing.T) {
 	for name, tt := range map[string]struct {
-		how   Interrupt
-		err   error
-		calls string
-		words string
+		how    Interrupt
+		err    error
+		calls  string
+		words  string
+		status string // of the refresh; InProgress if empty
 	}{
-		"detach":                          {Detach, nil, "Start", "instance refresh r-1 continues; run the same command again"},
-		"cancel":                          {Cancel, nil, "Start Cancel", "r-1 is cancelled"},
-		"cancel, but it has ended":        {Cancel, refresh.ErrNoRefresh, "Start Cancel", "had ended already"},
-		"cancel, but AWS refuses":         {Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and continues"},
-		"roll back":                       {Rollback, nil, "Start Rollback", "r-1 is rolled back"},
-		"roll back, which cannot be done": {Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and continues"},
+		"detach":                           {Detach, nil, "Start", "instance refresh r-1 continues; run the same command again", ""},
+		"cancel":                           {Cancel, nil, "Start Cancel", "r-1 is cancelled", ""},
+		"cancel, but it has ended":         {Cancel, refresh.ErrNoRefresh, "Start Cancel", "had ended already", ""},
+		"cancel, but AWS refuses":          {Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and continues", ""},
+		"roll back":                        {Rollback, nil, "Start Rollback", "r-1 is rolled back", ""},
+		"roll back, which cannot be done":  {Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and continues", ""},
+		"roll back, before it has begun":   {Rollback, nil, "Start Rollback Cancel", "r-1 is cancelled: it had not begun, so that nothing was replaced", refresh.StatusPending},
+		"roll back, which it does already": {Rollback, refresh.ErrNoRefresh, "Start Rollback Rollback", "or is being stopped", refresh.StatusRollbackInProgress},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg := newFakeAWS(3), defaults()
 			cfg.OnInterrupt, cfg.Version = tt.how, "2"
+			a.begins = tt.status
 			a.group.Source.Template.Version = "1"
 			a.errs["Cancel"], a.errs["Rollback"] = []error{tt.err}, []error{tt.err}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
