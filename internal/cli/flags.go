@@ -198,8 +198,8 @@ func exceptionOptions(s *settings) []*option {
 			"terminate", "ignore", "wait"),
 		choice(into(&s.OnConflict), s.OnConflict, "on-conflict",
 			`What to do if a refresh of the group is under way. Attach follows it if it has the same target, and
-			fails otherwise. Wait waits for its end, then replaces what is still outdated. Cancel cancels it,
-			then does the same. Fail exits with 6.`,
+			fails otherwise. Wait waits for its end, then replaces what is still outdated. Cancel cancels it
+			and does not wait for its drains, then does the same. Fail exits with 6.`,
 			rollout.Attach, rollout.Wait, rollout.CancelActive, rollout.Fail),
 	}
 }

@@ -98,7 +98,7 @@ func (t *Trigger) requestEnd(
 ) (id, participle, reached string, err error) {
 	cancelled := true
 	if a == ActCancel {
-		id, err = t.writer.Cancel(ctx, g.name)
+		id, err = t.writer.Cancel(ctx, g.name, true)
 	} else {
 		id, cancelled, err = rollBack(ctx, g, t.writer)
 	}

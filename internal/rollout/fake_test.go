@@ -204,7 +204,7 @@ func (a *fakeState) replaceAll(version string) {
 	}
 }
 
-func (a fakeWrites) Cancel(context.Context, string) (string, error) {
+func (a fakeWrites) Cancel(context.Context, string, bool) (string, error) {
 	return a.endRefresh("Cancel", refresh.StatusCancelled)
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// refreshWriter starts and ends Instance Refreshes. Cancel and Rollback return the id of the refresh.
+// refreshWriter starts and ends Instance Refreshes. Cancel and Rollback return the id of the refresh. A refresh whose
+// cancellation is awaited ends when the launches and terminations that have begun are done.
 type refreshWriter interface {
 	Start(
 		ctx context.Context, g refresh.Group, t refresh.Target, pin bool, p refresh.Preferences,
 	) (string, error)
-	Cancel(ctx context.Context, group string) (string, error)
+	Cancel(ctx context.Context, group string, awaited bool) (string, error)
 	Rollback(ctx context.Context, group string) (string, error)
 }
 
@@ -65,10 +66,10 @@ func (r *instanceRefresh) resolveConflict(
 		r.comparePreferences(active)
 		return true, r.ignoreNewer(ctx, active)
 	case CancelActive:
-		if _, err := r.aws.Cancel(ctx, g.name); err != nil && !errors.Is(err, refresh.ErrNoRefresh) {
+		if _, err := r.aws.Cancel(ctx, g.name, false); err != nil && !errors.Is(err, refresh.ErrNoRefresh) {
 			return false, err
 		}
-		g.progress.note(refresh.Warn, "%s: it is cancelled", what)
+		g.progress.note(refresh.Warn, "%s: it is cancelled; drains that have begun continue", what)
 	case Wait:
 		g.progress.note(refresh.OK, "%s: waiting for its end", what)
 	default:
@@ -305,7 +306,7 @@ func (r *instanceRefresh) stop(ctx context.Context) string {
 			done, next = "rolled back", "; trigger status shows its progress"
 		}
 	} else {
-		_, err = r.aws.Cancel(ctx, r.group.name)
+		_, err = r.aws.Cancel(ctx, r.group.name, true)
 	}
 	switch {
 	case err == nil:
@@ -331,7 +332,7 @@ func rollBack(ctx context.Context, g *group, aws refreshWriter) (id string, canc
 		case active == nil:
 			return "", false, err
 		case active.Status == refresh.StatusPending:
-			id, err = aws.Cancel(ctx, g.name)
+			id, err = aws.Cancel(ctx, g.name, true)
 			return id, true, err
 		}
 	}

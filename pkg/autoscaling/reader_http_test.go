@@ -123,7 +123,7 @@ func TestHTTPRefresh(t *testing.T) {
 	must(t, s.PutHook("workers", awsim.Hook{Name: "drain"})) // so that the refresh does not end
 	g, err := r.Group(bounded(t), "workers")
 	must(t, err)
-	_, cancelErr := w.Cancel(bounded(t), "workers")
+	_, cancelErr := w.Cancel(bounded(t), "workers", true)
 	_, rollbackErr := w.Rollback(bounded(t), "workers")
 	if !errors.Is(cancelErr, refresh.ErrNoRefresh) || !errors.Is(rollbackErr, refresh.ErrNoRefresh) {
 		t.Errorf("without a refresh: %v, %v", cancelErr, rollbackErr)
@@ -154,7 +154,7 @@ func TestHTTPRefresh(t *testing.T) {
 	if _, err := w.Rollback(bounded(t), "workers"); !errors.Is(err, refresh.ErrIrreversible) {
 		t.Errorf("a rollback to $Default: %v", err)
 	}
-	if got, err := w.Cancel(bounded(t), "workers"); err != nil || got != id {
+	if got, err := w.Cancel(bounded(t), "workers", true); err != nil || got != id {
 		t.Errorf("cancelled %s, %v", got, err)
 	}
 }

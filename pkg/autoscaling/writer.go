@@ -43,11 +43,11 @@ func (w *Writer) Start(
 	return aws.ToString(out.InstanceRefreshId), wrap(err, "start an instance refresh of group %s", g.Name)
 }
 
-// Cancel cancels the group's active refresh. Instances that are being replaced are replaced. The error is
-// refresh.ErrNoRefresh if none is active.
-func (w *Writer) Cancel(ctx context.Context, group string) (id string, err error) {
+// Cancel cancels the group's active refresh. Instances that are being replaced are replaced: if awaited, the refresh
+// ends when they are, drains included, and otherwise at once. The error is refresh.ErrNoRefresh if none is active.
+func (w *Writer) Cancel(ctx context.Context, group string, awaited bool) (id string, err error) {
 	out, err := call(ctx, retriedTimeout, w.api.CancelInstanceRefresh,
-		&sdk.CancelInstanceRefreshInput{AutoScalingGroupName: &group})
+		&sdk.CancelInstanceRefreshInput{AutoScalingGroupName: &group, WaitForTransitioningInstances: &awaited})
 	return aws.ToString(out.InstanceRefreshId), wrap(err, "cancel the instance refresh of group %s", group)
 }
 

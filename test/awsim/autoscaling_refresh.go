@@ -86,8 +86,15 @@ func readHealthyPercentages(r *reader, prefix string, p *preferences) {
 }
 
 func (a refreshAPI) cancelInstanceRefresh(r *reader) (any, error) {
-	r.refuse("WaitForTransitioningInstances")
-	return a.changeRefresh(r, a.refreshes.cancelRefresh)
+	waits := r.flag("WaitForTransitioningInstances", true)
+	return a.changeRefresh(r, func(g *group) (*refresh, error) {
+		f, err := a.refreshes.cancelRefresh(g)
+		if err == nil && !waits && !f.ended() {
+			a.refreshes.endRefresh(f, refreshCancelled)
+			a.capacity.reconcile(g)
+		}
+		return f, err
+	})
 }
 
 func (a refreshAPI) rollbackInstanceRefresh(r *reader) (any, error) {

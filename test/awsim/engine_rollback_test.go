@@ -105,6 +105,19 @@ func TestRefreshIsCancelled(t *testing.T) {
 	})
 }
 
+// A refresh that does not wait for what is launching or draining ends at once. Another can begin then, and the drain
+// goes on.
+func TestRefreshIsCancelledAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Group{Desired: 3}, launchHook, drainHook)
+		f.refresh()
+		f.call("CancelInstanceRefresh", "WaitForTransitioningInstances", "false")
+		f.ends(refreshCancelled)
+		f.want("2 InService v1, 1 Pending:Wait v2, 1 Terminating:Wait v1")
+		f.call("StartInstanceRefresh", "Preferences.SkipMatching", "true")
+	})
+}
+
 func TestRefreshIsRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, Group{Desired: 4}, launchHook)

@@ -97,6 +97,15 @@ func TestExitCodes(t *testing.T) {
 			during: func(a *account, r *run) { r.waitOutput(`it is cancelled`); a.releaseLaunches() },
 			code:   0, says: []string{`replaced`},
 		},
+		"another refresh is cancelled, and its drains are not waited for": {
+			args: []string{"--on-conflict", "cancel", "--no-wait"},
+			before: func(a *account) {
+				a.must(a.PutHook(group, awsim.Hook{Name: "slow", HeartbeatTimeout: time.Hour, DefaultResult: "CONTINUE"}))
+				a.startOtherRefresh()
+				a.waitTerminating(2)
+			},
+			code: 0, says: []string{`it is cancelled; drains that have begun continue`, `continues; trigger status`},
+		},
 		"an instance in standby is left": {
 			before: func(a *account) { a.must(a.SetState(a.Instances(group)[0].ID, "Standby")) },
 			code:   7, says: []string{`still outdated`, `(?i)standby`},
