@@ -3,6 +3,7 @@ package autoscaling
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -27,10 +28,10 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		Warmup:      warmup(g),
 		WarmPool:    g.WarmPoolConfiguration != nil,
 		Weighted:    weighted(g),
+		Operator:    aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
 
-		LoadBalanced: len(g.LoadBalancerNames)+len(g.TargetGroupARNs)+len(g.TrafficSources) > 0,
-
-		Operator: aws.ToString(cmp.Or(g.Operator, &types.Operator{}).Principal),
+		LargestWeight: slices.Max(append(weights(g), 0)),
+		LoadBalanced:  len(g.LoadBalancerNames)+len(g.TargetGroupARNs)+len(g.TrafficSources) > 0,
 	}
 	if p := g.AvailabilityZoneImpairmentPolicy; p != nil && aws.ToBool(p.ZonalShiftEnabled) {
 		out.IgnoresImpaired = p.ImpairedZoneHealthCheckBehavior == types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy
@@ -59,12 +60,19 @@ func weighted(g types.AutoScalingGroup) bool {
 	if kind := aws.ToString(g.DesiredCapacityType); kind != "" && kind != "units" {
 		return true
 	}
+	return slices.ContainsFunc(weights(g), func(weight int) bool { return weight != 1 })
+}
+
+// weights are those that the group's overrides name.
+func weights(g types.AutoScalingGroup) (all []int) {
 	policy := cmp.Or(g.MixedInstancesPolicy, &types.MixedInstancesPolicy{})
 	launch := cmp.Or(policy.LaunchTemplate, &types.LaunchTemplate{})
-	return slices.ContainsFunc(launch.Overrides, func(o types.LaunchTemplateOverrides) bool {
-		weight := aws.ToString(o.WeightedCapacity)
-		return weight != "" && weight != "1"
-	})
+	for _, o := range launch.Overrides {
+		if weight, err := strconv.Atoi(aws.ToString(o.WeightedCapacity)); err == nil {
+			all = append(all, weight)
+		}
+	}
+	return all
 }
 
 // toMaintenance reads a bound of -1 as none: -1 clears what was set before.

@@ -63,14 +63,14 @@ func TestToGroup(t *testing.T) {
 		{"a mixed instances policy that is empty", group{MixedInstancesPolicy: &types.MixedInstancesPolicy{}}, refresh.Group{Source: refresh.Source{
 			Template: &refresh.Template{}, Mixed: true, Policy: types.MixedInstancesPolicy{},
 		}}},
-		{"a mixed instances policy", group{MixedInstancesPolicy: mixedPolicy()}, refresh.Group{Weighted: true, Source: refresh.Source{
+		{"a mixed instances policy", group{MixedInstancesPolicy: mixedPolicy()}, refresh.Group{Weighted: true, LargestWeight: 2, Source: refresh.Source{
 			Template: template("lt-1", "node", "$Latest"), Mixed: true, Policy: *mixedPolicy(), Overrides: []refresh.Override{
 				{Type: "m5.large"},
 				{Type: "m6g.large", Template: template("lt-2", "arm", "$Default")},
 				{Requirements: true, Allowed: []string{"c7g.*"}, ImageID: "ami-1"},
 			},
 		}}},
-		{"weights of one are instances", group{MixedInstancesPolicy: ones}, refresh.Group{Source: refresh.Source{
+		{"weights of one are instances", group{MixedInstancesPolicy: ones}, refresh.Group{LargestWeight: 1, Source: refresh.Source{
 			Template: &refresh.Template{}, Mixed: true, Policy: *ones, Overrides: []refresh.Override{{}},
 		}}},
 		{"units are instances", group{DesiredCapacityType: aws.String("units")}, refresh.Group{}},

@@ -103,9 +103,14 @@ func (f Facts) leastInService(g Group) (left int, why string) {
 }
 
 // checkWeights checks whether instances can be counted at all. RefreshPreferences' percentages are of the
-// desired capacity, whatever its unit.
-func checkWeights(_ Group, f Facts) (Level, string) {
-	if f.Mode == ModeUnhealthy {
+// desired capacity, whatever its unit. Source for large weights: "How an instance refresh works" in the user guide.
+func checkWeights(g Group, f Facts) (Level, string) {
+	switch {
+	case f.Mode == ModeRefresh && g.Desired > 0 && g.LargestWeight >= g.Desired:
+		return Refuse, fmt.Sprintf("an instance type has a weight of %d, and the desired capacity is %d: AWS may replace "+
+			"all instances at once, whatever the percentages say; raise the desired capacity above the weight, or use "+
+			"--allow weighted", g.LargestWeight, g.Desired)
+	case f.Mode == ModeUnhealthy:
 		return Refuse, "the group's numbers are of capacity units, and this mode counts instances: it would wait for " +
 			"instances that are never launched; use --mode refresh"
 	}

@@ -21,6 +21,7 @@ type Group struct {
 	IgnoresImpaired   bool // During a zonal shift, unhealthy instances in the zone are not replaced.
 	LoadBalanced      bool // It registers its instances with a load balancer, target group or other traffic source.
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
+	LargestWeight     int  // The most capacity units of one of its types; 0 if it names no weights.
 }
 
 // InstanceIDs are the ids of the instances for which the predicate holds.

@@ -176,6 +176,10 @@ func TestPreflight(t *testing.T) {
 
 		{"weighted", "a group that counts instances", u, nil, none, ""},
 		{"weighted", "in mode refresh", r, func(s *subject) { s.Weighted = true }, OK, "capacity units"},
+		{"weighted", "one instance may be more than the desired capacity", r, func(s *subject) { s.Weighted, s.LargestWeight = true, 4 }, Refuse, "a weight of 4, and the desired capacity is 3"},
+		{"weighted", "one instance may be the desired capacity", r, func(s *subject) { s.Weighted, s.LargestWeight = true, 3 }, Refuse, "all instances at once"},
+		{"weighted", "one instance is less than the desired capacity", r, func(s *subject) { s.Weighted, s.LargestWeight = true, 2 }, OK, "capacity units"},
+		{"weighted", "an empty group with weights", r, func(s *subject) { s.Weighted, s.LargestWeight, s.Desired = true, 2, 0 }, OK, "capacity units"},
 		{"weighted", "in mode unhealthy", u, func(s *subject) { s.Weighted = true }, Refuse, "--mode refresh"},
 
 		{"surge-left", "none", u, nil, none, ""},
