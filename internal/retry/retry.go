@@ -40,8 +40,11 @@ func Do(
 	}
 }
 
-// Sleep returns true after d, or false as soon as ctx ends.
+// Sleep returns true after d, or false as soon as ctx ends. If ctx has ended, it returns false also for a d of 0.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

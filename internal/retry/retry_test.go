@@ -94,3 +94,16 @@ func TestOnConflict(t *testing.T) {
 		}
 	}
 }
+
+// TestSleepInEndedContext: a pause of no time is none in a context that has ended. A select between the two would
+// choose at random.
+func TestSleepInEndedContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if retry.Sleep(ctx, 0) {
+			t.Fatal("it slept")
+		}
+	}
+}
