@@ -39,8 +39,8 @@ const callsAtOnce = 8
 // instead of an AMI ID" in the EC2 user guide.
 const aliasPrefix = "resolve:ssm:"
 
-// Templates reads the launch templates of the groups: one call for each template, and another one where a
-// version's AMI is a Systems Manager parameter. A template that does not exist is no error, but is marked
+// Templates reads the launch templates of the groups: one call for each template, and another one for each
+// version whose AMI is a Systems Manager parameter. A template that does not exist is no error, but is marked
 // Missing; so is one of which a version does not exist, but with its other versions. The version, as in
 // refresh.Criteria, is read too.
 func (r *LaunchReader) Templates(
@@ -150,26 +150,21 @@ func (r *LaunchReader) readEach(ctx context.Context, out *refresh.LaunchTemplate
 
 // resolveAliases reads the AMIs behind Systems Manager parameters, of the versions that groups launch from:
 // reading a parameter needs a permission. A parameter that cannot be read is no error, but Unreadable: it
-// concerns only the groups that launch from it.
+// concerns only the groups that launch from it. A call resolves one version: users report that EC2 refuses more, which
+// the API reference does not say.
 func (r *LaunchReader) resolveAliases(ctx context.Context, out *refresh.LaunchTemplate, versions []string) error {
-	var numbers []string
 	for _, version := range versions {
 		number := out.Number(version)
-		if strings.HasPrefix(out.Images[number], aliasPrefix) && !out.Aliases[number] {
-			out.Aliases[number] = true
-			numbers = append(numbers, strconv.Itoa(number))
+		if !strings.HasPrefix(out.Images[number], aliasPrefix) || out.Aliases[number] {
+			continue
 		}
-	}
-	if len(numbers) == 0 {
-		return nil
-	}
-	err := r.readVersions(ctx, out, aws.Bool(true), numbers...)
-	if answer, refused := errors.AsType[smithy.APIError](err); refused && !cloud.IsTransient(err) {
-		out.Unreadable = answer.ErrorCode() + ": " + answer.ErrorMessage()
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("resolve the Systems Manager parameter of an AMI: %w", err)
+		out.Aliases[number] = true
+		err := r.readVersions(ctx, out, aws.Bool(true), strconv.Itoa(number))
+		if answer, refused := errors.AsType[smithy.APIError](err); refused && !cloud.IsTransient(err) {
+			out.Unreadable = answer.ErrorCode() + ": " + answer.ErrorMessage()
+		} else if err != nil {
+			return fmt.Errorf("resolve the Systems Manager parameter of an AMI: %w", err)
+		}
 	}
 	return nil
 }

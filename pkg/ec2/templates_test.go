@@ -194,6 +194,31 @@ func TestHTTPTemplates(t *testing.T) {
 	}
 }
 
+// TestHTTPParameters: two versions of a template whose images are parameters. EC2 resolves those of one version a call.
+func TestHTTPParameters(t *testing.T) {
+	t.Parallel()
+	s, client := simulate(t)
+	s.SetParameter("/one", "ami-1")
+	s.SetParameter("/two", "ami-2")
+	id := createVersions(t, s, client, "node", "resolve:ssm:/one", "resolve:ssm:/two")
+	groups := []refresh.Group{on(id, "1"), on(id, "2"), on(id, "$Latest")}
+	known, err := NewLaunchReader(client).Templates(bounded(t), groups, "")
+	must(t, err)
+	want := refresh.NewTemplates(refresh.LaunchTemplate{
+		ID: id, Name: "node", Latest: 2, Default: 1, Images: map[int]string{1: "ami-1", 2: "ami-2"},
+		Aliases: map[int]bool{1: true, 2: true},
+	})
+	if !reflect.DeepEqual(known, want) {
+		t.Errorf("got %+v, want %+v", known, want)
+	}
+	s.SetParameter("/two", "")
+	known, err = NewLaunchReader(client).Templates(bounded(t), groups, "")
+	must(t, err)
+	if one, two := known.Resolve(groups[0], ""), known.Resolve(groups[1], ""); one.Problem != "" || !strings.Contains(two.Problem, "SsmInvalidParameter") {
+		t.Errorf("with one unknown parameter of two: %q, %q", one.Problem, two.Problem)
+	}
+}
+
 // TestHTTPMissingTemplates: a missing template or version does not fail the call for other groups.
 func TestHTTPMissingTemplates(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ func (t Templates) resolveFor(target *Target, s *Template) *Template {
 	target.Problem = cmp.Or(target.Problem, problem)
 	if lt := t.find(resolved); lt.Aliases[resolved.number()] {
 		target.ImageIsParameter = true
-		if lt.Unreadable != "" {
+		if lt.Unreadable != "" && !isImageID(lt.Images[resolved.number()]) {
 			target.Problem = cmp.Or(target.Problem, fmt.Sprintf("the Systems Manager parameter that names the AMI "+
 				"of launch template %s cannot be read (%s)", resolved.describe(s.Version), lt.Unreadable))
 		}
