@@ -16,7 +16,8 @@ type batchWriter interface {
 	MarkUnhealthy(ctx context.Context, instanceID string) error
 	Terminate(ctx context.Context, instanceID string) error
 	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
-	Lower(ctx context.Context, g refresh.Group) (restored bool, err error)
+	Lower(ctx context.Context, g refresh.Group) (desired int, err error)
+	Reduce(ctx context.Context, group string, s refresh.Surge) (left refresh.Surge, err error)
 }
 
 // batches replaces instances by marking them unhealthy, one batch after the other. What a trigger that was
@@ -175,32 +176,38 @@ func (b *batches) updateTarget(ctx context.Context) error {
 func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
-	g := b.group
 	switch {
-	case step.Raise > 0:
-		surge, err := b.aws.Raise(ctx, g.state.group, step.Raise)
-		if err == nil {
-			g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
-		}
-		return err
-	case step.Lower:
-		restored, err := b.aws.Lower(ctx, g.state.group)
-		switch {
-		case err != nil:
-			return err
-		case restored:
-			g.progress.note(refresh.OK, "desired capacity restored")
-		default:
-			g.progress.note(refresh.Warn, "the %s", capacityChanged(g.state.group))
-		}
+	case step.Raise > 0, step.Lower:
+		return b.setCapacity(ctx)
 	case len(step.Mark)+len(step.Terminate) > 0:
 		return b.send(ctx, step)
 	}
 	return nil
 }
 
-func capacityChanged(g refresh.Group) string {
-	return fmt.Sprintf("desired capacity stays at %d: it was changed after the trigger had raised it", g.Desired)
+// setCapacity raises or lowers the desired capacity. It describes the group just before: an autoscaler may have changed
+// the capacity since the last time, and the new one would undo that.
+func (b *batches) setCapacity(ctx context.Context) error {
+	g := b.group
+	if err := g.describe(ctx); err != nil {
+		return err
+	}
+	before := g.state.group.Desired
+	switch step := b.next(); {
+	case step.Raise > 0:
+		surge, err := b.aws.Raise(ctx, g.state.group, step.Raise)
+		if err != nil {
+			return err
+		}
+		g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
+	case step.Lower:
+		desired, err := b.aws.Lower(ctx, g.state.group)
+		if err != nil {
+			return err
+		}
+		g.progress.note(refresh.OK, "desired capacity lowered from %d to %d", before, desired)
+	}
+	return nil
 }
 
 // send marks and terminates the instances of a batch, unless a refresh is under way: AWS would replace more
@@ -214,19 +221,24 @@ func (b *batches) send(ctx context.Context, step refresh.Step) error {
 		return &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no " +
 			"further instance is marked; run the same command again when it has ended"}
 	}
+	surge, _ := refresh.SurgeOf(b.group.state.group)
 	for _, id := range slices.Concat(step.Mark, step.Terminate) {
+		terminate := slices.Contains(step.Terminate, id)
 		call, done := b.aws.MarkUnhealthy, "marked unhealthy"
-		if slices.Contains(step.Terminate, id) {
+		if terminate {
 			call, done = b.aws.Terminate, "terminated, and the desired capacity lowered by one"
 		}
 		err := call(ctx, id)
+		if err == nil && terminate {
+			surge, err = b.aws.Reduce(ctx, b.group.name, surge)
+		}
 		switch {
 		case errors.Is(err, refresh.ErrGone):
 			done = "is terminating already"
 		case err != nil:
 			return err
 		}
-		b.marks.add(id, slices.Contains(step.Terminate, id))
+		b.marks.add(id, terminate)
 		b.inFlight = true
 		b.group.progress.note(refresh.OK, "%s %s", id, done)
 	}
@@ -245,15 +257,11 @@ func (b *batches) stop(ctx context.Context) string {
 	if _, raised := refresh.SurgeOf(g); !raised {
 		return markedContinue
 	}
-	restored, err := b.aws.Lower(ctx, g)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("%s; the desired capacity could not be restored: %v", markedContinue, err)
-	case restored:
-		return markedContinue + "; the desired capacity was restored"
-	default:
-		return markedContinue + "; the " + capacityChanged(g)
+	desired, err := b.aws.Lower(ctx, g)
+	if err != nil {
+		return fmt.Sprintf("%s; the desired capacity could not be lowered again: %v", markedContinue, err)
 	}
+	return fmt.Sprintf("%s; the desired capacity was lowered from %d to %d", markedContinue, g.Desired, desired)
 }
 
 func (*batches) continues() bool { return false }

@@ -179,14 +179,29 @@ func TestBatches(t *testing.T) {
 			change: func(c *Config) { c.Pace.Surge = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
-				case 2:
+				case 3:
 					a.group.Desired, a.group.Tags = 4, map[string]string{"node-drainer.io/surge": "3-4"}
 					a.group.Instances = append(a.group.Instances, instance("i-4", "2"))
-				case 3:
+				case 4:
 					a.begin("r-9", nil)
 				}
 			},
-			want: report.Conflict, words: []string{"r-9", "stays raised from 3 to 4"}, calls: "Raise 1 Mark i-1",
+			want: report.Conflict, words: []string{"r-9", "stays raised from 3 to 4"}, calls: "Raise 3-4 Mark i-1",
+		},
+		"an autoscaler raises the desired capacity before the trigger does": {
+			change: func(c *Config) { c.Pace.Surge = 1 },
+			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
+				switch reads {
+				case 2:
+					a.group.Desired = 5
+					a.group.Instances = append(a.group.Instances, instance("i-4", "2"), instance("i-5", "2"))
+				case 3:
+					a.begin("r-9", nil)
+					a.group.Desired, a.group.Tags = 6, map[string]string{"node-drainer.io/surge": "5-6"}
+					a.group.Instances = append(a.group.Instances, instance("i-6", "2"))
+				}
+			},
+			want: report.Conflict, words: []string{"stays raised from 5 to 6"}, calls: "Raise 5-6",
 		},
 		"a refresh is started by another client": {
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
@@ -211,7 +226,7 @@ func TestBatches(t *testing.T) {
 				a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
 			},
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
-				if reads == 2 {
+				if reads == 3 {
 					a.group.Tags = nil
 				}
 			},
@@ -281,7 +296,7 @@ func TestStaleNodes(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhileACallFails: the outcome is interrupted, and the desired capacity is restored.
+// TestInterruptedWhileACallFails: the outcome is interrupted, and the desired capacity is lowered again.
 func TestInterruptedWhileACallFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(3), unhealthyDefaults()
@@ -290,7 +305,7 @@ func TestInterruptedWhileACallFails(t *testing.T) {
 		a.errs["Mark i-1"] = []error{errHangs}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was restored")
+		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was lowered from 3 to 2")
 		a.expectCalls(t, "Mark i-1 Lower")
 	})
 }

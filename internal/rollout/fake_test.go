@@ -269,11 +269,17 @@ func (a fakeWrites) Terminate(ctx context.Context, id string) error {
 }
 
 func (a fakeWrites) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
-	return refresh.Surge{From: g.Desired, To: g.Desired + by}, a.call(ctx, "Raise ", by)
+	s := refresh.Surge{From: g.Desired, To: g.Desired + by}
+	return s, a.call(ctx, "Raise ", s)
 }
 
-func (a fakeWrites) Lower(ctx context.Context, _ refresh.Group) (bool, error) {
-	return true, a.call(ctx, "Lower")
+func (a fakeWrites) Lower(ctx context.Context, g refresh.Group) (int, error) {
+	return g.Desired - 1, a.call(ctx, "Lower")
+}
+
+func (a fakeWrites) Reduce(ctx context.Context, _ string, s refresh.Surge) (refresh.Surge, error) {
+	s.To--
+	return s, a.call(ctx, "Reduce")
 }
 
 func (a fakeWrites) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {

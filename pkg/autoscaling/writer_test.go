@@ -92,6 +92,11 @@ func raise(by int) func(context.Context, *Writer, refresh.Group) (any, error) {
 	return func(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Raise(ctx, g, by) }
 }
 
+func reduce(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	s, _ := refresh.SurgeOf(g)
+	return w.Reduce(ctx, g.Name, s)
+}
+
 func lower(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Lower(ctx, g) }
 
 func suspend(processes ...string) func(context.Context, *Writer, refresh.Group) (any, error) {
@@ -123,27 +128,33 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		calls  string
 		failed string
 	}{
-		{"raise: the tag is set first", surgedGroup(3, ""), raise(2), nil, "3-5", "tag 3-5, set 5", ""},
+		{"raise: the tag is set first", surgedGroup(3, ""), raise(2), nil, "3-5", "tag raising 3-5, set 5, tag 3-5", ""},
 		{"raise: above the group's maximum", surgedGroup(3, ""), raise(3), nil, "0-0", "", "from 3 to 6: its maximum is 5"},
 		{"raise: by nothing", surgedGroup(3, ""), raise(0), nil, "0-0", "", "by 0"},
-		{"raise: an earlier run ended between tag and call", surgedGroup(3, "3-4"), raise(2), nil, "3-4", "set 4", ""},
+		{"raise: an earlier run ended between tag and call", surgedGroup(3, "raising 3-4"), raise(2), nil, "3-4", "set 4, tag 3-4", ""},
+		{"raise: an earlier run ended after the call", surgedGroup(4, "raising 3-4"), raise(2), nil, "3-4", "tag 3-4", ""},
+		{"raise: another client has raised it after an earlier run ended", surgedGroup(4, "raising 2-3"), raise(1), nil, "4-5", "tag raising 4-5, set 5, tag 4-5", ""},
 		{"raise: raised already", surgedGroup(4, "3-4"), raise(1), nil, "3-4", "", ""},
 		{"raise: a part is undone already", surgedGroup(4, "3-5"), raise(2), nil, "3-5", "", ""},
-		{"raise: another client has lowered it since", surgedGroup(2, "3-4"), raise(1), nil, "2-3", "tag 2-3, set 3", ""},
-		{"raise: the group's maximum is below the tag", surgedGroup(4, "4-6"), raise(2), nil, "0-0", "", "from 4 to 6: its maximum is 5"},
-		{"raise: without a tag nothing is raised", surgedGroup(3, ""), raise(1), map[string]error{"tag": errDeny}, "0-0", "tag 3-4", "denied"},
-		{"raise: refused, the tag is removed", surgedGroup(3, ""), raise(1), map[string]error{"set": refused}, "3-4", "tag 3-4, set 4, untag workers", "above max value"},
-		{"raise: no answer, the tag stays", surgedGroup(3, ""), raise(1), map[string]error{"set": errDropped}, "3-4", "tag 3-4, set 4", "connection reset"},
+		{"raise: another client has lowered it since", surgedGroup(2, "3-4"), raise(1), nil, "2-3", "tag raising 2-3, set 3, tag 2-3", ""},
+		{"raise: the group's maximum is below the tag", surgedGroup(4, "raising 4-6"), raise(2), nil, "0-0", "", "from 4 to 6: its maximum is 5"},
+		{"raise: without a tag nothing is raised", surgedGroup(3, ""), raise(1), map[string]error{"tag": errDeny}, "0-0", "tag raising 3-4", "denied"},
+		{"raise: refused, the tag is removed", surgedGroup(3, ""), raise(1), map[string]error{"set": refused}, "raising 3-4", "tag raising 3-4, set 4, untag workers", "above max value"},
+		{"raise: no answer, the tag stays", surgedGroup(3, ""), raise(1), map[string]error{"set": errDropped}, "raising 3-4", "tag raising 3-4, set 4", "connection reset"},
 
-		{"lower: the tag is removed last", surgedGroup(5, "3-5"), lower, nil, "true", "set 3, untag workers", ""},
-		{"lower: not below the group's minimum", surgedGroup(5, "1-5"), lower, nil, "true", "set 2, untag workers", ""},
-		{"lower: a part is undone already", surgedGroup(4, "3-5"), lower, nil, "true", "set 3, untag workers", ""},
-		{"lower: all is undone already", surgedGroup(3, "3-5"), lower, nil, "false", "untag workers", ""},
-		{"lower: another client has raised it", surgedGroup(5, "3-4"), lower, nil, "false", "untag workers", ""},
-		{"lower: another client has lowered it", surgedGroup(2, "3-5"), lower, nil, "false", "untag workers", ""},
-		{"lower: an invalid tag", surgedGroup(4, "x"), lower, nil, "false", "untag workers", ""},
-		{"lower: no tag", surgedGroup(4, ""), lower, nil, "false", "", ""},
-		{"lower: refused, the tag stays", surgedGroup(5, "3-5"), lower, map[string]error{"set": errDeny}, "false", "set 3", "denied"},
+		{"lower: the tag is removed last", surgedGroup(5, "3-5"), lower, nil, "3", "set 3, untag workers", ""},
+		{"lower: not below the group's minimum", surgedGroup(5, "1-5"), lower, nil, "2", "set 2, untag workers", ""},
+		{"lower: a part is undone already", surgedGroup(4, "3-5"), lower, nil, "3", "set 3, untag workers", ""},
+		{"lower: all is undone already", surgedGroup(3, "3-5"), lower, nil, "3", "untag workers", ""},
+		{"lower: another client has raised it: that stays", surgedGroup(5, "3-4"), lower, nil, "4", "set 4, untag workers", ""},
+		{"lower: another client has lowered it", surgedGroup(2, "3-5"), lower, nil, "2", "untag workers", ""},
+		{"lower: it was never raised", surgedGroup(4, "raising 3-5"), lower, nil, "4", "untag workers", ""},
+		{"lower: an invalid tag", surgedGroup(4, "x"), lower, nil, "4", "untag workers", ""},
+		{"lower: no tag", surgedGroup(4, ""), lower, nil, "4", "", ""},
+		{"lower: refused, the tag stays", surgedGroup(5, "3-5"), lower, map[string]error{"set": errDeny}, "5", "set 3", "denied"},
+
+		{"reduce", surgedGroup(4, "3-5"), reduce, nil, "3-4", "tag 3-4", ""},
+		{"reduce: the last one", surgedGroup(3, "3-4"), reduce, nil, "0-0", "untag workers", ""},
 
 		{"suspend: the tag is set first", suspendedGroup(""), suspend("A", "B"), nil, "[A B]", "tag A B, suspend A,B", ""},
 		{"suspend: another client has suspended one", suspendedGroup("", "A"), suspend("A", "C"), nil, "[C]", "tag C, suspend C", ""},

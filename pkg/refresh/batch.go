@@ -62,7 +62,7 @@ type Step struct {
 func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, raised := SurgeOf(m.Group)
-	spare := min(max(m.Group.Desired-surge.From, 0), surge.To-surge.From) // What is left of the surge.
+	spare := surge.Left(m.Group.Desired)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
@@ -70,7 +70,7 @@ func Next(m Snapshot, p Pace) Step {
 		return Step{Lower: true}
 	case len(f.outdated) == 0:
 		return Step{Done: true}
-	case p.Surge > 0 && spare == 0:
+	case p.Surge > 0 && (spare == 0 || surge.Raising):
 		return Step{Raise: min(p.Surge, len(f.outdated))}
 	case !m.LastBatchEnded.IsZero() && rest > 0:
 		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}

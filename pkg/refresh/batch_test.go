@@ -44,8 +44,8 @@ func zones(desired int, names ...string) Group {
 func TestSurgeOf(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]Surge{
-		"6-8": {6, 8}, "0-1": {0, 1},
-		"": {}, "6": {}, "6-": {}, "-8": {}, "8-6": {}, "6-6": {}, "a-b": {}, "6-8-9": {}, "+6-8": {}, " 6-8": {},
+		"6-8": {From: 6, To: 8}, "0-1": {From: 0, To: 1}, "raising 6-8": {From: 6, To: 8, Raising: true},
+		"": {}, "6": {}, "raising": {}, "raised 6-8": {}, "6-": {}, "-8": {}, "8-6": {}, "6-6": {}, "a-b": {}, "6-8-9": {}, "+6-8": {}, " 6-8": {},
 	} {
 		if got, ok := SurgeOf(surged(Group{}, value)); got != want || ok != (want != Surge{}) {
 			t.Errorf("%q: %+v, %t", value, got, ok)
@@ -137,7 +137,7 @@ func TestNext(t *testing.T) {
 
 // TestRollout: a trigger that is killed at random steps replaces the instances of a simulated group. At most a batch of
 // old ones is out of service, no more capacity is missing than expected, and in the end all are new and the desired
-// capacity is what it was.
+// capacity is what it was, and what an autoscaler has added to it meanwhile.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
@@ -148,6 +148,7 @@ func TestRollout(t *testing.T) {
 			Batch: Amount{N: 1 + dice.IntN(4)}, Order: pick(dice, ByAge, ByZone), Surge: pick(dice, 0, 0, 1, 2, 5),
 			Between: time.Duration(dice.IntN(3)) * time.Second,
 		}
+		scales := dice.IntN(2) == 0
 		vanish := dice.IntN(4) == 0 // Spot interruptions terminate old ones, too.
 		name := fmt.Sprintf("seed %d: %d of %d, %+v, launch first: %t", seed, len(s.old), size, pace, s.launchFirst)
 		run := operator{scaling: s, pace: pace, marked: map[string]bool{}}
@@ -159,7 +160,13 @@ func TestRollout(t *testing.T) {
 			if vanish && dice.IntN(20) == 0 {
 				s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return s.old[i.ID] && dice.IntN(3) == 0 })
 			}
+			if scales && dice.IntN(10) == 0 {
+				s.scaleUp(1 + dice.IntN(2))
+			}
 			s.tick()
+			if s.group.Desired < s.asked {
+				t.Fatalf("%s: %d are desired, and an autoscaler has asked for %d\n%+v", name, s.group.Desired, s.asked, s.group)
+			}
 			if out := s.out(); !vanish && out > pace.Batch.N {
 				t.Fatalf("%s: %d old ones are out\n%+v", name, out, s.group)
 			}
@@ -167,12 +174,12 @@ func TestRollout(t *testing.T) {
 			if !s.launchFirst {
 				least -= max(0, min(pace.Batch.N, size)-min(pace.Surge, len(s.old)))
 			}
-			if got := s.inService(); !vanish && got < least {
+			if got := s.inService(); !vanish && !scales && got < least {
 				t.Fatalf("%s: %d in service, not %d\n%+v", name, got, least, s.group)
 			}
 		}
 		_, raised := SurgeOf(s.group)
-		if !ended || s.left() > 0 || s.group.Desired != size || raised {
+		if !ended || s.left() > 0 || s.group.Desired != s.asked || raised {
 			t.Fatalf("%s: ended: %t, old: %d, desired: %d, tag left: %t\n%+v", name, ended, s.left(), s.group.Desired, raised, s.group)
 		}
 	}
@@ -230,6 +237,7 @@ func (o *operator) act(desired int, s Step, killed bool) {
 		case marked && len(s.Terminate) > 0:
 			i.State = "Terminating:Wait"
 			o.group.Desired--
+			o.reduce()
 		case marked:
 			i.Healthy = false
 		}
@@ -237,13 +245,35 @@ func (o *operator) act(desired int, s Step, killed bool) {
 	surge, raised := SurgeOf(o.group)
 	switch {
 	case s.Raise > 0:
-		o.group.Tags = map[string]string{SurgeTag: fmt.Sprintf("%d-%d", desired, desired+s.Raise)}
-		if !killed {
-			o.group.Desired = desired + s.Raise
-		}
+		o.raise(desired, s.Raise, killed)
 	case s.Lower && raised:
-		o.group.Desired = min(o.group.Desired, surge.From)
+		o.group.Desired -= surge.Left(o.group.Desired)
 		o.group.Tags = nil
+	}
+}
+
+// raise raises the desired capacity. A trigger that is killed does a part of it.
+func (o *operator) raise(desired, by int, killed bool) {
+	surge, _ := SurgeOf(o.group)
+	if surge.Left(desired) == 0 {
+		surge = Surge{From: desired, To: desired + by, Raising: true}
+		o.group.Tags = map[string]string{SurgeTag: surge.String()}
+		if killed && o.dice.IntN(2) == 0 {
+			return
+		}
+		o.group.Desired = surge.To
+	}
+	if surge.Raising = false; !killed {
+		o.group.Tags = map[string]string{SurgeTag: surge.String()}
+	}
+}
+
+// reduce writes what is left of the surge.
+func (o *operator) reduce() {
+	surge, _ := SurgeOf(o.group)
+	surge.To--
+	if o.group.Tags = nil; surge.To > surge.From {
+		o.group.Tags = map[string]string{SurgeTag: surge.String()}
 	}
 }
 
@@ -254,6 +284,7 @@ type scaling struct {
 	group       Group
 	before      Group // As the trigger described it last.
 	old         map[string]bool
+	asked       int            // The desired capacity without the surge.
 	joins       map[string]int // When a node is ready.
 	ticks       int
 	launchFirst bool
@@ -262,7 +293,7 @@ type scaling struct {
 func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
 
 func newScaling(dice *rand.Rand, size int) *scaling {
-	s := &scaling{dice: dice, now: now, old: map[string]bool{}, joins: map[string]int{}, launchFirst: dice.IntN(2) == 0}
+	s := &scaling{dice: dice, now: now, old: map[string]bool{}, joins: map[string]int{}, asked: size, launchFirst: dice.IntN(2) == 0}
 	s.group = Group{Desired: size, Max: 100}
 	for n := range size {
 		i := s.launch()
@@ -275,6 +306,15 @@ func newScaling(dice *rand.Rand, size int) *scaling {
 	}
 	s.remember()
 	return s
+}
+
+// scaleUp is an autoscaler that asks for more instances than there are.
+func (s *scaling) scaleUp(n int) {
+	if surge, raised := SurgeOf(s.group); raised && surge.Raising {
+		return // The trigger was killed in between, and cannot know who has raised the capacity.
+	}
+	n = min(n, s.group.Max/2-s.asked)
+	s.group.Desired, s.asked = s.group.Desired+n, s.asked+n
 }
 
 func (s *scaling) launch() *Instance {

@@ -9,25 +9,48 @@ import (
 // Tags of a group that say what the trigger has changed, so that a later run can undo it after an
 // interruption.
 const (
-	SurgeTag     = "node-drainer.io/surge"     // The Surge: "FROM-TO".
+	SurgeTag     = "node-drainer.io/surge"     // The Surge that is left: "FROM-TO", or "raising FROM-TO".
 	SuspendedTag = "node-drainer.io/suspended" // The processes that it suspended, separated by spaces.
 )
 
-// Surge is by how much the trigger raised a group's desired capacity.
-type Surge struct{ From, To int }
+// Surge is by how much the trigger raised a group's desired capacity. What other clients add to the capacity is not
+// part of it, and is not taken back.
+type Surge struct {
+	From, To int
+	Raising  bool // It is not certain that the capacity was raised: the trigger may have ended before.
+}
+
+// raising begins the tag of a Surge that may not have been raised.
+const raising = "raising "
+
+// Left is how much of the surge is left in the desired capacity. If another client has lowered that, it is less than
+// the trigger raised it by.
+func (s Surge) Left(desired int) int {
+	if s.Raising && desired != s.To {
+		return 0
+	}
+	return min(max(desired-s.From, 0), s.To-s.From)
+}
 
 // String is the surge as its tag has it.
-func (s Surge) String() string { return fmt.Sprintf("%d-%d", s.From, s.To) }
+func (s Surge) String() string {
+	text := fmt.Sprintf("%d-%d", s.From, s.To)
+	if s.Raising {
+		text = raising + text
+	}
+	return text
+}
 
 // SurgeOf reads the surge from the group's tags. A tag that cannot be read is none.
 func SurgeOf(g Group) (s Surge, ok bool) {
-	from, to, _ := strings.Cut(g.Tags[SurgeTag], "-")
+	text, begun := strings.CutPrefix(g.Tags[SurgeTag], raising)
+	from, to, _ := strings.Cut(text, "-")
 	least, errFrom := strconv.ParseUint(from, 10, 31)
 	most, errTo := strconv.ParseUint(to, 10, 31)
 	if errFrom != nil || errTo != nil || least >= most {
 		return Surge{}, false
 	}
-	return Surge{From: int(least), To: int(most)}, true
+	return Surge{From: int(least), To: int(most), Raising: begun}, true
 }
 
 // Suspendable are the processes that replace or terminate instances by themselves, and that a rollout can do

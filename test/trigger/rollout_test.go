@@ -148,7 +148,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 		},
 		"batches with a surge": {
 			latest(4), []string{"--mode", "unhealthy", "--surge", "1"}, map[string]int{
-				"SetInstanceHealth": 3, "SetDesiredCapacity": 1, "CreateOrUpdateTags": 1, "DeleteTags": 1,
+				"SetInstanceHealth": 3, "SetDesiredCapacity": 1, "CreateOrUpdateTags": 2, "DeleteTags": 1,
 				"TerminateInstanceInAutoScalingGroup": 1,
 			},
 		},

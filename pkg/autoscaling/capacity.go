@@ -1,0 +1,116 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// Capacity raises the desired capacity of groups, and lowers it again.
+type Capacity struct{ tagger }
+
+// Raise raises the desired capacity of the group from what it was described as, and tags the group with the surge. It
+// fails, and changes nothing, if that would exceed the group's maximum. It can be repeated when its answer was lost, or
+// the process ended: the tag says from before the call until after it that the capacity is being raised.
+func (w Capacity) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
+	s, _ := refresh.SurgeOf(g)
+	if s.Left(g.Desired) > 0 {
+		return w.raised(ctx, g.Name, s)
+	}
+	if !s.Raising || g.Desired != s.From {
+		s = refresh.Surge{From: g.Desired, To: g.Desired + by, Raising: true}
+	}
+	switch {
+	case by <= 0:
+		return refresh.Surge{}, fmt.Errorf("raise the desired capacity of group %s by %d: it must be more", g.Name, by)
+	case s.To > g.Max:
+		return refresh.Surge{}, fmt.Errorf(
+			"the desired capacity of group %s cannot be raised from %d to %d: its maximum is %d",
+			g.Name, s.From, s.To, g.Max)
+	}
+	return w.raise(ctx, g, s)
+}
+
+// raise raises the desired capacity of the group to s.To.
+func (w Capacity) raise(ctx context.Context, g refresh.Group, s refresh.Surge) (refresh.Surge, error) {
+	if g.Tags[refresh.SurgeTag] != s.String() {
+		if err := w.tag(ctx, g.Name, refresh.SurgeTag, s.String()); err != nil {
+			return refresh.Surge{}, err
+		}
+	}
+	err := w.setDesired(ctx, g.Name, s.To)
+	if isValidation(err) {
+		// Nothing was raised. The tag does no harm if it stays: Lower removes it.
+		_ = w.untag(ctx, g.Name, refresh.SurgeTag)
+	}
+	if err != nil {
+		return s, err
+	}
+	return w.raised(ctx, g.Name, s)
+}
+
+// raised records that the desired capacity was raised, unless the tag says so already.
+func (w Capacity) raised(ctx context.Context, group string, s refresh.Surge) (refresh.Surge, error) {
+	if !s.Raising {
+		return s, nil
+	}
+	s.Raising = false
+	return s, w.tag(ctx, group, refresh.SurgeTag, s.String())
+}
+
+// Lower lowers the desired capacity by what is left of the surge, and removes the tag. It returns the new desired
+// capacity. What other clients have added since Raise stays.
+func (w Capacity) Lower(ctx context.Context, g refresh.Group) (desired int, err error) {
+	if _, tagged := g.Tags[refresh.SurgeTag]; !tagged {
+		return g.Desired, nil
+	}
+	s, _ := refresh.SurgeOf(g)
+	if desired = max(g.Desired-s.Left(g.Desired), min(g.Min, g.Desired)); desired < g.Desired {
+		if err := w.setDesired(ctx, g.Name, desired); err != nil {
+			return g.Desired, err
+		}
+	}
+	return desired, w.untag(ctx, g.Name, refresh.SurgeTag)
+}
+
+// Reduce records in the tag that an instance of the surge was terminated, and returns what is left of the surge. When
+// nothing is, it removes the tag: what others ask for from now on is not the trigger's to take back.
+func (w Capacity) Reduce(ctx context.Context, group string, s refresh.Surge) (refresh.Surge, error) {
+	if s.To--; s.To <= s.From {
+		return refresh.Surge{}, w.untag(ctx, group, refresh.SurgeTag)
+	}
+	return s, w.tag(ctx, group, refresh.SurgeTag, s.String())
+}
+
+func (w Capacity) setDesired(ctx context.Context, group string, desired int) error {
+	_, err := call(ctx, retriedTimeout, w.api.SetDesiredCapacity, &sdk.SetDesiredCapacityInput{
+		AutoScalingGroupName: &group, DesiredCapacity: new(toInt32(&desired)), HonorCooldown: aws.Bool(false),
+	})
+	return wrap(err, "set the desired capacity of group %s to %d", group, desired)
+}
+
+// tagger tags groups.
+type tagger struct{ api ChangesAPI }
+
+// groupResource is the type of what the tags of Auto Scaling are on. Source: Tag in the API reference.
+const groupResource = "auto-scaling-group"
+
+func (w tagger) tag(ctx context.Context, group, key, value string) error {
+	_, err := call(ctx, retriedTimeout, w.api.CreateOrUpdateTags, &sdk.CreateOrUpdateTagsInput{Tags: []types.Tag{{
+		ResourceId: &group, ResourceType: aws.String(groupResource), Key: &key, Value: &value,
+		PropagateAtLaunch: aws.Bool(false),
+	}}})
+	return wrap(err, "tag group %s with %s", group, key)
+}
+
+func (w tagger) untag(ctx context.Context, group, key string) error {
+	_, err := call(ctx, retriedTimeout, w.api.DeleteTags, &sdk.DeleteTagsInput{Tags: []types.Tag{{
+		ResourceId: &group, ResourceType: aws.String(groupResource), Key: &key,
+	}}})
+	return wrap(err, "remove the tag %s from group %s", key, group)
+}
