@@ -123,9 +123,9 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 // confirm returns nil when AWS confirms that the instance terminates, and autoscaling.ErrGone if it has
 // terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
 // the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has
-// contradicted the event before, or Auto Scaling accepts a heartbeat for the action, and autoscaling.ErrGone
-// once the Node of an event without a hook is deleted. It calls answered at the first answer of AWS, and before
-// it returns.
+// contradicted the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
+// and autoscaling.ErrGone once the Node of an event without a hook is deleted. It calls answered at the first
+// answer of AWS, and before it returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
 	start := time.Now()
@@ -140,7 +140,7 @@ func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func())
 		return err
 	}, func(error) (bool, error) {
 		switch {
-		case !contradicted && isUrgent(e.Deadline, start), c.isHeld(ctx, e, start):
+		case !contradicted && isUrgent(e.Deadline, start) && !c.isOutlived(e), c.isHeld(ctx, e, start):
 			return true, nil
 		case c.isNodeDeleted(ctx, e):
 			return true, autoscaling.ErrGone
@@ -188,6 +188,13 @@ func (c *confirmer) poll(
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// isOutlived reports whether the node is Ready although EC2 was to terminate its instance some time ago. Then the event
+// is most likely not true, and there is no reason to hurry.
+func (c *confirmer) isOutlived(e event.Event) bool {
+	n, ok := c.nodes.Find(e.InstanceID)
+	return ok && n.Ready && isLongOver(e)
 }
 
 // isHeld reports whether a hook holds the instance of an event that has been unconfirmed since start. It asks by

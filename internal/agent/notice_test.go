@@ -315,6 +315,12 @@ func TestNoticeWithoutAnswer(t *testing.T) {
 			rebalance, agent.Drained, 10 * time.Minute,
 		},
 		{
+			"Spot interruption whose time has passed, of a node that is Ready: EC2 is asked until it answers",
+			ec2Says(silent(10*time.Minute, ec2.Instance{State: running})),
+			func(f *fixture) queue.Message { return spotWarning(&fixture{start: f.start.Add(-10 * time.Minute)}) },
+			agent.Unconfirmed, 11 * time.Minute,
+		},
+		{
 			"canceled maintenance: fails after HOOK_CONFIRM_TIMEOUT", scheduled(silent(never, false)),
 			canceledMaintenance, "", time.Minute,
 		},
