@@ -62,7 +62,7 @@ func (j hookJudge) limit(h Hook, a awsim.Action) time.Duration {
 	switch {
 	case h.Launch:
 		return launchLimit(cfg, a)
-	case j.wasForged(a):
+	case j.wasForged(a), j.follows(a):
 		return limit + cfg.Drain.Timeout
 	}
 	return limit
@@ -73,6 +73,14 @@ func (j hookJudge) limit(h Hook, a awsim.Action) time.Duration {
 func (j hookJudge) wasForged(a awsim.Action) bool {
 	return slices.ContainsFunc(j.facts.truthsAt(a.InstanceID, a.ClosedAt, longest), func(t truth) bool {
 		return t.kind == "forged"
+	})
+}
+
+// follows reports whether the action began when another one of its hook ended, which a drain was under way for. That
+// goes on, unless the process ends: another process begins with the new action.
+func (j hookJudge) follows(a awsim.Action) bool {
+	return slices.ContainsFunc(j.actions, func(before awsim.Action) bool {
+		return before.InstanceID == a.InstanceID && before.Hook == a.Hook && before.ClosedAt.Equal(a.StartedAt)
 	})
 }
 
