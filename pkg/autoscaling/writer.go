@@ -41,7 +41,11 @@ func (w *Writer) Start(
 		}
 	}
 	out, err := call(ctx, retriedTimeout, w.api.StartInstanceRefresh, in)
-	return aws.ToString(out.InstanceRefreshId), wrap(err, "start an instance refresh of group %s", g.Name)
+	doing := "start an instance refresh of group " + g.Name
+	if len(p.Alarms) > 0 { // Source: "Undo changes with a rollback" in the user guide.
+		doing += ", which needs its alarms in the state OK: " + strings.Join(p.Alarms, ", ")
+	}
+	return aws.ToString(out.InstanceRefreshId), wrap(err, "%s", doing)
 }
 
 // Cancel cancels the group's active refresh. Instances that are being replaced are replaced: if awaited, the refresh

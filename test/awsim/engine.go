@@ -58,7 +58,8 @@ type engine struct {
 	topics        map[string][]subscription
 	rules         []rule
 	templates     []*template
-	parameters    map[string]string  // Of Systems Manager, by name.
+	parameters    map[string]string // Of Systems Manager, by name.
+	alarms        alarms
 	interruptions []*interruption    // All interruptions that ever were announced, in order.
 	changes       []*scheduledChange // The same for changes.
 	launches      int                // Counts instances, so that each has its own address.
@@ -105,7 +106,7 @@ func newEngine(s *Server) *engine {
 		instances:  map[string]*instance{},
 		byToken:    map[string]*action{},
 		topics:     map[string][]subscription{},
-		parameters: map[string]string{},
+		parameters: map[string]string{}, alarms: alarms{},
 	}
 	e.components = components{
 		groupEngine{e},

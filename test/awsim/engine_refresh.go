@@ -136,6 +136,9 @@ func (a refreshEngine) startRefresh(g *group, p preferences, desired *source) (*
 			return nil, err
 		}
 	}
+	if err := a.alarms.check(p.alarms); err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	f := &refresh{
 		id: uuid(a.rand), group: g, status: refreshPending, startedAt: now, since: now, progressAt: now,

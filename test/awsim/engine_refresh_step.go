@@ -181,13 +181,16 @@ func (a refreshEngine) advance(g *group) {
 	now := time.Now()
 	switch f.status {
 	case refreshInProgress, refreshRollbackInProgress:
+		if !a.alarms.mayContinue(a, f) {
+			return
+		}
 		a.replaceOld(f, now)
 	case refreshCancelling:
 		if !slices.ContainsFunc(g.members, isTransitioning) {
 			a.endRefresh(f, refreshCancelled)
 		}
 	case refreshBaking:
-		if !now.Before(f.holdUntil) {
+		if a.alarms.mayContinue(a, f) && !now.Before(f.holdUntil) {
 			f.reason = ""
 			a.endRefresh(f, refreshSuccessful)
 		}

@@ -106,6 +106,20 @@ func TestExitCodes(t *testing.T) {
 			},
 			code: 0, says: []string{`it is cancelled; drains that have begun continue`, `continues; trigger status`},
 		},
+		"an alarm that has no data": {
+			args: []string{"--alarm", "latency,errors"}, before: func(a *account) { a.SetAlarm("errors", awsim.AlarmInsufficientData) },
+			code: 1, says: []string{`which needs its alarms in the state OK: latency, errors`, `INSUFFICIENT_DATA`},
+		},
+		"an alarm fires": {
+			group: awsim.Group{LaunchTemplateVersion: "1"}, before: (*account).holdLaunches,
+			args: []string{"--launch-template-version", "2", "--auto-rollback", "--alarm", "errors"},
+			during: func(a *account, _ *run) {
+				a.waitRefresh("InProgress")
+				a.SetAlarm("errors", awsim.AlarmFires)
+				a.releaseLaunches()
+			},
+			code: 4, says: []string{`RollbackSuccessful`, `alarm errors is in the state ALARM`},
+		},
 		"an instance in standby is left": {
 			before: func(a *account) { a.must(a.SetState(a.Instances(group)[0].ID, "Standby")) },
 			code:   7, says: []string{`still outdated`, `(?i)standby`},
