@@ -183,7 +183,7 @@ func checkSelf(g Group, f Facts) (Level, string) {
 
 func checkOutdated(g Group, f Facts) (Level, string) {
 	switch {
-	case g.Desired == 0:
+	case g.Desired == 0 && f.Outdated == 0:
 		return OK, "the desired capacity is 0: there is nothing to replace"
 	case f.Outdated == 0:
 		return OK, "no instance is outdated"

@@ -293,7 +293,8 @@ func TestPreflight(t *testing.T) {
 
 		{"outdated", "some", r, nil, OK, "2 instances are outdated"},
 		{"outdated", "none", r, func(s *subject) { s.Outdated = 0 }, OK, "no instance is outdated"},
-		{"outdated", "an empty group", r, func(s *subject) { s.Desired = 0 }, OK, "nothing to replace"},
+		{"outdated", "an empty group", r, func(s *subject) { s.Desired, s.Outdated = 0, 0 }, OK, "nothing to replace"},
+		{"outdated", "an empty group with a warm pool", r, func(s *subject) { s.Desired = 0 }, OK, "2 instances are outdated"},
 	} {
 		s := fine(tt.mode)
 		if tt.change != nil {
