@@ -22,10 +22,10 @@ TEXT
 experiments() {
   cat <<'TEXT'
 1|Does put-lifecycle-hook send the test message that we parse?|The agent deletes it.|It is refused as malformed, and NodeDrainerMessagesRefused fires: send us the body.
-3a|Can a refresh be rolled back within two seconds of its start?|trigger rollback rolls it back.|trigger rollback reports that it has ended already: it must cancel instead.
+3a|Can a refresh be rolled back within two seconds of its start?|trigger rollback rolls it back.|trigger rollback cancels it.
 3b|Does the second of two cancellations fail as ActiveInstanceRefreshNotFound?|trigger cancel counts it as done.|trigger cancel reports an unknown error.
 5|Is a refresh Successful only after the terminating hooks of the old instances?|trigger waits for the drains twice, which costs nothing.|trigger needs its own wait for old instances, which it has (--until drained).
-6|Does cancel-instance-refresh return while a hook holds an instance?|--on-conflict cancel is quick.|--on-conflict cancel waits for whole drains: WaitForTransitioningInstances=false is needed.
+6|Does cancel-instance-refresh return while a hook holds an instance?|trigger cancel is quick.|trigger cancel waits for whole drains; --on-conflict cancel does not, by WaitForTransitioningInstances=false.
 7a|Does a hook wait if its queue has been deleted?|The resync finds the instance, and the agent drains it.|The instance terminates with its pods; NodeDrainerTerminationsUnannounced fires. Use hooks without a target.
 7b|Does a hook wait if the queue's policy denies the role?|As 7a.|As 7a.
 7c|Does a hook without a target, and without a rule, wait?|The resync finds the instance: the delivery eventbridge is the safer one.|No delivery is safe without its queue.
@@ -45,7 +45,7 @@ TEXT
 # Experiments that need a setup of their own or destroy the group. They are printed, and not run.
 by_hand() {
   cat <<'TEXT'
-2|Which permissions does start-instance-refresh need?|Run it with the role of the trigger alone, with and without --desired-configuration.|ec2:RunInstances and iam:PassRole are documented; our policies have neither.
+2|Does start-instance-refresh need the permissions of the feature launch? Run it with the role of the trigger, with and without --desired-configuration.|docs/iam.md is right.|Where it does not, mode refresh needs no permission to launch.
 4|With max = desired = 2 at 100/150: does a refresh launch a third instance?|The trigger's preflight is right.|The preflight must refuse.
 7d|As 7a with ABANDON and instance retention: is the instance kept?|ABANDON with retention is the safest installation.|Nothing saves the pods.
 9|Does terminating a retained instance run the terminating hook again?|The agent drains it again, at once.|Nothing happens.
@@ -53,8 +53,8 @@ by_hand() {
 12|A warm pool with reuse: does ABANDON of a return terminate the instance?|The agent never abandons a return.|
 13|Does deleting a group by force run its hooks?|The agent drains its nodes.|Their pods terminate with them, as documented.
 14|A Spot interruption with FIS: the Spot request's status every second, and errors after the end.|Send us the codes: the agent counts those that it sees.|
-15|Attribute-based requirements: does a refresh with SkipMatching fail?|The preflight must refuse.|
-17|A refresh with an alarm in INSUFFICIENT_DATA: does it start?|The preflight may pass.|The preflight must refuse.
+15|Attribute-based requirements: does a refresh with SkipMatching fail?|The preflight is right to refuse.|The preflight refuses in vain.
+17|A refresh with an alarm in INSUFFICIENT_DATA: does it start?|docs/trigger.md is wrong.|docs/trigger.md is right.
 TEXT
 }
 
