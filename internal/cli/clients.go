@@ -66,6 +66,7 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	cfg.Retryer = newRetryer
 	groups := awsautoscaling.NewFromConfig(cfg)
 	c := &clients{config: e.settings.config(), close: func() {}}
+	c.config.Holder = holder()
 	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
 	c.writer.Writer = autoscaling.NewWriter(groups)
 	if op != opRun && op != opPlan && op != opStatus {
@@ -78,6 +79,15 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 		c.config.Self = id
 	}
 	return c, err
+}
+
+// holder names this process to triggers on other hosts.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // newRetryer returns a retryer whose ten attempts fit into the minute that a call has. It has no budget of

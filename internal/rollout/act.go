@@ -57,9 +57,32 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	if err := t.writer.Resume(ctx, g.name); err != nil {
 		return ending{}, err
 	}
+	const done = "the process InstanceRefresh is resumed"
+	l, conflict := lease{group: g, aws: t.writer}, (*endError)(nil)
+	if err := l.awaitExpiry(ctx); errors.As(err, &conflict) {
+		return ending{report.Done, done + "; nothing else is, because " + conflict.message}, nil
+	} else if err != nil {
+		return ending{}, err
+	}
 	s := suspension{g, t.writer}
 	s.resume(ctx, g.state.group)
-	return ending{report.Done, "the process InstanceRefresh is resumed"}, nil
+	return ending{report.Done, done}, t.lowerSurge(ctx, g)
+}
+
+// lowerSurge takes back the surge and the lease of a trigger that was killed.
+func (t *Trigger) lowerSurge(ctx context.Context, g *group) error {
+	now := g.state.group
+	if _, raised := refresh.SurgeOf(now); raised {
+		desired, err := t.writer.Lower(ctx, now)
+		if err != nil {
+			return err
+		}
+		g.progress.note(refresh.OK, "desired capacity lowered from %d to %d", now.Desired, desired)
+	}
+	if _, left := refresh.LeaseOf(now); left {
+		return t.writer.RemoveLease(ctx, g.name)
+	}
+	return nil
 }
 
 // endRefresh cancels the refresh of the group, or has it rolled back, and resumes at its end what was

@@ -150,7 +150,7 @@ func TestBatches(t *testing.T) {
 		"every launch is abandoned": {
 			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
-				if reads < 2 {
+				if reads < 3 {
 					return
 				}
 				old, abandoned, coming := instance("i-1", "1"), instance(fmt.Sprintf("i-n%d", reads), "2"), instance(fmt.Sprintf("i-n%d", reads+1), "2")
@@ -179,10 +179,10 @@ func TestBatches(t *testing.T) {
 			change: func(c *Config) { c.Pace.Surge = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
-				case 3:
+				case 4:
 					a.group.Desired, a.group.Tags = 4, map[string]string{"node-drainer.io/surge": "3-4"}
 					a.group.Instances = append(a.group.Instances, instance("i-4", "2"))
-				case 4:
+				case 5:
 					a.begin("r-9", nil)
 				}
 			},
@@ -192,10 +192,10 @@ func TestBatches(t *testing.T) {
 			change: func(c *Config) { c.Pace.Surge = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
-				case 2:
+				case 3:
 					a.group.Desired = 5
 					a.group.Instances = append(a.group.Instances, instance("i-4", "2"), instance("i-5", "2"))
-				case 3:
+				case 4:
 					a.begin("r-9", nil)
 					a.group.Desired, a.group.Tags = 6, map[string]string{"node-drainer.io/surge": "5-6"}
 					a.group.Instances = append(a.group.Instances, instance("i-6", "2"))
@@ -226,7 +226,7 @@ func TestBatches(t *testing.T) {
 				a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
 			},
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
-				if reads == 3 {
+				if reads == 4 {
 					a.group.Tags = nil
 				}
 			},

@@ -42,7 +42,8 @@ type Config struct {
 	Parallel     int // Groups at a time; 0 is all.
 	FailFast     bool
 
-	Self string // The instance that the trigger runs on, or empty.
+	Self   string // The instance that the trigger runs on, or empty.
+	Holder string // Names this process to other triggers, without spaces.
 }
 
 // rollsBack reports whether a refresh may have to be rolled back.

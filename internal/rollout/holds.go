@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -54,7 +55,7 @@ func (s *suspension) release(ctx context.Context, end ending) ending {
 		return end
 	}
 	ours := refresh.SuspendedBy(g)
-	if len(ours) == 0 {
+	if _, held := refresh.HeldByOther(g, s.group.cfg.Holder, time.Now()); held || len(ours) == 0 {
 		return end
 	}
 	switch continues, err := s.refreshContinues(ctx, end); {

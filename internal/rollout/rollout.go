@@ -12,10 +12,11 @@ import (
 )
 
 // rollout replaces the outdated instances of one group. The suspension and the taints hold for as long as it
-// runs. The desired capacity, which batches raises, is restored as a part of replacing.
+// runs, as does the lease. The desired capacity, which batches raises, is restored as a part of replacing.
 type rollout struct {
 	group      *group
 	replacer   replacer
+	lease      *lease
 	suspension *suspension
 	taints     *taints
 }
@@ -50,7 +51,7 @@ func (r *rollout) run(ctx context.Context, described time.Time) ending {
 	r.group.countOutdated()
 	end, err := r.replaceOutdated(ctx)
 	if err != nil {
-		end = endingOf(ctx, err)
+		end = endingOf(ctx, r.lease.cause(err))
 	}
 	return r.finish(ctx, end)
 }
@@ -64,7 +65,7 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	if attached {
 		r.checkAttached(ctx)
 		r.taints.add(ctx)
-	} else if err := r.start(ctx); err != nil {
+	} else if ctx, err = r.start(ctx); err != nil {
 		return ending{}, err
 	}
 	if err := r.replacer.follow(ctx); err != nil {
@@ -76,17 +77,22 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	return r.verify(ctx)
 }
 
-// start starts a rollout that is not under way. The nodes are tainted first: pods may begin to move soon after.
-func (r *rollout) start(ctx context.Context) error {
+// start starts a rollout that is not under way. The nodes are tainted first: pods may begin to move soon after. The
+// returned context ends if the lease is lost.
+func (r *rollout) start(ctx context.Context) (context.Context, error) {
 	if err := r.preflight(ctx); err != nil {
-		return err
+		return ctx, err
+	}
+	ctx, err := r.lease.acquire(ctx)
+	if err != nil {
+		return ctx, err
 	}
 	r.suspension.suspend(ctx)
 	r.taints.add(ctx)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ctx, context.Cause(ctx)
 	}
-	return r.replacer.start(ctx)
+	return ctx, r.replacer.start(ctx)
 }
 
 // preflight checks whether the rollout may start. Where nothing is outdated there is nothing to check.
@@ -189,7 +195,9 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 		end.message += r.leftBehind(ctx, end.outcome)
 	}
 	r.taints.remove(ctx, r.replacer.continues() && r.leavesToAWS(end))
-	return r.suspension.release(ctx, end)
+	end = r.suspension.release(ctx, end)
+	r.lease.release(ctx)
+	return end
 }
 
 // leavesToAWS reports whether a rollout that ended so continues, if anything was started.

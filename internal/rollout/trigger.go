@@ -22,6 +22,7 @@ type Writer interface {
 	refreshPauser
 	batchWriter
 	processWriter
+	leaseWriter
 	tainter
 }
 
@@ -113,5 +114,8 @@ func (t *Trigger) newRollout(g *group) *rollout {
 	if t.cfg.Mode == refresh.ModeRefresh {
 		by = &instanceRefresh{group: g, aws: t.writer}
 	}
-	return &rollout{g, by, &suspension{g, t.writer}, &taints{group: g, tainter: t.writer}}
+	return &rollout{
+		group: g, replacer: by, lease: &lease{group: g, aws: t.writer}, suspension: &suspension{g, t.writer},
+		taints: &taints{group: g, tainter: t.writer},
+	}
 }

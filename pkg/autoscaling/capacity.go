@@ -114,3 +114,13 @@ func (w tagger) untag(ctx context.Context, group, key string) error {
 	}}})
 	return wrap(err, "remove the tag %s from group %s", key, group)
 }
+
+// WriteLease writes the lease into a tag of the group, whoever has one.
+func (w tagger) WriteLease(ctx context.Context, group string, l refresh.Lease) error {
+	return w.tag(ctx, group, refresh.LeaseTag, l.String())
+}
+
+// RemoveLease removes the lease of the group.
+func (w tagger) RemoveLease(ctx context.Context, group string) error {
+	return w.untag(ctx, group, refresh.LeaseTag)
+}

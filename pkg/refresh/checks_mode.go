@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
@@ -115,6 +116,12 @@ func checkWeights(g Group, f Facts) (Level, string) {
 			"instances that are never launched; use --mode refresh"
 	}
 	return OK, "the group's numbers are of capacity units, and so is a surge that is given as a number"
+}
+
+func warnLease(g Group, _ Facts) (Level, string) {
+	l, _ := LeaseOf(g)
+	return Warn, fmt.Sprintf("the trigger %s replaces instances of the group in batches; its lease expires at %s unless "+
+		"it is renewed", l.Holder, l.Expires.UTC().Format(time.RFC3339))
 }
 
 func checkSurge(g Group, f Facts) (Level, string) {

@@ -126,6 +126,7 @@ func checks() []check {
 		{name: "max-size", find: checkMaxSize},
 		{name: "capacity", find: checkCapacity},
 		{"weighted", checkWeights, func(g Group, _ Facts) bool { return g.Weighted }},
+		{"lease", warnLease, func(g Group, _ Facts) bool { _, held := LeaseOf(g); return held }},
 		{"surge-left", checkSurge, func(g Group, _ Facts) bool { _, raised := SurgeOf(g); return raised }},
 		{name: "warmup", find: checkWarmup},
 		{"pin", checkPin, func(g Group, f Facts) bool { return inRefresh(g, f) && f.Target.Source.Configuration == "" }},

@@ -182,6 +182,11 @@ func TestPreflight(t *testing.T) {
 		{"weighted", "an empty group with weights", r, func(s *subject) { s.Weighted, s.LargestWeight, s.Desired = true, 2, 0 }, OK, "capacity units"},
 		{"weighted", "in mode unhealthy", u, func(s *subject) { s.Weighted = true }, Refuse, "--mode refresh"},
 
+		{"lease", "none", u, nil, none, ""},
+		{"lease", "of a trigger", u, func(s *subject) {
+			s.Tags = map[string]string{LeaseTag: "ci-1/42 2026-11-23T10:00:00Z"}
+		}, Warn, "ci-1/42 replaces instances"},
+		{"lease", "that cannot be read", u, func(s *subject) { s.Tags = map[string]string{LeaseTag: "ci-1/42"} }, none, ""},
 		{"surge-left", "none", u, nil, none, ""},
 		{"surge-left", "an earlier run is continued", u, func(s *subject) { s.Group = surged(s.Group, "3-5") }, OK, "from 3 to 5"},
 		{"surge-left", "in mode refresh it stays", r, func(s *subject) { s.Group = surged(s.Group, "3-5") }, Warn, SurgeTag},

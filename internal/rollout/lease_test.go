@@ -1,0 +1,149 @@
+package rollout
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// TestLease: two triggers never replace instances of a group at the same time. A lease that its holder renews is a
+// conflict; one of a trigger that was killed is waited for.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	other := func(expires time.Duration) string {
+		return refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(expires)}.String()
+	}
+	for name, tt := range map[string]struct {
+		lease  time.Duration // of another trigger at the start, if not 0: when it expires
+		script func(a *fakeAWS, reads int)
+		change func(*Config)
+		want   report.Outcome
+		words  []string
+		calls  string
+		least  time.Duration
+		left   string // the holder of the lease at the end
+	}{
+		"no other trigger": {want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3"},
+		"another trigger renews its lease": {
+			lease: time.Minute,
+			script: func(a *fakeAWS, reads int) {
+				if reads == 4 {
+					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
+				}
+			},
+			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
+		},
+		"another trigger was killed": {
+			lease: 30 * time.Second, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3", least: time.Minute,
+		},
+		"another trigger was killed yesterday": {
+			lease: -24 * time.Hour, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"another trigger ends": {
+			lease: time.Minute,
+			script: func(a *fakeAWS, reads int) {
+				if reads == 2 {
+					a.group.Tags = nil
+				}
+			},
+			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+		},
+		"another trigger has written its lease at the same time": {
+			script: func(a *fakeAWS, _ int) {
+				if _, written := refresh.LeaseOf(a.group); written {
+					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
+				}
+			},
+			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
+		},
+		"another trigger takes the lease during a batch": {
+			change: func(c *Config) { c.Pace.Between = time.Hour },
+			script: func(a *fakeAWS, _ int) {
+				if a.group.Instances[0].ID != "i-1" {
+					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Hour)}
+				}
+			},
+			want: report.Conflict, words: []string{"ci-2/7"}, calls: "Mark i-1", left: "ci-2/7",
+		},
+		"nothing is outdated": {
+			lease: time.Minute, change: func(c *Config) { c.Version = "1" }, want: report.Nothing, left: "ci-2/7",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, cfg := newFakeAWS(3), unhealthyDefaults()
+			cfg.Holder = "ci-1/42"
+			if tt.change != nil {
+				tt.change(&cfg)
+			}
+			if tt.lease != 0 {
+				a.group.Tags = map[string]string{refresh.LeaseTag: other(tt.lease)}
+			}
+			replace, start := replaceUnhealthy(a), time.Now()
+			a.script = func(reads int) {
+				if replace(reads); tt.script != nil {
+					tt.script(a, reads)
+				}
+			}
+			expect(t, runGroup(t.Context(), t, cfg, a, &fakeCluster{}), tt.want, tt.words...)
+			a.expectCalls(t, tt.calls)
+			if left, _ := refresh.LeaseOf(a.group); left.Holder != tt.left {
+				t.Errorf("the lease is left to %q, want %q", left.Holder, tt.left)
+			}
+			if took := time.Since(start); took < tt.least {
+				t.Errorf("it took %v, want at least %v", took, tt.least)
+			}
+		})
+	}
+}
+
+// TestLeaseIsRenewed: the lease never expires during a rollout.
+func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	runInBubble(t, "with pauses", func(t *testing.T) {
+		a, cfg := newFakeAWS(3), unhealthyDefaults()
+		cfg.Holder, cfg.Pace.Between = "ci-1/42", time.Hour
+		replace, renewals, last := replaceUnhealthy(a), 0, ""
+		a.script = func(reads int) {
+			replace(reads)
+			now, held := refresh.LeaseOf(a.group)
+			if reads > 1 && (!held || now.Expires.Before(time.Now().Add(30*time.Second))) {
+				t.Errorf("after %d reads the lease is %v", reads, now)
+			}
+			if now.String() != last {
+				renewals, last = renewals+1, now.String()
+			}
+		}
+		expect(t, runGroup(t.Context(), t, cfg, a, &fakeCluster{}), report.Done)
+		if renewals < 300 {
+			t.Errorf("it was written %d times", renewals)
+		}
+	})
+}
+
+// WriteLease and RemoveLease change the group, and are no calls that tests expect.
+func (a fakeWrites) WriteLease(_ context.Context, _ string, l refresh.Lease) error {
+	a.tag(refresh.LeaseTag, l.String())
+	return nil
+}
+
+func (a fakeWrites) RemoveLease(context.Context, string) error {
+	a.tag(refresh.LeaseTag, "")
+	return nil
+}
+
+// tag sets a tag of the group, or removes it if the value is empty.
+func (a fakeWrites) tag(key, value string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group.Tags = maps.Clone(a.group.Tags)
+	if a.group.Tags == nil {
+		a.group.Tags = map[string]string{}
+	}
+	if a.group.Tags[key] = value; value == "" {
+		delete(a.group.Tags, key)
+	}
+}
