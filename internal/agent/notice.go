@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
@@ -222,9 +223,39 @@ func (h *noticeHandler) announce(ctx context.Context, e event.Event) (Outcome, e
 	return Postponed, nil
 }
 
-// replace has the instance's group replace it. The error is errNoGroup if it is in none, or if the call fails
-// for as long as a message may take to confirm: the permission may be missing.
+// How often the agent looks whether a group replaces a marked instance, after how many looks it marks the instance
+// again, and after how many it looks no more: after five minutes, and after an hour.
+const (
+	lookInterval = 15 * time.Second
+	looksPerMark = 20
+	mostLooks    = 12 * looksPerMark
+)
+
+// replace has the instance's group replace it. Until the termination begins, a health check or another client may
+// take the mark back, so that it looks again, and marks again. The error is errNoGroup if the instance is in none,
+// if the call fails for as long as a message may take to confirm (the permission may be missing), or if the group
+// has not begun within an hour.
 func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
+	if err := h.markUnhealthy(ctx, e); err != nil || h.cfg.DryRun {
+		return err
+	}
+	for look := range mostLooks {
+		if !retry.Sleep(ctx, lookInterval) {
+			return context.Cause(ctx)
+		}
+		switch state, err := h.terminator.confirmer.groups.State(ctx, e.InstanceID); {
+		case err != nil, state == autoscaling.Undescribed:
+		case state != "InService":
+			return nil
+		case (look+1)%looksPerMark == 0 && h.markUnhealthy(ctx, e) != nil: // The event is over, or it leaves just now.
+			return context.Cause(ctx)
+		}
+	}
+	return errNoGroup
+}
+
+// markUnhealthy marks the instance if EC2 confirms the event.
+func (h *noticeHandler) markUnhealthy(ctx context.Context, e event.Event) error {
 	if err := h.terminator.confirmer.confirm(ctx, e, func() {}); err != nil {
 		return err
 	}

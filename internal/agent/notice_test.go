@@ -3,6 +3,7 @@ package agent_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,23 @@ func TestNotices(t *testing.T) {
 		{"configured to cordon", spot(event.Cordon), spotWarning, []string{"cordon"}, agent.Cordoned, ""},
 		{"configured to cordon, unconfirmed", with(spot(event.Cordon), onDemand), spotWarning, nil, agent.Unconfirmed, ""},
 		{"configured to replace", replace, maintenance, []string{marked}, agent.Replaced, ""},
+		{
+			"configured to replace, and the mark is taken back: marked again",
+			with(replace, stateIs(changes(inService, 7*time.Minute, terminating))),
+			maintenance,
+			[]string{marked, marked},
+			agent.Replaced, "",
+		},
+		{
+			"configured to replace, and the group does not: drained after an hour", with(replace, inState(inService)),
+			maintenance, append(slices.Repeat([]string{marked}, 13), drainedWithoutHook(window)...), agent.Drained, "",
+		},
+		{
+			"configured to replace, and Auto Scaling does not describe it for a while: marked until it does",
+			with(replace, stateIs(silent(8*time.Minute, terminating))), maintenance,
+			[]string{marked},
+			agent.Replaced, "",
+		},
 		{"configured to replace, unconfirmed", with(replace, notScheduled), maintenance, nil, agent.Unconfirmed, ""},
 		{
 			"configured to replace, and in no group: drained", with(replace, fails("mark", 1, autoscaling.ErrGone)),
