@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,6 +111,10 @@ func (w events) maintain(ids []string, in time.Duration) error {
 // interrupt has EC2 take an instance back: of the Spot market, or of a reservation.
 func (w events) interrupt(id string, s Step) error {
 	reservation := fmt.Sprintf("cr-%017x", w.random.Uint64())
+	announced := func(t truth) bool { return t.kind == "interrupt" }
+	if slices.ContainsFunc(w.facts.truthsAt(id, time.Now(), 0), announced) {
+		return errors.New("EC2 has announced the end of the instance already")
+	}
 	var err error
 	switch s.Do {
 	case "interrupt":
