@@ -14,10 +14,7 @@ import (
 // batchWriter replaces single instances, and raises the desired capacity for that.
 type batchWriter interface {
 	MarkUnhealthy(ctx context.Context, instanceID string) error
-	Terminate(ctx context.Context, instanceID string) error
-	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
-	Lower(ctx context.Context, g refresh.Group) (desired int, err error)
-	Reduce(ctx context.Context, group string, s refresh.Surge) (left refresh.Surge, err error)
+	capacityWriter
 }
 
 // batches replaces instances by marking them unhealthy, one batch after the other. What a trigger that was
@@ -178,37 +175,14 @@ func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 	defer cancel()
 	switch {
 	case step.Raise > 0, step.Lower:
-		return b.setCapacity(ctx)
+		return b.capacity().set(ctx, b.next)
 	case len(step.Mark)+len(step.Terminate) > 0:
 		return b.send(ctx, step)
 	}
 	return nil
 }
 
-// setCapacity raises or lowers the desired capacity. It describes the group just before: an autoscaler may have changed
-// the capacity since the last time, and the new one would undo that.
-func (b *batches) setCapacity(ctx context.Context) error {
-	g := b.group
-	if err := g.describe(ctx); err != nil {
-		return err
-	}
-	before := g.state.group.Desired
-	switch step := b.next(); {
-	case step.Raise > 0:
-		surge, err := b.aws.Raise(ctx, g.state.group, step.Raise)
-		if err != nil {
-			return err
-		}
-		g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
-	case step.Lower:
-		desired, err := b.aws.Lower(ctx, g.state.group)
-		if err != nil {
-			return err
-		}
-		g.progress.note(refresh.OK, "desired capacity lowered from %d to %d", before, desired)
-	}
-	return nil
-}
+func (b *batches) capacity() capacity { return capacity{b.group, b.aws} }
 
 // send marks and terminates the instances of a batch, unless a refresh is under way: AWS would replace more
 // instances at a time than either of the two intends.
@@ -221,17 +195,13 @@ func (b *batches) send(ctx context.Context, step refresh.Step) error {
 		return &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no " +
 			"further instance is marked; run the same command again when it has ended"}
 	}
-	surge, _ := refresh.SurgeOf(b.group.state.group)
 	for _, id := range slices.Concat(step.Mark, step.Terminate) {
 		terminate := slices.Contains(step.Terminate, id)
 		call, done := b.aws.MarkUnhealthy, "marked unhealthy"
 		if terminate {
-			call, done = b.aws.Terminate, "terminated, and the desired capacity lowered by one"
+			call, done = b.capacity().terminate, "terminated, and the desired capacity lowered by one"
 		}
 		err := call(ctx, id)
-		if err == nil && terminate {
-			surge, err = b.aws.Reduce(ctx, b.group.name, surge)
-		}
 		switch {
 		case errors.Is(err, refresh.ErrGone):
 			done = "is terminating already"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -225,12 +226,12 @@ func TestBatches(t *testing.T) {
 				a.replaceAll("2")
 				a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
 			},
-			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
-				if reads == 4 {
-					a.group.Tags = nil
+			script: func(a *fakeAWS, _ *fakeCluster, _ int) {
+				if slices.ContainsFunc(a.calls, func(call string) bool { return strings.HasPrefix(call, "Terminate") }) {
+					a.group.Desired, a.group.Tags, a.group.Instances = 2, nil, a.group.Instances[:2]
 				}
 			},
-			want: report.Nothing, calls: "Lower",
+			want: report.Nothing, calls: "WriteSurge 2-3 i-33 Terminate i-33 WriteSurge 2-2",
 		},
 		"the new node never becomes ready": {
 			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },

@@ -277,9 +277,8 @@ func (a fakeWrites) Lower(ctx context.Context, g refresh.Group) (int, error) {
 	return g.Desired - 1, a.call(ctx, "Lower")
 }
 
-func (a fakeWrites) Reduce(ctx context.Context, _ string, s refresh.Surge) (refresh.Surge, error) {
-	s.To--
-	return s, a.call(ctx, "Reduce")
+func (a fakeWrites) WriteSurge(ctx context.Context, _ string, s refresh.Surge) error {
+	return a.call(ctx, "WriteSurge ", s)
 }
 
 func (a fakeWrites) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {

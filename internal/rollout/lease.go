@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,8 +42,7 @@ type lease struct {
 // lease that is renewed by its holder is a conflict; one that is not, because the holder was killed, is taken over.
 func (l *lease) acquire(ctx context.Context) (context.Context, error) {
 	g := l.group
-	_, raised := refresh.SurgeOf(g.state.group)
-	if g.cfg.Mode != refresh.ModeUnhealthy || !raised && !g.state.anyOutdated() {
+	if g.cfg.Mode != refresh.ModeUnhealthy || !g.state.anyOutdated() && !isChanged(g.state.group) {
 		return ctx, nil
 	}
 	if err := l.awaitExpiry(ctx); err != nil {
@@ -62,6 +62,12 @@ func (l *lease) acquire(ctx context.Context) (context.Context, error) {
 		return ctx, err
 	}
 	return leased, l.check(g.state.group)
+}
+
+// isChanged reports whether a trigger that works on the group, or was killed, has changed it.
+func isChanged(g refresh.Group) bool {
+	tags := []string{refresh.LeaseTag, refresh.SurgeTag, refresh.SuspendedTag}
+	return slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
 }
 
 // awaitExpiry returns when no other trigger holds the lease. It waits for a whole duration, since the clock of the

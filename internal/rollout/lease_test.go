@@ -69,8 +69,8 @@ func TestLease(t *testing.T) {
 			},
 			want: report.Conflict, words: []string{"ci-2/7"}, calls: "Mark i-1", left: "ci-2/7",
 		},
-		"nothing is outdated": {
-			lease: time.Minute, change: func(c *Config) { c.Version = "1" }, want: report.Nothing, left: "ci-2/7",
+		"nothing is outdated, and another trigger was killed": {
+			lease: time.Minute, change: func(c *Config) { c.Version = "1" }, want: report.Nothing, least: time.Minute,
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

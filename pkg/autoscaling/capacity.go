@@ -78,13 +78,13 @@ func (w Capacity) Lower(ctx context.Context, g refresh.Group) (desired int, err 
 	return desired, w.untag(ctx, g.Name, refresh.SurgeTag)
 }
 
-// Reduce records in the tag that an instance of the surge was terminated, and returns what is left of the surge. When
-// nothing is, it removes the tag: what others ask for from now on is not the trigger's to take back.
-func (w Capacity) Reduce(ctx context.Context, group string, s refresh.Surge) (refresh.Surge, error) {
-	if s.To--; s.To <= s.From {
-		return refresh.Surge{}, w.untag(ctx, group, refresh.SurgeTag)
+// WriteSurge writes what is left of the surge into the tag of the group. When nothing is, it removes the tag: what
+// others ask for from now on is not the trigger's to take back.
+func (w Capacity) WriteSurge(ctx context.Context, group string, s refresh.Surge) error {
+	if s.To <= s.From {
+		return w.untag(ctx, group, refresh.SurgeTag)
 	}
-	return s, w.tag(ctx, group, refresh.SurgeTag, s.String())
+	return w.tag(ctx, group, refresh.SurgeTag, s.String())
 }
 
 func (w Capacity) setDesired(ctx context.Context, group string, desired int) error {

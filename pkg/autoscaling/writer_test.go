@@ -92,9 +92,10 @@ func raise(by int) func(context.Context, *Writer, refresh.Group) (any, error) {
 	return func(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Raise(ctx, g, by) }
 }
 
-func reduce(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+func writeSurge(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
 	s, _ := refresh.SurgeOf(g)
-	return w.Reduce(ctx, g.Name, s)
+	s.Terminating = "i-1"
+	return nil, w.WriteSurge(ctx, g.Name, s)
 }
 
 func lower(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Lower(ctx, g) }
@@ -153,8 +154,8 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"lower: no tag", surgedGroup(4, ""), lower, nil, "4", "", ""},
 		{"lower: refused, the tag stays", surgedGroup(5, "3-5"), lower, map[string]error{"set": errDeny}, "5", "set 3", "denied"},
 
-		{"reduce", surgedGroup(4, "3-5"), reduce, nil, "3-4", "tag 3-4", ""},
-		{"reduce: the last one", surgedGroup(3, "3-4"), reduce, nil, "0-0", "untag workers", ""},
+		{"what is left of a surge", surgedGroup(4, "3-4"), writeSurge, nil, "<nil>", "tag 3-4 i-1", ""},
+		{"nothing is left of a surge", surgedGroup(3, ""), writeSurge, nil, "<nil>", "untag workers", ""},
 
 		{"suspend: the tag is set first", suspendedGroup(""), suspend("A", "B"), nil, "[A B]", "tag A B, suspend A,B", ""},
 		{"suspend: another client has suspended one", suspendedGroup("", "A"), suspend("A", "C"), nil, "[C]", "tag C, suspend C", ""},

@@ -57,19 +57,17 @@ type Step struct {
 //
 // With a surge the desired capacity is raised first. As many of the last outdated instances are terminated
 // without replacement, so that the capacity falls back to what it was. They are of the Availability Zones that have
-// the most instances then, so that the zones stay balanced. The capacity is lowered explicitly only if too few were
-// left for that.
+// the most instances then, so that the zones stay balanced. If too few were left for that, new ones follow: unlike a
+// new desired capacity, that does not undo what an autoscaler sets at the same time.
 func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
-	surge, raised := SurgeOf(m.Group)
+	surge, _ := SurgeOf(m.Group)
 	spare := surge.Left(m.Group.Desired)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
-	case len(f.outdated) == 0 && raised:
-		return Step{Lower: true}
 	case len(f.outdated) == 0:
-		return Step{Done: true}
+		return m.takeBack(f.current, p.Batch)
 	case p.Surge > 0 && (spare == 0 || surge.Raising):
 		return Step{Raise: min(p.Surge, len(f.outdated))}
 	case !m.LastBatchEnded.IsZero() && rest > 0:
@@ -97,6 +95,23 @@ func (p Pace) nextBatch(outdated []Instance, desired, spare int) Step {
 		return Step{Mark: batch}
 	}
 	return Step{Terminate: batch}
+}
+
+// takeBack terminates instances of the zones that have the most with what is left of the surge.
+func (m Snapshot) takeBack(current []Instance, batch Amount) Step {
+	surge, raised := SurgeOf(m.Group)
+	n := min(surge.Left(m.Group.Desired), max(batch.Of(m.Group.Desired), 1), len(current))
+	switch {
+	case !raised:
+		return Step{Done: true}
+	case n == 0:
+		return Step{Lower: true}
+	}
+	var s Step
+	for _, i := range m.keepForLast(current, n)[len(current)-n:] {
+		s.Terminate = append(s.Terminate, i.ID)
+	}
+	return s
 }
 
 // sorted puts those that are replaced first at the beginning: the oldest first, and those whose age is unknown
@@ -147,6 +162,7 @@ type batchState struct {
 	desired     int
 	inService   int        // In service and healthy; the new ones with a ready node.
 	outdated    []Instance // Those of them that may be marked next.
+	current     []Instance // Those of them that are not outdated, nor protected from scale in.
 	terminating []string   // Outdated ones that are not gone yet, and unhealthy ones, which Auto Scaling replaces.
 	pending     []string
 	notReady    []string // New ones in service whose node is not ready.
@@ -167,6 +183,9 @@ func (m Snapshot) classify() batchState {
 			f.notReady = append(f.notReady, i.ID)
 		case i.InService():
 			f.inService++
+			if !i.Protected {
+				f.current = append(f.current, i)
+			}
 		}
 	}
 	return f

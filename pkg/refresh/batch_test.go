@@ -45,11 +45,13 @@ func TestSurgeOf(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]Surge{
 		"6-8": {From: 6, To: 8}, "0-1": {From: 0, To: 1}, "raising 6-8": {From: 6, To: 8, Raising: true},
+		"6-8 i-1": {From: 6, To: 7}, "6-7 i-1": {From: 6, To: 6}, "6-8 i-2": {From: 6, To: 8},
 		"": {}, "6": {}, "raising": {}, "raised 6-8": {}, "6-": {}, "-8": {}, "8-6": {}, "6-6": {}, "a-b": {}, "6-8-9": {}, "+6-8": {}, " 6-8": {},
 	} {
-		if got, ok := SurgeOf(surged(Group{}, value)); got != want || ok != (want != Surge{}) {
+		g := Group{Instances: []Instance{{ID: "i-1", State: "Terminating:Wait"}, {ID: "i-2", State: "InService"}}}
+		if got, ok := SurgeOf(surged(g, value)); got != want || ok != (want != Surge{}) {
 			t.Errorf("%q: %+v, %t", value, got, ok)
-		} else if ok && got.String() != value {
+		} else if ok && !strings.Contains(value, "i-") && got.String() != value {
 			t.Errorf("%q is written as %q", value, got)
 		}
 	}
@@ -115,7 +117,8 @@ func TestNext(t *testing.T) {
 		{"the last ones are not replaced", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
 		{"the last ones in batches", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
 		{"the last one", Snapshot{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
-		{"none is left to undo it with", Snapshot{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Lower: true}},
+		{"none is left to undo it with", Snapshot{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Terminate: []string{"i-2"}}},
+		{"none is left to undo it with, and the new ones are protected", Snapshot{Group: surged(group(2, instance(protected), instance(protected)), "1-2")}, surge, Step{Lower: true}},
 		{"it is undone already, and the tag is left", Snapshot{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
 		{"left by an earlier run, and this one has none", Snapshot{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
 		{"an earlier run ended between tag and call", Snapshot{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},

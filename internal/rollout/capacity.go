@@ -1,0 +1,80 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// capacityWriter raises the desired capacity, and lowers it again, also by terminating single instances.
+type capacityWriter interface {
+	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
+	Lower(ctx context.Context, g refresh.Group) (desired int, err error)
+	Terminate(ctx context.Context, instanceID string) error
+	WriteSurge(ctx context.Context, group string, s refresh.Surge) error
+}
+
+// capacity changes the desired capacity of the group.
+type capacity struct {
+	group *group
+	aws   capacityWriter
+}
+
+// set raises or lowers the desired capacity, as next decides. It describes the group just before: an autoscaler may
+// have changed the capacity since the last time, and the new one would undo that.
+func (c capacity) set(ctx context.Context, next func() refresh.Step) error {
+	g := c.group
+	if err := g.describe(ctx); err != nil {
+		return err
+	}
+	before := g.state.group.Desired
+	switch step := next(); {
+	case step.Raise > 0:
+		surge, err := c.aws.Raise(ctx, g.state.group, step.Raise)
+		if err != nil {
+			return err
+		}
+		g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
+	case step.Lower:
+		desired, err := c.aws.Lower(ctx, g.state.group)
+		if err != nil {
+			return err
+		}
+		g.progress.note(refresh.OK, "desired capacity lowered from %d to %d", before, desired)
+	}
+	return nil
+}
+
+// terminate terminates an instance together with a part of the surge. The tag names the instance from before the call
+// until after it, so that another process knows whether that part is left.
+func (c capacity) terminate(ctx context.Context, id string) error {
+	surge, _ := refresh.SurgeOf(c.group.state.group)
+	surge.Raising, surge.Terminating = false, id
+	if err := c.write(ctx, surge); err != nil {
+		return err
+	}
+	terminated := c.aws.Terminate(ctx, id)
+	if terminated != nil && !errors.Is(terminated, refresh.ErrGone) {
+		return terminated
+	}
+	surge.Terminating = ""
+	if terminated == nil {
+		surge.To--
+	}
+	if err := c.write(ctx, surge); err != nil {
+		return err
+	}
+	return terminated
+}
+
+func (c capacity) write(ctx context.Context, s refresh.Surge) error {
+	if err := c.aws.WriteSurge(ctx, c.group.name, s); err != nil {
+		return err
+	}
+	g := &c.group.state.group
+	g.Tags = maps.Clone(g.Tags)
+	g.Tags[refresh.SurgeTag] = s.String()
+	return nil
+}

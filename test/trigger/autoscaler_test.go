@@ -1,0 +1,284 @@
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout"
+	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	instances "github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// scaled is a group that an autoscaler and triggers change in virtual time.
+type scaled struct {
+	*testing.T
+	aws  *awsim.Server
+	dice *rand.Rand
+
+	began time.Time
+
+	mu      sync.Mutex
+	asked   int // the desired capacity by what the autoscaler has asked for
+	removed int // instances that the autoscaler has removed
+}
+
+// process is a trigger, or an autoscaler. It can be killed: then its calls fail.
+type process struct {
+	*scaled
+	name   string
+	mu     sync.Mutex
+	calls  int // that have changed something
+	last   int // of them; after it the process is killed. 0 is never.
+	cancel context.CancelFunc
+}
+
+var errKilled = errors.New("the process was killed")
+
+// RoundTrip serves a call by the simulated AWS.
+func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+p.name+"/sim")
+	p.mu.Lock()
+	killed := p.last > 0 && p.calls >= p.last
+	if !strings.Contains(string(body), "Action=Describe") {
+		p.calls++
+	}
+	p.mu.Unlock()
+	if killed {
+		p.cancel()
+		return nil, errKilled
+	}
+	response, err := p.aws.RoundTrip(r)
+	if p.name != "autoscaler" && p.name != "test" {
+		p.expectCapacity(r.Context()) //nolint:contextcheck // It inherits the context of the call.
+	}
+	return response, err
+}
+
+// expectCapacity checks that the desired capacity is at least what the autoscaler has asked for.
+func (s *scaled) expectCapacity(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if desired := int(*s.describe(ctx).DesiredCapacity); desired < s.asked {
+		s.Errorf("%v: the desired capacity is %d, and the autoscaler has asked for %d", time.Since(s.began), desired, s.asked)
+	}
+}
+
+func (p *process) config() aws.Config {
+	return aws.Config{
+		Region: "eu-central-1", BaseEndpoint: aws.String(p.aws.URL()), Credentials: aws.AnonymousCredentials{},
+		HTTPClient: &http.Client{Transport: p}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+	}
+}
+
+// run replaces what is outdated, as a process that is killed after so many changes, unless last is 0.
+func (s *scaled) run(name string, last int) report.Outcome {
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	p := &process{scaled: s, name: name, last: last, cancel: cancel}
+	client := autoscaling.NewFromConfig(p.config())
+	trigger := rollout.New(rollout.Config{
+		Selection: refresh.Selection{Names: []string{group}}, Mode: refresh.ModeUnhealthy, Pin: refresh.PinAuto,
+		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
+		Pace:        refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: 2},
+		Suspend:     []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
+		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
+		Holder: name,
+	}, struct {
+		*groups.Reader
+		*instances.LaunchReader
+	}{groups.NewReader(client), instances.NewLaunchReader(ec2.NewFromConfig(p.config()))}, struct {
+		*groups.Writer
+		*cluster.Tainter
+	}{Writer: groups.NewWriter(client)}, nil, nil)
+	end, err := trigger.Run(ctx)
+	if err != nil {
+		return report.Error
+	}
+	return end.Groups[0].Outcome
+}
+
+// autoscale asks for instances, and removes some, at random, until ctx ends.
+func (s *scaled) autoscale(ctx context.Context) {
+	client := autoscaling.NewFromConfig((&process{scaled: s, name: "autoscaler"}).config())
+	for {
+		select {
+		case <-time.After(time.Duration(1+s.dice.IntN(60))*time.Second + 123*time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+		if err := s.scale(ctx, client); err != nil {
+			s.Error(err)
+		}
+	}
+}
+
+// scale asks for more, or removes an instance that is in service. No call of a trigger is served in between.
+func (s *scaled) scale(ctx context.Context, client *autoscaling.Client) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.describe(ctx)
+	raising := func(t types.TagDescription) bool { return strings.HasPrefix(*t.Value, "raising") }
+	if slices.ContainsFunc(g.Tags, raising) {
+		return nil // The trigger was killed in between, and cannot know who has raised the capacity.
+	}
+	if s.dice.IntN(4) > 0 {
+		more := min(1+s.dice.IntN(2), 20-s.asked)
+		s.asked += more
+		_, err := client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
+			AutoScalingGroupName: aws.String(group), DesiredCapacity: new(*g.DesiredCapacity + int32(more)),
+		})
+		return err
+	}
+	all := slices.DeleteFunc(s.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
+	if s.asked == 1 || len(all) == 0 {
+		return nil
+	}
+	s.asked, s.removed = s.asked-1, s.removed+1
+	_, err := client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: aws.String(all[s.dice.IntN(len(all))].ID), ShouldDecrementDesiredCapacity: aws.Bool(true),
+	})
+	return err
+}
+
+func (s *scaled) describe(ctx context.Context) types.AutoScalingGroup {
+	client := autoscaling.NewFromConfig((&process{scaled: s, name: "test"}).config())
+	out, err := client.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return out.AutoScalingGroups[0]
+}
+
+// expectNothingLeft checks that every instance is new, and that nothing of a trigger remains.
+func (s *scaled) expectNothingLeft() {
+	s.Helper()
+	g, desired := s.describe(s.Context()), 0
+	if desired = int(*g.DesiredCapacity); desired < s.asked || desired > s.asked+s.removed {
+		s.Errorf("the desired capacity is %d, the autoscaler has asked for %d, and has removed %d", desired, s.asked, s.removed)
+	}
+	if len(g.Tags) != 1 || len(g.SuspendedProcesses) > 0 {
+		s.Errorf("left: %v, suspended %v", g.Tags, g.SuspendedProcesses)
+	}
+	for _, i := range s.aws.Instances(group) {
+		if i.Version != 2 {
+			s.Errorf("%s is %s, of version %d", i.ID, i.State, i.Version)
+		}
+	}
+}
+
+// besideAutoscaler runs triggers in virtual time, on a group whose desired capacity an autoscaler changes meanwhile.
+func besideAutoscaler(t *testing.T, seed uint64, triggers func(s *scaled)) {
+	t.Helper()
+	t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(seed, 0))
+			server := awsim.NewUnconnected(awsim.Options{Seed: seed})
+			s := &scaled{T: t, aws: server, dice: dice, began: time.Now(), asked: 2 + dice.IntN(5)}
+			s.setUp()
+			ctx, stop := context.WithCancel(t.Context())
+			var autoscaler sync.WaitGroup
+			autoscaler.Go(func() { s.autoscale(ctx) })
+			triggers(s)
+			stop()
+			autoscaler.Wait()
+			s.expectNothingLeft()
+			if err := server.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// setUp creates the group, and then a second version of its launch template.
+func (s *scaled) setUp() {
+	must := func(err error) {
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	_, err := s.aws.CreateLaunchTemplate(template, "ami-1")
+	must(err)
+	must(s.aws.CreateGroup(awsim.Group{
+		Name: group, Max: 30, Min: 1, Desired: s.asked, LaunchTemplate: template, LaunchTemplateVersion: "$Latest",
+		Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
+	}))
+	must(s.aws.WaitInstances(s.Context(), group, func(now []awsim.Instance) bool {
+		return len(now) == s.asked && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
+	}))
+	must(s.aws.PutHook(group, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 30 * time.Second, DefaultResult: "CONTINUE"}))
+	_, err = s.aws.AddTemplateVersion(template, "ami-2")
+	must(err)
+}
+
+// TestBesideAnAutoscaler: rollouts in batches with a surge never leave a group with fewer instances than an autoscaler
+// has asked for, and leave nothing behind.
+func TestBesideAnAutoscaler(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		besideAutoscaler(t, seed, func(s *scaled) {
+			if outcome := s.run("ci-1/1", 0); outcome != report.Done {
+				s.Errorf("the trigger ended with %s", outcome)
+			}
+		})
+	}
+}
+
+// TestKilledBesideAnAutoscaler: the same if the trigger is killed after each of its changes in turn.
+func TestKilledBesideAnAutoscaler(t *testing.T) {
+	t.Parallel()
+	for n := range 40 {
+		besideAutoscaler(t, uint64(n), func(s *scaled) {
+			s.run("ci-1/1", n+1)
+			if outcome := s.run("ci-1/2", 0); outcome != report.Done && outcome != report.Nothing {
+				s.Errorf("the second trigger ended with %s", outcome)
+			}
+		})
+	}
+}
+
+// TestTwoBesideAnAutoscaler: the same if a second trigger is started meanwhile.
+func TestTwoBesideAnAutoscaler(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		besideAutoscaler(t, seed, func(s *scaled) {
+			var first, second report.Outcome
+			var both sync.WaitGroup
+			both.Go(func() { first = s.run("ci-1/1", 0) })
+			both.Go(func() {
+				time.Sleep(time.Duration(seed) * time.Second)
+				second = s.run("ci-2/1", 0)
+			})
+			both.Wait()
+			outcomes := []report.Outcome{first, second}
+			if !slices.Contains(outcomes, report.Done) {
+				s.Errorf("the triggers ended with %s", outcomes)
+			}
+		})
+	}
+}
