@@ -30,20 +30,21 @@ func layers() map[string]int {
 		"pkg/drain":       2,
 		"pkg/launch":      2,
 		"pkg/lead":        2,
-		"pkg/cluster":     2,
 
+		"pkg/cluster":      3, // It reads what pkg/node writes.
 		"internal/observe": 3,
-		"internal/report":  3,
 
-		"internal/agent":   4,
-		"internal/rollout": 4,
-		"internal/config":  4, // It contains the Config of each package of layer 2.
+		"internal/report": 4,
+		"internal/agent":  4,
+		"internal/config": 4, // It contains the Config of each package of layer 2.
 
-		"internal/app": 5,
-		"internal/cli": 5,
+		"internal/rollout": 5,
 
-		"cmd/agent":   6,
-		"cmd/trigger": 6,
+		"internal/app": 6,
+		"internal/cli": 6,
+
+		"cmd/agent":   7,
+		"cmd/trigger": 7,
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	nodeJSON = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"node-1","uid":"u","resourceVersion":"1"},` +
+	nodeJSON = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"node-1","uid":"u","resourceVersion":"1","annotations":` +
+		`{"node-drainer.io/termination":"{\"instance\":\"i-0123456789abcdef0\",\"reason\":\"spot-interruption\"}"}},` +
 		`"spec":{"providerID":"aws:///eu-central-1a/i-0123456789abcdef0"}}`
 	// initialEventsEnd ends the initial events of a watch. Source: "Streaming lists" in the Kubernetes API concepts.
 	initialEventsEnd = `{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":` +
@@ -21,8 +22,12 @@ const (
 	podJSON = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"trigger-1"},"spec":{"nodeName":"node-1"}}`
 )
 
-// serveCluster is an API server with node-1 and a pod on it. It returns a kubeconfig.
-func serveCluster(t *testing.T) (kubeconfig string) {
+// noBudgets is an empty list of PodDisruptionBudgets.
+const noBudgets = `{"kind":"PodDisruptionBudgetList","apiVersion":"policy/v1","items":[]}`
+
+// serveCluster is an API server with node-1 and a pod on it, and these budgets; empty if they cannot be listed. It
+// returns a kubeconfig.
+func serveCluster(t *testing.T, budgets string) (kubeconfig string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +46,16 @@ func serveCluster(t *testing.T) (kubeconfig string) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, podJSON)
 	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","items":[`+podJSON+`]}`)
+	})
+	if budgets != "" {
+		mux.HandleFunc("GET /apis/policy/v1/poddisruptionbudgets", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, budgets)
+		})
+	}
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -55,7 +70,7 @@ func serveCluster(t *testing.T) (kubeconfig string) {
 // TestWithCluster: the trigger reads nodes, and finds the instance that its own pod runs on.
 func TestWithCluster(t *testing.T) {
 	t.Parallel()
-	kubeconfig := serveCluster(t)
+	kubeconfig := serveCluster(t, noBudgets)
 	for _, tt := range []struct {
 		name    string
 		environ map[string]string

@@ -29,6 +29,7 @@ const (
 	opRun    operation = "run"
 	opPlan   operation = "plan"
 	opStatus operation = "status"
+	opNodes  operation = "nodes"
 )
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
@@ -69,6 +70,7 @@ func (p *program) commands() *cobra.Command {
 	root.AddCommand(
 		p.command(opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
 		p.command(opStatus, "Show the progress of the newest Instance Refresh of each group"),
+		p.command(opNodes, "Show the nodes that are being drained or terminated, and what each waits for"),
 		p.command(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
 		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
 		p.command(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
@@ -110,7 +112,13 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // reaches reports whether a command other than the root has the flags of the section.
 func (s section) reaches(v operation) bool {
-	return s.reach == forAll || v == opPlan || s.reach == forWaiting && v != opStatus
+	switch {
+	case s.reach == forAll:
+		return true
+	case v == opNodes:
+		return false
+	}
+	return s.reach == forGroups || v == opPlan || s.reach == forWaiting && v != opStatus
 }
 
 func (p *program) command(v operation, about string) *cobra.Command {
@@ -175,6 +183,8 @@ func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 	switch {
 	case len(errs) > 0:
 		return usageError(errs)
+	case v == opNodes:
+		return s.nodesConflict()
 	case !s.namesGroups():
 		return errNoTarget
 	}

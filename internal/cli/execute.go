@@ -24,6 +24,9 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 	if err := e.checkSummary(); err != nil {
 		return 0, err
 	}
+	if op == opNodes {
+		return 0, e.nodes(ctx, e.reporter())
+	}
 	c, err := e.connect(ctx, op)
 	if err != nil {
 		return 0, err

@@ -29,13 +29,14 @@ type reach int
 const (
 	forRollouts reach = iota // trigger and trigger plan
 	forWaiting               // and the commands that change a running refresh
+	forGroups                // all commands that name groups
 	forAll                   // all commands
 )
 
 // sections returns all flags, in the order of the help. Their values are read into s.
 func sections(s *settings) []section {
 	return []section{
-		{"Targets", forAll, targetOptions(s)},
+		{"Targets", forGroups, targetOptions(s)},
 		{"What is outdated", forRollouts, outdatedOptions(s)},
 		{"How it is replaced", forRollouts, replacementOptions(s)},
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
@@ -43,7 +44,8 @@ func sections(s *settings) []section {
 		{"Following", forWaiting, followOptions(s)},
 		{"Plan", forRollouts, planOptions(s)},
 		{"Output", forAll, outputOptions(s)},
-		{"Connections", forAll, connectionOptions(s)},
+		{"AWS", forGroups, awsOptions(s)},
+		{"Kubernetes", forAll, kubernetesOptions(s)},
 	}
 }
 
@@ -304,7 +306,7 @@ func outputOptions(s *settings) []*option {
 	}
 }
 
-func connectionOptions(s *settings) []*option {
+func awsOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.cloud.Region, "region", "REGION",
 			"AWS Region, instead of AWS_REGION or the profile's."),
@@ -316,6 +318,11 @@ func connectionOptions(s *settings) []*option {
 				"an ARN, for example arn:aws:iam::123456789012:role/rollouts"),
 		textOption(&s.cloud.ExternalID, "external-id", "ID",
 			"External id that the trust policy of the role of --role-arn requires."),
+	}
+}
+
+func kubernetesOptions(s *settings) []*option {
+	return []*option{
 		textOption(&s.kubeconfig, "kubeconfig", "FILE",
 			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod."),
 		textOption(&s.context, "context", "NAME",

@@ -37,6 +37,8 @@ const examples = `  Show what would be replaced, and why; change nothing:
   Show the progress, and stop:
     trigger status --asg workers
     trigger cancel --asg workers
+  Show what each terminating node waits for; this needs Kubernetes, and no access to AWS:
+    trigger nodes
 `
 
 // variables explains the environment variables.

@@ -28,7 +28,8 @@ func TestReferencePage(t *testing.T) {
 	}
 	reach := map[reach]string{
 		forRollouts: "`trigger` and `trigger plan` have these.",
-		forWaiting:  "All commands except `trigger status` have these.",
+		forWaiting:  "All commands except `trigger status` and `trigger nodes` have these.",
+		forGroups:   "All commands except `trigger nodes` have these.",
 		forAll:      "All commands have these.",
 	}
 	for _, s := range p.sections {

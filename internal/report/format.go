@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -22,8 +23,11 @@ func (i Instance) retained() bool { return refresh.Instance{State: i.State}.Reta
 
 // blocked reports whether the agent has reported that the drain of the instance's node is blocked.
 func (i Instance) blocked() bool {
-	return i.Node != nil && i.Node.Drain != nil && !i.Node.Drain.Done && i.Node.Drain.Reason != "Draining"
+	return i.Node != nil && isBlocked(i.Node.Drain)
 }
+
+// isBlocked reports whether a drain that the agent has reported is blocked.
+func isBlocked(d *cluster.Drain) bool { return d != nil && !d.Done && d.Reason != "Draining" }
 
 // drainMessage returns the agent's message about the drain of the instance's node, or empty.
 func (i Instance) drainMessage() string {

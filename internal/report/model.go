@@ -115,11 +115,12 @@ const (
 	Skipped     Outcome = "skipped" // Not started, because another group failed.
 )
 
-// Reporter reports a plan, a status or a rollout. It is called from one goroutine at a time, and may keep what
-// it is given.
+// Reporter reports a plan, a status, marked nodes or a rollout. It is called from one goroutine at a time, and may
+// keep what it is given.
 type Reporter interface {
 	Plan(plans []Plan)
 	Status(r Rollout) // The newest refresh of each group.
+	Nodes(all Nodes)  // The marked nodes.
 	Show(r Rollout)   // After each change of a rollout, and once a second for a live view.
 	End(r Rollout)    // Once.
 	Err() error       // The first error of writing. Nothing was written after it.

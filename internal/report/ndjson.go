@@ -59,10 +59,11 @@ type outcomeLine struct {
 }
 
 // ndjsonReporter writes for machines: one JSON object on each line. Each has "at" (RFC 3339), "type", and,
-// except for the last, "group". Other fields depend on the type:
+// except for nodes and end, "group". Other fields depend on the type:
 //
 //	plan      "plan": a Plan
 //	status    "status": a Group
+//	nodes     "nodes": all marked nodes, each a Node
 //	change    "kind": started, status, phase, instance or drain; "text";
 //	          of started and status "refresh" and "status";
 //	          of instance and drain "instance", "state" (its last, if it left the group), "node", "old"

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -37,6 +38,10 @@ func TestGolden(t *testing.T) {
 			r.Status(rollouts()[5])
 			r.Status(rollouts()[9])
 			golden(t, "status."+strings.Replace(name, "github", "text", 1), out.String())
+			out.Reset()
+			r.Nodes(markedNodes())
+			r.Nodes(NewNodes(started, nil, nil))
+			golden(t, "nodes."+strings.Replace(name, "github", "text", 1), out.String())
 			if err := r.Err(); err != nil {
 				t.Error(err)
 			}
@@ -55,12 +60,14 @@ func TestSummaryGolden(t *testing.T) {
 func TestNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	rollout, plans := hostile()
-	written := map[string]string{"summary": Summary(rollout)}
+	nodes := NewNodes(at(1), []cluster.MarkedNode{marked(hostileText, hostileText, 0, rollout.Groups[0].Instances[0].Node.Drain)}, nil)
+	written := map[string]string{"summary": Summary(rollout), "summary of nodes": NodesSummary(nodes)}
 	for name := range reporters(nil) {
 		var out strings.Builder
 		r := reporters(&out)[name]
 		r.Plan(plans)
 		r.Status(rollout)
+		r.Nodes(nodes)
 		r.Show(Rollout{At: at(0), Groups: []Group{{Name: hostileText}}})
 		r.Show(rollout)
 		r.End(rollout)

@@ -17,6 +17,8 @@ import (
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // Node is the Node of an instance.
@@ -183,10 +185,10 @@ func (v *View) Node(instanceID string) (Node, bool) {
 }
 
 // InstanceOf returns the instance that a node runs on, from the cache, or empty if that is not known.
-func (v *View) InstanceOf(node string) string {
-	obj, _, err := v.informer.GetStore().GetByKey(node)
+func (v *View) InstanceOf(name string) string {
+	obj, _, err := v.informer.GetStore().GetByKey(name)
 	if n, ok := obj.(*corev1.Node); ok && err == nil {
-		return instanceOf(n)
+		return node.InstanceOf(n)
 	}
 	return ""
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const instance = "i-0123456789abcdef0"
 
 // node is a Node of the instance with what the changes make of it.
-func node(name string, changes ...func(*corev1.Node)) *corev1.Node {
+func newNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Spec.ProviderID = "aws:///eu-central-1a/" + instance
 	for _, change := range changes {
@@ -60,22 +62,22 @@ func TestToNode(t *testing.T) {
 		node *corev1.Node
 		want Node
 	}{
-		{"new", node("a"), Node{Name: "a"}},
-		{"ready", node("a", ready), Node{Name: "a", Ready: true}},
-		{"unknown is not ready", node("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), Node{Name: "a"}},
-		{"tainted as outdated", node("a", tainted(OutdatedTaint)), Node{Name: "a", Tainted: true}},
-		{"with a UID", node("a", func(n *corev1.Node) { n.UID = "u" }), Node{Name: "a", UID: "u"}},
-		{"another condition", node("a", condition(corev1.NodeDiskPressure, corev1.ConditionTrue)), Node{Name: "a"}},
-		{"with labels", node("a", func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), Node{Name: "a", Labels: map[string]string{"x": "y"}}},
-		{"tainted by the agent", node("a", tainted("node-drainer.io/terminating")), Node{Name: "a", Marked: true}},
-		{"tainted by another controller", node("a", tainted("other")), Node{Name: "a"}},
+		{"new", newNode("a"), Node{Name: "a"}},
+		{"ready", newNode("a", ready), Node{Name: "a", Ready: true}},
+		{"unknown is not ready", newNode("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), Node{Name: "a"}},
+		{"tainted as outdated", newNode("a", tainted(OutdatedTaint)), Node{Name: "a", Tainted: true}},
+		{"with a UID", newNode("a", func(n *corev1.Node) { n.UID = "u" }), Node{Name: "a", UID: "u"}},
+		{"another condition", newNode("a", condition(corev1.NodeDiskPressure, corev1.ConditionTrue)), Node{Name: "a"}},
+		{"with labels", newNode("a", func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), Node{Name: "a", Labels: map[string]string{"x": "y"}}},
+		{"tainted by the agent", newNode("a", tainted("node-drainer.io/terminating")), Node{Name: "a", Marked: true}},
+		{"tainted by another controller", newNode("a", tainted("other")), Node{Name: "a"}},
 		{
 			"marked with a taint of another key",
-			node("a", func(n *corev1.Node) { n.Annotations = map[string]string{"node-drainer.io/termination": "{}"} }),
+			newNode("a", func(n *corev1.Node) { n.Annotations = map[string]string{"node-drainer.io/termination": "{}"} }),
 			Node{Name: "a", Marked: true},
 		},
-		{"being drained", node("a", condition("node-drainer.io/Drained", corev1.ConditionFalse)), Node{Name: "a", Drain: drain}},
-		{"drained", node("a", condition("node-drainer.io/Drained", corev1.ConditionTrue)), Node{Name: "a", Drain: &drained}},
+		{"being drained", newNode("a", condition("node-drainer.io/Drained", corev1.ConditionFalse)), Node{Name: "a", Drain: drain}},
+		{"drained", newNode("a", condition("node-drainer.io/Drained", corev1.ConditionTrue)), Node{Name: "a", Drain: &drained}},
 	} {
 		tt.node.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
 		kept, err := strip(tt.node)
@@ -83,7 +85,7 @@ func TestToNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		stripped := kept.(*corev1.Node)
-		if got := toNode(stripped); !reflect.DeepEqual(got, tt.want) || instanceOf(stripped) != instance || len(stripped.Status.Images) > 0 {
+		if got := toNode(stripped); !reflect.DeepEqual(got, tt.want) || node.InstanceOf(stripped) != instance || len(stripped.Status.Images) > 0 {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
@@ -99,7 +101,7 @@ func TestInstanceOf(t *testing.T) {
 	} {
 		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: tt.providerID}}
 		index, err := instanceIndex(n)
-		if got := instanceOf(n); got != tt.want || err != nil || strings.Join(index, "") != tt.want {
+		if got := node.InstanceOf(n); got != tt.want || err != nil || strings.Join(index, "") != tt.want {
 			t.Errorf("%s: got %q, the index %v, %v", tt.name, got, index, err)
 		}
 	}
@@ -128,7 +130,7 @@ func TestOr(t *testing.T) {
 func TestViewKeepsUpToDate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(node("a", ready), node("fargate", func(n *corev1.Node) { n.Spec.ProviderID = "" }))
+		client := fake.NewClientset(newNode("a", ready), newNode("fargate", func(n *corev1.Node) { n.Spec.ProviderID = "" }))
 		v := New(client)
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -154,10 +156,10 @@ func TestViewKeepsUpToDate(t *testing.T) {
 		if _, ok := v.Node("i-other"); ok || v.InstanceOf("fargate") != "" || v.InstanceOf("other") != "" {
 			t.Error("an unknown node is found")
 		}
-		_, err := nodes.Update(ctx, node("a", ready, tainted(taintKey)), metav1.UpdateOptions{})
+		_, err := nodes.Update(ctx, newNode("a", ready, tainted(taintKey)), metav1.UpdateOptions{})
 		expect("marked", err, Node{Name: "a", Ready: true, Marked: true})
 		expect("deleted", nodes.Delete(ctx, "a", metav1.DeleteOptions{}), Node{})
-		_, err = nodes.Create(ctx, node("b"), metav1.CreateOptions{})
+		_, err = nodes.Create(ctx, newNode("b"), metav1.CreateOptions{})
 		expect("created again", err, Node{Name: "b"})
 	})
 }
@@ -218,7 +220,7 @@ func TestStale(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no role"))
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(node("a", ready))
+		client := fake.NewClientset(newNode("a", ready))
 		var refused atomic.Bool
 		watching := make(chan *watch.FakeWatcher, 1)
 		client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {

@@ -3,29 +3,25 @@ package cluster
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// What the agent writes to a Node that is being terminated: see pkg/node. The taint's key may be configured,
-// but not the annotation's.
-const (
-	taintKey       = "node-drainer.io/terminating"
-	markAnnotation = "node-drainer.io/termination"
-	conditionType  = "node-drainer.io/Drained"
-)
+// taintKey is the default key of the taint that the agent adds to a Node that is being terminated.
+const taintKey = "node-drainer.io/terminating"
 
 func toNode(n *corev1.Node) Node {
 	out := Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Tainted: hasTaint(n, OutdatedTaint)}
-	_, annotated := n.Annotations[markAnnotation]
+	_, annotated := n.Annotations[node.Annotation]
 	out.Marked = annotated || hasTaint(n, taintKey)
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady:
 			out.Ready = c.Status == corev1.ConditionTrue
-		case conditionType:
+		case node.ConditionType:
 			out.Drain = &Drain{
 				Done: c.Status == corev1.ConditionTrue, Reason: c.Reason, Message: c.Message,
 				Since: c.LastTransitionTime.Time,
@@ -53,23 +49,10 @@ func instanceIndex(obj any) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("index a %T: not a Node", obj)
 	}
-	if id := instanceOf(n); id != "" {
+	if id := node.InstanceOf(n); id != "" {
 		return []string{id}, nil
 	}
 	return nil, nil
-}
-
-// instanceOf returns the EC2 instance id in the Node's provider id, which the AWS cloud provider writes as
-// aws:///ZONE/INSTANCE. It is empty for other Nodes, such as those of AWS Fargate.
-func instanceOf(n *corev1.Node) string {
-	if !strings.HasPrefix(n.Spec.ProviderID, "aws://") {
-		return ""
-	}
-	last := n.Spec.ProviderID[strings.LastIndexByte(n.Spec.ProviderID, '/')+1:]
-	if !strings.HasPrefix(last, "i-") {
-		return ""
-	}
-	return last
 }
 
 // strip keeps the fields of a Node that this package reads, to use little memory in a large cluster.
@@ -84,11 +67,11 @@ func strip(obj any) (any, error) {
 		},
 		Spec: corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Taints: n.Spec.Taints},
 	}
-	if mark, ok := n.Annotations[markAnnotation]; ok {
-		kept.Annotations = map[string]string{markAnnotation: mark}
+	if mark, ok := n.Annotations[node.Annotation]; ok {
+		kept.Annotations = map[string]string{node.Annotation: mark}
 	}
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady || c.Type == conditionType {
+		if c.Type == corev1.NodeReady || c.Type == node.ConditionType {
 			kept.Status.Conditions = append(kept.Status.Conditions, c)
 		}
 	}

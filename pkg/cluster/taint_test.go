@@ -18,7 +18,7 @@ import (
 
 // withTaints returns a Node with these taints, and other fields.
 func withTaints(taints ...corev1.Taint) *corev1.Node {
-	return node("a", ready, func(n *corev1.Node) {
+	return newNode("a", ready, func(n *corev1.Node) {
 		n.UID, n.ResourceVersion, n.Labels = "first", "7", map[string]string{"x": "y"}
 		n.Spec.Unschedulable, n.Spec.Taints = true, taints
 	})

@@ -69,8 +69,8 @@ func list(
 		if !ok {
 			return fmt.Errorf("%T is not a Node", obj)
 		}
-		if before, ok := wanted[instanceOf(one)]; ok {
-			wanted[instanceOf(one)] = s.nodeOf(one).preferred(before)
+		if before, ok := wanted[InstanceOf(one)]; ok {
+			wanted[InstanceOf(one)] = s.nodeOf(one).preferred(before)
 		}
 		return nil
 	})

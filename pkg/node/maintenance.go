@@ -49,7 +49,7 @@ func (m *maintenance) Announce(ctx context.Context, node Node, startsAt time.Tim
 		if kept.Equal(maintenanceOf(current)) {
 			return nil
 		}
-		text, err := json.Marshal(announcedMaintenance{instanceOf(current), kept})
+		text, err := json.Marshal(announcedMaintenance{InstanceOf(current), kept})
 		if err != nil {
 			return nil // a text and a time always encode
 		}
@@ -81,7 +81,7 @@ func (m *maintenance) awaitShown(ctx context.Context, node Node, startsAt time.T
 func (m *maintenance) EndMaintenance(ctx context.Context, node Node) error {
 	marked := false
 	_, err := m.patcher.patch(ctx, node, func(current *corev1.Node) patch {
-		_, marked = readMark(current)
+		_, marked = MarkOf(current)
 		if _, ok := current.Annotations[MaintenanceAnnotation]; !ok {
 			return nil
 		}
@@ -104,7 +104,7 @@ func annotateMaintenance(value any) patch {
 func maintenanceOf(node *corev1.Node) time.Time {
 	var announced announcedMaintenance
 	err := json.Unmarshal([]byte(node.Annotations[MaintenanceAnnotation]), &announced)
-	if err != nil || announced.InstanceID != instanceOf(node) {
+	if err != nil || announced.InstanceID != InstanceOf(node) {
 		return time.Time{}
 	}
 	return announced.StartsAt

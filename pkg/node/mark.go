@@ -51,7 +51,7 @@ type Reason struct {
 func (n *Nodes) Cordon(ctx context.Context, node Node, reason Reason) (mark Mark, changed bool, err error) {
 	_, err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
 		var p patch
-		before, _ := readMark(current)
+		before, _ := MarkOf(current)
 		p, mark = cordonPatch(current, n.cfg, reason, time.Now())
 		changed = !mark.Since.Equal(before.Since) || !mark.Deadline.Equal(before.Deadline)
 		return p
@@ -83,9 +83,9 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 // cordonPatch returns the patch that cordons current, nil if it is cordoned already, and the mark that it has
 // afterwards.
 func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time) (patch, Mark) {
-	before, marked := readMark(current)
+	before, marked := MarkOf(current)
 	mark := before.merge(reason, now)
-	mark.InstanceID = instanceOf(current)
+	mark.InstanceID = InstanceOf(current)
 	mark.recordBoot(current, reason)
 
 	p := newPatch()
@@ -112,7 +112,7 @@ func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time)
 // uncordonPatch returns the patch that removes our mark, and what it lists as added, from current; nil if
 // current has no mark.
 func uncordonPatch(current *corev1.Node, cfg Config) patch {
-	mark, marked := readMark(current)
+	mark, marked := MarkOf(current)
 	if !marked {
 		return nil
 	}
@@ -133,7 +133,7 @@ func uncordonPatch(current *corev1.Node, cfg Config) patch {
 // excludePatch returns the patch that adds the load-balancer label to current; nil if it has the label, or no
 // mark.
 func excludePatch(current *corev1.Node) patch {
-	mark, marked := readMark(current)
+	mark, marked := MarkOf(current)
 	if _, has := current.Labels[corev1.LabelNodeExcludeBalancers]; has || !marked {
 		return nil
 	}
@@ -148,12 +148,12 @@ func (c Config) isTaint(t corev1.Taint) bool {
 	return t.Key == c.TaintKey && string(t.Effect) == c.TaintEffect
 }
 
-// readMark returns the mark on a Node. A mark that cannot be parsed is ignored, and so is the mark of another
+// MarkOf returns the mark on a Node. A mark that cannot be parsed is ignored, and so is the mark of another
 // instance, whose Node had the same name.
-func readMark(node *corev1.Node) (Mark, bool) {
+func MarkOf(node *corev1.Node) (Mark, bool) {
 	var mark Mark
 	err := json.Unmarshal([]byte(node.Annotations[Annotation]), &mark)
-	if err != nil || mark.InstanceID != instanceOf(node) {
+	if err != nil || mark.InstanceID != InstanceOf(node) {
 		return Mark{}, false
 	}
 	return mark, true

@@ -202,15 +202,15 @@ func instanceIndex(obj any) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("index by instance: %T is not a Node", obj)
 	}
-	if id := instanceOf(node); id != "" {
+	if id := InstanceOf(node); id != "" {
 		return []string{id}, nil
 	}
 	return nil, nil
 }
 
-// instanceOf returns the EC2 instance id in the Node's provider id, which the AWS cloud provider writes as
+// InstanceOf returns the EC2 instance id in the Node's provider id, which the AWS cloud provider writes as
 // aws:///ZONE/INSTANCE. It is empty for other Nodes, such as those of AWS Fargate.
-func instanceOf(node *corev1.Node) string {
+func InstanceOf(node *corev1.Node) string {
 	if !strings.HasPrefix(node.Spec.ProviderID, "aws://") {
 		return ""
 	}
@@ -263,10 +263,10 @@ func only(m map[string]string, keys ...string) map[string]string {
 }
 
 func nodeOf(node *corev1.Node) Node {
-	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: instanceOf(node), Ready: isReady(node)}
+	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: InstanceOf(node), Ready: isReady(node)}
 	out.BootID = node.Status.NodeInfo.BootID
 	out.HasCondition = conditionOf(node, ConditionType) != nil
-	out.Mark, _ = readMark(node)
+	out.Mark, _ = MarkOf(node)
 	out.Maintenance = maintenanceOf(node)
 	return out
 }

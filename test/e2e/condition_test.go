@@ -32,7 +32,8 @@ func condition(n *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// TestConditionSaysWhy: a node that a budget keeps from being drained says which, until it is drained.
+// TestConditionSaysWhy: a node that a budget keeps from being drained says which, until it is drained, and so does
+// trigger nodes.
 func TestConditionSaysWhy(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
@@ -65,6 +66,7 @@ func TestConditionSaysWhy(t *testing.T) {
 	if !strings.Contains(line, "False") || !strings.Contains(line, "Blocked") || !strings.Contains(line, why) {
 		t.Errorf("kubectl describe node says %q of it, want %q", line, why)
 	}
+	f.triggerNodes(nil, `(?m)^`+old+` +`+instance+` +lifecycle-terminating +\S+ ago +\S+ left +[12] .* `+why)
 
 	f.node()
 	var drained corev1.NodeCondition
@@ -72,6 +74,7 @@ func TestConditionSaysWhy(t *testing.T) {
 		drained = *condition(n)
 		return drained.Status == corev1.ConditionTrue
 	})
+	f.triggerNodes([]string{"-o", "json"}, `(?s)"node": "`+old+`",[^{}]*"podsLeft": 0,.*its instance has not terminated yet`)
 	took := time.Since(began)
 	if drained.Reason != "Drained" || drained.LastTransitionTime.Before(&blocked.LastTransitionTime) {
 		t.Errorf("the node shows %+v, and showed %+v", drained, blocked)
