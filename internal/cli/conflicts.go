@@ -120,8 +120,6 @@ func (s *settings) addPaceConflicts(c *conflicts) {
 		s.flagName("max-healthy")+" needs --min-healthy: AWS does not accept it alone")
 	c.addIf(low != nil && high != nil && *high-*low > 100,
 		"--max-healthy must be at most 100 above --min-healthy: AWS accepts no more")
-	c.addIf(s.Mode == refresh.ModeUnhealthy && s.surge != nil && s.surge.Percent,
-		s.flagName("surge")+" must be a number in mode unhealthy: the desired capacity is raised by it")
 	c.addIf(s.Preferences.CheckpointDelay != nil && len(s.Preferences.Checkpoints) == 0,
 		s.flagName("checkpoint-delay")+" needs --checkpoints, for example --checkpoints 10,50,100")
 	c.addIf(len(s.Preferences.Alarms) > 10, s.flagName("alarm")+" is given more than ten times: AWS accepts ten")

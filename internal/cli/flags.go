@@ -110,8 +110,8 @@ func replacementOptions(s *settings) []*option {
 			refresh.ModeRefresh, refresh.ModeUnhealthy),
 		amount(pointer(&s.surge), "", "surge",
 			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
-			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy it is a number, by
-			which the desired capacity is raised during the rollout; by default it is not raised.`),
+			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity
+			is raised by it during the rollout, by no more than are outdated; by default it is not raised.`),
 		list(&s.Suspend, "suspend", "PROCESS",
 			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
 			ScheduledActions. Processes that were suspended before stay suspended. A tag records it, so that

@@ -94,7 +94,6 @@ func TestConflicts(t *testing.T) {
 		{"strategy and percentages", "--strategy launch-first --min-healthy 90", []string{"--strategy applies to --surge: with --min-healthy leave it out"}},
 		{"maximum without minimum", "--max-healthy 120", []string{"--max-healthy needs --min-healthy"}},
 		{"maximum too far above minimum", "--min-healthy 50 --max-healthy 151", []string{"--max-healthy must be at most 100 above --min-healthy"}},
-		{"surge as a percentage in mode unhealthy", "--mode unhealthy --surge 20%", []string{"--surge must be a number in mode unhealthy"}},
 		{"delay without checkpoints", "--checkpoint-delay 1m", []string{"--checkpoint-delay needs --checkpoints"}},
 		{"eleven alarms", "--alarm 1,2,3,4,5,6,7,8,9,10,11", []string{"--alarm is given more than ten times"}},
 		{"rollback without --pin", "--auto-rollback --pin=false --on-interrupt rollback", []string{

@@ -66,7 +66,7 @@ func (s *settings) config() rollout.Config {
 	if c.Mode == refresh.ModeUnhealthy {
 		c.Surge = nil
 		if s.surge != nil {
-			c.Pace.Surge = s.surge.N
+			c.Pace.Surge = *s.surge
 		}
 		return c
 	}

@@ -69,11 +69,14 @@ func TestConfig(t *testing.T) {
 		{"--all implies --skip-matching=false", "--asg workers --all", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
 		{"--skip-matching=false implies --all", "--asg workers --skip-matching=false", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
 		{"defaults of mode unhealthy", "--asg workers --mode unhealthy", nil, func(c *rollout.Config) { c.Mode, c.Surge = refresh.ModeUnhealthy, nil }},
+		{"surge as a percentage in mode unhealthy", "--asg workers --mode unhealthy --surge 100%", nil, func(c *rollout.Config) {
+			c.Mode, c.Surge, c.Pace.Surge = refresh.ModeUnhealthy, nil, refresh.Amount{N: 100, Percent: true}
+		}},
 		{
 			"all flags of mode unhealthy", "--asg workers --mode unhealthy --surge 2 --batch 25% --between 1m --order zone --max-age 720h " +
 				"--instance i-0a,i-0b --exclude-node-label pet,team=data --on-interrupt cancel", nil, func(c *rollout.Config) {
 				c.Mode, c.Surge, c.MaxAge = refresh.ModeUnhealthy, nil, 720*time.Hour
-				c.Pace = refresh.Pace{Batch: refresh.Amount{N: 25, Percent: true}, Between: time.Minute, Order: refresh.ByZone, Surge: 2}
+				c.Pace = refresh.Pace{Batch: refresh.Amount{N: 25, Percent: true}, Between: time.Minute, Order: refresh.ByZone, Surge: refresh.Amount{N: 2}}
 				c.Only, c.Exclude, c.OnInterrupt = []string{"i-0a", "i-0b"}, []string{"pet", "team=data"}, rollout.Cancel
 			},
 		},

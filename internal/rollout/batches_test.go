@@ -177,7 +177,7 @@ func TestBatches(t *testing.T) {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.begin("r-9", nil) }, want: report.Conflict, words: []string{"r-9"},
 		},
 		"a refresh is started after the desired capacity was raised": {
-			change: func(c *Config) { c.Pace.Surge = 1 },
+			change: func(c *Config) { c.Pace.Surge.N = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
 				case 4:
@@ -190,7 +190,7 @@ func TestBatches(t *testing.T) {
 			want: report.Conflict, words: []string{"r-9", "stays raised from 3 to 4"}, calls: "Raise 3-4 Mark i-1",
 		},
 		"an autoscaler raises the desired capacity before the trigger does": {
-			change: func(c *Config) { c.Pace.Surge = 1 },
+			change: func(c *Config) { c.Pace.Surge.N = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
 				case 3:
@@ -301,7 +301,7 @@ func TestStaleNodes(t *testing.T) {
 func TestInterruptedWhileACallFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(3), unhealthyDefaults()
-		cfg.OnInterrupt, cfg.Pace.Surge = Cancel, 1
+		cfg.OnInterrupt, cfg.Pace.Surge.N = Cancel, 1
 		a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
 		a.errs["Mark i-1"] = []error{errHangs}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

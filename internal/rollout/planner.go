@@ -159,7 +159,7 @@ func (p *Planner) facts(
 		AllowManaged: cfg.AllowManaged, Self: cfg.Self, Verdicts: a.verdicts,
 	}
 	if cfg.Mode == refresh.ModeUnhealthy {
-		f.Batch, f.Surge = cfg.Pace.Batch.Of(g.Desired), cfg.Pace.Surge
+		f.Batch, f.Surge = cfg.Pace.Batch.Of(refresh.DesiredWithoutSurge(g)), cfg.Pace.SurgeOf(g)
 	}
 	if p.policy.nodes.cluster != nil {
 		f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)

@@ -75,7 +75,7 @@ func (t *taints) leavesNoNode() bool {
 		}
 	}
 	if t.group.cfg.Mode == refresh.ModeUnhealthy {
-		return t.group.cfg.Pace.Surge == 0 && !s.group.Maintenance.LaunchesFirst()
+		return t.group.cfg.Pace.Surge == refresh.Amount{} && !s.group.Maintenance.LaunchesFirst()
 	}
 	p, m := s.policy.preferences(s.group), s.group.Maintenance
 	low, high := cmp.Or(p.MinHealthy, m.MinHealthy), cmp.Or(p.MaxHealthy, m.MaxHealthy)

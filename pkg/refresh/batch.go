@@ -15,7 +15,17 @@ type Pace struct {
 	Batch   Amount
 	Between time.Duration // From the end of a batch to the next.
 	Order   Order
-	Surge   int // By how much the desired capacity is raised during the rollout; 0 is not at all.
+	Surge   Amount // By how much the desired capacity is raised during the rollout; the zero value is not at all.
+}
+
+// SurgeOf is the surge of the group in instances: a share is of the desired capacity without a surge.
+func (p Pace) SurgeOf(g Group) int { return p.surge(DesiredWithoutSurge(g)) }
+
+func (p Pace) surge(desired int) int {
+	if p.Surge == (Amount{}) {
+		return 0
+	}
+	return p.Surge.Of(desired)
 }
 
 // Order is the order in which instances are replaced.
@@ -63,13 +73,14 @@ func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, _ := SurgeOf(m.Group)
 	spare := surge.Left(m.Group.Desired)
+	asked := p.SurgeOf(m.Group)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
 	case len(f.outdated) == 0:
 		return m.takeBack(f.current, p.Batch)
-	case p.Surge > 0 && (spare == 0 || surge.Raising):
-		return Step{Raise: min(p.Surge, len(f.outdated))}
+	case asked > 0 && (spare == 0 || surge.Raising):
+		return Step{Raise: min(asked, len(f.outdated))}
 	case !m.LastBatchEnded.IsZero() && rest > 0:
 		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}
 	default:
@@ -82,7 +93,7 @@ func Next(m Snapshot, p Pace) Step {
 func (p Pace) nextBatch(outdated []Instance, desired, spare int) Step {
 	n := min(max(p.Batch.Of(desired), 1), len(outdated))
 	if len(outdated) > spare {
-		n = min(n, len(outdated)-spare, spare+max(n-p.Surge, 0))
+		n = min(n, len(outdated)-spare, spare+max(n-p.surge(desired), 0))
 	}
 	batch := make([]string, 0, n)
 	for _, i := range outdated[:n] {

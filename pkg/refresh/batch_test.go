@@ -61,7 +61,7 @@ func TestNext(t *testing.T) {
 	t.Parallel()
 	const hour = time.Hour
 	two := Pace{Batch: Amount{N: 2}}
-	surge := Pace{Batch: Amount{N: 2}, Surge: 2}
+	surge := Pace{Batch: Amount{N: 2}, Surge: Amount{N: 2}}
 	three := []string{"i-1", "i-2", "i-3"}
 	for _, tt := range []struct {
 		name     string
@@ -111,24 +111,29 @@ func TestNext(t *testing.T) {
 
 		// The surge.
 		{"first the desired capacity is raised", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, surge, Step{Raise: 2}},
+		{"by a share of the desired capacity", Snapshot{Group: group(4, instance(), instance(), instance(), instance()), Outdated: three}, Pace{Surge: Amount{N: 50, Percent: true}}, Step{Raise: 2}},
+		{"by a share of less than one", Snapshot{Group: group(4, instance(), instance(), instance(), instance()), Outdated: three}, Pace{Surge: Amount{N: 10, Percent: true}}, Step{Raise: 1}},
+		{"by all of it", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, Pace{Surge: Amount{N: 100, Percent: true}}, Step{Raise: 3}},
+		{"a surge of all: the old ones are terminated in batches", Snapshot{Group: surged(group(6, slices.Repeat([]Instance{instance()}, 6)...), "3-6"), Outdated: three}, Pace{Batch: Amount{N: 2}, Surge: Amount{N: 100, Percent: true}}, Step{Terminate: []string{"i-1", "i-2"}}},
 		{"by no more than are outdated", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three[:1]}, surge, Step{Raise: 1}},
 		{"then it waits for the additional ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(state("Pending"))), "3-5"), Outdated: three}, surge, Step{Waiting: "waiting for 1 new instance to enter service: i-4 (Pending); 1 of the 5 desired instances to be launched"}},
 		{"then batches, except for the last ones", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 		{"the last ones are not replaced", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, surge, Step{Terminate: []string{"i-1", "i-2"}}},
-		{"the last ones in batches", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
-		{"the last one", Snapshot{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: 2}, Step{Terminate: []string{"i-1"}}},
+		{"the last ones in batches", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:2]}, Pace{Surge: Amount{N: 2}}, Step{Terminate: []string{"i-1"}}},
+		{"the last one", Snapshot{Group: surged(group(4, instance(), instance(), instance(), instance()), "3-5"), Outdated: three[:1]}, Pace{Surge: Amount{N: 2}}, Step{Terminate: []string{"i-1"}}},
 		{"none is left to undo it with", Snapshot{Group: surged(group(2, instance(), instance()), "1-2")}, surge, Step{Terminate: []string{"i-2"}}},
 		{"none is left to undo it with, and the new ones are protected", Snapshot{Group: surged(group(2, instance(protected), instance(protected)), "1-2")}, surge, Step{Lower: true}},
 		{"it is undone already, and the tag is left", Snapshot{Group: surged(group(1, instance()), "1-2")}, surge, Step{Lower: true}},
 		{"left by an earlier run, and this one has none", Snapshot{Group: surged(group(2, instance(), instance()), "1-2"), Outdated: three[:1]}, two, Step{Terminate: []string{"i-1"}}},
 		{"an earlier run ended between tag and call", Snapshot{Group: surged(group(2, instance(), instance()), "2-4"), Outdated: three[:2]}, surge, Step{Raise: 2}},
-		{"a share is of the capacity before it was raised", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: 2}, Step{Mark: []string{"i-1"}}},
-		{"a part is undone already: a batch is at most what is left", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: 3}, Step{Mark: []string{"i-1"}}},
-		{"a part is undone already, and a batch exceeds the surge", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-2"}}},
-		{"the last one is of the fullest zone", Snapshot{Group: surged(zones(4, "a", "a", "b", "a"), "3-4"), Outdated: three[1:]}, Pace{Surge: 1}, Step{Mark: []string{"i-3"}}},
-		{"the last ones are of the fullest zones", Snapshot{Group: surged(zones(7, "a", "a", "b", "b", "c", "a", "b"), "5-7"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 3}, Surge: 2}, Step{Mark: []string{"i-1", "i-3", "i-5"}}},
-		{"instances that are out of service count for no zone", Snapshot{Group: surged(zones(4, "b", "a", "b", "a", "a:Standby", "a:Warmed:Stopped", "b"), "3-4"), Outdated: three[:2]}, Pace{Surge: 1}, Step{Mark: []string{"i-2"}}},
-		{"the last ones by zone", Snapshot{Group: surged(zones(6, "b", "a", "b", "a", "a", "b"), "4-6"), Outdated: three[:2]}, Pace{Batch: Amount{N: 2}, Surge: 2, Order: ByZone}, Step{Terminate: []string{"i-2"}}},
+		{"a share is of the capacity before it was raised", Snapshot{Group: surged(group(5, instance(), instance(), instance(), instance(), instance()), "3-5"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 50, Percent: true}, Surge: Amount{N: 2}}, Step{Mark: []string{"i-1"}}},
+		{"a surge is a share of the capacity before it was raised", Snapshot{Group: surged(group(5, slices.Repeat([]Instance{instance()}, 5)...), "4-6"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 4}, Surge: Amount{N: 50, Percent: true}}, Step{Mark: []string{"i-1", "i-2", "i-3"}}},
+		{"a part is undone already: a batch is at most what is left", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-13"), Outdated: three}, Pace{Batch: Amount{N: 3}, Surge: Amount{N: 3}}, Step{Mark: []string{"i-1"}}},
+		{"a part is undone already, and a batch exceeds the surge", Snapshot{Group: surged(group(11, slices.Repeat([]Instance{instance()}, 11)...), "10-12"), Outdated: []string{"i-1", "i-2", "i-3", "i-4"}}, Pace{Batch: Amount{N: 3}, Surge: Amount{N: 2}}, Step{Mark: []string{"i-1", "i-2"}}},
+		{"the last one is of the fullest zone", Snapshot{Group: surged(zones(4, "a", "a", "b", "a"), "3-4"), Outdated: three[1:]}, Pace{Surge: Amount{N: 1}}, Step{Mark: []string{"i-3"}}},
+		{"the last ones are of the fullest zones", Snapshot{Group: surged(zones(7, "a", "a", "b", "b", "c", "a", "b"), "5-7"), Outdated: []string{"i-1", "i-2", "i-3", "i-4", "i-5"}}, Pace{Batch: Amount{N: 3}, Surge: Amount{N: 2}}, Step{Mark: []string{"i-1", "i-3", "i-5"}}},
+		{"instances that are out of service count for no zone", Snapshot{Group: surged(zones(4, "b", "a", "b", "a", "a:Standby", "a:Warmed:Stopped", "b"), "3-4"), Outdated: three[:2]}, Pace{Surge: Amount{N: 1}}, Step{Mark: []string{"i-2"}}},
+		{"the last ones by zone", Snapshot{Group: surged(zones(6, "b", "a", "b", "a", "a", "b"), "4-6"), Outdated: three[:2]}, Pace{Batch: Amount{N: 2}, Surge: Amount{N: 2}, Order: ByZone}, Step{Terminate: []string{"i-2"}}},
 		{"another client has raised the capacity: only the surge is undone", Snapshot{Group: surged(group(7, slices.Repeat([]Instance{instance()}, 7)...), "3-5"), Outdated: three}, surge, Step{Mark: []string{"i-1"}}},
 	} {
 		tt.want.InFlight = tt.want.Waiting != "" && tt.want.RecheckAfter == 0
@@ -148,7 +153,7 @@ func TestRollout(t *testing.T) {
 		size := 1 + dice.IntN(8)
 		s := newScaling(dice, size)
 		pace := Pace{
-			Batch: Amount{N: 1 + dice.IntN(4)}, Order: pick(dice, ByAge, ByZone), Surge: pick(dice, 0, 0, 1, 2, 5),
+			Batch: Amount{N: 1 + dice.IntN(4)}, Order: pick(dice, ByAge, ByZone), Surge: pick(dice, Amount{}, Amount{}, Amount{N: 1}, Amount{N: 2}, Amount{N: 5}, Amount{N: 50, Percent: true}, Amount{N: 100, Percent: true}),
 			Between: time.Duration(dice.IntN(3)) * time.Second,
 		}
 		scales := dice.IntN(2) == 0
@@ -175,7 +180,7 @@ func TestRollout(t *testing.T) {
 			}
 			least := size
 			if !s.launchFirst {
-				least -= max(0, min(pace.Batch.N, size)-min(pace.Surge, len(s.old)))
+				least -= max(0, min(pace.Batch.N, size)-min(pace.surge(size), len(s.old)))
 			}
 			if got := s.inService(); !vanish && !scales && got < least {
 				t.Fatalf("%s: %d in service, not %d\n%+v", name, got, least, s.group)

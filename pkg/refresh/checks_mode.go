@@ -33,10 +33,11 @@ func warnZonalShift(Group, Facts) (Level, string) {
 
 func checkMaxSize(g Group, f Facts) (Level, string) {
 	_, raised := SurgeOf(g)
+	surge := min(f.Surge, f.Outdated)
 	switch {
-	case f.Mode == ModeUnhealthy && f.Surge > 0 && !raised && g.Desired+f.Surge > g.Max:
+	case f.Mode == ModeUnhealthy && surge > 0 && !raised && g.Desired+surge > g.Max:
 		return Refuse, fmt.Sprintf("the desired capacity is %d, and a surge of %d exceeds the maximum, %d: raise the "+
-			"maximum, or use a smaller surge", g.Desired, f.Surge, g.Max)
+			"maximum, or use a smaller surge", g.Desired, surge, g.Max)
 	case f.Surge == 0 && f.exceedsDesired(g) && g.Desired >= g.Max:
 		return Warn, fmt.Sprintf("the desired capacity is the maximum, %d: whether AWS launches beyond that is "+
 			"not documented; if nothing happens, raise the maximum", g.Max)

@@ -161,6 +161,7 @@ func TestPreflight(t *testing.T) {
 		{"max-size", "the desired capacity is the maximum, in mode unhealthy", u, func(s *subject) { s.Max = 3 }, Warn, ""},
 		{"max-size", "smaller than the surge needs", u, func(s *subject) { s.Max, s.Surge = 4, 2 }, Refuse, "a surge of 2 exceeds the maximum, 4"},
 		{"max-size", "as large as the surge needs", u, func(s *subject) { s.Max, s.Surge = 5, 2 }, OK, ""},
+		{"max-size", "a surge of more than are outdated", u, func(s *subject) { s.Max, s.Surge = 5, 3 }, OK, ""},
 		{"max-size", "raised already", u, func(s *subject) { s.Max, s.Surge, s.Desired = 5, 2, 5; s.Group = surged(s.Group, "3-5") }, OK, ""},
 
 		{"capacity", "it does not fall", r, nil, OK, "does not fall"},

@@ -67,6 +67,12 @@ func SurgeOf(g Group) (s Surge, ok bool) {
 	return s, true
 }
 
+// DesiredWithoutSurge is the desired capacity of the group without what is left of a surge.
+func DesiredWithoutSurge(g Group) int {
+	s, _ := SurgeOf(g)
+	return g.Desired - s.Left(g.Desired)
+}
+
 // Suspendable are the processes that replace or terminate instances by themselves, and that a rollout can do
 // without: they would have nodes drained that are not outdated. Source: "Suspend and resume processes" in the
 // user guide.

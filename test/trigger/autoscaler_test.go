@@ -105,7 +105,7 @@ func (s *scaled) run(name string, last int) report.Outcome {
 	trigger := rollout.New(rollout.Config{
 		Selection: refresh.Selection{Names: []string{group}}, Mode: refresh.ModeUnhealthy, Pin: refresh.PinAuto,
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
-		Pace:        refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: 2},
+		Pace:        refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}},
 		Suspend:     []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: name,

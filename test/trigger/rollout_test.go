@@ -165,6 +165,11 @@ func TestKilledAndRunAgain(t *testing.T) {
 				"SetInstanceHealth": 3, "SetDesiredCapacity": 1, "TerminateInstanceInAutoScalingGroup": 1,
 			},
 		},
+		"batches with a surge of a half": {
+			latest(4), []string{"--mode", "unhealthy", "--surge", "50%"}, map[string]int{
+				"SetInstanceHealth": 2, "SetDesiredCapacity": 1, "TerminateInstanceInAutoScalingGroup": 2,
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
