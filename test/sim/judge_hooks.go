@@ -106,7 +106,7 @@ func (j hookJudge) isLost(h Hook) bool {
 }
 
 // cannot reports whether a permission that an action cannot do without was withdrawn meanwhile.
-func (j hookJudge) cannot(c *cluster, a awsim.Action) bool {
+func (j *judge) cannot(c *cluster, a awsim.Action) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
 		from := j.began.Add(f.From)
 		meets := from.Before(a.ClosedAt) && from.Add(f.For).After(a.StartedAt.Add(-time.Minute))
@@ -117,7 +117,7 @@ func (j hookJudge) cannot(c *cluster, a awsim.Action) bool {
 // launchIsReady: a launch is completed when the node is ready for pods, and is given up only when its time is over.
 func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	cfg := j.configs[h.Install].Launch
-	due := j.launchDue(h, a)
+	due := j.launchDue(c, h, a)
 	if a.ClosedBy != awsim.ByCompletion || a.Destination == "WarmPool" ||
 		len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
 		return
@@ -132,8 +132,12 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	}
 }
 
-// launchDue returns from when on an install may give up a launch. Its message has the time of AWS's clock.
-func (j *judge) launchDue(h Hook, a awsim.Action) time.Time {
+// launchDue returns from when on an install may give up a launch. Its message has the time of AWS's clock. A launch
+// whose message cannot be handled, and which a resync finds, seems to be as old as its instance.
+func (j *judge) launchDue(c *cluster, h Hook, a awsim.Action) time.Time {
+	if j.cannot(c, a) {
+		return a.StartedAt
+	}
 	return a.StartedAt.Add(min(j.configs[h.Install].Launch.Timeout, 100*h.Heartbeat*9/10) - j.spec.Skew.Abs())
 }
 

@@ -75,7 +75,7 @@ func (j podJudge) isOverdueLaunch(r removal) bool {
 	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
 		h := j.hookOf(a)
 		return a.InstanceID == r.pod.Spec.NodeName && a.Transition == awsim.Launching && h.Install == r.Client &&
-			!r.At.Before(j.launchDue(h, a).Add(-time.Second)) && // the times in messages are in whole seconds
+			!r.At.Before(j.launchDue(r.cluster, h, a).Add(-time.Second)) && // the times in messages are in whole seconds
 			(a.ClosedAt.IsZero() || a.ClosedAt.After(r.At) && a.Result != "CONTINUE")
 	})
 }
