@@ -45,13 +45,23 @@ func property(o *option) map[string]any {
 	return p
 }
 
-// TestChartOptions: values.schema.json has each flag of the trigger as an option of a CronJob, and
+// rolloutOptions returns the options that a CronJob can set: it runs no trigger nodes.
+func (p *program) rolloutOptions() (all []*option) {
+	for _, s := range p.sections {
+		if s.reach != forNodes {
+			all = append(all, s.options...)
+		}
+	}
+	return all
+}
+
+// TestChartOptions: values.schema.json has each flag of a rollout as an option of a CronJob, and
 // nothing else. make generate updates it.
 func TestChartOptions(t *testing.T) {
 	properties := map[string]any{}
 	p := newProgram(nil, nil, nil)
 	p.commands() // adds the flags, which puts the helps in order
-	for _, o := range p.options() {
+	for _, o := range p.rolloutOptions() {
 		properties[camel(o.name)] = property(o)
 	}
 	if err := chart.HoldDefinition("options", chart.Object(properties), *update); err != nil {

@@ -89,7 +89,9 @@ func (p *program) addFlags(root *cobra.Command) {
 			root.PersistentFlags().AddFlagSet(flags)
 			continue
 		}
-		root.Flags().AddFlagSet(flags)
+		if s.reach != forNodes {
+			root.Flags().AddFlagSet(flags)
+		}
 		for _, c := range root.Commands() {
 			if s.reaches(operation(c.Name())) {
 				c.Flags().AddFlagSet(flags)
@@ -115,8 +117,8 @@ func (s section) reaches(v operation) bool {
 	switch {
 	case s.reach == forAll:
 		return true
-	case v == opNodes:
-		return false
+	case v == opNodes || s.reach == forNodes:
+		return v == opNodes && s.reach == forNodes
 	}
 	return s.reach == forGroups || v == opPlan || s.reach == forWaiting && v != opStatus
 }
@@ -177,15 +179,21 @@ func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 	}
 	errs = append(errs, unknownVariables(p.executor.environ, known)...)
 	s.plan = s.plan || v == opPlan
-	if len(errs) == 0 {
+	return s.check(v, errs)
+}
+
+// check returns what was wrong with single options, or else what is wrong with them together.
+func (s *settings) check(v operation, errs []error) error {
+	switch {
+	case len(errs) == 0 && v == opNodes:
+		errs = s.nodesConflicts()
+	case len(errs) == 0:
 		errs = s.conflicts()
 	}
 	switch {
 	case len(errs) > 0:
 		return usageError(errs)
-	case v == opNodes:
-		return s.nodesConflict()
-	case !s.namesGroups():
+	case v != opNodes && !s.namesGroups():
 		return errNoTarget
 	}
 	return nil

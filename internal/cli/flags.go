@@ -30,6 +30,7 @@ const (
 	forRollouts reach = iota // trigger and trigger plan
 	forWaiting               // and the commands that change a running refresh
 	forGroups                // all commands that name groups
+	forNodes                 // trigger nodes
 	forAll                   // all commands
 )
 
@@ -43,6 +44,7 @@ func sections(s *settings) []section {
 		{"Mode unhealthy", forRollouts, unhealthyOptions(s)},
 		{"Following", forWaiting, followOptions(s)},
 		{"Plan", forRollouts, planOptions(s)},
+		{"Nodes", forNodes, nodesOptions(s)},
 		{"Output", forAll, outputOptions(s)},
 		{"AWS", forGroups, awsOptions(s)},
 		{"Kubernetes", forAll, kubernetesOptions(s)},
@@ -290,6 +292,13 @@ func planOptions(s *settings) []*option {
 			`Exit with 2 if a plan finds outdated instances, including those that a run would keep, or if a run
 			would be refused.`),
 	}
+}
+
+func nodesOptions(s *settings) []*option {
+	follow := boolean(&s.follow, "watch",
+		"Show the nodes again after each change, until interrupted. The exit code is 0 then.")
+	follow.short = "w"
+	return []*option{follow}
 }
 
 func outputOptions(s *settings) []*option {

@@ -81,7 +81,7 @@ func TestChartOptionsSetVariables(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
 	p := newProgram(nil, nil, nil)
-	for _, o := range p.options() {
+	for _, o := range p.rolloutOptions() {
 		options[camel(o.name)] = sample(o)
 		want[o.variable()] = true
 	}
@@ -95,7 +95,7 @@ func TestChartOptionsSetVariables(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the variables (-want +got):\n%s", diff)
 	}
-	for _, o := range p.options() {
+	for _, o := range p.rolloutOptions() {
 		if as, err := o.parse(environ); err != nil || as != o.variable() {
 			t.Errorf("%s=%s: %v", o.variable(), environ[o.variable()], err)
 		}

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -17,34 +17,75 @@ func (e *executor) nodes(ctx context.Context, r report.Reporter) error {
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	defer stop()
-	now := e.markedNodes(ctx, view)
+	l := &nodeList{executor: e, view: view}
+	now := l.read(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if r.Nodes(now); r.Err() != nil {
 		return fmt.Errorf("write the nodes: %w", r.Err())
 	}
-	return e.summarize(report.NodesSummary(now))
+	if err := e.summarize(report.NodesSummary(now)); err != nil || !e.settings.follow {
+		return err
+	}
+	return l.follow(ctx, r, now)
 }
 
-// markedNodes reads the marked nodes and their pods. If the pods cannot be read, it prints a note.
-func (e *executor) markedNodes(ctx context.Context, view *cluster.View) report.Nodes {
-	marked := view.MarkedNodes()
+// nodeList reads the marked nodes.
+type nodeList struct {
+	*executor
+	view  *cluster.View
+	noted string // the note that was printed last
+}
+
+// read reads the marked nodes and their pods. If something cannot be read, it prints a note.
+func (l *nodeList) read(ctx context.Context) report.Nodes {
+	marked := l.view.MarkedNodes()
 	var names []string
 	for _, m := range marked {
 		names = append(names, m.Name)
 	}
-	loads, err := view.Loads(ctx, names)
-	if err != nil && ctx.Err() == nil {
-		_, _ = fmt.Fprintf(e.stderr, "trigger: the numbers of pods are not shown: %v\n", err)
+	loads, err := l.view.Loads(ctx, names)
+	note := ""
+	switch stale := l.view.Stale(); {
+	case stale != nil:
+		note = fmt.Sprintf("the nodes may have changed since they were read: %v", stale)
+	case err != nil && ctx.Err() == nil:
+		note = fmt.Sprintf("the numbers of pods are not shown: %v", err)
 	}
+	if note != l.noted && note != "" {
+		_, _ = fmt.Fprintf(l.stderr, "trigger: %s\n", note)
+	}
+	l.noted = note
 	return report.NewNodes(time.Now(), marked, loads)
 }
 
-// nodesConflict returns an error if the settings exclude Kubernetes.
-func (s *settings) nodesConflict() error {
-	if !s.noKubernetes {
-		return nil
+// follow shows the nodes again after each change, until ctx ends.
+func (l *nodeList) follow(ctx context.Context, r report.Reporter, last report.Nodes) error {
+	ticker := time.NewTicker(l.settings.PollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		now := l.read(ctx)
+		if ctx.Err() != nil || reflect.DeepEqual(now.Nodes, last.Nodes) {
+			continue
+		}
+		last = now
+		if r.Nodes(now); r.Err() != nil {
+			return fmt.Errorf("write the nodes: %w", r.Err())
+		}
 	}
-	return errors.New("trigger nodes reads Kubernetes only: leave " + s.flagName("no-kubernetes") + " out")
+}
+
+// nodesConflicts returns an error for each combination of settings that trigger nodes does not have.
+func (s *settings) nodesConflicts() []error {
+	var c conflicts
+	c.addIf(s.noKubernetes, "trigger nodes reads Kubernetes only: leave "+s.flagName("no-kubernetes")+" out")
+	c.addIf(s.follow && s.output == report.FormatJSON,
+		s.flagName("watch")+" writes more than one document: use --output ndjson, or leave it out")
+	return c
 }

@@ -2,12 +2,21 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
 )
 
 // TestNodes: the marked nodes are shown without AWS, and without their pods if these cannot be read.
@@ -46,6 +55,42 @@ func TestNodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNodesAreFollowed: the nodes are shown again after a change, but not without one, until the interrupt.
+func TestNodesAreFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+		view := cluster.New(client)
+		ctx, interrupt := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = view.Run(ctx, time.Minute) })
+		<-view.Synced()
+		var out, notes bytes.Buffer
+		l := &nodeList{executor: &executor{settings: newSettings(), stderr: &notes}, view: view}
+		r := report.New(report.Options{Format: report.FormatText, Out: &out})
+		now := l.read(ctx)
+		var err error
+		running.Go(func() { err = l.follow(ctx, r, now) })
+		time.Sleep(time.Minute)
+		if out.Len() > 0 {
+			t.Errorf("without a change it wrote\n%s", &out)
+		}
+		_, _ = client.CoreV1().Nodes().Update(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "node-drainer.io/terminating"}}},
+		}, metav1.UpdateOptions{})
+		time.Sleep(time.Minute)
+		interrupt()
+		running.Wait()
+		if lines := strings.Split(out.String(), "\n"); err != nil || len(lines) != 3 || !strings.HasPrefix(lines[1], "node-1") {
+			t.Errorf("it ended with %v, and wrote\n%s", err, &out)
+		}
+		if notes.Len() > 0 {
+			t.Errorf("the notes are %s", &notes)
+		}
+	})
 }
 
 // TestNodesWithoutCluster: without a cluster there is nothing to show.

@@ -30,6 +30,7 @@ func TestReferencePage(t *testing.T) {
 		forRollouts: "`trigger` and `trigger plan` have these.",
 		forWaiting:  "All commands except `trigger status` and `trigger nodes` have these.",
 		forGroups:   "All commands except `trigger nodes` have these.",
+		forNodes:    "`trigger nodes` has these.",
 		forAll:      "All commands have these.",
 	}
 	for _, s := range p.sections {

@@ -21,6 +21,7 @@ type settings struct {
 	surge  *refresh.Amount
 
 	plan, detailed bool
+	follow         bool // trigger nodes shows the nodes again after each change
 	output         report.Format
 	summaryFile    string
 

@@ -137,13 +137,20 @@ func NodesSummary(all Nodes) (lines string) {
 	return lines
 }
 
-// Nodes writes a table.
-func (t *textReporter) Nodes(all Nodes) { t.lines(nodesLines(all, 0)...) }
+// Nodes writes a table, and before each but the first the time.
+func (t *textReporter) Nodes(all Nodes) { t.table(all, 0) }
+
+func (t *textReporter) table(all Nodes, width int) {
+	if t.tables++; t.tables > 1 {
+		t.lines(plainLine(), faintLine(all.At.Format("15:04:05")))
+	}
+	t.lines(nodesLines(all, width)...)
+}
 
 // Nodes writes a table in the width of the terminal.
 func (l *liveReporter) Nodes(all Nodes) {
 	cols, _ := l.dimensions()
-	l.lines(nodesLines(all, cols-1)...)
+	l.table(all, cols-1)
 }
 
 // Nodes writes the nodes.

@@ -10,6 +10,7 @@ import (
 type textReporter struct {
 	*writer
 	changeTracker
+	tables int // of nodes that it has written
 }
 
 // Plan writes tables of the outdated instances and the findings, and a summary.
