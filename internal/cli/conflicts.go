@@ -79,7 +79,9 @@ func (s *settings) addModeConflicts(c *conflicts) {
 func (s *settings) addWaitConflicts(c *conflicts) {
 	c.addIf(s.detailed && !s.plan,
 		s.flagName("detailed-exitcode")+" is for plans only: add --plan, or leave it out")
-	for _, name := range []string{"until", "timeout", "stall-timeout", "on-interrupt", "fail-fast", "suspend"} {
+	for _, name := range []string{
+		"until", "timeout", "stall-timeout", "ready-timeout", "on-interrupt", "fail-fast", "suspend",
+	} {
 		source, given := s.given[name]
 		c.addIf(s.noWait && given, source+" has no effect with --no-wait: leave one of them out")
 	}
@@ -102,6 +104,8 @@ func (s *settings) addSelectionConflicts(c *conflicts) {
 		s.flagName("exclude-node-label")+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.taintsNodes() && s.noKubernetes,
 		s.flagName("taint-outdated")+" needs Kubernetes: leave it or --no-kubernetes out")
+	c.addIf(s.ReadyTimeout > 0 && s.noKubernetes,
+		s.flagName("ready-timeout")+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.cloud.ExternalID != "" && s.cloud.RoleARN == "",
 		s.flagName("external-id")+" is sent when a role is assumed: add --role-arn, or leave it out")
 	c.addIf(s.noKubernetes && (s.kubeconfig != "" || s.context != ""),

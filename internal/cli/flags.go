@@ -114,6 +114,12 @@ func replacementOptions(s *settings) []*option {
 			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
 			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity
 			is raised by it during the rollout, by no more than are outdated; by default it is not raised.`),
+		duration(into(&s.ReadyTimeout), "", "ready-timeout",
+			`Time after which a new instance in service whose node is missing or not Ready fails the rollout. In mode
+			refresh the refresh is cancelled, or rolled back with --auto-rollback. In mode unhealthy no further
+			instance is marked. If not set, the nodes do not end a rollout before --stall-timeout does. It needs
+			Kubernetes.`,
+			time.Second, maxRefreshTime),
 		list(&s.Suspend, "suspend", "PROCESS",
 			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
 			ScheduledActions. Processes that were suspended before stay suspended. A tag records it, so that

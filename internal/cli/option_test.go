@@ -110,6 +110,8 @@ func TestConflicts(t *testing.T) {
 		{"--all and --instance", "--mode unhealthy --all --instance i-0a", []string{"--all and --instance exclude each other"}},
 		{"node labels without Kubernetes", "--mode unhealthy --exclude-node-label pet --no-kubernetes", []string{"--exclude-node-label needs Kubernetes"}},
 		{"taints without Kubernetes", "--taint-outdated soft --no-kubernetes", []string{"--taint-outdated needs Kubernetes: leave it or --no-kubernetes out"}},
+		{"ready nodes without Kubernetes", "--ready-timeout 10m --no-kubernetes", []string{"--ready-timeout needs Kubernetes: leave it or --no-kubernetes out"}},
+		{"ready nodes without following", "--ready-timeout 10m --no-wait", []string{"--ready-timeout has no effect with --no-wait"}},
 		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
 		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},
 		{"external id without a role", "--external-id team-7", []string{"--external-id is sent when a role is assumed"}},

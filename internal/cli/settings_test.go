@@ -87,6 +87,7 @@ func TestConfig(t *testing.T) {
 		{"taints in mode unhealthy", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {
 			c.Mode, c.Surge, c.Taint = refresh.ModeUnhealthy, nil, cluster.HardTaint
 		}},
+		{"a limit for new nodes", "--asg workers --ready-timeout 10m", nil, func(c *rollout.Config) { c.ReadyTimeout = 10 * time.Minute }},
 		{"taints by variable", "--asg workers", []string{"TRIGGER_TAINT_OUTDATED=soft"}, func(c *rollout.Config) { c.Taint = cluster.SoftTaint }},
 		{"no wait", "--asg workers --no-wait --allow disruption-budgets,hook-timeout --allow-managed-nodegroup", nil, func(c *rollout.Config) {
 			c.Wait, c.Allow, c.AllowManaged = false, []string{"disruption-budgets", "hook-timeout"}, true

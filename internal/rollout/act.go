@@ -101,7 +101,7 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 	if !g.cfg.Wait {
 		return s.release(ctx, ending{report.Detached, what}), nil
 	}
-	f, err := watchRefresh(ctx, g, id)
+	f, err := watchRefresh(ctx, g, id, nil)
 	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
 	switch {
 	case err != nil:

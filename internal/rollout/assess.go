@@ -127,6 +127,25 @@ func (n nodeIndex) of(instanceID string) *cluster.Node {
 	return &node
 }
 
+// notReady are the instances in service whose Node is missing or not Ready.
+func (n nodeIndex) notReady(instances []refresh.Instance) map[string]bool {
+	ids := map[string]bool{}
+	for _, i := range instances {
+		if node := n.of(i.ID); i.InService() && (node == nil || !node.Ready) {
+			ids[i.ID] = true
+		}
+	}
+	return ids
+}
+
+// describe is an instance with its Node.
+func (n nodeIndex) describe(instanceID string) string {
+	if node := n.of(instanceID); node != nil {
+		return fmt.Sprintf("%s (node %s)", instanceID, node.Name)
+	}
+	return instanceID + " (no node)"
+}
+
 // stale returns why the Nodes may not be as they are now, or nil. Without a Cluster it returns nil.
 func (n nodeIndex) stale() error {
 	if n.cluster == nil {

@@ -27,6 +27,7 @@ type batches struct {
 	batchEnded   time.Time // when the last one was seen to be replaced
 	waiting      string    // noted last
 	stall        *stall
+	readiness    *readiness
 	noNodesKnown bool // The cluster knows none of the group's instances.
 }
 
@@ -57,7 +58,7 @@ func (b *batches) follow(ctx context.Context) error {
 	if _, raised := refresh.SurgeOf(b.group.state.group); len(b.group.state.old) == 0 && !raised {
 		return nil
 	}
-	b.stall = newStall(b.group)
+	b.stall, b.readiness = newStall(b.group), newReadiness(b.group)
 	for failures := 0; ; {
 		step, err := b.step(ctx)
 		var end *endError
@@ -84,6 +85,10 @@ func (b *batches) follow(ctx context.Context) error {
 func (b *batches) step(ctx context.Context) (refresh.Step, error) {
 	if err := b.checkMarks(); err != nil {
 		return refresh.Step{}, err
+	}
+	if problem := b.readiness.problem(); problem != "" {
+		return refresh.Step{}, &endError{report.Failed, problem + "; no further instance is marked: fix the cause, then " +
+			"run the same command again" + b.afterError()}
 	}
 	step := b.decide()
 	if step.Done {
@@ -140,12 +145,7 @@ func (b *batches) next() refresh.Step {
 		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marks.active(), LastBatchEnded: b.batchEnded,
 	}
 	if s.policy.nodes.cluster != nil && !b.noNodesKnown {
-		now.NotReady = map[string]bool{}
-		for _, i := range s.group.Instances {
-			if node := s.policy.nodes.of(i.ID); i.InService() && (node == nil || !node.Ready) {
-				now.NotReady[i.ID] = true
-			}
-		}
+		now.NotReady = s.policy.nodes.notReady(s.group.Instances)
 	}
 	step := refresh.Next(now, b.group.cfg.Pace)
 	if err := s.policy.nodes.stale(); err != nil && now.NotReady != nil && len(step.Mark)+len(step.Terminate) > 0 {

@@ -161,7 +161,7 @@ func TestBatches(t *testing.T) {
 			want: report.Stalled, words: []string{"1 new instance to enter service"}, calls: "Mark i-1",
 		},
 		"the cluster is not the group's": {
-			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true }, change: func(c *Config) { c.Timeout = time.Hour },
+			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true }, change: func(c *Config) { c.Timeout, c.ReadyTimeout = time.Hour, time.Second },
 			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},
 		"the cluster is not the group's, and labels exclude nodes": {
@@ -238,6 +238,21 @@ func TestBatches(t *testing.T) {
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
 			want:   report.Stalled, calls: "Mark i-1",
 			words: []string{"waiting for 1 node to become ready: i-1-new", "no further ones are marked"},
+		},
+		"the new node does not become ready in time": {
+			change: func(c *Config) { c.ReadyTimeout, c.StallTimeout = 10*time.Minute, time.Hour },
+			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
+			want:   report.Failed, calls: "Mark i-1",
+			words: []string{"i-1-new (node node-i-1-new)", "10m0s", "no further instance is marked"},
+		},
+		"the new node becomes ready in time": {
+			change: func(c *Config) { c.ReadyTimeout = 10 * time.Minute }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
+			script: func(_ *fakeAWS, v *fakeCluster, reads int) { readyAt(v, reads, 100) },
+		},
+		"the nodes of outdated instances are not ready": {
+			change: func(c *Config) { c.ReadyTimeout = 10 * time.Second }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1": true, "i-2": true, "i-3": true} },
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

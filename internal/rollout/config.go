@@ -37,6 +37,7 @@ type Config struct {
 	Until        Until
 	Timeout      time.Duration
 	StallTimeout time.Duration
+	ReadyTimeout time.Duration // How long a new instance may be in service without a ready node.
 	PollInterval time.Duration
 	OnInterrupt  Interrupt
 	Parallel     int // Groups at a time; 0 is all.

@@ -76,7 +76,7 @@ func (r *instanceRefresh) resolveConflict(
 		return false, &endError{report.Conflict, what + ": see --on-conflict"}
 	}
 	g.progress.set(func(p *report.Group) { p.Phase = report.Queued })
-	if _, err := watchRefresh(ctx, g, active.ID); err != nil {
+	if _, err := watchRefresh(ctx, g, active.ID, nil); err != nil {
 		return false, err
 	}
 	g.progress.set(func(p *report.Group) { p.Phase = report.Replacing })
@@ -221,9 +221,13 @@ func (r *instanceRefresh) follow(ctx context.Context) error {
 		return &endError{report.Detached, "instance refresh " + r.id + " continues; trigger status shows its " +
 			"progress"}
 	}
-	f, err := watchRefresh(ctx, r.group, r.id)
-	if err != nil {
+	ready := newReadiness(r.group)
+	f, err := watchRefresh(ctx, r.group, r.id, ready)
+	switch {
+	case err != nil:
 		return err
+	case f.Active():
+		return endUnready(ctx, r, ready.last)
 	}
 	r.ended = true
 	return failureOf(f)
@@ -254,15 +258,17 @@ func describeStatus(f refresh.Refresh) string {
 }
 
 // watchRefresh reads and shows the refresh and its group again and again, and returns the refresh when it has
-// ended, or an error if nothing changes any more.
-func watchRefresh(ctx context.Context, g *group, id string) (status refresh.Refresh, err error) {
+// ended, or an error if nothing changes any more. It returns an active one if the nodes of new instances are not ready.
+func watchRefresh(
+	ctx context.Context, g *group, id string, ready *readiness,
+) (status refresh.Refresh, err error) {
 	stall := newStall(g)
 	for {
 		err = g.retry(ctx, func(ctx context.Context) (err error) {
 			status, err = readRefresh(ctx, g, id)
 			return err
 		})
-		if err != nil || !status.Active() {
+		if err != nil || !status.Active() || ready.endsUnready(status) != "" {
 			return status, err
 		}
 		if err = stall.check(&status, ""); err != nil {

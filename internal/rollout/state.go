@@ -71,6 +71,12 @@ func (s *state) isOld(i refresh.Instance, a assessment) bool {
 	return v.Outdated && !s.policy.cfg.All && !v.KeptFor(refresh.CodeExcluded)
 }
 
+// isToBeReplaced reports whether the instance is outdated, or was at the start, also if it is kept. Its node need not
+// be ready.
+func (s *state) isToBeReplaced(id string, a assessment) bool {
+	return s.old[id] || a.verdicts[id].Outdated && !s.policy.cfg.All
+}
+
 // isReplaced reports whether an old instance counts as replaced, as Config.Until says.
 func (s *state) isReplaced(i refresh.Instance) bool {
 	switch s.policy.cfg.Until {
