@@ -70,17 +70,18 @@ func isChanged(g refresh.Group) bool {
 	return slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
 }
 
-// awaitExpiry returns when no other trigger holds the lease. It waits for a whole duration, since the clock of the
-// holder may differ.
+// awaitExpiry returns when no other trigger holds the lease. It waits until that expires, and for a whole duration at
+// least, since the clock of the holder may differ.
 func (l *lease) awaitExpiry(ctx context.Context) error {
 	g := l.group
 	first, held := refresh.LeaseOf(g.state.group)
 	if !held || time.Now().After(first.Expires.Add(clockSkew)) {
 		return nil
 	}
+	wait := max(l.duration(), min(time.Until(first.Expires), longestLease+clockSkew))
 	g.progress.note(refresh.Warn, "the trigger %s works on the group, or was killed: waiting %v to see whether it renews "+
-		"its lease", first.Holder, l.duration())
-	for end := time.Now().Add(l.duration()); time.Now().Before(end); {
+		"its lease", first.Holder, wait.Round(time.Second))
+	for end := time.Now().Add(wait); time.Now().Before(end); {
 		if err := g.describeAgain(ctx, 0); err != nil {
 			return err
 		}

@@ -40,6 +40,15 @@ func TestLease(t *testing.T) {
 		"another trigger was killed": {
 			lease: 30 * time.Second, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3", least: time.Minute,
 		},
+		"another trigger renews its lease more seldom than this one would": {
+			lease: time.Minute, change: func(c *Config) { c.PollInterval = 100 * time.Millisecond },
+			script: func(a *fakeAWS, reads int) {
+				if reads == 200 { // after 20 seconds
+					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
+				}
+			},
+			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
+		},
 		"another trigger was killed yesterday": {
 			lease: -24 * time.Hour, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},
