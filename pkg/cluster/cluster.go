@@ -86,7 +86,7 @@ func (v *View) watch(ctx context.Context, timeout time.Duration) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if err := v.prepare(stop); err != nil {
+	if err := v.prepare(); err != nil {
 		return err
 	}
 	var running sync.WaitGroup
@@ -103,22 +103,31 @@ func (v *View) watch(ctx context.Context, timeout time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// probe lists one Node, to find out at once whether the API server answers and allows that.
+// probe lists one Node, and starts a watch, to find out at once whether the API server answers and allows that.
 func (v *View) probe(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := v.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return fmt.Errorf("list nodes (check the ClusterRole of the trigger): %w", err)
-	case err != nil:
-		return fmt.Errorf("list nodes within %v: %w", timeout, err)
+	if _, err := v.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		return accessError("list", timeout, err)
 	}
+	watching, err := v.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return accessError("watch", timeout, err)
+	}
+	watching.Stop()
 	return nil
 }
 
-// prepare configures the informer. A watch that is forbidden before the Nodes have been listed ends Run.
-func (v *View) prepare(stop context.CancelCauseFunc) error {
+// accessError is the error of the first request with the verb.
+func accessError(verb string, timeout time.Duration, err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("%s nodes (check the ClusterRole of the trigger): %w", verb, err)
+	}
+	return fmt.Errorf("%s nodes within %v: %w", verb, timeout, err)
+}
+
+// prepare configures the informer.
+func (v *View) prepare() error {
 	received := func(obj any) (any, error) {
 		v.mu.Lock()
 		v.watchErr = nil
@@ -131,9 +140,6 @@ func (v *View) prepare(stop context.CancelCauseFunc) error {
 				err = fmt.Errorf("watch nodes (check the ClusterRole of the trigger): %w", err)
 			}
 			v.fail(err)
-			if apierrors.IsForbidden(err) && !v.informer.HasSynced() {
-				stop(err)
-			}
 		}))
 }
 

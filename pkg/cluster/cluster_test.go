@@ -222,7 +222,7 @@ func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("a", ready))
 		var refused atomic.Bool
-		watching := make(chan *watch.FakeWatcher, 1)
+		watching := make(chan *watch.FakeWatcher, 10)
 		client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
 			if refused.Load() {
 				return true, nil, forbidden
@@ -253,6 +253,7 @@ func TestStale(t *testing.T) {
 			t.Errorf("stale at the start: %v", err)
 		}
 		refused.Store(true)
+		<-watching // of the first request, which was only to see whether it is allowed
 		(<-watching).Stop()
 		time.Sleep(time.Hour)
 		if err := v.Stale(); err == nil || !strings.Contains(err.Error(), "check the ClusterRole") {
