@@ -93,7 +93,11 @@ func TestRollout(t *testing.T) {
 			f.outdate()
 			f.trigger(append([]string{"--asg", group}, tt.args...)...).waitExit(0, `6 instances replaced`)
 			f.assertRolled(lowest)
-			if calls := f.changes(); !maps.Equal(calls, tt.calls) {
+			calls := f.changes()
+			for _, renewal := range []string{"CreateOrUpdateTags", "DeleteTags"} { // of the lease, as often as needed
+				delete(calls, renewal)
+			}
+			if !maps.Equal(calls, tt.calls) {
 				t.Errorf("the trigger called %v, want %v", calls, tt.calls)
 			}
 			// An Instance Refresh does not wait for terminating hooks, the trigger does.
