@@ -66,10 +66,13 @@ func (p *Planner) survey(ctx context.Context) (survey, error) {
 	if err != nil {
 		return survey{}, err
 	}
+	var pools errgroup.Group
+	pools.SetLimit(concurrency)
 	for n := range groups {
-		if err := p.addPool(ctx, &groups[n]); err != nil {
-			return survey{}, err
-		}
+		pools.Go(func() error { return p.addPool(ctx, &groups[n]) })
+	}
+	if err := pools.Wait(); err != nil {
+		return survey{}, err
 	}
 	s, err := p.resolve(ctx, groups)
 	s.groups = groups
