@@ -73,11 +73,9 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 func (t *Trigger) lowerSurge(ctx context.Context, g *group) error {
 	now := g.state.group
 	if _, raised := refresh.SurgeOf(now); raised {
-		desired, err := t.writer.Lower(ctx, now)
-		if err != nil {
+		if err := (capacity{g, t.writer}).lower(ctx); err != nil {
 			return err
 		}
-		g.progress.note(refresh.OK, "desired capacity lowered from %d to %d", now.Desired, desired)
 	}
 	if _, left := refresh.LeaseOf(now); left {
 		return t.writer.RemoveLease(ctx, g.name)
@@ -119,12 +117,7 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 func (t *Trigger) requestEnd(
 	ctx context.Context, g *group, a Action,
 ) (id, participle, reached string, err error) {
-	cancelled := true
-	if a == ActCancel {
-		id, err = t.writer.Cancel(ctx, g.name, true)
-	} else {
-		id, cancelled, err = rollBack(ctx, g, t.writer)
-	}
+	id, cancelled, err := endActive(ctx, g, t.writer, a == ActRollback)
 	switch {
 	case !cancelled:
 		return id, "rolled back", refresh.StatusRollbackSuccessful, err

@@ -29,7 +29,6 @@ func (c capacity) set(ctx context.Context, next func() refresh.Step) error {
 	if err := g.describe(ctx); err != nil {
 		return err
 	}
-	before := g.state.group.Desired
 	switch step := next(); {
 	case step.Raise > 0:
 		surge, err := c.aws.Raise(ctx, g.state.group, step.Raise)
@@ -38,13 +37,19 @@ func (c capacity) set(ctx context.Context, next func() refresh.Step) error {
 		}
 		g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
 	case step.Lower:
-		desired, err := c.aws.Lower(ctx, g.state.group)
-		if err != nil {
-			return err
-		}
-		g.progress.note(refresh.OK, "desired capacity lowered from %d to %d", before, desired)
+		return c.lower(ctx)
 	}
 	return nil
+}
+
+// lower takes back what is left of the surge.
+func (c capacity) lower(ctx context.Context) error {
+	now := c.group.state.group
+	desired, err := c.aws.Lower(ctx, now)
+	if err == nil {
+		c.group.progress.note(refresh.OK, "desired capacity lowered from %d to %d", now.Desired, desired)
+	}
+	return err
 }
 
 // terminate terminates an instance together with a part of the surge. The tag names the instance from before the call

@@ -302,17 +302,14 @@ func (r *instanceRefresh) stop(ctx context.Context) string {
 	if r.id == "" || r.ended || !r.stillActive(ctx) {
 		return r.leftBehind()
 	}
-	var err error
+	rollback := r.group.cfg.OnInterrupt == Rollback
+	_, cancelled, err := endActive(ctx, r.group, r.aws, rollback)
 	done, next := "cancelled", "; replacements that have begun continue, with their drains"
-	if r.group.cfg.OnInterrupt == Rollback {
-		var cancelled bool
-		if _, cancelled, err = rollBack(ctx, r.group, r.aws); cancelled {
-			next = ": it had not begun, so that nothing was replaced"
-		} else {
-			done, next = "rolled back", "; trigger status shows its progress"
-		}
-	} else {
-		_, err = r.aws.Cancel(ctx, r.group.name, true)
+	switch {
+	case !cancelled:
+		done, next = "rolled back", "; trigger status shows its progress"
+	case rollback:
+		next = ": it had not begun, so that nothing was replaced"
 	}
 	switch {
 	case err == nil:
@@ -322,6 +319,17 @@ func (r *instanceRefresh) stop(ctx context.Context) string {
 	default:
 		return fmt.Sprintf("instance refresh %s could not be %s and continues: %v", r.id, done, err)
 	}
+}
+
+// endActive has the active refresh of the group rolled back or cancelled, and returns its id and which of the two.
+func endActive(
+	ctx context.Context, g *group, aws refreshWriter, rollback bool,
+) (id string, cancelled bool, err error) {
+	if rollback {
+		return rollBack(ctx, g, aws)
+	}
+	id, err = aws.Cancel(ctx, g.name, true)
+	return id, true, err
 }
 
 // rollBack has the active refresh of the group rolled back, and returns its id. AWS rolls back none that is Pending, as

@@ -89,13 +89,9 @@ func endUnready(ctx context.Context, r *instanceRefresh, problem string) error {
 }
 
 // sendEnd asks AWS to roll the refresh back, or to cancel it.
-func sendEnd(ctx context.Context, r *instanceRefresh) (err error) {
+func sendEnd(ctx context.Context, r *instanceRefresh) error {
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
-	if r.group.cfg.Preferences.AutoRollback {
-		_, _, err = rollBack(ctx, r.group, r.aws)
-	} else {
-		_, err = r.aws.Cancel(ctx, r.group.name, true)
-	}
+	_, _, err := endActive(ctx, r.group, r.aws, r.group.cfg.Preferences.AutoRollback)
 	return err
 }
