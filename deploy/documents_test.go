@@ -134,8 +134,10 @@ func TestPoliciesAreLimited(t *testing.T) {
 				}
 				if keys := st.Condition["ForAllValues:StringEquals"]["aws:TagKeys"]; strings.HasSuffix(verb, "Tags") && want != "*" {
 					conditions["ForAllValues:StringEquals"] = map[string]any{"aws:TagKeys": keys}
-					if key := fmt.Sprint(keys); !strings.HasPrefix(key, "node-drainer.io/") {
-						t.Errorf("%s: it may write the tag %s", where, key)
+					for _, key := range list(keys) {
+						if !strings.HasPrefix(key, "node-drainer.io/") {
+							t.Errorf("%s: it may write the tag %s", where, key)
+						}
 					}
 				}
 				if diff := cmp.Diff(conditions, st.Condition); diff != "" || !slices.Equal(list(st.Resource), []string{want}) {

@@ -50,6 +50,9 @@ type Config struct {
 // rollsBack reports whether a refresh may have to be rolled back.
 func (c Config) rollsBack() bool { return c.Preferences.AutoRollback || c.OnInterrupt == Rollback }
 
+// holdsAny reports whether a rollout changes a group in a way that AWS does not exclude for two clients.
+func (c Config) holdsAny() bool { return c.Mode == refresh.ModeUnhealthy || len(c.Suspend) > 0 }
+
 // Conflict is what to do if a refresh of the group is under way already.
 type Conflict string
 

@@ -285,9 +285,7 @@ func (a fakeWrites) Suspend(ctx context.Context, _ refresh.Group, processes []st
 	if err := a.call(ctx, "Suspend ", strings.Join(processes, ",")); err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.group.Tags = map[string]string{"node-drainer.io/suspended": strings.Join(processes, " ")}
+	a.tag(refresh.SuspendedTag, strings.Join(processes, " "))
 	return processes, nil
 }
 
@@ -296,6 +294,7 @@ func (a fakeWrites) Release(ctx context.Context, g refresh.Group) ([]string, err
 	if len(ours) == 0 {
 		return nil, nil
 	}
+	a.tag(refresh.SuspendedTag, "")
 	return ours, a.call(ctx, "Release ", strings.Join(ours, ","))
 }
 

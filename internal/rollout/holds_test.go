@@ -12,6 +12,11 @@ import (
 // TestSuspend: processes are suspended for as long as the rollout runs.
 func TestSuspend(t *testing.T) {
 	earlier := map[string]string{"node-drainer.io/suspended": "AZRebalance"}
+	// holds has another trigger hold the group, which suspends the process and renews its lease.
+	holds := func(a *fakeAWS, _ int) {
+		l := refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(time.Minute).Truncate(time.Second)}
+		a.group.Tags = map[string]string{refresh.SuspendedTag: "AZRebalance", refresh.LeaseTag: l.String()}
+	}
 	suspended := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
 	for name, s := range map[string]scenario{
 		"until the end": {
@@ -70,6 +75,24 @@ func TestSuspend(t *testing.T) {
 		"interrupted, and the refresh is cancelled": {
 			change: func(c *Config) { c.OnInterrupt = Cancel }, stop: time.Minute, want: report.Interrupted,
 			calls: "Suspend AZRebalance Start Cancel Release AZRebalance",
+		},
+		"another trigger holds the group": {script: holds, want: report.Conflict, words: []string{"ci-2/7"}, calls: ""},
+		"another trigger holds the group, and its refresh is followed": {
+			before: func(a *fakeAWS) { a.begin("r-1", nil) },
+			script: func(a *fakeAWS, reads int) {
+				if holds(a, reads); reads > 9 {
+					a.status(refresh.StatusSuccessful, "")
+					a.replaceAll("2")
+				}
+			},
+			want: report.Done, calls: "",
+		},
+		"a killed run has suspended it, and its refresh is followed": {
+			before: func(a *fakeAWS) {
+				a.begin("r-1", nil)
+				holds(a, 0)
+			},
+			script: succeedAt(30), want: report.Done, calls: "Release AZRebalance",
 		},
 		"a killed run has suspended it, and this one suspends nothing": {
 			change: func(c *Config) { c.Suspend = nil },

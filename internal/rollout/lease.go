@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -28,46 +29,78 @@ const (
 	clockSkew = 5 * time.Minute
 )
 
-// lease keeps other triggers from replacing instances of the group at the same time. Only ModeUnhealthy needs one.
+// lease keeps other triggers from changing the group at the same time: in ModeUnhealthy always, and in ModeRefresh
+// where something is held, since AWS excludes no more than a second Instance Refresh.
 type lease struct {
 	group *group
 	aws   leaseWriter
-
-	end  func() // stops the renewals; nil if the lease is not held
-	mu   sync.Mutex
-	lost error // how the rollout ends if another trigger has taken the lease
+	end   func() (lost bool) // stops the renewals; nil if the lease was not acquired
 }
 
-// acquire returns when the lease is held, if anything is to be changed. The returned context ends if it is lost. A
-// lease that is renewed by its holder is a conflict; one that is not, because the holder was killed, is taken over.
-func (l *lease) acquire(ctx context.Context) (context.Context, error) {
+// acquire returns when the lease is held, if one is needed. The returned context ends if it is lost. A lease that is
+// renewed by its holder is a conflict; one that is not, because the holder was killed, is taken over. It is no conflict
+// if this run only follows, because nothing is outdated or a refresh is under way: then the holder is the other
+// trigger, which gives back what it holds.
+func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Context, other bool, err error) {
 	g := l.group
-	if g.cfg.Mode != refresh.ModeUnhealthy || !g.state.anyOutdated() && !isChanged(g.state.group) {
-		return ctx, nil
+	outdated, changed := g.state.anyOutdated(), l.isChanged()
+	if !outdated && !changed {
+		return ctx, false, nil
 	}
 	if err := l.awaitExpiry(ctx); err != nil {
-		return ctx, err
+		if conflict, ok := errors.AsType[*endError](err); ok && (attached || !outdated) {
+			g.progress.note(refresh.Warn, "%s", conflict.message)
+			return ctx, true, nil
+		}
+		return ctx, false, err
 	}
+	if !changed && !g.cfg.holdsAny() {
+		return ctx, false, nil
+	}
+	leased, err = l.hold(ctx)
+	return leased, false, err
+}
+
+// hold writes the lease, and renews it until release. The returned context ends if the lease is lost.
+func (l *lease) hold(ctx context.Context) (context.Context, error) {
 	if err := l.write(ctx); err != nil {
 		return ctx, err
 	}
-	leased, cancel := context.WithCancelCause(ctx)
+	leased, lose := context.WithCancelCause(ctx)
 	var renewals sync.WaitGroup
-	renewals.Go(func() { l.renew(leased, cancel) })
-	l.end = func() { cancel(nil); renewals.Wait() }
-	if err := g.pause(ctx, leaseSettles); err != nil {
+	renewals.Go(func() { l.renew(leased, lose) })
+	l.end = func() bool {
+		lose(nil)
+		renewals.Wait()
+		return lossOf(leased) != nil
+	}
+	if err := l.group.pause(ctx, leaseSettles); err != nil {
 		return ctx, err
 	}
-	if err := g.retry(ctx, g.describe); err != nil {
+	if err := l.group.retry(ctx, l.group.describe); err != nil {
 		return ctx, err
 	}
-	return leased, l.check(g.state.group)
+	if err := l.check(l.group.state.group); err != nil {
+		lose(err)
+	}
+	return leased, lossOf(leased)
+}
+
+// lossOf returns how the rollout ends if its lease was lost, and the context has ended with that. Else it returns nil.
+func lossOf(ctx context.Context) error {
+	if conflict, lost := errors.AsType[*endError](context.Cause(ctx)); lost {
+		return conflict
+	}
+	return nil
 }
 
 // isChanged reports whether a trigger that works on the group, or was killed, has changed it.
-func isChanged(g refresh.Group) bool {
-	tags := []string{refresh.LeaseTag, refresh.SurgeTag, refresh.SuspendedTag}
-	return slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
+func (l *lease) isChanged() bool {
+	tags := []string{refresh.SuspendedTag}
+	if l.group.cfg.Mode == refresh.ModeUnhealthy {
+		tags = append(tags, refresh.LeaseTag, refresh.SurgeTag)
+	}
+	return slices.ContainsFunc(tags, func(tag string) bool { return l.group.state.group.Tags[tag] != "" })
 }
 
 // awaitExpiry returns when no other trigger holds the lease. It waits until that expires, and for a whole duration at
@@ -132,33 +165,15 @@ func (l *lease) renew(ctx context.Context, lose context.CancelCauseFunc) {
 
 // check returns an error if another trigger holds the lease of the group.
 func (l *lease) check(g refresh.Group) error {
-	now, held := refresh.HeldByOther(g, l.group.cfg.Holder, time.Now())
-	if !held {
-		return nil
+	if now, held := refresh.HeldByOther(g, l.group.cfg.Holder, time.Now()); held {
+		return conflictWith(now)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lost = conflictWith(now)
-	return l.lost
-}
-
-// cause returns why the lease was lost, instead of an error that follows from that.
-func (l *lease) cause(err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost != nil {
-		return l.lost
-	}
-	return err
+	return nil
 }
 
 // release gives the lease back.
 func (l *lease) release(ctx context.Context) {
-	if l.end == nil {
-		return
-	}
-	l.end()
-	if l.cause(nil) != nil || l.group.state.deleted {
+	if l.end == nil || l.end() || l.group.state.deleted {
 		return
 	}
 	ctx, cancel := uncancelled(ctx)

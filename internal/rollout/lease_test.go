@@ -78,6 +78,15 @@ func TestLease(t *testing.T) {
 			},
 			want: report.Conflict, words: []string{"ci-2/7"}, calls: "Mark i-1", left: "ci-2/7",
 		},
+		"nothing is outdated, and another trigger renews its lease": {
+			lease: time.Minute, change: func(c *Config) { c.Version = "1" },
+			script: func(a *fakeAWS, reads int) {
+				if reads == 4 {
+					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute), refresh.SurgeTag: "2-3"}
+				}
+			},
+			want: report.Nothing, left: "ci-2/7",
+		},
 		"nothing is outdated, and another trigger was killed": {
 			lease: time.Minute, change: func(c *Config) { c.Version = "1" }, want: report.Nothing, least: time.Minute,
 		},

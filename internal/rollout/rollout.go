@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func (r *rollout) run(ctx context.Context, described time.Time) ending {
 	r.group.countOutdated()
 	end, err := r.replaceOutdated(ctx)
 	if err != nil {
-		end = endingOf(ctx, r.lease.cause(err))
+		end = endingOf(ctx, err)
 	}
 	return r.finish(ctx, end)
 }
@@ -59,40 +60,45 @@ func (r *rollout) run(ctx context.Context, described time.Time) ending {
 // replaceOutdated is the rollout itself. The error of a step ends it.
 func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	attached, err := r.replacer.attach(ctx)
+	if err == nil && !attached {
+		err = r.preflight(ctx)
+	}
 	if err != nil {
 		return ending{}, err
 	}
-	if attached {
-		r.checkAttached(ctx)
-		r.taints.add(ctx)
-	} else if ctx, err = r.start(ctx); err != nil {
-		return ending{}, err
+	leased, other, err := r.lease.acquire(ctx, attached)
+	if err == nil {
+		err = r.replace(leased, attached, other)
 	}
-	if err := r.replacer.follow(ctx); err != nil {
-		return ending{}, err
-	}
-	if err := r.group.awaitDrained(ctx); err != nil {
-		return ending{}, err
+	if err != nil {
+		return ending{}, cmp.Or(lossOf(leased), err)
 	}
 	return r.verify(ctx)
 }
 
-// start starts a rollout that is not under way. The nodes are tainted first: pods may begin to move soon after. The
-// returned context ends if the lease is lost.
-func (r *rollout) start(ctx context.Context) (context.Context, error) {
-	if err := r.preflight(ctx); err != nil {
-		return ctx, err
+// replace returns when nothing is left to replace, and the old instances are drained. What another trigger does in the
+// group is left to that. The nodes are tainted first: pods may begin to move soon after.
+func (r *rollout) replace(ctx context.Context, attached, other bool) error {
+	switch {
+	case attached:
+		r.checkAttached(ctx)
+		r.taints.add(ctx)
+	case other:
+		return r.group.awaitDrained(ctx)
+	default:
+		r.suspension.suspend(ctx)
+		r.taints.add(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := r.replacer.start(ctx); err != nil {
+			return err
+		}
 	}
-	ctx, err := r.lease.acquire(ctx)
-	if err != nil {
-		return ctx, err
+	if err := r.replacer.follow(ctx); err != nil {
+		return err
 	}
-	r.suspension.suspend(ctx)
-	r.taints.add(ctx)
-	if ctx.Err() != nil {
-		return ctx, context.Cause(ctx)
-	}
-	return ctx, r.replacer.start(ctx)
+	return r.group.awaitDrained(ctx)
 }
 
 // preflight checks whether the rollout may start. Where nothing is outdated there is nothing to check.

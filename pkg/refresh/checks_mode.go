@@ -121,7 +121,7 @@ func checkWeights(g Group, f Facts) (Level, string) {
 
 func warnLease(g Group, _ Facts) (Level, string) {
 	l, _ := LeaseOf(g)
-	return Warn, fmt.Sprintf("the trigger %s replaces instances of the group in batches; its lease expires at %s unless "+
+	return Warn, fmt.Sprintf("the trigger %s works on the group; its lease expires at %s unless "+
 		"it is renewed", l.Holder, l.Expires.UTC().Format(time.RFC3339))
 }
 

@@ -186,7 +186,7 @@ func TestPreflight(t *testing.T) {
 		{"lease", "none", u, nil, none, ""},
 		{"lease", "of a trigger", u, func(s *subject) {
 			s.Tags = map[string]string{LeaseTag: "ci-1/42 2026-11-23T10:00:00Z"}
-		}, Warn, "ci-1/42 replaces instances"},
+		}, Warn, "ci-1/42 works on the group"},
 		{"lease", "that cannot be read", u, func(s *subject) { s.Tags = map[string]string{LeaseTag: "ci-1/42"} }, none, ""},
 		{"surge-left", "none", u, nil, none, ""},
 		{"surge-left", "an earlier run is continued", u, func(s *subject) { s.Group = surged(s.Group, "3-5") }, OK, "from 3 to 5"},
