@@ -131,6 +131,7 @@ func replacementOptions(s *settings) []*option {
 			moves once. Soft has the effect PreferNoSchedule, hard NoSchedule; neither evicts pods. Both need
 			Kubernetes, with permission to get and patch nodes.`,
 			cluster.NoTaint, cluster.SoftTaint, cluster.HardTaint),
+		togetherOption(s),
 		allowOption(&s.Allow),
 	}
 }
@@ -287,6 +288,27 @@ func followOptions(s *settings) []*option {
 			"Groups at a time. 0 is all. Cancel, rollback, pause and resume always act on all at once.", 0, 1000),
 		boolean(&s.FailFast, "fail-fast",
 			"Start no further group when one has failed."),
+	}
+}
+
+// togetherOption reads the phases. The last one of them counts, since each includes those before it.
+func togetherOption(s *settings) *option {
+	phases := refresh.Phases()
+	last := refresh.NoPhase
+	return &option{
+		name: "together", kind: "PHASE,...", initial: phases[s.Together], values: phases, many: true,
+		help: `Phases that are done for all groups before any begins the next. Check: the preflights of all groups come
+			before the first change, so that one that is refused keeps all as they are. None: each group is checked when
+			its turn comes.`,
+		read: func(text string) error {
+			phase, known := refresh.ParsePhase(text)
+			if !known {
+				return errors.New(alternatives(phases))
+			}
+			last = max(last, phase)
+			s.Together = last
+			return nil
+		},
 	}
 }
 

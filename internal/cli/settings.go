@@ -49,6 +49,7 @@ func newSettings() *settings {
 			StallTimeout: time.Hour,
 			PollInterval: 5 * time.Second,
 			OnInterrupt:  rollout.Detach,
+			Together:     refresh.PhaseCheck,
 			Parallel:     1,
 		},
 		output: report.FormatAuto,

@@ -84,6 +84,8 @@ func TestConfig(t *testing.T) {
 			c.Until, c.Timeout, c.StallTimeout, c.PollInterval = rollout.Terminated, 3*time.Hour, 0, 200*time.Millisecond
 			c.Parallel, c.FailFast, c.OnInterrupt = 0, true, rollout.Rollback
 		}},
+		{"groups that are checked apart", "--asg workers --together none", nil, func(c *rollout.Config) { c.Together = refresh.NoPhase }},
+		{"phases in any order", "--asg workers --together check,none", nil, func(*rollout.Config) {}},
 		{"taints in mode unhealthy", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {
 			c.Mode, c.Surge, c.Taint = refresh.ModeUnhealthy, nil, cluster.HardTaint
 		}},

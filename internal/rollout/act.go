@@ -33,12 +33,13 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 	if err != nil && len(s.groups) == 0 {
 		return report.Rollout{}, err
 	} // Stopping a refresh needs no launch template, so that those may be unknown.
-	return t.each(ctx, s.groups, 0, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		act := t.endRefresh
 		if a == ActPause || a == ActResume {
 			act = t.pauseOrResume
 		}
 		group := t.newGroup(p, g, s.templates)
+		group.enter(report.Replacing)
 		group.countOutdated()
 		end, err := act(ctx, group, a)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -22,7 +21,7 @@ type batchWriter interface {
 type batches struct {
 	group        *group
 	aws          batchWriter
-	marks        marks
+	marker       marker
 	inFlight     bool      // A batch is being replaced.
 	batchEnded   time.Time // when the last one was seen to be replaced
 	waiting      string    // noted last
@@ -48,6 +47,9 @@ func (b *batches) attach(context.Context) (attached bool, err error) {
 		"cluster, name that with --kubeconfig and --context", text)
 	return false, nil
 }
+
+// settle does nothing: the preflight refuses a group with a refresh under way.
+func (*batches) settle(context.Context) (settled bool, err error) { return false, nil }
 
 // start marks nothing yet: which instances are in the first batch is decided when the nodes are tainted.
 func (*batches) start(context.Context) error { return nil }
@@ -83,8 +85,8 @@ func (b *batches) follow(ctx context.Context) error {
 
 // step does what is to be done next.
 func (b *batches) step(ctx context.Context) (refresh.Step, error) {
-	if err := b.checkMarks(); err != nil {
-		return refresh.Step{}, err
+	if problem := b.marker.check(); problem != "" {
+		return refresh.Step{}, &endError{report.Failed, problem + b.afterError()}
 	}
 	if problem := b.readiness.problem(); problem != "" {
 		return refresh.Step{}, &endError{report.Failed, problem + "; no further instance is marked: fix the cause, then " +
@@ -123,26 +125,13 @@ func (b *batches) decide() refresh.Step {
 	return step
 }
 
-// checkMarks looks for marks that were taken back. Such an instance is marked again in one of the next batches. The
-// error ends the rollout, because that does not help.
-func (b *batches) checkMarks() error {
-	for _, id := range b.marks.takeBack(b.group.state.group) {
-		if times := b.marks[id].times; times >= mostMarks {
-			return &endError{report.Failed, fmt.Sprintf("%s is healthy again after %d marks: look for what sets the "+
-				"health of the group's instances, then run the same command again%s", id, times, b.afterError())}
-		}
-		b.group.progress.note(refresh.Warn, "%s is healthy again, although it was marked unhealthy: it will be marked "+
-			"again", id)
-	}
-	return nil
-}
-
 // next decides on the next step, from what is known now. No further instance is replaced while it is not known which
 // nodes are ready.
 func (b *batches) next() refresh.Step {
 	s := b.group.state
 	now := refresh.Snapshot{
-		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marks.active(), LastBatchEnded: b.batchEnded,
+		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marker.marks.active(),
+		LastBatchEnded: b.batchEnded,
 	}
 	if s.policy.nodes.cluster != nil && !b.noNodesKnown {
 		now.NotReady = s.policy.nodes.notReady(s.group.Instances)
@@ -175,42 +164,11 @@ func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 	defer cancel()
 	switch {
 	case step.Raise > 0, step.Lower:
-		return b.capacity().set(ctx, b.next)
+		return (capacity{b.group, b.aws}).set(ctx, b.next)
 	case len(step.Mark)+len(step.Terminate) > 0:
-		return b.send(ctx, step)
-	}
-	return nil
-}
-
-func (b *batches) capacity() capacity { return capacity{b.group, b.aws} }
-
-// send marks and terminates the instances of a batch, unless a refresh is under way: AWS would replace more
-// instances at a time than either of the two intends.
-func (b *batches) send(ctx context.Context, step refresh.Step) error {
-	active, err := b.group.planner.activeRefresh(ctx, b.group.name)
-	if err != nil {
+		sent, err := b.marker.send(ctx, step)
+		b.inFlight = b.inFlight || sent
 		return err
-	}
-	if active != nil {
-		return &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no " +
-			"further instance is marked; run the same command again when it has ended"}
-	}
-	for _, id := range slices.Concat(step.Mark, step.Terminate) {
-		terminate := slices.Contains(step.Terminate, id)
-		call, done := b.aws.MarkUnhealthy, "marked unhealthy"
-		if terminate {
-			call, done = b.capacity().terminate, "terminated, and the desired capacity lowered by one"
-		}
-		err := call(ctx, id)
-		switch {
-		case errors.Is(err, refresh.ErrGone):
-			done = "is terminating already"
-		case err != nil:
-			return err
-		}
-		b.marks.add(id, terminate)
-		b.inFlight = true
-		b.group.progress.note(refresh.OK, "%s %s", id, done)
 	}
 	return nil
 }

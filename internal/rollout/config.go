@@ -40,7 +40,8 @@ type Config struct {
 	ReadyTimeout time.Duration // How long a new instance may be in service without a ready node.
 	PollInterval time.Duration
 	OnInterrupt  Interrupt
-	Parallel     int // Groups at a time; 0 is all.
+	Together     refresh.Phase // The last phase that is done for all groups, before any begins the next.
+	Parallel     int           // Groups at a time; 0 is all.
 	FailFast     bool
 
 	Self   string // The instance that the trigger runs on, or empty.

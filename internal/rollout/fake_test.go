@@ -335,7 +335,7 @@ func (n *fakeCluster) Loads(context.Context, []string) (map[string]cluster.Load,
 func defaults() Config {
 	return Config{
 		Mode: refresh.ModeRefresh, Pin: refresh.PinAlways, OnConflict: Attach, Wait: true, Until: Drained, OnInterrupt: Detach,
-		PollInterval: 5 * time.Second, Parallel: 1, Strategy: refresh.LaunchFirst,
+		PollInterval: 5 * time.Second, Together: refresh.PhaseCheck, Parallel: 1, Strategy: refresh.LaunchFirst,
 		Surge: &refresh.Amount{N: 10, Percent: true}, Pace: refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
 	}

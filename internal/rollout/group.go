@@ -60,11 +60,14 @@ func (g *group) refreshState(ctx context.Context) error {
 	return g.resolve(ctx)
 }
 
+// enter shows that the group is in the phase.
+func (g *group) enter(phase report.Phase) { g.progress.set(func(p *report.Group) { p.Phase = phase }) }
+
 // countOutdated counts what is to be replaced, and shows it.
 func (g *group) countOutdated() {
 	g.state.count()
 	g.progress.set(func(p *report.Group) {
-		p.Target, p.Total, p.Phase = g.state.target.Text, len(g.state.old), report.Replacing
+		p.Target, p.Total = g.state.target.Text, len(g.state.old)
 	})
 	g.show(nil)
 }
@@ -104,7 +107,7 @@ func phaseOf(before report.Phase, status *refresh.Refresh) report.Phase {
 func (g *group) awaitDrained(ctx context.Context) error {
 	stall := newStall(g)
 	for g.cfg.Wait && len(g.state.leaving()) > 0 {
-		g.progress.set(func(p *report.Group) { p.Phase = report.Draining })
+		g.enter(report.Draining)
 		if err := stall.check(nil, ""); err != nil {
 			return err
 		}

@@ -31,60 +31,62 @@ type instanceRefresh struct {
 	ended bool   // That refresh was seen to have ended.
 }
 
-// attach handles a refresh that is under way, whichever client has started it, as
-// Config.OnConflict says. It returns when one is attached to, or none is under way.
+// attach handles a refresh that is under way, whichever client has started it, as Config.OnConflict says. It leaves one
+// that is to be cancelled or waited for to settle.
 func (r *instanceRefresh) attach(ctx context.Context) (attached bool, err error) {
-	for {
-		active, err := r.group.planner.activeRefresh(ctx, r.group.name)
-		switch {
-		case err != nil:
-			return false, err
-		case active == nil:
-			return r.attachToEnded(ctx)
-		}
-		attached, err := r.resolveConflict(ctx, *active)
-		if attached || err != nil {
-			return attached, err
-		}
+	g := r.group
+	active, err := g.planner.activeRefresh(ctx, g.name)
+	switch {
+	case err != nil:
+		return false, err
+	case active == nil:
+		return r.attachToEnded(ctx)
+	case g.cfg.OnConflict == Attach && !active.HasTarget(g.state.target):
+		return false, &endError{report.Conflict, describeActive(*active) + ", with another target: wait for it " +
+			"(--on-conflict wait) or cancel it (--on-conflict cancel)"}
+	case g.cfg.OnConflict == Attach:
+		r.setID(active.ID)
+		g.progress.note(refresh.OK, "%s: it is followed", describeActive(*active))
+		r.comparePreferences(*active)
+		return true, r.ignoreNewer(ctx, *active)
+	case g.cfg.OnConflict == Fail:
+		return false, &endError{report.Conflict, describeActive(*active) + ": see --on-conflict"}
 	}
+	return false, nil
 }
 
-// resolveConflict attaches to the refresh that is under way, or waits for its end.
-func (r *instanceRefresh) resolveConflict(
-	ctx context.Context, active refresh.Refresh,
-) (attached bool, err error) {
+// settle cancels a refresh that is under way, or waits for its end. It returns when that has ended.
+func (r *instanceRefresh) settle(ctx context.Context) (settled bool, err error) {
 	g := r.group
-	what := fmt.Sprintf("instance refresh %s is under way (%s, %d %%)", active.ID, active.Status, active.Percent)
-	switch g.cfg.OnConflict {
-	case Attach:
-		if !active.HasTarget(g.state.target) {
-			return false, &endError{report.Conflict, what + ", with another target: wait for it " +
-				"(--on-conflict wait) or cancel it (--on-conflict cancel)"}
-		}
-		r.setID(active.ID)
-		g.progress.note(refresh.OK, "%s: it is followed", what)
-		r.comparePreferences(active)
-		return true, r.ignoreNewer(ctx, active)
-	case CancelActive:
+	if g.cfg.OnConflict != Wait && g.cfg.OnConflict != CancelActive {
+		return false, nil
+	}
+	active, err := g.planner.activeRefresh(ctx, g.name)
+	if active == nil || err != nil {
+		return false, err
+	}
+	if g.cfg.OnConflict == CancelActive {
 		if _, err := r.aws.Cancel(ctx, g.name, false); err != nil && !errors.Is(err, refresh.ErrNoRefresh) {
 			return false, err
 		}
-		g.progress.note(refresh.Warn, "%s: it is cancelled; drains that have begun continue", what)
-	case Wait:
-		g.progress.note(refresh.OK, "%s: waiting for its end", what)
-	default:
-		return false, &endError{report.Conflict, what + ": see --on-conflict"}
+		g.progress.note(refresh.Warn, "%s: it is cancelled; drains that have begun continue", describeActive(*active))
+	} else {
+		g.progress.note(refresh.OK, "%s: waiting for its end", describeActive(*active))
 	}
-	g.progress.set(func(p *report.Group) { p.Phase = report.Queued })
+	g.enter(report.Queued)
 	if _, err := watchRefresh(ctx, g, active.ID, nil); err != nil {
 		return false, err
 	}
-	g.progress.set(func(p *report.Group) { p.Phase = report.Replacing })
 	if err := g.resolve(ctx); err != nil {
 		return false, err
 	}
+	g.enter(report.Replacing)
 	g.countOutdated()
-	return false, nil
+	return true, nil
+}
+
+func describeActive(active refresh.Refresh) string {
+	return fmt.Sprintf("instance refresh %s is under way (%s, %d %%)", active.ID, active.Status, active.Percent)
 }
 
 // comparePreferences notes which preferences of a refresh that is followed are not those of the configuration.
@@ -197,6 +199,9 @@ func (r *instanceRefresh) start(ctx context.Context) error {
 			return err
 		}
 		if attached, err := r.attach(ctx); attached || err != nil {
+			return err
+		}
+		if _, err := r.settle(ctx); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,13 @@
 package rollout
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -52,4 +57,56 @@ func (m marks) takeBack(g refresh.Group) (found []string) {
 		found = append(found, i.ID)
 	}
 	return found
+}
+
+// marker marks instances unhealthy, and terminates them.
+type marker struct {
+	group *group
+	aws   batchWriter
+	marks marks
+}
+
+// check looks for marks that were taken back. Such an instance is marked again in one of the next batches. A
+// problem ends the rollout, because that does not help.
+func (m marker) check() (problem string) {
+	for _, id := range m.marks.takeBack(m.group.state.group) {
+		if times := m.marks[id].times; times >= mostMarks {
+			return fmt.Sprintf("%s is healthy again after %d marks: look for what sets the health of the group's "+
+				"instances, then run the same command again", id, times)
+		}
+		m.group.progress.note(refresh.Warn, "%s is healthy again, although it was marked unhealthy: it will be marked "+
+			"again", id)
+	}
+	return ""
+}
+
+// send marks and terminates the instances of a batch, unless a refresh is under way: AWS would replace more
+// instances at a time than either of the two intends.
+func (m marker) send(ctx context.Context, step refresh.Step) (sent bool, err error) {
+	active, err := m.group.planner.activeRefresh(ctx, m.group.name)
+	if err != nil {
+		return false, err
+	}
+	if active != nil {
+		return false, &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no " +
+			"further instance is marked; run the same command again when it has ended"}
+	}
+	for _, id := range slices.Concat(step.Mark, step.Terminate) {
+		terminate := slices.Contains(step.Terminate, id)
+		call, done := m.aws.MarkUnhealthy, "marked unhealthy"
+		if terminate {
+			call, done = (capacity{m.group, m.aws}).terminate, "terminated, and the desired capacity lowered by one"
+		}
+		err := call(ctx, id)
+		switch {
+		case errors.Is(err, refresh.ErrGone):
+			done = "is terminating already"
+		case err != nil:
+			return sent, err
+		}
+		m.marks.add(id, terminate)
+		sent = true
+		m.group.progress.note(refresh.OK, "%s %s", id, done)
+	}
+	return sent, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -16,10 +15,17 @@ import (
 // runs, as does the lease. The desired capacity, which batches raises, is restored as a part of replacing.
 type rollout struct {
 	group      *group
+	turns      *turns
+	preflight  *preflight
 	replacer   replacer
 	lease      *lease
 	suspension *suspension
 	taints     *taints
+
+	read     time.Time // when the group was checked last, or read at first
+	attached bool      // What is under way is followed.
+	other    bool      // Another trigger works on the group.
+	held     bool      // The group was changed, or is followed.
 }
 
 // replacer replaces the outdated instances of a group in one of the two modes.
@@ -27,6 +33,8 @@ type replacer interface {
 	// attach looks at what is under way in the group, and reports whether it is to be followed, so that nothing
 	// is to be started.
 	attach(ctx context.Context) (attached bool, err error)
+	// settle ends what is under way in the group and is not followed. It reports whether there was anything.
+	settle(ctx context.Context) (settled bool, err error)
 	// start starts to replace what is outdated, if anything is.
 	start(ctx context.Context) error
 	// follow returns when everything has been replaced as far as this can be done.
@@ -41,15 +49,8 @@ type replacer interface {
 	afterError() string
 }
 
-// run replaces what is outdated, and returns how that ended. It reads the group again if it was described
-// more than a PollInterval ago, which is so if other groups came first.
-func (r *rollout) run(ctx context.Context, described time.Time) ending {
-	if time.Since(described) > r.group.cfg.PollInterval {
-		if err := r.group.refreshState(ctx); err != nil {
-			return endingOf(ctx, err)
-		}
-	}
-	r.group.countOutdated()
+// run replaces what is outdated, and returns how that ended.
+func (r *rollout) run(ctx context.Context) ending {
 	end, err := r.replaceOutdated(ctx)
 	if err != nil {
 		end = endingOf(ctx, err)
@@ -57,18 +58,21 @@ func (r *rollout) run(ctx context.Context, described time.Time) ending {
 	return r.finish(ctx, end)
 }
 
-// replaceOutdated is the rollout itself. The error of a step ends it.
+// replaceOutdated is the rollout itself. The error of a step ends it. Each phase begins when other groups are as far as
+// Config.Together requires, or when it is the turn of this group.
 func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
-	attached, err := r.replacer.attach(ctx)
-	if err == nil && !attached {
-		err = r.preflight(ctx)
-	}
-	if err != nil {
+	if err := r.begin(ctx, refresh.PhaseCheck); err != nil {
 		return ending{}, err
 	}
-	leased, other, err := r.lease.acquire(ctx, attached)
+	if err := r.check(ctx); err != nil {
+		return ending{}, err
+	}
+	if err := r.begin(ctx, refresh.PhaseReplace); err != nil {
+		return ending{}, err
+	}
+	leased, err := r.hold(ctx)
 	if err == nil {
-		err = r.replace(leased, attached, other)
+		err = r.replace(leased)
 	}
 	if err != nil {
 		return ending{}, cmp.Or(lossOf(leased), err)
@@ -76,21 +80,87 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	return r.verify(ctx)
 }
 
-// replace returns when nothing is left to replace, and the old instances are drained. What another trigger does in the
-// group is left to that. The nodes are tainted first: pods may begin to move soon after.
-func (r *rollout) replace(ctx context.Context, attached, other bool) error {
-	switch {
-	case attached:
-		r.checkAttached(ctx)
-		r.taints.add(ctx)
-	case other:
-		return r.group.awaitDrained(ctx)
-	default:
-		r.suspension.suspend(ctx)
-		r.taints.add(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+// begin returns when the group may begin the phase. It reads the group again if that was done more than a PollInterval
+// ago, which is so if it has waited for other groups, and checks it again if nothing was changed yet.
+func (r *rollout) begin(ctx context.Context, phase refresh.Phase) error {
+	if err := r.turns.await(ctx, r.group.progress.i, phase); err != nil {
+		return err
+	}
+	stale := time.Since(r.read) > r.group.cfg.PollInterval
+	if stale {
+		if err := r.group.refreshState(ctx); err != nil {
+			return err
 		}
+	}
+	if phase == refresh.PhaseCheck || stale {
+		r.group.countOutdated()
+	}
+	if phase == refresh.PhaseCheck {
+		return nil
+	}
+	r.group.enter(report.Replacing)
+	if stale {
+		return r.check(ctx)
+	}
+	return nil
+}
+
+// check looks at what is under way in the group, and does the preflight. It changes nothing.
+func (r *rollout) check(ctx context.Context) (err error) {
+	if r.attached, err = r.replacer.attach(ctx); err != nil {
+		return err
+	}
+	if r.attached {
+		r.preflight.checkAttached(ctx)
+	} else if err := r.preflight.check(ctx); err != nil {
+		return err
+	}
+	r.read = time.Now()
+	return nil
+}
+
+// hold prepares the group for the rollout. The nodes are tainted before anything is replaced: pods may begin to move
+// soon after. The returned context ends if the lease is lost.
+func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) {
+	r.held = true
+	if err := r.settle(ctx); err != nil {
+		return ctx, err
+	}
+	leased, r.other, err = r.lease.acquire(ctx, r.attached)
+	if err != nil || r.other && !r.attached {
+		return leased, err
+	}
+	if !r.attached {
+		r.suspension.suspend(leased)
+	}
+	r.taints.add(leased)
+	if leased.Err() != nil {
+		return leased, context.Cause(leased)
+	}
+	return leased, nil
+}
+
+// settle ends what is under way in the group and is not followed, and checks the group again after that.
+func (r *rollout) settle(ctx context.Context) error {
+	for !r.attached {
+		settled, err := r.replacer.settle(ctx)
+		if err != nil || !settled {
+			return err
+		}
+		if err := r.check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace returns when nothing is left to replace, and the old instances are drained. What another trigger does in the
+// group is left to that.
+func (r *rollout) replace(ctx context.Context) error {
+	if r.other && !r.attached {
+		return r.group.awaitDrained(ctx)
+	}
+	if !r.attached {
 		if err := r.replacer.start(ctx); err != nil {
 			return err
 		}
@@ -99,75 +169,6 @@ func (r *rollout) replace(ctx context.Context, attached, other bool) error {
 		return err
 	}
 	return r.group.awaitDrained(ctx)
-}
-
-// preflight checks whether the rollout may start. Where nothing is outdated there is nothing to check.
-func (r *rollout) preflight(ctx context.Context) error {
-	g, a := r.group, r.group.state.assess()
-	if a.target.Problem != "" {
-		return &endError{report.Refused, a.target.Problem}
-	}
-	if len(a.outdated()) == 0 {
-		return nil
-	}
-	facts, err := r.facts(ctx, a)
-	if err != nil {
-		return err
-	}
-	return r.applyFindings(refresh.Preflight(g.state.group, facts))
-}
-
-func (r *rollout) facts(ctx context.Context, a assessment) (refresh.Facts, error) {
-	g := r.group
-	loads, err := g.planner.loads(ctx, []refresh.Group{g.state.group}, []assessment{a})
-	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
-		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
-	}
-	return g.planner.facts(ctx, g.state.group, a, loads)
-}
-
-// checkAttached does the preflight for a refresh that is under way, with the preferences that it has. Whatever it
-// finds is a warning, since the refresh continues without the trigger too.
-func (r *rollout) checkAttached(ctx context.Context) {
-	a := r.group.state.assess()
-	if len(a.outdated()) == 0 {
-		return
-	}
-	switch facts, err := r.facts(ctx, a); {
-	case err != nil:
-		r.group.progress.note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
-	case facts.Active != nil:
-		facts.Preferences, facts.Pin = facts.Active.Preferences, facts.Active.Desired != nil
-		r.warn(refresh.Preflight(r.group.state.group, facts))
-	}
-}
-
-// warn shows those of the findings that are not OK.
-func (r *rollout) warn(findings []refresh.Finding) {
-	for _, f := range findings {
-		if f.Level != refresh.OK {
-			r.group.progress.note(refresh.Warn, "%s: %s", f.Check, f.Text)
-		}
-	}
-}
-
-// applyFindings shows what the preflight found, and returns an error if it must not start.
-func (r *rollout) applyFindings(findings []refresh.Finding) error {
-	refused := refresh.Refused(findings, r.group.cfg.Allow)
-	isRefused := func(f refresh.Finding) bool { return slices.Contains(refused, f) }
-	r.warn(slices.DeleteFunc(slices.Clone(findings), isRefused))
-	if len(refused) == 0 {
-		return nil
-	}
-	var why []string
-	for _, f := range refused {
-		why = append(why, f.Check+": "+f.Text)
-	}
-	end := &endError{report.Refused, "nothing was changed: " + strings.Join(why, "; ")}
-	if len(refused) == 1 && refused[0].Check == refresh.CheckActive {
-		end.outcome = report.Conflict
-	}
-	return end
 }
 
 // verify reads the group once more when everything is said to be replaced, and the launch templates as they
@@ -197,6 +198,10 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 // finish adds to the message of an ending what is left behind, and takes back the suspension and the taints.
 // They stay where AWS continues without the trigger, so that the next run finds them.
 func (r *rollout) finish(ctx context.Context, end ending) ending {
+	if !r.held && ctx.Err() != nil {
+		end.message += r.replacer.afterError()
+		return end
+	}
 	if !r.group.state.deleted {
 		end.message += r.leftBehind(ctx, end.outcome)
 	}
@@ -227,7 +232,7 @@ func (r *rollout) leftBehind(ctx context.Context, outcome report.Outcome) string
 		return ": " + r.replacer.leftBehind()
 	case report.TimedOut, report.Stalled:
 		return ": " + r.replacer.leftBehind()
-	case report.Error, report.Conflict:
+	case report.Error, report.Conflict, report.Skipped:
 		return r.replacer.afterError()
 	}
 	return ""

@@ -30,6 +30,7 @@ func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
 // status shows the newest refresh of the group, and its instances. They are compared with what the refresh
 // replaces them by: the group itself is given that only when it has succeeded.
 func (g *group) status(ctx context.Context) error {
+	g.enter(report.Replacing)
 	all, err := g.planner.reader.Refreshes(ctx, g.name)
 	if err != nil {
 		return err

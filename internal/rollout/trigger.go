@@ -4,13 +4,9 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -47,17 +43,17 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 	if err != nil {
 		return report.Rollout{}, err
 	}
-	rollOut := func(ctx context.Context, p groupProgress, g refresh.Group) ending {
-		return t.newRollout(t.newGroup(p, g, s.templates)).run(ctx, s.at)
-	}
-	return t.each(ctx, s.groups, t.cfg.Parallel, rollOut), nil
+	turns := newTurns(t.cfg, s.groups)
+	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+		end := t.newRollout(t.newGroup(p, g, s.templates), turns, s.at).run(ctx)
+		turns.end(p.i, end.outcome)
+		return end
+	}), nil
 }
 
-// each calls do for each group, for so many at a time, or for all at once if parallel is 0. It returns how
-// they ended.
+// each calls do for all groups at once, and returns how they ended.
 func (t *Trigger) each(
-	ctx context.Context, groups []refresh.Group, parallel int,
-	do func(context.Context, groupProgress, refresh.Group) ending,
+	ctx context.Context, groups []refresh.Group, do func(context.Context, groupProgress, refresh.Group) ending,
 ) report.Rollout {
 	if t.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -66,41 +62,14 @@ func (t *Trigger) each(
 	}
 	all := newProgress(groups, t.cfg.Mode, t.reporter, t.planner.policy.nodes)
 	stop := all.start(context.WithoutCancel(ctx))
-	var work errgroup.Group
-	work.SetLimit(cmp.Or(parallel, -1))
-	var failed atomic.Bool
+	var work sync.WaitGroup
 	for i, g := range groups {
 		p := groupProgress{all, i}
-		work.Go(func() error {
-			end := skipped(ctx, t.cfg.FailFast && failed.Load())
-			if end.outcome == "" {
-				end = do(ctx, p, g)
-			}
-			if end.outcome.ExitCode() != 0 {
-				failed.Store(true)
-			}
-			p.end(end)
-			return nil
-		})
+		work.Go(func() { p.end(do(ctx, p, g)) })
 	}
-	_ = work.Wait()
+	work.Wait()
 	stop()
 	return all.close()
-}
-
-// skipped is the ending of a group that is not started any more; without an outcome if it is.
-func skipped(ctx context.Context, otherFailed bool) ending {
-	switch {
-	case errors.Is(context.Cause(ctx), errTimeout):
-		return ending{report.TimedOut, "not started: " + errTimeout.Error() + "; run the same command again to " +
-			"continue"}
-	case ctx.Err() != nil:
-		return ending{report.Interrupted, "not started"}
-	case otherFailed:
-		return ending{report.Skipped, "not started, because another group failed (--fail-fast)"}
-	default:
-		return ending{}
-	}
 }
 
 func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.Templates) *group {
@@ -109,13 +78,14 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 	return &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p}
 }
 
-func (t *Trigger) newRollout(g *group) *rollout {
-	var by replacer = &batches{group: g, aws: t.writer, marks: marks{}}
+func (t *Trigger) newRollout(g *group, all *turns, described time.Time) *rollout {
+	var by replacer = &batches{group: g, marker: marker{g, t.writer, marks{}}, aws: t.writer}
 	if t.cfg.Mode == refresh.ModeRefresh {
 		by = &instanceRefresh{group: g, aws: t.writer}
 	}
 	return &rollout{
-		group: g, replacer: by, lease: &lease{group: g, aws: t.writer}, suspension: &suspension{g, t.writer},
+		group: g, turns: all, read: described, replacer: by, preflight: &preflight{g, map[string]bool{}},
+		lease: &lease{group: g, aws: t.writer}, suspension: &suspension{g, t.writer},
 		taints: &taints{group: g, tainter: t.writer},
 	}
 }

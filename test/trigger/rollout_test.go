@@ -50,14 +50,14 @@ func TestExitCodes(t *testing.T) {
 		},
 		"no such group": {args: []string{"--asg", "wokers"}, code: 1, says: []string{`wokers`}},
 		"one group of two is refused, the other is replaced": {
-			args: []string{"--asg", "batch,workers", "--launch-template-version", "2"},
-			before: func(a *account) {
-				a.createGroup(awsim.Group{
-					Name: "batch", Max: 4, Desired: 1, LaunchTemplate: template, LaunchTemplateVersion: "1",
-				})
-				a.deleteHook(terminatingHook)
-			},
-			code: 1, says: []string{`batch.*replaced`, `workers.*hook`},
+			args:   []string{"--asg", "batch,workers", "--launch-template-version", "2", "--together", "none"},
+			before: withRefusedGroup,
+			code:   1, says: []string{`batch.*replaced`, `workers.*hook`},
+		},
+		"one group of two is refused, and none is replaced": {
+			args:   []string{"--asg", "batch,workers", "--launch-template-version", "2"},
+			before: withRefusedGroup,
+			code:   1, says: []string{`batch.*nothing was changed.*workers \(--together none`, `workers.*hook`},
 		},
 		"a plan of what is outdated": {
 			args: []string{"plan", "--detailed-exitcode", "-o", "json"}, code: 2, says: []string{`"outdated": 4`},
@@ -146,6 +146,12 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withRefusedGroup adds the group batch, and has the preflight refuse the other one.
+func withRefusedGroup(a *account) {
+	a.createGroup(awsim.Group{Name: "batch", Max: 4, Desired: 1, LaunchTemplate: template, LaunchTemplateVersion: "1"})
+	a.deleteHook(terminatingHook)
 }
 
 // TestKilledAndRunAgain: a trigger that is killed during a rollout is run again and finishes it. Nothing is done twice.

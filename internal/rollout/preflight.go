@@ -1,0 +1,87 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// preflight checks whether the rollout of a group may start.
+type preflight struct {
+	group  *group
+	warned map[string]bool // what it has warned of
+}
+
+// check checks whether the rollout may start. Where nothing is outdated there is nothing to check.
+func (p *preflight) check(ctx context.Context) error {
+	g, a := p.group, p.group.state.assess()
+	if a.target.Problem != "" {
+		return &endError{report.Refused, a.target.Problem}
+	}
+	if len(a.outdated()) == 0 {
+		return nil
+	}
+	facts, err := p.facts(ctx, a)
+	if err != nil {
+		return err
+	}
+	return p.apply(refresh.Preflight(g.state.group, facts))
+}
+
+func (p *preflight) facts(ctx context.Context, a assessment) (refresh.Facts, error) {
+	g := p.group
+	loads, err := g.planner.loads(ctx, []refresh.Group{g.state.group}, []assessment{a})
+	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
+		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
+	}
+	return g.planner.facts(ctx, g.state.group, a, loads)
+}
+
+// checkAttached does the preflight for a refresh that is under way, with the preferences that it has. Whatever it
+// finds is a warning, since the refresh continues without the trigger too.
+func (p *preflight) checkAttached(ctx context.Context) {
+	a := p.group.state.assess()
+	if len(a.outdated()) == 0 {
+		return
+	}
+	switch facts, err := p.facts(ctx, a); {
+	case err != nil:
+		p.group.progress.note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
+	case facts.Active != nil:
+		facts.Preferences, facts.Pin = facts.Active.Preferences, facts.Active.Desired != nil
+		p.warn(refresh.Preflight(p.group.state.group, facts))
+	}
+}
+
+// warn shows those of the findings that are not OK, once.
+func (p *preflight) warn(findings []refresh.Finding) {
+	for _, f := range findings {
+		text := f.Check + ": " + f.Text
+		if f.Level != refresh.OK && !p.warned[text] {
+			p.warned[text] = true
+			p.group.progress.note(refresh.Warn, "%s", text)
+		}
+	}
+}
+
+// apply shows what the preflight found, and returns an error if it must not start.
+func (p *preflight) apply(findings []refresh.Finding) error {
+	refused := refresh.Refused(findings, p.group.cfg.Allow)
+	isRefused := func(f refresh.Finding) bool { return slices.Contains(refused, f) }
+	p.warn(slices.DeleteFunc(slices.Clone(findings), isRefused))
+	if len(refused) == 0 {
+		return nil
+	}
+	var why []string
+	for _, f := range refused {
+		why = append(why, f.Check+": "+f.Text)
+	}
+	end := &endError{report.Refused, "nothing was changed: " + strings.Join(why, "; ")}
+	if len(refused) == 1 && refused[0].Check == refresh.CheckActive {
+		end.outcome = report.Conflict
+	}
+	return end
+}

@@ -1,0 +1,23 @@
+package refresh
+
+import "slices"
+
+// Phase is a part of the rollout of a group.
+type Phase int
+
+// The phases, in their order.
+const (
+	NoPhase      Phase = iota
+	PhaseCheck         // The preflight, and what is under way in the group. Nothing is changed.
+	PhaseReplace       // Everything that changes the group.
+)
+
+// Phases are the names of the phases that can be done for all groups before any begins the next, in their order. The
+// first is of NoPhase.
+func Phases() []string { return []string{"none", "check"} }
+
+// ParsePhase returns the phase of one of the names.
+func ParsePhase(name string) (p Phase, ok bool) {
+	at := slices.Index(Phases(), name)
+	return Phase(max(at, 0)), at >= 0
+}
