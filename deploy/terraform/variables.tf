@@ -176,15 +176,15 @@ variable "service_account" {
 }
 
 variable "trigger" {
-  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, suspend. If null, it gets no role."
+  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, suspend, watch. If null, it gets no role."
   type        = set(string)
   default     = null
 
   validation {
     condition = var.trigger == null ? true : alltrue([
-      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "suspend"], feature)
+      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "suspend", "watch"], feature)
     ])
-    error_message = "trigger may contain refresh, launch, unhealthy, surge and suspend."
+    error_message = "trigger may contain refresh, launch, unhealthy, surge, suspend and watch."
   }
 }
 

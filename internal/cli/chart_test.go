@@ -48,7 +48,7 @@ func property(o *option) map[string]any {
 // rolloutOptions returns the options that a CronJob can set: it runs no trigger nodes.
 func (p *program) rolloutOptions() (all []*option) {
 	for _, s := range p.sections {
-		if s.reach != forNodes {
+		if s.reach != forNodes && s.reach != forWatch {
 			all = append(all, s.options...)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,7 +70,7 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	c.config.Holder = holder()
 	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
 	c.writer.Writer = autoscaling.NewWriter(groups)
-	if op != opRun && op != opPlan && op != opStatus {
+	if !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch}, op) {
 		return c, nil
 	}
 	own := make(chan string, 1)

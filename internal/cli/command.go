@@ -30,6 +30,7 @@ const (
 	opPlan   operation = "plan"
 	opStatus operation = "status"
 	opNodes  operation = "nodes"
+	opWatch  operation = "watch"
 )
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
@@ -71,6 +72,7 @@ func (p *program) commands() *cobra.Command {
 		p.command(opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
 		p.command(opStatus, "Show the progress of the newest Instance Refresh of each group"),
 		p.command(opNodes, "Show the nodes that are being drained or terminated, and what each waits for"),
+		p.command(opWatch, "Look at the groups again and again, and replace what is outdated, until interrupted"),
 		p.command(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
 		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
 		p.command(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
@@ -89,7 +91,7 @@ func (p *program) addFlags(root *cobra.Command) {
 			root.PersistentFlags().AddFlagSet(flags)
 			continue
 		}
-		if s.reach != forNodes {
+		if s.reach != forNodes && s.reach != forWatch {
 			root.Flags().AddFlagSet(flags)
 		}
 		for _, c := range root.Commands() {
@@ -114,13 +116,20 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // reaches reports whether a command other than the root has the flags of the section.
 func (s section) reaches(v operation) bool {
-	switch {
-	case s.reach == forAll:
+	switch s.reach {
+	case forAll:
 		return true
-	case v == opNodes || s.reach == forNodes:
-		return v == opNodes && s.reach == forNodes
+	case forNodes:
+		return v == opNodes
+	case forWatch:
+		return v == opWatch
+	case forGroups:
+		return v != opNodes
+	case forWaiting:
+		return v != opNodes && v != opStatus
+	default:
+		return v == opPlan || v == opWatch && s.reach == forRollouts
 	}
-	return s.reach == forGroups || v == opPlan || s.reach == forWaiting && v != opStatus
 }
 
 func (p *program) command(v operation, about string) *cobra.Command {
@@ -187,6 +196,8 @@ func (s *settings) check(v operation, errs []error) error {
 	switch {
 	case len(errs) == 0 && v == opNodes:
 		errs = s.nodesConflicts()
+	case len(errs) == 0 && v == opWatch:
+		errs = append(s.conflicts(), s.watchConflicts()...)
 	case len(errs) == 0:
 		errs = s.conflicts()
 	}

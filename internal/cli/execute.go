@@ -38,6 +38,8 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 		return 0, e.status(ctx, c, r)
 	case opPlan:
 		return e.plan(ctx, c, r)
+	case opWatch:
+		return 0, e.watchGroups(ctx, c)
 	}
 	return e.change(r, func() (report.Rollout, error) {
 		t := rollout.New(c.config, c.reader, c.writer, c.view, r)

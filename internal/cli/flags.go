@@ -27,10 +27,12 @@ type section struct {
 type reach int
 
 const (
-	forRollouts reach = iota // trigger and trigger plan
+	forPlans    reach = iota // trigger and trigger plan
+	forRollouts              // and trigger watch
 	forWaiting               // and the commands that change a running refresh
 	forGroups                // all commands that name groups
 	forNodes                 // trigger nodes
+	forWatch                 // trigger watch
 	forAll                   // all commands
 )
 
@@ -43,8 +45,9 @@ func sections(s *settings) []section {
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
 		{"Mode unhealthy", forRollouts, unhealthyOptions(s)},
 		{"Following", forWaiting, followOptions(s)},
-		{"Plan", forRollouts, planOptions(s)},
+		{"Plan", forPlans, planOptions(s)},
 		{"Nodes", forNodes, nodesOptions(s)},
+		{"Watch", forWatch, watchOptions(s)},
 		{"Output", forAll, outputOptions(s)},
 		{"AWS", forGroups, awsOptions(s)},
 		{"Kubernetes", forAll, kubernetesOptions(s)},

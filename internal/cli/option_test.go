@@ -115,11 +115,24 @@ func TestConflicts(t *testing.T) {
 		{"an unknown phase", "--together check,replace", []string{`--together is "replace": must be none or check`}},
 		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
 		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},
+		{"what a watch would replace in each round", "watch --skip-matching=false --checkpoints 10,50", []string{
+			"--skip-matching would replace the same instances in each round: leave it out", "--checkpoints must end with 100",
+		}},
+		{"all instances in each round", "watch --all", []string{"--all would replace the same instances in each round"}},
+		{"the same instances in each round", "watch --mode unhealthy --instance i-0a", []string{"--instance would replace the same"}},
+		{"a watch that does not end", "watch --no-wait -o json --summary-file s.md", []string{
+			"--no-wait has no effect on trigger watch", "--output json is one document", "--summary-file has no effect",
+		}},
 		{"external id without a role", "--external-id team-7", []string{"--external-id is sent when a role is assumed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			expectErrors(t, nil, "--asg workers "+tt.args, tt.want)
+			command, isWatch := strings.CutPrefix(tt.args, "watch ")
+			args := "--asg workers " + command
+			if isWatch {
+				args = "watch " + args
+			}
+			expectErrors(t, nil, args, tt.want)
 		})
 	}
 	t.Run("variables are named if they are set", func(t *testing.T) {
@@ -186,11 +199,16 @@ func TestOptions(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	plain, _, _ := read(t, nil, "--asg", "workers")
+	watching := watchOptions(newSettings())
 	for _, o := range newProgram(nil, nil, nil).options() {
 		if o.initial == "" || o.name == "batch" || o.name == "order" { // of mode unhealthy only
 			continue
 		}
-		s, _, stderr := read(t, nil, "--asg", "workers", o.flag()+"="+o.initial)
+		args := []string{"--asg", "workers", o.flag() + "=" + o.initial}
+		if slices.ContainsFunc(watching, func(w *option) bool { return w.name == o.name }) {
+			args = append([]string{"watch"}, args...)
+		}
+		s, _, stderr := read(t, nil, args...)
 		if s == nil {
 			t.Errorf("%s: %s", o.flag(), stderr)
 			continue

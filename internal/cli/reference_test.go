@@ -27,10 +27,12 @@ func TestReferencePage(t *testing.T) {
 		}
 	}
 	reach := map[reach]string{
-		forRollouts: "`trigger` and `trigger plan` have these.",
+		forPlans:    "`trigger` and `trigger plan` have these.",
+		forRollouts: "`trigger`, `trigger plan` and `trigger watch` have these.",
 		forWaiting:  "All commands except `trigger status` and `trigger nodes` have these.",
 		forGroups:   "All commands except `trigger nodes` have these.",
 		forNodes:    "`trigger nodes` has these.",
+		forWatch:    "`trigger watch` has these.",
 		forAll:      "All commands have these.",
 	}
 	for _, s := range p.sections {

@@ -51,6 +51,7 @@ func newSettings() *settings {
 			OnInterrupt:  rollout.Detach,
 			Together:     refresh.PhaseCheck,
 			Parallel:     1,
+			Interval:     5 * time.Minute,
 		},
 		output: report.FormatAuto,
 		given:  map[string]string{},

@@ -29,6 +29,9 @@ func (d *jsonReporter) Plan(plans []Plan) { d.object(plans, jsonIndent) }
 // Status writes the rollout.
 func (d *jsonReporter) Status(r Rollout) { d.object(r, jsonIndent) }
 
+// Note writes nothing: trigger watch has no output as one document.
+func (d *jsonReporter) Note(string, Note) {}
+
 // Show writes nothing.
 func (d *jsonReporter) Show(Rollout) {}
 

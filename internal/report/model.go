@@ -64,6 +64,7 @@ type Group struct {
 	Outcome   Outcome      `json:"outcome,omitempty"`  // Empty until it has ended.
 	Message   string       `json:"message,omitempty"`  // Of the outcome: the state, and what to do.
 	Ended     time.Time    `json:"ended,omitzero"`
+	Failed    string       `json:"failed,omitempty"` // The target that trigger watch does not try again; of a status only.
 }
 
 // Note is an action or a finding that the other fields do not show.
@@ -119,9 +120,10 @@ const (
 // keep what it is given.
 type Reporter interface {
 	Plan(plans []Plan)
-	Status(r Rollout) // The newest refresh of each group.
-	Nodes(all Nodes)  // The marked nodes.
-	Show(r Rollout)   // After each change of a rollout, and once a second for a live view.
-	End(r Rollout)    // Once.
-	Err() error       // The first error of writing. Nothing was written after it.
+	Status(r Rollout)          // The newest refresh of each group.
+	Nodes(all Nodes)           // The marked nodes.
+	Note(group string, n Note) // Of trigger watch, between rollouts; the group is empty if it is about none.
+	Show(r Rollout)            // After each change of a rollout, and once a second for a live view.
+	End(r Rollout)             // Once.
+	Err() error                // The first error of writing. Nothing was written after it.
 }

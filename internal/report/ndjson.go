@@ -94,6 +94,11 @@ func (n *ndjsonReporter) Status(r Rollout) {
 	}
 }
 
+// Note writes a line.
+func (n *ndjsonReporter) Note(group string, note Note) {
+	n.object(noteLine{head{note.At, group, string(kindNote)}, note.Level, note.Text}, "")
+}
+
 // Show writes a line for each change.
 func (n *ndjsonReporter) Show(r Rollout) {
 	for _, c := range n.next(r) {

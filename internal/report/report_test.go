@@ -49,6 +49,35 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestNote: a note between rollouts has the group, or says that it is the watch's own.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"text": "12:03:09 workers  warn: refused\n12:03:09 watch  the window is closed\n", "json": "",
+		"ndjson": `{"at":"2026-11-21T12:03:09Z","group":"workers","type":"note","level":"warn","text":"refused"}` + "\n" +
+			`{"at":"2026-11-21T12:03:09Z","type":"note","level":"ok","text":"the window is closed"}` + "\n",
+	} {
+		var out strings.Builder
+		r := reporters(&out)[name]
+		r.Note("workers", Note{At: at(5), Level: refresh.Warn, Text: "refused"})
+		r.Note("", Note{At: at(5), Level: refresh.OK, Text: "the window is closed"})
+		if out.String() != want {
+			t.Errorf("%s: wrote %q, want %q", name, out.String(), want)
+		}
+	}
+}
+
+// TestStatusOfAFailedTarget: the status says what trigger watch waits for.
+func TestStatusOfAFailedTarget(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	reporters(&out)["text"].Status(Rollout{Groups: []Group{{Name: "workers", Failed: "lt-1/2 failed"}}})
+	const want = "does not try this target again: lt-1/2 failed; it waits for another target, or for trigger resume --asg workers"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("wrote %q, want %q", out.String(), want)
+	}
+}
+
 func TestSummaryGolden(t *testing.T) {
 	t.Parallel()
 	all := rollouts()
@@ -68,6 +97,7 @@ func TestNoControlCharacters(t *testing.T) {
 		r.Plan(plans)
 		r.Status(rollout)
 		r.Nodes(nodes)
+		r.Note(hostileText, Note{At: at(1), Text: hostileText})
 		r.Show(Rollout{At: at(0), Groups: []Group{{Name: hostileText}}})
 		r.Show(rollout)
 		r.End(rollout)

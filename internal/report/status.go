@@ -19,7 +19,7 @@ func statusLines(r Rollout) []line {
 			target = "target: " + target
 		}
 		instances := text.Count(len(g.Instances), "instance") + ": " + g.counts()
-		for _, part := range []string{g.Reason, g.Message, target, instances, retainedText(g)} {
+		for _, part := range []string{g.Reason, g.Message, target, failedText(g), instances, retainedText(g)} {
 			if part != "" {
 				all = append(all, plainLine("  ", part))
 			}
@@ -29,6 +29,15 @@ func statusLines(r Rollout) []line {
 		}
 	}
 	return all
+}
+
+// failedText says which target trigger watch does not try again, and what it waits for.
+func failedText(g Group) string {
+	if g.Failed == "" {
+		return ""
+	}
+	return fmt.Sprintf("trigger watch does not try this target again: %s; it waits for another target, or for trigger "+
+		"resume --asg %s", g.Failed, g.Name)
 }
 
 func (g Group) newestRefresh() string {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -21,6 +23,12 @@ func (t *textReporter) Plan(plans []Plan) {
 
 // Status writes a paragraph for each group.
 func (t *textReporter) Status(r Rollout) { t.lines(statusLines(r)...) }
+
+// Note writes a line.
+func (t *textReporter) Note(group string, n Note) {
+	c := change{at: n.At, group: Group{Name: cmp.Or(group, "watch")}, kind: kindNote, level: n.Level, text: n.Text}
+	t.lines(c.line())
+}
 
 // Show writes the changes.
 func (t *textReporter) Show(r Rollout) { t.report(t.next(r)) }

@@ -58,7 +58,10 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	if err := t.writer.Resume(ctx, g.name); err != nil {
 		return ending{}, err
 	}
-	const done = "the process InstanceRefresh is resumed"
+	done, err := t.releaseFailed(ctx, g)
+	if err != nil {
+		return ending{}, err
+	}
 	l, conflict := lease{group: g, aws: t.writer}, (*endError)(nil)
 	if err := l.awaitExpiry(ctx); errors.As(err, &conflict) {
 		return ending{report.Done, done + "; nothing else is, because " + conflict.message}, nil
@@ -68,6 +71,16 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	s := suspension{g, t.writer}
 	s.resume(ctx, g.state.group)
 	return ending{report.Done, done}, t.lowerSurge(ctx, g)
+}
+
+// releaseFailed lets trigger watch try a target again that failed.
+func (t *Trigger) releaseFailed(ctx context.Context, g *group) (done string, err error) {
+	done = "the process InstanceRefresh is resumed"
+	if f, failed := refresh.FailedOf(g.state.group); failed {
+		done += "; trigger watch may try the target again that failed: " + f.Describe()
+		err = t.writer.RemoveFailed(ctx, g.name)
+	}
+	return done, err
 }
 
 // lowerSurge takes back the surge and the lease of a trigger that was killed.

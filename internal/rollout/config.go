@@ -44,6 +44,8 @@ type Config struct {
 	Parallel     int           // Groups at a time; 0 is all.
 	FailFast     bool
 
+	Interval time.Duration // Between two rounds of a Watcher.
+
 	Self   string // The instance that the trigger runs on, or empty.
 	Holder string // Names this process to other triggers, without spaces.
 }

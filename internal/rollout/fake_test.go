@@ -381,3 +381,17 @@ func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) 
 		}
 	}
 }
+
+func (a fakeWrites) WriteFailed(ctx context.Context, _ string, f refresh.Failed) error {
+	a.mu.Lock()
+	a.group.Tags = map[string]string{refresh.FailedTag: f.String()}
+	a.mu.Unlock()
+	return a.call(ctx, "WriteFailed ", f.Target)
+}
+
+func (a fakeWrites) RemoveFailed(ctx context.Context, _ string) error {
+	a.mu.Lock()
+	delete(a.group.Tags, refresh.FailedTag)
+	a.mu.Unlock()
+	return a.call(ctx, "RemoveFailed")
+}

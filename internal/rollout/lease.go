@@ -94,13 +94,15 @@ func lossOf(ctx context.Context) error {
 	return nil
 }
 
+func (l *lease) isChanged() bool { return isChanged(l.group.cfg.Mode, l.group.state.group) }
+
 // isChanged reports whether a trigger that works on the group, or was killed, has changed it.
-func (l *lease) isChanged() bool {
+func isChanged(mode refresh.Mode, g refresh.Group) bool {
 	tags := []string{refresh.SuspendedTag}
-	if l.group.cfg.Mode == refresh.ModeUnhealthy {
+	if mode == refresh.ModeUnhealthy {
 		tags = append(tags, refresh.LeaseTag, refresh.SurgeTag)
 	}
-	return slices.ContainsFunc(tags, func(tag string) bool { return l.group.state.group.Tags[tag] != "" })
+	return slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
 }
 
 // awaitExpiry returns when no other trigger holds the lease. It waits until that expires, and for a whole duration at

@@ -199,6 +199,10 @@ func (p *Planner) Plan(ctx context.Context) ([]report.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p.plans(ctx, s)
+}
+
+func (p *Planner) plans(ctx context.Context, s survey) ([]report.Plan, error) {
 	now := time.Now()
 	found := make([]assessment, len(s.groups))
 	for i, g := range s.groups {

@@ -21,6 +21,7 @@ type rollout struct {
 	lease      *lease
 	suspension *suspension
 	taints     *taints
+	failures   *failures // nil unless failed targets are kept
 
 	read     time.Time // when the group was checked last, or read at first
 	attached bool      // What is under way is followed.
@@ -207,6 +208,7 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 	}
 	r.taints.remove(ctx, r.replacer.continues() && r.leavesToAWS(end))
 	end = r.suspension.release(ctx, end)
+	end = r.failures.record(ctx, r.group, end)
 	r.lease.release(ctx)
 	return end
 }

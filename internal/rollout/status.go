@@ -35,6 +35,9 @@ func (g *group) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if f, failed := refresh.FailedOf(g.state.group); failed {
+		g.progress.set(func(p *report.Group) { p.Failed = f.Describe() })
+	}
 	if len(all) == 0 {
 		g.countOutdated()
 		return nil

@@ -19,6 +19,7 @@ type Writer interface {
 	batchWriter
 	processWriter
 	leaseWriter
+	failedWriter
 	tainter
 }
 
@@ -28,6 +29,7 @@ type Trigger struct {
 	planner  *Planner
 	writer   Writer
 	reporter report.Reporter
+	failures *failures // nil unless a Watcher runs it
 }
 
 // New returns a Trigger. The view and the reporter may be nil.
@@ -86,6 +88,6 @@ func (t *Trigger) newRollout(g *group, all *turns, described time.Time) *rollout
 	return &rollout{
 		group: g, turns: all, read: described, replacer: by, preflight: &preflight{g, map[string]bool{}},
 		lease: &lease{group: g, aws: t.writer}, suspension: &suspension{g, t.writer},
-		taints: &taints{group: g, tainter: t.writer},
+		taints: &taints{group: g, tainter: t.writer}, failures: t.failures,
 	}
 }

@@ -124,3 +124,13 @@ func (w tagger) WriteLease(ctx context.Context, group string, l refresh.Lease) e
 func (w tagger) RemoveLease(ctx context.Context, group string) error {
 	return w.untag(ctx, group, refresh.LeaseTag)
 }
+
+// WriteFailed writes into a tag of the group that the rollout to a target failed.
+func (w tagger) WriteFailed(ctx context.Context, group string, f refresh.Failed) error {
+	return w.tag(ctx, group, refresh.FailedTag, f.String())
+}
+
+// RemoveFailed removes the failure of the group.
+func (w tagger) RemoveFailed(ctx context.Context, group string) error {
+	return w.untag(ctx, group, refresh.FailedTag)
+}

@@ -34,6 +34,7 @@ type LaunchTemplate struct {
 type Target struct {
 	Source  Source // With $Latest and $Default resolved to numbers.
 	Text    string // "launch template node (lt-1) version 7 ($Latest)".
+	Key     string // The same without blanks, for a tag. It changes whenever other instances would be launched.
 	Problem string // Why it is unknown, or cannot be launched from: the template does not exist, …
 
 	Newer string // That the template has a newer version than the group's number, and what to do; else empty.
@@ -67,7 +68,7 @@ func (t Templates) Resolve(g Group, version string) Target {
 	for n, o := range written.Overrides {
 		target.Source.Overrides[n].Template = t.resolveFor(&target, o.Template)
 	}
-	target.Text = target.Source.describe(written)
+	target.Text, target.Key = target.Source.describe(written), t.key(target.Source)
 	if version == "" && written.Template != nil {
 		target.Newer = t.newer(*target.Source.Template, *written.Template)
 	}

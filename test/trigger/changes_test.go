@@ -2,11 +2,13 @@ package trigger
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
@@ -127,7 +129,8 @@ func TestPolicies(t *testing.T) {
 			[]string{"--mode", "unhealthy", "--surge", "1"},
 			`2 instances replaced`,
 		},
-		"pause": {latest(2), []string{"iam/trigger-suspend"}, []string{"pause"}, `InstanceRefresh`},
+		"a failure is released": {latest(2), []string{"iam/trigger-suspend", "iam/trigger-watch"}, []string{"resume"}, `may try the target again`},
+		"pause":                 {latest(2), []string{"iam/trigger-suspend"}, []string{"pause"}, `InstanceRefresh`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,6 +138,9 @@ func TestPolicies(t *testing.T) {
 			granted, err := harness.FillPolicies("", append([]string{"iam/trigger-plan"}, tt.documents...)...)
 			a.must(err)
 			a.must(a.Allow("limited", granted...))
+			if slices.Contains(tt.documents, "iam/trigger-watch") {
+				a.tag(refresh.FailedTag, "lt-1/2")
+			}
 			a.triggerWith([]string{"AWS_ACCESS_KEY_ID=limited"}, tt.args...).waitExit(0, tt.says)
 		})
 	}

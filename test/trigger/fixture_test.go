@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -175,6 +176,16 @@ func (a *account) startOtherRefresh() {
 func (a *account) addVersion(name, image string) {
 	a.t.Helper()
 	_, err := a.AddTemplateVersion(name, image)
+	a.must(err)
+}
+
+// tag tags the group.
+func (a *account) tag(key, value string) {
+	a.t.Helper()
+	_, err := a.autoScaling().CreateOrUpdateTags(a.t.Context(), &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{{
+		ResourceId: aws.String(group), ResourceType: aws.String("auto-scaling-group"), Key: &key, Value: &value,
+		PropagateAtLaunch: aws.Bool(false),
+	}}})
 	a.must(err)
 }
 

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout"
+)
+
+func watchOptions(s *settings) []*option {
+	return []*option{
+		duration(into(&s.Interval), shortDuration(s.Interval), "interval",
+			`Time from the end of one look at the groups, and of the rollouts that it has found necessary, to the next
+			look.`,
+			time.Second, 24*time.Hour),
+	}
+}
+
+// watchGroups replaces what is outdated until ctx ends.
+func (e *executor) watchGroups(ctx context.Context, c *clients) error {
+	if err := rollout.NewWatcher(c.config, c.reader, c.writer, c.view, e.reporter).Run(ctx); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// watchConflicts returns an error for each combination of settings that trigger watch does not have.
+func (s *settings) watchConflicts() []error {
+	var c conflicts
+	const again = " would replace the same instances in each round: leave it out"
+	_, whole := s.given["skip-matching"]
+	c.addIf(s.All, s.flagName("all")+again)
+	c.addIf(whole && !s.Preferences.SkipMatching, s.flagName("skip-matching")+again)
+	c.addIf(len(s.Only) > 0, s.flagName("instance")+again)
+	points := s.Preferences.Checkpoints
+	c.addIf(len(points) > 0 && points[len(points)-1] < 100,
+		s.flagName("checkpoints")+" must end with 100: otherwise each round would replace some more")
+	c.addIf(s.noWait, s.flagName("no-wait")+" has no effect on trigger watch: leave it out")
+	c.addIf(s.output == report.FormatJSON,
+		s.flagName("output")+" json is one document, and trigger watch does not end: use text or ndjson")
+	c.addIf(s.summaryFile != "", s.flagName("summary-file")+" has no effect on trigger watch: leave it out")
+	return c
+}

@@ -1,0 +1,107 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// failedWriter keeps in a tag of a group to which target a rollout failed.
+type failedWriter interface {
+	WriteFailed(ctx context.Context, group string, f refresh.Failed) error
+	RemoveFailed(ctx context.Context, group string) error
+}
+
+// failures are the targets to which rollouts ended badly. They are kept in tags of their groups, so that no other
+// process tries them again either.
+type failures struct {
+	aws failedWriter
+
+	mu      sync.Mutex
+	unsaved map[string]refresh.Failed // those that could not be written into the tags yet
+}
+
+// of returns the failure of the group that is not forgotten yet.
+func (f *failures) of(g refresh.Group) (refresh.Failed, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if unsaved, is := f.unsaved[g.Name]; is {
+		return unsaved, true
+	}
+	return refresh.FailedOf(g)
+}
+
+// record keeps the target of a rollout that ended badly, and forgets the failure of the group when one succeeded. Nil
+// failures do neither.
+func (f *failures) record(ctx context.Context, g *group, end ending) ending {
+	if f == nil || g.state.deleted {
+		return end
+	}
+	switch {
+	case endedBadly(g.state, end.outcome):
+		f.mu.Lock()
+		f.unsaved[g.name] = refresh.Failed{
+			Target: g.state.target.Key, Outcome: string(end.outcome), At: time.Now(),
+		}
+		f.mu.Unlock()
+		end.message += "; trigger watch does not try this again until the target changes, or somebody runs trigger " +
+			"resume --asg " + g.name
+		if err := f.save(ctx); err != nil {
+			g.progress.note(refresh.Warn, "what failed could not be written into the tag %s, retrying: %v",
+				refresh.FailedTag, err)
+		}
+	case end.outcome == report.Done:
+		if err := f.forget(ctx, g.state.group); err != nil {
+			g.progress.note(refresh.Warn, "what failed before could not be removed: %v", err)
+		}
+	}
+	return end
+}
+
+// endedBadly reports whether another rollout to the same target would most likely end in the same way. One that left
+// outdated instances which it should have replaced would begin again at once.
+func endedBadly(s *state, outcome report.Outcome) bool {
+	if outcome == report.Incomplete {
+		a := s.assess()
+		return a.target.Key == s.target.Key && len(a.outdated()) > 0
+	}
+	return slices.Contains([]report.Outcome{report.Failed, report.RolledBack, report.Stalled}, outcome)
+}
+
+// save writes what could not be written before.
+func (f *failures) save(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	for group, failed := range f.unsaved {
+		if err := f.aws.WriteFailed(ctx, group, failed); err != nil {
+			return err
+		}
+		delete(f.unsaved, group)
+	}
+	return nil
+}
+
+// holds reports whether a rollout of the group to the target has failed.
+func (f *failures) holds(g refresh.Group, target string) bool {
+	failed, is := f.of(g)
+	return is && failed.Target == target
+}
+
+// forget forgets the failure of the group, if it has one.
+func (f *failures) forget(ctx context.Context, g refresh.Group) error {
+	f.mu.Lock()
+	delete(f.unsaved, g.Name)
+	f.mu.Unlock()
+	if _, saved := refresh.FailedOf(g); !saved {
+		return nil
+	}
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	return f.aws.RemoveFailed(ctx, g.Name)
+}

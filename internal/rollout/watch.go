@@ -1,0 +1,160 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// Watcher looks at the selected groups again and again, and replaces what is outdated. A target to which a rollout
+// ended badly is not tried again: see failures.
+type Watcher struct {
+	cfg         Config
+	reader      Reader
+	writer      Writer
+	view        Cluster
+	planner     *Planner
+	failures    *failures
+	newReporter func() report.Reporter
+	notes       report.Reporter   // for what happens between rollouts
+	noted       map[string]string // the last note on each group
+}
+
+// NewWatcher returns a Watcher, which has another reporter for each rollout. The view may be nil.
+func NewWatcher(cfg Config, reader Reader, writer Writer, view Cluster, newReporter func() report.Reporter) *Watcher {
+	return &Watcher{
+		cfg: cfg, reader: reader, writer: writer, view: view, planner: NewPlanner(cfg, reader, view),
+		failures: &failures{aws: writer, unsaved: map[string]refresh.Failed{}}, newReporter: newReporter,
+		notes: newReporter(), noted: map[string]string{},
+	}
+}
+
+// Run looks at the groups at once, and then at each Config.Interval, until ctx ends. A rollout that is under way then
+// ends as Config.OnInterrupt says, within a few seconds. No failure of AWS ends Run: the error is one of writing.
+func (w *Watcher) Run(ctx context.Context) error {
+	for {
+		if err := w.round(ctx); err != nil {
+			return err
+		}
+		if !retry.Sleep(ctx, w.cfg.Interval) {
+			return nil
+		}
+	}
+}
+
+// round looks at the groups once, and rolls out those that are outdated.
+func (w *Watcher) round(ctx context.Context) error {
+	var due []string
+	err := w.failures.save(ctx)
+	if err == nil {
+		due, err = w.look(ctx)
+	}
+	if err == nil && len(due) > 0 {
+		err = w.rollOut(ctx, due)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.note("", refresh.Warn, "call failed, trying again in %v: %v", w.cfg.Interval, err)
+	}
+	return w.notes.Err()
+}
+
+// rollOut is a rollout of the groups. It describes them again, as a rollout by hand does.
+func (w *Watcher) rollOut(ctx context.Context, groups []string) error {
+	cfg, reporter := w.cfg, w.newReporter()
+	cfg.Selection.Names = groups
+	t := New(cfg, w.reader, w.writer, w.view, reporter)
+	t.failures = w.failures
+	_, err := t.Run(ctx)
+	return err
+}
+
+// look returns the groups that are to be rolled out now. It notes why others, which are outdated, are not.
+func (w *Watcher) look(ctx context.Context) (due []string, err error) {
+	s, err := w.planner.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outdated := survey{templates: s.templates, at: s.at}
+	for _, g := range s.groups {
+		switch a := w.planner.policy.assess(g, s.templates, s.at); {
+		case w.isWaiting(g, a):
+		case len(a.outdated()) > 0 || a.target.Problem != "":
+			outdated.groups = append(outdated.groups, g)
+		default:
+			delete(w.noted, g.Name)
+			if isChanged(w.cfg.Mode, g) { // by a trigger that was killed
+				due = append(due, g.Name)
+			}
+			err = errors.Join(err, w.forget(ctx, g, a))
+		}
+	}
+	plans, failed := w.planner.plans(ctx, outdated)
+	for _, plan := range plans {
+		if failed == nil && w.mayStart(plan) {
+			due = append(due, plan.Group)
+		}
+	}
+	return due, errors.Join(err, failed)
+}
+
+// forget forgets that a target failed which the group has reached since: somebody else has replaced its instances.
+func (w *Watcher) forget(ctx context.Context, g refresh.Group, a assessment) error {
+	if !w.failures.holds(g, a.target.Key) {
+		return nil
+	}
+	return w.failures.forget(ctx, g)
+}
+
+// isWaiting reports whether the group is outdated and must not be touched now, and notes why.
+func (w *Watcher) isWaiting(g refresh.Group, a assessment) bool {
+	why := w.waiting(g, a)
+	if why != "" {
+		w.noteOnce(g.Name, why)
+	}
+	return why != ""
+}
+
+// waiting is why the group must not be touched now; empty if it may be.
+func (w *Watcher) waiting(g refresh.Group, a assessment) string {
+	if f, _ := w.failures.of(g); w.failures.holds(g, a.target.Key) && len(a.outdated()) > 0 {
+		return "not tried again: " + f.Describe() + "; it waits for another target, or for trigger resume --asg " + g.Name
+	}
+	if other, held := refresh.HeldByOther(g, w.cfg.Holder, time.Now()); held {
+		return "not started: the trigger " + other.Holder + " replaces instances of the group"
+	}
+	return ""
+}
+
+// mayStart reports whether the rollout may start, or follow a refresh. A refusal is noted once.
+func (w *Watcher) mayStart(plan report.Plan) bool {
+	follows := w.cfg.Mode == refresh.ModeRefresh && plan.Active != ""
+	refused := refresh.Refused(plan.Findings, w.cfg.Allow)
+	if len(refused) == 0 || follows {
+		delete(w.noted, plan.Group)
+		return plan.Outdated > 0
+	}
+	var why []string
+	for _, f := range refused {
+		why = append(why, f.Check+": "+f.Text)
+	}
+	w.noteOnce(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
+	return false
+}
+
+// noteOnce notes why a group is not rolled out, unless that was noted last.
+func (w *Watcher) noteOnce(group, why string) {
+	if w.noted[group] != why {
+		w.noted[group] = why
+		w.note(group, refresh.Warn, "%s", why)
+	}
+}
+
+func (w *Watcher) note(group string, level refresh.Level, format string, args ...any) {
+	w.notes.Note(group, report.Note{At: time.Now(), Level: level, Text: fmt.Sprintf(format, args...)})
+}

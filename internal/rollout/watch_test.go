@@ -1,0 +1,142 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+func newWatcher(cfg Config, a *fakeAWS, out io.Writer) *Watcher {
+	cfg.Interval = 5 * time.Minute
+	return NewWatcher(cfg, a, a, nil, func() report.Reporter { return report.New(report.Options{Out: out}) })
+}
+
+// TestWhatIsNotTriedAgain: a target is kept in the tag if the rollout to it ended badly, and not for what may end in
+// another way next time.
+func TestWhatIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	follows := func(status string, change func(a *fakeAWS)) func(a *fakeAWS) {
+		return func(a *fakeAWS) {
+			a.script = func(int) {
+				if len(a.refreshes) > 0 && a.refreshes[0].Active() {
+					a.status(status, "")
+					change(a)
+				}
+			}
+		}
+	}
+	nothing := func(*fakeAWS) {}
+	for name, tt := range map[string]struct {
+		prepare func(a *fakeAWS)
+		calls   string // in two rounds
+	}{
+		"it succeeds":         {follows(refresh.StatusSuccessful, func(a *fakeAWS) { a.replaceAll("2") }), "Start"},
+		"it fails":            {follows(refresh.StatusFailed, nothing), "Start WriteFailed lt-1/2"},
+		"it is cancelled":     {follows(refresh.StatusCancelled, nothing), "Start WriteFailed lt-1/2"},
+		"it is rolled back":   {follows(refresh.StatusRollbackSuccessful, nothing), "Start WriteFailed lt-1/2"},
+		"it replaces nothing": {follows(refresh.StatusSuccessful, nothing), "Start WriteFailed lt-1/2"},
+		"a newer version appears": {follows(refresh.StatusSuccessful, func(a *fakeAWS) {
+			a.replaceAll("2")
+			a.latest = 3
+		}), "Start Start WriteFailed lt-1/3"},
+		"what is left is kept": {follows(refresh.StatusSuccessful, func(a *fakeAWS) {
+			a.replaceAll("2")
+			a.group.Instances[0] = instance("i-1", "1")
+			a.group.Instances[0].State = "Standby"
+		}), "Start"},
+		"AWS refuses it": {func(a *fakeAWS) { a.errs["Start"] = []error{errors.New("throttled"), errors.New("denied")} }, "Start Start"},
+		"the tag cannot be written at first": {func(a *fakeAWS) {
+			follows(refresh.StatusFailed, nothing)(a)
+			a.errs["WriteFailed lt-1/2"] = []error{errors.New("denied")}
+		}, "Start WriteFailed lt-1/2 WriteFailed lt-1/2"},
+		"a target that failed before was reached": {func(a *fakeAWS) {
+			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/1 failed"}
+			follows(refresh.StatusSuccessful, func(a *fakeAWS) { a.replaceAll("2") })(a)
+		}, "Start RemoveFailed"},
+		"somebody else has reached a target that failed": {func(a *fakeAWS) {
+			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/2 failed"}
+			a.replaceAll("2")
+		}, "RemoveFailed"},
+		"the watch was restarted": {func(a *fakeAWS) {
+			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/2 failed"}
+		}, ""},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a := newFakeAWS(2)
+			tt.prepare(a)
+			cfg, out := defaults(), &strings.Builder{}
+			cfg.Pin = refresh.PinNever
+			w := newWatcher(cfg, a, out)
+			for range 2 {
+				if err := w.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			a.expectCalls(t, tt.calls)
+			if t.Failed() {
+				t.Log(out.String())
+			}
+		})
+	}
+}
+
+// TestWatchLeavesOthersAlone: a group on which another trigger works is left to that, and what a trigger has left that was
+// killed is taken back.
+func TestWatchLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		lease refresh.Lease
+		says  string
+		calls string
+	}{
+		"another works": {refresh.Lease{Holder: "ci/1", Expires: time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC)}, "the trigger ci/1 replaces", ""},
+		"it was killed": {refresh.Lease{Holder: "ci/1"}, "nothing", ""},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a := newFakeAWS(2)
+			a.replaceAll("2")
+			a.group.Tags = map[string]string{refresh.LeaseTag: tt.lease.String()}
+			cfg, out := defaults(), &strings.Builder{}
+			cfg.Mode, cfg.Holder = refresh.ModeUnhealthy, "watch/1"
+			if err := newWatcher(cfg, a, out).round(t.Context()); err != nil {
+				t.Error(err)
+			}
+			a.expectCalls(t, tt.calls)
+			if _, left := refresh.LeaseOf(a.group); !strings.Contains(out.String(), tt.says) || left != (name == "another works") {
+				t.Errorf("the lease is left: %v, the output is %s", left, out.String())
+			}
+		})
+	}
+}
+
+// brokenPipe is what a program reads no more.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestWatchEnds: a watch ends when it is interrupted, and when nobody reads its output.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	runInBubble(t, "interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+		defer cancel()
+		a := newFakeAWS(2)
+		a.replaceAll("2")
+		if err := newWatcher(defaults(), a, io.Discard).Run(ctx); err != nil || a.reads != 3 {
+			t.Errorf("it ended with %v after %d looks", err, a.reads)
+		}
+	})
+	runInBubble(t, "nobody reads", func(t *testing.T) {
+		a := newFakeAWS(2)
+		a.hooks = nil
+		if err := newWatcher(defaults(), a, brokenPipe{}).Run(t.Context()); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
