@@ -26,6 +26,7 @@ func layers() map[string]int {
 		"pkg/queue":       2, // One outside system each.
 		"pkg/autoscaling": 2,
 		"pkg/ec2":         2,
+		"pkg/cloudwatch":  2,
 		"pkg/node":        2,
 		"pkg/drain":       2,
 		"pkg/launch":      2,
@@ -59,10 +60,11 @@ func guards() []guard {
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
 	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster", "internal/retry")
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "internal/cloud")},
+		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
 		{aws + "/service/autoscaling", and("pkg/autoscaling")},
 		{aws + "/service/ec2", and("pkg/ec2")},
+		{aws + "/service/cloudwatch", and("pkg/cloudwatch")},
 		{"k8s.io", kubernetes},
 		{"sigs.k8s.io", kubernetes},
 		{"github.com/rs/zerolog", and("internal/observe")},

@@ -45,24 +45,26 @@ type engine struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu            sync.Mutex
-	closed        bool
-	changed       chan struct{} // Closed, and replaced, by every update.
-	after         []func()      // What update calls after it has released mu.
-	delays        Delays
-	rand          *rand.Rand
-	groups        map[string]*group
-	instances     map[string]*instance // All that ever were, by id.
-	actions       []*action            // All that ever were, in order of their start.
-	byToken       map[string]*action   // The same, by their tokens.
-	topics        map[string][]subscription
-	rules         []rule
-	templates     []*template
-	parameters    map[string]string // Of Systems Manager, by name.
-	alarms        alarms
-	interruptions []*interruption    // All interruptions that ever were announced, in order.
-	changes       []*scheduledChange // The same for changes.
-	launches      int                // Counts instances, so that each has its own address.
+	mu         sync.Mutex
+	closed     bool
+	changed    chan struct{} // Closed, and replaced, by every update.
+	after      []func()      // What update calls after it has released mu.
+	delays     Delays
+	rand       *rand.Rand
+	groups     map[string]*group
+	instances  map[string]*instance // All that ever were, by id.
+	actions    []*action            // All that ever were, in order of their start.
+	byToken    map[string]*action   // The same, by their tokens.
+	topics     map[string][]subscription
+	rules      []rule
+	templates  []*template
+	parameters map[string]string // Of Systems Manager, by name.
+	alarms     alarms
+	// The instance whose metric an alarm watches, by the alarm's name.
+	alarmInstances map[string]string
+	interruptions  []*interruption    // All interruptions that ever were announced, in order.
+	changes        []*scheduledChange // The same for changes.
+	launches       int                // Counts instances, so that each has its own address.
 
 	components
 }
@@ -106,7 +108,7 @@ func newEngine(s *Server) *engine {
 		instances:  map[string]*instance{},
 		byToken:    map[string]*action{},
 		topics:     map[string][]subscription{},
-		parameters: map[string]string{}, alarms: alarms{},
+		parameters: map[string]string{}, alarms: alarms{}, alarmInstances: map[string]string{},
 	}
 	e.components = components{
 		groupEngine{e},

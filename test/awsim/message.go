@@ -25,6 +25,8 @@ const (
 	StateChanged        = "EC2 Instance State-change Notification"
 	HealthChanged       = "AWS Health Event"
 	ReservationWarning  = "EC2 Capacity Reservation Instance Interruption Warning"
+	AlarmChanged        = "CloudWatch Alarm State Change"
+	RequestDrain        = "Drain Request"
 	BlockWarning        = "Capacity Block Reservation Expiration Warning"
 )
 

@@ -32,6 +32,32 @@ func BlockExpiration(e Envelope, reservationID string, end time.Time) string {
 	})
 }
 
+// AlarmChange is the event that an alarm on a metric of the instance is in another state.
+func AlarmChange(e Envelope, name, instanceID, state string) string {
+	arn := fmt.Sprintf("arn:aws:cloudwatch:%s:%s:alarm:%s", e.Region, e.Account, name)
+	return event(e, "aws.cloudwatch", AlarmChanged, []string{arn}, map[string]any{
+		"alarmName": name,
+		"configuration": map[string]any{"metrics": []map[string]any{{
+			"id": uuid(rand.New(rand.NewPCG(e.Seed, 1))),
+			"metricStat": map[string]any{
+				"metric": map[string]any{
+					"namespace": "AWS/EC2", "name": "StatusCheckFailed_Instance",
+					"dimensions": map[string]string{"InstanceId": instanceID},
+				},
+				"period": 60, "stat": "Maximum",
+			},
+			"returnData": true,
+		}}},
+		"previousState": map[string]any{"value": "OK", "timestamp": stamp(e.At)},
+		"state":         map[string]any{"value": state, "timestamp": stamp(e.At), "reason": "Threshold Crossed"},
+	})
+}
+
+// DrainRequest is the event by which a user asks the agent to act on an instance.
+func DrainRequest(e Envelope, instanceID string) string {
+	return event(e, "node-drainer.io", RequestDrain, []string{}, map[string]any{"instance-id": instanceID})
+}
+
 // healthEvent is AWS Health's event with the current state of a scheduled change.
 func healthEvent(e Envelope, change *scheduledChange) string {
 	const layout = "Mon, 2 Jan 2006 15:04:05 GMT"

@@ -87,14 +87,15 @@ func checkValues(wanted []any) error {
 }
 
 // matches reports whether EventBridge sends the event to the rule's target.
-func (r rule) matches(event map[string]any) bool { return matchesPattern(r.pattern, event) }
+func (r rule) matches(event map[string]any) bool { return Matches(r.pattern, event) }
 
-func matchesPattern(pattern, event map[string]any) bool {
+// Matches reports whether an event pattern of EventBridge matches an event, both as decoded from JSON.
+func Matches(pattern, event map[string]any) bool {
 	for key, wanted := range pattern {
 		switch wanted := wanted.(type) {
 		case map[string]any:
 			inner, is := event[key].(map[string]any)
-			if !is || !matchesPattern(wanted, inner) {
+			if !is || !Matches(wanted, inner) {
 				return false
 			}
 		case []any:

@@ -1,5 +1,5 @@
-// Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling and EC2 over HTTP, in memory, with
-// faults on demand. It is written from the wire up, without the AWS SDK, so that it checks what the SDK
+// Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling, EC2 and CloudWatch's alarms over HTTP, in memory,
+// with faults on demand. It is written from the wire up, without the AWS SDK, so that it checks what the SDK
 // sends. A client only finds what the project's programs and their tests call.
 package awsim
 
@@ -105,7 +105,7 @@ type Server struct {
 
 	work sync.WaitGroup // Serve, and the connections.
 
-	services   map[string]*service // By API version for Query, by target prefix for JSON.
+	services   map[string]*service // By API version for Query, by target prefix for JSON, CloudWatch by its name.
 	requestIDs *identifiers
 	faults     faults
 	sqs        *sqs
@@ -162,6 +162,7 @@ func NewUnconnected(opts Options) *Server {
 			autoscalingActions(s.asg)),
 		"2016-11-15": ec2Service(ec2Actions(s.asg)),
 		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
+		"CloudWatch": cloudwatchService(s.asg),
 	}
 	return s
 }

@@ -81,7 +81,11 @@ func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
 	key := accessKey(r.Header.Get("Authorization"))
 	req := request{id: s.requestIDs.next(), key: key, in: input{Key: key, Body: body}}
 	name, action, isJSON := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	if !isJSON {
+	operation, isCBOR := cloudwatchAction(r.URL.Path)
+	switch {
+	case isCBOR:
+		name, action = "CloudWatch", operation
+	case !isJSON:
 		req.in.Values, _ = url.ParseQuery(string(body)) // What is no form has no version.
 		name, action = req.in.Values.Get("Version"), req.in.Values.Get("Action")
 	}

@@ -1,0 +1,84 @@
+// Package cloudwatch reads CloudWatch alarms.
+package cloudwatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/cloud"
+)
+
+const (
+	// describeMax is the most names of one call (Amazon CloudWatch API reference, "DescribeAlarms").
+	describeMax = 100
+	// window is how long a question waits for others.
+	window = 50 * time.Millisecond
+	// callTimeout bounds a call. If the endpoint does not answer, the agent calls again.
+	callTimeout = 10 * time.Second
+)
+
+// API is the call of Alarms.
+type API = sdk.DescribeAlarmsAPIClient
+
+// Alarms reads metric alarms. Concurrent questions share a call. Make it with New.
+type Alarms struct {
+	described batch.Batcher[string, alarm]
+	api       API
+}
+
+// alarm is what is known of an alarm: the zero value, of one that CloudWatch does not know.
+type alarm struct {
+	on        bool     // It is in the state ALARM.
+	instances []string // the values of the dimension InstanceId in its metrics
+}
+
+// New returns Alarms that call api.
+func New(api API) *Alarms {
+	a := &Alarms{api: api}
+	a.described = batch.Batcher[string, alarm]{Max: describeMax, Window: window, Call: a.describe}
+	return a
+}
+
+// IsInAlarm reports whether the metric alarm of this name is in the state ALARM, and has a metric of the instance.
+func (a *Alarms) IsInAlarm(ctx context.Context, name, instanceID string) (bool, error) {
+	found, err := a.described.Do(ctx, name)
+	return found.on && slices.Contains(found.instances, instanceID), err
+}
+
+func (a *Alarms) describe(ctx context.Context, names []string) []batch.Result[alarm] {
+	found := map[string]alarm{}
+	pages := sdk.NewDescribeAlarmsPaginator(a.api, &sdk.DescribeAlarmsInput{
+		AlarmNames: slices.Compact(slices.Sorted(slices.Values(names))),
+		AlarmTypes: []types.AlarmType{types.AlarmTypeMetricAlarm},
+	})
+	err := cloud.EachPage(ctx, callTimeout, "describe alarms", pages, func(out *sdk.DescribeAlarmsOutput) {
+		for _, m := range out.MetricAlarms {
+			found[aws.ToString(m.AlarmName)] = alarm{m.StateValue == types.StateValueAlarm, instancesOf(m)}
+		}
+	})
+	return batch.Results(names, found, err)
+}
+
+// instancesOf returns the instances that the metrics of an alarm are of. An alarm has one metric, or several with
+// expressions on them.
+func instancesOf(m types.MetricAlarm) []string {
+	dimensions := slices.Clone(m.Dimensions)
+	for _, q := range m.Metrics {
+		if q.MetricStat != nil && q.MetricStat.Metric != nil {
+			dimensions = append(dimensions, q.MetricStat.Metric.Dimensions...)
+		}
+	}
+	var ids []string
+	for _, d := range dimensions {
+		if aws.ToString(d.Name) == "InstanceId" {
+			ids = append(ids, aws.ToString(d.Value))
+		}
+	}
+	return ids
+}
