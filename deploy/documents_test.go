@@ -14,6 +14,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -78,6 +79,7 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 	t.Parallel()
 	for program, called := range map[string][]string{
 		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
+			calls[cloudwatch.API]("cloudwatch"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
 			calls[ec2.LaunchAPI]("ec2"),
@@ -156,7 +158,7 @@ func TestTrustPolicies(t *testing.T) {
 	values := deploy.Example()
 	oidc := values["OidcProvider"]
 	var rules []any
-	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "lifecycle"} {
+	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "alarm", "request", "lifecycle"} {
 		rules = append(rules, values["RulePrefix"]+"-"+kind)
 	}
 	for name, want := range map[string][]struct {

@@ -14,28 +14,8 @@ import (
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
-
-// matches reports whether EventBridge would send the event to a rule with the pattern.
-func matches(t *testing.T, pattern, event map[string]any) bool {
-	t.Helper()
-	for key, wanted := range pattern {
-		switch wanted := wanted.(type) {
-		case map[string]any:
-			inner, is := event[key].(map[string]any)
-			if !is || !matches(t, wanted, inner) {
-				return false
-			}
-		case []any:
-			if !slices.Contains(wanted, event[key]) {
-				return false
-			}
-		default:
-			t.Fatalf("%s is neither a list nor an object", key)
-		}
-	}
-	return true
-}
 
 // kindOf returns the kind of the rule that should deliver the events, or "" if none should.
 func kindOf(events []event.Event) string {
@@ -81,7 +61,7 @@ func TestRulesDeliverEvents(t *testing.T) {
 		}
 		var by []string
 		for kind, pattern := range rules {
-			if matches(t, pattern, message) {
+			if awsim.Matches(pattern, message) {
 				by = append(by, kind)
 			}
 		}
@@ -124,7 +104,7 @@ func TestHookNames(t *testing.T) {
 			continue
 		}
 		for name, want := range map[string]bool{created[0]: true, created[1]: true, "backup": false} {
-			if got := matches(t, decoded(t, r["event_pattern"].(string)), decoded(t, `{
+			if got := awsim.Matches(decoded(t, r["event_pattern"].(string)), decoded(t, `{
 				"source": "aws.autoscaling", "detail-type": "EC2 Instance-terminate Lifecycle Action",
 				"detail": {"AutoScalingGroupName": "workers", "LifecycleHookName": "`+name+`"}
 			}`)); got != want {
@@ -142,6 +122,8 @@ func TestRulesIgnoreOtherEvents(t *testing.T) {
 		"a pending instance":         `{"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "pending"}}`,
 		"maintenance of databases":   `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "RDS", "eventTypeCategory": "scheduledChange"}}`,
 		"an outage of EC2":           `{"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "EC2", "eventTypeCategory": "issue"}}`,
+		"an alarm of another tool":   `{"source": "aws.cloudwatch", "detail-type": "CloudWatch Alarm State Change", "detail": {"alarmName": "cpu", "state": {"value": "ALARM"}}}`,
+		"an alarm that has ended":    `{"source": "aws.cloudwatch", "detail-type": "CloudWatch Alarm State Change", "detail": {"alarmName": "node-drainer-disk", "state": {"value": "OK"}}}`,
 		"an event of another source": `{"source": "com.example", "detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}`,
 	} {
 		for _, document := range deploy.Names("events/") {
@@ -149,7 +131,7 @@ func TestRulesIgnoreOtherEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if matches(t, decoded(t, pattern), decoded(t, message)) {
+			if awsim.Matches(decoded(t, pattern), decoded(t, message)) {
 				t.Errorf("%s is delivered by %s", name, document)
 			}
 		}

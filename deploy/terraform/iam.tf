@@ -6,6 +6,7 @@ locals {
     launches            = var.launch_hooks
     "spot-interruption" = contains(var.events, "spot-interruption")
     "scheduled-change"  = contains(var.events, "scheduled-change")
+    alarm               = contains(var.events, "alarm")
     replace             = var.replace
     key                 = var.kms_key != null
   } : feature => templatefile("${path.module}/../iam/agent-${feature}.json", local.values) if granted }

@@ -112,6 +112,8 @@ variable "events" {
       "scheduled-change",
       "capacity-reservation-interruption",
       "capacity-block-expiration",
+      "alarm",
+      "request",
     ], kind)])
     error_message = "events contains an unknown kind; docs/events.md lists them."
   }

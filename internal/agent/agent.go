@@ -21,6 +21,7 @@ type AutoScaling interface {
 	replacer
 	instanceRefreshes
 	groupMembers
+	groupsOfInstances
 }
 
 // Instances is what the agent calls of EC2.
@@ -29,6 +30,12 @@ type Instances interface {
 	HasScheduledEvent(ctx context.Context, instanceID string) (bool, error)
 	InReservation(ctx context.Context, reservationID string) ([]string, error)
 	spotStatuses
+}
+
+// Alarms is what the agent calls of CloudWatch.
+type Alarms interface {
+	// IsInAlarm reports whether the alarm is in the state ALARM and is one on metrics of the instance.
+	IsInAlarm(ctx context.Context, alarm, instanceID string) (bool, error)
 }
 
 // Nodes is what the agent calls of the cluster's Nodes.
@@ -124,8 +131,8 @@ type Agent struct {
 
 // New returns an Agent.
 func New(
-	cfg Config, groups AutoScaling, instances Instances, nodes Nodes, drainer Drainer, launches Launches,
-	o Observer,
+	cfg Config, groups AutoScaling, instances Instances, alarms Alarms, nodes Nodes, drainer Drainer,
+	launches Launches, o Observer,
 ) *Agent {
 	if cfg.DryRun {
 		groups, nodes, drainer = dryAutoScaling{groups}, dryNodes{nodes}, dryDrainer{drainer}
@@ -133,7 +140,7 @@ func New(
 	}
 	retries := retrier{o}
 	confirmer := &confirmer{
-		cfg: cfg, groups: groups, instances: instances, nodes: nodes, actions: groups, retries: retries,
+		cfg: cfg, groups: groups, instances: instances, alarms: alarms, nodes: nodes, actions: groups, retries: retries,
 	}
 	t := &terminator{
 		cfg: cfg, actions: groups, nodes: nodes, drainer: drainer, observer: o, retries: retries,
@@ -168,7 +175,8 @@ func newNoticeHandler(
 ) *noticeHandler {
 	h := &noticeHandler{
 		cfg: t.cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: t.retries, terminator: t,
-		spot: &spotWarnings{statuses: instances, nodes: nodes, observer: o},
+		spot:     &spotWarnings{statuses: instances, nodes: nodes, observer: o},
+		requests: &requestLimit{groups: groups, retries: t.retries, dryRun: t.cfg.DryRun},
 	}
 	h.maintenance = &maintenanceDrains{
 		cfg: t.cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,

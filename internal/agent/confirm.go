@@ -71,6 +71,7 @@ type confirmer struct {
 	cfg       Config
 	groups    groupStates
 	instances Instances
+	alarms    Alarms
 	nodes     nodeFinder
 	actions   lifecycleActions
 	retries   retrier
@@ -231,11 +232,11 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 		}
 		return checkState(e, state)
 	case event.ScheduledChange:
-		scheduled, err := c.instances.HasScheduledEvent(ctx, e.InstanceID)
-		if err == nil && !scheduled {
-			err = fmt.Errorf("%w: EC2 has no event scheduled for the instance", errContradicted)
+		return c.checkSchedule(ctx, e)
+	case event.Alarm:
+		if err := c.checkAlarm(ctx, e); err != nil {
+			return err
 		}
-		return err
 	}
 	i, err := c.instances.Describe(ctx, e.InstanceID)
 	if err != nil {
@@ -245,6 +246,28 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 		return fmt.Errorf("%w: EC2 does not know the instance, and its node is Ready", errContradicted)
 	}
 	return checkInstance(e, i, time.Now())
+}
+
+// checkSchedule returns errContradicted unless EC2 has an event scheduled.
+func (c *confirmer) checkSchedule(ctx context.Context, e event.Event) error {
+	scheduled, err := c.instances.HasScheduledEvent(ctx, e.InstanceID)
+	if err == nil && !scheduled {
+		err = fmt.Errorf("%w: EC2 has no event scheduled for the instance", errContradicted)
+	}
+	return err
+}
+
+// checkAlarm returns errContradicted unless the alarm is in the state ALARM. The mark of a node does not name the alarm
+// that it was set for: then there is nothing to ask.
+func (c *confirmer) checkAlarm(ctx context.Context, e event.Event) error {
+	if e.Alarm == "" {
+		return nil
+	}
+	on, err := c.alarms.IsInAlarm(ctx, e.Alarm, e.InstanceID)
+	if err == nil && !on {
+		err = fmt.Errorf("%w: the alarm %s is not in the state ALARM for the instance", errContradicted, e.Alarm)
+	}
+	return err
 }
 
 // isForeign reports whether the instance of the node is one of another account or Region: EC2 does not know
@@ -290,10 +313,14 @@ func checkInstance(e event.Event, i ec2.Instance, now time.Time) error {
 	return nil
 }
 
-// isReclaimable reports whether EC2 sends events of the kind for instances like this one.
+// isReclaimable reports whether EC2 sends events of the kind for instances like this one. An alarm or a request may
+// concern any.
 func isReclaimable(k event.Kind, i ec2.Instance) bool {
-	if k == event.SpotInterruption || k == event.RebalanceRecommendation {
+	switch k { //nolint:exhaustive // The others are those of reservations.
+	case event.SpotInterruption, event.RebalanceRecommendation:
 		return i.Spot
+	case event.Alarm, event.Request:
+		return true
 	}
 	return i.Reserved
 }

@@ -86,6 +86,9 @@ type fixture struct {
 	noHook   bool                     // the group has no such hook
 	complete func(ctx context.Context) error
 
+	// CloudWatch.
+	alarm answer[bool] // the alarm "status-check" is on
+
 	// EC2.
 	ec2        answer[ec2.Instance]
 	scheduled  answer[bool]
@@ -207,7 +210,7 @@ func newFixture() *fixture {
 			Events: event.Config{
 				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
 				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
-				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1,
+				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1, Alarm: event.Drain, Request: event.Drain,
 			},
 		},
 		state:      always(terminating),
@@ -221,6 +224,7 @@ func newFixture() *fixture {
 		complete:   func(context.Context) error { return nil },
 		ec2:        always(ec2.Instance{State: running, Spot: true, Reserved: true}),
 		scheduled:  always(true),
+		alarm:      always(true),
 		theirs:     always(false),
 		spot:       always(ec2.SpotStatus("marked-for-termination")),
 		node:       node.Node{Name: "node-1", UID: "uid-1", InstanceID: instance, Ready: true},
@@ -235,7 +239,7 @@ func launching(f *fixture) {
 }
 
 func (f *fixture) agent() *agent.Agent {
-	return agent.New(f.cfg, autoScaling{f}, instances{f}, nodes{f}, drainer{f}, launches{f}, observer{f})
+	return agent.New(f.cfg, autoScaling{f}, instances{f}, alarms{f}, nodes{f}, drainer{f}, launches{f}, observer{f})
 }
 
 // source returns the message of an event at the start of the fixture.

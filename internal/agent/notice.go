@@ -46,6 +46,7 @@ type noticeHandler struct {
 	retries    retrier
 	terminator *terminator
 	spot       *spotWarnings
+	requests   *requestLimit
 
 	maintenance *maintenanceDrains
 }
@@ -79,7 +80,9 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 		h.observer.EventIgnored(e, why)
 		return nil
 	}
-	return h.run(ctx, e, h.act)
+	return h.run(ctx, e, func(ctx context.Context, e event.Event) (Outcome, error) {
+		return h.requests.do(ctx, e, h.act)
+	})
 }
 
 // awaitNode waits for the Node of an instance that has none: the instance may be launching, and get pods as soon as it

@@ -2,6 +2,7 @@ package app
 
 import (
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
@@ -50,6 +52,7 @@ func newComponents(
 		return components{}, err
 	}
 	instances := ec2.New(awsec2.NewFromConfig(env.AWS))
+	alarms := cloudwatch.New(awscloudwatch.NewFromConfig(env.AWS))
 	scaling := awsautoscaling.NewFromConfig(env.AWS, func(o *awsautoscaling.Options) {
 		// Package autoscaling retries: it knows how long each call may take, and reports every failure.
 		o.RetryMaxAttempts = 1
@@ -63,7 +66,7 @@ func newComponents(
 		observer: o,
 		drainer:  drainer,
 		launches: launches,
-		agent:    agent.New(agentConfig(cfg, elector), groups, instances, nodes, drainer, launches, o),
+		agent:    agent.New(agentConfig(cfg, elector), groups, instances, alarms, nodes, drainer, launches, o),
 		elector:  elector,
 	}, nil
 }

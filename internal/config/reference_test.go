@@ -54,6 +54,8 @@ func TestValues(t *testing.T) {
 		"DRAIN_AT_DEADLINE":                       fmt.Sprint([]string{drain.Delete, drain.Leave}),
 		"DRAIN_BARE_PODS":                         fmt.Sprint([]string{drain.Evict, drain.Wait}),
 		"DRAIN_EMPTYDIR_PODS":                     fmt.Sprint([]string{drain.Evict, drain.Wait}),
+		"EVENT_ALARM":                             fmt.Sprint(all),
+		"EVENT_REQUEST":                           fmt.Sprint(all),
 		"EVENT_CAPACITY_BLOCK_EXPIRATION":         fmt.Sprint(brief),
 		"EVENT_CAPACITY_RESERVATION_INTERRUPTION": fmt.Sprint(brief),
 		"EVENT_REBALANCE_RECOMMENDATION":          fmt.Sprint(all),

@@ -91,6 +91,9 @@ func causeOf(e event.Event) string {
 		}
 		return fmt.Sprintf("Instance %s %s (hook %s of group %s)", e.InstanceID, doing, e.Hook.Name, e.Hook.Group)
 	}
+	if e.Alarm != "" {
+		return fmt.Sprintf("The CloudWatch alarm %s of instance %s is on", e.Alarm, e.InstanceID)
+	}
 	format := map[event.Kind]string{
 		event.SpotInterruption:                "EC2 interrupts Spot Instance %s",
 		event.RebalanceRecommendation:         "Spot Instance %s is at elevated risk of interruption",
@@ -98,6 +101,7 @@ func causeOf(e event.Event) string {
 		event.StateChange:                     "Instance %s is being stopped or terminated",
 		event.CapacityReservationInterruption: "EC2 reclaims the Capacity Reservation of instance %s",
 		event.CapacityBlockExpiration:         "The Capacity Block of instance %s ends",
+		event.Request:                         "A user asks for instance %s",
 	}[e.Kind]
 	if format == "" {
 		format = string(e.Kind) + " of instance %s"

@@ -71,6 +71,12 @@ func (g *Groups) State(ctx context.Context, instanceID string) (State, error) {
 	return member.State, err
 }
 
+// GroupOf returns the group that an instance is in; "" if it is in none. Concurrent questions share a call.
+func (g *Groups) GroupOf(ctx context.Context, instanceID string) (string, error) {
+	member, err := g.instances.Do(ctx, instanceID)
+	return member.Group, err
+}
+
 func (g *Groups) describe(ctx context.Context, ids []string) []batch.Result[Member] {
 	members := map[string]Member{}
 	err := g.describeMembers(ctx, slices.Compact(slices.Sorted(slices.Values(ids))), members)
@@ -126,7 +132,7 @@ func (g *Groups) OwnHooks(ctx context.Context, group string, t Transition) ([]Ow
 	var own []OwnHook
 	for _, h := range all {
 		if aws.ToString(h.LifecycleTransition) == string(t) && g.answers(h) {
-			direct := g.isOwnQueue(aws.ToString(h.NotificationTargetARN))
+			direct := isQueue(aws.ToString(h.NotificationTargetARN), g.queue)
 			own = append(own, OwnHook{aws.ToString(h.LifecycleHookName), direct})
 		}
 	}
@@ -137,13 +143,14 @@ func (g *Groups) answers(h types.LifecycleHook) bool {
 	if len(g.names) > 0 {
 		return g.HandlesHook(aws.ToString(h.LifecycleHookName))
 	}
-	return g.isOwnQueue(aws.ToString(h.NotificationTargetARN))
+	return isQueue(aws.ToString(h.NotificationTargetARN), g.queue)
 }
 
-// isOwnQueue reports whether the ARN is that of the agent's queue, and not of a topic of the same name.
-func (g *Groups) isOwnQueue(arn string) bool { return isQueue(arn) && strings.HasSuffix(arn, g.queue) }
-
-func isQueue(arn string) bool { return strings.Contains(arn, ":sqs:") }
+// isQueue reports whether the ARN is that of the queue, or of any if that is empty, and not of a topic of the same
+// name.
+func isQueue(arn, queue string) bool {
+	return strings.Contains(arn, ":sqs:") && strings.HasSuffix(arn, queue)
+}
 
 // NotifiesOthers reports whether a message about the hook is in the agent's queue although it is for another
 // reader, as an EventBridge rule for all hooks of a group sends it. HOOK_NAMES decides; if it lists none, such
@@ -159,7 +166,7 @@ func (g *Groups) NotifiesOthers(ctx context.Context, group, name string) (bool, 
 	case isRefused(err), errors.Is(err, ErrGone):
 		return false, nil
 	case err != nil || target != "":
-		return isQueue(target) && !g.isOwnQueue(target), err
+		return isQueue(target, "") && !isQueue(target, g.queue), err
 	}
 	own, err := g.OwnHooks(ctx, group, Transition(aws.ToString(h.LifecycleTransition)))
 	return len(own) > 0, err

@@ -43,6 +43,10 @@ func fromEventBridge(f *fields, envelopes int) ([]Event, error) {
 		return one(fromEC2(detailType, detail, e))
 	case "aws.health":
 		return fromHealth(detailType, detail, e)
+	case "aws.cloudwatch":
+		return one(fromAlarm(detailType, detail, e))
+	case requestSource:
+		return one(fromRequest(detailType, detail, e))
 	}
 	return nil, fmt.Errorf("%w: an EventBridge event of another service", ErrUnknownSource)
 }

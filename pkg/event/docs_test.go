@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
 func page(t *testing.T) string { return string(read(t, "../../../docs/events.md")) }
@@ -43,7 +44,7 @@ func TestRulesInDocs(t *testing.T) {
 		}
 		body := read(t, name)
 		sample := decode[map[string]any](t, body)
-		sent := slices.ContainsFunc(rules, func(rule map[string]any) bool { return matches(rule, sample) })
+		sent := slices.ContainsFunc(rules, func(rule map[string]any) bool { return awsim.Matches(rule, sample) })
 		if wanted := needsAction(t, body); sent != wanted {
 			t.Errorf("%s: sent by a rule: %v, needs action: %v", name, sent, wanted)
 		}
@@ -80,20 +81,4 @@ func needsAction(t *testing.T, body []byte) bool {
 		t.Fatal(err)
 	}
 	return slices.ContainsFunc(events, func(e event.Event) bool { return e.Kind != event.Notice })
-}
-
-// matches implements the part of EventBridge's matching that the page uses: all fields of an object must match,
-// and one value of a list (Amazon EventBridge user guide, "Creating event patterns").
-func matches(pattern, value any) bool {
-	switch want := pattern.(type) {
-	case map[string]any:
-		fields, ok := value.(map[string]any)
-		for key, inner := range want {
-			ok = ok && matches(inner, fields[key])
-		}
-		return ok
-	case []any:
-		return slices.Contains(want, value)
-	}
-	return false
 }

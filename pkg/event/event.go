@@ -33,6 +33,10 @@ const (
 	// CapacityBlockExpiration: the Capacity Block Event.ReservationID ends, and all instances in it are
 	// terminated. The event does not name them; EC2 does.
 	CapacityBlockExpiration Kind = "capacity-block-expiration"
+	// Alarm: the CloudWatch alarm Event.Alarm, whose metrics are those of the instance alone, is in the state ALARM.
+	Alarm Kind = "alarm"
+	// Request: a user, or a program of theirs, asks for the instance.
+	Request Kind = "request"
 	// TestNotification is what Auto Scaling sends when a hook or a notification is configured.
 	TestNotification Kind = "test-notification"
 	// Notice is a notification from Auto Scaling, EC2 or Health that needs no action, such as "EC2 Instance
@@ -45,7 +49,7 @@ func Kinds() []Kind {
 	return []Kind{
 		LifecycleTerminating, LifecycleLaunching, SpotInterruption, RebalanceRecommendation, StateChange,
 		ScheduledChange, ScheduledChangeCanceled, CapacityReservationInterruption, CapacityBlockExpiration,
-		TestNotification, Notice,
+		Alarm, Request, TestNotification, Notice,
 	}
 }
 
@@ -98,6 +102,9 @@ type Event struct {
 	// Code is the eventTypeCode of the two kinds from AWS Health, for example
 	// AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED, as sent; it may be empty.
 	Code string
+
+	// Alarm is the name of the CloudWatch alarm; empty for all kinds but Alarm.
+	Alarm string
 
 	// Origin and Destination show whether the instance comes from the warm pool or enters it. They are empty in
 	// messages of Auto Scaling from before it had warm pools.

@@ -200,13 +200,20 @@ func TestParse(t *testing.T) {
 	check("the instances terminate half an hour before the end", "bridge-block.json", block)
 	check("by the other documented name", "bridge-block-markdown.json", block)
 
+	// Of CloudWatch and of users.
+	alarm := bridged(event.Alarm, ofInstance("", time.Time{}), func(e *event.Event) { e.Alarm = "node-drainer-status-check" })
+	check("alarm on a metric of the instance", "bridge-alarm.json", alarm)
+	check("alarm on an expression of such metrics", "bridge-alarm-expression.json", alarm)
+	check("request", "bridge-request.json", bridged(event.Request, ofInstance("", time.Time{})))
+
 	// Notifications that only inform must never cause an action.
 	for _, what := range []string{"launch", "launch-error", "terminate", "terminate-error"} {
 		check("a notice", "notification-"+what+".json", direct(event.Notice))
 	}
 	for _, what := range []string{
 		"terminate-successful", "refresh-started", "refresh-checkpoint", "refresh-succeeded", "refresh-failed",
-		"refresh-cancelled", "block-delivered", "reclamation-completed",
+		"refresh-cancelled", "block-delivered", "reclamation-completed", "alarm-ok", "alarm-several", "alarm-group",
+		"alarm-composite",
 	} {
 		check("a notice", "bridge-"+what+".json", bridged(event.Notice))
 	}

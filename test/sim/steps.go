@@ -222,6 +222,9 @@ func (w events) notice(id string, s Step) error {
 	case "recommend":
 		w.facts.announce(id, truth{kind: "recommend", from: now})
 		return w.aws.Recommend(id)
+	case "request":
+		w.aws.Publish(awsim.DrainRequest(w.aws.Envelope(), id))
+		return nil
 	case "cancel":
 		change := w.machines.change(id)
 		if change == "" {

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"context"
+	"sync"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+)
+
+// groupsOfInstances reads which group an instance is in, "" if it is in none, and its lifecycle state.
+type groupsOfInstances interface {
+	GroupOf(ctx context.Context, instanceID string) (string, error)
+	State(ctx context.Context, instanceID string) (autoscaling.State, error)
+}
+
+// requestLimit lets the agent act on one request of each group at a time. AWS cannot confirm requests, so whoever
+// forges them takes the nodes of a group one by one, and not all at once.
+type requestLimit struct {
+	groups  groupsOfInstances
+	retries retrier
+	dryRun  bool
+
+	mu   sync.Mutex
+	busy map[string]chan struct{} // by group; closed at the end of the request
+}
+
+// do acts on a request when its turn has come. It returns when the instance has left its group, if that replaces it:
+// the next request of the group waits for this.
+func (l *requestLimit) do(
+	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
+) (Outcome, error) {
+	if e.Kind != event.Request {
+		return act(ctx, e)
+	}
+	end, err := l.begin(ctx, e)
+	if err != nil {
+		return Interrupted, err
+	}
+	defer end()
+	outcome, err := act(ctx, e)
+	if outcome != Replaced || err != nil || l.dryRun {
+		return outcome, err
+	}
+	if err := l.awaitDeparture(ctx, e.InstanceID); err != nil {
+		return Interrupted, err
+	}
+	return Replaced, nil
+}
+
+// awaitDeparture returns nil when the instance has left its group.
+func (l *requestLimit) awaitDeparture(ctx context.Context, instanceID string) error {
+	for retry.Sleep(ctx, lookInterval) {
+		state, err := l.groups.State(ctx, instanceID)
+		if err == nil && (state.Gone() || state.Unknown()) {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// begin waits until no other request of the instance's group is acted on. The caller calls the returned function at
+// its end. Instances that are in no group count as one group.
+func (l *requestLimit) begin(ctx context.Context, e event.Event) (end func(), err error) {
+	var group string
+	err = l.retries.do(ctx, e, "read the group of the instance", func() (err error) {
+		group, err = l.groups.GroupOf(ctx, e.InstanceID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		l.mu.Lock()
+		other, isBusy := l.busy[group]
+		if !isBusy {
+			defer l.mu.Unlock()
+			return l.take(group), nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take must be called with mu locked.
+func (l *requestLimit) take(group string) (end func()) {
+	ended := make(chan struct{})
+	if l.busy == nil {
+		l.busy = map[string]chan struct{}{}
+	}
+	l.busy[group] = ended
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.busy, group)
+		close(ended)
+	}
+}

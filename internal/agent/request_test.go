@@ -1,0 +1,94 @@
+package agent_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+func (f autoScaling) GroupOf(context.Context, string) (string, error) { return group, f.next("group") }
+
+// alarms plays CloudWatch.
+type alarms struct{ *fixture }
+
+func (f alarms) IsInAlarm(_ context.Context, alarm, instanceID string) (bool, error) {
+	on, err := f.alarm(f.after())
+	return on && alarm == "status-check" && instanceID == instance, err
+}
+
+func alarmOn(f *fixture) queue.Message {
+	return fromBridge(f, "aws.cloudwatch", "CloudWatch Alarm State Change", `{"alarmName":"status-check","state":{"value":`+
+		`"ALARM"},"configuration":{"metrics":[{"metricStat":{"metric":{"dimensions":{"InstanceId":"`+instance+`"}}}}]}}`)
+}
+
+func drainRequest(f *fixture) queue.Message {
+	return fromBridge(f, "node-drainer.io", "Drain Request", `{"instance-id":"`+instance+`"}`)
+}
+
+// TestAlarmsAndRequests: the steps for events that a user has sent, or an alarm of theirs.
+func TestAlarmsAndRequests(t *testing.T) {
+	t.Parallel()
+	const marked = "mark " + instance + " unhealthy"
+	alarmIs := func(a answer[bool]) given { return func(f *fixture) { f.alarm = a } }
+	onDemand := ec2State(running)
+	for _, tt := range []struct {
+		name    string
+		given   given
+		message source
+		steps   []string
+		outcome agent.Outcome // empty: no termination started
+		fact    string
+	}{
+		{"alarm", nil, alarmOn, drainedWithoutHook("1h0m0s"), agent.Drained, ""},
+		{"alarm that has ended", alarmIs(always(false)), alarmOn, nil, agent.Unconfirmed, ""},
+		{
+			"alarm that ends while EC2 does not answer", with(inState(inService), alarmIs(changes(true, time.Minute, false)),
+				ec2Says(silent(2*time.Minute, ec2.Instance{State: running}))),
+			alarmOn,
+			[]string{"cordon", "uncordon"},
+			agent.Unconfirmed, "",
+		},
+		{"alarm on an instance that has terminated", ec2State("terminated"), alarmOn, nil, agent.Gone, ""},
+		{
+			"alarm, configured to replace", with(stateIs(changes(inService, time.Minute, terminating)), func(f *fixture) {
+				f.cfg.Events.Alarm = event.Replace
+			}),
+			alarmOn,
+			[]string{marked},
+			agent.Replaced, "",
+		},
+		{"request", onDemand, drainRequest, drainedWithoutHook("1h0m0s"), agent.Drained, ""},
+		{
+			"request, configured to be ignored", func(f *fixture) { f.cfg.Events.Request = event.Ignore },
+			drainRequest, nil, "", "ignored request of " + instance + ": events of this kind are configured to be ignored",
+		},
+		{
+			"request, and the group is not known for a while", fails("group", 3, errOutage),
+			drainRequest, drainedWithoutHook("1h0m1s..1h0m3s"), agent.Drained, "",
+		},
+		{
+			"request, configured to replace: done when the instance has left the group", with(
+				stateIs(changes(terminating, 20*time.Minute, inNoGroup)),
+				func(f *fixture) { f.cfg.Events.Request = event.Replace },
+			), drainRequest,
+			[]string{marked},
+			agent.Replaced, "",
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), tt.message)
+			f.wantSteps(t, tt.steps...)
+			if tt.outcome != "" {
+				f.wantOutcome(t, tt.outcome)
+			}
+			if tt.fact != "" && f.observed(tt.fact) != 1 {
+				t.Errorf("%q was not observed once: %q", tt.fact, f.facts)
+			}
+		})
+	}
+}
