@@ -199,16 +199,28 @@ func (c *confirmer) isOutlived(e event.Event) bool {
 }
 
 // isHeld reports whether a hook holds the instance of an event that has been unconfirmed since start. It asks by
-// a heartbeat, which delays the end of the action, and so only after stateTimeout.
+// a heartbeat, which delays the end of the action, and so only after stateTimeout. For a launch into the warm pool it
+// names the action by its token alone: Auto Scaling would accept the instance also for its later launch into service.
 func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) bool {
 	if e.Hook.Name == "" || time.Since(start) < stateTimeout {
 		return false
 	}
-	pending, err := c.groups.IsPending(ctx, actionOf(e))
+	action := actionOf(e)
+	if isIntoPool(e) {
+		if action.InstanceID = ""; action.Token == "" {
+			return false
+		}
+	}
+	pending, err := c.groups.IsPending(ctx, action)
 	if err != nil {
 		c.retries.observer.Retrying(e, "confirm the lifecycle action by a heartbeat", err)
 	}
 	return pending
+}
+
+// isIntoPool reports whether the event is of a new instance that enters the warm pool.
+func isIntoPool(e event.Event) bool {
+	return e.Kind == event.LifecycleLaunching && e.Destination == event.PlaceWarmPool
 }
 
 // isNodeDeleted reports whether the event has no hook and the API server has no Node for its instance. The

@@ -82,8 +82,8 @@ func (f autoScaling) OwnHooks(context.Context, string, autoscaling.Transition) (
 }
 
 func (f autoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {
-	if a.Launch != (a.Hook == "launch") {
-		return false, nil // the hook has the other transition
+	if a.Launch != (a.Hook == "launch") || a.InstanceID == "" && f.tokenEnded {
+		return false, nil // the hook has the other transition, or the action is over
 	}
 	return f.pending(f.after())
 }

@@ -77,14 +77,16 @@ type fixture struct {
 	clusters answer[[]string]
 	members  answer[map[string]autoscaling.Member]
 	pending  answer[bool] // whether a heartbeat is accepted
-	refresh  func(group string) (bool, error)
-	ownHooks []string
-	direct   bool                     // they notify the agent's queue
-	timeout  map[string]time.Duration // of each hook
-	givesUp  map[string]time.Duration // when the action of a hook ends
-	others   bool                     // the hook notifies another queue
-	noHook   bool                     // the group has no such hook
-	complete func(ctx context.Context) error
+	// tokenEnded: no heartbeat is accepted by the token alone.
+	tokenEnded bool
+	refresh    func(group string) (bool, error)
+	ownHooks   []string
+	direct     bool                     // they notify the agent's queue
+	timeout    map[string]time.Duration // of each hook
+	givesUp    map[string]time.Duration // when the action of a hook ends
+	others     bool                     // the hook notifies another queue
+	noHook     bool                     // the group has no such hook
+	complete   func(ctx context.Context) error
 
 	// CloudWatch.
 	alarm answer[bool] // the alarm "status-check" is on

@@ -200,14 +200,25 @@ func TestLaunchDuringOutage(t *testing.T) {
 	}
 }
 
-// TestLaunchIntoPoolWithoutState: a heartbeat does not confirm a launch into the warm pool, which is completed at once:
-// the late copy of such a message names an action that is over, and a heartbeat by the instance's id may be accepted
-// for its launch from there into service.
+// TestLaunchIntoPoolWithoutState: a heartbeat by the token confirms a launch into the warm pool, which is completed at
+// once. The late copy of such a message names an action that is over, while a heartbeat by the instance's id may be
+// accepted for its launch from there into service.
 func TestLaunchIntoPoolWithoutState(t *testing.T) {
-	late := with(launching, stateIs(silent(5*time.Minute, pendingWait)), pendingIs(always(true)))
-	inBubble(t, late, func(t *testing.T, f *fixture) {
+	t.Parallel()
+	silentFor := func(d time.Duration) given {
+		return with(launching, stateIs(silent(d, pendingWait)), pendingIs(always(true)))
+	}
+	each(t, "late copy", silentFor(5*time.Minute), func(t *testing.T, f *fixture) {
+		f.tokenEnded = true
 		mustHandle(t, f, f.agent(), launchTo("WarmPool"))
 		f.wantSteps(t, held()...)
+	})
+	each(t, "denied for good", silentFor(never), func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), launchTo("WarmPool"))
+		f.wantSteps(t, completed("CONTINUE")...)
+		if f.after() > time.Minute {
+			t.Errorf("completed after %v", f.after())
+		}
 	})
 }
 

@@ -89,7 +89,7 @@ func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
 
 func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 	_, err := call(ctx, callTimeout, h.api.RecordLifecycleActionHeartbeat, &sdk.RecordLifecycleActionHeartbeatInput{
-		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, InstanceId: &a.InstanceID,
+		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, InstanceId: textOrNil(a.InstanceID),
 		LifecycleActionToken: a.token(),
 	})
 	return err
@@ -97,13 +97,16 @@ func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 
 // IsPending reports whether the action is pending: whether its hook has the action's transition, and Auto Scaling
 // accepts a heartbeat for the instance. The heartbeat has no token: AWS does not document that it compares a
-// token with the instance. A refusal makes it likely that the action is not pending, but does not prove it.
+// token with the instance. It has the token alone if the action names no instance. A refusal makes it likely that the
+// action is not pending, but does not prove it.
 func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
 	hook, err := h.hook(ctx, a.Group, a.Hook)
 	if err != nil || aws.ToString(hook.LifecycleTransition) != string(a.transition()) {
 		return false, err
 	}
-	a.Token = ""
+	if a.InstanceID != "" {
+		a.Token = ""
+	}
 	err = h.heartbeat(ctx, a)
 	switch {
 	case err == nil:

@@ -291,8 +291,10 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// TestIsPending: a heartbeat by the instance's id, without the message's token, and for the described transition only.
+// TestIsPending: a heartbeat by the instance's id, without the message's token, or by the token alone, and for the
+// described transition only.
 func TestIsPending(t *testing.T) {
+	byToken := Action{Group: groupName, Hook: "drain", Token: "t"}
 	launch := Action{Group: groupName, Hook: "drain", InstanceID: instanceID, Launch: true}
 	for _, tt := range []struct {
 		name   string
@@ -304,6 +306,7 @@ func TestIsPending(t *testing.T) {
 	}{
 		{"Auto Scaling accepts a heartbeat", action, nil, 1, true, nil},
 		{"it knows of no such action", action, errNotActive, 1, false, nil},
+		{"it accepts the token of an action without an instance", byToken, nil, 1, true, nil},
 		{"it does not answer", action, errDropped, 1, false, errDropped},
 		{"it knows no such hook", action, errNoHook, 1, false, errNoHook},
 		{"the hook has the other transition", launch, nil, 0, false, nil},
@@ -311,7 +314,7 @@ func TestIsPending(t *testing.T) {
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			f.beat = func(_ context.Context, _ int, in *sdk.RecordLifecycleActionHeartbeatInput) error {
-				if aws.ToString(in.InstanceId) != instanceID || in.LifecycleActionToken != nil {
+				if aws.ToString(in.InstanceId) != tt.action.InstanceID || (in.LifecycleActionToken == nil) != (in.InstanceId != nil) {
 					t.Errorf("a heartbeat for %+v", in)
 				}
 				return tt.answer

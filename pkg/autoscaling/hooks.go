@@ -50,11 +50,13 @@ func (a Action) transition() Transition {
 }
 
 // token is the action's token, or nil without one.
-func (a Action) token() *string {
-	if a.Token == "" {
+func (a Action) token() *string { return textOrNil(a.Token) }
+
+func textOrNil(text string) *string {
+	if text == "" {
 		return nil
 	}
-	return &a.Token
+	return &text
 }
 
 // afterError is the action as the next call names it: without its token if Auto Scaling does not know that.
