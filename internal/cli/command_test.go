@@ -57,6 +57,7 @@ func TestCommands(t *testing.T) {
 		{"nodes takes no group", "nodes --asg workers", "", "unknown flag: --asg"},
 		{"nodes without Kubernetes", "nodes --no-kubernetes", "", "trigger nodes reads Kubernetes only: leave --no-kubernetes out"},
 		{"watch", "watch --asg workers --surge 1 --interval 1m", "watch", ""},
+		{"a watch with windows", "watch --asg workers --window 22:00-05:00 --window Sat_00:00-24:00_Europe/Berlin", "watch", ""},
 		{"a watch is no plan", "watch --asg workers --plan", "", "unknown flag: --plan"},
 		{"a rollout has no interval", "--asg workers --interval 1m", "", "unknown flag: --interval"},
 		{"cancel", "cancel --asg workers --no-wait", "cancel", ""},
@@ -75,7 +76,11 @@ func TestCommands(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, got, stderr := read(t, nil, strings.Fields(tt.args)...)
+			args := strings.Fields(tt.args)
+			for n := range args {
+				args[n] = strings.ReplaceAll(args[n], "_", " ")
+			}
+			_, got, stderr := read(t, nil, args...)
 			if got != tt.want || !strings.Contains(stderr, tt.err) {
 				t.Errorf("operation %q and error %q, want %q and %q", got, stderr, tt.want, tt.err)
 			}

@@ -45,6 +45,10 @@ func TestInvalidValues(t *testing.T) {
 		{"version zero", "--launch-template-version 0", nil, []string{`--launch-template-version is "0": must be`}},
 		{"role that is not an ARN", "--role-arn rollouts", nil, []string{`--role-arn is "rollouts": must be an ARN`}},
 		{"mistyped check", "--allow hook-timout", nil, []string{`--allow is "hook-timout": must be the name of a check: did you mean hook-timeout?`}},
+		{"window", "watch --window 25:00-26:00", nil, []string{`--window is "25:00-26:00": must be a window from 00:00 to 24:00`}},
+		{"time zone", "watch ", []string{"TRIGGER_WINDOW=Sat 00:00-24:00 UTC, 22:00-05:00 Atlantis"}, []string{
+			`TRIGGER_WINDOW is "22:00-05:00 Atlantis": must be a window in a time zone such as Europe/Berlin or UTC: unknown time zone Atlantis`,
+		}},
 		{"output format", "-o yaml", nil, []string{`--output is "yaml": must be auto, text, json or ndjson`}},
 		{"all errors at once", "--mode rolling --bake long", []string{"TRIGGER_UNTIL=done", "TRIGGER_ASGS=a"}, []string{
 			"--mode is", "--bake is", "TRIGGER_UNTIL is", "unknown variable TRIGGER_ASGS",
@@ -52,9 +56,18 @@ func TestInvalidValues(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			expectErrors(t, tt.environ, "--asg workers "+tt.args, tt.want)
+			expectErrors(t, tt.environ, forWorkers(tt.args), tt.want)
 		})
 	}
+}
+
+// forWorkers adds a group to the arguments, which may begin with the command watch.
+func forWorkers(args string) string {
+	args, isWatch := strings.CutPrefix(args, "watch ")
+	if isWatch {
+		return "watch --asg workers " + args
+	}
+	return "--asg workers " + args
 }
 
 // expectErrors fails the test unless a command line is rejected with these errors, and no other.
@@ -127,12 +140,7 @@ func TestConflicts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			command, isWatch := strings.CutPrefix(tt.args, "watch ")
-			args := "--asg workers " + command
-			if isWatch {
-				args = "watch " + args
-			}
-			expectErrors(t, nil, args, tt.want)
+			expectErrors(t, nil, forWorkers(tt.args), tt.want)
 		})
 	}
 	t.Run("variables are named if they are set", func(t *testing.T) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"time"
+	_ "time/tzdata" // The image has no time zones.
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 func watchOptions(s *settings) []*option {
@@ -15,6 +17,25 @@ func watchOptions(s *settings) []*option {
 			`Time from the end of one look at the groups, and of the rollouts that it has found necessary, to the next
 			look.`,
 			time.Second, 24*time.Hour),
+		windowOption(&s.Windows),
+	}
+}
+
+func windowOption(p *refresh.Windows) *option {
+	return &option{
+		name: "window", kind: "WINDOW", many: true,
+		help: `Time of the week in which rollouts go on: '[DAY[-DAY] ]HH:MM-HH:MM[ ZONE]', for example
+			'Mon-Fri 22:00-05:00 Europe/Berlin'. The days are those on which it begins, and the default zone is UTC.
+			Separate several by commas, or repeat the flag. Outside them no group and no batch begins, and a running
+			refresh that began in one is paused, by suspending the process InstanceRefresh. If not set, rollouts go on
+			at all times.`,
+		read: func(text string) error {
+			w, err := refresh.ParseWindow(text)
+			if err == nil {
+				*p = append(*p, w)
+			}
+			return err
+		},
 	}
 }
 

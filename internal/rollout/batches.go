@@ -137,6 +137,11 @@ func (b *batches) next() refresh.Step {
 		now.NotReady = s.policy.nodes.notReady(s.group.Instances)
 	}
 	step := refresh.Next(now, b.group.cfg.Pace)
+	if len(step.Mark)+len(step.Terminate)+step.Raise > 0 && !b.group.hours.open() {
+		return refresh.Step{
+			Waiting: "no batch begins: " + b.group.cfg.Windows.Describe(now.Now), RecheckAfter: b.group.cfg.PollInterval,
+		}
+	}
 	if err := s.policy.nodes.stale(); err != nil && now.NotReady != nil && len(step.Mark)+len(step.Terminate) > 0 {
 		return refresh.Step{Waiting: "waiting for the nodes to be readable again: " + err.Error()}
 	}

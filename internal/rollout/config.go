@@ -44,7 +44,8 @@ type Config struct {
 	Parallel     int           // Groups at a time; 0 is all.
 	FailFast     bool
 
-	Interval time.Duration // Between two rounds of a Watcher.
+	Interval time.Duration   // Between two rounds of a Watcher.
+	Windows  refresh.Windows // Outside them nothing begins, and refreshes are paused.
 
 	Self   string // The instance that the trigger runs on, or empty.
 	Holder string // Names this process to other triggers, without spaces.
@@ -54,7 +55,9 @@ type Config struct {
 func (c Config) rollsBack() bool { return c.Preferences.AutoRollback || c.OnInterrupt == Rollback }
 
 // holdsAny reports whether a rollout changes a group in a way that AWS does not exclude for two clients.
-func (c Config) holdsAny() bool { return c.Mode == refresh.ModeUnhealthy || len(c.Suspend) > 0 }
+func (c Config) holdsAny() bool {
+	return c.Mode == refresh.ModeUnhealthy || len(c.Suspend) > 0 || len(c.Windows) > 0
+}
 
 // Conflict is what to do if a refresh of the group is under way already.
 type Conflict string

@@ -289,7 +289,7 @@ func (a fakeWrites) Suspend(ctx context.Context, _ refresh.Group, processes []st
 	return processes, nil
 }
 
-func (a fakeWrites) Release(ctx context.Context, g refresh.Group) ([]string, error) {
+func (a fakeWrites) Release(ctx context.Context, g refresh.Group, _ ...string) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
 	if len(ours) == 0 {
 		return nil, nil

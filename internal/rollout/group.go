@@ -17,6 +17,7 @@ type group struct {
 	planner  *Planner
 	state    *state
 	progress groupProgress
+	hours    hours
 	stale    bool // The nodes were stale when the group was described last.
 }
 

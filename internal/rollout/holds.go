@@ -11,10 +11,10 @@ import (
 )
 
 // processWriter suspends processes of a group, and tags the group with them. Release resumes those of the
-// tag.
+// tag, or only some of them.
 type processWriter interface {
 	Suspend(ctx context.Context, g refresh.Group, processes []string) (suspended []string, err error)
-	Release(ctx context.Context, g refresh.Group) (resumed []string, err error)
+	Release(ctx context.Context, g refresh.Group, only ...string) (resumed []string, err error)
 }
 
 // suspension suspends processes of the group for the rollout.

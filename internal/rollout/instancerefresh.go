@@ -270,8 +270,10 @@ func watchRefresh(
 	stall := newStall(g)
 	for {
 		err = g.retry(ctx, func(ctx context.Context) (err error) {
-			status, err = readRefresh(ctx, g, id)
-			return err
+			if status, err = readRefresh(ctx, g, id); err != nil {
+				return err
+			}
+			return g.hours.keep(ctx, status)
 		})
 		if err != nil || !status.Active() || ready.endsUnready(status) != "" {
 			return status, err

@@ -97,13 +97,15 @@ func (r *rollout) begin(ctx context.Context, phase refresh.Phase) error {
 		r.group.countOutdated()
 	}
 	if phase == refresh.PhaseCheck {
-		return nil
+		return r.group.hours.resume(ctx)
 	}
 	r.group.enter(report.Replacing)
 	if stale {
-		return r.check(ctx)
+		if err := r.check(ctx); err != nil {
+			return err
+		}
 	}
-	return nil
+	return r.group.hours.await(ctx, r.held || r.attached)
 }
 
 // check looks at what is under way in the group, and does the preflight. It changes nothing.

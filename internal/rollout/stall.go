@@ -29,6 +29,10 @@ func (s *stall) check(f *refresh.Refresh, waiting string) error {
 		s.fingerprint, s.since = fingerprint, now
 		return nil
 	}
+	if f != nil && !s.group.hours.open() {
+		s.since = now // The refresh is paused.
+		return nil
+	}
 	idle := expectedIdle(s.group.state.group, f)
 	if limit == 0 || now.Sub(s.since) < limit+idle || f != nil && f.Status == refresh.StatusBaking {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,15 +43,25 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if err := w.round(ctx); err != nil {
 			return err
 		}
-		if !retry.Sleep(ctx, w.cfg.Interval) {
+		if !retry.Sleep(ctx, w.untilNext()) {
 			return nil
 		}
 	}
 }
 
+// untilNext is the time to the next look: the interval, or less if the windows open before.
+func (w *Watcher) untilNext() time.Duration {
+	now := time.Now()
+	if opens := w.cfg.Windows.NextChange(now); !opens.IsZero() && !w.cfg.Windows.Open(now) {
+		return min(w.cfg.Interval, opens.Sub(now))
+	}
+	return w.cfg.Interval
+}
+
 // round looks at the groups once, and rolls out those that are outdated.
 func (w *Watcher) round(ctx context.Context) error {
 	var due []string
+	w.noteWindow()
 	err := w.failures.save(ctx)
 	if err == nil {
 		due, err = w.look(ctx)
@@ -75,32 +86,79 @@ func (w *Watcher) rollOut(ctx context.Context, groups []string) error {
 }
 
 // look returns the groups that are to be rolled out now. It notes why others, which are outdated, are not.
-func (w *Watcher) look(ctx context.Context) (due []string, err error) {
+func (w *Watcher) look(ctx context.Context) ([]string, error) {
 	s, err := w.planner.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	outdated := survey{templates: s.templates, at: s.at}
+	due, outdated, err := w.sort(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := w.planner.plans(ctx, outdated)
+	if err != nil {
+		return nil, err
+	}
+	for _, plan := range plans {
+		if w.mayStart(plan) {
+			due = append(due, plan.Group)
+		}
+	}
+	if w.cfg.Windows.Open(time.Now()) {
+		return due, nil
+	}
+	return w.underWay(ctx, due)
+}
+
+// sort returns the groups in which something is left to take back, and those that are outdated.
+func (w *Watcher) sort(ctx context.Context, s survey) (left []string, outdated survey, err error) {
+	outdated = survey{templates: s.templates, at: s.at}
 	for _, g := range s.groups {
 		switch a := w.planner.policy.assess(g, s.templates, s.at); {
 		case w.isWaiting(g, a):
+		case w.isPaused(g):
+			left = append(left, g.Name)
 		case len(a.outdated()) > 0 || a.target.Problem != "":
 			outdated.groups = append(outdated.groups, g)
 		default:
 			delete(w.noted, g.Name)
 			if isChanged(w.cfg.Mode, g) { // by a trigger that was killed
-				due = append(due, g.Name)
+				left = append(left, g.Name)
 			}
 			err = errors.Join(err, w.forget(ctx, g, a))
 		}
 	}
-	plans, failed := w.planner.plans(ctx, outdated)
-	for _, plan := range plans {
-		if failed == nil && w.mayStart(plan) {
-			due = append(due, plan.Group)
+	return left, outdated, err
+}
+
+// underWay returns those of the groups whose refresh was begun by a watch: it is paused while the windows are closed.
+func (w *Watcher) underWay(ctx context.Context, groups []string) (all []string, err error) {
+	for _, name := range groups {
+		if w.cfg.Mode != refresh.ModeRefresh {
+			break
+		}
+		active, err := w.planner.activeRefresh(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if active != nil && beganInside(w.cfg.Windows, *active) {
+			all = append(all, name)
 		}
 	}
-	return due, errors.Join(err, failed)
+	return all, nil
+}
+
+// isPaused reports whether a watch has paused the refreshes of the group.
+func (w *Watcher) isPaused(g refresh.Group) bool {
+	return len(w.cfg.Windows) > 0 && slices.Contains(refresh.SuspendedBy(g), refresh.ProcessInstanceRefresh)
+}
+
+// noteWindow notes when the windows open and close.
+func (w *Watcher) noteWindow() {
+	if now := w.cfg.Windows.Describe(time.Now()); len(w.cfg.Windows) > 0 && w.noted[""] != now {
+		w.noted[""] = now
+		w.note("", refresh.OK, "%s", now)
+	}
 }
 
 // forget forgets that a target failed which the group has reached since: somebody else has replaced its instances.

@@ -122,16 +122,25 @@ func without(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(others, one) })
 }
 
-// Release resumes what Suspend has suspended, removes the tag, and returns the processes.
-func (w *Writer) Release(ctx context.Context, g refresh.Group) ([]string, error) {
+// Release resumes what Suspend has suspended, removes the tag, and returns the processes. If some are named, it resumes
+// no others, and the tag keeps those.
+func (w *Writer) Release(ctx context.Context, g refresh.Group, only ...string) ([]string, error) {
 	ours := refresh.SuspendedBy(g)
-	if len(ours) == 0 {
+	released, left := ours, []string(nil)
+	if len(only) > 0 {
+		left = without(ours, only)
+		released = without(ours, left)
+	}
+	if len(released) == 0 {
 		return nil, nil
 	}
-	if err := w.resume(ctx, g.Name, ours); err != nil {
+	if err := w.resume(ctx, g.Name, released); err != nil {
 		return nil, err
 	}
-	return ours, w.untag(ctx, g.Name, refresh.SuspendedTag)
+	if len(left) > 0 {
+		return released, w.tag(ctx, g.Name, refresh.SuspendedTag, strings.Join(left, " "))
+	}
+	return released, w.untag(ctx, g.Name, refresh.SuspendedTag)
 }
 
 func (w *Writer) suspend(ctx context.Context, group string, processes []string) error {

@@ -108,6 +108,12 @@ func suspend(processes ...string) func(context.Context, *Writer, refresh.Group) 
 
 func release(ctx context.Context, w *Writer, g refresh.Group) (any, error) { return w.Release(ctx, g) }
 
+func releaseOnly(processes ...string) func(context.Context, *Writer, refresh.Group) (any, error) {
+	return func(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+		return w.Release(ctx, g, processes...)
+	}
+}
+
 func pause(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
 	return nil, w.Pause(ctx, g.Name)
 }
@@ -167,6 +173,9 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"suspend: refused, the tag stays", suspendedGroup(""), suspend("A"), map[string]error{"suspend": errDeny}, "[]", "tag A, suspend A", "denied"},
 
 		{"release: the tag is removed last", suspendedGroup("A C"), release, nil, "[A C]", "resume A,C, untag workers", ""},
+		{"release: one of two", suspendedGroup("A C"), releaseOnly("C", "D"), nil, "[C]", "resume C, tag A", ""},
+		{"release: the only one", suspendedGroup("C"), releaseOnly("C"), nil, "[C]", "resume C, untag workers", ""},
+		{"release: another one", suspendedGroup("A"), releaseOnly("C"), nil, "[]", "", ""},
 		{"release: no tag", suspendedGroup(""), release, nil, "[]", "", ""},
 		{"release: refused, the tag stays", suspendedGroup("A"), release, map[string]error{"resume": errDeny}, "[]", "resume A", "denied"},
 

@@ -1,224 +1,17 @@
 package trigger
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"fmt"
-	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
-	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
-
-// watched is an account in virtual time, with a group at version 1 of a launch template, which it follows.
-type watched struct {
-	*testing.T
-	*awsim.Server
-	output lockedBuffer
-}
-
-// lockedBuffer is written by a Watcher while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// watchedBubble runs a test in virtual time, on a group of so many instances.
-func watchedBubble(t *testing.T, name string, size int, test func(w *watched)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := &watched{T: t, Server: awsim.NewUnconnected(awsim.Options{Seed: 1})}
-			w.setUp(size)
-			test(w)
-			w.must(w.Close())
-			if t.Failed() {
-				t.Log(w.output.String())
-			}
-		})
-	})
-}
-
-func (w *watched) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *watched) setUp(size int) {
-	_, err := w.CreateLaunchTemplate(template, "ami-1")
-	w.must(err)
-	w.must(w.CreateGroup(awsim.Group{
-		Name: group, Max: 2 * size, Desired: size, LaunchTemplate: template, LaunchTemplateVersion: "$Latest",
-		Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
-	}))
-	w.waitVersion(1, size)
-	w.must(w.PutHook(group, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 30 * time.Second, DefaultResult: "CONTINUE"}))
-}
-
-// waitVersion waits until the group has so many instances, all of them in service and of the version.
-func (w *watched) waitVersion(version, size int) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 24*time.Hour)
-	defer cancel()
-	err := w.WaitInstances(ctx, group, func(now []awsim.Instance) bool {
-		other := func(i awsim.Instance) bool { return i.State != "InService" || i.Version != version }
-		return len(now) == size && !slices.ContainsFunc(now, other)
-	})
-	if err != nil {
-		w.Fatalf("version %d: %v, the group has %v\n%s", version, err, w.Instances(group), w.output.String())
-	}
-}
-
-func (w *watched) newVersion(n int) {
-	w.Helper()
-	_, err := w.AddTemplateVersion(template, fmt.Sprintf("ami-%d", n))
-	w.must(err)
-}
-
-// named sends the calls of a process.
-type named struct {
-	aws  *awsim.Server
-	name string
-}
-
-func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+n.name+"/sim")
-	return n.aws.RoundTrip(r)
-}
-
-func (w *watched) config(name string) aws.Config {
-	return aws.Config{
-		Region: "eu-central-1", BaseEndpoint: aws.String(w.URL()), Credentials: aws.AnonymousCredentials{},
-		HTTPClient: &http.Client{Transport: named{w.Server, name}}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
-	}
-}
-
-// configs are the flags of a watch in the two modes.
-func configs() map[string]rollout.Config {
-	c := rollout.Config{
-		Selection: refresh.Selection{Names: []string{group}}, Mode: refresh.ModeRefresh, Pin: refresh.PinAuto,
-		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
-		Surge:       &refresh.Amount{N: 1}, Strategy: refresh.LaunchFirst, OnConflict: rollout.Attach,
-		Pace:  refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
-		Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true, Until: rollout.Drained,
-		StallTimeout: 3 * time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach, Parallel: 1,
-		Interval: 5 * time.Minute, Holder: "watch/1",
-	}
-	unhealthy := c
-	unhealthy.Mode, unhealthy.Surge, unhealthy.Pace.Surge = refresh.ModeUnhealthy, nil, refresh.Amount{N: 1}
-	return map[string]rollout.Config{"refresh": c, "unhealthy": unhealthy}
-}
-
-// clients are those of a process.
-func (w *watched) clients(name string) (rollout.Reader, rollout.Writer) {
-	type reader struct {
-		*groups.Reader
-		*instances.LaunchReader
-	}
-	type writer struct {
-		*groups.Writer
-		*cluster.Tainter
-	}
-	client := autoscaling.NewFromConfig(w.config(name))
-	return reader{groups.NewReader(client), instances.NewLaunchReader(ec2.NewFromConfig(w.config(name)))},
-		writer{Writer: groups.NewWriter(client)}
-}
-
-// start starts a watch, and returns what stops it.
-func (w *watched) start(cfg rollout.Config) (stop func()) {
-	ctx, cancel := context.WithCancel(w.Context())
-	reader, writer := w.clients(triggerKey)
-	reporter := func() report.Reporter { return report.New(report.Options{Format: report.FormatText, Out: &w.output}) }
-	var running sync.WaitGroup
-	running.Go(func() {
-		w.must(rollout.NewWatcher(cfg, reader, writer, nil, reporter).Run(ctx))
-	})
-	return func() {
-		w.Helper()
-		began := time.Now()
-		cancel()
-		running.Wait()
-		if took := time.Since(began); took > 10*time.Second {
-			w.Errorf("the watch has ended after %v", took)
-		}
-	}
-}
-
-// act runs another command of the trigger.
-func (w *watched) act(cfg rollout.Config, action rollout.Action) string {
-	w.Helper()
-	reader, writer := w.clients("user")
-	end, err := rollout.New(cfg, reader, writer, nil, nil).Act(w.Context(), action)
-	w.must(err)
-	return end.Groups[0].Message
-}
-
-func (w *watched) describe() types.AutoScalingGroup {
-	w.Helper()
-	out, err := autoscaling.NewFromConfig(w.config("test")).DescribeAutoScalingGroups(w.Context(), nil)
-	w.must(err)
-	return out.AutoScalingGroups[0]
-}
-
-// expectAsBefore checks that the group has the size, the tags and the launch template as in the beginning.
-func (w *watched) expectAsBefore(size int) {
-	w.Helper()
-	g := w.describe()
-	if int(*g.DesiredCapacity) != size || len(g.Tags) != 1 || len(g.SuspendedProcesses) > 0 ||
-		aws.ToString(g.LaunchTemplate.Version) != "$Latest" {
-		w.Errorf("the group has the size %d, tags %v, suspended processes %v, version %s", *g.DesiredCapacity, g.Tags,
-			g.SuspendedProcesses, aws.ToString(g.LaunchTemplate.Version))
-	}
-}
-
-// calls counts the calls of an action by all watches.
-func (w *watched) calls(action string) int { return w.RequestsBy(triggerKey)["autoscaling."+action] }
-
-func (w *watched) says(times int, text string) {
-	w.Helper()
-	if n := strings.Count(w.output.String(), text); n != times {
-		w.Errorf("%q is reported %d times, want %d", text, n, times)
-	}
-}
-
-// elapse lets virtual time pass.
-func elapse(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
 
 // TestWatchFollowsLatest: ten versions of a launch template are rolled out without anybody doing anything. The group
 // still follows the template then, and is as it was.
@@ -308,5 +101,74 @@ func TestWatchSurvivesAWS(t *testing.T) {
 		stop()
 		w.expectAsBefore(3)
 		w.says(13, "call failed")
+	})
+}
+
+// TestWatchKeepsToWindows: an Instance Refresh is paused at the end of the window, and resumed in the next one; batches
+// begin in the window only. A watch that is started again while the window is closed knows that.
+func TestWatchKeepsToWindows(t *testing.T) {
+	t.Parallel()
+	for mode, cfg := range configs() {
+		for name, restarts := range map[string]bool{"one process": false, "restarted each day": true} {
+			watchedBubble(t, mode+", "+name, 3, func(w *watched) {
+				w.must(w.PutHook(group, awsim.Hook{
+					Name: "launch", Transition: awsim.Launching, HeartbeatTimeout: 20 * time.Minute, DefaultResult: "CONTINUE",
+				}))
+				w.newVersion(2)
+				windowed := windowed(w.T, cfg, "01:00-01:30 UTC")
+				windowed.PollInterval = 20 * time.Second
+				stop := w.start(windowed)
+				for range 3 {
+					elapse(12 * time.Hour)
+					if restarts {
+						stop()
+						stop = w.start(windowed)
+					}
+					elapse(12 * time.Hour)
+				}
+				stop()
+				w.waitVersion(2, 3)
+				w.expectTerminations()
+				w.expectAsBefore(3)
+				if n := w.calls("StartInstanceRefresh"); mode == "refresh" && n != 1 {
+					w.Errorf("%d refreshes were started", n)
+				}
+				if n := w.calls("SuspendProcesses"); (mode == "refresh") != (n > 0) {
+					w.Errorf("SuspendProcesses was called %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// TestWatchLeavesOthersOutsideWindows: a refresh that somebody starts while the window is closed is not paused, and one
+// that somebody has paused is not resumed.
+func TestWatchLeavesOthersOutsideWindows(t *testing.T) {
+	t.Parallel()
+	watchedBubble(t, "started outside", 3, func(w *watched) {
+		w.newVersion(2)
+		stop := w.start(windowed(w.T, configs()["refresh"], "22:00-23:00 UTC"))
+		elapse(time.Hour)
+		_, err := w.StartRefresh(group, awsim.RefreshSpec{MinHealthy: 50})
+		w.must(err)
+		w.waitVersion(2, 3)
+		elapse(40 * time.Hour)
+		stop()
+		w.expectAsBefore(3)
+		if n := w.calls("SuspendProcesses"); n > 0 {
+			w.Errorf("SuspendProcesses was called %d times", n)
+		}
+	})
+	watchedBubble(t, "paused by a user", 3, func(w *watched) {
+		cfg := windowed(w.T, configs()["refresh"], "01:00-05:00 UTC")
+		w.act(cfg, rollout.ActPause)
+		w.newVersion(2)
+		stop := w.start(cfg)
+		elapse(40 * time.Hour)
+		stop()
+		if n := w.calls("StartInstanceRefresh") + w.calls("ResumeProcesses"); n > 0 {
+			w.Errorf("the watch has made %d calls", n)
+		}
+		w.says(1, "refused by the preflight: suspended: ")
 	})
 }
