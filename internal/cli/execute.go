@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
@@ -52,7 +53,8 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 
 // plan shows what would be done. It has no Writer, and so cannot change anything.
 func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (code int, err error) {
-	plans, err := rollout.NewPlanner(c.config, c.reader, c.view).Plan(ctx)
+	progress := planProgress{out: e.stderr, written: time.Now()}
+	plans, err := rollout.NewPlanner(c.config, c.reader, c.view).Plan(ctx, progress.show)
 	if err != nil {
 		return 0, err
 	}
@@ -66,6 +68,21 @@ func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (cod
 		code = detailedExitCode(plans, c.config.Allow)
 	}
 	return code, nil
+}
+
+// planProgress shows how far a plan of many groups is: AWS limits how often Instance Refreshes can be described.
+type planProgress struct {
+	out     io.Writer
+	written time.Time
+}
+
+// show writes a line every ten seconds.
+func (p *planProgress) show(read, of int) {
+	const interval = 10 * time.Second
+	if time.Since(p.written) >= interval {
+		p.written = time.Now()
+		_, _ = fmt.Fprintf(p.out, "trigger: %d of %d groups read\n", read, of)
+	}
 }
 
 // detailedExitCode is 2 if a run would replace, keep or refuse something, else 0.

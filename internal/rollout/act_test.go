@@ -119,9 +119,12 @@ func TestStatusComparesWithRefresh(t *testing.T) {
 // TestPlanWithoutPods: a plan without permission to list pods has a warning.
 func TestPlanWithoutPods(t *testing.T) {
 	t.Parallel()
-	plans, err := NewPlanner(defaults(), newFakeAWS(3), forbiddenPods{&fakeCluster{}}).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	var last [2]int
+	plans, err := NewPlanner(defaults(), newFakeAWS(3), forbiddenPods{&fakeCluster{}}).Plan(t.Context(), func(read, of int) {
+		last = [2]int{read, of}
+	})
+	if err != nil || last != [2]int{1, 1} {
+		t.Fatalf("%v after %v groups", err, last)
 	}
 	warned := slices.ContainsFunc(plans[0].Findings, func(f refresh.Finding) bool {
 		return f.Level == refresh.Warn && strings.Contains(f.Text, "pods is forbidden")
@@ -142,7 +145,7 @@ func (forbiddenPods) Loads(context.Context, []string) (map[string]cluster.Load, 
 func TestEmptyGroup(t *testing.T) {
 	t.Parallel()
 	a := newFakeAWS(0)
-	plans, err := NewPlanner(defaults(), a, nil).Plan(t.Context())
+	plans, err := NewPlanner(defaults(), a, nil).Plan(t.Context(), func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

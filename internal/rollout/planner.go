@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -193,16 +194,16 @@ func (p *Planner) clusterFacts(
 }
 
 // Plan describes for each selected group what would be done. Of groups without an outdated instance it reads
-// nothing further.
-func (p *Planner) Plan(ctx context.Context) ([]report.Plan, error) {
+// nothing further. It calls progress whenever it has read another group, one call at a time.
+func (p *Planner) Plan(ctx context.Context, progress func(read, of int)) ([]report.Plan, error) {
 	s, err := p.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return p.plans(ctx, s)
+	return p.plans(ctx, s, progress)
 }
 
-func (p *Planner) plans(ctx context.Context, s survey) ([]report.Plan, error) {
+func (p *Planner) plans(ctx context.Context, s survey, progress func(read, of int)) ([]report.Plan, error) {
 	now := time.Now()
 	found := make([]assessment, len(s.groups))
 	for i, g := range s.groups {
@@ -215,6 +216,8 @@ func (p *Planner) plans(ctx context.Context, s survey) ([]report.Plan, error) {
 	}
 	var work errgroup.Group
 	work.SetLimit(concurrency)
+	var mu sync.Mutex
+	read := 0
 	for i, g := range s.groups {
 		work.Go(func() error {
 			plan, err := p.plan(ctx, g, found[i], loads)
@@ -222,6 +225,10 @@ func (p *Planner) plans(ctx context.Context, s survey) ([]report.Plan, error) {
 				plan.Findings = withUnlisted(plan.Findings, unlistable)
 			}
 			plans[i] = plan
+			mu.Lock()
+			defer mu.Unlock()
+			read++
+			progress(read, len(s.groups))
 			return err
 		})
 	}

@@ -95,7 +95,7 @@ func (w *Watcher) look(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	plans, err := w.planner.plans(ctx, outdated)
+	plans, err := w.planner.plans(ctx, outdated, func(int, int) {})
 	if err != nil {
 		return nil, err
 	}
