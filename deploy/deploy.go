@@ -94,6 +94,7 @@ func Example() map[string]string {
 		"LaunchTemplates": "arn:aws:ec2:" + here + "launch-template/*",
 		"NodeRoles":       "arn:aws:iam::123456789012:role/nodes",
 		"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
+		"MaxSize":         "1000",
 		"OidcProviderArn": "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
 		"OidcProvider":    "oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
 	}

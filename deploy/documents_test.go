@@ -134,6 +134,12 @@ func TestPoliciesAreLimited(t *testing.T) {
 					want = values["Groups"]
 					conditions = map[string]map[string]any{"StringEquals": {"aws:ResourceTag/" + values["GroupTagKey"]: values["GroupTagValue"]}}
 				}
+				if action == "autoscaling:UpdateAutoScalingGroup" {
+					conditions["NumericLessThanEquals"] = map[string]any{"autoscaling:MaxSize": values["MaxSize"]}
+					conditions["Null"] = map[string]any{
+						"autoscaling:MinSize": "true", "autoscaling:LaunchConfigurationName": "true", "autoscaling:VPCZoneIdentifiers": "true",
+					}
+				}
 				if keys := st.Condition["ForAllValues:StringEquals"]["aws:TagKeys"]; strings.HasSuffix(verb, "Tags") && want != "*" {
 					conditions["ForAllValues:StringEquals"] = map[string]any{"aws:TagKeys": keys}
 					for _, key := range list(keys) {

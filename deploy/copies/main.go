@@ -122,6 +122,7 @@ func expressions() map[string]string {
 			arn("ec2:"+here+"launch-template/*") + `]`,
 		"NodeRoles":       `!Join ['", "', !Ref NodeRoles]`,
 		"ImageParameters": arn("ssm:${AWS::Region}::parameter/aws/service/*"),
+		"MaxSize":         "!Ref MaxSize",
 		"Groups":          arn("autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*"),
 		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
 		"GroupTagValue":   "!Ref GroupTagValue",

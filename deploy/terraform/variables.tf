@@ -178,15 +178,15 @@ variable "service_account" {
 }
 
 variable "trigger" {
-  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, suspend, watch. If null, it gets no role."
+  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, raise-max, suspend, watch. If null, it gets no role."
   type        = set(string)
   default     = null
 
   validation {
     condition = var.trigger == null ? true : alltrue([
-      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "suspend", "watch"], feature)
+      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "raise-max", "suspend", "watch"], feature)
     ])
-    error_message = "trigger may contain refresh, launch, unhealthy, surge, suspend and watch."
+    error_message = "trigger may contain refresh, launch, unhealthy, surge, raise-max, suspend and watch."
   }
 }
 
@@ -200,6 +200,12 @@ variable "node_roles" {
   description = "ARNs of the roles in the instance profiles of these launch templates, for the trigger's feature launch."
   type        = list(string)
   default     = []
+}
+
+variable "max_size" {
+  description = "The largest maximum size that the trigger's feature raise-max may give a group."
+  type        = number
+  default     = 1000
 }
 
 variable "trigger_service_account" {

@@ -123,6 +123,11 @@ func replacementOptions(s *settings) []*option {
 			instance is marked. If not set, the nodes do not end a rollout before --stall-timeout does. It needs
 			Kubernetes.`,
 			time.Second, maxRefreshTime),
+		boolean(&s.RaiseMax, "raise-max",
+			`Raise the maximum size of a group during the rollout if it is too small for the surge. A tag records it, so
+			that the next run, or trigger resume, restores it if this run is killed. It stays raised while the desired
+			capacity needs it. Whether AWS exceeds the maximum itself, in mode refresh or by a maintenance policy, is not
+			documented: with this flag it need not.`),
 		list(&s.Suspend, "suspend", "PROCESS",
 			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
 			ScheduledActions. Processes that were suspended before stay suspended. A tag records it, so that

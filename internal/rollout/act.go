@@ -68,9 +68,11 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	} else if err != nil {
 		return ending{}, err
 	}
-	s := suspension{g, t.writer}
-	s.resume(ctx, g.state.group)
-	return ending{report.Done, done}, t.lowerSurge(ctx, g)
+	if err := t.lowerSurge(ctx, g); err != nil {
+		return ending{}, err
+	}
+	left := newHolds(g, t.writer).giveBack(ctx)
+	return ending{report.Done, done + left}, t.removeLease(ctx, g)
 }
 
 // releaseFailed lets trigger watch try a target again that failed.
@@ -83,15 +85,17 @@ func (t *Trigger) releaseFailed(ctx context.Context, g *group) (done string, err
 	return done, err
 }
 
-// lowerSurge takes back the surge and the lease of a trigger that was killed.
+// lowerSurge takes back the surge of a trigger that was killed.
 func (t *Trigger) lowerSurge(ctx context.Context, g *group) error {
-	now := g.state.group
-	if _, raised := refresh.SurgeOf(now); raised {
-		if err := (capacity{g, t.writer}).lower(ctx); err != nil {
-			return err
-		}
+	if _, raised := refresh.SurgeOf(g.state.group); raised {
+		return capacity{g, t.writer}.lower(ctx)
 	}
-	if _, left := refresh.LeaseOf(now); left {
+	return nil
+}
+
+// removeLease removes the lease of a trigger that was killed.
+func (t *Trigger) removeLease(ctx context.Context, g *group) error {
+	if _, left := refresh.LeaseOf(g.state.group); left {
 		return t.writer.RemoveLease(ctx, g.name)
 	}
 	return nil
@@ -108,10 +112,10 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 		return ending{}, fmt.Errorf("%w%s", err, rollbackHint(err))
 	}
 	g.progress.set(func(p *report.Group) { p.Refresh, p.Attached = id, true })
-	s := suspension{g, t.writer}
+	h := newHolds(g, t.writer)
 	what := fmt.Sprintf("instance refresh %s is being %s", id, participle)
 	if !g.cfg.Wait {
-		return s.release(ctx, ending{report.Detached, what}), nil
+		return h.release(ctx, ending{report.Detached, what}), nil
 	}
 	f, err := watchRefresh(ctx, g, id, nil)
 	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
@@ -124,7 +128,7 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 	if end.outcome == report.Interrupted || end.outcome == report.TimedOut {
 		end.message += ": " + what
 	}
-	return s.release(ctx, end), nil
+	return h.release(ctx, end), nil
 }
 
 // requestEnd has the refresh of the group cancelled or rolled back. It returns its id, and what it will be.

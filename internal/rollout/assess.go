@@ -62,6 +62,19 @@ func (p policy) preferences(g refresh.Group) refresh.Preferences {
 	return prefs
 }
 
+// facts are what the preflight decides on, as far as it needs no calls.
+func (p policy) facts(g refresh.Group, a assessment) refresh.Facts {
+	f := refresh.Facts{
+		Mode: p.cfg.Mode, Preferences: p.preferences(g), Pin: p.pins(g, a.target), Rollback: p.cfg.rollsBack(),
+		Outdated: len(a.outdated()), Target: a.target, RaiseMax: p.cfg.RaiseMax, AllowManaged: p.cfg.AllowManaged,
+		Self: p.cfg.Self, Verdicts: a.verdicts,
+	}
+	if p.cfg.Mode == refresh.ModeUnhealthy {
+		f.Batch, f.Surge = p.cfg.Pace.Batch.Of(refresh.DesiredWithoutSurge(g)), p.cfg.Pace.SurgeOf(g)
+	}
+	return f
+}
+
 // pins reports whether a refresh of the group to the target gets the version as a number.
 func (p policy) pins(g refresh.Group, t refresh.Target) bool {
 	return p.cfg.Pin.Applies(g, t, p.cfg.rollsBack())

@@ -13,6 +13,7 @@ type capacityWriter interface {
 	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
 	Lower(ctx context.Context, g refresh.Group) (desired int, err error)
 	Terminate(ctx context.Context, instanceID string) error
+	maxWriter
 	WriteSurge(ctx context.Context, group string, s refresh.Surge) error
 }
 
@@ -31,14 +32,29 @@ func (c capacity) set(ctx context.Context, next func() refresh.Step) error {
 	}
 	switch step := next(); {
 	case step.Raise > 0:
-		surge, err := c.aws.Raise(ctx, g.state.group, step.Raise)
-		if err != nil {
-			return err
-		}
-		g.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
+		return c.raise(ctx, step.Raise)
 	case step.Lower:
 		return c.lower(ctx)
 	}
+	return nil
+}
+
+// raise raises the desired capacity, and the maximum before if it is too small: once for all of the surge, in whatever
+// steps the capacity is raised.
+func (c capacity) raise(ctx context.Context, by int) error {
+	s := c.group.state
+	raised, err := maxSize{c.group, c.aws}.raise(ctx, max(s.group.Desired+by, s.facts().MostInstances(s.group)))
+	if err != nil {
+		return err
+	}
+	if raised != "" {
+		c.group.progress.note(refresh.OK, "%s", raised)
+	}
+	surge, err := c.aws.Raise(ctx, s.group, by)
+	if err != nil {
+		return err
+	}
+	c.group.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
 	return nil
 }
 
@@ -79,7 +95,15 @@ func (c capacity) write(ctx context.Context, s refresh.Surge) error {
 		return err
 	}
 	g := &c.group.state.group
-	g.Tags = maps.Clone(g.Tags)
-	g.Tags[refresh.SurgeTag] = s.String()
+	g.Tags = withTag(g.Tags, refresh.SurgeTag, s.String())
 	return nil
+}
+
+// withTag returns the tags with another one.
+func withTag(tags map[string]string, key, value string) map[string]string {
+	if tags = maps.Clone(tags); tags == nil {
+		tags = map[string]string{}
+	}
+	tags[key] = value
+	return tags
 }

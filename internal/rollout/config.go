@@ -29,9 +29,10 @@ type Config struct {
 	// ModeUnhealthy only.
 	Pace refresh.Pace
 
-	Taint   cluster.Effect // Keeps new pods off outdated nodes; empty is NoTaint.
-	Allow   []string       // Preflight checks that may fail.
-	Suspend []string       // Processes to suspend during the rollout, of refresh.Suspendable.
+	Taint    cluster.Effect // Keeps new pods off outdated nodes; empty is NoTaint.
+	Allow    []string       // Preflight checks that may fail.
+	Suspend  []string       // Processes to suspend during the rollout, of refresh.Suspendable.
+	RaiseMax bool           // Raise the maximum size of a group during the rollout, if that is too small.
 
 	Wait         bool
 	Until        Until
@@ -56,7 +57,7 @@ func (c Config) rollsBack() bool { return c.Preferences.AutoRollback || c.OnInte
 
 // holdsAny reports whether a rollout changes a group in a way that AWS does not exclude for two clients.
 func (c Config) holdsAny() bool {
-	return c.Mode == refresh.ModeUnhealthy || len(c.Suspend) > 0 || len(c.Windows) > 0
+	return c.Mode == refresh.ModeUnhealthy || len(c.Suspend) > 0 || c.RaiseMax || len(c.Windows) > 0
 }
 
 // Conflict is what to do if a refresh of the group is under way already.

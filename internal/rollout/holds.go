@@ -3,12 +3,128 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
+
+// hold is something of a group that a rollout changes, and gives back at its end. A tag of the group says so from
+// before the change until after it was given back, so that a later run, or trigger resume, can do that if this run is
+// killed. Its owner is the holder of the lease.
+type hold interface {
+	// take changes what the configuration asks for, and returns what was done, or empty if nothing was.
+	take(ctx context.Context) (done string, err error)
+	// giveBack restores what any run has changed, and returns what was done, and what is left for which reason.
+	giveBack(ctx context.Context) (done, left string, err error)
+}
+
+// holds are the holds of a group, besides the surge and the taints, which are parts of replacing instances.
+type holds struct {
+	group *group
+	all   []hold
+}
+
+func newHolds(g *group, aws Writer) *holds {
+	return &holds{g, []hold{suspension{g, aws}, maxSize{g, aws}}}
+}
+
+// take takes the holds, if anything is to be replaced. The rollout continues if that fails.
+func (h *holds) take(ctx context.Context) {
+	if !h.group.state.anyOutdated() {
+		return
+	}
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	for _, one := range h.all {
+		switch done, err := one.take(ctx); {
+		case err != nil:
+			h.group.progress.note(refresh.Warn, "the rollout continues without it: %v", err)
+		case done != "":
+			h.group.progress.note(refresh.OK, "%s", done)
+		}
+	}
+}
+
+// heldOf is what is held of the group, besides the lease and the surge.
+func heldOf(g refresh.Group) []string {
+	var all []string
+	for _, one := range refresh.HoldsOf(g) {
+		if one.Kind != refresh.HoldLease && one.Kind != refresh.HoldSurge {
+			all = append(all, one.Text)
+		}
+	}
+	return all
+}
+
+// release gives back what this run holds, or one that was killed. It is kept where a refresh continues without the
+// trigger, and the ending says so.
+func (h *holds) release(ctx context.Context, end ending) ending {
+	cfg := h.group.cfg
+	if len(cfg.Suspend)+len(heldOf(h.group.state.group)) == 0 && !cfg.RaiseMax || h.group.state.deleted {
+		return end
+	}
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	g, err := h.group.planner.reader.Group(ctx, h.group.name)
+	if err != nil {
+		h.warn(err)
+		return end
+	}
+	ours := heldOf(g)
+	if _, other := refresh.HeldByOther(g, cfg.Holder, time.Now()); other || len(ours) == 0 {
+		return end
+	}
+	switch continues, err := h.refreshContinues(ctx, end); {
+	case err != nil:
+		h.warn(err)
+	case continues:
+		end.message += fmt.Sprintf("; still %s; the next run gives that back, or trigger resume --asg %s",
+			strings.Join(ours, ", and "), g.Name)
+	default:
+		end.message += h.giveBack(ctx)
+	}
+	return end
+}
+
+// refreshContinues reports whether AWS continues to replace instances of the group. A refresh that was just
+// started may not be listed yet. In ModeUnhealthy nothing continues without the trigger.
+func (h *holds) refreshContinues(ctx context.Context, end ending) (bool, error) {
+	switch {
+	case h.group.cfg.Mode == refresh.ModeUnhealthy:
+		return false, nil
+	case end.outcome == report.Detached:
+		return true, nil
+	}
+	active, err := h.group.planner.activeRefresh(ctx, h.group.name)
+	return active != nil && active.Status != refresh.StatusCancelling, err
+}
+
+// giveBack gives back what any run of the trigger holds, and returns what is left, for a message.
+func (h *holds) giveBack(ctx context.Context) string {
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	var message strings.Builder
+	for _, one := range slices.Backward(h.all) {
+		done, left, err := one.giveBack(ctx)
+		switch {
+		case err != nil:
+			h.warn(err)
+		case done != "":
+			h.group.progress.note(refresh.OK, "%s", done)
+		case left != "":
+			fmt.Fprintf(&message, "; %s; trigger resume --asg %s gives that back later", left, h.group.name)
+		}
+	}
+	return message.String()
+}
+
+func (h *holds) warn(err error) {
+	h.group.progress.note(refresh.Warn, "what the rollout has changed for its time may be left, run trigger resume: %v",
+		err)
+}
 
 // processWriter suspends processes of a group, and tags the group with them. Release resumes those of the
 // tag, or only some of them.
@@ -17,86 +133,90 @@ type processWriter interface {
 	Release(ctx context.Context, g refresh.Group, only ...string) (resumed []string, err error)
 }
 
-// suspension suspends processes of the group for the rollout.
+// suspension suspends the processes of Config.Suspend.
 type suspension struct {
 	group *group
 	aws   processWriter
 }
 
-// suspend suspends the processes of Config.Suspend, if anything is to be replaced. The rollout continues if
-// that fails.
-func (s *suspension) suspend(ctx context.Context) {
-	g := s.group
-	if len(g.cfg.Suspend) == 0 || !g.state.anyOutdated() {
-		return
+func (s suspension) take(ctx context.Context) (done string, err error) {
+	if len(s.group.cfg.Suspend) == 0 {
+		return "", nil
 	}
-	ctx, cancel := uncancelled(ctx)
-	defer cancel()
-	suspended, err := s.aws.Suspend(ctx, g.state.group, g.cfg.Suspend)
-	switch {
-	case err != nil:
-		g.progress.note(refresh.Warn, "the rollout continues without suspending processes: %v", err)
-	case len(suspended) > 0:
-		g.progress.note(refresh.OK, "suspended for the rollout: %s", strings.Join(suspended, ", "))
-	}
+	suspended, err := s.aws.Suspend(ctx, s.group.state.group, s.group.cfg.Suspend)
+	return list("suspended for the rollout: ", suspended), err
 }
 
-// release resumes what this run has suspended, or one that was killed. It stays suspended where a refresh
-// continues without the trigger, and the ending says so.
-func (s *suspension) release(ctx context.Context, end ending) ending {
-	if len(s.group.cfg.Suspend)+len(refresh.SuspendedBy(s.group.state.group)) == 0 {
-		return end
-	}
-	ctx, cancel := uncancelled(ctx)
-	defer cancel()
+func (s suspension) giveBack(ctx context.Context) (done, left string, err error) {
 	g, err := s.group.planner.reader.Group(ctx, s.group.name)
 	if err != nil {
-		s.warn(err)
-		return end
+		return "", "", err
 	}
-	ours := refresh.SuspendedBy(g)
-	if _, held := refresh.HeldByOther(g, s.group.cfg.Holder, time.Now()); held || len(ours) == 0 {
-		return end
-	}
-	switch continues, err := s.refreshContinues(ctx, end); {
-	case err != nil:
-		s.warn(err)
-	case continues:
-		end.message += fmt.Sprintf("; still suspended: %s; the next run resumes that, or trigger resume --asg %s",
-			strings.Join(ours, ", "), g.Name)
-	default:
-		s.resume(ctx, g)
-	}
-	return end
-}
-
-// refreshContinues reports whether AWS continues to replace instances of the group. A refresh that was just
-// started may not be listed yet. In ModeUnhealthy nothing continues without the trigger.
-func (s *suspension) refreshContinues(ctx context.Context, end ending) (bool, error) {
-	switch {
-	case s.group.cfg.Mode == refresh.ModeUnhealthy:
-		return false, nil
-	case end.outcome == report.Detached:
-		return true, nil
-	}
-	active, err := s.group.planner.activeRefresh(ctx, s.group.name)
-	return active != nil && active.Status != refresh.StatusCancelling, err
-}
-
-// resume resumes what any run of the trigger has suspended.
-func (s *suspension) resume(ctx context.Context, g refresh.Group) {
-	ctx, cancel := uncancelled(ctx)
-	defer cancel()
 	resumed, err := s.aws.Release(ctx, g)
-	switch {
-	case err != nil:
-		s.warn(err)
-	case len(resumed) > 0:
-		s.group.progress.note(refresh.OK, "resumed: %s", strings.Join(resumed, ", "))
-	}
+	return list("resumed: ", resumed), "", err
 }
 
-func (s *suspension) warn(err error) {
-	s.group.progress.note(refresh.Warn, "processes of the group may still be suspended, run trigger resume: %v",
-		err)
+// list is the text with the names, or empty if there are none.
+func list(text string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return text + strings.Join(names, ", ")
+}
+
+// maxWriter raises the maximum size of a group, and tags the group with the one before. RestoreMax restores it, where
+// refresh.RaisedMax allows that.
+type maxWriter interface {
+	RaiseMax(ctx context.Context, g refresh.Group, to int) (refresh.RaisedMax, error)
+	RestoreMax(ctx context.Context, g refresh.Group) (restored bool, err error)
+}
+
+// maxSize raises the maximum size of the group, with Config.RaiseMax.
+type maxSize struct {
+	group *group
+	aws   maxWriter
+}
+
+// take raises the maximum for what Auto Scaling launches by itself. For a surge the capacity is raised later, and the
+// maximum just before that, so that no autoscaler uses it.
+func (m maxSize) take(ctx context.Context) (done string, err error) {
+	s := m.group.state
+	f := s.facts()
+	if f.Surge > 0 {
+		return "", nil
+	}
+	return m.raise(ctx, f.MostInstances(s.group))
+}
+
+// raise raises the maximum if it is smaller, and Config.RaiseMax is set.
+func (m maxSize) raise(ctx context.Context, to int) (done string, err error) {
+	g := &m.group.state.group
+	if !m.group.cfg.RaiseMax || to <= g.Max {
+		return "", nil
+	}
+	raised, err := m.aws.RaiseMax(ctx, *g, to)
+	if err != nil {
+		return "", err
+	}
+	before := g.Max
+	g.Max = to
+	g.Tags = withTag(g.Tags, refresh.MaxTag, raised.String())
+	return fmt.Sprintf("maximum size raised from %d to %d", before, to), nil
+}
+
+// giveBack describes the group just before, since an autoscaler may have raised the desired capacity.
+func (m maxSize) giveBack(ctx context.Context) (done, left string, err error) {
+	g, err := m.group.planner.reader.Group(ctx, m.group.name)
+	if err != nil {
+		return "", "", err
+	}
+	raised, _ := refresh.RaisedMaxOf(g)
+	if left = raised.Kept(g); left != "" {
+		return "", left, nil
+	}
+	restored, err := m.aws.RestoreMax(ctx, g)
+	if restored && err == nil {
+		done = fmt.Sprintf("maximum size restored from %d to %d", g.Max, raised.From)
+	}
+	return done, "", err
 }

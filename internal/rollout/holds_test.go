@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestSuspend(t *testing.T) {
 		l := refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(time.Minute).Truncate(time.Second)}
 		a.group.Tags = map[string]string{refresh.SuspendedTag: "AZRebalance", refresh.LeaseTag: l.String()}
 	}
-	suspended := []string{"still suspended: AZRebalance;", "trigger resume --asg workers"}
+	suspended := []string{"still suspended: AZRebalance; the next run", "trigger resume --asg workers"}
 	for name, s := range map[string]scenario{
 		"until the end": {
 			script: succeedAt(4), want: report.Done, calls: "Suspend AZRebalance Start Release AZRebalance",
@@ -106,4 +107,86 @@ func TestSuspend(t *testing.T) {
 			s.run(t, cfg)
 		})
 	}
+}
+
+// TestRaiseMax: the maximum is raised if a rollout needs that, and restored where the desired capacity allows it.
+func TestRaiseMax(t *testing.T) {
+	started := "RaiseMax 6 Start"
+	for name, s := range map[string]scenario{
+		"until the end": {script: succeedAt(6), want: report.Done, calls: started + " RestoreMax 3"},
+		"until it has failed": {
+			script: statusAt(6, refresh.StatusFailed), want: report.Failed, calls: started + " RestoreMax 3",
+		},
+		"not asked for": {
+			change: func(c *Config) { c.RaiseMax = false }, script: succeedAt(4), want: report.Done, calls: "Start",
+		},
+		"large enough": {
+			before: func(a *fakeAWS) { a.group.Max = 6 }, script: succeedAt(6), want: report.Done, calls: "Start",
+		},
+		"not allowed: the rollout continues": {
+			before: func(a *fakeAWS) { a.errs["RaiseMax 6"] = []error{errors.New("AccessDenied")} },
+			script: succeedAt(6), want: report.Done, calls: started,
+		},
+		"an autoscaler has used it": {
+			script: func(a *fakeAWS, reads int) {
+				if succeedAt(6)(a, reads); reads == 6 {
+					a.group.Desired = 4
+				}
+			},
+			want: report.Done, words: []string{"stays raised from 3 to 6", "trigger resume --asg workers"}, calls: started,
+		},
+		"detached": {
+			change: func(c *Config) { c.Wait = false }, want: report.Detached,
+			words: []string{"still maximum size raised from 3 to 6; the next run"}, calls: started,
+		},
+		"a killed run has raised it": {
+			change: func(c *Config) { c.RaiseMax = false },
+			before: func(a *fakeAWS) {
+				a.replaceAll("2")
+				a.group.Max, a.group.Tags = 6, map[string]string{refresh.MaxTag: "3-6"}
+			},
+			want: report.Nothing, calls: "RestoreMax 3",
+		},
+		"resumed after a killed run": {
+			do: ActResume, before: func(a *fakeAWS) {
+				a.group.Max, a.group.Tags = 6, map[string]string{refresh.MaxTag: "3-6", refresh.SuspendedTag: "AZRebalance"}
+			},
+			want: report.Done, calls: "Resume RestoreMax 3 Release AZRebalance",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg, before := defaults(), s.before
+			cfg.RaiseMax, cfg.Surge = true, &refresh.Amount{N: 100, Percent: true}
+			s.before = func(a *fakeAWS) {
+				if a.group.Max = 3; before != nil {
+					before(a)
+				}
+			}
+			s.run(t, cfg)
+		})
+	}
+}
+
+func (a fakeWrites) RaiseMax(ctx context.Context, g refresh.Group, to int) (refresh.RaisedMax, error) {
+	m := refresh.RaiseMax(g, to)
+	a.tag(refresh.MaxTag, m.String())
+	if err := a.call(ctx, "RaiseMax ", to); err != nil {
+		return m, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group.Max = to
+	return m, nil
+}
+
+func (a fakeWrites) RestoreMax(ctx context.Context, g refresh.Group) (bool, error) {
+	m, ok := refresh.RaisedMaxOf(g)
+	if !ok {
+		return false, nil
+	}
+	a.tag(refresh.MaxTag, "")
+	if !m.IsRaised(g) {
+		return false, nil
+	}
+	return true, a.call(ctx, "RestoreMax ", m.From)
 }

@@ -94,13 +94,16 @@ func lossOf(ctx context.Context) error {
 	return nil
 }
 
-func (l *lease) isChanged() bool { return isChanged(l.group.cfg.Mode, l.group.state.group) }
+func (l *lease) isChanged() bool { return isChanged(l.group.cfg, l.group.state.group) }
 
 // isChanged reports whether a trigger that works on the group, or was killed, has changed it.
-func isChanged(mode refresh.Mode, g refresh.Group) bool {
-	tags := []string{refresh.SuspendedTag}
-	if mode == refresh.ModeUnhealthy {
-		tags = append(tags, refresh.LeaseTag, refresh.SurgeTag)
+func isChanged(cfg Config, g refresh.Group) bool {
+	tags := []string{refresh.SuspendedTag, refresh.MaxTag}
+	if cfg.holdsAny() {
+		tags = append(tags, refresh.LeaseTag)
+	}
+	if cfg.Mode == refresh.ModeUnhealthy {
+		tags = append(tags, refresh.SurgeTag)
 	}
 	return slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
 }

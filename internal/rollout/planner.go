@@ -156,15 +156,8 @@ func (p *Planner) facts(
 	if err != nil {
 		return refresh.Facts{}, err
 	}
-	cfg := p.policy.cfg
-	f := refresh.Facts{
-		Mode: cfg.Mode, Preferences: p.policy.preferences(g), Pin: p.policy.pins(g, a.target), Rollback: cfg.rollsBack(),
-		Outdated: len(a.outdated()), Target: a.target, Hooks: hooks, Active: active,
-		AllowManaged: cfg.AllowManaged, Self: cfg.Self, Verdicts: a.verdicts,
-	}
-	if cfg.Mode == refresh.ModeUnhealthy {
-		f.Batch, f.Surge = cfg.Pace.Batch.Of(refresh.DesiredWithoutSurge(g)), cfg.Pace.SurgeOf(g)
-	}
+	f := p.policy.facts(g, a)
+	f.Hooks, f.Active = hooks, active
 	if p.policy.nodes.cluster != nil {
 		f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// rollout replaces the outdated instances of one group. The suspension and the taints hold for as long as it
-// runs, as does the lease. The desired capacity, which batches raises, is restored as a part of replacing.
+// rollout replaces the outdated instances of one group. The holds and the taints last for as long as it runs, as does
+// the lease. The desired capacity, which batches raises, is restored as a part of replacing.
 type rollout struct {
-	group      *group
-	turns      *turns
-	preflight  *preflight
-	replacer   replacer
-	lease      *lease
-	suspension *suspension
-	taints     *taints
-	failures   *failures // nil unless failed targets are kept
+	group     *group
+	turns     *turns
+	preflight *preflight
+	replacer  replacer
+	lease     *lease
+	holds     *holds
+	taints    *taints
+	failures  *failures // nil unless failed targets are kept
 
 	read     time.Time // when the group was checked last, or read at first
 	attached bool      // What is under way is followed.
@@ -134,7 +134,7 @@ func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) 
 		return leased, err
 	}
 	if !r.attached {
-		r.suspension.suspend(leased)
+		r.holds.take(leased)
 	}
 	r.taints.add(leased)
 	if leased.Err() != nil {
@@ -198,7 +198,7 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 	return end, nil
 }
 
-// finish adds to the message of an ending what is left behind, and takes back the suspension and the taints.
+// finish adds to the message of an ending what is left behind, and gives back the holds and the taints.
 // They stay where AWS continues without the trigger, so that the next run finds them.
 func (r *rollout) finish(ctx context.Context, end ending) ending {
 	if !r.held && ctx.Err() != nil {
@@ -209,7 +209,7 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 		end.message += r.leftBehind(ctx, end.outcome)
 	}
 	r.taints.remove(ctx, r.replacer.continues() && r.leavesToAWS(end))
-	end = r.suspension.release(ctx, end)
+	end = r.holds.release(ctx, end)
 	end = r.failures.record(ctx, r.group, end)
 	r.lease.release(ctx)
 	return end

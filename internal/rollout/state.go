@@ -40,6 +40,9 @@ func (s *state) update(g refresh.Group) {
 // old during a run.
 func (s *state) assess() assessment { return s.policy.assess(s.group, s.templates, s.began) }
 
+// facts are what the preflight decides on, as far as it needs no calls.
+func (s *state) facts() refresh.Facts { return s.policy.facts(s.group, s.assess()) }
+
 func (s *state) anyOutdated() bool { return len(s.assess().outdated()) > 0 }
 
 // count takes the instances for old that are outdated now, or are and terminate already.

@@ -89,7 +89,7 @@ func (t *Trigger) newRollout(g *group, all *turns, described time.Time) *rollout
 	}
 	return &rollout{
 		group: g, turns: all, read: described, replacer: by, preflight: &preflight{g, map[string]bool{}},
-		lease: &lease{group: g, aws: t.writer}, suspension: &suspension{g, t.writer},
+		lease: &lease{group: g, aws: t.writer}, holds: newHolds(g, t.writer),
 		taints: &taints{group: g, tainter: t.writer}, failures: t.failures,
 	}
 }

@@ -122,7 +122,7 @@ func (w *Watcher) sort(ctx context.Context, s survey) (left []string, outdated s
 			outdated.groups = append(outdated.groups, g)
 		default:
 			delete(w.noted, g.Name)
-			if isChanged(w.cfg.Mode, g) { // by a trigger that was killed
+			if isChanged(w.cfg, g) { // by a trigger that was killed
 				left = append(left, g.Name)
 			}
 			err = errors.Join(err, w.forget(ctx, g, a))

@@ -11,7 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// Capacity raises the desired capacity of groups, and lowers it again.
+// Capacity raises the desired capacity of groups and their maximum size, and lowers them again.
 type Capacity struct{ tagger }
 
 // Raise raises the desired capacity of the group from what it was described as, and tags the group with the surge. It
@@ -30,7 +30,7 @@ func (w Capacity) Raise(ctx context.Context, g refresh.Group, by int) (refresh.S
 		return refresh.Surge{}, fmt.Errorf("raise the desired capacity of group %s by %d: it must be more", g.Name, by)
 	case s.To > g.Max:
 		return refresh.Surge{}, fmt.Errorf(
-			"the desired capacity of group %s cannot be raised from %d to %d: its maximum is %d",
+			"the desired capacity of group %s cannot be raised from %d to %d: its maximum is %d (see --raise-max)",
 			g.Name, s.From, s.To, g.Max)
 	}
 	return w.raise(ctx, g, s)

@@ -48,6 +48,12 @@ func (c *changes) SetDesiredCapacity(
 	return nil, c.note("set", fmt.Sprint(*in.DesiredCapacity))
 }
 
+func (c *changes) UpdateAutoScalingGroup(
+	_ context.Context, in *sdk.UpdateAutoScalingGroupInput, _ ...func(*sdk.Options),
+) (*sdk.UpdateAutoScalingGroupOutput, error) {
+	return nil, c.note("max", fmt.Sprint(*in.MaxSize))
+}
+
 func (c *changes) CreateOrUpdateTags(
 	_ context.Context, in *sdk.CreateOrUpdateTagsInput, _ ...func(*sdk.Options),
 ) (*sdk.CreateOrUpdateTagsOutput, error) {
@@ -86,6 +92,20 @@ func surgedGroup(desired int, surge string) refresh.Group {
 
 func suspendedGroup(ours string, suspended ...string) refresh.Group {
 	return refresh.Group{Name: "workers", Suspended: suspended, Tags: map[string]string{refresh.SuspendedTag: ours}}
+}
+
+func raisedGroup(desired int, raised string) refresh.Group {
+	g := surgedGroup(desired, "")
+	g.Tags[refresh.MaxTag] = raised
+	return g
+}
+
+func raiseMax(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	return w.RaiseMax(ctx, g, 7)
+}
+
+func restoreMax(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	return w.RestoreMax(ctx, g)
 }
 
 func raise(by int) func(context.Context, *Writer, refresh.Group) (any, error) {
@@ -178,6 +198,15 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"release: another one", suspendedGroup("A"), releaseOnly("C"), nil, "[]", "", ""},
 		{"release: no tag", suspendedGroup(""), release, nil, "[]", "", ""},
 		{"release: refused, the tag stays", suspendedGroup("A"), release, map[string]error{"resume": errDeny}, "[]", "resume A", "denied"},
+
+		{"raise max: the tag is set first", surgedGroup(5, ""), raiseMax, nil, "5-7", "tag 5-7, max 7", ""},
+		{"raise max: without a tag nothing is raised", surgedGroup(5, ""), raiseMax, map[string]error{"tag": errDeny}, "0", "tag 5-7", "denied"},
+		{"raise max: refused, the tag stays", surgedGroup(5, ""), raiseMax, map[string]error{"max": errDeny}, "5-7", "tag 5-7, max 7", "denied"},
+		{"restore max: the tag is removed last", raisedGroup(4, "4-5"), restoreMax, nil, "true", "max 4, untag workers", ""},
+		{"restore max: the desired capacity keeps it", raisedGroup(5, "4-5"), restoreMax, nil, "false", "", ""},
+		{"restore max: an earlier run ended before it was raised", raisedGroup(4, "4-6"), restoreMax, nil, "false", "untag workers", ""},
+		{"restore max: no tag", surgedGroup(4, ""), restoreMax, nil, "false", "", ""},
+		{"restore max: refused, the tag stays", raisedGroup(4, "4-5"), restoreMax, map[string]error{"max": errDeny}, "false", "max 4", "denied"},
 
 		{"pause", suspendedGroup(""), pause, nil, "<nil>", "suspend InstanceRefresh", ""},
 		{"resume", suspendedGroup(""), resume, nil, "<nil>", "resume InstanceRefresh", ""},

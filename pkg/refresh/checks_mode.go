@@ -34,16 +34,38 @@ func warnZonalShift(Group, Facts) (Level, string) {
 func checkMaxSize(g Group, f Facts) (Level, string) {
 	_, raised := SurgeOf(g)
 	surge := min(f.Surge, f.Outdated)
+	most := f.MostInstances(g)
 	switch {
+	case f.RaiseMax && most > g.Max:
+		return OK, fmt.Sprintf("the maximum is raised from %d to %d during the rollout", g.Max, most)
 	case f.Mode == ModeUnhealthy && surge > 0 && !raised && g.Desired+surge > g.Max:
 		return Refuse, fmt.Sprintf("the desired capacity is %d, and a surge of %d exceeds the maximum, %d: raise the "+
-			"maximum, or use a smaller surge", g.Desired, surge, g.Max)
+			"maximum, use a smaller surge, or --raise-max", g.Desired, surge, g.Max)
 	case f.Surge == 0 && f.exceedsDesired(g) && g.Desired >= g.Max:
 		return Warn, fmt.Sprintf("the desired capacity is the maximum, %d: whether AWS launches beyond that is "+
-			"not documented; if nothing happens, raise the maximum", g.Max)
+			"not documented; if nothing happens, raise the maximum, or use --raise-max", g.Max)
 	default:
 		return OK, fmt.Sprintf("the desired capacity is %d, the maximum %d", g.Desired, g.Max)
 	}
+}
+
+// MostInstances is how many instances the group has at most during the rollout, by what it launches before it
+// terminates: in ModeUnhealthy with a surge, by the new desired capacity.
+func (f Facts) MostInstances(g Group) int {
+	if f.Mode == ModeUnhealthy && f.Surge > 0 {
+		return max(g.Desired, DesiredWithoutSurge(g)+min(f.Surge, f.Outdated))
+	}
+	if !f.exceedsDesired(g) {
+		return g.Desired
+	}
+	most := g.Desired + 1
+	if _, high := f.percentages(g); high != nil {
+		most = max(most, g.Desired**high/100)
+	}
+	if f.Mode == ModeUnhealthy {
+		most = min(most, g.Desired+max(f.Batch, 1))
+	}
+	return most
 }
 
 // exceedsDesired reports whether there will be more instances than are desired for a while.

@@ -40,6 +40,7 @@ type Facts struct {
 	Rollback     bool        // A rollback is requested: if the refresh fails, or the trigger is interrupted.
 	Batch        int         // Of ModeUnhealthy: how many at a time.
 	Surge        int         // Of ModeUnhealthy: by how much the desired capacity is raised; 0 is not at all.
+	RaiseMax     bool        // The maximum size is raised where it is too small.
 	Outdated     int
 	Target       Target
 	Hooks        []Hook

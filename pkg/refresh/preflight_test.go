@@ -163,6 +163,11 @@ func TestPreflight(t *testing.T) {
 		{"max-size", "as large as the surge needs", u, func(s *subject) { s.Max, s.Surge = 5, 2 }, OK, ""},
 		{"max-size", "a surge of more than are outdated", u, func(s *subject) { s.Max, s.Surge = 5, 3 }, OK, ""},
 		{"max-size", "raised already", u, func(s *subject) { s.Max, s.Surge, s.Desired = 5, 2, 5; s.Group = surged(s.Group, "3-5") }, OK, ""},
+		{"max-size", "smaller than the surge needs, and raised for it", u, func(s *subject) { s.Max, s.Surge, s.RaiseMax = 4, 2, true }, OK, "is raised from 4 to 5 during"},
+		{"max-size", "raised for the percentage of a refresh", r, all(percentages(new(100), new(200)), func(s *subject) { s.Max, s.RaiseMax = 3, true }), OK, "is raised from 3 to 6"},
+		{"max-size", "raised for an instance more than a percentage that is rounded away", r, all(percentages(new(100), new(110)), func(s *subject) { s.Max, s.RaiseMax = 3, true }), OK, "from 3 to 4"},
+		{"max-size", "raised for a batch and the group's policy", u, func(s *subject) { s.Max, s.RaiseMax = 3, true }, OK, "from 3 to 4"},
+		{"max-size", "large enough, so that it is not raised", u, func(s *subject) { s.Max, s.Surge, s.RaiseMax = 5, 2, true }, OK, "the maximum 5"},
 
 		{"capacity", "it does not fall", r, nil, OK, "does not fall"},
 		{"capacity", "it may fall as the preferences allow", r, percentages(new(66), new(100)), OK, "may fall to 2 of 3"},

@@ -86,7 +86,7 @@ func TestAutoScalingErrors(t *testing.T) {
 			"ValidationError: awsim does not simulate the filter key",
 		},
 		"an update that is not simulated": {
-			"UpdateAutoScalingGroup", []string{"MaxSize", "7"}, "ValidationError: awsim does not simulate MaxSize",
+			"UpdateAutoScalingGroup", []string{"MinSize", "7"}, "ValidationError: awsim does not simulate MinSize",
 		},
 		"an unknown process": {
 			"SuspendProcesses", []string{"ScalingProcesses.member.1", "Sleep"}, "ValidationError: Sleep is not a valid process type",

@@ -8,9 +8,11 @@ import (
 
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
-// updateAutoScalingGroup changes what the group launches from, and nothing else.
+// updateAutoScalingGroup changes what the group launches from, and its maximum, and nothing else. A maximum below the
+// desired capacity lowers that (UpdateAutoScalingGroup in the API reference).
 func (a groupAPI) updateAutoScalingGroup(r *reader) (any, error) {
-	r.refuse("MinSize", "MaxSize", "DesiredCapacity", "HealthCheckGracePeriod", "InstanceMaintenancePolicy",
+	most := r.number("MaxSize", -1, 0, unbounded)
+	r.refuse("MinSize", "DesiredCapacity", "HealthCheckGracePeriod", "InstanceMaintenancePolicy",
 		"InstanceLifecyclePolicy", "LaunchConfigurationName")
 	return nil, r.changeGroup(a.engine, func(g *group) error {
 		next := readSource(r, "", g.source)
@@ -26,6 +28,12 @@ func (a groupAPI) updateAutoScalingGroup(r *reader) (any, error) {
 			return err
 		}
 		g.source = next
+		if most >= 0 && most < g.min {
+			return errorf("ValidationError", "Max bound, %d, must be greater than or equal to min bound, %d", most, g.min)
+		}
+		if most >= 0 {
+			g.max, g.desired = most, min(g.desired, most)
+		}
 		a.capacity.reconcile(g)
 		return nil
 	})

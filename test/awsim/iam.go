@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -206,7 +207,7 @@ func groupResources(a *engine, r *reader) []resource {
 	}
 	var all []resource
 	for _, name := range names {
-		on := resource{arn: groupARN(a, name), tags: map[string]string{}, tagKeys: keys}
+		on := resource{arn: groupARN(a, name), tags: map[string]string{}, tagKeys: keys, context: updateContext(r)}
 		if g := a.groups[name]; g != nil {
 			for _, t := range g.tags {
 				on.tags[t.Key] = t.Value
@@ -243,8 +244,11 @@ func (on resource) satisfies(operator, key string, wanted []string) bool {
 	if tag, ofTag := strings.CutPrefix(key, ofResource); ofTag {
 		value, known = on.tags[tag]
 	}
+	if operator == ofAbsence {
+		return slices.Contains(wanted, strconv.FormatBool(!known))
+	}
 	return known && slices.ContainsFunc(wanted, func(w string) bool {
-		return w == value || operator == "ArnLike" && matches(w, value)
+		return w == value || operator == "ArnLike" && matches(w, value) || operator == atMost && isAtMost(value, w)
 	})
 }
 

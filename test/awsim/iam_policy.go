@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +15,49 @@ const (
 	ofResource = "aws:ResourceTag/"
 	ofTagKeys  = "aws:TagKeys"
 	forAllKeys = "ForAllValues:StringEquals"
+	atMost     = "NumericLessThanEquals"
+	ofAbsence  = "Null"
 )
+
+// The action whose parameters are condition keys (Service Authorization Reference, Amazon EC2 Auto Scaling).
+const (
+	actionUpdate  = "autoscaling:UpdateAutoScalingGroup"
+	keyMaxSize    = "autoscaling:MaxSize"
+	keyMinSize    = "autoscaling:MinSize"
+	keyLaunchName = "autoscaling:LaunchConfigurationName"
+	keySubnets    = "autoscaling:VPCZoneIdentifiers"
+)
+
+// updateKeys are the condition keys of parameters of actionUpdate.
+func updateKeys() []string { return []string{keyMaxSize, keyMinSize, keyLaunchName, keySubnets} }
+
+// updateCondition reports whether the operator and the key are simulated for actionUpdate.
+func updateCondition(operator, key, action string) bool {
+	limited := operator == atMost && key == keyMaxSize
+	return action == actionUpdate && (limited || operator == ofAbsence && slices.Contains(updateKeys(), key))
+}
+
+// updateContext has the condition keys of the parameters that a call has.
+func updateContext(r *reader) map[string]string {
+	known := map[string]string{}
+	for _, key := range updateKeys() {
+		name := strings.TrimPrefix(key, "autoscaling:")
+		if key == keySubnets {
+			name = "VPCZoneIdentifier"
+		}
+		if r.has(name) {
+			known[key] = r.text(name)
+		}
+	}
+	return known
+}
+
+// isAtMost reports whether a number is at most the limit.
+func isAtMost(value, limit string) bool {
+	n, err := strconv.Atoi(value)
+	most, errMost := strconv.Atoi(limit)
+	return err == nil && errMost == nil && n <= most
+}
 
 // statement is one of a policy. It only ever allows.
 type statement struct {
@@ -105,6 +149,8 @@ func simulated(operator, key, action string) bool {
 		return onGroups(action) && strings.HasPrefix(key, ofResource) || launchCondition(operator, key, action)
 	case "ArnLike":
 		return launchCondition(operator, key, action)
+	case atMost, ofAbsence:
+		return updateCondition(operator, key, action)
 	case forAllKeys:
 		return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys
 	}

@@ -74,6 +74,15 @@ func TestPolicies(t *testing.T) {
 			return err
 		}
 	}
+	update := func(in autoscaling.UpdateAutoScalingGroupInput) func(ctx context.Context, l *limited) error {
+		return func(ctx context.Context, l *limited) error {
+			in.AutoScalingGroupName = new("ours")
+			_, err := l.groups.UpdateAutoScalingGroup(ctx, &in)
+			return err
+		}
+	}
+	upTo := []string{allowing(`"autoscaling:UpdateAutoScalingGroup"`, everyGroup,
+		`, "Condition": {"NumericLessThanEquals": {"autoscaling:MaxSize": "7"}, "Null": {"autoscaling:VPCZoneIdentifiers": "true"}}`)}
 	receive := func(ctx context.Context, l *limited) error {
 		_, err := l.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &l.queue})
 		return err
@@ -108,6 +117,10 @@ func TestPolicies(t *testing.T) {
 		"an instance of another group":    {[]string{allowing(`"autoscaling:SetInstanceHealth"`, everyGroup, ofProd)}, mark("i-0000000000000thei"), "AccessDenied", "theirs"},
 		"tags with these keys":            {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, keys)}, tag("ours/mine", "ours/too"), "", ""},
 		"a tag with another key":          {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, keys)}, tag("ours/mine", "ours/cluster"), "AccessDenied", "CreateOrUpdateTags"},
+		"a maximum up to the limit":       {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7))}), "", ""},
+		"a maximum above the limit":       {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(8))}), "AccessDenied", "UpdateAutoScalingGroup"},
+		"no maximum":                      {upTo, update(autoscaling.UpdateAutoScalingGroupInput{}), "AccessDenied", "UpdateAutoScalingGroup"},
+		"a maximum and something else":    {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7)), VPCZoneIdentifier: new("subnet-1")}), "AccessDenied", "UpdateAutoScalingGroup"},
 		"one of the tags at other groups": {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, keys)}, tag("ours/mine", "theirs/mine"), "AccessDenied", "theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,7 @@ func FillPolicies(queueARN string, names ...string) (all []string, err error) {
 			"GroupTagKey": "kubernetes.io/cluster/demo", "GroupTagValue": "owned",
 			"LaunchTemplates": "arn:aws:ec2:eu-central-1:123456789012:launch-template/*",
 			"NodeRoles":       "arn:aws:iam::123456789012:role/nodes",
+			"MaxSize":         "1000",
 			"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
 		})
 		if err != nil {

@@ -34,6 +34,8 @@ type scaled struct {
 	*testing.T
 	aws  *awsim.Server
 	dice *rand.Rand
+	mode refresh.Mode
+	most int // the maximum size of the group
 
 	began time.Time
 
@@ -103,10 +105,11 @@ func (s *scaled) run(name string, last int) report.Outcome {
 	p := &process{scaled: s, name: name, last: last, cancel: cancel}
 	client := autoscaling.NewFromConfig(p.config())
 	trigger := rollout.New(rollout.Config{
-		Selection: refresh.Selection{Names: []string{group}}, Mode: refresh.ModeUnhealthy, Pin: refresh.PinAuto,
+		Selection: refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
-		Pace:        refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}},
-		Suspend:     []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
+		Surge:       &refresh.Amount{N: 2}, Strategy: refresh.LaunchFirst, OnConflict: rollout.Attach,
+		Pace:    refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}},
+		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: name,
 	}, struct {
@@ -148,7 +151,7 @@ func (s *scaled) scale(ctx context.Context, client *autoscaling.Client) error {
 		return nil // The trigger was killed in between, and cannot know who has raised the capacity.
 	}
 	if s.dice.IntN(4) > 0 {
-		more := min(1+s.dice.IntN(2), 20-s.asked)
+		more := min(1+s.dice.IntN(2), 20-s.asked, int(*g.MaxSize-*g.DesiredCapacity))
 		s.asked += more
 		_, err := client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 			AutoScalingGroupName: aws.String(group), DesiredCapacity: new(*g.DesiredCapacity + int32(more)),
@@ -182,8 +185,15 @@ func (s *scaled) expectNothingLeft() {
 	if desired = int(*g.DesiredCapacity); desired < s.asked || desired > s.asked+s.removed {
 		s.Errorf("the desired capacity is %d, the autoscaler has asked for %d, and has removed %d", desired, s.asked, s.removed)
 	}
+	if used := desired > s.most; !used && int(*g.MaxSize) != s.most {
+		s.Errorf("the maximum is %d, and was %d; the desired capacity is %d", *g.MaxSize, s.most, desired)
+	} else if used { // The autoscaler has used what the maximum was raised by.
+		g.Tags = slices.DeleteFunc(g.Tags, func(t types.TagDescription) bool { return *t.Key == refresh.MaxTag })
+	}
 	if len(g.Tags) != 1 || len(g.SuspendedProcesses) > 0 {
-		s.Errorf("left: %v, suspended %v", g.Tags, g.SuspendedProcesses)
+		for _, t := range g.Tags {
+			s.Errorf("left: %s=%s, suspended %d", *t.Key, *t.Value, len(g.SuspendedProcesses))
+		}
 	}
 	for _, i := range s.aws.Instances(group) {
 		if i.Version != 2 {
@@ -192,14 +202,18 @@ func (s *scaled) expectNothingLeft() {
 	}
 }
 
-// besideAutoscaler runs triggers in virtual time, on a group whose desired capacity an autoscaler changes meanwhile.
-func besideAutoscaler(t *testing.T, seed uint64, triggers func(s *scaled)) {
+// besideAutoscaler runs triggers in virtual time, on a group whose desired capacity an autoscaler changes meanwhile. With
+// an odd seed the maximum size has no room for the surge.
+func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers func(s *scaled)) {
 	t.Helper()
-	t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+	t.Run(fmt.Sprintf("%s, seed %d", mode, seed), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 0))
 			server := awsim.NewUnconnected(awsim.Options{Seed: seed})
-			s := &scaled{T: t, aws: server, dice: dice, began: time.Now(), asked: 2 + dice.IntN(5)}
+			s := &scaled{T: t, aws: server, dice: dice, mode: mode, most: 30, began: time.Now(), asked: 2 + dice.IntN(5)}
+			if seed%2 == 1 {
+				s.most = s.asked + dice.IntN(2)
+			}
 			s.setUp()
 			ctx, stop := context.WithCancel(t.Context())
 			var autoscaler sync.WaitGroup
@@ -225,7 +239,7 @@ func (s *scaled) setUp() {
 	_, err := s.aws.CreateLaunchTemplate(template, "ami-1")
 	must(err)
 	must(s.aws.CreateGroup(awsim.Group{
-		Name: group, Max: 30, Min: 1, Desired: s.asked, LaunchTemplate: template, LaunchTemplateVersion: "$Latest",
+		Name: group, Max: s.most, Min: 1, Desired: s.asked, LaunchTemplate: template, LaunchTemplateVersion: "$Latest",
 		Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 	}))
 	must(s.aws.WaitInstances(s.Context(), group, func(now []awsim.Instance) bool {
@@ -236,12 +250,12 @@ func (s *scaled) setUp() {
 	must(err)
 }
 
-// TestBesideAnAutoscaler: rollouts in batches with a surge never leave a group with fewer instances than an autoscaler
-// has asked for, and leave nothing behind.
+// TestBesideAnAutoscaler: rollouts with a surge never leave a group with fewer instances than an autoscaler has asked for,
+// and leave nothing behind.
 func TestBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
-		besideAutoscaler(t, seed, func(s *scaled) {
+		besideAutoscaler(t, refresh.ModeUnhealthy, seed, func(s *scaled) {
 			if outcome := s.run("ci-1/1", 0); outcome != report.Done {
 				s.Errorf("the trigger ended with %s", outcome)
 			}
@@ -249,38 +263,42 @@ func TestBesideAnAutoscaler(t *testing.T) {
 	}
 }
 
-// TestKilledBesideAnAutoscaler: the same if the trigger is killed after each of its changes in turn.
+// TestKilledBesideAnAutoscaler: the same if the trigger is killed after each of its changes in turn, in both modes.
 func TestKilledBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	for n := range 40 {
-		besideAutoscaler(t, uint64(n), func(s *scaled) {
-			s.run("ci-1/1", n+1)
-			if outcome := s.run("ci-1/2", 0); outcome != report.Done && outcome != report.Nothing {
-				s.Errorf("the second trigger ended with %s", outcome)
-			}
-		})
+	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 40, refresh.ModeRefresh: 20} {
+		for n := range 2 * changes {
+			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
+				s.run("ci-1/1", n/2+1)
+				if outcome := s.run("ci-1/2", 0); outcome != report.Done && outcome != report.Nothing {
+					s.Errorf("the second trigger ended with %s", outcome)
+				}
+			})
+		}
 	}
 }
 
-// TestTwoBesideAnAutoscaler: the same if a second trigger is started meanwhile.
+// TestTwoBesideAnAutoscaler: the same if a second trigger is started meanwhile, in both modes.
 func TestTwoBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(30) {
-		besideAutoscaler(t, seed, func(s *scaled) {
-			var first, second report.Outcome
-			var both sync.WaitGroup
-			both.Go(func() { first = s.run("ci-1/1", 0) })
-			both.Go(func() {
-				time.Sleep(time.Duration(seed) * time.Second)
-				second = s.run("ci-2/1", 0)
+	for _, mode := range []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeRefresh} {
+		for seed := range uint64(30) {
+			besideAutoscaler(t, mode, seed, func(s *scaled) {
+				var first, second report.Outcome
+				var both sync.WaitGroup
+				both.Go(func() { first = s.run("ci-1/1", 0) })
+				both.Go(func() {
+					time.Sleep(time.Duration(seed) * time.Second)
+					second = s.run("ci-2/1", 0)
+				})
+				both.Wait()
+				outcomes := []report.Outcome{first, second}
+				ends := []report.Outcome{report.Done, report.Nothing, report.Conflict}
+				stray := slices.ContainsFunc(outcomes, func(o report.Outcome) bool { return !slices.Contains(ends, o) })
+				if !slices.Contains(outcomes, report.Done) || stray {
+					s.Errorf("the triggers ended with %s", outcomes)
+				}
 			})
-			both.Wait()
-			outcomes := []report.Outcome{first, second}
-			ends := []report.Outcome{report.Done, report.Nothing, report.Conflict}
-			stray := slices.ContainsFunc(outcomes, func(o report.Outcome) bool { return !slices.Contains(ends, o) })
-			if !slices.Contains(outcomes, report.Done) || stray {
-				s.Errorf("the triggers ended with %s", outcomes)
-			}
-		})
+		}
 	}
 }

@@ -81,6 +81,10 @@ func TestExitCodes(t *testing.T) {
 			before: (*account).holdLaunches, args: []string{"--stall-timeout", "2s"},
 			code: 5, says: []string{`nothing has changed for 2s`, `continues`, `trigger cancel`},
 		},
+		"a surge for which the maximum is raised": {
+			group: latest(10), args: []string{"--mode", "unhealthy", "--batch", "5", "--surge", "5", "--raise-max"},
+			code: 0, says: []string{`maximum size raised from 10 to 15`, `maximum size restored from 15 to 10`},
+		},
 		"another refresh runs": {
 			before: (*account).startOtherRefresh,
 			code:   6, says: []string{`under way`, `--on-conflict`},

@@ -1,0 +1,42 @@
+package autoscaling
+
+import (
+	"context"
+
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// RaiseMax raises the maximum size of the group. It tags the group with the one before first, so that a later run can
+// restore it after an interruption.
+func (w Capacity) RaiseMax(ctx context.Context, g refresh.Group, to int) (refresh.RaisedMax, error) {
+	m := refresh.RaiseMax(g, to)
+	if err := w.tag(ctx, g.Name, refresh.MaxTag, m.String()); err != nil {
+		return refresh.RaisedMax{}, err
+	}
+	return m, w.setMax(ctx, g.Name, to)
+}
+
+// RestoreMax restores the maximum size that the group had before RaiseMax, and removes the tag. It changes no maximum
+// that another client has set since. It reports whether there was anything to restore, and does nothing if the desired
+// capacity keeps it.
+func (w Capacity) RestoreMax(ctx context.Context, g refresh.Group) (restored bool, err error) {
+	m, ok := refresh.RaisedMaxOf(g)
+	switch {
+	case !ok || m.Kept(g) != "":
+		return false, nil
+	case m.IsRaised(g):
+		if err := w.setMax(ctx, g.Name, m.From); err != nil {
+			return false, err
+		}
+	}
+	return m.IsRaised(g), w.untag(ctx, g.Name, refresh.MaxTag)
+}
+
+func (w Capacity) setMax(ctx context.Context, group string, most int) error {
+	_, err := call(ctx, retriedTimeout, w.api.UpdateAutoScalingGroup, &sdk.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: &group, MaxSize: new(toInt32(&most)),
+	})
+	return wrap(err, "set the maximum size of group %s to %d", group, most)
+}
