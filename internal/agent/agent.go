@@ -19,7 +19,7 @@ type AutoScaling interface {
 	lifecycleActions
 	groupStates
 	replacer
-	instanceRefreshes
+	rollouts
 	groupMembers
 	groupsOfInstances
 }

@@ -95,7 +95,7 @@ func (f autoScaling) MarkUnhealthy(_ context.Context, id string) error {
 	return f.next("mark")
 }
 
-func (f autoScaling) RefreshActive(_ context.Context, group string) (bool, error) {
+func (f autoScaling) RolloutActive(_ context.Context, group string) (bool, error) {
 	return f.refresh(group)
 }
 

@@ -7,12 +7,12 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// instanceRefreshes knows which groups have an instance refresh.
-type instanceRefreshes interface {
-	RefreshActive(ctx context.Context, group string) (bool, error)
+// rollouts knows in which groups instances are being replaced, by an instance refresh or a trigger.
+type rollouts interface {
+	RolloutActive(ctx context.Context, group string) (bool, error)
 }
 
-// protectedNodes are Nodes that the Cluster Autoscaler must not scale down during an instance refresh.
+// protectedNodes are Nodes that the Cluster Autoscaler must not scale down during a rollout.
 type protectedNodes interface {
 	Protect(ctx context.Context, n node.Node, group string) (protected bool, err error)
 	Unprotect(ctx context.Context, n node.Node) (unprotected bool, err error)
@@ -26,16 +26,16 @@ type protectionObserver interface {
 	ProtectionFailed(nodeName, group string, err error)
 }
 
-// protector keeps the Cluster Autoscaler from scaling down new nodes during an instance refresh.
+// protector keeps the Cluster Autoscaler from scaling down new nodes during a rollout.
 type protector struct {
-	groups   instanceRefreshes
+	groups   rollouts
 	nodes    protectedNodes
 	observer protectionObserver
 }
 
-// protect protects the node if its group has an instance refresh. It tries once, and records a failure.
+// protect protects the node if instances of its group are being replaced. It tries once, and records a failure.
 func (p *protector) protect(ctx context.Context, n node.Node, group string) error {
-	active, err := p.groups.RefreshActive(ctx, group)
+	active, err := p.groups.RolloutActive(ctx, group)
 	changed := false
 	if err == nil && active {
 		changed, err = p.nodes.Protect(ctx, n, group)
@@ -49,11 +49,11 @@ func (p *protector) protect(ctx context.Context, n node.Node, group string) erro
 	return err
 }
 
-// unprotectFinished removes the protection of all nodes whose group has no instance refresh anymore. It
+// unprotectFinished removes the protection of all nodes whose group has no rollout anymore. It
 // records failures; the next resync tries again.
 func (p *protector) unprotectFinished(ctx context.Context) {
 	for _, protected := range p.nodes.Protected() {
-		active, err := p.groups.RefreshActive(ctx, protected.Group)
+		active, err := p.groups.RolloutActive(ctx, protected.Group)
 		if err == nil && active {
 			continue
 		}

@@ -70,14 +70,14 @@ func (o *Observer) LaunchEnded(e event.Event, outcome launch.Outcome, took time.
 	withSender(l, e, string(outcome)).Str("outcome", string(outcome)).Dur("took", took).Msg("launch ended")
 }
 
-// NodeProtected records that the Cluster Autoscaler must not remove a node during an instance refresh.
+// NodeProtected records that the Cluster Autoscaler must not remove a node during a rollout.
 func (o *Observer) NodeProtected(n node.Node, group string) {
-	o.log.Info().Str("node", n.Name).Str("group", group).Msg("scale-down disabled during the instance refresh")
+	o.log.Info().Str("node", n.Name).Str("group", group).Msg("scale-down disabled during the rollout")
 }
 
 // NodeUnprotected records that the Cluster Autoscaler may remove the node again.
 func (o *Observer) NodeUnprotected(n node.Node, group string) {
-	o.log.Info().Str("node", n.Name).Str("group", group).Msg("scale-down enabled after the instance refresh")
+	o.log.Info().Str("node", n.Name).Str("group", group).Msg("scale-down enabled after the rollout")
 }
 
 // ProtectionFailed records that the scale-down annotation of a node could not be written or removed.

@@ -80,5 +80,6 @@ func (h hours) resume(ctx context.Context) error {
 // beganInside reports whether the refresh began while the windows were open. The clock of AWS may differ, and a refresh
 // that is Pending has no time yet.
 func beganInside(w refresh.Windows, f refresh.Refresh) bool {
-	return f.Started.IsZero() || w.Open(f.Started) || w.Open(f.Started.Add(-clockSkew)) || w.Open(f.Started.Add(clockSkew))
+	return f.Started.IsZero() || w.Open(f.Started) || w.Open(f.Started.Add(-refresh.ClockSkew)) ||
+		w.Open(f.Started.Add(refresh.ClockSkew))
 }

@@ -25,8 +25,6 @@ const (
 	shortestLease, longestLease = 5 * time.Second, 2 * time.Minute
 	// leaseSettles is how long another trigger that has read the group at the same time may take to write its lease.
 	leaseSettles = 2 * time.Second
-	// clockSkew is by how much the clocks of two hosts may differ: AWS refuses requests beyond.
-	clockSkew = 5 * time.Minute
 )
 
 // lease keeps other triggers from changing the group at the same time: in ModeUnhealthy always, and in ModeRefresh
@@ -113,10 +111,10 @@ func isChanged(cfg Config, g refresh.Group) bool {
 func (l *lease) awaitExpiry(ctx context.Context) error {
 	g := l.group
 	first, held := refresh.LeaseOf(g.state.group)
-	if !held || time.Now().After(first.Expires.Add(clockSkew)) {
+	if !held || first.Expired(time.Now()) {
 		return nil
 	}
-	wait := max(l.duration(), min(time.Until(first.Expires), longestLease+clockSkew))
+	wait := max(l.duration(), min(time.Until(first.Expires), longestLease+refresh.ClockSkew))
 	g.progress.note(refresh.Warn, "the trigger %s works on the group, or was killed: waiting %v to see whether it renews "+
 		"its lease", first.Holder, wait.Round(time.Second))
 	for end := time.Now().Add(wait); time.Now().Before(end); {

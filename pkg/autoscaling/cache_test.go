@@ -68,7 +68,7 @@ func TestCache(t *testing.T) {
 
 func TestHowLongAnswersAreKept(t *testing.T) {
 	g := newGroups(newAPI(), Config{}, queueURL)
-	if g.hooks.keep != 5*time.Minute || g.clusters.keep != 5*time.Minute || g.refreshes.keep != 30*time.Second {
-		t.Errorf("hooks are kept for %v, clusters for %v, refreshes for %v", g.hooks.keep, g.clusters.keep, g.refreshes.keep)
+	if g.hooks.keep != 5*time.Minute || g.clusters.keep != 5*time.Minute || g.rollouts.keep != 30*time.Second {
+		t.Errorf("hooks are kept for %v, clusters for %v, refreshes for %v", g.hooks.keep, g.clusters.keep, g.rollouts.keep)
 	}
 }

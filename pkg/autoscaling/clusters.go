@@ -20,18 +20,28 @@ func (g *Groups) Clusters(ctx context.Context, group string) ([]string, error) {
 
 func (g *Groups) readClusters(ctx context.Context, group string) ([]string, error) {
 	var names []string
-	pages := sdk.NewDescribeTagsPaginator(g.api, &sdk.DescribeTagsInput{
-		Filters: []types.Filter{{Name: aws.String("auto-scaling-group"), Values: []string{group}}},
-	})
-	err := cloud.EachPage(ctx, callTimeout, "describe the tags of group "+group, pages, func(out *sdk.DescribeTagsOutput) {
-		for _, t := range out.Tags {
-			if name := clusterOf(aws.ToString(t.Key), aws.ToString(t.Value)); name != "" {
-				names = append(names, name)
-			}
+	err := eachTag(ctx, g.api, group, func(key, value string) {
+		if name := clusterOf(key, value); name != "" {
+			names = append(names, name)
 		}
 	})
 	slices.Sort(names)
 	return slices.Compact(names), err
+}
+
+// eachTag calls visit with each tag of the group.
+func eachTag(
+	ctx context.Context, api sdk.DescribeTagsAPIClient, group string, visit func(key, value string),
+) error {
+	pages := sdk.NewDescribeTagsPaginator(api, &sdk.DescribeTagsInput{
+		Filters: []types.Filter{{Name: aws.String("auto-scaling-group"), Values: []string{group}}},
+	})
+	doing := "describe the tags of group " + group
+	return cloud.EachPage(ctx, callTimeout, doing, pages, func(out *sdk.DescribeTagsOutput) {
+		for _, t := range out.Tags {
+			visit(aws.ToString(t.Key), aws.ToString(t.Value))
+		}
+	})
 }
 
 // clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,

@@ -27,9 +27,9 @@ const (
 	groupsPage = 100
 	// keepGroup is how long hooks and tags of a group are kept.
 	keepGroup = 5 * time.Minute
-	// keepRefresh is how long it is kept whether a group has an active refresh. The nodes of a refresh join one
-	// by one, and each of them is a question.
-	keepRefresh = 30 * time.Second
+	// keepRollout is how long it is kept whether a group has a rollout. Its nodes join one by one, and each of them is
+	// a question.
+	keepRollout = 30 * time.Second
 	// newestRefreshes is how many refreshes are read to find the active one. A group has one active at most, and
 	// the newest are described first.
 	newestRefreshes = 10
@@ -44,7 +44,7 @@ type Groups struct {
 	instances batch.Batcher[string, Member]
 	hooks     cache[[]types.LifecycleHook] // by group
 	clusters  cache[[]string]
-	refreshes cache[bool]
+	rollouts  cache[bool]
 }
 
 func newGroups(api API, cfg Config, queueURL string) *Groups {
@@ -52,7 +52,7 @@ func newGroups(api API, cfg Config, queueURL string) *Groups {
 	g.instances = batch.Batcher[string, Member]{Max: describeMax, Window: describeWindow, Call: g.describe}
 	g.hooks.read, g.hooks.keep = g.readHooks, keepGroup
 	g.clusters.read, g.clusters.keep = g.readClusters, keepGroup
-	g.refreshes.read, g.refreshes.keep = g.readRefreshActive, keepRefresh
+	g.rollouts.read, g.rollouts.keep = g.readRolloutActive, keepRollout
 	return g
 }
 
@@ -177,15 +177,21 @@ func (g *Groups) HandlesHook(hook string) bool {
 	return len(g.names) == 0 || slices.Contains(g.names, hook)
 }
 
-// RefreshActive reports whether an instance refresh of the group is active, also while it is cancelled or
-// rolled back. The answer is kept for 30 seconds.
-func (g *Groups) RefreshActive(ctx context.Context, group string) (bool, error) {
-	return g.refreshes.get(ctx, group)
+// RolloutActive reports whether instances of the group are being replaced: by an instance refresh, also while it is
+// cancelled or rolled back, or by a trigger that has a lease of the group. The answer is kept for 30 seconds.
+func (g *Groups) RolloutActive(ctx context.Context, group string) (bool, error) {
+	return g.rollouts.get(ctx, group)
 }
 
-func (g *Groups) readRefreshActive(ctx context.Context, group string) (bool, error) {
+func (g *Groups) readRolloutActive(ctx context.Context, group string) (bool, error) {
 	found, err := describeRefreshes(ctx, g.api, callTimeout, &sdk.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: &group, MaxRecords: new(int32(newestRefreshes)),
 	})
-	return slices.ContainsFunc(found, refresh.Refresh.Active), err
+	if err != nil || slices.ContainsFunc(found, refresh.Refresh.Active) {
+		return err == nil, err
+	}
+	tags := map[string]string{}
+	err = eachTag(ctx, g.api, group, func(key, value string) { tags[key] = value })
+	lease, ok := refresh.LeaseOf(refresh.Group{Tags: tags})
+	return ok && !lease.Expired(time.Now()), err
 }

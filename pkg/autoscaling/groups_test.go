@@ -310,8 +310,8 @@ func TestNotifiesOthers(t *testing.T) {
 	}
 }
 
-// TestRefreshActive covers every status that the SDK knows.
-func TestRefreshActive(t *testing.T) {
+// TestRolloutActive covers every status of a refresh that the SDK knows, and the lease of a trigger.
+func TestRolloutActive(t *testing.T) {
 	want := map[types.InstanceRefreshStatus]bool{
 		"Pending": true, "InProgress": true, "Baking": true, "Cancelling": true, "RollbackInProgress": true,
 		"Successful": false, "Failed": false, "Cancelled": false, "RollbackFailed": false, "RollbackSuccessful": false,
@@ -327,12 +327,43 @@ func TestRefreshActive(t *testing.T) {
 					InstanceRefreshes: []types.InstanceRefresh{{Status: "Successful"}, {Status: status}, {Status: "Cancelled"}},
 				}, map[bool]error{false: errThrottled}[group == groupName]
 			}
-			if got, err := h.RefreshActive(t.Context(), groupName); got != active || err != nil {
+			if got, err := h.RolloutActive(t.Context(), groupName); got != active || err != nil {
 				t.Errorf("%s: active %v, %v", status, got, err)
 			}
-			if _, err := h.RefreshActive(t.Context(), "other"); !errors.Is(err, errThrottled) {
+			if _, err := h.RolloutActive(t.Context(), "other"); !errors.Is(err, errThrottled) {
 				t.Errorf("got %v, want the error of the call", err)
 			}
+		})
+	}
+}
+
+// TestLeaseIsARollout: while a trigger has the lease of a group, its instances are being replaced. The clock of the
+// trigger may be slow.
+func TestLeaseIsARollout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tag    string
+		active bool
+		failed error
+	}{
+		"no lease":                           {},
+		"a lease":                            {tag: "ci-1/42 2000-01-01T00:01:00Z", active: true},
+		"a lease that has just expired":      {tag: "ci-1/42 2000-01-01T00:00:00Z", active: true},
+		"a lease that expired some time ago": {tag: "ci-1/42 1999-12-31T23:54:59Z"},
+		"tags that cannot be read":           {failed: errThrottled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+				f.refreshes = func(int, string) (*sdk.DescribeInstanceRefreshesOutput, error) {
+					return &sdk.DescribeInstanceRefreshesOutput{}, nil
+				}
+				f.tags = func(context.Context, string) (*sdk.DescribeTagsOutput, error) {
+					tag := types.TagDescription{Key: aws.String("node-drainer.io/lease"), Value: &tt.tag}
+					return &sdk.DescribeTagsOutput{Tags: []types.TagDescription{tag}}, tt.failed
+				}
+				if got, err := h.RolloutActive(t.Context(), groupName); got != tt.active || !errors.Is(err, tt.failed) {
+					t.Errorf("active %v, %v", got, err)
+				}
+			})
 		})
 	}
 }

@@ -13,17 +13,17 @@ const (
 	// scaleDownDisabled is the annotation that the autoscaler reads (its FAQ, "How can I prevent Cluster
 	// Autoscaler from scaling down a particular node?").
 	scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// ScaleDownOwner is set if the agent has added scaleDownDisabled. Its value is the group that is refreshed.
+	// ScaleDownOwner is set if the agent has added scaleDownDisabled. Its value is the group of the rollout.
 	ScaleDownOwner = "node-drainer.io/scale-down-disabled"
 )
 
 // ProtectedNode is a Node that the agent protects from the cluster autoscaler.
 type ProtectedNode struct {
 	Node  Node
-	Group string // that is refreshed
+	Group string // of the rollout
 }
 
-// Protect keeps the cluster autoscaler from removing the Node during an instance refresh of the group. It
+// Protect keeps the cluster autoscaler from removing the Node during a rollout of the group. It
 // reports whether it has changed the Node: an existing annotation of the autoscaler belongs to another owner,
 // and is kept. The error is ErrGone if the Node no longer exists.
 func (n *Nodes) Protect(ctx context.Context, node Node, group string) (protected bool, err error) {

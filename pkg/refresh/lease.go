@@ -29,6 +29,12 @@ func LeaseOf(g Group) (l Lease, ok bool) {
 	return Lease{Holder: holder, Expires: expires}, true
 }
 
+// ClockSkew is by how much the clocks of two hosts may differ: AWS refuses requests beyond.
+const ClockSkew = 5 * time.Minute
+
+// Expired reports whether the lease has expired, also by the clock of its holder.
+func (l Lease) Expired(now time.Time) bool { return now.After(l.Expires.Add(ClockSkew)) }
+
 // HeldByOther returns the lease of the group if another holder has it and it has not expired.
 func HeldByOther(g Group, holder string, now time.Time) (l Lease, held bool) {
 	l, ok := LeaseOf(g)

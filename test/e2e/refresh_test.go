@@ -213,7 +213,7 @@ func TestRefresh(t *testing.T) {
 	f.assertRefreshed(size)
 	for _, node := range ours {
 		f.waitUnprotected(node)
-		agent.waitLog("scale-down enabled after the instance refresh", "node", node)
+		agent.waitLog("scale-down enabled after the rollout", "node", node)
 	}
 	if n := f.getNode(theirs); n.Annotations[scaleDownDisabled] != "true" || n.Annotations[scaleDownOwner] != "" {
 		t.Errorf("the annotation of another user has become %v", n.Annotations)

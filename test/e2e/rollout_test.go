@@ -89,10 +89,14 @@ func TestRollout(t *testing.T) {
 			f.launchHook(hookTimeout)
 			f.serve(cluster.Pods{Stop: time.Second})
 			lowest := f.watchReady("api")
-			f.startAgent("RESYNC_INTERVAL=1s")
+			agent := f.startAgent("RESYNC_INTERVAL=1s")
 			f.outdate()
 			f.trigger(append([]string{"--asg", group}, tt.args...)...).waitExit(0, `6 instances replaced`)
 			f.assertRolled(lowest)
+			for _, i := range f.waitServing(6) {
+				agent.waitLog("scale-down disabled during the rollout", "node", cluster.NodeName(i.ID))
+				f.waitUnprotected(cluster.NodeName(i.ID))
+			}
 			calls := f.changes()
 			for _, renewal := range []string{"CreateOrUpdateTags", "DeleteTags"} { // of the lease, as often as needed
 				delete(calls, renewal)
