@@ -69,6 +69,8 @@ func (s *settings) addModeConflicts(c *conflicts) {
 			"max-age", "instance", "exclude-node-label", "batch", "between", "order",
 		}
 	}
+	c.addIf(s.Mode == refresh.ModeRefresh && s.Together == refresh.PhaseSurge,
+		s.flagName("together")+" surge is for mode unhealthy: an Instance Refresh launches and terminates in turns")
 	for _, name := range names {
 		source, given := s.given[name]
 		c.addIf(given,

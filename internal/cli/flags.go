@@ -305,9 +305,11 @@ func togetherOption(s *settings) *option {
 	last := refresh.NoPhase
 	return &option{
 		name: "together", kind: "PHASE,...", initial: phases[s.Together], values: phases, many: true,
-		help: `Phases that are done for all groups before any begins the next. Check: the preflights of all groups come
-			before the first change, so that one that is refused keeps all as they are. None: each group is checked when
-			its turn comes.`,
+		help: `Phases that are done for all groups before any begins the next; each includes those before it. Check: the
+			preflights of all groups come before the first change, so that one that is refused keeps all as they are.
+			Taint: also the outdated nodes of all groups are tainted before the first is replaced. Surge: also the desired
+			capacity of all groups is raised, and their new nodes are ready, before the first instance terminates; mode
+			unhealthy only. None: each group is checked when its turn comes.`,
 		read: func(text string) error {
 			phase, known := refresh.ParsePhase(text)
 			if !known {

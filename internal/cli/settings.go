@@ -65,6 +65,7 @@ func (s *settings) taintsNodes() bool { return s.Taint != cluster.NoTaint }
 func (s *settings) config() rollout.Config {
 	c := s.Config
 	c.Selection.Tags, _ = tagsOf(s.tags)
+	c.Order = c.Selection.Names
 	c.Wait = !s.noWait
 	if c.Mode == refresh.ModeUnhealthy {
 		c.Surge = nil

@@ -85,7 +85,7 @@ func TestConfig(t *testing.T) {
 			c.Parallel, c.FailFast, c.OnInterrupt = 0, true, rollout.Rollback
 		}},
 		{"groups that are checked apart", "--asg workers --together none", nil, func(c *rollout.Config) { c.Together = refresh.NoPhase }},
-		{"phases in any order", "--asg workers --together check,none", nil, func(*rollout.Config) {}},
+		{"phases in any order", "--asg workers --together taint,check", nil, func(c *rollout.Config) { c.Together = refresh.PhaseTaint }},
 		{"taints in mode unhealthy", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {
 			c.Mode, c.Surge, c.Taint = refresh.ModeUnhealthy, nil, cluster.HardTaint
 		}},
@@ -105,6 +105,7 @@ func TestConfig(t *testing.T) {
 			want.Selection.Tags = map[string]string{}
 			want.Selection.Names, want.Surge, want.Wait = []string{"workers"}, &refresh.Amount{N: 10, Percent: true}, true
 			tt.want(&want)
+			want.Order = want.Selection.Names
 			if diff := cmp.Diff(want, s.config()); diff != "" {
 				t.Errorf("the configuration (-want +got):\n%s", diff)
 			}

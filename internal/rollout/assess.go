@@ -66,8 +66,8 @@ func (p policy) preferences(g refresh.Group) refresh.Preferences {
 func (p policy) facts(g refresh.Group, a assessment) refresh.Facts {
 	f := refresh.Facts{
 		Mode: p.cfg.Mode, Preferences: p.preferences(g), Pin: p.pins(g, a.target), Rollback: p.cfg.rollsBack(),
-		Outdated: len(a.outdated()), Target: a.target, RaiseMax: p.cfg.RaiseMax, AllowManaged: p.cfg.AllowManaged,
-		Self: p.cfg.Self, Verdicts: a.verdicts,
+		Outdated: len(a.outdated()), Target: a.target, RaiseMax: p.cfg.RaiseMax, Waves: len(p.cfg.Order) == 0,
+		AllowManaged: p.cfg.AllowManaged, Self: p.cfg.Self, Verdicts: a.verdicts,
 	}
 	if p.cfg.Mode == refresh.ModeUnhealthy {
 		f.Batch, f.Surge = p.cfg.Pace.Batch.Of(refresh.DesiredWithoutSurge(g)), p.cfg.Pace.SurgeOf(g)

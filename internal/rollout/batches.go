@@ -54,18 +54,31 @@ func (*batches) settle(context.Context) (settled bool, err error) { return false
 // start marks nothing yet: which instances are in the first batch is decided when the nodes are tainted.
 func (*batches) start(context.Context) error { return nil }
 
+// surge takes the steps that come before the first batch.
+func (b *batches) surge(ctx context.Context) error {
+	if b.group.cfg.Pace.Surge == (refresh.Amount{}) || !b.group.state.anyOutdated() {
+		return nil
+	}
+	return b.stepUntil(ctx, func(s refresh.Step) bool { return s.Done || s.Lower || len(s.Mark)+len(s.Terminate) > 0 })
+}
+
 // follow replaces batch after batch, until nothing is left to replace. It waits for no node and no launch if
 // there was nothing to replace: a node that is not ready then has nothing to do with the rollout.
 func (b *batches) follow(ctx context.Context) error {
 	if _, raised := refresh.SurgeOf(b.group.state.group); len(b.group.state.old) == 0 && !raised {
 		return nil
 	}
+	return b.stepUntil(ctx, func(s refresh.Step) bool { return s.Done })
+}
+
+// stepUntil takes one step after the other, and returns before the first one that is to be left.
+func (b *batches) stepUntil(ctx context.Context, left func(refresh.Step) bool) error {
 	b.stall, b.readiness = newStall(b.group), newReadiness(b.group)
 	for failures := 0; ; {
-		step, err := b.step(ctx)
+		step, err := b.step(ctx, left)
 		var end *endError
 		switch {
-		case err == nil && step.Done:
+		case err == nil && left(step):
 			return nil
 		case err == nil:
 			failures = 0
@@ -83,8 +96,8 @@ func (b *batches) follow(ctx context.Context) error {
 	}
 }
 
-// step does what is to be done next.
-func (b *batches) step(ctx context.Context) (refresh.Step, error) {
+// step does what is to be done next, unless that is to be left.
+func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (refresh.Step, error) {
 	if problem := b.marker.check(); problem != "" {
 		return refresh.Step{}, &endError{report.Failed, problem + b.afterError()}
 	}
@@ -93,7 +106,7 @@ func (b *batches) step(ctx context.Context) (refresh.Step, error) {
 			"run the same command again" + b.afterError()}
 	}
 	step := b.decide()
-	if step.Done {
+	if left(step) {
 		return step, nil
 	}
 	if step.Waiting != "" && step.Waiting != b.waiting {

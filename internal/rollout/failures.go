@@ -105,3 +105,11 @@ func (f *failures) forget(ctx context.Context, g refresh.Group) error {
 	defer cancel()
 	return f.aws.RemoveFailed(ctx, g.Name)
 }
+
+// reached forgets that a target failed which the group has reached since: somebody else has replaced its instances.
+func (f *failures) reached(ctx context.Context, g refresh.Group, target string) error {
+	if !f.holds(g, target) {
+		return nil
+	}
+	return f.forget(ctx, g)
+}

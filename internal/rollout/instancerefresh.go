@@ -80,7 +80,7 @@ func (r *instanceRefresh) settle(ctx context.Context) (settled bool, err error) 
 	if err := g.resolve(ctx); err != nil {
 		return false, err
 	}
-	g.enter(report.Replacing)
+	g.enter(report.Preparing)
 	g.countOutdated()
 	return true, nil
 }
@@ -117,7 +117,7 @@ func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err
 		}
 		g.countOutdated()
 	}
-	newest, err := r.newestForAll(ctx)
+	newest, err := newestForAll(ctx, g)
 	if newest == nil || err != nil {
 		return false, err
 	}
@@ -137,8 +137,7 @@ func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err
 
 // newestForAll returns the newest refresh if it was to replace all instances by instances of the target, has
 // succeeded, and old instances are still leaving. Else it returns nil.
-func (r *instanceRefresh) newestForAll(ctx context.Context) (*refresh.Refresh, error) {
-	g := r.group
+func newestForAll(ctx context.Context, g *group) (*refresh.Refresh, error) {
 	if !g.cfg.All || !g.cfg.Wait || len(g.state.leaving()) == 0 {
 		return nil, nil
 	}
@@ -176,6 +175,9 @@ func (r *instanceRefresh) ignoreNewer(ctx context.Context, f refresh.Refresh) er
 	r.group.show(nil)
 	return nil
 }
+
+// surge does nothing: AWS launches and terminates instances in turns.
+func (*instanceRefresh) surge(context.Context) error { return nil }
 
 // start starts a refresh, if anything is outdated. AWS may refuse it because one is in progress that it does
 // not list yet: one that another client has started, or our own, whose answer was lost. It is then looked

@@ -60,13 +60,14 @@ type survey struct {
 	at        time.Time
 }
 
-// survey reads the selected groups, and what their instances should be launched from. If the second fails,
-// the groups are returned beside the error.
+// survey reads the selected groups, in the order in which they are replaced, and what their instances should be
+// launched from. If the second fails, the groups are returned beside the error.
 func (p *Planner) survey(ctx context.Context) (survey, error) {
 	groups, err := p.reader.Find(ctx, p.policy.cfg.Selection)
 	if err != nil {
 		return survey{}, err
 	}
+	refresh.SortGroups(groups, p.policy.cfg.Order)
 	var pools errgroup.Group
 	pools.SetLimit(concurrency)
 	for n := range groups {

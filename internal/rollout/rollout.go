@@ -23,10 +23,9 @@ type rollout struct {
 	taints    *taints
 	failures  *failures // nil unless failed targets are kept
 
-	read     time.Time // when the group was checked last, or read at first
-	attached bool      // What is under way is followed.
-	other    bool      // Another trigger works on the group.
-	held     bool      // The group was changed, or is followed.
+	attached bool // What is under way is followed.
+	other    bool // Another trigger works on the group.
+	held     bool // The group may have been changed.
 }
 
 // replacer replaces the outdated instances of a group in one of the two modes.
@@ -36,6 +35,8 @@ type replacer interface {
 	attach(ctx context.Context) (attached bool, err error)
 	// settle ends what is under way in the group and is not followed. It reports whether there was anything.
 	settle(ctx context.Context) (settled bool, err error)
+	// surge raises the desired capacity, if that is requested, and returns when the new instances are ready.
+	surge(ctx context.Context) error
 	// start starts to replace what is outdated, if anything is.
 	start(ctx context.Context) error
 	// follow returns when everything has been replaced as far as this can be done.
@@ -59,19 +60,15 @@ func (r *rollout) run(ctx context.Context) ending {
 	return r.finish(ctx, end)
 }
 
-// replaceOutdated is the rollout itself. The error of a step ends it. Each phase begins when other groups are as far as
-// Config.Together requires, or when it is the turn of this group.
+// replaceOutdated is the rollout itself. The error of a step ends it.
 func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
-	if err := r.begin(ctx, refresh.PhaseCheck); err != nil {
-		return ending{}, err
-	}
 	if err := r.check(ctx); err != nil {
 		return ending{}, err
 	}
-	if err := r.begin(ctx, refresh.PhaseReplace); err != nil {
-		return ending{}, err
-	}
 	leased, err := r.hold(ctx)
+	if err == nil {
+		err = r.surge(leased)
+	}
 	if err == nil {
 		err = r.replace(leased)
 	}
@@ -81,56 +78,77 @@ func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
 	return r.verify(ctx)
 }
 
-// begin returns when the group may begin the phase. It reads the group again if that was done more than a PollInterval
-// ago, which is so if it has waited for other groups, and checks it again if nothing was changed yet.
-func (r *rollout) begin(ctx context.Context, phase refresh.Phase) error {
-	if err := r.turns.await(ctx, r.group.progress.i, phase); err != nil {
+// begin returns when the other groups are as far as Config.Together requires for the phase, or when it is the turn of
+// this group. If that took more than a PollInterval, it reads the group again.
+func (r *rollout) begin(ctx context.Context, phase refresh.Phase, shown report.Phase) error {
+	asked := time.Now()
+	err := r.turns.await(ctx, r.group.progress.i, phase, func() { r.group.enter(report.Queued) })
+	if err != nil {
 		return err
 	}
-	stale := time.Since(r.read) > r.group.cfg.PollInterval
+	stale := time.Since(asked) > r.group.cfg.PollInterval
 	if stale {
 		if err := r.group.refreshState(ctx); err != nil {
 			return err
 		}
 	}
-	if phase == refresh.PhaseCheck || stale {
-		r.group.countOutdated()
-	}
 	if phase == refresh.PhaseCheck {
+		r.group.countOutdated()
 		return r.group.hours.resume(ctx)
 	}
-	r.group.enter(report.Replacing)
+	r.group.enter(shown)
 	if stale {
-		if err := r.check(ctx); err != nil {
+		if err := r.recheck(ctx); err != nil {
 			return err
 		}
 	}
 	return r.group.hours.await(ctx, r.held || r.attached)
 }
 
+// recheck counts again what is outdated, unless instances for that were launched already, and checks the group again if
+// nothing was changed yet.
+func (r *rollout) recheck(ctx context.Context) error {
+	if _, raised := refresh.SurgeOf(r.group.state.group); !raised {
+		r.group.countOutdated()
+	}
+	if r.held {
+		return nil
+	}
+	return r.checkAgain(ctx)
+}
+
 // check looks at what is under way in the group, and does the preflight. It changes nothing.
-func (r *rollout) check(ctx context.Context) (err error) {
+func (r *rollout) check(ctx context.Context) error {
+	if err := r.begin(ctx, refresh.PhaseCheck, report.Queued); err != nil {
+		return err
+	}
+	return r.checkAgain(ctx)
+}
+
+// checkAgain is check for a group that is read.
+func (r *rollout) checkAgain(ctx context.Context) (err error) {
 	if r.attached, err = r.replacer.attach(ctx); err != nil {
 		return err
 	}
 	if r.attached {
 		r.preflight.checkAttached(ctx)
-	} else if err := r.preflight.check(ctx); err != nil {
-		return err
+		return nil
 	}
-	r.read = time.Now()
-	return nil
+	return r.preflight.check(ctx)
 }
 
 // hold prepares the group for the rollout. The nodes are tainted before anything is replaced: pods may begin to move
 // soon after. The returned context ends if the lease is lost.
 func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) {
+	if err := r.begin(ctx, refresh.PhaseTaint, report.Preparing); err != nil {
+		return ctx, err
+	}
 	r.held = true
 	if err := r.settle(ctx); err != nil {
 		return ctx, err
 	}
 	leased, r.other, err = r.lease.acquire(ctx, r.attached)
-	if err != nil || r.other && !r.attached {
+	if err != nil || r.isLeftToOther() {
 		return leased, err
 	}
 	if !r.attached {
@@ -143,6 +161,9 @@ func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) 
 	return leased, nil
 }
 
+// isLeftToOther reports whether another trigger works on the group, and this one only waits for the drains.
+func (r *rollout) isLeftToOther() bool { return r.other && !r.attached }
+
 // settle ends what is under way in the group and is not followed, and checks the group again after that.
 func (r *rollout) settle(ctx context.Context) error {
 	for !r.attached {
@@ -150,17 +171,28 @@ func (r *rollout) settle(ctx context.Context) error {
 		if err != nil || !settled {
 			return err
 		}
-		if err := r.check(ctx); err != nil {
+		if err := r.checkAgain(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// surge raises the desired capacity, if that is requested.
+func (r *rollout) surge(ctx context.Context) error {
+	if err := r.begin(ctx, refresh.PhaseSurge, report.Preparing); err != nil || r.isLeftToOther() {
+		return err
+	}
+	return r.replacer.surge(ctx)
+}
+
 // replace returns when nothing is left to replace, and the old instances are drained. What another trigger does in the
 // group is left to that.
 func (r *rollout) replace(ctx context.Context) error {
-	if r.other && !r.attached {
+	if err := r.begin(ctx, refresh.PhaseReplace, report.Replacing); err != nil {
+		return err
+	}
+	if r.isLeftToOther() {
 		return r.group.awaitDrained(ctx)
 	}
 	if !r.attached {
@@ -217,7 +249,9 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 
 // leavesToAWS reports whether a rollout that ended so continues, if anything was started.
 func (r *rollout) leavesToAWS(end ending) bool {
-	continues := []report.Outcome{report.Detached, report.TimedOut, report.Stalled, report.Error}
+	continues := []report.Outcome{
+		report.Detached, report.TimedOut, report.Stalled, report.Error, report.Skipped,
+	}
 	if r.group.cfg.OnInterrupt == Detach {
 		continues = append(continues, report.Interrupted)
 	}

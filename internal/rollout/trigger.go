@@ -5,6 +5,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ func New(cfg Config, reader Reader, writer Writer, view Cluster, reporter report
 	return &Trigger{cfg: cfg, planner: NewPlanner(cfg, reader, view), writer: writer, reporter: reporter}
 }
 
+// errWaves refuses waves that would all begin at once.
+var errWaves = errors.New("the groups are in several waves (tag " + refresh.WaveTag + "), and --no-wait waits for " +
+	"none: leave it out, or name the groups in their order with --asg")
+
 // Run replaces what is outdated and follows that. When ctx ends, it does as Config.OnInterrupt says, within
 // a few seconds. The reporter has been given what it returns; an error happened before the groups were
 // known.
@@ -45,9 +50,13 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 	if err != nil {
 		return report.Rollout{}, err
 	}
+	waves := refresh.Waves(s.groups, t.cfg.Order)
+	if !t.cfg.Wait && waves[0] != waves[len(waves)-1] {
+		return report.Rollout{}, errWaves
+	}
 	turns := newTurns(t.cfg, s.groups)
 	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
-		end := t.newRollout(t.newGroup(p, g, s.templates), turns, s.at).run(ctx)
+		end := t.newRollout(t.newGroup(p, g, s.templates), turns).run(ctx)
 		turns.end(p.i, end.outcome)
 		return end
 	}), nil
@@ -82,13 +91,13 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 	return one
 }
 
-func (t *Trigger) newRollout(g *group, all *turns, described time.Time) *rollout {
+func (t *Trigger) newRollout(g *group, all *turns) *rollout {
 	var by replacer = &batches{group: g, marker: marker{g, t.writer, marks{}}, aws: t.writer}
 	if t.cfg.Mode == refresh.ModeRefresh {
 		by = &instanceRefresh{group: g, aws: t.writer}
 	}
 	return &rollout{
-		group: g, turns: all, read: described, replacer: by, preflight: &preflight{g, map[string]bool{}},
+		group: g, turns: all, replacer: by, preflight: &preflight{g, map[string]bool{}},
 		lease: &lease{group: g, aws: t.writer}, holds: newHolds(g, t.writer),
 		taints: &taints{group: g, tainter: t.writer}, failures: t.failures,
 	}

@@ -14,6 +14,7 @@ import (
 // place is how far a group is in relation to the others.
 type place struct {
 	name    string
+	wave    int
 	phase   refresh.Phase // It is in this phase, or waits to begin it.
 	waits   bool
 	turn    bool           // It has had its turn: it needs to wait for no other group any more.
@@ -73,19 +74,35 @@ func skippedAfter(phase refresh.Phase, failed []string) error {
 	return &endError{report.Skipped, "nothing was replaced, because another group failed: " + names}
 }
 
-// decideTurn decides whether it is the turn of the group n: groups have it in their order.
+// decideTurn decides whether it is the turn of the group n: groups have it in their order, and those of a wave when all
+// of the earlier waves have ended well.
 func (o order) decideTurn(all []place, n int) (begins bool, err error) {
 	for _, p := range all {
 		if o.failFast && p.failed() {
 			return false, &endError{report.Skipped, "not started, because another group failed (--fail-fast)"}
 		}
 	}
-	for _, p := range all[:n] {
-		if !p.turn && p.outcome == "" {
-			return false, nil
-		}
+	if waits, failed := before(all, n); waits {
+		return false, nil
+	} else if len(failed) > 0 {
+		return false, &endError{report.Skipped, "not started, because an earlier wave did not end well: " +
+			text.First(failed, mostNames)}
 	}
 	return o.parallel == 0 || count(all, func(p place) bool { return p.turn }) < o.parallel, nil
+}
+
+// before reports whether the group n waits for one before it, and which of earlier waves have failed.
+func before(all []place, n int) (waits bool, failed []string) {
+	for _, p := range all[:n] {
+		earlier := p.wave < all[n].wave
+		switch {
+		case p.outcome == "":
+			waits = waits || earlier || !p.turn
+		case earlier && p.failed():
+			failed = append(failed, p.name)
+		}
+	}
+	return waits, failed
 }
 
 // count counts the groups that have not ended.
@@ -109,19 +126,23 @@ type turns struct {
 
 func newTurns(cfg Config, groups []refresh.Group) *turns {
 	t := &turns{order: order{cfg.Together, cfg.Parallel, cfg.FailFast}, changed: make(chan struct{})}
-	for _, g := range groups {
-		t.all = append(t.all, place{name: g.Name})
+	for n, wave := range refresh.Waves(groups, cfg.Order) {
+		t.all = append(t.all, place{name: groups[n].Name, wave: wave})
 	}
 	return t
 }
 
-// await returns when the group n may begin the phase, or an error if it never may.
-func (t *turns) await(ctx context.Context, n int, phase refresh.Phase) error {
+// await returns when the group n may begin the phase, or an error if it never may. If the group has to wait, it calls
+// waiting first.
+func (t *turns) await(ctx context.Context, n int, phase refresh.Phase, waiting func()) error {
 	t.change(func() { t.all[n].phase, t.all[n].waits = phase, true })
-	for {
+	for first := true; ; first = false {
 		changed, begins, err := t.tryBegin(ctx, n)
 		if begins || err != nil {
 			return err
+		}
+		if first {
+			waiting()
 		}
 		select {
 		case <-changed:

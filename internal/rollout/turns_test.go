@@ -13,13 +13,15 @@ import (
 // TestDecide: which groups may begin their phases, and which never may.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	const check, replace = refresh.PhaseCheck, refresh.PhaseReplace
+	const check, replace = refresh.PhaseCheck, refresh.PhaseTaint
 	waits := func(phase refresh.Phase) place { return place{phase: phase, waits: true} }
 	ended := func(o report.Outcome, turn bool) place {
 		return place{name: "x", phase: replace, turn: turn, outcome: o}
 	}
 	checking, replacing := place{phase: check}, place{phase: replace, turn: true}
 	together, each := order{together: check, parallel: 1}, order{parallel: 1}
+	whole := order{together: check}
+	waves := func(p place, wave int) place { p.wave = wave; return p }
 	fast := order{together: check, parallel: 1, failFast: true}
 	var many []place
 	for range concurrency {
@@ -52,6 +54,21 @@ func TestDecide(t *testing.T) {
 		{"two before it, two at a time", order{check, 2, false}, []place{replacing, replacing}, waits(replace), nil, false, false},
 		{"all at a time", order{check, 0, false}, []place{replacing, replacing}, waits(replace), nil, true, false},
 		{"its turn has come already", each, []place{replacing}, replacing, nil, true, false},
+		{"an earlier wave is replaced", whole, []place{replacing}, waves(waits(replace), 1), nil, false, false},
+		{"an earlier wave has ended well", whole, []place{ended(report.Done, true)}, waves(waits(replace), 1), nil, true, false},
+		{
+			"an earlier wave has failed, and another group of it is replaced", whole,
+			[]place{ended(report.Incomplete, true), replacing},
+			waves(waits(replace), 1), nil, false, false,
+		},
+		{"an earlier wave has failed", whole, []place{ended(report.Incomplete, true)}, waves(waits(replace), 1), nil, false, true},
+		{
+			"two waves before it one has failed", whole,
+			[]place{ended(report.Failed, true), waves(ended(report.Skipped, false), 1)},
+			waves(waits(replace), 2), nil, false, true,
+		},
+		{"a later wave is checked", whole, []place{waits(replace)}, waits(replace), []place{waves(checking, 1)}, false, false},
+		{"checked apart, and an earlier wave is replaced", each, []place{replacing}, waves(waits(check), 1), nil, false, false},
 	} {
 		all := append(append(append([]place{}, tt.before...), tt.it), tt.after...)
 		begins, err := tt.order.decide(all, len(tt.before))

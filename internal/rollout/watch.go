@@ -91,44 +91,66 @@ func (w *Watcher) look(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	due, outdated, err := w.sort(ctx, s)
+	left, outdated, held, err := w.sort(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	plans, err := w.planner.plans(ctx, outdated, func(int, int) {})
+	starts, refused, err := w.check(ctx, outdated)
 	if err != nil {
 		return nil, err
 	}
-	for _, plan := range plans {
-		if w.mayStart(plan) {
-			due = append(due, plan.Group)
-		}
+	due, later := inWaves(w.cfg.Order, starts, append(held, refused...))
+	for _, name := range later {
+		w.noteOnce(name, "not started: a group of an earlier wave is outdated, and is not replaced")
 	}
+	due = append(left, due...)
 	if w.cfg.Windows.Open(time.Now()) {
 		return due, nil
 	}
 	return w.underWay(ctx, due)
 }
 
-// sort returns the groups in which something is left to take back, and those that are outdated.
-func (w *Watcher) sort(ctx context.Context, s survey) (left []string, outdated survey, err error) {
+// check returns those of the outdated groups that may start, and those that may not.
+func (w *Watcher) check(ctx context.Context, outdated survey) (starts, refused []refresh.Group, err error) {
+	plans, err := w.planner.plans(ctx, outdated, func(int, int) {})
+	for n, plan := range plans {
+		switch {
+		case err != nil:
+		case w.mayStart(plan):
+			starts = append(starts, outdated.groups[n])
+		case plan.Outdated > 0, len(refresh.Refused(plan.Findings, w.cfg.Allow)) > 0:
+			refused = append(refused, outdated.groups[n])
+		}
+	}
+	return starts, refused, err
+}
+
+// sort returns the groups in which something is left to take back, those that are outdated, and those that are too, but
+// are left alone.
+func (w *Watcher) sort(
+	ctx context.Context, s survey,
+) (left []string, outdated survey, held []refresh.Group, err error) {
 	outdated = survey{templates: s.templates, at: s.at}
 	for _, g := range s.groups {
 		switch a := w.planner.policy.assess(g, s.templates, s.at); {
 		case w.isWaiting(g, a):
+			held = append(held, g)
 		case w.isPaused(g):
 			left = append(left, g.Name)
 		case len(a.outdated()) > 0 || a.target.Problem != "":
 			outdated.groups = append(outdated.groups, g)
 		default:
 			delete(w.noted, g.Name)
+			if len(a.kept()) > 0 {
+				held = append(held, g)
+			}
 			if isChanged(w.cfg, g) { // by a trigger that was killed
 				left = append(left, g.Name)
 			}
-			err = errors.Join(err, w.forget(ctx, g, a))
+			err = errors.Join(err, w.failures.reached(ctx, g, a.target.Key))
 		}
 	}
-	return left, outdated, err
+	return left, outdated, held, err
 }
 
 // underWay returns those of the groups whose refresh was begun by a watch: it is paused while the windows are closed.
@@ -161,12 +183,21 @@ func (w *Watcher) noteWindow() {
 	}
 }
 
-// forget forgets that a target failed which the group has reached since: somebody else has replaced its instances.
-func (w *Watcher) forget(ctx context.Context, g refresh.Group, a assessment) error {
-	if !w.failures.holds(g, a.target.Key) {
-		return nil
+// inWaves returns those of the groups that are in no later wave than the first of the groups which are held back, and
+// the others.
+func inWaves(order []string, starts, held []refresh.Group) (due, later []string) {
+	first := refresh.LastWave
+	for _, wave := range refresh.Waves(held, order) {
+		first = min(first, wave)
 	}
-	return w.failures.forget(ctx, g)
+	for n, wave := range refresh.Waves(starts, order) {
+		if name := starts[n].Name; wave <= first {
+			due = append(due, name)
+		} else {
+			later = append(later, name)
+		}
+	}
+	return due, later
 }
 
 // isWaiting reports whether the group is outdated and must not be touched now, and notes why.

@@ -115,6 +115,31 @@ func TestWatchLeavesOthersAlone(t *testing.T) {
 	}
 }
 
+// TestWatchInWaves: a group begins only if no outdated one of an earlier wave is held back.
+func TestWatchInWaves(t *testing.T) {
+	t.Parallel()
+	in := func(name, wave string) refresh.Group {
+		return refresh.Group{Name: name, Tags: map[string]string{refresh.WaveTag: wave}}
+	}
+	starts := []refresh.Group{in("a", "1"), in("b", "2"), in("c", "3"), {Name: "d"}}
+	for name, tt := range map[string]struct {
+		held  []refresh.Group
+		order []string
+		want  string
+	}{
+		"none is held back":          {nil, nil, "a b c d"},
+		"one of the last wave":       {[]refresh.Group{{Name: "x"}}, nil, "a b c d"},
+		"one of the second":          {[]refresh.Group{in("x", "2"), in("y", "3")}, nil, "a b"},
+		"one, and groups are named":  {[]refresh.Group{in("x", "2")}, []string{"x", "d", "c", "b", "a"}, "a b c d"},
+		"one of a wave before first": {[]refresh.Group{in("x", "0")}, nil, ""},
+	} {
+		due, later := inWaves(tt.order, starts, tt.held)
+		if got := strings.Join(due, " "); got != tt.want || len(due)+len(later) != len(starts) {
+			t.Errorf("%s: %q and later %q, want %q", name, got, later, tt.want)
+		}
+	}
+}
+
 // brokenPipe is what a program reads no more.
 type brokenPipe struct{}
 

@@ -259,3 +259,11 @@ func (f Facts) isReplaced(i Instance) bool {
 
 // list names the first five, and how many more there are.
 func list(names []string) string { return text.First(names, 5) }
+
+func checkWave(g Group, _ Facts) (Level, string) {
+	wave, err := WaveOf(g)
+	if err != nil {
+		return Refuse, err.Error()
+	}
+	return OK, fmt.Sprintf("the group is in wave %d, which begins when all earlier ones ended well", wave)
+}

@@ -9,12 +9,14 @@ type Phase int
 const (
 	NoPhase      Phase = iota
 	PhaseCheck         // The preflight, and what is under way in the group. Nothing is changed.
-	PhaseReplace       // Everything that changes the group.
+	PhaseTaint         // The lease, what is suspended, and the taints on outdated nodes.
+	PhaseSurge         // The desired capacity is raised, until the new nodes are ready. ModeUnhealthy only.
+	PhaseReplace       // Outdated instances are terminated.
 )
 
 // Phases are the names of the phases that can be done for all groups before any begins the next, in their order. The
 // first is of NoPhase.
-func Phases() []string { return []string{"none", "check"} }
+func Phases() []string { return []string{"none", "check", "taint", "surge"} }
 
 // ParsePhase returns the phase of one of the names.
 func ParsePhase(name string) (p Phase, ok bool) {

@@ -45,6 +45,7 @@ type Facts struct {
 	Target       Target
 	Hooks        []Hook
 	Active       *Refresh // The active refresh, or nil.
+	Waves        bool     // Groups are replaced in the order of their waves.
 	AllowManaged bool
 	Self         string        // The instance that the trigger itself runs on, or empty.
 	Cluster      *ClusterFacts // nil without Kubernetes.
@@ -127,6 +128,7 @@ func checks() []check {
 		{name: "max-size", find: checkMaxSize},
 		{name: "capacity", find: checkCapacity},
 		{"weighted", checkWeights, func(g Group, _ Facts) bool { return g.Weighted }},
+		{"wave", checkWave, func(g Group, f Facts) bool { return f.Waves && g.Tags[WaveTag] != "" }},
 		{"lease", warnLease, func(g Group, _ Facts) bool { _, held := LeaseOf(g); return held }},
 		{"surge-left", checkSurge, func(g Group, _ Facts) bool { _, raised := SurgeOf(g); return raised }},
 		{name: "warmup", find: checkWarmup},

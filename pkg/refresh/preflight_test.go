@@ -188,6 +188,10 @@ func TestPreflight(t *testing.T) {
 		{"weighted", "an empty group with weights", r, func(s *subject) { s.Weighted, s.LargestWeight, s.Desired = true, 2, 0 }, OK, "capacity units"},
 		{"weighted", "in mode unhealthy", u, func(s *subject) { s.Weighted = true }, Refuse, "--mode refresh"},
 
+		{"wave", "none", u, nil, none, ""},
+		{"wave", "of a number", u, func(s *subject) { s.Tags, s.Waves = map[string]string{WaveTag: "2"}, true }, OK, "in wave 2"},
+		{"wave", "that is no number", r, func(s *subject) { s.Tags, s.Waves = map[string]string{WaveTag: "two"}, true }, Refuse, `"two"`},
+		{"wave", "of groups that are named", r, func(s *subject) { s.Tags = map[string]string{WaveTag: "two"} }, none, ""},
 		{"lease", "none", u, nil, none, ""},
 		{"lease", "of a trigger", u, func(s *subject) {
 			s.Tags = map[string]string{LeaseTag: "ci-1/42 2026-11-23T10:00:00Z"}

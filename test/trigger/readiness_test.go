@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +11,7 @@ import (
 )
 
 // knownNodes is the kubeconfig of an API server that only knows Ready nodes of these instances.
-func knownNodes(t *testing.T, instances ...string) (kubeconfig string) {
+func knownNodes(t *testing.T, instances ...string) (file string) {
 	t.Helper()
 	list := corev1.NodeList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
@@ -42,13 +40,7 @@ func knownNodes(t *testing.T, instances ...string) (kubeconfig string) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": "`+server.URL+`"}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return kubeconfig(t, server.URL)
 }
 
 // TestReadyTimeout: new instances that do not become nodes end the rollout.

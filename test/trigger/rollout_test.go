@@ -384,11 +384,7 @@ func TestMachineOutput(t *testing.T) {
 func TestWithoutKubernetes(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t, latest(2))
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	a.must(os.WriteFile(file, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600))
-	r := a.triggerWith([]string{"KUBECONFIG=" + file})
+	r := a.triggerWith([]string{"KUBECONFIG=" + kubeconfig(t, "http://127.0.0.1:1")})
 	r.waitExit(0, `continuing without Kubernetes: .*connection refused`, `2 instances replaced`)
 	if n := strings.Count(r.Output(), "without Kubernetes"); n != 1 {
 		t.Errorf("it was reported %d times", n)
