@@ -66,7 +66,7 @@ func (s *settings) addModeConflicts(c *conflicts) {
 	}
 	if s.Mode == refresh.ModeRefresh {
 		other, names = refresh.ModeUnhealthy, []string{
-			"max-age", "instance", "exclude-node-label", "batch", "between", "order",
+			"max-age", "instance", "exclude-node-label", "batch", "surge-step", "between", "order",
 		}
 	}
 	c.addIf(s.Mode == refresh.ModeRefresh && s.Together == refresh.PhaseSurge,
@@ -122,6 +122,8 @@ func (s *settings) addPaceConflicts(c *conflicts) {
 	percent := low != nil || high != nil
 	c.addIf(percent && s.surge != nil, "--surge stands for --min-healthy and --max-healthy: set it, or them")
 	c.addIf(percent && strategy, "--strategy applies to --surge: with --min-healthy leave it out")
+	c.addIf(s.Pace.Step != (refresh.Amount{}) && s.surge == nil,
+		s.flagName("surge-step")+" needs --surge, for example --surge 100%")
 	c.addIf(high != nil && low == nil,
 		s.flagName("max-healthy")+" needs --min-healthy: AWS does not accept it alone")
 	c.addIf(low != nil && high != nil && *high-*low > 100,

@@ -260,6 +260,10 @@ func unhealthyOptions(s *settings) []*option {
 		amount(into(&p.Batch), "1", "batch",
 			`Instances that are replaced at a time: a number, or a percentage of the desired capacity, at least
 			one.`),
+		amount(into(&p.Step), "", "surge-step",
+			`Instances by which --surge raises the desired capacity at a time: a number, or a percentage of the desired
+			capacity, at least one. Each step begins when the nodes of the one before are Ready. If not set, all of the
+			surge is launched at once.`),
 		duration(into(&p.Between), "", "between",
 			"Time between the end of a batch and the next one.", 0, 24*time.Hour),
 		choice(into(&p.Order), p.Order, "order",

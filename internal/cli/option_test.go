@@ -126,6 +126,7 @@ func TestConflicts(t *testing.T) {
 		{"ready nodes without Kubernetes", "--ready-timeout 10m --no-kubernetes", []string{"--ready-timeout needs Kubernetes: leave it or --no-kubernetes out"}},
 		{"ready nodes without following", "--ready-timeout 10m --no-wait", []string{"--ready-timeout has no effect with --no-wait"}},
 		{"an unknown phase", "--together check,replace", []string{`--together is "replace": must be none, check, taint or surge`}},
+		{"steps without a surge", "--mode unhealthy --surge-step 2", []string{"--surge-step needs --surge"}},
 		{"a surge together in mode refresh", "--together surge", []string{"--together surge is for mode unhealthy"}},
 		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
 		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},

@@ -85,6 +85,10 @@ func TestConfig(t *testing.T) {
 			c.Parallel, c.FailFast, c.OnInterrupt = 0, true, rollout.Rollback
 		}},
 		{"groups that are checked apart", "--asg workers --together none", nil, func(c *rollout.Config) { c.Together = refresh.NoPhase }},
+		{"a surge in steps", "--asg workers --mode unhealthy --surge 100% --surge-step 10", nil, func(c *rollout.Config) {
+			c.Mode, c.Surge = refresh.ModeUnhealthy, nil
+			c.Pace.Surge, c.Pace.Step = refresh.Amount{N: 100, Percent: true}, refresh.Amount{N: 10}
+		}},
 		{"phases in any order", "--asg workers --together taint,check", nil, func(c *rollout.Config) { c.Together = refresh.PhaseTaint }},
 		{"taints in mode unhealthy", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {
 			c.Mode, c.Surge, c.Taint = refresh.ModeUnhealthy, nil, cluster.HardTaint

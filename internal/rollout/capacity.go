@@ -72,7 +72,7 @@ func (c capacity) lower(ctx context.Context) error {
 // until after it, so that another process knows whether that part is left.
 func (c capacity) terminate(ctx context.Context, id string) error {
 	surge, _ := refresh.SurgeOf(c.group.state.group)
-	surge.Raising, surge.Terminating = false, id
+	surge.Raising, surge.Before, surge.Terminating = false, 0, id
 	if err := c.write(ctx, surge); err != nil {
 		return err
 	}

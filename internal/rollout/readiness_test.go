@@ -56,7 +56,7 @@ func TestReadyTimeoutOfARefresh(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg, nodes := newFakeAWS(3), defaults(), &fakeCluster{unready: map[string]bool{"i-9": true}}
-			cfg.ReadyTimeout = 10 * time.Minute
+			cfg.ReadyTimeout, cfg.Timeout = 10*time.Minute, 2*time.Hour
 			if tt.change != nil {
 				tt.change(&cfg)
 			}

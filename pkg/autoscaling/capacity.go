@@ -14,24 +14,21 @@ import (
 // Capacity raises the desired capacity of groups and their maximum size, and lowers them again.
 type Capacity struct{ tagger }
 
-// Raise raises the desired capacity of the group from what it was described as, and tags the group with the surge. It
-// fails, and changes nothing, if that would exceed the group's maximum. It can be repeated when its answer was lost, or
-// the process ended: the tag says from before the call until after it that the capacity is being raised.
+// Raise raises the desired capacity of the group from what it was described as. It tags the group with the surge, which
+// includes what is left of an earlier one. It fails, and changes nothing, if that would exceed the group's maximum. It
+// can be repeated when its answer was lost, or the process ended: the tag says from before the call until after it that
+// the capacity is being raised.
 func (w Capacity) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
-	s, _ := refresh.SurgeOf(g)
-	if s.Left(g.Desired) > 0 {
-		return w.raised(ctx, g.Name, s)
-	}
-	if !s.Raising || g.Desired != s.From {
-		s = refresh.Surge{From: g.Desired, To: g.Desired + by, Raising: true}
-	}
+	s := refresh.RaisedBy(g, by)
 	switch {
 	case by <= 0:
 		return refresh.Surge{}, fmt.Errorf("raise the desired capacity of group %s by %d: it must be more", g.Name, by)
+	case s.To == g.Desired:
+		return w.raised(ctx, g.Name, s)
 	case s.To > g.Max:
 		return refresh.Surge{}, fmt.Errorf(
 			"the desired capacity of group %s cannot be raised from %d to %d: its maximum is %d (see --raise-max)",
-			g.Name, s.From, s.To, g.Max)
+			g.Name, s.Before, s.To, g.Max)
 	}
 	return w.raise(ctx, g, s)
 }
@@ -46,7 +43,7 @@ func (w Capacity) raise(ctx context.Context, g refresh.Group, s refresh.Surge) (
 	err := w.setDesired(ctx, g.Name, s.To)
 	if isValidation(err) {
 		// Nothing was raised. The tag does no harm if it stays: Lower removes it.
-		_ = w.untag(ctx, g.Name, refresh.SurgeTag)
+		_ = w.WriteSurge(ctx, g.Name, refresh.Surge{From: s.From, To: s.Before})
 	}
 	if err != nil {
 		return s, err
@@ -59,7 +56,7 @@ func (w Capacity) raised(ctx context.Context, group string, s refresh.Surge) (re
 	if !s.Raising {
 		return s, nil
 	}
-	s.Raising = false
+	s.Raising, s.Before = false, 0
 	return s, w.tag(ctx, group, refresh.SurgeTag, s.String())
 }
 

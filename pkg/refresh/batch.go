@@ -16,6 +16,7 @@ type Pace struct {
 	Between time.Duration // From the end of a batch to the next.
 	Order   Order
 	Surge   Amount // By how much the desired capacity is raised during the rollout; the zero value is not at all.
+	Step    Amount // By how much it is raised at a time; the zero value is by all of the surge.
 }
 
 // SurgeOf is the surge of the group in instances: a share is of the desired capacity without a surge.
@@ -73,19 +74,41 @@ func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, _ := SurgeOf(m.Group)
 	spare := surge.Left(m.Group.Desired)
-	asked := p.SurgeOf(m.Group)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
 	case len(f.outdated) == 0:
 		return m.takeBack(f.current, p.Batch)
-	case asked > 0 && (spare == 0 || surge.Raising):
-		return Step{Raise: min(asked, len(f.outdated))}
+	case p.toRaise(m.Group, len(f.outdated)) > 0:
+		return Step{Raise: p.toRaise(m.Group, len(f.outdated))}
 	case !m.LastBatchEnded.IsZero() && rest > 0:
 		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}
 	default:
 		return p.nextBatch(m.keepForLast(m.sorted(f.outdated, p.Order), spare), m.Group.Desired-spare, spare)
 	}
+}
+
+// toRaise is by how much the desired capacity is to be raised next, up to the surge, but by no more than are outdated.
+// In steps it is raised until all of the surge is there. An autoscaler that has asked for more meanwhile may have left
+// no room for the rest; then the surge is what is there.
+func (p Pace) toRaise(g Group, outdated int) int {
+	surge, _ := SurgeOf(g)
+	spare, least := surge.Left(g.Desired), 0
+	n := min(p.SurgeOf(g), outdated) - spare
+	switch {
+	case p.Surge == Amount{}:
+		return 0
+	case surge.Raising: // It is repeated, and changes nothing if it was served.
+		least = 1
+	case spare > 0 && p.Step == Amount{}:
+		return 0
+	case spare > 0:
+		n = min(n, g.Max-g.Desired)
+	}
+	if p.Step != (Amount{}) {
+		n = min(n, p.Step.Of(g.Desired-spare))
+	}
+	return max(n, least)
 }
 
 // nextBatch takes the next batch from the sorted outdated instances. The capacity falls by no more than the

@@ -44,14 +44,16 @@ func zones(desired int, names ...string) Group {
 func TestSurgeOf(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]Surge{
-		"6-8": {From: 6, To: 8}, "0-1": {From: 0, To: 1}, "raising 6-8": {From: 6, To: 8, Raising: true},
+		"6-8": {From: 6, To: 8}, "0-1": {From: 0, To: 1}, "raising 6-8": {From: 6, To: 8, Raising: true, Before: 6},
+		"raising 6-9 7": {From: 6, To: 9, Raising: true, Before: 7}, "raising 6-9 6": {From: 6, To: 9, Raising: true, Before: 6},
+		"raising 6-9 5": {}, "raising 6-9 9": {}, "raising 6-9 i-1": {},
 		"6-8 i-1": {From: 6, To: 7}, "6-7 i-1": {From: 6, To: 6}, "6-8 i-2": {From: 6, To: 8},
 		"": {}, "6": {}, "raising": {}, "raised 6-8": {}, "6-": {}, "-8": {}, "8-6": {}, "6-6": {}, "a-b": {}, "6-8-9": {}, "+6-8": {}, " 6-8": {},
 	} {
 		g := Group{Instances: []Instance{{ID: "i-1", State: "Terminating:Wait"}, {ID: "i-2", State: "InService"}}}
 		if got, ok := SurgeOf(surged(g, value)); got != want || ok != (want != Surge{}) {
 			t.Errorf("%q: %+v, %t", value, got, ok)
-		} else if ok && !strings.Contains(value, "i-") && got.String() != value {
+		} else if ok && !strings.Contains(value, "i-") && value != "raising 6-9 6" && got.String() != value {
 			t.Errorf("%q is written as %q", value, got)
 		}
 	}
@@ -154,7 +156,7 @@ func TestRollout(t *testing.T) {
 		s := newScaling(dice, size)
 		pace := Pace{
 			Batch: Amount{N: 1 + dice.IntN(4)}, Order: pick(dice, ByAge, ByZone), Surge: pick(dice, Amount{}, Amount{}, Amount{N: 1}, Amount{N: 2}, Amount{N: 5}, Amount{N: 50, Percent: true}, Amount{N: 100, Percent: true}),
-			Between: time.Duration(dice.IntN(3)) * time.Second,
+			Step: pick(dice, Amount{}, Amount{N: 1}, Amount{N: 2}, Amount{N: 40, Percent: true}), Between: time.Duration(dice.IntN(3)) * time.Second,
 		}
 		scales := dice.IntN(2) == 0
 		vanish := dice.IntN(4) == 0 // Spot interruptions terminate old ones, too.
@@ -221,8 +223,12 @@ func (o *operator) step() bool {
 		m.LastBatchEnded = o.batched
 		s = Next(m, o.pace)
 	}
+	if s.Raise > 0 { // The group is described just before.
+		m.Group = o.group
+		s = Next(m, o.pace)
+	}
 	killed := o.dice.IntN(10) == 0
-	o.act(g.Desired, s, killed)
+	o.act(s, killed)
 	if killed {
 		o.marked, o.batched, o.busy = map[string]bool{}, time.Time{}, false
 		o.tick() // It takes longer to start than AWS lags behind.
@@ -230,8 +236,8 @@ func (o *operator) step() bool {
 	return s.Done
 }
 
-// act executes the step, or a part of it, on a group that was described with a desired capacity.
-func (o *operator) act(desired int, s Step, killed bool) {
+// act executes the step, or a part of it.
+func (o *operator) act(s Step, killed bool) {
 	ids := slices.Concat(s.Mark, s.Terminate)
 	if killed && len(ids) > 0 {
 		ids = ids[:o.dice.IntN(len(ids))]
@@ -253,7 +259,7 @@ func (o *operator) act(desired int, s Step, killed bool) {
 	surge, raised := SurgeOf(o.group)
 	switch {
 	case s.Raise > 0:
-		o.raise(desired, s.Raise, killed)
+		o.raise(s.Raise, killed)
 	case s.Lower && raised:
 		o.group.Desired -= surge.Left(o.group.Desired)
 		o.group.Tags = nil
@@ -261,17 +267,14 @@ func (o *operator) act(desired int, s Step, killed bool) {
 }
 
 // raise raises the desired capacity. A trigger that is killed does a part of it.
-func (o *operator) raise(desired, by int, killed bool) {
-	surge, _ := SurgeOf(o.group)
-	if surge.Left(desired) == 0 {
-		surge = Surge{From: desired, To: desired + by, Raising: true}
-		o.group.Tags = map[string]string{SurgeTag: surge.String()}
-		if killed && o.dice.IntN(2) == 0 {
-			return
-		}
-		o.group.Desired = surge.To
+func (o *operator) raise(by int, killed bool) {
+	surge := RaisedBy(o.group, by)
+	o.group.Tags = map[string]string{SurgeTag: surge.String()}
+	if killed && o.dice.IntN(2) == 0 {
+		return
 	}
-	if surge.Raising = false; !killed {
+	o.group.Desired = surge.To
+	if surge.Raising, surge.Before = false, 0; !killed {
 		o.group.Tags = map[string]string{SurgeTag: surge.String()}
 	}
 }

@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ const (
 type Surge struct {
 	From, To int
 	Raising  bool // It is not certain that the capacity was raised: the trigger may have ended before.
+	Before   int  // While Raising: to what it was raised before, in an earlier step; From if there was none.
 
 	// Terminating is an instance that is being terminated together with a part of the surge. SurgeOf does not return it.
 	Terminating string
@@ -30,16 +32,19 @@ const raising = "raising "
 // Left is how much of the surge is left in the desired capacity. If another client has lowered that, it is less than
 // the trigger raised it by.
 func (s Surge) Left(desired int) int {
+	to := s.To
 	if s.Raising && desired != s.To {
-		return 0
+		to = s.Before
 	}
-	return min(max(desired-s.From, 0), s.To-s.From)
+	return min(max(desired-s.From, 0), to-s.From)
 }
 
-// String is the surge as its tag has it: "FROM-TO", "raising FROM-TO" or "FROM-TO INSTANCE".
+// String is the surge as its tag has it: "FROM-TO", "raising FROM-TO", "raising FROM-TO BEFORE" or "FROM-TO INSTANCE".
 func (s Surge) String() string {
 	text := fmt.Sprintf("%d-%d", s.From, s.To)
 	switch {
+	case s.Raising && s.Before > s.From:
+		return fmt.Sprintf("%s%s %d", raising, text, s.Before)
 	case s.Raising:
 		return raising + text
 	case s.Terminating != "":
@@ -52,7 +57,7 @@ func (s Surge) String() string {
 // is terminating or gone, its part of the surge is, too, so that nothing may be left.
 func SurgeOf(g Group) (s Surge, ok bool) {
 	text, begun := strings.CutPrefix(g.Tags[SurgeTag], raising)
-	text, id, _ := strings.Cut(text, " ")
+	text, more, _ := strings.Cut(text, " ")
 	from, to, _ := strings.Cut(text, "-")
 	least, errFrom := strconv.ParseUint(from, 10, 31)
 	most, errTo := strconv.ParseUint(to, 10, 31)
@@ -60,11 +65,33 @@ func SurgeOf(g Group) (s Surge, ok bool) {
 		return Surge{}, false
 	}
 	s = Surge{From: int(least), To: int(most), Raising: begun}
-	stays := func(i Instance) bool { return i.ID == id && !i.Terminating() }
-	if id != "" && !slices.ContainsFunc(g.Instances, stays) {
+	if begun {
+		return s.since(cmp.Or(more, from))
+	}
+	stays := func(i Instance) bool { return i.ID == more && !i.Terminating() }
+	if more != "" && !slices.ContainsFunc(g.Instances, stays) {
 		s.To--
 	}
 	return s, true
+}
+
+// since adds to what the capacity was raised before.
+func (s Surge) since(before string) (Surge, bool) {
+	n, err := strconv.ParseUint(before, 10, 31)
+	if s.Before = int(n); err != nil || s.Before < s.From || s.Before >= s.To {
+		return Surge{}, false
+	}
+	return s, true
+}
+
+// RaisedBy returns the surge of the group when its desired capacity is raised by so many, on top of what is left of an
+// earlier surge. One that may not have been raised is returned as it is, to be raised again.
+func RaisedBy(g Group, by int) Surge {
+	s, _ := SurgeOf(g)
+	if s.Raising && (g.Desired == s.To || g.Desired == s.Before) {
+		return s
+	}
+	return Surge{From: g.Desired - s.Left(g.Desired), To: g.Desired + by, Raising: true, Before: g.Desired}
 }
 
 // DesiredWithoutSurge is the desired capacity of the group without what is left of a surge.

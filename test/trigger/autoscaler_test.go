@@ -38,6 +38,7 @@ type scaled struct {
 	most int // the maximum size of the group
 
 	began time.Time
+	step  refresh.Amount // of the surge
 
 	mu      sync.Mutex
 	asked   int // the desired capacity by what the autoscaler has asked for
@@ -108,7 +109,7 @@ func (s *scaled) run(name string, last int) report.Outcome {
 		Selection: refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
 		Surge:       &refresh.Amount{N: 2}, Strategy: refresh.LaunchFirst, OnConflict: rollout.Attach,
-		Pace:    refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}},
+		Pace:    refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}, Step: s.step},
 		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: name,
@@ -214,6 +215,7 @@ func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers fun
 			if seed%2 == 1 {
 				s.most = s.asked + dice.IntN(2)
 			}
+			s.step = refresh.Amount{N: int(seed / 2 % 2)} // none, or one
 			s.setUp()
 			ctx, stop := context.WithCancel(t.Context())
 			var autoscaler sync.WaitGroup

@@ -5,9 +5,11 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -85,15 +87,32 @@ func TestWaves(t *testing.T) {
 	})
 }
 
-// TestKilledBetweenPhases: a trigger that does all phases together is killed after each of its changes in turn. The same
+// TestSurgeInSteps: the nodes of a step are Ready before the next one, and those of all before an instance terminates.
+func TestSurgeInSteps(t *testing.T) {
+	t.Parallel()
+	inFleet(t, "one at a time", untagged("b"), func(f *fleet) {
+		f.slow = "b" // so that a step takes five minutes
+		cfg, started := inBatches(), time.Now()
+		cfg.Taint, cfg.Pace.Step = cluster.NoTaint, refresh.Amount{N: 1}
+		f.run(cfg)
+		want := events{{"raise", "b"}, {"raise", "b"}, {"terminate", "b"}, {"terminate", "b"}}
+		if took := time.Since(started); !slices.Equal(f.events, want) || took < 10*time.Minute {
+			f.Errorf("%v took %v", f.events, took)
+		}
+		f.expectReplaced("b")
+		f.expectNothingLeft(0)
+	})
+}
+
+// TestKilledBetweenPhases: a trigger that does all phases together, and raises the surge in steps, is killed after each of its changes in turn. The same
 // command, run again, finishes the rollout, and "trigger resume" takes back what it has changed.
 func TestKilledBetweenPhases(t *testing.T) {
 	t.Parallel()
 	cfg := inBatches()
-	cfg.Together = refresh.PhaseSurge // 43 changes
+	cfg.Together, cfg.Pace.Step = refresh.PhaseSurge, refresh.Amount{N: 1}
 	later := cfg
 	later.Holder = "ci-1/2"
-	for n := range 43 {
+	for n := range 49 {
 		kill := func(f *fleet) (ended bool) {
 			ctx, trigger := f.trigger(cfg, n)
 			_, _ = trigger.Run(ctx)
