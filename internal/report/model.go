@@ -90,7 +90,7 @@ type Phase string
 // The phases, in their order.
 const (
 	Queued    Phase = "queued"    // It waits for other groups, or for another refresh.
-	Preparing Phase = "preparing" // Nodes are tainted, and new instances launched, before the first old one is terminated.
+	Preparing Phase = "preparing" // It is checked, and made ready: nodes are tainted, and the desired capacity is raised.
 	Replacing Phase = "replacing" // New instances are launched, old ones terminated.
 	Baking    Phase = "baking"    // All instances are replaced; alarms are watched.
 	Draining  Phase = "draining"  // The refresh has ended; old nodes still have pods.

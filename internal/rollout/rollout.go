@@ -92,11 +92,11 @@ func (r *rollout) begin(ctx context.Context, phase refresh.Phase, shown report.P
 			return err
 		}
 	}
+	r.group.enter(shown)
 	if phase == refresh.PhaseCheck {
 		r.group.countOutdated()
 		return r.group.hours.resume(ctx)
 	}
-	r.group.enter(shown)
 	if stale {
 		if err := r.recheck(ctx); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (r *rollout) recheck(ctx context.Context) error {
 
 // check looks at what is under way in the group, and does the preflight. It changes nothing.
 func (r *rollout) check(ctx context.Context) error {
-	if err := r.begin(ctx, refresh.PhaseCheck, report.Queued); err != nil {
+	if err := r.begin(ctx, refresh.PhaseCheck, report.Preparing); err != nil {
 		return err
 	}
 	return r.checkAgain(ctx)
