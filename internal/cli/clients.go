@@ -53,6 +53,8 @@ type clients struct {
 	writer writer
 	view   rollout.Cluster // nil without Kubernetes.
 	close  func()
+
+	kubernetes kubernetes.Interface // nil without Kubernetes.
 }
 
 // connect makes the clients. An operation that shows no nodes does without Kubernetes.
@@ -120,12 +122,12 @@ func (e *executor) connectKubernetes(ctx context.Context, c *clients) error {
 	client, view, stop, err := e.watch(ctx)
 	switch {
 	case err == nil:
-		c.view, c.writer.Tainter, c.close = view, cluster.NewTainter(client), stop
+		c.kubernetes, c.view, c.writer.Tainter, c.close = client, view, cluster.NewTainter(client), stop
 		c.config.Self = e.podInstance(ctx, view)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes():
+	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes() || s.lease != "":
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	_, _ = fmt.Fprintf(e.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
@@ -186,16 +188,21 @@ func (e *executor) kubernetesClient() (kubernetes.Interface, error) {
 // a Pod" in its documentation.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
+// podNamespace returns the namespace that the trigger's pod runs in, or an empty string if it runs in no pod.
+func (e *executor) podNamespace() string {
+	if namespace := e.environ["POD_NAMESPACE"]; namespace != "" {
+		return namespace
+	}
+	text, _ := os.ReadFile(namespaceFile)
+	return strings.TrimSpace(string(text))
+}
+
 // podInstance returns the instance that the trigger's pod runs on, or an empty string if it runs in no pod,
 // or the pod cannot be read.
 func (e *executor) podInstance(ctx context.Context, view *cluster.View) string {
-	namespace, pod := e.environ["POD_NAMESPACE"], e.environ["POD_NAME"]
+	namespace, pod := e.podNamespace(), e.environ["POD_NAME"]
 	if namespace == "" {
-		text, err := os.ReadFile(namespaceFile)
-		if err != nil {
-			return ""
-		}
-		namespace = strings.TrimSpace(string(text))
+		return ""
 	}
 	if pod == "" {
 		pod = e.environ["HOSTNAME"] // which is the pod's name, unless it is on the host's network

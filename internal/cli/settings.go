@@ -21,7 +21,8 @@ type settings struct {
 	surge  *refresh.Amount
 
 	plan, detailed bool
-	follow         bool // trigger nodes shows the nodes again after each change
+	follow         bool   // trigger nodes shows the nodes again after each change
+	lease, listen  string // of trigger watch
 	output         report.Format
 	summaryFile    string
 

@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"context"
-	"fmt"
 	"time"
 	_ "time/tzdata" // The image has no time zones.
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -18,6 +15,11 @@ func watchOptions(s *settings) []*option {
 			look.`,
 			time.Second, 24*time.Hour),
 		windowOption(&s.Windows),
+		textOption(&s.lease, "lease", "[NAMESPACE/]NAME",
+			`Lease by which several replicas elect the one that works; the others stand by. Events of rollouts are recorded
+			on it. The default namespace is the pod's. If not set, this process works at once. It needs Kubernetes.`),
+		textOption(&s.listen, "listen", "ADDRESS",
+			"Address for /metrics, /healthz and /readyz, such as :8080. If not set, the watch serves nothing."),
 	}
 }
 
@@ -39,14 +41,6 @@ func windowOption(p *refresh.Windows) *option {
 	}
 }
 
-// watchGroups replaces what is outdated until ctx ends.
-func (e *executor) watchGroups(ctx context.Context, c *clients) error {
-	if err := rollout.NewWatcher(c.config, c.reader, c.writer, c.view, e.reporter).Run(ctx); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
-}
-
 // watchConflicts returns an error for each combination of settings that trigger watch does not have.
 func (s *settings) watchConflicts() []error {
 	var c conflicts
@@ -62,5 +56,6 @@ func (s *settings) watchConflicts() []error {
 	c.addIf(s.output == report.FormatJSON,
 		s.flagName("output")+" json is one document, and trigger watch does not end: use text or ndjson")
 	c.addIf(s.summaryFile != "", s.flagName("summary-file")+" has no effect on trigger watch: leave it out")
+	c.addIf(s.lease != "" && s.noKubernetes, s.flagName("lease")+" needs Kubernetes: leave it or --no-kubernetes out")
 	return c
 }

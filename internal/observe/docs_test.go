@@ -1,6 +1,7 @@
 package observe_test
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 func read(t *testing.T, file string) string {
@@ -42,17 +45,17 @@ func find(text, pattern string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// TestDocumentedEvents: docs/draining.md and docs/launching.md list all Events that are recorded, and no others.
+// TestDocumentedEvents: docs/draining.md, docs/launching.md and docs/trigger.md list all Events that are recorded, and no others.
 func TestDocumentedEvents(t *testing.T) {
 	conditionOnly := []string{"Blocked"}
 	for file, page := range map[string]string{
-		"observe.go": "../../docs/draining.md", "launches.go": "../../docs/launching.md",
+		"observe.go": "../../docs/draining.md", "launches.go": "../../docs/launching.md", "watch.go": "../../docs/trigger.md",
 	} {
 		reasons := find(read(t, file), `(?m)^\treason\w+ += "(\w+)"`)
 		recorded := slices.DeleteFunc(reasons, func(reason string) bool {
 			return slices.Contains(conditionOnly, reason)
 		})
-		listed := find(read(t, page), "(?m)^\\| `(\\w+)` \\| (?:Node|Pod)")
+		listed := find(read(t, page), "(?m)^\\| `(\\w+)` \\| (?:Node|Pod|Lease)")
 		if len(recorded) == 0 || !slices.Equal(recorded, listed) {
 			t.Errorf("%s records %q, %s lists %q", file, recorded, page, listed)
 		}
@@ -64,15 +67,18 @@ type metric struct {
 	labels map[string][]string // the values of each label
 }
 
-// agentMetrics returns the metrics of a new Observer, by name.
-func agentMetrics(t *testing.T) map[string]metric {
+// ownMetrics returns the metrics of a new Observer, and of a Watch of one group, by name.
+func ownMetrics(t *testing.T) map[string]metric {
 	t.Helper()
-	registry := prometheus.NewRegistry()
+	registry, watch := prometheus.NewRegistry(), prometheus.NewRegistry()
 	observe.New(zerolog.Nop(), registry, observe.Silence{}, observe.Silence{}, agent.Outcomes())
+	observe.NewWatch(watch, 0, report.Outcomes(), nil).Looked([]refresh.Watched{{Group: "workers"}}, true)
 	families, err := registry.Gather()
-	if err != nil {
+	more, errMore := watch.Gather()
+	if err = cmp.Or(err, errMore); err != nil {
 		t.Fatal(err)
 	}
+	families = append(families, more...)
 	own := map[string]metric{}
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), "node_drainer_") {
@@ -81,6 +87,12 @@ func agentMetrics(t *testing.T) map[string]metric {
 		one := metric{strings.ToLower(f.GetType().String()), map[string][]string{}}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
+				if one.labels[l.GetName()] == nil {
+					one.labels[l.GetName()] = []string{}
+				}
+				if l.GetName() == "group" { // Its values are the groups of a user.
+					continue
+				}
 				one.labels[l.GetName()] = append(one.labels[l.GetName()], l.GetValue())
 			}
 		}
@@ -92,13 +104,13 @@ func agentMetrics(t *testing.T) map[string]metric {
 // TestDocumentedMetrics: docs/operations.md has a row for each metric, with its type, its label and all values of the
 // label, and no other rows.
 func TestDocumentedMetrics(t *testing.T) {
-	own, section := agentMetrics(t), sectionOf(read(t, "../../docs/operations.md"), "Metrics")
+	own, section := ownMetrics(t), sectionOf(read(t, "../../docs/operations.md"), "Metrics")
 	if listed := find(section, "(?m)^\\| `(node_drainer_\\w+)` \\|"); !slices.Equal(listed, slices.Sorted(maps.Keys(own))) {
 		t.Errorf("docs/operations.md lists %q, there are %q", listed, slices.Sorted(maps.Keys(own)))
 	}
 	for name, m := range own {
 		label := ""
-		for l := range m.labels {
+		for _, l := range slices.Sorted(maps.Keys(m.labels)) {
 			label += "`" + l + "` "
 		}
 		_, row, there := strings.Cut(section, "\n| `"+name+"` | "+m.kind+" | "+label+"|")
@@ -120,7 +132,7 @@ func TestDocumentedMetrics(t *testing.T) {
 // TestMetricsExist: each metric in the docs, the alerts and the dashboard exists, and so does each value of a label that
 // an expression selects.
 func TestMetricsExist(t *testing.T) {
-	own := agentMetrics(t)
+	own := ownMetrics(t)
 	files := []string{"../../README.md", alertsFile, "../../charts/node-drainer/files/dashboard.json"}
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {

@@ -39,6 +39,14 @@ func outcomes() []outcomeInfo {
 	}
 }
 
+// Outcomes returns all outcomes, the worst first.
+func Outcomes() (all []string) {
+	for _, e := range outcomes() {
+		all = append(all, string(e.outcome))
+	}
+	return all
+}
+
 // rank returns the severity of the outcome: the smaller, the worse. An unknown one, such as the empty outcome
 // of a group that has not ended, counts as an error.
 func (o Outcome) rank() int {

@@ -24,6 +24,10 @@ const callTimeout = time.Minute
 // errTimeout ends a run that took longer than Config.Timeout.
 var errTimeout = errors.New("timed out (--timeout)")
 
+// ErrNotLeading is the cause with which the context of a Watcher ends when another process continues its work. Then
+// rollouts are left to that, whatever Config.OnInterrupt says.
+var ErrNotLeading = errors.New("another process leads")
+
 // uncancelled returns a context for a call that changes something. The end of the run does not cut the call
 // off, because then nobody would know whether AWS has served it.
 func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -233,6 +234,9 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 // finish adds to the message of an ending what is left behind, and gives back the holds and the taints.
 // They stay where AWS continues without the trigger, so that the next run finds them.
 func (r *rollout) finish(ctx context.Context, end ending) ending {
+	if errors.Is(context.Cause(ctx), ErrNotLeading) {
+		r.group.cfg.OnInterrupt = Detach
+	}
 	if !r.held && ctx.Err() != nil {
 		end.message += r.replacer.afterError()
 		return end

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,23 +15,32 @@ import (
 // Watcher looks at the selected groups again and again, and replaces what is outdated. A target to which a rollout
 // ended badly is not tried again: see failures.
 type Watcher struct {
-	cfg         Config
-	reader      Reader
-	writer      Writer
-	view        Cluster
-	planner     *Planner
-	failures    *failures
-	newReporter func() report.Reporter
-	notes       report.Reporter   // for what happens between rollouts
-	noted       map[string]string // the last note on each group
+	cfg      Config
+	reader   Reader
+	writer   Writer
+	view     Cluster
+	planner  *Planner
+	failures *failures
+	env      WatchEnvironment
+	notes    watchNotes
 }
 
-// NewWatcher returns a Watcher, which has another reporter for each rollout. The view may be nil.
-func NewWatcher(cfg Config, reader Reader, writer Writer, view Cluster, newReporter func() report.Reporter) *Watcher {
+// WatchEnvironment is what a Watcher runs in.
+type WatchEnvironment struct {
+	NewReporter func() report.Reporter // for each rollout another one
+	Observer    WatchObserver
+	Gate        func(ctx context.Context) // returns when a round may begin; may be nil
+}
+
+// NewWatcher returns a Watcher. The view may be nil.
+func NewWatcher(cfg Config, reader Reader, writer Writer, view Cluster, env WatchEnvironment) *Watcher {
+	if env.Gate == nil {
+		env.Gate = func(context.Context) {}
+	}
 	return &Watcher{
 		cfg: cfg, reader: reader, writer: writer, view: view, planner: NewPlanner(cfg, reader, view),
-		failures: &failures{aws: writer, unsaved: map[string]refresh.Failed{}}, newReporter: newReporter,
-		notes: newReporter(), noted: map[string]string{},
+		failures: &failures{aws: writer, unsaved: map[string]refresh.Failed{}}, env: env,
+		notes: watchNotes{env.NewReporter(), map[string]string{}},
 	}
 }
 
@@ -60,8 +68,11 @@ func (w *Watcher) untilNext() time.Duration {
 
 // round looks at the groups once, and rolls out those that are outdated.
 func (w *Watcher) round(ctx context.Context) error {
+	if w.env.Gate(ctx); ctx.Err() != nil {
+		return nil
+	}
 	var due []string
-	w.noteWindow()
+	w.notes.window(w.cfg.Windows)
 	err := w.failures.save(ctx)
 	if err == nil {
 		due, err = w.look(ctx)
@@ -69,15 +80,18 @@ func (w *Watcher) round(ctx context.Context) error {
 	if err == nil && len(due) > 0 {
 		err = w.rollOut(ctx, due)
 	}
-	if err != nil && ctx.Err() == nil {
-		w.note("", refresh.Warn, "call failed, trying again in %v: %v", w.cfg.Interval, err)
+	if ctx.Err() == nil {
+		w.env.Observer.RoundEnded(err)
+		if err != nil {
+			w.notes.write("", refresh.Warn, "call failed, trying again in %v: %v", w.cfg.Interval, err)
+		}
 	}
-	return w.notes.Err()
+	return w.notes.reporter.Err()
 }
 
 // rollOut is a rollout of the groups. It describes them again, as a rollout by hand does.
 func (w *Watcher) rollOut(ctx context.Context, groups []string) error {
-	cfg, reporter := w.cfg, w.newReporter()
+	cfg, reporter := w.cfg, newObservedReporter(w.env.NewReporter(), w.env.Observer)
 	cfg.Selection.Names = groups
 	t := New(cfg, w.reader, w.writer, w.view, reporter)
 	t.failures = w.failures
@@ -101,13 +115,29 @@ func (w *Watcher) look(ctx context.Context) ([]string, error) {
 	}
 	due, later := inWaves(w.cfg.Order, starts, append(held, refused...))
 	for _, name := range later {
-		w.noteOnce(name, "not started: a group of an earlier wave is outdated, and is not replaced")
+		w.notes.once(name, "not started: a group of an earlier wave is outdated, and is not replaced")
 	}
 	due = append(left, due...)
-	if w.cfg.Windows.Open(time.Now()) {
+	open := w.cfg.Windows.Open(time.Now())
+	w.env.Observer.Looked(w.watched(s, refused), open)
+	if open {
 		return due, nil
 	}
 	return w.underWay(ctx, due)
+}
+
+// watched is what the look has found.
+func (w *Watcher) watched(s survey, refused []refresh.Group) (all []refresh.Watched) {
+	for _, g := range s.groups {
+		a := w.planner.policy.assess(g, s.templates, s.at)
+		n := len(a.outdated())
+		same := func(other refresh.Group) bool { return other.Name == g.Name }
+		all = append(all, refresh.Watched{
+			Group: g.Name, Outdated: n, Failed: n > 0 && w.failures.holds(g, a.target.Key),
+			Refused: slices.ContainsFunc(refused, same),
+		})
+	}
+	return all
 }
 
 // check returns those of the outdated groups that may start, and those that may not.
@@ -140,7 +170,7 @@ func (w *Watcher) sort(
 		case len(a.outdated()) > 0 || a.target.Problem != "":
 			outdated.groups = append(outdated.groups, g)
 		default:
-			delete(w.noted, g.Name)
+			w.notes.forget(g.Name)
 			if len(a.kept()) > 0 {
 				held = append(held, g)
 			}
@@ -175,14 +205,6 @@ func (w *Watcher) isPaused(g refresh.Group) bool {
 	return len(w.cfg.Windows) > 0 && slices.Contains(refresh.SuspendedBy(g), refresh.ProcessInstanceRefresh)
 }
 
-// noteWindow notes when the windows open and close.
-func (w *Watcher) noteWindow() {
-	if now := w.cfg.Windows.Describe(time.Now()); len(w.cfg.Windows) > 0 && w.noted[""] != now {
-		w.noted[""] = now
-		w.note("", refresh.OK, "%s", now)
-	}
-}
-
 // inWaves returns those of the groups that are in no later wave than the first of the groups which are held back, and
 // the others.
 func inWaves(order []string, starts, held []refresh.Group) (due, later []string) {
@@ -204,7 +226,7 @@ func inWaves(order []string, starts, held []refresh.Group) (due, later []string)
 func (w *Watcher) isWaiting(g refresh.Group, a assessment) bool {
 	why := w.waiting(g, a)
 	if why != "" {
-		w.noteOnce(g.Name, why)
+		w.notes.once(g.Name, why)
 	}
 	return why != ""
 }
@@ -225,25 +247,13 @@ func (w *Watcher) mayStart(plan report.Plan) bool {
 	follows := w.cfg.Mode == refresh.ModeRefresh && plan.Active != ""
 	refused := refresh.Refused(plan.Findings, w.cfg.Allow)
 	if len(refused) == 0 || follows {
-		delete(w.noted, plan.Group)
+		w.notes.forget(plan.Group)
 		return plan.Outdated > 0
 	}
 	var why []string
 	for _, f := range refused {
 		why = append(why, f.Check+": "+f.Text)
 	}
-	w.noteOnce(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
+	w.notes.once(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
 	return false
-}
-
-// noteOnce notes why a group is not rolled out, unless that was noted last.
-func (w *Watcher) noteOnce(group, why string) {
-	if w.noted[group] != why {
-		w.noted[group] = why
-		w.note(group, refresh.Warn, "%s", why)
-	}
-}
-
-func (w *Watcher) note(group string, level refresh.Level, format string, args ...any) {
-	w.notes.Note(group, report.Note{At: time.Now(), Level: level, Text: fmt.Sprintf(format, args...)})
 }

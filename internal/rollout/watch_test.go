@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -14,7 +15,9 @@ import (
 
 func newWatcher(cfg Config, a *fakeAWS, out io.Writer) *Watcher {
 	cfg.Interval = 5 * time.Minute
-	return NewWatcher(cfg, a, a, nil, func() report.Reporter { return report.New(report.Options{Out: out}) })
+	return NewWatcher(cfg, a, a, nil, WatchEnvironment{
+		NewReporter: func() report.Reporter { return report.New(report.Options{Out: out}) }, Observer: &facts{},
+	})
 }
 
 // TestWhatIsNotTriedAgain: a target is kept in the tag if the rollout to it ended badly, and not for what may end in
@@ -82,6 +85,117 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 			if t.Failed() {
 				t.Log(out.String())
 			}
+		})
+	}
+}
+
+// facts records what an observer is notified of.
+type facts []string
+
+func (f *facts) Looked(groups []refresh.Watched, open bool) {
+	*f = append(*f, fmt.Sprintf("looked %v %v", groups, open))
+}
+
+func (f *facts) RoundEnded(err error) { *f = append(*f, fmt.Sprint("round ", err)) }
+
+func (f *facts) RolloutStarted(group string, outdated int, _ string) {
+	*f = append(*f, fmt.Sprint("started ", group, " ", outdated))
+}
+
+func (f *facts) RolloutEnded(group, outcome, _ string, started, failed bool) {
+	*f = append(*f, fmt.Sprint("ended ", group, " ", outcome, " ", started, " ", failed))
+}
+
+// TestWatchIsObserved: the observer is notified of each round, and of each rollout once.
+func TestWatchIsObserved(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		prepare func(a *fakeAWS)
+		want    string // in two rounds
+	}{
+		"it succeeds": {
+			func(a *fakeAWS) {
+				a.script = func(int) {
+					if len(a.refreshes) > 0 {
+						a.status(refresh.StatusSuccessful, "")
+						a.replaceAll("2")
+					}
+				}
+			},
+			"looked [{workers 2 false false}] true, started workers 2, ended workers done true false, round <nil>, " +
+				"looked [{workers 0 false false}] true, round <nil>",
+		},
+		"it fails": {
+			func(a *fakeAWS) {
+				a.script = func(int) {
+					if len(a.refreshes) > 0 {
+						a.status(refresh.StatusFailed, "")
+					}
+				}
+			},
+			"looked [{workers 2 false false}] true, started workers 2, ended workers failed true true, round <nil>, " +
+				"looked [{workers 2 true false}] true, round <nil>",
+		},
+		"it is refused": {
+			func(a *fakeAWS) { a.hooks = nil },
+			"looked [{workers 2 false true}] true, round <nil>, looked [{workers 2 false true}] true, round <nil>",
+		},
+		"AWS does not answer": {
+			func(a *fakeAWS) { a.errs["Group"] = []error{errors.New("no answer")} },
+			"round no answer, looked [{workers 2 false false}] true, started workers 2, ended workers timed-out true true, round <nil>",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a := newFakeAWS(2)
+			tt.prepare(a)
+			var seen facts
+			cfg := defaults()
+			cfg.Timeout = time.Hour
+			w := NewWatcher(cfg, a, a, nil, WatchEnvironment{
+				NewReporter: func() report.Reporter { return report.New(report.Options{Out: io.Discard}) }, Observer: &seen,
+			})
+			for range 2 {
+				if err := w.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := strings.Join(seen, ", "); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestWatchHandsOver: a rollout is left to another process that leads, although an interrupt would cancel it. No round
+// begins while it is not certain which process leads.
+func TestWatchHandsOver(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		cause error
+		calls string
+	}{
+		"another leads": {ErrNotLeading, "Start"},
+		"interrupted":   {nil, "Start Cancel"},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			ctx, stop := context.WithCancelCause(t.Context())
+			defer stop(nil)
+			a := newFakeAWS(2)
+			cfg, rounds := defaults(), 0
+			cfg.OnInterrupt, cfg.Interval = Cancel, time.Minute
+			w := NewWatcher(cfg, a, a, nil, WatchEnvironment{
+				NewReporter: func() report.Reporter { return report.New(report.Options{Out: io.Discard}) },
+				Observer:    &facts{},
+				Gate: func(context.Context) {
+					rounds++
+					time.Sleep(time.Minute)
+				},
+			})
+			time.AfterFunc(2*time.Minute, func() { stop(tt.cause) })
+			if err := w.Run(ctx); err != nil || rounds != 1 {
+				t.Errorf("%d rounds began, %v", rounds, err)
+			}
+			a.expectCalls(t, tt.calls)
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Events records Kubernetes Events on Nodes and Pods. Create it with NewEvents, and end it with Close.
+// Events records Kubernetes Events on Nodes, Pods and Leases. Create it with NewEvents, and end it with Close.
 type Events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
@@ -74,6 +74,13 @@ func (e *Events) OnNode(name, uid, reason, message string, warning bool) {
 func (e *Events) OnPod(namespace, name, uid, reason, message string, warning bool) {
 	e.record(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid),
+	}, reason, message, warning)
+}
+
+// OnLease records an Event on a Lease. It does not block.
+func (e *Events) OnLease(namespace, name, uid, reason, message string, warning bool) {
+	e.record(&corev1.ObjectReference{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: namespace, Name: name, UID: types.UID(uid),
 	}, reason, message, warning)
 }
 

@@ -42,7 +42,12 @@ func (p Pages) Get(ctx context.Context, path string) (status int, body string, e
 	if err != nil {
 		return 0, "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+started.Text("listen")+path, nil)
+	return Page(ctx, started.Text("listen"), path)
+}
+
+// Page returns the status and the body of a page of the program that listens on the address.
+func Page(ctx context.Context, address, path string) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return 0, "", err
 	}

@@ -2,7 +2,10 @@ package trigger
 
 import (
 	"cmp"
+	"fmt"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // TestWatchFollowsLatest: ten versions of a launch template are rolled out without anybody doing anything. The group
@@ -171,4 +175,38 @@ func TestWatchLeavesOthersOutsideWindows(t *testing.T) {
 		}
 		w.says(1, "refused by the preflight: suspended: ")
 	})
+}
+
+// TestWatchProcess: the program serves metrics and probes, and exits with 0 when it is stopped during a rollout, which AWS
+// continues.
+func TestWatchProcess(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	r := a.trigger("watch", "--interval", "1s", "--listen", "127.0.0.1:0")
+	r.waitOutput(`2 instances replaced`)
+	r.waitPage("/readyz", "ready: watching")
+	r.waitPage("/healthz", "ok")
+	r.waitPage("/metrics", "node_drainer_watch_leader 1")
+	r.waitPage("/metrics", `node_drainer_watch_rollouts_total{group="workers",outcome="done"} 1`)
+	r.waitPage("/metrics", `node_drainer_watch_outdated_instances{group="workers"} 0`)
+	a.holdLaunches()
+	a.addVersion(template, "ami-3")
+	a.waitRefresh("InProgress")
+	r.Signal(syscall.SIGTERM)
+	r.waitExit(0, `instance refresh .* continues`)
+}
+
+// waitPage waits until a page of the watch has the text.
+func (r *run) waitPage(path, text string) {
+	r.t.Helper()
+	address := regexp.MustCompile(`listening on (\S+)`).FindStringSubmatch(r.Output())[1]
+	err := harness.Eventually(waits(r.t), func() string {
+		if _, body, err := harness.Page(waits(r.t), address, path); err != nil || !strings.Contains(body, text) {
+			return fmt.Sprintf("%s lacks %q: %v\n%s", path, text, err, body)
+		}
+		return ""
+	})
+	if err != nil {
+		r.t.Error(err)
+	}
 }

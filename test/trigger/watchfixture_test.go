@@ -16,7 +16,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
@@ -161,9 +163,12 @@ func (w *watched) start(cfg rollout.Config) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	reader, writer := w.clients(triggerKey)
 	reporter := func() report.Reporter { return report.New(report.Options{Format: report.FormatText, Out: &w.output}) }
+	observer := observe.NewWatch(prometheus.NewRegistry(), cfg.Interval, nil, func(string, string, bool) {})
 	var running sync.WaitGroup
 	running.Go(func() {
-		w.must(rollout.NewWatcher(cfg, reader, writer, nil, reporter).Run(ctx))
+		w.must(rollout.NewWatcher(cfg, reader, writer, nil, rollout.WatchEnvironment{
+			NewReporter: reporter, Observer: observer,
+		}).Run(ctx))
 	})
 	return func() {
 		w.Helper()

@@ -1,0 +1,62 @@
+package rollout
+
+import (
+	"slices"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// WatchObserver is notified of what a Watcher finds and does. Its methods are called from one goroutine at a time, and
+// must not block.
+type WatchObserver interface {
+	// Looked is called after each look at the groups that has succeeded.
+	Looked(groups []refresh.Watched, open bool)
+	// RoundEnded is called after each look, and the rollouts that it has found necessary.
+	RoundEnded(err error)
+	// RolloutStarted is called when instances of the group begin to be replaced.
+	RolloutStarted(group string, outdated int, target string)
+	// RolloutEnded is called for each group of a rollout. What had started is said to have failed, unless it was
+	// interrupted.
+	RolloutEnded(group, outcome, message string, started, failed bool)
+}
+
+// observedReporter notifies an observer of the beginnings and the ends of rollouts that it reports.
+type observedReporter struct {
+	report.Reporter
+	observer       WatchObserver
+	started, ended map[string]bool
+}
+
+func newObservedReporter(r report.Reporter, o WatchObserver) *observedReporter {
+	return &observedReporter{Reporter: r, observer: o, started: map[string]bool{}, ended: map[string]bool{}}
+}
+
+// Show implements report.Reporter.
+func (o *observedReporter) Show(r report.Rollout) {
+	o.observe(r)
+	o.Reporter.Show(r)
+}
+
+// End implements report.Reporter.
+func (o *observedReporter) End(r report.Rollout) {
+	o.observe(r)
+	o.Reporter.End(r)
+}
+
+func (o *observedReporter) observe(r report.Rollout) {
+	for _, g := range r.Groups {
+		replacing := g.Outcome == "" && g.Phase != report.Queued && g.Total > 0
+		if replacing && !o.started[g.Name] {
+			o.started[g.Name] = true
+			o.observer.RolloutStarted(g.Name, g.Total, g.Target)
+		}
+		if g.Outcome == "" || o.ended[g.Name] {
+			continue
+		}
+		o.ended[g.Name] = true
+		unfinished := []report.Outcome{report.Interrupted, report.Skipped}
+		failed := g.Outcome.ExitCode() != 0 && !slices.Contains(unfinished, g.Outcome)
+		o.observer.RolloutEnded(g.Name, string(g.Outcome), g.Message, o.started[g.Name], failed)
+	}
+}
