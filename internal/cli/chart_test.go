@@ -55,8 +55,20 @@ func (p *program) rolloutOptions() (all []*option) {
 	return all
 }
 
-// TestChartOptions: values.schema.json has each flag of a rollout as an option of a CronJob, and
-// nothing else. make generate updates it.
+// chartWatchOptions returns the options that the Deployment of the watch can set. The chart itself sets two.
+func (p *program) chartWatchOptions() (all []*option) {
+	for _, s := range p.sections {
+		for _, o := range s.options {
+			if s.reaches(opWatch) && o.name != "lease" && o.name != "listen" {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// TestChartOptions: values.schema.json has each flag of a rollout as an option of a CronJob, each flag of a watch as one
+// of its Deployment, and nothing else. make generate updates it.
 func TestChartOptions(t *testing.T) {
 	properties := map[string]any{}
 	p := newProgram(nil, nil, nil)
@@ -65,6 +77,13 @@ func TestChartOptions(t *testing.T) {
 		properties[camel(o.name)] = property(o)
 	}
 	if err := chart.HoldDefinition("options", chart.Object(properties), *update); err != nil {
+		t.Error(err)
+	}
+	properties = map[string]any{}
+	for _, o := range p.chartWatchOptions() {
+		properties[camel(o.name)] = property(o)
+	}
+	if err := chart.HoldDefinition("watchOptions", chart.Object(properties), *update); err != nil {
 		t.Error(err)
 	}
 }

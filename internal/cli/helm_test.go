@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -125,6 +126,22 @@ func TestChartExitCodes(t *testing.T) {
 	}
 }
 
+// TestDocsWatch: the variables of the Deployments of the watch of the pages are valid, as are those of the chart's own.
+func TestDocsWatch(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, install := range docs.Installs(t) {
+		var watch appsv1.Deployment
+		if chart.Find(install.Objects, "Deployment", "node-drainer-watch", &watch) == nil {
+			found++
+			accepted(t, install.Page, docs.Environment(watch.Spec.Template.Spec), watch.Spec.Template.Spec.Containers[0].Command[1:])
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d watches were found", found)
+	}
+}
+
 // TestDocsCronJobs: the variables of the CronJobs of the pages are valid.
 func TestDocsCronJobs(t *testing.T) {
 	t.Parallel()
@@ -141,7 +158,7 @@ func TestDocsCronJobs(t *testing.T) {
 			accepted(t, install.Page, docs.Environment(job.Spec.JobTemplate.Spec.Template.Spec), nil)
 		}
 	}
-	if found < 2 {
-		t.Errorf("only %d CronJobs were found", found)
+	if found == 0 {
+		t.Error("no CronJob was found")
 	}
 }

@@ -44,11 +44,22 @@ func TriggerTaints() []rbacv1.PolicyRule {
 // Own returns the rules of the agent's Role, in the namespace that it runs in: for the Lease, by the name
 // that it has by default.
 func Own() []rbacv1.PolicyRule {
+	return lease("node-drainer")
+}
+
+// Watch returns the rules of the Role of trigger watch: for the Lease, by the name that it has by default, and for the
+// Events on it.
+func Watch() []rbacv1.PolicyRule {
+	events := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
+	return append(lease("node-drainer-watch"), events)
+}
+
+func lease(name string) []rbacv1.PolicyRule {
 	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{
 			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 			Verbs: verbs, ResourceNames: names,
 		}
 	}
-	return []rbacv1.PolicyRule{leases([]string{"create"}), leases([]string{"get", "update"}, "node-drainer")}
+	return []rbacv1.PolicyRule{leases([]string{"create"}), leases([]string{"get", "update"}, name)}
 }

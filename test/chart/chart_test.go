@@ -110,11 +110,17 @@ func TestRules(t *testing.T) {
 		}
 		return role.Rules
 	}
+	const watching = "watch.enabled=true,watch.options.cluster=prod"
 	for name, diff := range map[string]string{
 		"agent": cmp.Diff(agentrules.All(), rules("ClusterRole", "node-drainer:agents")),
 		"Lease": cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
 		"trigger": cmp.Diff(agentrules.Trigger(),
 			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true")),
+		"watch": cmp.Diff(agentrules.Trigger(), rules("ClusterRole", "node-drainer-watch:agents", "--set", watching)),
+		"Lease and Events of the watch": cmp.Diff(agentrules.Watch(),
+			rules("Role", "node-drainer-watch", "--set", watching)),
+		"taints of the watch": cmp.Diff(append(agentrules.Trigger(), agentrules.TriggerTaints()...),
+			rules("ClusterRole", "node-drainer-watch:agents", "--set", watching+",watch.taintNodes=true")),
 		"taints": cmp.Diff(append(agentrules.Trigger(), agentrules.TriggerTaints()...),
 			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true,trigger.taintNodes=true")),
 	} {

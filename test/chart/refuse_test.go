@@ -72,6 +72,18 @@ func TestRefusals(t *testing.T) {
 		{"taints without the right to", least + "," + cronJob + "cluster=prod," + cronJob + "taintOutdated=soft", []string{
 			"trigger.cronJobs.x.options.taintOutdated requires trigger.taintNodes: true",
 		}},
+		{"a watch of nothing", least + ",watch.enabled=true", []string{"watch.options selects no groups: set asg, cluster or tag"}},
+		{"a watch of nothing, with options", least + ",watch.enabled=true,watch.options.surge=1", []string{"watch.options selects no groups"}},
+		{"a flag of the watch that the chart sets", least + ",watch.enabled=true,watch.options.lease=x", []string{
+			"at '/watch/options': additional properties 'lease' not allowed",
+		}},
+		{"a window is no option of a CronJob", least + "," + cronJob + "window[0]=22:00-05:00", []string{
+			"at '/trigger/cronJobs/x/options': additional properties 'window' not allowed",
+		}},
+		{"taints by a watch without the right to", least + ",watch.enabled=true,watch.options.cluster=prod,watch.options.taintOutdated=hard", []string{
+			"watch.options.taintOutdated requires watch.taintNodes: true",
+		}},
+		{"a toleration of everything for the watch", least + ",watch.tolerations[0].operator=Exists", []string{"watch.tolerations[0] has no key"}},
 		{
 			"a CronJob's name that is too long",
 			least + "," + strings.ReplaceAll(cronJob, ".x.", ".replace-old-nodes-of-batch.") + "cluster=prod",
@@ -114,6 +126,7 @@ func TestEachValueIsUsed(t *testing.T) {
 	values, set := readYAML(t, filepath.Join(ours(t), "values.yaml")), readYAML(t, full)
 	delete(values["serviceAccount"].(map[string]any), "create") // TestAnAccountOfOthers
 	delete(values["trigger"].(map[string]any)["serviceAccount"].(map[string]any), "create")
+	delete(values["watch"].(map[string]any)["serviceAccount"].(map[string]any), "create")
 	draw := func(t *testing.T, more ...string) []byte {
 		args := append([]string{"template", "x", ours(t), "--skip-schema-validation", "--values", full}, more...)
 		out, err := chart.Helm(t.Context(), nil, args...)
@@ -147,7 +160,8 @@ func TestAnAccountOfOthers(t *testing.T) {
 	t.Parallel()
 	objects := render(t, "--set", least+",trigger.enabled=true,trigger.cronJobs.x.schedule=@daily,"+
 		"trigger.cronJobs.x.options.cluster=prod,serviceAccount.create=false,serviceAccount.name=drains,"+
-		"trigger.serviceAccount.create=false,trigger.serviceAccount.name=rolls")
+		"trigger.serviceAccount.create=false,trigger.serviceAccount.name=rolls,"+
+		"watch.enabled=true,watch.options.cluster=prod,watch.serviceAccount.create=false,watch.serviceAccount.name=watches")
 	text, err := json.Marshal(objects)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +169,7 @@ func TestAnAccountOfOthers(t *testing.T) {
 	if strings.Contains(string(text), `"kind":"ServiceAccount","metadata"`) {
 		t.Error("a ServiceAccount is made")
 	}
-	for _, name := range []string{"drains", "rolls"} {
+	for _, name := range []string{"drains", "rolls", "watches"} {
 		subject := `{"kind":"ServiceAccount","name":"` + name + `","namespace":"agents"}`
 		if !strings.Contains(string(text), subject) || !strings.Contains(string(text), `"serviceAccountName":"`+name+`"`) {
 			t.Errorf("%s is not used: %s", name, text)

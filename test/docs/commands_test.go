@@ -126,6 +126,7 @@ func TestTheRules(t *testing.T) {
 	for who, rules := range map[string][]rbacv1.PolicyRule{ // test/chart compares them with the chart.
 		"agent":   append(agentrules.All(), agentrules.Own()...),
 		"trigger": append(agentrules.Trigger(), agentrules.TriggerTaints()...),
+		"watch":   agentrules.Watch(),
 	} {
 		for _, rule := range rules {
 			for _, verb := range rule.Verbs {
@@ -134,7 +135,7 @@ func TestTheRules(t *testing.T) {
 		}
 	}
 	documented := set{}
-	for _, m := range regexp.MustCompile("(?m)^\\| (agent|trigger) \\| `([a-z/]+)`[^|]* \\| ([a-z, ]+) \\|").
+	for _, m := range regexp.MustCompile("(?m)^\\| (agent|trigger|watch) \\| `([a-z/]+)`[^|]* \\| ([a-z, ]+) \\|").
 		FindAllStringSubmatch(Pages(t)["docs/security.md"], -1) {
 		for verb := range strings.SplitSeq(m[3], ", ") {
 			documented.with(m[1] + " " + verb + " " + m[2])

@@ -21,6 +21,7 @@ const (
 	agentAccount    = "agent"
 	triggerAccount  = "trigger"
 	taintingAccount = "tainting" // of a trigger that may taint nodes
+	watchingAccount = "watching" // of trigger watch
 	lookingAccount  = "looking"  // of an agent that may look and no more, for a dry run
 )
 
@@ -34,6 +35,10 @@ var (
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")
+	})
+	renderWatching = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+		return rolesOf(anyNamespace+"-watching", "watch.enabled=true", "watch.options.cluster=demo",
+			"watch.serviceAccount.name="+watchingAccount)
 	})
 	renderLooking = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-looking", "serviceAccount.name="+lookingAccount, "config.dryRun=true")

@@ -124,7 +124,7 @@ func judgeAccess(shared *cluster.Cluster) error {
 	var errs []error
 	for account, render := range map[string]func() ([]unstructured.Unstructured, error){
 		agentAccount: renderAccess, triggerAccount: renderAccess,
-		taintingAccount: renderTainting, lookingAccount: renderLooking,
+		taintingAccount: renderTainting, lookingAccount: renderLooking, watchingAccount: renderWatching,
 	} {
 		objects, err := render()
 		if err != nil {
@@ -143,8 +143,10 @@ func judgeAccess(shared *cluster.Cluster) error {
 				requests = append(requests, q)
 			}
 		}
-		// What a dry run may do the agent may do too, and one dry run does not need all of it.
-		errs = append(errs, judge(account, rights, requests, isWhole() && account != lookingAccount))
+		// What a dry run may do the agent may do too, and one dry run does not need all of it. A watch patches only an
+		// Event that it repeats.
+		uses := account != lookingAccount && account != watchingAccount
+		errs = append(errs, judge(account, rights, requests, isWhole() && uses))
 	}
 	return errors.Join(errs...)
 }

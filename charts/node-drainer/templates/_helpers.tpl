@@ -28,6 +28,11 @@ app.kubernetes.io/component: agent
 app.kubernetes.io/component: trigger
 {{- end -}}
 
+{{- define "node-drainer.watchLabels" -}}
+{{ include "node-drainer.selectorLabels" . }}
+app.kubernetes.io/component: watch
+{{- end -}}
+
 {{- define "node-drainer.labels" -}}
 {{ include "node-drainer.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -41,6 +46,33 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- define "node-drainer.triggerServiceAccount" -}}
 {{- default (printf "%s-trigger" (include "node-drainer.fullname" .)) .Values.trigger.serviceAccount.name -}}
+{{- end -}}
+
+{{/* The name of the objects of trigger watch, and of its Lease. */}}
+{{- define "node-drainer.watchName" -}}
+{{- include "node-drainer.fullname" . -}}-watch
+{{- end -}}
+
+{{- define "node-drainer.watchServiceAccount" -}}
+{{- default (include "node-drainer.watchName" .) .Values.watch.serviceAccount.name -}}
+{{- end -}}
+
+{{/* The rules of the trigger's ClusterRole; the argument is whether it taints nodes. */}}
+{{- define "node-drainer.triggerRules" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list]
+{{- if . }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, patch]
+{{- end }}
 {{- end -}}
 
 {{/* The annotations of a ServiceAccount, which is given as in the values. */}}
@@ -182,7 +214,7 @@ checks each value by itself. All mistakes are reported at once.
 {{- if and (gt (include "node-drainer.replicas" . | int) 1) (not .Values.config.leader.election) -}}
 {{- $wrong = append $wrong "config.leader.election is false, and replicas is more than 1: all replicas would do the same work" -}}
 {{- end -}}
-{{- range $path, $account := dict "serviceAccount" .Values.serviceAccount "trigger.serviceAccount" .Values.trigger.serviceAccount -}}
+{{- range $path, $account := dict "serviceAccount" .Values.serviceAccount "trigger.serviceAccount" .Values.trigger.serviceAccount "watch.serviceAccount" .Values.watch.serviceAccount -}}
 {{- if and (not $account.create) (not $account.name) -}}
 {{- $wrong = append $wrong (printf "%s.create is false: set %s.name to an existing ServiceAccount" $path $path) -}}
 {{- end -}}
@@ -190,7 +222,7 @@ checks each value by itself. All mistakes are reported at once.
 {{- $wrong = append $wrong (printf "%s.create is false: roleARN and annotations apply only to a ServiceAccount that the chart creates" $path) -}}
 {{- end -}}
 {{- end -}}
-{{- range $path, $tolerations := dict "tolerations" .Values.tolerations "trigger.tolerations" .Values.trigger.tolerations -}}
+{{- range $path, $tolerations := dict "tolerations" .Values.tolerations "trigger.tolerations" .Values.trigger.tolerations "watch.tolerations" .Values.watch.tolerations -}}
 {{- range $i, $t := $tolerations -}}
 {{- if not $t.key -}}
 {{- $wrong = append $wrong (printf "%s[%d] has no key, so it tolerates every taint, including that of terminating nodes: set a key" $path $i) -}}
@@ -209,6 +241,18 @@ checks each value by itself. All mistakes are reported at once.
 {{- end -}}
 {{- if and (has $job.options.taintOutdated (list "soft" "hard")) (not $.Values.trigger.taintNodes) -}}
 {{- $wrong = append $wrong (printf "%s.taintOutdated requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.watch.enabled -}}
+{{- with .Values.watch.options -}}
+{{- if not (or .asg .cluster .tag) -}}
+{{- $wrong = append $wrong "watch.options selects no groups: set asg, cluster or tag" -}}
+{{- end -}}
+{{- if and (has .taintOutdated (list "soft" "hard")) (not $.Values.watch.taintNodes) -}}
+{{- $wrong = append $wrong "watch.options.taintOutdated requires watch.taintNodes: true, which permits the watch to get and patch nodes" -}}
+{{- end -}}
+{{- else -}}
+{{- $wrong = append $wrong "watch.options selects no groups: set asg, cluster or tag" -}}
 {{- end -}}
 {{- end -}}
 {{- $alerts := list -}}
