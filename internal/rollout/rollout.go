@@ -103,7 +103,10 @@ func (r *rollout) begin(ctx context.Context, phase refresh.Phase, shown report.P
 			return err
 		}
 	}
-	return r.group.hours.await(ctx, r.held || r.attached)
+	if r.attached { // What is under way is paused where it is followed.
+		return nil
+	}
+	return r.group.hours.await(ctx, r.held)
 }
 
 // recheck counts again what is outdated, unless instances for that were launched already, and checks the group again if

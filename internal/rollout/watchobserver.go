@@ -46,8 +46,7 @@ func (o *observedReporter) End(r report.Rollout) {
 
 func (o *observedReporter) observe(r report.Rollout) {
 	for _, g := range r.Groups {
-		replacing := g.Outcome == "" && g.Phase != report.Queued && g.Total > 0
-		if replacing && !o.started[g.Name] {
+		if replaces(g) && !o.started[g.Name] {
 			o.started[g.Name] = true
 			o.observer.RolloutStarted(g.Name, g.Total, g.Target)
 		}
@@ -59,4 +58,10 @@ func (o *observedReporter) observe(r report.Rollout) {
 		failed := g.Outcome.ExitCode() != 0 && !slices.Contains(unfinished, g.Outcome)
 		o.observer.RolloutEnded(g.Name, string(g.Outcome), g.Message, o.started[g.Name], failed)
 	}
+}
+
+// replaces reports whether the rollout of the group has come so far that instances are replaced.
+func replaces(g report.Group) bool {
+	phases := []report.Phase{report.Replacing, report.Baking, report.Draining}
+	return g.Outcome == "" && g.Total > 0 && slices.Contains(phases, g.Phase)
 }

@@ -113,22 +113,27 @@ func TestWatchSurvivesAWS(t *testing.T) {
 func TestWatchKeepsToWindows(t *testing.T) {
 	t.Parallel()
 	for mode, cfg := range configs() {
-		for name, restarts := range map[string]bool{"one process": false, "restarted each day": true} {
+		for name, down := range map[string][]time.Duration{ // since the beginning of the two hours
+			"one process": nil, "restarted while they are closed": {30 * time.Minute, 30 * time.Minute},
+			"stopped before the end, and started after it": {80 * time.Minute, 95 * time.Minute},
+		} {
 			watchedBubble(t, mode+", "+name, 3, func(w *watched) {
 				w.must(w.PutHook(group, awsim.Hook{
 					Name: "launch", Transition: awsim.Launching, HeartbeatTimeout: 20 * time.Minute, DefaultResult: "CONTINUE",
 				}))
 				w.newVersion(2)
-				windowed := windowed(w.T, cfg, "01:00-01:30 UTC")
-				windowed.PollInterval = 20 * time.Second
-				stop := w.start(windowed)
-				for range 3 {
-					elapse(12 * time.Hour)
-					if restarts {
+				cfg := windowed(w.T, cfg, twoHourly()...)
+				began := time.Now().Truncate(windowPeriod)
+				stop := w.start(cfg)
+				for n := range time.Duration(5) {
+					at := began.Add(n * windowPeriod)
+					if down != nil {
+						elapse(time.Until(at.Add(down[0])))
 						stop()
-						stop = w.start(windowed)
+						elapse(time.Until(at.Add(down[1])))
+						stop = w.start(cfg)
 					}
-					elapse(12 * time.Hour)
+					elapse(time.Until(at.Add(windowPeriod)))
 				}
 				stop()
 				w.waitVersion(2, 3)

@@ -224,33 +224,50 @@ func elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-// windowed adds the window to the flags of a watch.
-func windowed(t *testing.T, cfg rollout.Config, text string) rollout.Config {
+// windowed adds windows to the flags of a watch.
+func windowed(t *testing.T, cfg rollout.Config, texts ...string) rollout.Config {
 	t.Helper()
-	window, err := refresh.ParseWindow(text)
-	if err != nil {
-		t.Fatal(err)
+	for _, text := range texts {
+		window, err := refresh.ParseWindow(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Windows = append(cfg.Windows, window)
 	}
-	cfg.Windows = refresh.Windows{window}
 	return cfg
 }
 
-// expectTerminations checks that the three instances of the group were terminated in the window, from 01:00 to 01:30. A
-// refresh is paused a few seconds after its end.
+// Every two hours there is a window, which is open for half an hour.
+const (
+	windowPeriod = 2 * time.Hour
+	windowOpens  = time.Hour
+	windowCloses = 90 * time.Minute
+)
+
+// twoHourly are the windows of half a day.
+func twoHourly() (texts []string) {
+	for hour := 1; hour < 12; hour += 2 {
+		texts = append(texts, fmt.Sprintf("%02d:00-%02d:30 UTC", hour, hour))
+	}
+	return texts
+}
+
+// expectTerminations checks that the instances of the group were terminated in the windows, and in more than one. A
+// refresh is paused a few seconds after the end.
 func (w *watched) expectTerminations() {
 	w.Helper()
-	days := map[int]bool{}
+	windows := map[time.Time]bool{}
 	for _, a := range w.Ledger() {
 		if a.Transition != awsim.Terminating {
 			continue
 		}
-		at := a.StartedAt.UTC()
-		if since := at.Sub(at.Truncate(24 * time.Hour)); since < time.Hour || since > 90*time.Minute+30*time.Second {
-			w.Errorf("an instance was terminated at %v", at)
+		began := a.StartedAt.Truncate(windowPeriod)
+		if since := a.StartedAt.Sub(began); since < windowOpens || since > windowCloses+30*time.Second {
+			w.Errorf("an instance was terminated at %v", a.StartedAt.UTC())
 		}
-		days[at.Day()] = true
+		windows[began] = true
 	}
-	if len(days) < 2 {
-		w.Errorf("the instances were terminated on the days %v: want more than one", days)
+	if len(windows) < 2 {
+		w.Errorf("the instances were terminated in %d windows: want more than one", len(windows))
 	}
 }
