@@ -82,7 +82,7 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 			calls[cloudwatch.API]("cloudwatch"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
-			calls[ec2.LaunchAPI]("ec2"),
+			calls[ec2.LaunchAPI]("ec2"), calls[cloudwatch.API]("cloudwatch"),
 			// AWS makes a dry run of RunInstances with the trigger's role when it starts a refresh.
 			[]string{"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:GetParameters"}),
 	} {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 )
@@ -34,10 +36,11 @@ const (
 	metadataTimeout = 500 * time.Millisecond
 )
 
-// reader reads groups from Auto Scaling, and what their instances are launched from, from EC2.
+// reader reads groups from Auto Scaling, what their instances are launched from, from EC2, and alarms.
 type reader struct {
 	*autoscaling.Reader
 	*ec2.LaunchReader
+	*cloudwatch.Alarms
 }
 
 // writer changes groups, and taints nodes.
@@ -70,7 +73,10 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	groups := awsautoscaling.NewFromConfig(cfg)
 	c := &clients{config: e.settings.config(), close: func() {}}
 	c.config.Holder = holder()
-	c.reader = reader{autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg))}
+	c.reader = reader{
+		autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg)),
+		cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
+	}
 	c.writer.Writer = autoscaling.NewWriter(groups)
 	if !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch}, op) {
 		return c, nil

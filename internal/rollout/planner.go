@@ -32,6 +32,9 @@ type Reader interface {
 	// Refreshes returns the Instance Refreshes of a group, the newest first.
 	Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error)
 	Refresh(ctx context.Context, group, id string) (refresh.Refresh, error)
+
+	// States returns the states of CloudWatch alarms, by name.
+	States(ctx context.Context, alarms []string) (map[string]string, error)
 }
 
 // Cluster is what Kubernetes knows of the instances' nodes. It is nil where the cluster cannot be reached.
@@ -159,6 +162,9 @@ func (p *Planner) facts(
 	}
 	f := p.policy.facts(g, a)
 	f.Hooks, f.Active = hooks, active
+	if len(f.Preferences.Alarms) > 0 {
+		f.AlarmStates, f.AlarmsUnknown = p.reader.States(ctx, f.Preferences.Alarms)
+	}
 	if p.policy.nodes.cluster != nil {
 		f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
 	}

@@ -51,6 +51,7 @@ func (p *preflight) checkAttached(ctx context.Context) {
 	case err != nil:
 		p.group.progress.note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
 	case facts.Active != nil:
+		facts.AlarmStates, facts.AlarmsUnknown = nil, nil // They are those of the new refresh.
 		facts.Preferences, facts.Pin = facts.Active.Preferences, facts.Active.Desired != nil
 		p.warn(refresh.Preflight(p.group.state.group, facts))
 	}

@@ -26,7 +26,7 @@ const (
 // API is the call of Alarms.
 type API = sdk.DescribeAlarmsAPIClient
 
-// Alarms reads metric alarms. Concurrent questions share a call. Make it with New.
+// Alarms reads alarms. Concurrent questions share a call. Make it with New.
 type Alarms struct {
 	described batch.Batcher[string, alarm]
 	api       API
@@ -34,8 +34,8 @@ type Alarms struct {
 
 // alarm is what is known of an alarm: the zero value, of one that CloudWatch does not know.
 type alarm struct {
-	on        bool     // It is in the state ALARM.
-	instances []string // the values of the dimension InstanceId in its metrics
+	state     types.StateValue
+	instances []string // the values of the dimension InstanceId in its metrics; none of a composite alarm
 }
 
 // New returns Alarms that call api.
@@ -48,18 +48,36 @@ func New(api API) *Alarms {
 // IsInAlarm reports whether the metric alarm of this name is in the state ALARM, and has a metric of the instance.
 func (a *Alarms) IsInAlarm(ctx context.Context, name, instanceID string) (bool, error) {
 	found, err := a.described.Do(ctx, name)
-	return found.on && slices.Contains(found.instances, instanceID), err
+	return found.state == types.StateValueAlarm && slices.Contains(found.instances, instanceID), err
+}
+
+// States returns the states of the alarms by their names: OK, ALARM or INSUFFICIENT_DATA. One that does not exist has
+// none.
+func (a *Alarms) States(ctx context.Context, names []string) (map[string]string, error) {
+	states := map[string]string{}
+	for i, r := range a.describe(ctx, names) {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		if r.Value.state != "" {
+			states[names[i]] = string(r.Value.state)
+		}
+	}
+	return states, nil
 }
 
 func (a *Alarms) describe(ctx context.Context, names []string) []batch.Result[alarm] {
 	found := map[string]alarm{}
 	pages := sdk.NewDescribeAlarmsPaginator(a.api, &sdk.DescribeAlarmsInput{
 		AlarmNames: slices.Compact(slices.Sorted(slices.Values(names))),
-		AlarmTypes: []types.AlarmType{types.AlarmTypeMetricAlarm},
+		AlarmTypes: []types.AlarmType{types.AlarmTypeMetricAlarm, types.AlarmTypeCompositeAlarm},
 	})
 	err := cloud.EachPage(ctx, callTimeout, "describe alarms", pages, func(out *sdk.DescribeAlarmsOutput) {
 		for _, m := range out.MetricAlarms {
-			found[aws.ToString(m.AlarmName)] = alarm{m.StateValue == types.StateValueAlarm, instancesOf(m)}
+			found[aws.ToString(m.AlarmName)] = alarm{m.StateValue, instancesOf(m)}
+		}
+		for _, c := range out.CompositeAlarms {
+			found[aws.ToString(c.AlarmName)] = alarm{state: c.StateValue}
 		}
 	})
 	return batch.Results(names, found, err)

@@ -2,6 +2,7 @@ package cloudwatch_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -62,6 +63,19 @@ func TestIsInAlarm(t *testing.T) {
 	questions.Wait()
 	if calls := server.Requests()["cloudwatch.DescribeAlarms"]; calls > 4 {
 		t.Errorf("%d calls for eight questions of 2 alarms a page", calls)
+	}
+}
+
+// TestStates: an alarm that does not exist has no state.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	server, api := client(t)
+	server.SetInstanceAlarm("a", "i-1", "ALARM")
+	server.SetAlarm("b", "OK")
+	server.SetAlarm("c", "INSUFFICIENT_DATA")
+	got, err := cloudwatch.New(api).States(t.Context(), []string{"a", "b", "c", "unknown"})
+	if want := map[string]string{"a": "ALARM", "b": "OK", "c": "INSUFFICIENT_DATA"}; !maps.Equal(got, want) || err != nil {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 

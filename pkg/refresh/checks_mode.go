@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -287,4 +288,27 @@ func (f Facts) matchingOutdated(g Group) []string {
 		v := f.Verdicts[i.ID]
 		return v.Outdated && len(v.Kept) == 0 && !slices.ContainsFunc(v.Reasons, sees)
 	})
+}
+
+// checkAlarms reports alarms with which AWS refuses to start a refresh. Source: "Undo changes with a rollback" in the
+// user guide.
+func checkAlarms(_ Group, f Facts) (Level, string) {
+	const rule = "AWS starts a refresh only when all of its alarms are in the state OK"
+	if f.AlarmsUnknown != nil {
+		return Warn, fmt.Sprintf("%s, and their states cannot be read: %v", rule, f.AlarmsUnknown)
+	}
+	var wrong []string
+	for _, name := range f.Preferences.Alarms {
+		switch state := f.AlarmStates[name]; state {
+		case "OK":
+		case "":
+			wrong = append(wrong, name+" does not exist")
+		default:
+			wrong = append(wrong, name+" is in the state "+state)
+		}
+	}
+	if len(wrong) > 0 {
+		return Refuse, rule + ": " + strings.Join(wrong, ", ")
+	}
+	return OK, "the alarms are in the state OK: " + strings.Join(f.Preferences.Alarms, ", ")
 }

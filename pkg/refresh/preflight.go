@@ -51,6 +51,9 @@ type Facts struct {
 	Cluster      *ClusterFacts // nil without Kubernetes.
 	LongestGrace time.Duration // The longest termination grace of the pods on the group's nodes; 0 if unknown.
 
+	AlarmStates   map[string]string // Of the alarms of Preferences, by name; one that does not exist has none.
+	AlarmsUnknown error             // Why AlarmStates could not be read.
+
 	Verdicts map[string]Verdict // Of the group's instances, by id. Without it all of them count as outdated.
 }
 
@@ -135,6 +138,7 @@ func checks() []check {
 		{"pin", checkPin, func(g Group, f Facts) bool { return inRefresh(g, f) && f.Target.Source.Configuration == "" }},
 		{"ami-parameter", warnImageParameter, isImageParameterUsed},
 		{"rollback", checkRollback, inRefresh},
+		{"alarms", checkAlarms, func(_ Group, f Facts) bool { return f.AlarmStates != nil || f.AlarmsUnknown != nil }},
 		{"skip-matching", checkSkipMatching, inRefresh},
 		{name: "protected", find: checkProtected},
 		{name: "standby", find: checkStandby},

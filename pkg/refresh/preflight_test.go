@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,13 @@ func fine(mode Mode) subject {
 func (s *subject) judge(c Criteria) {
 	for _, i := range s.Instances {
 		s.Verdicts[i.ID] = judged(s.Group, i, c)
+	}
+}
+
+// alarms sets the states of two alarms; empty is one that does not exist.
+func alarms(errors, latency string) func(*subject) {
+	return func(s *subject) {
+		s.Preferences.Alarms, s.AlarmStates = []string{"errors", "latency"}, map[string]string{"errors": errors, "latency": latency}
 	}
 }
 
@@ -243,6 +251,11 @@ func TestPreflight(t *testing.T) {
 		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.FromGroup = true }), Warn, "no older version"},
 		{"rollback", "instance requirements", r, all(requirements, rollback), Refuse, "instance requirements"},
 		{"rollback", "not in mode unhealthy", u, all(floating, rollback), none, ""},
+
+		{"alarms", "OK", r, alarms("OK", "OK"), OK, "errors, latency"},
+		{"alarms", "one is on", r, alarms("OK", "ALARM"), Refuse, "latency is in the state ALARM"},
+		{"alarms", "one has no data, another does not exist", r, alarms("", "INSUFFICIENT_DATA"), Refuse, "errors does not exist, latency is in"},
+		{"alarms", "not readable", r, func(s *subject) { s.AlarmsUnknown = errors.New("access denied") }, Warn, "cannot be read: access denied"},
 
 		{"skip-matching", "matching instances are kept", r, nil, OK, ""},
 		{"skip-matching", "with instance requirements", r, requirements, Refuse, "--skip-matching=false, which replaces all instances, or --mode unhealthy"},

@@ -18,13 +18,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -104,7 +101,7 @@ func (s *scaled) run(name string, last int) report.Outcome {
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	p := &process{scaled: s, name: name, last: last, cancel: cancel}
-	client := autoscaling.NewFromConfig(p.config())
+	reader, writer := clientsOf(p.config())
 	trigger := rollout.New(rollout.Config{
 		Selection: refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
@@ -113,13 +110,7 @@ func (s *scaled) run(name string, last int) report.Outcome {
 		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: name,
-	}, struct {
-		*groups.Reader
-		*instances.LaunchReader
-	}{groups.NewReader(client), instances.NewLaunchReader(ec2.NewFromConfig(p.config()))}, struct {
-		*groups.Writer
-		*cluster.Tainter
-	}{Writer: groups.NewWriter(client)}, nil, nil)
+	}, reader, writer, nil, nil)
 	end, err := trigger.Run(ctx)
 	if err != nil {
 		return report.Error

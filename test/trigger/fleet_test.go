@@ -17,13 +17,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -266,10 +264,7 @@ func (f *fleet) trigger(cfg rollout.Config, changes int) (context.Context, *roll
 		HTTPClient: &http.Client{Transport: c}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
 	}
 	api := autoscaling.NewFromConfig(config)
-	return ctx, rollout.New(cfg, struct {
-		*groups.Reader
-		*instances.LaunchReader
-	}{groups.NewReader(api), instances.NewLaunchReader(ec2.NewFromConfig(config))}, struct {
+	return ctx, rollout.New(cfg, readerOf(config), struct {
 		*groups.Writer
 		*client
 	}{groups.NewWriter(api), c}, f, nil)

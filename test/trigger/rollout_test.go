@@ -110,12 +110,20 @@ func TestExitCodes(t *testing.T) {
 			},
 			code: 0, says: []string{`it is cancelled; drains that have begun continue`, `continues; trigger status`},
 		},
-		"an alarm that has no data": {
+		"an alarm that does not exist, and one without data": {
 			args: []string{"--alarm", "latency,errors"}, before: func(a *account) { a.SetAlarm("errors", awsim.AlarmInsufficientData) },
-			code: 1, says: []string{`which needs its alarms in the state OK: latency, errors`, `INSUFFICIENT_DATA`},
+			code: 1, says: []string{`alarms: .*latency does not exist, errors is in the state INSUFFICIENT_DATA`},
+		},
+		"an alarm that has no data, in spite of the preflight": {
+			args:   []string{"--alarm", "latency,errors", "--allow", "alarms"},
+			before: func(a *account) { a.SetAlarm("errors", awsim.AlarmInsufficientData) },
+			code:   1, says: []string{`which needs its alarms in the state OK: latency, errors`, `INSUFFICIENT_DATA`},
 		},
 		"an alarm fires": {
-			group: awsim.Group{LaunchTemplateVersion: "1"}, before: (*account).holdLaunches,
+			group: awsim.Group{LaunchTemplateVersion: "1"}, before: func(a *account) {
+				a.SetAlarm("errors", awsim.AlarmOK)
+				a.holdLaunches()
+			},
 			args: []string{"--launch-template-version", "2", "--auto-rollback", "--alarm", "errors"},
 			during: func(a *account, _ *run) {
 				a.waitRefresh("InProgress")

@@ -15,15 +15,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -145,17 +142,7 @@ func configs() map[string]rollout.Config {
 
 // clients are those of a process.
 func (w *watched) clients(name string) (rollout.Reader, rollout.Writer) {
-	type reader struct {
-		*groups.Reader
-		*instances.LaunchReader
-	}
-	type writer struct {
-		*groups.Writer
-		*cluster.Tainter
-	}
-	client := autoscaling.NewFromConfig(w.config(name))
-	return reader{groups.NewReader(client), instances.NewLaunchReader(ec2.NewFromConfig(w.config(name)))},
-		writer{Writer: groups.NewWriter(client)}
+	return clientsOf(w.config(name))
 }
 
 // start starts a watch, and returns what stops it.

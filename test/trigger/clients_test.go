@@ -1,0 +1,36 @@
+package trigger
+
+import (
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/node-drainer/node-drainer/internal/rollout"
+	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
+	alarms "github.com/node-drainer/node-drainer/pkg/cloudwatch"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+	instances "github.com/node-drainer/node-drainer/pkg/ec2"
+)
+
+// clientsOf returns what a trigger without Kubernetes reads from AWS and changes there.
+func clientsOf(cfg aws.Config) (rollout.Reader, rollout.Writer) {
+	type writer struct {
+		*groups.Writer
+		*cluster.Tainter
+	}
+	return readerOf(cfg), writer{Writer: groups.NewWriter(autoscaling.NewFromConfig(cfg))}
+}
+
+// readerOf returns what a trigger reads from AWS.
+func readerOf(cfg aws.Config) rollout.Reader {
+	type reader struct {
+		*groups.Reader
+		*instances.LaunchReader
+		*alarms.Alarms
+	}
+	return reader{
+		groups.NewReader(autoscaling.NewFromConfig(cfg)), instances.NewLaunchReader(ec2.NewFromConfig(cfg)),
+		alarms.New(cloudwatch.NewFromConfig(cfg)),
+	}
+}
