@@ -125,7 +125,8 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 // terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
 // the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has
 // contradicted the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
-// and autoscaling.ErrGone once the Node of an event without a hook is deleted. It calls answered at the first
+// autoscaling.ErrGone once the Node of an event without a hook is deleted, and errContradicted once both AWS has
+// contradicted the event and the node has outlived it. It calls answered at the first
 // answer of AWS, and before it returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
@@ -139,19 +140,28 @@ func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func())
 			answered()
 		}
 		return err
-	}, func(error) (bool, error) {
-		switch {
-		case !contradicted && isUrgent(e.Deadline, start) && !c.isOutlived(e), c.isHeld(ctx, e, start):
-			return true, nil
-		case c.isNodeDeleted(ctx, e):
-			return true, autoscaling.ErrGone
-		}
-		return false, nil
-	})
+	}, func(error) (bool, error) { return c.decideWithoutAnswer(ctx, e, start, contradicted) })
 	if errors.Is(err, errInNoGroup) && (!registered || !n.Mark.Deadline.IsZero()) {
 		return autoscaling.ErrGone // a mark with a deadline shows that the termination was confirmed before
 	}
 	return err
+}
+
+// decideWithoutAnswer decides whether confirm returns while AWS does not answer, and what. A contradicted event is over
+// when the node has outlived it: else its message would return for as long as AWS does not answer.
+func (c *confirmer) decideWithoutAnswer(
+	ctx context.Context, e event.Event, start time.Time, contradicted bool,
+) (done bool, err error) {
+	outlived := c.isOutlived(e)
+	switch {
+	case !contradicted && isUrgent(e.Deadline, start) && !outlived, c.isHeld(ctx, e, start):
+		return true, nil
+	case c.isNodeDeleted(ctx, e):
+		return true, autoscaling.ErrGone
+	case contradicted && outlived:
+		return true, errContradicted
+	}
+	return false, nil
 }
 
 // poll calls check until it returns nil, autoscaling.ErrGone, or errContradicted for the whole timeout:

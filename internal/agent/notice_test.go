@@ -277,6 +277,15 @@ func TestNoticeWithoutAnswer(t *testing.T) {
 			agent.Unconfirmed, 11 * time.Minute,
 		},
 		{
+			"state change that EC2 contradicts once, and then does not answer", ec2Says(func(after time.Duration) (ec2.Instance, error) {
+				if after < time.Second {
+					return ec2.Instance{State: running}, nil
+				}
+				return ec2.Instance{}, errOutage
+			}),
+			stateChange("terminated"), agent.Unconfirmed, time.Minute,
+		},
+		{
 			"canceled maintenance: fails after HOOK_CONFIRM_TIMEOUT", scheduled(silent(never, false)),
 			canceledMaintenance, "", time.Minute,
 		},
