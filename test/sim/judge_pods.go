@@ -111,8 +111,15 @@ func (j podJudge) judgeTime(r removal) {
 	}
 }
 
-// deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark.
+// deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark. A drain that is
+// under way keeps its earlier deadline if the mark gets a later one.
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
+	for _, o := range j.markings[r.cluster.Name] {
+		isBefore := o.node == m.node && o.from.Equal(m.from) && o.from.After(r.At.Add(-time.Minute))
+		if isBefore && !o.mark.Deadline.IsZero() && o.mark.Deadline.Before(m.mark.Deadline) {
+			return o.mark.Deadline
+		}
+	}
 	next, _ := markAt(j.markings[r.cluster.Name], m.node, r.At.Add(time.Minute))
 	out := overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Minute), r.At) > 0
 	if out && next.mark.Deadline.Before(m.mark.Deadline) && !next.mark.Deadline.IsZero() {
