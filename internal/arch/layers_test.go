@@ -19,6 +19,7 @@ func layers() map[string]int {
 		"internal/retry": 0,
 		"internal/arch":  0,
 		"internal/cloud": 0,
+		"internal/gate":  0,
 
 		"pkg/event":   1, // Pure: parsing and policy.
 		"pkg/refresh": 1,

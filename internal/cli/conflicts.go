@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/node-drainer/node-drainer/internal/gate"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -49,6 +51,7 @@ func (s *settings) conflicts() []error {
 	s.addSelectionConflicts(&c)
 	s.addPaceConflicts(&c)
 	s.addPinConflicts(&c)
+	s.addGateConflicts(&c)
 	return c
 }
 
@@ -83,6 +86,7 @@ func (s *settings) addWaitConflicts(c *conflicts) {
 		s.flagName("detailed-exitcode")+" is for plans only: add --plan, or leave it out")
 	for _, name := range []string{
 		"until", "timeout", "stall-timeout", "ready-timeout", "on-interrupt", "fail-fast", "suspend",
+		"gate-command", "gate-url",
 	} {
 		source, given := s.given[name]
 		c.addIf(s.noWait && given, source+" has no effect with --no-wait: leave one of them out")
@@ -131,6 +135,18 @@ func (s *settings) addPaceConflicts(c *conflicts) {
 	c.addIf(s.Preferences.CheckpointDelay != nil && len(s.Preferences.Checkpoints) == 0,
 		s.flagName("checkpoint-delay")+" needs --checkpoints, for example --checkpoints 10,50,100")
 	c.addIf(len(s.Preferences.Alarms) > 10, s.flagName("alarm")+" is given more than ten times: AWS accepts ten")
+}
+
+// addGateConflicts adds a gate for which AWS would not wait at a checkpoint.
+func (s *settings) addGateConflicts(c *conflicts) {
+	none := s.gate == gate.Gate{}
+	delay := time.Hour
+	if s.Preferences.CheckpointDelay != nil {
+		delay = *s.Preferences.CheckpointDelay
+	}
+	c.addIf(!none && len(s.Preferences.Checkpoints) > 0 && s.GateTimeout >= delay, fmt.Sprintf(
+		"--gate-timeout is %v and --checkpoint-delay %v: AWS continues after the delay, so that a gate needs less",
+		s.GateTimeout, delay))
 }
 
 func (s *settings) addPinConflicts(c *conflicts) {

@@ -44,6 +44,7 @@ func sections(s *settings) []section {
 		{"How it is replaced", forRollouts, replacementOptions(s)},
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
 		{"Mode unhealthy", forRollouts, unhealthyOptions(s)},
+		{"Gates", forRollouts, gateOptions(s)},
 		{"Following", forWaiting, followOptions(s)},
 		{"Plan", forPlans, planOptions(s)},
 		{"Nodes", forNodes, nodesOptions(s)},
@@ -300,29 +301,6 @@ func followOptions(s *settings) []*option {
 			"Groups at a time. 0 is all. Cancel, rollback, pause and resume always act on all at once.", 0, 1000),
 		boolean(&s.FailFast, "fail-fast",
 			"Start no further group when one has failed."),
-	}
-}
-
-// togetherOption reads the phases. The last one of them counts, since each includes those before it.
-func togetherOption(s *settings) *option {
-	phases := refresh.Phases()
-	last := refresh.NoPhase
-	return &option{
-		name: "together", kind: "PHASE,...", initial: phases[s.Together], values: phases, many: true,
-		help: `Phases that are done for all groups before any begins the next; each includes those before it. Check: the
-			preflights of all groups come before the first change, so that one that is refused keeps all as they are.
-			Taint: also the outdated nodes of all groups are tainted before the first is replaced. Surge: also the desired
-			capacity of all groups is raised, and their new nodes are ready, before the first instance terminates; mode
-			unhealthy only. None: each group is checked when its turn comes.`,
-		read: func(text string) error {
-			phase, known := refresh.ParsePhase(text)
-			if !known {
-				return errors.New(alternatives(phases))
-			}
-			last = max(last, phase)
-			s.Together = last
-			return nil
-		},
 	}
 }
 

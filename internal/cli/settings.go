@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/internal/gate"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
@@ -19,6 +20,7 @@ type settings struct {
 	tags   []string
 	noWait bool
 	surge  *refresh.Amount
+	gate   gate.Gate
 
 	plan, detailed bool
 	follow         bool   // trigger nodes shows the nodes again after each change
@@ -48,6 +50,7 @@ func newSettings() *settings {
 			Taint:        cluster.NoTaint,
 			Until:        rollout.Drained,
 			StallTimeout: time.Hour,
+			GateTimeout:  5 * time.Minute,
 			PollInterval: 5 * time.Second,
 			OnInterrupt:  rollout.Detach,
 			Together:     refresh.PhaseCheck,
@@ -68,6 +71,9 @@ func (s *settings) config() rollout.Config {
 	c.Selection.Tags, _ = tagsOf(s.tags)
 	c.Order = c.Selection.Names
 	c.Wait = !s.noWait
+	if s.gate != (gate.Gate{}) {
+		c.Gate = s.gate
+	}
 	if c.Mode == refresh.ModeUnhealthy {
 		c.Surge = nil
 		if s.surge != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/node-drainer/node-drainer/internal/gate"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -88,6 +89,9 @@ func TestConfig(t *testing.T) {
 		{"a surge in steps", "--asg workers --mode unhealthy --surge 100% --surge-step 10", nil, func(c *rollout.Config) {
 			c.Mode, c.Surge = refresh.ModeUnhealthy, nil
 			c.Pace.Surge, c.Pace.Step = refresh.Amount{N: 100, Percent: true}, refresh.Amount{N: 10}
+		}},
+		{"a gate", "--asg workers --gate-command ./check --gate-url https://a/b --gate-timeout 1m", nil, func(c *rollout.Config) {
+			c.Gate, c.GateTimeout = gate.Gate{Command: "./check", URL: "https://a/b"}, time.Minute
 		}},
 		{"phases in any order", "--asg workers --together taint,check", nil, func(c *rollout.Config) { c.Together = refresh.PhaseTaint }},
 		{"taints in mode unhealthy", "--asg workers --mode unhealthy --taint-outdated hard", nil, func(c *rollout.Config) {

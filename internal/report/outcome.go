@@ -26,7 +26,7 @@ func outcomes() []outcomeInfo {
 		{Interrupted, 130, "the trigger was stopped"},
 		{Error, exitError, "AWS or Kubernetes refused a call, or a flag is wrong"},
 		{Refused, exitError, "the preflight refused the rollout; nothing was changed"},
-		{Failed, 3, "the refresh failed or was cancelled"},
+		{Failed, 3, "the refresh failed or was cancelled, a node was not ready in time, or a gate did not pass"},
 		{RolledBack, 4, "the refresh was rolled back"},
 		{TimedOut, 5, "timed out (--timeout)"},
 		{Stalled, 5, "no progress for the time of --stall-timeout"},

@@ -117,7 +117,7 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 	if !g.cfg.Wait {
 		return h.release(ctx, ending{report.Detached, what}), nil
 	}
-	f, err := watchRefresh(ctx, g, id, nil)
+	f, err := watchRefresh(ctx, g, id, nil, nil)
 	end := ending{report.Done, fmt.Sprintf("instance refresh %s is %s", id, participle)}
 	switch {
 	case err != nil:

@@ -97,7 +97,7 @@ func (b *batches) stepUntil(ctx context.Context, left func(refresh.Step) bool) e
 }
 
 // step does what is to be done next, unless that is to be left.
-func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (refresh.Step, error) {
+func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (step refresh.Step, err error) {
 	if problem := b.marker.check(); problem != "" {
 		return refresh.Step{}, &endError{report.Failed, problem + b.afterError()}
 	}
@@ -105,7 +105,7 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (refre
 		return refresh.Step{}, &endError{report.Failed, problem + "; no further instance is marked: fix the cause, then " +
 			"run the same command again" + b.afterError()}
 	}
-	step := b.decide()
+	step = b.decide()
 	if left(step) {
 		return step, nil
 	}
@@ -114,10 +114,9 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (refre
 		b.group.progress.note(refresh.OK, "%s", step.Waiting)
 	}
 	if len(step.Mark)+len(step.Terminate) > 0 {
-		if err := b.updateTarget(ctx); err != nil {
+		if step, err = b.chooseBatch(ctx); err != nil {
 			return refresh.Step{}, err
 		}
-		step = b.next()
 	}
 	if err := b.apply(ctx, step); err != nil {
 		return refresh.Step{}, err
@@ -126,6 +125,24 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (refre
 		b.stall.since = time.Now()
 	}
 	return step, b.stall.check(nil, step.Waiting)
+}
+
+// chooseBatch decides on the next step again when the gate has passed, and it is known what instances should be
+// launched from now. What is left of a surge is taken back without the gate.
+func (b *batches) chooseBatch(ctx context.Context) (refresh.Step, error) {
+	if b.group.state.anyOutdated() {
+		err := b.group.gates.pass(ctx, b.group, atBatch)
+		if end, failed := errors.AsType[*endError](err); failed {
+			return refresh.Step{}, &endError{end.outcome, end.message + b.afterError()}
+		} else if err != nil {
+			return refresh.Step{}, err
+		}
+		b.stall.since = time.Now()
+	}
+	if err := b.group.updateTarget(ctx); err != nil {
+		return refresh.Step{}, err
+	}
+	return b.next(), nil
 }
 
 // decide decides on the next step, and sees the end of a batch.
@@ -159,21 +176,6 @@ func (b *batches) next() refresh.Step {
 		return refresh.Step{Waiting: "waiting for the nodes to be readable again: " + err.Error()}
 	}
 	return step
-}
-
-// updateTarget reads what instances should be launched from, before a batch is chosen. If $Latest has
-// changed, what the group has launched since would else count as outdated, and be replaced without end.
-func (b *batches) updateTarget(ctx context.Context) error {
-	g := b.group
-	if err := g.resolve(ctx); err != nil {
-		return err
-	}
-	if now := g.state.assess().target; now.Text != g.state.target.Text {
-		g.state.target = now
-		g.progress.set(func(p *report.Group) { p.Target = now.Text })
-		g.progress.note(refresh.Warn, "the target has changed: instances are now launched from %s", now.Text)
-	}
-	return nil
 }
 
 // apply makes the calls of a step.

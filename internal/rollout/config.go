@@ -41,6 +41,8 @@ type Config struct {
 	ReadyTimeout time.Duration // How long a new instance may be in service without a ready node.
 	PollInterval time.Duration
 	OnInterrupt  Interrupt
+	Gate         Gate // Decides whether the rollout continues; nil always does.
+	GateTimeout  time.Duration
 	Order        []string      // The names of the groups in the order in which they are replaced; empty is by their waves.
 	Together     refresh.Phase // The last phase that is done for all groups, before any begins the next.
 	Parallel     int           // Groups at a time; 0 is all.

@@ -18,7 +18,8 @@ type group struct {
 	state    *state
 	progress groupProgress
 	hours    hours
-	stale    bool // The nodes were stale when the group was described last.
+	gates    *gates // of a rollout; nil otherwise
+	stale    bool   // The nodes were stale when the group was described last.
 }
 
 // describe reads the group again, with one call, and another for its warm pool.
@@ -63,6 +64,20 @@ func (g *group) refreshState(ctx context.Context) error {
 
 // enter shows that the group is in the phase.
 func (g *group) enter(phase report.Phase) { g.progress.set(func(p *report.Group) { p.Phase = phase }) }
+
+// updateTarget reads what instances should be launched from, before a batch is chosen. If $Latest has
+// changed, what the group has launched since would else count as outdated, and be replaced without end.
+func (g *group) updateTarget(ctx context.Context) error {
+	if err := g.resolve(ctx); err != nil {
+		return err
+	}
+	if now := g.state.assess().target; now.Text != g.state.target.Text {
+		g.state.target = now
+		g.progress.set(func(p *report.Group) { p.Target = now.Text })
+		g.progress.note(refresh.Warn, "the target has changed: instances are now launched from %s", now.Text)
+	}
+	return nil
+}
 
 // countOutdated counts what is to be replaced, and shows it.
 func (g *group) countOutdated() {

@@ -67,13 +67,18 @@ func (h hours) resume(ctx context.Context) error {
 	if !h.paused() || len(h.group.cfg.Windows) == 0 || !h.open() {
 		return nil
 	}
+	return h.release(ctx, h.group.cfg.Windows.Describe(time.Now()))
+}
+
+// release resumes the refreshes of the group.
+func (h hours) release(ctx context.Context, why string) error {
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
 	_, err := h.aws.Release(ctx, h.group.state.group, refresh.ProcessInstanceRefresh)
 	if err != nil {
 		return err
 	}
-	h.group.progress.note(refresh.OK, "instance refreshes are resumed: %s", h.group.cfg.Windows.Describe(time.Now()))
+	h.group.progress.note(refresh.OK, "instance refreshes are resumed: %s", why)
 	return h.group.describe(ctx)
 }
 

@@ -74,7 +74,7 @@ func (r *instanceRefresh) settle(ctx context.Context) (settled bool, err error) 
 		g.progress.note(refresh.OK, "%s: waiting for its end", describeActive(*active))
 	}
 	g.enter(report.Queued)
-	if _, err := watchRefresh(ctx, g, active.ID, nil); err != nil {
+	if _, err := watchRefresh(ctx, g, active.ID, nil, nil); err != nil {
 		return false, err
 	}
 	if err := g.resolve(ctx); err != nil {
@@ -179,10 +179,23 @@ func (r *instanceRefresh) ignoreNewer(ctx context.Context, f refresh.Refresh) er
 // surge does nothing: AWS launches and terminates instances in turns.
 func (*instanceRefresh) surge(context.Context) error { return nil }
 
-// start starts a refresh, if anything is outdated. AWS may refuse it because one is in progress that it does
+// start starts a refresh, if anything is outdated, and the gate passes.
+func (r *instanceRefresh) start(ctx context.Context) error {
+	g := r.group
+	if !g.state.anyOutdated() {
+		return nil
+	}
+	if err := g.gates.pass(ctx, g, atStart); err != nil {
+		return err
+	}
+	g.countOutdated()
+	return startRefresh(ctx, r)
+}
+
+// startRefresh starts a refresh, if anything is outdated. AWS may refuse it because one is in progress that it does
 // not list yet: one that another client has started, or our own, whose answer was lost. It is then looked
 // for after a pause, and up to maxFailures times.
-func (r *instanceRefresh) start(ctx context.Context) error {
+func startRefresh(ctx context.Context, r *instanceRefresh) error {
 	g := r.group
 	for attempt := 1; g.state.anyOutdated(); attempt++ {
 		id, err := r.send(ctx)
@@ -228,9 +241,11 @@ func (r *instanceRefresh) follow(ctx context.Context) error {
 		return &endError{report.Detached, "instance refresh " + r.id + " continues; trigger status shows its " +
 			"progress"}
 	}
-	ready := newReadiness(r.group)
-	f, err := watchRefresh(ctx, r.group, r.id, ready)
+	ready, points := newReadiness(r.group), &checkpoints{group: r.group}
+	f, err := watchRefresh(ctx, r.group, r.id, ready, points)
 	switch {
+	case points.failed:
+		return &endError{report.Failed, err.Error() + "; " + stopAtGate(ctx, r)}
 	case err != nil:
 		return err
 	case f.Active():
@@ -238,6 +253,16 @@ func (r *instanceRefresh) follow(ctx context.Context) error {
 	}
 	r.ended = true
 	return failureOf(f)
+}
+
+// stopAtGate pauses the refresh, or ends it if that is what Config.OnInterrupt asks for, and describes the result.
+func stopAtGate(ctx context.Context, r *instanceRefresh) string {
+	if r.group.cfg.OnInterrupt == Detach {
+		return pauseAtGate(ctx, r.group, r.id)
+	}
+	ctx, cancel := uncancelled(ctx)
+	defer cancel()
+	return r.stop(ctx)
 }
 
 // failureOf is the error for a refresh that has ended without success, else nil.
@@ -262,48 +287,6 @@ func describeStatus(f refresh.Refresh) string {
 	reasons := []string{what, f.Reason, f.RollbackReason}
 	reasons = slices.DeleteFunc(reasons, func(s string) bool { return s == "" })
 	return strings.Join(reasons, ": ")
-}
-
-// watchRefresh reads and shows the refresh and its group again and again, and returns the refresh when it has
-// ended, or an error if nothing changes any more. It returns an active one if the nodes of new instances are not ready.
-func watchRefresh(
-	ctx context.Context, g *group, id string, ready *readiness,
-) (status refresh.Refresh, err error) {
-	stall := newStall(g)
-	for {
-		err = g.retry(ctx, func(ctx context.Context) (err error) {
-			if status, err = readRefresh(ctx, g, id); err != nil {
-				return err
-			}
-			return g.hours.keep(ctx, status)
-		})
-		if err != nil || !status.Active() || ready.endsUnready(status) != "" {
-			return status, err
-		}
-		if err = stall.check(&status, ""); err != nil {
-			return status, err
-		}
-		if err = g.pause(ctx, 0); err != nil {
-			return status, err
-		}
-	}
-}
-
-// readRefresh reads the refresh and its group, and shows them. The group is first, because its error says
-// that it was deleted. It is read again after a refresh that has ended: what that did last may have happened
-// between the two calls.
-func readRefresh(ctx context.Context, g *group, id string) (refresh.Refresh, error) {
-	if err := g.describe(ctx); err != nil {
-		return refresh.Refresh{}, err
-	}
-	status, err := g.planner.reader.Refresh(ctx, g.name, id)
-	if err == nil && !status.Active() {
-		err = g.describe(ctx)
-	}
-	if err == nil {
-		g.show(&status)
-	}
-	return status, err
 }
 
 // stop cancels the refresh or rolls it back.

@@ -78,7 +78,7 @@ func endUnready(ctx context.Context, r *instanceRefresh, problem string) error {
 			return fmt.Errorf("%s; instance refresh %s could not be cancelled: %w", problem, r.id, err)
 		}
 	}
-	f, err := watchRefresh(ctx, r.group, r.id, nil)
+	f, err := watchRefresh(ctx, r.group, r.id, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,9 @@ func (r *rollout) begin(ctx context.Context, phase refresh.Phase, shown report.P
 	if err != nil {
 		return err
 	}
+	if err := r.group.gates.broken(); err != nil {
+		return err
+	}
 	stale := time.Since(asked) > r.group.cfg.PollInterval
 	if stale {
 		if err := r.group.refreshState(ctx); err != nil {

@@ -54,9 +54,11 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 	if !t.cfg.Wait && waves[0] != waves[len(waves)-1] {
 		return report.Rollout{}, errWaves
 	}
-	turns := newTurns(t.cfg, s.groups)
+	turns, gates := newTurns(t.cfg, s.groups), &gates{cfg: t.cfg}
 	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
-		end := t.newRollout(t.newGroup(p, g, s.templates), turns).run(ctx)
+		group := t.newGroup(p, g, s.templates)
+		group.gates = gates
+		end := t.newRollout(group, turns).run(ctx)
 		turns.end(p.i, end.outcome)
 		return end
 	}), nil

@@ -100,6 +100,7 @@ func TestEveryVariableExists(t *testing.T) {
 		"TRIGGER_PAYLOAD", // GitLab
 	)
 	known.and(find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`))
+	known.and(find(source(t, "internal/gate/*.go"), `"(GATE_[A-Z]+)=`))
 	for _, v := range config.Variables() {
 		known[v.Name] = true
 	}

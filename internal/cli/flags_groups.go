@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// togetherOption reads the phases. The last one of them counts, since each includes those before it.
+func togetherOption(s *settings) *option {
+	phases := refresh.Phases()
+	last := refresh.NoPhase
+	return &option{
+		name: "together", kind: "PHASE,...", initial: phases[s.Together], values: phases, many: true,
+		help: `Phases that are done for all groups before any begins the next; each includes those before it. Check: the
+			preflights of all groups come before the first change, so that one that is refused keeps all as they are.
+			Taint: also the outdated nodes of all groups are tainted before the first is replaced. Surge: also the desired
+			capacity of all groups is raised, and their new nodes are ready, before the first instance terminates; mode
+			unhealthy only. None: each group is checked when its turn comes.`,
+		read: func(text string) error {
+			phase, known := refresh.ParsePhase(text)
+			if !known {
+				return errors.New(alternatives(phases))
+			}
+			last = max(last, phase)
+			s.Together = last
+			return nil
+		},
+	}
+}
+
+func gateOptions(s *settings) []*option {
+	return []*option{
+		textOption(&s.gate.Command, "gate-command", "COMMAND",
+			`Command of a shell (sh -c) that decides whether the rollout continues: before the first instance of a group is
+			replaced, before each batch in mode unhealthy, and at each of --checkpoints. It must exit with 0. Its variables
+			GATE_GROUP, GATE_PHASE (start, batch or checkpoint), GATE_REPLACED and GATE_TOTAL say how far the group is.`),
+		textOption(&s.gate.URL, "gate-url", "URL",
+			`URL that decides it in the same way: the answer to GET must have a status of 200 to 299. Redirects to other
+			hosts are not followed. With --gate-command, both must pass.`).
+			checked(isURL, "a URL, for example https://example.com/healthy"),
+		duration(into(&s.GateTimeout), shortDuration(s.GateTimeout), "gate-timeout",
+			`Time in which a gate must pass; until then one that fails is tried again every --poll-interval. After that
+			nothing further is replaced, and the exit code is 3. A refresh is paused at its checkpoint, or cancelled or
+			rolled back if --on-interrupt says so.`, time.Second, 24*time.Hour),
+	}
+}
+
+// isURL reports whether the text is an address of a web server.
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}

@@ -1,0 +1,130 @@
+// Package gate runs the check by which a user decides whether a rollout continues.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Gate is a command, a URL, or both: then both must pass.
+type Gate struct {
+	Command string // of a shell
+	URL     string
+}
+
+// Point is where a rollout is.
+type Point struct {
+	Group           string
+	Phase           string // start, batch or checkpoint
+	Replaced, Total int    // instances of the group
+}
+
+// environ are the variables by which the command knows the point.
+func (p Point) environ() []string {
+	return []string{
+		"GATE_GROUP=" + p.Group, "GATE_PHASE=" + p.Phase, "GATE_REPLACED=" + strconv.Itoa(p.Replaced),
+		"GATE_TOTAL=" + strconv.Itoa(p.Total),
+	}
+}
+
+// Try returns nil if the gate lets the rollout continue, else why not. When ctx ends, so does the command, with all
+// that it has started.
+func (g Gate) Try(ctx context.Context, at Point) error {
+	if g.Command != "" {
+		if err := run(ctx, g.Command, at); err != nil {
+			return err
+		}
+	}
+	if g.URL != "" {
+		return get(ctx, g.URL)
+	}
+	return nil
+}
+
+// mostShown is how much of an output or an answer an error contains, in bytes.
+const mostShown = 300
+
+// closeDelay is how long the output of a command that has ended may stay open, by what it has started.
+const closeDelay = time.Second
+
+// run runs the command. A process that it leaves behind does not count, but is killed.
+func run(ctx context.Context, command string, at Point) error {
+	var output tail
+	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // The user has it run.
+	cmd.Env = append(os.Environ(), at.environ()...)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.WaitDelay = closeDelay
+	isolate(cmd)
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrWaitDelay):
+		kill(cmd)
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	return fmt.Errorf("gate command: %w%s", err, shown(string(output)))
+}
+
+// tail keeps the end of what is written.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	all := append(*t, p...)
+	*t = all[max(0, len(all)-mostShown):]
+	return len(p), nil
+}
+
+// shown is a text on one line, for an error; empty if there is none.
+func shown(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// get expects an answer with a status of success.
+func get(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("gate URL: %w", err)
+	}
+	client := &http.Client{CheckRedirect: sameHost}
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("gate URL: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode/100 == 2 {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, mostShown))
+	return fmt.Errorf("gate URL: %s answered %s%s", request.URL.Redacted(), answer.Status, shown(string(body)))
+}
+
+// mostRedirects is how many redirects are followed.
+const mostRedirects = 5
+
+// sameHost refuses redirects to other hosts, or to a connection that is not encrypted: who answers there is not whom
+// the user has asked.
+func sameHost(request *http.Request, before []*http.Request) error {
+	first := before[0].URL
+	if len(before) > mostRedirects || request.URL.Host != first.Host || downgrades(first, request.URL) {
+		return fmt.Errorf("redirected to %s", request.URL.Redacted())
+	}
+	return nil
+}
+
+func downgrades(from, to *url.URL) bool { return from.Scheme == "https" && to.Scheme != "https" }
