@@ -69,6 +69,9 @@ func TestWatchGivesUpATarget(t *testing.T) {
 				}
 				w.says(1, group+": "+cmp.Or(map[string]string{"refresh": "failed"}[mode], "stalled"))
 				w.says(2, "not tried again: lt-") // once by each process
+				if failed := w.status(cfg).Failed; !strings.Contains(failed, "/2 ") {
+					w.Errorf("the status says that %q failed", failed)
+				}
 				_, err := autoscaling.NewFromConfig(w.config("test")).DeleteLifecycleHook(w.Context(),
 					&autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: aws.String(group), LifecycleHookName: aws.String(launch)})
 				w.must(err)

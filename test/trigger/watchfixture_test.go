@@ -177,6 +177,15 @@ func (w *watched) act(cfg rollout.Config, action rollout.Action) string {
 	return end.Groups[0].Message
 }
 
+// status is what trigger status shows of the group.
+func (w *watched) status(cfg rollout.Config) report.Group {
+	w.Helper()
+	reader, _ := w.clients("user")
+	now, err := rollout.New(cfg, reader, nil, nil, nil).Status(w.Context())
+	w.must(err)
+	return now.Groups[0]
+}
+
 func (w *watched) describe() types.AutoScalingGroup {
 	w.Helper()
 	out, err := autoscaling.NewFromConfig(w.config("test")).DescribeAutoScalingGroups(w.Context(), nil)
