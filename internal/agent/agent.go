@@ -109,6 +109,7 @@ type Config struct {
 	SomeNodes           bool         // NODE_SELECTOR is set: other agents manage the other nodes of the cluster
 	DryRun              bool         // read, decide and log everything; change nothing
 	Launch              LaunchConfig
+	Autoscaler          Autoscaler // nil unless AUTOSCALER_DEPLOYMENT names one
 
 	NodeName string // the node that this process runs on; empty if unknown
 	// HandOver is called with the UID of that node before it is drained. It returns true if another replica

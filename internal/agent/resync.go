@@ -31,6 +31,7 @@ type allNodes interface {
 type resyncObserver interface {
 	Resynced(members, found, lost int)
 	ResyncFailed(err error)
+	autoscalerObserver
 }
 
 // resyncer finds what no message reported: messages get lost, queues are purged, permissions are revoked.
@@ -104,6 +105,7 @@ func (r *resyncer) resync(ctx context.Context) error {
 	}
 	r.observer.Resynced(len(members), found, lost)
 	r.protector.unprotectFinished(ctx)
+	r.resumeAutoscaler(ctx)
 	return errors.Join(err, r.departures.check(ctx, nodes, members), r.checkCordonedNodes(ctx, nodes, members))
 }
 

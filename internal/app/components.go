@@ -6,10 +6,12 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -66,13 +68,13 @@ func newComponents(
 		observer: o,
 		drainer:  drainer,
 		launches: launches,
-		agent:    agent.New(agentConfig(cfg, elector), groups, instances, alarms, nodes, drainer, launches, o),
+		agent:    agent.New(agentConfig(cfg, elector, client), groups, instances, alarms, nodes, drainer, launches, o),
 		elector:  elector,
 	}, nil
 }
 
-func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
-	return agent.Config{
+func agentConfig(cfg config.Agent, elector *lead.Elector, client kubernetes.Interface) agent.Config {
+	c := agent.Config{
 		ClusterName:         cfg.ClusterName,
 		ConfirmTimeout:      cfg.Hook.ConfirmTimeout,
 		RegistrationTimeout: cfg.Node.RegistrationTimeout,
@@ -87,6 +89,10 @@ func agentConfig(cfg config.Agent, elector *lead.Elector) agent.Config {
 		NodeName: cfg.NodeName,
 		HandOver: elector.HandOver,
 	}
+	if cfg.AutoscalerDeployment != "" {
+		c.Autoscaler = autoscaler.New(client, cfg.AutoscalerDeployment)
+	}
+	return c
 }
 
 // drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, and the

@@ -32,6 +32,7 @@ func layers() map[string]int {
 		"pkg/drain":       2,
 		"pkg/launch":      2,
 		"pkg/lead":        2,
+		"pkg/autoscaler":  2,
 
 		"pkg/cluster":      3, // It reads what pkg/node writes.
 		"internal/observe": 3,
@@ -59,7 +60,7 @@ type guard struct {
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
-	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/cluster", "internal/retry")
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/autoscaler", "pkg/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},

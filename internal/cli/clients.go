@@ -24,6 +24,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
@@ -78,7 +79,8 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 		cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
 	}
 	c.writer.Writer = autoscaling.NewWriter(groups)
-	if !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch}, op) {
+	resumes := op == rollout.ActResume && e.settings.autoscaler != ""
+	if !resumes && !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch}, op) {
 		return c, nil
 	}
 	own := make(chan string, 1)
@@ -129,11 +131,14 @@ func (e *executor) connectKubernetes(ctx context.Context, c *clients) error {
 	switch {
 	case err == nil:
 		c.kubernetes, c.view, c.writer.Tainter, c.close = client, view, cluster.NewTainter(client), stop
+		if s.autoscaler != "" {
+			c.config.Autoscaler = autoscaler.New(client, s.autoscaler)
+		}
 		c.config.Self = e.podInstance(ctx, view)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes() || s.lease != "":
+	case requiresKubernetes(s):
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	_, _ = fmt.Fprintf(e.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+

@@ -49,6 +49,7 @@ func (s *settings) conflicts() []error {
 	s.addModeConflicts(&c)
 	s.addWaitConflicts(&c)
 	s.addSelectionConflicts(&c)
+	s.addKubernetesConflicts(&c)
 	s.addPaceConflicts(&c)
 	s.addPinConflicts(&c)
 	s.addGateConflicts(&c)
@@ -106,15 +107,27 @@ func (s *settings) addSelectionConflicts(c *conflicts) {
 	c.addIf(s.All && explicit && s.Preferences.SkipMatching,
 		"--all also replaces matching instances: leave it or --skip-matching out")
 	c.addIf(s.All && len(s.Only) > 0, "--all and --instance exclude each other: leave one of them out")
-	c.addIf(len(s.Exclude) > 0 && s.noKubernetes,
-		s.flagName("exclude-node-label")+" needs Kubernetes: leave it or --no-kubernetes out")
-	c.addIf(s.taintsNodes() && s.noKubernetes,
-		s.flagName("taint-outdated")+" needs Kubernetes: leave it or --no-kubernetes out")
-	c.addIf(s.ReadyTimeout > 0 && s.noKubernetes,
-		s.flagName("ready-timeout")+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.cloud.ExternalID != "" && s.cloud.RoleARN == "",
 		s.flagName("external-id")+" is sent when a role is assumed: add --role-arn, or leave it out")
-	c.addIf(s.noKubernetes && (s.kubeconfig != "" || s.context != ""),
+}
+
+// addKubernetesConflicts adds what needs Kubernetes, or names another cluster than none.
+func (s *settings) addKubernetesConflicts(c *conflicts) {
+	if !s.noKubernetes {
+		return
+	}
+	for _, o := range []struct {
+		name  string
+		given bool
+	}{
+		{"exclude-node-label", len(s.Exclude) > 0},
+		{"taint-outdated", s.taintsNodes()},
+		{"ready-timeout", s.ReadyTimeout > 0},
+		{"pause-autoscaler", s.autoscaler != ""},
+	} {
+		c.addIf(o.given, s.flagName(o.name)+" needs Kubernetes: leave it or --no-kubernetes out")
+	}
+	c.addIf(s.kubeconfig != "" || s.context != "",
 		"--no-kubernetes uses no cluster: leave it, or --kubeconfig and --context out")
 }
 

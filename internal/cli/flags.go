@@ -45,6 +45,7 @@ func sections(s *settings) []section {
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
 		{"Mode unhealthy", forRollouts, unhealthyOptions(s)},
 		{"Gates", forRollouts, gateOptions(s)},
+		{"Cluster Autoscaler", forGroups, autoscalerOptions(s)},
 		{"Following", forWaiting, followOptions(s)},
 		{"Plan", forPlans, planOptions(s)},
 		{"Nodes", forNodes, nodesOptions(s)},
@@ -270,6 +271,18 @@ func unhealthyOptions(s *settings) []*option {
 		choice(into(&p.Order), p.Order, "order",
 			"Which instances are replaced first: the oldest, or one Availability Zone after the other.",
 			refresh.ByAge, refresh.ByZone),
+	}
+}
+
+func autoscalerOptions(s *settings) []*option {
+	return []*option{
+		textOption(&s.autoscaler, "pause-autoscaler", "NAMESPACE/NAME",
+			`Deployment of the Cluster Autoscaler to scale to 0 replicas from the first change to the end of the last
+			group. An annotation has the number of replicas, the owner, and when it expires unless it is renewed. If this
+			run is killed, the next run with this flag scales it back, as do trigger resume, and the agent if
+			AUTOSCALER_DEPLOYMENT names it. A Deployment without replicas is left alone. Plan and status show who has
+			paused it. It is rarely needed: the agent protects new nodes. It needs Kubernetes.`).
+			checked(regexp.MustCompile(`^[a-z0-9-]+/[a-z0-9.-]+$`).MatchString, "NAMESPACE/NAME"),
 	}
 }
 

@@ -28,6 +28,8 @@ type settings struct {
 	output         report.Format
 	summaryFile    string
 
+	autoscaler string // the Deployment to pause, NAMESPACE/NAME
+
 	cloud        cloud.Config
 	kubeconfig   string
 	context      string
@@ -64,6 +66,12 @@ func newSettings() *settings {
 
 // taintsNodes reports whether outdated nodes are to be tainted.
 func (s *settings) taintsNodes() bool { return s.Taint != cluster.NoTaint }
+
+// requiresKubernetes reports whether a setting requires Kubernetes.
+func requiresKubernetes(s *settings) bool {
+	return s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes() || s.lease != "" ||
+		s.autoscaler != ""
+}
 
 // config returns the configuration of package rollout. The settings must have no conflicts.
 func (s *settings) config() rollout.Config {

@@ -36,8 +36,9 @@ type Agent struct {
 	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. A leader hands over before this node is drained. Empty outside a cluster."`
 	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
 
-	ResyncInterval time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
-	DryRun         bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides, logs and counts, and changes nothing: no node, no pod, no lifecycle action. Messages stay in flight until the agent stops, and then return to the queue, so use a separate queue for a dry run."`
+	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
+	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME. A resync scales it back if a trigger that has paused it was killed (--pause-autoscaler). Empty: the agent looks at none."`
+	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides, logs and counts, and changes nothing: no node, no pod, no lifecycle action. Messages stay in flight until the agent stops, and then return to the queue, so use a separate queue for a dry run."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`
 	Event  event.Config       `envPrefix:"EVENT_"`
@@ -85,8 +86,17 @@ func (c Agent) validate() error {
 	if !isAddress(c.ListenAddress) {
 		errs = append(errs, fmt.Errorf("LISTEN_ADDRESS is %q: must be HOST:PORT or :PORT", c.ListenAddress))
 	}
+	if d := c.AutoscalerDeployment; d != "" && !isNamespaced(d) {
+		errs = append(errs, fmt.Errorf("AUTOSCALER_DEPLOYMENT is %q: must be NAMESPACE/NAME", d))
+	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
 		c.Launch.Validate(), c.Leader.Validate(c.PodNamespace))...)
+}
+
+// isNamespaced reports whether the text is NAMESPACE/NAME.
+func isNamespaced(s string) bool {
+	namespace, name, ok := strings.Cut(s, "/")
+	return ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
 func isAddress(s string) bool {

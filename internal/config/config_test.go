@@ -122,6 +122,7 @@ func TestMistake(t *testing.T) {
 		{"LEADER_RETRY_PERIOD=9s", "LEADER_RENEW_DEADLINE is 10s: must be more than 10.8s"},
 		{"LOG_LEVEL=loud", `LOG_LEVEL is "loud": must be debug, info, warn or error`},
 		{"LOG_FORMAT=xml", `LOG_FORMAT is "xml": must be json or console`},
+		{"AUTOSCALER_DEPLOYMENT=autoscaler", `AUTOSCALER_DEPLOYMENT is "autoscaler": must be NAMESPACE/NAME`},
 		{"LISTEN_ADDRESS=8080", `LISTEN_ADDRESS is "8080": must be HOST:PORT or :PORT`},
 		{"LISTEN_ADDRESS=:http-alt-9", `LISTEN_ADDRESS is ":http-alt-9": must be HOST:PORT or :PORT`},
 		{"RESYNC_INTERVAL=1ms", "RESYNC_INTERVAL is 1ms: must be from 1s to 1h"},

@@ -74,6 +74,8 @@ func facts() []fact {
 		{"NodeProtected", func(r *recorder, s subject) { r.NodeProtected(s.node, s.action.Group) }},
 		{"NodeUnprotected", func(r *recorder, s subject) { r.NodeUnprotected(s.node, s.action.Group) }},
 		{"ProtectionFailed", func(r *recorder, s subject) { r.ProtectionFailed(s.node.Name, s.action.Group, errOutage) }},
+		{"AutoscalerResumed", func(r *recorder, _ subject) { r.AutoscalerResumed("kube-system/autoscaler", "ci-1/42", 2) }},
+		{"AutoscalerFailed", func(r *recorder, _ subject) { r.AutoscalerFailed("kube-system/autoscaler", errOutage) }},
 		{"LaunchStarted", func(r *recorder, s subject) { r.LaunchStarted(s.event) }},
 		{"LaunchWaiting", func(r *recorder, s subject) { r.LaunchWaiting(s.event, s.node.Name, missing) }},
 		{"LaunchOverdue", func(r *recorder, s subject) { r.LaunchOverdue(s.event, s.node, missing, launch.Abandoned) }},

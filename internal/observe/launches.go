@@ -80,6 +80,17 @@ func (o *Observer) NodeUnprotected(n node.Node, group string) {
 	o.log.Info().Str("node", n.Name).Str("group", group).Msg("scale-down enabled after the rollout")
 }
 
+// AutoscalerResumed records that the Cluster Autoscaler was scaled back, which a trigger that was killed had paused.
+func (o *Observer) AutoscalerResumed(deployment, owner string, replicas int) {
+	o.log.Warn().Str("deployment", deployment).Str("owner", owner).Int("replicas", replicas).
+		Msg("resumed the Cluster Autoscaler")
+}
+
+// AutoscalerFailed records that the Deployment of the Cluster Autoscaler could not be read or scaled back.
+func (o *Observer) AutoscalerFailed(deployment string, err error) {
+	o.log.Warn().Str("deployment", deployment).Err(err).Msg("failed to resume the Cluster Autoscaler")
+}
+
 // ProtectionFailed records that the scale-down annotation of a node could not be written or removed.
 func (o *Observer) ProtectionFailed(nodeName, group string, err error) {
 	o.log.Warn().Str("node", nodeName).Str("group", group).Err(err).

@@ -19,6 +19,7 @@ type Plan struct {
 	Kept      int               `json:"kept"`                    // How many are outdated and will not be replaced.
 	Newer     string            `json:"newerVersion,omitempty"`  // That the template has a newer version than the group's.
 	Active    string            `json:"activeRefresh,omitempty"` // The id of the active refresh.
+	Holds     []refresh.Hold    `json:"holds,omitempty"`         // What triggers have changed for a rollout.
 	Instances []Planned         `json:"instances"`
 	Findings  []refresh.Finding `json:"findings"`
 }
@@ -47,24 +48,25 @@ type Rollout struct {
 
 // Group is the state of a rollout in one group.
 type Group struct {
-	Name      string       `json:"group"`
-	Mode      refresh.Mode `json:"mode"`
-	Phase     Phase        `json:"phase"`
-	Target    string       `json:"target"`
-	Desired   int          `json:"desired"`
-	Refresh   string       `json:"refresh,omitempty"`  // The id of the Instance Refresh.
-	Attached  bool         `json:"attached,omitempty"` // It was not started by this run.
-	Status    string       `json:"status,omitempty"`   // Of the refresh, from the API.
-	Reason    string       `json:"reason,omitempty"`   // Of that status, from the API.
-	Percent   int          `json:"percent"`            // Of the refresh.
-	Total     int          `json:"total"`              // The number of instances to be replaced, counted at the start.
-	Gone      int          `json:"gone"`               // How many of them count as replaced, depending on --until.
-	Instances []Instance   `json:"instances"`          // All that are in the group now.
-	Notes     []Note       `json:"notes,omitempty"`    // Actions and findings, oldest first. Notes are only appended.
-	Outcome   Outcome      `json:"outcome,omitempty"`  // Empty until it has ended.
-	Message   string       `json:"message,omitempty"`  // Of the outcome: the state, and what to do.
-	Ended     time.Time    `json:"ended,omitzero"`
-	Failed    string       `json:"failed,omitempty"` // The target that trigger watch does not try again; of a status only.
+	Name      string         `json:"group"`
+	Mode      refresh.Mode   `json:"mode"`
+	Phase     Phase          `json:"phase"`
+	Target    string         `json:"target"`
+	Desired   int            `json:"desired"`
+	Refresh   string         `json:"refresh,omitempty"`  // The id of the Instance Refresh.
+	Attached  bool           `json:"attached,omitempty"` // It was not started by this run.
+	Status    string         `json:"status,omitempty"`   // Of the refresh, from the API.
+	Reason    string         `json:"reason,omitempty"`   // Of that status, from the API.
+	Percent   int            `json:"percent"`            // Of the refresh.
+	Total     int            `json:"total"`              // The number of instances to be replaced, counted at the start.
+	Gone      int            `json:"gone"`               // How many of them count as replaced, depending on --until.
+	Holds     []refresh.Hold `json:"holds,omitempty"`    // What triggers have changed for a rollout; in a status only.
+	Instances []Instance     `json:"instances"`          // All that are in the group now.
+	Notes     []Note         `json:"notes,omitempty"`    // Actions and findings, oldest first. Notes are only appended.
+	Outcome   Outcome        `json:"outcome,omitempty"`  // Empty until it has ended.
+	Message   string         `json:"message,omitempty"`  // Of the outcome: the state, and what to do.
+	Ended     time.Time      `json:"ended,omitzero"`
+	Failed    string         `json:"failed,omitempty"` // The target that trigger watch does not try again; of a status only.
 }
 
 // Note is an action or a finding that the other fields do not show.

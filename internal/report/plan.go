@@ -22,7 +22,7 @@ func planLines(plans []Plan, cells int) []line {
 
 func (p Plan) lines(cells int) []line {
 	if p.outdated() == 0 && !p.hasProblems() {
-		return []line{plainLine(p.summary())}
+		return append(holdLines(p.Holds, cells), plainLine(p.summary()))
 	}
 	all := []line{{{bold, p.Group}, {plain, " (mode " + string(p.Mode) + ")"}}}
 	if p.Target != "" {
@@ -30,6 +30,9 @@ func (p Plan) lines(cells int) []line {
 	}
 	if p.Active != "" {
 		all = append(all, paragraph(2, yellow, "instance refresh "+p.Active+" is active", cells)...)
+	}
+	if held := holdLines(p.Holds, cells); held != nil {
+		all = append(append(all, plainLine()), held...)
 	}
 	all = append(all, plainLine())
 	if p.outdated() > 0 {

@@ -24,6 +24,7 @@ func statusLines(r Rollout) []line {
 				all = append(all, plainLine("  ", part))
 			}
 		}
+		all = append(all, holdLines(g.Holds, 0)...)
 		for _, i := range g.find(Instance.draining) {
 			all = append(all, plainLine("  ", i.describe()))
 		}

@@ -33,6 +33,7 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 	if err != nil && len(s.groups) == 0 {
 		return report.Rollout{}, err
 	} // Stopping a refresh needs no launch template, so that those may be unknown.
+	pause := newPause(t.cfg, len(s.groups))
 	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		act := t.endRefresh
 		if a == ActPause || a == ActResume {
@@ -43,7 +44,10 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		group.countOutdated()
 		end, err := act(ctx, group, a)
 		if err != nil {
-			return endingOf(ctx, err)
+			end = endingOf(ctx, err)
+		}
+		if a == ActResume {
+			pause.groupEnded(ctx, p.note)
 		}
 		return end
 	}), nil

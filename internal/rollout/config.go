@@ -29,10 +29,11 @@ type Config struct {
 	// ModeUnhealthy only.
 	Pace refresh.Pace
 
-	Taint    cluster.Effect // Keeps new pods off outdated nodes; empty is NoTaint.
-	Allow    []string       // Preflight checks that may fail.
-	Suspend  []string       // Processes to suspend during the rollout, of refresh.Suspendable.
-	RaiseMax bool           // Raise the maximum size of a group during the rollout, if that is too small.
+	Taint      cluster.Effect // Keeps new pods off outdated nodes; empty is NoTaint.
+	Allow      []string       // Preflight checks that may fail.
+	Suspend    []string       // Processes to suspend during the rollout, of refresh.Suspendable.
+	Autoscaler Autoscaler     // The Cluster Autoscaler to pause during rollouts, or nil.
+	RaiseMax   bool           // Raise the maximum size of a group during the rollout, if that is too small.
 
 	Wait         bool
 	Until        Until

@@ -235,6 +235,25 @@ func (p *Planner) plans(ctx context.Context, s survey, progress func(read, of in
 	return plans, work.Wait()
 }
 
+// holds are what triggers have changed of the group, and of the Cluster Autoscaler if that is known.
+func (p *Planner) holds(ctx context.Context, g refresh.Group) []refresh.Hold {
+	all := refresh.HoldsOf(g)
+	scaler := p.policy.cfg.Autoscaler
+	if scaler == nil {
+		return all
+	}
+	switch s, err := scaler.State(ctx); {
+	case err != nil:
+		all = append(all, refresh.Hold{Kind: refresh.HoldAutoscaler, Text: "unknown: " + err.Error()})
+	case s.Pause != nil:
+		all = append(all, refresh.Hold{
+			Kind: refresh.HoldAutoscaler, Owner: s.Pause.Owner, Expires: s.Pause.Expires,
+			Text: fmt.Sprintf("Cluster Autoscaler %s scaled from %d to 0 replicas", scaler, s.Pause.Replicas),
+		})
+	}
+	return all
+}
+
 // withUnlisted adds to the findings that pods or budgets cannot be listed. The rest of the plan does not
 // need them.
 func withUnlisted(findings []refresh.Finding, err error) []refresh.Finding {
@@ -250,7 +269,7 @@ func (p *Planner) plan(
 ) (report.Plan, error) {
 	plan := report.Plan{
 		Group: g.Name, Mode: p.policy.cfg.Mode, Target: a.target.Text, Newer: a.target.Newer, Desired: g.Desired,
-		Outdated: len(a.outdated()), Kept: len(a.kept()),
+		Outdated: len(a.outdated()), Kept: len(a.kept()), Holds: p.holds(ctx, g),
 		Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}
 	for _, i := range g.Instances {

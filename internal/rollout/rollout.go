@@ -21,6 +21,7 @@ type rollout struct {
 	replacer  replacer
 	lease     *lease
 	holds     *holds
+	pause     *pause
 	taints    *taints
 	failures  *failures // nil unless failed targets are kept
 
@@ -156,6 +157,9 @@ func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) 
 	}
 	leased, r.other, err = r.lease.acquire(ctx, r.attached)
 	if err != nil || r.isLeftToOther() {
+		return leased, err
+	}
+	if err := r.pause.begin(leased, r); err != nil {
 		return leased, err
 	}
 	if !r.attached {

@@ -35,6 +35,8 @@ func (g *group) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	holds := g.planner.holds(ctx, g.state.group)
+	g.progress.set(func(p *report.Group) { p.Holds = holds })
 	if f, failed := refresh.FailedOf(g.state.group); failed {
 		g.progress.set(func(p *report.Group) { p.Failed = f.Describe() })
 	}

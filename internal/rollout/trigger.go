@@ -55,10 +55,14 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 		return report.Rollout{}, errWaves
 	}
 	turns, gates := newTurns(t.cfg, s.groups), &gates{cfg: t.cfg}
+	pause := newPause(t.cfg, len(s.groups))
 	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		group := t.newGroup(p, g, s.templates)
 		group.gates = gates
-		end := t.newRollout(group, turns).run(ctx)
+		r := t.newRollout(group, turns)
+		r.pause = pause
+		end := r.run(ctx)
+		pause.groupEnded(ctx, p.note)
 		turns.end(p.i, end.outcome)
 		return end
 	}), nil

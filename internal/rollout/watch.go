@@ -47,6 +47,12 @@ func NewWatcher(cfg Config, reader Reader, writer Writer, view Cluster, env Watc
 // Run looks at the groups at once, and then at each Config.Interval, until ctx ends. A rollout that is under way then
 // ends as Config.OnInterrupt says, within a few seconds. No failure of AWS ends Run: the error is one of writing.
 func (w *Watcher) Run(ctx context.Context) error {
+	if w.cfg.Autoscaler != nil { // One that was killed may have paused it.
+		w.env.Gate(ctx)
+		newPause(w.cfg, 1).groupEnded(ctx, func(level refresh.Level, format string, args ...any) {
+			w.notes.write("", level, format, args...)
+		})
+	}
 	for {
 		if err := w.round(ctx); err != nil {
 			return err

@@ -19,10 +19,11 @@ type HoldKind string
 
 // The kinds.
 const (
-	HoldLease     HoldKind = "lease"
-	HoldSurge     HoldKind = "surge"
-	HoldProcesses HoldKind = "processes"
-	HoldMax       HoldKind = "max-size"
+	HoldLease      HoldKind = "lease"
+	HoldSurge      HoldKind = "surge"
+	HoldProcesses  HoldKind = "processes"
+	HoldMax        HoldKind = "max-size"
+	HoldAutoscaler HoldKind = "autoscaler"
 )
 
 // HoldsOf returns what the group's tags say is held. All of it has the holder of the lease as its owner.

@@ -123,6 +123,9 @@ func TestRules(t *testing.T) {
 			rules("ClusterRole", "node-drainer-watch:agents", "--set", watching+",watch.taintNodes=true")),
 		"taints": cmp.Diff(append(agentrules.Trigger(), agentrules.TriggerTaints()...),
 			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true,trigger.taintNodes=true")),
+		"autoscaler": cmp.Diff(
+			[]rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"ca"}, Verbs: []string{"get", "patch"}}},
+			rules("Role", "node-drainer-autoscaler:agents", "--set", "config.autoscalerDeployment=kube-system/ca")),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-agentrules +chart):\n%s", name, diff)

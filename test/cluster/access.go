@@ -104,6 +104,9 @@ func (a Access) Create(ctx context.Context, objects ...unstructured.Unstructured
 			what := authorizationv1.ResourceAttributes{
 				Namespace: g.Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
 			}
+			if len(rule.ResourceNames) > 0 {
+				what.Name = rule.ResourceNames[0]
+			}
 			if err := a.waitAllowed(ctx, g.User, what); err != nil {
 				return err
 			}

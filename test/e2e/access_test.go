@@ -31,7 +31,8 @@ const anyNamespace = "node-drainer-in-any-namespace"
 
 var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
-		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount)
+		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount,
+			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName)
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")

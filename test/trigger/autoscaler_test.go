@@ -21,6 +21,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -33,6 +34,8 @@ type scaled struct {
 	dice *rand.Rand
 	mode refresh.Mode
 	most int // the maximum size of the group
+
+	autoscaler *autoscaler.Deployment // nil unless triggers pause it
 
 	began time.Time
 	step  refresh.Amount // of the surge
@@ -63,21 +66,28 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+p.name+"/sim")
-	p.mu.Lock()
-	killed := p.last > 0 && p.calls >= p.last
-	if !strings.Contains(string(body), "Action=Describe") {
-		p.calls++
-	}
-	p.mu.Unlock()
-	if killed {
-		p.cancel()
-		return nil, errKilled
+	if err := p.call(!strings.Contains(string(body), "Action=Describe")); err != nil {
+		return nil, err
 	}
 	response, err := p.aws.RoundTrip(r)
 	if p.name != "autoscaler" && p.name != "test" {
 		p.expectCapacity(r.Context()) //nolint:contextcheck // It inherits the context of the call.
 	}
 	return response, err
+}
+
+// call counts a call. It is an error if the process is dead.
+func (p *process) call(changes bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last > 0 && p.calls >= p.last {
+		p.cancel()
+		return errKilled
+	}
+	if changes {
+		p.calls++
+	}
+	return nil
 }
 
 // expectCapacity checks that the desired capacity is at least what the autoscaler has asked for.
@@ -102,8 +112,13 @@ func (s *scaled) run(name string, last int) report.Outcome {
 	defer cancel()
 	p := &process{scaled: s, name: name, last: last, cancel: cancel}
 	reader, writer := clientsOf(p.config())
+	var deployment rollout.Autoscaler
+	if s.autoscaler != nil {
+		deployment = pausing{s.autoscaler, p}
+	}
 	trigger := rollout.New(rollout.Config{
-		Selection: refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
+		Autoscaler: deployment,
+		Selection:  refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
 		Surge:       &refresh.Amount{N: 2}, Strategy: refresh.LaunchFirst, OnConflict: rollout.Attach,
 		Pace:    refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}, Step: s.step},
@@ -137,6 +152,9 @@ func (s *scaled) autoscale(ctx context.Context) {
 func (s *scaled) scale(ctx context.Context, client *autoscaling.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.autoscaler != nil && s.deployed(ctx).Replicas == 0 {
+		return nil
+	}
 	g := s.describe(ctx)
 	raising := func(t types.TagDescription) bool { return strings.HasPrefix(*t.Value, "raising") }
 	if slices.ContainsFunc(g.Tags, raising) {
@@ -182,6 +200,11 @@ func (s *scaled) expectNothingLeft() {
 	} else if used { // The autoscaler has used what the maximum was raised by.
 		g.Tags = slices.DeleteFunc(g.Tags, func(t types.TagDescription) bool { return *t.Key == refresh.MaxTag })
 	}
+	if s.autoscaler != nil {
+		if d := s.deployed(s.Context()); d.Replicas != 2 || d.Pause != nil {
+			s.Errorf("the Deployment of the autoscaler has %d replicas, paused by %v", d.Replicas, d.Pause)
+		}
+	}
 	if len(g.Tags) != 1 || len(g.SuspendedProcesses) > 0 {
 		for _, t := range g.Tags {
 			s.Errorf("left: %s=%s, suspended %d", *t.Key, *t.Value, len(g.SuspendedProcesses))
@@ -194,28 +217,36 @@ func (s *scaled) expectNothingLeft() {
 	}
 }
 
+func newScaled(t *testing.T, mode refresh.Mode, seed uint64) *scaled {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	s := &scaled{T: t, aws: awsim.NewUnconnected(awsim.Options{Seed: seed}), dice: dice, mode: mode, most: 30, began: time.Now()}
+	s.asked = 2 + dice.IntN(5)
+	if seed%2 == 1 {
+		s.most = s.asked + dice.IntN(2)
+	}
+	return s
+}
+
 // besideAutoscaler runs triggers in virtual time, on a group whose desired capacity an autoscaler changes meanwhile. With
-// an odd seed the maximum size has no room for the surge.
+// an odd seed the maximum size has no room for the surge; with one of three the triggers pause the autoscaler.
 func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers func(s *scaled)) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%s, seed %d", mode, seed), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 0))
-			server := awsim.NewUnconnected(awsim.Options{Seed: seed})
-			s := &scaled{T: t, aws: server, dice: dice, mode: mode, most: 30, began: time.Now(), asked: 2 + dice.IntN(5)}
-			if seed%2 == 1 {
-				s.most = s.asked + dice.IntN(2)
+			s := newScaled(t, mode, seed)
+			if seed%3 == 0 {
+				s.deployAutoscaler()
 			}
 			s.step = refresh.Amount{N: int(seed / 2 % 2)} // none, or one
 			s.setUp()
 			ctx, stop := context.WithCancel(t.Context())
-			var autoscaler sync.WaitGroup
-			autoscaler.Go(func() { s.autoscale(ctx) })
+			var scaling sync.WaitGroup
+			scaling.Go(func() { s.autoscale(ctx) })
 			triggers(s)
 			stop()
-			autoscaler.Wait()
+			scaling.Wait()
 			s.expectNothingLeft()
-			if err := server.Close(); err != nil {
+			if err := s.aws.Close(); err != nil {
 				t.Error(err)
 			}
 		})

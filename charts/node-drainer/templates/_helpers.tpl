@@ -239,6 +239,9 @@ checks each value by itself. All mistakes are reported at once.
 {{- if not (or $job.options.asg $job.options.cluster $job.options.tag) -}}
 {{- $wrong = append $wrong (printf "%s selects no groups: set asg, cluster or tag" $at) -}}
 {{- end -}}
+{{- if and $job.options.pauseAutoscaler (ne $job.options.pauseAutoscaler $.Values.config.autoscalerDeployment) -}}
+{{- $wrong = append $wrong (printf "%s.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent and trigger to get and patch it" $at) -}}
+{{- end -}}
 {{- if and (has $job.options.taintOutdated (list "soft" "hard")) (not $.Values.trigger.taintNodes) -}}
 {{- $wrong = append $wrong (printf "%s.taintOutdated requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
 {{- end -}}
