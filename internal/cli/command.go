@@ -76,7 +76,7 @@ func (p *program) commands() *cobra.Command {
 		p.command(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
 		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
 		p.command(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
-		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and processes suspended by the trigger"),
+		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and give back what a killed trigger holds"),
 	)
 	p.addFlags(root)
 	p.complete(root)

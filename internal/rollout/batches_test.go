@@ -79,7 +79,7 @@ func TestBatches(t *testing.T) {
 			before: func(_ *fakeAWS, v *fakeCluster) {
 				v.labels = map[string]map[string]string{"i-1": {"pet": "yes"}, "i-2": {"pet": "no"}}
 			},
-			want: report.Done, words: []string{"2 instances replaced"}, calls: "Mark i-2 Mark i-3",
+			want: report.Done, words: []string{"2 instances replaced"}, calls: "Protect i-1 Mark i-2 Mark i-3 Unprotect i-1",
 		},
 		"an instance that was terminated by another client counts as replaced": {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{refresh.ErrGone} },

@@ -28,7 +28,7 @@ type holds struct {
 }
 
 func newHolds(g *group, aws Writer) *holds {
-	return &holds{g, []hold{suspension{g, aws}, maxSize{g, aws}}}
+	return &holds{g, []hold{suspension{g, aws}, maxSize{g, aws}, protection{g, aws}}}
 }
 
 // take takes the holds, if anything is to be replaced. The rollout continues if that fails.
@@ -63,7 +63,7 @@ func heldOf(g refresh.Group) []string {
 // trigger, and the ending says so.
 func (h *holds) release(ctx context.Context, end ending) ending {
 	cfg := h.group.cfg
-	if len(cfg.Suspend)+len(heldOf(h.group.state.group)) == 0 && !cfg.RaiseMax || h.group.state.deleted {
+	if len(cfg.Suspend)+len(cfg.Exclude)+len(heldOf(h.group.state.group)) == 0 && !cfg.RaiseMax || h.group.state.deleted {
 		return end
 	}
 	ctx, cancel := uncancelled(ctx)

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,45 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
+// TestProtect: the instances that the rollout excludes are protected from scale in while it runs, except for those that
+// a user has protected.
+func TestProtect(t *testing.T) {
+	labels := map[string]map[string]string{"i-1": {"job": "long"}, "i-2": {"job": "long"}, "i-3": {"job": "short"}}
+	protected := func(a *fakeAWS) { a.group.Instances[1].Protected = true }
+	for name, tt := range map[string]struct {
+		mode    refresh.Mode
+		exclude string
+		before  func(*fakeAWS)
+		calls   string
+	}{
+		"excluded":                      {refresh.ModeUnhealthy, "job=long", nil, "Protect i-1,i-2 Mark i-3 Unprotect i-1,i-2"},
+		"one of them protected already": {refresh.ModeUnhealthy, "job=long", protected, "Protect i-1 Mark i-3 Unprotect i-1"},
+		"none excluded":                 {refresh.ModeUnhealthy, "job=none", nil, "Mark i-1 Mark i-2 Mark i-3"},
+		"left by a run that was killed, in mode refresh": {
+			refresh.ModeRefresh, "", func(a *fakeAWS) {
+				a.replaceAll("2")
+				a.group.Tags = map[string]string{refresh.ProtectedTag: "11"}
+			}, "Unprotect i-11",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, cfg := newFakeAWS(3), unhealthyDefaults()
+			if tt.mode == refresh.ModeRefresh {
+				cfg = defaults()
+			}
+			if tt.exclude != "" {
+				cfg.Exclude = []string{tt.exclude}
+			}
+			if tt.before != nil {
+				tt.before(a)
+			}
+			a.script = replaceUnhealthy(a)
+			runGroup(t.Context(), t, cfg, a, &fakeCluster{labels: labels})
+			a.expectCalls(t, tt.calls)
+		})
+	}
+}
+
 // TestRaiseMax: the maximum is raised if a rollout needs that, and restored where the desired capacity allows it.
 func TestRaiseMax(t *testing.T) {
 	started := "RaiseMax 6 Start"
@@ -165,6 +205,21 @@ func TestRaiseMax(t *testing.T) {
 			s.run(t, cfg)
 		})
 	}
+}
+
+func (a fakeWrites) Protect(ctx context.Context, _ refresh.Group, ids []string) ([]string, error) {
+	tags, rest := refresh.ListProtected(ids)
+	a.tag(refresh.ProtectedTag, tags[refresh.ProtectedTag])
+	return rest, a.call(ctx, "Protect ", strings.Join(ids, ","))
+}
+
+func (a fakeWrites) Unprotect(ctx context.Context, g refresh.Group) ([]string, error) {
+	ids := refresh.ProtectedBy(g)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	a.tag(refresh.ProtectedTag, "")
+	return ids, a.call(ctx, "Unprotect ", strings.Join(ids, ","))
 }
 
 func (a fakeWrites) RaiseMax(ctx context.Context, g refresh.Group, to int) (refresh.RaisedMax, error) {

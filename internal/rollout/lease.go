@@ -96,7 +96,7 @@ func (l *lease) isChanged() bool { return isChanged(l.group.cfg, l.group.state.g
 
 // isChanged reports whether a trigger that works on the group, or was killed, has changed it.
 func isChanged(cfg Config, g refresh.Group) bool {
-	tags := []string{refresh.SuspendedTag, refresh.MaxTag}
+	tags := []string{refresh.SuspendedTag, refresh.MaxTag, refresh.ProtectedTag}
 	if cfg.holdsAny() {
 		tags = append(tags, refresh.LeaseTag)
 	}

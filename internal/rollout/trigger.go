@@ -19,6 +19,7 @@ type Writer interface {
 	refreshPauser
 	batchWriter
 	processWriter
+	protectionWriter
 	leaseWriter
 	failedWriter
 	tainter

@@ -67,6 +67,8 @@ type ChangesAPI interface {
 		...func(*sdk.Options)) (*sdk.SetDesiredCapacityOutput, error)
 	TerminateInstanceInAutoScalingGroup(context.Context, *sdk.TerminateInstanceInAutoScalingGroupInput,
 		...func(*sdk.Options)) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error)
+	SetInstanceProtection(context.Context, *sdk.SetInstanceProtectionInput,
+		...func(*sdk.Options)) (*sdk.SetInstanceProtectionOutput, error)
 	UpdateAutoScalingGroup(context.Context, *sdk.UpdateAutoScalingGroupInput,
 		...func(*sdk.Options)) (*sdk.UpdateAutoScalingGroupOutput, error)
 	CreateOrUpdateTags(context.Context, *sdk.CreateOrUpdateTagsInput,

@@ -100,6 +100,33 @@ func raisedGroup(desired int, raised string) refresh.Group {
 	return g
 }
 
+func (c *changes) SetInstanceProtection(
+	_ context.Context, in *sdk.SetInstanceProtectionInput, _ ...func(*sdk.Options),
+) (*sdk.SetInstanceProtectionOutput, error) {
+	return nil, c.note("protect", fmt.Sprint(strings.Join(in.InstanceIds, " "), " ", *in.ProtectedFromScaleIn))
+}
+
+// protectedGroup has instances a to d, of which a, b and c are protected. The tag lists some.
+func protectedGroup(ours string) refresh.Group {
+	g := refresh.Group{Name: "workers", Tags: map[string]string{}}
+	for _, id := range []string{"i-a", "i-b", "i-c", "i-d"} {
+		g.Instances = append(g.Instances, refresh.Instance{ID: id, State: "InService", Protected: id != "i-d"})
+	}
+	g.Instances[1].State = "Terminating:Wait"
+	if ours != "" {
+		g.Tags[refresh.ProtectedTag] = ours
+	}
+	return g
+}
+
+func protect(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	return w.Protect(ctx, g, []string{"i-d"})
+}
+
+func unprotect(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
+	return w.Unprotect(ctx, g)
+}
+
 func raiseMax(ctx context.Context, w *Writer, g refresh.Group) (any, error) {
 	return w.RaiseMax(ctx, g, 7)
 }
@@ -211,6 +238,13 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"restore max: an earlier run ended before it was raised", raisedGroup(4, "4-6"), restoreMax, nil, "false", "untag workers", ""},
 		{"restore max: no tag", surgedGroup(4, ""), restoreMax, nil, "false", "", ""},
 		{"restore max: refused, the tag stays", raisedGroup(4, "4-5"), restoreMax, map[string]error{"max": errDeny}, "false", "max 4", "denied"},
+
+		{"protect: the tag is set first", protectedGroup(""), protect, nil, "[]", "tag d, protect i-d true", ""},
+		{"protect: an earlier run has protected others", protectedGroup("a"), protect, nil, "[]", "tag a d, protect i-d true", ""},
+		{"protect: without a tag nothing is protected", protectedGroup(""), protect, map[string]error{"tag": errDeny}, "[]", "tag d", "denied"},
+		{"unprotect: the tag is removed last", protectedGroup("a b d"), unprotect, nil, "[i-a]", "protect i-a false, untag workers", ""},
+		{"unprotect: no tag", protectedGroup(""), unprotect, nil, "[]", "", ""},
+		{"unprotect: refused, the tag stays", protectedGroup("a"), unprotect, map[string]error{"protect": errDeny}, "[]", "protect i-a false", "denied"},
 
 		{"pause", suspendedGroup(""), pause, nil, "<nil>", "suspend InstanceRefresh", ""},
 		{"resume", suspendedGroup(""), resume, nil, "<nil>", "resume InstanceRefresh", ""},

@@ -23,6 +23,7 @@ const (
 	HoldSurge      HoldKind = "surge"
 	HoldProcesses  HoldKind = "processes"
 	HoldMax        HoldKind = "max-size"
+	HoldProtection HoldKind = "protection"
 	HoldAutoscaler HoldKind = "autoscaler"
 )
 
@@ -44,6 +45,9 @@ func HoldsOf(g Group) []Hold {
 	}
 	if m, ok := RaisedMaxOf(g); ok {
 		add(HoldMax, "maximum size raised from %d to %d", m.From, m.To[len(m.To)-1])
+	}
+	if ours := ProtectedBy(g); len(ours) > 0 {
+		add(HoldProtection, "protected from scale in: %s", strings.Join(ours, ", "))
 	}
 	return all
 }

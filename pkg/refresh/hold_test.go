@@ -15,9 +15,11 @@ func TestHoldsOf(t *testing.T) {
 	t.Parallel()
 	all := map[string]string{
 		refresh.SurgeTag: "10-12", refresh.SuspendedTag: "AZRebalance", refresh.MaxTag: "10-12", "role": "worker",
+		refresh.ProtectedTag: "0a01 0a02",
 	}
 	texts := []string{
 		"surge desired capacity raised from 10 to 12", "processes suspended: AZRebalance", "max-size maximum size raised from 10 to 12",
+		"protection protected from scale in: i-0a01, i-0a02",
 	}
 	for name, tt := range map[string]struct {
 		lease string

@@ -34,6 +34,7 @@ func autoscalingActions(a *engine) map[string]actionFunc {
 		"DescribeAutoScalingInstances":        query(instances.describeAutoScalingInstances),
 		"TerminateInstanceInAutoScalingGroup": query(instances.terminateInstance),
 		"SetInstanceHealth":                   query(instances.setInstanceHealth),
+		"SetInstanceProtection":               query(instances.setInstanceProtection),
 		"StartInstanceRefresh":                query(refreshes.startInstanceRefresh),
 		"DescribeInstanceRefreshes":           query(refreshes.describeInstanceRefreshes),
 		"CancelInstanceRefresh":               query(refreshes.cancelInstanceRefresh),

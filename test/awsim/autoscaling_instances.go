@@ -134,6 +134,27 @@ func (a instanceAPI) setInstanceHealth(r *reader) (any, error) {
 	})
 }
 
+// setInstanceProtection protects instances from scale in, or ends that: all of them, or none.
+func (a instanceAPI) setInstanceProtection(r *reader) (any, error) {
+	r.must("ProtectedFromScaleIn")
+	ids, protected := r.members("InstanceIds"), r.flag("ProtectedFromScaleIn", false)
+	return struct{}{}, r.changeGroup(a.engine, func(g *group) error {
+		for _, id := range ids {
+			inst := a.instances[id]
+			if inst == nil || inst.group != g {
+				return errorf("ValidationError", "The instance %s is not part of Auto Scaling group %s.", id, g.name)
+			}
+			if inst.state() != stateInService && inst.state() != "Standby" {
+				return errorf("ValidationError", "The instance %s is not in InService or EnteringStandby or Standby.", id)
+			}
+		}
+		for _, id := range ids {
+			a.instances[id].protected = protected
+		}
+		return nil
+	})
+}
+
 // inGracePeriod reports whether the health check grace period runs. It starts when the instance is in
 // service, so one on its way there is still in it.
 func (i *instance) inGracePeriod(now time.Time) bool {

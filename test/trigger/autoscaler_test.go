@@ -36,6 +36,7 @@ type scaled struct {
 	most int // the maximum size of the group
 
 	autoscaler *autoscaler.Deployment // nil unless triggers pause it
+	kept       string                 // an instance that triggers exclude, if any
 
 	began time.Time
 	step  refresh.Amount // of the surge
@@ -116,7 +117,13 @@ func (s *scaled) run(name string, last int) report.Outcome {
 	if s.autoscaler != nil {
 		deployment = pausing{s.autoscaler, p}
 	}
+	var view rollout.Cluster
+	var exclude []string
+	if s.kept != "" {
+		view, exclude = readyNodes{s.kept}, []string{"keep"}
+	}
 	trigger := rollout.New(rollout.Config{
+		Exclude:    exclude,
 		Autoscaler: deployment,
 		Selection:  refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
@@ -125,7 +132,7 @@ func (s *scaled) run(name string, last int) report.Outcome {
 		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: name,
-	}, reader, writer, nil, nil)
+	}, reader, writer, view, nil)
 	end, err := trigger.Run(ctx)
 	if err != nil {
 		return report.Error
@@ -210,12 +217,32 @@ func (s *scaled) expectNothingLeft() {
 			s.Errorf("left: %s=%s, suspended %d", *t.Key, *t.Value, len(g.SuspendedProcesses))
 		}
 	}
+	for _, i := range g.Instances {
+		if *i.ProtectedFromScaleIn {
+			s.Errorf("%s is protected from scale in", *i.InstanceId)
+		}
+	}
 	for _, i := range s.aws.Instances(group) {
-		if i.Version != 2 {
+		if i.Version != 2 && i.ID != s.kept {
 			s.Errorf("%s is %s, of version %d", i.ID, i.State, i.Version)
 		}
 	}
 }
+
+// readyNodes are Ready nodes of all instances. That of one has the label keep.
+type readyNodes struct{ kept string }
+
+func (n readyNodes) Node(id string) (cluster.Node, bool) {
+	node := cluster.Node{Name: "node-" + id, Ready: true}
+	if id == n.kept {
+		node.Labels = map[string]string{"keep": "yes"}
+	}
+	return node, true
+}
+
+func (readyNodes) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
+
+func (readyNodes) Stale() error { return nil }
 
 func newScaled(t *testing.T, mode refresh.Mode, seed uint64) *scaled {
 	dice := rand.New(rand.NewPCG(seed, 0))
@@ -228,7 +255,8 @@ func newScaled(t *testing.T, mode refresh.Mode, seed uint64) *scaled {
 }
 
 // besideAutoscaler runs triggers in virtual time, on a group whose desired capacity an autoscaler changes meanwhile. With
-// an odd seed the maximum size has no room for the surge; with one of three the triggers pause the autoscaler.
+// an odd seed the maximum size has no room for the surge; with one of three the triggers pause the autoscaler,
+// and with one of five they exclude an instance.
 func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers func(s *scaled)) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%s, seed %d", mode, seed), func(t *testing.T) {
@@ -239,6 +267,9 @@ func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers fun
 			}
 			s.step = refresh.Amount{N: int(seed / 2 % 2)} // none, or one
 			s.setUp()
+			if seed%5 == 0 && mode == refresh.ModeUnhealthy {
+				s.kept = s.aws.Instances(group)[0].ID
+			}
 			ctx, stop := context.WithCancel(t.Context())
 			var scaling sync.WaitGroup
 			scaling.Go(func() { s.autoscale(ctx) })

@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// knownNodes is the kubeconfig of an API server that only knows Ready nodes of these instances.
+// knownNodes is the kubeconfig of an API server that only knows Ready nodes of these instances, with the label of their
+// instance.
 func knownNodes(t *testing.T, instances ...string) (file string) {
 	t.Helper()
 	list := corev1.NodeList{
@@ -18,8 +22,10 @@ func knownNodes(t *testing.T, instances ...string) (file string) {
 	}
 	for _, id := range instances {
 		list.Items = append(list.Items, corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + id, ResourceVersion: "1"},
-			Spec:       corev1.NodeSpec{ProviderID: "aws:///eu-central-1a/" + id},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "node-" + id, ResourceVersion: "1", Labels: map[string]string{"instance": id},
+			},
+			Spec: corev1.NodeSpec{ProviderID: "aws:///eu-central-1a/" + id},
 			Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			},
@@ -71,5 +77,33 @@ func TestReadyTimeout(t *testing.T) {
 				t.Errorf("the trigger called %v", calls)
 			}
 		})
+	}
+}
+
+// TestExcludedInstancesAreProtected: an instance that is not replaced is protected from scale in until the rollout ends, or is
+// interrupted.
+func TestExcludedInstancesAreProtected(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, launchFirst(1))
+	id := a.waitInService(group, 1)[0].ID
+	env := []string{"KUBECONFIG=" + knownNodes(t, id)}
+	_, err := a.autoScaling().SetDesiredCapacity(t.Context(), &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String(group), DesiredCapacity: aws.Int32(2),
+	})
+	a.must(err)
+	a.waitInService(group, 2)
+	a.addVersion(template, "ami-3")
+	r := a.triggerWith(env, "--mode", "unhealthy", "--exclude-node-label", "instance="+id)
+	r.waitOutput("marked unhealthy")
+	r.Signal(os.Interrupt)
+	r.waitExit(130, "protected from scale in for the rollout: "+id, "not protected from scale in any more: "+id)
+	out, err := a.autoScaling().DescribeAutoScalingInstances(t.Context(), &autoscaling.DescribeAutoScalingInstancesInput{
+		InstanceIds: []string{id},
+	})
+	a.must(err)
+	for _, i := range out.AutoScalingInstances {
+		if *i.ProtectedFromScaleIn {
+			t.Errorf("%s is still protected", *i.InstanceId)
+		}
 	}
 }
