@@ -111,7 +111,23 @@ func (p *process) config() aws.Config {
 func (s *scaled) run(name string, last int) report.Outcome {
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
-	p := &process{scaled: s, name: name, last: last, cancel: cancel}
+	end, err := s.trigger(&process{scaled: s, name: name, last: last, cancel: cancel}).Run(ctx)
+	if err != nil {
+		return report.Error
+	}
+	return end.Groups[0].Outcome
+}
+
+// resume gives back what triggers hold that were killed.
+func (s *scaled) resume() {
+	s.Helper()
+	end, err := s.trigger(&process{scaled: s, name: "ci-1/2"}).Act(s.Context(), rollout.ActResume)
+	if err != nil || end.Groups[0].Outcome != report.Done {
+		s.Errorf("trigger resume: %v, %v", end.Groups, err)
+	}
+}
+
+func (s *scaled) trigger(p *process) *rollout.Trigger {
 	reader, writer := clientsOf(p.config())
 	var deployment rollout.Autoscaler
 	if s.autoscaler != nil {
@@ -122,7 +138,7 @@ func (s *scaled) run(name string, last int) report.Outcome {
 	if s.kept != "" {
 		view, exclude = readyNodes{s.kept}, []string{"keep"}
 	}
-	trigger := rollout.New(rollout.Config{
+	return rollout.New(rollout.Config{
 		Exclude:    exclude,
 		Autoscaler: deployment,
 		Selection:  refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
@@ -131,13 +147,8 @@ func (s *scaled) run(name string, last int) report.Outcome {
 		Pace:    refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}, Step: s.step},
 		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
-		Holder: name,
+		Holder: p.name,
 	}, reader, writer, view, nil)
-	end, err := trigger.Run(ctx)
-	if err != nil {
-		return report.Error
-	}
-	return end.Groups[0].Outcome
 }
 
 // autoscale asks for instances, and removes some, at random, until ctx ends.
@@ -195,7 +206,17 @@ func (s *scaled) describe(ctx context.Context) types.AutoScalingGroup {
 	return out.AutoScalingGroups[0]
 }
 
-// expectNothingLeft checks that every instance is new, and that nothing of a trigger remains.
+// expectNew checks that every instance is new, unless it is excluded.
+func (s *scaled) expectNew() {
+	s.Helper()
+	for _, i := range s.aws.Instances(group) {
+		if i.Version != 2 && i.ID != s.kept {
+			s.Errorf("%s is %s, of version %d", i.ID, i.State, i.Version)
+		}
+	}
+}
+
+// expectNothingLeft checks that nothing of a trigger remains.
 func (s *scaled) expectNothingLeft() {
 	s.Helper()
 	g, desired := s.describe(s.Context()), 0
@@ -218,13 +239,8 @@ func (s *scaled) expectNothingLeft() {
 		}
 	}
 	for _, i := range g.Instances {
-		if *i.ProtectedFromScaleIn {
+		if *i.ProtectedFromScaleIn && i.LifecycleState == types.LifecycleStateInService {
 			s.Errorf("%s is protected from scale in", *i.InstanceId)
-		}
-	}
-	for _, i := range s.aws.Instances(group) {
-		if i.Version != 2 && i.ID != s.kept {
-			s.Errorf("%s is %s, of version %d", i.ID, i.State, i.Version)
 		}
 	}
 }
@@ -314,6 +330,7 @@ func TestBesideAnAutoscaler(t *testing.T) {
 			if outcome := s.run("ci-1/1", 0); outcome != report.Done {
 				s.Errorf("the trigger ended with %s", outcome)
 			}
+			s.expectNew()
 		})
 	}
 }
@@ -328,6 +345,20 @@ func TestKilledBesideAnAutoscaler(t *testing.T) {
 				if outcome := s.run("ci-1/2", 0); outcome != report.Done && outcome != report.Nothing {
 					s.Errorf("the second trigger ended with %s", outcome)
 				}
+				s.expectNew()
+			})
+		}
+	}
+}
+
+// TestResumedBesideAnAutoscaler: trigger resume gives back all that a trigger holds which was killed after any change.
+func TestResumedBesideAnAutoscaler(t *testing.T) {
+	t.Parallel()
+	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 30, refresh.ModeRefresh: 10} {
+		for n := range 3 * changes {
+			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
+				s.run("ci-1/1", n/3+1)
+				s.resume()
 			})
 		}
 	}
@@ -353,6 +384,7 @@ func TestTwoBesideAnAutoscaler(t *testing.T) {
 				if !slices.Contains(outcomes, report.Done) || stray {
 					s.Errorf("the triggers ended with %s", outcomes)
 				}
+				s.expectNew()
 			})
 		}
 	}
