@@ -82,7 +82,7 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 			calls[cloudwatch.API]("cloudwatch"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
-			calls[ec2.LaunchAPI]("ec2"), calls[cloudwatch.API]("cloudwatch"),
+			calls[ec2.LaunchAPI]("ec2"), calls[ec2.MachinesAPI]("ec2"), calls[cloudwatch.API]("cloudwatch"),
 			// AWS makes a dry run of RunInstances with the trigger's role when it starts a refresh.
 			[]string{"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:GetParameters"}),
 	} {
@@ -130,6 +130,9 @@ func TestPoliciesAreLimited(t *testing.T) {
 					want, conditions = values["NodeRoles"], map[string]map[string]any{"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
 				case service == "ssm":
 					want = values["ImageParameters"]
+				case action == "ec2:StopInstances", action == "ec2:StartInstances":
+					want = values["Instances"]
+					conditions = map[string]map[string]any{"StringEquals": {"aws:ResourceTag/" + values["GroupTagKey"]: values["GroupTagValue"]}}
 				case service == "autoscaling":
 					want = values["Groups"]
 					conditions = map[string]map[string]any{"StringEquals": {"aws:ResourceTag/" + values["GroupTagKey"]: values["GroupTagValue"]}}
@@ -140,8 +143,12 @@ func TestPoliciesAreLimited(t *testing.T) {
 						"autoscaling:MinSize": "true", "autoscaling:LaunchConfigurationName": "true", "autoscaling:VPCZoneIdentifiers": "true",
 					}
 				}
-				if keys := st.Condition["ForAllValues:StringEquals"]["aws:TagKeys"]; strings.HasSuffix(verb, "Tags") && want != "*" {
-					conditions["ForAllValues:StringEquals"] = map[string]any{"aws:TagKeys": keys}
+				for _, operator := range []string{"ForAllValues:StringEquals", "ForAllValues:StringLike"} {
+					keys, limited := st.Condition[operator]["aws:TagKeys"]
+					if !limited || !strings.HasSuffix(verb, "Tags") || want == "*" {
+						continue
+					}
+					conditions[operator] = map[string]any{"aws:TagKeys": keys}
 					for _, key := range list(keys) {
 						if !strings.HasPrefix(key, "node-drainer.io/") {
 							t.Errorf("%s: it may write the tag %s", where, key)
@@ -236,7 +243,7 @@ func TestTablesInDocs(t *testing.T) {
 			}
 			for _, st := range readPolicy(t, name).Statement {
 				limit := map[string]string{
-					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups of the cluster",
+					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups of the cluster", values["Instances"]: "instances of the cluster",
 					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes",
 				}[list(st.Resource)[0]]
 				switch st.Sid {

@@ -123,6 +123,7 @@ func expressions() map[string]string {
 		"NodeRoles":       `!Join ['", "', !Ref NodeRoles]`,
 		"ImageParameters": arn("ssm:${AWS::Region}::parameter/aws/service/*"),
 		"MaxSize":         "!Ref MaxSize",
+		"Instances":       arn("ec2:" + here + "instance/*"),
 		"Groups":          arn("autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*"),
 		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
 		"GroupTagValue":   "!Ref GroupTagValue",

@@ -22,6 +22,7 @@ locals {
     DeadQueueArn  = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}-dead"
     RulePrefix    = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${local.name}"
     Senders       = join("\", \"", concat(["arn:${local.partition}:iam::${local.account}:role/${local.name}-hooks"], var.senders))
+    Instances     = "arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"
     Groups        = "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
     GroupTagKey   = coalesce(var.group_tag_key, "kubernetes.io/cluster/${var.cluster_name}")
     GroupTagValue = var.group_tag_value

@@ -45,6 +45,7 @@ type Nodes interface {
 	launchingNodes
 	protectedNodes
 	allNodes
+	requestedNodes
 }
 
 // Drainer evicts the pods of a node.
@@ -128,6 +129,7 @@ type Agent struct {
 	resyncer   *resyncer
 	lost       *lostMessages
 	late       *latePods
+	requested  *requestedDrains
 }
 
 // New returns an Agent.
@@ -160,6 +162,10 @@ func New(
 	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l, lost: &lostMessages{}}
 	a.notices = newNoticeHandler(t, groups, instances, nodes, o)
 	a.late = &latePods{cfg: cfg, nodes: nodes, drainer: drainer, history: t.history, drain: a.handleEvent}
+	a.requested = &requestedDrains{
+		cfg: cfg, nodes: nodes, groups: groups, cordoner: t.cordoner, inflight: t.inflight,
+		drain: a.handleEvent,
+	}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
 		launchStart: l.startOf,
@@ -193,6 +199,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var drains sync.WaitGroup
 	drains.Go(func() { a.notices.maintenance.run(ctx) })
 	drains.Go(func() { a.late.run(ctx) })
+	drains.Go(func() { a.requested.run(ctx) })
 	defer drains.Wait()
 	return a.resyncer.run(ctx)
 }

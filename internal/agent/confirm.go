@@ -255,6 +255,8 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 		return checkState(e, state)
 	case event.ScheduledChange:
 		return c.checkSchedule(ctx, e)
+	case event.DrainRequested:
+		return c.checkRequest(e)
 	case event.Alarm:
 		if err := c.checkAlarm(ctx, e); err != nil {
 			return err

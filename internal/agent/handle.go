@@ -55,6 +55,9 @@ func (a *Agent) handleEvent(ctx context.Context, e event.Event) error {
 	case event.ScheduledChangeCanceled:
 		return a.notices.cancel(ctx, e)
 	}
+	if e.Kind == event.DrainRequested {
+		return a.terminator.handleRequest(ctx, e)
+	}
 	return a.notices.handle(ctx, e)
 }
 

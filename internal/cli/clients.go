@@ -47,6 +47,7 @@ type reader struct {
 // writer changes groups, and taints nodes.
 type writer struct {
 	*autoscaling.Writer
+	*ec2.Machines
 	*cluster.Tainter // nil without Kubernetes.
 }
 
@@ -74,13 +75,13 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	groups := awsautoscaling.NewFromConfig(cfg)
 	c := &clients{config: e.settings.config(), close: func() {}}
 	c.config.Holder = holder()
+	machines := awsec2.NewFromConfig(cfg)
 	c.reader = reader{
-		autoscaling.NewReader(groups), ec2.NewLaunchReader(awsec2.NewFromConfig(cfg)),
-		cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
+		autoscaling.NewReader(groups), ec2.NewLaunchReader(machines), cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
 	}
-	c.writer.Writer = autoscaling.NewWriter(groups)
+	c.writer.Writer, c.writer.Machines = autoscaling.NewWriter(groups), ec2.NewMachines(machines)
 	resumes := op == rollout.ActResume && e.settings.autoscaler != ""
-	if !resumes && !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch}, op) {
+	if !resumes && !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch, rollout.ActRollback}, op) {
 		return c, nil
 	}
 	own := make(chan string, 1)

@@ -74,7 +74,7 @@ func (p *program) commands() *cobra.Command {
 		p.command(opNodes, "Show the nodes that are being drained or terminated, and what each waits for"),
 		p.command(opWatch, "Look at the groups again and again, and replace what is outdated, until interrupted"),
 		p.command(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
-		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way"),
+		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way, or return instances from Standby"),
 		p.command(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
 		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and give back what a killed trigger holds"),
 	)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/gate"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -63,22 +64,43 @@ func (s *settings) flagName(name string) string {
 
 // addModeConflicts adds the options that the mode does not have.
 func (s *settings) addModeConflicts(c *conflicts) {
-	other, names := refresh.ModeRefresh, []string{
+	ofRefresh := []string{
 		"launch-template-version", "skip-matching", "strategy", "min-healthy", "max-healthy", "warmup",
 		"checkpoints", "checkpoint-delay", "bake", "alarm", "auto-rollback", "pin", "standby",
 		"on-conflict", "no-wait",
 	}
-	if s.Mode == refresh.ModeRefresh {
-		other, names = refresh.ModeUnhealthy, []string{
-			"max-age", "instance", "exclude-node-label", "batch", "surge-step", "between", "order",
-		}
+	inBatches := []string{"max-age", "instance", "exclude-node-label", "batch", "between", "order"}
+	switch s.Mode {
+	case refresh.ModeRefresh:
+		s.addForOther(c, inBatches, refresh.ModeUnhealthy, refresh.ModeStandby)
+		s.addForOther(c, []string{"surge-step"}, refresh.ModeUnhealthy)
+	case refresh.ModeUnhealthy:
+		s.addForOther(c, ofRefresh, refresh.ModeRefresh)
+	case refresh.ModeStandby:
+		s.addForOther(c, ofRefresh, refresh.ModeRefresh)
+		s.addForOther(c, []string{"surge", "raise-max"}, refresh.ModeRefresh, refresh.ModeUnhealthy)
+		s.addForOther(c, []string{"surge-step"}, refresh.ModeUnhealthy)
 	}
+	if s.Mode != refresh.ModeStandby {
+		s.addForOther(c, []string{"then"}, refresh.ModeStandby)
+	}
+	c.addIf(s.Pace.Then != refresh.ThenTerminate && s.noKubernetes,
+		s.flagName("then")+" "+string(s.Pace.Then)+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.Mode == refresh.ModeRefresh && s.Together == refresh.PhaseSurge,
 		s.flagName("together")+" surge is for mode unhealthy: an Instance Refresh launches and terminates in turns")
+	c.addIf(s.Mode == refresh.ModeStandby && s.Together == refresh.PhaseSurge,
+		s.flagName("together")+" surge is for mode unhealthy: mode standby has no surge")
+}
+
+// addForOther adds those of the options that are given, although only the other modes have them.
+func (s *settings) addForOther(c *conflicts, names []string, modes ...refresh.Mode) {
+	all := make([]string, len(modes))
+	for i, m := range modes {
+		all[i] = string(m)
+	}
 	for _, name := range names {
 		source, given := s.given[name]
-		c.addIf(given,
-			fmt.Sprintf("%s is for mode %s only: leave it out, or set --mode %s", source, other, other))
+		c.addIf(given, fmt.Sprintf("%s is for mode %s only: leave it out, or set --mode %[2]s", source, alternatives(all)))
 	}
 }
 
@@ -92,10 +114,10 @@ func (s *settings) addWaitConflicts(c *conflicts) {
 		source, given := s.given[name]
 		c.addIf(s.noWait && given, source+" has no effect with --no-wait: leave one of them out")
 	}
-	rollback, unhealthy := s.OnInterrupt == rollout.Rollback, s.Mode == refresh.ModeUnhealthy
-	c.addIf(rollback && unhealthy,
-		s.flagName("on-interrupt")+" rollback is for mode refresh: in mode unhealthy nothing can be rolled back")
-	c.addIf(rollback && !unhealthy && s.Pin == refresh.PinNever,
+	rollback, inBatches := s.OnInterrupt == rollout.Rollback, s.Mode.InBatches()
+	c.addIf(rollback && inBatches,
+		s.flagName("on-interrupt")+" rollback is for mode refresh: in mode "+string(s.Mode)+" nothing is rolled back")
+	c.addIf(rollback && !inBatches && s.Pin == refresh.PinNever,
 		s.flagName("on-interrupt")+" rollback needs a desired configuration: leave --pin=false out")
 }
 
@@ -121,7 +143,7 @@ func (s *settings) addKubernetesConflicts(c *conflicts) {
 		given bool
 	}{
 		{"exclude-node-label", len(s.Exclude) > 0},
-		{"taint-outdated", s.taintsNodes()},
+		{"taint-outdated", s.Taint != cluster.NoTaint},
 		{"ready-timeout", s.ReadyTimeout > 0},
 		{"pause-autoscaler", s.autoscaler != ""},
 	} {

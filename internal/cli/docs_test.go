@@ -109,6 +109,7 @@ func TestDocsPermissions(t *testing.T) {
 		{"autoscaling", reflect.TypeFor[autoscaling.GroupsAPI]()},
 		{"autoscaling", reflect.TypeFor[autoscaling.ChangesAPI]()},
 		{"ec2", reflect.TypeFor[ec2.LaunchAPI]()},
+		{"ec2", reflect.TypeFor[ec2.MachinesAPI]()},
 	} {
 		for method := range api.calls.Methods() {
 			called[api.service+":"+method.Name] = true

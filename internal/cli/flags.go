@@ -43,7 +43,7 @@ func sections(s *settings) []section {
 		{"What is outdated", forRollouts, outdatedOptions(s)},
 		{"How it is replaced", forRollouts, replacementOptions(s)},
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
-		{"Mode unhealthy", forRollouts, unhealthyOptions(s)},
+		{"Modes unhealthy and standby", forRollouts, batchOptions(s)},
 		{"Gates", forRollouts, gateOptions(s)},
 		{"Cluster Autoscaler", forGroups, autoscalerOptions(s)},
 		{"Following", forWaiting, followOptions(s)},
@@ -97,14 +97,14 @@ func outdatedOptions(s *settings) []*option {
 			`Do not replace instances that match already (SkipMatching). False is the same as --all. Mode refresh
 			only.`),
 		duration(into(&s.MaxAge), "", "max-age",
-			"Age from which an instance is outdated, whatever it was launched from. Mode unhealthy only.",
+			"Age from which an instance is outdated, whatever it was launched from. Modes unhealthy and standby only.",
 			time.Minute, 10*365*24*time.Hour),
 		list(&s.Only, "instance", "ID",
-			"Replace only these instances, outdated or not. Mode unhealthy only.").limiting().
+			"Replace only these instances, outdated or not. Modes unhealthy and standby only.").limiting().
 			checked(regexp.MustCompile(`^i-[0-9a-f]+$`).MatchString, "an instance id, such as i-0123456789abcdef0"),
 		list(&s.Exclude, "exclude-node-label", "KEY[=VALUE]",
-			"Do not replace instances whose node has this label. Mode unhealthy only; it needs Kubernetes.").limiting().
-			checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
+			"Do not replace instances whose node has this label. Modes unhealthy and standby only; it needs Kubernetes.").
+			limiting().checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
 	}
 }
 
@@ -113,16 +113,19 @@ func replacementOptions(s *settings) []*option {
 		choice(into(&s.Mode), s.Mode, "mode",
 			`How instances are replaced. Refresh starts an Instance Refresh, which AWS carries out without the
 			trigger. Unhealthy marks outdated instances in batches, so that the group replaces them; the
-			trigger must keep running.`,
-			refresh.ModeRefresh, refresh.ModeUnhealthy),
+			trigger must keep running. Standby moves them into Standby in batches, so that the group launches a
+			replacement for each, and terminates them when these are in service and their nodes are ready; it needs
+			no maintenance policy and no surge, and the trigger must keep running.`,
+			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby),
 		amount(pointer(&s.surge), "", "surge",
 			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
 			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity
-			is raised by it during the rollout, by no more than are outdated; by default it is not raised.`),
+			is raised by it during the rollout, by no more than are outdated; by default it is not raised. Mode standby
+			has none: each batch is replaced before it leaves.`),
 		duration(into(&s.ReadyTimeout), "", "ready-timeout",
 			`Time after which a new instance in service whose node is missing or not Ready fails the rollout. In mode
-			refresh the refresh is cancelled, or rolled back with --auto-rollback. In mode unhealthy no further
-			instance is marked. If not set, the nodes do not end a rollout before --stall-timeout does. It needs
+			refresh the refresh is cancelled, or rolled back with --auto-rollback. In the other modes no further
+			instance is replaced. If not set, the nodes do not end a rollout before --stall-timeout does. It needs
 			Kubernetes.`,
 			time.Second, maxRefreshTime),
 		boolean(&s.RaiseMax, "raise-max",
@@ -212,7 +215,7 @@ func exceptionOptions(s *settings) []*option {
 	return []*option{
 		apiChoice(&p.Protected, "protected",
 			`What to do about instances that are protected from scale in (ScaleInProtectedInstances). Wait fails
-			after an hour. In mode unhealthy only refresh replaces them.`,
+			after an hour. In the other modes only refresh replaces them.`,
 			"refresh", "ignore", "wait"),
 		apiChoice(&p.Standby, "standby",
 			"What to do about instances in standby (StandbyInstances). Wait fails after an hour.",
@@ -256,7 +259,7 @@ func checkpoints(p *[]int) *option {
 	}
 }
 
-func unhealthyOptions(s *settings) []*option {
+func batchOptions(s *settings) []*option {
 	p := &s.Pace
 	return []*option{
 		amount(into(&p.Batch), "1", "batch",
@@ -271,6 +274,12 @@ func unhealthyOptions(s *settings) []*option {
 		choice(into(&p.Order), p.Order, "order",
 			"Which instances are replaced first: the oldest, or one Availability Zone after the other.",
 			refresh.ByAge, refresh.ByZone),
+		choice(into(&p.Then), p.Then, "then",
+			`What happens to an instance in Standby when it is replaced. Terminate terminates it, and its hook has the
+			agent drain the node. Stop has the agent drain the node, by an annotation, then stops the instance, which
+			stays in Standby. Keep does the same, and does not stop it. Both need Kubernetes, with permission to get
+			and patch nodes. Mode standby only.`,
+			refresh.ThenTerminate, refresh.ThenStop, refresh.ThenKeep),
 	}
 }
 

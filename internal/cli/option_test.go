@@ -17,7 +17,7 @@ func TestInvalidValues(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		{"mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh or unhealthy`}},
+		{"mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh, unhealthy or standby`}},
 		{"variable", "", []string{"TRIGGER_ON_CONFLICT=stop"}, []string{`TRIGGER_ON_CONFLICT is "stop": must be attach, wait, cancel or fail`}},
 		{"duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 336h`}},
 		{"duration above the limit of AWS", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 48h`}},
@@ -94,8 +94,8 @@ func TestConflicts(t *testing.T) {
 		name, args string
 		want       []string
 	}{
-		{"batch in mode refresh", "--batch 2", []string{"--batch is for mode unhealthy only: leave it out, or set --mode unhealthy"}},
-		{"age in mode refresh", "--max-age 24h", []string{"--max-age is for mode unhealthy only"}},
+		{"batch in mode refresh", "--batch 2", []string{"--batch is for mode unhealthy or standby only: leave it out, or set --mode unhealthy or standby"}},
+		{"age in mode refresh", "--max-age 24h", []string{"--max-age is for mode unhealthy or standby only"}},
 		{"all flags of mode unhealthy", "--instance i-0a --exclude-node-label pet --between 1m --order zone", []string{
 			"--instance is", "--exclude-node-label is", "--between is", "--order is",
 		}},
@@ -103,6 +103,12 @@ func TestConflicts(t *testing.T) {
 			"--bake is for mode refresh only: leave it out, or set --mode refresh", "--pin is", "--checkpoints is", "--alarm is",
 			"--warmup is", "--no-wait is", "--launch-template-version is for", "--skip-matching is", "--launch-template-version is pinned",
 		}},
+		{"surge in mode standby", "--mode standby --surge 2 --raise-max --batch 2", []string{
+			"--surge is for mode refresh or unhealthy only: leave it out, or set --mode refresh or unhealthy", "--raise-max is",
+		}},
+		{"then in mode unhealthy", "--mode unhealthy --then stop", []string{"--then is for mode standby only"}},
+		{"then without Kubernetes", "--mode standby --then keep --no-kubernetes", []string{"--then keep needs Kubernetes"}},
+		{"rollback in mode standby", "--mode standby --on-interrupt rollback", []string{"--on-interrupt rollback is for mode refresh: in mode standby nothing is rolled back"}},
 		{"surge and percentages", "--surge 1 --min-healthy 90", []string{"--surge stands for --min-healthy and --max-healthy: set it, or them"}},
 		{"strategy and percentages", "--strategy launch-first --min-healthy 90", []string{"--strategy applies to --surge: with --min-healthy leave it out"}},
 		{"maximum without minimum", "--max-healthy 120", []string{"--max-healthy needs --min-healthy"}},
@@ -153,7 +159,7 @@ func TestConflicts(t *testing.T) {
 	t.Run("variables are named if they are set", func(t *testing.T) {
 		t.Parallel()
 		expectErrors(t, []string{"TRIGGER_BATCH=2", "TRIGGER_CHECKPOINT_DELAY=1m"}, "--asg workers", []string{
-			"TRIGGER_BATCH is for mode unhealthy only", "TRIGGER_CHECKPOINT_DELAY needs --checkpoints",
+			"TRIGGER_BATCH is for mode unhealthy or standby only", "TRIGGER_CHECKPOINT_DELAY needs --checkpoints",
 		})
 	})
 }
@@ -216,7 +222,7 @@ func TestDefaults(t *testing.T) {
 	plain, _, _ := read(t, nil, "--asg", "workers")
 	watching := watchOptions(newSettings())
 	for _, o := range newProgram(nil, nil, nil).options() {
-		if o.initial == "" || o.name == "batch" || o.name == "order" { // of mode unhealthy only
+		if o.initial == "" || slices.Contains([]string{"batch", "order", "then"}, o.name) { // not of mode refresh
 			continue
 		}
 		args := []string{"--asg", "workers", o.flag() + "=" + o.initial}

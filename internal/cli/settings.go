@@ -48,7 +48,7 @@ func newSettings() *settings {
 			},
 			Strategy:     refresh.LaunchFirst,
 			OnConflict:   rollout.Attach,
-			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
+			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge, Then: refresh.ThenTerminate},
 			Taint:        cluster.NoTaint,
 			Until:        rollout.Drained,
 			StallTimeout: time.Hour,
@@ -64,13 +64,10 @@ func newSettings() *settings {
 	}
 }
 
-// taintsNodes reports whether outdated nodes are to be tainted.
-func (s *settings) taintsNodes() bool { return s.Taint != cluster.NoTaint }
-
 // requiresKubernetes reports whether a setting requires Kubernetes.
 func requiresKubernetes(s *settings) bool {
-	return s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.taintsNodes() || s.lease != "" ||
-		s.autoscaler != ""
+	return s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.Taint != cluster.NoTaint || s.lease != "" ||
+		s.autoscaler != "" || s.Pace.Then != refresh.ThenTerminate
 }
 
 // config returns the configuration of package rollout. The settings must have no conflicts.
@@ -82,7 +79,7 @@ func (s *settings) config() rollout.Config {
 	if s.gate != (gate.Gate{}) {
 		c.Gate = s.gate
 	}
-	if c.Mode == refresh.ModeUnhealthy {
+	if c.Mode.InBatches() {
 		c.Surge = nil
 		if s.surge != nil {
 			c.Pace.Surge = *s.surge

@@ -77,7 +77,7 @@ func TestConfig(t *testing.T) {
 			"all flags of mode unhealthy", "--asg workers --mode unhealthy --surge 2 --batch 25% --between 1m --order zone --max-age 720h " +
 				"--instance i-0a,i-0b --exclude-node-label pet,team=data --on-interrupt cancel", nil, func(c *rollout.Config) {
 				c.Mode, c.Surge, c.MaxAge = refresh.ModeUnhealthy, nil, 720*time.Hour
-				c.Pace = refresh.Pace{Batch: refresh.Amount{N: 25, Percent: true}, Between: time.Minute, Order: refresh.ByZone, Surge: refresh.Amount{N: 2}}
+				c.Pace = refresh.Pace{Batch: refresh.Amount{N: 25, Percent: true}, Between: time.Minute, Order: refresh.ByZone, Then: refresh.ThenTerminate, Surge: refresh.Amount{N: 2}}
 				c.Only, c.Exclude, c.OnInterrupt = []string{"i-0a", "i-0b"}, []string{"pet", "team=data"}, rollout.Cancel
 			},
 		},

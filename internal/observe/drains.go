@@ -102,6 +102,7 @@ func causeOf(e event.Event) string {
 		event.CapacityReservationInterruption: "EC2 reclaims the Capacity Reservation of instance %s",
 		event.CapacityBlockExpiration:         "The Capacity Block of instance %s ends",
 		event.Request:                         "A user asks for instance %s",
+		event.DrainRequested:                  "An annotation of its Node asks for the drain of instance %s",
 	}[e.Kind]
 	if format == "" {
 		format = string(e.Kind) + " of instance %s"

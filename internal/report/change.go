@@ -76,7 +76,7 @@ func startChanges(before, after Group) []change {
 		}
 		words := fmt.Sprintf("instance refresh %s %s: %s", after.Refresh, what, rest)
 		return []change{{kind: kindStarted, text: words}}
-	case after.Mode == refresh.ModeUnhealthy && after.Phase == Replacing && before.Phase != Replacing:
+	case after.Mode.InBatches() && after.Phase == Replacing && before.Phase != Replacing:
 		return []change{{kind: kindStarted, text: "replacing instances in batches: " + rest}}
 	}
 	return nil

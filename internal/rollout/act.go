@@ -42,6 +42,9 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		group := t.newGroup(p, g, s.templates)
 		group.enter(report.Replacing)
 		group.countOutdated()
+		if a == ActRollback && len(refresh.StandbyOf(g)) > 0 {
+			act = t.returnStandby
+		}
 		end, err := act(ctx, group, a)
 		if err != nil {
 			end = endingOf(ctx, err)

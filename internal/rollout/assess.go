@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ type policy struct {
 
 // needsAge reports whether the oldest instances are replaced first: only EC2 knows how old they are.
 func (p policy) needsAge() bool {
-	return p.cfg.Mode == refresh.ModeUnhealthy && p.cfg.Pace.Order != refresh.ByZone
+	return p.cfg.Mode.InBatches() && p.cfg.Pace.Order != refresh.ByZone
 }
 
 // criteria are those of the configuration, for the instances of a group.
@@ -30,6 +31,14 @@ func (p policy) criteria(instances []refresh.Instance) refresh.Criteria {
 		IncludeProtected: p.cfg.Preferences.Protected == "Refresh",
 		IncludeStandby:   p.cfg.Mode == refresh.ModeRefresh && p.cfg.Preferences.Standby == "Terminate",
 	}
+}
+
+// inStandby are the instances that the trigger has moved into Standby. In the other modes only those count that are
+// replaced and stay there.
+func (p policy) inStandby(g refresh.Group) refresh.StandbyRecord {
+	record := refresh.StandbyOf(g)
+	maps.DeleteFunc(record, func(_ string, kept bool) bool { return !kept && p.cfg.Mode != refresh.ModeStandby })
+	return record
 }
 
 // excluded are the instances whose nodes have one of the labels of --exclude-node-label.
@@ -67,9 +76,9 @@ func (p policy) facts(g refresh.Group, a assessment) refresh.Facts {
 	f := refresh.Facts{
 		Mode: p.cfg.Mode, Preferences: p.preferences(g), Pin: p.pins(g, a.target), Rollback: p.cfg.rollsBack(),
 		Outdated: len(a.outdated()), Target: a.target, RaiseMax: p.cfg.RaiseMax, Waves: len(p.cfg.Order) == 0,
-		AllowManaged: p.cfg.AllowManaged, Self: p.cfg.Self, Verdicts: a.verdicts,
+		AllowManaged: p.cfg.AllowManaged, Self: p.cfg.Self, Suspend: p.cfg.Suspend, Verdicts: a.verdicts,
 	}
-	if p.cfg.Mode == refresh.ModeUnhealthy {
+	if p.cfg.Mode.InBatches() {
 		f.Batch, f.Surge = p.cfg.Pace.Batch.Of(refresh.DesiredWithoutSurge(g)), p.cfg.Pace.SurgeOf(g)
 	}
 	return f
@@ -88,6 +97,7 @@ type assessment struct {
 
 func (p policy) assess(g refresh.Group, t refresh.Templates, now time.Time) assessment {
 	criteria := p.criteria(g.Instances)
+	criteria.Standby = p.inStandby(g)
 	a := assessment{target: t.Resolve(g, p.cfg.Version), verdicts: map[string]refresh.Verdict{}}
 	for _, i := range g.Instances {
 		a.verdicts[i.ID] = refresh.Outdated(i, a.target, t, criteria, now)

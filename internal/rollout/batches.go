@@ -16,12 +16,27 @@ type batchWriter interface {
 	capacityWriter
 }
 
-// batches replaces instances by marking them unhealthy, one batch after the other. What a trigger that was
+// changer is how batches replaces instances in one of the modes.
+type changer interface {
+	// next decides on the next step, from what is known of the group.
+	next(now refresh.Snapshot) refresh.Step
+	// check looks for what other clients have undone. A problem ends the rollout.
+	check() (problem string)
+	// send makes the calls of a step, and reports whether a batch is being replaced.
+	send(ctx context.Context, step refresh.Step) (sent bool, err error)
+	// unfinished reports whether an earlier run has left something to do, also if nothing is outdated.
+	unfinished() bool
+	// stopped describes that the trigger stops, and leftBehind also what the group does without it.
+	stopped() string
+	leftBehind() string
+}
+
+// batches replaces instances, one batch after the other. What a trigger that was
 // killed has done is seen in what AWS says of the group.
 type batches struct {
 	group        *group
 	aws          batchWriter
-	marker       marker
+	by           changer
 	inFlight     bool      // A batch is being replaced.
 	batchEnded   time.Time // when the last one was seen to be replaced
 	waiting      string    // noted last
@@ -42,6 +57,10 @@ func (b *batches) attach(context.Context) (attached bool, err error) {
 	if len(b.group.cfg.Exclude) > 0 {
 		return false, &endError{report.Refused, "nothing was changed: " + text + ", so that --exclude-node-label " +
 			"cannot be honored: name the group's own cluster with --kubeconfig and --context"}
+	}
+	if then := b.group.cfg.Pace.Then; then == refresh.ThenStop || then == refresh.ThenKeep {
+		return false, &endError{report.Refused, "nothing was changed: " + text + ", so that no agent would drain their " +
+			"nodes for --then " + string(then) + ": name the group's own cluster with --kubeconfig and --context"}
 	}
 	b.group.progress.note(refresh.Warn, "%s: new nodes are not waited for; if it is not the group's own "+
 		"cluster, name that with --kubeconfig and --context", text)
@@ -65,7 +84,7 @@ func (b *batches) surge(ctx context.Context) error {
 // follow replaces batch after batch, until nothing is left to replace. It waits for no node and no launch if
 // there was nothing to replace: a node that is not ready then has nothing to do with the rollout.
 func (b *batches) follow(ctx context.Context) error {
-	if _, raised := refresh.SurgeOf(b.group.state.group); len(b.group.state.old) == 0 && !raised {
+	if len(b.group.state.old) == 0 && !b.by.unfinished() {
 		return nil
 	}
 	return b.stepUntil(ctx, func(s refresh.Step) bool { return s.Done })
@@ -98,11 +117,11 @@ func (b *batches) stepUntil(ctx context.Context, left func(refresh.Step) bool) e
 
 // step does what is to be done next, unless that is to be left.
 func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (step refresh.Step, err error) {
-	if problem := b.marker.check(); problem != "" {
+	if problem := b.by.check(); problem != "" {
 		return refresh.Step{}, &endError{report.Failed, problem + b.afterError()}
 	}
 	if problem := b.readiness.problem(); problem != "" {
-		return refresh.Step{}, &endError{report.Failed, problem + "; no further instance is marked: fix the cause, then " +
+		return refresh.Step{}, &endError{report.Failed, problem + "; " + b.by.stopped() + ": fix the cause, then " +
 			"run the same command again" + b.afterError()}
 	}
 	step = b.decide()
@@ -113,7 +132,7 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (step 
 		b.waiting = step.Waiting
 		b.group.progress.note(refresh.OK, "%s", step.Waiting)
 	}
-	if len(step.Mark)+len(step.Terminate) > 0 {
+	if step.Begins() {
 		if step, err = b.chooseBatch(ctx); err != nil {
 			return refresh.Step{}, err
 		}
@@ -160,19 +179,18 @@ func (b *batches) decide() refresh.Step {
 func (b *batches) next() refresh.Step {
 	s := b.group.state
 	now := refresh.Snapshot{
-		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), Marked: b.marker.marks.active(),
-		LastBatchEnded: b.batchEnded,
+		Now: time.Now(), Group: s.group, Outdated: s.replaceable(), LastBatchEnded: b.batchEnded,
 	}
 	if s.policy.nodes.cluster != nil && !b.noNodesKnown {
 		now.NotReady = s.policy.nodes.notReady(s.group.Instances)
 	}
-	step := refresh.Next(now, b.group.cfg.Pace)
-	if len(step.Mark)+len(step.Terminate)+step.Raise > 0 && !b.group.hours.open() {
+	step := b.by.next(now)
+	if (step.Begins() || step.Raise > 0) && !b.group.hours.open() {
 		return refresh.Step{
 			Waiting: "no batch begins: " + b.group.cfg.Windows.Describe(now.Now), RecheckAfter: b.group.cfg.PollInterval,
 		}
 	}
-	if err := s.policy.nodes.stale(); err != nil && now.NotReady != nil && len(step.Mark)+len(step.Terminate) > 0 {
+	if err := s.policy.nodes.stale(); err != nil && now.NotReady != nil && step.Replaces() {
 		return refresh.Step{Waiting: "waiting for the nodes to be readable again: " + err.Error()}
 	}
 	return step
@@ -185,37 +203,34 @@ func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 	switch {
 	case step.Raise > 0, step.Lower:
 		return (capacity{b.group, b.aws}).set(ctx, b.next)
-	case len(step.Mark)+len(step.Terminate) > 0:
-		sent, err := b.marker.send(ctx, step)
+	case step.Replaces(), step.Forget:
+		sent, err := b.by.send(ctx, step)
 		b.inFlight = b.inFlight || sent
 		return err
 	}
 	return nil
 }
 
-// markedContinue describes what the group does without the trigger.
-const markedContinue = "instances that are marked unhealthy are replaced, no further ones are marked"
-
 // stop restores the desired capacity. Nothing else can be undone.
 func (b *batches) stop(ctx context.Context) string {
 	g, err := b.group.planner.reader.Group(ctx, b.group.name)
 	if err != nil {
-		return fmt.Sprintf("%s; the desired capacity could not be read: %v", markedContinue, err)
+		return fmt.Sprintf("%s; the desired capacity could not be read: %v", b.by.leftBehind(), err)
 	}
 	if _, raised := refresh.SurgeOf(g); !raised {
-		return markedContinue
+		return b.by.leftBehind()
 	}
 	desired, err := b.aws.Lower(ctx, g)
 	if err != nil {
-		return fmt.Sprintf("%s; the desired capacity could not be lowered again: %v", markedContinue, err)
+		return fmt.Sprintf("%s; the desired capacity could not be lowered again: %v", b.by.leftBehind(), err)
 	}
-	return fmt.Sprintf("%s; the desired capacity was lowered from %d to %d", markedContinue, g.Desired, desired)
+	return fmt.Sprintf("%s; the desired capacity was lowered from %d to %d", b.by.leftBehind(), g.Desired, desired)
 }
 
 func (*batches) continues() bool { return false }
 
 func (b *batches) leftBehind() string {
-	return markedContinue + "; run the same command again to continue" + b.afterError()
+	return b.by.leftBehind() + "; run the same command again to continue" + b.afterError()
 }
 
 // afterError describes the desired capacity if it stays raised.

@@ -14,9 +14,9 @@ type Config struct {
 
 	Mode    refresh.Mode
 	Version string        // See refresh.Criteria.
-	MaxAge  time.Duration // ModeUnhealthy only.
-	Only    []string      // ModeUnhealthy only: replace these instances only.
-	Exclude []string      // ModeUnhealthy only: keep instances whose nodes have a label KEY or KEY=VALUE.
+	MaxAge  time.Duration // In batches only.
+	Only    []string      // In batches only: replace these instances only.
+	Exclude []string      // In batches only: keep instances whose nodes have a label KEY or KEY=VALUE.
 	All     bool          // Replace all instances, outdated or not.
 
 	// ModeRefresh only.
@@ -26,7 +26,7 @@ type Config struct {
 	Pin         refresh.Pin
 	OnConflict  Conflict
 
-	// ModeUnhealthy only.
+	// In batches only.
 	Pace refresh.Pace
 
 	Taint      cluster.Effect // Keeps new pods off outdated nodes; empty is NoTaint.
@@ -61,7 +61,7 @@ func (c Config) rollsBack() bool { return c.Preferences.AutoRollback || c.OnInte
 
 // holdsAny reports whether a rollout changes a group in a way that AWS does not exclude for two clients.
 func (c Config) holdsAny() bool {
-	return c.Mode == refresh.ModeUnhealthy || len(c.Suspend) > 0 || c.RaiseMax || len(c.Windows) > 0
+	return c.Mode.InBatches() || len(c.Suspend) > 0 || c.RaiseMax || len(c.Windows) > 0
 }
 
 // Conflict is what to do if a refresh of the group is under way already.

@@ -90,10 +90,10 @@ func (h *holds) release(ctx context.Context, end ending) ending {
 }
 
 // refreshContinues reports whether AWS continues to replace instances of the group. A refresh that was just
-// started may not be listed yet. In ModeUnhealthy nothing continues without the trigger.
+// started may not be listed yet. In the other modes nothing continues without the trigger.
 func (h *holds) refreshContinues(ctx context.Context, end ending) (bool, error) {
 	switch {
-	case h.group.cfg.Mode == refresh.ModeUnhealthy:
+	case h.group.cfg.Mode.InBatches():
 		return false, nil
 	case end.outcome == report.Detached:
 		return true, nil

@@ -100,10 +100,11 @@ func isChanged(cfg Config, g refresh.Group) bool {
 	if cfg.holdsAny() {
 		tags = append(tags, refresh.LeaseTag)
 	}
-	if cfg.Mode == refresh.ModeUnhealthy {
+	if cfg.Mode.InBatches() {
 		tags = append(tags, refresh.SurgeTag)
 	}
-	return slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
+	return cfg.Mode == refresh.ModeStandby && refresh.StandbyUnfinished(g) ||
+		slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })
 }
 
 // awaitExpiry returns when no other trigger holds the lease. It waits until that expires, and for a whole duration at

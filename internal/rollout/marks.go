@@ -66,6 +66,22 @@ type marker struct {
 	marks marks
 }
 
+func (m marker) next(now refresh.Snapshot) refresh.Step {
+	now.Marked = m.marks.active()
+	return refresh.Next(now, m.group.cfg.Pace)
+}
+
+func (m marker) unfinished() bool {
+	_, raised := refresh.SurgeOf(m.group.state.group)
+	return raised
+}
+
+func (marker) stopped() string { return "no further instance is marked" }
+
+func (marker) leftBehind() string {
+	return "instances that are marked unhealthy are replaced, no further ones are marked"
+}
+
 // check looks for marks that were taken back. Such an instance is marked again in one of the next batches. A
 // problem ends the rollout, because that does not help.
 func (m marker) check() (problem string) {
@@ -83,13 +99,8 @@ func (m marker) check() (problem string) {
 // send marks and terminates the instances of a batch, unless a refresh is under way: AWS would replace more
 // instances at a time than either of the two intends.
 func (m marker) send(ctx context.Context, step refresh.Step) (sent bool, err error) {
-	active, err := m.group.planner.activeRefresh(ctx, m.group.name)
-	if err != nil {
+	if err := m.checkNoRefresh(ctx); err != nil {
 		return false, err
-	}
-	if active != nil {
-		return false, &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no " +
-			"further instance is marked; run the same command again when it has ended"}
 	}
 	for _, id := range slices.Concat(step.Mark, step.Terminate) {
 		terminate := slices.Contains(step.Terminate, id)
@@ -109,4 +120,14 @@ func (m marker) send(ctx context.Context, step refresh.Step) (sent bool, err err
 		m.group.progress.note(refresh.OK, "%s %s", id, done)
 	}
 	return sent, nil
+}
+
+// checkNoRefresh returns an error if another client has started a refresh of the group.
+func (m marker) checkNoRefresh(ctx context.Context) error {
+	active, err := m.group.planner.activeRefresh(ctx, m.group.name)
+	if err != nil || active == nil {
+		return err
+	}
+	return &endError{report.Conflict, "instance refresh " + active.ID + " was started by another client: no further " +
+		"instance is replaced; run the same command again when it has ended"}
 }

@@ -82,6 +82,9 @@ func (s *state) isToBeReplaced(id string, a assessment) bool {
 
 // isReplaced reports whether an old instance counts as replaced, as Config.Until says.
 func (s *state) isReplaced(i refresh.Instance) bool {
+	if i.Standby() && refresh.StandbyOf(s.group)[i.ID] {
+		return true
+	}
 	switch s.policy.cfg.Until {
 	case Replaced:
 		return i.Terminating()
@@ -112,7 +115,7 @@ func (s *state) remaining() (left, retained []string) {
 	a := s.assess()
 	for _, i := range s.group.Instances {
 		switch {
-		case !s.isOld(i, a):
+		case !s.isOld(i, a), i.Standby() && s.isReplaced(i):
 		case i.Retained():
 			retained = append(retained, i.ID)
 		case !i.Terminating():
@@ -132,7 +135,7 @@ func withReason(i refresh.Instance, a assessment) string {
 	return fmt.Sprintf("%s (%s)", i.ID, reasons[0].Text)
 }
 
-// fingerprint changes whenever a rollout makes progress. In ModeUnhealthy new instances do not count until
+// fingerprint changes whenever a rollout makes progress. In batches new instances do not count until
 // they are in service: launches that fail again and again would else never count as a stall, and AWS, unlike
 // for an Instance Refresh, has no limit of its own for them.
 func (s *state) fingerprint(f *refresh.Refresh) string {
@@ -141,7 +144,7 @@ func (s *state) fingerprint(f *refresh.Refresh) string {
 		fmt.Fprint(&b, f.ID, f.Status, f.Percent, f.ToUpdate, " ")
 	}
 	for _, i := range s.group.Instances {
-		if s.policy.cfg.Mode == refresh.ModeUnhealthy && !s.old[i.ID] && !i.InService() {
+		if s.policy.cfg.Mode.InBatches() && !s.old[i.ID] && !i.InService() {
 			continue
 		}
 		fmt.Fprint(&b, i.ID, i.State, i.Healthy)

@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -69,12 +70,15 @@ func (t *taints) nodes() (old, current []cluster.Node) {
 // is launched before an old one terminates.
 func (t *taints) leavesNoNode() bool {
 	s := t.group.state
-	for _, i := range s.group.Instances {
-		if i.InService() && !s.old[i.ID] {
-			return false
-		}
+	current := func(i refresh.Instance) bool { return i.InService() && !s.old[i.ID] }
+	if slices.ContainsFunc(s.group.Instances, current) {
+		return false
 	}
-	if t.group.cfg.Mode == refresh.ModeUnhealthy {
+	switch t.group.cfg.Mode {
+	case refresh.ModeStandby:
+		return false
+	case refresh.ModeRefresh:
+	case refresh.ModeUnhealthy:
 		return t.group.cfg.Pace.Surge == refresh.Amount{} && !s.group.Maintenance.LaunchesFirst()
 	}
 	p, m := s.policy.preferences(s.group), s.group.Maintenance

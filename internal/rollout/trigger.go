@@ -18,6 +18,8 @@ type Writer interface {
 	refreshWriter
 	refreshPauser
 	batchWriter
+	standbyWriter
+	standbyReturner
 	processWriter
 	protectionWriter
 	leaseWriter
@@ -99,9 +101,15 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 }
 
 func (t *Trigger) newRollout(g *group, all *turns) *rollout {
-	var by replacer = &batches{group: g, marker: marker{g, t.writer, marks{}}, aws: t.writer}
-	if t.cfg.Mode == refresh.ModeRefresh {
+	inBatches := &batches{group: g, aws: t.writer}
+	var by replacer = inBatches
+	switch unhealthy := (marker{g, t.writer, marks{}}); t.cfg.Mode {
+	case refresh.ModeRefresh:
 		by = &instanceRefresh{group: g, aws: t.writer}
+	case refresh.ModeUnhealthy:
+		inBatches.by = unhealthy
+	case refresh.ModeStandby:
+		inBatches.by = &standby{g, t.writer, unhealthy}
 	}
 	return &rollout{
 		group: g, turns: all, replacer: by, preflight: &preflight{g, map[string]bool{}},

@@ -71,6 +71,10 @@ type ChangesAPI interface {
 		...func(*sdk.Options)) (*sdk.SetInstanceProtectionOutput, error)
 	UpdateAutoScalingGroup(context.Context, *sdk.UpdateAutoScalingGroupInput,
 		...func(*sdk.Options)) (*sdk.UpdateAutoScalingGroupOutput, error)
+	EnterStandby(context.Context, *sdk.EnterStandbyInput,
+		...func(*sdk.Options)) (*sdk.EnterStandbyOutput, error)
+	ExitStandby(context.Context, *sdk.ExitStandbyInput,
+		...func(*sdk.Options)) (*sdk.ExitStandbyOutput, error)
 	CreateOrUpdateTags(context.Context, *sdk.CreateOrUpdateTagsInput,
 		...func(*sdk.Options)) (*sdk.CreateOrUpdateTagsOutput, error)
 	DeleteTags(context.Context, *sdk.DeleteTagsInput,
@@ -133,7 +137,7 @@ func meaningOf(err error) error {
 func isGone(err error) bool {
 	return slices.ContainsFunc([]string{
 		"Instance Id not found", "No managed instance found", "is not part of Auto Scaling group",
-		"is not in InService",
+		"is not in InService", "is not in Standby",
 	}, func(part string) bool { return strings.Contains(err.Error(), part) })
 }
 

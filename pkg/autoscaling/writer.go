@@ -17,6 +17,7 @@ import (
 type Writer struct {
 	Health
 	Capacity
+	Standby
 	tagger
 	api ChangesAPI
 }
@@ -24,7 +25,7 @@ type Writer struct {
 // NewWriter returns a Writer. The client must retry what AWS throttles.
 func NewWriter(api ChangesAPI) *Writer {
 	tags := tagger{api}
-	return &Writer{Health{api: api, limit: retriedTimeout}, Capacity{tags}, tags, api}
+	return &Writer{Health{api: api, limit: retriedTimeout}, Capacity{tags}, Standby{tags}, tags, api}
 }
 
 // Start starts an instance refresh and returns its id. The desired configuration is the resolved source of

@@ -30,6 +30,8 @@ type Node struct {
 	Marked  bool              `json:"marked,omitempty"`  // The agent has marked it: it is being terminated.
 	Tainted bool              `json:"tainted,omitempty"` // It has OutdatedTaint.
 	Drain   *Drain            `json:"drain,omitempty"`   // From its condition; nil if it has none.
+
+	DrainRequested bool `json:"drainRequested,omitempty"` // An annotation has the agent drain it.
 }
 
 // Drain is the progress of a drain, from the Node condition node-drainer.io/Drained.

@@ -16,6 +16,7 @@ const taintKey = "node-drainer.io/terminating"
 func toNode(n *corev1.Node) Node {
 	out := Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Tainted: hasTaint(n, OutdatedTaint)}
 	_, annotated := n.Annotations[node.Annotation]
+	out.DrainRequested = node.IsDrainRequested(n)
 	out.Marked = annotated || hasTaint(n, taintKey)
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
@@ -67,8 +68,10 @@ func strip(obj any) (any, error) {
 		},
 		Spec: corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Taints: n.Spec.Taints},
 	}
-	if mark, ok := n.Annotations[node.Annotation]; ok {
-		kept.Annotations = map[string]string{node.Annotation: mark}
+	for _, key := range []string{node.Annotation, node.DrainRequestAnnotation} {
+		if value, ok := n.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
+		}
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady || c.Type == node.ConditionType {

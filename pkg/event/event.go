@@ -44,7 +44,10 @@ const (
 	Notice Kind = "notice"
 )
 
-// Kinds returns all kinds, so that a counter can start at zero for each.
+// DrainRequested is a kind that no message has: an annotation of the Node asks for its drain.
+const DrainRequested Kind = "drain-requested"
+
+// Kinds returns all kinds that messages have, so that a counter can start at zero for each.
 func Kinds() []Kind {
 	return []Kind{
 		LifecycleTerminating, LifecycleLaunching, SpotInterruption, RebalanceRecommendation, StateChange,

@@ -31,6 +31,9 @@ type Node struct {
 	// HasCondition reports whether the Node has the drain condition, whatever its status.
 	HasCondition bool
 
+	// DrainRequested reports whether the annotation DrainRequestAnnotation names the instance.
+	DrainRequested bool
+
 	// Maintenance is when announced maintenance of the instance starts; zero if none is announced.
 	Maintenance time.Time
 }
@@ -46,6 +49,7 @@ func (n Node) IsBooted() bool { return !n.AwaitsBoot() }
 // and start it with Run.
 type Nodes struct {
 	*maintenance
+	requests
 
 	// Conditions writes the drain conditions of these Nodes.
 	Conditions *Conditions
@@ -66,7 +70,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{cfg: cfg, selector: selector}
+	n := &Nodes{cfg: cfg, selector: selector, requests: requests{make(chan struct{}, 1)}}
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
 	n.patcher = &patcher{
@@ -93,8 +97,14 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    shown,
-		UpdateFunc: func(_, obj any) { shown(obj) },
+		AddFunc: func(obj any) {
+			n.notice(nil, obj)
+			shown(obj)
+		},
+		UpdateFunc: func(before, obj any) {
+			n.notice(before, obj)
+			shown(obj)
+		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
@@ -230,8 +240,9 @@ func trim(obj any, labels ...string) (any, error) {
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-			Labels:      only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers)...),
-			Annotations: only(node.Annotations, Annotation, MaintenanceAnnotation, scaleDownDisabled, ScaleDownOwner),
+			Labels: only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers)...),
+			Annotations: only(node.Annotations, Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
+				scaleDownDisabled, ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
@@ -267,7 +278,7 @@ func nodeOf(node *corev1.Node) Node {
 	out.BootID = node.Status.NodeInfo.BootID
 	out.HasCondition = conditionOf(node, ConditionType) != nil
 	out.Mark, _ = MarkOf(node)
-	out.Maintenance = maintenanceOf(node)
+	out.Maintenance, out.DrainRequested = maintenanceOf(node), IsDrainRequested(node)
 	return out
 }
 

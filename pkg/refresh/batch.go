@@ -10,11 +10,12 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// Pace is how ModeUnhealthy replaces instances.
+// Pace is how the modes that replace in batches do that.
 type Pace struct {
 	Batch   Amount
 	Between time.Duration // From the end of a batch to the next.
 	Order   Order
+	Then    Then   // What happens to replaced instances, in ModeStandby.
 	Surge   Amount // By how much the desired capacity is raised during the rollout; the zero value is not at all.
 	Step    Amount // By how much it is raised at a time; the zero value is by all of the surge.
 }
@@ -45,8 +46,16 @@ type Snapshot struct {
 	Group          Group
 	Outdated       []string        // To be replaced, also those already terminating; not those kept for another reason.
 	NotReady       map[string]bool // In service, and the Node is missing or not Ready; nil without Kubernetes.
-	Marked         map[string]bool // What this run has marked unhealthy or terminated already.
-	LastBatchEnded time.Time       // When the last batch of this run was seen to have ended; zero if there was none.
+	Marked         map[string]bool // What this run has marked unhealthy, moved or terminated already.
+	Left           map[string]bool // What it has terminated a moment ago, in Standby.
+	Drains         map[string]DrainState
+	LastBatchEnded time.Time // When the last batch of this run was seen to have ended; zero if there was none.
+}
+
+// DrainState is how far the drain of the node of an instance in Standby is.
+type DrainState struct {
+	Requested bool // The agent was asked for it.
+	Done      bool // No pod is left that had to leave, or there is no node.
 }
 
 // Step is what to do next.
@@ -54,6 +63,11 @@ type Step struct {
 	Raise        int           // Raise the desired capacity by so many.
 	Mark         []string      // Mark these unhealthy.
 	Terminate    []string      // Terminate these, and lower the desired capacity with each.
+	Standby      []string      // Record these, and move them into Standby.
+	Leave        []string      // Terminate these, which are in Standby.
+	Drain        []string      // Ask the agent to drain the nodes of these.
+	Keep         []string      // Stop these if Pace.Then says so, and record that they are replaced.
+	Forget       bool          // Remove from the record what is not in Standby.
 	Lower        bool          // Lower the desired capacity to what it was.
 	InFlight     bool          // A batch is being replaced: nothing is marked until it has ended.
 	Done         bool          // Nothing is left to do.
@@ -61,7 +75,13 @@ type Step struct {
 	RecheckAfter time.Duration // Decide again after this time at the latest; 0 is whenever something changes.
 }
 
-// Next decides what to do in a group. Nothing is marked while a batch is in flight: while an outdated
+// Begins reports whether the step begins a batch.
+func (s Step) Begins() bool { return len(s.Mark)+len(s.Terminate)+len(s.Standby) > 0 }
+
+// Replaces reports whether the step changes instances.
+func (s Step) Replaces() bool { return s.Begins() || len(s.Leave)+len(s.Drain)+len(s.Keep) > 0 }
+
+// Next decides what to do in a group in ModeUnhealthy. Nothing is marked while a batch is in flight: while an outdated
 // instance is unhealthy or terminating, or fewer are in service than are desired. A new one that is not needed
 // for that may be pending, as when Auto Scaling rebalances the zones. An outdated instance whose node is not
 // ready is not waited for, but replaced first. A retained instance is not waited for either.

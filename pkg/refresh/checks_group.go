@@ -19,6 +19,7 @@ const (
 	processReplace     = "ReplaceUnhealthy"
 	processHealthCheck = "HealthCheck"
 	processRegister    = "AddToLoadBalancer"
+	processRebalance   = "AZRebalance"
 )
 
 func checkManagedBy(g Group, _ Facts) (Level, string) {
@@ -62,9 +63,13 @@ func (g Group) suspendedOf(processes ...string) []string {
 }
 
 func checkSuspended(g Group, f Facts) (Level, string) {
-	needed := []string{processLaunch, processTerminate, ProcessInstanceRefresh}
-	if f.Mode == ModeUnhealthy {
-		needed = []string{processLaunch, processTerminate, processReplace}
+	needed := []string{processLaunch, processTerminate}
+	switch f.Mode {
+	case ModeRefresh:
+		needed = append(needed, ProcessInstanceRefresh)
+	case ModeUnhealthy:
+		needed = append(needed, processReplace)
+	case ModeStandby:
 	}
 	missing := g.suspendedOf(needed...)
 	switch {
@@ -88,7 +93,7 @@ func checkActiveRefresh(_ Group, f Facts) (Level, string) {
 	}
 	refresh := fmt.Sprintf("instance refresh %s is %s", f.Active.ID, f.Active.Status)
 	switch {
-	case f.Mode == ModeUnhealthy:
+	case f.Mode.InBatches():
 		return Refuse, refresh + ", and both would replace instances at the same time: wait for it, or cancel it"
 	case f.Active.HasTarget(f.Target):
 		return OK, refresh + ", and has the same target"
@@ -147,7 +152,7 @@ func checkHookTimeout(_ Group, f Facts) (Level, string) {
 }
 
 func checkWarmPool(g Group, f Facts) (Level, string) {
-	if f.Mode == ModeUnhealthy {
+	if f.Mode.InBatches() {
 		return Warn, "the group has a warm pool, whose instances this mode does not replace: outdated ones may enter " +
 			"service later; --mode refresh replaces them too"
 	}
@@ -199,7 +204,11 @@ func checkProtected(g Group, f Facts) (Level, string) {
 }
 
 func checkStandby(g Group, f Facts) (Level, string) {
-	ids := g.InstanceIDs(func(i Instance) bool { return f.isReplaced(i) && i.Standby() })
+	record := StandbyOf(g)
+	ids := g.InstanceIDs(func(i Instance) bool {
+		_, ours := record[i.ID]
+		return f.isReplaced(i) && i.Standby() && (!ours || f.Mode != ModeStandby)
+	})
 	return f.checkPreference(ids, f.Preferences.Standby, "in standby", "return them to service, or use --standby")
 }
 
@@ -216,7 +225,7 @@ func (f Facts) checkPreference(ids []string, preference, are, todo string) (Leve
 	switch {
 	case len(ids) == 0:
 		return OK, "no instance that is to be replaced is " + are
-	case f.Mode == ModeUnhealthy || preference == preferIgnore:
+	case f.Mode.InBatches() || preference == preferIgnore:
 		return Warn, found + "; these are not replaced"
 	case cmp.Or(preference, preferWait) == preferWait:
 		return Warn, found + "; the refresh waits for them, and fails after an hour: " + todo

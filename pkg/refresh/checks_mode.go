@@ -71,8 +71,12 @@ func (f Facts) MostInstances(g Group) int {
 
 // exceedsDesired reports whether there will be more instances than are desired for a while.
 func (f Facts) exceedsDesired(g Group) bool {
-	if f.Mode == ModeUnhealthy {
+	switch f.Mode {
+	case ModeUnhealthy:
 		return g.Maintenance.LaunchesFirst()
+	case ModeStandby:
+		return false // Instances in Standby do not count.
+	case ModeRefresh:
 	}
 	low, high := f.percentages(g)
 	return low == 100 || high != nil && (*high > 100 || minHealthyCount(g.Desired, low) == g.Desired)
@@ -103,7 +107,7 @@ func checkCapacity(g Group, f Facts) (Level, string) {
 		return OK, "the capacity does not fall"
 	case left <= 0:
 		return Warn, "all instances may be out of service at the same time: " + why
-	case f.Mode == ModeUnhealthy:
+	case f.Mode.InBatches():
 		return Warn, found
 	default:
 		return OK, found
@@ -112,11 +116,19 @@ func checkCapacity(g Group, f Facts) (Level, string) {
 
 // leastInService is how many instances stay in service at least, and why no more.
 func (f Facts) leastInService(g Group) (left int, why string) {
-	if f.Mode == ModeUnhealthy {
+	switch f.Mode {
+	case ModeStandby:
+		if !g.LoadBalanced {
+			return g.Desired, ""
+		}
+		return g.Desired - f.Batch, fmt.Sprintf("a batch is %d: in Standby, instances are not registered with the "+
+			"group's load balancers, and their replacements are not yet", f.Batch)
+	case ModeUnhealthy:
 		if g.Maintenance.LaunchesFirst() {
 			return g.Desired, ""
 		}
 		return g.Desired - max(0, f.Batch-f.Surge), fmt.Sprintf("a batch is %d, the surge %d", f.Batch, f.Surge)
+	case ModeRefresh:
 	}
 	low, _ := f.percentages(g)
 	left, why = minHealthyCount(g.Desired, low), fmt.Sprintf("the minimum healthy percentage is %d", low)
@@ -135,7 +147,7 @@ func checkWeights(g Group, f Facts) (Level, string) {
 		return Refuse, fmt.Sprintf("an instance type has a weight of %d, and the desired capacity is %d: AWS may replace "+
 			"all instances at once, whatever the percentages say; raise the desired capacity above the weight, or use "+
 			"--allow weighted", g.LargestWeight, g.Desired)
-	case f.Mode == ModeUnhealthy:
+	case f.Mode.InBatches():
 		return Refuse, "the group's numbers are of capacity units, and this mode counts instances: it would wait for " +
 			"instances that are never launched; use --mode refresh"
 	}
@@ -150,7 +162,7 @@ func warnLease(g Group, _ Facts) (Level, string) {
 
 func checkSurge(g Group, f Facts) (Level, string) {
 	s, _ := SurgeOf(g)
-	if f.Mode == ModeUnhealthy {
+	if f.Mode.InBatches() {
 		return OK, fmt.Sprintf("an earlier run raised the desired capacity from %d to %d; this run lowers it again",
 			s.From, s.To)
 	}

@@ -138,7 +138,10 @@ func (i Instance) Draining() bool {
 func (i Instance) Retained() bool { return i.leaving() == "Terminating:Retained" }
 
 // Standby reports whether the instance is in standby, or enters it.
-func (i Instance) Standby() bool { return i.State == "Standby" || i.State == "EnteringStandby" }
+func (i Instance) Standby() bool { return i.State == "Standby" || i.State == enteringStandby }
+
+// enteringStandby is the lifecycle state on the way into Standby.
+const enteringStandby = "EnteringStandby"
 
 // Hook is a lifecycle hook of a group.
 type Hook struct {

@@ -16,6 +16,8 @@ type Criteria struct {
 
 	IncludeProtected bool // Instances that are protected from scale in are replaced too.
 	IncludeStandby   bool // Instances in standby are replaced too.
+
+	Standby StandbyRecord // Those in standby that the trigger has moved there. What it keeps there is replaced.
 }
 
 // Verdict is whether an instance is outdated or kept, and why.
@@ -68,6 +70,9 @@ const (
 // refresh replaces it too.
 func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time) Verdict {
 	if len(c.Only) > 0 && !slices.Contains(c.Only, i.ID) {
+		return Verdict{}
+	}
+	if i.Standby() && c.Standby[i.ID] {
 		return Verdict{}
 	}
 	reasons := slices.Concat(c.requestedReasons(), t.sourceReasons(i, target), c.ageReasons(i, now))
@@ -136,8 +141,9 @@ func (c Criteria) keptReasons(i Instance) []Reason {
 	if i.Protected && !c.IncludeProtected {
 		kept = append(kept, Reason{CodeProtected, "it is protected from scale in"})
 	}
+	_, moved := c.Standby[i.ID]
 	switch {
-	case i.Standby() && c.IncludeStandby:
+	case i.Standby() && (c.IncludeStandby || moved):
 	case i.Standby():
 		kept = append(kept, Reason{CodeStandby, "it is in standby"})
 	case i.Retained():

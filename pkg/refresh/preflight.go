@@ -30,7 +30,11 @@ type Mode string
 const (
 	ModeRefresh   Mode = "refresh"   // By an instance refresh.
 	ModeUnhealthy Mode = "unhealthy" // By marking them unhealthy in batches.
+	ModeStandby   Mode = "standby"   // By moving them into Standby in batches, and terminating them from there.
 )
+
+// InBatches reports whether the trigger itself replaces the instances, in batches.
+func (m Mode) InBatches() bool { return m == ModeUnhealthy || m == ModeStandby }
 
 // Facts are what the preflight checks, besides the group itself.
 type Facts struct {
@@ -38,9 +42,10 @@ type Facts struct {
 	Preferences  Preferences // Of the refresh to be started.
 	Pin          bool        // The refresh gets the version as a number: see Pin.Applies.
 	Rollback     bool        // A rollback is requested: if the refresh fails, or the trigger is interrupted.
-	Batch        int         // Of ModeUnhealthy: how many at a time.
+	Batch        int         // Of the modes that replace in batches: how many at a time.
 	Surge        int         // Of ModeUnhealthy: by how much the desired capacity is raised; 0 is not at all.
 	RaiseMax     bool        // The maximum size is raised where it is too small.
+	Suspend      []string    // Processes that are suspended during the rollout.
 	Outdated     int
 	Target       Target
 	Hooks        []Hook
@@ -114,6 +119,7 @@ type check struct {
 
 func inRefresh(_ Group, f Facts) bool      { return f.Mode == ModeRefresh }
 func inUnhealthy(_ Group, f Facts) bool    { return f.Mode == ModeUnhealthy }
+func inStandby(_ Group, f Facts) bool      { return f.Mode == ModeStandby }
 func withKubernetes(_ Group, f Facts) bool { return f.Cluster != nil }
 
 // checks are all checks, in their order.
@@ -128,6 +134,8 @@ func checks() []check {
 		{name: "no-terminating-hook", find: checkTerminatingHook},
 		{"hook-timeout", checkHookTimeout, func(_ Group, f Facts) bool { return longestHook(f.Hooks).Terminating }},
 		{"maintenance-policy", checkMaintenancePolicy, inUnhealthy},
+		{"standby-tags", checkStandbyRoom, inStandby},
+		{"rebalance", checkRebalance, inStandby},
 		{name: "max-size", find: checkMaxSize},
 		{name: "capacity", find: checkCapacity},
 		{"weighted", checkWeights, func(g Group, _ Facts) bool { return g.Weighted }},

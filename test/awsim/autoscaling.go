@@ -35,6 +35,8 @@ func autoscalingActions(a *engine) map[string]actionFunc {
 		"TerminateInstanceInAutoScalingGroup": query(instances.terminateInstance),
 		"SetInstanceHealth":                   query(instances.setInstanceHealth),
 		"SetInstanceProtection":               query(instances.setInstanceProtection),
+		"EnterStandby":                        query(instances.enterStandby),
+		"ExitStandby":                         query(instances.exitStandby),
 		"StartInstanceRefresh":                query(refreshes.startInstanceRefresh),
 		"DescribeInstanceRefreshes":           query(refreshes.describeInstanceRefreshes),
 		"CancelInstanceRefresh":               query(refreshes.cancelInstanceRefresh),

@@ -19,6 +19,8 @@ func ec2Actions(a *engine) map[string]actionFunc {
 		"DescribeInstanceStatus":         query(machines.describeInstanceStatus),
 		"DescribeSpotInstanceRequests":   query(machines.describeSpotRequests),
 		"TerminateInstances":             query(machines.terminateInstances),
+		"StopInstances":                  query(machines.stopInstances),
+		"StartInstances":                 query(machines.startInstances),
 		"CreateLaunchTemplate":           query(templates.createLaunchTemplate),
 		"CreateLaunchTemplateVersion":    query(templates.createLaunchTemplateVersion),
 		"ModifyLaunchTemplate":           query(templates.modifyLaunchTemplate),
@@ -183,28 +185,10 @@ type stateChangeXML struct {
 // terminateInstances ends machines behind Auto Scaling's back, as from EC2's console: the machine shuts
 // down at once, and only then does the group notice and run its terminate hooks, for a dead instance.
 func (a ec2API) terminateInstances(r *reader) (any, error) {
-	ids := r.list("InstanceId")
-	if len(ids) == 0 {
-		return nil, errorf("MissingParameter", "The request must contain the parameter InstanceId")
-	}
-	var out struct {
-		Changes []stateChangeXML `xml:"instancesSet>item"`
-	}
-	err := a.updateErr(func() error {
-		found, err := a.machines(ids)
-		if err != nil {
-			return err
-		}
-		for _, inst := range found {
-			before := inst.machine
-			a.hardware.terminateMachine(inst)
-			out.Changes = append(out.Changes, stateChangeXML{
-				InstanceID: inst.id, Current: machineWire(inst.machine), Previous: machineWire(before),
-			})
-		}
+	return a.changeMachines(r, func(inst *instance) error {
+		a.hardware.terminateMachine(inst)
 		return nil
 	})
-	return out, err
 }
 
 // terminateMachine terminates a machine. It needs mu.

@@ -27,6 +27,8 @@ type Delays struct {
 	Appear time.Duration
 	// Retain is how long an instance is in a Proceed state before it is retained.
 	Retain time.Duration
+	// Standby is how long an instance needs to enter Standby, or to leave it.
+	Standby time.Duration
 	// RefreshStart is how long an Instance Refresh is Pending; 5 to 10 s in AWS.
 	RefreshStart time.Duration
 	// RefreshGiveUp is how long an Instance Refresh may make no progress before it fails; an hour if zero.

@@ -182,7 +182,7 @@ func (a groupEngine) terminateDead(g *group) {
 		return
 	}
 	for _, inst := range slices.Clone(g.members) {
-		if inst.machine == "terminated" && !inst.isTerminating() {
+		if inst.machine == "terminated" && !inst.isTerminating() && !inStandby(inst) {
 			inst.health = unhealthy
 			a.fleet.terminate(inst)
 		}

@@ -239,7 +239,7 @@ func (a machineEngine) recordShutDown(inst *instance, killed []string) {
 	case inst.group == nil:
 	case inst.phase() == stateTerminatingProceed, inst.group.deleting:
 		a.fleet.removeFromGroup(inst)
-	case !inst.isTerminating():
+	case !inst.isTerminating() && !inStandby(inst):
 		inst.health = unhealthy
 		a.capacity.reconcile(inst.group)
 	}

@@ -48,10 +48,7 @@ func (s EC2) StopMachine(instanceID string) error {
 		if inst.machine != "running" {
 			return
 		}
-		a.hardware.stopMachine(inst, a.delays.Terminate, func() {
-			inst.health = unhealthy
-			a.capacity.reconcile(inst.group)
-		})
+		a.hardware.stopMachine(inst, a.delays.Terminate, func() { a.capacity.recordStop(inst) })
 	})
 }
 

@@ -216,7 +216,7 @@ func (f *refresh) mayReplace(inst *instance) bool {
 	if inst.protected && f.prefs.protected == "Ignore" {
 		return false
 	}
-	if inst.state() == stateStandby {
+	if inStandby(inst) {
 		return f.prefs.standby != "Ignore"
 	}
 	return inst.hasStatePrefix(statePending) || inst.state() == stateInService

@@ -86,7 +86,7 @@ func (c *census) addOld(f *refresh, inst *instance) {
 	switch {
 	case inst.protected && f.prefs.protected == "Wait":
 		c.waitFor(inst, " is protected from scale in.")
-	case inst.state() == stateStandby && f.prefs.standby == "Wait":
+	case inStandby(inst) && f.prefs.standby == "Wait":
 		c.waitFor(inst, " is in standby.")
 	case inst.health == healthy:
 		c.free = append(c.free, inst)

@@ -179,6 +179,8 @@ func (s *IAM) resources(req request) []resource {
 		return []resource{{arn: s.server.sqs.arn(queueName(req.in))}}
 	case onGroups(permission(req.service.name, req.action)):
 		return groupResources(s.server.asg, &reader{values: req.in.Values})
+	case onMachines(permission(req.service.name, req.action)):
+		return machineResources(s.server.asg, (&reader{values: req.in.Values}).list("InstanceId"))
 	}
 	return []resource{{arn: "*"}}
 }
@@ -237,8 +239,13 @@ func (st statement) holds(on resource) bool {
 }
 
 func (on resource) satisfies(operator, key string, wanted []string) bool {
-	if operator == forAllKeys {
+	switch operator {
+	case forAllKeys:
 		return !slices.ContainsFunc(on.tagKeys, func(k string) bool { return !slices.Contains(wanted, k) })
+	case forAllKeysLike:
+		return !slices.ContainsFunc(on.tagKeys, func(k string) bool {
+			return !slices.ContainsFunc(wanted, func(w string) bool { return matches(w, k) })
+		})
 	}
 	value, known := on.context[key]
 	if tag, ofTag := strings.CutPrefix(key, ofResource); ofTag {

@@ -17,6 +17,8 @@ const (
 	forAllKeys = "ForAllValues:StringEquals"
 	atMost     = "NumericLessThanEquals"
 	ofAbsence  = "Null"
+
+	forAllKeysLike = "ForAllValues:StringLike"
 )
 
 // The action whose parameters are condition keys (Service Authorization Reference, Amazon EC2 Auto Scaling).
@@ -146,12 +148,13 @@ func (s *IAM) checkAction(action string, st statement) error {
 func simulated(operator, key, action string) bool {
 	switch operator {
 	case "StringEquals":
-		return onGroups(action) && strings.HasPrefix(key, ofResource) || launchCondition(operator, key, action)
+		tagged := onGroups(action) || onMachines(action)
+		return tagged && strings.HasPrefix(key, ofResource) || launchCondition(operator, key, action)
 	case "ArnLike":
 		return launchCondition(operator, key, action)
 	case atMost, ofAbsence:
 		return updateCondition(operator, key, action)
-	case forAllKeys:
+	case forAllKeys, forAllKeysLike:
 		return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys
 	}
 	return false
@@ -171,7 +174,7 @@ func (s *IAM) knows(action string) bool {
 
 // onResources reports whether a statement can limit the action to some resources.
 func onResources(action string) bool {
-	return onGroups(action) || toLaunch(action) || strings.HasPrefix(action, "sqs:")
+	return onGroups(action) || onMachines(action) || toLaunch(action) || strings.HasPrefix(action, "sqs:")
 }
 
 // onGroups reports whether the action is about an Auto Scaling group, so that it can be limited to some. What

@@ -33,6 +33,8 @@ func newLimited(t *testing.T) *limited {
 		must(t, s.CreateGroup(awsim.Group{Name: name, Max: 5, Tags: tags}))
 		must(t, s.AddInstance(name, "i-0000000000000"+name[:4], "eu-central-1a"))
 	}
+	must(t, s.AddInstance("ours", "i-0000000000000ffff", ""))
+	must(t, s.AddInstance("theirs", "i-0000000000000eeee", ""))
 	return &limited{s, s.CreateQueue("queue", nil), queueClient(t, s), groupClient(t, s), machineClient(t, s)}
 }
 
@@ -98,6 +100,14 @@ func TestPolicies(t *testing.T) {
 		return err
 	}
 	keys := `, "Condition": {"ForAllValues:StringEquals": {"aws:TagKeys": ["mine", "too"]}, "StringEquals": {"aws:ResourceTag/cluster": "prod"}}`
+	like := `, "Condition": {"ForAllValues:StringLike": {"aws:TagKeys": ["mine-*"]}}`
+	stop := func(id string) func(ctx context.Context, l *limited) error {
+		return func(ctx context.Context, l *limited) error {
+			_, err := l.ec2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{id}})
+			return err
+		}
+	}
+	stopping := allowing(`"ec2:StopInstances"`, `"arn:aws:ec2:*:*:instance/*"`, ofProd)
 	for name, tt := range map[string]struct {
 		policies []string
 		call     func(ctx context.Context, l *limited) error
@@ -121,6 +131,10 @@ func TestPolicies(t *testing.T) {
 		"a maximum above the limit":       {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(8))}), "AccessDenied", "UpdateAutoScalingGroup"},
 		"no maximum":                      {upTo, update(autoscaling.UpdateAutoScalingGroupInput{}), "AccessDenied", "UpdateAutoScalingGroup"},
 		"a maximum and something else":    {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7)), VPCZoneIdentifier: new("subnet-1")}), "AccessDenied", "UpdateAutoScalingGroup"},
+		"a tag with a key like these":     {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, like)}, tag("ours/mine-1", "ours/mine-2"), "", ""},
+		"a tag with a key unlike these":   {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, like)}, tag("ours/mine-1", "ours/mine"), "AccessDenied", "CreateOrUpdateTags"},
+		"an instance with the tag":        {[]string{stopping}, stop("i-0000000000000ffff"), "", ""},
+		"an instance with another tag":    {[]string{stopping}, stop("i-0000000000000eeee"), "UnauthorizedOperation", "instance/i-0000000000000eeee"},
 		"one of the tags at other groups": {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, keys)}, tag("ours/mine", "theirs/mine"), "AccessDenied", "theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {

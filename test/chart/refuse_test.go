@@ -69,6 +69,9 @@ func TestRefusals(t *testing.T) {
 		{"a rollout of nothing", least + "," + cronJob + "mode=refresh", []string{
 			"trigger.cronJobs.x.options selects no groups: set asg, cluster or tag",
 		}},
+		{"drains by request without the right to", least + "," + cronJob + "cluster=prod," + cronJob + "mode=standby," + cronJob + "then=stop", []string{
+			"trigger.cronJobs.x.options.then requires trigger.taintNodes: true",
+		}},
 		{"taints without the right to", least + "," + cronJob + "cluster=prod," + cronJob + "taintOutdated=soft", []string{
 			"trigger.cronJobs.x.options.taintOutdated requires trigger.taintNodes: true",
 		}},

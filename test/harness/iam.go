@@ -22,6 +22,7 @@ func FillPolicies(queueARN string, names ...string) (all []string, err error) {
 	for _, name := range names {
 		policy, err := deploy.Fill(name, map[string]string{
 			"QueueArn":    queueARN,
+			"Instances":   "arn:aws:ec2:eu-central-1:123456789012:instance/*",
 			"Groups":      "arn:aws:autoscaling:eu-central-1:123456789012:autoScalingGroup:*:autoScalingGroupName/*",
 			"GroupTagKey": "kubernetes.io/cluster/demo", "GroupTagValue": "owned",
 			"LaunchTemplates": "arn:aws:ec2:eu-central-1:123456789012:launch-template/*",

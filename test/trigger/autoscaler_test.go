@@ -18,11 +18,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/autoscaler"
+	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
+	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -40,6 +43,8 @@ type scaled struct {
 
 	began time.Time
 	step  refresh.Amount // of the surge
+	then  refresh.Then
+	nodes *drainedNodes // nil without Kubernetes
 
 	mu      sync.Mutex
 	asked   int // the desired capacity by what the autoscaler has asked for
@@ -109,13 +114,7 @@ func (p *process) config() aws.Config {
 
 // run replaces what is outdated, as a process that is killed after so many changes, unless last is 0.
 func (s *scaled) run(name string, last int) report.Outcome {
-	ctx, cancel := context.WithCancel(s.Context())
-	defer cancel()
-	end, err := s.trigger(&process{scaled: s, name: name, last: last, cancel: cancel}).Run(ctx)
-	if err != nil {
-		return report.Error
-	}
-	return end.Groups[0].Outcome
+	return s.command(name, last, (*rollout.Trigger).Run)
 }
 
 // resume gives back what triggers hold that were killed.
@@ -128,17 +127,16 @@ func (s *scaled) resume() {
 }
 
 func (s *scaled) trigger(p *process) *rollout.Trigger {
-	reader, writer := clientsOf(p.config())
 	var deployment rollout.Autoscaler
 	if s.autoscaler != nil {
 		deployment = pausing{s.autoscaler, p}
 	}
-	var view rollout.Cluster
+	view := s.view()
 	var exclude []string
 	if s.kept != "" {
 		view, exclude = readyNodes{s.kept}, []string{"keep"}
 	}
-	return rollout.New(rollout.Config{
+	cfg := rollout.Config{
 		Exclude:    exclude,
 		Autoscaler: deployment,
 		Selection:  refresh.Selection{Names: []string{group}}, Mode: s.mode, Pin: refresh.PinAuto, RaiseMax: true,
@@ -148,7 +146,18 @@ func (s *scaled) trigger(p *process) *rollout.Trigger {
 		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: p.name,
-	}, reader, writer, view, nil)
+	}
+	if cfg.Mode == refresh.ModeStandby {
+		cfg.Pace.Surge, cfg.Pace.Then, cfg.RaiseMax = refresh.Amount{}, s.then, false
+	}
+	return rollout.New(cfg, readerOf(p.config()), struct {
+		*groups.Writer
+		*instances.Machines
+		requester
+	}{
+		groups.NewWriter(autoscaling.NewFromConfig(p.config())), instances.NewMachines(ec2.NewFromConfig(p.config())),
+		requester{process: p},
+	}, view, nil)
 }
 
 // autoscale asks for instances, and removes some, at random, until ctx ends.
@@ -245,21 +254,6 @@ func (s *scaled) expectNothingLeft() {
 	}
 }
 
-// readyNodes are Ready nodes of all instances. That of one has the label keep.
-type readyNodes struct{ kept string }
-
-func (n readyNodes) Node(id string) (cluster.Node, bool) {
-	node := cluster.Node{Name: "node-" + id, Ready: true}
-	if id == n.kept {
-		node.Labels = map[string]string{"keep": "yes"}
-	}
-	return node, true
-}
-
-func (readyNodes) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
-
-func (readyNodes) Stale() error { return nil }
-
 func newScaled(t *testing.T, mode refresh.Mode, seed uint64) *scaled {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	s := &scaled{T: t, aws: awsim.NewUnconnected(awsim.Options{Seed: seed}), dice: dice, mode: mode, most: 30, began: time.Now()}
@@ -274,6 +268,13 @@ func newScaled(t *testing.T, mode refresh.Mode, seed uint64) *scaled {
 // an odd seed the maximum size has no room for the surge; with one of three the triggers pause the autoscaler,
 // and with one of five they exclude an instance.
 func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers func(s *scaled)) {
+	t.Helper()
+	besideAutoscalerWith(t, mode, seed, triggers, (*scaled).expectNothingLeft)
+}
+
+func besideAutoscalerWith(
+	t *testing.T, mode refresh.Mode, seed uint64, triggers func(s *scaled), expect func(s *scaled),
+) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%s, seed %d", mode, seed), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -292,7 +293,7 @@ func besideAutoscaler(t *testing.T, mode refresh.Mode, seed uint64, triggers fun
 			triggers(s)
 			stop()
 			scaling.Wait()
-			s.expectNothingLeft()
+			expect(s)
 			if err := s.aws.Close(); err != nil {
 				t.Error(err)
 			}

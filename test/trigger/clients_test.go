@@ -17,6 +17,7 @@ import (
 func clientsOf(cfg aws.Config) (rollout.Reader, rollout.Writer) {
 	type writer struct {
 		*groups.Writer
+		*instances.Machines
 		*cluster.Tainter
 	}
 	return readerOf(cfg), writer{Writer: groups.NewWriter(autoscaling.NewFromConfig(cfg))}

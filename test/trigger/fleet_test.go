@@ -22,6 +22,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
+	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -266,8 +267,16 @@ func (f *fleet) trigger(cfg rollout.Config, changes int) (context.Context, *roll
 	api := autoscaling.NewFromConfig(config)
 	return ctx, rollout.New(cfg, readerOf(config), struct {
 		*groups.Writer
+		*instances.Machines
+		drainRequester
 		*client
-	}{groups.NewWriter(api), c}, f, nil)
+	}{Writer: groups.NewWriter(api), client: c}, f, nil)
+}
+
+// drainRequester is what a fleet has none of: no mode that it is replaced in requests drains.
+type drainRequester interface {
+	RequestDrain(ctx context.Context, n cluster.Node) error
+	WithdrawDrain(ctx context.Context, n cluster.Node) error
 }
 
 // run returns how the groups ended.

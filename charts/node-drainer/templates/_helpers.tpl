@@ -245,6 +245,9 @@ checks each value by itself. All mistakes are reported at once.
 {{- if and (has $job.options.taintOutdated (list "soft" "hard")) (not $.Values.trigger.taintNodes) -}}
 {{- $wrong = append $wrong (printf "%s.taintOutdated requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
 {{- end -}}
+{{- if and (has $job.options.then (list "stop" "keep")) (not $.Values.trigger.taintNodes) -}}
+{{- $wrong = append $wrong (printf "%s.then requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.watch.enabled -}}
 {{- with .Values.watch.options -}}

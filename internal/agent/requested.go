@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// requestedNodes are the Nodes whose annotation asks for a drain.
+type requestedNodes interface {
+	All() []node.Node
+	// DrainRequests returns a channel that has an element when such an annotation was added or removed since the last
+	// one was received.
+	DrainRequests() <-chan struct{}
+}
+
+// withdrawnInterval is how often the agent looks whether the instance of a node is in service again whose request was
+// withdrawn.
+const withdrawnInterval = 10 * time.Second
+
+// requestedDrains drains the nodes that have the annotation node.DrainRequestAnnotation, and uncordons them when it is
+// removed. The annotation and the mark are all that it needs to know, so that it continues after a restart.
+type requestedDrains struct {
+	cfg      Config
+	nodes    requestedNodes
+	groups   groupStates
+	cordoner *cordoner
+	inflight *inflight
+	drain    func(context.Context, event.Event) error
+
+	mu    sync.Mutex
+	begun map[string]bool // by UID of the node: a drain runs, or has ended well
+}
+
+// run acts on the annotations until ctx ends, and returns when the drains that it has started have ended.
+func (r *requestedDrains) run(ctx context.Context) {
+	r.begun = map[string]bool{} // the process that led in between may have uncordoned some
+	var drains sync.WaitGroup
+	defer drains.Wait()
+	for ctx.Err() == nil {
+		pause := r.act(ctx, func(n node.Node, e event.Event) {
+			drains.Go(func() {
+				if r.drain(ctx, e) != nil { // the observer has been notified of the error
+					r.setBegun(n, false)
+				}
+			})
+		})
+		next := time.NewTimer(pause)
+		select {
+		case <-r.nodes.DrainRequests():
+		case <-next.C:
+		case <-ctx.Done():
+		}
+		next.Stop()
+	}
+}
+
+// act starts the drains of nodes that have the annotation, each once, and uncordons those that have it no more. It
+// returns how long to wait until the next look. A drain that failed is started again then.
+func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.Event)) (pause time.Duration) {
+	pause = r.cfg.ResyncInterval
+	for _, n := range r.nodes.All() {
+		e := event.Event{Kind: event.DrainRequested, InstanceID: n.InstanceID, At: time.Now()}
+		switch marked := n.Mark.Reason == string(event.DrainRequested); {
+		case n.DrainRequested:
+			if r.setBegun(n, true) && !r.inflight.has(e) {
+				start(n, e)
+			}
+			continue
+		case marked && !r.withdraw(ctx, e, n):
+			pause = min(pause, withdrawnInterval)
+		}
+		r.setBegun(n, false)
+	}
+	return pause
+}
+
+// setBegun records whether the drain of the node has begun, and reports whether that has changed.
+func (r *requestedDrains) setBegun(n node.Node, begun bool) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed = r.begun[n.UID] != begun
+	if begun {
+		r.begun[n.UID] = true
+	} else {
+		delete(r.begun, n.UID)
+	}
+	return changed
+}
+
+// withdraw stops the drain, and uncordons the node if its instance is in service, or in no group. It reports whether
+// nothing is left to do.
+func (r *requestedDrains) withdraw(ctx context.Context, e event.Event, n node.Node) (done bool) {
+	r.inflight.cancel(e, errCanceled)
+	state, err := r.groups.State(ctx, n.InstanceID)
+	if err != nil || state != "InService" && !state.Unknown() {
+		return err == nil && (state.Terminating() || state.Gone())
+	}
+	why := fmt.Sprintf("the annotation %s was removed", node.DrainRequestAnnotation)
+	return r.cordoner.tryUncordon(ctx, n, why) == nil
+}
+
+// checkRequest returns errContradicted if the node has the annotation no more.
+func (c *confirmer) checkRequest(e event.Event) error {
+	switch n, ok := c.nodes.Find(e.InstanceID); {
+	case !ok:
+		return autoscaling.ErrGone
+	case !n.DrainRequested:
+		return fmt.Errorf("%w: the annotation %s was removed", errContradicted, node.DrainRequestAnnotation)
+	}
+	return nil
+}
+
+// handleRequest drains the node as long as it has the annotation.
+func (t *terminator) handleRequest(ctx context.Context, e event.Event) error {
+	return t.run(ctx, e, func(ctx context.Context) (Outcome, error) {
+		outcome, err := t.drainInstance(ctx, e)
+		if err != nil {
+			return t.abort(ctx, e, outcome, err)
+		}
+		return outcome, nil
+	})
+}

@@ -1,0 +1,119 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// DrainRequests has an element when request has changed the Node.
+func (f nodes) DrainRequests() <-chan struct{} { return f.requestChannel() }
+
+func (f *fixture) requestChannel() chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.requests == nil {
+		f.requests = make(chan struct{}, 1)
+	}
+	return f.requests
+}
+
+// request annotates the Node, or removes the annotation.
+func (f *fixture) request(is bool) {
+	requests := f.requestChannel()
+	f.mu.Lock()
+	f.node.DrainRequested = is
+	f.mu.Unlock()
+	select {
+	case requests <- struct{}{}:
+	default:
+	}
+}
+
+// TestDrainRequests: an annotation has the node of an instance drained that no hook holds, until it is removed.
+func TestDrainRequests(t *testing.T) {
+	t.Parallel()
+	drained := drainedWithoutHook("1h0m1s")
+	standbyUntil := func(at time.Duration) given {
+		return with(stateIs(changes(standby, at, inService)), func(f *fixture) {
+			f.members = changes(member(standby), at, member(inService))
+		})
+	}
+	for _, tt := range []struct {
+		name      string
+		given     given
+		withdrawn time.Duration // 0: never
+		stops     time.Duration // the process, and another one continues
+		steps     []string
+		fact      string
+	}{
+		{name: "in Standby", given: standbyUntil(never), steps: drained, fact: "ended drained"},
+		{name: "in service", given: standbyUntil(0), steps: drained, fact: "ended drained"},
+		{name: "pods are left at the deadline", given: with(standbyUntil(never), podsLeft), steps: drained, fact: "ended left-behind"},
+		{
+			name: "withdrawn after its drain, in service an hour later", given: standbyUntil(2 * time.Hour), withdrawn: time.Hour,
+			steps: append(slices.Clip(drained), "uncordon"), fact: "uncordoned: the annotation " + node.DrainRequestAnnotation + " was removed",
+		},
+		{
+			name: "withdrawn during its drain", given: standbyUntil(5 * time.Second), withdrawn: 7 * time.Second,
+			steps: append(drained[:2:2], "uncordon"), fact: "ended canceled",
+		},
+		{
+			name: "withdrawn in Standby: it stays cordoned", given: standbyUntil(never), withdrawn: time.Hour,
+			steps: drained, fact: "ended drained",
+		},
+		{
+			name: "withdrawn, and the instance terminates", withdrawn: time.Hour, steps: drained, fact: "ended drained",
+			given: with(standbyUntil(never), func(f *fixture) {
+				f.state, f.members = changes(standby, time.Hour, terminating), changes(member(standby), time.Hour, member(terminating))
+			}),
+		},
+		{
+			name: "another process continues", given: standbyUntil(never), stops: 3 * time.Second,
+			steps: append(drained[:2:2], append([]string{"cordon until 1h0m4s"}, drained[1:]...)...), fact: "ended drained",
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			runRequested(t, f, tt.withdrawn, tt.stops)
+			f.wantSteps(t, tt.steps...)
+			if f.observed(tt.fact) == 0 {
+				t.Errorf("%q was not observed", tt.fact)
+			}
+		})
+	}
+}
+
+const standby autoscaling.State = "Standby"
+
+// runRequested runs an agent for four hours, and annotates the node a second after the start.
+func runRequested(t *testing.T, f *fixture, withdrawn, stops time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
+	defer cancel()
+	var all sync.WaitGroup
+	run := func(ctx context.Context, a *agent.Agent) { all.Go(func() { _ = a.Run(ctx) }) }
+	first, stop := context.WithCancel(ctx)
+	defer stop()
+	run(first, f.agent())
+	<-time.After(time.Second)
+	f.request(true)
+	if withdrawn > 0 {
+		time.AfterFunc(withdrawn, func() { f.request(false) })
+	}
+	if stops > 0 {
+		<-time.After(stops)
+		stop()
+		all.Wait()
+		run(ctx, f.agent())
+	}
+	<-ctx.Done()
+	all.Wait()
+	synctest.Wait()
+}

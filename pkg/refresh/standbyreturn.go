@@ -1,0 +1,124 @@
+package refresh
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/node-drainer/node-drainer/internal/text"
+)
+
+// ReturnSnapshot is what is known of a group whose instances are returned from Standby.
+type ReturnSnapshot struct {
+	Group    Group
+	Machines map[string]string     // The states of the instances in Standby, in EC2's words.
+	Drains   map[string]DrainState // Of the nodes; nil without Kubernetes.
+	NotReady map[string]bool       // In service, and the Node is missing, not Ready or cordoned by the agent.
+}
+
+// ReturnStep is what to do next.
+type ReturnStep struct {
+	Start     []string // Start these, which are stopped.
+	Withdraw  []string // Ask the agent no more to drain the nodes of these.
+	Exit      []string // Move these out of Standby, which raises the desired capacity by as many.
+	Terminate []string // Terminate these, and lower the desired capacity with each.
+	Settle    bool     // Remove the tags of the surge and of the record.
+	Done      bool
+	Waiting   string // What it waits for; empty if there is something to do.
+	Problem   string // Why it cannot go on.
+}
+
+// NextReturn decides what to do so that the instances of the record that are in Standby are in service again, and the
+// desired capacity is what it was: what moving them out adds to it is a surge, which is taken back by terminating new
+// instances without replacement. So what an autoscaler asks for meanwhile stays.
+func NextReturn(m ReturnSnapshot) ReturnStep {
+	g, record := m.Group, StandbyOf(m.Group)
+	held := g.InstanceIDs(func(i Instance) bool { _, ours := record[i.ID]; return ours && i.State == "Standby" })
+	surge, raised := SurgeOf(g)
+	spare := surge.Left(g.Desired)
+	start, machines := m.machines(held)
+	switch withdraw, waiting := m.requested(record), cmp.Or(machines, m.arriving(record)); {
+	case len(start) > 0:
+		return ReturnStep{Start: start}
+	case len(withdraw) > 0:
+		return ReturnStep{Withdraw: withdraw}
+	case waiting != "":
+		return ReturnStep{Waiting: waiting}
+	case spare > 0:
+		return m.giveBack(record, spare)
+	case len(held) > 0:
+		return exit(g, held)
+	case raised || !(StandbyRecord{}).Equal(g):
+		return ReturnStep{Settle: true}
+	}
+	return ReturnStep{Done: true}
+}
+
+// exit moves as many out of Standby as the maximum size allows.
+func exit(g Group, held []string) ReturnStep {
+	if g.Desired >= g.Max {
+		return ReturnStep{Problem: fmt.Sprintf("the desired capacity is the maximum, %d, and an instance that leaves "+
+			"Standby adds to it: raise the maximum size, then run the same command again", g.Max)}
+	}
+	return ReturnStep{Exit: held[:min(len(held), g.Max-g.Desired)]}
+}
+
+// machines are those of the instances that are stopped, and what the others wait for.
+func (m ReturnSnapshot) machines(held []string) (start []string, waiting string) {
+	var others []string
+	for _, id := range held {
+		switch state := m.Machines[id]; state {
+		case "running":
+		case "stopped":
+			start = append(start, id)
+		default:
+			others = append(others, id+" ("+state+")")
+		}
+	}
+	if len(others) > 0 {
+		waiting = fmt.Sprintf("waiting for %s to run: %s", text.Count(len(others), "instance"), list(others))
+	}
+	return start, waiting
+}
+
+// requested are the instances of the record whose nodes have the annotation.
+func (m ReturnSnapshot) requested(record StandbyRecord) []string {
+	return m.Group.InstanceIDs(func(i Instance) bool {
+		_, ours := record[i.ID]
+		return ours && m.Drains[i.ID].Requested
+	})
+}
+
+// arriving is what the instances wait for that have left Standby, or enter it.
+func (m ReturnSnapshot) arriving(record StandbyRecord) string {
+	var all []string
+	for _, i := range m.Group.Instances {
+		_, ours := record[i.ID]
+		if ours && (i.Pending() || i.State == enteringStandby || i.InService() && m.NotReady[i.ID]) {
+			all = append(all, i.describe())
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("waiting for %s to be in service, with a ready node: %s", text.Count(len(all), "instance"),
+		list(all))
+}
+
+// giveBack terminates new instances with what is left of the surge, of the zones that have the most.
+func (m ReturnSnapshot) giveBack(record StandbyRecord, spare int) ReturnStep {
+	var others []Instance
+	for _, i := range m.Group.Instances {
+		if _, ours := record[i.ID]; !ours && i.InService() && !i.Protected {
+			others = append(others, i)
+		}
+	}
+	n := min(spare, len(others))
+	if n == 0 {
+		return ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}
+	}
+	var step ReturnStep
+	for _, i := range (Snapshot{Group: m.Group}).keepForLast(others, n)[len(others)-n:] {
+		step.Terminate = append(step.Terminate, i.ID)
+	}
+	return step
+}

@@ -1,0 +1,114 @@
+package trigger
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
+)
+
+// drainedNodes plays a cluster with a Node for each instance, and an agent that drains in a while those that it is asked
+// to drain.
+type drainedNodes struct {
+	mu        sync.Mutex
+	requested map[string]time.Time // by instance
+}
+
+// drainTakes is how long the agent needs.
+const drainTakes = 50 * time.Second
+
+func (d *drainedNodes) Node(instance string) (cluster.Node, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := cluster.Node{Name: instance, UID: instance, Ready: true}
+	if at, ok := d.requested[instance]; ok {
+		n.DrainRequested, n.Marked = true, true
+		n.Drain = &cluster.Drain{Done: time.Since(at) > drainTakes}
+	}
+	return n, true
+}
+
+func (*drainedNodes) Loads(context.Context, []string) (map[string]cluster.Load, error) {
+	return nil, nil
+}
+
+func (*drainedNodes) Stale() error { return nil }
+
+// drained reports whether the agent was asked to drain the node of the instance, and has done so.
+func (d *drainedNodes) drained(instance string) bool {
+	n, _ := d.Node(instance)
+	return n.Drain != nil && n.Drain.Done
+}
+
+func (s *scaled) view() rollout.Cluster {
+	if s.nodes == nil {
+		return nil
+	}
+	return s.nodes
+}
+
+// requester changes the Nodes of a drainedNodes for a process.
+type requester struct {
+	*cluster.Tainter
+	process *process
+}
+
+func (r requester) RequestDrain(_ context.Context, n cluster.Node) error {
+	return r.change(func(requested map[string]time.Time) {
+		if _, ok := requested[n.Name]; !ok {
+			requested[n.Name] = time.Now()
+		}
+	})
+}
+
+func (r requester) WithdrawDrain(_ context.Context, n cluster.Node) error {
+	return r.change(func(requested map[string]time.Time) { delete(requested, n.Name) })
+}
+
+func (r requester) change(do func(requested map[string]time.Time)) error {
+	if err := r.process.call(true); err != nil {
+		return err
+	}
+	nodes := r.process.nodes
+	nodes.mu.Lock()
+	defer nodes.mu.Unlock()
+	do(nodes.requested)
+	return nil
+}
+
+// rollBack is run for trigger rollback.
+func (s *scaled) rollBack(name string, last int) report.Outcome {
+	return s.command(name, last, func(t *rollout.Trigger, ctx context.Context) (report.Rollout, error) {
+		return t.Act(ctx, rollout.ActRollback)
+	})
+}
+
+func (s *scaled) command(
+	name string, last int, do func(t *rollout.Trigger, ctx context.Context) (report.Rollout, error),
+) report.Outcome {
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	end, err := do(s.trigger(&process{scaled: s, name: name, last: last, cancel: cancel}), ctx)
+	if err != nil {
+		return report.Error
+	}
+	return end.Groups[0].Outcome
+}
+
+// readyNodes are Ready nodes of all instances. That of one has the label keep.
+type readyNodes struct{ kept string }
+
+func (n readyNodes) Node(id string) (cluster.Node, bool) {
+	node := cluster.Node{Name: "node-" + id, Ready: true}
+	if id == n.kept {
+		node.Labels = map[string]string{"keep": "yes"}
+	}
+	return node, true
+}
+
+func (readyNodes) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
+
+func (readyNodes) Stale() error { return nil }
