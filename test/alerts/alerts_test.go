@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -127,7 +128,7 @@ func alerts(t *testing.T, group *rules.Group) []string {
 					t.Errorf("%s: the %s is %q", rule.Name(), l.Name, l.Value)
 				}
 			})
-			if alert.Labels.Get("job") != "node-drainer" {
+			if strings.TrimSuffix(alert.Labels.Get("job"), "-watch") != "node-drainer" {
 				t.Errorf("%s does not say whose it is: %s", rule.Name(), alert.Labels)
 			}
 		}
@@ -150,7 +151,8 @@ func TestRendered(t *testing.T) {
 	var want, got []string
 	for _, group := range groups(t, nil) {
 		for _, rule := range group.Rules() {
-			expression := strings.ReplaceAll(rule.Query().String(), `job="node-drainer"`, `job="drainer",namespace="agents"`)
+			expression := regexp.MustCompile(`job="node-drainer(-watch)?"`).ReplaceAllString(rule.Query().String(),
+				`job="drainer$1",namespace="agents"`)
 			if rule.Name() != "NodeDrainerPodsForced" { // which is disabled
 				want = append(want, rule.Name()+": "+expression)
 			}

@@ -39,6 +39,11 @@ func healthy() series {
 		`messages_refused_total{reason="unknown-source"}`: "0x59",
 		`api_errors_total{api="autoscaling"}`:             nowAndThen,
 		`api_errors_total{api="kubernetes"}`:              nowAndThen,
+
+		`watch_last_success_timestamp_seconds`: "0+60x59", `watch_last_success_timestamp_seconds{instance="b"}`: "0x59",
+		`watch_interval_seconds`: "300x59", `watch_interval_seconds{instance="b"}`: "300x59",
+		`watch_rollouts_active`: "0x59", `watch_rollouts_active{instance="b"}`: "0x59",
+		`watch_failed_target{group="web"}`: "0x59",
 	}
 }
 
@@ -56,7 +61,11 @@ func (s series) load() string {
 		if !strings.Contains(own, "instance=") {
 			own = strings.TrimSuffix(`instance="a",`+own, ",")
 		}
-		fmt.Fprintf(&b, "  node_drainer_%s{namespace=\"agents\",job=\"node-drainer\",%s} %s\n", metric, own, s[name])
+		job := "node-drainer"
+		if strings.HasPrefix(metric, "watch_") {
+			job += "-watch"
+		}
+		fmt.Fprintf(&b, "  node_drainer_%s{namespace=\"agents\",job=%q,%s} %s\n", metric, job, own, s[name])
 	}
 	return b.String()
 }
@@ -90,6 +99,18 @@ func scenarios() []scenario {
 	return []scenario{
 		{"all is well", nil, always()},
 		{"no agent is scraped", gone, fires(15, "NodeDrainerAbsent")},
+		{"a target has failed", series{`watch_failed_target{group="web"}`: "0x9 1x29 0x19"}, append(
+			fires(10, "NodeDrainerTargetFailed"), minute{40, nil})},
+		{
+			"the watch reads no groups",
+			series{`watch_last_success_timestamp_seconds`: "0+60x9 540x49"},
+			fires(50, "NodeDrainerWatchFails"),
+		},
+		{
+			"the watch reads no groups during a rollout",
+			series{`watch_last_success_timestamp_seconds`: "0+60x9 540x49", `watch_rollouts_active`: "0x9 1x49"},
+			always(),
+		},
 		{"no leader", series{`leader`: "1x9 0x49"}, fires(12, "NodeDrainerNoLeader")},
 		{"the other leads within a minute", series{`leader`: "1x9 0x49", `leader{instance="b"}`: "0x10 1x48"}, always()},
 		{"two lead", series{`leader{instance="b"}`: "0x9 1x49"}, fires(12, "NodeDrainerTwoLeaders")},
