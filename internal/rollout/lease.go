@@ -22,7 +22,7 @@ const (
 	// leasePolls and renewalPolls are the duration of a lease and the time between renewals, in PollIntervals.
 	leasePolls, renewalPolls = 12, 4
 	// shortestLease and longestLease bound the duration of a lease.
-	shortestLease, longestLease = 5 * time.Second, 2 * time.Minute
+	shortestLease, longestLease = 15 * time.Second, 2 * time.Minute
 	// leaseSettles is how long another trigger that has read the group at the same time may take to write its lease.
 	leaseSettles = 2 * time.Second
 )
