@@ -209,7 +209,7 @@ func TestJudge(t *testing.T) {
 		resource, sub, _ := strings.Cut(r.resource, "/")
 		used = append(used, cluster.Request{
 			User: cluster.UserName("agents", agentAccount), Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub,
-			Namespace: "agents", Name: "agents", Code: http.StatusOK,
+			Namespace: "agents", Name: strings.ReplaceAll(r.name, anyNamespace, "agents"), Code: http.StatusOK,
 		})
 	}
 	change := func(change func(*cluster.Request)) []cluster.Request {
