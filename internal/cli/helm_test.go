@@ -20,6 +20,9 @@ import (
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 
+// pausable is the Deployment that the chart permits to pause.
+const pausable = "kube-system/cluster-autoscaler"
+
 // sample returns a value that the option takes, as the chart's values have it.
 func sample(o *option) any {
 	var one any = "i-0123456789abcdef0" // which is a name, and a key, and an id
@@ -40,6 +43,10 @@ func sample(o *option) any {
 		one = "arn:aws:iam::123456789012:role/rollouts"
 	case o.kind == "PROCESS":
 		one = "AZRebalance"
+	case o.kind == "URL":
+		one = "https://example.com/healthy"
+	case o.kind == "NAMESPACE/NAME":
+		one = pausable
 	}
 	if o.many {
 		return []any{one}
@@ -51,8 +58,10 @@ func sample(o *option) any {
 func cronJob(t *testing.T, options map[string]any) batchv1.CronJob {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{
-		"config": map[string]any{"clusterName": "prod", "queue": map[string]any{"url": "https://sqs.example.com/1/q"}},
-		"image":  map[string]any{"registry": "registry.example.com"},
+		"config": map[string]any{
+			"clusterName": "prod", "queue": map[string]any{"url": "https://sqs.example.com/1/q"}, "autoscalerDeployment": pausable,
+		},
+		"image": map[string]any{"registry": "registry.example.com"},
 		"trigger": map[string]any{
 			"enabled": true, "taintNodes": true,
 			"cronJobs": map[string]any{"x": map[string]any{"schedule": "@daily", "options": options}},
