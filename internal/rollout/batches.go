@@ -93,26 +93,10 @@ func (b *batches) follow(ctx context.Context) error {
 // stepUntil takes one step after the other, and returns before the first one that is to be left.
 func (b *batches) stepUntil(ctx context.Context, left func(refresh.Step) bool) error {
 	b.stall, b.readiness = newStall(b.group), newReadiness(b.group)
-	for failures := 0; ; {
+	return b.group.repeat(ctx, func(ctx context.Context) (done bool, recheckAfter time.Duration, err error) {
 		step, err := b.step(ctx, left)
-		var end *endError
-		switch {
-		case err == nil && left(step):
-			return nil
-		case err == nil:
-			failures = 0
-		case errors.As(err, &end), ctx.Err() != nil:
-			return err
-		default:
-			if failures++; failures == maxFailures {
-				return err
-			}
-			b.group.progress.note(refresh.Warn, "step failed, retrying: %v", err)
-		}
-		if err := b.group.describeAgain(ctx, step.RecheckAfter); err != nil {
-			return err
-		}
-	}
+		return left(step), step.RecheckAfter, err
+	})
 }
 
 // step does what is to be done next, unless that is to be left.

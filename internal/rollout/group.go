@@ -146,6 +146,33 @@ func (g *group) describeAgain(ctx context.Context, atMost time.Duration) error {
 	return nil
 }
 
+// repeat takes one step after the other until one is done. A step that fails is repeated, up to maxFailures times in a
+// row. The group is described again in between, after recheckAfter if that is set and shorter than a PollInterval.
+func (g *group) repeat(
+	ctx context.Context, step func(context.Context) (done bool, recheckAfter time.Duration, err error),
+) error {
+	for failures := 0; ; {
+		done, recheckAfter, err := step(ctx)
+		var end *endError
+		switch {
+		case err == nil && done:
+			return nil
+		case err == nil:
+			failures = 0
+		case errors.As(err, &end), ctx.Err() != nil:
+			return err
+		default:
+			if failures++; failures == maxFailures {
+				return err
+			}
+			g.progress.note(refresh.Warn, "step failed, retrying: %v", err)
+		}
+		if err := g.describeAgain(ctx, recheckAfter); err != nil {
+			return err
+		}
+	}
+}
+
 // retry repeats a read until it succeeds, up to maxFailures times. That the group was deleted is final.
 func (g *group) retry(ctx context.Context, read func(context.Context) error) error {
 	for failures := 1; ; failures++ {

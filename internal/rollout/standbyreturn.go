@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -52,29 +53,13 @@ func (t *Trigger) returnStandby(ctx context.Context, g *group, _ Action) (ending
 // run takes one step after the other until nothing is left to do.
 func (r *standbyReturn) run(ctx context.Context) error {
 	stall := newStall(r.group)
-	for failures := 0; ; {
+	return r.group.repeat(ctx, func(ctx context.Context) (done bool, recheckAfter time.Duration, err error) {
 		step, err := r.step(ctx)
-		var end *endError
-		switch {
-		case err == nil && step.Done:
-			return nil
-		case err == nil:
-			failures = 0
-		case errors.As(err, &end), ctx.Err() != nil:
-			return err
-		default:
-			if failures++; failures == maxFailures {
-				return err
-			}
-			r.group.progress.note(refresh.Warn, "step failed, retrying: %v", err)
+		if err == nil && !step.Done {
+			err = stall.check(nil, step.Waiting)
 		}
-		if err := stall.check(nil, step.Waiting); err != nil {
-			return err
-		}
-		if err := r.group.describeAgain(ctx, 0); err != nil {
-			return err
-		}
-	}
+		return step.Done, 0, err
+	})
 }
 
 // step does what is to be done next. It describes the group just before it adds to the desired capacity.
