@@ -21,18 +21,21 @@ func layers() map[string]int {
 		"internal/cloud": 0,
 		"internal/gate":  0,
 
-		"pkg/event":   1, // Pure: parsing and policy.
-		"pkg/refresh": 1,
+		"pkg/event":    1, // Pure: parsing and policy.
+		"pkg/refresh":  1,
+		"pkg/handover": 1,
 
-		"pkg/queue":       2, // One outside system each.
-		"pkg/autoscaling": 2,
-		"pkg/ec2":         2,
-		"pkg/cloudwatch":  2,
-		"pkg/node":        2,
-		"pkg/drain":       2,
-		"pkg/launch":      2,
-		"pkg/lead":        2,
-		"pkg/autoscaler":  2,
+		"pkg/queue":            2, // One outside system each.
+		"pkg/autoscaling":      2,
+		"pkg/ec2":              2,
+		"pkg/cloudwatch":       2,
+		"pkg/node":             2,
+		"pkg/drain":            2,
+		"pkg/launch":           2,
+		"pkg/lead":             2,
+		"pkg/autoscaler":       2,
+		"pkg/handover/redis":   2,
+		"pkg/handover/webhook": 2,
 
 		"pkg/cluster":      3, // It reads what pkg/node writes.
 		"internal/observe": 3,

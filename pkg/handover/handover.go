@@ -1,0 +1,87 @@
+// Package handover describes how the agent asks a replicated workload whether a pod may leave, so that the pod hands
+// its leadership over before it is evicted. The kinds of workload are packages of their own below it.
+package handover
+
+import (
+	"context"
+	"time"
+)
+
+// Releaser asks whether a pod may be evicted, for one kind of workload.
+type Releaser interface {
+	// Release makes the pod ready to leave, as far as that is possible within ctx, and answers whether it may be
+	// evicted now. It remembers nothing between calls: each call begins with the actual state of the workload, so
+	// that a call after a crash continues where the last one ended. An error means that no answer could be had.
+	// The caller repeats the call later, and evicts the pod when its time is up, whatever the answers were.
+	Release(ctx context.Context, r Request) (Answer, error)
+}
+
+// Request asks for the release of one pod.
+type Request struct {
+	Pod      Pod
+	Peers    []Pod     // the other pods of its namespace, as a list from the API server has just shown them
+	Deadline time.Time // of the drain
+	Last     bool      // no other call follows: any member in sync may become the leader, even one that leaves soon
+}
+
+// Pod is what a hand-over needs to know of a pod.
+type Pod struct {
+	Namespace   string
+	Name        string
+	UID         string
+	IP          string // status.podIP; empty while it has none
+	HostNetwork bool
+	Node        string
+	Stays       bool // its node is Ready and not being drained
+	Ready       bool
+	Deleting    bool // it has a deletion timestamp
+	Labels      map[string]string
+	Annotations map[string]string // only those that begin with Prefix
+	Ports       []Port
+}
+
+// Port is a named port of a container.
+type Port struct {
+	Name   string
+	Number int32
+}
+
+// Answer is what a Releaser found out.
+type Answer struct {
+	Go      bool          // the pod may be evicted now
+	Outcome Outcome       // why, or why not
+	Message string        // the same in a sentence for an Event, without the final period; may be empty
+	Leader  string        // NAME of the pod that leads now, if this call moved the leadership
+	Again   time.Duration // when not to go: ask again after this time; zero leaves it to the caller
+}
+
+// Outcome classifies an Answer.
+type Outcome string
+
+// The outcomes of a call.
+const (
+	NotLeading  Outcome = "not-leading"  // the pod leads nothing, so it may go
+	HandedOver  Outcome = "handed-over"  // another member leads now, so it may go
+	NoReplica   Outcome = "no-replica"   // nobody could take over, so waiting would not help: it may go
+	HandingOver Outcome = "handing-over" // ask again
+	GroupBehind Outcome = "group-behind" // another member is missing, leaving or not in sync: ask again
+	Refused     Outcome = "refused"      // the workload, or what it says, cannot be used: see the message
+)
+
+// Prefix begins the names of all annotations on a pod that concern hand-overs. The annotation named Prefix selects the
+// kind.
+const Prefix = "node-drainer.io/hand-over"
+
+// The annotations of a pod, on the template of its controller. All but the first are optional.
+const (
+	KindAnnotation       = Prefix                  // redis, gate or http
+	PortAnnotation       = Prefix + "-port"        // a number or the name of a port
+	SecretAnnotation     = Prefix + "-secret"      // a Secret in the pod's namespace with username, password, ca.crt
+	SentinelsAnnotation  = Prefix + "-sentinels"   // a label selector of the pods that are sentinels
+	MasterAnnotation     = Prefix + "-master"      // the name of the master that the sentinels watch
+	ServerNameAnnotation = Prefix + "-server-name" // the name in the certificate
+	PreferAnnotation     = Prefix + "-prefer"      // "true": this member is to lead when it can
+)
+
+// HandedOverAnnotation on a pod of the kind gate says that its owner is ready for its eviction.
+const HandedOverAnnotation = "node-drainer.io/handed-over"
