@@ -12,14 +12,21 @@ type Releaser interface {
 	// Release makes the pod ready to leave, as far as that is possible within ctx, and answers whether it may be
 	// evicted now. It remembers nothing between calls: each call begins with the actual state of the workload, so
 	// that a call after a crash continues where the last one ended. An error means that no answer could be had.
-	// The caller repeats the call later, and evicts the pod when its time is up, whatever the answers were.
+	// It returns soon after ctx has ended. The caller repeats the call later, and evicts the pod when its time is up,
+	// whatever the answers were.
 	Release(ctx context.Context, r Request) (Answer, error)
+}
+
+// Kind is how pods with one value of KindAnnotation are asked.
+type Kind struct {
+	Releaser
+	Peers bool // a Request has the Peers, for which the caller lists the pods of the namespace before each call
 }
 
 // Request asks for the release of one pod.
 type Request struct {
 	Pod      Pod
-	Peers    []Pod     // the other pods of its namespace, as a list from the API server has just shown them
+	Peers    []Pod     // the other pods of its namespace, as a list from the API server has just shown them (see Kind)
 	Deadline time.Time // of the drain
 	Last     bool      // no other call follows: any member in sync may become the leader, even one that leaves soon
 }
@@ -36,7 +43,7 @@ type Pod struct {
 	Ready       bool
 	Deleting    bool // it has a deletion timestamp
 	Labels      map[string]string
-	Annotations map[string]string // only those that begin with Prefix
+	Annotations map[string]string // only those that begin with Prefix, and HandedOverAnnotation
 	Ports       []Port
 }
 
@@ -52,7 +59,8 @@ type Answer struct {
 	Outcome Outcome       // why, or why not
 	Message string        // the same in a sentence for an Event, without the final period; may be empty
 	Leader  string        // NAME of the pod that leads now, if this call moved the leadership
-	Again   time.Duration // when not to go: ask again after this time; zero leaves it to the caller
+	Again   time.Duration // when not to go: ask again after this time; zero leaves it to the caller. A change of the
+	// pod's annotations is always a reason to ask again at once.
 }
 
 // Outcome classifies an Answer.
@@ -65,7 +73,8 @@ const (
 	NoReplica   Outcome = "no-replica"   // nobody could take over, so waiting would not help: it may go
 	HandingOver Outcome = "handing-over" // ask again
 	GroupBehind Outcome = "group-behind" // another member is missing, leaving or not in sync: ask again
-	Refused     Outcome = "refused"      // the workload, or what it says, cannot be used: see the message
+	Refused     Outcome = "refused"      // the workload, or what it says, cannot be used: see the message; ask again
+	Invalid     Outcome = "invalid"      // an annotation of the pod is wrong: the message says what to write; it may go
 )
 
 // Prefix begins the names of all annotations on a pod that concern hand-overs. The annotation named Prefix selects the
@@ -74,7 +83,7 @@ const Prefix = "node-drainer.io/hand-over"
 
 // The annotations of a pod, on the template of its controller. All but the first are optional.
 const (
-	KindAnnotation       = Prefix                  // redis, gate or http
+	KindAnnotation       = Prefix                  // RedisKind, GateKind or HTTPKind
 	PortAnnotation       = Prefix + "-port"        // a number or the name of a port
 	SecretAnnotation     = Prefix + "-secret"      // a Secret in the pod's namespace with username, password, ca.crt
 	SentinelsAnnotation  = Prefix + "-sentinels"   // a label selector of the pods that are sentinels
@@ -83,5 +92,13 @@ const (
 	PreferAnnotation     = Prefix + "-prefer"      // "true": this member is to lead when it can
 )
 
-// HandedOverAnnotation on a pod of the kind gate says that its owner is ready for its eviction.
+// The values of KindAnnotation.
+const (
+	RedisKind = "redis"
+	GateKind  = "gate"
+	HTTPKind  = "http"
+)
+
+// HandedOverAnnotation on a pod of the kind gate says that its owner is ready for its eviction. Its value does not
+// matter.
 const HandedOverAnnotation = "node-drainer.io/handed-over"
