@@ -87,12 +87,12 @@ func (t *schedule) latestDeletion(pod Pod) time.Time {
 func (t *schedule) half() time.Duration { return t.deadline.Sub(t.since) / 2 }
 
 // awaitsResult reports whether the last attempt must not be repeated yet: it has no answer, the API server
-// postponed a deletion, or the watch does not show the accepted one yet.
+// postponed or refused a deletion, or the watch does not show the accepted one yet.
 func (t *schedule) awaitsResult(pod Pod) bool {
 	switch pod.Try.Last {
 	case Sent:
 		return true
-	case Deferred:
+	case Deferred, Denied:
 		return !pod.Try.Eviction && t.now.Before(pod.Try.Next)
 	case Accepted, Forced:
 		return pod.GraceEndsAt.IsZero() && t.now.Before(pod.Try.Next)
@@ -145,9 +145,10 @@ func (t *schedule) shortenedGrace(pod Pod) time.Duration {
 }
 
 // isDeletionDue reports whether the pod must be removed now: its latest deletion is due, or its earliest one
-// is and the pods that were removed before it have been replaced.
+// is and the pods that were removed before it have been replaced. After a refused deletion the pod is evicted, if
+// that is possible, since a webhook or a role may permit the one and not the other.
 func (d *decision) isDeletionDue(pod Pod) bool {
-	if pod.Try.Last == Denied {
+	if pod.Try.Last == Denied && pod.GraceEndsAt.IsZero() && !d.schedule.optedOut(pod) {
 		return false
 	}
 	now, latest := d.schedule.now, d.schedule.latestDeletion(pod)

@@ -47,6 +47,12 @@ func TestDecideAtTheDeadline(t *testing.T) {
 	given{}.expect(t, "after a denied deletion the pod is evicted", 9*m+40*s, "evict a in 20s", pod("a", tried(Denied, 9*m+40*s)))
 	given{}.expect(t, "after a denied deletion the pod waits for its pause",
 		9*m+35*s, "wait a backing-off; again 9m40s", pod("a", tried(Denied, 9*m+40*s)))
+	denied := tried(Denied, 9*m+40*s)
+	given{}.expect(t, "a denied deletion of a pod that cannot be evicted waits for its pause", 9*m+35*s,
+		"wait a terminating, b backing-off; again 9m40s", pod("a", terminating(30*m), denied),
+		pod("b", waiting(OptedOut), denied))
+	given{}.expect(t, "a denied deletion of a pod that cannot be evicted is repeated", 10*m-s,
+		"delete a in 1s, b in 1s", pod("a", terminating(30*m), denied), pod("b", waiting(OptedOut), denied))
 	given{}.expect(t, "after a denied deletion the pod is given up at the deadline",
 		10*m, "wait a backing-off; done", pod("a", tried(Denied, 9*m+40*s)))
 
