@@ -120,6 +120,21 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestCopyWithAnEarlierDeadline: a copy that ends earlier brings the deadline forward. The first one may be forged.
+func TestCopyWithAnEarlierDeadline(t *testing.T) {
+	inBubble(t, with(inState(inService), fails("exclude", 2, node.ErrGone)), func(t *testing.T, f *fixture) {
+		a := f.agent()
+		var first sync.WaitGroup
+		first.Go(func() { mustHandle(t, f, a, spotWarning) })
+		time.Sleep(time.Second)
+		mustHandle(t, f, a, func(f *fixture) queue.Message {
+			return spotWarning(&fixture{start: f.start.Add(-time.Minute)})
+		})
+		first.Wait()
+		f.wantSteps(t, "cordon until 1m55s", "drain node-1 until 1m55s", "cordon until 55s", "tighten node-1 until 55s")
+	})
+}
+
 func TestCopyAfterTheEnd(t *testing.T) {
 	inBubble(t, stateIs(changes(terminating, 5*time.Second, proceeding)), func(t *testing.T, f *fixture) {
 		mustHandle(t, f, f.agent(), termination)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
@@ -11,14 +12,20 @@ import (
 // inflight knows which events are being handled. The zero value is ready.
 type inflight struct {
 	mu    sync.Mutex
-	byKey map[string]*inflightEvent
+	byKey map[string][]*inflightEvent // in the order in which their handling began
 }
 
 type inflightEvent struct {
-	instanceID string
-	cancel     context.CancelCauseFunc
-	done       chan struct{} // closed when err is set
-	err        error
+	event  event.Event
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when err is set
+	err    error
+}
+
+// covers reports whether the handling of the event is that of the other one, too: the other one is no earlier.
+func (i *inflightEvent) covers(other event.Event) bool {
+	end := other.Deadline
+	return end.IsZero() || !i.event.Deadline.IsZero() && !end.Before(i.event.Deadline)
 }
 
 // keyOf is the same for all copies of an event. An instance may launch twice with one hook: into the warm
@@ -28,44 +35,64 @@ func keyOf(e event.Event) string {
 	return fmt.Sprint(e.Kind, " ", e.InstanceID, " ", e.Hook.Group, "/", e.Hook.Name, " ", toPool)
 }
 
-// do runs handle once for all copies of the event that arrive while it runs, and returns its error for each.
+// do runs handle once for all copies of the event that arrive while it runs, and returns its error for each. A copy
+// with an earlier deadline is handled as well: the first one may have been forged, or made from a mark that has none.
 func (f *inflight) do(ctx context.Context, e event.Event, handle func(context.Context) error) error {
-	f.mu.Lock()
-	if one := f.byKey[keyOf(e)]; one != nil {
-		f.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	one, first := f.begin(e, cancel)
+	if !first {
 		<-one.done
 		return one.err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	one := &inflightEvent{instanceID: e.InstanceID, cancel: cancel, done: make(chan struct{})}
-	if f.byKey == nil {
-		f.byKey = map[string]*inflightEvent{}
-	}
-	f.byKey[keyOf(e)] = one
-	f.mu.Unlock()
-
 	one.err = handle(ctx)
-	f.mu.Lock()
-	delete(f.byKey, keyOf(e))
-	f.mu.Unlock()
-	close(one.done)
+	f.end(one)
 	return one.err
 }
 
-// find returns the event if it is being handled, else nil.
-func (f *inflight) find(e event.Event) *inflightEvent {
+// begin returns the event whose handling is that of e, and whether the caller is to handle it.
+func (f *inflight) begin(e event.Event, cancel context.CancelCauseFunc) (one *inflightEvent, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.byKey[keyOf(e)]
+	key := keyOf(e)
+	for _, one := range f.byKey[key] {
+		if one.covers(e) {
+			return one, false
+		}
+	}
+	one = &inflightEvent{event: e, cancel: cancel, done: make(chan struct{})}
+	if f.byKey == nil {
+		f.byKey = map[string][]*inflightEvent{}
+	}
+	f.byKey[key] = append(f.byKey[key], one)
+	return one, true
+}
+
+// end records that the handling of the event has ended.
+func (f *inflight) end(one *inflightEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := keyOf(one.event)
+	f.byKey[key] = slices.DeleteFunc(f.byKey[key], func(other *inflightEvent) bool { return other == one })
+	if len(f.byKey[key]) == 0 {
+		delete(f.byKey, key)
+	}
+	close(one.done)
+}
+
+// find returns the copies of the event that are being handled.
+func (f *inflight) find(e event.Event) []*inflightEvent {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.byKey[keyOf(e)])
 }
 
 // has reports whether the event is being handled.
-func (f *inflight) has(e event.Event) bool { return f.find(e) != nil }
+func (f *inflight) has(e event.Event) bool { return len(f.find(e)) > 0 }
 
 // cancel stops the handling of the event, if there is any, and returns when it has stopped.
 func (f *inflight) cancel(e event.Event, cause error) {
-	if one := f.find(e); one != nil {
+	for _, one := range f.find(e) {
 		one.cancel(cause)
 		<-one.done
 	}
@@ -76,8 +103,8 @@ func (f *inflight) instances() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ids := make(map[string]bool, len(f.byKey))
-	for _, one := range f.byKey {
-		ids[one.instanceID] = true
+	for _, copies := range f.byKey {
+		ids[copies[0].event.InstanceID] = true
 	}
 	return ids
 }
