@@ -122,7 +122,7 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 		len(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0)) > 0 {
 		return
 	}
-	ready := isNodeReady(nodeAt(&c.changes, a.InstanceID, a.ClosedAt))
+	ready := j.looksReady(c, h, a)
 	early := a.ClosedAt.Before(due.Add(-time.Minute))
 	switch {
 	case a.Result == "CONTINUE" && !ready && (early || cfg.AtTimeout == "abandon"):
@@ -130,6 +130,18 @@ func (j hookJudge) launchIsReady(c *cluster, h Hook, a awsim.Action) {
 	case a.Result == "ABANDON" && early:
 		j.violate("launch ready", a.ClosedAt, "launch of %s abandoned %v early", a.InstanceID, due.Sub(a.ClosedAt))
 	}
+}
+
+// looksReady reports whether the node is ready at the end of the action, or the agent may think so: the instance has
+// the Node that it had before its root volume was replaced, and no terminating hook of the install has had the boot ID
+// of that Node recorded.
+func (j hookJudge) looksReady(c *cluster, h Hook, a awsim.Action) bool {
+	if isNodeReady(nodeAt(&c.changes, a.InstanceID, a.ClosedAt)) {
+		return true
+	}
+	drains := func(other Hook) bool { return !other.Launch && other.Install == h.Install }
+	return nodeAt(&c.changes, a.InstanceID, a.StartedAt) != nil &&
+		!slices.ContainsFunc(j.machines.find(a.InstanceID).group.Hooks, drains)
 }
 
 // launchDue returns from when on an install may give up a launch. Its message has the time of AWS's clock. A launch
