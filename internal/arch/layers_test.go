@@ -34,6 +34,7 @@ func layers() map[string]int {
 		"pkg/launch":           2,
 		"pkg/lead":             2,
 		"pkg/autoscaler":       2,
+		"pkg/handover/restart": 2,
 		"pkg/handover/redis":   2,
 		"pkg/handover/webhook": 2,
 
@@ -63,7 +64,8 @@ type guard struct {
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
-	kubernetes := and("pkg/node", "pkg/drain", "pkg/launch", "pkg/lead", "pkg/autoscaler", "pkg/cluster", "internal/retry")
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/restart", "pkg/launch", "pkg/lead", "pkg/autoscaler",
+		"pkg/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
@@ -82,17 +84,22 @@ func standardOnly() []string {
 	return []string{"pkg/event", "pkg/refresh", "internal/batch", "internal/text"}
 }
 
-// packageOf returns the package that a path is in: its first two elements under cmd, internal and pkg; test or
-// deploy for everything below these; otherwise "".
+// packageOf returns the package that a path is in: the longest part of it that has a layer, or its first two elements,
+// under cmd, internal and pkg; test or deploy for everything below these; otherwise "".
 func packageOf(file string) string {
 	parts := strings.Split(file, "/")
 	switch {
 	case parts[0] == "test" || parts[0] == "deploy":
 		return parts[0]
-	case len(parts) >= 2 && (parts[0] == "cmd" || parts[0] == "internal" || parts[0] == "pkg"):
-		return path.Join(parts[:2]...)
+	case len(parts) < 2 || parts[0] != "cmd" && parts[0] != "internal" && parts[0] != "pkg":
+		return ""
 	}
-	return ""
+	for n := len(parts); n > 2; n-- {
+		if _, known := layers()[path.Join(parts[:n]...)]; known {
+			return path.Join(parts[:n]...)
+		}
+	}
+	return path.Join(parts[:2]...)
 }
 
 // importProblems returns the imports that are not allowed. Tests may import everything.

@@ -74,6 +74,8 @@ const (
 	HandingOver Outcome = "handing-over" // ask again
 	GroupBehind Outcome = "group-behind" // another member is missing, leaving or not in sync: ask again
 	Refused     Outcome = "refused"      // the workload, or what it says, cannot be used: see the message; ask again
+	Restarting  Outcome = "restarting"   // a rolling restart is to replace the pod: wait for that, or ask again
+	Unfit       Outcome = "unfit"        // a rolling restart cannot replace the pod: it may go
 	Invalid     Outcome = "invalid"      // an annotation of the pod is wrong: the message says what to write; it may go
 )
 
@@ -102,3 +104,9 @@ const (
 // HandedOverAnnotation on a pod of the kind gate says that its owner is ready for its eviction. Its value does not
 // matter.
 const HandedOverAnnotation = "node-drainer.io/handed-over"
+
+// DrainAnnotation on a pod says how a drain treats it. With Restart its Deployment is restarted.
+const (
+	DrainAnnotation = "node-drainer.io/drain"
+	Restart         = "restart"
+)
