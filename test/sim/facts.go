@@ -162,7 +162,7 @@ type changes struct {
 }
 
 func (c *changes) add(one kube.Change) {
-	if one.Resource == "pods" || one.Resource == "nodes" {
+	if slices.Contains([]string{"pods", "nodes", "poddisruptionbudgets"}, one.Resource) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.all = append(c.all, one)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -88,7 +89,7 @@ func (j podJudge) budgetsKept() {
 			continue
 		}
 		j.judgeTime(r)
-		if r.isAllowed() && !j.isTaken(r) && !j.wasRefused(r) && !j.mayDelete(r) {
+		if r.isAllowed() && !j.isTaken(r) && !r.isNews() && !j.wasRefused(r) && !j.mayDelete(r) {
 			j.violate("evicted first", r.At, "%s deleted pod %s, which its budget would have let go", r.Client, r.pod.Name)
 		}
 	}
@@ -146,6 +147,17 @@ func (j podJudge) isTaken(r removal) bool {
 	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
 		return e.IsEviction() && e.pod.UID != r.pod.UID && e.pod.Labels["app"] == r.pod.Labels["app"] &&
 			e.At.Sub(r.At).Abs() < 10*time.Second
+	})
+}
+
+// isNews reports whether watches may not have shown yet that a budget of the pod allows its eviction again.
+func (r removal) isNews() bool {
+	shown := r.At.Add(-r.cluster.Timing.Watch - time.Second)
+	return slices.ContainsFunc(r.cluster.of("poddisruptionbudgets"), func(c kube.Change) bool {
+		before, ok := c.Old.(*policyv1.PodDisruptionBudget)
+		isOfPod := func(b *policyv1.PodDisruptionBudget) bool { return b.UID == before.UID }
+		return ok && before.Status.DisruptionsAllowed == 0 && c.At.After(shown) && !c.At.After(r.At) &&
+			slices.ContainsFunc(r.Budgets, isOfPod)
 	})
 }
 
