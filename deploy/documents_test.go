@@ -81,7 +81,7 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
 			calls[cloudwatch.API]("cloudwatch"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
-		"trigger": slices.Concat(calls[autoscaling.GroupsAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
+		"trigger": slices.Concat(calls[autoscaling.ReaderAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
 			calls[ec2.LaunchAPI]("ec2"), calls[ec2.MachinesAPI]("ec2"), calls[cloudwatch.API]("cloudwatch"),
 			// AWS makes a dry run of RunInstances with the trigger's role when it starts a refresh.
 			[]string{"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:GetParameters"}),

@@ -106,7 +106,7 @@ func TestDocsPermissions(t *testing.T) {
 		service string
 		calls   reflect.Type
 	}{
-		{"autoscaling", reflect.TypeFor[autoscaling.GroupsAPI]()},
+		{"autoscaling", reflect.TypeFor[autoscaling.ReaderAPI]()},
 		{"autoscaling", reflect.TypeFor[autoscaling.ChangesAPI]()},
 		{"ec2", reflect.TypeFor[ec2.LaunchAPI]()},
 		{"ec2", reflect.TypeFor[ec2.MachinesAPI]()},

@@ -94,8 +94,12 @@ func (t *Trigger) releaseFailed(ctx context.Context, g *group) (done string, err
 
 // lowerSurge takes back the surge of a trigger that was killed.
 func (t *Trigger) lowerSurge(ctx context.Context, g *group) error {
+	c := capacity{g, t.writer}
+	if err := c.confirm(ctx); err != nil {
+		return err
+	}
 	if _, raised := refresh.SurgeOf(g.state.group); raised {
-		return capacity{g, t.writer}.lower(ctx)
+		return c.lower(ctx)
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
 	switch {
-	case step.Raise > 0, step.Lower:
+	case step.Confirm, step.Raise > 0, step.Lower:
 		return (capacity{b.group, b.aws}).set(ctx, b.next)
 	case step.Replaces(), step.Forget:
 		sent, err := b.by.send(ctx, step)
@@ -201,8 +201,12 @@ func (b *batches) stop(ctx context.Context) string {
 	if err != nil {
 		return fmt.Sprintf("%s; the desired capacity could not be read: %v", b.by.leftBehind(), err)
 	}
-	if _, raised := refresh.SurgeOf(g); !raised {
+	surge, raised := refresh.SurgeOf(g)
+	switch {
+	case !raised:
 		return b.by.leftBehind()
+	case surge.InDoubt(g.Desired): // The next run finds out.
+		return b.leftBehind()
 	}
 	desired, err := b.aws.Lower(ctx, g)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -16,6 +17,9 @@ type capacityWriter interface {
 	maxWriter
 	WriteSurge(ctx context.Context, group string, s refresh.Surge) error
 }
+
+// confirmTakes is how long confirm waits until Auto Scaling has launched what is desired.
+const confirmTakes = 5 * time.Minute
 
 // capacity changes the desired capacity of the group.
 type capacity struct {
@@ -31,6 +35,8 @@ func (c capacity) set(ctx context.Context, next func() refresh.Step) error {
 		return err
 	}
 	switch step := next(); {
+	case step.Confirm:
+		return c.confirm(ctx)
 	case step.Raise > 0:
 		return c.raise(ctx, step.Raise)
 	case step.Lower:
@@ -56,6 +62,39 @@ func (c capacity) raise(ctx context.Context, by int) error {
 	}
 	c.group.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
 	return nil
+}
+
+// confirm finds out who has raised the desired capacity, if that is in doubt, and corrects the tag. It waits until the
+// activities of the group show that.
+func (c capacity) confirm(ctx context.Context) error {
+	g := c.group
+	for end := time.Now().Add(confirmTakes); c.inDoubt() && !refresh.Launched(g.state.group) && time.Now().Before(end); {
+		if err := g.describeAgain(ctx, 0); err != nil {
+			return err
+		}
+	}
+	if !c.inDoubt() {
+		return nil
+	}
+	now := g.state.group
+	surge, _ := refresh.SurgeOf(now)
+	changes, err := g.planner.reader.CapacityChanges(ctx, g.name, surge.Since.Add(-time.Minute))
+	if err != nil {
+		return err
+	}
+	confirmed := surge.Confirm(now.Desired, changes)
+	if confirmed.To == surge.To {
+		g.progress.note(refresh.OK, "an earlier call has raised the desired capacity from %d to %d", surge.Before, surge.To)
+	} else {
+		g.progress.note(refresh.OK, "the desired capacity is %d by another client, and stays", now.Desired)
+	}
+	return c.write(ctx, confirmed)
+}
+
+func (c capacity) inDoubt() bool {
+	now := c.group.state.group
+	surge, _ := refresh.SurgeOf(now)
+	return surge.InDoubt(now.Desired)
 }
 
 // lower takes back what is left of the surge.
@@ -95,7 +134,7 @@ func (c capacity) write(ctx context.Context, s refresh.Surge) error {
 		return err
 	}
 	g := &c.group.state.group
-	g.Tags = withTag(g.Tags, refresh.SurgeTag, s.String())
+	g.Tags = withTag(g.Tags, refresh.SurgeTag, s.String()) // One that is empty is none to SurgeOf.
 	return nil
 }
 

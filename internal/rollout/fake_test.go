@@ -39,6 +39,7 @@ type fakeState struct {
 	group        refresh.Group
 	pool         []refresh.Instance
 	refreshes    []refresh.Refresh // the newest first
+	changes      []refresh.CapacityChange
 	hooks        []refresh.Hook
 	script       func(reads int)
 	reads        int

@@ -33,6 +33,9 @@ type Reader interface {
 	Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error)
 	Refresh(ctx context.Context, group, id string) (refresh.Refresh, error)
 
+	// CapacityChanges returns the changes of the desired capacity that Auto Scaling has reacted to since then.
+	CapacityChanges(ctx context.Context, group string, since time.Time) ([]refresh.CapacityChange, error)
+
 	// States returns the states of CloudWatch alarms, by name.
 	States(ctx context.Context, alarms []string) (map[string]string, error)
 }

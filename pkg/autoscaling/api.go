@@ -23,7 +23,13 @@ const (
 	retriedTimeout = time.Minute
 )
 
-// GroupsAPI are the calls of a Reader. None of them changes anything.
+// ReaderAPI are the calls of a Reader. None of them changes anything.
+type ReaderAPI interface {
+	GroupsAPI
+	sdk.DescribeScalingActivitiesAPIClient
+}
+
+// GroupsAPI are the calls that describe groups.
 type GroupsAPI interface {
 	sdk.DescribeAutoScalingGroupsAPIClient
 	sdk.DescribeInstanceRefreshesAPIClient

@@ -3,6 +3,7 @@ package autoscaling
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -15,16 +16,14 @@ import (
 type Capacity struct{ tagger }
 
 // Raise raises the desired capacity of the group from what it was described as. It tags the group with the surge, which
-// includes what is left of an earlier one. It fails, and changes nothing, if that would exceed the group's maximum. It
-// can be repeated when its answer was lost, or the process ended: the tag says from before the call until after it that
-// the capacity is being raised.
+// includes what is left of an earlier one. It fails, and changes nothing, if that would exceed the group's maximum.
+// The tag says from before the call until after it that the capacity is being raised. If the answer was lost, or the
+// process ended, refresh.Surge.Confirm says whether it was.
 func (w Capacity) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
-	s := refresh.RaisedBy(g, by)
+	s := refresh.RaisedBy(g, by, time.Now())
 	switch {
 	case by <= 0:
 		return refresh.Surge{}, fmt.Errorf("raise the desired capacity of group %s by %d: it must be more", g.Name, by)
-	case s.To == g.Desired:
-		return w.raised(ctx, g.Name, s)
 	case s.To > g.Max:
 		return refresh.Surge{}, fmt.Errorf(
 			"the desired capacity of group %s cannot be raised from %d to %d: its maximum is %d (see --raise-max)",
@@ -35,10 +34,8 @@ func (w Capacity) Raise(ctx context.Context, g refresh.Group, by int) (refresh.S
 
 // raise raises the desired capacity of the group to s.To.
 func (w Capacity) raise(ctx context.Context, g refresh.Group, s refresh.Surge) (refresh.Surge, error) {
-	if g.Tags[refresh.SurgeTag] != s.String() {
-		if err := w.tag(ctx, g.Name, refresh.SurgeTag, s.String()); err != nil {
-			return refresh.Surge{}, err
-		}
+	if err := w.tag(ctx, g.Name, refresh.SurgeTag, s.String()); err != nil {
+		return refresh.Surge{}, err
 	}
 	err := w.setDesired(ctx, g.Name, s.To)
 	if isValidation(err) {
@@ -48,16 +45,8 @@ func (w Capacity) raise(ctx context.Context, g refresh.Group, s refresh.Surge) (
 	if err != nil {
 		return s, err
 	}
-	return w.raised(ctx, g.Name, s)
-}
-
-// raised records that the desired capacity was raised, unless the tag says so already.
-func (w Capacity) raised(ctx context.Context, group string, s refresh.Surge) (refresh.Surge, error) {
-	if !s.Raising {
-		return s, nil
-	}
-	s.Raising, s.Before = false, 0
-	return s, w.tag(ctx, group, refresh.SurgeTag, s.String())
+	raised := refresh.Surge{From: s.From, To: s.To}
+	return raised, w.WriteSurge(ctx, g.Name, raised)
 }
 
 // Lower lowers the desired capacity by what is left of the surge, and removes the tag. It returns the new desired

@@ -46,6 +46,8 @@ var (
 // its Hooks. What is not set answers for an instance that waits for the only terminating hook of its group, which has a
 // timeout of a minute.
 type fakeAPI struct {
+	sdk.DescribeScalingActivitiesAPIClient // nil: see TestCapacityChanges
+
 	API
 	start    time.Time
 	beat     func(ctx context.Context, n int, in *sdk.RecordLifecycleActionHeartbeatInput) error

@@ -28,13 +28,13 @@ const (
 // Reader describes groups and their instance refreshes. It changes nothing. Instance refreshes it describes at most
 // twice a second, of however many groups.
 type Reader struct {
-	api       GroupsAPI
+	api       ReaderAPI
 	described batch.Batcher[string, refresh.Group]
 	refreshes *rate.Limiter
 }
 
 // NewReader returns a Reader. The client must retry what AWS throttles.
-func NewReader(api GroupsAPI) *Reader {
+func NewReader(api ReaderAPI) *Reader {
 	r := &Reader{api: api, refreshes: rate.NewLimiter(rate.Every(refreshInterval), 1)}
 	r.described = batch.Batcher[string, refresh.Group]{Max: groupsPage, Window: groupWindow, Call: r.describeBatch}
 	return r

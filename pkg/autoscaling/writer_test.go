@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -182,23 +183,20 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		calls  string
 		failed string
 	}{
-		{"raise: the tag is set first", surgedGroup(3, ""), raise(2), nil, "3-5", "tag raising 3-5, set 5, tag 3-5", ""},
+		{"raise: the tag is set first", surgedGroup(3, ""), raise(2), nil, "3-5", "tag raising 3-5 3 NOW, set 5, tag 3-5", ""},
 		{"raise: above the group's maximum", surgedGroup(3, ""), raise(3), nil, "0-0", "", "from 3 to 6: its maximum is 5"},
 		{"raise: by nothing", surgedGroup(3, ""), raise(0), nil, "0-0", "", "by 0"},
-		{"raise: an earlier run ended between tag and call", surgedGroup(3, "raising 3-4"), raise(2), nil, "3-4", "set 4, tag 3-4", ""},
-		{"raise: an earlier run ended after the call", surgedGroup(4, "raising 3-4"), raise(2), nil, "3-4", "tag 3-4", ""},
-		{"raise: another client has raised it after an earlier run ended", surgedGroup(4, "raising 2-3"), raise(1), nil, "4-5", "tag raising 4-5, set 5, tag 4-5", ""},
-		{"raise: another step", surgedGroup(4, "3-4"), raise(1), nil, "3-5", "tag raising 3-5 4, set 5, tag 3-5", ""},
-		{"raise: another step, of which a part was undone", surgedGroup(4, "3-5"), raise(1), nil, "3-5", "tag raising 3-5 4, set 5, tag 3-5", ""},
-		{"raise: another step, and another client has raised it since", surgedGroup(4, "2-3"), raise(1), nil, "3-5", "tag raising 3-5 4, set 5, tag 3-5", ""},
-		{"raise: an earlier run ended in another step", surgedGroup(4, "raising 3-5 4"), raise(1), nil, "3-5", "set 5, tag 3-5", ""},
-		{"raise: an earlier run ended after another step", surgedGroup(5, "raising 3-5 4"), raise(1), nil, "3-5", "tag 3-5", ""},
-		{"raise: another step is refused", surgedGroup(4, "3-4"), raise(1), map[string]error{"set": refused}, "raising 3-5 4", "tag raising 3-5 4, set 5, tag 3-4", "above max value"},
-		{"raise: another client has lowered it since", surgedGroup(2, "3-4"), raise(1), nil, "2-3", "tag raising 2-3, set 3, tag 2-3", ""},
-		{"raise: the group's maximum is below the tag", surgedGroup(4, "raising 4-6"), raise(2), nil, "0-0", "", "from 4 to 6: its maximum is 5"},
-		{"raise: without a tag nothing is raised", surgedGroup(3, ""), raise(1), map[string]error{"tag": errDeny}, "0-0", "tag raising 3-4", "denied"},
-		{"raise: refused, the tag is removed", surgedGroup(3, ""), raise(1), map[string]error{"set": refused}, "raising 3-4", "tag raising 3-4, set 4, untag workers", "above max value"},
-		{"raise: no answer, the tag stays", surgedGroup(3, ""), raise(1), map[string]error{"set": errDropped}, "raising 3-4", "tag raising 3-4, set 4", "connection reset"},
+		{"raise: an earlier run ended between tag and call", surgedGroup(3, "raising 3-4"), raise(2), nil, "3-5", "tag raising 3-5 3 NOW, set 5, tag 3-5", ""},
+		{"raise: another client has raised it after an earlier run ended", surgedGroup(4, "raising 2-3"), raise(1), nil, "4-5", "tag raising 4-5 4 NOW, set 5, tag 4-5", ""},
+		{"raise: another step", surgedGroup(4, "3-4"), raise(1), nil, "3-5", "tag raising 3-5 4 NOW, set 5, tag 3-5", ""},
+		{"raise: another step, of which a part was undone", surgedGroup(4, "3-5"), raise(1), nil, "3-5", "tag raising 3-5 4 NOW, set 5, tag 3-5", ""},
+		{"raise: another step, and another client has raised it since", surgedGroup(4, "2-3"), raise(1), nil, "3-5", "tag raising 3-5 4 NOW, set 5, tag 3-5", ""},
+		{"raise: an earlier run ended in another step", surgedGroup(4, "raising 3-5 4 2000-01-01T00:00:00Z"), raise(1), nil, "3-5", "tag raising 3-5 4 NOW, set 5, tag 3-5", ""},
+		{"raise: another step is refused", surgedGroup(4, "3-4"), raise(1), map[string]error{"set": refused}, "raising 3-5 4 NOW", "tag raising 3-5 4 NOW, set 5, tag 3-4", "above max value"},
+		{"raise: another client has lowered it since", surgedGroup(2, "3-4"), raise(1), nil, "2-3", "tag raising 2-3 2 NOW, set 3, tag 2-3", ""},
+		{"raise: without a tag nothing is raised", surgedGroup(3, ""), raise(1), map[string]error{"tag": errDeny}, "0-0", "tag raising 3-4 3 NOW", "denied"},
+		{"raise: refused, the tag is removed", surgedGroup(3, ""), raise(1), map[string]error{"set": refused}, "raising 3-4 3 NOW", "tag raising 3-4 3 NOW, set 4, untag workers", "above max value"},
+		{"raise: no answer, the tag stays", surgedGroup(3, ""), raise(1), map[string]error{"set": errDropped}, "raising 3-4 3 NOW", "tag raising 3-4 3 NOW, set 4", "connection reset"},
 
 		{"lower: the tag is removed last", surgedGroup(5, "3-5"), lower, nil, "3", "set 3, untag workers", ""},
 		{"lower: not below the group's minimum", surgedGroup(5, "1-5"), lower, nil, "2", "set 2, untag workers", ""},
@@ -249,11 +247,15 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"pause", suspendedGroup(""), pause, nil, "<nil>", "suspend InstanceRefresh", ""},
 		{"resume", suspendedGroup(""), resume, nil, "<nil>", "resume InstanceRefresh", ""},
 	} {
-		api := &changes{fails: tt.fails}
-		got, err := tt.do(t.Context(), NewWriter(api), tt.group)
-		if fmt.Sprint(got) != tt.want || strings.Join(api.done, ", ") != tt.calls || !fails(err, tt.failed) || api.wrong {
-			t.Errorf("%s: got %v, %v, calls %v", tt.name, got, err, api.done)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			api := &changes{fails: tt.fails}
+			got, err := tt.do(t.Context(), NewWriter(api), tt.group)
+			now := strings.NewReplacer("NOW", time.Now().UTC().Format(time.RFC3339))
+			if fmt.Sprint(got) != now.Replace(tt.want) || strings.Join(api.done, ", ") != now.Replace(tt.calls) ||
+				!fails(err, tt.failed) || api.wrong {
+				t.Errorf("%s: got %v, %v, calls %v", tt.name, got, err, api.done)
+			}
+		})
 	}
 }
 

@@ -60,6 +60,7 @@ type DrainState struct {
 
 // Step is what to do next.
 type Step struct {
+	Confirm      bool          // Find out who has raised the desired capacity, by Surge.Confirm.
 	Raise        int           // Raise the desired capacity by so many.
 	Mark         []string      // Mark these unhealthy.
 	Terminate    []string      // Terminate these, and lower the desired capacity with each.
@@ -97,6 +98,8 @@ func Next(m Snapshot, p Pace) Step {
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
+	case surge.InDoubt(m.Group.Desired):
+		return Step{Confirm: true}
 	case len(f.outdated) == 0:
 		return m.takeBack(f.current, p.Batch)
 	case p.toRaise(m.Group, len(f.outdated)) > 0:
@@ -113,13 +116,11 @@ func Next(m Snapshot, p Pace) Step {
 // no room for the rest; then the surge is what is there.
 func (p Pace) toRaise(g Group, outdated int) int {
 	surge, _ := SurgeOf(g)
-	spare, least := surge.Left(g.Desired), 0
+	spare := surge.Left(g.Desired)
 	n := min(p.SurgeOf(g), outdated) - spare
 	switch {
 	case p.Surge == Amount{}:
 		return 0
-	case surge.Raising: // It is repeated, and changes nothing if it was served.
-		least = 1
 	case spare > 0 && p.Step == Amount{}:
 		return 0
 	case spare > 0:
@@ -128,7 +129,7 @@ func (p Pace) toRaise(g Group, outdated int) int {
 	if p.Step != (Amount{}) {
 		n = min(n, p.Step.Of(g.Desired-spare))
 	}
-	return max(n, least)
+	return max(n, 0)
 }
 
 // nextBatch takes the next batch from the sorted outdated instances. The capacity falls by no more than the

@@ -2,7 +2,6 @@ package refresh
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -43,9 +42,13 @@ func zones(desired int, names ...string) Group {
 
 func TestSurgeOf(t *testing.T) {
 	t.Parallel()
+	const at = " 2026-11-01T12:00:00Z"
+	since := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]Surge{
 		"6-8": {From: 6, To: 8}, "0-1": {From: 0, To: 1}, "raising 6-8": {From: 6, To: 8, Raising: true, Before: 6},
-		"raising 6-9 7": {From: 6, To: 9, Raising: true, Before: 7}, "raising 6-9 6": {From: 6, To: 9, Raising: true, Before: 6},
+		"raising 6-8 6" + at: {From: 6, To: 8, Raising: true, Before: 6, Since: since},
+		"raising 6-9 7" + at: {From: 6, To: 9, Raising: true, Before: 7, Since: since}, "raising 6-9 7 noon": {},
+		"raising 6-9 6": {From: 6, To: 9, Raising: true, Before: 6},
 		"raising 6-9 5": {}, "raising 6-9 9": {}, "raising 6-9 i-1": {},
 		"6-8 i-1": {From: 6, To: 7}, "6-7 i-1": {From: 6, To: 6}, "6-8 i-2": {From: 6, To: 8},
 		"": {}, "6": {}, "raising": {}, "raised 6-8": {}, "6-": {}, "-8": {}, "8-6": {}, "6-6": {}, "a-b": {}, "6-8-9": {}, "+6-8": {}, " 6-8": {},
@@ -223,7 +226,7 @@ func (o *operator) step() bool {
 		m.LastBatchEnded = o.batched
 		s = Next(m, o.pace)
 	}
-	if s.Raise > 0 { // The group is described just before.
+	if s.Raise > 0 || s.Confirm { // The group is described just before.
 		m.Group = o.group
 		s = Next(m, o.pace)
 	}
@@ -258,6 +261,8 @@ func (o *operator) act(s Step, killed bool) {
 	}
 	surge, raised := SurgeOf(o.group)
 	switch {
+	case s.Confirm && !killed:
+		o.write(surge.Confirm(o.group.Desired, o.changes))
 	case s.Raise > 0:
 		o.raise(s.Raise, killed)
 	case s.Lower && raised:
@@ -268,14 +273,14 @@ func (o *operator) act(s Step, killed bool) {
 
 // raise raises the desired capacity. A trigger that is killed does a part of it.
 func (o *operator) raise(by int, killed bool) {
-	surge := RaisedBy(o.group, by)
-	o.group.Tags = map[string]string{SurgeTag: surge.String()}
+	surge := RaisedBy(o.group, by, o.now)
+	o.write(surge)
 	if killed && o.dice.IntN(2) == 0 {
 		return
 	}
-	o.group.Desired = surge.To
+	o.set(surge.To)
 	if surge.Raising, surge.Before = false, 0; !killed {
-		o.group.Tags = map[string]string{SurgeTag: surge.String()}
+		o.write(surge)
 	}
 }
 
@@ -283,115 +288,11 @@ func (o *operator) raise(by int, killed bool) {
 func (o *operator) reduce() {
 	surge, _ := SurgeOf(o.group)
 	surge.To--
+	o.write(surge)
+}
+
+func (o *operator) write(surge Surge) {
 	if o.group.Tags = nil; surge.To > surge.From {
 		o.group.Tags = map[string]string{SurgeTag: surge.String()}
-	}
-}
-
-// scaling simulates Auto Scaling for one group. A tick is a second.
-type scaling struct {
-	dice        *rand.Rand
-	now         time.Time
-	group       Group
-	before      Group // As the trigger described it last.
-	old         map[string]bool
-	asked       int            // The desired capacity without the surge.
-	joins       map[string]int // When a node is ready.
-	ticks       int
-	launchFirst bool
-}
-
-func pick[T any](dice *rand.Rand, of ...T) T { return of[dice.IntN(len(of))] }
-
-func newScaling(dice *rand.Rand, size int) *scaling {
-	s := &scaling{dice: dice, now: now, old: map[string]bool{}, joins: map[string]int{}, asked: size, launchFirst: dice.IntN(2) == 0}
-	s.group = Group{Desired: size, Max: 100}
-	for n := range size {
-		i := s.launch()
-		i.State = "InService"
-		i.Launched = now.Add(-time.Duration(dice.IntN(100)) * time.Hour)
-		s.joins[i.ID] = 0
-		if n == 0 || dice.IntN(4) > 0 {
-			s.old[i.ID] = true
-		}
-	}
-	s.remember()
-	return s
-}
-
-// scaleUp is an autoscaler that asks for more instances than there are.
-func (s *scaling) scaleUp(n int) {
-	if surge, raised := SurgeOf(s.group); raised && surge.Raising {
-		return // The trigger was killed in between, and cannot know who has raised the capacity.
-	}
-	n = min(n, s.group.Max/2-s.asked)
-	s.group.Desired, s.asked = s.group.Desired+n, s.asked+n
-}
-
-func (s *scaling) launch() *Instance {
-	n := len(s.joins) + 1
-	i := Instance{ID: fmt.Sprintf("i-%03d", n), Zone: pick(s.dice, "a", "b", "c"), State: "Pending", Healthy: true}
-	s.joins[i.ID] = s.ticks + s.dice.IntN(8)
-	s.group.Instances = append(s.group.Instances, i)
-	return &s.group.Instances[len(s.group.Instances)-1]
-}
-
-func (s *scaling) count(of func(Instance) bool) int {
-	n := 0
-	for _, i := range s.group.Instances {
-		if of(i) {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *scaling) inService() int { return s.count(Instance.InService) }
-func (s *scaling) left() int      { return s.count(func(i Instance) bool { return s.old[i.ID] }) }
-func (s *scaling) out() int {
-	return s.count(func(i Instance) bool { return s.old[i.ID] && (!i.Healthy || i.Terminating()) })
-}
-
-func (s *scaling) notReady() map[string]bool {
-	m := map[string]bool{}
-	for _, i := range s.group.Instances {
-		m[i.ID] = i.InService() && s.joins[i.ID] > s.ticks
-	}
-	return m
-}
-
-func (s *scaling) remember() {
-	s.before = s.group
-	s.before.Instances, s.before.Tags = slices.Clone(s.group.Instances), maps.Clone(s.group.Tags)
-}
-
-func (s *scaling) tick() {
-	s.ticks++
-	s.now = s.now.Add(time.Second)
-	s.group.Instances = slices.DeleteFunc(s.group.Instances, func(i Instance) bool { return i.Terminating() && s.dice.IntN(5) == 0 })
-	for n := range s.group.Instances {
-		if i := &s.group.Instances[n]; i.Pending() && s.dice.IntN(3) == 0 {
-			i.State = "InService"
-		}
-	}
-	for n := range s.group.Instances { // unhealthy ones are terminated at once, or when enough others are in service
-		i := &s.group.Instances[n]
-		if i.InService() && !i.Healthy && (!s.launchFirst || s.inService() > s.group.Desired) {
-			i.State = "Terminating:Wait"
-		}
-	}
-	live := s.count(func(i Instance) bool { return i.InService() || i.Pending() })
-	want := s.group.Desired
-	if s.launchFirst {
-		want += s.count(func(i Instance) bool { return i.InService() && !i.Healthy })
-	}
-	for ; live < want; live++ {
-		s.launch()
-	}
-	for n := range s.group.Instances {
-		if i := &s.group.Instances[n]; live > want && i.InService() && i.Healthy {
-			i.State = "Terminating:Wait"
-			live--
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Tags of a group that say what the trigger has changed, so that a later run can undo it after an
@@ -19,8 +20,11 @@ const (
 // part of it, and is not taken back.
 type Surge struct {
 	From, To int
-	Raising  bool // It is not certain that the capacity was raised: the trigger may have ended before.
-	Before   int  // While Raising: to what it was raised before, in an earlier step; From if there was none.
+
+	// While Raising it is not certain that the capacity was raised: the trigger may have ended before.
+	Raising bool
+	Before  int       // To what it was raised before, in an earlier step; From if there was none.
+	Since   time.Time // Just before the call that raises it, to the second; zero if it is not known.
 
 	// Terminating is an instance that is being terminated together with a part of the surge. SurgeOf does not return it.
 	Terminating string
@@ -30,21 +34,22 @@ type Surge struct {
 const raising = "raising "
 
 // Left is how much of the surge is left in the desired capacity. If another client has lowered that, it is less than
-// the trigger raised it by.
+// the trigger raised it by. Of a surge that InDoubt reports, it is what was raised without doubt.
 func (s Surge) Left(desired int) int {
 	to := s.To
-	if s.Raising && desired != s.To {
+	if s.Raising && (desired != s.To || s.InDoubt(desired)) {
 		to = s.Before
 	}
 	return min(max(desired-s.From, 0), to-s.From)
 }
 
-// String is the surge as its tag has it: "FROM-TO", "raising FROM-TO", "raising FROM-TO BEFORE" or "FROM-TO INSTANCE".
+// String is the surge as its tag has it: "FROM-TO", "raising FROM-TO", "raising FROM-TO BEFORE SINCE" or
+// "FROM-TO INSTANCE".
 func (s Surge) String() string {
 	text := fmt.Sprintf("%d-%d", s.From, s.To)
 	switch {
-	case s.Raising && s.Before > s.From:
-		return fmt.Sprintf("%s%s %d", raising, text, s.Before)
+	case s.Raising && !s.Since.IsZero():
+		return fmt.Sprintf("%s%s %d %s", raising, text, s.Before, s.Since.UTC().Format(time.RFC3339))
 	case s.Raising:
 		return raising + text
 	case s.Terminating != "":
@@ -66,7 +71,7 @@ func SurgeOf(g Group) (s Surge, ok bool) {
 	}
 	s = Surge{From: int(least), To: int(most), Raising: begun}
 	if begun {
-		return s.since(cmp.Or(more, from))
+		return s.raisedFrom(cmp.Or(more, from))
 	}
 	stays := func(i Instance) bool { return i.ID == more && !i.Terminating() }
 	if more != "" && !slices.ContainsFunc(g.Instances, stays) {
@@ -75,23 +80,30 @@ func SurgeOf(g Group) (s Surge, ok bool) {
 	return s, true
 }
 
-// since adds to what the capacity was raised before.
-func (s Surge) since(before string) (Surge, bool) {
+// raisedFrom adds to what the capacity was raised before, and since when if the tag says so.
+func (s Surge) raisedFrom(text string) (Surge, bool) {
+	before, since, timed := strings.Cut(text, " ")
 	n, err := strconv.ParseUint(before, 10, 31)
 	if s.Before = int(n); err != nil || s.Before < s.From || s.Before >= s.To {
+		return Surge{}, false
+	}
+	if !timed {
+		return s, true
+	}
+	if s.Since, err = time.Parse(time.RFC3339, since); err != nil {
 		return Surge{}, false
 	}
 	return s, true
 }
 
-// RaisedBy returns the surge of the group when its desired capacity is raised by so many, on top of what is left of an
-// earlier surge. One that may not have been raised is returned as it is, to be raised again.
-func RaisedBy(g Group, by int) Surge {
+// RaisedBy returns the surge of the group when its desired capacity is raised by so many now, on top of what is left of
+// an earlier surge.
+func RaisedBy(g Group, by int, now time.Time) Surge {
 	s, _ := SurgeOf(g)
-	if s.Raising && (g.Desired == s.To || g.Desired == s.Before) {
-		return s
+	return Surge{
+		From: g.Desired - s.Left(g.Desired), To: g.Desired + by, Raising: true, Before: g.Desired,
+		Since: now.Truncate(time.Second),
 	}
-	return Surge{From: g.Desired - s.Left(g.Desired), To: g.Desired + by, Raising: true, Before: g.Desired}
 }
 
 // DesiredWithoutSurge is the desired capacity of the group without what is left of a surge.

@@ -19,6 +19,7 @@ func autoscalingActions(a *engine) map[string]actionFunc {
 		"DeleteAutoScalingGroup":              query(groups.deleteAutoScalingGroup),
 		"DescribeAutoScalingGroups":           query(groups.describeAutoScalingGroups),
 		"SetDesiredCapacity":                  query(groups.setDesiredCapacity),
+		"DescribeScalingActivities":           query(groups.describeScalingActivities),
 		"SuspendProcesses":                    query(groups.suspendProcesses),
 		"ResumeProcesses":                     query(groups.resumeProcesses),
 		"PutWarmPool":                         query(groups.putWarmPool),

@@ -36,6 +36,7 @@ type group struct {
 	turn      int        // Counts launches, for the next zone.
 	made      int        // Counts instances, for the next override.
 	deleting  bool
+	history
 }
 
 // roster is the instances of a group, those of its warm pool included.
@@ -149,18 +150,32 @@ func (a groupEngine) reconcile(g *group) {
 	a.notices.failMaintained(g)
 	a.replaceUnhealthy(g)
 	a.refreshes.advance(g)
+	a.scale(g)
+	a.pools.fillPool(g)
+}
+
+// scale launches and terminates as many instances as the group is to have more or fewer. Each is an activity, with what
+// has changed the desired capacity since the last time as its cause.
+func (a groupEngine) scale(g *group) {
 	want := g.wanted()
-	for g.liveCount() < want && !g.suspended["Launch"] {
+	for n := g.liveCount(); n < want; n = g.liveCount() {
+		if g.suspended["Launch"] {
+			return
+		}
 		a.pools.scaleOut(g)
+		g.began("Launching a new EC2 instance", "an instance was started in response to a difference between desired and "+
+			"actual capacity, increasing the capacity from %d to %d", n, want)
 	}
-	for g.liveCount() > want && !g.suspended["Terminate"] {
+	for n := g.liveCount(); n > want; n = g.liveCount() {
 		victim := g.scaleInCandidate()
-		if victim == nil {
-			break
+		if victim == nil || g.suspended["Terminate"] {
+			return
 		}
 		a.pools.scaleIn(victim)
+		g.began("Terminating EC2 instance: "+victim.id, "an instance was taken out of service in response to a difference "+
+			"between desired and actual capacity, shrinking the capacity from %d to %d", n, want)
 	}
-	a.pools.fillPool(g)
+	g.causes = nil
 }
 
 // wanted is how many instances the group is to have now: the desired capacity, and what is launched in
@@ -244,6 +259,10 @@ func (a groupEngine) resize(g *group, desired int) error {
 	case desired < g.min:
 		return errorf("ValidationError",
 			"New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", desired, g.min)
+	}
+	if desired != g.desired {
+		g.changed("a user request explicitly set group desired capacity changing the desired capacity from %d to %d",
+			g.desired, desired)
 	}
 	g.desired = desired
 	a.reconcile(g)

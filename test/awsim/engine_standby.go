@@ -23,6 +23,8 @@ type activitiesXML struct {
 type activityXML struct {
 	AutoScalingGroupName string
 	Description          string
+	Cause                string `xml:",omitempty"`
+	StartTime            string `xml:",omitempty"`
 }
 
 // enterStandby moves instances in service into Standby: all of them or none. Without a decrement of the desired
@@ -90,7 +92,7 @@ func (a instanceAPI) moveStandby(
 				return errorf("ValidationError", "The instance %s is not in %s.", id, from)
 			}
 			all = append(all, inst)
-			out.Activities = append(out.Activities, activityXML{g.name, does + id})
+			out.Activities = append(out.Activities, activityXML{AutoScalingGroupName: g.name, Description: does + id})
 		}
 		if err := change(g, all); err != nil {
 			return err

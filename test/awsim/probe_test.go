@@ -51,7 +51,7 @@ func TestProbe(t *testing.T) {
 		{"1": "yes", "7a": "no: it ended after", "7b": "no: it ended after", "3b": "yes"},
 		{"7c": "yes: it still waited", "8a": "yes", "8b": "yes", "8c": "yes: An error occurred (ValidationError)"},
 		{
-			"10a": "no: it was", "10b": "yes", "16": "skipped", "18a": "yes", "18b": "yes",
+			"10a": "no: it was", "10b": "yes", "16": "skipped", "18a": "yes", "18b": "yes", "21": "yes",
 			"18c": "not supported here", "20": "arn:aws:iam::123456789012:role/hooks",
 		},
 	} {

@@ -160,52 +160,6 @@ func (s *scaled) trigger(p *process) *rollout.Trigger {
 	}, view, nil)
 }
 
-// autoscale asks for instances, and removes some, at random, until ctx ends.
-func (s *scaled) autoscale(ctx context.Context) {
-	client := autoscaling.NewFromConfig((&process{scaled: s, name: "autoscaler"}).config())
-	for {
-		select {
-		case <-time.After(time.Duration(1+s.dice.IntN(60))*time.Second + 123*time.Millisecond):
-		case <-ctx.Done():
-			return
-		}
-		if err := s.scale(ctx, client); err != nil {
-			s.Error(err)
-		}
-	}
-}
-
-// scale asks for more, or removes an instance that is in service. No call of a trigger is served in between.
-func (s *scaled) scale(ctx context.Context, client *autoscaling.Client) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.autoscaler != nil && s.deployed(ctx).Replicas == 0 {
-		return nil
-	}
-	g := s.describe(ctx)
-	raising := func(t types.TagDescription) bool { return strings.HasPrefix(*t.Value, "raising") }
-	if slices.ContainsFunc(g.Tags, raising) {
-		return nil // The trigger was killed in between, and cannot know who has raised the capacity.
-	}
-	if s.dice.IntN(4) > 0 {
-		more := min(1+s.dice.IntN(2), 20-s.asked, int(*g.MaxSize-*g.DesiredCapacity))
-		s.asked += more
-		_, err := client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-			AutoScalingGroupName: aws.String(group), DesiredCapacity: new(*g.DesiredCapacity + int32(more)),
-		})
-		return err
-	}
-	all := slices.DeleteFunc(s.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" })
-	if s.asked == 1 || len(all) == 0 {
-		return nil
-	}
-	s.asked, s.removed = s.asked-1, s.removed+1
-	_, err := client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(all[s.dice.IntN(len(all))].ID), ShouldDecrementDesiredCapacity: aws.Bool(true),
-	})
-	return err
-}
-
 func (s *scaled) describe(ctx context.Context) types.AutoScalingGroup {
 	client := autoscaling.NewFromConfig((&process{scaled: s, name: "test"}).config())
 	out, err := client.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})

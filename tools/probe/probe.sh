@@ -38,6 +38,7 @@ experiments() {
 18a|Does the queue's policy let the hooks' role through its Deny?|The policy stays.|No message arrives: add the role to senders, and tell us.
 18b|Does the Deny keep the caller of this probe from sending?|Nobody else can forge messages.|Someone with sqs:* can forge them.
 18c|Does the Deny let EventBridge through?|The policy stays.|Spot warnings are lost: tell us, and remove the statement OnlyServicesAndTheseSend.
+21|Does a launch name each of the two changes of the desired capacity before it as its cause?|The next run takes back the surge of a trigger that was killed, whatever has changed the capacity since.|It leaves the surge, if the capacity was changed again before anything was launched.
 20|What are the SenderIds of the hooks' role and of EventBridge?|The agent logs them with unconfirmed messages.|
 TEXT
 }
@@ -298,6 +299,22 @@ probe_16() {
   error=$(failed ec2 describe-launch-template-versions --launch-template-id "$template" --versions 1 2 --resolve-alias)
   [ -n "$error" ] && echo "yes: $error" || echo no
 }
+probe_21() {
+  local desired most cause
+  desired=$(capacity DesiredCapacity)
+  most=$(capacity MaxSize)
+  [ $((desired + 2)) -le "$most" ] || { echo "skipped: the maximum, $most, must be two more than is desired"; return; }
+  asg suspend-processes --scaling-processes Launch >/dev/null
+  asg set-desired-capacity --desired-capacity $((desired + 1)) >/dev/null
+  asg set-desired-capacity --desired-capacity $((desired + 2)) >/dev/null
+  asg resume-processes --scaling-processes Launch >/dev/null
+  wait_for 600 "to $((desired + 2))" cause
+  cause=$(cause)
+  asg set-desired-capacity --desired-capacity "$desired" >/dev/null
+  [[ $cause == *"from $desired to $((desired + 1))."*"from $((desired + 1)) to $((desired + 2))."* ]] && echo yes || echo "no: $cause"
+}
+capacity() { text autoscaling describe-auto-scaling-groups --auto-scaling-group-names "$group" --query "AutoScalingGroups[0].$1"; }
+cause() { format=text asg describe-scaling-activities --max-items 1 --query 'Activities[0].Cause'; }
 probe_18a() {
   new_queue && policy "$(deny_others)" && sleep "${PROBE_SETTLE:-60}" # AWS applies a policy within a minute.
   put_hook queue && [[ $(receive 'Messages[0].Body') == *TEST_NOTIFICATION* ]] && echo yes || echo 'no: see the log'
@@ -327,7 +344,7 @@ cleanup() {
   local id
   [[ $(refresh_status) =~ ^(|None|Successful|Failed|Cancelled|Rollback(Failed|Successful))$ ]] || finish_refresh
   for id in $(held); do [ "$id" = None ] || complete "$id"; done
-  asg resume-processes --scaling-processes ReplaceUnhealthy >/dev/null
+  asg resume-processes --scaling-processes ReplaceUnhealthy Launch >/dev/null
   remove_hook || leave "the lifecycle hook $hook of group $group"
   if [ -n "$rule" ]; then
     call events remove-targets --rule "$rule" --ids queue >/dev/null

@@ -1,0 +1,54 @@
+package rollout
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+func (a fakeReads) CapacityChanges(context.Context, string, time.Time) ([]refresh.CapacityChange, error) {
+	return a.changes, nil
+}
+
+// TestResumeOfARaiseInDoubt: a trigger was killed while it raised the desired capacity from 3 to 5, and an autoscaler has
+// changed it to 6 since. The change of the trigger is known only when the instances are launched.
+func TestResumeOfARaiseInDoubt(t *testing.T) {
+	surge := func(a *fakeAWS) {
+		s := refresh.RaisedBy(a.group, 2, time.Now())
+		a.group.Desired, a.group.Max = 6, 9
+		a.group.Tags = map[string]string{refresh.SurgeTag: s.String()}
+	}
+	launch := func(a *fakeAWS, from int) {
+		a.group.Instances = append(a.group.Instances, instance("i-4", "1"), instance("i-5", "1"), instance("i-6", "1"))
+		a.changes = []refresh.CapacityChange{{At: time.Now(), From: from, To: 5}}
+	}
+	for name, s := range map[string]scenario{
+		"it was raised": {
+			before: surge, script: func(a *fakeAWS, reads int) {
+				if reads == 4 {
+					launch(a, 3)
+				}
+			},
+			calls: "Resume WriteSurge 3-5 Lower", want: report.Done,
+		},
+		"another client has raised it": {
+			before: func(a *fakeAWS) { surge(a); launch(a, 4) }, calls: "Resume WriteSurge 3-3", want: report.Done,
+		},
+		"nothing is launched": {before: surge, calls: "Resume WriteSurge 3-3", want: report.Done},
+		"it is what the trigger meant it to be": {
+			before: func(a *fakeAWS) { surge(a); a.group.Desired = 5 }, calls: "Resume WriteSurge 3-5 Lower", want: report.Done,
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s.do = ActResume
+			began := time.Now()
+			s.run(t, defaults())
+			if took := time.Since(began); took > confirmTakes+time.Minute {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
