@@ -107,8 +107,9 @@ demo: ## Watch a node being drained: a real control plane, a simulated AWS, the 
 ##@ More
 
 .PHONY: fuzz
-fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s).
+fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s), and that of Redis with a million inputs.
 	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./pkg/event
+	$(GO) test -run '^$$' -fuzz '^FuzzRead$$' -fuzztime 1000000x ./pkg/handover/redis/resp
 
 .PHONY: bench
 bench: cluster ## Measure drains against kubectl and the limit, for 20 minutes; BENCH='-scenario one' for less.

@@ -64,8 +64,8 @@ type guard struct {
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
-	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/restart", "pkg/launch", "pkg/lead", "pkg/autoscaler",
-		"pkg/cluster", "internal/retry")
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/redis", "pkg/handover/restart", "pkg/launch", "pkg/lead",
+		"pkg/autoscaler", "pkg/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
@@ -182,6 +182,7 @@ func TestImportProblems(t *testing.T) {
 		want                 string // part of the only problem; "" for none
 	}{
 		{"one layer down", "pkg/queue/a.go", module + "/pkg/event", ""},
+		{"within a nested package", "pkg/handover/redis/a.go", module + "/pkg/handover/redis/resp", ""},
 		{"within a package", "pkg/drain/evict/a.go", module + "/pkg/drain/decide", ""},
 		{"up", "pkg/event/a.go", module + "/pkg/queue", "only lower layers"},
 		{"same layer, nested packages", "pkg/drain/x/y/a.go", module + "/pkg/node/z", "only lower layers"},
