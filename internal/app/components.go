@@ -17,6 +17,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/webhook"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -39,7 +41,11 @@ func newComponents(
 	cfg config.Agent, env Environment, nodes *node.Nodes, o *observe.Observer,
 ) (components, error) {
 	client := env.Kubernetes
-	drainer, err := drain.New(client, cfg.Drain, drainEnvironment(cfg, nodes), o)
+	environment, err := drainEnvironment(cfg, nodes)
+	if err != nil {
+		return components{}, err
+	}
+	drainer, err := drain.New(client, cfg.Drain, environment, o)
 	if err != nil {
 		return components{}, err
 	}
@@ -95,9 +101,13 @@ func agentConfig(cfg config.Agent, elector *lead.Elector, client kubernetes.Inte
 	return c
 }
 
-// drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, and the
-// agent's own pod, which leaves its node last.
-func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
+// drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, the
+// agent's own pod, which leaves its node last, and how others are asked before they leave.
+func drainEnvironment(cfg config.Agent, nodes *node.Nodes) (drain.Environment, error) {
+	networks, err := handover.ParseNetworks(cfg.Drain.HandOverNetworks)
+	if err != nil {
+		return drain.Environment{}, err
+	}
 	env := drain.Environment{
 		Taint: corev1.Taint{
 			Key: cfg.Node.TaintKey, Value: string(event.LifecycleTerminating),
@@ -105,9 +115,14 @@ func drainEnvironment(cfg config.Agent, nodes *node.Nodes) drain.Environment {
 		},
 		Unreachable: nodes.Unreachable,
 		Untainted:   func(name string) bool { return node.Untainted(nodes, name) },
+		Stays:       func(name string) bool { return node.Stays(nodes, name) },
+		Kinds: map[string]handover.Kind{
+			handover.GateKind: {Releaser: handover.Gate{}},
+			handover.HTTPKind: {Releaser: webhook.New(networks)},
+		},
 	}
 	if cfg.PodName != "" {
 		env.Self = cfg.PodNamespace + "/" + cfg.PodName
 	}
-	return env
+	return env, nil
 }

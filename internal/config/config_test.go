@@ -169,7 +169,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 18 {
+	if limited != 19 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -172,10 +173,31 @@ func drainFacts() []fact {
 		{"PodForced, with the pod's grace period", func(r *recorder, s subject) {
 			r.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: drain.Unhealthy})
 		}},
+		handOver("HandOverPutOff", (*recorder).HandOverPutOff, handover.GroupBehind, "", "redis-2 is not in sync"),
+		handOver("HandOverEnded, nothing to hand over", (*recorder).HandOverEnded, handover.NotLeading, "", ""),
+		handOver("HandOverEnded, handed over", (*recorder).HandOverEnded, handover.HandedOver, "redis-1", ""),
+		handOver("HandOverEnded, refused", (*recorder).HandOverEnded, handover.Refused, "", "wrong password"),
+		{"HandOverEnded, unknown kind", func(r *recorder, s subject) {
+			s.pod.HandOver = drain.HandOver{Unknown: "postgres"}
+			r.HandOverEnded(s.target, drain.HandOverResult{Pod: s.pod, Outcome: handover.Invalid, Message: "no such kind"})
+		}},
 		{"EvictionRefused", func(r *recorder, s subject) { r.EvictionRefused(s.target, s.pod, drain.Blocked) }},
 		{"VolumesStillAttached", func(r *recorder, s subject) { r.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) }},
 		{"ConditionFailed", func(r *recorder, s subject) { r.ConditionFailed(s.node.Name, errOutage) }},
 	}
+}
+
+// handOver is a fact about a Redis that is asked for three seconds.
+func handOver(
+	name string, record func(*recorder, drain.Target, drain.HandOverResult),
+	outcome handover.Outcome, leader, why string,
+) fact {
+	return fact{name, func(r *recorder, s subject) {
+		s.pod.HandOver.Kind = handover.RedisKind
+		record(r, s.target, drain.HandOverResult{
+			Pod: s.pod, Outcome: outcome, Leader: leader, Message: why, Took: 3 * time.Second,
+		})
+	}}
 }
 
 // masked replaces texts of other packages, which their own tests check.

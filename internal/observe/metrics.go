@@ -37,6 +37,7 @@ type metrics struct {
 	leader       prometheus.Gauge
 	transitions  prometheus.Counter
 	launchMetrics
+	handOverMetrics
 }
 
 type launchMetrics struct {
@@ -119,8 +120,7 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		heartbeats: counter(r, "heartbeats_total", "Heartbeats that Auto Scaling accepted."),
 		unannounced: counter(r, "unannounced_terminations_total",
 			"Instances that left their group without an event, although a hook of this agent should have held them."),
-		lost: counter(r, "messages_lost_total",
-			"Lifecycle actions that a resync found, and that ended without a message."),
+		lost:    counter(r, "messages_lost_total", "Lifecycle actions that a resync found, and that had no message."),
 		retries: counter(r, "step_retries_total", "Failed steps of terminations and launches, which are retried."),
 		spotStatuses: counters(r, "spot_statuses_total",
 			"Status codes of Spot Instance requests that EC2 gave for interruption warnings.",
@@ -130,7 +130,8 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
 		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
 
-		launchMetrics: newLaunchMetrics(r),
+		launchMetrics:   newLaunchMetrics(r),
+		handOverMetrics: newHandOverMetrics(r),
 	}
 }
 

@@ -87,6 +87,9 @@ const (
 	reasonEvicted         = "EvictedAtDeadline"
 	reasonGraceCut        = "GracePeriodCut"
 	reasonUnhealthy       = "DeletedUnhealthy"
+	reasonHandedOver      = "HandedOver"
+	reasonHandOverFailed  = "HandOverFailed"
+	reasonHandOverPutOff  = "HandOverPutOff"
 )
 
 // MessageReceived records that a message was received.

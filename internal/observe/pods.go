@@ -63,7 +63,7 @@ func (o *Observer) PodBlocked(t drain.Target, w drain.Waiting) {
 // obstacle returns the reason of the Event for a pod that waits, and the predicate of a sentence about the
 // pod.
 func obstacle(w drain.Waiting) (reason, what string) {
-	since, why := " since "+stamp(w.Since), because(w)
+	since, why := " since "+stamp(w.Since), because(w.Message)
 	budgets := cmp.Or(w.Budget, strings.Join(w.Pod.Budgets, " and "))
 	switch {
 	case w.Reason == drain.OptedOut:
@@ -91,11 +91,11 @@ func remedy(w drain.Waiting) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func because(w drain.Waiting) string {
-	if w.Message == "" {
+func because(message string) string {
+	if message == "" {
 		return ""
 	}
-	return ": " + w.Message
+	return ": " + message
 }
 
 // PodForced records that a pod was removed despite its budget or its opt-out.

@@ -49,12 +49,13 @@ type core struct {
 }
 
 func (k core) Pods(namespace string) typedcore.PodInterface {
-	return podClient{k.CoreV1Interface.Pods(namespace), k.c}
+	return podClient{k.CoreV1Interface.Pods(namespace), k.c, namespace}
 }
 
 type podClient struct {
 	typedcore.PodInterface
-	c *cluster
+	c         *cluster
+	namespace string
 }
 
 func nodeIn(o metav1.ListOptions) (string, error) {
@@ -70,15 +71,16 @@ func nodeIn(o metav1.ListOptions) (string, error) {
 }
 
 func (k podClient) List(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+	ofNamespace := k.namespace != "" && o == metav1.ListOptions{}
 	node, err := nodeIn(o)
-	if err != nil {
+	if err != nil && !ofNamespace {
 		return nil, err
 	}
 	k.c.mu.Lock()
 	k.c.reads++
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(k.c.version)}}
-	for _, p := range k.c.pods {
-		if p.Spec.NodeName == node {
+	for key, p := range k.c.pods {
+		if ofNamespace && key.Namespace == k.namespace || !ofNamespace && p.Spec.NodeName == node {
 			list.Items = append(list.Items, *p)
 		}
 	}

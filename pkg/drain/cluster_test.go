@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/util/podutils"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // A cluster is many nodes in virtual time, behind a client that serves list and watch by node, evicts as
@@ -47,6 +49,9 @@ type cluster struct {
 	podsNeverEnd bool                    // no kubelet reports the end of pods
 	untainted    atomic.Bool             // the nodes do not have our taint
 	ended        func(pod string)        // called when a pod has ended, if not nil
+
+	kinds map[string]handover.Kind // of hand-overs
+	stays func(node string) bool
 
 	mu       sync.Mutex
 	version  int
@@ -157,6 +162,7 @@ func (c *cluster) launch(cfg Config) {
 	var err error
 	env := Environment{
 		Taint: ourTaint, Unreachable: func(string) bool { return false }, Untainted: func(string) bool { return c.untainted.Load() },
+		Kinds: c.kinds, Stays: c.stays,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // The values of Config.AtDeadline.
@@ -42,6 +44,8 @@ type Config struct {
 	Settle           time.Duration `env:"SETTLE" envDefault:"5s" min:"0s" max:"1m" help:"Shortest time between the taint and the end of a drain. The scheduler may bind a pod to the node before it sees the taint. While pods show that it sees taints later than that, drains take longer, 2m at most."`
 	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" min:"0s" max:"1h" help:"Shortest time between the taint and the end of a drain, for load balancers that are slow to deregister the node. Pods are evicted meanwhile."`
 	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" min:"0s" max:"1h" help:"How long after the end of the last pod the drain waits until the volumes of the pods are detached, so that they can be attached to other nodes. 0s does not wait."`
+	HandOverTimeout  time.Duration `env:"HAND_OVER_TIMEOUT" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod with the annotation node-drainer.io/hand-over may refuse, or not answer, before it is evicted as others are. A group that is behind is waited for until half of the drain. 0s asks no pod."`
+	HandOverNetworks string        `env:"HAND_OVER_NETWORKS" envDefault:"" help:"Networks in CIDR notation, separated by commas, of pods that may be asked although they use the network of their node, or although their addresses are loopback or link-local. Empty: none."`
 	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod must have been waiting, for its PodDisruptionBudget or to finish, before an Event reports it. A budget that can never allow a disruption is reported at once."`
 }
 
@@ -54,6 +58,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := labels.Parse(c.WaitSelector); err != nil {
 		errs = append(errs, fmt.Errorf("DRAIN_WAIT_SELECTOR is %q: %w", c.WaitSelector, err))
+	}
+	if _, err := handover.ParseNetworks(c.HandOverNetworks); err != nil {
+		errs = append(errs, fmt.Errorf("DRAIN_HAND_OVER_NETWORKS is %w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,7 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	d := decision{
 		State: s, schedule: schedule{now, s.Since, deadline, s.Unreachable, p},
 		budgets: budgetSet{now: now, byName: maps.Clone(s.Budgets), blocked: map[string]int{}},
-		step:    Step{Left: leaving(s.Pods), Empty: true, Attached: s.Attached},
+		step:    Step{Left: leaving(s.Pods), Empty: true, Attached: s.Attached}, turnTaken: map[string]bool{},
 	}
 	d.tier = d.openTier()
 	for _, pod := range d.step.Left {
@@ -61,18 +61,24 @@ type decision struct {
 	budgets  budgetSet
 	tier     int // the last tier that has started
 	step     Step
+
+	turnTaken map[string]bool // by namespace: a pod is asked in this step
 }
 
 // consider adds the pod to one list of the step. The order of the cases is the order of precedence.
 func (d *decision) consider(pod Pod) {
 	t := &d.schedule
-	givenUp := t.givenUp(pod)
+	givenUp, asking := t.givenUp(pod), pendingHandOver{d, pod}
 	d.step.Empty = d.step.Empty && givenUp
 	switch {
 	case givenUp:
 		d.wait(pod, d.reason(pod))
 	case t.awaitsResult(pod):
 		d.wait(pod, d.reason(pod), pod.Try.Next, t.stuckAt(pod))
+	case asking.isAsked():
+		d.wait(pod, HandingOver, t.latestRemoval(pod))
+	case asking.isLastDue():
+		asking.askAtLast()
 	case d.isDeletionDue(pod):
 		d.remove(pod)
 	case !pod.GraceEndsAt.IsZero():
@@ -81,8 +87,6 @@ func (d *decision) consider(pod Pod) {
 		d.wait(pod, LaterTier, t.tierStart(pod.Tier), d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.optedOut(pod):
 		d.wait(pod, pod.WaitReason, pod.WaitUntil, d.earliestDeletion(pod), t.latestDeletion(pod))
-	case t.now.Before(pod.Try.Next):
-		d.wait(pod, d.reason(pod), pod.Try.Next, d.earliestDeletion(pod), t.latestDeletion(pod))
 	default:
 		d.evict(pod)
 	}
@@ -107,19 +111,23 @@ func (d *decision) openTier() int {
 	}
 }
 
-// evict evicts the pod if its budgets permit that, or deletes it if it has been unhealthy for too long.
+// evict evicts the pod if its budgets permit that, after it has been asked if it must be, or deletes it if it has
+// been unhealthy for too long.
 func (d *decision) evict(pod Pod) {
 	t := &d.schedule
-	grace := t.shortenedGrace(pod)
+	eviction := Removal{Pod: pod, Grace: t.shortenedGrace(pod), Until: t.latestDeletion(pod)}
 	reason, budget := d.budgets.blocking(pod)
 	unhealthyAt := t.unhealthyAt(pod)
 	switch {
+	case t.now.Before(pod.Try.Next):
+		d.wait(pod, d.reason(pod), pod.Try.Next, d.earliestDeletion(pod), t.latestDeletion(pod))
+	case reason == "" && pendingHandOver{d, pod}.isNext():
+		pendingHandOver{d, pod}.ask(eviction)
 	case reason == "":
-		d.step.Evict = append(d.step.Evict, Removal{
-			Pod: pod, Grace: grace, Budget: d.budgets.reserve(pod), Until: t.latestDeletion(pod),
-		})
+		eviction.Budget = d.budgets.reserve(pod)
+		d.step.Evict = append(d.step.Evict, eviction)
 	case !unhealthyAt.IsZero() && !t.now.Before(unhealthyAt):
-		d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: grace, Reason: Unhealthy})
+		d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: eviction.Grace, Reason: Unhealthy})
 	default:
 		b := d.budgets.byName[budget]
 		if pod.Try.Webhook != "" {
@@ -180,7 +188,7 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 		w.Webhook, w.Message = pod.Try.Webhook, pod.Try.Message
 	}
 	d.step.Wait = append(d.step.Wait, w)
-	d.decideAgain(append(until, d.schedule.deadline)...)
+	d.decideAgain(append(until, pendingHandOver{d, pod}.lastStart(), d.schedule.deadline)...)
 	if !d.schedule.now.Before(d.schedule.deadline) {
 		d.decideAgain(lastEnd(pod).Add(terminationLag))
 	}

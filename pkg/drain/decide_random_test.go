@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 var budgetNames = []string{"x/a", "x/b", "x/c"}
@@ -49,11 +51,34 @@ func randomState(r *rand.Rand, now time.Time) State {
 		}
 		s.Pods = append(s.Pods, p)
 	}
+	addHandOvers(r, &s, near)
 	if r.IntN(4) == 0 {
 		s.Attached = []string{"pv-1", "pv-2"}
 		s.EmptyAt = oneOfThese(r, time.Time{}, near())
 	}
 	return s
+}
+
+// addHandOvers has some pods hand over, in half of the states.
+func addHandOvers(r *rand.Rand, s *State, near func() time.Time) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	s.TurnsTaken = map[string]bool{"x": r.IntN(3) == 0}
+	for i := range s.Pods {
+		if r.IntN(3) > 0 {
+			continue
+		}
+		h := HandOver{Kind: handover.GateKind, Closed: r.IntN(8) == 0, Asking: r.IntN(4) == 0}
+		if r.IntN(2) == 0 {
+			h.Last, h.Next = oneOfThese(r, handover.HandingOver, handover.GroupBehind, handover.Refused, noAnswer), near()
+		}
+		if h.Last != handover.GroupBehind {
+			h.FailingSince = oneOfThese(r, time.Time{}, near())
+		}
+		h.Reserved = h.Asking && len(s.Pods[i].Budgets) == 1
+		s.Pods[i].HandOver = h
+	}
 }
 
 func randomBudget(r *rand.Rand, near func() time.Time) Budget {
@@ -75,6 +100,7 @@ func randomPolicy(r *rand.Rand) Policy {
 	p.Settle = oneOfThese(r, 0, 5*time.Second)
 	p.LoadBalancerWait = oneOfThese(r, 0, 0, 4*time.Minute)
 	p.VolumeTimeout = oneOfThese(r, 0, 2*time.Minute)
+	p.HandOverTimeout = time.Minute
 	return p
 }
 
@@ -115,7 +141,7 @@ func TestNextDecisionIsEarlyEnough(t *testing.T) {
 			s.Attached = nil // the loop notes when the node was empty before it comes back
 		}
 		step := Decide(s, now, at(window), policy)
-		if len(step.Evict)+len(step.Delete) > 0 || step.Done {
+		if len(step.Release)+len(step.Evict)+len(step.Delete) > 0 || step.Done {
 			continue
 		}
 		idle++
@@ -126,7 +152,7 @@ func TestNextDecisionIsEarlyEnough(t *testing.T) {
 		for range 4 {
 			then := now.Add(time.Duration(r.Int64N(int64(until.Sub(now)))))
 			later := Decide(s, then, at(window), policy)
-			if len(later.Evict)+len(later.Delete) > 0 || later.Done {
+			if len(later.Release)+len(later.Evict)+len(later.Delete) > 0 || later.Done {
 				t.Fatalf("seed %d: at %v: %s\nyet at %v: %s\n%+v", seed, now.Sub(t0), format(step), then.Sub(t0), format(later), policy)
 			}
 		}

@@ -125,6 +125,7 @@ func format(s Step) string {
 		}
 		waits = append(waits, strings.TrimSpace(text))
 	}
+	list("ask", releases(s.Release))
 	list("evict", removals(s.Evict))
 	list("delete", removals(s.Delete))
 	list("wait", waits)
@@ -135,6 +136,21 @@ func format(s Step) string {
 		parts = append(parts, "done")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// releases names the pods that are asked, and until when, counted from t0.
+func releases(all []Release) (names []string) {
+	for _, r := range all {
+		name := r.Removal.Pod.Name
+		if r.Last {
+			name += " at last"
+		}
+		if r.Evict {
+			name += " to evict it"
+		}
+		names = append(names, name+" until "+r.Until.Sub(t0).String())
+	}
+	return names
 }
 
 // given is what a decision is made from besides the time and the pods.

@@ -22,6 +22,7 @@ type Drainer struct {
 	pdbs     *pdbTracker
 	volumes  *volumeTracker // runs only if drains wait for volumes
 	slots    slotPools
+	turns    turns
 	delay    schedulerDelay
 }
 

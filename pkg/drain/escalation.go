@@ -202,7 +202,7 @@ func (d *decision) earliestDeletion(pod Pod) time.Time {
 // takesTurns reports whether the pod leaves in turns with others of its budgets: nothing but these keeps it on
 // the node, or the drain waits for its tier or for its end.
 func (d *decision) takesTurns(pod Pod) bool {
-	if !pod.GraceEndsAt.IsZero() || len(pod.Budgets) == 0 {
+	if !pod.GraceEndsAt.IsZero() || len(pod.Budgets) == 0 || pod.HandOver.Reserved {
 		return false
 	}
 	if pod.Try.Last != Deferred && d.schedule.awaitsResult(pod) {

@@ -26,7 +26,11 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 			return r.Pod.Name + " may run beyond the deadline"
 		}
 	}
+	for _, r := range step.Release {
+		named[r.Removal.Pod.UID]++
+	}
 	for _, fault := range []string{
+		releaseViolation(s, step, now, deadline, policy),
 		evictionViolation(s, step, now, deadline, policy), lastCallViolation(s, step, now, deadline, policy),
 		deletionViolation(s, step, now, deadline, policy),
 		waitViolation(step, named), endViolation(s, step, now, deadline, policy), budgetViolation(s, step, now),
@@ -115,6 +119,35 @@ func lastCallViolation(s State, step Step, now, deadline time.Time, policy Polic
 	return ""
 }
 
+// releaseViolation names a pod that is asked although nothing says so, that is asked for too long, or at the same time as
+// another of its namespace, and one that is evicted without being asked.
+func releaseViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
+	turns := map[string]bool{}
+	for _, r := range step.Release {
+		p := r.Removal.Pod
+		switch latest := deadline.Add(-min(max(p.Grace, time.Second), deadline.Sub(s.Since)/2)); {
+		case p.HandOver.Kind == "" || p.HandOver.Closed || !p.GraceEndsAt.IsZero() || step.Done:
+			return p.Name + " is asked without a reason"
+		case policy.AtDeadline == Delete && r.Until.After(latest), r.Until.After(deadline), !r.Until.After(now):
+			return fmt.Sprintf("%s is asked until %v, too late or too early", p.Name, r.Until)
+		case r.TakeTurn && (turns[p.Namespace] || s.TurnsTaken[p.Namespace]), r.Evict && !r.TakeTurn:
+			return p.Name + " is asked though it is not its turn"
+		case r.Evict && (len(p.Budgets) > 1 || now.Before(p.Try.Next) || p.Try.Last == Sent):
+			return p.Name + " is asked though it could not be evicted"
+		}
+		turns[p.Namespace] = turns[p.Namespace] || r.TakeTurn
+	}
+	for _, r := range step.Evict {
+		h := r.Pod.HandOver
+		expired := !h.FailingSince.IsZero() && !now.Before(h.FailingSince.Add(policy.HandOverTimeout))
+		if !r.LastCall && h.Kind != "" && !h.Closed && !expired && now.Before(deadline.Add(-time.Second-r.Pod.Grace)) &&
+			now.Before(halfOf(s, deadline).Add(-time.Second)) {
+			return r.Pod.Name + " is evicted without being asked"
+		}
+	}
+	return ""
+}
+
 func deletionViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	for _, r := range step.Delete {
 		switch {
@@ -178,7 +211,13 @@ func endViolation(s State, step Step, now, deadline time.Time, policy Policy) st
 // of which was taken in secret.
 func budgetViolation(s State, step Step, now time.Time) string {
 	taken := map[string]int{}
-	for _, r := range step.Evict {
+	evictions := slices.Clone(step.Evict)
+	for _, r := range step.Release {
+		if r.Evict {
+			evictions = append(evictions, r.Removal)
+		}
+	}
+	for _, r := range evictions {
 		if r.Budget != "" {
 			taken[r.Budget]++
 			continue

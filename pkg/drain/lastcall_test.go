@@ -125,6 +125,9 @@ func TestLastEvictionsOfOneBudgetAreConcurrent(t *testing.T) {
 func TestABudgetAllowsOneOfTwoLastEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
+		c.webhooks = func(verb string) time.Duration { // the requests are sent at once, the eviction arrives first
+			return map[string]time.Duration{"delete": time.Millisecond}[verb]
+		}
 		c.addBudget("web", 3, 1)
 		for _, name := range []string{"a", "b"} {
 			c.addPod("n", name, "web", annotatedWait, gracePeriod(7200))

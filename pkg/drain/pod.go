@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/node-drainer/node-drainer/internal/text"
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // The annotations of a Pod about its eviction.
@@ -37,6 +38,11 @@ type Environment struct {
 	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
 	Untainted   func(node string) bool // reports whether the watch shows the node without the taint
 	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
+
+	// Kinds are how pods are asked before they are evicted, by the value of their annotation, and Stays reports
+	// whether a node is Ready and not being drained. Without Kinds no pod is asked.
+	Kinds map[string]handover.Kind
+	Stays func(node string) bool
 }
 
 // rules classify pods by the configuration.
@@ -124,6 +130,7 @@ func (r *rules) pod(p *corev1.Pod) Pod {
 		}
 	}
 	out.WaitReason, out.WaitUntil = r.waitReason(p)
+	out.HandOver = r.handOver(p)
 	return out
 }
 

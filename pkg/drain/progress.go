@@ -15,6 +15,8 @@ type Observer interface {
 	PodEvicted(t Target, r Removal, waited time.Duration) // since the start of the drain
 	PodBlocked(t Target, w Waiting)                       // once for each reason and budget that the pod waits for
 	PodForced(t Target, r Removal)                        // removed in spite of its budget or its annotations
+	HandOverPutOff(t Target, h HandOverResult)            // once for each pod that may not go when it is asked
+	HandOverEnded(t Target, h HandOverResult)             // once for each such pod, when it is removed
 	EvictionRefused(t Target, p Pod, o Outcome)           // of each failed attempt
 	VolumesStillAttached(t Target, volumes []string)      // when the time to wait for them was over
 	KubernetesFailed(operation string, err error)         // the call is retried
@@ -54,8 +56,8 @@ type WaitCount struct {
 // WaitReasons lists the reasons that a WaitCount can have: all but Terminating and Requested.
 func WaitReasons() []WaitReason {
 	return []WaitReason{
-		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, VolumesAttached,
-		SchedulerBehind, Deregistering,
+		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, HandingOver,
+		GroupBehind, VolumesAttached, SchedulerBehind, Deregistering,
 	}
 }
 
@@ -68,20 +70,20 @@ func (w WaitCount) String() string {
 		return fmt.Sprintf("%d wait for PodDisruptionBudget %s, which never allows a disruption", w.Pods, w.Budget)
 	case RefusedByWebhook:
 		return fmt.Sprintf("%d wait for admission webhook %s", w.Pods, w.Webhook)
-	case OptedOut:
-		return fmt.Sprintf("%d have an annotation against eviction", w.Pods)
-	case WaitedFor:
-		return fmt.Sprintf("%d may run until they finish", w.Pods)
-	case LaterTier:
-		return fmt.Sprintf("%d are in a later tier", w.Pods)
-	case BackingOff:
-		return fmt.Sprintf("%d wait for the API server", w.Pods)
-	case VolumesAttached:
-		return fmt.Sprintf("%d volumes are still attached", w.Pods)
 	case SchedulerBehind:
 		return "waiting for the scheduler, which bound pods to cordoned nodes"
+	case Deregistering:
+		return "waiting for load balancers to deregister the node"
 	}
-	return "waiting for load balancers to deregister the node"
+	return fmt.Sprintf("%d ", w.Pods) + map[WaitReason]string{
+		OptedOut:        "have an annotation against eviction",
+		WaitedFor:       "may run until they finish",
+		LaterTier:       "are in a later tier",
+		HandingOver:     "hand over their leadership first",
+		GroupBehind:     "wait for other members of their group",
+		BackingOff:      "wait for the API server",
+		VolumesAttached: "volumes are still attached",
+	}[w.Reason]
 }
 
 // Result is how a drain ended.
@@ -155,7 +157,7 @@ func (p *progressReporter) report(step Step, total int) (again time.Time) {
 			again = earliest(again, p.reportWait(w))
 		}
 	}
-	now := Progress{Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step.Wait)}
+	now := Progress{Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step)}
 	next := p.lastAt.Add(progressInterval)
 	switch {
 	case now.equal(p.last):
@@ -204,9 +206,12 @@ func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
 }
 
 // countWaits counts what pods wait for, by the reasons that WaitReasons lists.
-func countWaits(waiting []Waiting) []WaitCount {
+func countWaits(step Step) []WaitCount {
 	n := map[WaitCount]int{}
-	for _, w := range waiting {
+	if asked := len(step.Release); asked > 0 {
+		n[WaitCount{Reason: HandingOver}] = asked
+	}
+	for _, w := range step.Wait {
 		if slices.Contains(WaitReasons(), w.Reason) {
 			n[WaitCount{Reason: w.Reason, Budget: w.Budget, Webhook: w.Webhook}]++
 		}

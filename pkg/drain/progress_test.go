@@ -17,6 +17,8 @@ func TestWaitCountString(t *testing.T) {
 		{WaitCount{Reason: OptedOut, Pods: 2}, "2 have an annotation against eviction"},
 		{WaitCount{Reason: WaitedFor, Pods: 2}, "2 may run until they finish"},
 		{WaitCount{Reason: LaterTier, Pods: 2}, "2 are in a later tier"},
+		{WaitCount{Reason: HandingOver, Pods: 2}, "2 hand over their leadership first"},
+		{WaitCount{Reason: GroupBehind, Pods: 2}, "2 wait for other members of their group"},
 		{WaitCount{Reason: BackingOff, Pods: 2}, "2 wait for the API server"},
 		{WaitCount{Reason: VolumesAttached, Pods: 2}, "2 volumes are still attached"},
 		{WaitCount{Reason: SchedulerBehind, Pods: 1}, "waiting for the scheduler, which bound pods to cordoned nodes"},
@@ -29,8 +31,8 @@ func TestWaitCountString(t *testing.T) {
 			t.Errorf("%s is not listed", tt.hold.Reason)
 		}
 	}
-	if n := len(WaitReasons()); n != 10 {
-		t.Errorf("%d reasons are listed, and 10 are tested", n)
+	if n := len(WaitReasons()); n != 12 {
+		t.Errorf("%d reasons are listed, and 12 are tested", n)
 	}
 	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)

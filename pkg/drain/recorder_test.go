@@ -92,6 +92,14 @@ func (r *recorder) PodForced(_ Target, m Removal) {
 	r.record("forced %s in %v: %s", m.Pod.Name, m.Grace, m.Reason)
 }
 
+func (r *recorder) HandOverPutOff(_ Target, h HandOverResult) {
+	r.record("put off %s: %s %s", h.Pod.Name, h.Outcome, h.Message)
+}
+
+func (r *recorder) HandOverEnded(_ Target, h HandOverResult) {
+	r.record("hand-over of %s: %s %s %s", h.Pod.Name, h.Outcome, h.Leader, h.Message)
+}
+
 func (r *recorder) EvictionRefused(_ Target, p Pod, o Outcome) { r.record("refused %s: %s", p.Name, o) }
 
 func (r *recorder) VolumesStillAttached(_ Target, volumes []string) {

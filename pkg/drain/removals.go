@@ -15,6 +15,8 @@ type removals struct {
 	started time.Time
 	workers sync.WaitGroup
 
+	handOvers *handOvers
+
 	mu     sync.Mutex
 	tries  map[string]Try                // by UID
 	seen   map[string]struct{}           // the pods that had to leave, by UID
@@ -51,27 +53,43 @@ func (a *removals) report() Report {
 // start calls remove in a goroutine as soon as the Drainer has a free slot. The goroutine ends with the
 // request; a pod that waits has none.
 func (a *removals) start(ctx context.Context, removal Removal, remove func(context.Context, Removal)) {
+	if queueing, ok := a.enqueue(ctx, removal); ok {
+		a.workers.Go(func() { a.run(ctx, queueing, removal, remove) })
+	}
+}
+
+// enqueue records that a removal is started. It returns a context that ends when the removal is to be decided again,
+// and false if one is under way already.
+func (a *removals) enqueue(ctx context.Context, removal Removal) (queueing context.Context, ok bool) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	try := a.tries[removal.Pod.UID]
+	if try.Last == Sent {
+		return nil, false
+	}
 	try.Last, try.Next = Sent, time.Time{}
 	a.tries[removal.Pod.UID] = try
-	queueing, cancel := until(ctx, removal.Until)
-	a.queued[removal.Pod.UID] = cancel
+	queueing, a.queued[removal.Pod.UID] = until(ctx, removal.Until)
+	return queueing, true
+}
+
+// run calls remove when the Drainer has a free slot.
+func (a *removals) run(
+	ctx, queueing context.Context, removal Removal, remove func(context.Context, Removal),
+) {
+	a.handOvers.report(removal.Pod)
+	slots := a.drainer.slots.of(removal)
+	granted := slots.acquire(queueing, a.target().Deadline)
+	a.mu.Lock()
+	a.queued[removal.Pod.UID]()
+	delete(a.queued, removal.Pod.UID)
 	a.mu.Unlock()
-	slots, deadline := a.drainer.slots.of(removal), a.target().Deadline
-	a.workers.Go(func() {
-		granted := slots.acquire(queueing, deadline)
-		a.mu.Lock()
-		delete(a.queued, removal.Pod.UID)
-		a.mu.Unlock()
-		cancel()
-		if !granted {
-			a.giveUp(ctx, removal)
-			return
-		}
-		defer slots.release()
-		remove(ctx, removal)
-	})
+	if !granted {
+		a.giveUp(ctx, removal)
+		return
+	}
+	defer slots.release()
+	remove(ctx, removal)
 }
 
 func until(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {

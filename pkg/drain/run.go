@@ -63,6 +63,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
 		queued: map[string]context.CancelFunc{},
 	}
+	r.removals.handOvers = &handOvers{drainer: d, removals: r.removals, asked: map[string]*asked{}}
 	r.progress = &progressReporter{
 		observer: d.observer, target: r.target, blockedAfter: d.policy.BlockedAfter, waits: map[string]*podWait{},
 	}
@@ -140,7 +141,7 @@ func (r *run) target() Target {
 func (r *run) decide(ctx context.Context, records []*record) Step {
 	s := State{
 		Since: r.node.Since, Unreachable: r.drainer.rules.Unreachable(r.node.Name), EmptyAt: r.volumes.emptyAt,
-		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(),
+		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(), TurnsTaken: map[string]bool{},
 	}
 	leaving := make(map[string]struct{}, len(records))
 	untainted := r.isUntainted()
@@ -152,9 +153,13 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 		if pod.StayReason == "" {
 			leaving[pod.UID] = struct{}{}
 			pod.Budgets = r.budgetsOf(rec, s.Budgets)
+			if pod.HandOver.Kind != "" {
+				s.TurnsTaken[pod.Namespace] = r.drainer.turns.isTaken(pod.Namespace, r.waiter)
+			}
 		}
 		s.Pods = append(s.Pods, pod)
 	}
+	r.removals.handOvers.fill(s.Pods, leaving)
 	r.removals.fillTries(s.Pods, leaving)
 	deleteMissing(r.selections, leaving)
 	if len(leaving) == 0 || !r.volumes.emptyAt.IsZero() {
@@ -210,7 +215,7 @@ func (r *run) budgetsOf(rec *record, budgets map[string]Budget) []string {
 	return names
 }
 
-// act starts the evictions and deletions of the step, and reports to the pdbTracker which pods wait for which
+// act starts the calls, evictions and deletions of the step, and reports to the pdbTracker which pods wait for which
 // budget. Evictions come first: a deletion needs no disruption that a budget allows. Each answer of the API server
 // wakes the drain.
 func (r *run) act(ctx context.Context, step Step) {
@@ -218,6 +223,11 @@ func (r *run) act(ctx context.Context, step Step) {
 	postpone := func(pod Pod, reason WaitReason) {
 		d.add(Waiting{Pod: pod, Reason: reason})
 		r.wakeBy(time.Now().Add(contentionPause))
+	}
+	for _, release := range step.Release {
+		if !r.removals.handOvers.start(ctx, release) {
+			postpone(release.Removal.Pod, BlockedByBudget)
+		}
 	}
 	for _, removal := range step.Evict {
 		if removal.Budget != "" && !pdbs.reserve(removal.Budget, removal.Pod.Name, removal.LastCall) {
@@ -283,6 +293,7 @@ func (r *run) wait(ctx context.Context, again time.Time) error {
 	case deadline := <-r.node.Tighter:
 		r.drainer.pdbs.tighten(r.waiter, deadline)
 		r.removals.requeue()
+		r.removals.handOvers.cancel()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -12,6 +12,8 @@ type State struct {
 	// SchedulerWait is how long after Since the scheduler may still bind pods to the node; zero if it is not late.
 	SchedulerWait time.Duration
 	Attached      []string // volumes of pods that have left or must leave, still attached to the node
+	// TurnsTaken are the namespaces of which another pod is asked, or evicted after that. It may be on another node.
+	TurnsTaken map[string]bool
 }
 
 // Pod is a pod as a decision sees it.
@@ -29,6 +31,7 @@ type Pod struct {
 	WaitUntil    time.Time     // when that wait is over; zero is at the deadline
 	Budgets      []string      // the PodDisruptionBudgets that protect it, as NAMESPACE/NAME
 	Try          Try
+	HandOver     HandOver
 }
 
 // StayReason is why a pod need not leave the node.
@@ -119,6 +122,7 @@ type Policy struct {
 
 // Step is a decision: what to do now, what to wait for, and when to decide again.
 type Step struct {
+	Release  []Release // to ask first
 	Evict    []Removal
 	Delete   []Removal
 	Wait     []Waiting
@@ -194,6 +198,8 @@ const (
 	BackingOff       WaitReason = "backing-off"          // the API server was busy or refused
 	RefusedByWebhook WaitReason = "refused-by-webhook"   // an admission webhook refuses the eviction, or fails
 	LaterTier        WaitReason = "later-tier"           // pods of an earlier tier are left
+	HandingOver      WaitReason = "handing-over"         // its annotation says to ask it first, and it may not go yet
+	GroupBehind      WaitReason = "group-behind"         // it is asked after others of its namespace
 	VolumesAttached  WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
 	SchedulerBehind  WaitReason = "scheduler-behind"     // of the node: the scheduler may still bind pods to it
 	Deregistering    WaitReason = "deregistering"        // of the node: load balancers may still send to it

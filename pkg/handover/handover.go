@@ -94,13 +94,13 @@ const Prefix = "node-drainer.io/hand-over"
 
 // The annotations of a pod, on the template of its controller. All but the first are optional.
 const (
-	KindAnnotation       = Prefix                  // RedisKind, GateKind or HTTPKind
-	PortAnnotation       = Prefix + "-port"        // a number or the name of a port
-	SecretAnnotation     = Prefix + "-secret"      // a Secret in the pod's namespace with username, password, ca.crt
-	SentinelsAnnotation  = Prefix + "-sentinels"   // a label selector of the pods that are sentinels
-	MasterAnnotation     = Prefix + "-master"      // the name of the master that the sentinels watch
-	ServerNameAnnotation = Prefix + "-server-name" // the name in the certificate
-	PreferAnnotation     = Prefix + "-prefer"      // "true": this member is to lead when it can
+	KindAnnotation       = Prefix                                  // RedisKind, GateKind or HTTPKind
+	PortAnnotation       = "node-drainer.io/hand-over-port"        // a number or the name of a port
+	SecretAnnotation     = "node-drainer.io/hand-over-secret"      //nolint:gosec // a Secret of username, password, ca.crt
+	SentinelsAnnotation  = "node-drainer.io/hand-over-sentinels"   // a label selector of the pods that are sentinels
+	MasterAnnotation     = "node-drainer.io/hand-over-master"      // the name of the master that the sentinels watch
+	ServerNameAnnotation = "node-drainer.io/hand-over-server-name" // the name in the certificate
+	PreferAnnotation     = "node-drainer.io/hand-over-prefer"      // "true": this member is to lead when it can
 )
 
 // The values of KindAnnotation.
@@ -109,6 +109,9 @@ const (
 	GateKind  = "gate"
 	HTTPKind  = "http"
 )
+
+// Kinds lists every kind.
+func Kinds() []string { return []string{GateKind, HTTPKind, RedisKind} }
 
 // HandedOverAnnotation on a pod of the kind gate says that its owner is ready for its eviction. Its value does not
 // matter.

@@ -182,6 +182,13 @@ func Untainted(n *Nodes, name string) bool {
 	return current != nil && !slices.ContainsFunc(current.Spec.Taints, n.cfg.isTaint)
 }
 
+// Stays reports whether the Node is Ready and nobody drains it: it is schedulable, and without our taint. It reads the
+// cache only.
+func Stays(n *Nodes, name string) bool {
+	current := cached(n.informer.GetStore(), name)
+	return current != nil && isReady(current) && !current.Spec.Unschedulable && Untainted(n, name)
+}
+
 // Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the
 // cause of ctx's end. A nil accept accepts every Node. The error is ErrUnselected if the Node is another
 // agent's.

@@ -54,6 +54,26 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
+func TestStays(t *testing.T) {
+	n := &Nodes{cfg: defaults, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
+	for name, changes := range map[string][]func(*corev1.Node){
+		"ready": {ready(corev1.ConditionTrue)}, "unready": {ready(corev1.ConditionUnknown)},
+		"tainted":  {ready(corev1.ConditionTrue), tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)},
+		"cordoned": {ready(corev1.ConditionTrue), func(n *corev1.Node) { n.Spec.Unschedulable = true }},
+	} {
+		node := newNode(changes...)
+		node.Name = name
+		if err := n.informer.GetStore().Add(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]bool{"ready": true, "unready": false, "tainted": false, "cordoned": false, "gone": false} {
+		if got := Stays(n, name); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
 func TestUntainted(t *testing.T) {
 	n := &Nodes{cfg: defaults, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
 	for name, taints := range map[string]func(*corev1.Node){

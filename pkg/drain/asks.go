@@ -1,0 +1,239 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+)
+
+// HandOverResult is what has become of the hand-over of a pod.
+type HandOverResult struct {
+	Pod     Pod
+	Outcome handover.Outcome // one of HandOverOutcomes
+	Message string           // why, without the final period; may be empty
+	Leader  string           // the pod that leads now, if the leadership has moved
+	Took    time.Duration    // since the pod was asked for the first time; zero if it was not asked
+}
+
+// handOvers are the calls of one drain that ask pods whether they may be evicted, and the answers.
+type handOvers struct {
+	drainer  *Drainer
+	removals *removals
+
+	mu    sync.Mutex
+	asked map[string]*asked // by UID
+}
+
+// asked is what a drain knows of the hand-over of a pod.
+type asked struct {
+	HandOver
+	leader      string
+	since       time.Time          // of the first call
+	annotations map[string]string  // of the pod at the last call
+	cancel      context.CancelFunc // ends the call in flight
+	putOff      bool               // the Observer was notified that the pod may not go yet
+	ended       bool               // the Observer was notified of the result
+}
+
+// fill adds to the pods what they have answered, and forgets those that are not leaving any more. A change of a pod's
+// annotations is a reason to ask again. It must be called before removals.fillTries: an answer that leads to an
+// eviction becomes a Try first.
+func (h *handOvers) fill(pods []Pod, leaving map[string]struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.asked, func(uid string, one *asked) bool {
+		_, ok := leaving[uid]
+		return !ok && !one.Asking
+	})
+	for i := range pods {
+		one, now := h.asked[pods[i].UID], &pods[i].HandOver
+		if one == nil || now.Kind == "" {
+			continue
+		}
+		if !maps.Equal(one.annotations, now.Pod.Annotations) {
+			one.Next = time.Time{}
+		}
+		one.Kind, one.Pod = now.Kind, now.Pod
+		*now = one.HandOver
+	}
+}
+
+// find returns what is known of the pod. The lock is held.
+func (h *handOvers) find(pod Pod) *asked {
+	if h.asked[pod.UID] == nil {
+		h.asked[pod.UID] = &asked{}
+	}
+	return h.asked[pod.UID]
+}
+
+// start asks whether the pod may be evicted, in a goroutine that evicts it if it may: no answer is used later than it
+// was given. The goroutine ends with these requests. It returns false if another drain was faster to take the turn of
+// the namespace, or to reserve the disruption.
+func (h *handOvers) start(ctx context.Context, release Release) bool {
+	pod, budget := release.Removal.Pod, release.Removal.Budget
+	if release.TakeTurn && !h.drainer.turns.take(pod.Namespace) {
+		return false
+	}
+	endTurn := func() {
+		if release.TakeTurn {
+			h.drainer.turns.end(pod.Namespace)
+		}
+	}
+	if budget != "" && !h.drainer.pdbs.reserve(budget, pod.Name, false) {
+		endTurn()
+		return false
+	}
+	asking, cancel := context.WithDeadline(ctx, release.Until)
+	h.begin(release, cancel)
+	h.removals.workers.Go(func() {
+		defer endTurn()
+		defer cancel()
+		h.run(ctx, asking, release)
+	})
+	return true
+}
+
+// begin records that the pod is asked.
+func (h *handOvers) begin(release Release, cancel context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.find(release.Removal.Pod)
+	one.Asking, one.Reserved, one.cancel = true, release.Removal.Budget != "", cancel
+	one.annotations = release.Removal.Pod.HandOver.Pod.Annotations
+	if one.since.IsZero() {
+		one.since = time.Now()
+	}
+}
+
+// run asks the pod, and evicts it if it may go, or if that was the last call.
+func (h *handOvers) run(ctx, asking context.Context, release Release) {
+	started := time.Now()
+	answer, err := h.drainer.ask(asking, release, h.removals.target().Deadline)
+	answer.Go = answer.Go && err == nil
+	canceled := ctx.Err() != nil || errors.Is(asking.Err(), context.Canceled)
+	if !canceled && release.Evict && (answer.Go || release.Last) {
+		evict, ok := h.removals.enqueue(ctx, release.Removal)
+		h.finish(release, answer, err, started)
+		if ok {
+			h.removals.run(ctx, evict, release.Removal, h.removals.evict)
+		}
+		return
+	}
+	if canceled {
+		h.drop(release)
+	} else {
+		h.finish(release, answer, err, started)
+	}
+	h.removals.release(release.Removal, None)
+	h.removals.wakeUp()
+}
+
+// drop records that a call was canceled. It is decided again.
+func (h *handOvers) drop(release Release) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.find(release.Removal.Pod)
+	one.Asking, one.Reserved = false, false
+}
+
+// finish records the answer to a call.
+func (h *handOvers) finish(release Release, answer handover.Answer, err error, started time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.find(release.Removal.Pod)
+	one.Asking, one.Reserved, one.Closed = false, false, release.Last
+	one.Last, one.Message, one.leader = answer.Outcome, answer.Message, cmp.Or(answer.Leader, one.leader)
+	if err != nil {
+		one.Last, one.Message = noAnswer, err.Error()
+	}
+	if answer.Go {
+		one.FailingSince, one.Next = time.Time{}, time.Time{}
+		return
+	}
+	if one.Last == handover.GroupBehind {
+		one.FailingSince = time.Time{}
+	} else if one.FailingSince.IsZero() {
+		one.FailingSince = started
+	}
+	again := min(max(cmp.Or(answer.Again, handOverPause), shortestHandOverPause), longestHandOverPause)
+	one.Next = time.Now().Add(jittered(again))
+	if !one.putOff && !one.Closed {
+		one.putOff = true
+		h.drainer.observer.HandOverPutOff(h.removals.target(), one.result(release.Removal.Pod))
+	}
+}
+
+func (o *asked) result(pod Pod) HandOverResult {
+	r := HandOverResult{Pod: pod, Outcome: o.Last, Message: o.Message, Leader: o.leader}
+	if !o.since.IsZero() {
+		r.Took = time.Since(o.since)
+	}
+	return r
+}
+
+// report notifies the Observer once of what has become of the hand-over of a pod that is removed now.
+func (h *handOvers) report(pod Pod) {
+	if pod.HandOver.Kind == "" && pod.HandOver.Unknown == "" {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.find(pod)
+	if one.ended {
+		return
+	}
+	one.ended = true
+	result := one.result(pod)
+	switch {
+	case pod.HandOver.Unknown != "":
+		result.Outcome = handover.Invalid
+		result.Message = fmt.Sprintf("the annotation %s is %q: must be %s",
+			handover.KindAnnotation, pod.HandOver.Unknown, h.drainer.rules.kinds())
+	case one.Last == "":
+		result.Outcome, result.Message = noAnswer, "there was no time to ask the pod"
+	}
+	h.drainer.observer.HandOverEnded(h.removals.target(), result)
+}
+
+// cancel ends all calls, so that they are decided again.
+func (h *handOvers) cancel() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range h.asked {
+		if one.Asking {
+			one.cancel()
+		}
+	}
+}
+
+// ask asks the pod whether it may be evicted. What the other pods of its namespace are is read for each call, from the
+// API server and not from its cache: a member that is missing must not be overlooked.
+func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) (handover.Answer, error) {
+	pod := release.Removal.Pod.HandOver.Pod
+	request := handover.Request{Pod: *pod, Deadline: deadline, Last: release.Last}
+	kind := d.rules.Kinds[release.Removal.Pod.HandOver.Kind]
+	if !kind.Peers {
+		return kind.Release(ctx, request)
+	}
+	pods, err := d.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return handover.Answer{}, fmt.Errorf("list the pods of namespace %s: %w", pod.Namespace, err)
+	}
+	for i := range pods.Items {
+		one := handOverPod(&pods.Items[i])
+		if one.Stays = d.rules.Stays(one.Node); one.UID == pod.UID {
+			request.Pod = *one
+		} else {
+			request.Peers = append(request.Peers, *one)
+		}
+	}
+	return kind.Release(ctx, request)
+}

@@ -1,0 +1,146 @@
+package drain
+
+import (
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+)
+
+// A pod with an annotation for it is asked before it is evicted, so that it hands over its leadership. This file
+// holds when.
+
+const (
+	// lastAskLead is how long before a pod is removed for the last time it is asked for the last time, and
+	// lastAskTimeout how long that may take.
+	lastAskLead, lastAskTimeout = 10 * time.Second, 9 * time.Second
+	// handOverPause is the pause before a pod is asked again if the answer names none, and longestHandOverPause
+	// the shortest and longest that an answer can name.
+	handOverPause, shortestHandOverPause, longestHandOverPause = 5 * time.Second, time.Second / 10, time.Minute
+)
+
+// HandOver is how far the hand-over of a pod is; zero if the pod has no annotation for one.
+type HandOver struct {
+	Kind         string           // of the workload
+	Unknown      string           // the value of the annotation if it is no kind; then Kind is empty
+	Pod          *handover.Pod    // for the call
+	Last         handover.Outcome // of the last call; empty if there was none, or no answer
+	Message      string           // of the last answer, or the error
+	Next         time.Time        // the earliest time of the next call
+	FailingSince time.Time        // since when each answer was neither that the pod may go nor GroupBehind
+	Asking       bool             // a call is in flight
+	Reserved     bool             // a disruption of the pod's budget is reserved for the eviction after that call
+	Closed       bool             // the last call was made
+}
+
+// noAnswer is the outcome of calls that fail.
+const noAnswer handover.Outcome = "no-answer"
+
+// HandOverOutcomes lists how a hand-over can end. Those after Invalid are the last answers of pods that were evicted
+// when their time was up.
+func HandOverOutcomes() []handover.Outcome {
+	return []handover.Outcome{
+		handover.NotLeading, handover.HandedOver, handover.NoReplica, handover.Invalid,
+		handover.HandingOver, handover.GroupBehind, handover.Refused, noAnswer,
+	}
+}
+
+// Release is a pod to ask whether it may be evicted.
+type Release struct {
+	Removal  Removal   // the eviction
+	Evict    bool      // evict the pod if it may go; else the next decision is about that
+	Last     bool      // no call follows; with Evict the pod is evicted whatever the answer is
+	TakeTurn bool      // no other pod of its namespace may be asked or evicted meanwhile
+	Until    time.Time // the call ends by then
+}
+
+// handOverEnd is when a pod that is not released is evicted as others are; zero if no call has failed.
+func (t *schedule) handOverEnd(h HandOver) time.Time {
+	if h.FailingSince.IsZero() {
+		return time.Time{}
+	}
+	return h.FailingSince.Add(t.policy.HandOverTimeout)
+}
+
+// latestRemoval is when the pod is removed, or left, whatever its hand-over has come to.
+func (t *schedule) latestRemoval(pod Pod) time.Time {
+	return earliest(t.latestDeletion(pod), t.deadline)
+}
+
+// pendingHandOver is a pod in a decision that may have to be asked.
+type pendingHandOver struct {
+	*decision
+	pod Pod
+}
+
+// isNext reports whether the pod is asked before it is evicted.
+func (p pendingHandOver) isNext() bool {
+	if p.pod.HandOver.Kind == "" || p.pod.HandOver.Closed || !p.schedule.now.Before(p.lastEnd()) {
+		return false
+	}
+	end := p.schedule.handOverEnd(p.pod.HandOver)
+	return end.IsZero() || p.schedule.now.Before(end)
+}
+
+// isAsked reports whether the answer to a call is waited for. No call delays the latest removal of its pod.
+func (p pendingHandOver) isAsked() bool {
+	return p.pod.HandOver.Asking && p.pod.GraceEndsAt.IsZero() &&
+		p.schedule.now.Before(p.schedule.latestRemoval(p.pod))
+}
+
+// lastStart is when the pod is asked for the last time, although it may still have to wait for something else; zero
+// if it is not asked again.
+func (p pendingHandOver) lastStart() time.Time {
+	if p.pod.HandOver.Kind == "" || p.pod.HandOver.Closed || !p.pod.GraceEndsAt.IsZero() {
+		return time.Time{}
+	}
+	return earliest(p.earliestDeletion(p.pod), p.schedule.deadline).Add(-lastAskLead)
+}
+
+// lastEnd is when the last call for the pod must have ended, so that it does not delay its latest removal.
+func (p pendingHandOver) lastEnd() time.Time {
+	return p.schedule.latestRemoval(p.pod).Add(lastAskTimeout - lastAskLead)
+}
+
+// isLastDue reports whether the pod must be asked for the last time now.
+func (p pendingHandOver) isLastDue() bool {
+	start := p.lastStart()
+	return !start.IsZero() && !p.schedule.now.Before(start) && p.schedule.now.Before(p.lastEnd())
+}
+
+// askAtLast asks the pod for the last time. It waits for nobody's turn: there is no time.
+func (p pendingHandOver) askAtLast() {
+	p.step.Release = append(p.step.Release, Release{
+		Removal: Removal{Pod: p.pod}, Last: true,
+		Until: earliest(p.schedule.now.Add(lastAskTimeout), p.lastEnd()),
+	})
+	p.decideAgain(p.schedule.latestRemoval(p.pod))
+}
+
+// ask asks the pod before the eviction, unless its turn or the time for that has not come. A group that is behind is
+// waited for until half of the drain.
+func (p pendingHandOver) ask(eviction Removal) {
+	t, h, namespace := &p.schedule, p.pod.HandOver, p.pod.Namespace
+	half := t.since.Add(t.half())
+	last := h.Last == handover.GroupBehind && !t.now.Before(half)
+	switch {
+	case p.TurnsTaken[namespace], p.turnTaken[namespace]:
+		p.wait(p.pod, GroupBehind, t.handOverEnd(h), t.latestDeletion(p.pod))
+	case !last && t.now.Before(h.Next):
+		p.wait(p.pod, h.reason(), h.Next, half, t.handOverEnd(h), t.latestDeletion(p.pod))
+	default:
+		eviction.Budget, p.turnTaken[namespace] = p.budgets.reserve(p.pod), true
+		end := earliest(t.handOverEnd(h), t.now.Add(t.policy.HandOverTimeout))
+		p.step.Release = append(p.step.Release, Release{
+			Removal: eviction, Evict: true, Last: last, TakeTurn: true, Until: earliest(end, p.lastStart()),
+		})
+		p.decideAgain(t.latestRemoval(p.pod))
+	}
+}
+
+// reason is why a pod waits that has been asked.
+func (h HandOver) reason() WaitReason {
+	if h.Last == handover.GroupBehind {
+		return GroupBehind
+	}
+	return HandingOver
+}

@@ -1,0 +1,54 @@
+package drain
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubectl/pkg/util/podutils"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+)
+
+// handOver returns whether and how a pod is asked before it is evicted. One that does not run leads nothing.
+func (r *rules) handOver(p *corev1.Pod) HandOver {
+	kind := p.Annotations[handover.KindAnnotation]
+	switch _, known := r.Kinds[kind]; {
+	case kind == "", r.HandOverTimeout == 0, len(r.Kinds) == 0, p.Status.Phase != corev1.PodRunning:
+		return HandOver{}
+	case !known:
+		return HandOver{Unknown: kind}
+	}
+	return HandOver{Kind: kind, Pod: handOverPod(p)}
+}
+
+// kinds names the kinds in words.
+func (r *rules) kinds() string {
+	names := slices.Sorted(maps.Keys(r.Kinds))
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// handOverPod returns what a hand-over needs to know of a pod, except whether its node stays.
+func handOverPod(p *corev1.Pod) *handover.Pod {
+	out := &handover.Pod{
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), IP: p.Status.PodIP, HostNetwork: p.Spec.HostNetwork,
+		Node: p.Spec.NodeName, Ready: podutils.IsPodReady(p), Deleting: p.DeletionTimestamp != nil, Labels: p.Labels,
+		Annotations: map[string]string{},
+	}
+	for name, value := range p.Annotations {
+		if strings.HasPrefix(name, handover.Prefix) || name == handover.HandedOverAnnotation {
+			out.Annotations[name] = value
+		}
+	}
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			out.Ports = append(out.Ports, handover.Port{Name: port.Name, Number: port.ContainerPort})
+		}
+	}
+	return out
+}
