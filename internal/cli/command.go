@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -127,8 +128,12 @@ func (s section) reaches(v operation) bool {
 		return v != opNodes
 	case forWaiting:
 		return v != opNodes && v != opStatus
+	case forReturn:
+		return slices.Contains([]operation{opPlan, opWatch, rollout.ActRollback}, v)
+	case forRollouts:
+		return slices.Contains([]operation{opPlan, opWatch}, v)
 	default:
-		return v == opPlan || v == opWatch && s.reach == forRollouts
+		return v == opPlan
 	}
 }
 

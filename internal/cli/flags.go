@@ -29,6 +29,7 @@ type reach int
 const (
 	forPlans    reach = iota // trigger and trigger plan
 	forRollouts              // and trigger watch
+	forReturn                // and trigger rollback
 	forWaiting               // and the commands that change a running refresh
 	forGroups                // all commands that name groups
 	forNodes                 // trigger nodes
@@ -45,6 +46,7 @@ func sections(s *settings) []section {
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
 		{"Modes unhealthy and standby", forRollouts, batchOptions(s)},
 		{"Gates", forRollouts, gateOptions(s)},
+		{"Maximum size", forReturn, maxOptions(s)},
 		{"Cluster Autoscaler", forGroups, autoscalerOptions(s)},
 		{"Following", forWaiting, followOptions(s)},
 		{"Plan", forPlans, planOptions(s)},
@@ -128,11 +130,6 @@ func replacementOptions(s *settings) []*option {
 			instance is replaced. If not set, the nodes do not end a rollout before --stall-timeout does. It needs
 			Kubernetes.`,
 			time.Second, maxRefreshTime),
-		boolean(&s.RaiseMax, "raise-max",
-			`Raise the maximum size of a group during the rollout if it is too small for the surge. A tag records it, so
-			that the next run, or trigger resume, restores it if this run is killed. It stays raised while the desired
-			capacity needs it. Whether AWS exceeds the maximum itself, in mode refresh or by a maintenance policy, is not
-			documented: with this flag it need not.`),
 		list(&s.Suspend, "suspend", "PROCESS",
 			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
 			ScheduledActions. Processes that were suspended before stay suspended. A tag records it, so that

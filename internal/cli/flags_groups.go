@@ -31,6 +31,17 @@ func togetherOption(s *settings) *option {
 	}
 }
 
+func maxOptions(s *settings) []*option {
+	return []*option{
+		boolean(&s.RaiseMax, "raise-max",
+			`Raise the maximum size of a group during the rollout if it is too small for the surge, or during trigger
+			rollback if it is too small for the instances that leave Standby. A tag records it, so that the next run, or
+			trigger resume, restores it if this run is killed. It stays raised while the desired capacity needs it.
+			Whether AWS exceeds the maximum itself, in mode refresh or by a maintenance policy, is not documented: with
+			this flag it need not.`),
+	}
+}
+
 func gateOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.gate.Command, "gate-command", "COMMAND",

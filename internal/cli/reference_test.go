@@ -29,6 +29,7 @@ func TestReferencePage(t *testing.T) {
 	reach := map[reach]string{
 		forPlans:    "`trigger` and `trigger plan` have these.",
 		forRollouts: "`trigger`, `trigger plan` and `trigger watch` have these.",
+		forReturn:   "`trigger`, `trigger plan`, `trigger watch` and `trigger rollback` have these.",
 		forWaiting:  "All commands except `trigger status` and `trigger nodes` have these.",
 		forGroups:   "All commands except `trigger nodes` have these.",
 		forNodes:    "`trigger nodes` has these.",

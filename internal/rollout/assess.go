@@ -79,6 +79,7 @@ func (p policy) facts(g refresh.Group, a assessment) refresh.Facts {
 		AllowManaged: p.cfg.AllowManaged, Self: p.cfg.Self, Suspend: p.cfg.Suspend, Verdicts: a.verdicts,
 	}
 	if p.cfg.Mode.InBatches() {
+		f.Then = p.cfg.Pace.Then
 		f.Batch, f.Surge = p.cfg.Pace.Batch.Of(refresh.DesiredWithoutSurge(g)), p.cfg.Pace.SurgeOf(g)
 	}
 	return f
@@ -159,6 +160,16 @@ func (n nodeIndex) notReady(instances []refresh.Instance) map[string]bool {
 		}
 	}
 	return ids
+}
+
+// tainted are the names of the Nodes of the instances that have cluster.OutdatedTaint.
+func (n nodeIndex) tainted(instances []refresh.Instance) (names []string) {
+	for _, i := range instances {
+		if node := n.of(i.ID); node != nil && node.Tainted {
+			names = append(names, node.Name)
+		}
+	}
+	return names
 }
 
 // describe is an instance with its Node.

@@ -49,12 +49,8 @@ func (c capacity) set(ctx context.Context, next func() refresh.Step) error {
 // steps the capacity is raised.
 func (c capacity) raise(ctx context.Context, by int) error {
 	s := c.group.state
-	raised, err := maxSize{c.group, c.aws}.raise(ctx, max(s.group.Desired+by, s.facts().MostInstances(s.group)))
-	if err != nil {
+	if err := c.raiseMax(ctx, max(s.group.Desired+by, s.facts().MostInstances(s.group))); err != nil {
 		return err
-	}
-	if raised != "" {
-		c.group.progress.note(refresh.OK, "%s", raised)
 	}
 	surge, err := c.aws.Raise(ctx, s.group, by)
 	if err != nil {
@@ -62,6 +58,15 @@ func (c capacity) raise(ctx context.Context, by int) error {
 	}
 	c.group.progress.note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
 	return nil
+}
+
+// raiseMax raises the maximum size, if it is smaller and may be raised.
+func (c capacity) raiseMax(ctx context.Context, to int) error {
+	raised, err := maxSize{c.group, c.aws}.raise(ctx, to)
+	if raised != "" {
+		c.group.progress.note(refresh.OK, "%s", raised)
+	}
+	return err
 }
 
 // confirm finds out who has raised the desired capacity, if that is in doubt, and corrects the tag. It waits until the

@@ -48,11 +48,12 @@ func (h *holds) take(ctx context.Context) {
 	}
 }
 
-// heldOf is what is held of the group, besides the lease and the surge.
+// heldOf is what holds give back of the group.
 func heldOf(g refresh.Group) []string {
+	given := []refresh.HoldKind{refresh.HoldProcesses, refresh.HoldMax, refresh.HoldProtection}
 	var all []string
 	for _, one := range refresh.HoldsOf(g) {
-		if one.Kind != refresh.HoldLease && one.Kind != refresh.HoldSurge {
+		if slices.Contains(given, one.Kind) {
 			all = append(all, one.Text)
 		}
 	}

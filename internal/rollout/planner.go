@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -238,9 +239,17 @@ func (p *Planner) plans(ctx context.Context, s survey, progress func(read, of in
 	return plans, work.Wait()
 }
 
-// holds are what triggers have changed of the group, and of the Cluster Autoscaler if that is known.
+// holds are what triggers have changed of the group, of its nodes, and of the Cluster Autoscaler, as far as that is
+// known.
 func (p *Planner) holds(ctx context.Context, g refresh.Group) []refresh.Hold {
 	all := refresh.HoldsOf(g)
+	if tainted := p.policy.nodes.tainted(g.Instances); len(tainted) > 0 {
+		lease, _ := refresh.LeaseOf(g)
+		all = append(all, refresh.Hold{
+			Kind: refresh.HoldTaint, Owner: lease.Holder, Expires: lease.Expires,
+			Text: "taint " + cluster.OutdatedTaint + " on " + text.First(tainted, mostNames),
+		})
+	}
 	scaler := p.policy.cfg.Autoscaler
 	if scaler == nil {
 		return all

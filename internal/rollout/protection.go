@@ -24,7 +24,7 @@ type protection struct {
 
 func (p protection) take(ctx context.Context) (done string, err error) {
 	s := p.group.state
-	if p.group.cfg.Mode != refresh.ModeUnhealthy || len(p.group.cfg.Exclude) == 0 {
+	if !p.group.cfg.Mode.InBatches() || len(p.group.cfg.Exclude) == 0 {
 		return "", nil
 	}
 	excluded := s.policy.excluded(s.group.Instances)

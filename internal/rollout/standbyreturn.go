@@ -47,7 +47,7 @@ func (t *Trigger) returnStandby(ctx context.Context, g *group, _ Action) (ending
 		return ending{}, fmt.Errorf("%w; run the same command again to continue", err)
 	}
 	return ending{report.Done, fmt.Sprintf("%s from Standby in service again", text.Plural(r.returned, "instance is",
-		"instances are"))}, nil
+		"instances are")) + newHolds(g, t.writer).giveBack(leased)}, nil
 }
 
 // run takes one step after the other until nothing is left to do.
@@ -86,7 +86,7 @@ func (r *standbyReturn) step(ctx context.Context) (refresh.ReturnStep, error) {
 
 func (r *standbyReturn) next(ctx context.Context) (refresh.ReturnStep, error) {
 	s := r.group.state
-	now := refresh.ReturnSnapshot{Group: s.group}
+	now := refresh.ReturnSnapshot{Group: s.group, RaiseMax: r.group.cfg.RaiseMax}
 	record := refresh.StandbyOf(s.group)
 	held := s.group.InstanceIDs(func(i refresh.Instance) bool { _, ours := record[i.ID]; return ours && i.Standby() })
 	if len(held) > 0 {
@@ -148,9 +148,13 @@ func (r *standbyReturn) withdraw(ctx context.Context, ids []string) error {
 	return r.note(ids, "is not to be drained any more", nil)
 }
 
-// exit records the surge before and after the call that adds it, so that another process knows what is left of it.
+// exit records the surge before and after the call that adds it, so that another process knows what is left of it. If
+// the maximum size has no room for it, and may be raised, it raises that before.
 func (r *standbyReturn) exit(ctx context.Context, ids []string) error {
 	desired, c := r.group.state.group.Desired, capacity{r.group, r.aws}
+	if err := c.raiseMax(ctx, desired+len(ids)); err != nil {
+		return err
+	}
 	surge := refresh.Surge{From: desired, To: desired + len(ids), Raising: true}
 	if err := c.write(ctx, surge); err != nil {
 		return err

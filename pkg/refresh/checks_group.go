@@ -106,6 +106,10 @@ func checkTerminatingHook(_ Group, f Facts) (Level, string) {
 	if h := longestHook(f.Hooks); h.Terminating {
 		return OK, fmt.Sprintf("the terminating hook %s waits until nodes are drained", h.Name)
 	}
+	if f.Mode == ModeStandby && (f.Then == ThenStop || f.Then == ThenKeep) {
+		return Warn, fmt.Sprintf("the group has no terminating hook: --then %s terminates nothing, but trigger rollback "+
+			"would terminate new instances with their pods on them", f.Then)
+	}
 	return Refuse, "the group has no terminating hook: instances would be terminated with their pods on them; add " +
 		"one for autoscaling:EC2_INSTANCE_TERMINATING"
 }

@@ -25,6 +25,8 @@ const (
 	HoldMax        HoldKind = "max-size"
 	HoldProtection HoldKind = "protection"
 	HoldAutoscaler HoldKind = "autoscaler"
+	HoldStandby    HoldKind = "standby"
+	HoldTaint      HoldKind = "taint"
 )
 
 // HoldsOf returns what the group's tags say is held. All of it has the holder of the lease as its owner.
@@ -48,6 +50,9 @@ func HoldsOf(g Group) []Hold {
 	}
 	if ours := ProtectedBy(g); len(ours) > 0 {
 		add(HoldProtection, "protected from scale in: %s", strings.Join(ours, ", "))
+	}
+	if text := StandbyOf(g).Held(g).describe(); text != "" {
+		add(HoldStandby, "%s", text)
 	}
 	return all
 }

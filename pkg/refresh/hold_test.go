@@ -15,11 +15,12 @@ func TestHoldsOf(t *testing.T) {
 	t.Parallel()
 	all := map[string]string{
 		refresh.SurgeTag: "10-12", refresh.SuspendedTag: "AZRebalance", refresh.MaxTag: "10-12", "role": "worker",
-		refresh.ProtectedTag: "0a01 0a02",
+		refresh.ProtectedTag: "0a01 0a02", refresh.StandbyTag + "1": "i-1 i-2=kept i-3",
 	}
 	texts := []string{
 		"surge desired capacity raised from 10 to 12", "processes suspended: AZRebalance", "max-size maximum size raised from 10 to 12",
 		"protection protected from scale in: i-0a01, i-0a02",
+		"standby in Standby: i-1; replaced, and kept in Standby: i-2",
 	}
 	for name, tt := range map[string]struct {
 		lease string
@@ -34,7 +35,8 @@ func TestHoldsOf(t *testing.T) {
 			tags := map[string]string{refresh.LeaseTag: tt.lease}
 			maps.Copy(tags, all)
 			var got []string
-			for _, h := range refresh.HoldsOf(refresh.Group{Tags: tags}) {
+			instances := []refresh.Instance{{ID: "i-1", State: "Standby"}, {ID: "i-2", State: "Standby"}, {ID: "i-3", State: "InService"}}
+			for _, h := range refresh.HoldsOf(refresh.Group{Tags: tags, Instances: instances}) {
 				got = append(got, string(h.Kind)+" "+h.Text)
 				if h.Owner != tt.owner || h.Expires.Equal(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)) != (tt.owner != "") {
 					t.Errorf("%s is held by %q until %v", h.Kind, h.Owner, h.Expires)

@@ -43,6 +43,7 @@ type Facts struct {
 	Pin          bool        // The refresh gets the version as a number: see Pin.Applies.
 	Rollback     bool        // A rollback is requested: if the refresh fails, or the trigger is interrupted.
 	Batch        int         // Of the modes that replace in batches: how many at a time.
+	Then         Then        // Of ModeStandby: what happens to replaced instances.
 	Surge        int         // Of ModeUnhealthy: by how much the desired capacity is raised; 0 is not at all.
 	RaiseMax     bool        // The maximum size is raised where it is too small.
 	Suspend      []string    // Processes that are suspended during the rollout.

@@ -140,6 +140,9 @@ func TestPreflight(t *testing.T) {
 		{"no-terminating-hook", "there is one", r, nil, OK, "drain"},
 		{"no-terminating-hook", "there is none", u, func(s *subject) { s.Hooks = nil }, Refuse, "EC2_INSTANCE_TERMINATING"},
 		{"no-terminating-hook", "a launch hook is none", r, func(s *subject) { s.Hooks = s.Hooks[1:] }, Refuse, "no terminating hook"},
+		{"no-terminating-hook", "what leaves Standby is terminated", ModeStandby, func(s *subject) { s.Hooks, s.Then = nil, ThenTerminate }, Refuse, "no terminating hook"},
+		{"no-terminating-hook", "what is stopped is not terminated", ModeStandby, func(s *subject) { s.Hooks, s.Then = nil, ThenStop }, Warn, "trigger rollback would"},
+		{"no-terminating-hook", "what is kept is not terminated", ModeStandby, func(s *subject) { s.Hooks, s.Then = nil, ThenKeep }, Warn, "trigger rollback would"},
 
 		{"hook-timeout", "long enough", r, nil, OK, "48h0m0s"},
 		{"hook-timeout", "there is no hook", r, func(s *subject) { s.Hooks = s.Hooks[1:] }, none, ""},

@@ -97,6 +97,26 @@ func (r StandbyRecord) entry(id string) string {
 	return id
 }
 
+// describe lists the instances, and which of them are replaced. Without any it is empty.
+func (r StandbyRecord) describe() string {
+	var moved, kept []string
+	for _, id := range slices.Sorted(maps.Keys(r)) {
+		if r[id] {
+			kept = append(kept, id)
+		} else {
+			moved = append(moved, id)
+		}
+	}
+	var parts []string
+	if len(moved) > 0 {
+		parts = append(parts, "in Standby: "+strings.Join(moved, ", "))
+	}
+	if len(kept) > 0 {
+		parts = append(parts, "replaced, and kept in Standby: "+strings.Join(kept, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
 // Equal reports whether the group has tags that list just this record.
 func (r StandbyRecord) Equal(g Group) bool {
 	set, remove := StandbyTags(g, r)

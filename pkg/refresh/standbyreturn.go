@@ -13,6 +13,7 @@ type ReturnSnapshot struct {
 	Machines map[string]string     // The states of the instances in Standby, in EC2's words.
 	Drains   map[string]DrainState // Of the nodes; nil without Kubernetes.
 	NotReady map[string]bool       // In service, and the Node is missing, not Ready or cordoned by the agent.
+	RaiseMax bool                  // The maximum size may be raised.
 }
 
 // ReturnStep is what to do next.
@@ -46,18 +47,22 @@ func NextReturn(m ReturnSnapshot) ReturnStep {
 	case spare > 0:
 		return m.giveBack(record, spare)
 	case len(held) > 0:
-		return exit(g, held)
+		return m.exit(held)
 	case raised || !(StandbyRecord{}).Equal(g):
 		return ReturnStep{Settle: true}
 	}
 	return ReturnStep{Done: true}
 }
 
-// exit moves as many out of Standby as the maximum size allows.
-func exit(g Group, held []string) ReturnStep {
-	if g.Desired >= g.Max {
+// exit moves as many out of Standby as the maximum size allows, or all if it may be raised.
+func (m ReturnSnapshot) exit(held []string) ReturnStep {
+	g := m.Group
+	switch {
+	case m.RaiseMax:
+		return ReturnStep{Exit: held}
+	case g.Desired >= g.Max:
 		return ReturnStep{Problem: fmt.Sprintf("the desired capacity is the maximum, %d, and an instance that leaves "+
-			"Standby adds to it: raise the maximum size, then run the same command again", g.Max)}
+			"Standby adds to it: use --raise-max", g.Max)}
 	}
 	return ReturnStep{Exit: held[:min(len(held), g.Max-g.Desired)]}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -23,6 +25,16 @@ func TestStandby(t *testing.T) {
 	}{
 		"terminate": {nil, func(f *fleet) { f.assertRefreshed(3) }},
 		"stop":      {[]string{"--then", "stop"}, func(f *fleet) { f.assertStopped() }},
+		"keep, and roll back": {[]string{"--then", "keep"}, func(f *fleet) {
+			f.rollBack().waitExit(0, `3 instances are from Standby in service again`)
+			f.assertReturnedFromStandby()
+		}},
+		"stop, and roll back where desired is the maximum": {[]string{"--then", "stop"}, func(f *fleet) {
+			f.limitMax(3)
+			f.rollBack().waitExit(1, `use --raise-max`)
+			f.rollBack("--raise-max").waitExit(0, `maximum size restored from 6 to 3`)
+			f.assertReturnedFromStandby()
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,6 +59,46 @@ func TestStandby(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rollBack starts trigger rollback, with the rights that tainting has installed.
+func (f *fleet) rollBack(args ...string) *triggerRun {
+	f.t.Helper()
+	env := []string{"KUBECONFIG=" + f.token(taintingAccount), "TRIGGER_POLL_INTERVAL=500ms"}
+	return f.runTrigger(env, append([]string{"rollback", "--asg", group}, args...)...)
+}
+
+// limitMax sets the maximum size of the group.
+func (f *fleet) limitMax(most int32) {
+	f.t.Helper()
+	_, err := f.api().UpdateAutoScalingGroup(f.ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(group), MaxSize: aws.Int32(most),
+	})
+	f.must(err)
+}
+
+// assertReturnedFromStandby expects that the old instances alone are in service, with nothing left on their nodes, and
+// that the new ones were drained by their hook.
+func (f *fleet) assertReturnedFromStandby() {
+	f.t.Helper()
+	for _, i := range f.waitServing(len(f.old)) {
+		if !slices.Contains(f.old, i.ID) {
+			f.t.Errorf("instance %s is new", i.ID)
+		}
+	}
+	for _, node := range nodesOf(f.old) {
+		f.assertUnmarked(node)
+	}
+	drained := 0
+	for _, a := range f.aws.Ledger() {
+		if a.Transition == awsim.Terminating && !slices.Contains(f.old, a.InstanceID) {
+			drained++
+		}
+	}
+	if drained != len(f.old) {
+		f.t.Errorf("%d new instances were drained by their hook", drained)
+	}
+	f.waitPodsReady("api", 2*len(f.old))
 }
 
 // assertStopped expects that the old instances are in Standby, stopped and drained without a lifecycle hook.

@@ -44,7 +44,9 @@ type scaled struct {
 	began time.Time
 	step  refresh.Amount // of the surge
 	then  refresh.Then
-	nodes *drainedNodes // nil without Kubernetes
+
+	raiseMax bool          // in mode standby
+	nodes    *drainedNodes // nil without Kubernetes
 
 	mu      sync.Mutex
 	asked   int // the desired capacity by what the autoscaler has asked for
@@ -133,7 +135,7 @@ func (s *scaled) trigger(p *process) *rollout.Trigger {
 	}
 	view := s.view()
 	var exclude []string
-	if s.kept != "" {
+	if s.kept != "" && s.nodes == nil {
 		view, exclude = readyNodes{s.kept}, []string{"keep"}
 	}
 	cfg := rollout.Config{
@@ -148,7 +150,7 @@ func (s *scaled) trigger(p *process) *rollout.Trigger {
 		Holder: p.name,
 	}
 	if cfg.Mode == refresh.ModeStandby {
-		cfg.Pace.Surge, cfg.Pace.Then, cfg.RaiseMax = refresh.Amount{}, s.then, false
+		cfg.Pace.Surge, cfg.Pace.Then, cfg.RaiseMax = refresh.Amount{}, s.then, s.raiseMax
 	}
 	return rollout.New(cfg, readerOf(p.config()), struct {
 		*groups.Writer
@@ -238,7 +240,7 @@ func besideAutoscalerWith(
 			}
 			s.step = refresh.Amount{N: int(seed / 2 % 2)} // none, or one
 			s.setUp()
-			if seed%5 == 0 && mode == refresh.ModeUnhealthy {
+			if seed%5 == 0 && mode.InBatches() {
 				s.kept = s.aws.Instances(group)[0].ID
 			}
 			ctx, stop := context.WithCancel(t.Context())
