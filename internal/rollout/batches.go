@@ -47,7 +47,7 @@ type batches struct {
 
 // attach checks whether the cluster knows any of the group's instances. If not, it is most likely another
 // group's cluster: its nodes would never become ready, and its labels would exclude no instance.
-func (b *batches) attach(context.Context) (attached bool, err error) {
+func (b *batches) attach(context.Context, *refresh.Refresh) (attached bool, err error) {
 	s := b.group.state
 	if !s.anyOutdated() || s.policy.nodes.knowsAny(s.group.Instances) {
 		return false, nil

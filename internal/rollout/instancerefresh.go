@@ -33,12 +33,8 @@ type instanceRefresh struct {
 
 // attach handles a refresh that is under way, whichever client has started it, as Config.OnConflict says. It leaves one
 // that is to be cancelled or waited for to settle.
-func (r *instanceRefresh) attach(ctx context.Context) (attached bool, err error) {
-	g := r.group
-	active, err := g.planner.activeRefresh(ctx, g.name)
-	switch {
-	case err != nil:
-		return false, err
+func (r *instanceRefresh) attach(ctx context.Context, active *refresh.Refresh) (attached bool, err error) {
+	switch g := r.group; {
 	case active == nil:
 		return r.attachToEnded(ctx)
 	case g.cfg.OnConflict == Attach && !active.HasTarget(g.state.target):
@@ -53,6 +49,15 @@ func (r *instanceRefresh) attach(ctx context.Context) (attached bool, err error)
 		return false, &endError{report.Conflict, describeActive(*active) + ": see --on-conflict"}
 	}
 	return false, nil
+}
+
+// attachNow is attach to what is under way now.
+func attachNow(ctx context.Context, r *instanceRefresh) (attached bool, err error) {
+	active, err := r.group.planner.activeRefresh(ctx, r.group.name)
+	if err != nil {
+		return false, err
+	}
+	return r.attach(ctx, active)
 }
 
 // settle cancels a refresh that is under way, or waits for its end. It returns when that has ended.
@@ -213,7 +218,7 @@ func startRefresh(ctx context.Context, r *instanceRefresh) error {
 		if err := g.resolve(ctx); err != nil {
 			return err
 		}
-		if attached, err := r.attach(ctx); attached || err != nil {
+		if attached, err := attachNow(ctx, r); attached || err != nil {
 			return err
 		}
 		if _, err := r.settle(ctx); err != nil {

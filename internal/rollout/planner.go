@@ -152,15 +152,11 @@ func (p *Planner) loads(
 	return p.policy.nodes.cluster.Loads(ctx, nodes)
 }
 
-// facts reads what the preflight decides on.
+// facts reads what the preflight decides on, besides the active refresh.
 func (p *Planner) facts(
-	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load,
+	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load, active *refresh.Refresh,
 ) (refresh.Facts, error) {
 	hooks, err := p.reader.Hooks(ctx, g.Name)
-	if err != nil {
-		return refresh.Facts{}, err
-	}
-	active, err := p.activeRefresh(ctx, g.Name)
 	if err != nil {
 		return refresh.Facts{}, err
 	}
@@ -290,12 +286,16 @@ func (p *Planner) plan(
 	if plan.Outdated+plan.Kept == 0 && a.target.Problem == "" {
 		return plan, nil
 	}
-	facts, err := p.facts(ctx, g, a, loads)
+	active, err := p.activeRefresh(ctx, g.Name)
 	if err != nil {
 		return plan, err
 	}
-	if facts.Active != nil {
-		plan.Active = facts.Active.ID
+	facts, err := p.facts(ctx, g, a, loads, active)
+	if err != nil {
+		return plan, err
+	}
+	if active != nil {
+		plan.Active = active.ID
 	}
 	plan.Findings = refresh.Preflight(g, facts)
 	return plan, nil

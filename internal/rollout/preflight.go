@@ -16,7 +16,7 @@ type preflight struct {
 }
 
 // check checks whether the rollout may start. Where nothing is outdated there is nothing to check.
-func (p *preflight) check(ctx context.Context) error {
+func (p *preflight) check(ctx context.Context, active *refresh.Refresh) error {
 	g, a := p.group, p.group.state.assess()
 	if a.target.Problem != "" {
 		return &endError{report.Refused, a.target.Problem}
@@ -24,37 +24,37 @@ func (p *preflight) check(ctx context.Context) error {
 	if len(a.outdated()) == 0 {
 		return nil
 	}
-	facts, err := p.facts(ctx, a)
+	facts, err := p.facts(ctx, a, active)
 	if err != nil {
 		return err
 	}
 	return p.apply(refresh.Preflight(g.state.group, facts))
 }
 
-func (p *preflight) facts(ctx context.Context, a assessment) (refresh.Facts, error) {
+func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Refresh) (refresh.Facts, error) {
 	g := p.group
 	loads, err := g.planner.loads(ctx, []refresh.Group{g.state.group}, []assessment{a})
 	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
 		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
 	}
-	return g.planner.facts(ctx, g.state.group, a, loads)
+	return g.planner.facts(ctx, g.state.group, a, loads, active)
 }
 
 // checkAttached does the preflight for a refresh that is under way, with the preferences that it has. Whatever it
 // finds is a warning, since the refresh continues without the trigger too.
-func (p *preflight) checkAttached(ctx context.Context) {
+func (p *preflight) checkAttached(ctx context.Context, active *refresh.Refresh) {
 	a := p.group.state.assess()
-	if len(a.outdated()) == 0 {
+	if active == nil || len(a.outdated()) == 0 {
 		return
 	}
-	switch facts, err := p.facts(ctx, a); {
-	case err != nil:
+	facts, err := p.facts(ctx, a, active)
+	if err != nil {
 		p.group.progress.note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
-	case facts.Active != nil:
-		facts.AlarmStates, facts.AlarmsUnknown = nil, nil // They are those of the new refresh.
-		facts.Preferences, facts.Pin = facts.Active.Preferences, facts.Active.Desired != nil
-		p.warn(refresh.Preflight(p.group.state.group, facts))
+		return
 	}
+	facts.AlarmStates, facts.AlarmsUnknown = nil, nil // They are those of the new refresh.
+	facts.Preferences, facts.Pin = active.Preferences, active.Desired != nil
+	p.warn(refresh.Preflight(p.group.state.group, facts))
 }
 
 // warn shows those of the findings that are not OK, once.

@@ -32,9 +32,9 @@ type rollout struct {
 
 // replacer replaces the outdated instances of a group in one of the two modes.
 type replacer interface {
-	// attach looks at what is under way in the group, and reports whether it is to be followed, so that nothing
-	// is to be started.
-	attach(ctx context.Context) (attached bool, err error)
+	// attach reports whether what is under way in the group is to be followed, so that nothing is to be started. The
+	// active refresh is nil if there is none.
+	attach(ctx context.Context, active *refresh.Refresh) (attached bool, err error)
 	// settle ends what is under way in the group and is not followed. It reports whether there was anything.
 	settle(ctx context.Context) (settled bool, err error)
 	// surge raises the desired capacity, if that is requested, and returns when the new instances are ready.
@@ -135,14 +135,20 @@ func (r *rollout) check(ctx context.Context) error {
 
 // checkAgain is check for a group that is read.
 func (r *rollout) checkAgain(ctx context.Context) (err error) {
-	if r.attached, err = r.replacer.attach(ctx); err != nil {
+	var active *refresh.Refresh
+	if r.group.cfg.Mode == refresh.ModeRefresh || r.group.state.anyOutdated() {
+		if active, err = r.group.planner.activeRefresh(ctx, r.group.name); err != nil {
+			return err
+		}
+	}
+	if r.attached, err = r.replacer.attach(ctx, active); err != nil {
 		return err
 	}
 	if r.attached {
-		r.preflight.checkAttached(ctx)
+		r.preflight.checkAttached(ctx, active)
 		return nil
 	}
-	return r.preflight.check(ctx)
+	return r.preflight.check(ctx, active)
 }
 
 // hold prepares the group for the rollout. The nodes are tainted before anything is replaced: pods may begin to move

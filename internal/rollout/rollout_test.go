@@ -235,3 +235,34 @@ func TestAllAfterKill(t *testing.T) {
 		})
 	}
 }
+
+// countingAWS counts how often the refreshes of the group are read, until one is started.
+type countingAWS struct {
+	*fakeAWS
+	refreshReads *int
+}
+
+func (c countingAWS) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
+	if len(c.started) == 0 {
+		*c.refreshReads++
+	}
+	return c.fakeAWS.Refreshes(ctx, group)
+}
+
+// TestCheckReadsRefreshesOnce: AWS limits that call, so that it decides how long the check of many groups takes.
+func TestCheckReadsRefreshesOnce(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"refresh": func(*Config) {}, "a new one": func(c *Config) { c.All = true },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, cfg := countingAWS{newFakeAWS(2), new(int)}, defaults()
+			change(&cfg)
+			a.script = func(reads int) { succeedAt(4)(a.fakeAWS, reads) }
+			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Done)
+			if *a.refreshReads != 1 {
+				t.Errorf("the refreshes were read %d times before one was started", *a.refreshReads)
+			}
+		})
+	}
+}

@@ -252,6 +252,10 @@ func (w *Watcher) waiting(g refresh.Group, a assessment) string {
 func (w *Watcher) mayStart(plan report.Plan) bool {
 	follows := w.cfg.Mode == refresh.ModeRefresh && plan.Active != ""
 	refused := refresh.Refused(plan.Findings, w.cfg.Allow)
+	if conflict := w.conflict(plan); conflict != "" {
+		w.notes.once(plan.Group, "not started: "+conflict)
+		return false
+	}
 	if len(refused) == 0 || follows {
 		w.notes.forget(plan.Group)
 		return plan.Outdated > 0
@@ -262,4 +266,15 @@ func (w *Watcher) mayStart(plan report.Plan) bool {
 	}
 	w.notes.once(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
 	return false
+}
+
+// conflict describes the refresh that is under way if the rollout would end at once because of it; else it is empty.
+func (w *Watcher) conflict(plan report.Plan) string {
+	for _, f := range plan.Findings {
+		other := w.cfg.OnConflict == Attach && f.Level == refresh.Warn || w.cfg.OnConflict == Fail
+		if f.Check == refresh.CheckActive && w.cfg.Mode == refresh.ModeRefresh && plan.Active != "" && other {
+			return f.Text
+		}
+	}
+	return ""
 }

@@ -279,3 +279,37 @@ func TestWatchEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestWatchNotesAConflictOnce: while somebody else's refresh has another target, the watch starts nothing, and says so
+// once. It follows one with its own target.
+func TestWatchNotesAConflictOnce(t *testing.T) {
+	t.Parallel()
+	for conflict, want := range map[Conflict]int{Attach: 1, Fail: 1} {
+		runInBubble(t, string(conflict), func(t *testing.T) {
+			a := newFakeAWS(2)
+			a.begin("r-1", &refresh.Source{Template: template("1")})
+			cfg, out := defaults(), &strings.Builder{}
+			cfg.OnConflict = conflict
+			w := newWatcher(cfg, a, out)
+			round := func() {
+				if err := w.round(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			round()
+			round()
+			if n := strings.Count(out.String(), "r-1"); n != want {
+				t.Errorf("the refresh is named %d times, want %d: %s", n, want, out)
+			}
+			a.status(refresh.StatusCancelled, "")
+			a.script = func(int) {
+				if a.refreshes[0].ID != "r-1" && a.refreshes[0].Active() {
+					a.status(refresh.StatusSuccessful, "")
+					a.replaceAll("2")
+				}
+			}
+			round()
+			a.expectCalls(t, "Start")
+		})
+	}
+}

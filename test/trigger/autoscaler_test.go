@@ -79,7 +79,7 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := p.aws.RoundTrip(r)
 	if p.name != "autoscaler" && p.name != "test" {
-		p.expectCapacity(r.Context()) //nolint:contextcheck // It inherits the context of the call.
+		p.expectCapacity(context.WithoutCancel(r.Context())) //nolint:contextcheck // It inherits that of the call.
 	}
 	return response, err
 }
@@ -129,6 +129,12 @@ func (s *scaled) resume() {
 }
 
 func (s *scaled) trigger(p *process) *rollout.Trigger {
+	cfg, writer, view := s.settings(p)
+	return rollout.New(cfg, readerOf(p.config()), writer, view, nil)
+}
+
+// settings are those of a trigger that is the process.
+func (s *scaled) settings(p *process) (rollout.Config, rollout.Writer, rollout.Cluster) {
 	var deployment rollout.Autoscaler
 	if s.autoscaler != nil {
 		deployment = pausing{s.autoscaler, p}
@@ -152,14 +158,14 @@ func (s *scaled) trigger(p *process) *rollout.Trigger {
 	if cfg.Mode == refresh.ModeStandby {
 		cfg.Pace.Surge, cfg.Pace.Then, cfg.RaiseMax = refresh.Amount{}, s.then, s.raiseMax
 	}
-	return rollout.New(cfg, readerOf(p.config()), struct {
+	return cfg, struct {
 		*groups.Writer
 		*instances.Machines
 		requester
 	}{
 		groups.NewWriter(autoscaling.NewFromConfig(p.config())), instances.NewMachines(ec2.NewFromConfig(p.config())),
 		requester{process: p},
-	}, view, nil)
+	}, view
 }
 
 func (s *scaled) describe(ctx context.Context) types.AutoScalingGroup {
