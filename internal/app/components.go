@@ -18,6 +18,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/restart"
 	"github.com/node-drainer/node-drainer/pkg/handover/webhook"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/lead"
@@ -41,7 +42,7 @@ func newComponents(
 	cfg config.Agent, env Environment, nodes *node.Nodes, o *observe.Observer,
 ) (components, error) {
 	client := env.Kubernetes
-	environment, err := drainEnvironment(cfg, nodes)
+	environment, err := drainEnvironment(cfg, nodes, client)
 	if err != nil {
 		return components{}, err
 	}
@@ -103,7 +104,9 @@ func agentConfig(cfg config.Agent, elector *lead.Elector, client kubernetes.Inte
 
 // drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, the
 // agent's own pod, which leaves its node last, and how others are asked before they leave.
-func drainEnvironment(cfg config.Agent, nodes *node.Nodes) (drain.Environment, error) {
+func drainEnvironment(
+	cfg config.Agent, nodes *node.Nodes, client kubernetes.Interface,
+) (drain.Environment, error) {
 	networks, err := handover.ParseNetworks(cfg.Drain.HandOverNetworks)
 	if err != nil {
 		return drain.Environment{}, err
@@ -120,6 +123,9 @@ func drainEnvironment(cfg config.Agent, nodes *node.Nodes) (drain.Environment, e
 			handover.GateKind: {Releaser: handover.Gate{}},
 			handover.HTTPKind: {Releaser: webhook.New(networks)},
 		},
+	}
+	if !cfg.DryRun {
+		env.Restarter = restart.New(client)
 	}
 	if cfg.PodName != "" {
 		env.Self = cfg.PodNamespace + "/" + cfg.PodName

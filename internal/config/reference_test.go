@@ -16,6 +16,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
@@ -54,6 +55,7 @@ func TestValues(t *testing.T) {
 		"DRAIN_AT_DEADLINE":                       fmt.Sprint([]string{drain.Delete, drain.Leave}),
 		"DRAIN_BARE_PODS":                         fmt.Sprint([]string{drain.Evict, drain.Wait}),
 		"DRAIN_EMPTYDIR_PODS":                     fmt.Sprint([]string{drain.Evict, drain.Wait}),
+		"DRAIN_SINGLE_REPLICAS":                   fmt.Sprint([]string{drain.Evict, handover.Restart}),
 		"EVENT_ALARM":                             fmt.Sprint(all),
 		"EVENT_REQUEST":                           fmt.Sprint(all),
 		"EVENT_CAPACITY_BLOCK_EXPIRATION":         fmt.Sprint(brief),

@@ -177,6 +177,9 @@ func drainFacts() []fact {
 		handOver("HandOverEnded, nothing to hand over", (*recorder).HandOverEnded, handover.NotLeading, "", ""),
 		handOver("HandOverEnded, handed over", (*recorder).HandOverEnded, handover.HandedOver, "redis-1", ""),
 		handOver("HandOverEnded, refused", (*recorder).HandOverEnded, handover.Refused, "", "wrong password"),
+		restart("HandOverPutOff, rolling restart", (*recorder).HandOverPutOff, handover.Restarting, "it has begun"),
+		restart("HandOverEnded, replaced", (*recorder).HandOverEnded, handover.Replaced, ""),
+		restart("HandOverEnded, unfit", (*recorder).HandOverEnded, handover.Unfit, "its Deployment is paused"),
 		{"HandOverEnded, unknown kind", func(r *recorder, s subject) {
 			s.pod.HandOver = drain.HandOver{Unknown: "postgres"}
 			r.HandOverEnded(s.target, drain.HandOverResult{Pod: s.pod, Outcome: handover.Invalid, Message: "no such kind"})
@@ -185,6 +188,16 @@ func drainFacts() []fact {
 		{"VolumesStillAttached", func(r *recorder, s subject) { r.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) }},
 		{"ConditionFailed", func(r *recorder, s subject) { r.ConditionFailed(s.node.Name, errOutage) }},
 	}
+}
+
+// restart is a fact about a rolling restart that takes ten seconds.
+func restart(
+	name string, record func(*recorder, drain.Target, drain.HandOverResult), outcome handover.Outcome, why string,
+) fact {
+	return fact{name, func(r *recorder, s subject) {
+		s.pod.HandOver.Kind = handover.Restart
+		record(r, s.target, drain.HandOverResult{Pod: s.pod, Outcome: outcome, Message: why, Took: 10 * time.Second})
+	}}
 }
 
 // handOver is a fact about a Redis that is asked for three seconds.

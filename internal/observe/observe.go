@@ -90,6 +90,8 @@ const (
 	reasonHandedOver      = "HandedOver"
 	reasonHandOverFailed  = "HandOverFailed"
 	reasonHandOverPutOff  = "HandOverPutOff"
+	reasonRollingRestart  = "RollingRestart"
+	reasonRestartFailed   = "RollingRestartFailed"
 )
 
 // MessageReceived records that a message was received.

@@ -35,6 +35,7 @@ type handOvers struct {
 // asked is what a drain knows of the hand-over of a pod.
 type asked struct {
 	HandOver
+	pod         Pod // at the last call
 	leader      string
 	since       time.Time          // of the first call
 	annotations map[string]string  // of the pod at the last call
@@ -50,8 +51,14 @@ func (h *handOvers) fill(pods []Pod, leaving map[string]struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.asked, func(uid string, one *asked) bool {
-		_, ok := leaving[uid]
-		return !ok && !one.Asking
+		if _, ok := leaving[uid]; ok || one.Asking {
+			return false
+		}
+		if one.Last == handover.Restarting {
+			one.Last, one.Message = handover.Replaced, ""
+			h.end(one)
+		}
+		return true
 	})
 	for i := range pods {
 		one, now := h.asked[pods[i].UID], &pods[i].HandOver
@@ -106,7 +113,7 @@ func (h *handOvers) begin(release Release, cancel context.CancelFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.find(release.Removal.Pod)
-	one.Asking, one.Reserved, one.cancel = true, release.Removal.Budget != "", cancel
+	one.Asking, one.Reserved, one.cancel, one.pod = true, release.Removal.Budget != "", cancel, release.Removal.Pod
 	one.annotations = release.Removal.Pod.HandOver.Pod.Annotations
 	if one.since.IsZero() {
 		one.since = time.Now()
@@ -158,7 +165,7 @@ func (h *handOvers) finish(release Release, answer handover.Answer, err error, s
 		one.FailingSince, one.Next = time.Time{}, time.Time{}
 		return
 	}
-	if one.Last == handover.GroupBehind {
+	if one.Last == handover.GroupBehind || one.Last == handover.Restarting {
 		one.FailingSince = time.Time{}
 	} else if one.FailingSince.IsZero() {
 		one.FailingSince = started
@@ -187,20 +194,25 @@ func (h *handOvers) report(pod Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.find(pod)
-	if one.ended {
+	one.pod = pod
+	switch {
+	case pod.HandOver.Unknown != "":
+		one.Last = handover.Invalid
+		one.Message = fmt.Sprintf("the annotation %s is %q: must be %s",
+			handover.KindAnnotation, pod.HandOver.Unknown, h.drainer.rules.kinds())
+	case one.Last == "":
+		one.Last, one.Message = noAnswer, "there was no time to ask"
+	}
+	h.end(one)
+}
+
+// end notifies the Observer once of what has become of a hand-over. A pod that nobody has asked to restart is none.
+func (h *handOvers) end(one *asked) {
+	if one.ended || one.Last == handover.Unfit && one.Message == "" {
 		return
 	}
 	one.ended = true
-	result := one.result(pod)
-	switch {
-	case pod.HandOver.Unknown != "":
-		result.Outcome = handover.Invalid
-		result.Message = fmt.Sprintf("the annotation %s is %q: must be %s",
-			handover.KindAnnotation, pod.HandOver.Unknown, h.drainer.rules.kinds())
-	case one.Last == "":
-		result.Outcome, result.Message = noAnswer, "there was no time to ask the pod"
-	}
-	h.drainer.observer.HandOverEnded(h.removals.target(), result)
+	h.drainer.observer.HandOverEnded(h.removals.target(), one.result(one.pod))
 }
 
 // cancel ends all calls, so that they are decided again.
@@ -219,7 +231,7 @@ func (h *handOvers) cancel() {
 func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) (handover.Answer, error) {
 	pod := release.Removal.Pod.HandOver.Pod
 	request := handover.Request{Pod: *pod, Deadline: deadline, Last: release.Last}
-	kind := d.rules.Kinds[release.Removal.Pod.HandOver.Kind]
+	kind := d.rules.kind(release.Removal.Pod.HandOver.Kind)
 	if !kind.Peers {
 		return kind.Release(ctx, request)
 	}

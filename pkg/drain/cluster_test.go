@@ -53,6 +53,8 @@ type cluster struct {
 	kinds map[string]handover.Kind // of hand-overs
 	stays func(node string) bool
 
+	restarter handover.Releaser
+
 	mu       sync.Mutex
 	version  int
 	pods     map[types.NamespacedName]*corev1.Pod
@@ -162,7 +164,7 @@ func (c *cluster) launch(cfg Config) {
 	var err error
 	env := Environment{
 		Taint: ourTaint, Unreachable: func(string) bool { return false }, Untainted: func(string) bool { return c.untainted.Load() },
-		Kinds: c.kinds, Stays: c.stays,
+		Kinds: c.kinds, Stays: c.stays, Restarter: c.restarter,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)

@@ -76,7 +76,7 @@ func (d *decision) consider(pod Pod) {
 	case t.awaitsResult(pod):
 		d.wait(pod, d.reason(pod), pod.Try.Next, t.stuckAt(pod))
 	case asking.isAsked():
-		d.wait(pod, HandingOver, t.latestRemoval(pod))
+		d.wait(pod, pod.HandOver.reason(), t.latestRemoval(pod))
 	case asking.isLastDue():
 		asking.askAtLast()
 	case d.isDeletionDue(pod):
@@ -112,17 +112,19 @@ func (d *decision) openTier() int {
 }
 
 // evict evicts the pod if its budgets permit that, after it has been asked if it must be, or deletes it if it has
-// been unhealthy for too long.
+// been unhealthy for too long. A pod that a rolling restart replaces is not evicted.
 func (d *decision) evict(pod Pod) {
-	t := &d.schedule
+	t, pending := &d.schedule, pendingHandOver{d, pod}
 	eviction := Removal{Pod: pod, Grace: t.shortenedGrace(pod), Until: t.latestDeletion(pod)}
 	reason, budget := d.budgets.blocking(pod)
 	unhealthyAt := t.unhealthyAt(pod)
 	switch {
+	case pending.mustRestart():
+		pending.restart()
 	case t.now.Before(pod.Try.Next):
 		d.wait(pod, d.reason(pod), pod.Try.Next, d.earliestDeletion(pod), t.latestDeletion(pod))
-	case reason == "" && pendingHandOver{d, pod}.isNext():
-		pendingHandOver{d, pod}.ask(eviction)
+	case reason == "" && pending.isNext():
+		pending.ask(eviction)
 	case reason == "":
 		eviction.Budget = d.budgets.reserve(pod)
 		d.step.Evict = append(d.step.Evict, eviction)

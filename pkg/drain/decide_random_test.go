@@ -77,6 +77,10 @@ func addHandOvers(r *rand.Rand, s *State, near func() time.Time) {
 			h.FailingSince = oneOfThese(r, time.Time{}, near())
 		}
 		h.Reserved = h.Asking && len(s.Pods[i].Budgets) == 1
+		if r.IntN(3) == 0 {
+			h.Kind, h.Closed, h.Reserved = handover.Restart, false, false
+			h.Last = oneOfThese(r, "", handover.Restarting, handover.Unfit, noAnswer)
+		}
 		s.Pods[i].HandOver = h
 	}
 }

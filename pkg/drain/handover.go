@@ -26,7 +26,7 @@ type HandOver struct {
 	Last         handover.Outcome // of the last call; empty if there was none, or no answer
 	Message      string           // of the last answer, or the error
 	Next         time.Time        // the earliest time of the next call
-	FailingSince time.Time        // since when each answer was neither that the pod may go nor GroupBehind
+	FailingSince time.Time        // since when each answer was neither that the pod may go, nor GroupBehind or Restarting
 	Asking       bool             // a call is in flight
 	Reserved     bool             // a disruption of the pod's budget is reserved for the eviction after that call
 	Closed       bool             // the last call was made
@@ -39,8 +39,8 @@ const noAnswer handover.Outcome = "no-answer"
 // when their time was up.
 func HandOverOutcomes() []handover.Outcome {
 	return []handover.Outcome{
-		handover.NotLeading, handover.HandedOver, handover.NoReplica, handover.Invalid,
-		handover.HandingOver, handover.GroupBehind, handover.Refused, noAnswer,
+		handover.NotLeading, handover.HandedOver, handover.NoReplica, handover.Replaced, handover.Unfit, handover.Invalid,
+		handover.HandingOver, handover.GroupBehind, handover.Restarting, handover.Refused, noAnswer,
 	}
 }
 
@@ -52,6 +52,9 @@ type Release struct {
 	TakeTurn bool      // no other pod of its namespace may be asked or evicted meanwhile
 	Until    time.Time // the call ends by then
 }
+
+// mayAsk reports whether the pod is one that is asked, and was not asked for the last time.
+func (h HandOver) mayAsk() bool { return h.Kind != "" && h.Kind != handover.Restart && !h.Closed }
 
 // handOverEnd is when a pod that is not released is evicted as others are; zero if no call has failed.
 func (t *schedule) handOverEnd(h HandOver) time.Time {
@@ -74,7 +77,7 @@ type pendingHandOver struct {
 
 // isNext reports whether the pod is asked before it is evicted.
 func (p pendingHandOver) isNext() bool {
-	if p.pod.HandOver.Kind == "" || p.pod.HandOver.Closed || !p.schedule.now.Before(p.lastEnd()) {
+	if !p.pod.HandOver.mayAsk() || !p.schedule.now.Before(p.lastEnd()) {
 		return false
 	}
 	end := p.schedule.handOverEnd(p.pod.HandOver)
@@ -90,7 +93,7 @@ func (p pendingHandOver) isAsked() bool {
 // lastStart is when the pod is asked for the last time, although it may still have to wait for something else; zero
 // if it is not asked again.
 func (p pendingHandOver) lastStart() time.Time {
-	if p.pod.HandOver.Kind == "" || p.pod.HandOver.Closed || !p.pod.GraceEndsAt.IsZero() {
+	if !p.pod.HandOver.mayAsk() || !p.pod.GraceEndsAt.IsZero() {
 		return time.Time{}
 	}
 	return earliest(p.earliestDeletion(p.pod), p.schedule.deadline).Add(-lastAskLead)
@@ -139,7 +142,10 @@ func (p pendingHandOver) ask(eviction Removal) {
 
 // reason is why a pod waits that has been asked.
 func (h HandOver) reason() WaitReason {
-	if h.Last == handover.GroupBehind {
+	switch {
+	case h.Kind == handover.Restart:
+		return Restarting
+	case h.Last == handover.GroupBehind:
 		return GroupBehind
 	}
 	return HandingOver

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // violation returns the first promise that the step breaks.
@@ -140,7 +142,7 @@ func releaseViolation(s State, step Step, now, deadline time.Time, policy Policy
 	for _, r := range step.Evict {
 		h := r.Pod.HandOver
 		expired := !h.FailingSince.IsZero() && !now.Before(h.FailingSince.Add(policy.HandOverTimeout))
-		if !r.LastCall && h.Kind != "" && !h.Closed && !expired && now.Before(deadline.Add(-time.Second-r.Pod.Grace)) &&
+		if !r.LastCall && h.Kind != "" && h.Last != handover.Unfit && !h.Closed && !expired && now.Before(deadline.Add(-time.Second-r.Pod.Grace)) &&
 			now.Before(halfOf(s, deadline).Add(-time.Second)) {
 			return r.Pod.Name + " is evicted without being asked"
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
@@ -15,12 +16,36 @@ import (
 func (r *rules) handOver(p *corev1.Pod) HandOver {
 	kind := p.Annotations[handover.KindAnnotation]
 	switch _, known := r.Kinds[kind]; {
-	case kind == "", r.HandOverTimeout == 0, len(r.Kinds) == 0, p.Status.Phase != corev1.PodRunning:
+	case p.Status.Phase != corev1.PodRunning:
+		return HandOver{}
+	case kind == "" && r.isRestarted(p):
+		return HandOver{Kind: handover.Restart, Pod: handOverPod(p)}
+	case kind == "", r.HandOverTimeout == 0, len(r.Kinds) == 0:
 		return HandOver{}
 	case !known:
 		return HandOver{Unknown: kind}
 	}
 	return HandOver{Kind: kind, Pod: handOverPod(p)}
+}
+
+// isRestarted reports whether a rolling restart replaces the pod, if its Deployment is fit for one.
+func (r *rules) isRestarted(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	switch p.Annotations[DrainAnnotation] {
+	case handover.Restart:
+		return r.Restarter != nil
+	case "":
+		return r.Restarter != nil && r.SingleReplicas == handover.Restart && owner != nil && owner.Kind == "ReplicaSet"
+	}
+	return false
+}
+
+// kind returns how pods of the kind are asked.
+func (r *rules) kind(name string) handover.Kind {
+	if name == handover.Restart {
+		return handover.Kind{Releaser: r.Restarter}
+	}
+	return r.Kinds[name]
 }
 
 // kinds names the kinds in words.
@@ -40,8 +65,12 @@ func handOverPod(p *corev1.Pod) *handover.Pod {
 		Node: p.Spec.NodeName, Ready: podutils.IsPodReady(p), Deleting: p.DeletionTimestamp != nil, Labels: p.Labels,
 		Annotations: map[string]string{},
 	}
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		out.Controller = owner.Kind + "/" + owner.Name
+	}
+	single := []string{handover.HandedOverAnnotation, handover.DrainAnnotation}
 	for name, value := range p.Annotations {
-		if strings.HasPrefix(name, handover.Prefix) || name == handover.HandedOverAnnotation {
+		if strings.HasPrefix(name, handover.Prefix) || slices.Contains(single, name) {
 			out.Annotations[name] = value
 		}
 	}

@@ -20,8 +20,8 @@ import (
 // The annotations of a Pod about its eviction.
 const (
 	// DrainAnnotation is our own. Its value is wait, a duration from the start of the pod for which to wait, or
-	// evict, which overrides all other annotations and the configuration.
-	DrainAnnotation = "node-drainer.io/drain"
+	// evict or restart, which override all other annotations and the configuration.
+	DrainAnnotation = handover.DrainAnnotation
 	// safeToEvict is cluster-autoscaler's: with false the pod is not evicted.
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	// doNotDisrupt is Karpenter's: true, or a duration from the start of the pod
@@ -43,6 +43,8 @@ type Environment struct {
 	// whether a node is Ready and not being drained. Without Kinds no pod is asked.
 	Kinds map[string]handover.Kind
 	Stays func(node string) bool
+	// Restarter replaces pods of Deployments by rolling restarts. It may be nil.
+	Restarter handover.Releaser
 }
 
 // rules classify pods by the configuration.
@@ -201,7 +203,7 @@ func servesVolumes(p *corev1.Pod) bool {
 // zero time is the deadline.
 func (r *rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
 	own := p.Annotations[DrainAnnotation]
-	if own == Evict {
+	if own == Evict || own == handover.Restart {
 		return "", time.Time{}
 	}
 	for _, value := range []string{own, p.Annotations[doNotDisrupt]} {

@@ -57,7 +57,7 @@ type WaitCount struct {
 func WaitReasons() []WaitReason {
 	return []WaitReason{
 		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, HandingOver,
-		GroupBehind, VolumesAttached, SchedulerBehind, Deregistering,
+		GroupBehind, Restarting, VolumesAttached, SchedulerBehind, Deregistering,
 	}
 }
 
@@ -81,6 +81,7 @@ func (w WaitCount) String() string {
 		LaterTier:       "are in a later tier",
 		HandingOver:     "hand over their leadership first",
 		GroupBehind:     "wait for other members of their group",
+		Restarting:      "wait for a rolling restart to replace them",
 		BackingOff:      "wait for the API server",
 		VolumesAttached: "volumes are still attached",
 	}[w.Reason]
@@ -208,8 +209,8 @@ func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
 // countWaits counts what pods wait for, by the reasons that WaitReasons lists.
 func countWaits(step Step) []WaitCount {
 	n := map[WaitCount]int{}
-	if asked := len(step.Release); asked > 0 {
-		n[WaitCount{Reason: HandingOver}] = asked
+	for _, asked := range step.Release {
+		n[WaitCount{Reason: asked.Removal.Pod.HandOver.reason()}]++
 	}
 	for _, w := range step.Wait {
 		if slices.Contains(WaitReasons(), w.Reason) {

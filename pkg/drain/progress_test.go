@@ -19,6 +19,7 @@ func TestWaitCountString(t *testing.T) {
 		{WaitCount{Reason: LaterTier, Pods: 2}, "2 are in a later tier"},
 		{WaitCount{Reason: HandingOver, Pods: 2}, "2 hand over their leadership first"},
 		{WaitCount{Reason: GroupBehind, Pods: 2}, "2 wait for other members of their group"},
+		{WaitCount{Reason: Restarting, Pods: 2}, "2 wait for a rolling restart to replace them"},
 		{WaitCount{Reason: BackingOff, Pods: 2}, "2 wait for the API server"},
 		{WaitCount{Reason: VolumesAttached, Pods: 2}, "2 volumes are still attached"},
 		{WaitCount{Reason: SchedulerBehind, Pods: 1}, "waiting for the scheduler, which bound pods to cordoned nodes"},
@@ -31,8 +32,8 @@ func TestWaitCountString(t *testing.T) {
 			t.Errorf("%s is not listed", tt.hold.Reason)
 		}
 	}
-	if n := len(WaitReasons()); n != 12 {
-		t.Errorf("%d reasons are listed, and 12 are tested", n)
+	if n := len(WaitReasons()); n != 13 {
+		t.Errorf("%d reasons are listed, and 13 are tested", n)
 	}
 	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)

@@ -199,6 +199,7 @@ const (
 	RefusedByWebhook WaitReason = "refused-by-webhook"   // an admission webhook refuses the eviction, or fails
 	LaterTier        WaitReason = "later-tier"           // pods of an earlier tier are left
 	HandingOver      WaitReason = "handing-over"         // its annotation says to ask it first, and it may not go yet
+	Restarting       WaitReason = "restarting"           // a rolling restart of its Deployment has not replaced it yet
 	GroupBehind      WaitReason = "group-behind"         // it is asked after others of its namespace
 	VolumesAttached  WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
 	SchedulerBehind  WaitReason = "scheduler-behind"     // of the node: the scheduler may still bind pods to it

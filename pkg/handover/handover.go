@@ -52,7 +52,8 @@ type Pod struct {
 	Ready       bool
 	Deleting    bool // it has a deletion timestamp
 	Labels      map[string]string
-	Annotations map[string]string // only those that begin with Prefix, and HandedOverAnnotation
+	Controller  string            // KIND/NAME of what controls it; empty without one
+	Annotations map[string]string // only those that begin with Prefix, HandedOverAnnotation and DrainAnnotation
 	Ports       []Port
 }
 
@@ -84,6 +85,7 @@ const (
 	GroupBehind Outcome = "group-behind" // another member is missing, leaving or not in sync: ask again
 	Refused     Outcome = "refused"      // the workload, or what it says, cannot be used: see the message; ask again
 	Restarting  Outcome = "restarting"   // a rolling restart is to replace the pod: wait for that, or ask again
+	Replaced    Outcome = "replaced"     // no answer: a rolling restart has replaced the pod
 	Unfit       Outcome = "unfit"        // a rolling restart cannot replace the pod: it may go
 	Invalid     Outcome = "invalid"      // an annotation of the pod is wrong: the message says what to write; it may go
 )

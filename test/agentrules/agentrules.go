@@ -25,6 +25,14 @@ func All() []rbacv1.PolicyRule {
 	}
 }
 
+// Restarts returns the rules that the agent needs besides, to restart Deployments.
+func Restarts() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "patch"}},
+	}
+}
+
 // Trigger returns the rules of the trigger's ClusterRole. It only looks, and does without if it may not.
 func Trigger() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{

@@ -113,6 +113,10 @@ func TestRules(t *testing.T) {
 	const watching = "watch.enabled=true,watch.options.cluster=prod"
 	for name, diff := range map[string]string{
 		"agent": cmp.Diff(agentrules.All(), rules("ClusterRole", "node-drainer:agents")),
+		"restarts": cmp.Diff(append(agentrules.All(), agentrules.Restarts()...),
+			rules("ClusterRole", "node-drainer:agents", "--set", "config.drain.singleReplicas=restart")),
+		"restarts by annotation": cmp.Diff(append(agentrules.All(), agentrules.Restarts()...),
+			rules("ClusterRole", "node-drainer:agents", "--set", "rbac.restartDeployments=true")),
 		"Lease": cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
 		"trigger": cmp.Diff(agentrules.Trigger(),
 			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true")),

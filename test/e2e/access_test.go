@@ -32,7 +32,7 @@ const anyNamespace = "node-drainer-in-any-namespace"
 var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount,
-			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName)
+			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true")
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,15 +27,16 @@ const (
 	callTimeout = 15 * time.Second
 	// conflictPause is when to try again if the Deployment has changed meanwhile.
 	conflictPause = time.Second
-	// rolloutPause is when to look again at a rollout that somebody else has started.
-	rolloutPause = 5 * time.Second
+	// rolloutPause is when to look again at a rollout that has to end before the restart, and replacedPause at one that
+	// replaces the pod: it may fail, or be undone.
+	rolloutPause, replacedPause = 5 * time.Second, time.Minute
 	// revision is the annotation by which the controller of Deployments numbers their templates
 	// (k8s.io/kubernetes/pkg/controller/deployment/util: RevisionAnnotation).
 	revision = "deployment.kubernetes.io/revision"
 )
 
-// Restarter is the Releaser of pods that are to be replaced by a rolling restart. Its methods need to get pods and
-// replicasets, and to get and patch deployments.
+// Restarter is the Releaser of pods that are to be replaced by a rolling restart. Its methods need to get replicasets
+// and deployments, and to patch deployments.
 type Restarter struct {
 	client kubernetes.Interface
 	now    func() time.Time
@@ -50,15 +52,11 @@ func New(client kubernetes.Interface) *Restarter { return &Restarter{client, tim
 func (r *Restarter) Release(ctx context.Context, q handover.Request) (handover.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	pod, err := r.client.CoreV1().Pods(q.Pod.Namespace).Get(ctx, q.Pod.Name, metav1.GetOptions{})
+	set, deployment, err := r.owners(ctx, q.Pod)
 	if err != nil {
-		return handover.Answer{}, err
+		return handover.Answer{}, fmt.Errorf("find the Deployment of pod %s/%s: %w", q.Pod.Namespace, q.Pod.Name, err)
 	}
-	set, deployment, err := r.owners(ctx, pod)
-	if err != nil {
-		return handover.Answer{}, fmt.Errorf("find the Deployment of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	chosen := pod.Annotations[handover.DrainAnnotation] == handover.Restart
+	chosen := q.Pod.Annotations[handover.DrainAnnotation] == handover.Restart
 	why := unfitness(deployment)
 	switch {
 	case why == "" && (chosen || replicasOf(deployment) == 1):
@@ -77,7 +75,7 @@ func (r *Restarter) replace(
 ) (handover.Answer, error) {
 	switch {
 	case isBeingReplaced(set, d):
-		return restarting(d, 0), nil
+		return restarting(d, replacedPause), nil
 	case isRollingOut(d):
 		return restarting(d, rolloutPause), nil
 	}
@@ -88,7 +86,7 @@ func (r *Restarter) replace(
 	case err != nil:
 		return handover.Answer{}, fmt.Errorf("restart Deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
-	return restarting(d, 0), nil
+	return restarting(d, replacedPause), nil
 }
 
 // restarting says what the pod waits for. A rollout that fails is reported, and goes on: its Deployment may recover.
@@ -106,16 +104,17 @@ func restarting(d *appsv1.Deployment, again time.Duration) handover.Answer {
 }
 
 // owners returns the ReplicaSet and the Deployment that control the pod; nil without one.
-func (r *Restarter) owners(ctx context.Context, p *corev1.Pod) (*appsv1.ReplicaSet, *appsv1.Deployment, error) {
-	owner := metav1.GetControllerOf(p)
-	if owner == nil || owner.Kind != "ReplicaSet" {
+func (r *Restarter) owners(ctx context.Context, p handover.Pod) (*appsv1.ReplicaSet, *appsv1.Deployment, error) {
+	name, ok := strings.CutPrefix(p.Controller, "ReplicaSet/")
+	if !ok {
 		return nil, nil, nil
 	}
-	set, err := r.client.AppsV1().ReplicaSets(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	set, err := r.client.AppsV1().ReplicaSets(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
-	if owner = metav1.GetControllerOf(set); owner == nil || owner.Kind != "Deployment" {
+	owner := metav1.GetControllerOf(set)
+	if owner == nil || owner.Kind != "Deployment" {
 		return nil, nil, nil
 	}
 	deployment, err := r.client.AppsV1().Deployments(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})

@@ -25,7 +25,7 @@ const shop = "shop"
 
 // workload is a pod with its ReplicaSet and its Deployment.
 type workload struct {
-	pod        *corev1.Pod
+	pod        handover.Pod
 	set        *appsv1.ReplicaSet
 	deployment *appsv1.Deployment
 }
@@ -39,10 +39,10 @@ func controlledBy(kind, name string) []metav1.OwnerReference {
 func newWorkload(changes ...func(*workload)) *workload {
 	numbered := map[string]string{"deployment.kubernetes.io/revision": "3"}
 	w := &workload{
-		pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: shop, Name: "web-1", OwnerReferences: controlledBy("ReplicaSet", "web-a"),
+		pod: handover.Pod{
+			Namespace: shop, Name: "web-1", Controller: "ReplicaSet/web-a",
 			Annotations: map[string]string{handover.DrainAnnotation: handover.Restart},
-		}},
+		},
 		set: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: shop, Name: "web-a", OwnerReferences: controlledBy("Deployment", "web"), Annotations: numbered,
 		}},
@@ -60,14 +60,14 @@ func newWorkload(changes ...func(*workload)) *workload {
 // release asks about the pod, and returns the answer and how often the Deployment was restarted.
 func (w *workload) release(t *testing.T, patched func() error) (handover.Answer, int, error) {
 	t.Helper()
-	client := fake.NewClientset(w.pod, w.set, w.deployment)
+	client := fake.NewClientset(w.set, w.deployment)
 	restarts := 0
 	client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		restarts++
 		err := patched()
 		return err != nil, nil, err
 	})
-	a, err := restart.New(client).Release(t.Context(), handover.Request{Pod: handover.Pod{Namespace: shop, Name: "web-1"}})
+	a, err := restart.New(client).Release(t.Context(), handover.Request{Pod: w.pod})
 	if err != nil || a.Go {
 		return a, restarts, err
 	}
@@ -125,9 +125,9 @@ func TestRelease(t *testing.T) {
 				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "it has timed out progressing.",
 			}}
 		}), handover.Restarting, "it has timed out progressing.", 0},
-		{"no owner", newWorkload(func(w *workload) { w.pod.OwnerReferences = nil }), handover.Unfit, "not a pod of a Dep", 0},
+		{"no owner", newWorkload(func(w *workload) { w.pod.Controller = "" }), handover.Unfit, "not a pod of a Dep", 0},
 		{"a StatefulSet", newWorkload(func(w *workload) {
-			w.pod.OwnerReferences = controlledBy("StatefulSet", "web")
+			w.pod.Controller = "StatefulSet/web"
 		}), handover.Unfit, "not a pod of a Deployment", 0},
 		{"a ReplicaSet of its own", newWorkload(func(w *workload) {
 			w.set.OwnerReferences = nil
@@ -177,11 +177,9 @@ func TestRestartOnce(t *testing.T) {
 	}
 }
 
-func TestPodIsGone(t *testing.T) {
+func TestReplicaSetIsGone(t *testing.T) {
 	t.Parallel()
-	a, err := restart.New(fake.NewClientset()).Release(t.Context(), handover.Request{
-		Pod: handover.Pod{Namespace: shop, Name: "web-1"},
-	})
+	a, err := restart.New(fake.NewClientset()).Release(t.Context(), handover.Request{Pod: newWorkload().pod})
 	if diff := cmp.Diff(handover.Answer{}, a); diff != "" || !apierrors.IsNotFound(err) {
 		t.Errorf("answer %s, error %v", diff, err)
 	}
