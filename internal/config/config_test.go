@@ -169,7 +169,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 19 {
+	if limited != 20 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }

@@ -119,6 +119,8 @@ func (d *decision) evict(pod Pod) {
 	reason, budget := d.budgets.blocking(pod)
 	unhealthyAt := t.unhealthyAt(pod)
 	switch {
+	case t.now.Before(t.firstEviction()):
+		d.wait(pod, EvictionDelayed, t.firstEviction(), d.earliestDeletion(pod), t.latestDeletion(pod))
 	case pending.mustRestart():
 		pending.restart()
 	case t.now.Before(pod.Try.Next):

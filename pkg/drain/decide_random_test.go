@@ -105,6 +105,7 @@ func randomPolicy(r *rand.Rand) Policy {
 	p.LoadBalancerWait = oneOfThese(r, 0, 0, 4*time.Minute)
 	p.VolumeTimeout = oneOfThese(r, 0, 2*time.Minute)
 	p.HandOverTimeout = time.Minute
+	p.EvictionDelay = oneOfThese(r, 0, 0, 30*time.Second, 20*time.Minute)
 	return p
 }
 

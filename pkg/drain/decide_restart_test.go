@@ -30,6 +30,7 @@ func TestDecideRollingRestarts(t *testing.T) {
 		pod("a", restarts(answered(handover.Restarting, 10*m))))
 	on.expect(t, "then the pod is evicted", 9*m+30*s, "evict a in 30s", pod("a", waits))
 	on.expect(t, "or deleted", 9*m+30*s, "delete a in 30s", guarded("a", waits, blocked))
+	on.expect(t, "or evicted after a refused deletion", 9*m+40*s, "evict a in 20s", pod("a", waits, tried(Denied, 9*m+40*s)))
 	on.expect(t, "the pod that the rollout ends is waited for", 20*s, "wait a terminating; again 10m0s",
 		pod("a", waits, terminating(50*s)))
 	unfit := restarts(answered(handover.Unfit, 0))

@@ -13,6 +13,10 @@ const minGrace = time.Second
 // end.
 const terminationLag = 2 * time.Second
 
+// urgent is how long before the deadline no eviction is delayed any more. A Spot interruption warning leaves two
+// minutes (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html).
+const urgent = 3 * time.Minute
+
 // schedule computes the instants that matter to a pod. A zero instant is never.
 type schedule struct {
 	now, since, deadline time.Time
@@ -85,6 +89,13 @@ func (t *schedule) latestDeletion(pod Pod) time.Time {
 }
 
 func (t *schedule) half() time.Duration { return t.deadline.Sub(t.since) / 2 }
+
+// firstEviction is when the first pod may be evicted: after the configured delay, but in the first half of the drain,
+// and at once when the drain is urgent.
+func (t *schedule) firstEviction() time.Time {
+	delayed := earliest(t.since.Add(t.policy.EvictionDelay), t.since.Add(t.half()))
+	return earliest(delayed, t.deadline.Add(-urgent))
+}
 
 // awaitsResult reports whether the last attempt must not be repeated yet: it has no answer, the API server
 // postponed or refused a deletion, or the watch does not show the accepted one yet.

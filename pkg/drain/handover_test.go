@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -270,6 +271,7 @@ func TestLastCallsDelayNoDeletion(t *testing.T) {
 			c.mu.Lock()
 			c.publish("", watch.Event{Type: watch.Added, Object: c.apps["full"].pdb})
 			c.mu.Unlock()
+			synctest.Wait()
 			c.addPod("n", "a", "full", func(p *corev1.Pod) { p.Annotations = map[string]string{handover.KindAnnotation: "test"} })
 			report, err := c.drain("n", 2*time.Minute)()
 			if err != nil || report.Forced != 1 || len(report.Left) > 0 {

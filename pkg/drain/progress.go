@@ -56,8 +56,8 @@ type WaitCount struct {
 // WaitReasons lists the reasons that a WaitCount can have: all but Terminating and Requested.
 func WaitReasons() []WaitReason {
 	return []WaitReason{
-		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, HandingOver,
-		GroupBehind, Restarting, VolumesAttached, SchedulerBehind, Deregistering,
+		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, EvictionDelayed, LaterTier,
+		HandingOver, GroupBehind, Restarting, VolumesAttached, SchedulerBehind, Deregistering,
 	}
 }
 
@@ -78,6 +78,7 @@ func (w WaitCount) String() string {
 	return fmt.Sprintf("%d ", w.Pods) + map[WaitReason]string{
 		OptedOut:        "have an annotation against eviction",
 		WaitedFor:       "may run until they finish",
+		EvictionDelayed: "are evicted when DRAIN_EVICTION_DELAY has passed",
 		LaterTier:       "are in a later tier",
 		HandingOver:     "hand over their leadership first",
 		GroupBehind:     "wait for other members of their group",

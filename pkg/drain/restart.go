@@ -9,7 +9,7 @@ import "github.com/node-drainer/node-drainer/pkg/handover"
 // there was no answer for DRAIN_HAND_OVER_TIMEOUT, is evicted as others are.
 func (p pendingHandOver) mustRestart() bool {
 	h := p.pod.HandOver
-	if h.Kind != handover.Restart || h.Last == handover.Unfit {
+	if h.Kind != handover.Restart || h.Last == handover.Unfit || !p.schedule.now.Before(p.schedule.latestRemoval(p.pod)) {
 		return false
 	}
 	end := p.schedule.handOverEnd(h)

@@ -86,7 +86,7 @@ func TestRollingRestart(t *testing.T) {
 			func(*cluster, handover.Request) (handover.Answer, error) {
 				return handover.Answer{Outcome: handover.Restarting, Again: time.Minute, Message: "it fails"}, nil
 			},
-			9, "hand-over of a: restarting  it fails", 1,
+			-1, "hand-over of a: restarting  it fails", 1,
 		},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {

@@ -197,6 +197,7 @@ const (
 	WaitedFor        WaitReason = "waited-for"           // the configuration says to wait for its end
 	BackingOff       WaitReason = "backing-off"          // the API server was busy or refused
 	RefusedByWebhook WaitReason = "refused-by-webhook"   // an admission webhook refuses the eviction, or fails
+	EvictionDelayed  WaitReason = "eviction-delayed"     // the configured time since the taint has not passed
 	LaterTier        WaitReason = "later-tier"           // pods of an earlier tier are left
 	HandingOver      WaitReason = "handing-over"         // its annotation says to ask it first, and it may not go yet
 	Restarting       WaitReason = "restarting"           // a rolling restart of its Deployment has not replaced it yet

@@ -92,3 +92,20 @@ func TestAgentsLaunches(t *testing.T) {
 		t.Errorf("%d messages reported the launch", n)
 	}
 }
+
+// TestEvictionDelay: load balancers have time to remove a node before its first pod ends.
+func TestEvictionDelay(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	old, instance := f.node()
+	f.node()
+	f.deploy("api", old, 2, cluster.Pods{})
+	agent := f.startAgent("DRAIN_EVICTION_DELAY=5s")
+	f.terminate(instance)
+	agent.waitLog("draining", "waiting=2 are evicted when DRAIN_EVICTION_DELAY has passed")
+	f.waitHandled(instance)
+	marked, evicted := f.requests("patch", "nodes"), f.requests("create", "pods/eviction")
+	if delay := evicted[0].At.Sub(marked[0].At); delay < 4*time.Second {
+		t.Errorf("the first eviction came %v after the taint, want 5 s", delay)
+	}
+}
