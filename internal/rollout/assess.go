@@ -162,10 +162,10 @@ func (n nodeIndex) notReady(instances []refresh.Instance) map[string]bool {
 	return ids
 }
 
-// tainted are the names of the Nodes of the instances that have cluster.OutdatedTaint.
-func (n nodeIndex) tainted(instances []refresh.Instance) (names []string) {
+// names are the names of those of the Nodes of the instances.
+func (n nodeIndex) names(instances []refresh.Instance, those func(cluster.Node) bool) (names []string) {
 	for _, i := range instances {
-		if node := n.of(i.ID); node != nil && node.Tainted {
+		if node := n.of(i.ID); node != nil && those(*node) {
 			names = append(names, node.Name)
 		}
 	}

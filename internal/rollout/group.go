@@ -18,8 +18,9 @@ type group struct {
 	state    *state
 	progress groupProgress
 	hours    hours
-	gates    *gates // of a rollout; nil otherwise
-	stale    bool   // The nodes were stale when the group was described last.
+	gates    *gates     // of a rollout; nil otherwise
+	newNodes *scaleDown // of a rollout; nil otherwise
+	stale    bool       // The nodes were stale when the group was described last.
 }
 
 // describe reads the group again, with one call, and another for its warm pool.
@@ -31,6 +32,7 @@ func (g *group) describe(ctx context.Context) error {
 	if err == nil {
 		g.state.update(now)
 		g.warnOfStaleNodes()
+		g.newNodes.disable(ctx)
 	}
 	return err
 }

@@ -239,13 +239,18 @@ func (p *Planner) plans(ctx context.Context, s survey, progress func(read, of in
 // known.
 func (p *Planner) holds(ctx context.Context, g refresh.Group) []refresh.Hold {
 	all := refresh.HoldsOf(g)
-	if tainted := p.policy.nodes.tainted(g.Instances); len(tainted) > 0 {
-		lease, _ := refresh.LeaseOf(g)
-		all = append(all, refresh.Hold{
-			Kind: refresh.HoldTaint, Owner: lease.Holder, Expires: lease.Expires,
-			Text: "taint " + cluster.OutdatedTaint + " on " + text.First(tainted, mostNames),
-		})
+	lease, _ := refresh.LeaseOf(g)
+	add := func(kind refresh.HoldKind, what string, nodes []string) {
+		if len(nodes) > 0 {
+			all = append(all, refresh.Hold{
+				Kind: kind, Owner: lease.Holder, Expires: lease.Expires, Text: what + text.First(nodes, mostNames),
+			})
+		}
 	}
+	tainted := func(n cluster.Node) bool { return n.Tainted }
+	kept := func(n cluster.Node) bool { return n.ScaleDownGroup == g.Name }
+	add(refresh.HoldTaint, "taint "+cluster.OutdatedTaint+" on ", p.policy.nodes.names(g.Instances, tainted))
+	add(refresh.HoldScaleDown, "scale-down disabled of ", p.policy.nodes.names(g.Instances, kept))
 	scaler := p.policy.cfg.Autoscaler
 	if scaler == nil {
 		return all

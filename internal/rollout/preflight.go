@@ -37,7 +37,10 @@ func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Ref
 	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
 		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
 	}
-	return g.planner.facts(ctx, g.state.group, a, loads, active)
+	facts, err := g.planner.facts(ctx, g.state.group, a, loads, active)
+	launching := func(h refresh.Hook) bool { return !h.Terminating }
+	g.state.noLaunchHook = err == nil && !slices.ContainsFunc(facts.Hooks, launching)
+	return facts, err
 }
 
 // checkAttached does the preflight for a refresh that is under way, with the preferences that it has. Whatever it

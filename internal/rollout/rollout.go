@@ -168,6 +168,7 @@ func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) 
 	if err := r.pause.begin(leased, r); err != nil {
 		return leased, err
 	}
+	r.group.newNodes.begin()
 	if !r.attached {
 		r.holds.take(leased)
 	}
@@ -260,7 +261,9 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 	if !r.group.state.deleted {
 		end.message += r.leftBehind(ctx, end.outcome)
 	}
-	r.taints.remove(ctx, r.replacer.continues() && r.leavesToAWS(end))
+	continues := r.replacer.continues() && r.leavesToAWS(end)
+	r.taints.remove(ctx, continues)
+	r.group.newNodes.enable(ctx, continues)
 	end = r.holds.release(ctx, end)
 	end = r.failures.record(ctx, r.group, end)
 	r.lease.release(ctx)

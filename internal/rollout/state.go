@@ -18,7 +18,10 @@ type state struct {
 	began     time.Time
 	target    refresh.Target
 	old       map[string]bool // the instances to be replaced, as counted at the start
-	deleted   bool            // AWS says that there is no such group any more
+
+	noLaunchHook bool // The group is known to have none.
+
+	deleted bool // AWS says that there is no such group any more
 }
 
 // update keeps what the group is now. Auto Scaling does not report when an instance was launched, nor its

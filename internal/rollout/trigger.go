@@ -25,6 +25,7 @@ type Writer interface {
 	leaseWriter
 	failedWriter
 	tainter
+	scaleDownWriter
 }
 
 // Trigger replaces the outdated instances of the selected groups.
@@ -101,6 +102,7 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 }
 
 func (t *Trigger) newRollout(g *group, all *turns) *rollout {
+	g.newNodes = &scaleDown{group: g, nodes: t.writer}
 	inBatches := &batches{group: g, aws: t.writer}
 	var by replacer = inBatches
 	switch unhealthy := (marker{g, t.writer, marks{}}); t.cfg.Mode {

@@ -31,7 +31,8 @@ type Node struct {
 	Tainted bool              `json:"tainted,omitempty"` // It has OutdatedTaint.
 	Drain   *Drain            `json:"drain,omitempty"`   // From its condition; nil if it has none.
 
-	DrainRequested bool `json:"drainRequested,omitempty"` // An annotation has the agent drain it.
+	DrainRequested bool   `json:"drainRequested,omitempty"` // An annotation has the agent drain it.
+	ScaleDownGroup string `json:"-"`                        // The group for whose rollout its scale-down is disabled.
 }
 
 // Drain is the progress of a drain, from the Node condition node-drainer.io/Drained.

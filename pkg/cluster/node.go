@@ -16,7 +16,7 @@ const taintKey = "node-drainer.io/terminating"
 func toNode(n *corev1.Node) Node {
 	out := Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Tainted: hasTaint(n, OutdatedTaint)}
 	_, annotated := n.Annotations[node.Annotation]
-	out.DrainRequested = node.IsDrainRequested(n)
+	out.DrainRequested, out.ScaleDownGroup = node.IsDrainRequested(n), n.Annotations[node.ScaleDownOwner]
 	out.Marked = annotated || hasTaint(n, taintKey)
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
@@ -68,7 +68,7 @@ func strip(obj any) (any, error) {
 		},
 		Spec: corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Taints: n.Spec.Taints},
 	}
-	for _, key := range []string{node.Annotation, node.DrainRequestAnnotation} {
+	for _, key := range []string{node.Annotation, node.DrainRequestAnnotation, node.ScaleDownOwner} {
 		if value, ok := n.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
 		}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,43 @@ import (
 
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
+
+// TestScaleDown: the annotation of another owner is kept, and only ours is removed.
+func TestScaleDown(t *testing.T) {
+	t.Parallel()
+	const theirs = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	for _, tt := range []struct {
+		name    string
+		has     map[string]string
+		enable  bool
+		want    map[string]string
+		patches int
+	}{
+		{"disabled", nil, false, map[string]string{theirs: "true", node.ScaleDownOwner: "g"}, 1},
+		{"disabled by another user", map[string]string{theirs: "true"}, false, map[string]string{theirs: "true"}, 0},
+		{"enabled", map[string]string{theirs: "true", node.ScaleDownOwner: "g"}, true, nil, 1},
+		{"enabled, and another user disables it", map[string]string{theirs: "true"}, true, map[string]string{theirs: "true"}, 0},
+	} {
+		n := withTaints()
+		n.Annotations = tt.has
+		client := fake.NewClientset(n)
+		changed, err := false, error(nil)
+		if tt.enable {
+			err = NewTainter(client).EnableScaleDown(t.Context(), toNode(n))
+			changed = tt.patches > 0
+		} else {
+			changed, err = NewTainter(client).DisableScaleDown(t.Context(), toNode(n), "g")
+		}
+		got, failed := client.CoreV1().Nodes().Get(t.Context(), n.Name, metav1.GetOptions{})
+		if err != nil || failed != nil || changed != (tt.patches > 0) || len(changes(client)) != tt.patches ||
+			!maps.Equal(got.Annotations, tt.want) {
+			t.Errorf("%s: %v, %v, changed: %t, annotations %v", tt.name, err, failed, changed, got.Annotations)
+		}
+		if stripped, _ := strip(got); toNode(stripped.(*corev1.Node)).ScaleDownGroup != tt.want[node.ScaleDownOwner] {
+			t.Errorf("%s: read as something else", tt.name)
+		}
+	}
+}
 
 // TestRequestDrain: the annotation names the instance, everything else is unchanged, and a Node that is as it should be,
 // or is another one, is not patched.

@@ -39,8 +39,7 @@ func (e Effect) taints() []corev1.Taint {
 	return nil
 }
 
-// Tainter adds OutdatedTaint to nodes and removes it, and changes nothing else. It needs get and patch of
-// nodes.
+// Tainter adds OutdatedTaint to nodes and removes it, and some annotations. It needs get and patch of nodes.
 type Tainter struct{ client kubernetes.Interface }
 
 // NewTainter returns a Tainter.

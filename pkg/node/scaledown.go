@@ -13,7 +13,8 @@ const (
 	// scaleDownDisabled is the annotation that the autoscaler reads (its FAQ, "How can I prevent Cluster
 	// Autoscaler from scaling down a particular node?").
 	scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// ScaleDownOwner is set if the agent has added scaleDownDisabled. Its value is the group of the rollout.
+	// ScaleDownOwner is set if the agent, or the trigger, has added scaleDownDisabled. Its value is the group of the
+	// rollout.
 	ScaleDownOwner = "node-drainer.io/scale-down-disabled"
 )
 
@@ -52,23 +53,40 @@ func (n *Nodes) Protected() []ProtectedNode {
 
 // protectPatch returns the patch that protects current; nil if it has the autoscaler's annotation already.
 func protectPatch(current *corev1.Node, group string) patch {
+	return annotationsPatch(ScaleDownDisabled(current, group))
+}
+
+// ScaleDownDisabled returns the annotations to write so that the cluster autoscaler does not remove the Node during a
+// rollout of the group; nil if it has the autoscaler's annotation already.
+func ScaleDownDisabled(current *corev1.Node, group string) map[string]any {
 	if _, there := current.Annotations[scaleDownDisabled]; there {
 		return nil
 	}
-	p := newPatch()
-	p["metadata"]["annotations"] = map[string]any{scaleDownDisabled: "true", ScaleDownOwner: group}
-	return p
+	return map[string]any{scaleDownDisabled: "true", ScaleDownOwner: group}
 }
 
 // unprotectPatch returns the patch that removes from current what protectPatch added; nil if it added
 // nothing. A value other than ours was written by another owner since, and is kept.
 func unprotectPatch(current *corev1.Node) patch {
+	return annotationsPatch(ScaleDownEnabled(current))
+}
+
+// ScaleDownEnabled returns the annotations to write, of which nil is to remove one, so that the Node has none of
+// ScaleDownDisabled; nil if it has none.
+func ScaleDownEnabled(current *corev1.Node) map[string]any {
 	if _, ours := current.Annotations[ScaleDownOwner]; !ours {
 		return nil
 	}
 	annotations := map[string]any{ScaleDownOwner: nil}
 	if current.Annotations[scaleDownDisabled] == "true" {
 		annotations[scaleDownDisabled] = nil
+	}
+	return annotations
+}
+
+func annotationsPatch(annotations map[string]any) patch {
+	if annotations == nil {
+		return nil
 	}
 	p := newPatch()
 	p["metadata"]["annotations"] = annotations

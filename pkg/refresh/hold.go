@@ -27,6 +27,7 @@ const (
 	HoldAutoscaler HoldKind = "autoscaler"
 	HoldStandby    HoldKind = "standby"
 	HoldTaint      HoldKind = "taint"
+	HoldScaleDown  HoldKind = "scale-down"
 )
 
 // HoldsOf returns what the group's tags say is held. All of it has the holder of the lease as its owner.

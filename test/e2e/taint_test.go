@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
@@ -81,6 +82,43 @@ func TestTaintedPodsMoveOnce(t *testing.T) {
 			t.Errorf("the new node of %s is tainted %s", i.ID, effect)
 		}
 	}
+}
+
+// TestNewNodesAreNotScaledDown: in a group without a launch hook, the cluster autoscaler is kept off a new node from when
+// it appears until the rollout has ended, in each mode.
+func TestNewNodesAreNotScaledDown(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--mode", "refresh", "--surge", "1"}, {"--mode", "unhealthy", "--surge", "1"}, {"--mode", "standby"},
+	} {
+		t.Run(args[1], func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, latest(1))
+			f.startAgent("RESYNC_INTERVAL=1s")
+			f.serve(cluster.Pods{Stop: 10 * time.Second})
+			f.outdate()
+			run := f.tainting(append([]string{"--asg", group}, args...)...)
+			node := cluster.NodeName(f.newInstance())
+			f.waitNode(node, func(n *corev1.Node) bool {
+				return n.Annotations[scaleDownDisabled] == "true" && n.Annotations[scaleDownOwner] == group
+			})
+			run.waitExit(0, `1 new node: scale-down disabled`, `1 instance replaced`)
+			f.waitUnprotected(node)
+		})
+	}
+}
+
+// newInstance waits for an instance of the second version of the template, and returns its id.
+func (f *fleet) newInstance() (id string) {
+	f.t.Helper()
+	f.must(f.aws.WaitInstances(waits(f.t), group, func(all []awsim.Instance) bool {
+		i := slices.IndexFunc(all, func(i awsim.Instance) bool { return i.Version == 2 })
+		if i >= 0 {
+			id = all[i].ID
+		}
+		return i >= 0
+	}))
+	return id
 }
 
 // TestTaintsAreRemoved: a trigger that may not taint says so, and continues; one that may taints the remaining nodes of

@@ -15,6 +15,7 @@ import (
 // watch starts a replica of trigger watch, which elects a leader by a Lease of the fixture.
 func (f *fleet) watch(kubeconfig, name string) *triggerRun {
 	f.t.Helper()
+	provoke(watchingAccount, "get nodes")
 	return f.runTrigger([]string{
 		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + f.namespace, "POD_NAME=" + name, "TRIGGER_POLL_INTERVAL=500ms",
 		"TRIGGER_ASG=" + group, "TRIGGER_ALLOW=hook-timeout", "TRIGGER_LEASE=" + f.namespace + "-watching-watch",

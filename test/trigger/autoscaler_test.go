@@ -45,8 +45,10 @@ type scaled struct {
 	step  refresh.Amount // of the surge
 	then  refresh.Then
 
-	raiseMax bool          // in mode standby
-	nodes    *drainedNodes // nil without Kubernetes
+	raiseMax bool // in mode standby
+
+	scaleDown sync.Map      // the nodes that an autoscaler must not remove
+	nodes     *drainedNodes // nil without Kubernetes
 
 	mu      sync.Mutex
 	asked   int // the desired capacity by what the autoscaler has asked for

@@ -36,6 +36,7 @@ type fleet struct {
 	mu      sync.Mutex
 	events  events
 	tainted map[string]bool      // the nodes
+	kept    map[string]string    // the nodes whose scale-down is disabled, and for which group
 	since   map[string]time.Time // when an instance was first seen in service
 }
 
@@ -95,7 +96,7 @@ func inFleet(t *testing.T, name string, tags map[string]map[string]string, test 
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fleet{T: t, aws: awsim.NewUnconnected(awsim.Options{}), tainted: map[string]bool{}, since: map[string]time.Time{}}
+			f := &fleet{T: t, aws: awsim.NewUnconnected(awsim.Options{}), tainted: map[string]bool{}, kept: map[string]string{}, since: map[string]time.Time{}}
 			_, err := f.aws.CreateLaunchTemplate(template, "ami-1")
 			f.must(err)
 			for name, others := range tags {
@@ -206,7 +207,7 @@ func (f *fleet) Node(id string) (cluster.Node, bool) {
 				f.since[id] = time.Now()
 			}
 			ready := i.Version == 1 || name != f.slow || time.Since(f.since[id]) > 5*time.Minute
-			return cluster.Node{Name: id, Ready: ready, Tainted: f.tainted[id]}, true
+			return cluster.Node{Name: id, Ready: ready, Tainted: f.tainted[id], ScaleDownGroup: f.kept[id]}, true
 		}
 	}
 	return cluster.Node{}, false
@@ -239,6 +240,29 @@ func (c *client) Untaint(_ context.Context, n cluster.Node) error {
 	defer c.fleet.mu.Unlock()
 	delete(c.tainted, n.Name)
 	return nil
+}
+
+// DisableScaleDown and EnableScaleDown change the node of an instance.
+func (c *client) DisableScaleDown(_ context.Context, n cluster.Node, group string) (bool, error) {
+	return c.setKept(n, group)
+}
+
+func (c *client) EnableScaleDown(_ context.Context, n cluster.Node) error {
+	_, err := c.setKept(n, "")
+	return err
+}
+
+func (c *client) setKept(n cluster.Node, group string) (changed bool, err error) {
+	if err := c.change(); err != nil {
+		return false, err
+	}
+	c.fleet.mu.Lock()
+	defer c.fleet.mu.Unlock()
+	before := c.kept[n.Name]
+	if c.kept[n.Name] = group; group == "" {
+		delete(c.kept, n.Name)
+	}
+	return before != group, nil
 }
 
 // inBatches is a rollout of all groups of the cluster that starts all new instances first.

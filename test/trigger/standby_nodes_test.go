@@ -50,6 +50,24 @@ func (s *scaled) view() rollout.Cluster {
 	return s.nodes
 }
 
+// DisableScaleDown disables the scale-down of the node of an instance.
+func (r requester) DisableScaleDown(_ context.Context, n cluster.Node, group string) (changed bool, err error) {
+	if err := r.process.call(true); err != nil {
+		return false, err
+	}
+	r.process.scaleDown.Store(n.Name, group)
+	return true, nil
+}
+
+// EnableScaleDown enables it again.
+func (r requester) EnableScaleDown(_ context.Context, n cluster.Node) error {
+	if err := r.process.call(true); err != nil {
+		return err
+	}
+	r.process.scaleDown.Delete(n.Name)
+	return nil
+}
+
 // requester changes the Nodes of a drainedNodes for a process.
 type requester struct {
 	*cluster.Tainter
