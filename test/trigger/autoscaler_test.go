@@ -47,6 +47,8 @@ type scaled struct {
 
 	raiseMax bool // in mode standby
 
+	taints    bool          // Triggers taint outdated nodes.
+	tainted   sync.Map      // the nodes
 	scaleDown sync.Map      // the nodes that an autoscaler must not remove
 	nodes     *drainedNodes // nil without Kubernetes
 
@@ -143,8 +145,12 @@ func (s *scaled) settings(p *process) (rollout.Config, rollout.Writer, rollout.C
 	}
 	view := s.view()
 	var exclude []string
+	taint := cluster.NoTaint
 	if s.kept != "" && s.nodes == nil {
-		view, exclude = readyNodes{s.kept}, []string{"keep"}
+		view, exclude = readyNodes{s}, []string{"keep"}
+	}
+	if s.taints && s.nodes == nil {
+		view, taint = readyNodes{s}, cluster.HardTaint
 	}
 	cfg := rollout.Config{
 		Exclude:    exclude,
@@ -153,7 +159,7 @@ func (s *scaled) settings(p *process) (rollout.Config, rollout.Writer, rollout.C
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
 		Surge:       &refresh.Amount{N: 2}, Strategy: refresh.LaunchFirst, OnConflict: rollout.Attach,
 		Pace:    refresh.Pace{Batch: refresh.Amount{N: 2}, Order: refresh.ByAge, Surge: refresh.Amount{N: 2}, Step: s.step},
-		Suspend: []string{"AZRebalance"}, Taint: cluster.NoTaint, Allow: []string{"hook-timeout"}, Wait: true,
+		Suspend: []string{"AZRebalance"}, Taint: taint, Allow: []string{"hook-timeout"}, Wait: true,
 		Until: rollout.Drained, StallTimeout: time.Hour, PollInterval: 5 * time.Second, OnInterrupt: rollout.Detach,
 		Holder: p.name,
 	}
@@ -185,6 +191,19 @@ func (s *scaled) expectNew() {
 	for _, i := range s.aws.Instances(group) {
 		if i.Version != 2 && i.ID != s.kept {
 			s.Errorf("%s is %s, of version %d", i.ID, i.State, i.Version)
+		}
+	}
+}
+
+// expectUntouchedNodes checks that the nodes are as they were. Of a trigger that was killed the agent enables the
+// scale-down again.
+func (s *scaled) expectUntouchedNodes(killed bool) {
+	s.Helper()
+	for _, i := range s.aws.Instances(group) {
+		_, tainted := s.tainted.Load(i.ID)
+		_, kept := s.scaleDown.Load(i.ID)
+		if i.State == "InService" && (tainted || kept && !killed) {
+			s.Errorf("the node of %s is tainted: %t; its scale-down is disabled: %t", i.ID, tainted, kept)
 		}
 	}
 }
@@ -246,6 +265,7 @@ func besideAutoscalerWith(
 			if seed%3 == 0 {
 				s.deployAutoscaler()
 			}
+			s.taints = true
 			s.step = refresh.Amount{N: int(seed / 2 % 2)} // none, or one
 			s.setUp()
 			if seed%5 == 0 && mode.InBatches() {
@@ -296,6 +316,7 @@ func TestBesideAnAutoscaler(t *testing.T) {
 				s.Errorf("the trigger ended with %s", outcome)
 			}
 			s.expectNew()
+			s.expectUntouchedNodes(false)
 		})
 	}
 }
@@ -303,7 +324,7 @@ func TestBesideAnAutoscaler(t *testing.T) {
 // TestKilledBesideAnAutoscaler: the same if the trigger is killed after each of its changes in turn, in both modes.
 func TestKilledBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 40, refresh.ModeRefresh: 20} {
+	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 55, refresh.ModeRefresh: 35} {
 		for n := range 2 * changes {
 			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
 				s.run("ci-1/1", n/2+1)
@@ -311,6 +332,7 @@ func TestKilledBesideAnAutoscaler(t *testing.T) {
 					s.Errorf("the second trigger ended with %s", outcome)
 				}
 				s.expectNew()
+				s.expectUntouchedNodes(true)
 			})
 		}
 	}
@@ -350,6 +372,7 @@ func TestTwoBesideAnAutoscaler(t *testing.T) {
 					s.Errorf("the triggers ended with %s", outcomes)
 				}
 				s.expectNew()
+				s.expectUntouchedNodes(false)
 			})
 		}
 	}

@@ -50,6 +50,23 @@ func (s *scaled) view() rollout.Cluster {
 	return s.nodes
 }
 
+// Taint and Untaint change the node of an instance.
+func (r requester) Taint(_ context.Context, n cluster.Node, _ cluster.Effect) error {
+	if err := r.process.call(true); err != nil {
+		return err
+	}
+	r.process.tainted.Store(n.Name, true)
+	return nil
+}
+
+func (r requester) Untaint(_ context.Context, n cluster.Node) error {
+	if err := r.process.call(true); err != nil {
+		return err
+	}
+	r.process.tainted.Delete(n.Name)
+	return nil
+}
+
 // DisableScaleDown disables the scale-down of the node of an instance.
 func (r requester) DisableScaleDown(_ context.Context, n cluster.Node, group string) (changed bool, err error) {
 	if err := r.process.call(true); err != nil {
@@ -116,13 +133,17 @@ func (s *scaled) command(
 	return end.Groups[0].Outcome
 }
 
-// readyNodes are Ready nodes of all instances. That of one has the label keep.
-type readyNodes struct{ kept string }
+// readyNodes are Ready nodes of all instances, which have their names. That of one has the label keep.
+type readyNodes struct{ *scaled }
 
 func (n readyNodes) Node(id string) (cluster.Node, bool) {
-	node := cluster.Node{Name: "node-" + id, Ready: true}
+	node := cluster.Node{Name: id, Ready: true}
 	if id == n.kept {
 		node.Labels = map[string]string{"keep": "yes"}
+	}
+	_, node.Tainted = n.tainted.Load(id)
+	if _, kept := n.scaleDown.Load(id); kept {
+		node.ScaleDownGroup = group
 	}
 	return node, true
 }

@@ -32,17 +32,18 @@ func (s *scaled) watch(name string, last int, lasts time.Duration) {
 
 // TestKilledWatchBesideAnAutoscaler: of all that a watch holds, nothing is left when the next one has run, whichever of
 // its changes was the last before it was killed: suspended processes, the surge, the maximum size, the pause of an
-// autoscaler, and protected instances.
+// autoscaler, protected instances, and taints.
 func TestKilledWatchBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	for mode, changes := range map[refresh.Mode]int{
-		refresh.ModeUnhealthy: 40, refresh.ModeRefresh: 20, refresh.ModeStandby: 40,
+		refresh.ModeUnhealthy: 55, refresh.ModeRefresh: 35, refresh.ModeStandby: 55,
 	} {
 		for n := range changes {
 			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
 				s.watch("ci-1/1", n+1, 40*time.Minute)
 				s.watch("ci-1/2", 0, time.Hour)
 				s.expectNew()
+				s.expectUntouchedNodes(true)
 			})
 		}
 	}
