@@ -192,8 +192,9 @@ clean: ## Remove what was built here; the control plane stays in the user's cach
 ##@ Parts of the above
 
 .PHONY: deps-test
-deps-test: ## Install what make test-e2e runs: the AWS CLI, and buildah.
+deps-test: ## Install what make test-e2e runs: the AWS CLI, buildah, and Redis.
 	@missing=; test -x /usr/bin/aws || missing=awscli; command -v buildah >/dev/null || missing="$$missing buildah"; \
+	command -v redis-server redis-check-rdb >/dev/null || missing="$$missing redis-tools"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get install -y $$missing || { apt-get update && apt-get install -y $$missing; } || true; \
 	fi; \

@@ -1,0 +1,127 @@
+//go:build e2e
+
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/test/redisserver"
+)
+
+// killer makes connections that end, all at once and for ever, around one of the commands that change something: as
+// seen from outside, the process that sent them was killed.
+type killer struct {
+	step   int  // counted from 1
+	before bool // The command itself is not sent.
+
+	mu   sync.Mutex
+	seen int
+	dead bool
+}
+
+var errKilled = errors.New("killed")
+
+func (k *killer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if k.isDead() {
+		return nil, errKilled
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return &killedConn{Conn: conn, killer: k}, err
+}
+
+func (k *killer) isDead() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dead
+}
+
+// isLast reports whether a command is the one around which all ends.
+func (k *killer) isLast(command []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text := string(command)
+	for _, name := range []string{"PAUSE", "UNPAUSE", "REPLICAOF", "FAILOVER", "KILL"} {
+		if strings.Contains(text, "\r\n"+name+"\r\n") {
+			k.seen++
+			k.dead = k.dead || k.seen == k.step
+			return k.seen == k.step
+		}
+	}
+	return false
+}
+
+type killedConn struct {
+	net.Conn
+	killer *killer
+}
+
+func (c *killedConn) Write(b []byte) (int, error) {
+	switch {
+	case c.killer.isDead():
+		return 0, errKilled
+	case c.killer.isLast(b):
+		if !c.killer.before {
+			if _, err := c.Conn.Write(b); err == nil {
+				_, _ = resp.NewReader(c.Conn).Read()
+			}
+		}
+		return 0, errKilled
+	}
+	return c.Conn.Write(b)
+}
+
+// killEach kills a hand-over before and after each of its steps, and expects that the next calls end it.
+func (f *fixture) killEach(write func() *redisserver.Writer) {
+	for step := 1; ; step++ {
+		for _, before := range []bool{true, false} {
+			w := write()
+			f.check(w.WaitAcknowledged(f.ctx))
+			leader := f.Leader(f.ctx)
+			k := &killer{step: step, before: before}
+			for killed := newReleaser(redisserver.Password, k.dial); !k.isDead(); time.Sleep(200 * time.Millisecond) {
+				answer, err := killed.Release(f.ctx, f.Request(leader))
+				f.check(err)
+				if answer.Go {
+					break
+				}
+			}
+			f.t.Logf("step %d, before it: %t", step, before)
+			answer := f.release(leader)
+			if !answer.Go || answer.Outcome != handover.HandedOver && answer.Outcome != handover.NotLeading {
+				f.t.Errorf("step %d: got %+v", step, answer)
+			}
+			if now := f.Leader(f.ctx); now == nil || now == leader {
+				f.t.Errorf("step %d: %s leads, as before", step, leader.Name)
+			}
+			f.check(f.WaitInSync(f.ctx))
+			f.stop("sticky", w, 5*time.Second)
+			if !k.isDead() {
+				return
+			}
+		}
+	}
+}
+
+func TestSentinelAfterKill(t *testing.T) {
+	group, err := redisserver.NewSentinel(t.Context(), 3)
+	f := newFixture(t, group, err)
+	f.killEach(func() *redisserver.Writer {
+		return redisserver.Write(f.ctx, redisserver.StickyClient(f.Named), "sticky:")
+	})
+}
+
+func TestReplicationAfterKill(t *testing.T) {
+	group, err := redisserver.NewReplication(t.Context(), 3)
+	f := newFixture(t, group, err)
+	f.killEach(func() *redisserver.Writer {
+		return redisserver.Write(f.ctx, redisserver.StickyClient(f.Leader), "sticky:")
+	})
+}

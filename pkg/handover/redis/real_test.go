@@ -1,0 +1,113 @@
+//go:build e2e
+
+package redis_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/redis"
+	"github.com/node-drainer/node-drainer/test/redisserver"
+)
+
+// fixture is a group of real servers, and a Releaser that may do what the documentation says.
+type fixture struct {
+	*redisserver.Group
+	t        *testing.T
+	ctx      context.Context
+	releaser *redis.Releaser
+}
+
+func newFixture(t *testing.T, group *redisserver.Group, err error) *fixture {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := group.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &fixture{Group: group, t: t, ctx: t.Context(), releaser: newReleaser(redisserver.Password, nil)}
+}
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+func newReleaser(password string, dial dialer) *redis.Releaser {
+	return redis.New(redis.Options{
+		Secret: func(context.Context, string, string) (map[string][]byte, error) {
+			return map[string][]byte{"username": []byte(redisserver.Username), "password": []byte(password)}, nil
+		},
+		Networks: loopback(),
+		Dial:     dial,
+	})
+}
+
+// release repeats calls until the pod of a server may go, as a drain does, and returns the answer that moved the
+// leadership, or the last one.
+func (f *fixture) release(s *redisserver.Server, leaving ...*redisserver.Server) handover.Answer {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	defer cancel()
+	var moved handover.Answer
+	for {
+		start := time.Now()
+		answer, err := f.releaser.Release(ctx, f.Request(s, leaving...))
+		f.t.Logf("release %s: %+v in %s", s.Name, answer, time.Since(start).Round(time.Millisecond))
+		if err != nil {
+			f.t.Fatalf("release %s: %v", s.Name, err)
+		}
+		if answer.Leader != "" {
+			moved = answer
+		}
+		switch {
+		case answer.Go && moved.Leader != "":
+			moved.Go = true
+			return moved
+		case answer.Go:
+			return answer
+		}
+		select {
+		case <-ctx.Done():
+			f.t.Fatalf("%s was not released: %+v", s.Name, answer)
+		case <-time.After(max(answer.Again, 100*time.Millisecond)):
+		}
+	}
+}
+
+func (f *fixture) check(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// stop ends a writer, and expects that nothing was lost.
+func (f *fixture) stop(what string, w *redisserver.Writer, most time.Duration) redisserver.Report {
+	f.t.Helper()
+	report, err := w.Stop(f.ctx)
+	f.check(err)
+	f.t.Logf("%s: %s", what, report)
+	if report.Acknowledged == 0 || report.Lost != 0 || report.Gap > most {
+		f.t.Errorf("%s: %s; want none lost, and a gap of %s at most", what, report, most)
+	}
+	return report
+}
+
+// TestDocumentedRights holds that the documentation lists the rights that all tests run with.
+func TestDocumentedRights(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/stateful.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rights := range []string{redisserver.ServerRights, redisserver.SentinelRights} {
+		if line := "user node-drainer on >PASSWORD " + rights + "\n"; !strings.Contains(string(page), line) {
+			t.Errorf("docs/stateful.md has no line %q", line)
+		}
+	}
+}

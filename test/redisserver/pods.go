@@ -1,0 +1,50 @@
+package redisserver
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+)
+
+// number parses an integer; what is none is 0.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Request asks for the release of the pod of a server. The pods are each on a node of their own; those of leaving are
+// on nodes that do not stay.
+func (g *Group) Request(s *Server, leaving ...*Server) handover.Request {
+	r := handover.Request{Pod: g.pod(s)}
+	for _, other := range slices.Concat(g.Servers, g.Sentinels) {
+		if other == s {
+			continue
+		}
+		pod := g.pod(other)
+		pod.Stays = !slices.Contains(leaving, other)
+		r.Peers = append(r.Peers, pod)
+	}
+	return r
+}
+
+// pod returns the pod of a server.
+func (g *Group) pod(s *Server) handover.Pod {
+	pod := handover.Pod{
+		Namespace: "default", Name: s.Name, UID: s.Name, IP: s.IP, Node: "node-of-" + s.Name, Ready: true,
+		Labels: map[string]string{"app": "sentinel"},
+	}
+	if s.Sentinel {
+		return pod
+	}
+	pod.Labels = map[string]string{"app": "redis"}
+	pod.Annotations = map[string]string{handover.KindAnnotation: "redis", handover.SecretAnnotation: "redis"}
+	if len(g.Sentinels) > 0 {
+		pod.Annotations[handover.SentinelsAnnotation] = "app=sentinel"
+		pod.Annotations[handover.MasterAnnotation] = Master
+	}
+	return pod
+}
