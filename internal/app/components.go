@@ -1,11 +1,14 @@
 package app
 
 import (
+	"context"
+
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
@@ -18,6 +21,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/redis"
 	"github.com/node-drainer/node-drainer/pkg/handover/restart"
 	"github.com/node-drainer/node-drainer/pkg/handover/webhook"
 	"github.com/node-drainer/node-drainer/pkg/launch"
@@ -122,6 +126,9 @@ func drainEnvironment(
 		Kinds: map[string]handover.Kind{
 			handover.GateKind: {Releaser: handover.Gate{}},
 			handover.HTTPKind: {Releaser: webhook.New(networks)},
+			handover.RedisKind: {
+				Releaser: redis.New(redis.Options{Secret: readSecret(client), Networks: networks}), Peers: true,
+			},
 		},
 	}
 	if !cfg.DryRun {
@@ -131,4 +138,18 @@ func drainEnvironment(
 		env.Self = cfg.PodNamespace + "/" + cfg.PodName
 	}
 	return env, nil
+}
+
+// readSecret returns what reads a Secret whenever it is called: an agent that cached or watched Secrets would need
+// the right to list them.
+func readSecret(
+	client kubernetes.Interface,
+) func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	return func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return secret.Data, nil
+	}
 }

@@ -130,6 +130,9 @@ func TestRules(t *testing.T) {
 		"autoscaler": cmp.Diff(
 			[]rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"ca"}, Verbs: []string{"get", "patch"}}},
 			rules("Role", "node-drainer-autoscaler:agents", "--set", "config.autoscalerDeployment=kube-system/ca")),
+		"Secret": cmp.Diff(
+			[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"redis"}, Verbs: []string{"get"}}},
+			rules("Role", "node-drainer-hand-over-redis:agents", "--set", "handOver.secrets[0].namespace=shop,handOver.secrets[0].name=redis")),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-agentrules +chart):\n%s", name, diff)

@@ -173,7 +173,7 @@ func TestEveryValueExists(t *testing.T) {
 		}
 		return false
 	}
-	elsewhere := regexp.MustCompile(`^(metadata|spec|status)\.|\.(md|go|yaml|yml|tf|json|com|dev|sh)$`)
+	elsewhere := regexp.MustCompile(`^(metadata|spec|status)\.|\.(md|go|yaml|yml|tf|json|com|dev|sh|crt|key)$`)
 	checked := 0
 	assertExist(t, "value", set{}, func(page, text, code string) set {
 		if page == "docs/architecture.md" {
