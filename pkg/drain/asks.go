@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -131,6 +129,7 @@ func (h *handOvers) run(ctx, asking context.Context, release Release) {
 		h.finish(release, answer, err, started)
 		if ok {
 			h.removals.run(ctx, evict, release.Removal, h.removals.evict)
+			h.drainer.settleLater(release.Removal.Pod)
 		}
 		return
 	}
@@ -226,8 +225,7 @@ func (h *handOvers) cancel() {
 	}
 }
 
-// ask asks the pod whether it may be evicted. What the other pods of its namespace are is read for each call, from the
-// API server and not from its cache: a member that is missing must not be overlooked.
+// ask asks the pod whether it may be evicted. What the other pods of its namespace are is read for each call.
 func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) (handover.Answer, error) {
 	pod := release.Removal.Pod.HandOver.Pod
 	request := handover.Request{Pod: *pod, Deadline: deadline, Last: release.Last}
@@ -235,16 +233,15 @@ func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) 
 	if !kind.Peers {
 		return kind.Release(ctx, request)
 	}
-	pods, err := d.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{})
+	pods, err := d.listPods(ctx, pod.Namespace)
 	if err != nil {
 		return handover.Answer{}, fmt.Errorf("list the pods of namespace %s: %w", pod.Namespace, err)
 	}
-	for i := range pods.Items {
-		one := handOverPod(&pods.Items[i])
-		if one.Stays = d.rules.Stays(one.Node); one.UID == pod.UID {
-			request.Pod = *one
+	for _, one := range pods {
+		if one.UID == pod.UID {
+			request.Pod = one
 		} else {
-			request.Peers = append(request.Peers, *one)
+			request.Peers = append(request.Peers, one)
 		}
 	}
 	return kind.Release(ctx, request)
