@@ -77,18 +77,8 @@ func (d *Drainer) settleOnce(ctx context.Context, group unsettled) handover.Answ
 	if err != nil {
 		return handover.Answer{}
 	}
-	request := handover.Request{Deadline: time.Now().Add(settleTimeout)}
-	for _, pod := range pods {
-		switch {
-		case pod.UID == group.pod.UID:
-			return handover.Answer{}
-		case request.Pod.Name == "" && pod.Ready && pod.Stays && !pod.Deleting && isAlike(pod, group.pod):
-			request.Pod = pod
-		default:
-			request.Peers = append(request.Peers, pod)
-		}
-	}
-	if request.Pod.Name == "" {
+	request, ok := group.request(pods)
+	if !ok {
 		return handover.Answer{}
 	}
 	answer, err := group.settler.Settle(ctx, request)
@@ -96,9 +86,27 @@ func (d *Drainer) settleOnce(ctx context.Context, group unsettled) handover.Answ
 	return answer
 }
 
+// request returns a request with a pod of the group that stays; false if there is none, or if the evicted pod is still
+// there.
+func (u unsettled) request(pods []handover.Pod) (handover.Request, bool) {
+	request := handover.Request{Deadline: time.Now().Add(settleTimeout)}
+	for _, pod := range pods {
+		isMember := pod.Ready && pod.Stays && !pod.Deleting && isAlike(pod, u.pod)
+		switch {
+		case pod.UID == u.pod.UID:
+			return handover.Request{}, false
+		case isMember && request.Pod.Name == "":
+			request.Pod = pod
+		default:
+			request.Peers = append(request.Peers, pod)
+		}
+	}
+	return request, request.Pod.Name != ""
+}
+
 // isAlike reports whether two pods ask for the same hand-over, though one may be preferred.
 func isAlike(a, b handover.Pod) bool {
-	isOther := func(name, value string) bool {
+	isOther := func(name, _ string) bool {
 		return name == handover.PreferAnnotation || name == handover.HandedOverAnnotation
 	}
 	x, y := maps.Clone(a.Annotations), maps.Clone(b.Annotations)

@@ -42,6 +42,9 @@ func (g *Group) pod(s *Server) handover.Pod {
 	}
 	pod.Labels = map[string]string{"app": "redis"}
 	pod.Annotations = map[string]string{handover.KindAnnotation: "redis", handover.SecretAnnotation: "redis"}
+	if s.Prefer {
+		pod.Annotations[handover.PreferAnnotation] = "true"
+	}
 	if len(g.Sentinels) > 0 {
 		pod.Annotations[handover.SentinelsAnnotation] = "app=sentinel"
 		pod.Annotations[handover.MasterAnnotation] = Master

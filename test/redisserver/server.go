@@ -36,6 +36,7 @@ type Server struct {
 	Name     string
 	IP       string
 	Sentinel bool
+	Prefer   bool // its pod is to lead when it can
 
 	dir     string
 	config  func() string            // the file that it begins with, and may change

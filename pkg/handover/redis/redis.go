@@ -147,9 +147,11 @@ func (c *call) settle(ctx context.Context) (handover.Answer, error) {
 		return handover.Answer{}, err
 	}
 	if mode == sentinelMode {
-		return c.settleSentinels(ctx)
+		if err := c.settleSentinels(ctx); err != nil {
+			return handover.Answer{}, err
+		}
 	}
-	return handover.Answer{Go: true, Outcome: handover.NotLeading}, nil
+	return failBack(ctx, c, mode)
 }
 
 // The modes of a group.

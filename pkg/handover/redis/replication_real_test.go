@@ -10,6 +10,40 @@ import (
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
+// TestFailBack expects that a preferred member leads again when it is back.
+func TestFailBack(t *testing.T) {
+	for name, start := range map[string]func() (*redisserver.Group, error){
+		"plain":   func() (*redisserver.Group, error) { return redisserver.NewReplication(t.Context(), 3) },
+		"cluster": func() (*redisserver.Group, error) { return redisserver.NewCluster(t.Context(), 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			group, err := start()
+			f := newFixture(t, group, err)
+			preferred := f.Servers[0]
+			preferred.Prefer = true
+			if answer := f.release(preferred); answer.Outcome != handover.HandedOver {
+				t.Fatalf("got %+v", answer)
+			}
+			f.check(preferred.Move(f.ctx, f.NewIP()))
+			var leader string
+			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(pause) {
+				answer, err := f.releaser.Settle(f.ctx, f.Request(f.Servers[2]))
+				f.check(err)
+				t.Logf("%+v", answer)
+				if leader += answer.Leader; answer.Go && leader != "" {
+					break
+				}
+			}
+			if leader != preferred.Name {
+				t.Errorf("got the leader %q, want %s", leader, preferred.Name)
+			}
+			f.check(preferred.WaitRole(f.ctx, "master"))
+		})
+	}
+}
+
+const pause = 300 * time.Millisecond
+
 func TestReplicationHandsOver(t *testing.T) {
 	group, err := redisserver.NewReplication(t.Context(), 3)
 	f := newFixture(t, group, err)

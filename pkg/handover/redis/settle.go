@@ -6,29 +6,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
 )
 
 // settleSentinels has one sentinel forget what has no pod anymore. Sentinel never does so by itself: it tries to reach
 // the old addresses forever, and counts lost sentinels when it needs a majority. A sentinel that forgets knows nothing
 // for some seconds, so the next one forgets when all know everything again.
-func (c *call) settleSentinels(ctx context.Context) (handover.Answer, error) {
+func (c *call) settleSentinels(ctx context.Context) error {
 	w, err := c.sentinels(ctx)
 	if err != nil {
-		return handover.Answer{}, err
+		return err
 	}
 	g, err := c.survey(ctx, w.known()...)
 	if err != nil {
-		return handover.Answer{}, err
+		return err
 	}
 	if err := w.checkComplete(g); err != nil {
-		return handover.Answer{}, err
+		return err
 	}
-	if err := w.forget(ctx, g); err != nil {
-		return handover.Answer{}, err
-	}
-	return handover.Answer{Go: true, Outcome: handover.NotLeading}, nil
+	return w.forget(ctx, g)
 }
 
 // repairQuorum has a sentinel forget others that have no pod anymore, if that is why there is no quorum.
