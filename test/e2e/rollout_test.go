@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -109,6 +110,36 @@ func TestRollout(t *testing.T) {
 				t.Errorf("%d nodes were draining at one time, want 2 at most", n)
 			}
 		})
+	}
+}
+
+// TestRolloutWithASurge does what eks-rolling-update does in one group that has no room: it taints all old nodes, raises
+// the maximum size and then the capacity in steps, and waits for Ready nodes and for a gate before it drains the first.
+func TestRolloutWithASurge(t *testing.T) {
+	t.Parallel()
+	const size = 3
+	f := newFleet(t, latest(size))
+	f.limitMax(size)
+	f.launchHook(hookTimeout)
+	f.serve(cluster.Pods{Stop: time.Second})
+	lowest := f.watchReady("api")
+	f.startAgent("RESYNC_INTERVAL=1s")
+	f.outdate()
+	f.tainting("--asg", group, "--mode", "unhealthy", "--surge", "100%", "--surge-step", "2", "--batch", "50%", "--raise-max",
+		"--taint-outdated", "hard", "--together", "surge", "--suspend", "AZRebalance", "--ready-timeout", "5m",
+		"--gate-command", "test $GATE_TOTAL = 3").
+		waitExit(0, `3 nodes: tainted`, `maximum size raised from 3 to 6`, `desired capacity raised from 3 to 5`, `desired capacity raised from 3 to 6`,
+			`maximum size restored from 6 to 3`, `3 instances replaced`)
+	f.assertRefreshed(size)
+	if n := lowest(); n < 2*size-1 {
+		t.Errorf("only %d pods of api were ready at one time, its budget requires %d", n, 2*size-1)
+	}
+	out, err := f.api().DescribeAutoScalingGroups(f.ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+	f.must(err)
+	g := out.AutoScalingGroups[0]
+	if *g.DesiredCapacity != size || *g.MaxSize != size || len(g.SuspendedProcesses) > 0 || len(g.Tags) != len(owned) {
+		t.Errorf("the capacity is %d of %d, left are %d suspended processes and the tags %v", *g.DesiredCapacity, *g.MaxSize,
+			len(g.SuspendedProcesses), g.Tags)
 	}
 }
 

@@ -204,6 +204,21 @@ func TestWatchProcess(t *testing.T) {
 	r.waitExit(0, `instance refresh .* continues`)
 }
 
+// TestWatchProcessKeepsToWindows: the program starts nothing on another day than those of its window.
+func TestWatchProcessKeepsToWindows(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	day := time.Now().UTC().AddDate(0, 0, 3).Weekday().String()[:3]
+	r := a.trigger("watch", "--interval", "1s", "--listen", "127.0.0.1:0", "--window", day+" 01:00-05:00 UTC")
+	r.waitOutput(`the window is closed until `)
+	r.waitPage("/metrics", `node_drainer_watch_outdated_instances{group="workers"} 2`)
+	r.Signal(syscall.SIGTERM)
+	r.waitExit(0)
+	if calls := a.changes(); len(calls) > 0 {
+		t.Errorf("the watch called %v", calls)
+	}
+}
+
 // waitPage waits until a page of the watch has the text.
 func (r *run) waitPage(path, text string) {
 	r.t.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,22 @@ func TestWaves(t *testing.T) {
 			f.Errorf("error %v, events %v", err, f.events)
 		}
 	})
+}
+
+// TestWavesOfAProgram: the program replaces the group of the first wave before the other one.
+func TestWavesOfAProgram(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	batch := latest(2)
+	batch.Name, batch.Max, batch.LaunchTemplate = "batch", 10, template
+	a.createGroup(batch)
+	a.addVersion(template, "ami-3")
+	a.tag(refresh.WaveTag, "1")
+	r := a.newRun(nil, "--cluster", "demo", "--parallel-asgs", "0", "--mode", "unhealthy", "--batch", "50%", "--surge", "50%")
+	r.Cmd.Env = slices.DeleteFunc(r.Cmd.Env, func(e string) bool { return strings.HasPrefix(e, "TRIGGER_ASG=") })
+	a.must(r.Start())
+	r.killAtEnd()
+	r.waitExit(0, `(?s)workers +desired capacity raised from 2 to 3.*workers +done: .*batch +desired capacity raised from 2 to 3`)
 }
 
 // TestSurgeInSteps: the nodes of a step are Ready before the next one, and those of all before an instance terminates.
