@@ -52,3 +52,20 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 		})
 	}
 }
+
+// TestInterruptOfARaiseInDoubt: nothing is lowered before it is known who has raised the desired capacity, and the user
+// is told.
+func TestInterruptOfARaiseInDoubt(t *testing.T) {
+	runInBubble(t, "interrupted", func(t *testing.T) {
+		cfg := unhealthyDefaults()
+		cfg.OnInterrupt, cfg.Pace.Surge = Cancel, refresh.Amount{N: 2}
+		scenario{
+			before: func(a *fakeAWS) {
+				s := refresh.RaisedBy(a.group, 2, time.Now())
+				a.group.Desired, a.group.Max = 6, 9
+				a.group.Tags = map[string]string{refresh.SurgeTag: s.String()}
+			},
+			stop: 20 * time.Second, want: report.Interrupted, words: []string{"stays raised from 3 to 5", "run the same command"},
+		}.run(t, cfg)
+	})
+}
