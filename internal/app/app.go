@@ -23,6 +23,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -40,6 +41,9 @@ type Environment struct {
 	Kubernetes kubernetes.Interface
 	Listener   net.Listener // for metrics and probes; RunIn closes it
 	Version    string
+
+	// HandOvers are more kinds of hand-overs than those of the agent, by the value of the annotation.
+	HandOvers map[string]handover.Kind
 }
 
 // Run runs the agent until ctx ends or a component fails, and returns that failure.
@@ -56,7 +60,7 @@ func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logg
 	if err != nil {
 		return fmt.Errorf("LISTEN_ADDRESS: %w", err)
 	}
-	return RunIn(ctx, cfg, Environment{awsConfig, client, listener, version}, log)
+	return RunIn(ctx, cfg, Environment{AWS: awsConfig, Kubernetes: client, Listener: listener, Version: version}, log)
 }
 
 // RunIn is Run in an environment that the caller provides.

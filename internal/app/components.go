@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -46,7 +47,7 @@ func newComponents(
 	cfg config.Agent, env Environment, nodes *node.Nodes, o *observe.Observer,
 ) (components, error) {
 	client := env.Kubernetes
-	environment, err := drainEnvironment(cfg, nodes, client)
+	environment, err := drainEnvironment(cfg, env, nodes)
 	if err != nil {
 		return components{}, err
 	}
@@ -108,9 +109,7 @@ func agentConfig(cfg config.Agent, elector *lead.Elector, client kubernetes.Inte
 
 // drainEnvironment returns the taint that draining nodes have, which of them are unreachable or lack it, the
 // agent's own pod, which leaves its node last, and how others are asked before they leave.
-func drainEnvironment(
-	cfg config.Agent, nodes *node.Nodes, client kubernetes.Interface,
-) (drain.Environment, error) {
+func drainEnvironment(cfg config.Agent, in Environment, nodes *node.Nodes) (drain.Environment, error) {
 	networks, err := handover.ParseNetworks(cfg.Drain.HandOverNetworks)
 	if err != nil {
 		return drain.Environment{}, err
@@ -127,12 +126,13 @@ func drainEnvironment(
 			handover.GateKind: {Releaser: handover.Gate{}},
 			handover.HTTPKind: {Releaser: webhook.New(networks)},
 			handover.RedisKind: {
-				Releaser: redis.New(redis.Options{Secret: readSecret(client), Networks: networks}), Peers: true,
+				Releaser: redis.New(redis.Options{Secret: readSecret(in.Kubernetes), Networks: networks}), Peers: true,
 			},
 		},
 	}
+	maps.Copy(env.Kinds, in.HandOvers)
 	if !cfg.DryRun {
-		env.Restarter = restart.New(client)
+		env.Restarter = restart.New(in.Kubernetes)
 	}
 	if cfg.PodName != "" {
 		env.Self = cfg.PodNamespace + "/" + cfg.PodName

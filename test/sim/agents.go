@@ -20,6 +20,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/app"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // errCrashed is the error of a request of a process that has crashed.
@@ -104,6 +105,7 @@ func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	}
 	listener := newListener()
 	env := app.Environment{AWS: p.aws(), Kubernetes: client, Listener: listener, Version: "sim"}
+	env.HandOvers = map[string]handover.Kind{groupKind: {Releaser: releaser{a.cluster, p}, Peers: true}}
 	logger := zerolog.New(a.world.log.writer(a.name)).Level(zerolog.InfoLevel)
 	return errors.Join(app.RunIn(ctx, cfg, env, logger), context.Cause(ctx))
 }

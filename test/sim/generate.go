@@ -34,6 +34,8 @@ func Generate(seed uint64) Spec {
 	}
 	stepGenerator{g}.steps()
 	g.faults()
+	g.Rand = rand.New(rand.NewPCG(seed, 14)) // What was generated before stays as it is.
+	g.groups()
 	return g.spec
 }
 

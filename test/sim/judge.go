@@ -59,6 +59,7 @@ func (j *judge) all() []Violation {
 	pods.rightNode()
 	pods.budgetsKept()
 	pods.podsTold()
+	groupJudge{pods}.all()
 	drains.callsBounded()
 	drains.drainsExplained()
 	j.noMarksLeft()

@@ -77,6 +77,16 @@ type Workload struct {
 	Wait     bool          `json:",omitempty"` // its pods have the annotation that opts out of eviction
 	Unready  bool          `json:",omitempty"` // its pods never become Ready
 	EmptyDir bool          `json:",omitempty"`
+	// Group makes the pods members of a replicated group with a leader, which hand over when the agent asks.
+	Group *ReplicatedGroup `json:",omitempty"`
+}
+
+// ReplicatedGroup is how the members of a group behave.
+type ReplicatedGroup struct {
+	Sync    time.Duration // how long a member is Ready until it has the data of the others
+	Answers time.Duration // how long a member takes to answer
+	Elects  time.Duration // how long the members take to elect a leader when they have lost it
+	Deaf    bool          `json:",omitempty"` // no member ever answers
 }
 
 // Budget is a PodDisruptionBudget of a workload.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
@@ -24,6 +25,9 @@ func (c *cluster) createWorkloads() error {
 		}
 	}
 	for _, w := range c.Workloads {
+		if w.Group != nil {
+			c.members[w.Name] = &group{cluster: c, spec: w}
+		}
 		for i, b := range w.Budgets {
 			if err := c.server.Create(newBudget(w, i, b)); err != nil {
 				return err
@@ -80,6 +84,9 @@ func podTemplate(w Workload) corev1.PodTemplateSpec {
 	}
 	if w.Wait {
 		out.Annotations["node-drainer.io/drain"] = "wait"
+	}
+	if w.Group != nil {
+		out.Annotations[handover.KindAnnotation] = groupKind
 	}
 	if w.EmptyDir {
 		out.Spec.Volumes = []corev1.Volume{{

@@ -41,6 +41,8 @@ type cluster struct {
 	server      *kube.Server
 	agents      []*agent
 	controllers *kube.Controllers
+	log         *log
+	members     map[string]*group // by workload: those whose pods have a leader
 	changes
 }
 
@@ -55,7 +57,7 @@ func newWorld(spec Spec) (*world, error) {
 	}
 	w.aws = awsim.NewUnconnected(awsim.Options{Queues: w.queues(), Machines: w.machines, Seed: spec.Seed})
 	for i, c := range spec.Clusters {
-		running := &cluster{Cluster: c}
+		running := &cluster{Cluster: c, log: w.log, members: map[string]*group{}}
 		running.start(w, spec.Seed+uint64(i))
 		w.clusters = append(w.clusters, running)
 	}
@@ -247,7 +249,7 @@ func (w *world) since(t time.Time) time.Duration { return t.Sub(w.began).Round(t
 // start starts the API server and the controllers.
 func (c *cluster) start(w *world, seed uint64) {
 	c.server = kube.New(seed)
-	c.server.OnChange, c.server.Audit = c.add, func(r kube.Record) { w.facts.record(c, r) }
+	c.server.OnChange, c.server.Audit = c.observe, func(r kube.Record) { w.facts.record(c, r) }
 	timing := kube.DefaultTiming()
 	timing.SchedulerLag, timing.Count = c.Timing.Lag, max(timing.Count, c.Timing.Count)
 	c.controllers = c.server.Run(timing)
