@@ -171,13 +171,13 @@ func (g *group) ledSince(member types.UID, at time.Time) time.Time {
 type groupJudge struct{ podJudge }
 
 func (j groupJudge) all() {
-	for _, r := range j.facts.removals {
+	for i, r := range j.facts.removals {
 		g := r.cluster.members[r.pod.Labels["app"]]
 		if g == nil || !r.OK() || r.pod.DeletionTimestamp != nil || r.pod.Status.Phase != corev1.PodRunning {
 			continue // It is no member, or none any more, or none yet.
 		}
 		if m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At); marked {
-			j.judgeRemoval(g, r, m)
+			j.judgeRemoval(g, r, m, j.facts.removals[:i])
 		}
 	}
 	for _, c := range j.clusters {
@@ -189,7 +189,7 @@ func (j groupJudge) all() {
 
 // judgeRemoval: no leader is evicted before it has handed over, and no member while another one is missing, unless the
 // time for that is up.
-func (j groupJudge) judgeRemoval(g *group, r removal, m marking) {
+func (j groupJudge) judgeRemoval(g *group, r removal, m marking, before []removal) {
 	if !r.At.Before(j.timeIsUp(g, r, m)) || g.spec.Replicas == 1 {
 		return
 	}
@@ -198,7 +198,7 @@ func (j groupJudge) judgeRemoval(g *group, r removal, m marking) {
 		j.violate("leader handed over", r.At, "%s removed pod %s, which has led since %v", r.Client, r.pod.Name,
 			j.since(since))
 	}
-	if there := j.membersAt(g, r); j.isOrderly(g, r.cluster) && there < g.spec.Replicas {
+	if there := j.membersAt(g, r, before); j.isOrderly(g, r.cluster) && there < g.spec.Replicas {
 		j.violate("members kept", r.At, "%s removed pod %s of a group with %d of %d members", r.Client, r.pod.Name, there,
 			g.spec.Replicas)
 	}
@@ -226,10 +226,10 @@ const seen = 10 * time.Second
 
 // membersAt returns how many members there were when one of them was removed, without those that an agent had removed,
 // or somebody else a while before.
-func (j groupJudge) membersAt(g *group, r removal) (n int) {
+func (j groupJudge) membersAt(g *group, r removal, before []removal) (n int) {
 	for _, p := range j.lives[g.cluster.Name] {
 		at := r.At.Add(-seen)
-		if j.isRemoved(p, r.At) {
+		if slices.ContainsFunc(before, func(e removal) bool { return e.pod.UID == p.UID && e.OK() }) {
 			at = r.At
 		}
 		isThere := !p.bound.After(r.At) && isAfter(p.ended, at) && isAfter(p.deleted, at)
@@ -238,13 +238,6 @@ func (j groupJudge) membersAt(g *group, r removal) (n int) {
 		}
 	}
 	return n
-}
-
-// isRemoved reports whether an agent had removed the pod before a time.
-func (j groupJudge) isRemoved(p *podLife, before time.Time) bool {
-	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
-		return e.pod.UID == p.UID && e.OK() && e.At.Before(before)
-	})
 }
 
 // isAfter reports whether something that may never have happened, which is zero, had not happened at a time.
