@@ -1,0 +1,193 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/webhook"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// member is a pod of a kind of hand-over.
+func member(kind string, more ...string) cluster.Pods {
+	annotations := map[string]string{handover.KindAnnotation: kind}
+	for i := 0; i+1 < len(more); i += 2 {
+		annotations[more[i]] = more[i+1]
+	}
+	return cluster.Pods{Stop: time.Second, Annotations: annotations}
+}
+
+// waitCondition waits until the condition of the node contains the text.
+func (f *fixture) waitCondition(node, text string) {
+	f.t.Helper()
+	f.waitNode(node, func(n *corev1.Node) bool {
+		c := condition(n)
+		return c != nil && strings.Contains(c.Message, text)
+	})
+}
+
+// TestGate: a pod is evicted when its owner has annotated it, also by an agent that has started since.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	old, instance := f.node()
+	f.pod("db", old, member(handover.GateKind))
+	f.pod("web", old, cluster.Pods{Stop: time.Second})
+	settings := []string{"DRAIN_HAND_OVER_TIMEOUT=1h"}
+	killed := f.startAgent(settings...)
+	f.terminate(instance)
+	killed.waitLog("hand-over put off", "outcome", "handing-over")
+	f.waitCondition(old, "1 hand over their leadership first")
+	killed.Kill()
+	agent := f.startAgent(settings...)
+	agent.waitLog("hand-over put off", "outcome", "handing-over")
+	f.assertEvictedOnce([]string{"web"})
+
+	patch := []byte(`{"metadata":{"annotations":{"` + handover.HandedOverAnnotation + `":""}}}`)
+	_, err := f.cluster.Client().CoreV1().Pods(f.namespace).Patch(
+		f.ctx, "db", types.MergePatchType, patch, metav1.PatchOptions{})
+	f.must(err)
+	f.waitCompleted(instance)
+	agent.waitLog("hand-over ended", "kind", "gate", "outcome", "handed-over")
+	f.assertEvictedOnce([]string{"db", "web"})
+	f.waitEvent("HandOverPutOff")
+	f.waitEvent("HandedOver")
+}
+
+// TestHTTPHandOver: a pod that runs an HTTP server on an address of its own is evicted when it says so.
+func TestHTTPHandOver(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	old, instance := f.node()
+	var calls atomic.Int32
+	ip, port := f.serve(func(w http.ResponseWriter, r *http.Request) {
+		var question webhook.Question
+		if err := json.NewDecoder(r.Body).Decode(&question); err != nil || question.Pod != "db" || question.Node != old ||
+			question.Namespace != f.namespace || time.Until(question.Deadline) <= 0 {
+			t.Errorf("got %+v, %v", question, err)
+		}
+		if calls.Add(1) < 3 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = fmt.Fprint(w, "db-1 is not in sync")
+		}
+	})
+	f.pod("db", old, member(handover.HTTPKind, handover.PortAnnotation, port))
+	f.setAddress("db", ip)
+	agent := f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
+	f.terminate(instance)
+	f.waitCompleted(instance)
+	agent.waitLog("hand-over put off", "reason", "db-1 is not in sync")
+	agent.waitLog("hand-over ended", "kind", "http", "outcome", "handed-over")
+	f.assertEvictedOnce([]string{"db"})
+	f.waitEvent("HandedOver")
+	if n := calls.Load(); n != 3 {
+		t.Errorf("%d calls, want 3", n)
+	}
+}
+
+// TestFailedHandOvers: a pod that cannot hand over is evicted in time, and an Event names the cause.
+func TestFailedHandOvers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		pods   cluster.Pods
+		serves http.HandlerFunc // nothing listens if it is nil
+		want   string           // in the Event
+	}{
+		"unknown kind": {member("postgres"), nil, `is "postgres": must be gate`},
+		"wrong port":   {member(handover.HTTPKind, handover.PortAnnotation, "web"), nil, `hand-over-port is "web": must be`},
+		"no address of a pod": {
+			member(handover.HTTPKind, handover.PortAnnotation, "1"), nil, "DRAIN_HAND_OVER_NETWORKS does not list it",
+		},
+		"refused": {member(handover.HTTPKind), func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no replica", http.StatusConflict)
+		}, "409 Conflict: no replica"},
+		"nobody opens the gate": {member(handover.GateKind), nil, "does not have the annotation node-drainer.io/handed-over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixtureWithHook(t)
+			old, instance := f.node()
+			env := []string{"DRAIN_HAND_OVER_TIMEOUT=2s"}
+			ip := "127.0.0.1"
+			if tt.serves != nil {
+				ip, tt.pods.Annotations[handover.PortAnnotation] = f.serve(tt.serves)
+				env = append(env, "DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
+			}
+			f.pod("db", old, tt.pods)
+			f.setAddress("db", ip)
+			f.startAgent(env...)
+			f.terminate(instance)
+			f.waitCompleted(instance)
+			f.assertEvictedOnce([]string{"db"})
+			f.waitEventText("HandOverFailed", tt.want)
+		})
+	}
+}
+
+// serve serves HTTP on an address of the loopback that nobody else uses.
+func (f *fixture) serve(handler http.HandlerFunc) (ip, port string) {
+	f.t.Helper()
+	ip = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 2+rand.IntN(250))
+	listener, err := new(net.ListenConfig).Listen(f.ctx, "tcp", ip+":0")
+	f.must(err)
+	server := httptest.NewUnstartedServer(handler)
+	f.must(server.Listener.Close())
+	server.Listener = listener
+	server.Start()
+	f.t.Cleanup(server.Close)
+	return ip, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// setAddress gives a pod another IP address, as its kubelet would.
+func (f *fixture) setAddress(pod, ip string) {
+	f.t.Helper()
+	pods := f.cluster.Client().CoreV1().Pods(f.namespace)
+	f.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now, err := pods.Get(f.ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now.Status.PodIP, now.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+		_, err = pods.UpdateStatus(f.ctx, now, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+// waitEventText waits until an Event with the reason contains the text.
+func (f *fixture) waitEventText(reason, text string) {
+	f.t.Helper()
+	events := f.cluster.Client().CoreV1().Events(f.namespace)
+	eventually(f.t, waitTimeout, func() string {
+		list, err := events.List(context.WithoutCancel(f.ctx), metav1.ListOptions{FieldSelector: "reason=" + reason})
+		if err != nil {
+			return err.Error()
+		}
+		var messages []string
+		for _, e := range list.Items {
+			if strings.Contains(e.Message, text) {
+				return ""
+			}
+			messages = append(messages, e.Message)
+		}
+		return fmt.Sprintf("no Event %s has %q: %q", reason, text, messages)
+	})
+}
