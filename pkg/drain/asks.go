@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,9 +157,9 @@ func (h *handOvers) finish(release Release, answer handover.Answer, err error, s
 	defer h.mu.Unlock()
 	one := h.find(release.Removal.Pod)
 	one.Asking, one.Reserved, one.Closed = false, false, release.Last
-	one.Last, one.Message, one.leader = answer.Outcome, answer.Message, cmp.Or(answer.Leader, one.leader)
+	one.Last, one.Message, one.leader = answer.Outcome, excerpt(answer.Message), cmp.Or(answer.Leader, one.leader)
 	if err != nil {
-		one.Last, one.Message = noAnswer, err.Error()
+		one.Last, one.Message = noAnswer, excerpt(err.Error())
 	}
 	if answer.Go {
 		one.FailingSince, one.Next = time.Time{}, time.Time{}
@@ -175,6 +176,17 @@ func (h *handOvers) finish(release Release, answer handover.Answer, err error, s
 		one.putOff = true
 		h.drainer.observer.HandOverPutOff(h.removals.target(), one.result(release.Removal.Pod))
 	}
+}
+
+// longestMessage bounds the message of an answer. An Event takes 1,024 bytes, and pods write what they want.
+const longestMessage = 400
+
+// excerpt returns the beginning of a message.
+func excerpt(message string) string {
+	if len(message) <= longestMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:longestMessage], "") + "..."
 }
 
 func (o *asked) result(pod Pod) HandOverResult {

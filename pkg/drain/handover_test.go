@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -325,6 +326,21 @@ func TestGateOpensByItsAnnotation(t *testing.T) {
 			t.Errorf("evicted after %v, and the annotation came after 31 s", after)
 		}
 		c.expect(t, "hand-over of a: handed-over", "put off a: handing-over the pod does not have the annotation node-drainer.io/handed-over yet")
+	})
+}
+
+// TestLongMessagesAreCut: an Event takes a kilobyte.
+func TestLongMessagesAreCut(t *testing.T) {
+	virtual(t, "", func(t *testing.T) {
+		long := strings.Repeat("ä", 5_000)
+		c, _ := startAsking(t, true, func(context.Context, handover.Request) (handover.Answer, error) {
+			return handover.Answer{}, errors.New(long)
+		}, memberPod("a", "test"))
+		c.expectDrained(c.drain("n", time.Hour), 1)
+		c.expect(t, "hand-over of a: no-answer  ä")
+		if c.countRecords(long[:402]) > 0 {
+			t.Error("a message is long")
+		}
 	})
 }
 

@@ -2,6 +2,7 @@
 package webhook
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -23,7 +24,7 @@ const (
 	// PortName is the name of the port that is called if no annotation says otherwise.
 	PortName = "hand-over"
 
-	// maxBytes is how much of a header, and of a body, is read: pods are not trusted. maxMessage is how much of a body
+	// maxBytes is how much of a response is read: pods are not trusted. maxMessage is how much of a body
 	// is reported.
 	maxBytes, maxMessage = 4 << 10, 200
 	// callTimeout bounds a call. A pod that needs longer answers 202, and is asked again.
@@ -32,21 +33,10 @@ const (
 
 // Releaser asks pods. It connects to nothing but the address that the API server gives for a pod, follows no
 // redirects, uses no proxy, and sends no credentials.
-type Releaser struct {
-	networks handover.Networks
-	client   http.Client
-}
+type Releaser struct{ networks handover.Networks }
 
 // New returns a Releaser that may also call pods in these networks, whatever their addresses are.
-func New(networks handover.Networks) *Releaser {
-	return &Releaser{networks: networks, client: http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext:       new(net.Dialer).DialContext,
-			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxBytes,
-		},
-	}}
-}
+func New(networks handover.Networks) *Releaser { return &Releaser{networks} }
 
 // Question is the body of a request.
 type Question struct {
@@ -70,19 +60,39 @@ func (r *Releaser) Release(ctx context.Context, request handover.Request) (hando
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	answer, err := post(ctx, address, body)
+	if err != nil {
+		return handover.Answer{}, fmt.Errorf("ask the pod: %w", err)
+	}
+	return answer, nil
+}
+
+// post sends a request, and reads the response, on a connection of its own. An http.Client would follow what a pod
+// sends before it is asked, and log it.
+func post(ctx context.Context, address string, body []byte) (handover.Answer, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return handover.Answer{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	target := url.URL{Scheme: "http", Host: address, Path: Path}
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
 	if err != nil {
-		return handover.Answer{}, fmt.Errorf("ask the pod: %w", err)
+		return handover.Answer{}, err
 	}
-	post.Header.Set("Content-Type", "application/json")
-	post.Header.Set("User-Agent", "node-drainer")
-	res, err := r.client.Do(post)
+	request.Close = true
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "node-drainer")
+	if err := request.Write(conn); err != nil {
+		return handover.Answer{}, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxBytes)), request)
 	if err != nil {
-		return handover.Answer{}, fmt.Errorf("ask the pod: %w", err)
+		return handover.Answer{}, err
 	}
-	defer func() { _ = res.Body.Close() }()
-	return answerOf(res), nil
+	defer func() { _ = response.Body.Close() }()
+	return answerOf(response), nil
 }
 
 // addressOf returns where the pod is asked. The error says what to write.
@@ -123,7 +133,7 @@ func answerOf(res *http.Response) handover.Answer {
 
 // messageOf returns the beginning of the body in one line. A body that is slow or broken says nothing more.
 func messageOf(body io.Reader) string {
-	text, _ := io.ReadAll(io.LimitReader(body, maxBytes))
+	text, _ := io.ReadAll(body)
 	line := strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "?")), " ")
 	line = strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
