@@ -31,6 +31,7 @@ func healthy() series {
 		`hand_overs_total{kind="redis",outcome="handed-over"}`: "0+1x59",
 		`hand_overs_total{kind="redis",outcome="not-leading"}`: "0+1x59",
 		`hand_overs_total{kind="redis",outcome="refused"}`:     "0x59",
+		`hand_overs_total{kind="restart",outcome="unfit"}`:     "0+1x59",
 
 		`terminations_total{outcome="left-behind"}`:       "0x59",
 		`terminations_total{outcome="node-lost"}`:         "0x59",
