@@ -32,7 +32,8 @@ const anyNamespace = "node-drainer-in-any-namespace"
 var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount,
-			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true")
+			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true",
+			"handOver.secrets[0].namespace="+anyNamespace, "handOver.secrets[0].name="+redisSecret)
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")

@@ -82,7 +82,10 @@ func (w *Writer) acknowledge(key string) {
 
 // WaitAcknowledged waits until a write is acknowledged that began after the call.
 func (w *Writer) WaitAcknowledged(ctx context.Context) error {
-	begin := time.Now().Add(timeout / 100)
+	return w.waitAcknowledged(ctx, time.Now().Add(timeout/100))
+}
+
+func (w *Writer) waitAcknowledged(ctx context.Context, begin time.Time) error {
 	return wait(ctx, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -93,8 +96,11 @@ func (w *Writer) WaitAcknowledged(ctx context.Context) error {
 	})
 }
 
-// Stop ends the writes, and looks for them.
+// Stop waits until a write succeeds, ends the writes, and looks for them.
 func (w *Writer) Stop(ctx context.Context) (Report, error) {
+	if err := w.waitAcknowledged(ctx, time.Now()); err != nil {
+		return Report{}, err
+	}
 	w.stop()
 	<-w.ended
 	ctx, cancel := context.WithTimeout(ctx, 3*timeout)
