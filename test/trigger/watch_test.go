@@ -219,6 +219,34 @@ func TestWatchProcessKeepsToWindows(t *testing.T) {
 	}
 }
 
+// TestWatchProcessGivesUpATarget: the program starts no second refresh to a version that failed, not even when it is
+// started again, until trigger resume permits it.
+func TestWatchProcessGivesUpATarget(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, latest(2))
+	a.SetDelays(awsim.Delays{RefreshGiveUp: time.Second})
+	a.holdLaunches()
+	watch := func() *run { return a.trigger("watch", "--interval", "1s", "--listen", "127.0.0.1:0") }
+	for range 2 {
+		r := watch()
+		r.waitOutput(`not tried again: lt-.*/2 `)
+		r.waitPage("/metrics", `node_drainer_watch_failed_target{group="workers"} 1`)
+		r.Signal(syscall.SIGTERM)
+		r.waitExit(0)
+	}
+	a.trigger("status").waitExit(0, `does not try this target again: lt-.*/2 failed`)
+	if n := a.changes()["StartInstanceRefresh"]; n != 1 {
+		t.Errorf("%d refreshes were started, want one", n)
+	}
+	a.releaseLaunches()
+	a.SetDelays(awsim.Delays{})
+	a.trigger("resume").waitExit(0, `may try the target again that failed`)
+	r := watch()
+	r.waitOutput(`2 instances replaced`)
+	r.Signal(syscall.SIGTERM)
+	r.waitExit(0)
+}
+
 // waitPage waits until a page of the watch has the text.
 func (r *run) waitPage(path, text string) {
 	r.t.Helper()
