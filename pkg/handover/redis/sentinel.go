@@ -61,7 +61,8 @@ func (c *call) failOverBySentinel(ctx context.Context, g *group, w *sentinels) (
 }
 
 // startFailover has Sentinel promote a replica of the pod, which does not accept writes any longer then. A pod that is
-// a replica already has stopped in an earlier call.
+// a replica already has stopped in an earlier call. While a sentinel fails over, no other is asked: two of them might
+// promote two replicas in the same epoch, and then the sentinels would not agree for half a minute.
 func (c *call) startFailover(ctx context.Context, g *group, w *sentinels) (err error) {
 	var targets []*member
 	if g.self.master {
@@ -69,14 +70,19 @@ func (c *call) startFailover(ctx context.Context, g *group, w *sentinels) (err e
 			return err
 		}
 	}
-	s, err := w.withQuorum(ctx, g.self, targets)
-	if err != nil {
-		return w.repairQuorum(ctx, g, err)
+	var s *sentinel
+	if !w.isFailingOver(g.self) {
+		if s, err = w.withQuorum(ctx, g.self, targets); err != nil {
+			return w.repairQuorum(ctx, g, err)
+		}
 	}
 	if g.self.master {
 		if err := g.stopWrites(ctx, targets); err != nil {
 			return err
 		}
+	}
+	if s == nil {
+		return nil
 	}
 	return w.failOver(ctx, g, s)
 }

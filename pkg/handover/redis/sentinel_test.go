@@ -145,3 +145,28 @@ func replyTo(name, reply string) func(string) string {
 		return watching(command)
 	}
 }
+
+// TestOneSentinelFailsOver expects that a call which finds a failover under way, after a crash, asks for no other.
+func TestOneSentinelFailsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, replica := pair()
+		f := newFakes()
+		stopped := strings.NewReplacer("10.0.0.1", "10.0.0.2", "status:up", "status:down").Replace(replica)
+		f.servers[leaderAt] = f.answering(plain(text(stopped)))
+		f.servers[replicaAt] = f.answering(plain(text(replica)))
+		f.servers["10.0.0.9:26379"] = f.answering(func(command string) string {
+			reply := watching(command)
+			if strings.HasPrefix(command, "SENTINEL MASTER ") {
+				reply = strings.Replace(reply, "$5\r\nslave\r\n", "$27\r\nmaster,failover_in_progress\r\n", 1)
+			}
+			return reply
+		})
+		answer := f.release(t, watchedRequest())
+		if answer.Outcome != handover.HandingOver || !strings.Contains(answer.Message, "not promoted a replica") {
+			t.Errorf("got %+v", answer)
+		}
+		if slices.ContainsFunc(f.sent(), func(c string) bool { return strings.HasPrefix(c, "SENTINEL FAILOVER") }) {
+			t.Errorf("sent %q", f.sent())
+		}
+	})
+}

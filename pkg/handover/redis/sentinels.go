@@ -27,6 +27,7 @@ type sentinel struct {
 	err      error   // it did not answer
 	leader   address // what it tells clients
 	watches  address // the leader that it watches: the former one until it has ended a failover
+	failover bool    // It fails over from that leader.
 	replicas []watched
 	others   []watched // other sentinels
 }
@@ -132,6 +133,7 @@ func (s *sentinel) ask(ctx context.Context, name string) (err error) {
 	}
 	fields := pairs(value)
 	s.watches = address{fields["ip"], fields["port"]}
+	s.failover = slices.Contains(strings.Split(fields["flags"], ","), "failover_in_progress")
 	if s.replicas, err = s.list(ctx, "REPLICAS", name); err != nil {
 		return err
 	}
@@ -234,6 +236,11 @@ func (s *sentinel) canPromote(targets []*member) bool {
 		}
 	}
 	return true
+}
+
+// isFailingOver reports whether a sentinel fails over from the leader already.
+func (w *sentinels) isFailingOver(leader *member) bool {
+	return slices.ContainsFunc(w.all, func(s *sentinel) bool { return s.isWatching(leader) && s.failover })
 }
 
 func (s *sentinel) isWatching(leader *member) bool {
