@@ -188,9 +188,9 @@ func (j groupJudge) all() {
 }
 
 // judgeRemoval: no leader is evicted before it has handed over, and no member while another one is missing, unless the
-// time for that is up.
+// time for that is up, or its machine is dead: a pod that is not Ready is deleted if the configuration says so.
 func (j groupJudge) judgeRemoval(g *group, r removal, m marking, before []removal) {
-	if !r.At.Before(j.timeIsUp(g, r, m)) || g.spec.Replicas == 1 {
+	if !r.At.Before(j.timeIsUp(g, r, m)) || g.spec.Replicas == 1 || j.wasDead(r.pod.Spec.NodeName, r.At) {
 		return
 	}
 	since := g.ledSince(r.pod.UID, r.At)
