@@ -229,7 +229,8 @@ const seen = 10 * time.Second
 func (j groupJudge) membersAt(g *group, r removal, before []removal) (n int) {
 	for _, p := range j.lives[g.cluster.Name] {
 		at := r.At.Add(-seen)
-		if slices.ContainsFunc(before, func(e removal) bool { return e.pod.UID == p.UID && e.OK() }) {
+		removed := func(e removal) bool { return e.cluster == r.cluster && e.pod.UID == p.UID && e.OK() }
+		if slices.ContainsFunc(before, removed) {
 			at = r.At
 		}
 		isThere := !p.bound.After(r.At) && isAfter(p.ended, at) && isAfter(p.deleted, at)

@@ -118,8 +118,8 @@ func (w runner) startAgents(ctx context.Context, failed chan<- error) (wait func
 	}
 }
 
-// settle waits until nothing has happened for a while, or the world has taken too long.
-func (w runner) settle(ctx context.Context) {
+// lastPlanned returns when the last of what the Spec has happen is over, except for faults that last.
+func (w runner) lastPlanned() time.Time {
 	last := w.began
 	for _, s := range w.spec.Steps {
 		if at := w.began.Add(s.At + s.For); at.After(last) {
@@ -131,17 +131,33 @@ func (w runner) settle(ctx context.Context) {
 			last = at
 		}
 	}
+	return last
+}
+
+// settle waits until nothing has happened for a while, or the world has taken too long.
+func (w runner) settle(ctx context.Context) {
+	last := w.lastPlanned()
 	retry.Sleep(ctx, time.Until(last))
-	settles := w.settles()
+	settles, crashes := w.settles(), w.crashes()
 	for quiet := time.Duration(0); quiet < settles && time.Since(last) < longest; quiet += time.Minute {
 		if w.machines.mostLaunched() >= mostLaunches {
 			return
 		}
 		retry.Sleep(ctx, time.Minute)
-		if !w.isIdle() {
-			quiet = 0
+		if now := w.crashes(); now != crashes || !w.isIdle() {
+			quiet, crashes = 0, now
 		}
 	}
+}
+
+// crashes returns how often processes have crashed.
+func (w runner) crashes() (n int) {
+	for _, a := range w.agentsOf("") {
+		a.mu.Lock()
+		n += len(a.down)
+		a.mu.Unlock()
+	}
+	return n
 }
 
 // settles returns how long the world runs on when nothing happens any more, so that what is left behind is found: for
