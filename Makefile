@@ -201,6 +201,10 @@ deps-test: ## Install what make test-e2e runs: the AWS CLI, buildah, and Redis.
 	if [ ! -x /usr/bin/aws ] && ! aws --version >/dev/null 2>&1; then \
 		echo "make test-e2e: the tests run the AWS CLI (aws), which is not on PATH: apt-get install awscli" >&2; \
 		exit 1; \
+	fi; \
+	if ! command -v redis-server redis-check-rdb >/dev/null; then \
+		echo "make test-e2e: the tests run Redis, which is not on PATH: apt-get install redis-tools" >&2; \
+		exit 1; \
 	fi
 
 .PHONY: arch
