@@ -37,13 +37,10 @@ const (
 
 // Restarter is the Releaser of pods that are to be replaced by a rolling restart. Its methods need to get replicasets
 // and deployments, and to patch deployments.
-type Restarter struct {
-	client kubernetes.Interface
-	now    func() time.Time
-}
+type Restarter struct{ client kubernetes.Interface }
 
 // New returns a Restarter that uses the client.
-func New(client kubernetes.Interface) *Restarter { return &Restarter{client, time.Now} }
+func New(client kubernetes.Interface) *Restarter { return &Restarter{client} }
 
 // Release restarts the Deployment of the pod, unless a rollout is replacing the pod already: the pods of one
 // Deployment, on any number of nodes, cause one restart. The answer is not to go, because the rollout ends the pod,
@@ -136,7 +133,7 @@ func (r *Restarter) restart(ctx context.Context, d *appsv1.Deployment) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion},
 		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			RestartedAt: r.now().UTC().Format(time.RFC3339),
+			RestartedAt: time.Now().UTC().Format(time.RFC3339),
 		}}}},
 	})
 	if err != nil {
