@@ -21,8 +21,9 @@ const (
 	lastingFault = 24 * time.Hour
 	// longest is how long a world may take after its last step.
 	longest = 16 * time.Hour
-	// mostLaunches is how many instances a group launches at most, unless its launches never succeed.
-	mostLaunches = 30
+	// mostLaunches is how many instances a group launches at most, unless its launches never succeed. Each of a few steps
+	// can replace all of its instances.
+	mostLaunches = 60
 )
 
 // Result is what came of a world.
