@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
@@ -222,4 +223,24 @@ func TestPlanShowsNodes(t *testing.T) {
 	if calls := f.changes(); len(calls) > 0 {
 		t.Errorf("a plan called %v", calls)
 	}
+}
+
+// TestWaves: the nodes of the first wave are replaced and drained before the second one begins.
+func TestWaves(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, latest(2))
+	first := latest(1)
+	first.Name, first.Max, first.LaunchTemplate, first.Tags = "batch", 10, launchTemplate, maps.Clone(owned)
+	first.Tags[refresh.WaveTag] = "1"
+	f.must(f.aws.CreateGroup(first))
+	f.must(f.aws.PutHook(first.Name, awsim.Hook{
+		Name: hook, HeartbeatTimeout: hookTimeout, NotificationTargetARN: f.aws.QueueARN(f.queue),
+	}))
+	f.must(f.aws.WaitInstances(waits(t), first.Name, func(now []awsim.Instance) bool {
+		return len(now) == 1 && now[0].State == "InService"
+	}))
+	f.startAgent()
+	f.outdate()
+	run := f.trigger("--cluster", "demo", "--parallel-asgs", "0", "--mode", "unhealthy", "--surge", "1", "--allow", "hook-timeout")
+	run.waitExit(0, `(?s)batch +desired capacity raised from 1 to 2.*batch +done: .*workers +desired capacity raised from 2 to 3.*workers +done: `)
 }
