@@ -31,8 +31,9 @@ type Group struct {
 	Sentinels []*Server
 
 	dir  string
-	net  string // the first three bytes of all addresses
-	last int    // the last byte of the latest address
+	lock net.Listener // on the network, while the group has it
+	net  string       // the first three bytes of all addresses
+	last int          // the last byte of the latest address
 }
 
 // newGroup returns a group without servers, in a temporary folder and a network of its own.
@@ -44,9 +45,8 @@ func newGroup(ctx context.Context) (*Group, error) {
 	for i := range 1 << 12 {
 		at := os.Getpid() + i*7919
 		network := fmt.Sprintf("127.%d.%d", 16+at%200, 1+at/200%250)
-		// A lock on the network: nobody else listens there.
-		if l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", network+".1:6378"); err == nil {
-			return &Group{dir: dir, net: network, last: 1}, l.Close()
+		if lock, err := (&net.ListenConfig{}).Listen(ctx, "tcp", network+".1:6378"); err == nil {
+			return &Group{dir: dir, lock: lock, net: network, last: 1}, nil
 		}
 	}
 	return nil, errors.New("no network of the loopback is free")
@@ -64,7 +64,7 @@ func (g *Group) Close() error {
 	for _, s := range append(g.Servers, g.Sentinels...) {
 		problems = append(problems, s.Stop())
 	}
-	return errors.Join(append(problems, os.RemoveAll(g.dir))...)
+	return errors.Join(append(problems, os.RemoveAll(g.dir), g.lock.Close())...)
 }
 
 // serverConfig is the configuration of all servers. What a server has of the stream survives a restart.
