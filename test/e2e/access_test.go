@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/node-drainer/node-drainer/test/chart"
+	"github.com/node-drainer/node-drainer/test/redispods"
 )
 
 // The ServiceAccounts of a fixture, under whose rights the programs run. The chart makes them, and nothing grants them
@@ -33,7 +34,7 @@ var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount,
 			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true",
-			"handOver.secrets[0].namespace="+anyNamespace, "handOver.secrets[0].name="+redisSecret)
+			"handOver.secrets[0].namespace="+anyNamespace, "handOver.secrets[0].name="+redispods.Secret)
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")

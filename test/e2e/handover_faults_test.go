@@ -17,6 +17,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/redispods"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
@@ -35,7 +36,7 @@ func newBrokenRedis(f *fixture, servers int) *brokenRedis {
 	f.must(err)
 	f.t.Cleanup(func() { f.must(group.Close()) })
 	f.must(group.WaitInSync(f.ctx))
-	r := &brokenRedis{fixture: f, Group: group, ip: group.Servers[0].IP, password: redisserver.Password}
+	r := &brokenRedis{fixture: f, Group: group, ip: group.Servers[0].IP(), password: redisserver.Password}
 	r.node, r.instance = f.node()
 	return r
 }
@@ -44,17 +45,17 @@ func newBrokenRedis(f *fixture, servers int) *brokenRedis {
 func (r *brokenRedis) start(env ...string) *agentProcess {
 	r.t.Helper()
 	_, err := r.cluster.Client().CoreV1().Secrets(r.namespace).Create(r.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: redisSecret},
+		ObjectMeta: metav1.ObjectMeta{Name: redispods.Secret},
 		StringData: map[string]string{"username": redisserver.Username, "password": r.password},
 	}, metav1.CreateOptions{})
 	r.must(err)
 	other, _ := r.fixture.node()
 	for i, s := range r.Servers {
-		node, ip := other, s.IP
+		node, ip := other, s.IP()
 		if i == 0 {
 			node, ip = r.node, r.ip
 		}
-		pods := member(handover.RedisKind, handover.SecretAnnotation, redisSecret)
+		pods := member(handover.RedisKind, handover.SecretAnnotation, redispods.Secret)
 		pods.GracePeriod = 2 * time.Second
 		r.pod(s.Name, node, pods)
 		r.setAddress(s.Name, ip)
@@ -68,7 +69,7 @@ func (r *brokenRedis) stall() {
 	r.t.Helper()
 	leader, replica := r.Servers[0], r.Servers[1]
 	r.ip = r.NewIP()
-	stall := r.relay(leader.Address(), replica.IP)
+	stall := r.relay(leader.Address(), replica.IP())
 	_, err := replica.Do(r.ctx, "REPLICAOF", r.ip, fmt.Sprint(redisserver.Port))
 	r.must(err)
 	eventually(r.t, waitTimeout, func() string {

@@ -3,156 +3,43 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
-
 	"github.com/node-drainer/node-drainer/pkg/handover"
-	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/redispods"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
-// redisPods runs the servers of a group as the pods of StatefulSets with their names: a server stops when its pod is
-// deleted, and starts at another address, with the data that it had, when the pod is there again.
-type redisPods struct {
-	*fixture
-	group *redisserver.Group
-	pods  map[string]types.UID // of the server that runs
-}
+var (
+	redisDrains = flag.Int("redis-drains", 2, "how often the node of the leader under Sentinel is drained")
+	redisKills  = flag.Int("redis-kills", 3, "how often the agent is killed during a hand-over under Sentinel")
+)
 
-// startRedis serves the pods until the test ends, and creates them.
-func (f *fixture) startRedis(group *redisserver.Group) {
-	f.t.Helper()
-	r := &redisPods{fixture: f, group: group, pods: map[string]types.UID{}}
-	ctx, cancel := context.WithCancel(f.ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = f.cluster.WaitPods(ctx, f.namespace, "", func(pods []*corev1.Pod) bool {
-			for _, p := range pods {
-				err := r.sync(ctx, p)
-				if isGone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); err != nil && ctx.Err() == nil && !isGone {
-					f.t.Errorf("pod %s: %v", p.Name, err)
-				}
-			}
-			return false
-		})
-	}()
-	f.t.Cleanup(func() {
-		cancel()
-		<-done
-		f.must(group.Close())
-	})
-	_, err := f.cluster.Client().CoreV1().Secrets(f.namespace).Create(f.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: redisSecret},
-		StringData: map[string]string{"username": redisserver.Username, "password": redisserver.Password},
-	}, metav1.CreateOptions{})
-	f.must(err)
-	for name, servers := range map[string][]*redisserver.Server{"redis": group.Servers, "sentinel": group.Sentinels} {
-		f.must(f.cluster.StatefulSet(f.ctx, f.namespace, name, int32(len(servers)), cluster.Pods{
-			Pool: f.namespace, Annotations: leaveToKubelet, Change: f.asMember(name),
-		}))
-		f.waitPodsReady(name, len(servers))
-		f.must(f.cluster.MinAvailable(f.ctx, f.namespace, name, fmt.Sprint(len(servers)-1)))
-	}
-}
-
-// asMember gives the pods of Redis their annotations, and has each on a node of its own. Sentinels too: a client that
-// asks a sentinel on the drained node takes seconds to ask another one.
-func (f *fixture) asMember(name string) func(*corev1.PodTemplateSpec) {
-	return func(p *corev1.PodTemplateSpec) {
-		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				TopologyKey: corev1.LabelHostname,
-				LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-					Key: cluster.AppLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{"redis", "sentinel"},
-				}}},
-			}},
-		}}
-		if name == "redis" {
-			p.Annotations[handover.KindAnnotation] = handover.RedisKind
-			p.Annotations[handover.SecretAnnotation] = redisSecret
-			p.Annotations[handover.SentinelsAnnotation] = cluster.Selector("sentinel")
-		}
-	}
-}
-
-const redisSecret = "redis"
-
-// sync starts and stops the server of a pod, and reports its state.
-func (r *redisPods) sync(ctx context.Context, p *corev1.Pod) error {
-	at := slices.IndexFunc(r.servers(), func(s *redisserver.Server) bool { return s.Name == p.Name })
-	if at < 0 || p.Spec.NodeName == "" {
-		return nil
-	}
-	server := r.servers()[at]
-	switch {
-	case p.DeletionTimestamp != nil:
-		if r.pods[p.Name] == p.UID {
-			if err := server.Stop(); err != nil {
-				return err
-			}
-		}
-		return r.cluster.Client().CoreV1().Pods(r.namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID},
-		})
-	case r.pods[p.Name] == p.UID:
-		return nil
-	case r.pods[p.Name] != "":
-		if err := server.Move(ctx, r.group.NewIP()); err != nil {
-			return err
-		}
-	}
-	r.pods[p.Name] = p.UID
-	return r.report(ctx, p.Name, server.IP)
-}
-
-func (r *redisPods) servers() []*redisserver.Server {
-	return slices.Concat(r.group.Servers, r.group.Sentinels)
-}
-
-// report writes that a pod is ready.
-func (r *redisPods) report(ctx context.Context, name, ip string) error {
-	pods := r.cluster.Client().CoreV1().Pods(r.namespace)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		now, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		status := running(true)
-		status.PodIP, status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
-		status.ContainerStatuses[0].Name = now.Spec.Containers[0].Name
-		now.Status = status
-		_, err = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{})
-		return err
-	})
-}
-
-// redisFixture is a group of Redis with sentinels, each on a node of its own, with some nodes to move to. Its tests are
-// not parallel: they measure gaps, and a sentinel that gets no processor for two seconds stops working for thirty.
+// redisFixture is a group of Redis servers as pods, each on a node of its own.
 type redisFixture struct {
 	*fixture
-	*redisserver.Group
+	*redispods.Pods
 	instances map[string]string // by node
+	agent     *agentProcess
 }
 
-func newRedisFixture(t *testing.T) *redisFixture {
+// newRedisFixture returns a group on as many nodes as it has pods, and one node more.
+func newRedisFixture(t *testing.T, mode redisserver.Mode) *redisFixture {
 	t.Helper()
 	f := &redisFixture{fixture: newFixtureWithHook(t), instances: map[string]string{}}
-	f.addNodes(7)
-	var err error
-	f.Group, err = redisserver.NewSentinel(f.ctx, 3)
+	group, err := redisserver.New(f.ctx, mode)
 	f.must(err)
-	f.startRedis(f.Group)
+	f.addNodes(1 + len(group.Servers) + len(group.Sentinels))
+	f.Pods, err = redispods.Start(f.ctx, redispods.Options{
+		Cluster: f.cluster, Namespace: f.namespace, HandOver: true,
+	}, group)
+	t.Cleanup(func() { f.must(f.Close()) })
+	f.must(err)
+	f.restartAgent()
 	return f
 }
 
@@ -164,102 +51,156 @@ func (f *redisFixture) addNodes(n int) {
 	}
 }
 
-func (f *redisFixture) startAgent(env ...string) *agentProcess {
+// restartAgent kills the agent, if one runs, and starts another one.
+func (f *redisFixture) restartAgent() {
 	f.t.Helper()
-	return f.fixture.startAgent(append(env, "DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")...)
+	if f.agent != nil {
+		f.agent.Kill()
+	}
+	f.agent = f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
 }
 
-// instanceOf returns the instance of the node that the pod of a server is on.
-func (f *redisFixture) instanceOf(s *redisserver.Server) string {
+// drain terminates the instance that the pod of a server is on, and returns its ID.
+func (f *redisFixture) drain(s *redisserver.Server) (instance string) {
 	f.t.Helper()
-	pod, err := f.cluster.Client().CoreV1().Pods(f.namespace).Get(f.ctx, s.Name, metav1.GetOptions{})
+	node, err := f.NodeOf(f.ctx, s)
 	f.must(err)
-	return f.instances[pod.Spec.NodeName]
+	f.terminate(f.instances[node])
+	return f.instances[node]
 }
 
-// during writes while do works and until all members are back, and expects that nothing is lost.
+// during writes while do works and until all members are back, and expects that no acknowledged write is lost, that
+// none takes longer than most, and that two members are never missing.
 func (f *redisFixture) during(most time.Duration, do func()) {
 	f.t.Helper()
-	writers := []*redisserver.Writer{
-		redisserver.Write(f.ctx, f.FollowingClient, "following:"),
-		redisserver.Write(f.ctx, redisserver.StickyClient(f.Named), "sticky:"),
-	}
-	for _, w := range writers {
-		f.must(w.WaitAcknowledged(f.ctx))
-	}
+	writers := redisserver.WriteAll(f.ctx, f.Group)
+	f.must(writers.WaitAcknowledged(waits(f.t)))
+	lowest, missing := f.watchReady(redispods.Members), redisserver.WatchMissing(f.ctx, f.Group)
 	do()
-	f.waitPodsReady("redis", 3)
-	f.must(f.WaitInSync(f.ctx))
-	for _, w := range writers {
-		report, err := w.Stop(f.ctx)
-		f.must(err)
-		f.t.Log(report)
-		if report.Acknowledged == 0 || report.Lost > 0 || report.Gap > most {
-			f.t.Errorf("%s; want none lost, and a gap of %s at most", report, most)
-		}
+	f.must(f.WaitReady(waits(f.t)))
+	f.must(f.WaitWhole(waits(f.t)))
+	if ready := lowest(); ready < len(f.Servers)-1 {
+		f.t.Errorf("%d of %d pods were ready, want all but one", ready, len(f.Servers))
+	}
+	if n := missing(); n > 1 {
+		f.t.Errorf("%d servers were missing at once", n)
+	}
+	report, err := writers.Stop(waits(f.t))
+	f.must(err)
+	f.t.Log(report)
+	if report.Acknowledged == 0 || report.Lost > 0 || report.Gap > most {
+		f.t.Errorf("%s; want none lost, and a gap of %s at most", report, most)
 	}
 }
 
-// TestRedisHandsOver drains the node of the leader again and again: no acknowledged write is lost, and the sentinels
-// forget the old address.
-func TestRedisHandsOver(t *testing.T) {
-	f := newRedisFixture(t)
-	agent := f.startAgent()
-	for i := range 2 {
-		f.during(2*time.Second, func() {
-			instance := f.instanceOf(f.Leader(f.ctx))
-			f.terminate(instance)
-			f.waitHandled(instance)
-		})
-		agent.waitCount(i+1, "hand-over ended", "outcome", string(handover.HandedOver))
-		settling, cancel := context.WithTimeout(f.ctx, time.Minute)
-		f.must(f.WaitWatched(settling))
-		cancel()
-		f.addNodes(1)
-	}
+// assertHandedOver expects that the agent has handed over the leadership so many times.
+func (f *redisFixture) assertHandedOver(want int) {
+	f.t.Helper()
+	f.agent.logs(want, "hand-over ended", "outcome", string(handover.HandedOver))
 }
 
-// TestRedisLeavesAllItsNodes drains the nodes of all members at once: the leadership moves once.
-func TestRedisLeavesAllItsNodes(t *testing.T) {
-	f := newRedisFixture(t)
-	agent := f.startAgent()
-	f.addNodes(2)
-	f.during(2*time.Second, func() {
+// drainAll drains the nodes of all members at once: each leadership moves once.
+func (f *redisFixture) drainAll(most time.Duration) {
+	f.t.Helper()
+	f.restartAgent()
+	leaders := len(f.Leaders(f.ctx))
+	f.addNodes(len(f.Servers))
+	f.during(most, func() {
 		var instances []string
 		for _, s := range f.Servers {
-			instances = append(instances, f.instanceOf(s))
-		}
-		for _, instance := range instances {
-			f.terminate(instance)
+			instances = append(instances, f.drain(s))
 		}
 		for _, instance := range instances {
 			f.waitCompleted(instance)
 		}
 	})
-	agent.waitCount(1, "hand-over ended", "outcome", string(handover.HandedOver))
-	if n := agent.Count("hand-over ended", "outcome", string(handover.HandedOver)); n != 1 {
-		t.Errorf("the leadership moved %d times, want once", n)
+	f.assertHandedOver(leaders)
+}
+
+// TestRedis drains the nodes of groups of real servers. The groups work at the same time, and no other test does: the
+// tests measure gaps, and a sentinel that gets no processor for two seconds stops working for thirty. The limits of the
+// gaps leave time for a busy machine, and are below what it takes without a hand-over; make bench measures both.
+func TestRedis(t *testing.T) {
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		f := newRedisFixture(t, redisserver.Sentinel)
+		for i := range *redisDrains {
+			f.drainLeader()
+			f.assertHandedOver(i + 1)
+		}
+		for range *redisKills {
+			f.killAgent()
+		}
+		f.drainAll(2 * time.Second)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		f := newRedisFixture(t, redisserver.Cluster)
+		f.during(2*time.Second, func() {
+			for _, s := range f.Servers {
+				f.waitHandled(f.drain(s))
+				f.addNodes(1)
+				f.must(f.WaitReady(waits(f.t)))
+				f.must(f.WaitWhole(waits(f.t)))
+			}
+		})
+		f.drainAll(2 * time.Second)
+	})
+	t.Run("plain", func(t *testing.T) {
+		t.Parallel()
+		f := newRedisFixture(t, redisserver.Plain)
+		f.during(2*time.Second, func() { f.waitHandled(f.drain(f.Leader(f.ctx))) })
+		f.assertHandedOver(1)
+	})
+}
+
+// drainLeader drains the node of the leader under Sentinel: members that stay are not copied again, and the sentinels
+// forget the old address.
+func (f *redisFixture) drainLeader() {
+	f.t.Helper()
+	leader := f.Leader(f.ctx)
+	stay := slices.DeleteFunc(slices.Clone(f.Servers), func(s *redisserver.Server) bool { return s == leader })
+	copies := 0
+	for _, s := range stay {
+		copies -= s.FullSyncs()
+	}
+	f.during(2*time.Second, func() { f.waitHandled(f.drain(leader)) })
+	for _, s := range stay {
+		copies += s.FullSyncs()
+	}
+	if copies != 0 {
+		f.t.Errorf("members that stayed copied all data %d times", copies)
+	}
+	f.settle()
+	f.addNodes(1)
+}
+
+// settle waits until the sentinels agree, and list all members and nobody else.
+func (f *redisFixture) settle() {
+	f.t.Helper()
+	start := time.Now()
+	f.must(f.WaitWatched(waits(f.t)))
+	f.t.Logf("settled after %s", time.Since(start).Round(time.Second))
+	if d := time.Since(start); d > time.Minute {
+		f.t.Errorf("a sentinel listed a stale address for %s", d)
 	}
 }
 
-// TestRedisAgentIsKilled kills the agent at some moment of a hand-over: the next one ends it, and nothing is lost.
-func TestRedisAgentIsKilled(t *testing.T) {
-	f := newRedisFixture(t)
-	agent := f.startAgent()
-	for range 3 {
-		f.during(5*time.Second, func() {
-			leader := f.Leader(f.ctx)
-			instance := f.instanceOf(leader)
-			f.terminate(instance)
-			agent.waitLog("node cordoned", "instance", instance)
-			time.Sleep(rand.N(1500 * time.Millisecond))
-			agent.Kill()
-			agent = f.startAgent()
-			f.waitHandled(instance)
-			if f.Leader(f.ctx) == leader {
-				t.Errorf("%s leads, as before", leader.Name)
-			}
-		})
-		f.addNodes(1)
+// killAgent kills the agent at some moment of a hand-over: the next one ends it.
+func (f *redisFixture) killAgent() {
+	f.t.Helper()
+	leader := f.Leader(f.ctx)
+	f.during(5*time.Second, func() {
+		instance := f.drain(leader)
+		f.agent.waitLog("node cordoned", "instance", instance)
+		after := rand.N(1500 * time.Millisecond)
+		f.t.Logf("kill after %s", after)
+		time.Sleep(after)
+		f.restartAgent()
+		f.waitHandled(instance)
+	})
+	if f.Leader(f.ctx) == leader {
+		f.t.Errorf("%s leads, as before", leader.Name)
 	}
+	f.addNodes(1)
 }

@@ -112,7 +112,7 @@ func (g *Group) Named(ctx context.Context) *Server {
 		}
 	}
 	for _, s := range g.Servers {
-		if votes[s.IP] > len(g.Sentinels)/2 {
+		if votes[s.IP()] > len(g.Sentinels)/2 {
 			return s
 		}
 	}

@@ -17,6 +17,7 @@ func NewCluster(ctx context.Context, shards int) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.shards = shards
 	for i := range 2 * shards {
 		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), func() string {
 			return serverConfig() + "cluster-enabled yes\ncluster-node-timeout 5000\n"
@@ -30,19 +31,20 @@ func NewCluster(ctx context.Context, shards int) (*Group, error) {
 		}
 		g.Servers = append(g.Servers, s)
 	}
-	if err := g.join(ctx, shards); err != nil {
+	if err := join(ctx, g); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	return g, nil
 }
 
 // join makes a cluster of the servers.
-func (g *Group) join(ctx context.Context, shards int) error {
+func join(ctx context.Context, g *Group) error {
+	shards := g.shards
 	for i, s := range g.Servers {
 		if _, err := s.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1)); err != nil {
 			return err
 		}
-		if _, err := s.Do(ctx, "CLUSTER", "MEET", g.Servers[0].IP, "6379"); err != nil {
+		if _, err := s.Do(ctx, "CLUSTER", "MEET", g.Servers[0].IP(), "6379"); err != nil {
 			return err
 		}
 		if i >= shards {

@@ -30,6 +30,8 @@ type Group struct {
 	Servers   []*Server
 	Sentinels []*Server
 
+	shards int // of a cluster; 0 if it is none
+
 	dir  string
 	lock net.Listener // on the network, while the group has it
 	net  string       // the first three bytes of all addresses
@@ -105,7 +107,7 @@ func (g *Group) addServers(ctx context.Context, count int) error {
 		s.args = func(ip string) []string {
 			args := []string{"--replica-announce-ip", ip}
 			if leader := g.Leader(ctx); leader != nil {
-				args = append(args, "--replicaof", leader.IP+" 6379")
+				args = append(args, "--replicaof", leader.IP()+" 6379")
 			}
 			return args
 		}
@@ -125,7 +127,7 @@ func NewSentinel(ctx context.Context, count int) (*Group, error) {
 	}
 	for i := range count {
 		s, err := newServer(g.dir, fmt.Sprintf("sentinel-%d", i), g.NewIP(), func() string {
-			return sentinelConfig(g.Leader(ctx).IP, count/2+1)
+			return sentinelConfig(g.Leader(ctx).IP(), count/2+1)
 		})
 		if err != nil {
 			return nil, errors.Join(err, g.Close())
@@ -164,7 +166,7 @@ func (g *Group) WaitInSync(ctx context.Context) error {
 			switch {
 			case err != nil:
 				return err
-			case s != leader && (info["master_host"] != leader.IP || info["master_link_status"] != "up"):
+			case s != leader && (info["master_host"] != leader.IP() || info["master_link_status"] != "up"):
 				return fmt.Errorf("%s does not replicate from %s", s.Name, leader.Name)
 			}
 		}
@@ -191,8 +193,8 @@ func (g *Group) CheckWatched(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(named.Elements) != 2 || named.Elements[0].Text != leader.IP {
-			return fmt.Errorf("%s names %v, not %s", s.Name, named.Elements, leader.IP)
+		if len(named.Elements) != 2 || named.Elements[0].Text != leader.IP() {
+			return fmt.Errorf("%s names %v, not %s", s.Name, named.Elements, leader.IP())
 		}
 		if err := s.checkList(ctx, "REPLICAS", g.Servers, leader); err != nil {
 			return err
@@ -219,7 +221,7 @@ func (s *Server) checkList(ctx context.Context, what string, servers []*Server, 
 		}
 	}
 	for _, other := range servers {
-		if other != without && !known[other.IP] {
+		if other != without && !known[other.IP()] {
 			return fmt.Errorf("%s does not list %s", s.Name, other.Name)
 		}
 	}

@@ -19,35 +19,35 @@ func number(text string) int {
 // Request asks for the release of the pod of a server. The pods are each on a node of their own; those of leaving are
 // on nodes that do not stay.
 func (g *Group) Request(s *Server, leaving ...*Server) handover.Request {
-	r := handover.Request{Pod: g.pod(s)}
+	r := handover.Request{Pod: pod(g, s)}
 	for _, other := range slices.Concat(g.Servers, g.Sentinels) {
 		if other == s {
 			continue
 		}
-		pod := g.pod(other)
-		pod.Stays = !slices.Contains(leaving, other)
-		r.Peers = append(r.Peers, pod)
+		peer := pod(g, other)
+		peer.Stays = !slices.Contains(leaving, other)
+		r.Peers = append(r.Peers, peer)
 	}
 	return r
 }
 
 // pod returns the pod of a server.
-func (g *Group) pod(s *Server) handover.Pod {
-	pod := handover.Pod{
-		Namespace: "default", Name: s.Name, UID: s.Name, IP: s.IP, Node: "node-of-" + s.Name, Ready: true,
+func pod(g *Group, s *Server) handover.Pod {
+	p := handover.Pod{
+		Namespace: "default", Name: s.Name, UID: s.Name, IP: s.IP(), Node: "node-of-" + s.Name, Ready: true,
 		Labels: map[string]string{"app": "sentinel"},
 	}
 	if s.Sentinel {
-		return pod
+		return p
 	}
-	pod.Labels = map[string]string{"app": "redis"}
-	pod.Annotations = map[string]string{handover.KindAnnotation: "redis", handover.SecretAnnotation: "redis"}
+	p.Labels = map[string]string{"app": "redis"}
+	p.Annotations = map[string]string{handover.KindAnnotation: "redis", handover.SecretAnnotation: "redis"}
 	if s.Prefer {
-		pod.Annotations[handover.PreferAnnotation] = "true"
+		p.Annotations[handover.PreferAnnotation] = "true"
 	}
 	if len(g.Sentinels) > 0 {
-		pod.Annotations[handover.SentinelsAnnotation] = "app=sentinel"
-		pod.Annotations[handover.MasterAnnotation] = Master
+		p.Annotations[handover.SentinelsAnnotation] = "app=sentinel"
+		p.Annotations[handover.MasterAnnotation] = Master
 	}
-	return pod
+	return p
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,20 +34,19 @@ func Find() (string, error) {
 
 // Server is a Redis server or a sentinel, with what its pod would have.
 type Server struct {
+	instance
 	Name     string
-	IP       string
 	Sentinel bool
 	Prefer   bool // its pod is to lead when it can
 
-	dir     string
-	config  func() string            // the file that it begins with, and may change
-	args    func(ip string) []string // of the command line: what depends on the address, and on who leads
-	process *harness.Process
+	dir    string
+	config func() string            // the file that it begins with, and may change
+	args   func(ip string) []string // of the command line: what depends on the address, and on who leads
 }
 
 // newServer returns a server, which is not started, with a folder below dir.
 func newServer(dir, name, ip string, config func() string) (*Server, error) {
-	s := &Server{Name: name, IP: ip, dir: filepath.Join(dir, name), config: config}
+	s := &Server{Name: name, instance: instance{ip: ip}, dir: filepath.Join(dir, name), config: config}
 	return s, s.clear()
 }
 
@@ -67,7 +67,7 @@ func (s *Server) Address() string {
 	if s.Sentinel {
 		port = SentinelPort
 	}
-	return net.JoinHostPort(s.IP, fmt.Sprint(port))
+	return net.JoinHostPort(s.IP(), fmt.Sprint(port))
 }
 
 // Start starts the server and waits until it accepts connections.
@@ -76,17 +76,19 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"redis.conf", "--bind", s.IP, "--bind-source-addr", s.IP}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, append(args, s.args(s.IP)...)...)
+	ip := s.IP()
+	args := append([]string{"redis.conf", "--bind", ip, "--bind-source-addr", ip}, s.args(ip)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	cmd.Dir = s.dir
 	if cmd.Args[0] = "redis-server"; s.Sentinel {
 		cmd.Args[0] = "redis-sentinel"
 	}
-	s.process = harness.NewProcess(cmd)
-	if err := s.process.Start(); err != nil {
+	process := harness.NewProcess(cmd)
+	if err := process.Start(); err != nil {
 		return err
 	}
-	ctx, cancel := s.process.WhileRunning(ctx)
+	s.run(process)
+	ctx, cancel := process.WhileRunning(ctx)
 	defer cancel()
 	return wait(ctx, func() error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Address())
@@ -99,27 +101,26 @@ func (s *Server) Start(ctx context.Context) error {
 
 // Stop stops the server as a kubelet does, and returns when it has exited.
 func (s *Server) Stop() error {
-	if s.process == nil {
+	process := s.run(nil)
+	if process == nil {
 		return nil
 	}
-	s.process.Signal(syscall.SIGCONT)
-	err := s.process.Terminate()
-	s.process = nil
-	return err
+	process.Signal(syscall.SIGCONT)
+	return process.Terminate()
 }
 
 // Freeze stops the server without its knowledge: it keeps its connections and does not answer.
-func (s *Server) Freeze() { s.process.Signal(syscall.SIGSTOP) }
+func (s *Server) Freeze() { s.running().Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
-func (s *Server) Thaw() { s.process.Signal(syscall.SIGCONT) }
+func (s *Server) Thaw() { s.running().Signal(syscall.SIGCONT) }
 
 // Move stops the server, and starts it at another address with the data that it has, as a StatefulSet moves a pod.
 func (s *Server) Move(ctx context.Context, ip string) error {
 	if err := s.Stop(); err != nil {
 		return err
 	}
-	s.IP = ip
+	s.setIP(ip)
 	return s.Start(ctx)
 }
 
@@ -128,12 +129,18 @@ func (s *Server) Replace(ctx context.Context, ip string) error {
 	if err := errors.Join(s.Stop(), s.clear()); err != nil {
 		return err
 	}
-	s.IP = ip
+	s.setIP(ip)
 	return s.Start(ctx)
 }
 
-// Output returns what the server has logged since it was started.
-func (s *Server) Output() string { return s.process.Output() }
+// FullSyncs returns how often the server has copied all data of a leader since it was started.
+func (s *Server) FullSyncs() int {
+	process := s.running()
+	if process == nil {
+		return 0
+	}
+	return strings.Count(process.Output(), "Full resync from master")
+}
 
 // WaitRole waits until the server has a role, which is master or slave.
 func (s *Server) WaitRole(ctx context.Context, role string) error {

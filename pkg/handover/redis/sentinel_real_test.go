@@ -3,7 +3,6 @@
 package redis_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func TestSentinelHandsOver(t *testing.T) {
 func (f *fixture) fullSyncs() map[string]int {
 	all := map[string]int{}
 	for _, s := range f.Servers {
-		all[s.Name] = strings.Count(s.Output(), "Full resync from master")
+		all[s.Name] = s.FullSyncs()
 	}
 	return all
 }
