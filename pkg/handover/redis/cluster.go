@@ -74,13 +74,13 @@ type clusterState struct {
 type clusterNode struct {
 	address
 	id     string
-	flags  []string
+	flags  string    // separated by commas
 	leader string    // the ID of its leader
 	heard  time.Time // of its last answer
 	slots  bool      // it serves some
 }
 
-func (n clusterNode) is(flag string) bool { return slices.Contains(n.flags, flag) }
+func (n clusterNode) is(flag string) bool { return lists(n.flags, flag) }
 
 func (n clusterNode) leads() bool { return n.is("master") && n.slots }
 
@@ -122,20 +122,20 @@ func (v *clusterView) refresh(ctx context.Context) (err error) {
 
 // askCluster asks a node for its cluster, which must work.
 func askCluster(ctx context.Context, s *server) (clusterState, error) {
-	value, err := s.do(ctx, "CLUSTER", "INFO")
+	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
 		return clusterState{}, err
 	}
-	info := fieldsOf(value.Text)
 	if info["cluster_state"] != "ok" {
 		return clusterState{}, behind("%s says that the state of its cluster is %q", s.pod, info["cluster_state"])
 	}
-	if value, err = s.do(ctx, "CLUSTER", "NODES"); err != nil {
+	value, err := s.do(ctx, "CLUSTER", "NODES")
+	if err != nil {
 		return clusterState{}, err
 	}
 	state := clusterState{epoch: number(info["cluster_current_epoch"])}
 	for line := range strings.Lines(value.Text) {
-		if fields := strings.Fields(line); len(fields) >= 8 {
+		if fields := strings.SplitN(strings.TrimSpace(line), " ", 9); len(fields) >= 8 {
 			state.nodes = append(state.nodes, clusterNodeOf(fields))
 		}
 	}
@@ -163,7 +163,7 @@ func (s clusterState) knows(replica, leader string) bool {
 }
 
 // clusterNodeOf parses the fields of a line: ID, IP:PORT@BUS-PORT[,HOST NAME], flags, ID of the leader, ping sent, pong
-// received, epoch, link, slots.
+// received, epoch, link, and all slots as one.
 func clusterNodeOf(fields []string) clusterNode {
 	at, _, _ := strings.Cut(fields[1], "@")
 	host, port := at, ""
@@ -171,7 +171,7 @@ func clusterNodeOf(fields []string) clusterNode {
 		host, port = at[:i], at[i+1:]
 	}
 	return clusterNode{
-		address: address{host, port}, id: fields[0], flags: strings.Split(fields[2], ","), leader: fields[3],
+		address: address{host, port}, id: fields[0], flags: fields[2], leader: fields[3],
 		heard: time.UnixMilli(int64(number(fields[5]))), slots: len(fields) > 8,
 	}
 }

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
 )
 
 const (
@@ -214,6 +216,54 @@ func TestHostilePod(t *testing.T) {
 					t.Errorf("allocated %d bytes", grown)
 				}
 			})
+		})
+	}
+}
+
+// TestHostileReplies expects that replies within the bounds of one take bounded memory, whatever they are made of.
+func TestHostileReplies(t *testing.T) {
+	const size = resp.MaxBytes - 1024
+	repeat := func(line func(i int) string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < size; i++ {
+			b.WriteString(line(i))
+		}
+		return b.String()
+	}
+	const node = "a 10.0.0.1:6379@16379 myself,master - 0 0 0 connected 0-1\n"
+	for name, replies := range map[string]map[string]string{
+		"fields": {"INFO replication": repeat(func(i int) string { return fmt.Sprintf("%x:\r\n", i) })},
+		"replicas": {
+			"INFO replication": "role:master\r\n" + repeat(func(i int) string { return fmt.Sprintf("slave%d:\r\n", i) }),
+		},
+		"fields of a replica": {
+			"INFO replication": "role:master\r\nslave0:" + repeat(func(i int) string { return fmt.Sprintf("%x=,", i) }),
+		},
+		"nodes": {"CLUSTER NODES": node + repeat(func(int) string { return "a a a a a a a a\n" })},
+		"flags": {"CLUSTER NODES": node + "a a " + repeat(func(int) string { return "," }) + " a a a a a\n"},
+		"slots": {"CLUSTER NODES": node + "a a a a a a a a" + repeat(func(int) string { return " a" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakes()
+			f.servers[leaderAt] = f.answering(func(command string) string {
+				switch {
+				case replies[command] != "":
+					return replies[command]
+				case command == "INFO server" && replies["CLUSTER NODES"] != "":
+					return "redis_mode:cluster\r\n"
+				case command == "CLUSTER INFO":
+					return "cluster_state:ok\r\n"
+				}
+				return plain(text("role:master\r\n"))(command)
+			})
+			f.servers[replicaAt] = f.servers[leaderAt]
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			f.release(t, request())
+			runtime.ReadMemStats(&after)
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > 5<<20 {
+				t.Errorf("allocated %d bytes", grown)
+			}
 		})
 	}
 }

@@ -133,7 +133,7 @@ func (s *sentinel) ask(ctx context.Context, name string) (err error) {
 	}
 	fields := pairs(value)
 	s.watches = address{fields["ip"], fields["port"]}
-	s.failover = slices.Contains(strings.Split(fields["flags"], ","), "failover_in_progress")
+	s.failover = lists(fields["flags"], "failover_in_progress")
 	if s.replicas, err = s.list(ctx, "REPLICAS", name); err != nil {
 		return err
 	}
@@ -149,11 +149,11 @@ func (s *sentinel) list(ctx context.Context, what, name string) (all []watched, 
 	}
 	for _, element := range value.Elements {
 		fields := pairs(element)
-		flags := strings.Split(fields["flags"], ",")
+		flags := fields["flags"]
 		all = append(all, watched{
 			address: address{fields["ip"], fields["port"]},
-			down:    slices.Contains(flags, "s_down") || slices.Contains(flags, "o_down"),
-			fresh:   !slices.Contains(flags, "disconnected") && number(fields["info-refresh"]) > 0,
+			down:    lists(flags, "s_down") || lists(flags, "o_down"),
+			fresh:   !lists(flags, "disconnected") && number(fields["info-refresh"]) > 0,
 		})
 	}
 	return all, nil

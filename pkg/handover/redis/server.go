@@ -113,22 +113,29 @@ func (s *server) roundTrip(ctx context.Context, command []byte) (resp.Value, err
 
 // info returns the fields of a section of INFO.
 func (s *server) info(ctx context.Context, section string) (map[string]string, error) {
-	value, err := s.do(ctx, "INFO", section)
+	return s.fields(ctx, "INFO", section)
+}
+
+// maxFields bounds a text of fields, in bytes. What a pod says of itself is stored for the whole call, and there may be
+// many pods.
+const maxFields = 1 << 15
+
+// fields sends a command whose reply is lines of a name, a colon and a value.
+func (s *server) fields(ctx context.Context, args ...string) (map[string]string, error) {
+	value, err := s.do(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
-	return fieldsOf(value.Text), nil
-}
-
-// fieldsOf parses lines of a name, a colon and a value.
-func fieldsOf(text string) map[string]string {
+	if n := len(value.Text); n > maxFields {
+		return nil, fmt.Errorf("%s of %s: %d bytes: %w", args[0], s.pod, n, resp.ErrTooLarge)
+	}
 	fields := map[string]string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(value.Text) {
 		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
 			fields[name] = value
 		}
 	}
-	return fields
+	return fields, nil
 }
 
 // replication asks for the state of replication.
@@ -183,12 +190,37 @@ func replicationOf(info map[string]string) replication {
 		if !ok {
 			return r
 		}
-		fields := fieldsOf(strings.ReplaceAll(strings.ReplaceAll(text, "=", ":"), ",", "\n"))
-		r.replicas = append(r.replicas, connected{
-			address: address{fields["ip"], fields["port"]}, online: fields["state"] == "online",
-			offset: int64(number(fields["offset"])), lag: number(fields["lag"]),
-		})
+		r.replicas = append(r.replicas, connectedOf(text))
 	}
+}
+
+// connectedOf parses ip=IP,port=PORT,state=STATE,offset=BYTES,lag=SECONDS.
+func connectedOf(text string) (c connected) {
+	for field := range strings.SplitSeq(text, ",") {
+		switch name, value, _ := strings.Cut(field, "="); name {
+		case "ip":
+			c.host = value
+		case "port":
+			c.port = value
+		case "state":
+			c.online = value == "online"
+		case "offset":
+			c.offset = int64(number(value))
+		case "lag":
+			c.lag = number(value)
+		}
+	}
+	return c
+}
+
+// lists reports whether items that are separated by commas include one. A pod may send very many.
+func lists(items, one string) bool {
+	for item := range strings.SplitSeq(items, ",") {
+		if item == one {
+			return true
+		}
+	}
+	return false
 }
 
 // number parses an integer; what is none is 0.

@@ -14,8 +14,8 @@ import (
 
 // The bounds of one reply. Reading a reply beyond one of them fails with an error that wraps ErrTooLarge.
 const (
-	MaxBytes    = 1 << 20 // of all lines and bulk strings together
-	MaxElements = 4096    // of all arrays together
+	MaxBytes    = 1 << 18 // of all lines and bulk strings together
+	MaxElements = 4096    // of all arrays together, and lines of all bulk strings: what reads these may store each
 	MaxDepth    = 4       // of arrays within arrays
 	maxLine     = 4096    // of one line
 )
@@ -142,7 +142,7 @@ func (p *parser) bulk(length string) (string, error) {
 	if string(end[:]) != "\r\n" {
 		return "", errors.New("read bulk string: it does not end with CR LF")
 	}
-	return text.String(), nil
+	return text.String(), p.takeElements(strings.Count(text.String(), "\n"))
 }
 
 // array reads the elements of an array of a declared length at a depth.
@@ -151,10 +151,12 @@ func (p *parser) array(length string, depth int) ([]Value, error) {
 	if err != nil || n < 0 {
 		return nil, err
 	}
-	if n > p.elements || depth >= MaxDepth {
-		return nil, fmt.Errorf("read array of %d elements at depth %d: %w", n, depth, ErrTooLarge)
+	if depth >= MaxDepth {
+		return nil, fmt.Errorf("read array at depth %d: %w", depth, ErrTooLarge)
 	}
-	p.elements -= n
+	if err := p.takeElements(n); err != nil {
+		return nil, err
+	}
 	elements := make([]Value, 0, n)
 	for range n {
 		v, _, err := p.value(depth + 1)
@@ -186,5 +188,14 @@ func (p *parser) take(n int) error {
 		return fmt.Errorf("read %d bytes, %d left: %w", n, p.bytes, ErrTooLarge)
 	}
 	p.bytes -= n
+	return nil
+}
+
+// takeElements takes n elements off what is left of the bound.
+func (p *parser) takeElements(n int) error {
+	if n > p.elements {
+		return fmt.Errorf("read %d elements or lines, %d left: %w", n, p.elements, ErrTooLarge)
+	}
+	p.elements -= n
 	return nil
 }

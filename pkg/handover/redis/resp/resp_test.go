@@ -71,7 +71,8 @@ func TestReadRefuses(t *testing.T) {
 		"arrays of 8,000 in all":         {"*2\r\n*4000\r\n" + strings.Repeat(":1\r\n", 4000) + "*4000\r\n", true},
 		"depth 5":                        {strings.Repeat("*1\r\n", 5) + ":1\r\n", true},
 		"line without an end":            {"+" + strings.Repeat("a", 1<<13), true},
-		"strings of more than 1 MiB":     {"*2\r\n" + strings.Repeat(bulk(1<<19), 2), true},
+		"string of 4,097 lines":          {"$4097\r\n" + strings.Repeat("\n", 4097) + "\r\n", true},
+		"strings beyond the bytes":       {"*2\r\n" + strings.Repeat(bulk(resp.MaxBytes/2), 2), true},
 		"more arrays than the lines fit": {strings.Repeat("*1\r\n", 1<<16), true},
 	} {
 		t.Run(name, func(t *testing.T) {
