@@ -36,13 +36,13 @@ func (f *fixture) startUnreadyAgent(env ...string) *agentProcess {
 		"KUBECONFIG="+f.kubeconfig, "CLUSTER_NAME=demo", "QUEUE_URL="+f.queue, "LISTEN_ADDRESS=127.0.0.1:0",
 		"LOG_LEVEL=debug", "QUEUE_VISIBILITY_TIMEOUT=3s", "DRAIN_SETTLE=1s", "DRAIN_BLOCKED_AFTER=1s",
 		"HOOK_CONFIRM_TIMEOUT=3s", "LEADER_ELECTION=false", "NODE_SELECTOR="+cluster.PoolLabel+"="+f.namespace)
-	return startAgentProcess(f.t, append(all, env...))
+	return startAgentProcess(f.t, f.program, append(all, env...))
 }
 
-// startAgentProcess runs the agent with env and nothing else, until the test ends.
-func startAgentProcess(t testing.TB, env []string) *agentProcess {
+// startAgentProcess runs a program that is an agent with env and nothing else, until the test ends.
+func startAgentProcess(t testing.TB, program string, env []string) *agentProcess {
 	t.Helper()
-	cmd := exec.Command(agentBinary)
+	cmd := exec.Command(program)
 	cmd.Env = env
 	p := &agentProcess{Process: harness.NewProcess(cmd), t: t}
 	if err := p.Start(); err != nil {

@@ -37,6 +37,7 @@ type fixture struct {
 	cluster    *cluster.Cluster
 	machines   *cluster.Machines // the nodes of the instances that the group launches
 	namespace  string
+	program    string // that is the agent
 	kubeconfig string // of the agent
 	viewer     string // of the trigger, which may only read
 	user       string // of the agent
@@ -64,7 +65,7 @@ var owned = map[string]string{"kubernetes.io/cluster/demo": "owned"}
 
 func newFixtureWithoutGroup(t testing.TB, c *cluster.Cluster, template cluster.Node) *fixture {
 	t.Helper()
-	f := &fixture{t: t, ctx: t.Context(), cluster: c, nodes: map[string]bool{}}
+	f := &fixture{t: t, ctx: t.Context(), cluster: c, program: agentBinary, nodes: map[string]bool{}}
 	f.namespace = f.cluster.Namespace(t)
 	template.Pool = f.namespace
 	f.machines = c.Machines(template)

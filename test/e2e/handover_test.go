@@ -141,15 +141,21 @@ func TestFailedHandOvers(t *testing.T) {
 // serve serves HTTP on an address of the loopback that nobody else uses.
 func (f *fixture) serve(handler http.HandlerFunc) (ip, port string) {
 	f.t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	f.must(server.Listener.Close())
+	server.Listener, ip, port = f.listen()
+	server.Start()
+	f.t.Cleanup(server.Close)
+	return ip, port
+}
+
+// listen listens on an address of the loopback that nobody else uses. The caller closes the listener.
+func (f *fixture) listen() (listener net.Listener, ip, port string) {
+	f.t.Helper()
 	ip = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 2+rand.IntN(250))
 	listener, err := new(net.ListenConfig).Listen(f.ctx, "tcp", ip+":0")
 	f.must(err)
-	server := httptest.NewUnstartedServer(handler)
-	f.must(server.Listener.Close())
-	server.Listener = listener
-	server.Start()
-	f.t.Cleanup(server.Close)
-	return ip, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	return listener, ip, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
 // setAddress gives a pod another IP address, as its kubelet would.

@@ -120,7 +120,7 @@ func (k *kubelet) start(ctx context.Context, p *corev1.Pod) (*container, error) 
 		if i := slices.Index(env, "LISTEN_ADDRESS=:"+strconv.Itoa(int(c.Ports[0].ContainerPort))); i >= 0 {
 			env[i] = "LISTEN_ADDRESS=127.0.0.1:0"
 		}
-		r.agent = startAgentProcess(k.t, env)
+		r.agent = startAgentProcess(k.t, k.program, env)
 		r.process = r.agent.Process
 	case "/trigger":
 		run := k.newTriggerRun(nil, c.Args...)
