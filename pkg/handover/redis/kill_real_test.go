@@ -78,13 +78,18 @@ func (c *killedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// killEach kills a hand-over before and after each of its steps, and expects that the next calls end it.
-func (f *fixture) killEach(write func() *redisserver.Writer) {
+// killEach kills a hand-over before and after each of its steps, and expects that the next calls end it. leaderOf
+// returns what finds the leader for a key. The shards of a cluster have their turns: its other leaders do not vote for
+// a replica of the same leader within ten seconds.
+func (f *fixture) killEach(leaderOf func(key string) func(context.Context) *redisserver.Server) {
+	keys := []string{"{a}", "{b}", "{c}"}
 	for step := 1; ; step++ {
-		for _, before := range []bool{true, false} {
-			w := write()
+		for i, before := range []bool{true, false} {
+			key := keys[(2*step+i)%len(keys)]
+			find := leaderOf(key)
+			w := redisserver.Write(f.ctx, redisserver.StickyClient(find), key)
 			f.check(w.WaitAcknowledged(f.ctx))
-			leader := f.Leader(f.ctx)
+			leader := find(f.ctx)
 			k := &killer{step: step, before: before}
 			for killed := newReleaser(redisserver.Password, k.dial); !k.isDead(); time.Sleep(200 * time.Millisecond) {
 				answer, err := killed.Release(f.ctx, f.Request(leader))
@@ -98,10 +103,10 @@ func (f *fixture) killEach(write func() *redisserver.Writer) {
 			if !answer.Go || answer.Outcome != handover.HandedOver && answer.Outcome != handover.NotLeading {
 				f.t.Errorf("step %d: got %+v", step, answer)
 			}
-			if now := f.Leader(f.ctx); now == nil || now == leader {
+			if now := find(f.ctx); now == nil || now == leader {
 				f.t.Errorf("step %d: %s leads, as before", step, leader.Name)
 			}
-			f.check(f.WaitInSync(f.ctx))
+			f.check(f.WaitWhole(f.ctx))
 			f.stop("sticky", w, 5*time.Second)
 			if !k.isDead() {
 				return
@@ -111,17 +116,19 @@ func (f *fixture) killEach(write func() *redisserver.Writer) {
 }
 
 func TestSentinelAfterKill(t *testing.T) {
-	group, err := redisserver.NewSentinel(t.Context(), 3)
+	group, err := redisserver.New(t.Context(), redisserver.Sentinel)
 	f := newFixture(t, group, err)
-	f.killEach(func() *redisserver.Writer {
-		return redisserver.Write(f.ctx, redisserver.StickyClient(f.Named), "sticky:")
-	})
+	f.killEach(func(string) func(context.Context) *redisserver.Server { return f.Named })
+}
+
+func TestClusterAfterKill(t *testing.T) {
+	group, err := redisserver.New(t.Context(), redisserver.Cluster)
+	f := newFixture(t, group, err)
+	f.killEach(f.Serving)
 }
 
 func TestReplicationAfterKill(t *testing.T) {
-	group, err := redisserver.NewReplication(t.Context(), 3)
+	group, err := redisserver.New(t.Context(), redisserver.Plain)
 	f := newFixture(t, group, err)
-	f.killEach(func() *redisserver.Writer {
-		return redisserver.Write(f.ctx, redisserver.StickyClient(f.Leader), "sticky:")
-	})
+	f.killEach(func(string) func(context.Context) *redisserver.Server { return f.Leader })
 }
