@@ -112,7 +112,7 @@ fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s), and that of Redis 
 	$(GO) test -run '^$$' -fuzz '^FuzzRead$$' -fuzztime 1000000x ./pkg/handover/redis/resp
 
 .PHONY: bench
-bench: cluster ## Measure drains against kubectl and the limit, for 20 minutes; BENCH='-scenario one' for less.
+bench: cluster ## Measure drains against kubectl and the limit, for 25 minutes; BENCH='-scenario one' for less.
 	$(GO) run ./test/bench $(BENCH)
 
 .PHONY: chaos

@@ -7,10 +7,13 @@ import (
 	"os/exec"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/redispods"
 )
 
 const (
@@ -29,7 +32,14 @@ type agent struct {
 }
 
 func (a *agent) prepare(ctx context.Context) error {
-	if err := a.account(ctx, agentrules.All()...); err != nil {
+	rules := agentrules.All()
+	if a.redis != nil {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{redispods.Secret},
+			Verbs: []string{"get"},
+		})
+	}
+	if err := a.account(ctx, rules...); err != nil {
 		return err
 	}
 	if err := a.startAWS(); err != nil { //nolint:contextcheck // What it starts lives until Close.
@@ -37,7 +47,8 @@ func (a *agent) prepare(ctx context.Context) error {
 	}
 	cmd := exec.Command(a.agentBinary) // With its default settings, except those that must be set.
 	cmd.Env = append(harness.Environ(a.cluster.Dir(), a.aws.URL(), "agent"), "QUEUE_URL="+a.queue,
-		"CLUSTER_NAME=bench", "LISTEN_ADDRESS=127.0.0.1:0", "LEADER_ELECTION=false", "KUBECONFIG="+a.kubeconfig)
+		"CLUSTER_NAME=bench", "LISTEN_ADDRESS=127.0.0.1:0", "LEADER_ELECTION=false", "KUBECONFIG="+a.kubeconfig,
+		"DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8") // Here even the pods of Redis are on the loopback.
 	var err error
 	if a.process, err = a.spawn(a.id, cmd); err != nil {
 		return err

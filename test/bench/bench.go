@@ -23,6 +23,7 @@ type bench struct {
 	agentBinary string
 	started     int // Rounds so far.
 	figures     []figures
+	writes      []writeFigures
 
 	mu        sync.Mutex
 	startedAt time.Time
@@ -41,7 +42,7 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if b.agentBinary = b.agent; b.agent == "" && slices.Contains(b.contestants, agentName) {
+	if b.agentBinary = b.agent; b.agent == "" && b.needsAgent() {
 		b.progress("building the agent (a minute or two the first time)")
 		if b.agentBinary, err = harness.Build(ctx, dir, harness.Agent, harness.Options{}); err != nil {
 			return err
@@ -55,6 +56,10 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
+func (b *bench) needsAgent() bool {
+	return slices.Contains(b.contestants, agentName) || slices.Contains(b.contestants, unannotatedName)
+}
+
 // progress writes a line of progress.
 func (b *bench) progress(format string, args ...any) {
 	b.mu.Lock()
@@ -66,11 +71,9 @@ func (b *bench) progress(format string, args ...any) {
 // runScenario runs a scenario on a control plane of its own. Its contestants drain one after the other, each
 // round beginning with another one.
 func (b *bench) runScenario(ctx context.Context, s scenario) (err error) {
-	names := b.contestants
-	if s.AgentOnly {
-		if names = []string{agentName}; !slices.Contains(b.contestants, agentName) {
-			return nil
-		}
+	names := s.among(b.contestants)
+	if len(names) == 0 {
+		return nil
 	}
 	b.progress("%s: %s", s.Name, s.Description)
 	c, err := cluster.Start(ctx, cluster.Options{Name: "bench", Log: b.log})
@@ -88,14 +91,28 @@ func (b *bench) runScenario(ctx context.Context, s scenario) (err error) {
 				return err
 			}
 			r.last = number == b.rounds-1 && i == len(names)-1
-			f, err := r.run(ctx)
-			if err != nil {
+			if err := b.runRound(ctx, r); err != nil {
 				return err
 			}
-			b.figures = append(b.figures, f)
 		}
 	}
 	return nil
+}
+
+// runRound runs a round, and keeps its figures.
+func (b *bench) runRound(ctx context.Context, r *round) error {
+	if r.scenario.Redis != "" {
+		f, err := b.runRedis(ctx, r)
+		if err == nil {
+			b.writes = append(b.writes, f)
+		}
+		return err
+	}
+	f, err := r.run(ctx)
+	if err == nil {
+		b.figures = append(b.figures, f)
+	}
+	return err
 }
 
 // newRound returns a round of one contestant, with a unique id.
@@ -108,6 +125,6 @@ func (b *bench) newRound(c *cluster.Cluster, s scenario, name string, number int
 	return &round{
 		scenario: s, contestant: name, number: number, id: fmt.Sprintf("%s-%d", name, b.started),
 		cluster: c, client: client, binaries: b.binaries, agentBinary: b.agentBinary,
-		progress: func(format string, args ...any) { b.progress("  %-8s %s", name, fmt.Sprintf(format, args...)) },
+		progress: func(format string, args ...any) { b.progress("  %-11s %s", name, fmt.Sprintf(format, args...)) },
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
 // TestMain makes of the test binary what main makes of the program.
@@ -32,6 +33,9 @@ func TestBench(t *testing.T) {
 		options: options{
 			scenarios: []scenario{{
 				Name: "tiny", Nodes: 2, PodsPerNode: 3, Stop: time.Second, Guarded: 1.0 / 3, Replicas: 2,
+			}, {
+				Name: "stateful-sentinel", Redis: redisserver.Sentinel, Move: time.Second,
+				Contestants: []string{agentName, failoverName},
 			}},
 			contestants: contestantNames(), rounds: 1, scale: 1, json: filepath.Join(t.TempDir(), "figures.json"),
 		},
@@ -40,18 +44,21 @@ func TestBench(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.figures) != len(contestantNames()) {
+	if len(b.figures) != len(drainers()) {
 		t.Fatalf("there are figures of %d contestants", len(b.figures))
 	}
 	for i, f := range b.figures {
-		t.Run(contestantNames()[i], func(t *testing.T) { assertPlausible(t, f) })
+		t.Run(drainers()[i], func(t *testing.T) { assertPlausible(t, f) })
+	}
+	if w := b.writes; len(w) != 2 || w[0].Lost > 0 || w[0].Gap == 0 || w[1].Lost == 0 {
+		t.Errorf("got %+v; want writes lost by SENTINEL FAILOVER alone", w)
 	}
 	var text strings.Builder
 	if err := b.report(&text); err != nil {
 		t.Fatal(err)
 	}
 	t.Log("\n" + text.String())
-	for _, row := range append(contestantNames(), "evictions per pod") {
+	for _, row := range append(drainers(), failoverName, "evictions per pod") {
 		if !strings.Contains(text.String(), "  "+row+"  ") {
 			t.Errorf("the report has no row %s", row)
 		}

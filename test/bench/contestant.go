@@ -14,9 +14,15 @@ const (
 	kubectlName = "kubectl"
 	agentName   = "agent"
 	limitName   = "limit"
+
+	unannotatedName = "unannotated" // the agent, and pods that ask for no hand-over
+	failoverName    = "failover"    // SENTINEL FAILOVER, then kubectl
 )
 
-func contestantNames() []string { return []string{kubectlName, agentName, limitName} }
+// drainers are the contestants of scenarios that name no others.
+func drainers() []string { return []string{kubectlName, agentName, limitName} }
+
+func contestantNames() []string { return append(drainers(), unannotatedName, failoverName) }
 
 // contestant drains the nodes of one round.
 type contestant interface {
@@ -45,6 +51,8 @@ func (r *round) newContestant() contestant {
 		return &kubectl{round: r}
 	case limitName:
 		return &limit{round: r}
+	case failoverName:
+		return &failover{kubectl: kubectl{round: r}}
 	default:
 		return &agent{round: r}
 	}

@@ -31,12 +31,17 @@ Examples:
   go run ./test/bench -scenario one                       the shortest run, about two minutes
   go run ./test/bench -scenario budgets,plain -scale 0.2  a fifth of the nodes
   go run ./test/bench -contestants agent -rounds 3        only the agent, the median of three rounds
+  go run ./test/bench -scenario stateful -rounds 20       the leaders' nodes of Redis, 20 times
   go run ./test/bench -agent bin/agent -json after.json   a built agent; figures to compare
 
 Contestants:
   kubectl   one "kubectl drain" for each node, all at once
   agent     the agent, triggered by the messages of a lifecycle hook
   limit     a greedy evictor that retries every 50 ms: about what is possible here
+
+Contestants with Redis, besides kubectl and the agent with hand-over:
+  unannotated  the agent, and pods without the annotation for a hand-over
+  failover     SENTINEL FAILOVER, then kubectl drain
 
 Scenarios:
 `

@@ -30,11 +30,11 @@ func TestWorkloads(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for args, want := range map[string]string{ // the scenarios, or a part of the error
-		"":                       "budgets,plain,one,freed,long,memory,memory-x10",
+		"":                       "budgets,plain,one,freed,long,memory,memory-x10,stateful-sentinel,stateful-cluster,stateful-plain",
 		"-scenario one,budgets":  "budgets,one",
 		"-scenario memory":       "memory,memory-x10",
 		"-scenario two":          `"two" of -scenario; known are budgets`,
-		"-contestants karpenter": `"karpenter" of -contestants; known are kubectl, agent, limit`,
+		"-contestants karpenter": `"karpenter" of -contestants; known are kubectl, agent, limit, unannotated, failover`,
 		"one":                    `unknown argument "one"`,
 		"-rounds 0":              "at least 1",
 		"-scale 0":               "above 0",

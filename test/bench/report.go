@@ -22,18 +22,20 @@ type document struct {
 	Shown   []figures `json:"shown"` // The median round of each contestant, with its ratio to the limit.
 	Targets []target  `json:"targets"`
 	Rounds  []figures `json:"rounds"`
+
+	Writes []writeFigures `json:"writes"` // Of all rounds.
 }
 
 // report writes the tables, and the file of -json. Without figures it writes nothing.
 func (b *bench) report(to io.Writer) error {
-	if len(b.figures) == 0 {
+	if len(b.figures)+len(b.writes) == 0 {
 		return nil
 	}
 	d := document{
 		At: b.startedAt.UTC(), CPUs: runtime.NumCPU(), Scale: b.scale,
-		Shown: medianRounds(b.figures), Rounds: b.figures,
+		Shown: medianRounds(b.figures), Rounds: b.figures, Writes: b.writes,
 	}
-	d.Targets = compare(d.Shown)
+	d.Targets = append(compare(d.Shown), compareWrites(b.writes)...)
 	if _, err := io.WriteString(to, d.text()); err != nil {
 		return err
 	}
@@ -55,10 +57,18 @@ func (d document) text() string {
 		_, _ = fmt.Fprintf(&s, ", with only %g of the nodes: the targets do not apply", d.Scale)
 	}
 	s.WriteString(".\n\n")
-	grid(&s, mainTable(d.Shown))
-	s.WriteString("\nRequests per pod, by kind:\n\n")
-	grid(&s, kindTable(d.Shown))
-	s.WriteString("\nTargets of the agent, each in its worst scenario:\n\n")
+	if len(d.Shown) > 0 {
+		grid(&s, mainTable(d.Shown))
+		s.WriteString("\nRequests per pod, by kind:\n\n")
+		grid(&s, kindTable(d.Shown))
+		s.WriteString("\n")
+	}
+	if len(d.Writes) > 0 {
+		s.WriteString("Writes to Redis during all drains:\n\n")
+		grid(&s, writeTable(d.Writes))
+		s.WriteString("\n")
+	}
+	s.WriteString("Targets of the agent, each in its worst scenario:\n\n")
 	grid(&s, targetTable(d.Targets))
 	return s.String()
 }

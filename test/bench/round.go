@@ -14,6 +14,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/redispods"
 )
 
 const (
@@ -40,6 +41,7 @@ type round struct {
 	agentBinary string
 	progress    func(format string, args ...any)
 
+	redis           *redispods.Pods // nil in scenarios without
 	draining, spare []string
 	seen            *observer
 	kubeconfig      string // Of the contestant.

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
 // scenario is a workload and the nodes to drain.
@@ -21,7 +24,10 @@ type scenario struct {
 	Blocked     time.Duration // How long after the start of the drain the budgets allow nothing.
 	Spare       int           // Other nodes; as many as the pods need if 0.
 	Background  int           // Pods on the other nodes.
-	AgentOnly   bool
+	Contestants []string      // All drainers if empty.
+
+	Redis redisserver.Mode // There are no pods but those of a group of Redis, and its leaders' nodes are drained.
+	Move  time.Duration    // What a pod of Redis needs to start on another node.
 }
 
 // scenarios returns all scenarios in the order in which they run.
@@ -50,15 +56,38 @@ func scenarios() []scenario {
 		},
 		{
 			Name: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80, Background: 2400,
-			AgentOnly:   true,
+			Contestants: []string{agentName},
 			Description: "20 of 100 nodes in a cluster of 3,000 pods; 5 s to stop",
 		},
 		{
 			Name: "memory-x10", Part: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80,
-			Background: 24000, AgentOnly: true,
+			Background: 24000, Contestants: []string{agentName},
 			Description: "the same with 24,000 instead of 2,400 pods on the other 80 nodes",
 		},
+		redisScenario(redisserver.Sentinel, "three members and three sentinels; the leader's node", failoverName),
+		redisScenario(redisserver.Cluster, "three shards of two; the leaders' nodes, one after the other"),
+		redisScenario(redisserver.Plain, "three members that nothing watches; the leader's node"),
 	}
+}
+
+// redisScenario drains under a mode of Redis. A pod takes as long to move as with a volume.
+func redisScenario(mode redisserver.Mode, description string, more ...string) scenario {
+	return scenario{
+		Name: statefulPart + "-" + string(mode), Part: statefulPart, Redis: mode, Move: 10 * time.Second,
+		Contestants: append([]string{agentName, unannotatedName, kubectlName}, more...),
+		Description: "Redis: " + description + "; 10 s to move",
+	}
+}
+
+const statefulPart = "stateful"
+
+// among returns those contestants of the scenario that are among the names.
+func (s scenario) among(names []string) []string {
+	all := s.Contestants
+	if len(all) == 0 {
+		all = drainers()
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !slices.Contains(names, name) })
 }
 
 // scaled returns the scenario with a part of its nodes, for a quick look. Its figures are not comparable.

@@ -15,8 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
+	clientretry "k8s.io/client-go/util/retry"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/redisserver"
@@ -32,8 +33,9 @@ const (
 // Options are where the pods are.
 type Options struct {
 	Cluster   *cluster.Cluster
-	Namespace string // of the pods, and the pool of their nodes
-	HandOver  bool   // The pods ask for a hand-over.
+	Namespace string        // of the pods, and the pool of their nodes
+	HandOver  bool          // The pods ask for a hand-over.
+	Move      time.Duration // What a pod needs to start on another node. Meanwhile no other pod starts or stops.
 }
 
 // Pods are the servers of a group and their pods.
@@ -145,6 +147,9 @@ func (p *Pods) sync(ctx context.Context, pod *corev1.Pod) error {
 	case before == pod.UID:
 		return nil
 	case before != "":
+		if !retry.Sleep(ctx, p.options.Move) {
+			return ctx.Err()
+		}
 		if err := server.Move(ctx, p.NewIP()); err != nil {
 			return err
 		}
@@ -156,7 +161,7 @@ func (p *Pods) sync(ctx context.Context, pod *corev1.Pod) error {
 // report writes that a pod is ready.
 func (p *Pods) report(ctx context.Context, name, ip string) error {
 	pods := p.options.Cluster.Client().CoreV1().Pods(p.options.Namespace)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
 		now, err := pods.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -18,9 +18,12 @@ func (g *Group) FollowingClient() Client {
 	})}
 }
 
-// ClusterClient returns a client of a cluster.
+// ClusterClient returns a client of a cluster. By default the library asks only once a minute who leads, as long as
+// nobody redirects it: that would be the gap without a hand-over.
 func (g *Group) ClusterClient() Client {
-	return &libraryClient{goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses(g.Servers)})}
+	return &libraryClient{goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: addresses(g.Servers), ClusterStateReloadInterval: time.Second,
+	})}
 }
 
 func addresses(servers []*Server) (all []string) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
 )
 
@@ -40,6 +42,7 @@ type Group struct {
 
 // newGroup returns a group without servers, in a temporary folder and a network of its own.
 func newGroup(ctx context.Context) (*Group, error) {
+	logging.Disable() // It is about connections that fail, which is what the clients are for.
 	dir, err := os.MkdirTemp("", "redisserver-")
 	if err != nil {
 		return nil, err
