@@ -14,8 +14,13 @@ import (
 // expect asks once, and expects an answer soon.
 func (f *fixture) expect(s *redisserver.Server, want handover.Outcome, message string) {
 	f.t.Helper()
+	f.expectOf(f.Request(s), want, message)
+}
+
+func (f *fixture) expectOf(request handover.Request, want handover.Outcome, message string) {
+	f.t.Helper()
 	start := time.Now()
-	answer, err := f.releaser.Release(f.ctx, f.Request(s))
+	answer, err := f.releaser.Release(f.ctx, request)
 	f.check(err)
 	if answer.Outcome != want || !strings.Contains(answer.Message, message) {
 		f.t.Errorf("got %+v, want %s with %q", answer, want, message)

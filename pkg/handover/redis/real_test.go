@@ -39,10 +39,12 @@ func newFixture(t *testing.T, group *redisserver.Group, err error) *fixture {
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
 func newReleaser(password string, dial dialer) *redis.Releaser {
+	return releaserWith(map[string][]byte{"username": []byte(redisserver.Username), "password": []byte(password)}, dial)
+}
+
+func releaserWith(secret map[string][]byte, dial dialer) *redis.Releaser {
 	return redis.New(redis.Options{
-		Secret: func(context.Context, string, string) (map[string][]byte, error) {
-			return map[string][]byte{"username": []byte(redisserver.Username), "password": []byte(password)}, nil
-		},
+		Secret:   func(context.Context, string, string) (map[string][]byte, error) { return secret, nil },
 		Networks: loopback(),
 		Dial:     dial,
 	})

@@ -106,9 +106,19 @@ func (s *server) roundTrip(ctx context.Context, command []byte) (resp.Value, err
 	conn := s.conn
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := conn.Write(command); err != nil {
-		return resp.Value{}, err
+		return resp.Value{}, s.whyClosed(err)
 	}
 	return s.reader.Read()
+}
+
+// whyClosed returns the alert of a server that has refused our certificate: it closes the connection after the
+// handshake, so that writing to it may fail before the alert is read. Otherwise it returns err.
+func (s *server) whyClosed(err error) error {
+	var alert *net.OpError
+	if _, why := s.reader.Read(); errors.As(why, &alert) && alert.Op == "remote error" {
+		return why
+	}
+	return err
 }
 
 // info returns the fields of a section of INFO.
