@@ -3,6 +3,8 @@
 package redis_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,6 +17,10 @@ func TestFailBack(t *testing.T) {
 	for name, start := range map[string]func() (*redisserver.Group, error){
 		"plain":   func() (*redisserver.Group, error) { return redisserver.NewReplication(t.Context(), 3) },
 		"cluster": func() (*redisserver.Group, error) { return redisserver.NewCluster(t.Context(), 3) },
+		"sentinel": func() (*redisserver.Group, error) {
+			group, err := redisserver.NewSentinel(t.Context(), 3)
+			return group, errors.Join(err, leaveToFirst(t.Context(), group))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group, err := start()
@@ -26,7 +32,7 @@ func TestFailBack(t *testing.T) {
 			}
 			f.check(preferred.Move(f.ctx, f.NewIP()))
 			var leader string
-			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(pause) {
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(pause) {
 				answer, err := f.releaser.Settle(f.ctx, f.Request(f.Servers[2]))
 				f.check(err)
 				t.Logf("%+v", answer)
@@ -40,6 +46,16 @@ func TestFailBack(t *testing.T) {
 			f.check(preferred.WaitRole(f.ctx, "master"))
 		})
 	}
+}
+
+// leaveToFirst has Sentinel prefer the first server: the lowest priority leads.
+func leaveToFirst(ctx context.Context, g *redisserver.Group) error {
+	for _, s := range g.Servers[1:] {
+		if _, err := s.Do(ctx, "CONFIG", "SET", "replica-priority", "200"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const pause = 300 * time.Millisecond
