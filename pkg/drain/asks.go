@@ -161,6 +161,9 @@ func (h *handOvers) finish(release Release, answer handover.Answer, err error, s
 	if err != nil {
 		one.Last, one.Message = noAnswer, excerpt(err.Error())
 	}
+	if one.Last == handover.NotLeading && one.leader != "" { // An earlier call has moved the leadership.
+		one.Last = handover.HandedOver
+	}
 	if answer.Go {
 		one.FailingSince, one.Next = time.Time{}, time.Time{}
 		return

@@ -120,6 +120,21 @@ func TestPodIsAskedBeforeItIsEvicted(t *testing.T) {
 	})
 }
 
+// TestHandOverOfSeveralCalls expects that a hand-over is reported whose group was not whole when the leadership moved.
+func TestHandOverOfSeveralCalls(t *testing.T) {
+	virtual(t, "the group is whole later", func(t *testing.T) {
+		answers := []handover.Answer{
+			{Outcome: handover.GroupBehind, Leader: "b"}, {Go: true, Outcome: handover.NotLeading},
+		}
+		c, _ := startAsking(t, true, func(context.Context, handover.Request) (answer handover.Answer, err error) {
+			answer, answers = answers[0], answers[1:]
+			return answer, nil
+		}, memberPod("a", "test"))
+		c.expectDrained(c.drain("n", time.Hour), 1)
+		c.expect(t, "hand-over of a: handed-over b")
+	})
+}
+
 // TestPodsThatAreNotAsked cause no call: those without the annotation, and all if DRAIN_HAND_OVER_TIMEOUT is 0.
 func TestPodsThatAreNotAsked(t *testing.T) {
 	virtual(t, "no annotation", func(t *testing.T) {
