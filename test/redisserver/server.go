@@ -40,8 +40,9 @@ type Server struct {
 	Prefer   bool // its pod is to lead when it can
 
 	dir    string
-	config func() string            // the file that it begins with, and may change
-	args   func(ip string) []string // of the command line: what depends on the address, and on who leads
+	config func() string                            // the file that it begins with, and may change
+	args   func(ip string) []string                 // of the command line: what depends on the address, and on who leads
+	script func(context.Context) (*exec.Cmd, error) // what it is started by instead of that, if it is not nil
 }
 
 // newServer returns a server, which is not started, with a folder below dir.
@@ -72,17 +73,11 @@ func (s *Server) Address() string {
 
 // Start starts the server and waits until it accepts connections.
 func (s *Server) Start(ctx context.Context) error {
-	program, err := Find()
+	cmd, err := command(context.WithoutCancel(ctx), s)
 	if err != nil {
 		return err
 	}
-	ip := s.IP()
-	args := append([]string{"redis.conf", "--bind", ip, "--bind-source-addr", ip}, s.args(ip)...)
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	cmd.Dir = s.dir
-	if cmd.Args[0] = "redis-server"; s.Sentinel {
-		cmd.Args[0] = "redis-sentinel"
-	}
 	process := harness.NewProcess(cmd)
 	if err := process.Start(); err != nil {
 		return err
@@ -97,6 +92,24 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// command returns what starts a server.
+func command(ctx context.Context, s *Server) (*exec.Cmd, error) {
+	if s.script != nil {
+		return s.script(ctx)
+	}
+	program, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	ip := s.IP()
+	args := append([]string{"redis.conf", "--bind", ip, "--bind-source-addr", ip}, s.args(ip)...)
+	cmd := exec.CommandContext(ctx, program, args...)
+	if cmd.Args[0] = "redis-server"; s.Sentinel {
+		cmd.Args[0] = "redis-sentinel"
+	}
+	return cmd, nil
 }
 
 // Stop stops the server as a kubelet does, and returns when it has exited.

@@ -1,0 +1,70 @@
+//go:build e2e
+
+package redis_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/test/docs"
+	"github.com/node-drainer/node-drainer/test/redisserver"
+)
+
+// documented returns the scripts of a ConfigMap in the documentation.
+func documented(t *testing.T, name string) map[string]string {
+	t.Helper()
+	for _, block := range docs.Blocks(docs.Pages(t)["docs/stateful.md"], "yaml") {
+		for object := range strings.SplitSeq(block.Text, "\n---\n") {
+			var one corev1.ConfigMap
+			if err := yaml.Unmarshal([]byte(object), &one); err == nil && one.Kind == "ConfigMap" && one.Name == name {
+				return one.Data
+			}
+		}
+	}
+	t.Fatalf("docs/stateful.md has no ConfigMap %s", name)
+	return nil
+}
+
+// TestDocumentedSentinel runs the scripts of the documentation: the leader hands over, and its pod joins as a replica
+// when it is back; a sentinel that has lost its volume watches the same leader.
+func TestDocumentedSentinel(t *testing.T) {
+	scripts := documented(t, "redis")
+	for name, script := range scripts {
+		scripts[name] = strings.ReplaceAll(script, "shop", redisserver.Master)
+	}
+	group, err := redisserver.NewScripted(t.Context(), redisserver.Scripts{
+		Server: scripts["redis.sh"], Sentinel: scripts["sentinel.sh"],
+	})
+	f := newFixture(t, group, err)
+	w := redisserver.Write(f.ctx, redisserver.StickyClient(f.Named), "sticky:")
+	f.check(w.WaitAcknowledged(f.ctx))
+	leader := f.Leader(f.ctx)
+	if answer := f.release(leader); answer.Outcome != handover.HandedOver {
+		t.Fatalf("got %+v", answer)
+	}
+	f.check(leader.Move(f.ctx, f.NewIP()))
+	f.check(leader.WaitRole(f.ctx, "slave"))
+	f.check(f.WaitInSync(f.ctx))
+	f.check(f.Sentinels[0].Replace(f.ctx, f.NewIP()))
+	f.settle(f.Leader(f.ctx))
+	f.stop("sticky", w, 3*time.Second)
+}
+
+// TestDocumentedCluster is the same for a cluster: a pod that moves is known by its new address.
+func TestDocumentedCluster(t *testing.T) {
+	group, err := redisserver.NewScripted(t.Context(), redisserver.Scripts{Server: documented(t, "redis-cluster")["redis.sh"]})
+	f := newFixture(t, group, err)
+	for _, s := range f.Leaders(f.ctx) {
+		if answer := f.release(s); answer.Outcome != handover.HandedOver {
+			t.Fatalf("got %+v", answer)
+		}
+		f.check(s.Move(f.ctx, f.NewIP()))
+		f.check(s.WaitRole(f.ctx, "slave"))
+		f.check(f.WaitCluster(f.ctx))
+	}
+}

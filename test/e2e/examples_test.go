@@ -1,0 +1,40 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/node-drainer/node-drainer/test/docs"
+)
+
+// TestDocumentedObjects: the API server admits every object of the documentation, and knows each of its fields. Blocks
+// of resources that an operator defines have a comment that says what they need.
+func TestDocumentedObjects(t *testing.T) {
+	t.Parallel()
+	c, applied := shared(t), 0
+	namespace := c.Namespace(t)
+	for page, text := range docs.Pages(t) {
+		for i, block := range docs.Blocks(text, "yaml") {
+			if !strings.HasPrefix(block.Text, "apiVersion: ") || strings.HasPrefix(block.Mark, "needs ") {
+				continue
+			}
+			file := filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", i))
+			objects := strings.ReplaceAll(block.Text, "namespace: shop", "namespace: "+namespace)
+			if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			applied++
+			if _, err := c.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", file); err != nil {
+				t.Errorf("block %d of %s: %v", i, page, err)
+			}
+		}
+	}
+	if applied < 5 {
+		t.Errorf("the documentation has %d blocks of objects, want those of stateful.md at least", applied)
+	}
+}
