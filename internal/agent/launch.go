@@ -136,7 +136,7 @@ func (l *launcher) awaitReadiness(
 	if toPool {
 		return launch.Pooled, nil
 	}
-	w := readinessWait{launcher: l, event: e, times: times}
+	w := readinessWait{launcher: l, event: e, began: time.Now(), times: times}
 	if err = w.setDeadlines(ctx); err == nil {
 		err = w.run(ctx)
 	}

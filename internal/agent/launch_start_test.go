@@ -49,20 +49,23 @@ func TestLaunchWithoutMessage(t *testing.T) {
 	}
 }
 
-// TestLaunchMessageJoins: the time of a message that joins a launch counts, if it is earlier.
+// TestLaunchMessageJoins: the time of a message that joins a launch counts, whatever was assumed without it.
 func TestLaunchMessageJoins(t *testing.T) {
 	t.Parallel()
 	const m = time.Minute
+	unknown, longAgo := silent(never, ec2.Instance{}), always(ec2.Instance{State: running, Launched: time.Unix(1, 0)})
 	for _, tt := range []struct {
-		name string
-		sent time.Duration // before the resync
-		took time.Duration
+		name     string
+		instance answer[ec2.Instance]
+		sent     time.Duration // before the resync
+		took     time.Duration
 	}{
-		{"sent before the resync", 10 * m, 5 * m},
-		{"sent so long before that the time is over", 20 * m, m},
-		{"sent after the resync", -30 * time.Second, 15 * m},
+		{"sent before the resync", unknown, 10 * m, 5 * m},
+		{"sent so long before that the time is over", unknown, 20 * m, m},
+		{"sent after the resync", unknown, -30 * time.Second, 15 * m},
+		{"of an instance that EC2 launched long before, for a warm pool", longAgo, m, 14 * m},
 	} {
-		given := with(launching, inGroup(pendingWait, "launch"), readyAt(never), ec2Says(silent(never, ec2.Instance{})))
+		given := with(launching, inGroup(pendingWait, "launch"), readyAt(never), ec2Says(tt.instance))
 		each(t, tt.name, given, func(t *testing.T, f *fixture) {
 			f.drainTakes = 0
 			a := f.agent()

@@ -23,6 +23,7 @@ const (
 type readinessWait struct {
 	launcher  *launcher
 	event     event.Event
+	began     time.Time        // when the wait began
 	due       time.Time        // when the node must be ready
 	latestDue time.Time        // due may be postponed to this
 	holdEnds  time.Time        // when the action must be completed
@@ -102,8 +103,8 @@ func (w *readinessWait) watch(ctx context.Context) error {
 	return nil
 }
 
-// untilDue returns a context that ends when the node is due. A message with an earlier time than the launch was
-// assumed to have brings that forward.
+// untilDue returns a context that ends when the node is due. A message says when the launch of an event without one
+// began, which was assumed before.
 func (w *readinessWait) untilDue(ctx context.Context) (due context.Context, stop func()) {
 	due, cancel := context.WithCancelCause(ctx)
 	stopped := background(due, func(ctx context.Context) {
@@ -114,7 +115,7 @@ func (w *readinessWait) untilDue(ctx context.Context) (due context.Context, stop
 				cancel(errNotReady)
 				return
 			case at := <-w.times:
-				w.due = earlier(w.due, at.Add(w.launcher.cfg.Timeout))
+				w.correctStart(at)
 			case <-ctx.Done():
 				timer.Stop()
 				return
@@ -124,6 +125,13 @@ func (w *readinessWait) untilDue(ctx context.Context) (due context.Context, stop
 	return due, func() {
 		cancel(nil)
 		stopped()
+	}
+}
+
+// correctStart corrects the time at which the launch began. It began before the wait did, whatever the clock of AWS says.
+func (w *readinessWait) correctStart(at time.Time) {
+	if !at.Equal(w.event.At) {
+		w.due = earlier(earlier(at, w.began).Add(w.launcher.cfg.Timeout), w.latestDue)
 	}
 }
 
