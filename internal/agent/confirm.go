@@ -125,9 +125,9 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 // terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
 // the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has
 // contradicted the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
-// autoscaling.ErrGone once the Node of an event without a hook is deleted, and errContradicted once both AWS has
-// contradicted the event and the node has outlived it. It calls answered at the first
-// answer of AWS, and before it returns.
+// autoscaling.ErrGone once the Node of an event without a hook is deleted, or if the group still has no such hook
+// after the timeout, and errContradicted once both AWS has contradicted the event and the node has outlived it. It
+// calls answered at the first answer of AWS, and before it returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
 	start := time.Now()
@@ -153,9 +153,13 @@ func (c *confirmer) decideWithoutAnswer(
 	ctx context.Context, e event.Event, start time.Time, contradicted bool,
 ) (done bool, err error) {
 	outlived := c.isOutlived(e)
-	switch {
-	case !contradicted && isUrgent(e.Deadline, start) && !outlived, c.isHeld(ctx, e, start):
+	if !contradicted && isUrgent(e.Deadline, start) && !outlived {
 		return true, nil
+	}
+	if held, err := c.isHeld(ctx, e, start); held || err != nil {
+		return true, err
+	}
+	switch {
 	case c.isNodeDeleted(ctx, e):
 		return true, autoscaling.ErrGone
 	case contradicted && outlived:
@@ -211,21 +215,25 @@ func (c *confirmer) isOutlived(e event.Event) bool {
 // isHeld reports whether a hook holds the instance of an event that has been unconfirmed since start. It asks by
 // a heartbeat, which delays the end of the action, and so only after stateTimeout. For a launch into the warm pool it
 // names the action by its token alone: Auto Scaling would accept the instance also for its later launch into service.
-func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) bool {
+// The error is autoscaling.ErrGone if the group still has no such hook after the timeout.
+func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) (bool, error) {
 	if e.Hook.Name == "" || time.Since(start) < stateTimeout {
-		return false
+		return false, nil
 	}
 	action := actionOf(e)
 	if isIntoPool(e) {
 		if action.InstanceID = ""; action.Token == "" {
-			return false
+			return false, nil
 		}
 	}
 	pending, err := c.groups.IsPending(ctx, action)
 	if err != nil {
 		c.retries.observer.Retrying(e, "confirm the lifecycle action by a heartbeat", err)
 	}
-	return pending
+	if errors.Is(err, autoscaling.ErrGone) && time.Since(start) >= c.cfg.ConfirmTimeout {
+		return false, autoscaling.ErrGone
+	}
+	return pending, nil
 }
 
 // isIntoPool reports whether the event is of a new instance that enters the warm pool.

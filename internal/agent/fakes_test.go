@@ -85,6 +85,9 @@ func (f autoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, e
 	if a.Launch != (a.Hook == "launch") || a.InstanceID == "" && f.tokenEnded {
 		return false, nil // the hook has the other transition, or the action is over
 	}
+	if f.noHook {
+		return false, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, autoscaling.ErrGone)
+	}
 	return f.pending(f.after())
 }
 

@@ -170,7 +170,7 @@ func (l *launcher) drainOverdue(ctx context.Context, e event.Event, w readinessW
 // confirm returns nil when Auto Scaling confirms that the instance is launching, and whether into the warm
 // pool. The error is autoscaling.ErrGone if the action is over, or neither Auto Scaling nor the cluster knows
 // the instance, and errContradicted if Auto Scaling contradicts the message for the whole timeout. While Auto
-// Scaling does not say the state, a heartbeat confirms the launch.
+// Scaling does not say the state, a heartbeat confirms the launch, and a hook that is missing ends it.
 func (l *launcher) confirm(ctx context.Context, e event.Event) (toPool bool, err error) {
 	start := time.Now()
 	err = l.confirmer.poll(ctx, e, "confirm the launch", func() (err error) {
@@ -182,7 +182,8 @@ func (l *launcher) confirm(ctx context.Context, e event.Event) (toPool bool, err
 		return err
 	}, func(error) (bool, error) {
 		toPool = isIntoPool(e)
-		return l.confirmer.isHeld(ctx, e, start), nil
+		held, err := l.confirmer.isHeld(ctx, e, start)
+		return held || err != nil, err
 	})
 	if _, ok := l.nodes.Find(e.InstanceID); errors.Is(err, errInNoGroup) && !ok {
 		return false, autoscaling.ErrGone

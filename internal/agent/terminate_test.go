@@ -235,6 +235,10 @@ func TestTerminationTimes(t *testing.T) {
 			"no state, and heartbeats are refused, until there is a state: drain", unanswered,
 			"drain", 10 * time.Minute, 10*time.Minute + 18*time.Second, "ended drained",
 		},
+		{
+			"no state, and the group has no such hook: dropped", with(denied, noHook),
+			"", time.Minute, time.Minute + 18*time.Second, "ended gone",
+		},
 		{"a contradicted message is dropped", inState(inService), "", time.Minute, time.Minute, "ended unconfirmed"},
 		{
 			"load balancers delay the completion until the deadline", fails("exclude", 1000, errOutage),
