@@ -128,7 +128,7 @@ func (w *readinessWait) untilDue(ctx context.Context) (due context.Context, stop
 	}
 }
 
-// correctStart corrects the time at which the launch began. It began before the wait did, whatever the clock of AWS says.
+// correctStart corrects the time at which the launch began: before the wait did, whatever the clock of AWS says.
 func (w *readinessWait) correctStart(at time.Time) {
 	if !at.Equal(w.event.At) {
 		w.due = earlier(earlier(at, w.began).Add(w.launcher.cfg.Timeout), w.latestDue)

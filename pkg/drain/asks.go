@@ -93,7 +93,7 @@ func (h *handOvers) start(ctx context.Context, release Release) bool {
 			h.drainer.turns.end(pod.Namespace)
 		}
 	}
-	if budget != "" && !h.drainer.pdbs.reserve(budget, pod.Name, false) {
+	if budget != "" && !h.drainer.pdbs.reserveForCall(budget, pod.Name) {
 		endTurn()
 		return false
 	}

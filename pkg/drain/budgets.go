@@ -38,10 +38,10 @@ func (s *budgetSet) blocking(pod Pod) (WaitReason, string) {
 }
 
 // permitsAtLast reports whether the budgets permit the last eviction of the pod. It does not wait for one that is
-// in flight: the API server repeats what conflicts.
+// in flight: the API server repeats what conflicts. Nor does it leave a disruption to a pod that is still being asked.
 func (s *budgetSet) permitsAtLast(pod Pod) bool {
 	reason, name := s.blocking(pod)
-	return reason == "" || s.byName[name].Allowed > 0
+	return reason == "" || s.byName[name].Allowed+s.byName[name].ReservedForCall > 0
 }
 
 // reserve takes a disruption for the eviction of the pod, and returns its budget; empty if it needs none.
@@ -53,6 +53,9 @@ func (s *budgetSet) reserve(pod Pod) string {
 	b := s.byName[name]
 	if _, disrupts := b.admits(pod, s.now); !disrupts {
 		return ""
+	}
+	if b.Allowed <= 0 {
+		b.ReservedForCall = 0
 	}
 	b.Allowed--
 	b.EvictionInFlight = true

@@ -76,7 +76,8 @@ type trackedPDB struct {
 	blocked  map[*waiter]int      // pods of each drain that take turns, even if it never allows a disruption
 	probeAt  time.Time
 	refusals int    // since the last change in the watch, of what the watch had allowed
-	inflight string // the pod whose eviction has been sent
+	inflight string // the pod whose eviction has been sent, or follows a call
+	asked    string // the pod whose eviction follows a call
 }
 
 // update takes over what the watch shows, and reports whether the budget may select other pods than before.
@@ -148,6 +149,14 @@ func (t *trackedPDB) wakeNext() {
 func (t *trackedPDB) reservations(now time.Time) int {
 	maps.DeleteFunc(t.reserved, func(_ string, until time.Time) bool { return !now.Before(until) })
 	return len(t.reserved)
+}
+
+// reservedForCall is the number of reservations, 0 or 1, for an eviction that follows a call.
+func (t *trackedPDB) reservedForCall() int {
+	if _, ok := t.reserved[t.asked]; ok {
+		return 1
+	}
+	return 0
 }
 
 // refused records that the API server allows nothing now. If the watch said otherwise, it is behind, and the

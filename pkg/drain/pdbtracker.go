@@ -125,12 +125,26 @@ func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
 			b.PodsOnLaterNodes += pods
 		}
 	}
-	b.ProbeAt, b.EvictionInFlight = t.probeAt, t.inflight != ""
+	b.ProbeAt, b.EvictionInFlight, b.ReservedForCall = t.probeAt, t.inflight != "", t.reservedForCall()
 	return b, true
 }
 
+// reserveForCall reserves a disruption as reserve does, for an eviction that follows a call.
+func (p *pdbTracker) reserveForCall(name, pod string) bool {
+	if !p.reserve(name, pod, false) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.find(name); t != nil {
+		t.asked = pod
+	}
+	return true
+}
+
 // reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. The last
-// eviction of a pod does not wait for one that is in flight. After a reservation the caller must call release.
+// eviction of a pod does not wait for one that is in flight, and takes the disruption that is reserved for a call.
+// After a reservation the caller must call release.
 func (p *pdbTracker) reserve(name, pod string, lastCall bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,11 +156,17 @@ func (p *pdbTracker) reserve(name, pod string, lastCall bool) bool {
 	if t.inflight != "" && !lastCall {
 		return false
 	}
-	if t.budget.Allowed-t.reservations(now) <= 0 {
+	if lastCall && t.budget.Allowed <= t.reservations(now) {
+		delete(t.reserved, t.asked)
+	}
+	if t.budget.Allowed <= t.reservations(now) {
 		if t.inflight != "" || now.Before(t.probeAt) {
 			return false
 		}
 		t.probeAt = now.Add(2 * callTimeout)
+	}
+	if t.asked == pod {
+		t.asked = ""
 	}
 	t.reserved[pod], t.inflight = now.Add(2*callTimeout), pod
 	return true

@@ -107,6 +107,24 @@ func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 	})
 }
 
+// TestLastEvictionTakesWhatIsReservedForACall, once: the pod that is asked may not leave for a minute.
+func TestLastEvictionTakesWhatIsReservedForACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
+		if !l.reserveForCall("x/b", "asked") || l.reserve("x/b", "other", false) {
+			t.Fatal("the disruption is not reserved for the call")
+		}
+		if b, _ := l.budget("x/b", r); b.Allowed != 0 || b.ReservedForCall != 1 {
+			t.Errorf("got %+v", b)
+		}
+		if !l.reserve("x/b", "due", true) || l.reserve("x/b", "due too", true) {
+			t.Error("want that one last eviction takes it")
+		}
+		l.release("x/b", "asked", None)
+		expectAllowed(t, l.allows(t, r), 0, "when the call has ended")
+	})
+}
+
 func TestFailedRemovalsReleaseTheirReservation(t *testing.T) {
 	for _, outcome := range []Outcome{Deferred, Refused, None} {
 		synctest.Test(t, func(t *testing.T) {

@@ -79,6 +79,7 @@ type Budget struct {
 	Operated         bool      // an operator maintains it, and may let its pods go
 	AlwaysAllow      bool      // unhealthy pods may always be evicted (unhealthyPodEvictionPolicy AlwaysAllow)
 	EvictionInFlight bool      // an eviction under it has been sent: they are sent one after the other
+	ReservedForCall  int       // disruptions, not in Allowed, of evictions that follow calls in flight: 0 or 1
 	StaleUntil       time.Time // until then the numbers may lag behind; zero if they are current
 	ProbeAt          time.Time // from then on one eviction may be tried although Allowed is 0; zero is never
 	PodsOnLaterNodes int       // pods that wait on nodes that are drained after this one
