@@ -120,6 +120,23 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestMessageDuringAForgedOne: the message of a termination that begins while a forged one waits for its confirmation is
+// not dropped with that.
+func TestMessageDuringAForgedOne(t *testing.T) {
+	begins := stateIs(changes(inService, 70*time.Second, terminating))
+	inBubble(t, begins, func(t *testing.T, f *fixture) {
+		a := f.agent()
+		var forged sync.WaitGroup
+		forged.Go(func() { mustHandle(t, f, a, termination) })
+		time.Sleep(30 * time.Second)
+		mustHandle(t, f, a, func(f *fixture) queue.Message { return message("drain", f.start.Add(30*time.Second)) })
+		forged.Wait()
+		if at := f.when("complete drain"); at < 70*time.Second {
+			t.Errorf("completed after %v; facts %q", at, f.facts)
+		}
+	})
+}
+
 // TestCopyWithAnEarlierDeadline: a copy that ends earlier brings the deadline forward. The first one may be forged.
 func TestCopyWithAnEarlierDeadline(t *testing.T) {
 	inBubble(t, with(inState(inService), fails("exclude", 2, node.ErrGone)), func(t *testing.T, f *fixture) {

@@ -2,12 +2,16 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
+
+// errUnconfirmed: AWS has contradicted the event, which is dropped.
+var errUnconfirmed = errors.New("AWS does not confirm the event")
 
 // inflight knows which events are being handled. The zero value is ready.
 type inflight struct {
@@ -35,19 +39,28 @@ func keyOf(e event.Event) string {
 	return fmt.Sprint(e.Kind, " ", e.InstanceID, " ", e.Hook.Group, "/", e.Hook.Name, " ", toPool)
 }
 
-// do runs handle once for all copies of the event that arrive while it runs, and returns its error for each. A copy
-// with an earlier deadline is handled as well: the first one may have been forged, or made from a mark that has none.
+// do runs handle once for all copies of the event that arrive while it runs, and returns its error for each, but nil
+// instead of errUnconfirmed. A copy with an earlier deadline is handled as well: the first one may have been forged, or
+// made from a mark that has none. So is one of another time, after errUnconfirmed: AWS may only now confirm it.
 func (f *inflight) do(ctx context.Context, e event.Event, handle func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	one, first := f.begin(e, cancel)
-	if !first {
-		<-one.done
-		return one.err
+	for {
+		one, first := f.begin(e, cancel)
+		if first {
+			one.err = handle(ctx)
+			f.end(one)
+		} else {
+			<-one.done
+		}
+		switch isUnconfirmed := errors.Is(one.err, errUnconfirmed); {
+		case isUnconfirmed && !first && !e.At.Equal(one.event.At):
+		case isUnconfirmed:
+			return nil
+		default:
+			return one.err
+		}
 	}
-	one.err = handle(ctx)
-	f.end(one)
-	return one.err
 }
 
 // begin returns the event whose handling is that of e, and whether the caller is to handle it.

@@ -73,6 +73,9 @@ func (t *terminator) run(
 		t.observer.TerminationStarted(e)
 		outcome, err := work(ctx)
 		t.observer.TerminationEnded(e, string(outcome), time.Since(start))
+		if err == nil && outcome == Unconfirmed {
+			return errUnconfirmed
+		}
 		return err
 	})
 }
