@@ -86,3 +86,19 @@ func TestDuringADrain(t *testing.T) {
 		})
 	}
 }
+
+// TestCancellationIsLost: a resync ends the drain for maintenance that EC2 no longer has scheduled.
+func TestCancellationIsLost(t *testing.T) {
+	given := with(inState(inService), scheduled(changes(true, 10*time.Minute, false)), func(f *fixture) {
+		f.drainTakes = 48 * time.Hour
+	})
+	inBubble(t, given, func(t *testing.T, f *fixture) {
+		a := f.agent()
+		go func() { _ = a.Handle(t.Context(), maintenance(f)) }()
+		resync(t, a, time.Hour)
+		f.wantSteps(t, "cordon until 47h59m55s", "drain node-1 until 47h59m55s", "uncordon")
+		if at := f.when("uncordon"); at < 10*time.Minute || at > 20*time.Minute {
+			t.Errorf("uncordoned after %v, want the next resync after 10m", at)
+		}
+	})
+}

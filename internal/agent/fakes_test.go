@@ -52,8 +52,7 @@ func (f autoScaling) State(_ context.Context, instanceID string) (autoscaling.St
 func (f autoScaling) Deadline(_ context.Context, a autoscaling.Action, began time.Time) (time.Time, error) {
 	if f.noHook {
 		return time.Time{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, autoscaling.ErrGone)
-	}
-	if err := f.next("deadline"); err != nil {
+	} else if err := f.next("deadline"); err != nil {
 		return time.Time{}, err
 	}
 	if own, ok := f.timeout[a.Hook]; ok {
@@ -82,11 +81,10 @@ func (f autoScaling) OwnHooks(context.Context, string, autoscaling.Transition) (
 }
 
 func (f autoScaling) IsPending(_ context.Context, a autoscaling.Action) (bool, error) {
-	if a.Launch != (a.Hook == "launch") || a.InstanceID == "" && f.tokenEnded {
-		return false, nil // the hook has the other transition, or the action is over
-	}
 	if f.noHook {
-		return false, fmt.Errorf("group %s has no lifecycle hook %s: %w", a.Group, a.Hook, autoscaling.ErrGone)
+		return false, autoscaling.ErrGone
+	} else if a.Launch != (a.Hook == "launch") || a.InstanceID == "" && f.tokenEnded {
+		return false, nil // the hook has the other transition, or the action is over
 	}
 	return f.pending(f.after())
 }

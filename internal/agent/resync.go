@@ -106,7 +106,25 @@ func (r *resyncer) resync(ctx context.Context) error {
 	r.observer.Resynced(len(members), found, lost)
 	r.protector.unprotectFinished(ctx)
 	r.resumeAutoscaler(ctx)
-	return errors.Join(err, r.departures.check(ctx, nodes, members), r.checkCordonedNodes(ctx, nodes, members))
+	return errors.Join(err, r.departures.check(ctx, nodes, members), r.checkMaintenance(ctx, nodes),
+		r.checkCordonedNodes(ctx, nodes, members))
+}
+
+// checkMaintenance has the drains for maintenance canceled that EC2 no longer has scheduled: the message that says so
+// may be lost, or never sent. What EC2 has just scheduled it may not list yet.
+func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) error {
+	draining := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
+		isNew := time.Since(n.Mark.Since) < r.cfg.ConfirmTimeout
+		return !isDrainedForMaintenance(n) || isNew || !r.inflight.has(eventOfMark(n))
+	})
+	return forEach(draining, func(n node.Node) error {
+		err := r.confirmer.checkSchedule(ctx, eventOfMark(n))
+		if errors.Is(err, errContradicted) {
+			r.start(ctx, event.Event{Kind: event.ScheduledChangeCanceled, InstanceID: n.InstanceID, At: time.Now()})
+			return nil
+		}
+		return err
+	})
 }
 
 // start handles an event that no message reported, in the background.

@@ -173,7 +173,7 @@ type groupJudge struct{ podJudge }
 func (j groupJudge) all() {
 	for i, r := range j.facts.removals {
 		g := r.cluster.members[r.pod.Labels["app"]]
-		if g == nil || !r.OK() || r.pod.DeletionTimestamp != nil || r.pod.Status.Phase != corev1.PodRunning {
+		if g == nil || !r.OK() || r.pod.DeletionTimestamp != nil || g.isNew(r) {
 			continue // It is no member, or none any more, or none yet.
 		}
 		if m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At); marked {
@@ -185,6 +185,12 @@ func (j groupJudge) all() {
 			j.judgeMoves(g)
 		}
 	}
+}
+
+// isNew reports whether a watch may not have shown yet that a pod runs.
+func (g *group) isNew(r removal) bool {
+	shown := r.pod.CreationTimestamp.Add(g.spec.Start + r.cluster.Timing.Watch + 2*time.Second)
+	return r.pod.Status.Phase != corev1.PodRunning || r.At.Before(shown)
 }
 
 // judgeRemoval: no leader is evicted before it has handed over, and no member while another one is missing, unless the

@@ -182,20 +182,20 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 		return
 	}
 	m, marked := markAt(j.markings[c.Name], a.InstanceID, a.ClosedAt)
+	if !marked { // An outage can last until the deadline.
+		m.mark.Deadline = a.StartedAt.Add(j.configs[h.Install].Drain.Timeout)
+	}
 	if m.isDue(a.ClosedAt) {
 		return
 	}
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
 	j.countLatePods(c, a, settled)
-	for _, p := range j.podsOn(c, a.InstanceID, a.ClosedAt) {
-		switch {
-		case !marked && j.cannot(c, a):
-		case marked && p.bound.After(settled):
-		default:
-			j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,
-				p.Name)
-			return
-		}
+	left := slices.IndexFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
+		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled)
+	})
+	if left >= 0 {
+		j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,
+			j.podsOn(c, a.InstanceID, a.ClosedAt)[left].Name)
 	}
 }
 

@@ -39,15 +39,29 @@ func (j podJudge) wrongNode(r removal, m *machine) string {
 		return "is not an instance"
 	case team != "" && team != m.group.Team:
 		return "is of another team"
-	case len(j.facts.truthsAt(m.id, r.At, slack)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r):
+	case len(j.facts.truthsAt(m.id, r.At, slack)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r) &&
+		!seemsHeld(j, m, r):
 		return "does not end"
 	}
 	return ""
 }
 
+// seemsHeld reports whether a hook has held the instance whose end an outage keeps from the agent.
+func seemsHeld(j podJudge, m *machine, r removal) bool {
+	return overlap(j.outages(r.Client, m.cluster), r.At.Add(-slack), r.At) > 0 &&
+		slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
+			return a.InstanceID == m.id && a.Transition == awsim.Terminating && a.StartedAt.Before(r.At) &&
+				a.ClosedBy != awsim.ByCompletion
+		})
+}
+
 // isLeaving reports whether Auto Scaling had begun to terminate an instance, for whatever reason, to stop it in a warm
-// pool or to replace its root volume, and the instance had not returned since; or had abandoned its launch.
+// pool or to replace its root volume, and the instance had not returned since; or had abandoned its launch. Without a
+// hook the end of the machine shows that.
 func (j *judge) isLeaving(id string, at time.Time) bool {
+	if m := j.machines.find(id); m != nil && !m.endedAt.IsZero() && m.endedAt.Before(at.Add(slack/10)) {
+		return true
+	}
 	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
 		switch {
 		case a.InstanceID != id:
@@ -115,18 +129,33 @@ func (j podJudge) judgeTime(r removal) {
 // deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark. A drain that is
 // under way keeps its earlier deadline if the mark gets a later one.
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
+	deadlines := []time.Time{m.mark.Deadline}
 	for _, o := range j.markings[r.cluster.Name] {
-		isBefore := o.node == m.node && o.from.Equal(m.from) && o.from.After(r.At.Add(-time.Minute))
-		if isBefore && !o.mark.Deadline.IsZero() && o.mark.Deadline.Before(m.mark.Deadline) {
-			return o.mark.Deadline
+		if o.node == m.node && o.from.Equal(m.from) && o.from.After(r.At.Add(-time.Minute)) {
+			deadlines = append(deadlines, o.mark.Deadline)
 		}
 	}
-	next, _ := markAt(j.markings[r.cluster.Name], m.node, r.At.Add(time.Minute))
-	out := overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Minute), r.At) > 0
-	if out && next.mark.Deadline.Before(m.mark.Deadline) && !next.mark.Deadline.IsZero() {
-		return next.mark.Deadline
+	if overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Minute), r.At) > 0 {
+		deadlines = append(deadlines, unmarkedDeadlines(j, r, m)...)
 	}
-	return m.mark.Deadline
+	deadlines = slices.DeleteFunc(deadlines, time.Time.IsZero)
+	return slices.MinFunc(append(deadlines, m.mark.Deadline), time.Time.Compare)
+}
+
+// unmarkedDeadlines returns the deadlines that may not be in the mark yet: those of the next minute, after which the
+// node may be gone, and those of hooks.
+func unmarkedDeadlines(j podJudge, r removal, m marking) (out []time.Time) {
+	for _, c := range m.changed {
+		if c.at.Before(r.At.Add(time.Minute)) {
+			out = append(out, c.mark.Deadline)
+		}
+	}
+	for _, a := range j.actions {
+		if a.InstanceID == m.node && a.Transition == awsim.Terminating && !a.StartedAt.After(r.At) {
+			out = append(out, a.StartedAt.Add(j.configs[r.Client].Drain.Timeout))
+		}
+	}
+	return out
 }
 
 func isReady(p *corev1.Pod) bool {
@@ -192,7 +221,16 @@ func (j podJudge) mayDelete(r removal) bool {
 func (j podJudge) isEarlyForMaintenance(r removal, m marking) bool {
 	truths := j.facts.truthsAt(r.pod.Spec.NodeName, r.At, 0)
 	return m.mark.Reason == string(event.ScheduledChange) && m.mark.Hook == "" && len(truths) == 1 &&
-		truths[0].kind == "maintain" && r.At.Before(truths[0].ends.Add(-j.configs[r.Client].Drain.Timeout-graceOf(r.pod)))
+		truths[0].kind == "maintain" && r.At.Before(truths[0].ends.Add(-j.configs[r.Client].Drain.Timeout-graceOf(r.pod))) &&
+		!isForCanceledOne(j, m)
+}
+
+// isForCanceledOne reports whether the mark is for maintenance that was canceled when EC2 had already scheduled another
+// one: the agent then goes on as announced (docs/events.md).
+func isForCanceledOne(j podJudge, m marking) bool {
+	return slices.ContainsFunc(j.facts.truthsAt(m.node, m.mark.Deadline, slack+24*time.Hour), func(t truth) bool {
+		return t.kind == "maintain" && !t.until.IsZero() && t.ends.Sub(m.mark.Deadline).Abs() < time.Minute
+	})
 }
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -271,7 +309,9 @@ func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 	}
 	for _, p := range j.podsOn(c, i.InstanceID, i.TakenAt.Add(-time.Second)) {
 		due := i.DueAt.Add(max(0, j.spec.Skew)) // as the agent reads it
-		if p.bound.Before(last) && (p.deleted.IsZero() || p.DeletionTimestamp.After(due)) {
+		isTold := !p.deleted.IsZero() && !p.DeletionTimestamp.After(due)
+		seemsEarly := p.deleted.IsZero() && i.TakenAt.Before(due.Add(-graceOf(p.Pod)-slack/10))
+		if p.bound.Before(last) && !isTold && !seemsEarly {
 			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
 				i.InstanceID)
 		}
