@@ -323,31 +323,6 @@ func TestTighterDeadlineEndsCalls(t *testing.T) {
 	})
 }
 
-// TestCallReservesNothingFromLastEviction: a pod that must leave at once is evicted within its budget, although it was
-// being asked when its deadline came.
-func TestCallReservesNothingFromLastEviction(t *testing.T) {
-	virtual(t, "", func(t *testing.T) {
-		c, _ := startAsking(t, true, func(ctx context.Context, _ handover.Request) (handover.Answer, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return handover.Answer{}, ctx.Err()
-		})
-		c.addBudget("db", 1, 1)
-		c.addPod("n", "db-0", "db", func(p *corev1.Pod) {
-			p.Annotations = map[string]string{handover.KindAnnotation: "test"}
-		})
-		target, tighter := c.target("n", time.Hour), make(chan time.Time, 1)
-		target.Tighter = tighter
-		wait := c.drainTarget(c.ctx, target)
-		elapse(5 * time.Second)
-		tighter <- time.Now().Add(time.Second)
-		if report, err := wait(); err != nil || report.Forced > 0 {
-			t.Errorf("got %+v, %v", report, err)
-		}
-		c.expectRequests("evict n/db-0 in 1s")
-	})
-}
-
 // TestGateOpensByItsAnnotation, at once: the watch of pods wakes the drain.
 func TestGateOpensByItsAnnotation(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {

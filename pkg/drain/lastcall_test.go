@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 func annotatedWait(p *corev1.Pod) { p.Annotations = map[string]string{DrainAnnotation: Wait} }
@@ -142,5 +145,30 @@ func TestABudgetAllowsOneOfTwoLastEvictions(t *testing.T) {
 		if diff := cmp.Diff([]string{"delete n/b in 1800s", "evict n/a in 1800s"}, log); diff != "" {
 			t.Errorf("evictions and deletions (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// TestCallReservesNothingFromLastEviction: a pod that must leave at once is evicted within its budget, although it was
+// being asked when its deadline came.
+func TestCallReservesNothingFromLastEviction(t *testing.T) {
+	virtual(t, "", func(t *testing.T) {
+		c, _ := startAsking(t, true, func(ctx context.Context, _ handover.Request) (handover.Answer, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return handover.Answer{}, ctx.Err()
+		})
+		c.addBudget("db", 1, 1)
+		c.addPod("n", "db-0", "db", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{handover.KindAnnotation: "test"}
+		})
+		target, tighter := c.target("n", time.Hour), make(chan time.Time, 1)
+		target.Tighter = tighter
+		wait := c.drainTarget(c.ctx, target)
+		elapse(5 * time.Second)
+		tighter <- time.Now().Add(time.Second)
+		if report, err := wait(); err != nil || report.Forced > 0 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+		c.expectRequests("evict n/db-0 in 1s")
 	})
 }
