@@ -106,7 +106,20 @@ func (c *call) clusterView(ctx context.Context) (*clusterView, error) {
 	if err != nil {
 		return nil, err
 	}
+	addNewcomers(ctx, g, c.candidates())
 	return &clusterView{clusterState: state, group: g}, nil
+}
+
+// addNewcomers adds the pods of the same StatefulSet that are not related yet: one that has just started at another
+// address does not say for a moment whom it replicates from.
+func addNewcomers(ctx context.Context, g *group, candidates []*member) {
+	for _, m := range candidates {
+		isKnown := slices.ContainsFunc(g.others, func(other *member) bool { return other.UID == m.UID })
+		if !isKnown && m.isSibling(g.self) {
+			_ = m.ask(ctx, g.session)
+			g.others = append(g.others, m)
+		}
+	}
 }
 
 // refresh asks again, and returns an error unless the cluster is whole.
