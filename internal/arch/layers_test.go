@@ -36,6 +36,7 @@ func layers() map[string]int {
 		"pkg/autoscaler":       2,
 		"pkg/handover/restart": 2,
 		"pkg/handover/redis":   2,
+		"pkg/handover/surge":   2,
 		"pkg/handover/webhook": 2,
 
 		"pkg/cluster":      3, // It reads what pkg/node writes.
@@ -64,7 +65,8 @@ type guard struct {
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
-	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/redis", "pkg/handover/restart", "pkg/launch", "pkg/lead",
+	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/redis", "pkg/handover/restart",
+		"pkg/handover/surge", "pkg/launch", "pkg/lead",
 		"pkg/autoscaler", "pkg/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "internal/cloud")},
