@@ -114,7 +114,7 @@ func (g *Group) Named(ctx context.Context) *Server {
 			votes[v.Elements[0].Text]++
 		}
 	}
-	for _, s := range g.Servers {
+	for _, s := range everyone(g) {
 		if votes[s.IP()] > len(g.Sentinels)/2 {
 			return s
 		}

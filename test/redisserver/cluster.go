@@ -74,7 +74,7 @@ func join(ctx context.Context, g *Group) error {
 // Serving returns what finds the server that serves a key.
 func (g *Group) Serving(key string) func(context.Context) *Server {
 	return func(ctx context.Context) *Server {
-		for _, s := range g.Servers {
+		for _, s := range everyone(g) {
 			if _, err := s.Do(ctx, "SET", key, ""); err == nil {
 				return s
 			}

@@ -31,6 +31,7 @@ const Master = "mymaster"
 type Group struct {
 	Servers   []*Server
 	Sentinels []*Server
+	Spare     *Server // the one that a surge starts; nil without
 
 	shards int // of a cluster; 0 if it is none
 
@@ -66,7 +67,7 @@ func (g *Group) NewIP() string {
 // Close stops all servers, and removes their folders.
 func (g *Group) Close() error {
 	var problems []error
-	for _, s := range append(g.Servers, g.Sentinels...) {
+	for _, s := range All(g) {
 		problems = append(problems, s.Stop())
 	}
 	return errors.Join(append(problems, os.RemoveAll(g.dir), g.lock.Close())...)
@@ -128,27 +129,35 @@ func NewSentinel(ctx context.Context, count int) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := addSentinels(ctx, g, count); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// addSentinels starts sentinels that watch the leader.
+func addSentinels(ctx context.Context, g *Group, count int) error {
 	for i := range count {
 		s, err := newServer(g.dir, fmt.Sprintf("sentinel-%d", i), g.NewIP(), func() string {
 			return sentinelConfig(g.Leader(ctx).IP(), count/2+1)
 		})
 		if err != nil {
-			return nil, errors.Join(err, g.Close())
+			return err
 		}
 		s.Sentinel = true
 		s.args = func(ip string) []string { return []string{"--sentinel", "announce-ip", ip} }
 		g.Sentinels = append(g.Sentinels, s)
 		if err := s.Start(ctx); err != nil {
-			return nil, errors.Join(err, g.Close())
+			return err
 		}
 	}
-	return g, g.WaitWatched(ctx)
+	return g.WaitWatched(ctx)
 }
 
 // Leader returns the server that is a master and has the most replicas, or nil.
 func (g *Group) Leader(ctx context.Context) (leader *Server) {
 	most := "-1"
-	for _, s := range g.Servers {
+	for _, s := range everyone(g) {
 		info, err := s.Info(ctx, "replication")
 		if err == nil && info["role"] == "master" && (leader == nil || info["connected_slaves"] > most) {
 			leader, most = s, info["connected_slaves"]

@@ -20,7 +20,7 @@ func number(text string) int {
 // on nodes that do not stay.
 func (g *Group) Request(s *Server, leaving ...*Server) handover.Request {
 	r := handover.Request{Pod: pod(g, s)}
-	for _, other := range slices.Concat(g.Servers, g.Sentinels) {
+	for _, other := range running(g) {
 		if other == s {
 			continue
 		}
@@ -42,6 +42,9 @@ func pod(g *Group, s *Server) handover.Pod {
 	}
 	p.Labels = map[string]string{"app": "redis"}
 	p.Annotations = map[string]string{handover.KindAnnotation: "redis", handover.SecretAnnotation: "redis"}
+	if g.Spare != nil {
+		p.Controller, p.Annotations[handover.SurgeAnnotation] = "StatefulSet/redis", "true"
+	}
 	if s.Prefer {
 		p.Annotations[handover.PreferAnnotation] = "true"
 	}

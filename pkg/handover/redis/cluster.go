@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
@@ -21,6 +20,9 @@ func (c *call) releaseFromCluster(ctx context.Context) (handover.Answer, error) 
 		return handover.Answer{Go: true, Outcome: handover.NotLeading}, v.checkWhole()
 	}
 	target, err := v.target(c.request.Last)
+	if isNoReplica(err) || err != nil && isSurging(ctx, c) {
+		err = addReplica(ctx, c, err, func(ctx context.Context, added *member) error { return joinCluster(ctx, v, added) })
+	}
 	if err != nil {
 		return handover.Answer{}, err
 	}
@@ -73,10 +75,12 @@ type clusterState struct {
 // clusterNode is a line of CLUSTER NODES.
 type clusterNode struct {
 	address
+	bus    string // the port of the cluster bus
 	id     string
 	flags  string    // separated by commas
 	leader string    // the ID of its leader
 	heard  time.Time // of its last answer
+	linked bool      // the asked node is connected to it
 	slots  bool      // it serves some
 }
 
@@ -142,20 +146,9 @@ func askCluster(ctx context.Context, s *server) (clusterState, error) {
 	if info["cluster_state"] != "ok" {
 		return clusterState{}, behind("%s says that the state of its cluster is %q", s.pod, info["cluster_state"])
 	}
-	value, err := s.do(ctx, "CLUSTER", "NODES")
-	if err != nil {
-		return clusterState{}, err
-	}
-	state := clusterState{epoch: number(info["cluster_current_epoch"])}
-	for line := range strings.Lines(value.Text) {
-		if fields := strings.SplitN(strings.TrimSpace(line), " ", 9); len(fields) >= 8 {
-			state.nodes = append(state.nodes, clusterNodeOf(fields))
-		}
-	}
-	if state.myself().id == "" {
-		return clusterState{}, fmt.Errorf("%s does not list itself in CLUSTER NODES", s.pod)
-	}
-	return state, nil
+	state, err := askNodes(ctx, s)
+	state.epoch = number(info["cluster_current_epoch"])
+	return state, err
 }
 
 // myself returns the node that was asked.
@@ -168,25 +161,11 @@ func (s clusterState) myself() clusterNode {
 	return clusterNode{}
 }
 
-// knows reports whether a node is a replica of another one, by their IDs.
-func (s clusterState) knows(replica, leader string) bool {
+// knows reports whether a node that is connected is a replica of another one, by their IDs, and where a member is.
+func (s clusterState) knows(id, leader string, m *member) bool {
 	return slices.ContainsFunc(s.nodes, func(n clusterNode) bool {
-		return n.id == replica && n.leader == leader && n.is("slave") && !n.failed()
+		return n.id == id && n.leader == leader && n.is("slave") && !n.failed() && n.linked && m.isAt(n.address)
 	})
-}
-
-// clusterNodeOf parses the fields of a line: ID, IP:PORT@BUS-PORT[,HOST NAME], flags, ID of the leader, ping sent, pong
-// received, epoch, link, and all slots as one.
-func clusterNodeOf(fields []string) clusterNode {
-	at, _, _ := strings.Cut(fields[1], "@")
-	host, port := at, ""
-	if i := strings.LastIndexByte(at, ':'); i >= 0 {
-		host, port = at[:i], at[i+1:]
-	}
-	return clusterNode{
-		address: address{host, port}, id: fields[0], flags: fields[2], leader: fields[3],
-		heard: time.UnixMilli(int64(number(fields[5]))), slots: len(fields) > 8,
-	}
 }
 
 // of returns the node of a member; the zero clusterNode if the cluster does not know the member.
@@ -209,6 +188,8 @@ func (v *clusterView) target(last bool) (*member, error) {
 			unknown = m
 		case n.leader == v.myself().id:
 			shard.others = append(shard.others, m)
+		case m.err == nil && v.group.self.isAt(m.leader):
+			unknown = m
 		}
 	}
 	if len(shard.others) == 0 && unknown != nil {
@@ -239,7 +220,7 @@ func (v *clusterView) checkVoters(ctx context.Context, target *member) error {
 			return err
 		case voter.epoch > own.epoch:
 			return underway("%s does not know of an earlier failover yet", target.Name)
-		case !voter.knows(own.myself().id, v.myself().id):
+		case !voter.knows(own.myself().id, v.myself().id, target):
 			return underway("%s does not know %s as a replica of %s yet", m.Name, target.Name, v.group.self.Name)
 		}
 	}

@@ -14,14 +14,21 @@ func failBack(ctx context.Context, c *call, mode string) (handover.Answer, error
 	if err != nil || leader == nil {
 		return handover.Answer{Go: true, Outcome: handover.NotLeading}, err
 	}
-	back := &call{request: handover.Request{Pod: leader.Pod, Deadline: c.request.Deadline}, session: c.session}
+	answer, err := releaseOther(ctx, c, leader.Pod)
+	answer.Go = false
+	return answer, err
+}
+
+// releaseOther releases another pod of the group than that of the request.
+func releaseOther(ctx context.Context, c *call, leader handover.Pod) (handover.Answer, error) {
+	other := &call{request: handover.Request{Pod: leader, Deadline: c.request.Deadline}, session: c.session}
 	for _, pod := range append([]handover.Pod{c.request.Pod}, c.request.Peers...) {
 		if pod.UID != leader.UID {
-			back.request.Peers = append(back.request.Peers, pod)
+			other.request.Peers = append(other.request.Peers, pod)
 		}
 	}
-	answer, err := back.release(ctx)
-	answer.Go, c.moved = false, back.moved
+	answer, err := other.release(ctx)
+	c.moved = other.moved
 	return answer, err
 }
 

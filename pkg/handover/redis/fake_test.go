@@ -38,22 +38,24 @@ func (f *fakes) releaser() *redis.Releaser {
 			}
 			return f.secret, nil
 		},
-		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.dialled[address] = true
-			serve := f.servers[address]
-			if serve == nil {
-				return nil, errors.New("connect: connection refused")
-			}
-			client, server := net.Pipe()
-			f.all.Go(func() {
-				defer server.Close()
-				serve(server)
-			})
-			return client, nil
-		},
+		Dial: f.dial,
 	})
+}
+
+func (f *fakes) dial(_ context.Context, _, address string) (net.Conn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dialled[address] = true
+	serve := f.servers[address]
+	if serve == nil {
+		return nil, errors.New("connect: connection refused")
+	}
+	client, server := net.Pipe()
+	f.all.Go(func() {
+		defer server.Close()
+		serve(server)
+	})
+	return client, nil
 }
 
 // sent returns the commands that were sent, without those that only ask.

@@ -21,6 +21,7 @@ import (
 type killer struct {
 	step   int  // counted from 1
 	before bool // The command itself is not sent.
+	scales bool // Only steps that are no commands count.
 
 	mu   sync.Mutex
 	seen int
@@ -48,14 +49,36 @@ func (k *killer) isLast(command []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	text := string(command)
-	for _, name := range []string{"PAUSE", "UNPAUSE", "REPLICAOF", "FAILOVER", "KILL"} {
+	for _, name := range []string{"PAUSE", "UNPAUSE", "REPLICAOF", "FAILOVER", "KILL", "MEET", "REPLICATE", "FORGET", "RESET"} {
 		if strings.Contains(text, "\r\n"+name+"\r\n") {
+			if k.scales {
+				return false
+			}
 			k.seen++
 			k.dead = k.dead || k.seen == k.step
 			return k.seen == k.step
 		}
 	}
 	return false
+}
+
+// around does something that is not a command, as if it were one.
+func (k *killer) around(do func() error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return errKilled
+	}
+	k.seen++
+	k.dead = k.seen == k.step
+	if k.dead && k.before {
+		return errKilled
+	}
+	err := do()
+	if k.dead {
+		err = errKilled
+	}
+	return err
 }
 
 type killedConn struct {

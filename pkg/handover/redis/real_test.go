@@ -38,14 +38,17 @@ func newFixture(t *testing.T, group *redisserver.Group, err error) *fixture {
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-func newReleaser(password string, dial dialer) *redis.Releaser {
-	return releaserWith(map[string][]byte{"username": []byte(redisserver.Username), "password": []byte(password)}, dial)
+func newReleaser(password string, dial dialer, scaler ...handover.Scaler) *redis.Releaser {
+	secret := map[string][]byte{"username": []byte(redisserver.Username), "password": []byte(password)}
+	return releaserWith(secret, dial, scaler...)
 }
 
-func releaserWith(secret map[string][]byte, dial dialer) *redis.Releaser {
+func releaserWith(secret map[string][]byte, dial dialer, scaler ...handover.Scaler) *redis.Releaser {
+	scaler = append(scaler, nil)
 	return redis.New(redis.Options{
 		Secret:   func(context.Context, string, string) (map[string][]byte, error) { return secret, nil },
 		Networks: loopback(),
+		Scaler:   scaler[0],
 		Dial:     dial,
 	})
 }

@@ -21,6 +21,8 @@ type Options struct {
 	Secret func(ctx context.Context, namespace, name string) (map[string][]byte, error)
 	// Networks are addresses to connect to although they are of a host, loopback or link-local.
 	Networks handover.Networks
+	// Scaler brings a replica for a leader without one; nil does not.
+	Scaler handover.Scaler
 	// Dial connects; nil is that of net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }

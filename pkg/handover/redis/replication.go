@@ -19,7 +19,7 @@ func (c *call) releaseFromReplication(ctx context.Context) (handover.Answer, err
 	}
 	led := g.self.master
 	if led {
-		if err := g.failOver(ctx, c.request.Last); err != nil {
+		if err := withoutSurge(c.request.Pod, g.failOver(ctx, c.request.Last)); err != nil {
 			return handover.Answer{}, err
 		}
 	}

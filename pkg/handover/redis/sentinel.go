@@ -32,6 +32,11 @@ func (c *call) releaseFromSentinel(ctx context.Context) (handover.Answer, error)
 	switch {
 	case leader == g.self:
 		leader, err = c.failOverBySentinel(ctx, g, w)
+		if isNoReplica(err) && len(g.self.replicas) == 0 {
+			err = addReplica(ctx, c, err, func(ctx context.Context, added *member) error {
+				return joinReplication(ctx, g.self, added)
+			})
+		}
 	case g.self.master:
 		err = g.yield(ctx, leader, w)
 	}
