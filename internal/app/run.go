@@ -52,6 +52,7 @@ func (c components) lead(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.consumer.Run(ctx, c.agent.Handle) })
 	g.Go(func() error { return c.agent.Run(ctx) })
+	g.Go(func() error { c.drainer.EndSurges(ctx); return nil })
 	return g.Wait()
 }
 

@@ -184,9 +184,19 @@ func drainFacts() []fact {
 			s.pod.HandOver = drain.HandOver{Unknown: "postgres"}
 			r.HandOverEnded(s.target, drain.HandOverResult{Pod: s.pod, Outcome: handover.Invalid, Message: "no such kind"})
 		}},
+		{"SurgeStarted", func(r *recorder, s subject) { r.SurgeStarted(s.surge()) }},
+		{"SurgePutOff", func(r *recorder, s subject) { r.SurgePutOff(s.surge(), "redis-0 has not moved yet") }},
+		{"SurgeEnded", func(r *recorder, s subject) { r.SurgeEnded(s.surge(), "redis-0 has moved") }},
 		{"EvictionRefused", func(r *recorder, s subject) { r.EvictionRefused(s.target, s.pod, drain.Blocked) }},
 		{"VolumesStillAttached", func(r *recorder, s subject) { r.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) }},
 		{"ConditionFailed", func(r *recorder, s subject) { r.ConditionFailed(s.node.Name, errOutage) }},
+	}
+}
+
+// surge is one for the pod.
+func (s subject) surge() handover.Surge {
+	return handover.Surge{
+		Namespace: s.pod.Namespace, StatefulSet: "redis", Replicas: 3, Pod: "redis-3", For: s.pod.Name, ForUID: s.pod.UID,
 	}
 }
 

@@ -90,6 +90,8 @@ const (
 	reasonHandedOver      = "HandedOver"
 	reasonHandOverFailed  = "HandOverFailed"
 	reasonHandOverPutOff  = "HandOverPutOff"
+	reasonSurgeStarted    = "SurgeStarted"
+	reasonSurgeEnded      = "SurgeEnded"
 	reasonRollingRestart  = "RollingRestart"
 	reasonRestartFailed   = "RollingRestartFailed"
 )

@@ -245,6 +245,7 @@ func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) 
 	pod := release.Removal.Pod.HandOver.Pod
 	request := handover.Request{Pod: *pod, Deadline: deadline, Last: release.Last}
 	kind := d.rules.kind(release.Removal.Pod.HandOver.Kind)
+	defer d.expectSurge(*pod)
 	if !kind.Peers {
 		return kind.Release(ctx, request)
 	}

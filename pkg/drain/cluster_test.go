@@ -54,6 +54,7 @@ type cluster struct {
 	stays func(node string) bool
 
 	restarter handover.Releaser
+	surger    handover.Surger
 
 	mu       sync.Mutex
 	version  int
@@ -164,7 +165,7 @@ func (c *cluster) launch(cfg Config) {
 	var err error
 	env := Environment{
 		Taint: ourTaint, Unreachable: func(string) bool { return false }, Untainted: func(string) bool { return c.untainted.Load() },
-		Kinds: c.kinds, Stays: c.stays, Restarter: c.restarter,
+		Kinds: c.kinds, Stays: c.stays, Restarter: c.restarter, Surger: c.surger,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)

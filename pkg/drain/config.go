@@ -48,6 +48,7 @@ type Config struct {
 	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" min:"0s" max:"1h" help:"How long after the end of the last pod the drain waits until the volumes of the pods are detached, so that they can be attached to other nodes. 0s does not wait."`
 	HandOverTimeout  time.Duration `env:"HAND_OVER_TIMEOUT" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod with the annotation node-drainer.io/hand-over may refuse, or not answer, before it is evicted as others are. A group that is behind is waited for until half of the drain. 0s asks no pod."`
 	HandOverNetworks string        `env:"HAND_OVER_NETWORKS" envDefault:"" help:"Networks in CIDR notation, separated by commas, of pods that may be asked although they use the network of their node, or although their addresses are loopback or link-local. Empty: none."`
+	SurgeNamespaces  string        `env:"SURGE_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which a StatefulSet may get one more pod for the time in which a Redis that leads without a replica moves, if its pods have the annotation node-drainer.io/hand-over-surge. The chart then grants the agent to scale the StatefulSets of these namespaces. Empty: none."`
 	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod must have been waiting, for its PodDisruptionBudget or to finish, before an Event reports it. A budget that can never allow a disruption is reported at once."`
 }
 

@@ -24,6 +24,7 @@ type Drainer struct {
 	slots     slotPools
 	turns     turns
 	unsettled chan unsettled
+	surged    chan struct{} // a call may have started a surge
 	delay     schedulerDelay
 }
 
@@ -33,6 +34,7 @@ func New(client kubernetes.Interface, cfg Config, env Environment, observer Obse
 	d := &Drainer{
 		client: client, observer: observer, remover: remover{client},
 		slots: newSlotPools(), unsettled: make(chan unsettled, maxUnsettled),
+		surged: make(chan struct{}, 1),
 	}
 	tiers, err := parseTiers(cfg.Tiers)
 	if err != nil {

@@ -45,6 +45,8 @@ type Environment struct {
 	Stays func(node string) bool
 	// Restarter replaces pods of Deployments by rolling restarts. It may be nil.
 	Restarter handover.Releaser
+	// Surger ends the surges that calls to pods have started. It may be nil.
+	Surger handover.Surger
 }
 
 // rules classify pods by the configuration.

@@ -104,10 +104,14 @@ func (u unsettled) request(pods []handover.Pod) (handover.Request, bool) {
 	return request, request.Pod.Name != ""
 }
 
-// isAlike reports whether two pods ask for the same hand-over, though one may be preferred.
+// isAlike reports whether two pods ask for the same hand-over, though one may be preferred, or permit a surge.
 func isAlike(a, b handover.Pod) bool {
 	isOther := func(name, _ string) bool {
-		return name == handover.PreferAnnotation || name == handover.HandedOverAnnotation
+		switch name {
+		case handover.PreferAnnotation, handover.HandedOverAnnotation, handover.SurgeAnnotation:
+			return true
+		}
+		return false
 	}
 	x, y := maps.Clone(a.Annotations), maps.Clone(b.Annotations)
 	maps.DeleteFunc(x, isOther)

@@ -25,6 +25,25 @@ func All() []rbacv1.PolicyRule {
 	}
 }
 
+// Surges returns the rules that the agent needs besides, in each namespace of DRAIN_SURGE_NAMESPACES.
+func Surges() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets/scale"}, Verbs: []string{"update"}},
+	}
+}
+
+// SurgeRecords returns the rules that the agent needs then for its ConfigMap.
+func SurgeRecords() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"node-drainer-surges"},
+			Verbs: []string{"get", "update"},
+		},
+	}
+}
+
 // Restarts returns the rules that the agent needs besides, to restart Deployments.
 func Restarts() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{

@@ -133,6 +133,8 @@ func TestRules(t *testing.T) {
 		"Secret": cmp.Diff(
 			[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"redis"}, Verbs: []string{"get"}}},
 			rules("Role", "node-drainer-hand-over-redis:agents", "--set", "handOver.secrets[0].namespace=shop,handOver.secrets[0].name=redis")),
+		"surges":           cmp.Diff(agentrules.Surges(), rules("Role", "node-drainer-surges:agents", "--set", `config.drain.surgeNamespaces=shop`)),
+		"record of surges": cmp.Diff(agentrules.SurgeRecords(), rules("Role", "node-drainer-surges", "--set", `config.drain.surgeNamespaces=shop`)),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-agentrules +chart):\n%s", name, diff)

@@ -124,7 +124,8 @@ func TestTheRules(t *testing.T) {
 	t.Parallel()
 	granted := set{}
 	for who, rules := range map[string][]rbacv1.PolicyRule{ // test/chart compares them with the chart.
-		"agent":   slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own()),
+		"agent": slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own(), agentrules.Surges(),
+			agentrules.SurgeRecords()),
 		"trigger": append(agentrules.Trigger(), agentrules.TriggerTaints()...),
 		"watch":   agentrules.Watch(),
 	} {

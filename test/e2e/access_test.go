@@ -34,6 +34,7 @@ var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount,
 			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true",
+			"config.drain.surgeNamespaces="+anyNamespace,
 			"handOver.secrets[0].namespace="+anyNamespace, "handOver.secrets[0].name="+redispods.Secret)
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {

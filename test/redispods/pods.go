@@ -36,6 +36,7 @@ type Options struct {
 	Namespace string        // of the pods, and the pool of their nodes
 	HandOver  bool          // The pods ask for a hand-over.
 	Move      time.Duration // What a pod needs to start on another node. Meanwhile no other pod starts or stops.
+	NoVolumes bool          // The members lose their data when their pods are deleted.
 }
 
 // Pods are the servers of a group and their pods.
@@ -97,6 +98,9 @@ func (p *Pods) change(name string) func(*corev1.PodTemplateSpec) {
 		}
 		t.Annotations[handover.KindAnnotation] = handover.RedisKind
 		t.Annotations[handover.SecretAnnotation] = Secret
+		if p.Spare != nil {
+			t.Annotations[handover.SurgeAnnotation] = "true"
+		}
 		if len(p.Sentinels) > 0 {
 			t.Annotations[handover.SentinelsAnnotation] = cluster.Selector(Watchers)
 		}
@@ -128,7 +132,7 @@ func (p *Pods) fail(err error) {
 
 // sync starts and stops the server of a pod, and reports its state.
 func (p *Pods) sync(ctx context.Context, pod *corev1.Pod) error {
-	all := slices.Concat(p.Servers, p.Sentinels)
+	all := redisserver.All(p.Group)
 	at := slices.IndexFunc(all, func(s *redisserver.Server) bool { return s.Name == pod.Name })
 	if at < 0 || pod.Spec.NodeName == "" {
 		return nil
@@ -146,16 +150,24 @@ func (p *Pods) sync(ctx context.Context, pod *corev1.Pod) error {
 		})
 	case before == pod.UID:
 		return nil
-	case before != "":
-		if !retry.Sleep(ctx, p.options.Move) {
-			return ctx.Err()
-		}
-		if err := server.Move(ctx, p.NewIP()); err != nil {
+	case before != "" || server == p.Spare:
+		if err := p.move(ctx, server); err != nil {
 			return err
 		}
 	}
 	p.uids[pod.Name] = pod.UID
 	return p.report(ctx, pod.Name, server.IP())
+}
+
+// move has a server run where its new pod is.
+func (p *Pods) move(ctx context.Context, server *redisserver.Server) error {
+	if !retry.Sleep(ctx, p.options.Move) {
+		return ctx.Err()
+	}
+	if p.options.NoVolumes && !server.Sentinel {
+		return server.Replace(ctx, p.NewIP())
+	}
+	return server.Move(ctx, p.NewIP())
 }
 
 // report writes that a pod is ready.

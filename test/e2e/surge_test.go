@@ -1,0 +1,130 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/test/redispods"
+	"github.com/node-drainer/node-drainer/test/redisserver"
+)
+
+var surgeKills = flag.Int("surge-kills", 2, "how often the agent is killed during a surge, for each group")
+
+// surgeFixture is a group of Redis servers whose leaders have no replicas.
+type surgeFixture struct {
+	*redisFixture
+	replicas int32
+}
+
+func newSurgeFixture(t *testing.T, noVolumes bool, start func(f *fixture) (*redisserver.Group, error)) *surgeFixture {
+	t.Helper()
+	f := &surgeFixture{redisFixture: &redisFixture{fixture: newFixtureWithHook(t), instances: map[string]string{}}}
+	group, err := start(f.fixture)
+	f.must(err)
+	f.replicas = int32(len(group.Servers))
+	f.addNodes(2 + len(group.Servers) + len(group.Sentinels))
+	f.Pods, err = redispods.Start(f.ctx, redispods.Options{
+		Cluster: f.cluster, Namespace: f.namespace, HandOver: true, NoVolumes: noVolumes,
+	}, group)
+	t.Cleanup(func() { f.must(f.Close()) })
+	f.must(err)
+	f.restartAgent()
+	return f
+}
+
+// restartAgent kills the agent, if one runs, and starts another one.
+func (f *surgeFixture) restartAgent() {
+	f.t.Helper()
+	if f.agent != nil {
+		f.agent.Kill()
+	}
+	f.agent = f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8", "DRAIN_SURGE_NAMESPACES="+f.namespace,
+		"LEADER_NAMESPACE="+f.namespace, "LEADER_LEASE_NAME="+f.namespace)
+}
+
+// surge drains the node of a leader, and expects that no write is lost and that nothing is left of the surge.
+func (f *surgeFixture) surge(s *redisserver.Server, most time.Duration, meanwhile func()) {
+	f.t.Helper()
+	writers := redisserver.WriteAll(f.ctx, f.Group)
+	f.must(writers.WaitAcknowledged(waits(f.t)))
+	instance := f.drain(s)
+	f.agent.waitLog("node cordoned", "instance", instance)
+	meanwhile()
+	f.waitHandled(instance)
+	f.addNodes(1)
+	eventually(f.t, 2*time.Minute, f.left)
+	f.must(f.WaitReady(waits(f.t)))
+	f.must(redisserver.WaitAlone(waits(f.t), f.Group))
+	report, err := writers.Stop(waits(f.t))
+	f.must(err)
+	f.t.Log(report)
+	if report.Acknowledged == 0 || report.Lost > 0 || report.Gap > most {
+		f.t.Errorf("%s; want none lost, and a gap of %s at most", report, most)
+	}
+}
+
+// left returns what Kubernetes has that is left of a surge, or "".
+func (f *surgeFixture) left() string {
+	set, err := f.cluster.Client().AppsV1().StatefulSets(f.namespace).Get(f.ctx, redispods.Members, metav1.GetOptions{})
+	if err != nil || *set.Spec.Replicas != f.replicas || set.Status.Replicas != f.replicas {
+		return fmt.Sprintf("the StatefulSet has %d replicas, and %d pods, want %d: %v", *set.Spec.Replicas,
+			set.Status.Replicas, f.replicas, err)
+	}
+	records, err := f.cluster.Client().CoreV1().ConfigMaps(f.namespace).Get(f.ctx, f.namespace+"-surges", metav1.GetOptions{})
+	if err != nil || len(records.Data) > 0 {
+		return fmt.Sprintf("records: %q, %v", records.Data, err)
+	}
+	return ""
+}
+
+// killAgent kills the agent at some moment of a surge: the next one ends it.
+func (f *surgeFixture) killAgent(s *redisserver.Server, within time.Duration) {
+	f.t.Helper()
+	f.surge(s, 5*time.Second, func() {
+		after := rand.N(within)
+		f.t.Logf("kill after %s", after)
+		time.Sleep(after)
+		f.restartAgent()
+	})
+}
+
+// TestSurge drains the nodes of leaders without a replica.
+func TestSurge(t *testing.T) {
+	cluster := func(f *fixture) (*redisserver.Group, error) { return redisserver.NewShards(f.ctx, 3) }
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		f := newSurgeFixture(t, false, cluster)
+		f.surge(f.Servers[0], 2*time.Second, func() {})
+		f.agent.logs(1, "surge started")
+		f.agent.logs(1, "surge ended")
+		f.agent.logs(1, "hand-over ended", "outcome", "handed-over")
+		for i := range *surgeKills {
+			f.killAgent(f.Servers[(i+1)%len(f.Servers)], 12*time.Second)
+		}
+	})
+	t.Run("cluster without volumes", func(t *testing.T) {
+		t.Parallel()
+		f := newSurgeFixture(t, true, cluster)
+		f.surge(f.Servers[1], 2*time.Second, func() {})
+		for i := range *surgeKills {
+			f.killAgent(f.Servers[(i+2)%len(f.Servers)], 20*time.Second)
+		}
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		f := newSurgeFixture(t, false, func(f *fixture) (*redisserver.Group, error) {
+			return redisserver.NewLoneLeader(f.ctx, 3)
+		})
+		f.surge(f.Servers[0], 2*time.Second, func() {})
+		for range *surgeKills {
+			f.killAgent(f.Servers[0], 40*time.Second)
+		}
+	})
+}
