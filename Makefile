@@ -78,9 +78,9 @@ build: ## Build the programs into bin/.
 # Go reuses a result while neither the test nor a file of its module that it reads has changed. That is sound here: these
 # tests run no program of this repository but themselves. test/alerts reads files outside of its module.
 .PHONY: test
-test: ## Run the tests that need nothing but Go, with the race detector, and 300 generated worlds.
+test: ## Run the tests that need nothing but Go, with the race detector, and the generated worlds and rollouts.
 	$(GO) test -race ./...
-	$(GO) test ./test/sim
+	$(GO) test ./test/sim ./test/trigger
 	$(GO) -C test/alerts test -count=1 ./...
 
 # Not from Go's cache of results, which does not know what these tests run.

@@ -310,8 +310,8 @@ func (s *scaled) setUp() {
 // and leave nothing behind.
 func TestBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(100) {
-		besideAutoscaler(t, refresh.ModeUnhealthy, seed, func(s *scaled) {
+	for _, seed := range sample(100) {
+		besideAutoscaler(t, refresh.ModeUnhealthy, uint64(seed), func(s *scaled) {
 			if outcome := s.run("ci-1/1", 0); outcome != report.Done {
 				s.Errorf("the trigger ended with %s", outcome)
 			}
@@ -325,7 +325,7 @@ func TestBesideAnAutoscaler(t *testing.T) {
 func TestKilledBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 55, refresh.ModeRefresh: 35} {
-		for n := range 2 * changes {
+		for _, n := range sample(2 * changes) {
 			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
 				s.run("ci-1/1", n/2+1)
 				if outcome := s.run("ci-1/2", 0); outcome != report.Done && outcome != report.Nothing {
@@ -342,7 +342,7 @@ func TestKilledBesideAnAutoscaler(t *testing.T) {
 func TestResumedBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 30, refresh.ModeRefresh: 10} {
-		for n := range 3 * changes {
+		for _, n := range sample(3 * changes) {
 			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
 				s.run("ci-1/1", n/3+1)
 				s.resume()
@@ -355,8 +355,8 @@ func TestResumedBesideAnAutoscaler(t *testing.T) {
 func TestTwoBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeRefresh} {
-		for seed := range uint64(30) {
-			besideAutoscaler(t, mode, seed, func(s *scaled) {
+		for _, seed := range sample(30) {
+			besideAutoscaler(t, mode, uint64(seed), func(s *scaled) {
 				var first, second report.Outcome
 				var both sync.WaitGroup
 				both.Go(func() { first = s.run("ci-1/1", 0) })

@@ -190,7 +190,7 @@ func (s *scaled) expectOnlyStandby(id string) {
 // TestStandbyBesideAnAutoscaler: the capacity that an autoscaler asks for stays, also if the trigger is killed.
 func TestStandbyBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	for n := range 40 {
+	for _, n := range sample(40) {
 		besideAutoscaler(t, refresh.ModeStandby, uint64(n), func(s *scaled) {
 			s.run("ci-1/1", n%20+1)
 			if outcome := s.run("ci-1/2", 0); outcome != report.Done && outcome != report.Nothing {

@@ -122,7 +122,7 @@ func (s *scaled) resize(n int) {
 // TestStandbyRollbackBesideAnAutoscaler: what an autoscaler asks for meanwhile stays.
 func TestStandbyRollbackBesideAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	for n := range 30 {
+	for _, n := range sample(30) {
 		besideAutoscalerWith(t, refresh.ModeStandby, uint64(2*n), func(s *scaled) {
 			kept(refresh.ThenKeep)(s)
 			s.run("ci-1/1", 0)

@@ -129,7 +129,7 @@ func TestKilledBetweenPhases(t *testing.T) {
 	cfg.Together, cfg.Pace.Step = refresh.PhaseSurge, refresh.Amount{N: 1}
 	later := cfg
 	later.Holder = "ci-1/2"
-	for n := range 49 {
+	for _, n := range sample(49) {
 		kill := func(f *fleet) (ended bool) {
 			ctx, trigger := f.trigger(cfg, n)
 			_, _ = trigger.Run(ctx)
