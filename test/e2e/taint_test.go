@@ -134,6 +134,7 @@ func TestTaintsAreRemoved(t *testing.T) {
 	provoke(triggerAccount, "get nodes")
 	run := f.trigger(args...)
 	run.waitOutput(`2 nodes could not be tainted .*forbidden`)
+	run.waitOutput(`instance refresh .* started`)
 	run.interrupt()
 	run.waitExit(130, `continues`)
 	run = f.tainting(append(args, "--on-interrupt", "cancel")...)
