@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,9 @@ func (s *server) roundTrip(ctx context.Context, command []byte) (resp.Value, err
 // whyClosed returns the alert of a server that has refused our certificate: it closes the connection after the
 // handshake, so that writing to it may fail before the alert is read. Otherwise it returns err.
 func (s *server) whyClosed(err error) error {
+	if _, ok := s.conn.(*tls.Conn); !ok {
+		return err
+	}
 	var alert *net.OpError
 	if _, why := s.reader.Read(); errors.As(why, &alert) && alert.Op == "remote error" {
 		return why
