@@ -119,11 +119,7 @@ func leaveSentinel(ctx context.Context, c *call, e *ending) error {
 
 // leadBySentinel has the pod that has moved lead again, if the additional pod leads.
 func leadBySentinel(ctx context.Context, c *call, e *ending) error {
-	w, err := c.sentinels(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := c.survey(ctx, w.known()...)
+	w, g, err := askWatched(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -17,11 +17,7 @@ import (
 // the pause ends by itself, and the next call continues: it finds either the leader as it was, or a leader that is a
 // replica already, for which only a failover is missing.
 func (c *call) releaseFromSentinel(ctx context.Context) (handover.Answer, error) {
-	w, err := c.sentinels(ctx)
-	if err != nil {
-		return handover.Answer{}, err
-	}
-	g, err := c.survey(ctx, w.known()...)
+	w, g, err := askWatched(ctx, c)
 	if err != nil {
 		return handover.Answer{}, err
 	}

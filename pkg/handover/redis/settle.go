@@ -13,11 +13,7 @@ import (
 // the old addresses forever, and counts lost sentinels when it needs a majority. A sentinel that forgets knows nothing
 // for some seconds, so the next one forgets when all know everything again.
 func (c *call) settleSentinels(ctx context.Context) error {
-	w, err := c.sentinels(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := c.survey(ctx, w.known()...)
+	w, g, err := askWatched(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -25,6 +21,16 @@ func (c *call) settleSentinels(ctx context.Context) error {
 		return err
 	}
 	return w.forget(ctx, g)
+}
+
+// askWatched asks the sentinels, and all members that they know.
+func askWatched(ctx context.Context, c *call) (*sentinels, *group, error) {
+	w, err := c.sentinels(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := c.survey(ctx, w.known()...)
+	return w, g, err
 }
 
 // repairQuorum has a sentinel forget others that have no pod anymore, if that is why there is no quorum.
