@@ -88,8 +88,8 @@ func (f *redisFixture) during(most time.Duration, do func()) {
 	report, err := writers.Stop(waits(f.t))
 	f.must(err)
 	f.t.Log(report)
-	if report.Acknowledged == 0 || report.Lost > 0 || report.Gap > most {
-		f.t.Errorf("%s; want none lost, and a gap of %s at most", report, most)
+	if err := report.Check(most); err != nil {
+		f.t.Error(err)
 	}
 }
 
@@ -100,12 +100,12 @@ func (f *redisFixture) assertHandedOver(want int) {
 }
 
 // drainAll drains the nodes of all members at once: each leadership moves once.
-func (f *redisFixture) drainAll(most time.Duration) {
+func (f *redisFixture) drainAll() {
 	f.t.Helper()
 	f.restartAgent()
 	leaders := len(f.Leaders(f.ctx))
 	f.addNodes(len(f.Servers))
-	f.during(most, func() {
+	f.during(redisserver.MaxGap, func() {
 		var instances []string
 		for _, s := range f.Servers {
 			instances = append(instances, f.drain(s))
@@ -118,8 +118,7 @@ func (f *redisFixture) drainAll(most time.Duration) {
 }
 
 // TestRedis drains the nodes of groups of real servers. The groups work at the same time, and no other test does: the
-// tests measure gaps, and a sentinel that gets no processor for two seconds stops working for thirty. The limits of the
-// gaps leave time for a busy machine, and are below what it takes without a hand-over; make bench measures both.
+// tests measure gaps, and a sentinel that gets no processor for two seconds stops working for thirty.
 func TestRedis(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
@@ -131,12 +130,12 @@ func TestRedis(t *testing.T) {
 		for range *redisKills {
 			f.killAgent()
 		}
-		f.drainAll(2 * time.Second)
+		f.drainAll()
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		f := newRedisFixture(t, redisserver.Cluster)
-		f.during(2*time.Second, func() {
+		f.during(redisserver.MaxGap, func() {
 			for _, s := range f.Servers {
 				f.waitHandled(f.drain(s))
 				f.addNodes(1)
@@ -144,12 +143,12 @@ func TestRedis(t *testing.T) {
 				f.must(f.WaitWhole(waits(f.t)))
 			}
 		})
-		f.drainAll(2 * time.Second)
+		f.drainAll()
 	})
 	t.Run("plain", func(t *testing.T) {
 		t.Parallel()
 		f := newRedisFixture(t, redisserver.Plain)
-		f.during(2*time.Second, func() { f.waitHandled(f.drain(f.Leader(f.ctx))) })
+		f.during(redisserver.MaxGap, func() { f.waitHandled(f.drain(f.Leader(f.ctx))) })
 		f.assertHandedOver(1)
 	})
 }
@@ -164,7 +163,7 @@ func (f *redisFixture) drainLeader() {
 	for _, s := range stay {
 		copies -= s.FullSyncs()
 	}
-	f.during(2*time.Second, func() { f.waitHandled(f.drain(leader)) })
+	f.during(redisserver.MaxGap, func() { f.waitHandled(f.drain(leader)) })
 	for _, s := range stay {
 		copies += s.FullSyncs()
 	}
@@ -181,16 +180,13 @@ func (f *redisFixture) settle() {
 	start := time.Now()
 	f.must(f.WaitWatched(waits(f.t)))
 	f.t.Logf("settled after %s", time.Since(start).Round(time.Second))
-	if d := time.Since(start); d > time.Minute {
-		f.t.Errorf("a sentinel listed a stale address for %s", d)
-	}
 }
 
 // killAgent kills the agent at some moment of a hand-over: the next one ends it.
 func (f *redisFixture) killAgent() {
 	f.t.Helper()
 	leader := f.Leader(f.ctx)
-	f.during(5*time.Second, func() {
+	f.during(redisserver.MaxGapAfterKill, func() {
 		instance := f.drain(leader)
 		f.agent.waitLog("node cordoned", "instance", instance)
 		after := rand.N(1500 * time.Millisecond)

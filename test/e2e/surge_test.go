@@ -65,8 +65,8 @@ func (f *surgeFixture) surge(s *redisserver.Server, most time.Duration, meanwhil
 	report, err := writers.Stop(waits(f.t))
 	f.must(err)
 	f.t.Log(report)
-	if report.Acknowledged == 0 || report.Lost > 0 || report.Gap > most {
-		f.t.Errorf("%s; want none lost, and a gap of %s at most", report, most)
+	if err := report.Check(most); err != nil {
+		f.t.Error(err)
 	}
 }
 
@@ -87,7 +87,7 @@ func (f *surgeFixture) left() string {
 // killAgent kills the agent at some moment of a surge: the next one ends it.
 func (f *surgeFixture) killAgent(s *redisserver.Server, within time.Duration) {
 	f.t.Helper()
-	f.surge(s, 5*time.Second, func() {
+	f.surge(s, redisserver.MaxGapAfterKill, func() {
 		after := rand.N(within)
 		f.t.Logf("kill after %s", after)
 		time.Sleep(after)
@@ -101,7 +101,7 @@ func TestSurge(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		f := newSurgeFixture(t, false, cluster)
-		f.surge(f.Servers[0], 2*time.Second, func() {})
+		f.surge(f.Servers[0], redisserver.MaxGap, func() {})
 		f.agent.logs(1, "surge started")
 		f.agent.logs(1, "surge ended")
 		f.agent.logs(1, "hand-over ended", "outcome", "handed-over")
@@ -112,7 +112,7 @@ func TestSurge(t *testing.T) {
 	t.Run("cluster without volumes", func(t *testing.T) {
 		t.Parallel()
 		f := newSurgeFixture(t, true, cluster)
-		f.surge(f.Servers[1], 2*time.Second, func() {})
+		f.surge(f.Servers[1], redisserver.MaxGap, func() {})
 		for i := range *surgeKills {
 			f.killAgent(f.Servers[(i+2)%len(f.Servers)], 20*time.Second)
 		}
@@ -122,7 +122,7 @@ func TestSurge(t *testing.T) {
 		f := newSurgeFixture(t, false, func(f *fixture) (*redisserver.Group, error) {
 			return redisserver.NewLoneLeader(f.ctx, 3)
 		})
-		f.surge(f.Servers[0], 2*time.Second, func() {})
+		f.surge(f.Servers[0], redisserver.MaxGap, func() {})
 		for range *surgeKills {
 			f.killAgent(f.Servers[0], 40*time.Second)
 		}

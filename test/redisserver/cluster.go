@@ -10,7 +10,7 @@ import (
 // slots are the ones of a cluster, of which each shard has as many as the others, but for the last.
 const slots = 16384
 
-// NewCluster starts a cluster of shards with one replica each, which notices within five seconds that a node is down.
+// NewCluster starts a cluster of shards with one replica each, which notices after DownAfter that a node is down.
 // The servers 0 to shards-1 lead.
 func NewCluster(ctx context.Context, shards int) (*Group, error) {
 	g, err := newGroup(ctx)
@@ -20,7 +20,7 @@ func NewCluster(ctx context.Context, shards int) (*Group, error) {
 	g.shards = shards
 	for i := range 2 * shards {
 		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), func() string {
-			return serverConfig() + "cluster-enabled yes\ncluster-node-timeout 5000\n"
+			return serverConfig() + clusterConfig()
 		})
 		if err != nil {
 			return nil, err
@@ -35,6 +35,11 @@ func NewCluster(ctx context.Context, shards int) (*Group, error) {
 		return nil, errors.Join(err, g.Close())
 	}
 	return g, nil
+}
+
+// clusterConfig is what the configuration of the nodes of a cluster has besides.
+func clusterConfig() string {
+	return fmt.Sprintf("cluster-enabled yes\ncluster-node-timeout %d\n", DownAfter.Milliseconds())
 }
 
 // join makes a cluster of the servers.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -23,6 +24,10 @@ const (
 	SentinelRights = "-@all +sentinel|masters +sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas " +
 		"+sentinel|sentinels +sentinel|ckquorum +sentinel|failover +sentinel|reset"
 )
+
+// DownAfter is for how long a member does not answer until the sentinels or the cluster consider it down: without a
+// hand-over, writes fail for longer.
+const DownAfter = 5 * time.Second
 
 // Master is the name that sentinels know a group by.
 const Master = "mymaster"
@@ -87,7 +92,7 @@ func sentinelConfig(leader string, quorum int) string {
 		"port 26379", "protected-mode no",
 		"user " + Username + " on >" + Password + " " + SentinelRights,
 		fmt.Sprintf("sentinel monitor %s %s 6379 %d", Master, leader, quorum),
-		"sentinel down-after-milliseconds " + Master + " 5000",
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", Master, DownAfter.Milliseconds()),
 		"sentinel failover-timeout " + Master + " 60000",
 	}, "\n") + "\n"
 }
@@ -123,7 +128,7 @@ func (g *Group) addServers(ctx context.Context, count int) error {
 	return nil
 }
 
-// NewSentinel starts a leader with replicas and as many sentinels, which notice within five seconds that it is down.
+// NewSentinel starts a leader with replicas and as many sentinels, which notice after DownAfter that it is down.
 func NewSentinel(ctx context.Context, count int) (*Group, error) {
 	g, err := NewReplication(ctx, count)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	Plain    Mode = "plain"    // a leader with two replicas, which nothing watches
 )
 
-// New starts a group of a mode. What watches its leaders notices within five seconds that one is down.
+// New starts a group of a mode. What watches its leaders notices after DownAfter that one is down.
 func New(ctx context.Context, mode Mode) (*Group, error) {
 	const size = 3
 	switch mode {

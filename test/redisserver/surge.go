@@ -20,8 +20,7 @@ func NewShards(ctx context.Context, shards int) (*Group, error) {
 	g.shards = shards
 	for i := range shards + 1 {
 		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), func() string {
-			return strings.Replace(serverConfig(), ServerRights, ServerRights+" "+SurgeRights, 1) +
-				"cluster-enabled yes\ncluster-node-timeout 5000\n"
+			return strings.Replace(serverConfig(), ServerRights, ServerRights+" "+SurgeRights, 1) + clusterConfig()
 		})
 		if err != nil {
 			return nil, errors.Join(err, g.Close())

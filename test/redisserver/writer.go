@@ -38,6 +38,22 @@ type Report struct {
 	Gap          time.Duration // the longest time between two acknowledgments
 }
 
+// The longest gaps that tests allow, which run beside others. They are far below what a gap is without a hand-over; how
+// short it is on a machine that is not busy is what test/bench shows.
+const (
+	MaxGap = DownAfter / 2 // of a hand-over
+	// A hand-over that is killed leaves writes paused for up to five seconds. Another one begins after that.
+	MaxGapAfterKill = 2 * DownAfter
+)
+
+// Check returns an error unless writes were acknowledged, all of these are stored, and no gap was longer than most.
+func (r Report) Check(most time.Duration) error {
+	if r.Acknowledged == 0 || r.Lost > 0 || r.Gap > most {
+		return fmt.Errorf("%s; want none lost, and a gap of %s at most", r, most)
+	}
+	return nil
+}
+
 func (r Report) String() string {
 	return fmt.Sprintf("%d acknowledged, %d lost, longest gap %s", r.Acknowledged, r.Lost, r.Gap.Round(time.Millisecond))
 }

@@ -5,7 +5,6 @@ package redis_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -33,6 +32,7 @@ func documented(t *testing.T, name string) map[string]string {
 // TestDocumentedSentinel runs the scripts of the documentation: the leader hands over, and its pod joins as a replica
 // when it is back; a sentinel that has lost its volume watches the same leader.
 func TestDocumentedSentinel(t *testing.T) {
+	t.Parallel()
 	scripts := documented(t, "redis")
 	for name, script := range scripts {
 		scripts[name] = strings.ReplaceAll(script, "shop", redisserver.Master)
@@ -52,11 +52,12 @@ func TestDocumentedSentinel(t *testing.T) {
 	f.check(f.WaitInSync(f.ctx))
 	f.check(f.Sentinels[0].Replace(f.ctx, f.NewIP()))
 	f.settle(f.Leader(f.ctx))
-	f.stop("sticky", w, 3*time.Second)
+	f.stop("sticky", w, redisserver.MaxGap)
 }
 
 // TestDocumentedCluster is the same for a cluster: a pod that moves is known by its new address.
 func TestDocumentedCluster(t *testing.T) {
+	t.Parallel()
 	group, err := redisserver.NewScripted(t.Context(), redisserver.Scripts{Server: documented(t, "redis-cluster")["redis.sh"]})
 	f := newFixture(t, group, err)
 	for _, s := range f.Leaders(f.ctx) {

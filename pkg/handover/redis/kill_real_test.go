@@ -5,6 +5,7 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -101,57 +102,70 @@ func (c *killedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// killEach kills a hand-over before and after each of its steps, and expects that the next calls end it. leaderOf
-// returns what finds the leader for a key. The shards of a cluster have their turns: its other leaders do not vote for
-// a replica of the same leader within ten seconds.
-func (f *fixture) killEach(leaderOf func(key string) func(context.Context) *redisserver.Server) {
-	keys := []string{"{a}", "{b}", "{c}"}
-	for step := 1; ; step++ {
-		for i, before := range []bool{true, false} {
-			key := keys[(2*step+i)%len(keys)]
-			find := leaderOf(key)
-			w := redisserver.Write(f.ctx, redisserver.StickyClient(find), key)
-			f.check(w.WaitAcknowledged(f.ctx))
-			leader := find(f.ctx)
-			k := &killer{step: step, before: before}
-			for killed := newReleaser(redisserver.Password, k.dial); !k.isDead(); time.Sleep(200 * time.Millisecond) {
-				answer, err := killed.Release(f.ctx, f.Request(leader))
-				f.check(err)
-				if answer.Go {
-					break
+// killEach kills hand-overs before and after each of their steps, in groups of their own, and expects that the next calls
+// end it. leaderOf returns what finds the leader for a key.
+func killEach(
+	t *testing.T, mode redisserver.Mode, leaderOf func(*redisserver.Group, string) func(context.Context) *redisserver.Server,
+) {
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprintf("before: %t", before), func(t *testing.T) {
+			t.Parallel()
+			group, err := redisserver.New(t.Context(), mode)
+			f := newFixture(t, group, err)
+			// The shards of a cluster have their turns: its other leaders do not vote for a replica of the same leader
+			// within ten seconds.
+			keys := []string{"{a}", "{b}", "{c}"}
+			for step := 1; ; step++ {
+				key := keys[step%len(keys)]
+				if !f.killStep(key, leaderOf(group, key), &killer{step: step, before: before}) {
+					return
 				}
 			}
-			f.t.Logf("step %d, before it: %t", step, before)
-			answer := f.release(leader)
-			if !answer.Go || answer.Outcome != handover.HandedOver && answer.Outcome != handover.NotLeading {
-				f.t.Errorf("step %d: got %+v", step, answer)
-			}
-			if now := find(f.ctx); now == nil || now == leader {
-				f.t.Errorf("step %d: %s leads, as before", step, leader.Name)
-			}
-			f.check(f.WaitWhole(f.ctx))
-			f.stop("sticky", w, 5*time.Second)
-			if !k.isDead() {
-				return
-			}
-		}
+		})
 	}
 }
 
+// killStep kills a hand-over once, and expects that the next calls end it. It returns false if there are fewer steps.
+func (f *fixture) killStep(key string, find func(context.Context) *redisserver.Server, k *killer) bool {
+	f.t.Helper()
+	f.t.Logf("step %d", k.step)
+	w := redisserver.Write(f.ctx, redisserver.StickyClient(find), key)
+	f.check(w.WaitAcknowledged(f.ctx))
+	leader := find(f.ctx)
+	for killed := newReleaser(redisserver.Password, k.dial); !k.isDead(); time.Sleep(200 * time.Millisecond) {
+		answer, err := killed.Release(f.ctx, f.Request(leader))
+		f.check(err)
+		if answer.Go {
+			break
+		}
+	}
+	answer := f.release(leader)
+	if !answer.Go || answer.Outcome != handover.HandedOver && answer.Outcome != handover.NotLeading {
+		f.t.Errorf("step %d: got %+v", k.step, answer)
+	}
+	if now := find(f.ctx); now == nil || now == leader {
+		f.t.Errorf("step %d: %s leads, as before", k.step, leader.Name)
+	}
+	f.check(f.WaitWhole(f.ctx))
+	f.stop("sticky", w, redisserver.MaxGapAfterKill)
+	return k.isDead()
+}
+
 func TestSentinelAfterKill(t *testing.T) {
-	group, err := redisserver.New(t.Context(), redisserver.Sentinel)
-	f := newFixture(t, group, err)
-	f.killEach(func(string) func(context.Context) *redisserver.Server { return f.Named })
+	t.Parallel()
+	killEach(t, redisserver.Sentinel, func(g *redisserver.Group, _ string) func(context.Context) *redisserver.Server {
+		return g.Named
+	})
 }
 
 func TestClusterAfterKill(t *testing.T) {
-	group, err := redisserver.New(t.Context(), redisserver.Cluster)
-	f := newFixture(t, group, err)
-	f.killEach(f.Serving)
+	t.Parallel()
+	killEach(t, redisserver.Cluster, (*redisserver.Group).Serving)
 }
 
 func TestReplicationAfterKill(t *testing.T) {
-	group, err := redisserver.New(t.Context(), redisserver.Plain)
-	f := newFixture(t, group, err)
-	f.killEach(func(string) func(context.Context) *redisserver.Server { return f.Leader })
+	t.Parallel()
+	killEach(t, redisserver.Plain, func(g *redisserver.Group, _ string) func(context.Context) *redisserver.Server {
+		return g.Leader
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 // TestFailBack expects that a preferred member leads again when it is back.
 func TestFailBack(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func() (*redisserver.Group, error){
 		"plain":   func() (*redisserver.Group, error) { return redisserver.NewReplication(t.Context(), 3) },
 		"cluster": func() (*redisserver.Group, error) { return redisserver.NewCluster(t.Context(), 3) },
@@ -32,7 +33,7 @@ func TestFailBack(t *testing.T) {
 			}
 			f.check(preferred.Move(f.ctx, f.NewIP()))
 			var leader string
-			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(pause) {
+			for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(pause) {
 				answer, err := f.releaser.Settle(f.ctx, f.Request(f.Servers[2]))
 				f.check(err)
 				t.Logf("%+v", answer)
@@ -61,6 +62,7 @@ func leaveToFirst(ctx context.Context, g *redisserver.Group) error {
 const pause = 300 * time.Millisecond
 
 func TestReplicationHandsOver(t *testing.T) {
+	t.Parallel()
 	group, err := redisserver.NewReplication(t.Context(), 3)
 	f := newFixture(t, group, err)
 	for range 5 {
@@ -72,6 +74,6 @@ func TestReplicationHandsOver(t *testing.T) {
 		}
 		f.check(leader.Move(f.ctx, f.NewIP()))
 		f.check(f.WaitInSync(f.ctx))
-		f.stop("sticky", w, 1500*time.Millisecond)
+		f.stop("sticky", w, redisserver.MaxGap)
 	}
 }

@@ -4,6 +4,7 @@ package redis_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -146,7 +147,7 @@ func (f *surging) end(r *redis.Releaser, s *redisserver.Server, k *killer) bool 
 			said = answer.Message
 			f.t.Logf("end after %s: %s", time.Since(start).Round(time.Millisecond), said)
 		}
-		if time.Since(start) > 2*time.Minute {
+		if time.Since(start) > longest {
 			f.t.Fatalf("the surge has not ended: %+v", answer)
 		}
 		time.Sleep(300 * time.Millisecond)
@@ -160,7 +161,7 @@ func (f *surging) expectNothingLeft() {
 	if f.set.surge != nil || f.set.scaled {
 		f.t.Errorf("left: %+v, scaled: %t", f.set.surge, f.set.scaled)
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(f.ctx, longest)
 	defer cancel()
 	f.check(redisserver.WaitAlone(ctx, f.Group))
 }
@@ -189,6 +190,18 @@ func (f *surging) killOnce(s *redisserver.Server, k *killer, volume bool) bool {
 // TestClusterSurgesAfterKill kills after each command and each change of the StatefulSet: what is left is the same as
 // before the next one.
 func TestClusterSurgesAfterKill(t *testing.T) {
+	t.Parallel()
+	const groups = 3
+	for first := range groups {
+		t.Run(fmt.Sprintf("each step %d of %d", first+1, groups), func(t *testing.T) {
+			t.Parallel()
+			killSurges(t, first+1, groups)
+		})
+	}
+}
+
+// killSurges kills surges at some of the steps.
+func killSurges(t *testing.T, first, stride int) {
 	group, err := redisserver.NewShards(t.Context(), 3)
 	f := newSurging(t, group, err)
 	var writers []*redisserver.Writer
@@ -198,32 +211,42 @@ func TestClusterSurgesAfterKill(t *testing.T) {
 	// Leaders do not vote for a replica of the same one again within twice the node timeout.
 	voted := map[*redisserver.Server]time.Time{}
 	for i := 0; ; i++ {
-		s, k := f.Servers[i%3], &killer{step: 1 + i}
-		time.Sleep(time.Until(voted[s].Add(11 * time.Second)))
+		s, k := f.Servers[i%3], &killer{step: first + i*stride}
+		time.Sleep(time.Until(voted[s].Add(2*redisserver.DownAfter + time.Second)))
 		voted[s] = time.Now()
-		if !f.killOnce(s, k, i%2 == 0) {
+		if !f.killOnce(s, k, k.step%2 == 1) {
 			break
 		}
 	}
 	for _, w := range writers {
-		f.stop("shard", w, 5*time.Second)
+		f.stop("shard", w, redisserver.MaxGapAfterKill)
 	}
 }
 
 // TestSentinelSurgesAfterKill kills around each change of the StatefulSet. The start script of the additional pod does
 // not have it follow the leader.
 func TestSentinelSurgesAfterKill(t *testing.T) {
-	group, err := redisserver.NewLoneLeader(t.Context(), 3)
-	f := newSurging(t, group, err)
-	redisserver.StartAlone(f.Spare)
-	w := redisserver.Write(f.ctx, redisserver.StickyClient(f.Named), "sticky:")
-	for step := 1; f.killOnce(f.Servers[0], &killer{step: step, before: step%2 == 1, scales: true}, true); step++ {
+	t.Parallel()
+	for first, before := range []bool{true, false} { // every other step each
+		t.Run(fmt.Sprintf("before: %t", before), func(t *testing.T) {
+			t.Parallel()
+			group, err := redisserver.NewLoneLeader(t.Context(), 3)
+			f := newSurging(t, group, err)
+			redisserver.StartAlone(f.Spare)
+			w := redisserver.Write(f.ctx, redisserver.StickyClient(f.Named), "sticky:")
+			for step := 1 + first; ; step += 2 {
+				if !f.killOnce(f.Servers[0], &killer{step: step, before: before, scales: true}, true) {
+					break
+				}
+			}
+			f.stop("sticky", w, redisserver.MaxGapAfterKill)
+		})
 	}
-	f.stop("sticky", w, 5*time.Second)
 }
 
 // TestClusterSurges drains each node of a cluster without replicas, of which the second has no volume.
 func TestClusterSurges(t *testing.T) {
+	t.Parallel()
 	group, err := redisserver.NewShards(t.Context(), 3)
 	f := newSurging(t, group, err)
 	var writers []*redisserver.Writer
@@ -240,12 +263,13 @@ func TestClusterSurges(t *testing.T) {
 		f.expectNothingLeft()
 	}
 	for _, w := range writers {
-		f.stop("shard", w, 250*time.Millisecond)
+		f.stop("shard", w, redisserver.MaxGap)
 	}
 }
 
 // TestSentinelSurges drains the node of a leader without a replica.
 func TestSentinelSurges(t *testing.T) {
+	t.Parallel()
 	group, err := redisserver.NewLoneLeader(t.Context(), 3)
 	f := newSurging(t, group, err)
 	following := redisserver.Write(f.ctx, f.FollowingClient, "following:")
@@ -258,6 +282,6 @@ func TestSentinelSurges(t *testing.T) {
 	f.move(leader, true)
 	f.end(f.fixture.releaser, leader, &killer{})
 	f.expectNothingLeft()
-	f.stop("following", following, 2*time.Second)
-	f.stop("sticky", sticky, 2*time.Second)
+	f.stop("following", following, redisserver.MaxGap)
+	f.stop("sticky", sticky, redisserver.MaxGap)
 }

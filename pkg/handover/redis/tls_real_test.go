@@ -28,6 +28,7 @@ const (
 
 // TestTLS hands over by TLS alone, with the certificates of the Secret, and names what is wrong with them.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	group, err := redisserver.NewReplication(t.Context(), 2)
 	f := newFixture(t, group, err)
 	ours, others := newAuthority(t), newAuthority(t)
