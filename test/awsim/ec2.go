@@ -25,6 +25,7 @@ func ec2Actions(a *engine) map[string]actionFunc {
 		"CreateLaunchTemplateVersion":    query(templates.createLaunchTemplateVersion),
 		"ModifyLaunchTemplate":           query(templates.modifyLaunchTemplate),
 		"DescribeLaunchTemplateVersions": query(templates.describeLaunchTemplateVersions),
+		"DescribeSubnets":                query(subnetAPI{a}.describeSubnets),
 	}
 }
 

@@ -61,6 +61,9 @@ type engine struct {
 	rules      []rule
 	templates  []*template
 	parameters map[string]string // Of Systems Manager, by name.
+	subnets    map[string]Subnet // By id.
+	clusters   map[string]*eksCluster
+	releases   []Release // Of Amazon EKS optimized AMIs, in the order of their publication.
 	alarms     alarms
 	// The instance whose metric an alarm watches, by the alarm's name.
 	alarmInstances map[string]string
@@ -84,6 +87,7 @@ type components struct {
 	notices   noticeEngine
 	catalog   templateEngine
 	bus       eventBus
+	managed   eksEngine
 }
 
 type (
@@ -96,6 +100,7 @@ type (
 	noticeEngine   struct{ *engine } // Announces interruptions and scheduled changes.
 	templateEngine struct{ *engine } // Resolves launch templates and mixed instances policies.
 	eventBus       struct{ *engine } // Delivers notifications and events to queues.
+	eksEngine      struct{ *engine } // Does what EKS does with managed node groups.
 )
 
 func newEngine(s *Server) *engine {
@@ -111,6 +116,7 @@ func newEngine(s *Server) *engine {
 		byToken:    map[string]*action{},
 		topics:     map[string][]subscription{},
 		parameters: map[string]string{}, alarms: alarms{}, alarmInstances: map[string]string{},
+		subnets: map[string]Subnet{}, clusters: map[string]*eksCluster{},
 	}
 	e.components = components{
 		groupEngine{e},
@@ -123,6 +129,7 @@ func newEngine(s *Server) *engine {
 		noticeEngine{e},
 		templateEngine{e},
 		eventBus{e},
+		eksEngine{e},
 	}
 	return e
 }

@@ -102,6 +102,7 @@ func (a hookEngine) beginHooks(inst *instance, transition string) {
 	for _, act := range inst.waiting {
 		a.sendLater(act)
 		a.spawn(func() { a.waitForTimeout(act) })
+		a.managed.answerHook(act)
 	}
 }
 

@@ -36,6 +36,7 @@ type group struct {
 	turn      int        // Counts launches, for the next zone.
 	made      int        // Counts instances, for the next override.
 	deleting  bool
+	nodegroup *nodegroup // The managed node group of EKS that it belongs to, if any.
 	history
 }
 

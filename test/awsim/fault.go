@@ -18,7 +18,7 @@ var errDropped = errors.New("the connection is dropped")
 
 // Fault makes calls slow, answers them with an error, or drops them.
 type Fault struct {
-	Service string // autoscaling, ec2 or sqs; any if empty.
+	Service string // autoscaling, cloudwatch, ec2, eks, sqs or ssm; any if empty.
 	Action  string // Such as ReceiveMessage; any if empty.
 
 	// What is answered, by the first of these that is set; without any, the fault only slows calls down.
@@ -75,9 +75,11 @@ func (f Fault) err(service string) error {
 func throttled(service string) *Error {
 	switch service {
 	case "ec2":
-		return &Error{"RequestLimitExceeded", "Request limit exceeded.", http.StatusServiceUnavailable}
+		return unavailableError("RequestLimitExceeded", "Request limit exceeded.")
 	case "sqs":
 		return errorf("RequestThrottled", "Request is throttled.")
+	case eksName, "ssm":
+		return errorf("ThrottlingException", "Rate exceeded")
 	default:
 		return errorf("Throttling", "Rate exceeded")
 	}
@@ -85,10 +87,18 @@ func throttled(service string) *Error {
 
 func unavailable(service string) *Error {
 	code := "ServiceUnavailable"
-	if service == "ec2" {
+	switch service {
+	case "ec2":
 		code = "Unavailable"
+	case eksName:
+		code = "ServiceUnavailableException"
 	}
-	return &Error{code, "The service is unavailable. Please try again shortly.", http.StatusServiceUnavailable}
+	return unavailableError(code, "The service is unavailable. Please try again shortly.")
+}
+
+// unavailableError returns an error with the status 503.
+func unavailableError(code, message string) *Error {
+	return &Error{Code: code, Message: message, Status: http.StatusServiceUnavailable}
 }
 
 func (f Fault) matches(req request) bool {

@@ -158,10 +158,15 @@ func (s *IAM) accessDenied(req request, on resource) *Error {
 	switch req.service.name {
 	case "ec2":
 		code, text = "UnauthorizedOperation", "You are not authorized to perform this operation. "+text
-	case "sqs":
+	case "sqs", eksName, "ssm":
 		code = "AccessDeniedException"
 	}
-	return &Error{code, text, http.StatusForbidden}
+	return forbidden(code, text)
+}
+
+// forbidden returns an error with the status 403.
+func forbidden(code, message string) *Error {
+	return &Error{Code: code, Message: message, Status: http.StatusForbidden}
 }
 
 // resource is what a call is about: * where AWS knows no resource of the action.
@@ -177,6 +182,10 @@ func (s *IAM) resources(req request) []resource {
 	switch {
 	case req.service.name == "sqs":
 		return []resource{{arn: s.server.sqs.arn(queueName(req.in))}}
+	case req.service.name == eksName:
+		return nodegroupResources(s.server.asg, req)
+	case req.service.name == "ssm":
+		return []resource{{arn: s.server.asg.catalog.parameterARN(parameterName(req.in))}}
 	case onGroups(permission(req.service.name, req.action)):
 		return groupResources(s.server.asg, &reader{values: req.in.Values})
 	case onMachines(permission(req.service.name, req.action)):

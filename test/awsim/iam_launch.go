@@ -1,7 +1,6 @@
 package awsim
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -78,7 +77,7 @@ func (a templateEngine) needsToLaunch(from source) (all []need) {
 		if err != nil {
 			continue
 		}
-		refusal := &Error{"AccessDenied", "You are not authorized to use launch template: " + t.id, http.StatusForbidden}
+		refusal := forbidden("AccessDenied", "You are not authorized to use launch template: "+t.id)
 		context := map[string]string{keyLaunchTemplate: a.arn("ec2", "launch-template/"+t.id)}
 		add := func(action, arn string, context map[string]string) {
 			all = append(all, need{action, resource{arn: arn, context: context}, refusal})
@@ -93,7 +92,7 @@ func (a templateEngine) needsToLaunch(from source) (all []need) {
 			add(actionPassRole, role, map[string]string{keyToService: "ec2.amazonaws.com"})
 		}
 		if v.isParameter() {
-			add(actionParameters, a.parameterARN(v), nil)
+			add(actionParameters, a.parameterARN(v.parameter()), nil)
 		}
 	}
 	return all
@@ -109,8 +108,8 @@ func (a templateEngine) needsToResolve(r *reader) (all []need) {
 	for _, v := range versions {
 		if v.isParameter() {
 			text := "You are not authorized to perform this operation. " + actionParameters
-			refusal := &Error{"UnauthorizedOperation", text, http.StatusForbidden}
-			all = append(all, need{actionParameters, resource{arn: a.parameterARN(v)}, refusal})
+			refusal := forbidden("UnauthorizedOperation", text)
+			all = append(all, need{actionParameters, resource{arn: a.parameterARN(v.parameter())}, refusal})
 		}
 	}
 	return all
@@ -120,9 +119,14 @@ func (a templateEngine) arn(service, name string) string {
 	return strings.Join([]string{"arn:aws", service, a.server.opts.Region, a.server.opts.Account, name}, ":")
 }
 
-// parameterARN is the ARN of the image's parameter. Those that AWS publishes are of no account.
-func (a templateEngine) parameterARN(v templateVersion) string {
+// parameter returns the name of the image's parameter, without a version or a label.
+func (v templateVersion) parameter() string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(v.image, aliasPrefix), ":")
+	return name
+}
+
+// parameterARN is the ARN of a parameter. Those that AWS publishes are of no account.
+func (a templateEngine) parameterARN(name string) string {
 	arn := a.arn("ssm", "parameter/"+strings.TrimPrefix(name, "/"))
 	if strings.HasPrefix(name, "/aws/") {
 		arn = strings.Replace(arn, ":"+a.server.opts.Account+":", "::", 1)

@@ -174,7 +174,8 @@ func (s *IAM) knows(action string) bool {
 
 // onResources reports whether a statement can limit the action to some resources.
 func onResources(action string) bool {
-	return onGroups(action) || onMachines(action) || toLaunch(action) || strings.HasPrefix(action, "sqs:")
+	service, _, _ := strings.Cut(action, ":")
+	return onGroups(action) || onMachines(action) || toLaunch(action) || contains([]string{"sqs", eksName, "ssm"}, service)
 }
 
 // onGroups reports whether the action is about an Auto Scaling group, so that it can be limited to some. What

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 )
 
@@ -108,7 +107,7 @@ func (q *queue) admits(arn string, from sender) error {
 	if applies("Deny") || from.service != "" && !applies("Allow") {
 		text := fmt.Sprintf("User: %s%s is not authorized to perform: sqs:sendmessage on resource: %s with an explicit "+
 			"deny in a resource-based policy", from.arn, from.service, arn)
-		return &Error{"AccessDeniedException", text, http.StatusForbidden}
+		return forbidden("AccessDeniedException", text)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-// Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling, EC2 and CloudWatch's alarms over HTTP, in memory,
-// with faults on demand. It is written from the wire up, without the AWS SDK, so that it checks what the SDK
-// sends. A client only finds what the project's programs and their tests call.
+// Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling, EC2, managed node groups of EKS, parameters of
+// Systems Manager and CloudWatch's alarms over HTTP, in memory, with faults on demand. It is written from the wire up,
+// without the AWS SDK, so that it checks what the SDK sends. A client only finds what the project's programs and their
+// tests call.
 package awsim
 
 import (
@@ -43,6 +44,8 @@ type Error struct {
 	Code    string
 	Message string
 	Status  int
+	// Members are what else the answer has, where the service's protocol has room for it.
+	Members map[string]string
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
@@ -76,7 +79,8 @@ type service struct {
 // actionFunc does one API call. An error that is no *Error is answered as InternalFailure.
 type actionFunc func(ctx context.Context, in input) (out any, err error)
 
-// input is what a client sent: form values for the Query protocol, a JSON document for JSON 1.0.
+// input is what a client sent: form values for the Query protocol, a JSON document for JSON 1.0 and 1.1, both for REST,
+// whose values are those of path and query.
 type input struct {
 	Key    string // The access key that signed it.
 	Values url.Values
@@ -89,6 +93,7 @@ type Server struct {
 	AutoScaling
 	Lifecycle
 	EC2
+	EKS
 	Notices
 	EventBridge
 	SQS
@@ -105,7 +110,7 @@ type Server struct {
 
 	work sync.WaitGroup // Serve, and the connections.
 
-	services   map[string]*service // By API version for Query, by target prefix for JSON, CloudWatch by its name.
+	services   map[string]*service // By API version for Query, by target prefix for JSON, others by name.
 	requestIDs *identifiers
 	faults     faults
 	sqs        *sqs
@@ -119,6 +124,8 @@ type (
 	Lifecycle struct{ asg *engine }
 	// EC2 changes what instances are launched from, and what EC2 knows of them.
 	EC2 struct{ asg *engine }
+	// EKS changes and shows clusters and their managed node groups.
+	EKS struct{ asg *engine }
 	// Notices announces that EC2 takes instances back or changes them.
 	Notices struct{ asg *engine }
 	// EventBridge routes notifications and events to queues.
@@ -163,6 +170,8 @@ func NewUnconnected(opts Options) *Server {
 		"2016-11-15": ec2Service(ec2Actions(s.asg)),
 		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 		"CloudWatch": cloudwatchService(s.asg),
+		"AmazonSSM":  ssmService(s.asg),
+		eksName:      eksService(s.asg),
 	}
 	return s
 }
@@ -175,7 +184,7 @@ func (s *Server) startQueues() {
 func (s *Server) startEngine() {
 	s.asg = newEngine(s)
 	s.AutoScaling, s.Lifecycle, s.EC2 = AutoScaling{s.asg}, Lifecycle{s.asg}, EC2{s.asg}
-	s.Notices, s.EventBridge = Notices{s.asg}, EventBridge{s.asg}
+	s.Notices, s.EventBridge, s.EKS = Notices{s.asg}, EventBridge{s.asg}, EKS{s.asg}
 }
 
 func (o Options) withDefaults() Options {

@@ -72,7 +72,7 @@ func asError(err error) *Error {
 	if failure, ok := errors.AsType[*Error](err); ok {
 		return failure
 	}
-	return &Error{"InternalFailure", err.Error(), http.StatusInternalServerError}
+	return &Error{Code: "InternalFailure", Message: err.Error(), Status: http.StatusInternalServerError}
 }
 
 // parse finds out which service and action a request is for. The request that it returns always has
@@ -82,9 +82,12 @@ func (s *Server) parse(r *http.Request, body []byte) (request, *Error) {
 	req := request{id: s.requestIDs.next(), key: key, in: input{Key: key, Body: body}}
 	name, action, isJSON := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	operation, isCBOR := cloudwatchAction(r.URL.Path)
+	route, values, isREST := eksRoute(r)
 	switch {
 	case isCBOR:
 		name, action = "CloudWatch", operation
+	case isREST:
+		name, action, req.in.Values = eksName, route, values
 	case !isJSON:
 		req.in.Values, _ = url.ParseQuery(string(body)) // What is no form has no version.
 		name, action = req.in.Values.Get("Version"), req.in.Values.Get("Action")

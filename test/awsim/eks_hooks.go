@@ -1,0 +1,30 @@
+package awsim
+
+import "time"
+
+// EKS's own lifecycle hooks. Their names, timeouts and results are those of real groups, as users show them; EKS does
+// not document them.
+const (
+	eksLaunchHook    = "Launch-LC-Hook"
+	eksTerminateHook = "Terminate-LC-Hook"
+	eksHookTimeout   = 30 * time.Minute
+)
+
+// eksHooks returns the lifecycle hooks that EKS gives the Auto Scaling group of a node group.
+func eksHooks() []Hook {
+	hook := func(name, transition string) Hook {
+		h := Hook{Name: name, Transition: transition, HeartbeatTimeout: eksHookTimeout, DefaultResult: resume}
+		return h.withDefaults()
+	}
+	return []Hook{hook(eksLaunchHook, Launching), hook(eksTerminateHook, Terminating)}
+}
+
+// answerHook has EKS complete an action of one of its own hooks. It needs mu.
+func (a eksEngine) answerHook(act *action) {
+	if act.inst.group.nodegroup == nil || act.hook.Name != eksLaunchHook && act.hook.Name != eksTerminateHook {
+		return
+	}
+	a.spawn(func() {
+		_ = a.lifecycle.complete(actionName{group: act.Group, hook: act.Hook, token: act.Token}, resume)
+	})
+}
