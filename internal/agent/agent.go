@@ -11,6 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // AutoScaling is what the agent calls of EC2 Auto Scaling.
@@ -163,14 +164,14 @@ func New(
 	a.notices = newNoticeHandler(t, groups, instances, nodes, o)
 	a.late = &latePods{cfg: cfg, nodes: nodes, drainer: drainer, history: t.history, drain: a.handleEvent}
 	a.requested = &requestedDrains{
-		cfg: cfg, nodes: nodes, groups: groups, cordoner: t.cordoner, inflight: t.inflight,
-		drain: a.handleEvent,
+		cfg: cfg, nodes: nodes, groups: groups, cordoner: t.cordoner, inflight: t.inflight, drain: a.handleEvent,
 	}
 	a.resyncer = &resyncer{
 		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
 		launchStart: l.startOf,
 		confirmer:   confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
 		history: t.history, completed: t.completed, lost: a.lost,
+		reported:   map[node.Manager]bool{},
 		departures: &departures{groups: groups, instances: instances, observer: o},
 	}
 	return a

@@ -107,7 +107,8 @@ type fixture struct {
 	boots     time.Duration // when the Node has another BootID; 0 is never
 	theirs    answer[bool]  // the Node is another agent's
 	protected []node.ProtectedNode
-	requests  chan struct{} // for drains by annotation
+	managed   map[node.Manager]int // Nodes besides the node
+	requests  chan struct{}        // for drains by annotation
 
 	// Drains and launches.
 	drainTakes    time.Duration

@@ -176,7 +176,7 @@ func (m *maintenanceDrains) waiting(all []node.Node) []node.Node {
 	exists := make(map[string]bool, len(all))
 	waiting := slices.DeleteFunc(slices.Clone(all), func(n node.Node) bool {
 		exists[n.UID] = true
-		return n.Maintenance.IsZero() || m.isActedOn(n) || m.inflight.has(maintenanceOf(n)) ||
+		return n.Maintenance.IsZero() || n.Manager != "" || m.isActedOn(n) || m.inflight.has(maintenanceOf(n)) ||
 			time.Since(m.started[n.UID]) < m.cfg.ResyncInterval
 	})
 	maps.DeleteFunc(m.started, func(uid string, _ time.Time) bool { return !exists[uid] })

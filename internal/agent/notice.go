@@ -155,11 +155,17 @@ func (h *noticeHandler) reasonToIgnore(e event.Event) string {
 	switch {
 	case !ok:
 		return notOurNode
+	case n.Manager != "" && !isAskedFor(e.Kind):
+		return fmt.Sprintf("the node is managed by %s, which handles such events", n.Manager)
 	case h.terminator.history.isDrained(n) && !n.Mark.Deadline.IsZero():
 		return "the node is already drained" // EC2 reports two state changes after a hook is completed
 	}
 	return ""
 }
+
+// isAskedFor reports whether a user asked for what the event announces. The other kinds are sent for each instance of
+// an account: two programs must not drain a node for the same one.
+func isAskedFor(k event.Kind) bool { return k == event.Request || k == event.Alarm }
 
 func (h *noticeHandler) act(ctx context.Context, e event.Event) (Outcome, error) {
 	if h.cfg.Events.Action(e.Kind) == event.Replace {

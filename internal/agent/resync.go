@@ -25,12 +25,16 @@ type groupMembers interface {
 type allNodes interface {
 	nodeFinder
 	All() []node.Node
+	// Managed returns how many Nodes have which Manager.
+	Managed() map[node.Manager]int
 }
 
 // resyncObserver records resyncs.
 type resyncObserver interface {
 	Resynced(members, found, lost int)
 	ResyncFailed(err error)
+	// NodesManaged records how many nodes have the manager; first, that there are some for the first time.
+	NodesManaged(m node.Manager, nodes int, first bool)
 	autoscalerObserver
 }
 
@@ -53,7 +57,8 @@ type resyncer struct {
 	lost        *lostMessages
 	departures  *departures
 
-	handling     sync.WaitGroup       // events that a resync found
+	handling     sync.WaitGroup // events that a resync found
+	reported     map[node.Manager]bool
 	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
 }
 
@@ -104,10 +109,23 @@ func (r *resyncer) resync(ctx context.Context) error {
 		}
 	}
 	r.observer.Resynced(len(members), found, lost)
+	r.reportManaged()
 	r.protector.unprotectFinished(ctx)
 	r.resumeAutoscaler(ctx)
 	return errors.Join(err, r.departures.check(ctx, nodes, members), r.checkMaintenance(ctx, nodes),
 		r.checkCordonedNodes(ctx, nodes, members))
+}
+
+// reportManaged reports the nodes that others manage, and each of their managers once.
+func (r *resyncer) reportManaged() {
+	counts := r.nodes.Managed()
+	for _, m := range node.Managers() {
+		first := counts[m] > 0 && !r.reported[m]
+		r.observer.NodesManaged(m, counts[m], first)
+		if first {
+			r.reported[m] = true
+		}
+	}
 }
 
 // checkMaintenance has the drains for maintenance canceled that EC2 no longer has scheduled: the message that says so

@@ -70,6 +70,8 @@ func facts() []fact {
 		{"Resynced, found", func(r *recorder, _ subject) { r.Resynced(40, 2, 0) }},
 		{"Resynced, lost", func(r *recorder, _ subject) { r.Resynced(40, 0, 2) }},
 		{"Resynced, nothing", func(r *recorder, _ subject) { r.Resynced(40, 0, 0) }},
+		{"NodesManaged, first", func(r *recorder, _ subject) { r.NodesManaged(node.Karpenter, 3, true) }},
+		{"NodesManaged", func(r *recorder, _ subject) { r.NodesManaged(node.Fargate, 2, false) }},
 		{"TerminationUnannounced", func(r *recorder, s subject) { r.TerminationUnannounced(s.event.InstanceID, s.action.Group) }},
 		{"ResyncFailed", func(r *recorder, _ subject) { r.ResyncFailed(errOutage) }},
 		{"NodeProtected", func(r *recorder, s subject) { r.NodeProtected(s.node, s.action.Group) }},

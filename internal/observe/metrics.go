@@ -9,6 +9,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
+	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -28,6 +29,7 @@ type metrics struct {
 	refusals     *prometheus.CounterVec
 	waits        prometheus.Histogram
 	waiting      *prometheus.GaugeVec
+	managed      *prometheus.GaugeVec
 	heartbeats   prometheus.Counter
 	lost         prometheus.Counter
 	unannounced  prometheus.Counter
@@ -94,8 +96,7 @@ func New(
 
 func newMetrics(r promauto.Factory, outcomes []string) metrics {
 	return metrics{
-		messages: counters(r, "messages_total", "Deliveries of SQS messages, by outcome.",
-			"outcome", queue.Outcomes()),
+		messages: counters(r, "messages_total", "Deliveries of SQS messages, by outcome.", "outcome", queue.Outcomes()),
 		refused: counters(r, "messages_refused_total", "Messages that the agent refused, by reason.",
 			"reason", event.Reasons()),
 		events:       counters(r, "events_total", "Events received, by kind.", "kind", event.Kinds()),
@@ -117,6 +118,7 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		waiting: gauges(r, "pods_waiting",
 			"Pods on draining nodes that wait, by reason; for volumes-attached the number of volumes.",
 			"reason", drain.WaitReasons()),
+		managed:    gauges(r, "managed_nodes", "Nodes that another program drains, by manager.", "manager", node.Managers()),
 		heartbeats: counter(r, "heartbeats_total", "Heartbeats that Auto Scaling accepted."),
 		unannounced: counter(r, "unannounced_terminations_total",
 			"Instances that left their group without an event, although a hook of this agent should have held them."),

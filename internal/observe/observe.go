@@ -231,6 +231,15 @@ func (o *Observer) Resynced(instances, found, lost int) {
 	o.log.WithLevel(level).Int("instances", instances).Int("found", found).Msg("resync finished")
 }
 
+// NodesManaged records how many nodes have the manager; first, that there are some for the first time.
+func (o *Observer) NodesManaged(m node.Manager, nodes int, first bool) {
+	o.metrics.managed.WithLabelValues(string(m)).Set(float64(nodes))
+	if first {
+		o.log.Info().Str("manager", string(m)).Int("nodes", nodes).
+			Msg("nodes of another manager found, which are drained only on request")
+	}
+}
+
 // TerminationUnannounced records that an instance left its group without an event, although a hook should have
 // held it.
 func (o *Observer) TerminationUnannounced(instanceID, group string) {

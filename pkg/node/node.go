@@ -27,7 +27,8 @@ type Node struct {
 	Ready      bool
 	BootID     string // of the machine; it changes with each boot
 	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
-	Mark       Mark   // zero if the agent has not marked the node
+	Manager    Manager
+	Mark       Mark // zero if the agent has not marked the node
 	// HasCondition reports whether the Node has the drain condition, whatever its status.
 	HasCondition bool
 
@@ -50,6 +51,7 @@ func (n Node) IsBooted() bool { return !n.AwaitsBoot() }
 type Nodes struct {
 	*maintenance
 	requests
+	managed
 
 	// Conditions writes the drain conditions of these Nodes.
 	Conditions *Conditions
@@ -73,6 +75,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	n := &Nodes{cfg: cfg, selector: selector, requests: requests{make(chan struct{}, 1)}}
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
+	n.managed = managed{n.informer.GetStore(), selector}
 	n.patcher = &patcher{
 		client: client, nodes: n.informer.GetStore(), turns: newTurns(),
 	}
@@ -182,11 +185,12 @@ func Untainted(n *Nodes, name string) bool {
 	return current != nil && !slices.ContainsFunc(current.Spec.Taints, n.cfg.isTaint)
 }
 
-// Stays reports whether the Node is Ready and nobody drains it: it is schedulable, and without our taint. It reads the
-// cache only.
+// Stays reports whether the Node is Ready and nobody drains it: it is schedulable, and without our taint or that of
+// Karpenter or the Cluster Autoscaler. It reads the cache only.
 func Stays(n *Nodes, name string) bool {
 	current := cached(n.informer.GetStore(), name)
-	return current != nil && isReady(current) && !current.Spec.Unschedulable && Untainted(n, name)
+	return current != nil && isReady(current) && !current.Spec.Unschedulable && Untainted(n, name) &&
+		!hasTaint(current, disrupted, toBeDeleted)
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the
@@ -247,7 +251,7 @@ func trim(obj any, labels ...string) (any, error) {
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-			Labels: only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers)...),
+			Labels: only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool)...),
 			Annotations: only(node.Annotations, Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
 				scaleDownDisabled, ScaleDownOwner),
 		},
@@ -282,7 +286,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 
 func nodeOf(node *corev1.Node) Node {
 	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: InstanceOf(node), Ready: isReady(node)}
-	out.BootID = node.Status.NodeInfo.BootID
+	out.BootID, out.Manager = node.Status.NodeInfo.BootID, managerOf(node)
 	out.HasCondition = conditionOf(node, ConditionType) != nil
 	out.Mark, _ = MarkOf(node)
 	out.Maintenance, out.DrainRequested = maintenanceOf(node), IsDrainRequested(node)

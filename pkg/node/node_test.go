@@ -58,8 +58,10 @@ func TestStays(t *testing.T) {
 	n := &Nodes{cfg: defaults, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
 	for name, changes := range map[string][]func(*corev1.Node){
 		"ready": {ready(corev1.ConditionTrue)}, "unready": {ready(corev1.ConditionUnknown)},
-		"tainted":  {ready(corev1.ConditionTrue), tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)},
-		"cordoned": {ready(corev1.ConditionTrue), func(n *corev1.Node) { n.Spec.Unschedulable = true }},
+		"tainted":     {ready(corev1.ConditionTrue), tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)},
+		"cordoned":    {ready(corev1.ConditionTrue), func(n *corev1.Node) { n.Spec.Unschedulable = true }},
+		"disrupted":   {ready(corev1.ConditionTrue), tainted("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)},
+		"scaled down": {ready(corev1.ConditionTrue), tainted("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule)},
 	} {
 		node := newNode(changes...)
 		node.Name = name
@@ -67,7 +69,10 @@ func TestStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]bool{"ready": true, "unready": false, "tainted": false, "cordoned": false, "gone": false} {
+	for name, want := range map[string]bool{
+		"ready": true, "unready": false, "tainted": false, "cordoned": false, "disrupted": false, "scaled down": false,
+		"gone": false,
+	} {
 		if got := Stays(n, name); got != want {
 			t.Errorf("%s: got %v", name, got)
 		}
@@ -106,6 +111,8 @@ func TestTrim(t *testing.T) {
 		{"not ready", newNode(ready(corev1.ConditionUnknown))},
 		{"marked", newNode(ready(corev1.ConditionTrue), markOf(mark), ours, cordoned, labelled)},
 		{"broken mark", newNode(marked("{"))},
+		{"of Karpenter", newNode(withLabel("karpenter.sh/nodepool", "default"))},
+		{"of Auto Mode", newNode(withLabel("eks.amazonaws.com/compute-type", "auto"))},
 		{"awaits its boot", newNode(booted("boot-1"), markOf(Mark{Since: t0, BootID: "boot-1"}))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
