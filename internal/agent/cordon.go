@@ -249,8 +249,12 @@ func (c *cordoner) tryUncordon(ctx context.Context, n node.Node, why string) err
 
 // removeMark removes the mark of a node. All marks are removed here, except at a launch, which Auto Scaling has
 // confirmed. It asks Auto Scaling first, and keeps the mark of an instance that is terminating: all events of
-// an instance share one mark, so that one of them is over does not mean that no hook waits.
+// an instance share one mark, so that one of them is over does not mean that no hook waits. It also keeps the mark of a
+// node whose annotation asks for its drain.
 func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, err error) {
+	if n.DrainRequested {
+		return false, nil
+	}
 	state, err := c.groups.State(ctx, n.InstanceID)
 	if err != nil || state.Terminating() || state.Gone() {
 		return false, err

@@ -133,16 +133,6 @@ func (f nodes) Find(instanceID string) (node.Node, bool) {
 	return found, !found.Unselected
 }
 
-// current is the Node with its boot id and its owner, and needs mu.
-func (f nodes) current() node.Node {
-	n := f.node
-	if f.boots != 0 && f.after() >= f.boots {
-		n.BootID = "boot-2"
-	}
-	n.Unselected, _ = f.theirs(f.after())
-	return n
-}
-
 func (f nodes) Lookup(_ context.Context, instanceID string) (node.Node, error) {
 	if err := f.next("look up"); err != nil {
 		return node.Node{}, err

@@ -103,6 +103,7 @@ type fixture struct {
 	leaves    time.Duration // when the watch stops showing the Node
 	hidden    bool          // the watch does not show the Node that exists
 	lags      bool          // the watch does not show announcements
+	unmarked  time.Duration // until then the watch does not show marks
 	deleted   bool          // the watch shows a Node that does not exist
 	boots     time.Duration // when the Node has another BootID; 0 is never
 	theirs    answer[bool]  // the Node is another agent's

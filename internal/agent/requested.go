@@ -60,24 +60,33 @@ func (r *requestedDrains) run(ctx context.Context) {
 	}
 }
 
-// act starts the drains of nodes that have the annotation, each once, and uncordons those that have it no more. It
-// returns how long to wait until the next look. A drain that failed is started again then.
+// act starts the drains of nodes that have the annotation, and stops those of nodes that have it no more, which it
+// uncordons. It returns how long to wait until the next look. A drain that failed is started again then.
 func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.Event)) (pause time.Duration) {
 	pause = r.cfg.ResyncInterval
 	for _, n := range r.nodes.All() {
 		e := event.Event{Kind: event.DrainRequested, InstanceID: n.InstanceID, At: time.Now()}
-		switch marked := n.Mark.Reason == string(event.DrainRequested); {
-		case n.DrainRequested:
-			if r.setBegun(n, true) && !r.inflight.has(e) {
+		if n.DrainRequested {
+			if r.mustStart(n, e) {
 				start(n, e)
 			}
 			continue
-		case marked && !r.withdraw(ctx, e, n):
+		}
+		if r.stop(n, e) && !r.withdraw(ctx, n) {
 			pause = min(pause, withdrawnInterval)
 		}
-		r.setBegun(n, false)
 	}
 	return pause
+}
+
+// mustStart reports whether the drain of a node that has the annotation is to start: it has not begun, or the node was
+// uncordoned since and no event of its instance is in flight. A launch uncordons the node of an instance that returns
+// from the warm pool, or has another root volume.
+func (r *requestedDrains) mustStart(n node.Node, e event.Event) bool {
+	if r.setBegun(n, true) {
+		return !r.inflight.has(e)
+	}
+	return n.Mark.Since.IsZero() && !r.inflight.instances()[n.InstanceID]
 }
 
 // setBegun records whether the drain of the node has begun, and reports whether that has changed.
@@ -93,10 +102,18 @@ func (r *requestedDrains) setBegun(n node.Node, begun bool) (changed bool) {
 	return changed
 }
 
-// withdraw stops the drain, and uncordons the node if its instance is in service, or in no group. It reports whether
-// nothing is left to do.
-func (r *requestedDrains) withdraw(ctx context.Context, e event.Event, n node.Node) (done bool) {
-	r.inflight.cancel(e, errCanceled)
+// stop stops the drain of a node that does not have the annotation, and reports whether the node was cordoned for it:
+// otherwise another event needs the node. The watch may not show the mark yet.
+func (r *requestedDrains) stop(n node.Node, e event.Event) (cordoned bool) {
+	begun, isReason := r.setBegun(n, false), n.Mark.Reason == string(event.DrainRequested)
+	if begun || isReason {
+		r.inflight.cancel(e, errCanceled)
+	}
+	return isReason || begun && n.Mark.Since.IsZero() && !r.inflight.instances()[n.InstanceID]
+}
+
+// withdraw uncordons the node if its instance is in service, or in no group. It reports whether nothing is left to do.
+func (r *requestedDrains) withdraw(ctx context.Context, n node.Node) (done bool) {
 	state, err := r.groups.State(ctx, n.InstanceID)
 	if err != nil || state != "InService" && !state.Unknown() {
 		return err == nil && (state.Terminating() || state.Gone())

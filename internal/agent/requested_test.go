@@ -10,6 +10,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -23,6 +24,19 @@ func (f *fixture) requestChannel() chan struct{} {
 		f.requests = make(chan struct{}, 1)
 	}
 	return f.requests
+}
+
+// current is the Node with its boot id, its owner and its mark as the watch shows them, and needs mu.
+func (f nodes) current() node.Node {
+	n := f.node
+	if f.boots != 0 && f.after() >= f.boots {
+		n.BootID = "boot-2"
+	}
+	n.Unselected, _ = f.theirs(f.after())
+	if f.after() < f.unmarked {
+		n.Mark = node.Mark{}
+	}
+	return n
 }
 
 // request annotates the Node, or removes the annotation.
@@ -116,4 +130,47 @@ func runRequested(t *testing.T, f *fixture, withdrawn, stops time.Duration) {
 	<-ctx.Done()
 	all.Wait()
 	synctest.Wait()
+}
+
+// TestDrainRequestAndMarks: the drain of a request ends with its annotation, and not before, whatever the mark says.
+func TestDrainRequestAndMarks(t *testing.T) {
+	t.Parallel()
+	drained := drainedWithoutHook("1h0m1s")
+	served := with(inState(inService), func(f *fixture) { f.members = always(member(inService)) })
+	for _, tt := range []struct {
+		name      string
+		given     given
+		withdrawn time.Duration // 0: never
+		uncordons time.Duration // somebody else removes the mark; 0: nobody
+		steps     []string
+	}{
+		{
+			name:  "marked for a termination that is over: cordoned until the annotation is removed",
+			given: with(served, cordoned(event.LifecycleTerminating, 0, time.Hour, 0)), withdrawn: 2 * time.Hour,
+			steps: []string{"cordon until 1h0m1s", "drain node-1 until 1h0m0s", "exclude", "uncordon"},
+		},
+		{
+			name: "uncordoned at a launch: drained again", given: served, uncordons: 30 * time.Minute,
+			steps: append(slices.Clip(drained), "cordon until 1h30m1s", "drain node-1 until 1h30m1s", "exclude"),
+		},
+		{
+			name: "withdrawn before the watch shows the mark", withdrawn: 6 * time.Second,
+			given: with(served, func(f *fixture) { f.unmarked = 8 * time.Second }), steps: append(drained[:2:2], "uncordon"),
+		},
+	} {
+		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			if tt.uncordons > 0 {
+				time.AfterFunc(tt.uncordons, func() {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					f.node.Mark = node.Mark{}
+				})
+			}
+			runRequested(t, f, tt.withdrawn, 0)
+			f.wantSteps(t, tt.steps...)
+			if last := f.steps[len(f.steps)-1]; last.what == "uncordon" && last.after < tt.withdrawn {
+				t.Errorf("uncordoned after %v, before the annotation was removed", last.after)
+			}
+		})
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // Annotation is the annotation of a cordoned Node that holds its Mark, as JSON.
@@ -182,13 +184,17 @@ func (m *Mark) add(what string) {
 
 // merge returns the mark for reason on a Node that has the mark m. Of two deadlines of one termination the
 // earlier is kept. The first deadline restarts Since: the time of a drain counts from there, and the Node may
-// have been cordoned long before.
+// have been cordoned long before. An annotation that asks for the drain can
+// be removed again, so any other event takes its place as the reason.
 func (m Mark) merge(reason Reason, now time.Time) Mark {
 	firstDeadline := m.Deadline.IsZero() && !reason.Deadline.IsZero()
 	if m.Since.IsZero() || firstDeadline || m.supersededBy(reason, now) {
 		m.Since, m.Deadline, m.TerminatesAt = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
 		m.BootID = ""
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
+	}
+	if m.Reason == string(event.DrainRequested) && reason.Kind != "" {
+		m.Reason = reason.Kind
 	}
 	if m.Hook == "" || (m.Hook == reason.Hook && m.Token == "") {
 		m.Hook, m.Token = reason.Hook, reason.Token
@@ -211,7 +217,8 @@ func (m Mark) supersededBy(reason Reason, now time.Time) bool {
 
 // equal compares what merge may change.
 func (m Mark) equal(o Mark) bool {
-	return m.Hook == o.Hook && m.Token == o.Token && m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline) &&
+	return m.Reason == o.Reason && m.Hook == o.Hook && m.Token == o.Token &&
+		m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline) &&
 		m.TerminatesAt.Equal(o.TerminatesAt) && m.BootID == o.BootID
 }
 

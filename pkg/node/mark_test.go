@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -258,6 +260,10 @@ func TestMergeMarks(t *testing.T) {
 		Mark{Reason: "spot", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)},
 		Reason{Kind: "again", Hook: "g/h", Token: "t1", Deadline: at(3 * time.Hour)},
 		Mark{Reason: "spot", Hook: "g/h", Token: "t1", Since: t0, Deadline: at(time.Second), TerminatesAt: at(2 * time.Second)})
+	requested := Mark{Reason: string(event.DrainRequested), Since: t0, Deadline: at(time.Hour)}
+	check("any other event takes the place of a request, which can be withdrawn", requested,
+		Reason{Kind: "spot", Deadline: at(2 * time.Hour)}, Mark{Reason: "spot", Since: t0, Deadline: at(time.Hour)})
+	check("a request does not take the place of an event", first, Reason{Kind: string(event.DrainRequested)}, first)
 	check("a token is added to its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
 		first)
 }
