@@ -34,9 +34,9 @@ func newFacts(w *world) *facts {
 	}
 }
 
-// truth is a reason for an instance to end.
+// truth is a reason for an instance to end, or for its node to be drained.
 type truth struct {
-	kind  string // terminate, interrupt, recommend, maintain, bypass, killed, stopped or ended
+	kind  string // terminate, interrupt, recommend, maintain, bypass, killed, stopped, ended or annotated
 	from  time.Time
 	ends  time.Time // when EC2 does what it announced
 	until time.Time // when it was canceled
@@ -48,12 +48,12 @@ func (f *facts) announce(id string, t truth) {
 	f.truths[id] = append(f.truths[id], t)
 }
 
-// cancel ends the truth that an instance is maintained.
-func (f *facts) cancel(id string) {
+// cancel ends the reasons of a kind for an instance to end.
+func (f *facts) cancel(id, kind string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.truths[id] {
-		if t := &f.truths[id][i]; t.kind == "maintain" && t.until.IsZero() {
+		if t := &f.truths[id][i]; t.kind == kind && t.until.IsZero() {
 			t.until = time.Now()
 		}
 	}
@@ -62,13 +62,9 @@ func (f *facts) cancel(id string) {
 // returned records that the machine of an instance boots again: it is no longer stopped, and will be in service.
 func (f *facts) returned(id string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.returns[id] = append(f.returns[id], time.Now())
-	for i := range f.truths[id] {
-		if t := &f.truths[id][i]; t.kind == "stopped" && t.until.IsZero() {
-			t.until = time.Now()
-		}
-	}
+	f.mu.Unlock()
+	f.cancel(id, "stopped")
 }
 
 // hasReturned reports whether the machine of an instance has booted again between two times.

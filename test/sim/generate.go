@@ -36,6 +36,8 @@ func Generate(seed uint64) Spec {
 	g.faults()
 	g.Rand = rand.New(rand.NewPCG(seed, 14)) // What was generated before stays as it is.
 	g.groups()
+	g.Rand = rand.New(rand.NewPCG(seed, 15))
+	requestGenerator{g}.all()
 	return g.spec
 }
 

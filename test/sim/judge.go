@@ -60,6 +60,7 @@ func (j *judge) all() []Violation {
 	pods.budgetsKept()
 	pods.podsTold()
 	groupJudge{pods}.all()
+	requestJudge{pods}.all()
 	drains.callsBounded()
 	drains.drainsExplained()
 	j.noMarksLeft()

@@ -39,7 +39,7 @@ func (j podJudge) wrongNode(r removal, m *machine) string {
 		return "is not an instance"
 	case team != "" && team != m.group.Team:
 		return "is of another team"
-	case len(j.facts.truthsAt(m.id, r.At, slack)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r) &&
+	case len(requestJudge{j}.reasonsFor(r)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r) &&
 		!seemsHeld(j, m, r):
 		return "does not end"
 	}

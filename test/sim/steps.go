@@ -84,9 +84,8 @@ func (w events) doToNode(s Step) error {
 		return groupEvents{w}.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
-	case "cordon":
-		w.cordon(id)
-		return nil
+	case "cordon", "annotate":
+		return nodeEvents(w).change(id, s)
 	}
 	return w.notice(id, s)
 }
@@ -150,16 +149,6 @@ func (w events) lose(s Step) {
 		w.aws.Lose(queueURL(s.On), s.N)
 		w.facts.lost(s.On)
 	}
-}
-
-// cordon cordons a node as an administrator does, who finds nothing to do if it is cordoned already.
-func (w events) cordon(id string) {
-	kube.Update(w.machines.find(id).cluster.server, nodeName(id), func(n *corev1.Node) {
-		if !n.Spec.Unschedulable {
-			n.Spec.Unschedulable = true
-			w.facts.cordoned(id)
-		}
-	})
 }
 
 // restart deletes the pods of a workload as somebody does who restarts it without regard to its budgets.
@@ -231,7 +220,7 @@ func (w events) notice(id string, s Step) error {
 			return nil
 		}
 		w.machines.setChange(id, "")
-		w.facts.cancel(id)
+		w.facts.cancel(id, "maintain")
 		return w.aws.CancelChange(change)
 	}
 	return nil

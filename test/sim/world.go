@@ -284,7 +284,7 @@ func (c *cluster) addStrayNode(steps []Step) error {
 }
 
 // has reports whether the cluster has a group.
-func (c *cluster) has(group string) bool {
+func (c Cluster) has(group string) bool {
 	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Name == group })
 }
 

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// requestJudge judges drains that an annotation asks for, and evictions that are delayed.
+type requestJudge struct{ podJudge }
+
+func (j requestJudge) all() {
+	for _, r := range j.facts.removals {
+		j.evictionDelayed(r)
+	}
+	for _, c := range j.clusters {
+		for _, m := range j.markings[c.Name] {
+			j.marksKept(c, m)
+		}
+	}
+	for id, m := range j.machines.instances {
+		for _, t := range j.facts.truthsAt(id, time.Now(), longest) {
+			if t.kind == "annotated" {
+				j.drainEnds(m, t)
+			}
+		}
+	}
+}
+
+// reasonsFor returns the reasons for the removal of a pod from its node. A drain that an annotation asks for stops when
+// the watch shows that the annotation is gone.
+func (j requestJudge) reasonsFor(r removal) []truth {
+	return slices.DeleteFunc(j.facts.truthsAt(r.pod.Spec.NodeName, r.At, slack), func(t truth) bool {
+		shown := t.until.Add(r.cluster.Timing.Watch + seen)
+		return t.kind == "annotated" && !t.until.IsZero() && r.At.After(shown) &&
+			overlap(j.outages(r.Client, r.cluster), t.until, r.At) == 0
+	})
+}
+
+// evictionDelayed: no pod is evicted within DRAIN_EVICTION_DELAY of the taint, unless half of the drain has passed, or
+// less than three minutes are left.
+func (j requestJudge) evictionDelayed(r removal) {
+	delay := j.configs[r.Client].Drain.EvictionDelay
+	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
+	if delay == 0 || !marked || !r.IsEviction() {
+		return
+	}
+	since, deadline := j.drainBegan(r, m), j.deadlineOf(r, m)
+	due := since.Add(min(delay, deadline.Sub(since)/2))
+	if r.At.Before(due.Add(-2*time.Second)) && r.At.Before(deadline.Add(-3*time.Minute)) {
+		j.violate("evictions delayed", r.At, "%s evicted pod %s %v early", r.Client, r.pod.Name, due.Sub(r.At))
+	}
+}
+
+// marksKept: a node stays cordoned while its annotation asks for its drain, and while EC2 is about to take its
+// instance.
+func (j requestJudge) marksKept(c *cluster, m marking) {
+	known := m.until.Add(-c.Timing.Watch - seen)
+	if m.until.IsZero() || m.gone || m.mark.Deadline.IsZero() {
+		return
+	}
+	for _, t := range j.facts.truthsAt(m.node, m.until, 0) {
+		stays := t.kind == "interrupt" || t.kind == "annotated" && !j.isLaunching(m.node, m.until)
+		if stays && t.from.Before(known) {
+			j.violate("stays cordoned", m.until, "node %s was uncordoned, which is %s since %v", m.node, t.kind,
+				j.since(t.from))
+		}
+	}
+}
+
+// isLaunching reports whether a hook holds a launch of the instance: the agent uncordons its node, and drains it again
+// when it is in service.
+func (j requestJudge) isLaunching(id string, at time.Time) bool {
+	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
+		return a.InstanceID == id && a.Transition == awsim.Launching && !a.StartedAt.After(at) && isAfter(a.ClosedAt, at)
+	})
+}
+
+// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so. It
+// begins again when a hook no longer holds the instance.
+func (j requestJudge) drainEnds(m *machine, t truth) {
+	i := slices.IndexFunc(m.cluster.Installs, func(i Install) bool { return i.Team == "" || i.Team == m.group.Team })
+	if i < 0 {
+		return // Nobody manages the node.
+	}
+	end := orNow(t.until)
+	install := m.cluster.Installs[i].Name
+	cfg, from := j.configs[install], j.drainStarts(m.id, t.from, end)
+	out := overlap(j.outages(install, m.cluster), t.from, end)
+	due := from.Add(cfg.Drain.Timeout + cfg.ResyncInterval + slack + 2*out)
+	n := nodeAt(&m.cluster.changes, m.id, due)
+	if due.After(end) || n == nil || j.isLeaving(m.id, due) || len(j.facts.truthsAt(m.id, due, 0)) > 1 {
+		return
+	}
+	_, marked := markAt(j.markings[m.cluster.Name], m.id, due)
+	if !marked || cfg.Drain.AtDeadline == "delete" && !isDrained(n) {
+		j.violate("requested drains end", due, "node %s is not drained %v after its annotation", m.id, due.Sub(from))
+	}
+}
+
+// drainStarts returns when the last drain of an annotated node starts: with the annotation, or when the last hook ended
+// that held its instance.
+func (j requestJudge) drainStarts(id string, from, end time.Time) time.Time {
+	for _, a := range j.actions {
+		if a.InstanceID == id && a.ClosedAt.After(from) && a.ClosedAt.Before(end) {
+			from = a.ClosedAt
+		}
+	}
+	return from
+}
+
+// isDrained reports whether the condition of a Node says that it is drained.
+func isDrained(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == node.ConditionType && c.Status == corev1.ConditionTrue
+	})
+}
+
+// orNow returns a time, or the present for one that is zero.
+func orNow(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Now()
+	}
+	return t
+}
