@@ -130,7 +130,7 @@ func (h *handOvers) run(ctx, asking context.Context, release Release) {
 		h.finish(release, answer, err, started)
 		if ok {
 			h.removals.run(ctx, evict, release.Removal, h.removals.evict)
-			h.drainer.settleLater(release.Removal.Pod)
+			h.drainer.reconcileLater(release.Removal.Pod)
 		}
 		return
 	}

@@ -14,18 +14,18 @@ import (
 
 // Drainer drains nodes. Create it with New, and start it with Run.
 type Drainer struct {
-	client    kubernetes.Interface
-	policy    Policy
-	rules     rules
-	observer  Observer
-	remover   remover
-	pdbs      *pdbTracker
-	volumes   *volumeTracker // runs only if drains wait for volumes
-	slots     slotPools
-	turns     turns
-	unsettled chan unsettled
-	surged    chan struct{} // a call may have started a surge
-	delay     schedulerDelay
+	client            kubernetes.Interface
+	policy            Policy
+	rules             rules
+	observer          Observer
+	remover           remover
+	pdbs              *pdbTracker
+	volumes           *volumeTracker // runs only if drains wait for volumes
+	slots             slotPools
+	turns             turns
+	pendingReconciles chan pendingReconcile
+	surged            chan struct{} // a call may have started a surge
+	delay             schedulerDelay
 }
 
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
@@ -33,7 +33,7 @@ type Drainer struct {
 func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
 	d := &Drainer{
 		client: client, observer: observer, remover: remover{client},
-		slots: newSlotPools(), unsettled: make(chan unsettled, maxUnsettled),
+		slots: newSlotPools(), pendingReconciles: make(chan pendingReconcile, maxPendingReconciles),
 		surged: make(chan struct{}, 1),
 	}
 	tiers, err := parseTiers(cfg.Tiers)
@@ -51,12 +51,12 @@ func New(client kubernetes.Interface, cfg Config, env Environment, observer Obse
 	return d, err
 }
 
-// Run watches the cluster's PodDisruptionBudgets and VolumeAttachments, and settles groups of which a pod was evicted,
-// until ctx ends.
+// Run watches the cluster's PodDisruptionBudgets and VolumeAttachments, and reconciles groups of which a pod was
+// evicted, until ctx ends.
 func (d *Drainer) Run(ctx context.Context) {
 	var g errgroup.Group
 	g.Go(func() error { d.pdbs.informer.RunWithContext(ctx); return nil })
-	g.Go(func() error { d.settleAll(ctx); return nil })
+	g.Go(func() error { d.reconcileAll(ctx); return nil })
 	if d.policy.VolumeTimeout > 0 {
 		g.Go(func() error { d.volumes.informer.RunWithContext(ctx); return nil })
 	}

@@ -16,7 +16,7 @@ func (d *Drainer) EndSurges(ctx context.Context) {
 	if d.rules.Surger == nil {
 		return
 	}
-	pause, said := settlePause, map[string]string{}
+	pause, said := reconcilePause, map[string]string{}
 	for {
 		left, err := d.endSurges(ctx, said)
 		if err != nil && ctx.Err() == nil {
@@ -25,7 +25,7 @@ func (d *Drainer) EndSurges(ctx context.Context) {
 		next := time.After(jittered(pause))
 		pause = min(pause*3/2, longestSurgePause)
 		if err == nil && left == 0 {
-			next, pause = nil, settlePause
+			next, pause = nil, reconcilePause
 		}
 		select {
 		case <-ctx.Done():

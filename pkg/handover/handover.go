@@ -23,13 +23,13 @@ type Kind struct {
 	Peers bool // a Request has the Peers, for which the caller lists the pods of the namespace before each call
 }
 
-// Settler is a Releaser whose workload has work left once a released pod has moved, such as forgetting the address that
-// the pod had.
-type Settler interface {
+// Reconciler is a Releaser whose workload has work left once a released pod has moved, such as forgetting the address
+// that the pod had.
+type Reconciler interface {
 	Releaser
-	// Settle does what can be done of that work now. r.Pod is any pod of the same group that stays. Answer.Go says
+	// Reconcile does what can be done of that work now. r.Pod is any pod of the same group that stays. Answer.Go says
 	// that nothing is left; otherwise the caller repeats the call after Answer.Again, for as long as it wants to.
-	Settle(ctx context.Context, r Request) (Answer, error)
+	Reconcile(ctx context.Context, r Request) (Answer, error)
 }
 
 // Request asks for the release of one pod.

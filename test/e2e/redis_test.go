@@ -170,16 +170,16 @@ func (f *redisFixture) drainLeader() {
 	if copies != 0 {
 		f.t.Errorf("members that stayed copied all data %d times", copies)
 	}
-	f.settle()
+	f.awaitAgreement()
 	f.addNodes(1)
 }
 
-// settle waits until the sentinels agree, and list all members and nobody else.
-func (f *redisFixture) settle() {
+// awaitAgreement waits until the sentinels agree, and list all members and nobody else.
+func (f *redisFixture) awaitAgreement() {
 	f.t.Helper()
 	start := time.Now()
 	f.must(f.WaitWatched(waits(f.t)))
-	f.t.Logf("settled after %s", time.Since(start).Round(time.Second))
+	f.t.Logf("agreed after %s", time.Since(start).Round(time.Second))
 }
 
 // killAgent kills the agent at some moment of a hand-over: the next one ends it.

@@ -31,7 +31,7 @@ func (c *call) releaseFromCluster(ctx context.Context) (handover.Answer, error) 
 	}
 	c.moved = target.Name
 	redirected := time.Now().Add(redirectTime)
-	err = poll(ctx, settleTimeout, func() error {
+	err = poll(ctx, agreeTimeout, func() error {
 		if err := v.refresh(ctx); err != nil || !time.Now().Before(redirected) {
 			return err
 		}
@@ -45,7 +45,7 @@ func (c *call) releaseFromCluster(ctx context.Context) (handover.Answer, error) 
 
 // failOver has a replica take over, and waits until the pod follows it.
 func (v *clusterView) failOver(ctx context.Context, target *member) error {
-	if err := poll(ctx, settleTimeout, func() error { return v.checkVoters(ctx, target) }); err != nil {
+	if err := poll(ctx, agreeTimeout, func() error { return v.checkVoters(ctx, target) }); err != nil {
 		return err
 	}
 	if _, err := target.server.do(ctx, "CLUSTER", "FAILOVER"); err != nil {

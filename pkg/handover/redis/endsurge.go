@@ -114,7 +114,7 @@ func leaveSentinel(ctx context.Context, c *call, e *ending) error {
 	case e.added != nil:
 		return nil
 	}
-	return c.settleSentinels(ctx)
+	return c.forgetStaleAddresses(ctx)
 }
 
 // leadBySentinel has the pod that has moved lead again, if the additional pod leads.

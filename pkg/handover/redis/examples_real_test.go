@@ -51,7 +51,7 @@ func TestDocumentedSentinel(t *testing.T) {
 	f.check(leader.WaitRole(f.ctx, "slave"))
 	f.check(f.WaitInSync(f.ctx))
 	f.check(f.Sentinels[0].Replace(f.ctx, f.NewIP()))
-	f.settle(f.Leader(f.ctx))
+	f.reconcile(f.Leader(f.ctx))
 	f.stop("sticky", w, redisserver.MaxGap)
 }
 

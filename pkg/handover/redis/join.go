@@ -96,7 +96,7 @@ func (j *joiner) meet(ctx context.Context, leader *joiner) error {
 	if _, err := j.server.do(ctx, "CLUSTER", "MEET", leader.IP, leader.port, leader.myself().bus); err != nil {
 		return err
 	}
-	return poll(ctx, settleTimeout, met)
+	return poll(ctx, agreeTimeout, met)
 }
 
 // reset has a member that leads nothing forget its cluster and its data.

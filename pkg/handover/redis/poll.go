@@ -9,7 +9,7 @@ import (
 // How long a call waits for what it has started, before it answers that it is under way.
 const (
 	failoverTimeout = 8 * time.Second // until another member leads
-	settleTimeout   = 5 * time.Second // until all agree on it, and follow
+	agreeTimeout    = 5 * time.Second // until all agree on it, and follow
 	catchUpTimeout  = 2 * time.Second // until the replicas have all writes, while these are paused
 	pauseLeft       = 4 * time.Second // after which a pause of 5 s may end too early
 	redirectTime    = time.Second     // for which a former leader stays, so that it redirects its clients

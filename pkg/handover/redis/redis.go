@@ -37,7 +37,7 @@ const (
 	maxSilence    = 3                      // in seconds, of a replica in sync: it acknowledges every second
 )
 
-// Releaser is a handover.Settler. It is safe for concurrent use.
+// Releaser is a handover.Reconciler. It is safe for concurrent use.
 type Releaser struct {
 	options Options
 }
@@ -55,10 +55,10 @@ func (r *Releaser) Release(ctx context.Context, request handover.Request) (hando
 	return r.answer(ctx, request, (*call).release)
 }
 
-// Settle has sentinels forget what has no pod anymore, and gives the leadership back to a preferred member. See
-// handover.Settler.
-func (r *Releaser) Settle(ctx context.Context, request handover.Request) (handover.Answer, error) {
-	return r.answer(ctx, request, (*call).settle)
+// Reconcile has sentinels forget what has no pod anymore, and gives the leadership back to a preferred member. See
+// handover.Reconciler.
+func (r *Releaser) Reconcile(ctx context.Context, request handover.Request) (handover.Answer, error) {
+	return r.answer(ctx, request, (*call).reconcile)
 }
 
 // answer does what a call is to do, and makes an Answer of an error that the caller cannot do anything about.
@@ -142,14 +142,14 @@ func (c *call) release(ctx context.Context) (handover.Answer, error) {
 	return c.releaseFromReplication(ctx)
 }
 
-// settle is what Settle does.
-func (c *call) settle(ctx context.Context) (handover.Answer, error) {
+// reconcile is what Reconcile does.
+func (c *call) reconcile(ctx context.Context) (handover.Answer, error) {
 	mode, err := c.mode(ctx)
 	if err != nil {
 		return handover.Answer{}, err
 	}
 	if mode == sentinelMode {
-		if err := c.settleSentinels(ctx); err != nil {
+		if err := c.forgetStaleAddresses(ctx); err != nil {
 			return handover.Answer{}, err
 		}
 	}

@@ -39,7 +39,7 @@ func (c *call) released(ctx context.Context, g *group, leader *member) (handover
 	if c.moved == "" {
 		return handover.Answer{Go: true, Outcome: handover.NotLeading}, g.leave(ctx, leader)
 	}
-	err := poll(ctx, settleTimeout, func() error {
+	err := poll(ctx, agreeTimeout, func() error {
 		if err := g.refresh(ctx); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func TestFailBack(t *testing.T) {
 			f.check(preferred.Move(f.ctx, f.NewIP()))
 			var leader string
 			for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(pause) {
-				answer, err := f.releaser.Settle(f.ctx, f.Request(f.Servers[2]))
+				answer, err := f.releaser.Reconcile(f.ctx, f.Request(f.Servers[2]))
 				f.check(err)
 				t.Logf("%+v", answer)
 				if leader += answer.Leader; answer.Go && leader != "" {

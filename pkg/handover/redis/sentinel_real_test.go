@@ -35,7 +35,7 @@ func TestSentinelHandsOver(t *testing.T) {
 			}
 		}
 		f.check(f.Sentinels[i%3].Replace(f.ctx, f.NewIP()))
-		f.settle(f.Leader(f.ctx))
+		f.reconcile(f.Leader(f.ctx))
 	}
 }
 
@@ -48,23 +48,23 @@ func (f *fixture) fullSyncs() map[string]int {
 	return all
 }
 
-// settle repeats calls until nothing is left to do, and expects then that no sentinel lists an address that is gone.
-func (f *fixture) settle(s *redisserver.Server) {
+// reconcile repeats calls until nothing is left to do, and expects then that no sentinel lists an address that is gone.
+func (f *fixture) reconcile(s *redisserver.Server) {
 	f.t.Helper()
 	start := time.Now()
 	for {
-		answer, err := f.releaser.Settle(f.ctx, f.Request(s))
+		answer, err := f.releaser.Reconcile(f.ctx, f.Request(s))
 		f.check(err)
 		if answer.Go {
 			break
 		}
-		f.t.Logf("settle after %s: %s", time.Since(start).Round(time.Second), answer.Message)
+		f.t.Logf("reconciled once after %s: %s", time.Since(start).Round(time.Second), answer.Message)
 		if time.Since(start) > longest {
-			f.t.Fatalf("not settled: %+v", answer)
+			f.t.Fatalf("not reconciled: %+v", answer)
 		}
 		time.Sleep(2 * time.Second)
 	}
-	f.t.Logf("settled after %s", time.Since(start).Round(time.Millisecond))
+	f.t.Logf("reconciled after %s", time.Since(start).Round(time.Millisecond))
 	f.check(f.CheckWatched(f.ctx))
 }
 

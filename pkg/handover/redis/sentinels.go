@@ -203,7 +203,7 @@ func (w *sentinels) leader(g *group) (*member, error) {
 
 // waitLeader waits until a majority names a member.
 func (w *sentinels) waitLeader(ctx context.Context, g *group, leader *member) error {
-	return poll(ctx, settleTimeout, func() error {
+	return poll(ctx, agreeTimeout, func() error {
 		w.ask(ctx)
 		named, err := w.leader(g)
 		if err == nil && named != leader {

@@ -9,10 +9,10 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
 )
 
-// settleSentinels has one sentinel forget what has no pod anymore. Sentinel never does so by itself: it tries to reach
-// the old addresses forever, and counts lost sentinels when it needs a majority. A sentinel that forgets knows nothing
-// for some seconds, so the next one forgets when all know everything again.
-func (c *call) settleSentinels(ctx context.Context) error {
+// forgetStaleAddresses has one sentinel forget what has no pod anymore. Sentinel never does so by itself: it tries to
+// reach the old addresses forever, and counts lost sentinels when it needs a majority. A sentinel that forgets knows
+// nothing for some seconds, so the next one forgets when all know everything again.
+func (c *call) forgetStaleAddresses(ctx context.Context) error {
 	w, g, err := askWatched(ctx, c)
 	if err != nil {
 		return err

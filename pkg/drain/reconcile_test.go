@@ -10,32 +10,32 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
-// settler is an asker that has work left for some calls.
-type settler struct {
+// reconciler is an asker that has work left for some calls.
+type reconciler struct {
 	asker
 	left int
 
-	settled sync.Mutex
-	pods    []string // of each call
+	mu   sync.Mutex
+	pods []string // of each call
 }
 
-func (s *settler) Settle(_ context.Context, r handover.Request) (handover.Answer, error) {
-	s.settled.Lock()
-	defer s.settled.Unlock()
+func (s *reconciler) Reconcile(_ context.Context, r handover.Request) (handover.Answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pods = append(s.pods, r.Pod.Name)
 	return handover.Answer{Go: len(s.pods) > s.left}, nil
 }
 
-func (s *settler) calls() []string {
-	s.settled.Lock()
-	defer s.settled.Unlock()
+func (s *reconciler) calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return slices.Clone(s.pods)
 }
 
-// TestGroupIsSettled expects calls with a pod that stays, after the evicted one has gone, until nothing is left.
-func TestGroupIsSettled(t *testing.T) {
-	virtual(t, "settled", func(t *testing.T) {
-		s, c := &settler{left: 2}, newCluster(t)
+// TestGroupIsReconciled expects calls with a pod that stays, after the evicted one has gone, until nothing is left.
+func TestGroupIsReconciled(t *testing.T) {
+	virtual(t, "reconciled", func(t *testing.T) {
+		s, c := &reconciler{left: 2}, newCluster(t)
 		s.answer = always(handover.Answer{Go: true, Outcome: handover.HandedOver})
 		c.kinds = map[string]handover.Kind{"test": {Releaser: s, Peers: true}}
 		c.stays = func(node string) bool { return node != "n" && node != "o" }

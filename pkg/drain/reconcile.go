@@ -11,63 +11,63 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
-// How often and how long the group of an evicted pod is settled: the pod must have moved first.
+// How often and how long the group of an evicted pod is reconciled: the pod must have moved first.
 const (
-	settlePause, settleTimeout = 3 * time.Second, 5 * time.Minute
-	maxUnsettled               = 256 // groups; more are left as they are
+	reconcilePause, reconcileTimeout = 3 * time.Second, 5 * time.Minute
+	maxPendingReconciles             = 256 // groups; more are left as they are
 )
 
-// unsettled is a group of which a pod was evicted.
-type unsettled struct {
-	pod     handover.Pod
-	settler handover.Settler
+// pendingReconcile is a group of which a pod was evicted.
+type pendingReconcile struct {
+	pod        handover.Pod
+	reconciler handover.Reconciler
 }
 
-// settleLater has the group of a pod that is evicted settled in the background, if its kind has something to settle.
+// reconcileLater has the group of a pod that is evicted reconciled in the background, if its kind has work left then.
 // Neither the drain nor the end of the hook waits for that.
-func (d *Drainer) settleLater(pod Pod) {
-	settler, ok := d.rules.Kinds[pod.HandOver.Kind].Releaser.(handover.Settler)
+func (d *Drainer) reconcileLater(pod Pod) {
+	reconciler, ok := d.rules.Kinds[pod.HandOver.Kind].Releaser.(handover.Reconciler)
 	if !ok || pod.HandOver.Pod == nil {
 		return
 	}
 	select {
-	case d.unsettled <- unsettled{*pod.HandOver.Pod, settler}:
+	case d.pendingReconciles <- pendingReconcile{*pod.HandOver.Pod, reconciler}:
 	default:
 	}
 }
 
-// settleAll settles groups until ctx ends. What is left then is forgotten: the groups work without it.
-func (d *Drainer) settleAll(ctx context.Context) {
+// reconcileAll reconciles groups until ctx ends. What is left then is forgotten: the groups work without it.
+func (d *Drainer) reconcileAll(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case group := <-d.unsettled:
-			all.Go(func() { d.settle(ctx, group) })
+		case group := <-d.pendingReconciles:
+			all.Go(func() { d.reconcile(ctx, group) })
 		}
 	}
 }
 
-// settle calls the kind again and again until nothing is left to do.
-func (d *Drainer) settle(ctx context.Context, group unsettled) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+// reconcile calls the kind again and again until nothing is left to do.
+func (d *Drainer) reconcile(ctx context.Context, group pendingReconcile) {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	var answer handover.Answer
 	for !answer.Go {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(jittered(max(answer.Again, settlePause))):
+		case <-time.After(jittered(max(answer.Again, reconcilePause))):
 		}
-		answer = d.settleOnce(ctx, group)
+		answer = d.reconcileOnce(ctx, group)
 	}
 }
 
-// settleOnce calls the kind with a pod of the group that stays, if the evicted pod has gone and no pod of the namespace
-// is asked meanwhile. An error is no more than a reason to call again.
-func (d *Drainer) settleOnce(ctx context.Context, group unsettled) handover.Answer {
+// reconcileOnce calls the kind with a pod of the group that stays, if the evicted pod is gone and no pod of the
+// namespace is asked meanwhile. An error is no more than a reason to call again.
+func (d *Drainer) reconcileOnce(ctx context.Context, group pendingReconcile) handover.Answer {
 	namespace := group.pod.Namespace
 	if !d.turns.take(namespace) {
 		return handover.Answer{}
@@ -81,19 +81,19 @@ func (d *Drainer) settleOnce(ctx context.Context, group unsettled) handover.Answ
 	if !ok {
 		return handover.Answer{}
 	}
-	answer, err := group.settler.Settle(ctx, request)
+	answer, err := group.reconciler.Reconcile(ctx, request)
 	answer.Go = answer.Go && err == nil
 	return answer
 }
 
 // request returns a request with a pod of the group that stays; false if there is none, or if the evicted pod is still
 // there.
-func (u unsettled) request(pods []handover.Pod) (handover.Request, bool) {
-	request := handover.Request{Deadline: time.Now().Add(settleTimeout)}
+func (p pendingReconcile) request(pods []handover.Pod) (handover.Request, bool) {
+	request := handover.Request{Deadline: time.Now().Add(reconcileTimeout)}
 	for _, pod := range pods {
-		isMember := pod.Ready && pod.Stays && !pod.Deleting && isAlike(pod, u.pod)
+		isMember := pod.Ready && pod.Stays && !pod.Deleting && isAlike(pod, p.pod)
 		switch {
-		case pod.UID == u.pod.UID:
+		case pod.UID == p.pod.UID:
 			return handover.Request{}, false
 		case isMember && request.Pod.Name == "":
 			request.Pod = pod
