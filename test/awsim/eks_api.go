@@ -129,7 +129,7 @@ func (a nodegroupAPI) wire(ng *nodegroup) nodegroupJSON {
 	out := nodegroupJSON{
 		Name: spec.Name, ARN: ng.arn, Cluster: spec.Cluster, Version: ng.version, ReleaseVersion: ng.release,
 		CreatedAt: unix(a.server.told(ng.createdAt)), ModifiedAt: unix(a.server.told(ng.modifiedAt)), Status: ng.status(),
-		CapacityType: "ON_DEMAND", Scaling: scalingJSON{ng.group.min, ng.group.max, ng.group.desired},
+		CapacityType: ng.capacityType(), Scaling: scalingJSON{ng.group.min, ng.group.max, ng.group.desired},
 		InstanceTypes: spec.InstanceTypes, Subnets: spec.Subnets, AMIType: spec.AMIType, Labels: spec.Labels,
 		Resources: resourcesJSON{[]map[string]string{{"name": ng.group.name}}},
 		Health:    healthJSON{append([]HealthIssue{}, ng.issues...)},
@@ -140,9 +140,6 @@ func (a nodegroupAPI) wire(ng *nodegroup) nodegroupJSON {
 	}
 	if spec.MaxUnavailable == 0 && spec.MaxUnavailablePercentage == 0 {
 		out.UpdateConfig.MaxUnavailable = 1
-	}
-	if spec.Market == Spot {
-		out.CapacityType = "SPOT"
 	}
 	if spec.NodeRepair {
 		out.NodeRepair = &repairJSON{true}

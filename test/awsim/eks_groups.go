@@ -62,14 +62,18 @@ type eksCluster struct {
 	version    string
 	createdAt  time.Time
 	nodegroups map[string]*nodegroup
+	kubernetes Kubernetes // Nil unless it is connected.
+	times      EKSTimes
 }
 
 // nodegroup is a managed node group.
 type nodegroup struct {
+	cluster    *eksCluster
 	spec       Nodegroup
 	arn        string
 	group      *group
 	own        *template      // EKS's launch template, which the group uses.
+	targets    []updateTarget // What each of its versions is for.
 	custom     templateChoice // The custom launch template with the number of its version.
 	version    string         // Of Kubernetes.
 	release    string
@@ -113,6 +117,9 @@ func (s EKS) CreateNodegroup(spec Nodegroup) (groupName string, err error) {
 		c.nodegroups[spec.Name] = ng
 		a.groups[groupName] = ng.group
 		a.capacity.reconcile(ng.group)
+		if spec.NodeRepair && c.kubernetes != nil {
+			a.spawn(func() { a.managed.repairNodes(ng) })
+		}
 		return nil
 	})
 }
@@ -121,7 +128,7 @@ func (s EKS) CreateNodegroup(spec Nodegroup) (groupName string, err error) {
 func (a eksEngine) newNodegroup(c *eksCluster, spec Nodegroup) (*nodegroup, error) {
 	id := uuid(a.server.opts.source("nodegroup", spec.Cluster, spec.Name))
 	ng := &nodegroup{
-		spec: spec, arn: a.arn(spec.Cluster, spec.Name, id), version: c.version,
+		cluster: c, spec: spec, arn: a.arn(spec.Cluster, spec.Name, id), version: c.version,
 		createdAt: time.Now(), modifiedAt: time.Now(),
 	}
 	target := updateTarget{version: c.version, release: spec.Release}
@@ -142,7 +149,7 @@ func (a eksEngine) newNodegroup(c *eksCluster, spec Nodegroup) (*nodegroup, erro
 	if ng.own, err = a.catalog.addTemplate("eks-"+id, ownTemplate(ng, image)); err != nil {
 		return nil, err
 	}
-	ng.custom, ng.release = target.template, target.release
+	ng.custom, ng.release, ng.targets = target.template, target.release, []updateTarget{target}
 	ng.group, err = a.newAutoScalingGroup(ng, "eks-"+spec.Name+"-"+id)
 	return ng, err
 }

@@ -19,12 +19,21 @@ func eksHooks() []Hook {
 	return []Hook{hook(eksLaunchHook, Launching), hook(eksTerminateHook, Terminating)}
 }
 
-// answerHook has EKS complete an action of one of its own hooks. It needs mu.
+// answerHook has EKS complete an action of one of its own hooks: a launch at once, a termination when the node is
+// drained or the time for that has passed. It needs mu.
 func (a eksEngine) answerHook(act *action) {
-	if act.inst.group.nodegroup == nil || act.hook.Name != eksLaunchHook && act.hook.Name != eksTerminateHook {
+	ng := act.inst.group.nodegroup
+	if ng == nil || act.hook.Name != eksLaunchHook && act.hook.Name != eksTerminateHook {
 		return
 	}
+	connected := ng.cluster.kubernetes != nil
 	a.spawn(func() {
+		if connected && act.Transition == Terminating {
+			a.work(ng, act.inst).drain(ng.cluster.times.Drain)
+		}
 		_ = a.lifecycle.complete(actionName{group: act.Group, hook: act.Hook, token: act.Token}, resume)
+		if connected && act.Transition == Launching {
+			a.work(ng, act.inst).register(ng)
+		}
 	})
 }

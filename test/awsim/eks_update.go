@@ -79,7 +79,7 @@ func (a nodegroupAPI) updateNodegroupVersion(r *reader, body []byte) (any, error
 	}
 	var out updateJSON
 	err = a.managed.change(r.text("clusterName"), r.text("nodegroupName"), func(ng *nodegroup) error {
-		u, err := a.managed.startUpdate(ng, request)
+		u, err := a.startUpdate(ng, request)
 		if err == nil {
 			out = u.wire(a.engine)
 		}
@@ -112,7 +112,7 @@ func (ng *nodegroup) running() *update {
 // startUpdate starts an update, or returns the one of the request's token. The API reference calls the token an
 // identifier "to ensure the idempotency of the request". It does not say what another request with the same token
 // gets; here InvalidParameterException. It needs mu.
-func (a eksEngine) startUpdate(ng *nodegroup, request updateRequest) (*update, error) {
+func (a nodegroupAPI) startUpdate(ng *nodegroup, request updateRequest) (*update, error) {
 	token := request.ClientRequestToken
 	for _, u := range ng.updates {
 		switch {
@@ -130,7 +130,7 @@ func (a eksEngine) startUpdate(ng *nodegroup, request updateRequest) (*update, e
 	if err != nil {
 		return nil, err
 	}
-	image, err := a.resolveTarget(ng, &target)
+	image, err := a.managed.resolveTarget(ng, &target)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (a eksEngine) startUpdate(ng *nodegroup, request updateRequest) (*update, e
 		at:         time.Now(), token: token, request: request, target: target,
 		scaling: scalingJSON{ng.group.min, ng.group.max, ng.group.desired},
 	}
-	a.setUp(ng, u, image)
 	ng.updates, ng.modifiedAt = append(ng.updates, u), time.Now()
+	a.managed.setUp(ng, u, image)
 	return u, nil
 }
 
@@ -168,7 +168,7 @@ func (ng *nodegroup) checkUpdatable() error {
 
 // target returns what a request updates the node group to. The texts about custom AMIs and Kubernetes versions are
 // EKS's, as users report them, the others are assumed. It needs mu.
-func (a eksEngine) target(ng *nodegroup, request updateRequest) (target updateTarget, err error) {
+func (a nodegroupAPI) target(ng *nodegroup, request updateRequest) (target updateTarget, err error) {
 	target = updateTarget{version: request.Version, release: request.ReleaseVersion}
 	if chosen := request.LaunchTemplate; chosen != (launchJSON{}) {
 		if target.template, err = a.sameTemplate(ng, chosen); err != nil {
@@ -205,7 +205,7 @@ func (a eksEngine) target(ng *nodegroup, request updateRequest) (target updateTa
 // sameTemplate returns the version of the node group's custom launch template that a request names: "you must specify
 // the same launch template ID or name that was used to create the node group", which is possible only "if the node
 // group was originally deployed with a launch template" (API reference). It needs mu.
-func (a eksEngine) sameTemplate(ng *nodegroup, chosen launchJSON) (templateChoice, error) {
+func (a nodegroupAPI) sameTemplate(ng *nodegroup, chosen launchJSON) (templateChoice, error) {
 	named := templateChoice{id: chosen.ID, name: chosen.Name, version: chosen.Version}
 	if chosen.ID != "" && chosen.Name != "" {
 		return named, invalidParameter("You must specify either the name or the ID of the launch template, not both.")
@@ -267,14 +267,16 @@ func ownTemplate(ng *nodegroup, image string) *reader {
 	}}
 }
 
-// setUp is the first phase of an update: it adds a version to EKS's own launch template and has the group use it. An
-// update to what the node group already has changes nothing, which is assumed. It needs mu.
+// setUp is the first phase of an update: it adds a version to EKS's own launch template and has the group use it. It
+// needs mu.
 func (a eksEngine) setUp(ng *nodegroup, u *update, image string) {
-	if u.target == (updateTarget{ng.version, ng.release, ng.custom}) {
-		return
-	}
 	v := ng.own.add(ownTemplate(ng, image), templateVersion{})
+	ng.targets = append(ng.targets, u.target)
 	ng.group.source.template.version = strconv.Itoa(v.number)
+	if ng.cluster.kubernetes != nil {
+		dice := a.server.opts.source("phases", u.ID)
+		a.spawn(func() { updateRun{a, ng, u, dice}.run() })
+	}
 }
 
 // EndUpdate ends the update of a node group that runs, whatever its nodes are, with a status and errors.

@@ -183,6 +183,9 @@ func (a groupEngine) scale(g *group) {
 // advance of instances that are to be replaced.
 func (g *group) wanted() int {
 	want := g.desired
+	for _, inst := range g.members {
+		want += score(isRebalancing(inst))
+	}
 	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
 		want = max(want, min(g.desired+len(g.unhealthyInService()), most))
 	}

@@ -56,6 +56,7 @@ type instance struct {
 	warm               bool      // In the warm pool, or on its way there.
 	fromPool           bool      // Taken from the warm pool, and not in service yet.
 	returnedToPool     bool      // On its way back from the group into the warm pool.
+	rebalancing        bool      // It is replaced because of a rebalance recommendation.
 	newVolume          bool      // Its root volume is being replaced, until it is in service again.
 }
 

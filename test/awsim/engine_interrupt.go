@@ -103,12 +103,14 @@ func (s Notices) ExpireBlock(reservationID string, notice time.Duration) error {
 	})
 }
 
-// Recommend makes EC2 recommend to replace a Spot instance. Nothing else happens to it.
+// Recommend makes EC2 recommend to replace a Spot instance. EKS replaces one of a managed node group in a cluster that
+// is connected; nothing happens to any other.
 func (s Notices) Recommend(instanceID string) error {
 	a := s.asg
 	return a.changeInstance(instanceID, func(inst *instance) {
 		advice := Rebalance(a.bus.envelope(), inst.id, inst.zone)
 		a.later(func() { a.bus.publish(advice) })
+		a.managed.rebalance(inst)
 	})
 }
 
@@ -158,6 +160,7 @@ func (a noticeEngine) interrupt(
 		}
 		due := time.Now().Add(notice)
 		a.announceEnd([]*instance{inst}, warning, due, say(a.bus.envelope(), inst, due))
+		a.managed.drainInterrupted(inst)
 		return nil
 	})
 }
