@@ -157,10 +157,11 @@ func (h *noticeHandler) reasonToIgnore(e event.Event) string {
 		return notOurNode
 	case n.Manager != "" && !isAskedFor(e.Kind):
 		return fmt.Sprintf("the node is managed by %s, which handles such events", n.Manager)
-	case h.terminator.history.isDrained(n) && !n.Mark.Deadline.IsZero():
+	case !h.terminator.history.isDrained(n) || n.Mark.Deadline.IsZero():
+	case e.Kind == event.StateChange, n.Mark.Reason == string(e.Kind):
 		return "the node is already drained" // EC2 reports two state changes after a hook is completed
 	}
-	return ""
+	return "" // what the node is drained for may be over before this event
 }
 
 // isAskedFor reports whether a user asked for what the event announces. The other kinds are sent for each instance of

@@ -345,3 +345,17 @@ func TestDrainedNode(t *testing.T) {
 		})
 	}
 }
+
+// TestDrainedForAnotherEvent: the end of an instance whose node is drained for an event that may be over before is
+// recorded in the mark, which keeps the node cordoned.
+func TestDrainedForAnotherEvent(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]source{"Spot interruption": spotWarning, "maintenance": maintenance} {
+		each(t, name, inState(inService), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), rebalance, end)
+			if f.node.Mark.TerminatesAt.IsZero() || len(f.did("drain")) != 1 {
+				t.Errorf("the mark is %+v after the steps %q", f.node.Mark, f.did(""))
+			}
+		})
+	}
+}
