@@ -36,7 +36,9 @@ func newFacts(w *world) *facts {
 
 // truth is a reason for an instance to end, or for its node to be drained.
 type truth struct {
-	kind  string // terminate, interrupt, recommend, maintain, bypass, killed, stopped, ended or annotated
+	// terminate, interrupt, recommend, maintain, bypass, killed, stopped, ended, annotated, or asked to drain, cordon or
+	// replace
+	kind  string
 	from  time.Time
 	ends  time.Time // when EC2 does what it announced
 	until time.Time // when it was canceled

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -8,8 +9,8 @@ import (
 // requestGenerator makes what asks for drains of nodes whose instances stay.
 type requestGenerator struct{ *generator }
 
-// all adds the annotation that asks for the drain of a node to a quarter of all worlds, and delays the evictions
-// of some installs.
+// all adds the annotation that asks for the drain of a node to a quarter of all worlds, requests to another, and alarms
+// to a sixth. It delays the evictions of some installs.
 func (g requestGenerator) all() {
 	for i := range g.spec.Clusters {
 		for k := range g.spec.Clusters[i].Installs {
@@ -18,27 +19,48 @@ func (g requestGenerator) all() {
 			}
 		}
 	}
-	if !g.chance(4) {
-		return
+	if g.chance(4) {
+		g.add("annotate")
 	}
-	for range 1 + g.IntN(2) {
-		g.spec.Steps = append(g.spec.Steps, g.annotate())
+	g.Rand = rand.New(rand.NewPCG(g.spec.Seed, 16))
+	if g.chance(4) {
+		g.set("EVENT_REQUEST", "drain", "cordon", "replace", "ignore")
+		g.add("request")
+	}
+	if g.chance(6) {
+		g.set("EVENT_ALARM", "drain", "cordon", "replace", "ignore")
+		g.add("alarm")
 	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
 }
 
-// annotate returns a step that asks for the drain of a node: of one that another step concerns, at about the same time,
-// or of any.
-func (g requestGenerator) annotate() Step {
-	s := Step{Do: "annotate", Same: true, For: oneOf(g.generator, 0, g.between(0, time.Minute), g.between(0, time.Hour))}
-	near := oneOf(g.generator, g.spec.Steps...)
-	group := oneOf(g.generator, oneOf(g.generator, g.spec.Clusters...).Groups...)
-	ofGroup := func(c Cluster) bool { return c.has(near.On) }
-	if slices.ContainsFunc(g.spec.Clusters, ofGroup) && !g.chance(3) {
-		s.On, s.Node = near.On, near.Node
-	} else { // No other step has chosen this one, or will.
-		s.On, s.Node = group.Name, group.Nodes+g.IntN(group.Nodes)
+// set sets a variable of each install.
+func (g requestGenerator) set(variable string, values ...string) {
+	for i := range g.spec.Clusters {
+		for k := range g.spec.Clusters[i].Installs {
+			install := &g.spec.Clusters[i].Installs[k]
+			install.Settings = append(install.Settings, variable+"="+oneOf(g.generator, values...))
+		}
 	}
-	s.At = max(0, near.At+g.between(-2*time.Minute, 10*time.Minute))
-	return s
+}
+
+// add adds steps of a kind that concern the nodes of other steps, at about the same time, or any nodes.
+func (g requestGenerator) add(kind string) {
+	others := slices.Clone(g.spec.Steps)
+	for range 1 + g.IntN(2) {
+		s := Step{Do: kind, Same: true, For: oneOf(g.generator, 0, g.between(0, time.Minute), g.between(0, time.Hour))}
+		if kind == "alarm" && g.chance(4) {
+			s.N = 1 // The alarm is not on.
+		}
+		near := oneOf(g.generator, others...)
+		group := oneOf(g.generator, oneOf(g.generator, g.spec.Clusters...).Groups...)
+		ofGroup := func(c Cluster) bool { return c.has(near.On) }
+		if slices.ContainsFunc(g.spec.Clusters, ofGroup) && !g.chance(3) {
+			s.On, s.Node = near.On, near.Node
+		} else { // No other step has chosen this one, or will.
+			s.On, s.Node = group.Name, group.Nodes+g.IntN(group.Nodes)
+		}
+		s.At = max(0, near.At+g.between(-2*time.Minute, 10*time.Minute))
+		g.spec.Steps = append(g.spec.Steps, s)
+	}
 }

@@ -222,7 +222,7 @@ func (j podJudge) isEarlyForMaintenance(r removal, m marking) bool {
 	truths := j.facts.truthsAt(r.pod.Spec.NodeName, r.At, 0)
 	return m.mark.Reason == string(event.ScheduledChange) && m.mark.Hook == "" && len(truths) == 1 &&
 		truths[0].kind == "maintain" && r.At.Before(truths[0].ends.Add(-j.configs[r.Client].Drain.Timeout-graceOf(r.pod))) &&
-		!isForCanceledOne(j, m)
+		!isForCanceledOne(j, m) && !requestJudge{j}.wasAnnotated(m.node, r.At)
 }
 
 // isForCanceledOne reports whether the mark is for maintenance that was canceled when EC2 had already scheduled another

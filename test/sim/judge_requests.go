@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -17,6 +18,7 @@ func (j requestJudge) all() {
 	for _, r := range j.facts.removals {
 		j.evictionDelayed(r)
 	}
+	j.inTurn()
 	for _, c := range j.clusters {
 		for _, m := range j.markings[c.Name] {
 			j.marksKept(c, m)
@@ -36,9 +38,37 @@ func (j requestJudge) all() {
 func (j requestJudge) reasonsFor(r removal) []truth {
 	return slices.DeleteFunc(j.facts.truthsAt(r.pod.Spec.NodeName, r.At, slack), func(t truth) bool {
 		shown := t.until.Add(r.cluster.Timing.Watch + seen)
-		return t.kind == "annotated" && !t.until.IsZero() && r.At.After(shown) &&
+		return t.kind == "asked to cordon" || t.kind == "annotated" && !t.until.IsZero() && r.At.After(shown) &&
 			overlap(j.outages(r.Client, r.cluster), t.until, r.At) == 0
 	})
+}
+
+// inTurn: pods are removed because of one request of each group at a time, except those that came when the node was
+// marked already. A process that starts again starts with any request.
+func (j requestJudge) inTurn() {
+	turns := map[string][]marking{} // by group
+	for _, r := range j.facts.removals {
+		m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
+		isRequest := marked && m.mark.Reason == string(event.Request) && r.pod.CreationTimestamp.Time.Before(m.from)
+		machine := j.machines.find(r.pod.Spec.NodeName)
+		if !isRequest || machine == nil || len(j.spec.Faults) > 0 {
+			continue
+		}
+		before := turns[machine.group.Name]
+		i := slices.IndexFunc(before, func(o marking) bool { return o.node == m.node && o.from.Equal(m.from) })
+		if i < 0 {
+			turns[machine.group.Name] = append(before, m)
+		} else if i < len(before)-1 {
+			j.violate("requests in turn", r.At, "%s removed pod %s from node %s after others from %s, because of requests",
+				r.Client, r.pod.Name, m.node, before[i+1].node)
+		}
+	}
+}
+
+// wasAnnotated reports whether an annotation has asked for the drain of a node before: a drain that goes on for another
+// event keeps the earlier deadline (docs/events.md).
+func (j requestJudge) wasAnnotated(id string, at time.Time) bool {
+	return slices.ContainsFunc(j.facts.truthsAt(id, at, longest), func(t truth) bool { return t.kind == "annotated" })
 }
 
 // evictionDelayed: no pod is evicted within DRAIN_EVICTION_DELAY of the taint, unless half of the drain has passed, or
@@ -57,23 +87,23 @@ func (j requestJudge) evictionDelayed(r removal) {
 }
 
 // marksKept: a node stays cordoned while its annotation asks for its drain, and while EC2 is about to take its
-// instance.
+// instance, unless a hook holds a launch of that.
 func (j requestJudge) marksKept(c *cluster, m marking) {
 	known := m.until.Add(-c.Timing.Watch - seen)
 	if m.until.IsZero() || m.gone || m.mark.Deadline.IsZero() {
 		return
 	}
 	for _, t := range j.facts.truthsAt(m.node, m.until, 0) {
-		stays := t.kind == "interrupt" || t.kind == "annotated" && !j.isLaunching(m.node, m.until)
-		if stays && t.from.Before(known) {
+		stays := t.kind == "interrupt" || t.kind == "annotated"
+		if stays && t.from.Before(known) && !j.isLaunching(m.node, m.until) {
 			j.violate("stays cordoned", m.until, "node %s was uncordoned, which is %s since %v", m.node, t.kind,
 				j.since(t.from))
 		}
 	}
 }
 
-// isLaunching reports whether a hook holds a launch of the instance: the agent uncordons its node, and drains it again
-// when it is in service.
+// isLaunching reports whether a hook holds a launch of the instance: the agent uncordons its node then, so that it can
+// become ready. It drains an annotated one again when it is in service.
 func (j requestJudge) isLaunching(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
 		return a.InstanceID == id && a.Transition == awsim.Launching && !a.StartedAt.After(at) && isAfter(a.ClosedAt, at)
@@ -83,7 +113,7 @@ func (j requestJudge) isLaunching(id string, at time.Time) bool {
 // drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so. It
 // begins again when a hook no longer holds the instance.
 func (j requestJudge) drainEnds(m *machine, t truth) {
-	i := slices.IndexFunc(m.cluster.Installs, func(i Install) bool { return i.Team == "" || i.Team == m.group.Team })
+	i := slices.IndexFunc(m.cluster.Installs, func(i Install) bool { return i.manages(m.group) })
 	if i < 0 {
 		return // Nobody manages the node.
 	}

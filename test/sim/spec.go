@@ -40,6 +40,9 @@ type Install struct {
 	Settings []string `json:",omitempty"` // further variables, as KEY=VALUE
 }
 
+// manages reports whether an install manages the nodes of a group.
+func (i Install) manages(g Group) bool { return i.Team == "" || i.Team == g.Team }
+
 // Group is an Auto Scaling group.
 type Group struct {
 	Name       string

@@ -84,7 +84,7 @@ func (w events) doToNode(s Step) error {
 		return groupEvents{w}.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
-	case "cordon", "annotate":
+	case "cordon", "annotate", "request", "alarm":
 		return nodeEvents(w).change(id, s)
 	}
 	return w.notice(id, s)
@@ -211,9 +211,6 @@ func (w events) notice(id string, s Step) error {
 	case "recommend":
 		w.facts.announce(id, truth{kind: "recommend", from: now})
 		return w.aws.Recommend(id)
-	case "request":
-		w.aws.Publish(awsim.DrainRequest(w.aws.Envelope(), id))
-		return nil
 	case "cancel":
 		change := w.machines.change(id)
 		if change == "" {

@@ -2,23 +2,59 @@ package sim
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
-// nodeEvents are steps by which somebody changes a Node.
+// nodeEvents are steps by which somebody cordons a node, or asks for its drain.
 type nodeEvents struct{ *world }
 
 func (w nodeEvents) change(id string, s Step) error {
-	if s.Do == "annotate" {
+	switch s.Do {
+	case "annotate":
 		return w.annotate(id, s.For)
+	case "request":
+		w.announce(id, "EVENT_REQUEST")
+		w.aws.Publish(awsim.DrainRequest(w.aws.Envelope(), id))
+	case "alarm":
+		w.alarm(id, s)
+	case "cordon":
+		w.cordon(id)
 	}
-	w.cordon(id)
 	return nil
+}
+
+// alarm has a CloudWatch alarm on an instance go on for a time, or forges a message that says so.
+func (w nodeEvents) alarm(id string, s Step) {
+	name := "node-drainer-" + id
+	if s.N > 0 {
+		w.aws.Publish(awsim.AlarmChange(w.aws.Envelope(), name, id, awsim.AlarmFires))
+		return
+	}
+	w.announce(id, "EVENT_ALARM")
+	w.aws.SetInstanceAlarm(name, id, awsim.AlarmFires)
+	w.work.Go(func() {
+		time.Sleep(s.For)
+		w.aws.SetInstanceAlarm(name, id, awsim.AlarmOK)
+	})
+}
+
+// announce records that an instance is asked for, and what is to happen to its node, unless its install ignores that.
+func (w nodeEvents) announce(id, variable string) {
+	m := w.machines.find(id)
+	for _, i := range m.cluster.Installs {
+		for _, s := range i.Settings {
+			if action, ok := strings.CutPrefix(s, variable+"="); ok && i.manages(m.group) && action != "ignore" {
+				w.facts.announce(id, truth{kind: "asked to " + action, from: time.Now()})
+			}
+		}
+	}
 }
 
 // cordon cordons a node as an administrator does, who finds nothing to do if it is cordoned already.

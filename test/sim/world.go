@@ -146,7 +146,7 @@ func (w setup) routeInstall(c *cluster, i Install) error {
 	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
 	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)
 	w.aws.AddRule(queue, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.StateChanged, awsim.HealthChanged,
-		awsim.ReservationWarning, awsim.BlockWarning, awsim.RequestDrain)
+		awsim.ReservationWarning, awsim.BlockWarning, awsim.RequestDrain, awsim.AlarmChanged)
 	for _, g := range c.Groups {
 		var names []string
 		for _, h := range g.Hooks {
