@@ -19,7 +19,7 @@ import (
 const (
 	// lastingFault is how long a fault lasts that is never mended.
 	lastingFault = 24 * time.Hour
-	// longest is how long a world may take after its last step.
+	// longest is how long a world without requests may take after its last step.
 	longest = 16 * time.Hour
 	// mostLaunches is how many instances a group launches at most, unless its launches never succeed. Each of a few steps
 	// can replace all of its instances.
@@ -139,8 +139,8 @@ func (w runner) lastPlanned() time.Time {
 func (w runner) settle(ctx context.Context) {
 	last := w.lastPlanned()
 	retry.Sleep(ctx, time.Until(last))
-	settles, crashes := w.settles(), w.crashes()
-	for quiet := time.Duration(0); quiet < settles && time.Since(last) < longest; quiet += time.Minute {
+	settles, crashes, most := w.settles(), w.crashes(), w.mostTime()
+	for quiet := time.Duration(0); quiet < settles && time.Since(last) < most; quiet += time.Minute {
 		if w.machines.mostLaunched() >= mostLaunches {
 			return
 		}
@@ -149,6 +149,17 @@ func (w runner) settle(ctx context.Context) {
 			quiet, crashes = 0, now
 		}
 	}
+}
+
+// mostTime returns how long the world may take after its last step. Requests of a group wait for each other.
+func (w runner) mostTime() time.Duration {
+	most := longest
+	for _, s := range w.spec.Steps {
+		if s.Do == "request" {
+			most += longest
+		}
+	}
+	return most
 }
 
 // crashes returns how often processes have crashed.
