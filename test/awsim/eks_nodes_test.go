@@ -218,17 +218,29 @@ func TestSpotNodes(t *testing.T) {
 	})
 }
 
-// TestNodeRepair: a node that is not Ready for half an hour is replaced, if the node group has node auto repair.
+// TestNodeRepair: a node that is not Ready for half an hour is replaced, if the node group has node auto repair, and not
+// many other such nodes.
 func TestNodeRepair(t *testing.T) {
-	for _, enabled := range []bool{true, false} {
-		inUpdates(t, fmt.Sprint(enabled), awsim.Nodegroup{NodeRepair: enabled}, func(r *rolled) {
-			must(r.t, r.change(r.old[0], func(k *kubelet) { k.ready, k.since = false, time.Now() }))
+	for name, tt := range map[string]struct {
+		enabled        bool
+		nodes, unready int
+		repairs        bool
+	}{
+		"disabled":       {false, 3, 1, false},
+		"all of five":    {true, 5, 5, true},
+		"a sixth":        {true, 6, 1, true},
+		"a third of six": {true, 6, 2, false},
+	} {
+		inUpdates(t, name, awsim.Nodegroup{Desired: tt.nodes, NodeRepair: tt.enabled}, func(r *rolled) {
+			for _, id := range r.old[:tt.unready] {
+				must(r.t, r.change(id, func(k *kubelet) { k.ready, k.since = false, time.Now() }))
+			}
 			time.Sleep(29 * time.Minute)
 			if now := r.live(); !slices.Equal(now, r.old) {
 				r.t.Errorf("after 29 minutes the group has %q", now)
 			}
 			time.Sleep(5 * time.Minute)
-			if now := r.live(); slices.Contains(now, r.old[0]) == enabled || len(now) != 3 {
+			if now := r.live(); slices.Contains(now, r.old[0]) == tt.repairs || len(now) != tt.nodes {
 				r.t.Errorf("after 34 minutes the group has %q", now)
 			}
 		})

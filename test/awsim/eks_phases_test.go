@@ -1,6 +1,7 @@
 package awsim_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,7 +27,8 @@ type rolled struct {
 	most  int      // How many there were at a time at most.
 }
 
-// inUpdates runs a test of the update of a node group of three nodes of version 1.31.0-20260101.
+// inUpdates runs a test of the update of a node group of version 1.31.0-20260101, of three nodes unless the
+// specification says otherwise.
 func inUpdates(t *testing.T, name string, spec awsim.Nodegroup, run func(r *rolled)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,7 +37,8 @@ func inUpdates(t *testing.T, name string, spec awsim.Nodegroup, run func(r *roll
 			defer func() { must(t, s.Close()) }()
 			m := newManaged(t, s, &http.Client{Transport: s})
 			must(t, s.Connect("prod", kubernetesOf{n}, awsim.EKSTimes{}))
-			spec.Min, spec.Max, spec.Desired, spec.Release = 1, 4, 3, "1.31.0-20260101"
+			spec.Desired = cmp.Or(spec.Desired, 3)
+			spec.Min, spec.Max, spec.Release = 1, spec.Desired+1, "1.31.0-20260101"
 			m.create("workers", spec)
 			r := &rolled{managed: m, nodes: n, group: *m.describe("workers").Resources.AutoScalingGroups[0].Name}
 			time.Sleep(2 * time.Minute)
@@ -214,6 +217,15 @@ func TestUpdateAndOthers(t *testing.T) {
 		r.watch(u)
 		if sizes := r.describe("workers").ScalingConfig; *sizes.DesiredSize != 10 || *sizes.MaxSize != 10 {
 			r.t.Errorf("the sizes are %d and %d", *sizes.DesiredSize, *sizes.MaxSize)
+		}
+	})
+	inUpdates(t, "the end", awsim.Nodegroup{}, func(r *rolled) {
+		r.begin(eks.UpdateNodegroupVersionInput{})
+		time.Sleep(time.Minute)
+		must(r.t, r.EndUpdate("prod", "workers", awsim.UpdateCancelled))
+		time.Sleep(time.Hour)
+		if now := r.live(); len(now) != 9 || len(r.lines()) > 0 {
+			r.t.Errorf("the group has %q, and EKS did %q", now, r.lines())
 		}
 	})
 	inUpdates(t, "a hook", awsim.Nodegroup{}, func(r *rolled) {

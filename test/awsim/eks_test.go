@@ -232,6 +232,30 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// TestNodeLabels are those of a custom launch template, and none of other groups.
+func TestNodeLabels(t *testing.T) {
+	t.Parallel()
+	s := workers(t, awsim.Options{})
+	m := newManaged(t, s, transport(t))
+	id, err := s.CreateLaunchTemplate("own", "ami-own")
+	must(t, err)
+	m.create("spot", awsim.Nodegroup{
+		Max: 1, Desired: 1, LaunchTemplate: "own", Market: awsim.Spot, Labels: map[string]string{"team": "blue"},
+	})
+	group := *m.describe("spot").Resources.AutoScalingGroups[0].Name
+	const prefix = "eks.amazonaws.com/"
+	want := map[string]string{
+		prefix + "nodegroup": "spot", prefix + "nodegroup-image": "ami-own", prefix + "capacityType": "SPOT",
+		prefix + "sourceLaunchTemplateId": id, prefix + "sourceLaunchTemplateVersion": "1", "team": "blue",
+	}
+	if got := s.NodeLabels(s.Instances(group)[0].ID); !maps.Equal(got, want) {
+		t.Errorf("the labels are %v, not %v", got, want)
+	}
+	if got := s.NodeLabels(instanceID); got != nil {
+		t.Errorf("the labels of an instance of another group are %v", got)
+	}
+}
+
 func template(name, version string) *types.LaunchTemplateSpecification {
 	return &types.LaunchTemplateSpecification{Name: &name, Version: &version}
 }

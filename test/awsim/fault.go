@@ -78,7 +78,9 @@ func throttled(service string) *Error {
 		return unavailableError("RequestLimitExceeded", "Request limit exceeded.")
 	case "sqs":
 		return errorf("RequestThrottled", "Request is throttled.")
-	case eksName, "ssm":
+	case eksName:
+		return &Error{Code: "ThrottlingException", Message: "Rate exceeded", Status: http.StatusTooManyRequests}
+	case "ssm":
 		return errorf("ThrottlingException", "Rate exceeded")
 	default:
 		return errorf("Throttling", "Rate exceeded")

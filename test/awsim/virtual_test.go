@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -29,6 +30,7 @@ type account struct {
 	sqs    *sqs.Client
 	groups *autoscaling.Client
 	ec2    *ec2.Client
+	eks    *eks.Client
 }
 
 // inVirtualTime runs a test in a bubble.
@@ -52,6 +54,7 @@ func newAccount(t testing.TB, s *awsim.Server, over *http.Client) *account {
 	return &account{
 		s, t, s.CreateQueue("jobs", nil),
 		sqs.NewFromConfig(config), autoscaling.NewFromConfig(config), ec2.NewFromConfig(config),
+		eks.NewFromConfig(config),
 	}
 }
 
@@ -67,6 +70,9 @@ func (a *account) call(ctx context.Context, action string) error {
 		_, err = a.groups.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
 	case "ec2:DescribeInstances":
 		_, err = a.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
+	case "eks:ListNodegroups":
+		a.CreateCluster("prod", "1.31")
+		_, err = a.eks.ListNodegroups(ctx, &eks.ListNodegroupsInput{ClusterName: new("prod")})
 	default:
 		a.t.Fatalf("no call of %s", action)
 	}
@@ -85,6 +91,7 @@ func TestWithdrawnPermissions(t *testing.T) {
 		"sqs:DeleteMessage":                     "AccessDenied",
 		"autoscaling:DescribeAutoScalingGroups": "AccessDenied",
 		"ec2:DescribeInstances":                 "UnauthorizedOperation",
+		"eks:ListNodegroups":                    "AccessDeniedException",
 	} {
 		inVirtualTime(t, action, func(a *account) {
 			a.Withdraw("somebody", action, 0)
@@ -122,6 +129,7 @@ func TestFaultsInTheWordsOfTheService(t *testing.T) {
 		"sqs:DeleteMessage":                     {"RequestThrottled 400", "ServiceUnavailable 503"},
 		"autoscaling:DescribeAutoScalingGroups": {"Throttling 400", "ServiceUnavailable 503"},
 		"ec2:DescribeInstances":                 {"RequestLimitExceeded 503", "Unavailable 503"},
+		"eks:ListNodegroups":                    {"ThrottlingException 429", "ServiceUnavailableException 503"},
 	} {
 		inVirtualTime(t, action, func(a *account) {
 			service, _, _ := strings.Cut(action, ":")
