@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
@@ -49,9 +50,14 @@ func (l *requestLimit) do(
 	return Replaced, nil
 }
 
+// longestLook is how often the agent asks at least whether an instance has left its group, which hooks can hold for
+// days.
+const longestLook = 5 * time.Minute
+
 // awaitDeparture returns nil when the instance has left its group.
 func (l *requestLimit) awaitDeparture(ctx context.Context, instanceID string) error {
-	for retry.Sleep(ctx, lookInterval) {
+	pauses := retry.Backoff(lookInterval, longestLook)
+	for retry.Sleep(ctx, pauses.Step()) {
 		state, err := l.groups.State(ctx, instanceID)
 		if err == nil && (state.Gone() || state.Unknown()) {
 			return nil

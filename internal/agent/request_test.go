@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -91,4 +92,22 @@ func TestAlarmsAndRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAwaitDeparture: while the terminating hook of a replaced instance is held for hours, the agent asks for its state
+// less and less often.
+func TestAwaitDeparture(t *testing.T) {
+	replace := func(f *fixture) { f.cfg.Events.Request = event.Replace }
+	inBubble(t, replace, func(t *testing.T, f *fixture) {
+		const leaves = 12 * time.Hour
+		asked, state := 0, changes(terminating, leaves, inNoGroup)
+		f.state = func(after time.Duration) (autoscaling.State, error) {
+			asked++
+			return state(after)
+		}
+		mustHandle(t, f, f.agent(), drainRequest)
+		if late := f.after() - leaves; asked > 200 || late < 0 || late > 10*time.Minute {
+			t.Errorf("asked %d times, and noticed the departure after %v", asked, late)
+		}
+	})
 }
