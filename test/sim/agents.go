@@ -43,9 +43,9 @@ type agent struct {
 	cluster *cluster
 
 	mu      sync.Mutex
-	crashAt int    // the process crashes after so many more writes; never if zero
-	crash   func() // of the process that runs
-	down    []span // when no process ran
+	crashAt int       // the process crashes after so many more writes; never if zero
+	down    []span    // when no process ran, or the one that did had crashed
+	crashed time.Time // when the process that runs crashed; zero if it has not
 }
 
 // run runs processes until ctx ends.
@@ -57,7 +57,7 @@ func (a *agent) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := a.runProcess(ctx, cfg); ctx.Err() == nil {
 			a.world.log.add(a.name, "process ended", "error", err)
-			began := time.Now()
+			began := a.crashedAt()
 			retry.Sleep(ctx, restartAfter)
 			a.mu.Lock()
 			end := time.Now()
@@ -69,6 +69,14 @@ func (a *agent) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// crashedAt returns when the process that has ended crashed; now, if it did not. One that crashed does nothing more,
+// though its goroutines may take seconds to end.
+func (a *agent) crashedAt() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return orNow(a.crashed)
 }
 
 // environ returns the variables of the agent. Intervals of the leader election and of messages in flight are longer
@@ -97,7 +105,7 @@ func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	defer cancel(nil)
 	p := &process{agent: a, kill: func() { cancel(errCrashed) }}
 	a.mu.Lock()
-	a.crash = p.crash
+	a.crashed = time.Time{}
 	a.mu.Unlock()
 	client, err := p.kubernetes()
 	if err != nil {
@@ -139,6 +147,9 @@ func (p *process) crash() {
 	defer p.mu.Unlock()
 	if !p.crashed {
 		p.crashed = true
+		p.agent.mu.Lock()
+		p.agent.crashed = time.Now()
+		p.agent.mu.Unlock()
 		p.agent.world.log.add(p.agent.name, "process crashed")
 		p.kill()
 	}

@@ -86,20 +86,36 @@ func (j requestJudge) evictionDelayed(r removal) {
 	}
 }
 
-// marksKept: a node stays cordoned while its annotation asks for its drain, and while EC2 is about to take its
-// instance, unless a hook holds a launch of that.
+// marksKept: a node stays cordoned while its annotation asks for its drain, and while EC2 is about to take its instance
+// and the install drains it for that, unless a hook holds a launch of the instance.
 func (j requestJudge) marksKept(c *cluster, m marking) {
-	known := m.until.Add(-c.Timing.Watch - seen)
-	if m.until.IsZero() || m.gone || m.mark.Deadline.IsZero() {
+	machine := j.machines.find(m.node)
+	if m.until.IsZero() || m.gone || m.mark.Deadline.IsZero() || machine == nil || j.isLaunching(m.node, m.until) {
 		return
 	}
-	for _, t := range j.facts.truthsAt(m.node, m.until, 0) {
-		stays := t.kind == "interrupt" || t.kind == "annotated"
-		if stays && t.from.Before(known) && !j.isLaunching(m.node, m.until) {
-			j.violate("stays cordoned", m.until, "node %s was uncordoned, which is %s since %v", m.node, t.kind,
-				j.since(t.from))
+	install := c.manager(machine.group)
+	if overlap(j.outages(install, c), m.until.Add(-slack), m.until) > 0 {
+		return
+	}
+	if why := j.reasonToKeep(install, c, m); why != "" {
+		j.violate("stays cordoned", m.until, "node %s was uncordoned, whose instance has %s", m.node, why)
+	}
+}
+
+// reasonToKeep returns why a node may not be uncordoned when it is, as far as the watch shows it; empty if it may.
+func (j requestJudge) reasonToKeep(install string, c *cluster, m marking) string {
+	known := m.until.Add(-c.Timing.Watch - seen)
+	for _, t := range j.facts.truthsAt(m.node, known, 0) {
+		if t.kind == "annotated" && isAfter(t.until, m.until) {
+			return "the annotation"
 		}
 	}
+	for _, i := range j.aws.Interruptions() {
+		if i.InstanceID == m.node && i.WarnedAt.Before(known) && i.TakenAt.After(m.until) && j.canTell(install, c, i) {
+			return "a warning"
+		}
+	}
+	return ""
 }
 
 // isLaunching reports whether a hook holds a launch of the instance: the agent uncordons its node then, so that it can
@@ -113,12 +129,11 @@ func (j requestJudge) isLaunching(id string, at time.Time) bool {
 // drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so. It
 // begins again when a hook no longer holds the instance.
 func (j requestJudge) drainEnds(m *machine, t truth) {
-	i := slices.IndexFunc(m.cluster.Installs, func(i Install) bool { return i.manages(m.group) })
-	if i < 0 {
-		return // Nobody manages the node.
+	install := m.cluster.manager(m.group)
+	if install == "" {
+		return
 	}
 	end := orNow(t.until)
-	install := m.cluster.Installs[i].Name
 	cfg, from := j.configs[install], j.drainStarts(m.id, t.from, end)
 	out := overlap(j.outages(install, m.cluster), t.from, end)
 	due := from.Add(cfg.Drain.Timeout + cfg.ResyncInterval + slack + 2*out)

@@ -43,6 +43,16 @@ type Install struct {
 // manages reports whether an install manages the nodes of a group.
 func (i Install) manages(g Group) bool { return i.Team == "" || i.Team == g.Team }
 
+// manager returns the name of the install that manages the nodes of a group; empty if none does.
+func (c Cluster) manager(g Group) string {
+	for _, i := range c.Installs {
+		if i.manages(g) {
+			return i.Name
+		}
+	}
+	return ""
+}
+
 // Group is an Auto Scaling group.
 type Group struct {
 	Name       string
