@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -19,8 +20,8 @@ type requestedNodes interface {
 	DrainRequests() <-chan struct{}
 }
 
-// withdrawnInterval is how often the agent looks whether the instance of a node is in service again whose request was
-// withdrawn.
+// withdrawnInterval is how often the agent looks at first whether the instance of a node is in service again whose
+// request was withdrawn. An instance can be in Standby for days.
 const withdrawnInterval = 10 * time.Second
 
 // requestedDrains drains the nodes that have the annotation node.DrainRequestAnnotation, and uncordons them when it is
@@ -42,17 +43,23 @@ func (r *requestedDrains) run(ctx context.Context) {
 	r.begun = map[string]bool{} // the process that led in between may have uncordoned some
 	var drains sync.WaitGroup
 	defer drains.Wait()
-	for ctx.Err() == nil {
-		pause := r.act(ctx, func(n node.Node, e event.Event) {
+	backoff := retry.Backoff(withdrawnInterval, r.cfg.ResyncInterval)
+	for pauses := backoff; ctx.Err() == nil; {
+		done := r.act(ctx, func(n node.Node, e event.Event) {
 			drains.Go(func() {
 				if r.drain(ctx, e) != nil { // the observer has been notified of the error
 					r.setBegun(n, false)
 				}
 			})
 		})
+		pause := r.cfg.ResyncInterval
+		if !done {
+			pause = min(pauses.Step(), pause)
+		}
 		next := time.NewTimer(pause)
 		select {
 		case <-r.nodes.DrainRequests():
+			pauses = backoff
 		case <-next.C:
 		case <-ctx.Done():
 		}
@@ -61,9 +68,10 @@ func (r *requestedDrains) run(ctx context.Context) {
 }
 
 // act starts the drains of nodes that have the annotation, and stops those of nodes that have it no more, which it
-// uncordons. It returns how long to wait until the next look. A drain that failed is started again then.
-func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.Event)) (pause time.Duration) {
-	pause = r.cfg.ResyncInterval
+// uncordons. It reports whether it uncordoned all of these whose instances stay. It starts a drain that failed again
+// when it is called again.
+func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.Event)) (done bool) {
+	done = true
 	for _, n := range r.nodes.All() {
 		e := event.Event{Kind: event.DrainRequested, InstanceID: n.InstanceID, At: time.Now()}
 		if n.DrainRequested {
@@ -73,10 +81,10 @@ func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.E
 			continue
 		}
 		if r.stop(n, e) && !r.withdraw(ctx, n) {
-			pause = min(pause, withdrawnInterval)
+			done = false
 		}
 	}
-	return pause
+	return done
 }
 
 // mustStart reports whether the drain of a node that has the annotation is to start: it has not begun, or the node was

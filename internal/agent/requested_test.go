@@ -132,6 +132,22 @@ func runRequested(t *testing.T, f *fixture, withdrawn, stops time.Duration) {
 	synctest.Wait()
 }
 
+// TestWithdrawnInStandby: while the instance of a request that was withdrawn stays in Standby, the agent asks for its
+// state less and less often.
+func TestWithdrawnInStandby(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, f *fixture) {
+		asked := 0
+		f.state = func(time.Duration) (autoscaling.State, error) {
+			asked++
+			return standby, nil
+		}
+		f.members = always(member(standby))
+		if runRequested(t, f, time.Hour, 0); asked > 100 {
+			t.Errorf("asked %d times in three hours", asked)
+		}
+	})
+}
+
 // TestDrainRequestAndMarks: the drain of a request ends with its annotation, and not before, whatever the mark says.
 func TestDrainRequestAndMarks(t *testing.T) {
 	t.Parallel()
