@@ -97,7 +97,12 @@ func (l *launcher) launch(
 	if outcome == launch.Abandoned {
 		result = autoscaling.Abandon
 	}
-	if err := l.actions.Complete(ctx, actionOf(e), result); err != nil {
+	err = l.actions.Complete(ctx, actionOf(e), result)
+	if errors.Is(err, autoscaling.ErrUnknownToken) {
+		e.Hook.Token = ""
+		err = l.actions.Complete(ctx, actionOf(e), result)
+	}
+	if err != nil {
 		return launch.Interrupted, err
 	}
 	l.completed.add(e)

@@ -80,24 +80,31 @@ func (t *terminator) run(
 	})
 }
 
-// terminate drains the instance while the lifecycle action is held, and then completes the action.
+// terminate drains the instance while the lifecycle action is held, and then completes the action. If Auto Scaling does
+// not know the token, the action may have ended, and another one of the hook may hold the instance, whose node has got
+// pods in between: that one is completed after a drain of its own.
 func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, error) {
 	if err := t.confirmer.checkOwner(ctx, e); err != nil {
 		return t.abort(ctx, e, Interrupted, err)
 	}
-	outcome := Interrupted
-	err := t.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
-		outcome, err = t.drainInstance(ctx, e)
-		return err
-	})
-	if err != nil {
-		return t.abort(ctx, e, outcome, err)
+	for {
+		outcome := Interrupted
+		err := t.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
+			outcome, err = t.drainInstance(ctx, e)
+			return err
+		})
+		if err != nil {
+			return t.abort(ctx, e, outcome, err)
+		}
+		switch err := t.actions.Complete(ctx, actionOf(e), autoscaling.Continue); {
+		case err == nil:
+			t.completed.add(e)
+			return outcome, nil
+		case !errors.Is(err, autoscaling.ErrUnknownToken):
+			return Interrupted, err
+		}
+		e.Hook.Token, e.At = "", time.Now()
 	}
-	if err := t.actions.Complete(ctx, actionOf(e), autoscaling.Continue); err != nil {
-		return Interrupted, err
-	}
-	t.completed.add(e)
-	return outcome, nil
 }
 
 // drainInstance evicts the pods of a terminating instance. It evicts none before AWS has confirmed the event,

@@ -75,6 +75,15 @@ func TestTermination(t *testing.T) {
 		{"the completion fails", func(f *fixture) {
 			f.complete = func(context.Context) error { return errOutage }
 		}, drained[:5], agent.Interrupted},
+		{"another action holds the instance when the first is completed: drained again", func(f *fixture) {
+			calls := 0
+			f.complete = func(context.Context) error {
+				if calls++; calls == 1 {
+					return autoscaling.ErrUnknownToken
+				}
+				return nil
+			}
+		}, append(slices.Clip(drained[:5]), slices.Replace(slices.Clone(drained), 1, 2, "cordon until 1h0m10.2s")...), agent.Drained},
 		{"the load-balancer label fails twice", fails("exclude", 2, errOutage), drained, agent.Drained},
 		{
 			"the node is deleted after the drain", fails("exclude", 1, node.ErrGone),

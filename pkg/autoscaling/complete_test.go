@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// TestComplete: an unknown token is not sent again.
+// TestComplete: if Auto Scaling does not know the token, no other action of the instance is completed in its place.
 func TestComplete(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		refusals := script(errThrottled, errNotActive, errThrottled)
@@ -23,9 +23,12 @@ func TestComplete(t *testing.T) {
 			}
 			return refusals(ctx, n, in)
 		}
-		err := h.Complete(t.Context(), action, Abandon)
-		if err != nil || !slices.Equal(f.tokens, []string{token, token, "", ""}) || len(f.fails) != 3 {
-			t.Errorf("got %v after calls with the tokens %q; failures %q", err, f.tokens, f.fails)
+		unknown := h.Complete(t.Context(), action, Abandon)
+		a := action
+		a.Token = ""
+		err := h.Complete(t.Context(), a, Abandon)
+		if !errors.Is(unknown, ErrUnknownToken) || err != nil || !slices.Equal(f.tokens, []string{token, token, "", ""}) {
+			t.Errorf("got %v and %v after calls with the tokens %q; failures %q", unknown, err, f.tokens, f.fails)
 		}
 	})
 }
@@ -85,7 +88,7 @@ func TestCompleteUntilTheActionIsClosed(t *testing.T) {
 	} {
 		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 			a := action
-			a.Launch = strings.HasPrefix(tt.name, "launch: ")
+			a.Launch, a.Token = strings.HasPrefix(tt.name, "launch: "), ""
 			f.complete, f.hooks = script(tt.errs...), tt.hooks
 			f.state = func(context.Context, string) (string, error) { return tt.state, tt.stateErr }
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errStop)

@@ -119,7 +119,8 @@ func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
 
 // Complete ends the action with result. It returns nil only when the action is proven closed: Auto Scaling
 // accepted the completion, or refuses it while no hook holds the instance. Every other error is retried until
-// ctx ends.
+// ctx ends, but ErrUnknownToken is returned: without the token, which the caller may leave out, the call completes
+// whatever action of the hook holds the instance by then.
 func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 	closed := false
 	var since time.Time // since when Auto Scaling answers that no action is active, or knows no such instance
@@ -127,13 +128,15 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 		return h.complete(ctx, a, result)
 	}, func(err error) bool {
 		closed = h.isClosed(ctx, a, err, &since)
-		return closed
+		return closed || a.Token != "" && isNotActive(err)
 	}, func(err error) {
 		h.observer.AutoScalingFailed("complete "+a.String(), err)
-		a = a.afterError(err)
 	})
-	if err == nil || closed {
+	switch {
+	case err == nil, closed:
 		return nil
+	case a.Token != "" && isNotActive(err):
+		return fmt.Errorf("complete %s: %w: %w", a, ErrUnknownToken, err)
 	}
 	return fmt.Errorf("complete %s: %w", a, err)
 }

@@ -91,6 +91,10 @@ const (
 // when an instance is in no group or terminating.
 var ErrGone = refresh.ErrGone
 
+// ErrUnknownToken is returned when Auto Scaling knows no active action with the token, and the instance may be held all
+// the same: the action has ended, and another one of its hook has begun, or the token was forged.
+var ErrUnknownToken = errors.New("no active lifecycle action has the token")
+
 // Config is what a user can set, by environment variables that begin with HOOK_.
 type Config struct {
 	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats of a lifecycle action. 0s: half of the hook's own HeartbeatTimeout, which is right for every hook."`

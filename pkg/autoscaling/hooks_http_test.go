@@ -2,6 +2,7 @@ package autoscaling
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -88,11 +89,11 @@ func TestHTTPComplete(t *testing.T) {
 		fault       awsim.Fault
 		token       string // instead of the action's own
 		completions int
-		by          string // what the last completion named
+		by          string // what the last completion named; empty if Auto Scaling does not know the token
 	}{
 		{"executed, but answered with an error", awsim.Fault{AfterApply: true, Status: 400, Code: "Throttling", Times: 1}, "", 2, "token"},
 		{"dropped calls", awsim.Fault{Drop: true, Times: 2}, "", 1, "token"},
-		{"an old token", awsim.Fault{Service: "none"}, token, 1, "instance"},
+		{"an old token", awsim.Fault{Service: "none"}, token, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,8 +102,15 @@ func TestHTTPComplete(t *testing.T) {
 			s.Inject(tt.fault)
 			a := actionOf(t, s, "drain")
 			a.Token = cmp.Or(tt.token, a.Token)
-			must(t, h.Complete(bounded(t), a, Continue))
+			err := h.Complete(bounded(t), a, Continue)
 			got := recorded(t, s, "drain")
+			if tt.by == "" {
+				if !errors.Is(err, ErrUnknownToken) || !got.ClosedAt.IsZero() {
+					t.Errorf("the call ended with %v, and the action is %+v", err, got)
+				}
+				return
+			}
+			must(t, err)
 			if got.ClosedBy != awsim.ByCompletion || got.Result != "CONTINUE" || len(got.Completions) != tt.completions ||
 				got.Completions[tt.completions-1].By != tt.by {
 				t.Errorf("the action is %+v; failures %v", got, f.fails)
