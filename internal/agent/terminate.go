@@ -239,8 +239,8 @@ func (t *terminator) drain(
 		ctx context.Context, deadline time.Time, tighter <-chan time.Time,
 	) (drain.Report, error) {
 		earlier, repeated := t.history.find(n.UID, mark.Since)
-		if repeated && e.Hook.Name == "" {
-			return earlier, nil // a hook is completed only after a drain of its own
+		if repeated && e.Hook.Name == "" && mark.Reason == string(e.Kind) {
+			return earlier, nil // for hooks and other events it drains again: a pod may have been bound since
 		}
 		report, err := t.drainer.Drain(ctx, drain.Target{
 			Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: deadline, Tighter: tighter,
