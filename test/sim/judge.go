@@ -126,8 +126,8 @@ func (j *judge) cannotAsk() bool {
 	})
 }
 
-// isAsked reports whether a message is a request or about an alarm: an event without a deadline, which is repeated until
-// EC2 says whether the instance runs.
+// isAsked reports whether a message is a request or about an alarm: an event without a deadline, which is repeated
+// until EC2 says whether the instance runs.
 func isAsked(body string) bool {
 	return strings.Contains(body, awsim.RequestDrain) || strings.Contains(body, awsim.AlarmChanged)
 }

@@ -143,7 +143,7 @@ func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 }
 
 // unmarkedDeadlines returns the deadlines that may not be in the mark yet: those of the next minute, after which the
-// node may be gone, and those of hooks.
+// node may be gone, and those of hooks and of warnings of EC2.
 func unmarkedDeadlines(j podJudge, r removal, m marking) (out []time.Time) {
 	for _, c := range m.changed {
 		if c.at.Before(r.At.Add(time.Minute)) {
@@ -153,6 +153,11 @@ func unmarkedDeadlines(j podJudge, r removal, m marking) (out []time.Time) {
 	for _, a := range j.actions {
 		if a.InstanceID == m.node && a.Transition == awsim.Terminating && !a.StartedAt.After(r.At) {
 			out = append(out, a.StartedAt.Add(j.configs[r.Client].Drain.Timeout))
+		}
+	}
+	for _, t := range j.facts.truthsAt(m.node, r.At, 0) {
+		if t.kind == "interrupt" {
+			out = append(out, t.ends.Add(-j.configs[r.Client].Event.Margin))
 		}
 	}
 	return out
