@@ -117,7 +117,7 @@ func Find(objects []unstructured.Unstructured, kind, name string, into any) erro
 	return fmt.Errorf("the chart renders no %s %s", kind, name)
 }
 
-// Definitions returns the files of the CustomResourceDefinitions of the chart's ServiceMonitor and
+// Definitions returns the files of the CustomResourceDefinitions of the chart's ServiceMonitor, PodMonitor and
 // PrometheusRule, as the Prometheus Operator publishes them with its module.
 func Definitions(ctx context.Context) ([]string, error) {
 	root, err := Root()
@@ -137,6 +137,7 @@ func Definitions(ctx context.Context) ([]string, error) {
 	}
 	folder := filepath.Join(module.Dir, "example", "prometheus-operator-crd")
 	return []string{
+		filepath.Join(folder, "monitoring.coreos.com_podmonitors.yaml"),
 		filepath.Join(folder, "monitoring.coreos.com_prometheusrules.yaml"),
 		filepath.Join(folder, "monitoring.coreos.com_servicemonitors.yaml"),
 	}, nil

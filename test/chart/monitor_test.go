@@ -3,6 +3,7 @@
 package chart_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,5 +38,39 @@ func TestMonitorsInAnotherNamespace(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the ServiceMonitors and differences of their namespaces (-want +got):\n%s", diff)
+	}
+}
+
+// TestPodMonitors: a PodMonitor selects the pods that the ServiceMonitor selects the Service of, scrapes them as that
+// does, and its metrics have the job that the alerts ask for. There is no ServiceMonitor, which would scrape them twice.
+func TestPodMonitors(t *testing.T) {
+	t.Parallel()
+	const values = watched + ",metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=30s," +
+		"metrics.serviceMonitor.targetLabels[0]=team,metrics.serviceMonitor.relabelings[0].targetLabel=x"
+	monitors := func(kind, labels, endpoints string, more ...string) map[string]any {
+		specs := map[string]any{}
+		for _, o := range render(t, append([]string{"--set", values}, more...)...) {
+			if !slices.Contains([]string{"PodMonitor", "ServiceMonitor"}, o.GetKind()) {
+				continue
+			}
+			if o.GetKind() != kind {
+				t.Errorf("there is a %s, want a %s", o.GetKind(), kind)
+			}
+			spec := o.Object["spec"].(map[string]any)
+			specs[o.GetName()] = map[string]any{
+				"selector": spec["selector"], "labels": spec[labels], "endpoints": spec[endpoints],
+			}
+		}
+		return specs
+	}
+	want := monitors("ServiceMonitor", "targetLabels", "endpoints")
+	for name, spec := range want {
+		endpoint := spec.(map[string]any)["endpoints"].([]any)[0].(map[string]any)
+		job := map[string]any{"targetLabel": "job", "replacement": name}
+		endpoint["relabelings"] = append([]any{job}, endpoint["relabelings"].([]any)...)
+	}
+	got := monitors("PodMonitor", "podTargetLabels", "podMetricsEndpoints", "--set", "metrics.podMonitor.enabled=true")
+	if diff := cmp.Diff(want, got); len(got) != 2 || diff != "" {
+		t.Errorf("the PodMonitors (-want +got):\n%s", diff)
 	}
 }

@@ -173,13 +173,13 @@ func defineMonitors(t *testing.T, c *cluster.Cluster) {
 	if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "-f", strings.Join(files, ",")); err != nil {
 		t.Fatal(err)
 	}
-	// Discovery lists them a little later, and not both at once.
+	// Discovery lists them a little later, and not all at once.
 	eventually(t, waitTimeout, func() string {
 		known, err := c.Client().Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
 		if err != nil {
 			return err.Error()
 		}
-		for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+		for _, kind := range []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"} {
 			if !slices.ContainsFunc(known.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
 				return "discovery does not list the kind " + kind
 			}
