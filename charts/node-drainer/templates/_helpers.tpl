@@ -40,6 +40,38 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
+{{/*
+The labels and annotations of an object. The values for this object, in labels and annotations, override the chart's
+labels, and these the common ones.
+*/}}
+{{- define "node-drainer.metadata" -}}
+{{- $own := include "node-drainer.labels" .root | fromYaml -}}
+{{- with .component -}}
+{{- $_ := set $own "app.kubernetes.io/component" . -}}
+{{- end -}}
+{{- $labels := merge dict (default dict .labels) $own -}}
+{{- include "node-drainer.withCommon" (dict "root" .root "labels" $labels "annotations" .annotations) -}}
+{{- end -}}
+
+{{/*
+The labels and annotations of pods. Those in selector and annotations override podLabels and podAnnotations of values,
+and these the common ones.
+*/}}
+{{- define "node-drainer.podMetadata" -}}
+{{- $labels := merge (fromYaml .selector) .values.podLabels -}}
+{{- $annotations := merge (default dict .annotations) .values.podAnnotations -}}
+{{- include "node-drainer.withCommon" (dict "root" .root "labels" $labels "annotations" $annotations) -}}
+{{- end -}}
+
+{{- define "node-drainer.withCommon" -}}
+labels:
+  {{- merge dict .labels .root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge dict (default dict .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "node-drainer.serviceAccount" -}}
 {{- default (include "node-drainer.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -81,10 +113,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- with .roleARN -}}
 {{- $_ := set $annotations "eks.amazonaws.com/role-arn" . -}}
 {{- end -}}
-{{- with $annotations }}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- toYaml $annotations -}}
 {{- end -}}
 
 {{/* A dry run has one replica: several would log the same, and there is nothing to take over. */}}
