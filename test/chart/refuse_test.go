@@ -60,6 +60,13 @@ func TestRefusals(t *testing.T) {
 		{"the same for the trigger", least + ",trigger.enabled=true,trigger.tolerations[0].operator=Exists", []string{
 			"trigger.tolerations[0] has no key",
 		}},
+		{"two programs on one port of a node", least + ",hostNetwork=true,watch.enabled=true,watch.options.cluster=prod", []string{
+			"hostNetwork is true, and config.listenAddress and watch.listenAddress have the same port",
+		}},
+		{"another DNS policy", least + ",dnsPolicy=First", []string{"at '/dnsPolicy': value must be one of '', 'ClusterFirst'"}},
+		{"variables from nowhere", least + ",extraEnvFrom[0].name=x", []string{
+			"at '/extraEnvFrom/0': additional properties 'name' not allowed",
+		}},
 		{"no alert", least + ",metrics.prometheusRule.disabled[0]=NodeDrainerAbsend", []string{
 			"metrics.prometheusRule.disabled: unknown alert NodeDrainerAbsend; the alerts are NodeDrainerAbsent, ",
 		}},

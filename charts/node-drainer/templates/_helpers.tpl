@@ -128,7 +128,8 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* The part that the agent's and the trigger's pods share. It satisfies the Pod Security Standard "restricted". */}}
+{{/* The part that the agent's and the trigger's pods share. It satisfies the Pod Security Standard "restricted",
+unless hostNetwork is true. */}}
 {{- define "node-drainer.podBasics" -}}
 automountServiceAccountToken: true
 enableServiceLinks: false
@@ -142,6 +143,20 @@ priorityClassName: {{ . }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.hostNetwork }}
+hostNetwork: true
 {{- end }}
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
@@ -202,6 +217,11 @@ it if its unit is a rare one. */}}
 {{/* The port that the agent listens on. */}}
 {{- define "node-drainer.port" -}}
 {{- .Values.config.listenAddress | splitList ":" | last -}}
+{{- end -}}
+
+{{/* The port that the watch listens on. */}}
+{{- define "node-drainer.watchPort" -}}
+{{- .Values.watch.listenAddress | splitList ":" | last -}}
 {{- end -}}
 
 {{/*
@@ -289,6 +309,9 @@ checks each value by itself. All mistakes are reported at once.
 {{- else -}}
 {{- $wrong = append $wrong "watch.options selects no groups: set asg, cluster or tag" -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.hostNetwork .Values.watch.enabled (eq (include "node-drainer.port" .) (include "node-drainer.watchPort" .)) -}}
+{{- $wrong = append $wrong "hostNetwork is true, and config.listenAddress and watch.listenAddress have the same port: pods of agent and watch could not share a node" -}}
 {{- end -}}
 {{- $alerts := list -}}
 {{- range (fromYaml (.Files.Get "files/alerts.yaml")).groups -}}

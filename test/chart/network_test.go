@@ -1,0 +1,64 @@
+//go:build e2e
+
+package chart_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/test/chart"
+)
+
+// TestHostNetwork: the pods are on the network of their nodes, and a rollout needs no node more than there are replicas:
+// two pods with one port cannot share a node.
+func TestHostNetwork(t *testing.T) {
+	t.Parallel()
+	objects := render(t, "--set", watched+",hostNetwork=true,watch.listenAddress=:8081")
+	for name, port := range map[string]int32{"node-drainer": 8080, "node-drainer-watch": 8081} {
+		var d appsv1.Deployment
+		if err := chart.Find(objects, "Deployment", name, &d); err != nil {
+			t.Fatal(err)
+		}
+		pod := d.Spec.Template.Spec
+		if got := pod.Containers[0].Ports[0].ContainerPort; !pod.HostNetwork || got != port {
+			t.Errorf("%s: hostNetwork is %v, and the port %d, want %d", name, pod.HostNetwork, got, port)
+		}
+		rolling := d.Spec.Strategy.RollingUpdate
+		if rolling == nil || rolling.MaxSurge.IntValue() != 0 || rolling.MaxUnavailable.IntValue() != 1 {
+			t.Errorf("%s is rolled out by %+v", name, rolling)
+		}
+	}
+}
+
+// TestPodsNetwork: agent, trigger and watch have the DNS settings, the hosts and the variables of the values.
+func TestPodsNetwork(t *testing.T) {
+	t.Parallel()
+	objects := full(t)
+	var agent, watch appsv1.Deployment
+	var trigger batchv1.CronJob
+	for name, into := range map[string]any{"drainer": &agent, "drainer-watch": &watch} {
+		if err := chart.Find(objects, "Deployment", name, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := chart.Find(objects, "CronJob", "drainer-outdated", &trigger); err != nil {
+		t.Fatal(err)
+	}
+	for name, pod := range map[string]corev1.PodSpec{
+		"agent": agent.Spec.Template.Spec, "watch": watch.Spec.Template.Spec,
+		"trigger": trigger.Spec.JobTemplate.Spec.Template.Spec,
+	} {
+		if pod.DNSPolicy != corev1.DNSClusterFirst || pod.DNSConfig == nil || pod.DNSConfig.Options[0].Name != "ndots" {
+			t.Errorf("%s resolves names by %s with %+v", name, pod.DNSPolicy, pod.DNSConfig)
+		}
+		if len(pod.HostAliases) != 1 || len(pod.Containers[0].EnvFrom) != 1 {
+			t.Errorf("%s has the hosts %v and the variables of %v", name, pod.HostAliases, pod.Containers[0].EnvFrom)
+		}
+		if pod.HostNetwork {
+			t.Errorf("%s is on the network of its node", name)
+		}
+	}
+}
