@@ -5,6 +5,7 @@ package chart_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,25 @@ func TestHostNetwork(t *testing.T) {
 		rolling := d.Spec.Strategy.RollingUpdate
 		if rolling == nil || rolling.MaxSurge.IntValue() != 0 || rolling.MaxUnavailable.IntValue() != 1 {
 			t.Errorf("%s is rolled out by %+v", name, rolling)
+		}
+	}
+}
+
+// TestIPFamilies: both Services have those of the values.
+func TestIPFamilies(t *testing.T) {
+	t.Parallel()
+	objects := render(t, "--set", watched+",service.ipFamilyPolicy=RequireDualStack,service.ipFamilies={IPv6,IPv4}")
+	for _, name := range []string{"node-drainer", "node-drainer-watch"} {
+		var s corev1.Service
+		if err := chart.Find(objects, "Service", name, &s); err != nil {
+			t.Fatal(err)
+		}
+		want := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+		if policy := s.Spec.IPFamilyPolicy; policy == nil || *policy != corev1.IPFamilyPolicyRequireDualStack {
+			t.Errorf("%s has the IP family policy %v", name, policy)
+		}
+		if diff := cmp.Diff(want, s.Spec.IPFamilies); diff != "" {
+			t.Errorf("%s has other IP families (-want +got):\n%s", name, diff)
 		}
 	}
 }

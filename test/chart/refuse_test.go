@@ -64,6 +64,9 @@ func TestRefusals(t *testing.T) {
 			"hostNetwork is true, and config.listenAddress and watch.listenAddress have the same port",
 		}},
 		{"another DNS policy", least + ",dnsPolicy=First", []string{"at '/dnsPolicy': value must be one of '', 'ClusterFirst'"}},
+		{"another IP family", least + ",service.ipFamilies[0]=IPv5", []string{
+			"at '/service/ipFamilies/0': value must be one of 'IPv4', 'IPv6'",
+		}},
 		{"variables from nowhere", least + ",extraEnvFrom[0].name=x", []string{
 			"at '/extraEnvFrom/0': additional properties 'name' not allowed",
 		}},

@@ -169,6 +169,16 @@ securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end -}}
 
+{{- define "node-drainer.ipFamilies" -}}
+{{- with .Values.service.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.service.ipFamilies }}
+ipFamilies:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* 90 % of a container's memory limit: memory that the Go runtime does not count needs the rest. All of
 it if its unit is a rare one. */}}
 {{- define "node-drainer.memoryLimit" -}}
