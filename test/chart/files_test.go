@@ -46,6 +46,33 @@ func TestNoSetupIsMissing(t *testing.T) {
 	}
 }
 
+// TestPagesOfThisVersion: the notes, which users of an archive without the repository read, name pages by addresses of
+// the chart's version, and the pages exist.
+func TestPagesOfThisVersion(t *testing.T) {
+	t.Parallel()
+	version := readYAML(t, filepath.Join(ours(t), "Chart.yaml"))["appVersion"].(string)
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := regexp.MustCompile(`(\S*?)([\w/-]+\.(?:md|yaml))\b`).FindAllStringSubmatch(string(text), -1)
+		if len(pages) == 0 {
+			t.Errorf("%s names no page", file)
+		}
+		for _, page := range pages {
+			path, found := strings.CutPrefix(page[0], "https://github.com/node-drainer/node-drainer/blob/v"+version+"/")
+			if _, err := os.Stat(filepath.Join("..", "..", path)); !found || err != nil {
+				t.Errorf("%s names %s, which is no page of this version: %v", file, page[0], err)
+			}
+		}
+	}
+}
+
 // TestEachValueThereIs: a value that a template asks for is in values.yaml.
 func TestEachValueThereIs(t *testing.T) {
 	t.Parallel()
