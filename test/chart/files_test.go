@@ -46,8 +46,8 @@ func TestNoSetupIsMissing(t *testing.T) {
 	}
 }
 
-// TestPagesOfThisVersion: the notes, which users of an archive without the repository read, name pages by addresses of
-// the chart's version, and the pages exist.
+// TestPagesOfThisVersion: the notes and the links for Artifact Hub, which users of an archive without the repository
+// read, name pages by addresses of the chart's version, and the pages exist.
 func TestPagesOfThisVersion(t *testing.T) {
 	t.Parallel()
 	version := readYAML(t, filepath.Join(ours(t), "Chart.yaml"))["appVersion"].(string)
@@ -55,7 +55,7 @@ func TestPagesOfThisVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, filepath.Join(ours(t), "Chart.yaml")) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
