@@ -141,6 +141,10 @@ func (forbiddenPods) Loads(context.Context, []string) (map[string]cluster.Load, 
 	return nil, errors.New("list pods: pods is forbidden")
 }
 
+func (forbiddenPods) SinglePods(context.Context, map[string]cluster.Load) ([]string, error) {
+	return nil, nil
+}
+
 // TestEmptyGroup: lists without an element are empty, not null, in JSON.
 func TestEmptyGroup(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -48,6 +49,16 @@ type Load struct {
 	Pods         int           `json:"pods"`               // Those that a drain would evict: no DaemonSet, mirror or finished pods.
 	Blocking     []string      `json:"blocking,omitempty"` // namespace/name of budgets that allow no disruption of a pod there.
 	LongestGrace time.Duration `json:"-"`
+
+	Blocked []BlockedPod `json:"-"` // Pods that Blocking blocks, the first maxBlocked of them.
+
+	owned map[types.UID][]string // namespace and name of the pods, by their controllers
+}
+
+// BlockedPod is a pod that cannot be evicted now.
+type BlockedPod struct {
+	Pod     string   // namespace/name.
+	Budgets []string // Those that allow no disruption: namespace/name.
 }
 
 // View is a cache of the nodes that a watch keeps up to date. Make it with New, and Run it.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubectl/pkg/util/podutils"
 )
 
@@ -25,6 +26,8 @@ const (
 	maxNodeLists = 32
 	// parallelLists bounds the lists that run concurrently.
 	parallelLists = 8
+	// maxBlocked is how many blocked pods of a node are kept.
+	maxBlocked = 20
 	// defaultGrace is the termination grace period of a pod that sets none.
 	defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 )
@@ -52,7 +55,8 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 	lists, ctx := errgroup.WithContext(ctx)
 	lists.SetLimit(parallelLists)
 	for _, selector := range selectors {
-		lists.Go(func() error { return v.count(ctx, selector, c) })
+		options := metav1.ListOptions{FieldSelector: selector.String()}
+		lists.Go(func() error { return eachPod(ctx, v.client, metav1.NamespaceAll, options, c.add) })
 	}
 	if err := lists.Wait(); err != nil {
 		return nil, err
@@ -63,25 +67,6 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 		out[name] = *load
 	}
 	return out, nil
-}
-
-// count counts the pods of the selector page by page, without keeping them.
-func (v *View) count(ctx context.Context, selector fields.Selector, c *counter) error {
-	options := metav1.ListOptions{FieldSelector: selector.String(), Limit: pageSize}
-	for {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		pods, err := v.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("list pods: %w", err)
-		}
-		for i := range pods.Items {
-			c.add(&pods.Items[i])
-		}
-		if options.Continue = pods.Continue; options.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // budget is a PodDisruptionBudget that allows no disruption now.
@@ -174,10 +159,24 @@ func (c *counter) add(p *corev1.Pod) {
 		return
 	}
 	load.Pods++
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		if load.owned == nil {
+			load.owned = map[types.UID][]string{}
+		}
+		load.owned[owner.UID] = append(load.owned[owner.UID], p.Namespace+"/"+p.Name)
+	}
 	load.LongestGrace = max(load.LongestGrace, grace(p))
+	blocked := BlockedPod{Pod: p.Namespace + "/" + p.Name}
 	for _, b := range c.budgets[p.Namespace] {
-		if b.blocks(p) && !slices.Contains(load.Blocking, b.name) {
+		if !b.blocks(p) {
+			continue
+		}
+		blocked.Budgets = append(blocked.Budgets, b.name)
+		if !slices.Contains(load.Blocking, b.name) {
 			load.Blocking = append(load.Blocking, b.name)
 		}
+	}
+	if len(blocked.Budgets) > 0 && len(load.Blocked) < maxBlocked {
+		load.Blocked = append(load.Blocked, blocked)
 	}
 }

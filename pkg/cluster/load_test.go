@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,20 +83,20 @@ func TestLoads(t *testing.T) {
 		})}, Load{}},
 		{"finished pods", []runtime.Object{pod("p", "a", "web", phase(corev1.PodSucceeded)), pod("q", "a", "web", phase(corev1.PodFailed))}, Load{}},
 		{"the longest grace period", []runtime.Object{pod("p", "a", "web", gracePeriod(600)), pod("q", "a", "web", gracePeriod(0)), pod("r", "a", "web", owned("DaemonSet"), gracePeriod(900))}, Load{Pods: 2, LongestGrace: 10 * time.Minute}},
-		{"a budget that allows nothing, once", []runtime.Object{pod("p", "a", "web"), pod("q", "a", "web"), pdb("web", "web", 0, 2)}, Load{Pods: 2, Blocking: []string{"shop/web"}, LongestGrace: half}},
-		{"budgets in order", []runtime.Object{pod("p", "a", "web"), pdb("y", "web", 0, 2), pdb("x", "web", 0, 2)}, Load{Pods: 1, Blocking: []string{"shop/x", "shop/y"}, LongestGrace: half}},
+		{"a budget that allows nothing, once", []runtime.Object{pod("p", "a", "web"), pod("q", "a", "web"), pdb("web", "web", 0, 2)}, Load{Pods: 2, Blocking: []string{"shop/web"}, LongestGrace: half, Blocked: []BlockedPod{{"shop/p", []string{"shop/web"}}, {"shop/q", []string{"shop/web"}}}}},
+		{"budgets in order", []runtime.Object{pod("p", "a", "web"), pdb("y", "web", 0, 2), pdb("x", "web", 0, 2)}, Load{Pods: 1, Blocking: []string{"shop/x", "shop/y"}, LongestGrace: half, Blocked: []BlockedPod{{"shop/p", []string{"shop/x", "shop/y"}}}}},
 		{"a budget that allows one", []runtime.Object{pod("p", "a", "web"), pdb("web", "web", 1, 2)}, Load{Pods: 1, LongestGrace: half}},
 		{"a budget that expects no pods", []runtime.Object{pod("p", "a", "web"), pdb("web", "web", 0, 0)}, Load{Pods: 1, LongestGrace: half}},
 		{"a budget of other pods", []runtime.Object{pod("p", "a", "web"), pdb("db", "db", 0, 2)}, Load{Pods: 1, LongestGrace: half}},
 		{"a budget of another namespace", []runtime.Object{pod("p", "a", "web"), otherNamespace}, Load{Pods: 1, LongestGrace: half}},
-		{"a pod that is not ready", []runtime.Object{pod("p", "a", "web", unready), pdb("web", "web", 0, 2)}, Load{Pods: 1, Blocking: []string{"shop/web"}, LongestGrace: half}},
+		{"a pod that is not ready", []runtime.Object{pod("p", "a", "web", unready), pdb("web", "web", 0, 2)}, Load{Pods: 1, Blocking: []string{"shop/web"}, LongestGrace: half, Blocked: []BlockedPod{{"shop/p", []string{"shop/web"}}}}},
 		{"a pod that is not ready, of a budget that allows its eviction", []runtime.Object{pod("p", "a", "web", unready), unhealthyAllowed}, Load{Pods: 1, LongestGrace: half}},
-		{"a ready pod of such a budget", []runtime.Object{pod("p", "a", "web"), unhealthyAllowed}, Load{Pods: 1, Blocking: []string{"shop/unhealthyAllowed"}, LongestGrace: half}},
+		{"a ready pod of such a budget", []runtime.Object{pod("p", "a", "web"), unhealthyAllowed}, Load{Pods: 1, Blocking: []string{"shop/unhealthyAllowed"}, LongestGrace: half, Blocked: []BlockedPod{{"shop/p", []string{"shop/unhealthyAllowed"}}}}},
 		{"a pending and a deleted pod", []runtime.Object{pod("p", "a", "web", phase(corev1.PodPending)), pod("q", "a", "web", deleted), pdb("web", "web", 0, 2)}, Load{Pods: 2, LongestGrace: half}},
 	} {
 		got, err := New(fake.NewClientset(tt.objs...)).Loads(t.Context(), []string{"a"})
-		if err != nil || !reflect.DeepEqual(got, map[string]Load{"a": tt.want}) {
-			t.Errorf("%s: got %+v, %v", tt.name, got, err)
+		if diff := cmp.Diff(map[string]Load{"a": tt.want}, got, cmpopts.IgnoreUnexported(Load{})); err != nil || diff != "" {
+			t.Errorf("%s: %v, got (-want +got)\n%s", tt.name, err, diff)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func checkSuspended(g Group, f Facts) (Level, string) {
 		needed = append(needed, ProcessInstanceRefresh)
 	case ModeUnhealthy:
 		needed = append(needed, processReplace)
-	case ModeStandby:
+	case ModeStandby, ModeNodegroup:
 	}
 	missing := g.suspendedOf(needed...)
 	switch {

@@ -76,7 +76,7 @@ func (f Facts) exceedsDesired(g Group) bool {
 		return g.Maintenance.LaunchesFirst()
 	case ModeStandby:
 		return false // Instances in Standby do not count.
-	case ModeRefresh:
+	case ModeRefresh, ModeNodegroup:
 	}
 	low, high := f.percentages(g)
 	return low == 100 || high != nil && (*high > 100 || minHealthyCount(g.Desired, low) == g.Desired)
@@ -128,7 +128,7 @@ func (f Facts) leastInService(g Group) (left int, why string) {
 			return g.Desired, ""
 		}
 		return g.Desired - max(0, f.Batch-f.Surge), fmt.Sprintf("a batch is %d, the surge %d", f.Batch, f.Surge)
-	case ModeRefresh:
+	case ModeRefresh, ModeNodegroup:
 	}
 	low, _ := f.percentages(g)
 	left, why = minHealthyCount(g.Desired, low), fmt.Sprintf("the minimum healthy percentage is %d", low)

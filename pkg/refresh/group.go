@@ -22,6 +22,8 @@ type Group struct {
 	LoadBalanced      bool // It registers its instances with a load balancer, target group or other traffic source.
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
 	LargestWeight     int  // The most capacity units of one of its types; 0 if it names no weights.
+
+	Nodegroup *Nodegroup // What EKS says of its managed node group; nil unless that was asked for.
 }
 
 // InstanceIDs are the ids of the instances for which the predicate holds.

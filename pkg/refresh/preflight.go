@@ -31,7 +31,16 @@ const (
 	ModeRefresh   Mode = "refresh"   // By an instance refresh.
 	ModeUnhealthy Mode = "unhealthy" // By marking them unhealthy in batches.
 	ModeStandby   Mode = "standby"   // By moving them into Standby in batches, and terminating them from there.
+	ModeNodegroup Mode = "nodegroup" // By an update of the EKS managed node group.
 )
+
+// Operation is what AWS calls its way to replace instances in this mode.
+func (m Mode) Operation() string {
+	if m == ModeNodegroup {
+		return "node group update"
+	}
+	return "instance refresh"
+}
 
 // InBatches reports whether the trigger itself replaces the instances, in batches.
 func (m Mode) InBatches() bool { return m == ModeUnhealthy || m == ModeStandby }
@@ -66,7 +75,10 @@ type Facts struct {
 // ClusterFacts are what Kubernetes knows of the group.
 type ClusterFacts struct {
 	Blocking []string // Disruption budgets of pods on the group's nodes that allow nothing: namespace/name.
-	Missing  []string // Instances in service without a Node, or whose Node is not Ready.
+	Single   []string // Pods on the group's nodes that are the only one of their controller: namespace/name.
+
+	SingleUnknown error    // Why Single could not be read.
+	Missing       []string // Instances in service without a Node, or whose Node is not Ready.
 }
 
 // Preflight checks whether the group's instances can be replaced without harm. It returns a finding for each
@@ -74,7 +86,7 @@ type ClusterFacts struct {
 // it, returns none.
 func Preflight(g Group, f Facts) []Finding {
 	var findings []Finding
-	for _, c := range checks() {
+	for _, c := range f.Mode.checks() {
 		if c.applies == nil || c.applies(g, f) {
 			level, text := c.find(g, f)
 			findings = append(findings, Finding{Check: c.name, Level: level, Text: text})
@@ -102,11 +114,13 @@ const (
 	CheckBudgets = "disruption-budgets"
 )
 
-// Checks are the names of all checks, in their order.
+// Checks are the names of the checks of all modes, in their order.
 func Checks() []string {
 	var names []string
-	for _, c := range checks() {
-		names = append(names, c.name)
+	for _, c := range slices.Concat(checks(), nodegroupChecks()) {
+		if !slices.Contains(names, c.name) {
+			names = append(names, c.name)
+		}
 	}
 	return names
 }
@@ -123,7 +137,15 @@ func inUnhealthy(_ Group, f Facts) bool    { return f.Mode == ModeUnhealthy }
 func inStandby(_ Group, f Facts) bool      { return f.Mode == ModeStandby }
 func withKubernetes(_ Group, f Facts) bool { return f.Cluster != nil }
 
-// checks are all checks, in their order.
+// checks are those of the mode, in their order.
+func (m Mode) checks() []check {
+	if m == ModeNodegroup {
+		return nodegroupChecks()
+	}
+	return checks()
+}
+
+// checks are all checks of rollouts of Auto Scaling groups, in their order.
 func checks() []check {
 	return []check{
 		{name: "operator", find: checkManagedBy},

@@ -72,7 +72,7 @@ func difference[T comparable](name string, value, requested *T) []string {
 	}
 }
 
-// Refresh is an instance refresh as it was described.
+// Refresh is an instance refresh as it was described, or an update of a managed node group.
 type Refresh struct {
 	ID, Group      string
 	Status         string // In the API's words: InProgress, Successful, …
@@ -83,6 +83,17 @@ type Refresh struct {
 	Desired        *Source // Its desired configuration, or nil.
 	RollbackReason string
 	Preferences    Preferences
+	Update         *NodeVersion // What an update of a managed node group is to; nil for an instance refresh.
+	Resources      []string     // The nodes or instances that EKS names in the errors of an update.
+	Evictions      bool         // An update has failed because pods could not be evicted.
+}
+
+// Name says which one it is.
+func (r Refresh) Name() string {
+	if r.Update != nil {
+		return ModeNodegroup.Operation() + " " + r.ID
+	}
+	return ModeRefresh.Operation() + " " + r.ID
 }
 
 // Active reports whether the refresh may still replace instances, or roll that back.
@@ -118,6 +129,8 @@ func (r Refresh) StartedFor(t Target) bool {
 	switch {
 	case t.Problem != "":
 		return false
+	case r.Update != nil:
+		return t.Nodes != nil && r.Update.agrees(*t.Nodes)
 	case r.Desired == nil:
 		return t.FromGroup
 	default:

@@ -42,6 +42,8 @@ type Target struct {
 	AsWritten        Source // The same with $Latest and $Default as they were written.
 	FromGroup        bool   // It is the group's own source: no other version was requested.
 	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, which may change.
+
+	Nodes *NodeVersion // Of ModeNodegroup: what the nodes are to have; else nil.
 }
 
 // NewTemplates returns Templates by id and by name. A name stands for the template that exists.

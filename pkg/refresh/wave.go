@@ -44,7 +44,14 @@ func Waves(groups []Group, names []string) []int {
 func SortGroups(groups []Group, names []string) {
 	slices.SortFunc(groups, func(a, b Group) int {
 		waves := Waves([]Group{a, b}, names)
-		return cmp.Or(cmp.Compare(slices.Index(names, a.Name), slices.Index(names, b.Name)),
+		return cmp.Or(cmp.Compare(a.indexIn(names), b.indexIn(names)),
 			cmp.Compare(waves[0], waves[1]), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// indexIn is where the names have the group, or its managed node group; -1 if they do not.
+func (g Group) indexIn(names []string) int {
+	return slices.IndexFunc(names, func(name string) bool {
+		return name == g.Name || g.Nodegroup != nil && name == g.Nodegroup.Name
 	})
 }

@@ -1,0 +1,335 @@
+// Package nodegroup reads and updates EKS managed node groups. EKS types stop here. A Reader only reads, and only a
+// Writer changes anything.
+package nodegroup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// callsAtOnce is how many calls of one kind run concurrently.
+const callsAtOnce = 8
+
+// ReaderAPI are the calls of a Reader. None of them changes anything.
+type ReaderAPI interface {
+	sdk.DescribeClusterAPIClient
+	sdk.DescribeNodegroupAPIClient
+	sdk.ListNodegroupsAPIClient
+	sdk.ListUpdatesAPIClient
+	DescribeUpdate(context.Context, *sdk.DescribeUpdateInput, ...func(*sdk.Options)) (*sdk.DescribeUpdateOutput, error)
+}
+
+// Groups reads the Auto Scaling groups of node groups: see package autoscaling.
+type Groups interface {
+	Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error)
+	Group(ctx context.Context, name string) (refresh.Group, error)
+}
+
+// Machines reads what EC2 knows: see package ec2.
+type Machines interface {
+	Templates(ctx context.Context, groups []refresh.Group, version string) (refresh.Templates, error)
+	Subnets(ctx context.Context, ids []string) ([]refresh.Subnet, error)
+}
+
+// Request says which node groups, and what their nodes are to have.
+type Request struct {
+	Cluster string
+	Names   []string // Empty is all of the cluster.
+
+	Kubernetes      string // A version, such as 1.31; empty is that of the node group.
+	Release         string // Of the AMI; empty is the newest of the Kubernetes version.
+	TemplateVersion string // Of the node group's own launch template: a number, $Latest or $Default; empty is $Latest.
+	Force           bool   // Nodes are terminated even if their pods cannot be evicted.
+}
+
+// Reader reads node groups with their Auto Scaling groups. What their nodes are to have is read by Find, and stays the
+// same until it is called again. Make it with NewReader.
+type Reader struct {
+	api      ReaderAPI
+	groups   Groups
+	machines Machines
+	releases *Releases
+	request  Request
+
+	mu    sync.Mutex
+	known map[string]refresh.Nodegroup // By the names of the Auto Scaling groups.
+}
+
+// NewReader returns a Reader. The clients must retry what AWS throttles.
+func NewReader(api ReaderAPI, groups Groups, machines Machines, releases *Releases, r Request) *Reader {
+	return &Reader{
+		api: api, groups: groups, machines: machines, releases: releases, request: r,
+		known: map[string]refresh.Nodegroup{},
+	}
+}
+
+// Find returns the Auto Scaling groups of the requested node groups. If the selection has names of Auto Scaling groups,
+// it returns those of them only.
+func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
+	found, err := r.describeAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, names := map[string]refresh.Nodegroup{}, []string(nil)
+	for _, d := range found {
+		for _, name := range d.scaling {
+			known[name], names = d.group, append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: the node groups of the cluster %s have none", refresh.ErrNoGroup, r.request.Cluster)
+	}
+	if len(s.Names) > 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(s.Names, name) })
+	}
+	groups, err := r.groups.Find(ctx, refresh.Selection{Names: names, Tags: s.Tags})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.known = known
+	r.mu.Unlock()
+	for i := range groups {
+		r.add(&groups[i], known[groups[i].Name])
+	}
+	return groups, r.addSubnets(ctx, groups)
+}
+
+// Group reads an Auto Scaling group that Find has returned, and its node group.
+func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) {
+	g, err := r.groups.Group(ctx, name)
+	if err != nil {
+		return g, err
+	}
+	r.mu.Lock()
+	before := r.known[name]
+	r.mu.Unlock()
+	now, err := r.describe(ctx, before.Name)
+	if err != nil {
+		return g, err
+	}
+	now.group.ClusterVersion, now.group.Wants, now.group.Problem = before.ClusterVersion, before.Wants, before.Problem
+	now.group.Subnets = before.Subnets
+	r.add(&g, now.group)
+	return g, nil
+}
+
+// add adds the node group to its Auto Scaling group, with the tags of the node group that the other does not have: EKS
+// does not copy them.
+func (*Reader) add(g *refresh.Group, n refresh.Nodegroup) {
+	g.Nodegroup = &n
+	if wave, tagged := n.Tags[refresh.WaveTag]; tagged && g.Tags[refresh.WaveTag] == "" {
+		g.Tags[refresh.WaveTag] = wave
+	}
+}
+
+// described is a node group with its Auto Scaling groups.
+type described struct {
+	group   refresh.Nodegroup
+	scaling []string
+	amiType string
+}
+
+// describeAll reads the cluster and the requested node groups, and what their nodes are to have.
+func (r *Reader) describeAll(ctx context.Context) ([]described, error) {
+	cluster, err := r.api.DescribeCluster(ctx, &sdk.DescribeClusterInput{Name: &r.request.Cluster})
+	if err != nil {
+		return nil, r.missing("", err)
+	}
+	names := r.request.Names
+	if len(names) == 0 {
+		if names, err = r.list(ctx); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]described, len(names))
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(callsAtOnce)
+	for i, name := range names {
+		calls.Go(func() (err error) {
+			if all[i], err = r.describe(ctx, name); err != nil {
+				return err
+			}
+			all[i].group.ClusterVersion = aws.ToString(cluster.Cluster.Version)
+			return r.resolve(ctx, &all[i])
+		})
+	}
+	return all, calls.Wait()
+}
+
+// list returns the names of all node groups of the cluster.
+func (r *Reader) list(ctx context.Context) (names []string, err error) {
+	pages := sdk.NewListNodegroupsPaginator(r.api, &sdk.ListNodegroupsInput{ClusterName: &r.request.Cluster})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, r.missing("", err)
+		}
+		names = append(names, page.Nodegroups...)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: the cluster %s has no managed node group", refresh.ErrNoGroup, r.request.Cluster)
+	}
+	return names, nil
+}
+
+func (r *Reader) describe(ctx context.Context, name string) (described, error) {
+	out, err := r.api.DescribeNodegroup(ctx, &sdk.DescribeNodegroupInput{
+		ClusterName: &r.request.Cluster, NodegroupName: &name,
+	})
+	if err != nil {
+		return described{}, r.missing(name, err)
+	}
+	d := toDescribed(out.Nodegroup)
+	d.group.Force = r.request.Force
+	return d, nil
+}
+
+// missing says what does not exist, if that is the error.
+func (r *Reader) missing(nodegroup string, err error) error {
+	if cloud.ErrorCode(err) != (&types.ResourceNotFoundException{}).ErrorCode() {
+		return err
+	}
+	if nodegroup == "" {
+		return fmt.Errorf("%w: there is no EKS cluster %s; is this the right account and Region?",
+			refresh.ErrNoGroup, r.request.Cluster)
+	}
+	return fmt.Errorf("%w: the cluster %s has no managed node group %s", refresh.ErrNoGroup, r.request.Cluster, nodegroup)
+}
+
+// resolve finds what the nodes of the group are to have. What cannot be known is a problem of that group alone.
+func (r *Reader) resolve(ctx context.Context, d *described) error {
+	n := &d.group
+	n.Wants.Kubernetes = cmp.Or(r.request.Kubernetes, n.Has.Kubernetes)
+	if n.Has.Template != nil {
+		newest := *n.Has.Template
+		newest.Version = cmp.Or(r.request.TemplateVersion, refresh.LatestVersion)
+		source := refresh.Group{Source: refresh.Source{Template: &newest}}
+		templates, err := r.machines.Templates(ctx, []refresh.Group{source}, "")
+		if err != nil {
+			return err
+		}
+		target := templates.Resolve(source, "")
+		n.Wants.Template, n.Problem = target.Source.Template, target.Problem
+	} else if r.request.TemplateVersion != "" {
+		n.Problem = "a launch template version is requested, and the node group " + n.Name + " has no launch template of " +
+			"its own: leave it out"
+	}
+	return r.resolveRelease(ctx, d)
+}
+
+// resolveRelease finds the release that the nodes are to have. A group whose AMI is the user's own has neither a
+// release nor a Kubernetes version: the launch template decides.
+func (r *Reader) resolveRelease(ctx context.Context, d *described) error {
+	n := &d.group
+	parameter := parameterOf(d.amiType, n.Wants.Kubernetes)
+	switch {
+	case d.amiType == string(types.AMITypesCustom):
+		n.Has.Kubernetes, n.Wants.Kubernetes, n.Has.Release = "", "", ""
+		if r.request.Kubernetes != "" || r.request.Release != "" {
+			n.Problem = "the node group " + n.Name + " has an AMI of its own: request a launch template version instead " +
+				"of a Kubernetes or release version"
+		}
+	case r.request.Release != "":
+		n.Wants.Release = r.request.Release
+	case parameter == "":
+		n.Problem = cmp.Or(n.Problem, "EKS publishes no parameter with the newest release of AMI type "+d.amiType+
+			": name one with --release-version")
+	default:
+		newest, err := r.releases.Newest(ctx, parameter)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			n.Problem = cmp.Or(n.Problem, fmt.Sprintf("the newest release is not known: %v; allow ssm:GetParameter "+
+				"(docs/iam.md), or name one with --release-version", err))
+		}
+		n.Wants.Release = newest
+	}
+	return nil
+}
+
+// addSubnets adds how many addresses are free, with one call.
+func (r *Reader) addSubnets(ctx context.Context, groups []refresh.Group) error {
+	var ids []string
+	for _, g := range groups {
+		for _, s := range g.Nodegroup.Subnets {
+			ids = append(ids, s.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	subnets, err := r.machines.Subnets(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range groups {
+		has := g.Nodegroup.Subnets
+		g.Nodegroup.Subnets = slices.DeleteFunc(slices.Clone(subnets), func(s refresh.Subnet) bool {
+			return !slices.ContainsFunc(has, func(other refresh.Subnet) bool { return other.ID == s.ID })
+		})
+		r.known[g.Name] = *g.Nodegroup
+	}
+	return nil
+}
+
+// Refreshes returns the updates of the group's node group to other versions, the newest first.
+func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
+	n := r.nodegroupOf(group)
+	var ids []string
+	pages := sdk.NewListUpdatesPaginator(r.api, &sdk.ListUpdatesInput{Name: &r.request.Cluster, NodegroupName: &n})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, r.missing(n, err)
+		}
+		ids = append(ids, page.UpdateIds...)
+	}
+	all := make([]refresh.Refresh, len(ids))
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(callsAtOnce)
+	for i, id := range ids {
+		calls.Go(func() (err error) {
+			all[i], err = r.Refresh(ctx, group, id)
+			return err
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(f refresh.Refresh) bool { return f.Update == nil })
+	slices.SortFunc(all, func(a, b refresh.Refresh) int { return b.Started.Compare(a.Started) })
+	return all, nil
+}
+
+// Refresh returns one update of the group's node group.
+func (r *Reader) Refresh(ctx context.Context, group, id string) (refresh.Refresh, error) {
+	n := r.nodegroupOf(group)
+	out, err := r.api.DescribeUpdate(ctx, &sdk.DescribeUpdateInput{
+		Name: &r.request.Cluster, NodegroupName: &n, UpdateId: &id,
+	})
+	if err != nil {
+		return refresh.Refresh{}, r.missing(n, err)
+	}
+	return toRefresh(group, out.Update), nil
+}
+
+func (r *Reader) nodegroupOf(group string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[group].Name
+}
